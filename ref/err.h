@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors are values until main: a function returns 0 or one of these codes, and the calling thread's message says
+// what happened and what to do about it.
+#ifndef ZG_ERR_H
+#define ZG_ERR_H
+
+#include <stdarg.h>
+
+enum err {
+    ERR_NONE = 0,
+    ERR_CHECK = 1,     // something was tested and is wrong
+    ERR_USAGE = 2,     // the input is at fault: command line, configuration, file
+    ERR_MEMORY = 3,    // the machine gave no memory
+    ERR_BUDGET = 4,    // a tier's budget would be exceeded
+    ERR_IO = 5,        // the operating system refused
+    ERR_PEER = 6,      // another rank failed first; the message is that rank's
+    ERR_INTERNAL = 7,  // a promise of the program itself is broken
+};
+
+// Sets the calling thread's message and returns code.
+int err_set(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Puts "PREFIX: " before the calling thread's message and returns code unchanged.
+int err_prefix(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// The calling thread's last message; "" if there is none. Valid until the next err_ call of this thread.
+const char *err_message(void);
+
+// What main returns for code: 1 for a failed check, 2 for bad input or a failed run.
+int err_exit_status(int code);
+
+// Returns from the enclosing function with the code of a call that failed.
+#define TRY(call)                  \
+    do {                           \
+        int try_code_ = (call);    \
+        if (try_code_ != ERR_NONE) \
+            return try_code_;      \
+    } while (0)
+
+#endif

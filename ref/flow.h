@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stage is a program in paper order. It issues operations; each names its lane and the spans of memory it reads and
+// writes. The executor derives the dependencies from those declarations alone: an operation runs after every earlier
+// issued one that wrote what it reads or writes, or read what it writes. Lanes are first in, first out, as streams
+// are, so all ranks run their collectives in the order of issue and no cycle of waits can be written.
+//
+//   serial     each operation runs inside flow_issue
+//   overlap    one thread a lane
+//   chaos      one thread, a seeded random choice among the heads of the lanes that are ready, random delays, and
+//              every page outside the declared spans inaccessible: an undeclared access ends the program with the
+//              operation, the address and the allocation
+//
+// A fourth way, dry (no data, a virtual clock), needs nothing from a stage that is not in struct flow_operation.
+#ifndef ZG_FLOW_H
+#define ZG_FLOW_H
+
+#include "ledger.h"
+#include "tier.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum flow_mode { FLOW_SERIAL, FLOW_OVERLAP, FLOW_CHAOS };
+
+struct flow_schedule {
+    enum flow_mode mode;
+    uint64_t seed;  // chaos
+};
+
+enum flow_access { FLOW_READ = 1, FLOW_WRITE = 2, FLOW_READ_WRITE = 3 };
+
+struct flow_span {
+    const void *address;
+    size_t bytes;  // 0: no span
+    enum flow_access access;
+};
+
+struct flow_operation {
+    const char *name;              // for messages and timelines; not copied
+    enum lane lane;
+    int (*run)(void *arguments);   // returns 0 or an err code with the message set; may write its copy of arguments
+    const void *arguments;         // copied at issue
+    size_t arguments_bytes;
+    const struct flow_span *spans;  // copied at issue
+    size_t span_count;
+};
+
+struct flow;
+
+// Called once, on whichever thread ran the operation that failed first, before anybody waits: the owner can make its
+// peers give up. message is that of the operation.
+typedef void flow_failed(void *context, const char *message);
+
+// "serial", "overlap", "chaos:SEED". ERR_USAGE names what was expected.
+int flow_schedule_parse(const char *text, struct flow_schedule *out);
+
+// One rank's executor. tier is the memory that the chaos schedule protects (null: none); failed may be null.
+int flow_open(struct flow_schedule schedule, int rank, struct tier *tier, flow_failed *failed, void *context,
+              struct flow **out);
+
+// Issues an operation. After a failure nothing more is run, and every call returns that first error.
+int flow_issue(struct flow *flow, const struct flow_operation *operation);
+
+// Returns when all that was issued is complete. The error is that of the first operation that failed.
+int flow_wait(struct flow *flow);
+
+// Waits, then frees. Null-safe.
+void flow_close(struct flow *flow);
+
+#endif

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ledger: every byte held (tier x kind) and every byte moved (lane x operation) by one rank. Tiers and
+// collectives write it, nothing else does; the papers' formulas are compared with it, as equalities.
+// All functions may be called from any thread. A null ledger counts nothing.
+#ifndef ZG_LEDGER_H
+#define ZG_LEDGER_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum ledger_tier { TIER_DEVICE, TIER_HOST, TIER_NVME, TIER_COUNT };
+
+enum ledger_kind {
+    KIND_PARAMETER,   // parameters in the model's dtype
+    KIND_GRADIENT,    // gradients that outlive the layer that made them
+    KIND_OPTIMIZER,   // exp_avg and exp_avg_sq, fp32
+    KIND_MASTER,      // fp32 copy of 16-bit parameters
+    KIND_STAGING,     // buffers that hold a value on its way: buckets, gathered layers
+    KIND_ACTIVATION,  // what forward keeps for backward, and scratch of the model
+    KIND_PADDING,     // elements that exist only so that ranks' shares are equal; no other kind includes them
+    KIND_COUNT
+};
+
+enum lane { LANE_COMPUTE, LANE_COLLECTIVE, LANE_H2D, LANE_D2H, LANE_NVME_READ, LANE_NVME_WRITE, LANE_CPU, LANE_COUNT };
+
+enum ledger_operation {
+    OPERATION_ALL_GATHER,
+    OPERATION_REDUCE_SCATTER,
+    OPERATION_ALL_REDUCE,
+    OPERATION_ALL_TO_ALL,
+    OPERATION_BROADCAST,
+    OPERATION_COPY,
+    OPERATION_COUNT
+};
+
+struct ledger {
+    _Atomic uint64_t held_bytes[TIER_COUNT][KIND_COUNT];
+    _Atomic uint64_t tier_bytes[TIER_COUNT];       // now, all kinds
+    _Atomic uint64_t tier_peak_bytes[TIER_COUNT];  // the most there ever was
+    _Atomic uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];
+    _Atomic uint64_t moved_count[LANE_COUNT][OPERATION_COUNT];  // calls
+};
+
+const char *ledger_tier_name(enum ledger_tier tier);
+const char *ledger_kind_name(enum ledger_kind kind);
+const char *ledger_lane_name(enum lane lane);
+const char *ledger_operation_name(enum ledger_operation operation);
+
+// Adds to what is held; ledger_drop takes it away again (more than is held is a programmer's error).
+void ledger_hold(struct ledger *ledger, enum ledger_tier tier, enum ledger_kind kind, uint64_t bytes);
+void ledger_drop(struct ledger *ledger, enum ledger_tier tier, enum ledger_kind kind, uint64_t bytes);
+
+// Counts one operation that sent `bytes` from this rank.
+void ledger_move(struct ledger *ledger, enum lane lane, enum ledger_operation operation, uint64_t bytes);
+
+#endif

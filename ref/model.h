@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model, as a stage sees it: parameters in order, and units (an embedding, a block, a head) that use some of them,
+// run forward first to last and backward last to first. A run is one rank's working memory for one micro-batch.
+// A rank's gradient is a function of the parameters and the micro-batch alone: same shapes, one thread, fixed order.
+#ifndef ZG_MODEL_H
+#define ZG_MODEL_H
+
+#include "dtype.h"
+#include "tier.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MODEL_RANK_MAX = 4, MODEL_NAME_BYTES = 64 };
+
+struct model_param {
+    char name[MODEL_NAME_BYTES];
+    size_t shape[MODEL_RANK_MAX];
+    int shape_rank;  // 0: a scalar
+    size_t count;    // elements; may be 0
+    int group;       // optimizer group
+    bool frozen;     // no gradient, no optimizer state
+    bool used;       // false: its gradient is zero
+    int first_unit;  // the lowest unit that uses it: there its gradient is complete
+    int unit_count;  // units that use it; 2 for a tied weight
+};
+
+struct model_unit {
+    const char *name;
+    const int *params;  // indices of the parameters it uses
+    int param_count;
+};
+
+struct model {
+    const char *name;
+    const struct model_param *params;  // in the model's order
+    int param_count;
+    const struct model_unit *units;
+    int unit_count;
+    int group_count;
+    size_t sequence_length;  // tokens a sequence; 1 where that has no meaning
+    bool wants_text;         // a micro-batch needs tokens
+    const struct model_operations *operations;
+    const void *shape;  // the model's own
+};
+
+// What a micro-batch is. tokens: sequences x (sequence_length + 1) of them, row by row; the targets are the tokens
+// one further on. Not owned.
+struct model_batch {
+    const uint16_t *tokens;
+    size_t sequence_count;
+    uint64_t seed;
+    uint64_t step;  // from 1
+    int micro;      // micro-step, from 0
+    int rank;
+};
+
+// Pointers by parameter index; only a unit's own entries are read. data is in the run's dtype. For gradients,
+// `accumulate` says that the entry holds the part of units above this one (tied weights); otherwise it is overwritten.
+struct model_gradient {
+    void *data;  // null: not wanted (frozen)
+    bool accumulate;
+};
+
+struct model_run;
+
+// By name: gpt-nano, gpt-tiny, gpt-10m, gpt2-124m, linear. ERR_USAGE lists the names.
+int model_find(const char *name, const struct model **out);
+
+// Initial values, fp32, of one parameter; a function of seed and index alone.
+void model_initialise(const struct model *model, int param, uint64_t seed, float *out);
+
+// Elements of all parameters (trainable_only: without frozen ones); a tied weight counts once.
+uint64_t model_param_elements(const struct model *model, bool trainable_only);
+
+// Floating-point operations of forward and backward for one micro-batch.
+double model_flops(const struct model *model, size_t sequence_count);
+
+// Working memory for sequence_count sequences with parameters and gradients in dtype: one allocation of kind
+// activation on the tier. tier may be null: plain memory, uncounted.
+int model_run_open(const struct model *model, size_t sequence_count, enum dtype dtype, struct tier *tier,
+                   struct model_run **out);
+void model_run_close(struct model_run *run);
+
+// The bytes that model_run_open takes, and where they are.
+size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype);
+void *model_run_memory(const struct model_run *run);
+
+// params[i] for the unit's parameters: whole tensors in the run's dtype. batch must stay the same from the first
+// forward to the last backward.
+int model_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[]);
+
+// loss_scale multiplies the loss before backward. gradients[i] for the unit's parameters: gradient of
+// loss_scale x the mean loss over the micro-batch.
+int model_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+                   const struct model_gradient gradients[], float loss_scale);
+
+// The micro-batch's unscaled mean loss, after the last unit's forward.
+double model_loss(const struct model_run *run);
+
+// Behind the functions above, one table a model.
+struct model_operations {
+    void (*initialise)(const struct model *model, int param, uint64_t seed, float *out);
+    double (*flops)(const struct model *model, size_t sequence_count);
+    size_t (*run_bytes)(const struct model *model, size_t sequence_count, enum dtype dtype);
+    int (*forward)(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[]);
+    int (*backward)(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+                    const struct model_gradient gradients[], float loss_scale);
+};
+
+struct model_run {
+    const struct model *model;
+    size_t sequence_count;
+    enum dtype dtype;
+    struct tier *tier;
+    void *memory;
+    double loss;
+};
+
+#endif

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The global norm, the same bits under every partition: squares are brought to a common fixed point, chosen from the
+// all-reduced maximum magnitude, and added as integers.
+#ifndef ZG_NORM_H
+#define ZG_NORM_H
+
+#include "dtype.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+// The bits of the largest |x| as fp32 (0 for none); >= 0x7f800000 says that an inf or NaN is among them. The maximum
+// of two such values, as unsigned numbers, is the value of both arrays together.
+uint32_t norm_max(enum dtype dtype, const void *values, size_t count);
+
+// A 128-bit fixed-point sum of squares, relative to the exponent of max_bits. Sums of disjoint parts are added with
+// norm_add in any order.
+struct norm_sum {
+    uint64_t low, high;
+};
+void norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count, uint32_t max_bits);
+void norm_add(struct norm_sum *sum, struct norm_sum other);
+
+// The square root of the sum, as a double; inf or NaN if max_bits says so.
+double norm_finish(struct norm_sum sum, uint32_t max_bits);
+
+#endif

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tier is where states live. This one is the device; on a machine without a GPU it is host memory under a budget,
+// with the same accounting and the same refusal. Every allocation begins on a page of its own between guard pages,
+// and is filled with a NaN pattern, so that a byte that is read before it is written shows.
+#ifndef ZG_TIER_H
+#define ZG_TIER_H
+
+#include "ledger.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct tier;
+
+// One rank's device memory. budget_bytes 0: no limit. The ledger outlives the tier.
+int tier_device_open(struct ledger *ledger, uint64_t budget_bytes, struct tier **out);
+
+// Frees the tier with all that is still allocated in it. Null-safe.
+void tier_close(struct tier *tier);
+
+// bytes of memory of that kind, of which the last padding_bytes are padding and are counted as such. bytes == 0 gives
+// a valid address that must not be touched. name appears in refusals and fault messages; it is not copied.
+// ERR_BUDGET lists what is held; ERR_MEMORY when the machine has no more.
+int tier_allocate(struct tier *tier, enum ledger_kind kind, const char *name, size_t bytes, size_t padding_bytes,
+                  void **out);
+void tier_free(struct tier *tier, void *address);
+
+// Fills memory with the NaN pattern: 0x7fc07fc0 is NaN as fp32 and, twice, as bf16; as fp16 it is NaN as well.
+void tier_poison(void *address, size_t bytes);
+
+// Page protection for the chaos schedule. tier_protect makes every page of the tier inaccessible except those that
+// the given ranges touch; tier_unprotect opens all. tier_name_of gives the name of the allocation that holds address
+// (guard pages included), or NULL; async-signal-safe.
+struct tier_range {
+    const void *address;
+    size_t bytes;
+};
+int tier_protect(struct tier *tier, const struct tier_range ranges[], size_t range_count);
+int tier_unprotect(struct tier *tier);
+const char *tier_name_of(const struct tier *tier, const void *address);
+
+#endif
