@@ -13,6 +13,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// What every benchmark takes from its command line. Zero or empty where the user said nothing: the benchmark's own.
+enum { BENCH_LIST_MAX = 32 };
+struct bench_options {
+    size_t sizes[BENCH_LIST_MAX];  // --sizes 64K,64M: in the benchmark's unit; K, M, G are powers of 1024
+    size_t size_count;
+    int threads[BENCH_LIST_MAX];  // --threads 1,all
+    size_t thread_count;
+    size_t repeat, warmup;  // --repeat, --warmup
+    bool quick;             // --quick: fewer and smaller cases; the numbers are as true
+    bool json;              // --json: one line a case on standard output
+    bool help;              // --help: the text is printed, nothing is to be run
+};
+
+// Parses argv[1..] by `own` options (a popt table, or null) and the shared ones; ERR_USAGE for anything else.
+struct poptOption;
+int bench_parse(int argc, const char **argv, const struct poptOption *own, struct bench_options *out);
+
+// "64K,1M,3" into numbers from 1 up; at most BENCH_LIST_MAX.
+int bench_parse_sizes(const char *text, size_t *out, size_t *count);
+
+// Processors this process may run on: what `--threads all` means.
+int bench_thread_count(void);
+
+// Anonymous memory in huge pages where the system gives them, written first by `threads` threads, each its own
+// contiguous part. Null: none left. Given back with bench_free.
+void *bench_alloc(size_t bytes, int threads);
+void bench_free(void *memory, size_t bytes);
+
+// One line on standard error saying what runs now, only if that is a terminal; replaced by the next, and removed by
+// any result.
+void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// Ends a benchmark: its error message, if code is one, on standard error; the exit status.
+int bench_exit(const char *name, int code);
+
 uint64_t bench_now_ns(void);
 
 struct bench_work {
@@ -44,16 +79,20 @@ struct bench_record {
     const char *unit;
     bool lower_is_better;
     bool verified;
+    double item_bytes;  // bytes that one item of a unit of time must move, for GB/s beside it; 0: not shown
     const struct bench_samples *samples;
     const char *yardstick_name;
     const struct bench_samples *yardstick;
 };
 double bench_ratio(const struct bench_record *record);
 
-// Prints the JSON line. An unverified record is refused with ERR_CHECK.
+// Prints the JSON line. An unverified record is refused with ERR_CHECK. The description is released either way.
 int bench_print_json(struct bench_record *record);
 
-// The subcommands: `zerogauge bench NAME ...`; each returns an exit status.
+// The same for a reader, in one line: the case, median with the 10 % and 90 % quantiles, yardstick and ratio.
+int bench_print_text(struct bench_record *record);
+
+// The subcommands: `zerogauge bench NAME ...`; each returns an exit status, and argv[0] is its own name.
 int bench_main(int argc, const char **argv);
 int bench_adam_main(int argc, const char **argv);
 int bench_comm_main(int argc, const char **argv);
