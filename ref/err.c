@@ -27,8 +27,11 @@ int err_prefix(int code, const char *format, ...)
     va_start(arguments, format);
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (length >= 0 && (size_t)length < sizeof text)
-        snprintf(text + length, sizeof text - (size_t)length, ": %s", message);
+    if (length >= 0 && (size_t)length < sizeof text) {
+        // What does not fit any more of the inner message is cut off.
+        int room = (int)sizeof text - length;
+        snprintf(text + length, (size_t)room, ": %.*s", room, message);
+    }
     memcpy(message, text, sizeof text);
     return code;
 }
