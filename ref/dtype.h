@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The number formats of training, and the conversions between them: IEEE round to nearest, ties to even, in every
-// direction; NaN stays NaN (quiet, bf16 payload's upper bits kept); subnormals are kept, never flushed.
+// direction; NaN stays NaN (quiet, the payload's upper bits kept); subnormals are kept, never flushed.
 // The 16-bit types are structs, so that nobody adds them by accident.
 #ifndef ZG_DTYPE_H
 #define ZG_DTYPE_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum dtype { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16, DTYPE_BYTE };
 
@@ -26,10 +27,62 @@ static inline size_t dtype_bytes(enum dtype dtype)
     return dtype == DTYPE_FP32 ? 4 : dtype == DTYPE_BYTE ? 1 : 2;
 }
 
-float bf16_to_f32(struct bf16 value);
-struct bf16 f32_to_bf16(float value);
-float fp16_to_f32(struct fp16 value);
-struct fp16 f32_to_fp16(float value);
+static inline uint32_t f32_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float f32_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// The four conversions have no branches, so that a loop over them is a loop over vectors.
+
+static inline float bf16_to_f32(struct bf16 value)
+{
+    uint32_t bits = (uint32_t)value.bits << 16;
+    uint32_t quiet = (bits & 0x7fffffffu) > 0x7f800000u ? 0x00400000u : 0;
+    return f32_of_bits(bits | quiet);
+}
+
+static inline struct bf16 f32_to_bf16(float value)
+{
+    uint32_t bits = f32_bits(value);
+    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
+    uint32_t quiet_nan = (bits >> 16) | 0x0040u;
+    return (struct bf16){(uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded)};
+}
+
+static inline float fp16_to_f32(struct fp16 value)
+{
+    uint32_t sign = (uint32_t)(value.bits & 0x8000u) << 16;
+    // Exponent and fraction, moved to their places in fp32 but with fp16's exponent bias: 112 less than fp32's.
+    uint32_t magnitude = (uint32_t)(value.bits & 0x7fffu) << 13;
+    uint32_t normal = magnitude + (112u << 23);
+    // 2^-14 x (1 + fraction) - 2^-14: the subtraction normalises, exactly.
+    uint32_t subnormal = f32_bits(f32_of_bits(magnitude + (113u << 23)) - f32_of_bits(113u << 23));
+    uint32_t special = (magnitude + (224u << 23)) | (magnitude > 31u << 23 ? 0x00400000u : 0);
+    uint32_t bits = magnitude < 1u << 23 ? subnormal : magnitude < 31u << 23 ? normal : special;
+    return f32_of_bits(sign | bits);
+}
+
+static inline struct fp16 f32_to_fp16(float value)
+{
+    uint32_t sign = (f32_bits(value) >> 16) & 0x8000u;
+    uint32_t magnitude = f32_bits(value) & 0x7fffffffu;
+    // Rounding may carry into the exponent, up to infinity: the encoding makes that right.
+    uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1)) >> 13;
+    // The spacing of fp32 values just above 0.5 is fp16's smallest subnormal, so this addition rounds to it.
+    uint32_t subnormal = f32_bits(f32_of_bits(magnitude) + 0.5f) - f32_bits(0.5f);
+    uint32_t special = magnitude > 0x7f800000u ? 0x7e00u | ((magnitude >> 13) & 0x3ffu) : 0x7c00u;
+    uint32_t bits = magnitude < 113u << 23 ? subnormal : magnitude < 143u << 23 ? normal : special;
+    return (struct fp16){(uint16_t)(sign | bits)};
+}
 
 // out[i] = f32(in[i]); exact. in and out do not overlap, unless dtype is fp32 and in == out.
 void dtype_widen(enum dtype dtype, const void *in, float *out, size_t count);

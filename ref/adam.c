@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adam over arrays: the build of adam_kernel.h for this processor, cut over threads.
+#include "adam.h"
+
+#include "isa.h"
+
+// Chunks begin at multiples of this many elements, so that no two threads write to one 64-byte line of an aligned
+// array, the 16-bit copy included.
+enum { CHUNK_ALIGNMENT = 32 };
+
+void adam_update(const struct adam_step *step)
+{
+    isa_kernels()->adam(step);
+}
+
+static struct adam_step step_slice(const struct adam_step *step, size_t begin, size_t end)
+{
+    struct adam_step slice = *step;
+    slice.grad = (const char *)step->grad + begin * dtype_bytes(step->grad_dtype);
+    slice.param += begin;
+    slice.exp_avg += begin;
+    slice.exp_avg_sq += begin;
+    if (step->copy)
+        slice.copy = (char *)step->copy + begin * dtype_bytes(step->copy_dtype);
+    slice.tensor_index += begin;
+    slice.count = end - begin;
+    return slice;
+}
+
+void adam_update_parallel(const struct adam_step *step, int threads)
+{
+    size_t chunk = step->count / (size_t)(threads > 0 ? threads : 1) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
+    if (threads <= 1 || chunk == 0) {
+        adam_update(step);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int thread = 0; thread < threads; thread++) {
+        size_t begin = (size_t)thread * chunk;
+        size_t end = thread == threads - 1 ? step->count : begin + chunk;
+        struct adam_step slice = step_slice(step, begin, end);
+        adam_update(&slice);
+    }
+}

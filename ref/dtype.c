@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversions and sums over arrays: the build of dtype_kernel.h for this processor.
+#include "dtype.h"
+
+#include "isa.h"
+
+const char *dtype_name(enum dtype dtype)
+{
+    static const char *const names[] = {"fp32", "bf16", "fp16", "byte"};
+    return names[dtype];
+}
+
+void dtype_widen(enum dtype dtype, const void *in, float *out, size_t count)
+{
+    isa_kernels()->widen(dtype, in, out, count);
+}
+
+void dtype_narrow(enum dtype dtype, const float *in, void *out, size_t count)
+{
+    isa_kernels()->narrow(dtype, in, out, count);
+}
+
+void dtype_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dtype, const void *in, size_t count)
+{
+    isa_kernels()->accumulate(sum_dtype, sum, in_dtype, in, count);
+}
+
+void dtype_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out, size_t count,
+                int add)
+{
+    isa_kernels()->fold(in_dtype, in, world, out_dtype, out, count, add);
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The global norm: the build of norm_kernel.h for this processor, and what is done once per sum.
+#include "norm.h"
+
+#include "isa.h"
+
+#include <math.h>
+
+int norm_exponent(uint32_t max_bits)
+{
+    double max = f32_of_bits(max_bits);
+    return ilogb(max * max) + 1;
+}
+
+uint32_t norm_max(enum dtype dtype, const void *values, size_t count)
+{
+    return isa_kernels()->norm_max(dtype, values, count);
+}
+
+void norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count, uint32_t max_bits)
+{
+    isa_kernels()->norm_accumulate(sum, dtype, values, count, max_bits);
+}
+
+void norm_add(struct norm_sum *sum, struct norm_sum other)
+{
+    sum->low += other.low;
+    sum->high += other.high + (sum->low < other.low);
+}
+
+double norm_finish(struct norm_sum sum, uint32_t max_bits)
+{
+    if (max_bits >= 0x7f800000u)
+        return f32_of_bits(max_bits);
+    if (max_bits == 0)
+        return 0;
+    // sum x 2^(k - 52); the conversion and the root are each correctly rounded, the scaling is exact.
+    unsigned __int128 total = (unsigned __int128)sum.high << 64 | sum.low;
+    return sqrt(ldexp((double)total, norm_exponent(max_bits) - 52));
+}

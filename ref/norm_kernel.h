@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops of the norm. This text is compiled once per processor type, by the isa_*.c files; its functions are
+// private to each.
+#include "norm.h"
+
+#include "dtype_kernel.h"
+
+#include <math.h>
+
+// Squares added as 64-bit integers before they go into the 128-bit sum: each is at most 2^52, so 4095 could be.
+enum { NORM_BLOCK = 2048 };
+
+static uint32_t kernel_norm_max(enum dtype dtype, const void *values, size_t count)
+{
+    if (dtype == DTYPE_FP32) {
+        const float *x = values;
+        uint32_t max = 0;
+        for (size_t i = 0; i < count; i++) {
+            uint32_t bits = f32_bits(x[i]) & 0x7fffffffu;
+            max = bits > max ? bits : max;
+        }
+        return max;
+    }
+    const struct bf16 *x = values;  // or fp16: the order of the encodings is that of the magnitudes in both
+    int16_t max = 0;
+    for (size_t i = 0; i < count; i++) {
+        int16_t bits = (int16_t)(x[i].bits & 0x7fff);
+        max = bits > max ? bits : max;
+    }
+    struct bf16 brain = {(uint16_t)max};
+    struct fp16 half = {(uint16_t)max};
+    return f32_bits(dtype == DTYPE_BF16 ? bf16_to_f32(brain) : fp16_to_f32(half));
+}
+
+static uint64_t f64_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+// Sum of the fixed-point squares of up to NORM_BLOCK values. A square of an fp32 value is exact in double, 2^k is
+// larger than any, and doubles in [2^k, 2^(k+1)] are 2^(k-52) apart: adding 2^k rounds a square to the fixed point,
+// and leaves it as an integer in the low bits.
+static uint64_t norm_block(const float *restrict x, size_t count, double two_k)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += f64_bits((double)x[i] * (double)x[i] + two_k);
+    return sum - count * f64_bits(two_k);
+}
+
+static void kernel_norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
+                                   uint32_t max_bits)
+{
+    if (max_bits == 0 || max_bits >= 0x7f800000u)
+        return;
+    double two_k = ldexp(1, norm_exponent(max_bits));
+    float wide[NORM_BLOCK];
+    for (size_t start = 0; start < count; start += NORM_BLOCK) {
+        size_t block = count - start < NORM_BLOCK ? count - start : NORM_BLOCK;
+        const char *from = (const char *)values + start * dtype_bytes(dtype);
+        const float *x = (const float *)from;
+        if (dtype != DTYPE_FP32) {
+            kernel_widen(dtype, from, wide, block);
+            x = wide;
+        }
+        norm_add(sum, (struct norm_sum){.low = norm_block(x, block, two_k)});
+    }
+}
