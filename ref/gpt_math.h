@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of a GPT, forward and backward, in fp32 and on one thread. Matrices are row-major; no pointer needs more
+// than the alignment of float. Every sum has an order that the shape alone decides, so the bits of a result depend
+// neither on where the operands lie nor on the width of the processor's vectors. NaN and infinities are carried on,
+// never hidden, so that an overflow is seen in the gradients. Buffers of one call do not overlap unless it says so.
+#ifndef ZG_GPT_MATH_H
+#define ZG_GPT_MATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+// c (m x n, row stride c_stride) = alpha x op(a) op(b) + beta x c; op transposes where the flag is set. With beta 0 c
+// is not read. a is m x k after op, b is k x n after op.
+struct matmul_operand {
+    const float *data;
+    size_t stride;
+    bool transposed;
+};
+void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
+            float *c, size_t c_stride);
+
+// OpenBLAS is told, once a process, to stay on the caller's thread; any number of callers may then run at once.
+void matmul_prepare(void);
+
+// out[r][j] = (in ? in[r][j] : 0) + bias[j]. in and out may be the same.
+void bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out);
+
+// out[j] = the sum of in[r][j] over r, rows ascending.
+void rows_sum(size_t row_count, size_t width, const float *in, float *out);
+
+// stats[2r] = mean of the row, stats[2r + 1] = 1 / sqrt(variance + 1e-5).
+void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats);
+// out = (in - mean) x rstd x weight + bias.
+void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
+                     const float *bias, float *out);
+// in_gradient += what comes through; weight_gradient and bias_gradient (width elements) are overwritten.
+void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
+                        const float *out_gradient, float *in_gradient, float *weight_gradient, float *bias_gradient);
+
+// GELU in its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+void gelu_forward(size_t count, const float *in, float *out);
+// out = gelu(in) once more; gradient is multiplied by the slope at in.
+void gelu_backward(size_t count, const float *in, float *out, float *gradient);
+
+// qkv: rows of query, key, value (3 x width), sequence after sequence. out: rows of width. scores and its gradient are
+// scratch of sequence_length^2. Backward makes the scores again.
+struct attention_shape {
+    size_t sequence_count;
+    size_t sequence_length;
+    size_t width;
+    size_t head_count;
+};
+void attention_forward(const struct attention_shape *shape, const float *qkv, float *out, float *scores);
+void attention_backward(const struct attention_shape *shape, const float *qkv, const float *out_gradient,
+                        float *qkv_gradient, float *scores, float *scores_gradient);
+
+// Each row of logits becomes its softmax; returns the sum over the rows of -log(softmax of the target). target[r] is
+// the row's class.
+double crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target);
+// Softmax becomes scale x (softmax - one at the target).
+void crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target, float scale);
+
+// e^x within 2 ulp for -87 <= x <= 88, and the value at the nearer end beyond; NaN for NaN. Plain IEEE operations, so
+// that a loop over it vectorises and every element has the same bits wherever it lies. Cody and Waite's reduction by
+// ln 2 in two parts, Cephes' polynomial, and 2^n put together from its bits.
+static inline float exp_within(float x)
+{
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 88.0f ? 88.0f : x;
+    // Adding 1.5 x 2^23 rounds to an integer n, which then is the low bits of the sum.
+    float shifted = x * 1.44269504f + 12582912.0f;
+    float n = shifted - 12582912.0f;
+    float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    float y = (p * (r * r) + r) + 1.0f;
+    uint32_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits + 127u) << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return y * power;
+}
+
+#endif

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models whose gradients are given: the generator, and passes that only hand its values over.
+#include "linear.h"
+
+#include "err.h"
+#include "random.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CHUNK = 1024 }; // elements worked on at a time
+
+enum family { FAMILY_WIDE, FAMILY_EXACT, FAMILY_OVERFLOW };
+
+enum {
+    A_TIED,
+    A_SCALE,
+    A_WEIGHT,
+    B_WEIGHT,
+    B_BIAS,
+    B_EMPTY,
+    B_FROZEN,
+    VOID_EMPTY,
+    C_WEIGHT,
+    C_BIAS,
+    C_UNUSED,
+    D_WEIGHT,
+    D_BIAS,
+    E_WEIGHT,
+    E_BIAS,
+    PARAM_COUNT
+};
+
+static const struct model_param awkward_params[PARAM_COUNT] = {
+    [A_TIED] = {"tied.weight", {40, 25}, 2, 1000, 0, false, true, 0, 2},
+    [A_SCALE] = {"a.scale", {0}, 0, 1, 0, false, true, 0, 1},
+    [A_WEIGHT] = {"a.weight", {7}, 1, 7, 1, false, true, 0, 1},
+    [B_WEIGHT] = {"b.weight", {4, 2, 2}, 3, 16, 0, false, true, 1, 1},
+    [B_BIAS] = {"b.bias", {17}, 1, 17, 0, false, true, 1, 1},
+    [B_EMPTY] = {"b.empty", {0, 5}, 2, 0, 1, false, true, 1, 1},
+    [B_FROZEN] = {"b.frozen", {8, 8}, 2, 64, 0, true, true, 1, 1},
+    [VOID_EMPTY] = {"void.empty", {0}, 1, 0, 0, false, true, 2, 1},
+    [C_WEIGHT] = {"c.weight", {100, 50}, 2, 5000, 1, false, true, 3, 1},
+    [C_BIAS] = {"c.bias", {2}, 1, 2, 0, false, true, 3, 1},
+    [C_UNUSED] = {"c.unused", {101}, 1, 101, 0, false, false, 3, 1},
+    [D_WEIGHT] = {"d.weight", {997}, 1, 997, 1, false, true, 4, 1},
+    [D_BIAS] = {"d.bias", {64}, 1, 64, 0, false, true, 4, 1},
+    [E_WEIGHT] = {"e.weight", {10, 10}, 2, 100, 0, false, true, 5, 1},
+    [E_BIAS] = {"e.bias", {1}, 1, 1, 1, false, true, 5, 1},
+};
+static const struct model_unit awkward_units[] = {
+    {"a", (const int[]){A_TIED, A_SCALE, A_WEIGHT}, 3},
+    {"b", (const int[]){B_WEIGHT, B_BIAS, B_EMPTY, B_FROZEN}, 4},
+    {"void", (const int[]){VOID_EMPTY}, 1},
+    {"c", (const int[]){C_WEIGHT, C_BIAS, C_UNUSED}, 3},
+    {"d", (const int[]){D_WEIGHT, D_BIAS}, 2},
+    {"e", (const int[]){E_WEIGHT, E_BIAS, A_TIED}, 3},
+};
+enum { UNIT_COUNT = sizeof awkward_units / sizeof *awkward_units };
+
+static const struct model_param few_params[] = {
+    {"a.weight", {1}, 1, 1, 0, false, true, 0, 1},
+    {"b.weight", {2}, 1, 2, 0, false, true, 1, 1},
+};
+static const struct model_unit few_units[] = {{"a", (const int[]){0}, 1}, {"b", (const int[]){1}, 1}};
+
+static enum family family_of(const struct model *model)
+{
+    return *(const enum family *)model->shape;
+}
+
+// Magnitudes 2^-26 to 2^-6, any mantissa.
+static float wide_value(uint64_t bits)
+{
+    uint32_t sign = (uint32_t)(bits >> 63) << 31, mantissa = bits & 0x7fffff;
+    uint32_t exponent = 127 - 7 - (uint32_t)(random_below(bits << 8, 20));
+    if ((bits >> 23 & 0xff) < 13)
+        exponent = mantissa = 0;
+    uint32_t pattern = sign | exponent << 23 | mantissa;
+    float value;
+    memcpy(&value, &pattern, sizeof value);
+    return value;
+}
+
+// place_bits are the same for every rank and micro-step of a step, so that a grid and a turn can be agreed on. In 16
+// bits only one use of a tied weight has its turn, and in bf16 one pair of rank and micro-step in 8: then no sum has
+// more significant bits than the format.
+static float exact_value(uint64_t bits, uint64_t place_bits, const struct model_batch *batch, int use, int use_count,
+                         enum dtype dtype)
+{
+    bool half = dtype != DTYPE_FP32;
+    uint64_t slot = (uint64_t)batch->rank + 11 * (uint64_t)batch->micro;
+    if ((bits & 0xff) < 13 || (half && use_count > 1 && (int)(place_bits & 1) != use))
+        return 0.0f;
+    if (dtype == DTYPE_BF16 && slot != 0 && ((place_bits >> 8) + slot) % 8 != 0)
+        return 0.0f;
+    int integer = half ? 33 : 33 * (1 + (int)(bits >> 8 & 7));
+    return ldexpf(bits >> 63 ? -(float)integer : (float)integer, -11 - (int)(place_bits >> 1 & 3));
+}
+
+static float overflow_value(float value, const struct model_batch *batch)
+{
+    if (batch->micro != 0 || batch->step % 3 != 0 || batch->rank != (batch->step % 6 == 0))
+        return value;
+    return batch->rank == 0 ? INFINITY : NAN;
+}
+
+static float rounded(enum dtype dtype, float value)
+{
+    if (dtype == DTYPE_BF16)
+        return bf16_to_f32(f32_to_bf16(value));
+    return dtype == DTYPE_FP16 ? fp16_to_f32(f32_to_fp16(value)) : value;
+}
+
+void linear_draw(const struct model *model, const struct model_batch *batch, int unit, int param, enum dtype dtype,
+                 size_t first, size_t count, float *out)
+{
+    const struct model_param *p = &model->params[param];
+    int use = unit == p->first_unit ? 0 : 1;
+    uint64_t place_key = random_key(random_key(batch->seed, batch->step), (uint64_t)param);
+    uint64_t key = random_key(random_key(place_key, (uint64_t)batch->micro), (uint64_t)batch->rank);
+    key = random_key(key, (uint64_t)use);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits = random_at(key, first + i);
+        float value = 0.0f;
+        if (p->used && family_of(model) == FAMILY_EXACT)
+            value = exact_value(bits, random_at(place_key, first + i), batch, use, p->unit_count, dtype);
+        else if (p->used)
+            value = wide_value(bits);
+        if (family_of(model) == FAMILY_OVERFLOW && param == E_WEIGHT && first + i == p->count - 1)
+            value = overflow_value(value, batch);
+        out[i] = rounded(dtype, value);
+    }
+}
+
+// A run's memory: g and p of a chunk, in fp32.
+static size_t linear_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype)
+{
+    (void)model, (void)sequence_count, (void)dtype;
+    return 2 * CHUNK * sizeof(float);
+}
+
+static int linear_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[])
+{
+    const struct model *model = run->model;
+    float *g = run->memory, *p = g + CHUNK;
+    if (unit == 0)
+        run->loss = 0.0;
+    for (int i = 0; i < model->units[unit].param_count; i++) {
+        int param = model->units[unit].params[i];
+        const char *data = params[param];
+        size_t count = model->params[param].count, piece;
+        for (size_t first = 0; first < count; first += piece) {
+            piece = count - first < CHUNK ? count - first : CHUNK;
+            linear_draw(model, batch, unit, param, run->dtype, first, piece, g);
+            dtype_widen(run->dtype, data + first * dtype_bytes(run->dtype), p, piece);
+            for (size_t j = 0; j < piece; j++)
+                run->loss += isfinite(g[j]) ? (double)p[j] * (double)g[j] : 0.0;
+        }
+    }
+    return ERR_NONE;
+}
+
+static int linear_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+                           const struct model_gradient gradients[], float loss_scale)
+{
+    const struct model *model = run->model;
+    float *g = run->memory;
+    (void)params;
+    for (int i = 0; i < model->units[unit].param_count; i++) {
+        int param = model->units[unit].params[i];
+        char *data = gradients[param].data;
+        size_t count = model->params[param].count, piece;
+        for (size_t first = 0; data && first < count; first += piece) {
+            piece = count - first < CHUNK ? count - first : CHUNK;
+            linear_draw(model, batch, unit, param, run->dtype, first, piece, g);
+            for (size_t j = 0; j < piece; j++)
+                g[j] *= loss_scale;
+            void *out = data + first * dtype_bytes(run->dtype);
+            if (gradients[param].accumulate)
+                dtype_accumulate(run->dtype, out, DTYPE_FP32, g, piece);
+            else
+                dtype_narrow(run->dtype, g, out, piece);
+        }
+    }
+    return ERR_NONE;
+}
+
+static double linear_flops(const struct model *model, size_t sequence_count)
+{
+    (void)sequence_count;
+    return 2.0 * (double)model_param_elements(model, false);
+}
+
+// Normal values over 8 octaves, none of them a matter of taste: the gradients do not depend on them.
+static void linear_initialise(const struct model *model, int param, uint64_t seed, float *out)
+{
+    uint64_t key = random_key(seed, (uint64_t)param);
+    for (size_t i = 0; i < model->params[param].count; i++) {
+        uint64_t bits = random_at(key, i);
+        out[i] = ldexpf(random_normal(bits), -(int)(random_mix(bits) & 7));
+    }
+}
+
+static const struct model_operations linear_operations = {
+    .initialise = linear_initialise,
+    .flops = linear_flops,
+    .run_bytes = linear_run_bytes,
+    .forward = linear_forward,
+    .backward = linear_backward,
+};
+
+static const enum family wide = FAMILY_WIDE, exact = FAMILY_EXACT, overflow = FAMILY_OVERFLOW;
+
+#define AWKWARD(model_name, model_family)                                                                              \
+    {                                                                                                                  \
+        .name = model_name, .params = awkward_params, .param_count = PARAM_COUNT, .units = awkward_units,              \
+        .unit_count = UNIT_COUNT, .group_count = 2, .sequence_length = 1, .operations = &linear_operations,            \
+        .shape = &model_family                                                                                         \
+    }
+
+static const struct model models[] = {
+    AWKWARD("linear", wide),
+    AWKWARD("linear-exact", exact),
+    AWKWARD("linear-overflow", overflow),
+    {.name = "linear-few",
+     .params = few_params,
+     .param_count = 2,
+     .units = few_units,
+     .unit_count = 2,
+     .group_count = 1,
+     .sequence_length = 1,
+     .operations = &linear_operations,
+     .shape = &wide},
+};
+
+const struct model *linear_model(int index)
+{
+    return index >= 0 && index < (int)(sizeof models / sizeof *models) ? &models[index] : NULL;
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text.h"
+
+#include "err.h"
+#include "random.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// -f: a verse a line, whatever the terminal.
+#define DEFAULT_COMMAND "bible -f gen1:1-rev22:21 </dev/null 2>/dev/null"
+
+// The default text has 4.4 MB; half of it means that something went wrong.
+enum { DEFAULT_MIN_BYTES = 2000000, TEXT_MAX_BYTES = 1 << 30 };
+
+struct text {
+    unsigned char *bytes;
+    size_t size;
+};
+
+static int read_all(FILE *file, struct text *text)
+{
+    size_t capacity = 0;
+    for (;;) {
+        if (text->size == capacity) {
+            capacity = capacity ? 2 * capacity : 1 << 16;
+            if (capacity > TEXT_MAX_BYTES)
+                return err_set(ERR_USAGE, "the text has more than %d bytes", TEXT_MAX_BYTES);
+            unsigned char *grown = realloc(text->bytes, capacity);
+            if (!grown)
+                return err_set(ERR_MEMORY, "no memory for a text of %zu bytes", capacity);
+            text->bytes = grown;
+        }
+        size_t got = fread(text->bytes + text->size, 1, capacity - text->size, file);
+        text->size += got;
+        if (got == 0)
+            return ferror(file) ? err_set(ERR_USAGE, "cannot read: %s", strerror(errno)) : ERR_NONE;
+    }
+}
+
+static int read_file(const char *path, struct text *text)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return err_set(ERR_USAGE, "text %s: %s", path, strerror(errno));
+    int code = read_all(file, text);
+    fclose(file);
+    return code == ERR_NONE ? code : err_prefix(code, "text %s", path);
+}
+
+static int read_default(struct text *text)
+{
+    FILE *pipe = popen(DEFAULT_COMMAND, "r");
+    if (!pipe)
+        return err_set(ERR_IO, "cannot start a shell for the program 'bible': %s", strerror(errno));
+    int code = read_all(pipe, text);
+    int status = pclose(pipe);
+    TRY(code);
+    if (status != 0 || text->size < DEFAULT_MIN_BYTES)
+        return err_set(ERR_USAGE,
+                       "the default text comes from the program 'bible', which is not there or does not work: "
+                       "apt-get install bible-kjv, or name a text of your own with --text FILE");
+    return ERR_NONE;
+}
+
+int text_open(const char *path, struct text **out)
+{
+    struct text *text = calloc(1, sizeof *text);
+    if (!text)
+        return err_set(ERR_MEMORY, "no memory for a text");
+    int code = path ? read_file(path, text) : read_default(text);
+    if (code != ERR_NONE) {
+        text_close(text);
+        return code;
+    }
+    *out = text;
+    return ERR_NONE;
+}
+
+void text_close(struct text *text)
+{
+    if (!text)
+        return;
+    free(text->bytes);
+    free(text);
+}
+
+size_t text_bytes(const struct text *text)
+{
+    return text->size;
+}
+
+int text_batch(const struct text *text, uint64_t seed, uint64_t step, uint64_t index, size_t sequence_count,
+               size_t length, uint16_t *tokens)
+{
+    if (text->size < length + 1)
+        return err_set(ERR_USAGE, "the text has %zu bytes, but a sequence of %zu needs %zu: use a longer text",
+                       text->size, length, length + 1);
+    uint64_t key = random_key(seed, step);
+    for (size_t row = 0; row < sequence_count; row++) {
+        uint64_t from = random_below(random_at(key, index * sequence_count + row), text->size - length);
+        for (size_t i = 0; i <= length; i++)
+            *tokens++ = text->bytes[from + i];
+    }
+    return ERR_NONE;
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training text, byte by byte. The default is the King James Bible, as the program `bible` of the Debian package
+// bible-kjv prints it; nothing is fetched from anywhere and nothing is kept on disk.
+#ifndef ZG_TEXT_H
+#define ZG_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct text;
+
+// path: a file of any text, or NULL for the default. ERR_USAGE says what to install or to pass instead.
+int text_open(const char *path, struct text **out);
+
+// Null-safe.
+void text_close(struct text *text);
+
+size_t text_bytes(const struct text *text);
+
+// Fills tokens (sequence_count rows of length + 1, each a byte 0 .. 255) with stretches of the text that begin at
+// places drawn from (seed, step, sample). `index` numbers the micro-batches of a step, micro x world + rank, and the
+// samples of a step are numbered index x sequence_count + row. So a step's samples depend on how many there are and
+// not on how ranks, micro-steps and rows share them out. ERR_USAGE when the text is shorter than one row.
+int text_batch(const struct text *text, uint64_t seed, uint64_t step, uint64_t index, size_t sequence_count,
+               size_t length, uint16_t *tokens);
+
+#endif
