@@ -7,9 +7,11 @@
 //   serial     each operation runs inside flow_issue
 //   overlap    one thread a lane
 //   chaos      one thread, a seeded random choice among the heads of the lanes that are ready, random delays, and
-//              every page outside the declared spans inaccessible: an undeclared access ends the program with the
-//              operation, the address and the allocation
+//              every page outside the declared spans inaccessible: an undeclared access, or a write to what is only
+//              read, ends the program with the operation, the address and the allocation. Where a span shares a
+//              page with bytes outside of it, writing those is an error (ERR_INTERNAL), and reading them gives NaN
 //
+// Between an operation's issue and the next wait its spans belong to the executor, and operations issue none.
 // A fourth way, dry (no data, a virtual clock), needs nothing from a stage that is not in struct flow_operation.
 #ifndef ZG_FLOW_H
 #define ZG_FLOW_H

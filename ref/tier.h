@@ -7,6 +7,7 @@
 
 #include "ledger.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,15 +29,20 @@ void tier_free(struct tier *tier, void *address);
 // Fills memory with the NaN pattern: 0x7fc07fc0 is NaN as fp32 and, twice, as bf16; as fp16 it is NaN as well.
 void tier_poison(void *address, size_t bytes);
 
-// Page protection for the chaos schedule. tier_protect makes every page of the tier inaccessible except those that
-// the given ranges touch; tier_unprotect opens all. tier_name_of gives the name of the allocation that holds address
-// (guard pages included), or NULL; async-signal-safe.
+// Page protection for the chaos schedule. tier_protect leaves accessible only the pages that the ranges touch: those
+// of writable ranges for all access, the others for reading. Ranges outside the tier, and of 0 bytes, are passed over;
+// one that reaches beyond its allocation is ERR_INTERNAL. tier_unprotect opens everything.
 struct tier_range {
     const void *address;
     size_t bytes;
+    bool writable;
 };
 int tier_protect(struct tier *tier, const struct tier_range ranges[], size_t range_count);
 int tier_unprotect(struct tier *tier);
+
+// The name of the allocation that holds address, its guard pages included, or NULL; and how far into the allocation
+// address is (negative in the guard page before it). Async-signal-safe, from any thread.
 const char *tier_name_of(const struct tier *tier, const void *address);
+ptrdiff_t tier_offset_of(const struct tier *tier, const void *address);
 
 #endif

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the executor share: the operations that are not complete, and the table that a mode fills.
+#ifndef ZG_FLOW_INTERNAL_H
+#define ZG_FLOW_INTERNAL_H
+
+#include "flow.h"
+
+#include <stdatomic.h>
+
+enum { FLOW_MESSAGE_BYTES = 2048 };
+
+// An issued operation, until it is complete. It and what it points to live in the flow's arena until the next wait.
+struct operation {
+    struct operation *later;    // on the same lane
+    struct operation *earlier;  // on the same lane; null when that is complete
+    const char *name;
+    enum lane lane;
+    int (*run)(void *arguments);
+    void *arguments;
+    const struct flow_span *spans;  // none of 0 bytes
+    size_t span_count;
+    // It may start when each lane has completed that many operations. Lanes are first in, first out, so one number a
+    // lane stands for all dependencies on it.
+    uint64_t after[LANE_COUNT];
+};
+
+// A lane's operations that are not complete, the oldest first.
+struct flow_lane {
+    struct operation *oldest;
+    struct operation *newest;
+    uint64_t issued_count;
+    uint64_t completed_count;
+};
+
+struct flow_chunk;
+
+// One mode. issue takes an operation that lives in the arena; wait returns when none is left; close frees what open
+// made, after a wait.
+struct flow_way {
+    int (*open)(struct flow *flow, uint64_t seed);
+    int (*issue)(struct flow *flow, struct operation *operation);
+    void (*wait)(struct flow *flow);
+    void (*close)(struct flow *flow);
+};
+
+extern const struct flow_way flow_way_overlap;
+extern const struct flow_way flow_way_chaos;
+
+struct flow {
+    const struct flow_way *way;
+    void *state;  // the mode's own
+    int rank;
+    struct tier *tier;
+    flow_failed *failed;
+    void *context;
+    struct flow_lane lanes[LANE_COUNT];
+    uint64_t pending_count;
+    struct flow_chunk *arena;
+    atomic_bool failing;  // taken by the first operation that fails, which then writes the message and, last, code
+    _Atomic int code;
+    char message[FLOW_MESSAGE_BYTES];
+};
+
+// Derives the operation's dependencies from those that are pending, and puts it at the end of its lane. This and
+// flow_complete need the caller's lock, where threads share the flow.
+void flow_enqueue(struct flow *flow, struct operation *operation);
+
+// The lane's oldest operation, if all that it depends on is complete; else null.
+struct operation *flow_ready(const struct flow *flow, enum lane lane);
+
+// Takes a lane's oldest operation away.
+void flow_complete(struct flow *flow, enum lane lane);
+
+// Keeps code and the calling thread's message if nothing failed before, and tells the owner.
+void flow_fail(struct flow *flow, int code);
+
+// The first error, its message restored in the calling thread; 0 if there is none.
+int flow_error(const struct flow *flow);
+
+#endif

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device tier on a machine without a GPU: anonymous mappings under a budget. The budget is compared with the
+// bytes that the ledger counts, not with the pages behind them.
+#include "tier.h"
+
+#include "err.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { HUGE_PAGE_BYTES = 2 << 20, READ_WRITE = PROT_READ | PROT_WRITE };
+
+static const uint32_t POISON = 0x7fc07fc0;
+
+// Entries are appended and reused, never unlinked before the tier closes, and what tier_name_of reads is atomic: so a
+// signal handler may walk the list at any moment.
+struct allocation {
+    struct allocation *next;
+    _Atomic uintptr_t begin; // with the guard pages; 0: not in use
+    _Atomic uintptr_t end;
+    const char *_Atomic name;
+    uint8_t *address;
+    size_t bytes;
+    size_t padding_bytes;
+    enum ledger_kind kind;
+    enum { OPEN, PARTLY, CLOSED } access;
+    size_t page_count;
+    uint8_t *pages;  // each page's protection as the kernel has it
+    uint8_t *wanted; // and as it shall be
+};
+
+struct tier {
+    struct ledger *ledger;
+    struct ledger own; // stands in for a null ledger, so that the budget holds all the same
+    uint64_t budget_bytes;
+    size_t page_bytes;
+    struct allocation *_Atomic allocations;
+};
+
+int tier_device_open(struct ledger *ledger, uint64_t budget_bytes, struct tier **out)
+{
+    struct tier *tier = calloc(1, sizeof *tier);
+    if (!tier)
+        return err_set(ERR_MEMORY, "device memory: no memory for its bookkeeping");
+    tier->ledger = ledger ? ledger : &tier->own;
+    tier->budget_bytes = budget_bytes;
+    tier->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    *out = tier;
+    return ERR_NONE;
+}
+
+static size_t round_up(size_t value, size_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+void tier_poison(void *address, size_t bytes)
+{
+    // The pattern has a period of two bytes, and its phase is that of the address.
+    uint8_t *byte = address, *end = byte + bytes;
+    const uint8_t pattern[2] = {POISON & 0xff, POISON >> 8 & 0xff};
+    for (; byte < end && (uintptr_t)byte % sizeof POISON; byte++)
+        *byte = pattern[(uintptr_t)byte % 2];
+    for (; (size_t)(end - byte) >= sizeof POISON; byte += sizeof POISON)
+        memcpy(byte, &POISON, sizeof POISON);
+    for (; byte < end; byte++)
+        *byte = pattern[(uintptr_t)byte % 2];
+}
+
+static void format_bytes(char text[static 32], uint64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++)
+        value /= 1024;
+    snprintf(text, 32, "%.4g %s", value, units[unit]);
+}
+
+static int refuse(const struct tier *tier, const char *name, uint64_t bytes, uint64_t held_bytes)
+{
+    char wanted[32], budget[32], held[32], short_by[32], kinds[512] = "";
+    format_bytes(wanted, bytes);
+    format_bytes(budget, tier->budget_bytes);
+    format_bytes(held, held_bytes);
+    format_bytes(short_by, bytes + held_bytes - tier->budget_bytes);
+    size_t length = 0;
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        uint64_t of_kind = tier->ledger->held_bytes[TIER_DEVICE][kind];
+        if (of_kind == 0)
+            continue;
+        char text[32];
+        format_bytes(text, of_kind);
+        length += (size_t)snprintf(kinds + length, sizeof kinds - length, "%s%s %s", length ? ", " : " (",
+                                   ledger_kind_name((enum ledger_kind)kind), text);
+    }
+    return err_set(ERR_BUDGET,
+                   "device memory: %s for \"%s\" does not fit: %s budget, %s held%s%s, %s short; raise "
+                   "--device-memory, use more ranks, or a stage that shards more",
+                   wanted, name, budget, held, kinds, length ? ")" : "", short_by);
+}
+
+// Maps `bytes`, rounded up to pages, between two guard pages.
+static int map_pages(const struct tier *tier, struct allocation *allocation, const char *name, size_t bytes)
+{
+    size_t page = tier->page_bytes, data_bytes = round_up(bytes, page);
+    size_t alignment = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : page;
+    size_t reserved_bytes = data_bytes + alignment + page;
+    char *reserved = bytes > SIZE_MAX / 2
+                         ? MAP_FAILED
+                         : mmap(NULL, reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED)
+        return err_set(ERR_MEMORY, "device memory: the machine has no %zu bytes for \"%s\"", bytes, name);
+
+    char *data = (char *)round_up((uintptr_t)reserved + page, alignment);
+    char *begin = data - page, *end = data + data_bytes + page;
+    if (begin > reserved)
+        munmap(reserved, (size_t)(begin - reserved));
+    if (end < reserved + reserved_bytes)
+        munmap(end, (size_t)(reserved + reserved_bytes - end));
+
+    size_t page_count = data_bytes / page;
+    uint8_t *pages = malloc(2 * page_count + 1);
+    if (!pages || (data_bytes > 0 && mprotect(data, data_bytes, READ_WRITE))) {
+        free(pages);
+        munmap(begin, (size_t)(end - begin));
+        return err_set(ERR_MEMORY, "device memory: the machine has no %zu bytes for \"%s\"", bytes, name);
+    }
+    // Without huge pages an optimizer step spends its time on address translation. Refusal does no harm.
+    if (bytes >= HUGE_PAGE_BYTES)
+        madvise(data, data_bytes, MADV_HUGEPAGE);
+    memset(pages, READ_WRITE, page_count);
+    tier_poison(data, data_bytes);
+
+    allocation->address = (uint8_t *)data;
+    allocation->page_count = page_count;
+    allocation->pages = pages;
+    allocation->wanted = pages + page_count;
+    allocation->access = OPEN;
+    allocation->name = name;
+    allocation->end = (uintptr_t)end;
+    allocation->begin = (uintptr_t)begin;
+    return ERR_NONE;
+}
+
+// An entry that is not in use, in the list already.
+static struct allocation *free_entry(struct tier *tier)
+{
+    for (struct allocation *entry = tier->allocations; entry; entry = entry->next)
+        if (entry->begin == 0)
+            return entry;
+    struct allocation *entry = calloc(1, sizeof *entry);
+    if (!entry)
+        return NULL;
+    entry->next = tier->allocations;
+    tier->allocations = entry;
+    return entry;
+}
+
+int tier_allocate(struct tier *tier, enum ledger_kind kind, const char *name, size_t bytes, size_t padding_bytes,
+                  void **out)
+{
+    assert(padding_bytes <= bytes);
+    uint64_t held_bytes = tier->ledger->tier_bytes[TIER_DEVICE];
+    if (tier->budget_bytes != 0 && (held_bytes > tier->budget_bytes || bytes > tier->budget_bytes - held_bytes))
+        return refuse(tier, name, bytes, held_bytes);
+    struct allocation *allocation = free_entry(tier);
+    if (!allocation)
+        return err_set(ERR_MEMORY, "device memory: no memory for its bookkeeping");
+    TRY(map_pages(tier, allocation, name, bytes));
+    allocation->bytes = bytes;
+    allocation->padding_bytes = padding_bytes;
+    allocation->kind = kind;
+    ledger_hold(tier->ledger, TIER_DEVICE, kind, bytes - padding_bytes);
+    ledger_hold(tier->ledger, TIER_DEVICE, KIND_PADDING, padding_bytes);
+    *out = allocation->address;
+    return ERR_NONE;
+}
+
+// Whether nobody wrote between the end of the allocation and the guard page.
+static bool slack_is_untouched(const struct tier *tier, const struct allocation *allocation)
+{
+    size_t mapped_bytes = allocation->page_count * tier->page_bytes;
+    uint8_t untouched[64];
+    tier_poison(untouched, sizeof untouched);
+    for (size_t i = allocation->bytes; i < mapped_bytes; i++)
+        if (allocation->address[i] != untouched[i % sizeof untouched])
+            return false;
+    return true;
+}
+
+static void release(struct tier *tier, struct allocation *allocation)
+{
+    assert(allocation->access != OPEN || slack_is_untouched(tier, allocation));
+    uintptr_t begin = allocation->begin, end = allocation->end;
+    allocation->begin = 0;
+    munmap((void *)begin, end - begin);
+    free(allocation->pages);
+    ledger_drop(tier->ledger, TIER_DEVICE, allocation->kind, allocation->bytes - allocation->padding_bytes);
+    ledger_drop(tier->ledger, TIER_DEVICE, KIND_PADDING, allocation->padding_bytes);
+}
+
+void tier_free(struct tier *tier, void *address)
+{
+    if (!address)
+        return;
+    struct allocation *entry = tier->allocations;
+    while (entry && (entry->begin == 0 || entry->address != address))
+        entry = entry->next;
+    assert(entry);
+    release(tier, entry);
+}
+
+void tier_close(struct tier *tier)
+{
+    if (!tier)
+        return;
+    for (struct allocation *entry = tier->allocations, *next; entry; entry = next) {
+        next = entry->next;
+        if (entry->begin != 0)
+            release(tier, entry);
+        free(entry);
+    }
+    free(tier);
+}
+
+// Brings the kernel's view of the pages to the wanted one, with one call for each run of pages that differ.
+static int apply(const struct tier *tier, struct allocation *allocation)
+{
+    const uint8_t *wanted = allocation->wanted;
+    uint8_t *pages = allocation->pages;
+    for (size_t first = 0, next; first < allocation->page_count; first = next) {
+        next = first + 1;
+        if (pages[first] == wanted[first])
+            continue;
+        while (next < allocation->page_count && wanted[next] == wanted[first] && pages[next] != wanted[next])
+            next++;
+        size_t bytes = (next - first) * tier->page_bytes;
+        if (mprotect(allocation->address + first * tier->page_bytes, bytes, wanted[first]))
+            return err_set(ERR_MEMORY, "device memory: cannot change the protection of \"%s\": %m", allocation->name);
+        memset(pages + first, wanted[first], next - first);
+    }
+    return ERR_NONE;
+}
+
+// Enters a range into the wanted protection of the allocation that it lies in.
+static int want(struct tier *tier, const struct tier_range *range)
+{
+    uintptr_t begin = (uintptr_t)range->address, end = begin + range->bytes;
+    for (struct allocation *entry = tier->allocations; entry; entry = entry->next) {
+        if (entry->begin == 0 || end <= entry->begin || begin >= entry->end)
+            continue;
+        uintptr_t data = (uintptr_t)entry->address;
+        if (begin < data || end > data + entry->bytes)
+            return err_set(ERR_INTERNAL, "%zu bytes at offset %td are not within \"%s\", which has %zu bytes",
+                           range->bytes, (ptrdiff_t)(begin - data), entry->name, entry->bytes);
+        if (entry->access != PARTLY) {
+            entry->access = PARTLY;
+            memset(entry->wanted, PROT_NONE, entry->page_count);
+        }
+        for (size_t page = (begin - data) / tier->page_bytes; page <= (end - 1 - data) / tier->page_bytes; page++)
+            entry->wanted[page] |= range->writable ? READ_WRITE : PROT_READ;
+        return ERR_NONE;
+    }
+    return ERR_NONE;
+}
+
+int tier_protect(struct tier *tier, const struct tier_range ranges[], size_t range_count)
+{
+    for (struct allocation *entry = tier->allocations; entry; entry = entry->next) {
+        if (entry->begin == 0 || entry->access == CLOSED)
+            continue;
+        memset(entry->wanted, PROT_NONE, entry->page_count);
+        entry->access = PARTLY;
+    }
+    for (size_t i = 0; i < range_count; i++)
+        if (ranges[i].bytes > 0)
+            TRY(want(tier, &ranges[i]));
+    for (struct allocation *entry = tier->allocations; entry; entry = entry->next) {
+        if (entry->begin == 0 || entry->access == CLOSED)
+            continue;
+        TRY(apply(tier, entry));
+        if (!memchr(entry->pages, PROT_READ, entry->page_count) && !memchr(entry->pages, READ_WRITE, entry->page_count))
+            entry->access = CLOSED;
+    }
+    return ERR_NONE;
+}
+
+int tier_unprotect(struct tier *tier)
+{
+    for (struct allocation *entry = tier->allocations; entry; entry = entry->next) {
+        if (entry->begin == 0 || entry->access == OPEN)
+            continue;
+        memset(entry->wanted, READ_WRITE, entry->page_count);
+        TRY(apply(tier, entry));
+        entry->access = OPEN;
+    }
+    return ERR_NONE;
+}
+
+static const struct allocation *find(const struct tier *tier, const void *address)
+{
+    const struct allocation *entry = tier->allocations;
+    while (entry && ((uintptr_t)address < entry->begin || (uintptr_t)address >= entry->end || entry->begin == 0))
+        entry = entry->next;
+    return entry;
+}
+
+const char *tier_name_of(const struct tier *tier, const void *address)
+{
+    const struct allocation *entry = find(tier, address);
+    return entry ? entry->name : NULL;
+}
+
+ptrdiff_t tier_offset_of(const struct tier *tier, const void *address)
+{
+    const struct allocation *entry = find(tier, address);
+    return entry ? (const uint8_t *)address - entry->address : 0;
+}
