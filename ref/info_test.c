@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of what is said about the machine, against what the C library says of it.
+#include "adam.h"
+#include "info.h"
+
+#include <criterion/criterion.h>
+
+#include <string.h>
+#include <unistd.h>
+
+Test(info, the_machine_is_the_one_the_c_library_sees)
+{
+    json_t *info = info_collect();
+    cr_assert_not_null(info);
+    const json_t *machine = json_object_get(info, "machine");
+    cr_assert_eq(json_integer_value(json_object_get(machine, "threads")), sysconf(_SC_NPROCESSORS_ONLN));
+    cr_assert_geq(json_integer_value(json_object_get(machine, "sockets")), 1);
+    cr_assert_geq(json_integer_value(json_object_get(machine, "memory_bytes")), 1 << 20);
+    json_decref(info);
+}
+
+Test(info, the_instruction_set_in_use_is_among_the_available)
+{
+    json_t *info = info_collect();
+    const json_t *isa = json_object_get(info, "isa"), *name;
+    size_t index, found = 0;
+    json_array_foreach(json_object_get(isa, "available"), index, name)
+        found += strcmp(json_string_value(name), adam_isa_name(adam_isa_now())) == 0;
+    cr_assert_eq(found, 1);
+    cr_assert_str_eq(json_string_value(json_object_get(isa, "used")), adam_isa_name(adam_isa_now()));
+    json_decref(info);
+}
+
+Test(info, an_absent_part_says_why)
+{
+    json_t *info = info_collect();
+    size_t index, absent = 0;
+    const json_t *backend;
+    json_array_foreach(json_object_get(info, "backends"), index, backend)
+    {
+        cr_assert_str_not_empty(json_string_value(json_object_get(backend, "note")));
+        absent += json_is_false(json_object_get(backend, "built_in"));
+    }
+    cr_assert_lt(absent, index);
+    json_decref(info);
+}
+
+Test(info, unknown_options_are_usage_errors)
+{
+    cr_assert_eq(info_main(2, (const char *[]){"info", "--jsn", NULL}), 2);
+    cr_assert_eq(info_main(2, (const char *[]){"info", "now", NULL}), 2);
+}
