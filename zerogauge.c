@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line: one table of subcommands. Exit status: 0 good, 1 a check failed, 2 usage or bad input, 77 nothing
+// could be tested.
+#include "bench/bench.h"
+#include "ref/info.h"
+#include "ref/train.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int help_main(int argc, const char **argv);
+static int version_main(int argc, const char **argv);
+
+// Each takes its own name as argv[0] and returns the exit status. The last rows are other words for the same, not
+// listed.
+static const struct command {
+    const char *name;
+    int (*run)(int argc, const char **argv);
+    const char *summary;
+} commands[] = {
+    {"train", train_main, "train a model at a ZeRO stage; --verify compares it with unsharded Adam, bit by bit"},
+    {"bench", bench_main, "measure a part against what this machine allows"},
+    {"info", info_main, "what this machine has, and what this binary can use of it"},
+    {"help", help_main, "this text"},
+    {"version", version_main, "the version"},
+    {"--help", help_main, NULL},
+    {"--version", version_main, NULL},
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static void commands_print(FILE *out)
+{
+    fprintf(out, "usage: zerogauge COMMAND [OPTION...]     (--help after a command lists its options)\n");
+    for (int i = 0; i < COMMAND_COUNT && commands[i].summary; i++)
+        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
+}
+
+static int help_main(int argc, const char **argv)
+{
+    (void)argc, (void)argv;
+    commands_print(stdout);
+    return 0;
+}
+
+static int version_main(int argc, const char **argv)
+{
+    (void)argc, (void)argv;
+    printf("zerogauge %s\n", ZG_VERSION);
+    return 0;
+}
+
+int main(int argc, const char **argv)
+{
+    for (int i = 0; argc >= 2 && i < COMMAND_COUNT; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    }
+    if (argc >= 2)
+        fprintf(stderr, "zerogauge: there is no command '%s'\n", argv[1]);
+    commands_print(stderr);
+    return 2;
+}
