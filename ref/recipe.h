@@ -24,7 +24,7 @@ extern "C" {
 // Hyper-parameters of one optimizer group, as configured.
 struct adam_hyper {
     double lr, beta1, beta2, eps, weight_decay;
-    bool decoupled;  // AdamW; false: Adam with L2
+    bool decoupled; // AdamW; false: Adam with L2
     bool bias_correction;
 };
 
@@ -41,9 +41,9 @@ enum recipe_decay { DECAY_NONE, DECAY_L2, DECAY_DECOUPLED };
 // A row of the table of known implementations.
 struct recipe {
     const char *name;
-    const char *source;   // the implementation that it reproduces
-    const char *version;  // of that implementation
-    const char *note;     // how far the equality has been checked, and what to know
+    const char *source;  // the implementation that it reproduces
+    const char *version; // of that implementation
+    const char *note;    // how far the equality has been checked, and what to know
     enum recipe_family family;
     enum recipe_fusion body;
     // The implementation takes a tensor's elements `lanes` at a time, and the last tensor_count % lanes of them one
@@ -63,22 +63,22 @@ struct recipe_state {
 // Everything a step's elements need. The comments give PyTorch's meaning, then DeepSpeed's.
 struct adam_scalars {
     enum recipe_decay decay;
-    bool from_gradient;     // |1 - beta1| >= 0.5: m is interpolated from the gradient's end; not used
-    float m_keep;           // not used; beta1
-    float m_take;           // 1 - beta1, less 1 if from_gradient; 1 - beta1
-    float v_keep;           // beta2; the same
-    float v_take;           // 1 - beta2; the same
-    float bias2;            // sqrt(1 - beta2^t), a divisor; 1 / sqrt(1 - beta2^t), a factor
-    float eps;              // the same
-    float step_size;        // -lr / (1 - beta1^t); the same
-    float decay_l2;         // weight decay; the same
-    float decay_decoupled;  // 1 - lr x weight decay, a factor; -lr x weight decay
+    bool from_gradient;    // |1 - beta1| >= 0.5: m is interpolated from the gradient's end; not used
+    float m_keep;          // not used; beta1
+    float m_take;          // 1 - beta1, less 1 if from_gradient; 1 - beta1
+    float v_keep;          // beta2; the same
+    float v_take;          // 1 - beta2; the same
+    float bias2;           // sqrt(1 - beta2^t), a divisor; 1 / sqrt(1 - beta2^t), a factor
+    float eps;             // the same
+    float step_size;       // -lr / (1 - beta1^t); the same
+    float decay_l2;        // weight decay; the same
+    float decay_decoupled; // 1 - lr x weight decay, a factor; -lr x weight decay
 };
 
-const struct recipe *recipe_find(const char *name);  // null: unknown
-const struct recipe *recipe_at(int index);           // null: past the end; 0 is the default
+const struct recipe *recipe_find(const char *name); // null: unknown
+const struct recipe *recipe_at(int index);          // null: past the end; 0 is the default
 const char *recipe_name(const struct recipe *recipe);
-const char *recipe_source(const struct recipe *recipe);  // implementation it reproduces
+const char *recipe_source(const struct recipe *recipe); // implementation it reproduces
 
 // Makes the scalars of step t (from 1) and advances the state. ERR_USAGE when the recipe cannot do what is asked.
 int recipe_begin_step(const struct recipe *recipe, const struct adam_hyper *hyper, uint64_t t,
