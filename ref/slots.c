@@ -91,6 +91,14 @@ void *slots_find(struct slots *slots, int bundle)
     return NULL;
 }
 
+void slots_drop(struct slots *slots, int bundle)
+{
+    slots->own_filled[bundle] = false;
+    for (int i = 0; i < slots->slot_count; i++)
+        if (slots->bundle_in[i] == bundle)
+            slots->bundle_in[i] = -1;
+}
+
 void *slots_take(struct slots *slots, int bundle)
 {
     if (slots->own_offset[bundle] != SIZE_MAX) {
@@ -98,10 +106,13 @@ void *slots_take(struct slots *slots, int bundle)
         return slots->own_memory + slots->own_offset[bundle];
     }
     assert(slots->slot_count > 0);
+    slots_drop(slots, bundle);
     int oldest = 0;
-    for (int i = 1; i < slots->slot_count; i++)
-        if (slots->used_at[i] < slots->used_at[oldest])
+    for (int i = 1; i < slots->slot_count; i++) {
+        bool empty = slots->bundle_in[i] < 0, oldest_is_empty = slots->bundle_in[oldest] < 0;
+        if (empty == oldest_is_empty ? slots->used_at[i] < slots->used_at[oldest] : empty)
             oldest = i;
+    }
     slots->bundle_in[oldest] = bundle;
     slots->used_at[oldest] = ++slots->now;
     return slots->memory + (size_t)oldest * slots->slot_bytes;

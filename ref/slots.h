@@ -35,8 +35,11 @@ void slots_close(struct slots *slots);
 // The slot that holds the bundle, or NULL.
 void *slots_find(struct slots *slots, int bundle);
 
-// Gives the bundle the slot that was asked for longest ago, and forgets what that held.
+// Gives the bundle a slot to fill: of the empty ones, or if there is none of all, the one asked for longest ago.
 void *slots_take(struct slots *slots, int bundle);
+
+// The bundle is done with its slot.
+void slots_drop(struct slots *slots, int bundle);
 
 // Forgets everything.
 void slots_empty(struct slots *slots);

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives of a stage, as operations over bundles: each cuts a bundle in pieces of at most bucket_count
+// elements (all ranks' parts of a piece together) and issues one collective a piece. Only real elements travel.
+// whole is the padded bundle; a share is whole + rank x share_count, or lies elsewhere.
+#ifndef ZG_EXCHANGE_H
+#define ZG_EXCHANGE_H
+
+#include "comm.h"
+#include "flow.h"
+#include "shard.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct exchange {
+    struct comm *comm;
+    struct flow *flow;
+    size_t reduce_bucket_count;  // elements a reduction; 0: no limit
+    size_t gather_bucket_count;
+};
+
+// share (this rank's, of the sum over ranks of whole). share == NULL: in place, in this rank's share of whole.
+int exchange_reduce_scatter(const struct exchange *exchange, const struct bundle *bundle, void *whole, void *share,
+                            enum dtype dtype);
+
+// whole = the sum over ranks of whole.
+int exchange_all_reduce(const struct exchange *exchange, const struct bundle *bundle, void *whole, enum dtype dtype);
+
+// whole = every rank's share. share == NULL: in place.
+int exchange_all_gather(const struct exchange *exchange, const struct bundle *bundle, const void *share, void *whole,
+                        enum dtype dtype);
+
+// to[count] = from[count], or to += from, as an operation on the compute lane. Overwriting, the formats may differ and
+// the value is rounded to the narrower one.
+int exchange_cast(const struct exchange *exchange, const void *from, enum dtype from_dtype, void *to,
+                  enum dtype to_dtype, size_t count, bool add);
+
+#endif

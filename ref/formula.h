@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The papers' formulas for memory and traffic (ZeRO, figure 1 and section 7) in their exact form for N ranks: with
+// Psi parameters in bundles, padding, staging buffers and the scalars that norm and loss need. The ledger must show
+// these bytes, no more and no fewer.
+#ifndef ZG_FORMULA_H
+#define ZG_FORMULA_H
+
+#include "ledger.h"
+#include "stage.h"
+
+#include <stdint.h>
+
+struct formula {
+    uint64_t held_bytes[KIND_COUNT];
+    uint64_t step_bytes[OPERATION_COUNT];     // sent by this rank in every step
+    uint64_t applied_bytes[OPERATION_COUNT];  // and in those that were not skipped
+};
+
+// For rank `rank` of the stage's world, holding `activation_bytes` for the model's run.
+void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, struct formula *out);
+
+// The paper's limit, for the table: bytes of parameters, gradients and optimizer states a rank, without padding and
+// staging, as in "2 Psi + 2 Psi + K Psi / N_d".
+const char *formula_memory_text(const struct stage *stage);
+const char *formula_traffic_text(const struct stage *stage);
+
+#endif

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// The run: one thread a rank, each with its ledger, tier, flow, stage and model run; errors of one end all.
+#include "train_internal.h"
+
+#include "err.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void abort_peers(void *context, const char *message)
+{
+    comm_abort(context, message);
+}
+
+static int open_batches(struct train_rank *rank)
+{
+    const struct train_setting *setting = rank->setting;
+    size_t token_count = setting->config->micro_batch * (setting->model->sequence_length + 1) + 1;
+    rank->batches = calloc(setting->config->accumulation, sizeof *rank->batches);
+    size_t pointers = (size_t)setting->model->param_count * (sizeof(void *) + sizeof(struct model_gradient));
+    rank->arguments = malloc(256 + pointers);
+    if (!rank->batches || !rank->arguments)
+        return err_set(ERR_MEMORY, "no memory for %zu micro-batches", setting->config->accumulation);
+    for (size_t i = 0; i < setting->config->accumulation; i++)
+        if (!(rank->batches[i].tokens = malloc(token_count * sizeof(uint16_t))))
+            return err_set(ERR_MEMORY, "no memory for %zu tokens", token_count);
+    return ERR_NONE;
+}
+
+static int open_rank(struct train_rank *rank)
+{
+    const struct train_setting *setting = rank->setting;
+    const struct config *config = setting->config;
+    const struct stage_operations *operations;
+    TRY(stage_find(config->stage, &operations));
+    TRY(open_batches(rank));
+    TRY(tier_device_open(&rank->ledger, setting->device_memory_bytes, &rank->tier));
+    TRY(flow_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->flow));
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    const struct stage_setting stage_setting = {
+        .model = setting->model,
+        .config = config,
+        .comm = rank->comm,
+        .flow = rank->flow,
+        .tier = rank->tier,
+        .seed = setting->seed,
+        .threads = setting->threads > 0 ? setting->threads : cores > setting->world ? cores / setting->world : 1,
+    };
+    TRY(stage_open(operations, &stage_setting, &rank->stage));
+    TRY(model_run_open(setting->model, config->micro_batch, config->precision, rank->tier, &rank->run));
+    comm_count_in(rank->comm, &rank->ledger);
+    formula_of(&rank->stage, rank->rank, model_run_bytes(setting->model, config->micro_batch, config->precision),
+               &rank->formula);
+    return verify_open(rank);
+}
+
+static void close_rank(struct train_rank *rank)
+{
+    flow_close(rank->flow);
+    verify_close(rank);
+    model_run_close(rank->run);
+    if (rank->stage.operations)
+        stage_close(&rank->stage);
+    tier_close(rank->tier);
+    for (size_t i = 0; rank->batches && i < rank->setting->config->accumulation; i++)
+        free((void *)(uintptr_t)rank->batches[i].tokens);
+    free(rank->batches);
+    free(rank->arguments);
+}
+
+// The mean loss over ranks, and whether any rank wants to stop: all do the same.
+static int agree(struct train_rank *rank, double *loss, bool *stop)
+{
+    int world = comm_world(rank->comm);
+    const volatile sig_atomic_t *interrupted = rank->setting->interrupted;
+    bool differs = rank->rank == 0 && rank->result->difference.found;
+    struct train_report_of_rank mine = {rank->loss, differs || (interrupted && *interrupted)}, all[world];
+    size_t counts[world], offsets[world];
+    for (int i = 0; i < world; i++) {
+        counts[i] = sizeof mine;
+        offsets[i] = (size_t)i * sizeof mine;
+    }
+    TRY(comm_all_gather(rank->comm, &mine, all, counts, offsets, DTYPE_BYTE));
+    double sum = 0.0;
+    *stop = false;
+    for (int i = 0; i < world; i++) {
+        sum += all[i].loss;
+        *stop |= all[i].stop != 0;
+    }
+    *loss = sum / ((double)world * (double)rank->setting->config->accumulation);
+    return ERR_NONE;
+}
+
+static void note_step(struct train_rank *rank, uint64_t step, bool applied, double loss, uint64_t took_ns)
+{
+    struct train_result *result = rank->result;
+    const struct train_setting *setting = rank->setting;
+    uint64_t tokens = setting->config->train_batch * setting->model->sequence_length;
+    result->steps = step;
+    result->skipped_steps += !applied;
+    result->first_loss = step == 1 ? loss : result->first_loss;
+    result->loss = loss;
+    result->step_ns[step - 1] = took_ns;
+    result->seconds += (double)took_ns * 1e-9;
+    result->tokens += tokens;
+    if (!setting->progress)
+        return;
+    const struct optimizer *optimizer = &rank->stage.optimizer;
+    const struct train_progress progress = {
+        .step = step,
+        .steps = setting->steps,
+        .loss = loss,
+        .lr = optimizer->lr,
+        .norm = optimizer->norm,
+        .scale = scaler_scale(&optimizer->scaler),
+        .tokens_per_s = (double)tokens * 1e9 / (double)took_ns,
+        .eta_s = result->seconds / (double)step * (double)(setting->steps - step),
+        .skipped = !applied,
+    };
+    setting->progress(setting->progress_context, &progress);
+}
+
+static int run_steps(struct train_rank *rank)
+{
+    bool stop = false;
+    TRY(comm_barrier(rank->comm));
+    for (uint64_t step = 1; step <= rank->setting->steps && !stop; step++) {
+        bool applied;
+        double loss;
+        uint64_t begin = now_ns();
+        TRY(train_step(rank, step, &applied));
+        TRY(agree(rank, &loss, &stop));
+        uint64_t took = now_ns() - begin;
+        if (rank->rank == 0)
+            note_step(rank, step, applied, loss, took);
+        if (rank->setting->verify)
+            TRY(verify_step(rank, step, applied, loss));
+    }
+    if (rank->rank == 0)
+        rank->result->interrupted = stop && !rank->result->difference.found;
+    return ERR_NONE;
+}
+
+// The ledger against the formula, line by line.
+static void account(struct train_rank *rank)
+{
+    uint64_t steps = rank->stage.optimizer.step + rank->stage.optimizer.skipped;
+    rank->accounting_equal = true;
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        uint64_t held = rank->ledger.held_bytes[TIER_DEVICE][kind];
+        rank->accounting_equal &= held == rank->formula.held_bytes[kind];
+        if (rank->rank != 0)
+            continue;
+        rank->result->held_bytes[kind] = held;
+        rank->result->formula_held_bytes[kind] = rank->formula.held_bytes[kind];
+    }
+    for (int operation = 0; operation < OPERATION_COUNT; operation++) {
+        uint64_t formula = steps * rank->formula.step_bytes[operation] +
+                           rank->stage.optimizer.step * rank->formula.applied_bytes[operation];
+        rank->accounting_equal &= rank->ledger.moved_bytes[LANE_COLLECTIVE][operation] == formula;
+        rank->formula.step_bytes[operation] = formula;  // from here on: of the run
+    }
+}
+
+static int run_rank(struct train_rank *rank)
+{
+    TRY(open_rank(rank));
+    TRY(run_steps(rank));
+    account(rank);
+    if (rank->rank == 0) {
+        rank->result->operations = rank->stage.operations;
+        rank->result->memory_formula = formula_memory_text(&rank->stage);
+        rank->result->traffic_formula = formula_traffic_text(&rank->stage);
+    }
+    return verify_digest(rank, rank->result->digest);
+}
+
+static void *rank_thread(void *context)
+{
+    struct train_rank *rank = context;
+    rank->rc = run_rank(rank);
+    if (rank->rc != ERR_NONE) {
+        snprintf(rank->message, sizeof rank->message, "%s", err_message());
+        comm_abort(rank->comm, rank->message);
+    }
+    close_rank(rank);
+    comm_close(rank->comm);
+    return NULL;
+}
+
+// The error of the rank that failed by itself, before those of the ranks that it took along.
+static int first_error(const struct train_rank *ranks, int world)
+{
+    const struct train_rank *first = NULL;
+    for (int i = 0; i < world; i++)
+        if (ranks[i].rc != ERR_NONE && (!first || (first->rc == ERR_PEER && ranks[i].rc != ERR_PEER)))
+            first = &ranks[i];
+    if (!first)
+        return ERR_NONE;
+    if (first->rc == ERR_PEER)
+        return err_set(first->rc, "%s", first->message);
+    return err_set(first->rc, "rank %d: %s", first->rank, first->message);
+}
+
+int train_run(const struct train_setting *setting, struct train_result *out)
+{
+    int world = setting->world, rc;
+    *out = (struct train_result){.param_elements = model_param_elements(setting->model, false)};
+    struct train_rank *ranks = calloc((size_t)world, sizeof *ranks);
+    struct comm *comms[world];
+    out->step_ns = calloc(setting->steps + 1, sizeof *out->step_ns);
+    if (!ranks || !out->step_ns) {
+        rc = err_set(ERR_MEMORY, "no memory for %d ranks", world);
+        goto done;
+    }
+    if ((rc = comm_local_open(world, comms)) != ERR_NONE)
+        goto done;
+    int started = 0;
+    for (; started < world; started++) {
+        struct train_rank *rank = &ranks[started];
+        rank->setting = setting;
+        rank->result = out;
+        rank->rank = started;
+        rank->comm = comms[started];
+        if (pthread_create(&rank->thread, NULL, rank_thread, rank) != 0)
+            break;
+    }
+    for (int i = started; i < world; i++) {
+        comm_abort(comms[i], "its thread could not be started");
+        comm_close(comms[i]);
+    }
+    for (int i = 0; i < started; i++)
+        pthread_join(ranks[i].thread, NULL);
+    rc = first_error(ranks, started);
+    if (rc == ERR_NONE && started < world)
+        rc = err_set(ERR_MEMORY, "the thread of rank %d could not be started", started);
+    out->accounting_equal = true;
+    for (int i = 0; i < started; i++) {
+        out->accounting_equal &= ranks[i].accounting_equal;
+        for (int operation = 0; operation < OPERATION_COUNT; operation++) {
+            out->moved_bytes[operation] += ranks[i].ledger.moved_bytes[LANE_COLLECTIVE][operation];
+            out->formula_moved_bytes[operation] += ranks[i].formula.step_bytes[operation];
+        }
+    }
+done:
+    free(ranks);
+    return rc;
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training: ranks as threads, each running the model's units through a stage, beside it, if asked, unsharded Adam and
+// the comparison of every bit after every step.
+#ifndef ZG_TRAIN_H
+#define ZG_TRAIN_H
+
+#include "config.h"
+#include "flow.h"
+#include "formula.h"
+#include "model.h"
+#include "stage.h"
+#include "text.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct train_progress {
+    uint64_t step, steps;
+    double loss, lr, norm, scale, tokens_per_s;
+    double eta_s;  // at the mean pace so far, without verification
+    bool skipped;
+};
+
+struct train_setting {
+    const struct config *config;
+    const struct model *model;
+    const struct text *text;  // null for models that want none
+    int world;
+    uint64_t steps, seed;
+    struct flow_schedule schedule;
+    uint64_t device_memory_bytes;  // a rank; 0: no limit
+    int threads;                   // a rank, for the update; 0: cores / world
+    bool verify;
+    const volatile sig_atomic_t *interrupted;  // may be null; when set, training ends after the step
+    void (*progress)(void *context, const struct train_progress *progress);  // after each step, from one thread
+    void *progress_context;
+};
+
+// The first bit that differs from unsharded Adam.
+struct train_difference {
+    bool found;
+    uint64_t step;
+    int rank;              // whose copy it is
+    const char *state;     // "parameter", "exp_avg", "exp_avg_sq", "copy", "loss", "decision"
+    const char *tensor;    // "" for the loss and the decision
+    uint64_t element;
+    uint64_t expected_bits, actual_bits;
+    int bits;  // how wide they are
+};
+
+// What each rank tells the others after each step.
+struct train_report_of_rank {
+    double loss;
+    uint64_t stop;
+};
+
+struct train_result {
+    uint64_t steps, skipped_steps, verified_steps;
+    bool interrupted;
+    struct train_difference difference;
+    double first_loss, loss;   // of the first and the last step
+    double seconds;            // of all steps, without verification
+    uint64_t *step_ns;         // [steps]; free()
+    uint64_t tokens;           // trained on, all ranks
+    char digest[33];           // of parameters and moments, whole, in parameter order
+    uint64_t held_bytes[KIND_COUNT], formula_held_bytes[KIND_COUNT];            // rank 0
+    uint64_t moved_bytes[OPERATION_COUNT], formula_moved_bytes[OPERATION_COUNT];  // all ranks
+    bool accounting_equal;     // on every rank, every line
+    const struct stage_operations *operations;
+    const char *memory_formula, *traffic_formula;
+    uint64_t param_elements;
+};
+
+// ERR_CHECK is not among its errors: a difference is a result. The error is that of the rank that failed first.
+int train_run(const struct train_setting *setting, struct train_result *out);
+
+// `zerogauge train`
+int train_main(int argc, const char **argv);
+
+#endif

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of training share: a rank's context, and the comparison with unsharded Adam.
+#ifndef ZG_TRAIN_INTERNAL_H
+#define ZG_TRAIN_INTERNAL_H
+
+#include "oracle.h"
+#include "train.h"
+
+#include <pthread.h>
+
+struct train_rank {
+    const struct train_setting *setting;
+    struct train_result *result;  // written by rank 0 alone, but for what main adds up afterwards
+    int rank;
+    struct comm *comm;
+    pthread_t thread;
+    int rc;
+    char message[2048];
+    struct ledger ledger;
+    struct tier *tier;
+    struct flow *flow;
+    struct stage stage;
+    struct model_run *run;
+    struct model_batch *batches;  // by micro-step
+    double loss;                  // of this rank's micro-batches, summed
+    void *arguments;              // of the compute operation being issued
+    struct oracle *oracle;        // rank 0
+    struct model_batch oracle_tokens;
+    float *whole;                 // room for the largest padded bundle
+    void *expected;
+    struct formula formula;
+    bool accounting_equal;
+};
+
+// The micro-batch of (step, micro, rank); tokens is room for it, or null where the model wants none.
+int train_batch(const struct train_setting *setting, uint64_t step, int micro, int rank, uint16_t *tokens,
+                struct model_batch *out);
+
+// Forward, backward and update of one step, issued and waited for.
+int train_step(struct train_rank *rank, uint64_t step, bool *applied);
+
+// Opens the oracle on rank 0, and every rank's room for comparing.
+int verify_open(struct train_rank *rank);
+void verify_close(struct train_rank *rank);
+
+// Collective: every bit of every state after the step against the oracle's; rank 0 notes the first difference.
+int verify_step(struct train_rank *rank, uint64_t step, bool applied, double loss);
+
+// Collective: rank 0 receives the digest.
+int verify_digest(struct train_rank *rank, char digest[33]);
+
+#endif

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_report.h"
+
+#include "err.h"
+#include "size.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+
+const char *train_schedule_text(struct flow_schedule schedule, char out[SCHEDULE_TEXT_BYTES])
+{
+    static const char *const names[] = {"serial", "overlap"};
+    if (schedule.mode == FLOW_CHAOS)
+        snprintf(out, SCHEDULE_TEXT_BYTES, "chaos:%" PRIu64, schedule.seed);
+    else
+        snprintf(out, SCHEDULE_TEXT_BYTES, "%s", names[schedule.mode]);
+    return out;
+}
+
+bool train_passed(const struct train_setting *setting, const struct train_result *result)
+{
+    bool verified = !setting->verify || (!result->difference.found && result->verified_steps == result->steps);
+    return verified && result->accounting_equal;
+}
+
+static uint64_t total(const uint64_t *values, int count)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += values[i];
+    return sum;
+}
+
+static void print_line(FILE *out, const char *name, uint64_t counted, uint64_t formula)
+{
+    char a[SIZE_TEXT_BYTES], b[SIZE_TEXT_BYTES];
+    fprintf(out, "  %-16s %17s %17s  %s\n", name, size_text(counted, a), size_text(formula, b),
+            counted == formula ? "=" : "DIFFERS");
+}
+
+static void print_difference(const struct train_difference *d, FILE *out)
+{
+    int digits = (d->bits + 3) / 4;
+    fprintf(out, "  FIRST DIFFERENCE  step %" PRIu64 ", rank %d, %s", d->step, d->rank, d->state);
+    if (d->tensor[0])
+        fprintf(out, " of %s, element %" PRIu64, d->tensor, d->element);
+    fprintf(out, ": expected 0x%0*" PRIx64 ", got 0x%0*" PRIx64 "\n", digits, d->expected_bits, digits, d->actual_bits);
+}
+
+void train_print_table(const struct train_setting *setting, const struct train_result *result, FILE *out)
+{
+    const struct config *config = setting->config;
+    char schedule[SCHEDULE_TEXT_BYTES], number[SIZE_TEXT_BYTES];
+    fprintf(out, "%s (%s), %s with %s parameters, %d rank%s, %s, %s, %s\n", result->operations->name,
+            result->operations->partition, setting->model->name, size_text(result->param_elements, number),
+            setting->world, setting->world == 1 ? "" : "s", dtype_name(config->precision), config->recipe,
+            train_schedule_text(setting->schedule, schedule));
+    fprintf(out, "  %" PRIu64 " steps, %" PRIu64 " skipped; loss %.4f -> %.4f; %.0f tokens/s\n", result->steps,
+            result->skipped_steps, result->first_loss, result->loss, (double)result->tokens / result->seconds);
+    if (result->difference.found)
+        print_difference(&result->difference, out);
+    else if (setting->verify)
+        fprintf(out, "  equal to unsharded Adam in every bit, %" PRIu64 " of %" PRIu64 " steps\n",
+                result->verified_steps, result->steps);
+    else
+        fprintf(out, "  not compared with unsharded Adam (--verify does)\n");
+    fprintf(out, "  state digest %s\n", result->digest);
+    fprintf(out, "  held by rank 0           counted           formula  (bytes; %s)\n", result->memory_formula);
+    for (int kind = 0; kind < KIND_COUNT; kind++)
+        if (result->held_bytes[kind] || result->formula_held_bytes[kind])
+            print_line(out, ledger_kind_name((enum ledger_kind)kind), result->held_bytes[kind],
+                       result->formula_held_bytes[kind]);
+    print_line(out, "total", total(result->held_bytes, KIND_COUNT), total(result->formula_held_bytes, KIND_COUNT));
+    fprintf(out, "  sent by all ranks        counted           formula  (bytes; a rank and step %s)\n",
+            result->traffic_formula);
+    for (int operation = 0; operation < OPERATION_COUNT; operation++)
+        if (result->moved_bytes[operation] || result->formula_moved_bytes[operation])
+            print_line(out, ledger_operation_name((enum ledger_operation)operation), result->moved_bytes[operation],
+                       result->formula_moved_bytes[operation]);
+    if (!result->accounting_equal)
+        fprintf(out, "  ACCOUNTING DIFFERS from the formulas on some rank\n");
+}
+
+static json_t *lines(const uint64_t *values, int count, const char *(*name)(int))
+{
+    json_t *object = json_object();
+    for (int i = 0; i < count; i++)
+        json_object_set_new(object, name(i), json_integer((json_int_t)values[i]));
+    return object;
+}
+
+static const char *kind_name(int kind)
+{
+    return ledger_kind_name((enum ledger_kind)kind);
+}
+
+static const char *operation_name(int operation)
+{
+    return ledger_operation_name((enum ledger_operation)operation);
+}
+
+static json_t *difference_json(const struct train_difference *d)
+{
+    if (!d->found)
+        return json_null();
+    char expected[19], actual[19];
+    int digits = (d->bits + 3) / 4;
+    snprintf(expected, sizeof expected, "0x%0*" PRIx64, digits, d->expected_bits);
+    snprintf(actual, sizeof actual, "0x%0*" PRIx64, digits, d->actual_bits);
+    return json_pack("{s:I,s:i,s:s,s:s,s:I,s:s,s:s}", "step", (json_int_t)d->step, "rank", d->rank, "state", d->state,
+                     "tensor", d->tensor, "element", (json_int_t)d->element, "expected_bits", expected, "actual_bits",
+                     actual);
+}
+
+int train_print_json(const struct train_setting *setting, const struct train_result *result, FILE *out)
+{
+    const struct config *config = setting->config;
+    char schedule[SCHEDULE_TEXT_BYTES];
+    json_t *record = json_pack(
+        "{s:s,s:s,s:i,s:s,s:i,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:o,s:s,s:f,s:f}", "record", "train", "model",
+        setting->model->name, "stage", config->stage, "stage_name", result->operations->name, "world", setting->world,
+        "steps", (json_int_t)result->steps, "precision", dtype_name(config->precision), "accumulation",
+        (json_int_t)config->accumulation, "schedule", train_schedule_text(setting->schedule, schedule), "recipe",
+        config->recipe, "verified_steps", (json_int_t)result->verified_steps, "equal",
+        setting->verify ? json_boolean(!result->difference.found && result->verified_steps == result->steps)
+                        : json_null(),
+        "first_difference", difference_json(&result->difference), "state_digest", result->digest, "first_loss",
+        result->first_loss, "loss", result->loss);
+    if (!record)
+        return err_set(ERR_INTERNAL, "the record could not be made");
+    json_t *rest = json_pack(
+        "{s:I,s:I,s:o,s:o,s:I,s:I,s:o,s:o,s:b,s:f,s:I,s:I,s:b}", "held_bytes",
+        (json_int_t)total(result->held_bytes, KIND_COUNT), "formula_held_bytes",
+        (json_int_t)total(result->formula_held_bytes, KIND_COUNT), "held_bytes_by_kind",
+        lines(result->held_bytes, KIND_COUNT, kind_name), "formula_held_bytes_by_kind",
+        lines(result->formula_held_bytes, KIND_COUNT, kind_name), "moved_bytes",
+        (json_int_t)total(result->moved_bytes, OPERATION_COUNT), "formula_moved_bytes",
+        (json_int_t)total(result->formula_moved_bytes, OPERATION_COUNT), "moved_bytes_by_operation",
+        lines(result->moved_bytes, OPERATION_COUNT, operation_name), "formula_moved_bytes_by_operation",
+        lines(result->formula_moved_bytes, OPERATION_COUNT, operation_name), "accounting_equal",
+        result->accounting_equal, "tokens_per_s", (double)result->tokens / result->seconds, "skipped_steps",
+        (json_int_t)result->skipped_steps, "param_elements", (json_int_t)result->param_elements, "interrupted",
+        result->interrupted);
+    if (!rest) {
+        json_decref(record);
+        return err_set(ERR_INTERNAL, "the record could not be made");
+    }
+    json_object_update(record, rest);
+    json_decref(rest);
+    int rc = json_dumpf(record, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(record);
+    if (rc != 0 || fputc('\n', out) == EOF || fflush(out) != 0)
+        return err_set(ERR_IO, "the record could not be written");
+    return ERR_NONE;
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `zerogauge train` says about a finished run: a table for people, one JSON line for programs.
+#ifndef ZG_TRAIN_REPORT_H
+#define ZG_TRAIN_REPORT_H
+
+#include "train.h"
+
+#include <stdio.h>
+
+// Every check that the run made held: bits, and bytes held and moved against the formulas.
+bool train_passed(const struct train_setting *setting, const struct train_result *result);
+
+void train_print_table(const struct train_setting *setting, const struct train_result *result, FILE *out);
+int train_print_json(const struct train_setting *setting, const struct train_result *result, FILE *out);
+
+// "serial", "overlap", "chaos:7", in a buffer of the caller's.
+enum { SCHEDULE_TEXT_BYTES = 32 };
+const char *train_schedule_text(struct flow_schedule schedule, char out[SCHEDULE_TEXT_BYTES]);
+
+#endif

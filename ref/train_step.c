@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// One training step of one rank: the model's units, forward and backward, through the four verbs of the stage.
+#include "train_internal.h"
+
+#include "err.h"
+
+#include <string.h>
+
+int train_batch(const struct train_setting *setting, uint64_t step, int micro, int rank, uint16_t *tokens,
+                struct model_batch *out)
+{
+    *out = (struct model_batch){
+        .tokens = tokens,
+        .sequence_count = setting->config->micro_batch,
+        .seed = setting->seed,
+        .step = step,
+        .micro = micro,
+        .rank = rank,
+    };
+    if (!setting->model->wants_text)
+        return ERR_NONE;
+    // Batches are numbered micro-step by micro-step, so the text of a step depends only on ranks x micro-steps.
+    uint64_t index = (uint64_t)micro * (uint64_t)setting->world + (uint64_t)rank;
+    return text_batch(setting->text, setting->seed, step, index, setting->config->micro_batch,
+                      setting->model->sequence_length, tokens);
+}
+
+// A unit's forward or backward. Behind it, in one block, lie the pointers that were valid when it was issued.
+struct compute_arguments {
+    struct model_run *run;
+    const struct model_batch *batch;
+    int unit, param_count;
+    enum pass pass;
+    float loss_scale;
+    double *loss;  // the last unit's forward adds to it
+};
+
+static int run_compute(void *arguments)
+{
+    struct compute_arguments *a = arguments;
+    const void **params = (const void **)(a + 1);
+    struct model_gradient *gradients = (struct model_gradient *)(params + a->param_count);
+    if (a->pass == PASS_BACKWARD)
+        return model_backward(a->run, a->unit, a->batch, params, gradients, a->loss_scale);
+    TRY(model_forward(a->run, a->unit, a->batch, params));
+    if (a->loss)
+        *a->loss += model_loss(a->run);
+    return ERR_NONE;
+}
+
+static int issue_compute(struct train_rank *rank, int unit, enum pass pass, const struct model_batch *batch)
+{
+    const struct model *model = rank->setting->model;
+    const struct model_unit *u = &model->units[unit];
+    size_t params_bytes = (size_t)model->param_count * sizeof(void *);
+    size_t gradients_bytes = (size_t)model->param_count * sizeof(struct model_gradient);
+    struct compute_arguments *a = rank->arguments;
+    *a = (struct compute_arguments){
+        .run = rank->run,
+        .batch = batch,
+        .unit = unit,
+        .param_count = model->param_count,
+        .pass = pass,
+        .loss_scale = (float)scaler_scale(&rank->stage.optimizer.scaler),
+        .loss = unit == model->unit_count - 1 ? &rank->loss : NULL,
+    };
+    memcpy(a + 1, rank->stage.params, params_bytes);
+    memcpy((char *)(a + 1) + params_bytes, rank->stage.gradients, gradients_bytes);
+
+    size_t element_bytes = dtype_bytes(rank->setting->config->precision);
+    struct flow_span spans[1 + 2 * u->param_count];
+    size_t count = 0;
+    spans[count++] = (struct flow_span){
+        model_run_memory(rank->run),
+        model_run_bytes(model, rank->setting->config->micro_batch, rank->setting->config->precision), FLOW_READ_WRITE};
+    for (int i = 0; i < u->param_count; i++) {
+        int param = u->params[i];
+        size_t bytes = model->params[param].count * element_bytes;
+        const struct model_gradient *gradient = &rank->stage.gradients[param];
+        spans[count++] = (struct flow_span){rank->stage.params[param], bytes, FLOW_READ};
+        if (pass == PASS_BACKWARD && gradient->data)
+            spans[count++] = (struct flow_span){gradient->data, bytes,
+                                                gradient->accumulate ? FLOW_READ_WRITE : FLOW_WRITE};
+    }
+    return flow_issue(rank->flow, &(struct flow_operation){
+                                      .name = pass == PASS_FORWARD ? "forward" : "backward",
+                                      .lane = LANE_COMPUTE,
+                                      .run = run_compute,
+                                      .arguments = a,
+                                      .arguments_bytes = sizeof *a + params_bytes + gradients_bytes,
+                                      .spans = spans,
+                                      .span_count = count,
+                                  });
+}
+
+int train_step(struct train_rank *rank, uint64_t step, bool *applied)
+{
+    const struct model *model = rank->setting->model;
+    struct stage *stage = &rank->stage;
+    const struct stage_operations *verbs = stage->operations;
+    rank->loss = 0.0;
+    for (int micro = 0; micro < (int)rank->setting->config->accumulation; micro++) {
+        struct model_batch *batch = &rank->batches[micro];
+        TRY(train_batch(rank->setting, step, micro, rank->rank, (uint16_t *)(uintptr_t)batch->tokens, batch));
+        stage_begin_micro_step(stage, micro);
+        for (int unit = 0; unit < model->unit_count; unit++) {
+            TRY(verbs->acquire(stage, unit, PASS_FORWARD));
+            TRY(issue_compute(rank, unit, PASS_FORWARD, batch));
+            TRY(verbs->release(stage, unit, PASS_FORWARD));
+        }
+        for (int unit = model->unit_count - 1; unit >= 0; unit--) {
+            TRY(verbs->acquire(stage, unit, PASS_BACKWARD));
+            TRY(issue_compute(rank, unit, PASS_BACKWARD, batch));
+            TRY(verbs->release(stage, unit, PASS_BACKWARD));
+            TRY(verbs->reduce(stage, unit));
+        }
+    }
+    TRY(verbs->step(stage, applied));
+    return flow_wait(rank->flow);
+}

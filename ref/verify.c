@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// The comparison with unsharded Adam: after every step, every rank's every bit of every tensor.
+#include "train_internal.h"
+
+#include "err.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+static int oracle_micro_batch(void *context, uint64_t step, int micro, int rank, struct model_batch *out)
+{
+    struct train_rank *self = context;
+    return train_batch(self->setting, step, micro, rank, (uint16_t *)(uintptr_t)self->oracle_tokens.tokens, out);
+}
+
+int verify_open(struct train_rank *rank)
+{
+    const struct layout *layout = &rank->stage.layout;
+    size_t largest = 1;
+    for (int i = 0; i < layout->bundle_count; i++)
+        if (layout->bundles[i].padded_count > largest)
+            largest = layout->bundles[i].padded_count;
+    rank->whole = malloc(largest * sizeof(float));
+    rank->expected = malloc(largest * sizeof(float));
+    if (!rank->whole || !rank->expected)
+        return err_set(ERR_MEMORY, "no memory to collect %zu elements", largest);
+    if (!rank->setting->verify || rank->rank != 0)
+        return ERR_NONE;
+    const struct model *model = rank->setting->model;
+    rank->oracle_tokens.tokens =
+        malloc((rank->setting->config->micro_batch * (model->sequence_length + 1) + 1) * sizeof(uint16_t));
+    if (!rank->oracle_tokens.tokens)
+        return err_set(ERR_MEMORY, "no memory for a micro-batch of tokens");
+    const struct oracle_setting setting = {
+        .model = model,
+        .config = rank->setting->config,
+        .world = rank->setting->world,
+        .seed = rank->setting->seed,
+        .reduces_each_micro_step = rank->stage.operations->reduces_each_micro_step,
+        .batch = oracle_micro_batch,
+        .batch_context = rank,
+    };
+    return oracle_open(&setting, &rank->oracle);
+}
+
+void verify_close(struct train_rank *rank)
+{
+    oracle_close(rank->oracle);
+    free((void *)(uintptr_t)rank->oracle_tokens.tokens);
+    free(rank->whole);
+    free(rank->expected);
+}
+
+static uint64_t bits_at(const void *array, size_t element_bytes, size_t i)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, (const char *)array + i * element_bytes, element_bytes);
+    return bits;
+}
+
+// Compares a whole bundle, tensor by tensor, and keeps the first difference in the model's order.
+static void compare(struct train_rank *rank, int bundle, const char *state, const void *expected, const void *actual,
+                    size_t element_bytes, int *first_param, struct train_difference *difference)
+{
+    const struct layout *layout = &rank->stage.layout;
+    const struct bundle *b = &layout->bundles[bundle];
+    for (int i = 0; i < b->param_count; i++) {
+        int param = b->params[i];
+        size_t count = rank->setting->model->params[param].count;
+        size_t at = layout->offset_of[param] * element_bytes;
+        const char *e = (const char *)expected + at, *a = (const char *)actual + at;
+        if ((difference->found && param >= *first_param) || memcmp(e, a, count * element_bytes) == 0)
+            continue;
+        size_t k = 0;
+        while (bits_at(e, element_bytes, k) == bits_at(a, element_bytes, k))
+            k++;
+        *first_param = param;
+        *difference = (struct train_difference){
+            .found = true,
+            .rank = rank->rank,
+            .state = state,
+            .tensor = rank->setting->model->params[param].name,
+            .element = k,
+            .expected_bits = bits_at(e, element_bytes, k),
+            .actual_bits = bits_at(a, element_bytes, k),
+            .bits = (int)(8 * element_bytes),
+        };
+    }
+}
+
+// The oracle's tensors of one bundle, laid out as the bundle is. state STATE_COUNT: in the model's dtype.
+static void lay_out(const struct train_rank *rank, int bundle, int state, size_t element_bytes, void *out)
+{
+    const struct layout *layout = &rank->stage.layout;
+    const struct bundle *b = &layout->bundles[bundle];
+    for (int i = 0; i < b->param_count; i++) {
+        int param = b->params[i];
+        const void *tensor = state == STATE_COUNT ? oracle_copy(rank->oracle, param)
+                                                  : oracle_state(rank->oracle, (enum state)state, param);
+        memcpy((char *)out + layout->offset_of[param] * element_bytes, tensor,
+               rank->setting->model->params[param].count * element_bytes);
+    }
+}
+
+// fp32 states are collected and compared on rank 0; the model's own copy on every rank, against what rank 0 sends.
+static int compare_bundle(struct train_rank *rank, int bundle, int *first_param, struct train_difference *difference)
+{
+    static const char *const names[] = {"parameter", "exp_avg", "exp_avg_sq"};
+    const struct bundle *b = &rank->stage.layout.bundles[bundle];
+    for (int state = 0; state < STATE_COUNT && !b->frozen; state++) {
+        TRY(stage_collect(&rank->stage, bundle, (enum state)state, rank->whole));
+        if (rank->rank != 0)
+            continue;
+        lay_out(rank, bundle, state, sizeof(float), rank->expected);
+        compare(rank, bundle, names[state], rank->expected, rank->whole, sizeof(float), first_param, difference);
+    }
+    size_t element_bytes = dtype_bytes(rank->setting->config->precision);
+    TRY(stage_collect_copy(&rank->stage, bundle, rank->whole));
+    if (rank->rank == 0)
+        lay_out(rank, bundle, STATE_COUNT, element_bytes, rank->expected);
+    TRY(comm_broadcast(rank->comm, rank->expected, b->count * element_bytes, 0));
+    compare(rank, bundle, "copy", rank->expected, rank->whole, element_bytes, first_param, difference);
+    return ERR_NONE;
+}
+
+static void compare_outcome(struct train_rank *rank, bool applied, bool expected_applied, double loss,
+                            double expected_loss, struct train_difference *difference)
+{
+    uint64_t bits, expected_bits;
+    memcpy(&bits, &loss, sizeof bits);
+    memcpy(&expected_bits, &expected_loss, sizeof expected_bits);
+    if (applied != expected_applied)
+        *difference = (struct train_difference){.found = true, .rank = rank->rank, .state = "applied", .tensor = "",
+                                                .expected_bits = expected_applied, .actual_bits = applied, .bits = 1};
+    else if (bits != expected_bits)
+        *difference = (struct train_difference){.found = true, .rank = rank->rank, .state = "loss", .tensor = "",
+                                                .expected_bits = expected_bits, .actual_bits = bits, .bits = 64};
+}
+
+int verify_step(struct train_rank *rank, uint64_t step, bool applied, double loss)
+{
+    struct comm *comm = rank->comm;
+    struct train_difference difference = {0};
+    comm_count_in(comm, NULL);
+    if (rank->rank == 0) {
+        bool expected_applied;
+        double expected_loss;
+        TRY(oracle_step(rank->oracle, step, &expected_applied, &expected_loss));
+        compare_outcome(rank, applied, expected_applied, loss, expected_loss, &difference);
+    }
+    // Whether it was the loss that differed or a tensor, every rank takes part in every collective.
+    struct train_difference tensors = {0};
+    int first_param = 0;
+    for (int i = 0; i < rank->stage.layout.bundle_count; i++)
+        TRY(compare_bundle(rank, i, &first_param, &tensors));
+    if (!difference.found)
+        difference = tensors;
+    difference.step = step;
+
+    size_t counts[comm_world(comm)], offsets[comm_world(comm)];
+    struct train_difference all[comm_world(comm)];
+    for (int i = 0; i < comm_world(comm); i++) {
+        counts[i] = sizeof difference;
+        offsets[i] = (size_t)i * sizeof difference;
+    }
+    TRY(comm_all_gather(comm, &difference, all, counts, offsets, DTYPE_BYTE));
+    comm_count_in(comm, &rank->ledger);
+    if (rank->rank != 0)
+        return ERR_NONE;
+    rank->result->verified_steps++;
+    for (int i = 0; i < comm_world(comm) && !rank->result->difference.found; i++)
+        if (all[i].found)
+            rank->result->difference = all[i];
+    return ERR_NONE;
+}
+
+// Parameters of all tensors in the model's order, then exp_avg, then exp_avg_sq, of those that are trained.
+int verify_digest(struct train_rank *rank, char digest[33])
+{
+    const struct layout *layout = &rank->stage.layout;
+    const struct model *model = rank->setting->model;
+    XXH3_state_t *hash = rank->rank == 0 ? XXH3_createState() : NULL;
+    uint64_t elements = 0;
+    for (int i = 0; i < layout->trainable_count; i++)
+        elements += layout->bundles[i].count;
+    float *states = rank->rank == 0 ? malloc((elements + 1) * sizeof *states) : NULL;
+    int rc = ERR_NONE;
+    if (rank->rank == 0 && (!hash || !states))
+        rc = err_set(ERR_MEMORY, "no memory for a digest of %llu elements", (unsigned long long)elements);
+    if (hash)
+        XXH3_128bits_reset(hash);
+    for (int state = 0; rc == ERR_NONE && state < STATE_COUNT; state++) {
+        uint64_t begin = 0;
+        for (int i = 0; rc == ERR_NONE && i < layout->trainable_count; i++) {
+            const struct bundle *b = &layout->bundles[i];
+            rc = stage_collect(&rank->stage, i, (enum state)state, rank->whole);
+            if (states)
+                memcpy(states + begin, rank->whole, b->count * sizeof *states);
+            begin += b->count;
+        }
+        for (int param = 0; rc == ERR_NONE && hash && param < model->param_count; param++) {
+            if (model->params[param].frozen)
+                continue;
+            uint64_t at = 0;
+            for (int i = 0; i < layout->bundle_of[param]; i++)
+                at += layout->bundles[i].count;
+            XXH3_128bits_update(hash, states + at + layout->offset_of[param],
+                                model->params[param].count * sizeof *states);
+        }
+    }
+    if (hash) {
+        XXH128_hash_t value = XXH3_128bits_digest(hash);
+        snprintf(digest, 33, "%016llx%016llx", (unsigned long long)value.high64, (unsigned long long)value.low64);
+    }
+    XXH3_freeState(hash);
+    free(states);
+    return rc;
+}

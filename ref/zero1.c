@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// ZeRO-1, P_os: optimizer state partitioning (ZeRO, section 5.1). Every rank holds all parameters and gradients, and
+// 1/N_d of the optimizer states.
+#include "stage.h"
+
+#include "err.h"
+
+// "For a DP degree of N_d, we group the optimizer states into N_d equal partitions, such that the i-th data parallel
+// process only updates the optimizer states corresponding to the i-th partition."
+static int zero1_open(struct stage *stage)
+{
+    const struct layout_rule rule = {
+        .shares = comm_world(stage->setting.comm),
+        .merge_units = true,
+        .bucket_count = stage->setting.config->reduce_bucket_size,
+    };
+    TRY(layout_open(stage->setting.model, &rule, &stage->layout));
+    TRY(stage_allocate_whole_params(stage));
+    TRY(stage_allocate_whole_gradients(stage));
+    TRY(stage_allocate_optimizer(stage));
+    if (stage_needs_buckets(stage))
+        TRY(stage_allocate_buckets(stage));
+    return stage_allocate_wire(stage, stage->setting.config->accumulation_dtype, false);
+}
+
+static int zero1_acquire(struct stage *stage, int unit, enum pass pass)
+{
+    if (pass == PASS_FORWARD)
+        return ERR_NONE;
+    return stage_open_gradients(stage, unit);
+}
+
+static int zero1_release(struct stage *stage, int unit, enum pass pass)
+{
+    (void)stage, (void)unit, (void)pass;
+    return ERR_NONE;
+}
+
+// Micro-steps are added up where they are made. After the last one, each rank receives the sum over ranks of its own
+// share, in place: the first half of the all-reduce that data parallelism makes.
+static int zero1_reduce(struct stage *stage, int unit)
+{
+    enum dtype dtype = stage->setting.config->accumulation_dtype;
+    enum dtype communication = stage->setting.config->communication_dtype;
+    int rank = comm_rank(stage->setting.comm), bundle;
+    for (int next = 0; stage_next_bundle(stage, unit, &next, &bundle);) {
+        const struct bundle *b = &stage->layout.bundles[bundle];
+        if (b->frozen || b->low_unit != unit)
+            continue;
+        TRY(stage_keep_gradient(stage, bundle));
+        if (!stage_last_micro_step(stage))
+            continue;
+        char *gradient = stage->gradients_whole + b->offset * dtype_bytes(dtype);
+        void *wire;
+        TRY(stage_to_wire(stage, bundle, gradient, dtype, &wire));
+        TRY(exchange_reduce_scatter(&stage->exchange, b, wire, NULL, communication));
+        size_t share = (size_t)rank * b->share_count;
+        if (wire != gradient)
+            TRY(exchange_cast(&stage->exchange, (char *)wire + share * dtype_bytes(communication), communication,
+                              gradient + share * dtype_bytes(dtype), dtype, bundle_share_real(b, rank), false));
+    }
+    return ERR_NONE;
+}
+
+// "Thus, each data parallel process only needs to store and update 1/N_d of the total optimizer states and then only
+// update 1/N_d of the parameters. We perform an all-gather across the data parallel process at the end of each
+// training step to get the fully updated parameters across all data parallel process."
+static int zero1_step(struct stage *stage, bool *applied)
+{
+    TRY(optimizer_begin(&stage->optimizer, applied));
+    if (!*applied)
+        return ERR_NONE;
+    for (int i = 0; i < stage->layout.trainable_count; i++) {
+        TRY(optimizer_update(&stage->optimizer, i));
+        TRY(exchange_all_gather(&stage->exchange, &stage->layout.bundles[i], NULL, stage->places[i].whole,
+                                stage->setting.config->precision));
+    }
+    return ERR_NONE;
+}
+
+const struct stage_operations zero1_stage = {
+    .name = "ZeRO-1",
+    .partition = "P_os",
+    .open = zero1_open,
+    .acquire = zero1_acquire,
+    .release = zero1_release,
+    .reduce = zero1_reduce,
+    .step = zero1_step,
+};

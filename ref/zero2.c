@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// ZeRO-2, P_os+g: optimizer states and gradients partitioned (ZeRO, section 5.2). Every rank holds all parameters, and
+// 1/N_d of the gradients and of the optimizer states.
+#include "stage.h"
+
+#include "err.h"
+
+static int zero2_open(struct stage *stage)
+{
+    const struct layout_rule rule = {
+        .shares = comm_world(stage->setting.comm),
+        .merge_units = true,
+        .bucket_count = stage->setting.config->reduce_bucket_size,
+    };
+    TRY(layout_open(stage->setting.model, &rule, &stage->layout));
+    TRY(stage_allocate_whole_params(stage));
+    TRY(stage_allocate_gradient_shares(stage));
+    TRY(stage_allocate_optimizer(stage));
+    TRY(stage_allocate_buckets(stage));
+    return stage_allocate_wire(stage, stage->setting.config->precision,
+                               !stage->setting.config->contiguous_gradients);
+}
+
+// "To make this more efficient in practice, we use a bucketization strategy, where we bucketize all the gradients
+// corresponding to a particular partition, and perform reduction on the entire bucket at once."
+static int zero2_acquire(struct stage *stage, int unit, enum pass pass)
+{
+    return pass == PASS_FORWARD ? ERR_NONE : stage_open_buckets(stage, unit);
+}
+
+static int zero2_release(struct stage *stage, int unit, enum pass pass)
+{
+    (void)stage, (void)unit, (void)pass;
+    return ERR_NONE;
+}
+
+// "... as each gradient of each layer becomes available during the backward propagation, we only reduce them on the
+// data parallel process responsible for updating the corresponding parameters. After the reduction we no longer need
+// the gradients and their memory can be released."
+static int zero2_reduce(struct stage *stage, int unit)
+{
+    int bundle;
+    for (int next = 0; stage_next_bundle(stage, unit, &next, &bundle);) {
+        const struct bundle *b = &stage->layout.bundles[bundle];
+        if (!b->frozen && b->low_unit == unit)
+            TRY(stage_scatter_gradient(stage, bundle));
+    }
+    return ERR_NONE;
+}
+
+// The update and the all-gather of P_os.
+static int zero2_step(struct stage *stage, bool *applied)
+{
+    TRY(optimizer_begin(&stage->optimizer, applied));
+    if (!*applied)
+        return ERR_NONE;
+    for (int i = 0; i < stage->layout.trainable_count; i++) {
+        TRY(optimizer_update(&stage->optimizer, i));
+        TRY(exchange_all_gather(&stage->exchange, &stage->layout.bundles[i], NULL, stage->places[i].whole,
+                                stage->setting.config->precision));
+    }
+    return ERR_NONE;
+}
+
+const struct stage_operations zero2_stage = {
+    .name = "ZeRO-2",
+    .partition = "P_os+g",
+    .reduces_each_micro_step = true,
+    .open = zero2_open,
+    .acquire = zero2_acquire,
+    .release = zero2_release,
+    .reduce = zero2_reduce,
+    .step = zero2_step,
+};
