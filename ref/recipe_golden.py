@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints recipe_golden.h: what every recipe makes of a small tensor, in exact rational arithmetic.
+
+Nothing is shared with recipe.h: each operation of the named implementations is written out in the order in which they
+execute it, computed as a fraction, and rounded to fp32 once. Usage: python3 recipe_golden.py > recipe_golden.h
+"""
+import math
+import struct
+from fractions import Fraction
+
+COUNT = 37  # 32 elements of body and 5 of tail for 8 lanes and for 16
+STEPS = (1, 2, 3, 10)  # the last one as after loading a checkpoint
+MASK = (1 << 64) - 1
+
+
+def bits_of(x):
+    return struct.unpack("<I", struct.pack("<f", x))[0]
+
+
+def of_bits(bits):
+    return struct.unpack("<f", struct.pack("<I", bits))[0]
+
+
+def nearest(x):
+    """The Fraction x rounded to fp32, ties to even, subnormals kept; a Python float that holds it exactly."""
+    if x == 0:
+        return 0.0
+    magnitude = abs(x)
+    exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+    if Fraction(2) ** exponent > magnitude:
+        exponent -= 1
+    unit = Fraction(2) ** (max(exponent, -126) - 23)
+    steps = magnitude / unit
+    whole = steps.numerator // steps.denominator
+    rest = steps - whole
+    if rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2):
+        whole += 1
+    result = float(whole * unit)  # exact: at most 24 bits
+    assert result < 2.0**128
+    return -result if x < 0 else result
+
+
+def signed(exact, zero_sign):
+    """IEEE: a result that is exactly zero takes its sign from the operands, one that rounds to zero keeps its own."""
+    value = nearest(exact)
+    if value != 0:
+        return value
+    negative = exact < 0 if exact != 0 else zero_sign
+    return -0.0 if negative else 0.0
+
+
+def minus(x):
+    return math.copysign(1, x) < 0
+
+
+def mul(a, b):
+    return signed(Fraction(a) * Fraction(b), minus(a) != minus(b))
+
+
+def div(a, b):
+    return signed(Fraction(a) / Fraction(b), minus(a) != minus(b))
+
+
+def add(a, b):
+    return signed(Fraction(a) + Fraction(b), minus(a) and minus(b))
+
+
+def sub(a, b):
+    return add(a, -b)
+
+
+def fma(a, b, c):
+    return signed(Fraction(a) * Fraction(b) + Fraction(c), (minus(a) != minus(b)) and minus(c))
+
+
+def no_fma(a, b, c):
+    return add(mul(a, b), c)
+
+
+def sqrt(x):
+    """Correctly rounded: 60 bits of root with a sticky bit, rounded once more."""
+    if x == 0:
+        return x
+    fraction = Fraction(x)
+    shift = 400
+    scaled = fraction.numerator * 4**shift
+    root = math.isqrt(scaled // fraction.denominator)
+    exact = root * root * fraction.denominator == scaled
+    value = Fraction(2 * root + (0 if exact else 1), 2)
+    return nearest(value / 2**shift)
+
+
+def f32(x):
+    return of_bits(bits_of(x))
+
+
+class Torch:
+    """torch.optim.Adam and AdamW on CPU."""
+
+    def __init__(self, hyper):
+        self.hyper = hyper
+
+    def begin(self, t):
+        h = self.hyper
+        bc1 = 1 - math.pow(h["beta1"], t)
+        bc2 = 1 - math.pow(h["beta2"], t)
+        self.w = f32(1 - h["beta1"])
+        self.b2 = f32(h["beta2"])
+        self.c2 = f32(1 - h["beta2"])
+        self.big_b = f32(math.pow(bc2, 0.5))
+        self.e = f32(h["eps"])
+        self.s = f32(-(h["lr"] / bc1))
+        self.wd = f32(h["wd"])
+        self.d = f32(1 - h["lr"] * h["wd"])
+
+    def element(self, g, p, m, v, fma, other_product=False):
+        h = self.hyper
+        if h["wd"] != 0 and not h["decoupled"]:
+            g = fma(p, self.wd, g)
+        if h["decoupled"]:
+            p = mul(p, self.d)
+        if abs(self.w) < 0.5:
+            m = fma(self.w, sub(g, m), m)
+        else:
+            m = fma(sub(self.w, 1.0), sub(g, m), g)
+        u = mul(self.c2, g)
+        if other_product:
+            v = fma(v, self.b2, mul(u, g))
+        else:
+            v = fma(u, g, mul(v, self.b2))
+        s = add(div(sqrt(v), self.big_b), self.e)
+        p = add(p, div(mul(self.s, m), s))
+        return p, m, v
+
+
+class DeepSpeed:
+    """DeepSpeedCPUAdam."""
+
+    def __init__(self, hyper):
+        self.hyper = hyper
+        self.step = 0
+        self.b1t = self.b2t = 1.0
+
+    def begin(self, t):
+        h = self.hyper
+        self.b1, self.b2, lr, self.wd = f32(h["beta1"]), f32(h["beta2"]), f32(h["lr"]), f32(h["wd"])
+        self.eps = f32(h["eps"])
+        if t == self.step + 1:
+            self.b1t, self.b2t = mul(self.b1t, self.b1), mul(self.b2t, self.b2)
+        else:
+            self.b1t, self.b2t = f32(math.pow(self.b1, t)), f32(math.pow(self.b2, t))
+        self.step = t
+        bc1, self.bc2 = 1.0, 1.0
+        if h["bias_correction"]:
+            bc1 = sub(1.0, self.b1t)
+            self.bc2 = div(1.0, sqrt(sub(1.0, self.b2t)))
+        self.c1, self.c2 = sub(1.0, self.b1), sub(1.0, self.b2)
+        self.ss = div(-lr, bc1)
+        self.big_wd = mul(-lr, self.wd)
+
+    def element(self, g, p, m, v, fma, other_product=False):
+        h = self.hyper
+        if self.wd > 0 and not h["decoupled"]:
+            g = fma(p, self.wd, g)
+        if other_product:
+            m = fma(m, self.b1, mul(g, self.c1))
+            v = fma(v, self.b2, mul(mul(g, g), self.c2))
+        else:
+            m = fma(g, self.c1, mul(m, self.b1))
+            v = fma(mul(g, g), self.c2, mul(v, self.b2))
+        s = fma(sqrt(v), self.bc2, self.eps)
+        q = div(m, s)
+        if self.wd > 0 and h["decoupled"]:
+            p = fma(p, self.big_wd, p)
+        p = fma(q, self.ss, p)
+        return p, m, v
+
+
+def mix(bits):
+    """splitmix64, for inputs that any language can make."""
+    bits = (bits + 0x9E3779B97F4A7C15) & MASK
+    bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & MASK
+    return bits ^ (bits >> 31)
+
+
+def parameter(i):
+    bits = mix(i)
+    return of_bits((bits & 1) << 31 | (118 + (bits >> 1) % 9) << 23 | bits >> 41)
+
+
+def gradient(t, i):
+    """Zeros, and magnitudes from 2^-87, whose square is below fp32, to 2^3."""
+    bits = mix(1000 * t + i)
+    if bits % 19 == 0:
+        return 0.0
+    low = 40 if bits % 5 == 0 else 110
+    return of_bits((bits & 1) << 31 | (low + (bits >> 8) % (130 - low)) << 23 | bits >> 41)
+
+
+RECIPES = {
+    "torch-cpu": (Torch, 0, fma, False),
+    "torch-cpu-nofma": (Torch, 0, no_fma, False),
+    "torch-fused-cpu": (Torch, 8, fma, True),
+    "deepspeed-cpu-gcc-avx512": (DeepSpeed, 16, fma, True),
+    "deepspeed-cpu-gcc-avx2": (DeepSpeed, 8, fma, True),
+    "deepspeed-cpu-clang": (DeepSpeed, 0, fma, False),
+    "deepspeed-cpu-scalar": (DeepSpeed, 0, no_fma, False),
+}
+
+
+def run(name, hyper):
+    family, lanes, multiply_add, other_tail = RECIPES[name]
+    optimizer = family(hyper)
+    tail_start = COUNT - COUNT % lanes if lanes else COUNT
+    p = [parameter(i) for i in range(COUNT)]
+    m, v = [0.0] * COUNT, [0.0] * COUNT
+    for t in STEPS:
+        optimizer.begin(t)
+        for i in range(COUNT):
+            other = other_tail and i >= tail_start
+            p[i], m[i], v[i] = optimizer.element(gradient(t, i), p[i], m[i], v[i], multiply_add, other)
+    digest = 0
+    for values in (p, m, v):
+        for value in values:
+            digest = mix(digest ^ bits_of(value))
+    last = COUNT - 1
+    return digest, bits_of(p[last]), bits_of(m[last]), bits_of(v[last])
+
+
+def main():
+    print("// SPDX-License-Identifier: Apache-2.0")
+    print("// Printed by recipe_golden.py: what every recipe makes of a small tensor, in exact rational arithmetic with")
+    print("// one rounding an operation. The digest is over p, m and v; then come the bits of the last element's.")
+    for name in RECIPES:
+        for beta1, beta2 in ((0.9, 0.999), (0.4, 0.95)):
+            for wd, decoupled in ((0.0, True), (0.1, False), (0.1, True)):
+                for correction in (True, False):
+                    if not correction and name.startswith("torch"):
+                        continue
+                    hyper = dict(lr=1e-3, beta1=beta1, beta2=beta2, eps=1e-8, wd=wd, decoupled=decoupled,
+                                 bias_correction=correction)
+                    digest, p, m, v = run(name, hyper)
+                    flags = f"{str(decoupled).lower()}, {str(correction).lower()}"
+                    print(f'{{"{name}", {{1e-3, {beta1}, {beta2}, 1e-8, {wd}, {flags}}}, 0x{digest:016x}, '
+                          f"0x{p:08x}, 0x{m:08x}, 0x{v:08x}}},")
+
+
+main()
