@@ -62,13 +62,20 @@ double crossentropy_forward(size_t row_count, size_t width, float *logits, const
 // Softmax becomes scale x (softmax - one at the target).
 void crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target, float scale);
 
-// e^x within 2 ulp for -87 <= x <= 88, and the value at the nearer end beyond; NaN for NaN. Plain IEEE operations, so
-// that a loop over it vectorises and every element has the same bits wherever it lies. Cody and Waite's reduction by
+// e^x within 2 ulp for |x| <= 87, the value at the nearer end beyond, NaN for NaN. Plain IEEE and integer operations,
+// so that a loop over it vectorises and an element has the same bits wherever it lies. Cody and Waite's reduction by
 // ln 2 in two parts, Cephes' polynomial, and 2^n put together from its bits.
 static inline float exp_within(float x)
 {
-    x = x < -87.0f ? -87.0f : x;
-    x = x > 88.0f ? 88.0f : x;
+    // The limits are applied to the bits: a choice between integers is no branch to the compiler.
+    const int32_t limit = 0x42ae0000, infinity = 0x7f800000;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int32_t magnitude = (int32_t)(bits & 0x7fffffff);
+    int32_t within = magnitude > limit ? limit : magnitude;
+    within = magnitude > infinity ? magnitude : within;
+    bits = (bits & 0x80000000) | (uint32_t)within;
+    memcpy(&x, &bits, sizeof x);
     // Adding 1.5 x 2^23 rounds to an integer n, which then is the low bits of the sum.
     float shifted = x * 1.44269504f + 12582912.0f;
     float n = shifted - 12582912.0f;
@@ -80,7 +87,6 @@ static inline float exp_within(float x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     float y = (p * (r * r) + r) + 1.0f;
-    uint32_t bits;
     memcpy(&bits, &shifted, sizeof bits);
     bits = (bits + 127u) << 23;
     float power;

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model.h"
+
+#include "err.h"
+#include "ledger.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[] = {"gpt-nano", "gpt-tiny",     "gpt-3m",          "gpt-10m",   "gpt2-124m",
+                                    "linear",   "linear-exact", "linear-overflow", "linear-few"};
+enum { NAME_COUNT = sizeof names / sizeof *names };
+
+static const struct model *find(const char *name)
+{
+    const struct model *model = NULL;
+    cr_assert(model_find(name, &model) == ERR_NONE, "%s", err_message());
+    cr_assert_str_eq(model->name, name);
+    return model;
+}
+
+Test(model, counts_are_those_of_the_shapes)
+{
+    cr_assert_eq(model_param_elements(find("gpt2-124m"), false), 124439808);
+    cr_assert_eq(model_param_elements(find("gpt-10m"), false), 10844160);
+    cr_assert_eq(model_param_elements(find("gpt-3m"), false), 3257856);
+    cr_assert_eq(model_param_elements(find("gpt-tiny"), true), 220544);
+    cr_assert_eq(model_param_elements(find("gpt-nano"), true), 10944);
+    cr_assert_eq(model_param_elements(find("linear"), false), 7370);
+    cr_assert_eq(model_param_elements(find("linear"), true), 7370 - 64);
+    cr_assert_eq(model_param_elements(find("linear-few"), true), 3);
+}
+
+Test(model, names_of_a_gpt_are_those_of_its_checkpoints)
+{
+    const struct model *model = find("gpt2-124m");
+    const struct {
+        int index;
+        const char *name;
+        size_t rows, columns;
+    } expected[] = {{0, "wte.weight", 50257, 768},
+                    {1, "wpe.weight", 1024, 768},
+                    {2, "h.0.ln_1.weight", 768, 0},
+                    {4, "h.0.attn.c_attn.weight", 768, 2304},
+                    {136, "h.11.attn.c_attn.weight", 768, 2304},
+                    {145, "h.11.mlp.c_proj.bias", 768, 0},
+                    {144, "h.11.mlp.c_proj.weight", 3072, 768},
+                    {147, "ln_f.bias", 768, 0}};
+    cr_assert_eq(model->param_count, 148);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const struct model_param *param = &model->params[expected[i].index];
+        cr_assert_str_eq(param->name, expected[i].name);
+        cr_assert(param->shape[0] == expected[i].rows && param->shape[1] == expected[i].columns, "%s", param->name);
+    }
+    cr_assert_str_eq(model->units[0].name, "embedding");
+    cr_assert_str_eq(model->units[12].name, "h.11");
+    cr_assert_str_eq(model->units[13].name, "head");
+}
+
+Test(model, parameters_and_units_say_the_same)
+{
+    for (int n = 0; n < NAME_COUNT; n++) {
+        const struct model *model = find(names[n]);
+        int first[model->param_count], uses[model->param_count];
+        memset(uses, 0, sizeof uses);
+        for (int unit = model->unit_count - 1; unit >= 0; unit--) {
+            for (int i = 0; i < model->units[unit].param_count; i++) {
+                first[model->units[unit].params[i]] = unit;
+                uses[model->units[unit].params[i]]++;
+            }
+        }
+        for (int i = 0; i < model->param_count; i++) {
+            const struct model_param *param = &model->params[i];
+            size_t count = 1;
+            for (int d = 0; d < param->shape_rank; d++)
+                count *= param->shape[d];
+            cr_assert_eq(param->count, count, "%s %s", model->name, param->name);
+            cr_assert_eq(param->unit_count, uses[i], "%s %s", model->name, param->name);
+            cr_assert_eq(param->first_unit, first[i], "%s %s", model->name, param->name);
+            cr_assert(param->group >= 0 && param->group < model->group_count);
+            for (int other = 0; other < i; other++)
+                cr_assert_str_neq(param->name, model->params[other].name);
+        }
+    }
+}
+
+Test(model, the_linear_model_has_every_awkward_parameter)
+{
+    const struct model *model = find("linear");
+    int tied = 0, frozen = 0, unused = 0, empty = 0, scalar = 0, groups[2] = {0};
+    for (int i = 0; i < model->param_count; i++) {
+        const struct model_param *param = &model->params[i];
+        tied += param->unit_count == 2;
+        frozen += param->frozen;
+        unused += !param->used;
+        empty += param->count == 0;
+        scalar += param->shape_rank == 0;
+        groups[param->group]++;
+    }
+    cr_assert(tied && frozen && unused && empty && scalar && groups[0] && groups[1]);
+    cr_assert(model->group_count == 2 && model->unit_count >= 4);
+}
+
+Test(model, an_unknown_name_is_answered_with_the_known_ones)
+{
+    const struct model *model;
+    cr_assert_eq(model_find("gpt-huge", &model), ERR_USAGE);
+    for (int n = 0; n < NAME_COUNT; n++)
+        cr_assert(strstr(err_message(), names[n]), "%s is not in: %s", names[n], err_message());
+}
+
+Test(model, initial_values_depend_on_seed_and_index_alone)
+{
+    const struct model *model = find("gpt-tiny");
+    size_t count = model->params[4].count;
+    float a[count], b[count], c[count], d[count];
+    model_initialise(model, 4, 1, a);
+    model_initialise(model, 4, 2, b);
+    model_initialise(model, 16, 1, c); // the same matrix of the next block
+    model_initialise(model, 4, 1, d);
+    cr_assert(memcmp(a, d, sizeof a) == 0);
+    cr_assert(memcmp(a, b, sizeof a) != 0);
+    cr_assert(memcmp(a, c, sizeof a) != 0);
+}
+
+Test(model, a_gpt_begins_as_gpt2_does)
+{
+    const struct model *model = find("gpt-tiny");
+    for (int i = 0; i < model->param_count; i++) {
+        const struct model_param *param = &model->params[i];
+        float *value = malloc(param->count * sizeof *value);
+        model_initialise(model, i, 1, value);
+        double sum = 0, square = 0, count = (double)param->count;
+        for (size_t j = 0; j < param->count; j++) {
+            sum += (double)value[j];
+            square += (double)value[j] * (double)value[j];
+        }
+        double deviation = sqrt(square / count - sum / count * (sum / count)), expected = 0.02;
+        if (strstr(param->name, "c_proj"))
+            expected /= sqrt(8);
+        if (param->shape_rank == 2) {
+            cr_assert(fabs(sum / count) < 4 * expected / sqrt(count), "%s: mean %g", param->name, sum / count);
+            cr_assert(fabs(deviation / expected - 1) < 0.05, "%s: deviation %g", param->name, deviation);
+        } else {
+            double constant = strstr(param->name, "ln_") && strstr(param->name, "weight") ? 1 : 0;
+            cr_assert(sum == constant * count && deviation == 0, "%s", param->name);
+        }
+        free(value);
+    }
+}
+
+Test(model, flops_of_gpt2_are_six_for_each_matrix_element_and_token_and_attentions)
+{
+    const struct model *model = find("gpt2-124m");
+    double matrices = 12.0 * 12 * 768 * 768 + 50257.0 * 768, tokens = 2 * 1024;
+    double expected = tokens * (6 * matrices + 3 * 12 * 4 * 1024.0 * 768);
+    cr_assert(fabs(model_flops(model, 2) / expected - 1) < 1e-12);
+}
+
+Test(model, a_run_takes_from_the_tier_what_it_says)
+{
+    static struct ledger ledger;
+    for (int n = 0; n < NAME_COUNT; n++) {
+        if (strcmp(names[n], "gpt2-124m") == 0)
+            continue;
+        for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
+            const struct model *model = find(names[n]);
+            struct tier *tier;
+            struct model_run *run;
+            size_t bytes = model_run_bytes(model, 2, dtype);
+            cr_assert(tier_device_open(&ledger, bytes, &tier) == ERR_NONE, "%s", err_message());
+            cr_assert(model_run_open(model, 2, dtype, tier, &run) == ERR_NONE, "%s", err_message());
+            cr_assert_eq(ledger.held_bytes[TIER_DEVICE][KIND_ACTIVATION], bytes);
+            cr_assert_eq(ledger.tier_bytes[TIER_DEVICE], bytes);
+            cr_assert(model_run_memory(run) != NULL);
+            model_run_close(run);
+            cr_assert_eq(ledger.tier_bytes[TIER_DEVICE], 0);
+            tier_close(tier);
+            cr_assert(tier_device_open(&ledger, bytes - 1, &tier) == ERR_NONE, "%s", err_message());
+            cr_assert_eq(model_run_open(model, 2, dtype, tier, &run), ERR_BUDGET);
+            tier_close(tier);
+        }
+    }
+}
+
+Test(model, a_micro_batch_of_nothing_is_refused)
+{
+    struct model_run *run;
+    cr_assert_eq(model_run_open(find("gpt-nano"), 0, DTYPE_FP32, NULL, &run), ERR_USAGE);
+}
