@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all backends share: a call is checked and signed before, and counted after. A call that cannot be made fails
+// for every rank, because the others are waiting for it.
+#include "comm.h"
+
+#include "comm_backend.h"
+#include "err.h"
+
+int comm_rank(const struct comm *comm)
+{
+    return comm->rank;
+}
+
+int comm_world(const struct comm *comm)
+{
+    return comm->world;
+}
+
+void comm_count_in(struct comm *comm, struct ledger *ledger)
+{
+    comm->ledger = ledger;
+}
+
+struct ledger *comm_ledger(const struct comm *comm)
+{
+    return comm->ledger;
+}
+
+static int run(struct comm *comm, struct comm_call *call)
+{
+    comm_call_sign(call, ++comm->sequence, comm->world);
+    return comm->ops->run(comm, call);
+}
+
+static int refuse(struct comm *comm, enum comm_operation operation, const char *why)
+{
+    int rc = err_set(ERR_INTERNAL, "%s: %s", comm_operation_name(operation), why);
+    comm->ops->abort(comm, err_message());
+    return rc;
+}
+
+static void count_sent(struct comm *comm, enum ledger_operation operation, size_t elements, enum dtype dtype)
+{
+    ledger_move(comm->ledger, LANE_COLLECTIVE, operation, (uint64_t)elements * dtype_bytes(dtype));
+}
+
+static size_t sum(const size_t counts[], int world)
+{
+    size_t total = 0;
+    for (int rank = 0; rank < world; rank++)
+        total += counts[rank];
+    return total;
+}
+
+static bool overlaps(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes)
+{
+    return a_bytes > 0 && b_bytes > 0 && a < b + b_bytes && b < a + a_bytes;
+}
+
+// Whether a block shares memory with any share of a whole.
+static bool overlaps_shares(uintptr_t block, size_t block_bytes, const void *whole, const size_t counts[],
+                            const size_t offsets[], enum dtype dtype, int world)
+{
+    size_t element_bytes = dtype_bytes(dtype);
+    for (int rank = 0; rank < world; rank++) {
+        uintptr_t share = (uintptr_t)whole + offsets[rank] * element_bytes;
+        if (overlaps(block, block_bytes, share, counts[rank] * element_bytes))
+            return true;
+    }
+    return false;
+}
+
+int comm_all_to_all(struct comm *comm, const void *send, const size_t send_counts[], const size_t send_offsets[],
+                    void *recv, const size_t recv_counts[], const size_t recv_offsets[], enum dtype dtype)
+{
+    for (int rank = 0; rank < comm->world; rank++) {
+        uintptr_t to = (uintptr_t)recv + recv_offsets[rank] * dtype_bytes(dtype);
+        if (overlaps_shares(to, recv_counts[rank] * dtype_bytes(dtype), send, send_counts, send_offsets, dtype,
+                            comm->world))
+            return refuse(comm, COMM_ALL_TO_ALL, "send and recv overlap");
+    }
+    size_t count = sum(send_counts, comm->world);
+    TRY(run(comm, &(struct comm_call){.operation = COMM_ALL_TO_ALL,
+                                      .send_dtype = dtype,
+                                      .recv_dtype = dtype,
+                                      .send = send,
+                                      .recv = recv,
+                                      .count = count,
+                                      .counts = send_counts,
+                                      .offsets = send_offsets,
+                                      .recv_counts = recv_counts,
+                                      .recv_offsets = recv_offsets}));
+    count_sent(comm, OPERATION_ALL_TO_ALL, count - send_counts[comm->rank], dtype);
+    return ERR_NONE;
+}
+
+int comm_reduce_scatter(struct comm *comm, const void *send, enum dtype send_dtype, void *recv, enum dtype recv_dtype,
+                        const size_t counts[], bool add)
+{
+    size_t offsets[comm->world], count = 0;
+    for (int rank = 0; rank < comm->world; rank++) {
+        offsets[rank] = count;
+        count += counts[rank];
+    }
+    size_t own = counts[comm->rank];
+    uintptr_t share = (uintptr_t)send + offsets[comm->rank] * dtype_bytes(send_dtype);
+    bool in_place = own > 0 && (uintptr_t)recv == share;
+    if (send_dtype == DTYPE_BYTE || recv_dtype == DTYPE_BYTE)
+        return refuse(comm, COMM_REDUCE_SCATTER, "bytes have no sum");
+    if (in_place && (add || send_dtype != recv_dtype))
+        return refuse(comm, COMM_REDUCE_SCATTER, "in place, formats are equal and nothing is added to");
+    if (!in_place && overlaps_shares((uintptr_t)recv, own * dtype_bytes(recv_dtype), send, counts, offsets, send_dtype,
+                                     comm->world))
+        return refuse(comm, COMM_REDUCE_SCATTER, "recv overlaps send, but is not this rank's share of it");
+    TRY(run(comm, &(struct comm_call){.operation = COMM_REDUCE_SCATTER,
+                                      .send_dtype = send_dtype,
+                                      .recv_dtype = recv_dtype,
+                                      .add = add,
+                                      .send = send,
+                                      .recv = recv,
+                                      .count = count,
+                                      .counts = counts,
+                                      .offsets = offsets}));
+    count_sent(comm, OPERATION_REDUCE_SCATTER, count - own, send_dtype);
+    return ERR_NONE;
+}
+
+int comm_all_gather(struct comm *comm, const void *send, void *recv, const size_t counts[], const size_t offsets[],
+                    enum dtype dtype)
+{
+    size_t own = counts[comm->rank];
+    uintptr_t share = (uintptr_t)recv + offsets[comm->rank] * dtype_bytes(dtype);
+    if ((uintptr_t)send != share &&
+        overlaps_shares((uintptr_t)send, own * dtype_bytes(dtype), recv, counts, offsets, dtype, comm->world))
+        return refuse(comm, COMM_ALL_GATHER, "send overlaps recv, but is not this rank's share of it");
+    TRY(run(comm, &(struct comm_call){.operation = COMM_ALL_GATHER,
+                                      .send_dtype = dtype,
+                                      .recv_dtype = dtype,
+                                      .send = send,
+                                      .recv = recv,
+                                      .count = sum(counts, comm->world),
+                                      .counts = counts,
+                                      .offsets = offsets}));
+    count_sent(comm, OPERATION_ALL_GATHER, (size_t)(comm->world - 1) * own, dtype);
+    return ERR_NONE;
+}
+
+int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t count, enum dtype dtype,
+                    enum comm_reduction reduction)
+{
+    if (dtype == DTYPE_BYTE && reduction == COMM_SUM)
+        return refuse(comm, COMM_ALL_REDUCE, "bytes have no sum");
+    if (send != recv &&
+        overlaps((uintptr_t)send, count * dtype_bytes(dtype), (uintptr_t)recv, count * dtype_bytes(dtype)))
+        return refuse(comm, COMM_ALL_REDUCE, "send and recv overlap, but are not the same");
+    TRY(run(comm, &(struct comm_call){.operation = COMM_ALL_REDUCE,
+                                      .send_dtype = dtype,
+                                      .recv_dtype = dtype,
+                                      .reduction = reduction,
+                                      .send = send,
+                                      .recv = recv,
+                                      .count = count}));
+    size_t offset, own = comm_share(count, comm->world, comm->rank, &offset);
+    count_sent(comm, OPERATION_ALL_REDUCE, count - own + (size_t)(comm->world - 1) * own, dtype);
+    return ERR_NONE;
+}
+
+int comm_broadcast(struct comm *comm, void *buffer, size_t bytes, int root)
+{
+    if (root < 0 || root >= comm->world)
+        return refuse(comm, COMM_BROADCAST, "there is no such root");
+    TRY(run(comm, &(struct comm_call){.operation = COMM_BROADCAST,
+                                      .send_dtype = DTYPE_BYTE,
+                                      .recv_dtype = DTYPE_BYTE,
+                                      .root = root,
+                                      .send = buffer,
+                                      .recv = buffer,
+                                      .count = bytes}));
+    count_sent(comm, OPERATION_BROADCAST, comm->rank == root ? (size_t)(comm->world - 1) * bytes : 0, DTYPE_BYTE);
+    return ERR_NONE;
+}
+
+int comm_barrier(struct comm *comm)
+{
+    return run(comm, &(struct comm_call){.operation = COMM_BARRIER});
+}
+
+void comm_abort(struct comm *comm, const char *message)
+{
+    comm->ops->abort(comm, message);
+}
+
+void comm_close(struct comm *comm)
+{
+    if (comm)
+        comm->ops->close(comm);
+}

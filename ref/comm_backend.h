@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a backend of comm.h implements: one function that carries out a described call. comm.c has checked the call,
+// signed it, and counts it afterwards; so a backend moves data and nothing else.
+#ifndef ZG_COMM_BACKEND_H
+#define ZG_COMM_BACKEND_H
+
+#include "comm.h"
+
+enum comm_operation {
+    COMM_ALL_TO_ALL,
+    COMM_REDUCE_SCATTER,
+    COMM_ALL_GATHER,
+    COMM_ALL_REDUCE,
+    COMM_BROADCAST,
+    COMM_BARRIER
+};
+
+// What all ranks must agree about, as plain numbers without padding: it is compared as bytes.
+struct comm_signature {
+    uint64_t sequence;      // collectives this rank has begun, this one included
+    uint64_t count;         // elements of the whole buffer; 0 for all-to-all, whose counts are compared in pairs
+    uint64_t shares_digest;  // of the counts by rank, where there are any
+    uint32_t operation, send_dtype, recv_dtype, reduction, add, root;
+};
+_Static_assert(sizeof(struct comm_signature) == 3 * 8 + 6 * 4, "no padding");
+
+// One call of a collective by one rank. The arrays are the caller's and have an entry a rank.
+struct comm_call {
+    struct comm_signature signature;
+    enum comm_operation operation;
+    enum dtype send_dtype, recv_dtype;  // they differ in a reduce-scatter at most
+    enum comm_reduction reduction;
+    bool add;
+    int root;
+    const void *send;
+    void *recv;           // broadcast: send and recv are the buffer
+    size_t count;         // elements of the whole buffer; all-to-all: that this rank sends
+    const size_t *counts;   // elements of each rank's share; all-to-all: to send to each
+    const size_t *offsets;  // where each share lies in the whole; all-to-all: in send
+    const size_t *recv_counts, *recv_offsets;  // all-to-all
+};
+
+struct comm_ops {
+    const char *name;
+    // Does not return before nobody touches this rank's buffers any more, whether it fails or not.
+    int (*run)(struct comm *comm, const struct comm_call *call);
+    void (*abort)(struct comm *comm, const char *message);
+    void (*close)(struct comm *comm);
+};
+
+// A backend's handle begins with this.
+struct comm {
+    const struct comm_ops *ops;
+    int rank, world;
+    uint64_t sequence;
+    struct ledger *ledger;
+};
+
+const char *comm_operation_name(enum comm_operation operation);
+
+// Fills call->signature from the rest of the call.
+void comm_call_sign(struct comm_call *call, uint64_t sequence, int world);
+
+// "reduce-scatter of 12 fp32 to bf16, adding, in shares with digest 1a2b3c4d".
+void comm_signature_text(const struct comm_signature *signature, char *text, size_t text_bytes);
+
+// This rank's part when count elements are shared nearly equally: the first count % world shares are one larger.
+size_t comm_share(size_t count, int world, int rank, size_t *offset);
+
+// out[i] = the call's reduction of in[0][i] .. in[world-1][i] in canonical order, added to out[i] if the call says so.
+// Of maxima that compare equal, and of NaNs, the lowest rank's bits win. Aliasing is as in dtype_fold.
+void comm_fold(const struct comm_call *call, const void *const in[], int world, void *out, size_t count);
+
+#endif

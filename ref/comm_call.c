@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a collective that do not depend on how bytes travel: its signature, its shares, its reduction.
+#include "comm_backend.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+const char *comm_operation_name(enum comm_operation operation)
+{
+    static const char *const names[] = {
+        [COMM_ALL_TO_ALL] = "all-to-all", [COMM_REDUCE_SCATTER] = "reduce-scatter", [COMM_ALL_GATHER] = "all-gather",
+        [COMM_ALL_REDUCE] = "all-reduce", [COMM_BROADCAST] = "broadcast",           [COMM_BARRIER] = "barrier",
+    };
+    return names[operation];
+}
+
+void comm_call_sign(struct comm_call *call, uint64_t sequence, int world)
+{
+    bool shared = call->operation == COMM_REDUCE_SCATTER || call->operation == COMM_ALL_GATHER;
+    call->signature = (struct comm_signature){
+        .sequence = sequence,
+        .count = call->operation == COMM_ALL_TO_ALL ? 0 : call->count,
+        .shares_digest = shared ? XXH3_64bits(call->counts, (size_t)world * sizeof call->counts[0]) : 0,
+        .operation = call->operation,
+        .send_dtype = call->send_dtype,
+        .recv_dtype = call->recv_dtype,
+        .reduction = call->reduction,
+        .add = call->add,
+        .root = (uint32_t)call->root,
+    };
+}
+
+void comm_signature_text(const struct comm_signature *s, char *text, size_t text_bytes)
+{
+    const char *name = comm_operation_name(s->operation), *dtype = dtype_name(s->send_dtype);
+    switch ((enum comm_operation)s->operation) {
+    case COMM_ALL_TO_ALL:
+        snprintf(text, text_bytes, "%s of %s", name, dtype);
+        break;
+    case COMM_REDUCE_SCATTER:
+        snprintf(text, text_bytes, "%s of %" PRIu64 " %s to %s%s in shares with digest %08" PRIx64, name, s->count,
+                 dtype, dtype_name(s->recv_dtype), s->add ? ", adding," : "", s->shares_digest >> 32);
+        break;
+    case COMM_ALL_GATHER:
+        snprintf(text, text_bytes, "%s of %" PRIu64 " %s in shares with digest %08" PRIx64, name, s->count, dtype,
+                 s->shares_digest >> 32);
+        break;
+    case COMM_ALL_REDUCE:
+        snprintf(text, text_bytes, "%s (%s) of %" PRIu64 " %s", name, s->reduction == COMM_MAX ? "maximum" : "sum",
+                 s->count, dtype);
+        break;
+    case COMM_BROADCAST:
+        snprintf(text, text_bytes, "%s of %" PRIu64 " bytes from rank %u", name, s->count, s->root);
+        break;
+    case COMM_BARRIER:
+        snprintf(text, text_bytes, "%s", name);
+        break;
+    }
+}
+
+size_t comm_share(size_t count, int world, int rank, size_t *offset)
+{
+    size_t each = count / (size_t)world, larger = count % (size_t)world, index = (size_t)rank;
+    *offset = index * each + (index < larger ? index : larger);
+    return each + (index < larger);
+}
+
+static float element_value(enum dtype dtype, const char *element)
+{
+    struct bf16 bf16;
+    struct fp16 fp16;
+    float fp32;
+    switch (dtype) {
+    case DTYPE_FP32:
+        memcpy(&fp32, element, sizeof fp32);
+        return fp32;
+    case DTYPE_BF16:
+        memcpy(&bf16, element, sizeof bf16);
+        return bf16_to_f32(bf16);
+    case DTYPE_FP16:
+        memcpy(&fp16, element, sizeof fp16);
+        return fp16_to_f32(fp16);
+    case DTYPE_BYTE:
+        break;
+    }
+    return (float)*(const unsigned char *)element;
+}
+
+// Written for maxima of a few numbers, such as an overflow check's. A later rank wins only by being greater, or a NaN
+// where there was none yet. An element is read at every rank before it is written, so out may be one of in[].
+static void fold_max(enum dtype dtype, const void *const in[], int world, void *out, size_t count)
+{
+    size_t element_bytes = dtype_bytes(dtype);
+    for (size_t at = 0; at < count * element_bytes; at += element_bytes) {
+        const char *best = (const char *)in[0] + at;
+        float best_value = element_value(dtype, best);
+        for (int rank = 1; rank < world; rank++) {
+            const char *other = (const char *)in[rank] + at;
+            float value = element_value(dtype, other);
+            if (!isnan(best_value) && !(value <= best_value)) {
+                best = other;
+                best_value = value;
+            }
+        }
+        memmove((char *)out + at, best, element_bytes);
+    }
+}
+
+void comm_fold(const struct comm_call *call, const void *const in[], int world, void *out, size_t count)
+{
+    if (call->reduction == COMM_MAX)
+        fold_max(call->send_dtype, in, world, out, count);
+    else
+        dtype_fold(call->send_dtype, in, world, call->recv_dtype, out, count, call->add);
+}

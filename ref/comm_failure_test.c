@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank that fails makes every other rank return an error within a second that names the first failure. Never a hang.
+#include "comm_test.h"
+
+#include <stdlib.h>
+
+enum { WORLD = 4 };
+
+static int gather_bytes(struct rank *rank, size_t count)
+{
+    size_t counts[RANKS_MAX], offsets[RANKS_MAX];
+    for (int peer = 0; peer < rank->world; peer++) {
+        counts[peer] = count;
+        offsets[peer] = (size_t)peer * count;
+    }
+    char *all = calloc((size_t)rank->world, count);
+    int rc = comm_all_gather(rank->comm, all + offsets[rank->index], all, counts, offsets, DTYPE_BYTE);
+    // At once, so that a rank that still read would read freed memory.
+    free(all);
+    return rc;
+}
+
+static void expect_all_failed(const struct rank ranks[], int world, int except, int rc, const char *message)
+{
+    for (int index = 0; index < world; index++) {
+        if (index == except)
+            continue;
+        cr_expect_eq(ranks[index].rc, rc, "rank %d of %d returned %d", index, world, ranks[index].rc);
+        cr_expect(strstr(ranks[index].message, message), "rank %d of %d says \"%s\", not \"%s\"", index, world,
+                  ranks[index].message, message);
+        cr_expect_lt(ranks[index].seconds, 1.0, "rank %d of %d took %g s", index, world, ranks[index].seconds);
+    }
+}
+
+// Rank 2 gives up while the others wait, in the call that the context names.
+static void abort_body(struct rank *rank)
+{
+    static const double delay_seconds = 0.05;
+    int call = *(const int *)rank->context;
+    float number = 1;
+    if (rank->index == 2) {
+        sleep_seconds(delay_seconds);
+        comm_abort(rank->comm, "the disk is full");
+        comm_abort(rank->comm, "and a second thing");
+        rank_keep(rank, seconds_now(), comm_barrier(rank->comm));
+        return;
+    }
+    double start = seconds_now();
+    int rc = call == 0   ? comm_barrier(rank->comm)
+             : call == 1 ? gather_bytes(rank, 3)
+             : call == 2 ? gather_bytes(rank, 100000)
+                         : comm_all_reduce(rank->comm, &number, &number, 1, DTYPE_FP32, COMM_SUM);
+    rank_keep(rank, start, rc);
+    if (rank->seconds < delay_seconds / 2)
+        rank_wrong(rank, "the call did not wait");
+    int later = comm_barrier(rank->comm);
+    if (later != rc || strcmp(err_message(), rank->message) != 0)
+        rank_wrong(rank, "a later call returned %d: %s", later, err_message());
+}
+
+Test(comm_failure, concurrent_an_abort_ends_every_present_and_later_call_of_every_rank)
+{
+    static const int worlds[] = {3, 4, 11};
+    for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++)
+        for (int call = 0; call < 4; call++) {
+            struct rank ranks[RANKS_MAX];
+            ranks_run(ranks, worlds[i], abort_body, &call);
+            expect_all_failed(ranks, worlds[i], -1, ERR_PEER, "rank 2 failed: the disk is full");
+            for (int index = 0; index < worlds[i]; index++)
+                cr_expect_str_empty(ranks[index].report);
+        }
+}
+
+struct beside {
+    struct comm *comm;
+    double delay_seconds;
+};
+
+static void *abort_thread(void *argument)
+{
+    struct beside *beside = argument;
+    sleep_seconds(beside->delay_seconds);
+    comm_abort(beside->comm, "from beside");
+    return NULL;
+}
+
+// A thread beside rank 0 gives up while the ranks copy from each other, at another moment in each round. Each rank
+// frees its buffers as soon as its call returns.
+static void abort_beside_body(struct rank *rank)
+{
+    pthread_t thread;
+    struct beside beside = {rank->comm, *(const int *)rank->context * 131e-6};
+    if (rank->index == 0 && pthread_create(&thread, NULL, abort_thread, &beside) != 0)
+        rank_wrong(rank, "no thread");
+    double start;
+    int rc;
+    do {
+        start = seconds_now();
+        rc = gather_bytes(rank, 200000);
+    } while (rc == ERR_NONE);
+    rank_keep(rank, start, rc);
+    if (rank->index == 0)
+        pthread_join(thread, NULL);
+}
+
+Test(comm_failure, concurrent_buffers_may_be_freed_as_soon_as_a_failed_call_returns)
+{
+    static const int worlds[] = {2, 3, 8};
+    for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++)
+        for (int round = 0; round < 40; round++) {
+            struct rank ranks[RANKS_MAX];
+            ranks_run(ranks, worlds[i], abort_beside_body, &round);
+            expect_all_failed(ranks, worlds[i], -1, ERR_PEER, "rank 0 failed: from beside");
+        }
+}
+
+// Rank 1 leaves, before or after the others have entered.
+static void leave_body(struct rank *rank)
+{
+    bool leaves_first = *(const bool *)rank->context, leaver = rank->index == 1;
+    if (comm_barrier(rank->comm) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    if (leaver != leaves_first)
+        sleep_seconds(0.05);
+    if (leaver) {
+        comm_close(rank->comm);
+        rank->closed = true;
+        return;
+    }
+    double start = seconds_now();
+    rank_keep(rank, start, gather_bytes(rank, 10));
+}
+
+Test(comm_failure, concurrent_a_rank_that_closes_early_has_failed)
+{
+    for (int leaves_first = 0; leaves_first < 2; leaves_first++) {
+        struct rank ranks[RANKS_MAX];
+        ranks_run(ranks, WORLD, leave_body, &(bool){leaves_first});
+        expect_all_failed(ranks, WORLD, 1, ERR_PEER, "rank 1 left while rank ");
+        expect_all_failed(ranks, WORLD, 1, ERR_PEER, " was in all-gather");
+    }
+}
+
+// Each rank leaves when it is done, some long before others.
+static void close_body(struct rank *rank)
+{
+    float number = 1;
+    if (comm_all_reduce(rank->comm, &number, &number, 1, DTYPE_FP32, COMM_SUM) != ERR_NONE ||
+        gather_bytes(rank, 20000) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    sleep_seconds(0.001 * rank->index);
+    comm_close(rank->comm);
+    rank->closed = true;
+}
+
+Test(comm_failure, concurrent_ranks_may_close_one_after_the_other)
+{
+    for (int world = 1; world <= RANKS_MAX; world++)
+        for (int round = 0; round < 10; round++)
+            ranks_run_well(world, close_body, NULL);
+    comm_close(NULL);
+}
+
+enum mistake {
+    OTHER_COLLECTIVE,
+    OTHER_COUNT,
+    OTHER_SHARES,
+    OTHER_DTYPE,
+    OTHER_ADD,
+    OTHER_RECV_DTYPE,
+    OTHER_REDUCTION,
+    OTHER_ROOT,
+    OTHER_PAIR,
+    MISTAKE_COUNT
+};
+
+static const char *const mistake_messages[MISTAKE_COUNT] = {
+    [OTHER_COLLECTIVE] = "collective 2: rank 0 calls all-reduce (sum) of 8 fp32, rank 3 barrier",
+    [OTHER_COUNT] = "collective 2: rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (sum) of 9 fp32",
+    [OTHER_SHARES] = "reduce-scatter of 8 fp32 to fp32 in shares with digest",
+    [OTHER_DTYPE] = "rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (sum) of 8 bf16",
+    [OTHER_ADD] = "rank 3 reduce-scatter of 8 fp32 to fp32, adding, in shares",
+    [OTHER_RECV_DTYPE] = "rank 3 reduce-scatter of 8 fp32 to bf16 in shares",
+    [OTHER_REDUCTION] = "rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (maximum) of 8 fp32",
+    [OTHER_ROOT] = "rank 0 calls broadcast of 8 bytes from rank 0, rank 3 broadcast of 8 bytes from rank 1",
+    [OTHER_PAIR] = "rank 3 sends 3 elements to rank 1, which expects 2",
+};
+
+static int mistaken_call(struct comm *comm, enum mistake mistake, bool wrong)
+{
+    static const size_t even[WORLD] = {2, 2, 2, 2}, uneven[WORLD] = {2, 1, 3, 2}, offsets[WORLD] = {0, 2, 4, 6};
+    static const size_t one_more[WORLD] = {2, 3, 2, 2}, wide_offsets[WORLD] = {0, 3, 6, 9};
+    float send[16] = {0}, recv[16] = {0};
+    switch (mistake) {
+    case OTHER_COLLECTIVE:
+        return wrong ? comm_barrier(comm) : comm_all_reduce(comm, send, recv, 8, DTYPE_FP32, COMM_SUM);
+    case OTHER_COUNT:
+        return comm_all_reduce(comm, send, recv, wrong ? 9 : 8, DTYPE_FP32, COMM_SUM);
+    case OTHER_SHARES:
+        return comm_reduce_scatter(comm, send, DTYPE_FP32, recv, DTYPE_FP32, wrong ? uneven : even, false);
+    case OTHER_DTYPE:
+        return comm_all_reduce(comm, send, recv, 8, wrong ? DTYPE_BF16 : DTYPE_FP32, COMM_SUM);
+    case OTHER_ADD:
+        return comm_reduce_scatter(comm, send, DTYPE_FP32, recv, DTYPE_FP32, even, wrong);
+    case OTHER_RECV_DTYPE:
+        return comm_reduce_scatter(comm, send, DTYPE_FP32, recv, wrong ? DTYPE_BF16 : DTYPE_FP32, even, false);
+    case OTHER_REDUCTION:
+        return comm_all_reduce(comm, send, recv, 8, DTYPE_FP32, wrong ? COMM_MAX : COMM_SUM);
+    case OTHER_ROOT:
+        return comm_broadcast(comm, send, 8, wrong);
+    default:
+        return comm_all_to_all(comm, send, wrong ? one_more : even, wide_offsets, recv, even, offsets, DTYPE_FP32);
+    }
+}
+
+static void mistake_body(struct rank *rank)
+{
+    enum mistake mistake = *(const enum mistake *)rank->context;
+    if (comm_barrier(rank->comm) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    double start = seconds_now();
+    rank_keep(rank, start, mistaken_call(rank->comm, mistake, rank->index == 3));
+    if (comm_barrier(rank->comm) == ERR_NONE)
+        rank_wrong(rank, "a call after the mistake went well");
+}
+
+Test(comm_failure, concurrent_calls_that_do_not_match_fail_on_every_rank_and_both_are_named)
+{
+    for (enum mistake mistake = 0; mistake < MISTAKE_COUNT; mistake++) {
+        struct rank ranks[RANKS_MAX];
+        ranks_run(ranks, WORLD, mistake_body, &mistake);
+        expect_all_failed(ranks, WORLD, -1, ERR_INTERNAL, mistake_messages[mistake]);
+        for (int index = 0; index < WORLD; index++)
+            cr_expect_str_empty(ranks[index].report);
+    }
+}
+
+struct bad_call {
+    const char *message;
+    int (*run)(struct comm *comm, float buffer[32]);
+};
+
+static const size_t fours[WORLD] = {4, 4, 4, 4}, four_offsets[WORLD] = {0, 4, 8, 12};
+
+static int reduce_bytes(struct comm *comm, float buffer[32])
+{
+    return comm_all_reduce(comm, buffer, buffer, 4, DTYPE_BYTE, COMM_SUM);
+}
+
+static int reduce_overlapping(struct comm *comm, float buffer[32])
+{
+    return comm_all_reduce(comm, buffer, buffer + 3, 4, DTYPE_FP32, COMM_SUM);
+}
+
+static int scatter_into_others_share(struct comm *comm, float buffer[32])
+{
+    return comm_reduce_scatter(comm, buffer, DTYPE_FP32, buffer, DTYPE_FP32, fours, false);
+}
+
+static int scatter_adding_in_place(struct comm *comm, float buffer[32])
+{
+    return comm_reduce_scatter(comm, buffer, DTYPE_FP32, buffer + 8, DTYPE_FP32, fours, true);
+}
+
+static int gather_from_others_share(struct comm *comm, float buffer[32])
+{
+    return comm_all_gather(comm, buffer + 9, buffer, fours, four_offsets, DTYPE_FP32);
+}
+
+static int exchange_in_place(struct comm *comm, float buffer[32])
+{
+    return comm_all_to_all(comm, buffer, fours, four_offsets, buffer, fours, four_offsets, DTYPE_FP32);
+}
+
+static int broadcast_from_nobody(struct comm *comm, float buffer[32])
+{
+    return comm_broadcast(comm, buffer, 4, WORLD);
+}
+
+static const struct bad_call bad_calls[] = {
+    {"all-reduce: bytes have no sum", reduce_bytes},
+    {"all-reduce: send and recv overlap", reduce_overlapping},
+    {"reduce-scatter: recv overlaps send", scatter_into_others_share},
+    {"reduce-scatter: in place", scatter_adding_in_place},
+    {"all-gather: send overlaps recv", gather_from_others_share},
+    {"all-to-all: send and recv overlap", exchange_in_place},
+    {"broadcast: there is no such root", broadcast_from_nobody},
+};
+
+static void bad_call_body(struct rank *rank)
+{
+    const struct bad_call *bad = rank->context;
+    float buffer[32] = {0};
+    double start = seconds_now();
+    rank_keep(rank, start, rank->index == 2 ? bad->run(rank->comm, buffer) : comm_barrier(rank->comm));
+}
+
+Test(comm_failure, a_call_that_cannot_be_made_fails_for_every_rank)
+{
+    for (size_t i = 0; i < sizeof bad_calls / sizeof bad_calls[0]; i++) {
+        struct rank ranks[RANKS_MAX];
+        ranks_run(ranks, WORLD, bad_call_body, (void *)&bad_calls[i]);
+        cr_expect_eq(ranks[2].rc, ERR_INTERNAL);
+        cr_expect(strstr(ranks[2].message, bad_calls[i].message), "%s", ranks[2].message);
+        expect_all_failed(ranks, WORLD, 2, ERR_PEER, "rank 2 failed: ");
+        expect_all_failed(ranks, WORLD, 2, ERR_PEER, bad_calls[i].message);
+    }
+}
+
+static void late_body(struct rank *rank)
+{
+    if (rank->index == 5)
+        sleep_seconds(0.3);
+    if (comm_barrier(rank->comm) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+}
+
+static double processor_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+Test(comm_failure, ranks_that_wait_long_do_not_burn_processors)
+{
+    double before = processor_seconds();
+    ranks_run_well(11, late_body, NULL);
+    cr_expect_lt(processor_seconds() - before, 0.1);
+}
+
+Test(comm_failure, a_world_without_ranks_is_refused)
+{
+    struct comm *comm;
+    cr_expect_eq(comm_local_open(0, &comm), ERR_USAGE);
+}

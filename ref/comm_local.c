@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm_local.h"
+
+#include "err.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Elements that others take from this rank, as one block or in a share a rank.
+static size_t published_count(const struct comm *comm, const struct comm_call *call)
+{
+    switch (call->operation) {
+    case COMM_ALL_GATHER:
+        return call->counts[comm->rank];
+    case COMM_BROADCAST:
+        return comm->rank == call->root ? call->count : 0;
+    default:
+        return call->count;
+    }
+}
+
+static void publish_shares(struct slot *slot, const struct comm_call *call, int world)
+{
+    size_t element_bytes = dtype_bytes(call->send_dtype), used = 0;
+    for (int rank = 0; rank < world; rank++) {
+        size_t count = call->counts[rank];
+        slot->counts[rank] = count;
+        slot->offsets[rank] = slot->direct ? call->offsets[rank] : used;
+        if (call->operation == COMM_ALL_TO_ALL)
+            slot->recv_counts[rank] = call->recv_counts[rank];
+        if (!slot->direct && count > 0)
+            memcpy(slot->small + used * element_bytes, (const char *)call->send + call->offsets[rank] * element_bytes,
+                   count * element_bytes);
+        used += count;
+    }
+}
+
+static void publish(struct comm *comm, struct slot *slot, const struct comm_call *call)
+{
+    size_t bytes = published_count(comm, call) * dtype_bytes(call->send_dtype);
+    slot->signature = call->signature;
+    slot->direct = bytes > SMALL_BYTES;
+    slot->send = slot->direct ? call->send : slot->small;
+    slot->recv = call->recv;
+    if (has_shares_in_send(call))
+        publish_shares(slot, call, comm->world);
+    else if (!slot->direct && bytes > 0)
+        memcpy(slot->small, call->send, bytes);
+}
+
+static void fail_for_leaver(struct group *group, int leaver, int rank, enum comm_operation operation)
+{
+    meet_fail(&group->meet, ERR_PEER, "rank %d left while rank %d was in %s", leaver, rank,
+              comm_operation_name(operation));
+}
+
+// Either this rank sees the leaver here, or the leaver sees that this rank has entered: both write first, then read.
+static int enter(struct comm_local *local, const struct comm_call *call)
+{
+    struct group *group = local->group;
+    atomic_store(&group->positions[local->comm.rank].entered, call->signature.sequence);
+    int leaver = atomic_load(&group->leaver);
+    if (leaver != 0)
+        fail_for_leaver(group, leaver - 1, local->comm.rank, call->operation);
+    return meet_wait(&group->meet);
+}
+
+static int disagree(struct group *group, const struct comm_signature *a, int a_rank, const struct comm_signature *b,
+                    int b_rank)
+{
+    char a_text[128], b_text[128];
+    comm_signature_text(a, a_text, sizeof a_text);
+    comm_signature_text(b, b_text, sizeof b_text);
+    meet_fail(&group->meet, ERR_INTERNAL, "the ranks disagree about collective %" PRIu64 ": rank %d calls %s, rank %d %s",
+              a->sequence, a_rank, a_text, b_rank, b_text);
+    return meet_check(&group->meet);
+}
+
+// Every rank sees the same slots, and so comes to the same conclusion.
+static int compare_calls(struct group *group, const struct comm_call *call)
+{
+    uint64_t sequence = call->signature.sequence;
+    const struct slot *first = slot_of(group, 0, sequence);
+    for (int rank = 1; rank < group->world; rank++) {
+        const struct slot *slot = slot_of(group, rank, sequence);
+        if (memcmp(&slot->signature, &first->signature, sizeof slot->signature) != 0)
+            return disagree(group, &first->signature, 0, &slot->signature, rank);
+    }
+    if (call->operation != COMM_ALL_TO_ALL)
+        return ERR_NONE;
+    for (int from = 0; from < group->world; from++) {
+        for (int to = 0; to < group->world; to++) {
+            size_t sent = slot_of(group, from, sequence)->counts[to];
+            size_t expected = slot_of(group, to, sequence)->recv_counts[from];
+            if (sent == expected)
+                continue;
+            meet_fail(&group->meet, ERR_INTERNAL,
+                      "the ranks disagree about collective %" PRIu64 ", all-to-all: rank %d sends %zu elements to rank "
+                      "%d, which expects %zu", sequence, from, sent, to, expected);
+            return meet_check(&group->meet);
+        }
+    }
+    return ERR_NONE;
+}
+
+static bool any_direct(const struct group *group, uint64_t sequence)
+{
+    bool direct = false;
+    for (int rank = 0; rank < group->world; rank++)
+        direct |= slot_of(group, rank, sequence)->direct;
+    return direct;
+}
+
+static int meet_and_move(struct comm_local *local, const struct comm_call *call)
+{
+    struct group *group = local->group;
+    TRY(enter(local, call));
+    TRY(compare_calls(group, call));
+    if (!any_direct(group, call->signature.sequence)) {
+        comm_local_move(local, call);
+        return ERR_NONE;
+    }
+    TRY(meet_reach_begin(&group->meet));
+    comm_local_move(local, call);
+    meet_reach_end(&group->meet);
+    return meet_wait(&group->meet);
+}
+
+static int local_run(struct comm *comm, const struct comm_call *call)
+{
+    struct comm_local *local = (struct comm_local *)comm;
+    struct group *group = local->group;
+    TRY(meet_check(&group->meet));
+    publish(comm, slot_of(group, comm->rank, call->signature.sequence), call);
+    int rc = meet_and_move(local, call);
+    if (rc != ERR_NONE)
+        meet_drain(&group->meet);
+    return rc;
+}
+
+static void local_abort(struct comm *comm, const char *message)
+{
+    meet_fail(&((struct comm_local *)comm)->group->meet, ERR_PEER, "rank %d failed: %s", comm->rank, message);
+}
+
+static void group_free(struct group *group)
+{
+    if (!group)
+        return;
+    meet_close(&group->meet);
+    free(group->slots);
+    free(group->numbers);
+    free(group->positions);
+    free(group->handles);
+    free(group->sources);
+    free(group);
+}
+
+static void local_close(struct comm *comm)
+{
+    struct group *group = ((struct comm_local *)comm)->group;
+    int nobody = 0;
+    atomic_compare_exchange_strong(&group->leaver, &nobody, comm->rank + 1);
+    for (int rank = 0; rank < comm->world; rank++) {
+        uint64_t entered = atomic_load(&group->positions[rank].entered);
+        if (entered > atomic_load(&group->positions[comm->rank].entered))
+            fail_for_leaver(group, comm->rank, rank, slot_of(group, rank, entered)->signature.operation);
+    }
+    if (atomic_fetch_sub(&group->open_count, 1) == 1)
+        group_free(group);
+}
+
+static void *zeroed_lines(size_t bytes)
+{
+    size_t rounded = (bytes + MEET_LINE_BYTES - 1) / MEET_LINE_BYTES * MEET_LINE_BYTES;
+    void *memory = aligned_alloc(MEET_LINE_BYTES, rounded);
+    return memory ? memset(memory, 0, rounded) : NULL;
+}
+
+static struct group *group_open(int world)
+{
+    size_t ranks = (size_t)world, slots = 2 * ranks, numbers = 3 * ranks;
+    struct group *group = zeroed_lines(sizeof *group);
+    if (!group || meet_open(&group->meet, world) != ERR_NONE) {
+        free(group);
+        return NULL;
+    }
+    group->world = world;
+    atomic_store(&group->open_count, world);
+    group->slots = zeroed_lines(slots * sizeof *group->slots);
+    group->numbers = calloc(slots * numbers, sizeof *group->numbers);
+    group->positions = zeroed_lines(ranks * sizeof *group->positions);
+    group->handles = zeroed_lines(ranks * sizeof *group->handles);
+    group->sources = calloc(ranks * ranks, sizeof *group->sources);
+    if (!group->slots || !group->numbers || !group->positions || !group->handles || !group->sources) {
+        group_free(group);
+        return NULL;
+    }
+    for (size_t i = 0; i < slots; i++) {
+        group->slots[i].counts = group->numbers + i * numbers;
+        group->slots[i].offsets = group->slots[i].counts + ranks;
+        group->slots[i].recv_counts = group->slots[i].offsets + ranks;
+    }
+    return group;
+}
+
+int comm_local_open(int world, struct comm *comms[])
+{
+    static const struct comm_ops ops = {
+        .name = "local", .run = local_run, .abort = local_abort, .close = local_close};
+    if (world < 1)
+        return err_set(ERR_USAGE, "a world of %d ranks; it has at least one", world);
+    struct group *group = group_open(world);
+    if (!group)
+        return err_set(ERR_MEMORY, "no memory for %d ranks", world);
+    for (int rank = 0; rank < world; rank++) {
+        struct comm_local *local = &group->handles[rank];
+        local->comm = (struct comm){.ops = &ops, .rank = rank, .world = world};
+        local->group = group;
+        local->sources = group->sources + rank * world;
+        comms[rank] = &local->comm;
+    }
+    return ERR_NONE;
+}

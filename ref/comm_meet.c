@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm_meet.h"
+
+#include "err.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// About 20 microseconds: longer than it takes a thread that is on its way, shorter than a sleep and a wake.
+enum { SPINS = 1000 };
+
+static void spin_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static int processor_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+int meet_open(struct meet *meet, int world)
+{
+    if (pthread_mutex_init(&meet->lock, NULL) != 0)
+        return err_set(ERR_MEMORY, "no mutex for %d ranks", world);
+    meet->world = (uint32_t)world;
+    // A thread that looks for one that has no processor only keeps it from running.
+    meet->spins = world <= processor_count() ? SPINS : 0;
+    return ERR_NONE;
+}
+
+void meet_close(struct meet *meet)
+{
+    pthread_mutex_destroy(&meet->lock);
+}
+
+int meet_check(struct meet *meet)
+{
+    if (!atomic_load(&meet->failed))
+        return ERR_NONE;
+    return err_set(meet->failed_code, "%s", meet->failed_message);
+}
+
+static void wake_all(struct meet *meet)
+{
+    syscall(SYS_futex, &meet->phase, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+// A failure moves the phase, too, so that a thread on its way to sleep does not lie down.
+static void sleep_in_phase(struct meet *meet, uint32_t phase)
+{
+    atomic_fetch_add(&meet->sleepers, 1);
+    while (atomic_load(&meet->phase) == phase && !atomic_load(&meet->failed))
+        syscall(SYS_futex, &meet->phase, FUTEX_WAIT_PRIVATE, phase, NULL, NULL, 0);
+    atomic_fetch_sub(&meet->sleepers, 1);
+}
+
+int meet_wait(struct meet *meet)
+{
+    uint32_t phase = atomic_load(&meet->phase);
+    if (atomic_fetch_add(&meet->arrived, 1) + 1 == meet->world) {
+        atomic_store_explicit(&meet->arrived, 0, memory_order_relaxed);
+        atomic_fetch_add(&meet->phase, 1);
+        if (atomic_load(&meet->sleepers) > 0)
+            wake_all(meet);
+        return meet_check(meet);
+    }
+    for (int i = 0; i < meet->spins; i++) {
+        if (atomic_load_explicit(&meet->phase, memory_order_acquire) != phase)
+            return meet_check(meet);
+        spin_pause();
+    }
+    sleep_in_phase(meet, phase);
+    return meet_check(meet);
+}
+
+void meet_fail(struct meet *meet, int code, const char *format, ...)
+{
+    pthread_mutex_lock(&meet->lock);
+    if (!atomic_load(&meet->failed)) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(meet->failed_message, sizeof meet->failed_message, format, arguments);
+        va_end(arguments);
+        meet->failed_code = code;
+        atomic_store(&meet->failed, true);
+        atomic_fetch_add(&meet->phase, 1);
+        wake_all(meet);
+    }
+    pthread_mutex_unlock(&meet->lock);
+}
+
+// Sequentially consistent, like the failure and meet_drain: whoever begins after a drain has seen nobody reaching
+// sees the failure.
+int meet_reach_begin(struct meet *meet)
+{
+    atomic_fetch_add(&meet->reaching, 1);
+    int rc = meet_check(meet);
+    if (rc != ERR_NONE)
+        meet_reach_end(meet);
+    return rc;
+}
+
+void meet_reach_end(struct meet *meet)
+{
+    atomic_fetch_sub(&meet->reaching, 1);
+}
+
+void meet_drain(struct meet *meet)
+{
+    while (atomic_load(&meet->reaching) > 0)
+        sched_yield();
+}

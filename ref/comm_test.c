@@ -1,0 +1,556 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every collective over worlds, formats, sizes and placements, against plain loops. Whole buffers are compared, with
+// poison around and between what is meant, so that a byte written elsewhere shows as well.
+#include "comm_test.h"
+
+#include "random.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+enum { POISON = 0xa5, EDGE_BYTES = 192, GAP_COUNT = 3, COUNT_MAX = 300007, SEND_MAX = COUNT_MAX + 64 };
+
+static const int worlds[] = {1, 2, 3, 4, 8, 11};
+#define EACH_WORLD(index) size_t index = 0; index < sizeof worlds / sizeof worlds[0]; index++
+
+// What every rank sends, by format and rank. Written before the ranks start.
+static char *values[DTYPE_BYTE + 1][RANKS_MAX];
+
+static void store(enum dtype dtype, void *to, size_t index, float value)
+{
+    if (dtype == DTYPE_FP32)
+        ((float *)to)[index] = value;
+    else if (dtype == DTYPE_BF16)
+        ((struct bf16 *)to)[index] = f32_to_bf16(value);
+    else if (dtype == DTYPE_FP16)
+        ((struct fp16 *)to)[index] = f32_to_fp16(value);
+    else
+        ((uint8_t *)to)[index] = (uint8_t)(int)(value * 256);
+}
+
+static float load(enum dtype dtype, const void *from, size_t index)
+{
+    if (dtype == DTYPE_FP32)
+        return ((const float *)from)[index];
+    if (dtype == DTYPE_BF16)
+        return bf16_to_f32(((const struct bf16 *)from)[index]);
+    if (dtype == DTYPE_FP16)
+        return fp16_to_f32(((const struct fp16 *)from)[index]);
+    return ((const uint8_t *)from)[index];
+}
+
+static void make_values(void)
+{
+    for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
+        for (int rank = 0; rank < RANKS_MAX; rank++) {
+            values[dtype][rank] = malloc(SEND_MAX * dtype_bytes(dtype));
+            uint64_t key = random_key(dtype, (uint64_t)rank);
+            for (size_t i = 0; i < SEND_MAX; i++) {
+                uint64_t bits = random_at(key, i);
+                store(dtype, values[dtype][rank], i, ldexpf(random_normal(bits), (int)(bits % 9) - 4));
+            }
+        }
+}
+
+static void free_values(void)
+{
+    for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
+        for (int rank = 0; rank < RANKS_MAX; rank++)
+            free(values[dtype][rank]);
+}
+
+TestSuite(comm, .init = make_values, .fini = free_values);
+
+// How many elements each rank's share has. The limits at which a transport may change its ways lie between these.
+enum shape { EMPTY, ONE_EACH, PRIME, UNEVEN, ONE_RANK_HAS_ALL, AT_2048, AT_2049, MIDDLE, LARGE, SHAPE_COUNT };
+
+static const char *const shape_names[SHAPE_COUNT] = {"no elements", "one each", "a prime", "uneven", "one rank has all",
+                                                     "2048",        "2049",     "20011",   "300007"};
+
+static size_t shape_share(enum shape shape, int world, int rank)
+{
+    static const size_t totals[SHAPE_COUNT] = {
+        [PRIME] = 997, [AT_2048] = 2048, [AT_2049] = 2049, [MIDDLE] = 20011, [LARGE] = COUNT_MAX};
+    size_t index = (size_t)rank, ranks = (size_t)world;
+    switch (shape) {
+    case ONE_EACH:
+        return 1;
+    case UNEVEN:
+        return index % 3 == 1 ? 0 : 5 + 731 * (index % 4);
+    case ONE_RANK_HAS_ALL:
+        return rank == world / 2 ? 262243 : 0;
+    default:
+        return totals[shape] / ranks + (index < totals[shape] % ranks);
+    }
+}
+
+struct shares {
+    size_t counts[RANKS_MAX], offsets[RANKS_MAX];
+    size_t total, extent;  // elements, without and with the gaps
+};
+
+// Shares one after the other, with a gap before each.
+static struct shares shares_of(enum shape shape, int world, int rotation, size_t gap_count)
+{
+    struct shares s = {0};
+    for (int rank = 0; rank < world; rank++) {
+        s.counts[rank] = shape_share(shape, world, (rank + rotation) % world);
+        s.offsets[rank] = s.extent + gap_count;
+        s.total += s.counts[rank];
+        s.extent = s.offsets[rank] + s.counts[rank];
+    }
+    return s;
+}
+
+// A buffer with poison in it and around it.
+struct area {
+    char *memory, *data;
+    size_t bytes;
+};
+
+static struct area area_open(size_t bytes, size_t shift_bytes)
+{
+    struct area area = {.bytes = EDGE_BYTES + shift_bytes + bytes + EDGE_BYTES};
+    area.memory = malloc(area.bytes);
+    area.data = area.memory + EDGE_BYTES + shift_bytes;
+    memset(area.memory, POISON, area.bytes);
+    return area;
+}
+
+struct test_case {
+    const char *collective;
+    enum shape shape;
+    enum dtype dtype, recv_dtype;
+    bool in_place, add;
+    enum comm_reduction reduction;
+};
+
+// The buffers of one rank in one case: as they are, and as they should be. In place, there is one only.
+struct buffers {
+    struct area send, recv, send_expected, recv_expected;
+};
+
+static struct buffers buffers_open(const struct rank *rank, const struct test_case *c, size_t send_count,
+                                   size_t recv_count)
+{
+    // Shares begin at any element, not only at those on which a processor's stores are aligned.
+    size_t send_shift = (size_t)(rank->index % 3) * dtype_bytes(c->dtype);
+    size_t recv_shift = (size_t)(rank->index % 5) * dtype_bytes(c->recv_dtype);
+    size_t send_bytes = send_count * dtype_bytes(c->dtype), recv_bytes = recv_count * dtype_bytes(c->recv_dtype);
+    struct buffers b = {.send = area_open(send_bytes, send_shift), .send_expected = area_open(send_bytes, send_shift)};
+    if (c->in_place) {
+        b.recv = b.send;
+        b.recv_expected = b.send_expected;
+    } else {
+        b.recv = area_open(recv_bytes, recv_shift);
+        b.recv_expected = area_open(recv_bytes, recv_shift);
+    }
+    return b;
+}
+
+static void fill(struct area *a, struct area *b, size_t offset_bytes, const void *from, size_t bytes)
+{
+    memcpy(a->data + offset_bytes, from, bytes);
+    memcpy(b->data + offset_bytes, from, bytes);
+}
+
+static void compare(struct rank *rank, const struct test_case *c, const char *what, const struct area *got,
+                    const struct area *expected)
+{
+    for (size_t i = 0; i < got->bytes; i++) {
+        if (got->memory[i] == expected->memory[i])
+            continue;
+        rank_wrong(rank, "%s of %s (%s to %s%s%s%s): %s differs at byte %td of its data", c->collective,
+                   shape_names[c->shape], dtype_name(c->dtype), dtype_name(c->recv_dtype),
+                   c->in_place ? ", in place" : "", c->add ? ", adding" : "",
+                   c->reduction == COMM_MAX ? ", maximum" : "", what, got->memory + i - got->data);
+        return;
+    }
+}
+
+// Compares and frees. rc is what the collective returned.
+static void buffers_close(struct rank *rank, const struct test_case *c, struct buffers *b, int rc)
+{
+    if (rc != ERR_NONE)
+        rank_wrong(rank, "%s of %s: %s", c->collective, shape_names[c->shape], err_message());
+    compare(rank, c, "recv", &b->recv, &b->recv_expected);
+    if (!c->in_place) {
+        compare(rank, c, "send", &b->send, &b->send_expected);
+        free(b->recv.memory);
+        free(b->recv_expected.memory);
+    }
+    free(b->send.memory);
+    free(b->send_expected.memory);
+}
+
+// The definition: ranks ascending, a left fold in fp32.
+static float plain_sum(enum dtype dtype, int world, size_t index)
+{
+    float sum = load(dtype, values[dtype][0], index);
+    for (int rank = 1; rank < world; rank++)
+        sum = sum + load(dtype, values[dtype][rank], index);
+    return sum;
+}
+
+static void reduce_scatter_case(struct rank *rank, const struct test_case *c)
+{
+    struct shares shares = shares_of(c->shape, rank->world, 0, 0);
+    size_t offset = shares.offsets[rank->index], count = shares.counts[rank->index];
+    size_t send_bytes = dtype_bytes(c->dtype), recv_bytes = dtype_bytes(c->recv_dtype);
+    struct buffers b = buffers_open(rank, c, shares.total, count);
+    char *recv = b.recv.data, *recv_expected = b.recv_expected.data;
+    if (c->in_place) {
+        recv += offset * recv_bytes;
+        recv_expected += offset * recv_bytes;
+    }
+    fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], shares.total * send_bytes);
+    if (c->add)
+        fill(&b.recv, &b.recv_expected, 0, values[c->recv_dtype][rank->world], count * recv_bytes);
+    for (size_t i = 0; i < count; i++) {
+        float sum = plain_sum(c->dtype, rank->world, offset + i);
+        store(c->recv_dtype, recv_expected, i, c->add ? load(c->recv_dtype, recv_expected, i) + sum : sum);
+    }
+    int rc = comm_reduce_scatter(rank->comm, b.send.data, c->dtype, recv, c->recv_dtype, shares.counts, c->add);
+    buffers_close(rank, c, &b, rc);
+}
+
+static void reduce_scatter_body(struct rank *rank)
+{
+    static const struct {
+        enum dtype send, recv;
+        bool in_place, add;
+    } forms[] = {
+        {DTYPE_FP32, DTYPE_FP32, false, false}, {DTYPE_FP32, DTYPE_FP32, true, false},
+        {DTYPE_FP32, DTYPE_FP32, false, true},  {DTYPE_BF16, DTYPE_BF16, false, false},
+        {DTYPE_BF16, DTYPE_BF16, true, false},  {DTYPE_BF16, DTYPE_FP32, false, false},
+        {DTYPE_BF16, DTYPE_FP32, false, true},  {DTYPE_FP16, DTYPE_FP16, true, false},
+        {DTYPE_FP16, DTYPE_FP16, false, true},  {DTYPE_FP16, DTYPE_FP32, false, false},
+        {DTYPE_FP32, DTYPE_BF16, false, false}, {DTYPE_FP32, DTYPE_FP16, false, true},
+    };
+    for (enum shape shape = EMPTY; shape < SHAPE_COUNT; shape++)
+        for (size_t form = 0; form < sizeof forms / sizeof forms[0]; form++)
+            reduce_scatter_case(rank, &(struct test_case){.collective = "reduce-scatter",
+                                                          .shape = shape,
+                                                          .dtype = forms[form].send,
+                                                          .recv_dtype = forms[form].recv,
+                                                          .in_place = forms[form].in_place,
+                                                          .add = forms[form].add});
+}
+
+Test(comm, concurrent_reduce_scatter_gives_every_rank_the_plain_fold_of_its_share)
+{
+    for (EACH_WORLD(i))
+        ranks_run_well(worlds[i], reduce_scatter_body, NULL);
+}
+
+static void all_gather_case(struct rank *rank, const struct test_case *c)
+{
+    struct shares shares = shares_of(c->shape, rank->world, 0, GAP_COUNT);
+    size_t bytes = dtype_bytes(c->dtype), offset = shares.offsets[rank->index], count = shares.counts[rank->index];
+    struct buffers b = buffers_open(rank, c, c->in_place ? shares.extent : count, shares.extent);
+    char *send = b.send.data + (c->in_place ? offset * bytes : 0);
+    fill(&b.send, &b.send_expected, (size_t)(send - b.send.data), values[c->dtype][rank->index], count * bytes);
+    for (int peer = 0; peer < rank->world; peer++)
+        memcpy(b.recv_expected.data + shares.offsets[peer] * bytes, values[c->dtype][peer],
+               shares.counts[peer] * bytes);
+    int rc = comm_all_gather(rank->comm, send, b.recv.data, shares.counts, shares.offsets, c->dtype);
+    buffers_close(rank, c, &b, rc);
+}
+
+static void all_gather_body(struct rank *rank)
+{
+    for (enum shape shape = EMPTY; shape < SHAPE_COUNT; shape++)
+        for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
+            for (int in_place = 0; in_place < 2; in_place++)
+                all_gather_case(rank, &(struct test_case){.collective = "all-gather",
+                                                          .shape = shape,
+                                                          .dtype = dtype,
+                                                          .recv_dtype = dtype,
+                                                          .in_place = in_place});
+}
+
+Test(comm, concurrent_all_gather_gives_every_rank_every_share_and_leaves_gaps_alone)
+{
+    for (EACH_WORLD(i))
+        ranks_run_well(worlds[i], all_gather_body, NULL);
+}
+
+// Elements that lie in one block on every rank.
+static size_t block_count(enum shape shape, int world)
+{
+    return shares_of(shape, world, 0, 0).total;
+}
+
+static void all_reduce_case(struct rank *rank, const struct test_case *c)
+{
+    size_t count = block_count(c->shape, rank->world);
+    struct buffers b = buffers_open(rank, c, count, count);
+    fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], count * dtype_bytes(c->dtype));
+    for (size_t i = 0; i < count; i++) {
+        float result = c->reduction == COMM_SUM ? plain_sum(c->dtype, rank->world, i) : -INFINITY;
+        for (int peer = 0; peer < rank->world && c->reduction == COMM_MAX; peer++)
+            result = fmaxf(result, load(c->dtype, values[c->dtype][peer], i));
+        if (c->dtype == DTYPE_BYTE)
+            b.recv_expected.data[i] = (char)(uint8_t)result;
+        else
+            store(c->dtype, b.recv_expected.data, i, result);
+    }
+    int rc = comm_all_reduce(rank->comm, b.send.data, b.recv.data, count, c->dtype, c->reduction);
+    buffers_close(rank, c, &b, rc);
+}
+
+static void all_reduce_body(struct rank *rank)
+{
+    for (enum shape shape = EMPTY; shape < SHAPE_COUNT; shape++)
+        for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
+            for (int form = 0; form < 4; form++) {
+                enum comm_reduction reduction = form / 2 ? COMM_MAX : COMM_SUM;
+                if (dtype != DTYPE_BYTE || reduction == COMM_MAX)
+                    all_reduce_case(rank, &(struct test_case){.collective = "all-reduce",
+                                                              .shape = shape,
+                                                              .dtype = dtype,
+                                                              .recv_dtype = dtype,
+                                                              .in_place = form % 2,
+                                                              .reduction = reduction});
+            }
+}
+
+Test(comm, concurrent_all_reduce_gives_every_rank_the_plain_fold_or_maximum)
+{
+    for (EACH_WORLD(i))
+        ranks_run_well(worlds[i], all_reduce_body, NULL);
+}
+
+// Rank a sends rank b the share that the shape gives to rank a + b, so that counts differ in both directions.
+static void all_to_all_case(struct rank *rank, const struct test_case *c)
+{
+    struct shares shares = shares_of(c->shape, rank->world, rank->index, GAP_COUNT);
+    size_t bytes = dtype_bytes(c->dtype);
+    struct buffers b = buffers_open(rank, c, shares.extent, shares.extent);
+    fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], shares.extent * bytes);
+    for (int peer = 0; peer < rank->world; peer++) {
+        struct shares theirs = shares_of(c->shape, rank->world, peer, GAP_COUNT);
+        memcpy(b.recv_expected.data + shares.offsets[peer] * bytes,
+               values[c->dtype][peer] + theirs.offsets[rank->index] * bytes, theirs.counts[rank->index] * bytes);
+    }
+    int rc = comm_all_to_all(rank->comm, b.send.data, shares.counts, shares.offsets, b.recv.data, shares.counts,
+                             shares.offsets, c->dtype);
+    buffers_close(rank, c, &b, rc);
+}
+
+static void all_to_all_body(struct rank *rank)
+{
+    for (enum shape shape = EMPTY; shape < SHAPE_COUNT; shape++)
+        for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_BYTE; dtype++)
+            all_to_all_case(rank, &(struct test_case){
+                                      .collective = "all-to-all", .shape = shape, .dtype = dtype, .recv_dtype = dtype});
+}
+
+Test(comm, concurrent_all_to_all_exchanges_uneven_shares_between_gaps)
+{
+    for (EACH_WORLD(i))
+        ranks_run_well(worlds[i], all_to_all_body, NULL);
+}
+
+static void broadcast_body(struct rank *rank)
+{
+    for (enum shape shape = EMPTY; shape < SHAPE_COUNT; shape++)
+        for (int root = 0; root < rank->world; root++) {
+            struct test_case c = {.collective = "broadcast",
+                                  .shape = shape,
+                                  .dtype = DTYPE_BYTE,
+                                  .recv_dtype = DTYPE_BYTE,
+                                  .in_place = true};
+            size_t bytes = block_count(shape, rank->world) * sizeof(float);
+            struct buffers b = buffers_open(rank, &c, bytes, bytes);
+            memcpy(b.send.data, values[DTYPE_FP32][rank->index], bytes);
+            memcpy(b.send_expected.data, values[DTYPE_FP32][root], bytes);
+            buffers_close(rank, &c, &b, comm_broadcast(rank->comm, b.send.data, bytes, root));
+        }
+}
+
+Test(comm, concurrent_broadcast_gives_every_rank_the_bytes_of_any_root)
+{
+    for (EACH_WORLD(i))
+        ranks_run_well(worlds[i], broadcast_body, NULL);
+}
+
+static void maximum_body(struct rank *rank)
+{
+    static const uint32_t inputs[3][4] = {
+        {0x00000000, 0xff800000, 0x7fc00001, 0x3f800000},  // +0, -inf, a NaN, 1
+        {0x80000000, 0xff800000, 0x7f800000, 0xffc00002},  // -0, -inf, inf, a NaN
+        {0x80000000, 0xc0000000, 0xffc00003, 0x7f800000},  // -0, -2, a NaN, inf
+    };
+    static const uint32_t expected[4] = {0x00000000, 0xc0000000, 0x7fc00001, 0xffc00002};
+    uint32_t result[4];
+    memcpy(result, inputs[rank->index], sizeof result);
+    if (comm_all_reduce(rank->comm, result, result, 4, DTYPE_FP32, COMM_MAX) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    for (int i = 0; i < 4; i++)
+        if (result[i] != expected[i])
+            rank_wrong(rank, "element %d is %08x, not %08x", i, result[i], expected[i]);
+}
+
+Test(comm, a_nan_is_the_maximum_and_the_lowest_rank_wins_ties)
+{
+    ranks_run_well(3, maximum_body, NULL);
+}
+
+// The same sums whole, in pieces, and as a reduce-scatter with an all-gather after it.
+static void cut_body(struct rank *rank)
+{
+    enum { COUNT = 30011, PIECE = 997 };
+    enum dtype dtype = DTYPE_BF16;
+    struct bf16 *send = (struct bf16 *)values[dtype][rank->index];
+    struct bf16 *whole = malloc(3 * COUNT * sizeof *whole), *pieces = whole + COUNT, *shares = pieces + COUNT;
+    int rc = comm_all_reduce(rank->comm, send, whole, COUNT, dtype, COMM_SUM);
+    for (size_t from = 0; from < COUNT; from += PIECE)
+        rc |= comm_all_reduce(rank->comm, send + from, pieces + from, COUNT - from < PIECE ? COUNT - from : PIECE,
+                              dtype, COMM_SUM);
+    size_t counts[RANKS_MAX] = {0}, offsets[RANKS_MAX];
+    for (int peer = 0; peer < rank->world; peer++) {
+        counts[peer] = peer == 0 ? COUNT - 11 * (size_t)(rank->world - 1) : 11;
+        offsets[peer] = peer == 0 ? 0 : offsets[peer - 1] + counts[peer - 1];
+    }
+    struct bf16 *own = shares + offsets[rank->index];
+    rc |= comm_reduce_scatter(rank->comm, send, dtype, own, dtype, counts, false);
+    rc |= comm_all_gather(rank->comm, own, shares, counts, offsets, dtype);
+    if (rc != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    else if (memcmp(whole, pieces, COUNT * sizeof *whole) != 0 || memcmp(whole, shares, COUNT * sizeof *whole) != 0)
+        rank_wrong(rank, "bits depend on the cut");
+    free(whole);
+}
+
+Test(comm, the_bits_of_a_sum_do_not_depend_on_the_cut)
+{
+    for (EACH_WORLD(i))
+        ranks_run_well(worlds[i], cut_body, NULL);
+}
+
+// Buffers are rewritten the moment a collective returns, over and over, with different waiting times: a rank that
+// still read would see the next round's values.
+static void rewrite_body(struct rank *rank)
+{
+    size_t share = *(const size_t *)rank->context, count = share * (size_t)rank->world;
+    size_t counts[RANKS_MAX], offsets[RANKS_MAX];
+    for (int peer = 0; peer < rank->world; peer++) {
+        counts[peer] = share;
+        offsets[peer] = (size_t)peer * share;
+    }
+    float *all = malloc(2 * count * sizeof *all), *sums = all + count, *own = all + offsets[rank->index];
+    float *own_sum = sums + offsets[rank->index];
+    for (int round = 0; round < 300 && rank->report[0] == '\0'; round++) {
+        for (size_t i = 0; i < share; i++)
+            own[i] = (float)(round + rank->index);
+        for (size_t i = 0; i < count; i++)
+            sums[i] = (float)(round * (rank->index + 1));
+        if (random_below(random_at((uint64_t)rank->index, (uint64_t)round), 16) == 0)
+            sleep_seconds(50e-6);
+        int rc = comm_all_gather(rank->comm, own, all, counts, offsets, DTYPE_FP32);
+        if (rc == ERR_NONE)
+            rc = comm_reduce_scatter(rank->comm, sums, DTYPE_FP32, own_sum, DTYPE_FP32, counts, false);
+        if (rc == ERR_NONE)
+            rc = comm_all_reduce(rank->comm, own, own, share, DTYPE_FP32, COMM_SUM);
+        if (rc != ERR_NONE) {
+            rank_wrong(rank, "%s", err_message());
+            break;
+        }
+        float triangle = (float)(rank->world * (rank->world + 1) / 2), ranks = (float)rank->world;
+        for (size_t i = 0; i < count; i++) {
+            bool is_own = i / share == (size_t)rank->index;
+            float gathered = (float)(round + (int)(i / share));
+            float expected = is_own ? (float)round * ranks + ranks * (ranks - 1) / 2 : gathered;
+            if (all[i] != expected || (is_own && sums[i] != (float)round * triangle))
+                rank_wrong(rank, "round %d, element %zu: %g and %g", round, i, (double)all[i], (double)sums[i]);
+        }
+    }
+    free(all);
+}
+
+Test(comm, concurrent_buffers_may_be_rewritten_as_soon_as_a_collective_returns)
+{
+    for (EACH_WORLD(i))
+        for (size_t share = 5; share <= 5000; share *= 10)
+            ranks_run_well(worlds[i], rewrite_body, &share);
+}
+
+static void expect_sent(struct rank *rank, struct ledger *ledger, enum ledger_operation operation, uint64_t bytes,
+                        uint64_t calls)
+{
+    uint64_t moved = ledger->moved_bytes[LANE_COLLECTIVE][operation];
+    uint64_t count = ledger->moved_count[LANE_COLLECTIVE][operation];
+    if (moved != bytes || count != calls)
+        rank_wrong(rank, "%s: %llu bytes in %llu calls, not %llu in %llu", ledger_operation_name(operation),
+                   (unsigned long long)moved, (unsigned long long)count, (unsigned long long)bytes,
+                   (unsigned long long)calls);
+}
+
+static void ledger_body(struct rank *rank)
+{
+    static const size_t counts[4] = {7, 0, 5, 30}, offsets[4] = {0, 7, 7, 12};
+    static const size_t to_all[4][4] = {{1, 2, 3, 4}, {0, 9, 0, 9}, {5, 5, 5, 5}, {0, 0, 0, 8}};
+    // All-reduce of 42 elements: shares of 11, 11, 10 and 10.
+    static const uint64_t all_reduce[4] = {31 + 33, 31 + 33, 32 + 30, 32 + 30};
+    static const uint64_t all_to_all[4] = {9, 9, 15, 0};
+    struct ledger ledger = {0};
+    float send[64] = {0}, recv[64];
+    size_t send_offsets[4] = {0}, from_all[4], recv_offsets[4] = {0};
+    for (int peer = 0; peer < 4; peer++) {
+        from_all[peer] = to_all[peer][rank->index];
+        if (peer > 0) {
+            send_offsets[peer] = send_offsets[peer - 1] + to_all[rank->index][peer - 1];
+            recv_offsets[peer] = recv_offsets[peer - 1] + from_all[peer - 1];
+        }
+    }
+    int me = rank->index;
+    int rc = comm_barrier(rank->comm);
+    comm_count_in(rank->comm, &ledger);
+    if (comm_ledger(rank->comm) != &ledger)
+        rank_wrong(rank, "another ledger");
+    rc |= comm_barrier(rank->comm);
+    rc |= comm_all_to_all(rank->comm, send, to_all[me], send_offsets, recv, from_all, recv_offsets, DTYPE_FP32);
+    rc |= comm_reduce_scatter(rank->comm, send, DTYPE_BF16, recv, DTYPE_FP32, counts, false);
+    rc |= comm_reduce_scatter(rank->comm, send, DTYPE_FP32, recv, DTYPE_FP32, counts, false);
+    rc |= comm_all_gather(rank->comm, send, recv, counts, offsets, DTYPE_FP16);
+    rc |= comm_all_reduce(rank->comm, send, recv, 42, DTYPE_FP32, COMM_SUM);
+    rc |= comm_all_reduce(rank->comm, send, recv, 42, DTYPE_BYTE, COMM_MAX);
+    rc |= comm_broadcast(rank->comm, send, 100, 2);
+    comm_count_in(rank->comm, NULL);
+    rc |= comm_broadcast(rank->comm, send, 100, 2);
+    if (rc != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    expect_sent(rank, &ledger, OPERATION_ALL_TO_ALL, 4 * all_to_all[me], 1);
+    expect_sent(rank, &ledger, OPERATION_REDUCE_SCATTER, (2 + 4) * (42 - counts[me]), 2);
+    expect_sent(rank, &ledger, OPERATION_ALL_GATHER, 2 * 3 * counts[me], 1);
+    expect_sent(rank, &ledger, OPERATION_ALL_REDUCE, (4 + 1) * all_reduce[me], 2);
+    expect_sent(rank, &ledger, OPERATION_BROADCAST, me == 2 ? 300 : 0, 1);
+    expect_sent(rank, &ledger, OPERATION_COPY, 0, 0);
+}
+
+Test(comm, the_ledger_counts_exactly_what_a_rank_sends_to_others)
+{
+    ranks_run_well(4, ledger_body, NULL);
+}
+
+static void alone_body(struct rank *rank)
+{
+    struct ledger ledger = {0};
+    float send[3] = {1, 2, 3}, recv[3];
+    size_t count = 3, offset = 0;
+    comm_count_in(rank->comm, &ledger);
+    if (comm_all_reduce(rank->comm, send, recv, 3, DTYPE_FP32, COMM_SUM) != ERR_NONE ||
+        comm_all_gather(rank->comm, send, recv, &count, &offset, DTYPE_FP32) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    expect_sent(rank, &ledger, OPERATION_ALL_REDUCE, 0, 1);
+    expect_sent(rank, &ledger, OPERATION_ALL_GATHER, 0, 1);
+    if (comm_rank(rank->comm) != 0 || comm_world(rank->comm) != 1)
+        rank_wrong(rank, "rank %d of %d", comm_rank(rank->comm), comm_world(rank->comm));
+}
+
+Test(comm, a_world_of_one_sends_nothing)
+{
+    ranks_run_well(1, alone_body, NULL);
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests with ranks: a thread a rank, and what each of them found.
+#ifndef ZG_COMM_TEST_H
+#define ZG_COMM_TEST_H
+
+#include "comm.h"
+#include "err.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { RANKS_MAX = 16, REPORT_BYTES = 512 };
+
+// One rank's thread: the test's body uses comm and context, and writes what is wrong into report.
+struct rank {
+    struct comm *comm;
+    int index, world;
+    void *context;
+    void (*body)(struct rank *rank);
+    int rc;                        // of the call that the test is about
+    char message[REPORT_BYTES];    // its error message
+    double seconds;                // how long it took
+    char report[REPORT_BYTES];     // the first thing that is wrong; "" if nothing is
+    bool closed;                   // the body has closed the handle itself
+    pthread_t thread;
+};
+
+static inline double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static inline void sleep_seconds(double seconds)
+{
+    struct timespec time = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+// Notes the first thing that is wrong, and makes the others stop.
+__attribute__((format(printf, 2, 3))) static inline void rank_wrong(struct rank *rank, const char *format, ...)
+{
+    if (rank->report[0] != '\0')
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(rank->report, sizeof rank->report, format, arguments);
+    va_end(arguments);
+    comm_abort(rank->comm, rank->report);
+}
+
+// Keeps the outcome of the call that began at `start`.
+static inline void rank_keep(struct rank *rank, double start, int rc)
+{
+    rank->rc = rc;
+    rank->seconds = seconds_now() - start;
+    snprintf(rank->message, sizeof rank->message, "%s", rc == ERR_NONE ? "" : err_message());
+}
+
+static inline void *rank_thread(void *argument)
+{
+    struct rank *rank = argument;
+    rank->body(rank);
+    if (!rank->closed)
+        comm_close(rank->comm);
+    return NULL;
+}
+
+// Runs body as each of `world` ranks and returns when all have ended; nothing is asserted.
+static inline void ranks_run(struct rank ranks[], int world, void (*body)(struct rank *), void *context)
+{
+    struct comm *comms[RANKS_MAX];
+    cr_assert_leq(world, RANKS_MAX);
+    cr_assert_eq(comm_local_open(world, comms), ERR_NONE, "%s", err_message());
+    for (int index = 0; index < world; index++)
+        ranks[index] = (struct rank){
+            .comm = comms[index], .index = index, .world = world, .context = context, .body = body};
+    for (int index = 0; index < world; index++)
+        cr_assert_eq(pthread_create(&ranks[index].thread, NULL, rank_thread, &ranks[index]), 0);
+    for (int index = 0; index < world; index++)
+        pthread_join(ranks[index].thread, NULL);
+}
+
+// The same, and no rank found anything wrong.
+static inline void ranks_run_well(int world, void (*body)(struct rank *), void *context)
+{
+    struct rank ranks[RANKS_MAX];
+    ranks_run(ranks, world, body, context);
+    for (int index = 0; index < world; index++)
+        cr_expect(ranks[index].report[0] == '\0', "world %d, rank %d: %s", world, index, ranks[index].report);
+}
+
+#endif
