@@ -304,10 +304,13 @@ int tier_unprotect(struct tier *tier)
 
 static const struct allocation *find(const struct tier *tier, const void *address)
 {
-    const struct allocation *entry = tier->allocations;
-    while (entry && ((uintptr_t)address < entry->begin || (uintptr_t)address >= entry->end || entry->begin == 0))
-        entry = entry->next;
-    return entry;
+    for (const struct allocation *entry = tier->allocations; entry; entry = entry->next) {
+        // Read once: another thread may be allocating.
+        uintptr_t begin = entry->begin, end = entry->end;
+        if (begin != 0 && begin <= (uintptr_t)address && (uintptr_t)address < end)
+            return entry;
+    }
+    return NULL;
 }
 
 const char *tier_name_of(const struct tier *tier, const void *address)
