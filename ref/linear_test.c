@@ -65,6 +65,12 @@ static double pass(const struct model *model, const struct model_batch *batch, e
     return loss;
 }
 
+static void gradients_free(float *gradients[PARAM_MAX], const struct model *model)
+{
+    for (int i = 0; i < model->param_count; i++)
+        free(gradients[i]);
+}
+
 static float round_to(enum dtype dtype, float value)
 {
     char bytes[4];
@@ -113,6 +119,8 @@ Test(linear, gradients_are_the_generators_values_whatever_the_parameters_are)
                     cr_assert(memcmp(&one[i][j], &other[i][j], sizeof expected) == 0);
                 }
             }
+            gradients_free(one, model);
+            gradients_free(other, model);
         }
     }
 }
@@ -132,6 +140,7 @@ Test(linear, loss_is_the_sum_of_parameter_times_gradient)
                     expected += 1.5 * (double)g[j];
             }
         }
+        gradients_free(gradients, model);
         cr_assert(fabs(loss - expected) < 1e-12 && loss != 0, "%.17g, not %.17g", loss, expected);
     }
 }
@@ -147,6 +156,7 @@ Test(linear, an_unused_parameter_has_a_gradient_of_zero)
         for (size_t j = 0; !model->params[i].used && j < model->params[i].count; j++, unused++)
             cr_assert(gradients[i][j] == 0.0f && !signbit(gradients[i][j]));
     }
+    gradients_free(gradients, model);
     cr_assert(unused > 0);
 }
 
@@ -284,6 +294,8 @@ Test(linear, overflow_comes_every_third_step_on_one_rank_and_not_in_the_loss)
                 cr_assert(nans == (step % 6 == 0 && rank == 1 && micro == 0));
                 cr_assert(others == infinities + nans);
                 cr_assert(isfinite(loss));
+                gradients_free(gradients, model);
+                gradients_free(usual, plain);
             }
         }
     }

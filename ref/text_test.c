@@ -53,6 +53,9 @@ Test(text, the_default_is_the_whole_bible)
     all[length + 1] = 0;
     cr_assert(strncmp(all, "Ge1:1 In the beginning God created the heaven and the earth.\n", 61) == 0, "%.80s", all);
     cr_assert(strstr(all, "Rev22:21 The grace of our Lord Jesus Christ be with you all. Amen."));
+    free(tokens);
+    free(all);
+    text_close(text);
 }
 
 Test(text, without_the_program_the_message_says_what_to_install)
@@ -88,6 +91,7 @@ Test(text, rows_are_stretches_of_the_text)
         }
     }
     cr_assert(first && last, "the ends of the text are never drawn");
+    text_close(text);
 }
 
 Test(text, a_text_shorter_than_a_sequence_is_refused)
@@ -100,6 +104,7 @@ Test(text, a_text_shorter_than_a_sequence_is_refused)
     text_close(text);
     text = counting_text(0);
     cr_assert_eq(text_batch(text, 1, 1, 0, 1, 1, tokens), ERR_USAGE);
+    text_close(text);
 }
 
 Test(text, batches_are_reproducible_and_differ_by_seed_step_and_index)
@@ -115,6 +120,7 @@ Test(text, batches_are_reproducible_and_differ_by_seed_step_and_index)
         for (int row = 0; row < 4; row++)
             cr_assert(memcmp(base + row * 9, again + row * 9, 9 * sizeof *base) != 0, "case %d, row %d", i, row);
     }
+    text_close(text);
 }
 
 // 2 ranks, 2 micro-steps of 3 rows; 4 ranks with 3 rows; 1 rank with 12.
@@ -126,4 +132,5 @@ Test(text, a_steps_samples_do_not_depend_on_how_they_are_shared_out)
         cr_assert(text_batch(text, 9, 5, index, 3, 8, parts + index * 3 * 9) == ERR_NONE);
     cr_assert(text_batch(text, 9, 5, 0, 12, 8, whole) == ERR_NONE);
     cr_assert(memcmp(parts, whole, sizeof whole) == 0);
+    text_close(text);
 }

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bits of a GPT's gradients: what they depend on, and what they must not depend on.
+#include "gpt_trial.h"
+
+#include <math.h>
+#include <pthread.h>
+
+static const struct place plain = {0};
+
+static void cr_same_gradients(const struct trial *a, const struct trial *b)
+{
+    for (int i = 0; i < a->model->param_count; i++)
+        cr_assert(memcmp(a->gradients[i].data, b->gradients[i].data, gradient_bytes(a, i)) == 0, "%s differs",
+                  a->model->params[i].name);
+}
+
+// A trial in fp32 whose parameters are those of a 16-bit one.
+static struct trial widened(const struct trial *trial)
+{
+    struct trial wide = trial_make(trial->model, ODD_SEQUENCES, DTYPE_FP32, plain);
+    for (int i = 0; i < trial->model->param_count; i++)
+        memcpy(wide.params[i], trial->values[i], trial->model->params[i].count * sizeof(float));
+    return wide;
+}
+
+Test(gpt_bits, gradients_in_16_bits_are_the_fp32_gradients_rounded)
+{
+    const enum dtype halves[] = {DTYPE_BF16, DTYPE_FP16};
+    struct model *model = make(&odd_shape);
+    for (int d = 0; d < 2; d++) {
+        struct trial half = trial_make(model, ODD_SEQUENCES, halves[d], plain), wide = widened(&half);
+        trial_pass(&half, 8.0f);
+        trial_pass(&wide, 8.0f);
+        cr_assert(model_loss(half.run) == model_loss(wide.run));
+        for (int i = 1; i < model->param_count; i++) { // wte.weight is a sum of two roundings: the next test
+            char rounded[gradient_bytes(&half, i)];
+            dtype_narrow(halves[d], wide.gradients[i].data, rounded, model->params[i].count);
+            cr_assert(memcmp(rounded, half.gradients[i].data, sizeof rounded) == 0, "%s in %s", model->params[i].name,
+                      dtype_name(halves[d]));
+        }
+        trial_free(&half);
+        trial_free(&wide);
+    }
+    gpt_free(model);
+}
+
+// The head's part alone, the embedding's alone, and both in one place.
+Test(gpt_bits, a_tied_gradient_is_the_heads_part_plus_the_embeddings_part_in_every_dtype)
+{
+    struct model *model = make(&odd_shape);
+    for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
+        struct trial both = trial_make(model, ODD_SEQUENCES, dtype, plain), apart = widened(&both);
+        size_t count = model->params[0].count;
+        char sum[count * sizeof(float)];
+        trial_pass(&both, 1.0f);
+        trial_forward(&apart);
+        for (int unit = model->unit_count - 1; unit >= 0; unit--) {
+            cr_assert(model_backward(apart.run, unit, &apart.batch, (const void *const *)apart.params, apart.gradients,
+                                     1.0f) == ERR_NONE);
+            if (unit == model->unit_count - 1)
+                dtype_narrow(dtype, apart.gradients[0].data, sum, count);
+        }
+        dtype_accumulate(dtype, sum, DTYPE_FP32, apart.gradients[0].data, count);
+        cr_assert(memcmp(sum, both.gradients[0].data, gradient_bytes(&both, 0)) == 0, "%s", dtype_name(dtype));
+        trial_free(&both);
+        trial_free(&apart);
+    }
+    gpt_free(model);
+}
+
+Test(gpt_bits, gradients_that_are_not_wanted_change_no_other)
+{
+    struct model *model = make(&odd_shape);
+    struct trial all = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
+    trial_pass(&all, 1.0f);
+    for (int parity = 0; parity < 2; parity++) {
+        struct trial some = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
+        for (int i = parity; i < model->param_count; i += 2)
+            some.gradients[i].data = NULL;
+        trial_pass(&some, 1.0f);
+        for (int i = 1 - parity; i < model->param_count; i += 2)
+            cr_assert(memcmp(some.gradients[i].data, all.gradients[i].data, gradient_bytes(&all, i)) == 0, "%s",
+                      model->params[i].name);
+        trial_free(&some);
+    }
+    trial_free(&all);
+    gpt_free(model);
+}
+
+Test(gpt_bits, a_power_of_two_as_loss_scale_scales_every_gradient_exactly)
+{
+    struct model *model = make(&odd_shape);
+    struct trial once = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
+    struct trial scaled = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
+    trial_pass(&once, 1.0f);
+    trial_pass(&scaled, 1024.0f);
+    cr_assert(model_loss(once.run) == model_loss(scaled.run));
+    for (int i = 0; i < model->param_count; i++) {
+        const float *a = once.gradients[i].data, *b = scaled.gradients[i].data;
+        for (size_t j = 0; j < model->params[i].count; j++)
+            cr_assert(a[j] * 1024.0f == b[j], "%s[%zu]", model->params[i].name, j);
+    }
+    trial_free(&once);
+    trial_free(&scaled);
+    gpt_free(model);
+}
+
+static void *caller_run(void *trial)
+{
+    for (int i = 0; i < 3; i++)
+        trial_pass(trial, 1.0f);
+    return NULL;
+}
+
+// Different threads, places in memory and neighbours; shapes that take OpenBLAS through its small and large kernels.
+Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_a_lone_one)
+{
+    const struct gpt_shape shapes[] = {odd_shape, {2, 64, 4, 64, 256}, {1, 256, 4, 128, 256}};
+    for (int s = 0; s < 3; s++) {
+        struct model *model = make(&shapes[s]);
+        for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
+            struct trial lone = trial_make(model, 2, dtype, plain), callers[4];
+            const size_t offsets[4] = {1, 3, 5, 21}; // elements
+            pthread_t threads[4];
+            trial_pass(&lone, 1.0f);
+            for (int t = 0; t < 4; t++) {
+                callers[t] = trial_make(model, 2, dtype, (struct place){.offset = offsets[t] * dtype_bytes(dtype)});
+                cr_assert(pthread_create(&threads[t], NULL, caller_run, &callers[t]) == 0);
+            }
+            for (int t = 0; t < 4; t++) {
+                pthread_join(threads[t], NULL);
+                cr_same_gradients(&callers[t], &lone);
+                trial_free(&callers[t]);
+            }
+            trial_free(&lone);
+        }
+        gpt_free(model);
+    }
+}
+
+// Everything ends at the edge of a page that nothing may touch; parameters are read-only; the working memory has
+// exactly the size it says and holds NaN.
+Test(gpt_bits, a_pass_stays_inside_its_memory_and_reads_nothing_that_was_not_written)
+{
+    const struct gpt_shape shapes[] = {odd_shape, {2, 64, 4, 64, 256}, {1, 48, 3, 17, 50}};
+    for (int s = 0; s < 3; s++) {
+        struct model *model = make(&shapes[s]);
+        for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
+            struct trial usual = trial_make(model, 3, dtype, plain);
+            struct trial tight = trial_make(model, 3, dtype, (struct place){.edge = true});
+            size_t bytes = model_run_bytes(model, 3, dtype), page = (size_t)sysconf(_SC_PAGESIZE);
+            void *given = tight.run->memory;
+            tight.run->memory = place_memory(&tight, (struct place){.edge = true}, bytes);
+            memset(tight.run->memory, 0xff, bytes);
+            for (int i = 0; i < model->param_count; i++) {
+                uintptr_t start = (uintptr_t)tight.params[i], end = start + gradient_bytes(&tight, i);
+                cr_assert(mprotect((void *)(start / page * page), end - start / page * page, PROT_READ) == 0);
+            }
+            trial_pass(&usual, 1.0f);
+            trial_pass(&tight, 1.0f);
+            cr_same_gradients(&tight, &usual);
+            cr_assert(model_loss(tight.run) == model_loss(usual.run));
+            tight.run->memory = given;
+            trial_free(&tight);
+            trial_free(&usual);
+        }
+        gpt_free(model);
+    }
+}
+
+Test(gpt_bits, an_overflow_inside_the_model_shows_in_the_gradients)
+{
+    struct model *model = make(&odd_shape);
+    for (int param = 0; param < model->param_count; param++) {
+        struct trial trial = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
+        float *values = trial.params[param];
+        values[param == 0 ? trial.tokens[0] * odd_shape.width : 0] = INFINITY; // the row of a token that does occur
+        trial_pass(&trial, 1.0f);
+        bool finite = true;
+        for (int i = 0; i < model->param_count; i++) {
+            for (size_t j = 0; j < model->params[i].count; j++)
+                finite = finite && isfinite(((float *)trial.gradients[i].data)[j]);
+        }
+        cr_assert(!finite, "an infinity in %s is lost", model->params[param].name);
+        trial_free(&trial);
+    }
+    gpt_free(model);
+}

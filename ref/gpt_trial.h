@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// For the tests of the GPT: a model with parameters, gradients and tokens, placed in memory as a test wants them.
+#ifndef ZG_GPT_TRIAL_H
+#define ZG_GPT_TRIAL_H
+
+#include "dtype.h"
+#include "err.h"
+#include "gpt.h"
+#include "random.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// Sizes that are no powers of two and no multiples of a vector, and so few tokens that some repeat in a micro-batch.
+static const struct gpt_shape odd_shape = {
+    .layer_count = 2, .width = 21, .head_count = 3, .sequence_length = 5, .vocabulary = 11};
+enum { ODD_SEQUENCES = 3 };
+
+// Where a trial's tensors lie: `offset` bytes after a multiple of 64, or with their last byte at the end of a page
+// and nothing behind it that may be touched.
+struct place {
+    bool edge;
+    size_t offset;
+};
+
+struct block {
+    void *base;
+    size_t mapped_bytes; // 0: from the heap
+};
+
+// A model with all that a pass over it needs.
+struct trial {
+    const struct model *model;
+    struct model_run *run;
+    struct model_batch batch;
+    uint16_t *tokens;
+    float **values; // the parameters in fp32, representable in the run's dtype
+    void **params;
+    struct model_gradient *gradients;
+    struct block *blocks;
+    int block_count;
+};
+
+static inline void *place_memory(struct trial *trial, struct place place, size_t bytes)
+{
+    struct block *block = &trial->blocks[trial->block_count++];
+    if (!place.edge) {
+        block->base = aligned_alloc(64, (bytes + place.offset + 64) / 64 * 64);
+        return (char *)block->base + place.offset;
+    }
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), inside = (bytes + page - 1) / page * page;
+    block->mapped_bytes = inside + page;
+    block->base = mmap(NULL, inside + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert(block->base != MAP_FAILED);
+    cr_assert(mprotect((char *)block->base + inside, page, PROT_NONE) == 0);
+    return (char *)block->base + inside - bytes;
+}
+
+static inline struct trial trial_make(const struct model *model, size_t sequence_count, enum dtype dtype,
+                                      struct place place)
+{
+    struct trial trial = {.model = model};
+    size_t params = (size_t)model->param_count, token_count = sequence_count * (model->sequence_length + 1);
+    const struct gpt_shape *shape = model->shape;
+    cr_assert(model_run_open(model, sequence_count, dtype, NULL, &trial.run) == ERR_NONE, "%s", err_message());
+    trial.values = calloc(params, sizeof *trial.values);
+    trial.params = calloc(params, sizeof *trial.params);
+    trial.gradients = calloc(params, sizeof *trial.gradients);
+    trial.blocks = calloc(2 * params + 2, sizeof *trial.blocks);
+    for (int i = 0; i < model->param_count; i++) {
+        size_t count = model->params[i].count;
+        trial.values[i] = malloc(count * sizeof(float));
+        model_initialise(model, i, 7, trial.values[i]);
+        // Away from the initial values, where biases are 0 and norms do nothing.
+        for (size_t j = 0; j < count; j++)
+            trial.values[i][j] += 0.2f * random_normal(random_at((uint64_t)i, j));
+        trial.params[i] = place_memory(&trial, place, count * dtype_bytes(dtype));
+        dtype_narrow(dtype, trial.values[i], trial.params[i], count);
+        dtype_widen(dtype, trial.params[i], trial.values[i], count);
+        trial.gradients[i].data = place_memory(&trial, place, count * dtype_bytes(dtype));
+        memset(trial.gradients[i].data, 0xff, count * dtype_bytes(dtype));
+    }
+    trial.tokens = place_memory(&trial, (struct place){.edge = place.edge}, token_count * sizeof *trial.tokens);
+    for (size_t i = 0; i < token_count; i++)
+        trial.tokens[i] = (uint16_t)random_below(random_at(99, i), shape->vocabulary);
+    trial.batch = (struct model_batch){.tokens = trial.tokens, .sequence_count = sequence_count, .step = 1};
+    return trial;
+}
+
+static inline void trial_free(struct trial *trial)
+{
+    for (int i = 0; i < trial->model->param_count; i++)
+        free(trial->values[i]);
+    for (int i = 0; i < trial->block_count; i++) {
+        if (trial->blocks[i].mapped_bytes)
+            munmap(trial->blocks[i].base, trial->blocks[i].mapped_bytes);
+        else
+            free(trial->blocks[i].base);
+    }
+    model_run_close(trial->run);
+    free(trial->values);
+    free(trial->params);
+    free(trial->gradients);
+    free(trial->blocks);
+}
+
+static inline void trial_forward(struct trial *trial)
+{
+    for (int unit = 0; unit < trial->model->unit_count; unit++)
+        cr_assert(model_forward(trial->run, unit, &trial->batch, (const void *const *)trial->params) == ERR_NONE);
+}
+
+static inline void trial_backward(struct trial *trial, float loss_scale)
+{
+    for (int unit = trial->model->unit_count - 1; unit >= 0; unit--) {
+        trial->gradients[0].accumulate = unit == 0;
+        cr_assert(model_backward(trial->run, unit, &trial->batch, (const void *const *)trial->params, trial->gradients,
+                                 loss_scale) == ERR_NONE);
+    }
+}
+
+static inline void trial_pass(struct trial *trial, float loss_scale)
+{
+    trial_forward(trial);
+    trial_backward(trial, loss_scale);
+}
+
+static inline size_t gradient_bytes(const struct trial *trial, int param)
+{
+    return trial->model->params[param].count * dtype_bytes(trial->run->dtype);
+}
+
+static inline struct model *make(const struct gpt_shape *shape)
+{
+    struct model *model;
+    cr_assert(gpt_make("gpt-test", shape, &model) == ERR_NONE, "%s", err_message());
+    return model;
+}
+
+#endif
