@@ -94,15 +94,10 @@ int comm_all_to_all(struct comm *comm, const void *send, const size_t send_count
     return ERR_NONE;
 }
 
-int comm_reduce_scatter(struct comm *comm, const void *send, enum dtype send_dtype, void *recv, enum dtype recv_dtype,
-                        const size_t counts[], bool add)
+static int reduce_scatter(struct comm *comm, const void *send, enum dtype send_dtype, const size_t offsets[], void *recv,
+                          enum dtype recv_dtype, const size_t counts[], bool add)
 {
-    size_t offsets[comm->world], count = 0;
-    for (int rank = 0; rank < comm->world; rank++) {
-        offsets[rank] = count;
-        count += counts[rank];
-    }
-    size_t own = counts[comm->rank];
+    size_t own = counts[comm->rank], count = sum(counts, comm->world);
     uintptr_t share = (uintptr_t)send + offsets[comm->rank] * dtype_bytes(send_dtype);
     bool in_place = own > 0 && (uintptr_t)recv == share;
     if (send_dtype == DTYPE_BYTE || recv_dtype == DTYPE_BYTE)
@@ -123,6 +118,23 @@ int comm_reduce_scatter(struct comm *comm, const void *send, enum dtype send_dty
                                       .offsets = offsets}));
     count_sent(comm, OPERATION_REDUCE_SCATTER, count - own, send_dtype);
     return ERR_NONE;
+}
+
+int comm_reduce_scatter(struct comm *comm, const void *send, enum dtype send_dtype, void *recv, enum dtype recv_dtype,
+                        const size_t counts[], bool add)
+{
+    size_t offsets[comm->world], end = 0;
+    for (int rank = 0; rank < comm->world; rank++) {
+        offsets[rank] = end;
+        end += counts[rank];
+    }
+    return reduce_scatter(comm, send, send_dtype, offsets, recv, recv_dtype, counts, add);
+}
+
+int comm_reduce_scatter_at(struct comm *comm, const void *send, const size_t offsets[], void *recv,
+                           const size_t counts[], enum dtype dtype)
+{
+    return reduce_scatter(comm, send, dtype, offsets, recv, dtype, counts, false);
 }
 
 int comm_all_gather(struct comm *comm, const void *send, void *recv, const size_t counts[], const size_t offsets[],

@@ -47,6 +47,10 @@ int comm_all_to_all(struct comm *comm, const void *send, const size_t send_count
 int comm_reduce_scatter(struct comm *comm, const void *send, enum dtype send_dtype, void *recv, enum dtype recv_dtype,
                         const size_t counts[], bool add);
 
+// The same between equal formats, of shares that lie anywhere in send: rank r's is the sum of send + offsets[r].
+int comm_reduce_scatter_at(struct comm *comm, const void *send, const size_t offsets[], void *recv,
+                           const size_t counts[], enum dtype dtype);
+
 // recv + offsets[p] receives counts[p] elements from rank p's send. In place: send == recv + offsets[rank].
 int comm_all_gather(struct comm *comm, const void *send, void *recv, const size_t counts[], const size_t offsets[],
                     enum dtype dtype);

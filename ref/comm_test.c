@@ -122,7 +122,7 @@ struct test_case {
     const char *collective;
     enum shape shape;
     enum dtype dtype, recv_dtype;
-    bool in_place, add;
+    bool in_place, add, gaps;
     enum comm_reduction reduction;
 };
 
@@ -161,10 +161,10 @@ static void compare(struct rank *rank, const struct test_case *c, const char *wh
     for (size_t i = 0; i < got->bytes; i++) {
         if (got->memory[i] == expected->memory[i])
             continue;
-        rank_wrong(rank, "%s of %s (%s to %s%s%s%s): %s differs at byte %td of its data", c->collective,
+        rank_wrong(rank, "%s of %s (%s to %s%s%s%s%s): %s differs at byte %td of its data", c->collective,
                    shape_names[c->shape], dtype_name(c->dtype), dtype_name(c->recv_dtype),
                    c->in_place ? ", in place" : "", c->add ? ", adding" : "",
-                   c->reduction == COMM_MAX ? ", maximum" : "", what, got->memory + i - got->data);
+                   c->gaps ? ", with gaps" : "", c->reduction == COMM_MAX ? ", maximum" : "", what, got->memory + i - got->data);
         return;
     }
 }
@@ -195,23 +195,25 @@ static float plain_sum(enum dtype dtype, int world, size_t index)
 
 static void reduce_scatter_case(struct rank *rank, const struct test_case *c)
 {
-    struct shares shares = shares_of(c->shape, rank->world, 0, 0);
+    struct shares shares = shares_of(c->shape, rank->world, 0, c->gaps ? GAP_COUNT : 0);
     size_t offset = shares.offsets[rank->index], count = shares.counts[rank->index];
     size_t send_bytes = dtype_bytes(c->dtype), recv_bytes = dtype_bytes(c->recv_dtype);
-    struct buffers b = buffers_open(rank, c, shares.total, count);
+    struct buffers b = buffers_open(rank, c, shares.extent, count);
     char *recv = b.recv.data, *recv_expected = b.recv_expected.data;
     if (c->in_place) {
         recv += offset * recv_bytes;
         recv_expected += offset * recv_bytes;
     }
-    fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], shares.total * send_bytes);
+    fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], shares.extent * send_bytes);
     if (c->add)
         fill(&b.recv, &b.recv_expected, 0, values[c->recv_dtype][rank->world], count * recv_bytes);
     for (size_t i = 0; i < count; i++) {
         float sum = plain_sum(c->dtype, rank->world, offset + i);
         store(c->recv_dtype, recv_expected, i, c->add ? load(c->recv_dtype, recv_expected, i) + sum : sum);
     }
-    int rc = comm_reduce_scatter(rank->comm, b.send.data, c->dtype, recv, c->recv_dtype, shares.counts, c->add);
+    int rc = c->gaps ? comm_reduce_scatter_at(rank->comm, b.send.data, shares.offsets, recv, shares.counts, c->dtype)
+                     : comm_reduce_scatter(rank->comm, b.send.data, c->dtype, recv, c->recv_dtype, shares.counts,
+                                           c->add);
     buffers_close(rank, c, &b, rc);
 }
 
@@ -219,14 +221,24 @@ static void reduce_scatter_body(struct rank *rank)
 {
     static const struct {
         enum dtype send, recv;
-        bool in_place, add;
+        bool in_place, add, gaps;
     } forms[] = {
-        {DTYPE_FP32, DTYPE_FP32, false, false}, {DTYPE_FP32, DTYPE_FP32, true, false},
-        {DTYPE_FP32, DTYPE_FP32, false, true},  {DTYPE_BF16, DTYPE_BF16, false, false},
-        {DTYPE_BF16, DTYPE_BF16, true, false},  {DTYPE_BF16, DTYPE_FP32, false, false},
-        {DTYPE_BF16, DTYPE_FP32, false, true},  {DTYPE_FP16, DTYPE_FP16, true, false},
-        {DTYPE_FP16, DTYPE_FP16, false, true},  {DTYPE_FP16, DTYPE_FP32, false, false},
-        {DTYPE_FP32, DTYPE_BF16, false, false}, {DTYPE_FP32, DTYPE_FP16, false, true},
+        {DTYPE_FP32, DTYPE_FP32, false, false, false},
+        {DTYPE_FP32, DTYPE_FP32, true, false, false},
+        {DTYPE_FP32, DTYPE_FP32, false, true, false},
+        {DTYPE_FP32, DTYPE_FP32, false, false, true},
+        {DTYPE_FP32, DTYPE_FP32, true, false, true},
+        {DTYPE_BF16, DTYPE_BF16, false, false, false},
+        {DTYPE_BF16, DTYPE_BF16, true, false, false},
+        {DTYPE_BF16, DTYPE_BF16, true, false, true},
+        {DTYPE_BF16, DTYPE_FP32, false, false, false},
+        {DTYPE_BF16, DTYPE_FP32, false, true, false},
+        {DTYPE_FP16, DTYPE_FP16, true, false, false},
+        {DTYPE_FP16, DTYPE_FP16, false, true, false},
+        {DTYPE_FP16, DTYPE_FP16, false, false, true},
+        {DTYPE_FP16, DTYPE_FP32, false, false, false},
+        {DTYPE_FP32, DTYPE_BF16, false, false, false},
+        {DTYPE_FP32, DTYPE_FP16, false, true, false},
     };
     for (enum shape shape = EMPTY; shape < SHAPE_COUNT; shape++)
         for (size_t form = 0; form < sizeof forms / sizeof forms[0]; form++)
@@ -235,7 +247,8 @@ static void reduce_scatter_body(struct rank *rank)
                                                           .dtype = forms[form].send,
                                                           .recv_dtype = forms[form].recv,
                                                           .in_place = forms[form].in_place,
-                                                          .add = forms[form].add});
+                                                          .add = forms[form].add,
+                                                          .gaps = forms[form].gaps});
 }
 
 Test(comm, concurrent_reduce_scatter_gives_every_rank_the_plain_fold_of_its_share)
