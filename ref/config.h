@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A DeepSpeed JSON configuration, checked key by key.
+// A DeepSpeed JSON configuration, checked key by key: what is unknown, of the wrong type, out of range, contradictory
+// or given twice is an error with file, line and key; what has no meaning here is accepted and reported. What
+// DeepSpeed takes and this refuses, or takes otherwise:
+//   - unknown keys at the top level, which DeepSpeed ignores; numbers and booleans written as strings; hjson's comments
+//   - data_types.grad_accum_dtype left out: fp32 when 16-bit gradients are accumulated over micro-steps, where
+//     DeepSpeed adds them in 16 bits
+//   - keys that would change the arithmetic in a way not modelled here, unless they say what is done anyway
+//   - "auto" is accepted wherever DeepSpeed or the Hugging Face Trainer knows it, and means the key's default; for the
+//     batch keys: not given; if no batch size is given at all, 1 a rank
 #ifndef ZG_CONFIG_H
 #define ZG_CONFIG_H
 
@@ -48,8 +56,55 @@ struct config {
     struct config_scheduler scheduler;
     size_t reduce_bucket_size, allgather_bucket_size;  // elements
     bool overlap_comm, contiguous_gradients;
+    // of stage 3, in elements; the defaults in every other stage
     size_t prefetch_bucket_size, param_persistence_threshold, model_persistence_threshold;
     size_t max_live_parameters, max_reuse_distance;
 };
+
+// What a configuration is loaded with.
+struct config_options {
+    int world;                // ranks
+    uint64_t steps;           // of the run, for "total_num_steps": "auto"; 0: unknown
+    const char *const *set;   // [set_count] overrides "path.to.key=value", later ones win; the value is JSON, or else
+    size_t set_count;         // a string
+};
+
+// A key of the file or of an override that does not speak for itself.
+enum config_note_kind {
+    CONFIG_IGNORED,  // it has no meaning here
+    CONFIG_AUTO,     // it is "auto"
+};
+
+enum { CONFIG_NOTE_MAX = 256, CONFIG_VALUE_BYTES = 64 };
+
+struct config_note {
+    enum config_note_kind kind;
+    const char *key;  // static
+    char value[CONFIG_VALUE_BYTES];  // as JSON, what "auto" became
+};
+
+struct config_notes {
+    size_t count;
+    struct config_note notes[CONFIG_NOTE_MAX];
+};
+
+// notes may be null. Every failure is ERR_USAGE with one line, `FILE:LINE: key.path: what is wrong, what was expected`.
+int config_load_file(const char *file, const struct config_options *options, struct config *out,
+                     struct config_notes *notes);
+int config_load_preset(const char *name, const struct config_options *options, struct config *out,
+                       struct config_notes *notes);
+
+// The same for text in memory; name stands for the file.
+int config_load_text(const char *name, const char *text, size_t bytes, const struct config_options *options,
+                     struct config *out, struct config_notes *notes);
+
+// The presets' names in alphabetical order; null past the end.
+const char *config_preset_name(size_t index);
+
+// Prints the effective configuration as JSON, which loads again to the same configuration at the same world.
+void config_print(const struct config *config, FILE *out);
+
+// Prints a line for each note; nothing if there are none.
+void config_print_notes(const struct config_notes *notes, FILE *out);
 
 #endif

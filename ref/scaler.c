@@ -26,7 +26,7 @@ double scaler_scale(const struct scaler *scaler)
 static int shrink(struct scaler *scaler)
 {
     const struct config_loss_scale *rules = &scaler->rules;
-    if (rules->hysteresis != 1 && scaler->hysteresis != 1) {
+    if (scaler->hysteresis > 1) {
         scaler->hysteresis--;
         return ERR_NONE;
     }

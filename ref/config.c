@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "config_doc.h"
+#include "config_presets.h"
+#include "err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int config_load_text(const char *name, const char *text, size_t bytes, const struct config_options *options,
+                     struct config *out, struct config_notes *notes)
+{
+    struct config_doc doc;
+    *out = (struct config){0};
+    if (notes)
+        notes->count = 0;
+    if (options->world < 1)
+        return err_set(ERR_USAGE, "the world is %d ranks, expected at least 1", options->world);
+    TRY(config_doc_open(name, text, bytes, options, notes, &doc));
+    int code = config_resolve(&doc, out);
+    if (code == ERR_NONE && notes)
+        config_notes_fill(notes, out);
+    config_doc_close(&doc);
+    return code;
+}
+
+int config_load_file(const char *file, const struct config_options *options, struct config *out,
+                     struct config_notes *notes)
+{
+    char *text;
+    size_t bytes;
+    TRY(json_read(file, &text, &bytes));
+    int code = config_load_text(file, text, bytes, options, out, notes);
+    free(text);
+    return code;
+}
+
+int config_load_preset(const char *name, const struct config_options *options, struct config *out,
+                       struct config_notes *notes)
+{
+    char names[512] = "";
+    size_t used = 0;
+    for (const struct config_preset *preset = config_presets; preset->name; preset++) {
+        if (strcmp(preset->name, name) == 0)
+            return config_load_text(name, preset->text, preset->bytes, options, out, notes);
+        if (used < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", preset->name);
+    }
+    char shown[JSON_SHOW_BYTES];
+    return err_set(ERR_USAGE, "no preset is called \"%s\", expected one of %s", json_show(shown, name, 60), names);
+}
+
+const char *config_preset_name(size_t index)
+{
+    size_t count = 0;
+    while (config_presets[count].name)
+        count++;
+    return index < count ? config_presets[index].name : NULL;
+}

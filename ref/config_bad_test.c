@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Configurations that must be refused. datasets/configs-bad has one a file: NAME.json, and in NAME.txt the message
+// expected for it at a world of 2, from the file's name on; " ..." at its end stands for anything.
+#include "config.h"
+
+#include "config_keys.h"
+#include "err.h"
+#include "json.h"
+
+#include <criterion/criterion.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FOLDER ZG_SOURCE_DIR "/datasets/configs-bad"
+
+static const struct config_options OPTIONS = {.world = 2};
+
+static bool ends_in(const char *name, const char *end)
+{
+    return strlen(name) > strlen(end) && strcmp(name + strlen(name) - strlen(end), end) == 0;
+}
+
+static void expect_message(const char *name)
+{
+    char file[512], text_file[512], line[2048] = "";
+    snprintf(file, sizeof file, FOLDER "/%s", name);
+    snprintf(text_file, sizeof text_file, FOLDER "/%.*s.txt", (int)(strlen(name) - 5), name);
+    FILE *expected = fopen(text_file, "r");
+    cr_assert(expected && fgets(line, sizeof line, expected), "%s has no expected message", name);
+    fclose(expected);
+    line[strcspn(line, "\n")] = '\0';
+    size_t bytes = ends_in(line, " ...") ? strlen(line) - 3 : strlen(line) + 1;
+    struct config config;
+    int code = config_load_file(file, &OPTIONS, &config, NULL);
+    cr_expect_eq(code, ERR_USAGE, "%s: code %d", name, code);
+    const char *message = code == ERR_NONE ? "" : err_message();
+    cr_expect(strncmp(message, FOLDER "/", strlen(FOLDER "/")) == 0 &&
+                  strncmp(message + strlen(FOLDER "/"), line, bytes) == 0,
+              "%s\nsays     %s\nexpected %s", name, message, line);
+}
+
+Test(config_bad, every_bad_file_is_refused_with_its_message)
+{
+    DIR *folder = opendir(FOLDER);
+    cr_assert(folder);
+    int files = 0, messages = 0;
+    struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL) {
+        messages += ends_in(entry->d_name, ".txt");
+        if (!ends_in(entry->d_name, ".json"))
+            continue;
+        files++;
+        expect_message(entry->d_name);
+    }
+    closedir(folder);
+    cr_expect_geq(files, 80);
+    cr_expect_eq(files, messages);
+}
+
+static void expect_file_refused(const char *file, const char *message)
+{
+    struct config config;
+    cr_expect_eq(config_load_file(file, &OPTIONS, &config, NULL), ERR_USAGE, "%s", file);
+    cr_expect_str_eq(err_message(), message);
+}
+
+Test(config_bad, what_is_no_readable_file_is_refused)
+{
+    expect_file_refused("/nonexistent/x.json", "/nonexistent/x.json: cannot be opened: No such file or directory");
+    expect_file_refused("/", "/: cannot be read: Is a directory");
+    expect_file_refused("/dev/null", "/dev/null:1: is empty, expected a JSON object");
+    expect_file_refused("/dev/zero", "/dev/zero: is larger than 1048576 bytes, expected a JSON object of at most that");
+}
+
+Test(config_bad, a_world_without_ranks_is_refused)
+{
+    struct config config;
+    struct config_options options = {.world = 0};
+    cr_expect_eq(config_load_preset("zero0", &options, &config, NULL), ERR_USAGE);
+    cr_expect_str_eq(err_message(), "the world is 0 ranks, expected at least 1");
+}
+
+Test(config_bad, a_batch_beyond_64_bits_is_refused)
+{
+    struct config config;
+    struct config_options options = {.world = 1000000000};
+    const char *text = "{\"train_micro_batch_size_per_gpu\": 1000000000, \"gradient_accumulation_steps\": 1000000000}";
+    cr_expect_eq(config_load_text("x", text, strlen(text), &options, &config, NULL), ERR_USAGE);
+    cr_expect(strstr(err_message(), "the product is too large"), "%s", err_message());
+}
+
+Test(config_bad, a_key_of_half_a_megabyte_makes_a_short_message)
+{
+    char *text = malloc(JSON_TEXT_BYTES_MAX);
+    memset(text, 'k', 500000);
+    memcpy(text, "{\"", 2);
+    strcpy(text + 500000, "\": 1}");
+    struct config config;
+    cr_expect_eq(config_load_text("x", text, strlen(text), &OPTIONS, &config, NULL), ERR_USAGE);
+    cr_expect_lt(strlen(err_message()), 800u);
+    cr_expect(strstr(err_message(), "kkk: unknown key; the nearest known key is"), "%s", err_message());
+    memset(text, 's', 500000);
+    memcpy(text, "{\"optimizer\": {\"type\": \"", 24);
+    strcpy(text + 500000, "\"}, \"train_batch_size\": 2}");
+    cr_expect_eq(config_load_text("x", text, strlen(text), &OPTIONS, &config, NULL), ERR_USAGE);
+    cr_expect_lt(strlen(err_message()), 300u);
+    cr_expect(strstr(err_message(), "x:1: optimizer.type: is \"sss"), "%s", err_message());
+    free(text);
+}
+
+Test(config_bad, a_hint_names_the_key_that_is_meant)
+{
+    const struct {
+        const char *path, *hint;
+    } CASES[] = {
+        {"zero_optimization.stage3_max_live_paramters", "did you mean \"stage3_max_live_parameters\"?"},
+        {"zero_optimization.Stage", "did you mean \"stage\"?"},
+        {"zero_optimization.satge", "did you mean \"stage\"?"},
+        {"zero_optimisation", "did you mean \"zero_optimization\"?"},
+        {"train_micro_batch_size", "did you mean \"train_batch_size\"?"},
+        {"optimizer.lr", "did you mean \"optimizer.params.lr\"?"},
+        {"fp16.gradient_clipping", "did you mean the top-level key \"gradient_clipping\"?"},
+        {"optimizer.params.beta", "did you mean \"betas\"?"},
+        {"bf16.zzz", "the nearest known key is \"enabled\""},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char hint[CONFIG_HINT_BYTES];
+        cr_expect_str_eq(config_key_hint(hint, CASES[i].path), CASES[i].hint, "%s: %s", CASES[i].path, hint);
+    }
+}
+
+Test(config_bad, the_table_has_every_key_once_and_every_alias_a_key)
+{
+    const struct config_key *key;
+    for (size_t i = 0; (key = config_key_at(i)) != NULL; i++) {
+        cr_expect_eq(config_key_find(key->path), key, "%s is there twice", key->path);
+        cr_expect_lt(i, (size_t)CONFIG_NOTE_MAX);
+        if (key->use == KEY_ALIAS)
+            cr_expect(config_key_find(key->target) && config_key_find(key->target)->use != KEY_ALIAS, "%s", key->path);
+        if (key->use == KEY_FIXED)
+            cr_expect(key->only && key->why, "%s", key->path);
+        if (key->use == KEY_USED && (key->type == CONFIG_INTEGER || key->type == CONFIG_NUMBER))
+            cr_expect_lt(key->min, key->max, "%s", key->path);
+        const char *dot = strrchr(key->path, '.');
+        char parent[CONFIG_PATH_BYTES] = "";
+        snprintf(parent, sizeof parent, "%.*s", dot ? (int)(dot - key->path) : 0, key->path);
+        cr_expect(!dot || config_key_find(parent), "%s has no section", key->path);
+    }
+}
+
+// A small generator, so that every run makes the same changes.
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+// Loads text, which may be anything, and demands one of two ends: a configuration that prints and loads again, or a
+// usage error with a message of one line.
+static void expect_an_end(const char *text, size_t bytes)
+{
+    struct config config;
+    struct config_notes notes;
+    int code = config_load_text("x", text, bytes, &OPTIONS, &config, &notes);
+    if (code != ERR_NONE) {
+        cr_assert_eq(code, ERR_USAGE);
+        cr_assert(err_message()[0] == 'x' && !strchr(err_message(), '\n'), "%s", err_message());
+        return;
+    }
+    char *printed;
+    size_t printed_bytes;
+    FILE *file = open_memstream(&printed, &printed_bytes);
+    config_print(&config, file);
+    fclose(file);
+    cr_assert_eq(config_load_text("y", printed, printed_bytes, &OPTIONS, &config, &notes), ERR_NONE, "%s\n%s",
+                 err_message(), printed);
+    free(printed);
+}
+
+Test(config_bad, random_damage_never_crashes_and_always_ends_in_a_message_or_a_configuration)
+{
+    static const char *const PIECES[] = {"{", "}", "[", "]", ",", ":", "\"", "null", "true", "\"auto\"", "-1", "0",
+                                         "1e308", "9223372036854775807", "1.5", "\\u0000", "\\ud800", "\xff", "\n",
+                                         "\"stage\"", "\"fp16\"", "\"enabled\":true", "\"scheduler\"", "\"params\"", "."};
+    static const char SEED[] =
+        "{\"train_batch_size\": 8, \"fp16\": {\"enabled\": true, \"loss_scale\": 0, \"hysteresis\": 2}, "
+        "\"zero_optimization\": {\"stage\": 3, \"stage3_max_live_parameters\": 1e9}, \"optimizer\": {\"type\": "
+        "\"AdamW\", \"params\": {\"lr\": 0.001, \"betas\": [0.9, 0.95]}}, \"scheduler\": {\"type\": \"WarmupDecayLR\", "
+        "\"params\": {\"total_num_steps\": 10}}, \"amp\": {\"x\": [{}, {\"y\": {}}]}, \"gradient_clipping\": 1.0}";
+    uint32_t state = 1;
+    for (int round = 0; round < 20000; round++) {
+        char text[2 * sizeof SEED];
+        size_t bytes = sizeof SEED - 1;
+        memcpy(text, SEED, bytes);
+        for (uint32_t change = 0; change <= next_random(&state) % 3; change++) {
+            const char *piece = PIECES[next_random(&state) % (sizeof PIECES / sizeof *PIECES)];
+            size_t at = next_random(&state) % bytes, cut = next_random(&state) % 12;
+            cut = cut < bytes - at ? cut : bytes - at;
+            memmove(text + at + strlen(piece), text + at + cut, bytes - at - cut);
+            memcpy(text + at, piece, strlen(piece));
+            bytes = bytes - cut + strlen(piece);
+        }
+        expect_an_end(text, bytes);
+    }
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config_doc.h"
+
+#include "err.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHOWN_BYTES = 60 };
+
+json_t *config_doc_descend(json_t *object, const char *path)
+{
+    while (object && *path != '\0') {
+        size_t bytes = strcspn(path, ".");
+        object = json_object_getn(object, path, bytes);
+        path += bytes + (path[bytes] == '.');
+    }
+    return object;
+}
+
+// The path under which a key is written: its own, or another name of it that is in the document.
+static const char *written_path(const struct config_doc *doc, const char *path)
+{
+    const struct config_key *key;
+    if (!config_doc_descend(doc->text.root, path))
+        for (size_t i = 0; (key = config_key_at(i)) != NULL; i++)
+            if (key->use == KEY_ALIAS && strcmp(key->target, path) == 0 &&
+                config_doc_descend(doc->text.root, key->path))
+                return key->path;
+    return path;
+}
+
+const json_t *config_doc_value(const struct config_doc *doc, const char *path)
+{
+    return config_doc_descend(doc->text.root, written_path(doc, path));
+}
+
+static bool says_auto(const json_t *value)
+{
+    return json_is_string(value) && strcmp(json_string_value(value), "auto") == 0;
+}
+
+bool config_doc_is_auto(const struct config_doc *doc, const char *path)
+{
+    return says_auto(config_doc_value(doc, path));
+}
+
+const json_t *config_doc_given(const struct config_doc *doc, const char *path)
+{
+    const json_t *value = config_doc_value(doc, path);
+    return json_is_null(value) || says_auto(value) ? NULL : value;
+}
+
+// Whether an override sets the value at path, or an object around it.
+static bool sets(const char *override, const char *path)
+{
+    size_t bytes = strcspn(override, "=");
+    return strncmp(override, path, bytes) == 0 && (path[bytes] == '\0' || path[bytes] == '.');
+}
+
+int config_doc_fail(const struct config_doc *doc, const char *path, const char *format, ...)
+{
+    char text[1024], shown[JSON_SHOW_BYTES], shown_path[JSON_SHOW_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    path = written_path(doc, path);
+    json_show(shown_path, path, CONFIG_PATH_BYTES);
+    for (size_t i = doc->options->set_count; i-- > 0;)
+        if (sets(doc->options->set[i], path))
+            return err_set(ERR_USAGE, "--set %s: %s: %s", json_show(shown, doc->options->set[i], CONFIG_PATH_BYTES),
+                           shown_path, text);
+    return err_set(ERR_USAGE, "%s:%d: %s: %s", doc->name, json_text_line(&doc->text, path), shown_path, text);
+}
+
+const char *config_doc_show(char out[JSON_SHOW_BYTES], const json_t *value)
+{
+    if (json_is_object(value))
+        return strcpy(out, json_object_size(value) ? "an object" : "an empty object");
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+    json_show(out, text ? text : "?", SHOWN_BYTES);
+    free(text);
+    return out;
+}
+
+// The value of an override: JSON, or else a string.
+static json_t *override_value(const char *text)
+{
+    json_t *value = json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+    return value ? value : json_string(text);
+}
+
+static int lay_over(json_t *root, const char *override)
+{
+    char shown[JSON_SHOW_BYTES], path[CONFIG_PATH_BYTES];
+    json_show(shown, override, CONFIG_PATH_BYTES);
+    const char *equals = strchr(override, '=');
+    // An empty part would be a key without a name.
+    if (!equals || equals == override || *override == '.' || equals[-1] == '.' ||
+        memmem(override, (size_t)(equals - override), "..", 2))
+        return err_set(ERR_USAGE, "--set %s: expected path.to.key=value", shown);
+    size_t bytes = (size_t)(equals - override);
+    if (bytes >= sizeof path)
+        return err_set(ERR_USAGE, "--set %s: no key is that long", shown);
+    memcpy(path, override, bytes);
+    path[bytes] = '\0';
+    json_t *object = root;
+    char *part = path;
+    for (char *dot; (dot = strchr(part, '.')) != NULL; part = dot + 1) {
+        *dot = '\0';
+        json_t *next = json_object_get(object, part);
+        if (!next || json_is_null(next)) {
+            next = json_object();
+            if (json_object_set_new(object, part, next))
+                return err_set(ERR_USAGE, "--set %s: is not UTF-8", shown);
+        }
+        if (!json_is_object(next))
+            return err_set(ERR_USAGE, "--set %s: \"%s\" is not an object, expected one around \"%s\"", shown, part,
+                           dot + 1);
+        object = next;
+    }
+    if (json_object_set_new(object, part, override_value(equals + 1)))
+        return err_set(ERR_USAGE, "--set %s: is not UTF-8", shown);
+    return ERR_NONE;
+}
+
+// The form of before 2020: true for stage 1, false for no ZeRO.
+static int replace_legacy_stage(json_t *root)
+{
+    json_t *section = json_object_get(root, "zero_optimization");
+    if (!json_is_boolean(section))
+        return ERR_NONE;
+    json_t *replaced = json_pack("{s:i}", "stage", json_is_true(section) ? 1 : 0);
+    if (json_object_set_new(root, "zero_optimization", replaced))
+        return err_set(ERR_MEMORY, "no memory for a configuration");
+    return ERR_NONE;
+}
+
+int config_doc_open(const char *name, const char *text, size_t bytes, const struct config_options *options,
+                    struct config_notes *notes, struct config_doc *out)
+{
+    *out = (struct config_doc){.name = name, .options = options, .notes = notes};
+    TRY(json_text_parse(name, text, bytes, &out->text));
+    int code = replace_legacy_stage(out->text.root);
+    for (size_t i = 0; i < options->set_count && code == ERR_NONE; i++)
+        code = lay_over(out->text.root, options->set[i]);
+    if (code == ERR_NONE)
+        code = replace_legacy_stage(out->text.root);
+    if (code != ERR_NONE)
+        config_doc_close(out);
+    return code;
+}
+
+void config_doc_close(struct config_doc *doc)
+{
+    json_text_close(&doc->text);
+}
+
+void config_doc_note(struct config_doc *doc, enum config_note_kind kind, const char *key)
+{
+    struct config_notes *notes = doc->notes;
+    if (!notes || notes->count == CONFIG_NOTE_MAX)
+        return;
+    for (size_t i = 0; i < notes->count; i++)
+        if (notes->notes[i].key == key)
+            return;
+    notes->notes[notes->count++] = (struct config_note){.kind = kind, .key = key};
+}

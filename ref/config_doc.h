@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A configuration as it is written: JSON text with the overrides of the command line laid over it. It knows where each
+// value stands, and so says what is wrong with it.
+#ifndef ZG_CONFIG_DOC_H
+#define ZG_CONFIG_DOC_H
+
+#include "config.h"
+#include "config_keys.h"
+#include "json.h"
+
+struct config_doc {
+    const char *name;  // of the file, for messages; not owned
+    struct json_text text;
+    const struct config_options *options;  // not owned
+    struct config_notes *notes;            // not owned; may be null
+};
+
+// Parses and lays the overrides over it; nothing is checked yet but that it is JSON.
+int config_doc_open(const char *name, const char *text, size_t bytes, const struct config_options *options,
+                    struct config_notes *notes, struct config_doc *out);
+void config_doc_close(struct config_doc *doc);
+
+// Every key against the table: known, of its type, in range, given under one name only. Notes what is ignored or
+// "auto".
+int config_doc_check(struct config_doc *doc);
+
+// Checks, and works out what the configuration means.
+int config_resolve(struct config_doc *doc, struct config *out);
+
+// Gives the notes about "auto" the values of the effective configuration.
+void config_notes_fill(struct config_notes *notes, const struct config *config);
+
+// Appends a note; a key is noted once.
+void config_doc_note(struct config_doc *doc, enum config_note_kind kind, const char *key);
+
+// The value at a key's path, or under another name of the key; null where there is none. Borrowed.
+const json_t *config_doc_value(const struct config_doc *doc, const char *path);
+
+// The same, but null for JSON's null and for "auto".
+const json_t *config_doc_given(const struct config_doc *doc, const char *path);
+
+bool config_doc_is_auto(const struct config_doc *doc, const char *path);
+
+// Returns ERR_USAGE with the message `PLACE: path: ...`; the place is the line of the key, or the override that set it.
+int config_doc_fail(const struct config_doc *doc, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// A value for a message: `4`, `"two"`, `[1,2]`, `an object`. Returns out.
+const char *config_doc_show(char out[JSON_SHOW_BYTES], const json_t *value);
+
+// The value at a dotted path below object, without a look at other names; null where there is none. Borrowed.
+json_t *config_doc_descend(json_t *object, const char *path);
+
+#endif

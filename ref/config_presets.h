@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of datasets/configs, compiled in: the build makes config_presets.c from them.
+#ifndef ZG_CONFIG_PRESETS_H
+#define ZG_CONFIG_PRESETS_H
+
+#include <stddef.h>
+
+struct config_preset {
+    const char *name;
+    const char *text;  // terminated
+    size_t bytes;      // without the terminator
+};
+
+// In alphabetical order; the last has a null name.
+extern const struct config_preset config_presets[];
+
+#endif

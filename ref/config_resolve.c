@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a configuration means: defaults, the batch triple, precision, and which values contradict each other.
+#include "config_doc.h"
+
+#include "err.h"
+
+#include <float.h>
+#include <limits.h>
+#include <string.h>
+#include <strings.h>
+
+static double number_at(const struct config_doc *doc, const char *path, double fallback)
+{
+    const json_t *value = config_doc_given(doc, path);
+    return value ? json_number_value(value) : fallback;
+}
+
+static int64_t whole_at(const struct config_doc *doc, const char *path, int64_t fallback)
+{
+    const json_t *value = config_doc_given(doc, path);
+    if (!value)
+        return fallback;
+    return json_is_integer(value) ? json_integer_value(value) : (int64_t)json_real_value(value);
+}
+
+static size_t size_at(const struct config_doc *doc, const char *path, int64_t fallback)
+{
+    return (size_t)whole_at(doc, path, fallback);
+}
+
+static bool flag_at(const struct config_doc *doc, const char *path, bool fallback)
+{
+    const json_t *value = config_doc_given(doc, path);
+    return value ? json_is_true(value) : fallback;
+}
+
+static const char *string_at(const struct config_doc *doc, const char *path, const char *fallback)
+{
+    const json_t *value = config_doc_given(doc, path);
+    return value ? json_string_value(value) : fallback;
+}
+
+static enum dtype dtype_at(const struct config_doc *doc, const char *path, enum dtype fallback)
+{
+    const char *name = string_at(doc, path, NULL);
+    if (!name)
+        return fallback;
+    return strcmp(name, "fp32") == 0 ? DTYPE_FP32 : strcmp(name, "fp16") == 0 ? DTYPE_FP16 : DTYPE_BF16;
+}
+
+static const char TRAIN[] = "train_batch_size";
+static const char MICRO[] = "train_micro_batch_size_per_gpu";
+static const char ACCUMULATION[] = "gradient_accumulation_steps";
+
+static const char *if_derived(bool given)
+{
+    return given ? "" : " (derived)";
+}
+
+// DeepSpeed derives what is not given with divisions that round down, and then demands the product.
+static int resolve_batch(const struct config_doc *doc, struct config *out)
+{
+    size_t world = (size_t)doc->options->world;
+    size_t train = size_at(doc, TRAIN, 0), micro = size_at(doc, MICRO, 0), accumulation = size_at(doc, ACCUMULATION, 0);
+    bool micro_given = micro > 0, accumulation_given = accumulation > 0;
+    if (!train && !micro) {
+        if (!config_doc_is_auto(doc, TRAIN) && !config_doc_is_auto(doc, MICRO))
+            return config_doc_fail(doc, MICRO, "missing, expected it or %s", TRAIN);
+        micro = 1;
+    }
+    if (!accumulation)
+        accumulation = train && micro ? train / micro / world : 1;
+    if (!micro)
+        micro = train / world / accumulation;
+    size_t product;
+    if (__builtin_mul_overflow(micro * accumulation, world, &product) || product > LLONG_MAX)
+        return config_doc_fail(doc, MICRO, "is %zu, %s is %zu, the world is %zu: the product is too large", micro,
+                               ACCUMULATION, accumulation, world);
+    if (train && train != product)
+        return config_doc_fail(doc, TRAIN, "is %zu, expected %s x %s x world = %zu%s x %zu%s x %zu = %zu", train, MICRO,
+                               ACCUMULATION, micro, if_derived(micro_given), accumulation,
+                               if_derived(accumulation_given), world, product);
+    out->train_batch = product;
+    out->micro_batch = micro;
+    out->accumulation = accumulation;
+    return ERR_NONE;
+}
+
+static int resolve_loss_scale(const struct config_doc *doc, struct config *out)
+{
+    struct config_loss_scale *scale = &out->loss_scale;
+    *scale = (struct config_loss_scale){.static_scale = 1, .initial_scale_power = 16, .window = 1000, .hysteresis = 2,
+                                        .min_scale = 1};
+    if (out->precision != DTYPE_FP16)
+        return ERR_NONE;
+    double fixed = number_at(doc, "fp16.loss_scale", 0);
+    scale->dynamic = fixed == 0;
+    if (!scale->dynamic) {
+        scale->static_scale = fixed;
+        if (fixed < FLT_MIN)
+            return config_doc_fail(doc, "fp16.loss_scale", "is %g, expected 0 (dynamic) or at least %g", fixed,
+                                   (double)FLT_MIN);
+        return ERR_NONE;
+    }
+    int64_t power = whole_at(doc, "fp16.initial_scale_power", 16);
+    int64_t window = whole_at(doc, "fp16.loss_scale_window", 1000);
+    int64_t hysteresis = whole_at(doc, "fp16.hysteresis", 2);
+    int64_t min_scale = whole_at(doc, "fp16.min_loss_scale", 1);
+    if (power < 0 || power > 127)
+        return config_doc_fail(doc, "fp16.initial_scale_power", "is %lld, expected a whole number from 0 to 127",
+                               (long long)power);
+    if (window < 1)
+        return config_doc_fail(doc, "fp16.loss_scale_window", "is %lld, expected at least 1", (long long)window);
+    if (hysteresis < 1)
+        return config_doc_fail(doc, "fp16.hysteresis", "is %lld, expected at least 1", (long long)hysteresis);
+    if (min_scale < 1)
+        return config_doc_fail(doc, "fp16.min_loss_scale", "is %lld, expected at least 1", (long long)min_scale);
+    if (power < 63 && min_scale > (1LL << power))
+        return config_doc_fail(doc, "fp16.min_loss_scale",
+                               "is %lld, expected at most the initial scale, 2^%lld = %lld", (long long)min_scale,
+                               (long long)power, 1LL << power);
+    scale->initial_scale_power = (unsigned)power;
+    scale->window = (uint64_t)window;
+    scale->hysteresis = (uint64_t)hysteresis;
+    scale->min_scale = (double)min_scale;
+    scale->consecutive_hysteresis = flag_at(doc, "fp16.consecutive_hysteresis", false);
+    return ERR_NONE;
+}
+
+static int resolve_precision(const struct config_doc *doc, struct config *out)
+{
+    static const char ACCUMULATE[] = "data_types.grad_accum_dtype", PARAM[] = "data_types.param_dtype";
+    bool fp16 = flag_at(doc, "fp16.enabled", false), bf16 = flag_at(doc, "bf16.enabled", false);
+    if (fp16 && bf16)
+        return config_doc_fail(doc, "bf16.enabled", "is true and fp16.enabled is true, expected at most one of them");
+    enum dtype model = fp16 ? DTYPE_FP16 : bf16 ? DTYPE_BF16 : DTYPE_FP32;
+    enum dtype param = dtype_at(doc, PARAM, model);
+    if (param != model)
+        return config_doc_fail(doc, PARAM, "is \"%s\", expected \"%s\", as fp16.enabled and bf16.enabled say",
+                               dtype_name(param), dtype_name(model));
+    enum dtype sums = out->accumulation > 1 ? DTYPE_FP32 : model;
+    out->precision = model;
+    out->communication_dtype = dtype_at(doc, "communication_data_type", model);
+    out->accumulation_dtype = dtype_at(doc, ACCUMULATE, sums);
+    if (out->stage == 0 && out->accumulation_dtype != model && out->accumulation_dtype != DTYPE_FP32)
+        return config_doc_fail(doc, ACCUMULATE, "is \"%s\", expected \"%s\" or \"fp32\" in stage 0",
+                               dtype_name(out->accumulation_dtype), dtype_name(model));
+    out->check_overflow = fp16 || (bf16 && flag_at(doc, "bf16.check_grad_overflow", true));
+    return resolve_loss_scale(doc, out);
+}
+
+static int resolve_optimizer(const struct config_doc *doc, struct config *out)
+{
+    const char *type = string_at(doc, "optimizer.type", config_doc_given(doc, "optimizer") ? NULL : "Adam");
+    if (!type)
+        return config_doc_fail(doc, "optimizer.type", "missing, expected \"Adam\" or \"AdamW\"");
+    bool adamw = strcasecmp(type, "AdamW") == 0;
+    if (!adamw && strcasecmp(type, "Adam") != 0) {
+        char shown[JSON_SHOW_BYTES];
+        return config_doc_fail(doc, "optimizer.type",
+                               "is %s, expected \"Adam\" or \"AdamW\": no other optimizer is here",
+                               config_doc_show(shown, config_doc_given(doc, "optimizer.type")));
+    }
+    // DeepSpeed's "Adam" is AdamW, too, unless told otherwise.
+    bool mode = flag_at(doc, "optimizer.params.adam_w_mode", true);
+    if (adamw && !mode)
+        return config_doc_fail(doc, "optimizer.params.adam_w_mode",
+                               "is false and optimizer.type is \"AdamW\", expected true or \"Adam\"");
+    const json_t *betas = config_doc_given(doc, "optimizer.params.betas");
+    out->adam = (struct adam_hyper){
+        .lr = number_at(doc, "optimizer.params.lr", 1e-3),
+        .beta1 = betas ? json_number_value(json_array_get(betas, 0)) : 0.9,
+        .beta2 = betas ? json_number_value(json_array_get(betas, 1)) : 0.999,
+        .eps = number_at(doc, "optimizer.params.eps", 1e-8),
+        .weight_decay = number_at(doc, "optimizer.params.weight_decay", 0),
+        .decoupled = mode,
+        .bias_correction = flag_at(doc, "optimizer.params.bias_correction", true),
+    };
+    out->gradient_clipping = number_at(doc, "gradient_clipping", 1);
+    if (out->gradient_clipping != 0 && out->gradient_clipping < FLT_MIN)
+        return config_doc_fail(doc, "gradient_clipping", "is %g, expected 0 (off) or at least %g",
+                               out->gradient_clipping, (double)FLT_MIN);
+    return ERR_NONE;
+}
+
+// Each type takes some of the parameters.
+static int refuse_foreign_params(const struct config_doc *doc, const char *type, bool cosine, bool total)
+{
+    static const struct {
+        const char *path;
+        bool cosine, linear, total;  // which types have it
+    } PARAMS[] = {
+        {"scheduler.params.warmup_min_lr", false, true, true},
+        {"scheduler.params.warmup_max_lr", false, true, true},
+        {"scheduler.params.total_num_steps", true, false, true},
+        {"scheduler.params.warmup_min_ratio", true, false, false},
+        {"scheduler.params.cos_min_ratio", true, false, false},
+    };
+    for (size_t i = 0; i < sizeof PARAMS / sizeof *PARAMS; i++) {
+        bool has = cosine ? PARAMS[i].cosine : total ? PARAMS[i].total : PARAMS[i].linear;
+        if (!has && config_doc_value(doc, PARAMS[i].path))
+            return config_doc_fail(doc, PARAMS[i].path, "is not a parameter of %s, expected it left out", type);
+    }
+    return ERR_NONE;
+}
+
+static int resolve_scheduler(const struct config_doc *doc, struct config *out)
+{
+    static const char TOTAL[] = "scheduler.params.total_num_steps", MAX[] = "scheduler.params.warmup_max_lr";
+    struct config_scheduler *s = &out->scheduler;
+    *s = (struct config_scheduler){.type = SCHEDULER_NONE};
+    const json_t *section = config_doc_given(doc, "scheduler");
+    if (!section || json_object_size(section) == 0)
+        return ERR_NONE;
+    const char *type = string_at(doc, "scheduler.type", NULL);
+    if (!type)
+        return config_doc_fail(doc, "scheduler.type", "missing, expected one of \"WarmupLR\", \"WarmupDecayLR\", "
+                                                      "\"WarmupCosineLR\"");
+    bool cosine = strcmp(type, "WarmupCosineLR") == 0, total = cosine || strcmp(type, "WarmupDecayLR") == 0;
+    s->type = cosine ? SCHEDULER_WARMUP_COSINE : total ? SCHEDULER_WARMUP_DECAY : SCHEDULER_WARMUP;
+    TRY(refuse_foreign_params(doc, type, cosine, total));
+    s->warmup_num_steps = (uint64_t)whole_at(doc, "scheduler.params.warmup_num_steps", 1000);
+    s->warmup_linear = strcmp(string_at(doc, "scheduler.params.warmup_type", "log"), "linear") == 0;
+    if (cosine) {
+        s->warmup_min_ratio = number_at(doc, "scheduler.params.warmup_min_ratio", 0);
+        s->cos_min_ratio = number_at(doc, "scheduler.params.cos_min_ratio", 1e-4);
+    } else {
+        // WarmupDecayLR alone has a maximum of its own when none is written.
+        bool own = total && !config_doc_value(doc, MAX);
+        s->warmup_min_lr = number_at(doc, "scheduler.params.warmup_min_lr", 0);
+        s->warmup_max_lr = number_at(doc, MAX, own ? 1e-3 : out->adam.lr);
+    }
+    if (total) {
+        uint64_t run = config_doc_is_auto(doc, TOTAL) ? doc->options->steps : 0;
+        s->total_num_steps = (uint64_t)whole_at(doc, TOTAL, (int64_t)run);
+        if (s->total_num_steps == 0 && config_doc_is_auto(doc, TOTAL))
+            return config_doc_fail(doc, TOTAL, "is \"auto\" in a run of unknown length, expected a number of steps");
+        if (s->total_num_steps == 0)
+            return config_doc_fail(doc, TOTAL, "missing, expected the number of steps");
+    }
+    return ERR_NONE;
+}
+
+// The keys of stage 3 stay at their defaults in other stages, where they have no meaning.
+static int resolve_zero(struct config_doc *doc, struct config *out)
+{
+    static const char ALLGATHER[] = "zero_optimization.allgather_bucket_size";
+    struct {
+        const char *path;
+        size_t *value;
+        int64_t fallback;
+    } keys[] = {
+        {"zero_optimization.stage3_prefetch_bucket_size", &out->prefetch_bucket_size, 50000000},
+        {"zero_optimization.stage3_param_persistence_threshold", &out->param_persistence_threshold, 100000},
+        {"zero_optimization.stage3_model_persistence_threshold", &out->model_persistence_threshold, INT64_MAX},
+        {"zero_optimization.stage3_max_live_parameters", &out->max_live_parameters, 1000000000},
+        {"zero_optimization.stage3_max_reuse_distance", &out->max_reuse_distance, 1000000000},
+    };
+    out->stage = (int)whole_at(doc, "zero_optimization.stage", 0);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        *keys[i].value = out->stage == 3 ? size_at(doc, keys[i].path, keys[i].fallback) : (size_t)keys[i].fallback;
+        if (out->stage != 3 && config_doc_value(doc, keys[i].path))
+            config_doc_note(doc, CONFIG_IGNORED, config_key_find(keys[i].path)->path);
+    }
+    out->overlap_comm = flag_at(doc, "zero_optimization.overlap_comm", out->stage == 3);
+    out->contiguous_gradients = flag_at(doc, "zero_optimization.contiguous_gradients", true);
+    out->reduce_bucket_size = size_at(doc, "zero_optimization.reduce_bucket_size", 500000000);
+    out->allgather_bucket_size = size_at(doc, ALLGATHER, 500000000);
+    // A tensor larger than a bucket goes alone, so a bucket of 0 is a bucket of 1.
+    if (out->reduce_bucket_size == 0)
+        out->reduce_bucket_size = 1;
+    if ((out->stage == 1 || out->stage == 2) && out->allgather_bucket_size % 2 != 0)
+        return config_doc_fail(doc, ALLGATHER, "is %zu, expected an even number in stages 1 and 2, as in DeepSpeed",
+                               out->allgather_bucket_size);
+    return ERR_NONE;
+}
+
+static int resolve_own(const struct config_doc *doc, struct config *out)
+{
+    const char *name = string_at(doc, "zerogauge.recipe", recipe_name(recipe_at(0)));
+    if (!recipe_find(name)) {
+        char shown[JSON_SHOW_BYTES], names[512] = "";
+        size_t used = 0;
+        for (int i = 0; recipe_at(i) && used < sizeof names; i++)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                                     recipe_name(recipe_at(i)));
+        return config_doc_fail(doc, "zerogauge.recipe", "is %s, expected one of %s",
+                               config_doc_show(shown, config_doc_given(doc, "zerogauge.recipe")), names);
+    }
+    snprintf(out->recipe, sizeof out->recipe, "%s", name);
+    bool torch = strcmp(string_at(doc, "zerogauge.clip_form", "deepspeed"), "torch") == 0;
+    out->clip_form = torch ? CLIP_TORCH : CLIP_DEEPSPEED;
+    return ERR_NONE;
+}
+
+int config_resolve(struct config_doc *doc, struct config *out)
+{
+    TRY(config_doc_check(doc));
+    TRY(resolve_batch(doc, out));
+    TRY(resolve_zero(doc, out));
+    TRY(resolve_precision(doc, out));
+    TRY(resolve_optimizer(doc, out));
+    TRY(resolve_scheduler(doc, out));
+    return resolve_own(doc, out);
+}

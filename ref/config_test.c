@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.h"
+
+#include "err.h"
+
+#include <criterion/criterion.h>
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct config_notes notes;
+
+static int load_with(const char *text, struct config_options options, struct config *out)
+{
+    return config_load_text("x.json", text, strlen(text), &options, out, &notes);
+}
+
+// Loads text, which must be right, at a world of 2.
+static struct config load(const char *text)
+{
+    struct config config;
+    cr_assert_eq(load_with(text, (struct config_options){.world = 2}, &config), ERR_NONE, "%s: %s", text,
+                 err_message());
+    return config;
+}
+
+// Loads the body of an object that also has a micro-batch of 4.
+static struct config load_body(const char *body)
+{
+    char text[4096];
+    snprintf(text, sizeof text, "{\"train_micro_batch_size_per_gpu\": 4, %s}", body);
+    return load(text);
+}
+
+// Loads the smallest configuration with overrides.
+static int load_set(struct config *out, size_t count, const char *const set[])
+{
+    return load_with("{\n\"train_micro_batch_size_per_gpu\": 4,\n\"gradient_clipping\": 0.5}",
+                     (struct config_options){.world = 2, .set = set, .set_count = count}, out);
+}
+
+static char *printed(const struct config *config)
+{
+    char *text;
+    size_t bytes;
+    FILE *file = open_memstream(&text, &bytes);
+    config_print(config, file);
+    fclose(file);
+    return text;
+}
+
+// The note on a key as it is printed; null if there is none.
+static const struct config_note *note_on(const char *key)
+{
+    for (size_t i = 0; i < notes.count; i++)
+        if (strcmp(notes.notes[i].key, key) == 0)
+            return &notes.notes[i];
+    return NULL;
+}
+
+Test(config, what_is_left_out_has_the_defaults_of_deepspeed)
+{
+    struct config c = load("{\"train_batch_size\": 8}");
+    cr_expect_eq(c.stage, 0);
+    cr_expect_eq(c.precision, DTYPE_FP32);
+    cr_expect_eq(c.communication_dtype, DTYPE_FP32);
+    cr_expect_eq(c.accumulation_dtype, DTYPE_FP32);
+    cr_expect_not(c.check_overflow);
+    cr_expect_eq(c.gradient_clipping, 1.0);
+    cr_expect_eq(c.clip_form, CLIP_DEEPSPEED);
+    cr_expect_eq(c.adam.lr, 1e-3);
+    cr_expect_eq(c.adam.beta1, 0.9);
+    cr_expect_eq(c.adam.beta2, 0.999);
+    cr_expect_eq(c.adam.eps, 1e-8);
+    cr_expect_eq(c.adam.weight_decay, 0.0);
+    cr_expect(c.adam.decoupled);
+    cr_expect(c.adam.bias_correction);
+    cr_expect_str_eq(c.recipe, "torch-cpu");
+    cr_expect_eq(c.scheduler.type, SCHEDULER_NONE);
+    cr_expect_eq(c.reduce_bucket_size, 500000000u);
+    cr_expect_eq(c.allgather_bucket_size, 500000000u);
+    cr_expect_not(c.overlap_comm);
+    cr_expect(c.contiguous_gradients);
+    cr_expect_eq(c.prefetch_bucket_size, 50000000u);
+    cr_expect_eq(c.param_persistence_threshold, 100000u);
+    cr_expect_eq(c.model_persistence_threshold, (size_t)LLONG_MAX);
+    cr_expect_eq(c.max_live_parameters, 1000000000u);
+    cr_expect_eq(c.max_reuse_distance, 1000000000u);
+    cr_expect_not(c.loss_scale.dynamic);
+    cr_expect_eq(c.loss_scale.static_scale, 1.0);
+    cr_expect_eq(notes.count, 0u);
+}
+
+Test(config, fp16_scales_dynamically_with_the_defaults_of_deepspeed)
+{
+    struct config c = load_body("\"fp16\": {\"enabled\": true}");
+    cr_expect_eq(c.precision, DTYPE_FP16);
+    cr_expect(c.check_overflow);
+    cr_expect(c.loss_scale.dynamic);
+    cr_expect_eq(c.loss_scale.initial_scale_power, 16u);
+    cr_expect_eq(c.loss_scale.window, 1000u);
+    cr_expect_eq(c.loss_scale.hysteresis, 2u);
+    cr_expect_eq(c.loss_scale.min_scale, 1.0);
+    cr_expect_not(c.loss_scale.consecutive_hysteresis);
+}
+
+Test(config, a_static_loss_scale_does_not_look_at_the_keys_of_the_dynamic_one)
+{
+    struct config c = load_body("\"fp16\": {\"enabled\": true, \"loss_scale\": 128, \"loss_scale_window\": 0}");
+    cr_expect_not(c.loss_scale.dynamic);
+    cr_expect_eq(c.loss_scale.static_scale, 128.0);
+}
+
+Test(config, every_form_of_the_batch_triple_is_completed)
+{
+    const struct {
+        int world;
+        size_t train, micro, accumulation;  // 0: not written
+        size_t expected[3];
+    } CASES[] = {
+        {2, 32, 4, 4, {32, 4, 4}}, {2, 32, 4, 0, {32, 4, 4}}, {2, 32, 0, 4, {32, 4, 4}}, {2, 0, 4, 4, {32, 4, 4}},
+        {2, 32, 0, 0, {32, 16, 1}}, {2, 0, 4, 0, {8, 4, 1}}, {3, 12, 0, 2, {12, 2, 2}}, {1, 5, 5, 1, {5, 5, 1}},
+        {3, 33, 0, 0, {33, 11, 1}}, {11, 44, 2, 0, {44, 2, 2}},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        char text[256] = "{", *separator = "";
+        const char *names[] = {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"};
+        const size_t values[] = {CASES[i].train, CASES[i].micro, CASES[i].accumulation};
+        for (int k = 0; k < 3; k++) {
+            if (!values[k])
+                continue;
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s\"%s\": %zu", separator, names[k], values[k]);
+            separator = ", ";
+        }
+        strcat(text, "}");
+        struct config c;
+        cr_assert_eq(load_with(text, (struct config_options){.world = CASES[i].world}, &c), ERR_NONE, "%s",
+                     err_message());
+        cr_expect_eq(c.train_batch, CASES[i].expected[0], "%s", text);
+        cr_expect_eq(c.micro_batch, CASES[i].expected[1], "%s", text);
+        cr_expect_eq(c.accumulation, CASES[i].expected[2], "%s", text);
+    }
+}
+
+Test(config, a_batch_that_does_not_multiply_names_all_three_and_the_world)
+{
+    struct config c;
+    cr_expect_eq(load_with("{\"train_batch_size\": 10}", (struct config_options){.world = 3}, &c), ERR_USAGE);
+    cr_expect_str_eq(err_message(), "x.json:1: train_batch_size: is 10, expected train_micro_batch_size_per_gpu x "
+                                    "gradient_accumulation_steps x world = 3 (derived) x 1 (derived) x 3 = 9");
+}
+
+Test(config, adam_means_adamw_unless_adam_w_mode_is_false)
+{
+    cr_expect(load_body("\"optimizer\": {\"type\": \"Adam\"}").adam.decoupled);
+    cr_expect(load_body("\"optimizer\": {\"type\": \"adamw\"}").adam.decoupled);
+    cr_expect_not(load_body("\"optimizer\": {\"type\": \"ADAM\", \"params\": {\"adam_w_mode\": false}}").adam.decoupled);
+}
+
+Test(config, overlap_is_on_by_default_in_stage_3_alone)
+{
+    for (int stage = 0; stage < 4; stage++) {
+        char body[64];
+        snprintf(body, sizeof body, "\"zero_optimization\": {\"stage\": %d, \"overlap_comm\": null}", stage);
+        cr_expect_eq(load_body(body).overlap_comm, stage == 3);
+    }
+    cr_expect(load_body("\"zero_optimization\": {\"stage\": 1, \"overlap_comm\": true}").overlap_comm);
+}
+
+Test(config, dtypes_follow_the_model_and_accumulation_is_fp32_over_micro_steps)
+{
+    struct config one = load_body("\"bf16\": {\"enabled\": true}");
+    cr_expect_eq(one.precision, DTYPE_BF16);
+    cr_expect_eq(one.communication_dtype, DTYPE_BF16);
+    cr_expect_eq(one.accumulation_dtype, DTYPE_BF16);
+    cr_expect(one.check_overflow);
+    struct config two = load_body("\"bf16\": {\"enabled\": true}, \"gradient_accumulation_steps\": 2");
+    cr_expect_eq(two.accumulation_dtype, DTYPE_FP32);
+    cr_expect_eq(two.communication_dtype, DTYPE_BF16);
+    struct config written = load_body("\"bf16\": {\"enabled\": true, \"check_grad_overflow\": false}, "
+                                      "\"zero_optimization\": {\"stage\": 2}, \"communication_data_type\": \"fp32\", "
+                                      "\"gradient_accumulation_steps\": 2, "
+                                      "\"data_types\": {\"grad_accum_dtype\": \"bf16\", \"param_dtype\": \"bf16\"}");
+    cr_expect_eq(written.communication_dtype, DTYPE_FP32);
+    cr_expect_eq(written.accumulation_dtype, DTYPE_BF16);
+    cr_expect_not(written.check_overflow);
+}
+
+Test(config, schedulers_have_their_parameters_and_defaults)
+{
+    struct config warm = load_body("\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_type\": \"linear\"}}");
+    cr_expect_eq(warm.scheduler.type, SCHEDULER_WARMUP);
+    cr_expect(warm.scheduler.warmup_linear);
+    cr_expect_eq(warm.scheduler.warmup_num_steps, 1000u);
+    cr_expect_eq(warm.scheduler.warmup_max_lr, 1e-3);
+    struct config own = load_body("\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.5}}, \"scheduler\": "
+                                  "{\"type\": \"WarmupDecayLR\", \"params\": {\"total_num_steps\": 20}}");
+    cr_expect_eq(own.scheduler.type, SCHEDULER_WARMUP_DECAY);
+    cr_expect_eq(own.scheduler.warmup_max_lr, 1e-3);
+    cr_expect_eq(own.scheduler.total_num_steps, 20u);
+    struct config group = load_body("\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.5}}, \"scheduler\": "
+                                    "{\"type\": \"WarmupLR\", \"params\": {\"warmup_max_lr\": null}}");
+    cr_expect_eq(group.scheduler.warmup_max_lr, 0.5);
+    struct config cosine = load_body("\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\": {\"total_num_steps\": "
+                                     "1e3, \"warmup_min_ratio\": 0.25}}");
+    cr_expect_eq(cosine.scheduler.type, SCHEDULER_WARMUP_COSINE);
+    cr_expect_eq(cosine.scheduler.cos_min_ratio, 1e-4);
+    cr_expect_eq(cosine.scheduler.warmup_min_ratio, 0.25);
+    cr_expect_eq(cosine.scheduler.total_num_steps, 1000u);
+}
+
+Test(config, older_names_are_understood)
+{
+    cr_expect_eq(load_body("\"zero_optimization\": true").stage, 1);
+    cr_expect_eq(load_body("\"zero_optimization\": false").stage, 0);
+    cr_expect_eq(load_body("\"bfloat16\": {\"enabled\": true}").precision, DTYPE_BF16);
+    struct config c = load_body("\"zero_optimization\": {\"stage\": 3, \"max_live_parameters\": 77, "
+                                "\"prefetch_bucket_size\": 5e3}");
+    cr_expect_eq(c.max_live_parameters, 77u);
+    cr_expect_eq(c.prefetch_bucket_size, 5000u);
+}
+
+Test(config, a_reduce_bucket_of_zero_is_one_of_one)
+{
+    cr_expect_eq(load_body("\"zero_optimization\": {\"reduce_bucket_size\": 0}").reduce_bucket_size, 1u);
+}
+
+Test(config, keys_without_meaning_are_accepted_and_listed)
+{
+    load_body("\"steps_per_print\": 10, \"wall_clock_breakdown\": true, \"amp\": {\"enabled\": false, \"opt_level\": "
+              "\"O1\"}, \"comms_logger\": {\"enabled\": true, \"anything\": [1]}, \"zero_optimization\": {\"stage\": 1, "
+              "\"round_robin_gradients\": true, \"stage3_max_live_parameters\": 5, \"legacy_stage1\": false, "
+              "\"offload_optimizer\": {\"device\": \"none\", \"pin_memory\": true}}, \"optimizer\": {\"type\": \"Adam\", "
+              "\"params\": {\"torch_adam\": true}}, \"aio\": {\"queue_depth\": 32}");
+    const char *const IGNORED[] = {"steps_per_print", "wall_clock_breakdown", "amp", "comms_logger",
+                                   "zero_optimization.round_robin_gradients",
+                                   "zero_optimization.stage3_max_live_parameters",
+                                   "zero_optimization.offload_optimizer.pin_memory", "optimizer.params.torch_adam",
+                                   "aio"};
+    cr_expect_eq(notes.count, sizeof IGNORED / sizeof *IGNORED, "%zu", notes.count);
+    for (size_t i = 0; i < sizeof IGNORED / sizeof *IGNORED; i++)
+        cr_expect(note_on(IGNORED[i]) && note_on(IGNORED[i])->kind == CONFIG_IGNORED, "%s", IGNORED[i]);
+    char *text;
+    size_t bytes;
+    FILE *file = open_memstream(&text, &bytes);
+    config_print_notes(&notes, file);
+    fclose(file);
+    cr_expect(strstr(text, "steps_per_print: accepted, without meaning here\n"), "%s", text);
+    free(text);
+}
+
+Test(config, auto_is_resolved_and_shown)
+{
+    // What the Hugging Face Trainer fills in.
+    static const char TEXT[] =
+        "{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": \"auto\", "
+        "\"gradient_accumulation_steps\": \"auto\", \"gradient_clipping\": \"auto\", "
+        "\"fp16\": {\"enabled\": \"auto\", \"loss_scale\": 0}, \"bf16\": {\"enabled\": \"auto\"}, "
+        "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": \"auto\", \"betas\": \"auto\", \"eps\": \"auto\", "
+        "\"weight_decay\": \"auto\"}}, \"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_min_lr\": "
+        "\"auto\", \"warmup_max_lr\": \"auto\", \"warmup_num_steps\": \"auto\", \"total_num_steps\": \"auto\"}}, "
+        "\"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": \"auto\", \"stage3_prefetch_bucket_size\": "
+        "\"auto\", \"stage3_param_persistence_threshold\": \"auto\"}}";
+    struct config c;
+    struct config_options options = {.world = 3, .steps = 70};
+    cr_assert_eq(load_with(TEXT, options, &c), ERR_NONE, "%s", err_message());
+    cr_expect_eq(c.micro_batch, 1u);
+    cr_expect_eq(c.train_batch, 3u);
+    cr_expect_eq(c.scheduler.total_num_steps, 70u);
+    cr_expect_eq(c.scheduler.warmup_max_lr, c.adam.lr);
+    const struct {
+        const char *key, *value;
+    } NOTES[] = {{"train_batch_size", "3"}, {"gradient_clipping", "1.0"}, {"fp16.enabled", "false"},
+                 {"optimizer.params.betas", "[0.9,0.999]"}, {"optimizer.params.lr", "0.001"},
+                 {"scheduler.params.total_num_steps", "70"},
+                 {"zero_optimization.stage3_prefetch_bucket_size", "50000000"}};
+    cr_expect_eq(notes.count, 17u, "%zu", notes.count);
+    for (size_t i = 0; i < sizeof NOTES / sizeof *NOTES; i++) {
+        const struct config_note *note = note_on(NOTES[i].key);
+        cr_assert(note && note->kind == CONFIG_AUTO, "%s", NOTES[i].key);
+        cr_expect_str_eq(note->value, NOTES[i].value, "%s: %s", NOTES[i].key, note->value);
+    }
+}
+
+Test(config, overrides_are_json_or_strings_and_the_last_one_wins)
+{
+    struct config c;
+    const char *set[] = {"zero_optimization.stage=1",      "zero_optimization.stage=2",
+                         "zerogauge.clip_form=torch",      "optimizer={\"type\": \"Adam\"}",
+                         "optimizer.params.betas=[0.5, 0.75]", "optimizer.params.lr=2e-3",
+                         "zero_optimization.overlap_comm=true"};
+    cr_assert_eq(load_set(&c, sizeof set / sizeof *set, set), ERR_NONE, "%s", err_message());
+    cr_expect_eq(c.stage, 2);
+    cr_expect_eq(c.clip_form, CLIP_TORCH);
+    cr_expect_eq(c.adam.beta1, 0.5);
+    cr_expect_eq(c.adam.beta2, 0.75);
+    cr_expect_eq(c.adam.lr, 2e-3);
+    cr_expect(c.overlap_comm);
+    cr_expect_eq(c.gradient_clipping, 0.5);
+}
+
+Test(config, a_wrong_override_is_named_instead_of_a_line)
+{
+    char *long_path = malloc(100000);
+    memset(long_path, 'a', 99999);
+    for (size_t i = 1; i < 99990; i += 2)
+        long_path[i] = '.';
+    strcpy(long_path + 99990, "=1");
+    const struct {
+        const char *set, *message;
+    } CASES[] = {
+        {"gradient_clipping=NaN", "--set gradient_clipping=NaN: gradient_clipping: is \"NaN\", expected a number "
+                                  "from 0 to 3.40282e+38"},
+        {"gradient_clipping=-1", "--set gradient_clipping=-1: gradient_clipping: is -1, expected a number"},
+        {"zero_optimization={\"stage\": 7}", "--set zero_optimization={\"stage\": 7}: zero_optimization.stage: is 7, "},
+        {"zero_optimization.stge=2", "--set zero_optimization.stge=2: zero_optimization.stge: unknown key; did you mean "
+                                     "\"stage\"?"},
+        {"gradient_clipping.x=1", "--set gradient_clipping.x=1: \"gradient_clipping\" is not an object"},
+        {"gradient_clipping", "--set gradient_clipping: expected path.to.key=value"},
+        {"=1", "--set =1: expected path.to.key=value"},
+        {".x=1", "--set .x=1: expected path.to.key=value"},
+        {"x.=1", "--set x.=1: expected path.to.key=value"},
+        {"fp16..enabled=true", "--set fp16..enabled=true: expected path.to.key=value"},
+        {"a\xff=1", "--set a\\xff=1: is not UTF-8"},
+        {"zerogauge.recipe=\xff", "--set zerogauge.recipe=\\xff: is not UTF-8"},
+        {"steps=1e400", "--set steps=1e400: steps: unknown key"},
+        {long_path, "--set a.a.a.a."},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        struct config c;
+        cr_expect_eq(load_set(&c, 1, &CASES[i].set), ERR_USAGE, "%s", CASES[i].set);
+        cr_expect(strncmp(err_message(), CASES[i].message, strlen(CASES[i].message)) == 0, "%s", err_message());
+    }
+    free(long_path);
+    struct config c;
+    const char *good_then_bad_line[] = {"zero_optimization.stage=1"};
+    struct config_options options = {.world = 2, .set = good_then_bad_line, .set_count = 1};
+    cr_expect_eq(load_with("{\"train_batch_size\": 4,\n\"gradient_clipping\": -1}", options, &c), ERR_USAGE);
+    cr_expect(strncmp(err_message(), "x.json:2: gradient_clipping: ", 29) == 0, "%s", err_message());
+}
+
+Test(config, the_presets_differ_in_their_stage_alone)
+{
+    const char *names[] = {"zero0", "zero1", "zero2", "zero3"};
+    struct config presets[4];
+    struct config_options options = {.world = 3};
+    for (int stage = 0; stage < 4; stage++) {
+        cr_expect_str_eq(config_preset_name((size_t)stage), names[stage]);
+        cr_assert_eq(config_load_preset(names[stage], &options, &presets[stage], &notes), ERR_NONE, "%s", err_message());
+        cr_expect_eq(presets[stage].stage, stage);
+        cr_expect_eq(notes.count, 0u);
+        struct config other = presets[stage];
+        other.stage = 0;
+        other.prefetch_bucket_size = presets[0].prefetch_bucket_size;
+        other.param_persistence_threshold = presets[0].param_persistence_threshold;
+        other.max_live_parameters = presets[0].max_live_parameters;
+        other.max_reuse_distance = presets[0].max_reuse_distance;
+        char *text = printed(&other), *expected = printed(&presets[0]);
+        cr_expect_str_eq(text, expected);
+        free(text);
+        free(expected);
+    }
+    cr_expect_eq(presets[3].prefetch_bucket_size, 200000u);
+    cr_expect_eq(presets[3].param_persistence_threshold, 0u);
+    cr_expect_eq(presets[3].max_reuse_distance, 0u);
+    struct config c;
+    cr_expect_null(config_preset_name(4));
+    cr_expect_eq(config_load_preset("zero4", &options, &c, NULL), ERR_USAGE);
+    cr_expect_str_eq(err_message(), "no preset is called \"zero4\", expected one of zero0, zero1, zero2, zero3");
+}
+
+Test(config, a_printed_configuration_loads_again_to_the_same)
+{
+    const char *const BODIES[] = {
+        "\"gradient_clipping\": 0",
+        "\"gradient_clipping\": 0.1, \"optimizer\": {\"type\": \"Adam\", \"params\": {\"adam_w_mode\": false, \"lr\": "
+        "0.30000000000000004, \"betas\": [0.1, 0.12345678901234567], \"bias_correction\": false}}",
+        "\"bf16\": {\"enabled\": true, \"check_grad_overflow\": false}, \"gradient_accumulation_steps\": 3, "
+        "\"zerogauge\": {\"clip_form\": \"torch\"}",
+        "\"fp16\": {\"enabled\": true, \"loss_scale\": 1000.5}, \"communication_data_type\": \"fp32\"",
+        "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 20, \"loss_scale_window\": 7, \"hysteresis\": 3, "
+        "\"consecutive_hysteresis\": true, \"min_loss_scale\": 2}, \"data_types\": {\"grad_accum_dtype\": \"fp32\"}",
+        "\"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": 7, \"allgather_bucket_size\": 9, "
+        "\"overlap_comm\": false, \"contiguous_gradients\": false, \"stage3_prefetch_bucket_size\": 1, "
+        "\"stage3_param_persistence_threshold\": 2, \"stage3_model_persistence_threshold\": 3, "
+        "\"stage3_max_live_parameters\": 4, \"stage3_max_reuse_distance\": 5}",
+        "\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_min_lr\": 1e-7, \"warmup_num_steps\": 3}}",
+        "\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"total_num_steps\": 9, \"warmup_type\": \"linear\"}}",
+        "\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\": {\"total_num_steps\": 9, \"cos_min_ratio\": 0.1}}",
+    };
+    for (size_t i = 0; i < sizeof BODIES / sizeof *BODIES; i++) {
+        struct config first = load_body(BODIES[i]);
+        char *text = printed(&first);
+        struct config second = load(text);
+        cr_expect_eq(notes.count, 0u);
+        char *again = printed(&second);
+        cr_expect_str_eq(again, text);
+        cr_expect_eq(memcmp(&first.adam, &second.adam, offsetof(struct adam_hyper, decoupled)), 0, "%s", text);
+        cr_expect_eq(memcmp(&first.loss_scale, &second.loss_scale, sizeof first.loss_scale), 0, "%s", text);
+        cr_expect_eq(memcmp(&first.scheduler, &second.scheduler, sizeof first.scheduler), 0, "%s", text);
+        cr_expect_eq(first.max_reuse_distance, second.max_reuse_distance);
+        cr_expect_eq(first.check_overflow, second.check_overflow);
+        free(text);
+        free(again);
+    }
+}
+
+Test(config, a_printed_number_is_as_short_as_it_can_be)
+{
+    struct config c = load_body("\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.003, \"betas\": [0.9, 0.95]}}");
+    char *text = printed(&c);
+    cr_expect(strstr(text, "\"lr\": 0.003,"), "%s", text);
+    cr_expect_null(strstr(text, "0.94999"));
+    free(text);
+}
