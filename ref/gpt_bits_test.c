@@ -2,6 +2,7 @@
 // The bits of a GPT's gradients: what they depend on, and what they must not depend on.
 #include "gpt_trial.h"
 
+#include <cblas.h>
 #include <math.h>
 #include <pthread.h>
 
@@ -102,6 +103,16 @@ Test(gpt_bits, a_power_of_two_as_loss_scale_scales_every_gradient_exactly)
     }
     trial_free(&once);
     trial_free(&scaled);
+    gpt_free(model);
+}
+
+Test(gpt_bits, an_open_run_keeps_openblas_on_the_callers_thread)
+{
+    openblas_set_num_threads(2);
+    struct model *model = make(&odd_shape);
+    struct trial trial = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
+    cr_assert_eq(openblas_get_num_threads(), 1);
+    trial_free(&trial);
     gpt_free(model);
 }
 

@@ -147,17 +147,20 @@ Test(linear, loss_is_the_sum_of_parameter_times_gradient)
 
 Test(linear, an_unused_parameter_has_a_gradient_of_zero)
 {
-    const struct model *model = find("linear");
-    struct model_batch batch = batch_at(1, 0, 0);
-    float *gradients[PARAM_MAX];
-    int unused = 0;
-    pass(model, &batch, DTYPE_BF16, 1.0f, 1.0f, gradients);
-    for (int i = 0; i < model->param_count; i++) {
-        for (size_t j = 0; !model->params[i].used && j < model->params[i].count; j++, unused++)
-            cr_assert(gradients[i][j] == 0.0f && !signbit(gradients[i][j]));
+    const char *names[] = {"linear", "linear-exact", "linear-overflow"};
+    for (int n = 0; n < 3; n++) {
+        const struct model *model = find(names[n]);
+        struct model_batch batch = batch_at(1, 0, 0);
+        float *gradients[PARAM_MAX];
+        int unused = 0;
+        pass(model, &batch, DTYPE_BF16, 1.0f, 1.0f, gradients);
+        for (int i = 0; i < model->param_count; i++) {
+            for (size_t j = 0; !model->params[i].used && j < model->params[i].count; j++, unused++)
+                cr_assert(gradients[i][j] == 0.0f && !signbit(gradients[i][j]));
+        }
+        gradients_free(gradients, model);
+        cr_assert(unused > 0);
     }
-    gradients_free(gradients, model);
-    cr_assert(unused > 0);
 }
 
 Test(linear, every_coordinate_changes_the_gradients)
