@@ -56,19 +56,14 @@ static enum lane choose(const struct flow *flow, struct chaos *chaos)
 {
     enum lane ready[LANE_COUNT];
     uint64_t ready_count = 0;
-    bool favoured_is_ready = false;
-    if (draw_below(chaos, 16) == 0)
-        chaos->favoured = (enum lane)draw_below(chaos, LANE_COUNT);
-    for (int lane = 0; lane < LANE_COUNT; lane++) {
-        if (!flow_ready(flow, (enum lane)lane))
-            continue;
-        ready[ready_count++] = (enum lane)lane;
-        favoured_is_ready |= lane == (int)chaos->favoured;
-    }
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        if (flow_ready(flow, (enum lane)lane))
+            ready[ready_count++] = (enum lane)lane;
     assert(ready_count > 0);
-    if (favoured_is_ready && draw_below(chaos, 4) != 0)
-        return chaos->favoured;
-    return ready[draw_below(chaos, ready_count)];
+    enum lane any = ready[draw_below(chaos, ready_count)];
+    if (draw_below(chaos, 16) == 0)
+        chaos->favoured = any;
+    return flow_ready(flow, chaos->favoured) && draw_below(chaos, 4) != 0 ? chaos->favoured : any;
 }
 
 // Mostly none, often up to 0.2 ms, seldom up to 2 ms: enough for ranks to drift a few operations apart.

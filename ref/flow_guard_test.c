@@ -148,6 +148,7 @@ Test(flow_guard, undeclared_write_beside_a_span_on_its_page_is_an_error)
     expect_error((struct violation){0, 9, 10, 20, WORDS + 30, 0}, "offset 120 of \"moments\"");
     expect_error((struct violation){0, 9, 10, 20, WORDS + 9, 0}, "offset 36 of \"moments\"");
     expect_error((struct violation){0, 9, 10, PAGE_WORDS, WORDS + 2 * PAGE_WORDS - 1, 0}, "offset 8188 of \"moments\"");
+    expect_error((struct violation){0, 9, 10, PAGE_WORDS, WORDS + 9, 0}, "offset 36 of \"moments\"");
     expect_error((struct violation){5, 9, 10, 20, 4, 6}, "offset 16 of \"weights\"");
     // On a page that is open for the sake of its undeclared rest, what is only read is watched as well.
     expect_error((struct violation){5, 9, 10, 20, 7, 6}, "offset 28 of \"weights\"");
@@ -292,6 +293,35 @@ Test(flow_guard, faults_elsewhere_go_to_the_handler_that_was_there_before)
     cr_assert_eq(end.status, 42, "status %d: %s", end.status, end.output);
     end = child_run(fault_elsewhere, NULL);
     cr_assert_eq(end.status, 42, "status %d: %s", end.status, end.output);
+}
+
+static void violate_after_others_closed(void *argument)
+{
+    struct rank first = open_rank(1), middle = open_rank(3), last = open_rank(2);
+    close_rank(&first);
+    close_rank(&last);
+    violate(&middle, argument);
+}
+
+Test(flow_guard, ranks_that_close_leave_the_others_guarded)
+{
+    struct violation violation = {0, 10, 0, 10, WORDS + PAGE_WORDS, 0};
+    struct child_end end = child_run(violate_after_others_closed, &violation);
+    cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
+    cr_assert(strstr(end.output, "of rank 3's \"moments\""), "%s", end.output);
+}
+
+Test(flow_guard, last_close_puts_the_handler_back)
+{
+    struct sigaction now, mine = {.sa_handler = exit_42};
+    sigaction(SIGSEGV, &mine, NULL);
+    struct rank rank = open_rank(0), other = open_rank(1);
+    close_rank(&rank);
+    sigaction(SIGSEGV, NULL, &now);
+    cr_assert_neq((void *)now.sa_handler, (void *)exit_42);
+    close_rank(&other);
+    sigaction(SIGSEGV, NULL, &now);
+    cr_assert_eq((void *)now.sa_handler, (void *)exit_42);
 }
 
 static void fault_with_no_handler(void *argument)

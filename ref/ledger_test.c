@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <string.h>
 
-enum { THREADS = 4, ROUNDS = 20000 };
+enum { THREADS = 4, ROUNDS = 400000 };
 
 Test(ledger, holds_and_drops_per_tier_and_kind)
 {
@@ -81,10 +81,13 @@ Test(ledger, every_enumerator_has_a_name_of_its_own)
     }
 }
 
+static pthread_barrier_t start;
+
 // Each thread holds 3 bytes at a time and moves 5, so that lost updates show in the totals.
 static void *hold_move_drop(void *argument)
 {
     struct ledger *ledger = argument;
+    pthread_barrier_wait(&start);
     for (int i = 0; i < ROUNDS; i++) {
         ledger_hold(ledger, TIER_DEVICE, KIND_STAGING, 3);
         ledger_move(ledger, LANE_COLLECTIVE, OPERATION_COPY, 5);
@@ -98,6 +101,7 @@ Test(ledger, concurrent_threads_lose_no_count)
 {
     struct ledger ledger = {0};
     pthread_t threads[THREADS];
+    cr_assert_eq(pthread_barrier_init(&start, NULL, THREADS), 0);
     for (int i = 0; i < THREADS; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, hold_move_drop, &ledger), 0);
     for (int i = 0; i < THREADS; i++)
