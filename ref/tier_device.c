@@ -11,10 +11,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <wchar.h>
 
 enum { HUGE_PAGE_BYTES = 2 << 20, READ_WRITE = PROT_READ | PROT_WRITE };
 
 static const uint32_t POISON = 0x7fc07fc0;
+_Static_assert(sizeof(wchar_t) == sizeof POISON, "wmemset fills with the pattern");
 
 // Entries are appended and reused, never unlinked before the tier closes, and what tier_name_of reads is atomic: so a
 // signal handler may walk the list at any moment.
@@ -65,8 +67,9 @@ void tier_poison(void *address, size_t bytes)
     const uint8_t pattern[2] = {POISON & 0xff, POISON >> 8 & 0xff};
     for (; byte < end && (uintptr_t)byte % sizeof POISON; byte++)
         *byte = pattern[(uintptr_t)byte % 2];
-    for (; (size_t)(end - byte) >= sizeof POISON; byte += sizeof POISON)
-        memcpy(byte, &POISON, sizeof POISON);
+    size_t word_count = (size_t)(end - byte) / sizeof POISON;
+    wmemset((wchar_t *)byte, (wchar_t)POISON, word_count);
+    byte += word_count * sizeof POISON;
     for (; byte < end; byte++)
         *byte = pattern[(uintptr_t)byte % 2];
 }
