@@ -15,7 +15,7 @@ struct gpt {
     struct gpt_shape shape;
     struct model_param *params;
     struct model_unit *units;
-    int *unit_params; // the units' lists, one after the other
+    int *unit_params;  // the units' lists, one after the other
     char (*unit_names)[16];
     char name[MODEL_NAME_BYTES];
 };

@@ -9,7 +9,7 @@
 
 struct gpt_shape {
     size_t layer_count;
-    size_t width; // channels; a multiple of head_count
+    size_t width;  // channels; a multiple of head_count
     size_t head_count;
     size_t sequence_length;
     size_t vocabulary;

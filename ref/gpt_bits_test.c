@@ -33,7 +33,7 @@ Test(gpt_bits, gradients_in_16_bits_are_the_fp32_gradients_rounded)
         trial_pass(&half, 8.0f);
         trial_pass(&wide, 8.0f);
         cr_assert(model_loss(half.run) == model_loss(wide.run));
-        for (int i = 1; i < model->param_count; i++) { // wte.weight is a sum of two roundings: the next test
+        for (int i = 1; i < model->param_count; i++) {  // wte.weight is a sum of two roundings: the next test
             char rounded[gradient_bytes(&half, i)];
             dtype_narrow(halves[d], wide.gradients[i].data, rounded, model->params[i].count);
             cr_assert(memcmp(rounded, half.gradients[i].data, sizeof rounded) == 0, "%s in %s", model->params[i].name,
@@ -131,7 +131,7 @@ Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_a_lone_one)
         struct model *model = make(&shapes[s]);
         for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
             struct trial lone = trial_make(model, 2, dtype, plain), callers[4];
-            const size_t offsets[4] = {1, 3, 5, 21}; // elements
+            const size_t offsets[4] = {1, 3, 5, 21};  // elements
             pthread_t threads[4];
             trial_pass(&lone, 1.0f);
             for (int t = 0; t < 4; t++) {
@@ -185,7 +185,7 @@ Test(gpt_bits, an_overflow_inside_the_model_shows_in_the_gradients)
     for (int param = 0; param < model->param_count; param++) {
         struct trial trial = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
         float *values = trial.params[param];
-        values[param == 0 ? trial.tokens[0] * odd_shape.width : 0] = INFINITY; // the row of a token that does occur
+        values[param == 0 ? trial.tokens[0] * odd_shape.width : 0] = INFINITY;  // the row of a token that does occur
         trial_pass(&trial, 1.0f);
         bool finite = true;
         for (int i = 0; i < model->param_count; i++) {

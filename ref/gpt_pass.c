@@ -19,17 +19,18 @@ static const struct gpt_shape *shape_of(const struct model *model)
 // Where things lie in a run's memory, in floats. Per block, `block` apart: input to fc.
 struct layout {
     size_t input, stats_1, qkv, attention, middle, stats_2, fc, block;
-    size_t output, output_stats; // of the last block
-    size_t gradient;             // with respect to the block's output, then to its input
+    size_t output, output_stats;  // of the last block
+    size_t gradient;              // with respect to the block's output, then to its input
     size_t wide_1, wide_2, narrow;
     size_t scores, scores_gradient;
-    size_t vectors; // gradients of biases and layer norms
+    size_t vectors;  // gradients of biases and layer norms
     size_t logits;
-    size_t weights;         // a unit's parameters, widened (16-bit only)
-    size_t weight_gradient; // a gradient that is not written in place; in fp32 it shares the place of the logits
+    size_t weights;          // a unit's parameters, widened (16-bit only)
+    size_t weight_gradient;  // a gradient that is not written in place; in fp32 it shares the place of the logits
     size_t total;
 };
 
+// The next count floats, on a cache line of their own.
 static size_t take(struct layout *layout, size_t count)
 {
     size_t at = layout->total;
@@ -95,8 +96,8 @@ struct pass {
     struct model_run *run;
     const struct gpt_shape *shape;
     const struct model_unit *unit;
-    const struct model_gradient *gradients; // backward only
-    const float *weights[BLOCK_PARAMS];     // the unit's parameters in fp32
+    const struct model_gradient *gradients;  // backward only
+    const float *weights[BLOCK_PARAMS];      // the unit's parameters in fp32
     struct layout at;
     float *memory;
     size_t rows, width;

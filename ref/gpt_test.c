@@ -13,7 +13,7 @@ static const struct place plain = {0};
 struct reference {
     const struct gpt_shape *shape;
     double **params;
-    double x[8][32]; // position, channel
+    double x[8][32];  // position, channel
 };
 
 static void reference_norm(const double *in, size_t width, const double *weight, const double *bias, double *out)

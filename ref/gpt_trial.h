@@ -28,7 +28,7 @@ struct place {
 
 struct block {
     void *base;
-    size_t mapped_bytes; // 0: from the heap
+    size_t mapped_bytes;  // 0: from the heap
 };
 
 // A model with all that a pass over it needs.
@@ -37,7 +37,7 @@ struct trial {
     struct model_run *run;
     struct model_batch batch;
     uint16_t *tokens;
-    float **values; // the parameters in fp32, representable in the run's dtype
+    float **values;  // the parameters in fp32, representable in the run's dtype
     void **params;
     struct model_gradient *gradients;
     struct block *blocks;

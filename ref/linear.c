@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = 1024 }; // elements worked on at a time
+enum { CHUNK = 1024 };  // elements worked on at a time
 
 enum family { FAMILY_WIDE, FAMILY_EXACT, FAMILY_OVERFLOW };
 

@@ -6,8 +6,8 @@
 //                    65536 overflows nothing.
 //   linear-exact     33 x small integer x 2^-11 .. 2^-14: whatever the order, no sum over up to 11 ranks and 4
 //                    micro-steps rounds, nor does its division by 1, 2, 3, 4, 8 or 11 ranks and 1, 2 or 4 micro-steps,
-//                    before or after. In fp16 the integers are -1, 0, 1; in bf16 they also are 0 for 7 of 8 pairs of
-//                    rank and micro-step (never for the first pair alone).
+//                    before or after. In 16 bits the integers are -1, 0, 1 and one of a tied weight's uses is 0; in
+//                    bf16, besides, 7 of 8 pairs of rank and micro-step are 0, save rank 0's first micro-step.
 //   linear-overflow  linear, but in micro-step 0 of every third step the last element of one gradient is no number:
 //                    infinite on rank 0 at steps 3, 9, 15 ...; NaN on rank 1 at steps 6, 12, 18 ... (where there is
 //                    such a rank). The loss leaves it out.

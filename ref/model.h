@@ -57,7 +57,8 @@ struct model_batch {
 };
 
 // Pointers by parameter index; only a unit's own entries are read. data is in the run's dtype. For gradients,
-// `accumulate` says that the entry holds the part of units above this one (tied weights); otherwise it is overwritten.
+// `accumulate` says that the entry holds the part of units above this one (tied weights): this unit's part, complete
+// and in fp32, is added to it element by element and the sum rounded (dtype_accumulate). Otherwise it is overwritten.
 struct model_gradient {
     void *data;  // null: not wanted (frozen)
     bool accumulate;
@@ -65,7 +66,8 @@ struct model_gradient {
 
 struct model_run;
 
-// By name: gpt-nano, gpt-tiny, gpt-10m, gpt2-124m, linear. ERR_USAGE lists the names.
+// By name: gpt-nano, gpt-tiny, gpt-3m, gpt-10m, gpt2-124m, and the models of linear.h. ERR_USAGE lists the names.
+// What is found lasts as long as the process.
 int model_find(const char *name, const struct model **out);
 
 // Initial values, fp32, of one parameter; a function of seed and index alone.

@@ -118,7 +118,7 @@ Test(model, initial_values_depend_on_seed_and_index_alone)
     float a[count], b[count], c[count], d[count];
     model_initialise(model, 4, 1, a);
     model_initialise(model, 4, 2, b);
-    model_initialise(model, 16, 1, c); // the same matrix of the next block
+    model_initialise(model, 16, 1, c);  // the same matrix of the next block
     model_initialise(model, 4, 1, d);
     cr_assert(memcmp(a, d, sizeof a) == 0);
     cr_assert(memcmp(a, b, sizeof a) != 0);

@@ -40,10 +40,10 @@ Test(text, the_default_is_the_whole_bible)
     if (!installed())
         return;
     struct text *text;
-    setenv("COLUMNS", "40", 1); // the text must not depend on the terminal
+    setenv("COLUMNS", "40", 1);  // the text must not depend on the terminal
     cr_assert(text_open(NULL, &text) == ERR_NONE, "%s", err_message());
     cr_assert(text_bytes(text) > 4000000);
-    size_t length = text_bytes(text) - 1; // one row that can begin in one place only
+    size_t length = text_bytes(text) - 1;  // one row that can begin in one place only
     uint16_t *tokens = malloc((length + 1) * sizeof *tokens);
     char *all = malloc(length + 2);
     cr_assert(text_batch(text, 1, 1, 0, 1, length, tokens) == ERR_NONE);
