@@ -161,6 +161,8 @@ int bench_print_text(struct bench_record *record)
             printf("  %s=%s", key, json_string_value(value));
         else if (json_is_integer(value))
             printf("  %s=%lld", key, (long long)json_integer_value(value));
+        else if (json_is_boolean(value))
+            printf("  %s=%s", key, json_is_true(value) ? "yes" : "no");
     }
     double median = bench_median(record->samples);
     printf("\n    %.4g %s (%.4g to %.4g in %zu runs)", median, record->unit, bench_quantile(record->samples, 0.1),

@@ -36,6 +36,9 @@ int bench_parse_sizes(const char *text, size_t *out, size_t *count);
 // Processors this process may run on: what `--threads all` means.
 int bench_thread_count(void);
 
+// Bytes of the machine's last-level caches together: arrays larger than this do not stay in them.
+size_t bench_cache_bytes(void);
+
 // Anonymous memory in huge pages where the system gives them, written first by `threads` threads, each its own
 // contiguous part. Null: none left. Given back with bench_free.
 void *bench_alloc(size_t bytes, int threads);

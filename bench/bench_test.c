@@ -2,13 +2,12 @@
 // Tests of the benchmarks' frame: what is timed, what is counted, what is refused, and what is printed.
 #include "bench.h"
 #include "err.h"
+#include "printed_test.h"
 
 #include <criterion/criterion.h>
 
 #include <popt.h>
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -105,7 +104,7 @@ static struct bench_record record_of(const struct bench_samples *samples, const 
 {
     return (struct bench_record){
         .name = "adam",
-        .description = json_pack("{s:s, s:i}", "recipe", "torch-cpu", "params", 65536),
+        .description = json_pack("{s:s, s:i, s:b}", "recipe", "torch-cpu", "params", 65536, "in_cache", 1),
         .unit = "ns_per_param",
         .lower_is_better = true,
         .verified = true,
@@ -129,21 +128,9 @@ Test(bench, ratio_is_achieved_over_limit_in_both_directions)
 // Standard output of one call, as text to free; `code` gets its result.
 static char *printed(int (*print)(struct bench_record *), struct bench_record *record, int *code)
 {
-    FILE *file = tmpfile();
-    cr_assert_not_null(file);
-    fflush(stdout);
-    int saved = dup(STDOUT_FILENO);
-    dup2(fileno(file), STDOUT_FILENO);
+    struct printed output = printed_begin();
     *code = print(record);
-    fflush(stdout);
-    dup2(saved, STDOUT_FILENO);
-    close(saved);
-    long length = (fseek(file, 0, SEEK_END), ftell(file));
-    char *text = calloc((size_t)length + 1, 1);
-    rewind(file);
-    cr_assert_eq(fread(text, 1, (size_t)length, file), (size_t)length);
-    fclose(file);
-    return text;
+    return printed_end(output);
 }
 
 Test(bench, a_result_is_one_json_line_with_every_field)
@@ -153,7 +140,8 @@ Test(bench, a_result_is_one_json_line_with_every_field)
     int code;
     char *text = printed(bench_print_json, &record, &code);
     cr_assert_eq(code, ERR_NONE);
-    cr_assert_str_eq(text, "{\"record\":\"bench\",\"name\":\"adam\",\"case\":{\"recipe\":\"torch-cpu\",\"params\":65536},"
+    cr_assert_str_eq(text, "{\"record\":\"bench\",\"name\":\"adam\","
+                           "\"case\":{\"recipe\":\"torch-cpu\",\"params\":65536,\"in_cache\":true},"
                            "\"samples\":[2.0,2.5,1.0],\"median\":2.0,\"unit\":\"ns_per_param\",\"verified\":true,"
                            "\"yardstick\":{\"name\":\"copy_4r_3w\",\"samples\":[1.0],\"median\":1.0,"
                            "\"unit\":\"ns_per_param\"},\"ratio\":0.5}\n");
@@ -167,7 +155,7 @@ Test(bench, a_result_for_a_reader_shows_spread_and_bandwidth)
     int code;
     char *text = printed(bench_print_text, &record, &code);
     cr_assert_eq(code, ERR_NONE);
-    cr_assert_str_eq(text, "adam  recipe=torch-cpu  params=65536\n"
+    cr_assert_str_eq(text, "adam  recipe=torch-cpu  params=65536  in_cache=yes\n"
                            "    2 ns_per_param (1.2 to 2.4 in 3 runs)  14.0 GB/s  copy_4r_3w 1  ratio 0.500\n");
     free(text);
 }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests of what a benchmark prints: what a call writes to standard output, as text.
+#ifndef ZG_PRINTED_TEST_H
+#define ZG_PRINTED_TEST_H
+
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct printed {
+    FILE *file;
+    int saved;
+};
+
+// From here on standard output goes to a file.
+static inline struct printed printed_begin(void)
+{
+    struct printed printed = {.file = tmpfile()};
+    cr_assert_not_null(printed.file);
+    fflush(stdout);
+    printed.saved = dup(STDOUT_FILENO);
+    dup2(fileno(printed.file), STDOUT_FILENO);
+    return printed;
+}
+
+// Back to the real one; what was printed meanwhile, to be freed.
+static inline char *printed_end(struct printed printed)
+{
+    fflush(stdout);
+    dup2(printed.saved, STDOUT_FILENO);
+    close(printed.saved);
+    fseek(printed.file, 0, SEEK_END);
+    size_t length = (size_t)ftell(printed.file);
+    rewind(printed.file);
+    char *text = calloc(length + 1, 1);
+    cr_assert_eq(fread(text, 1, length, printed.file), length);
+    fclose(printed.file);
+    return text;
+}
+
+#endif
