@@ -202,10 +202,10 @@ static const struct {
     void (*compute)(const struct stage *, const struct terms *, int, struct formula *);
     const char *memory, *traffic;
 } formulas[] = {
-    {ddp_formula, "(p + g + K) Psi", "2 Psi (N-1)/N"},
-    {zero1_formula, "(p + g) Psi + K Psi/N", "2 Psi (N-1)/N"},
-    {zero2_formula, "p Psi + (g + K) Psi/N", "2 Psi (N-1)/N"},
-    {zero3_formula, "(p + g + K) Psi/N", "3 Psi (N-1)/N"},
+    {ddp_formula, "(p + g + K) Psi", "2 Psi (N-1)/N elements"},
+    {zero1_formula, "(p + g) Psi + K Psi/N", "2 Psi (N-1)/N elements"},
+    {zero2_formula, "p Psi + (g + K) Psi/N", "2 Psi (N-1)/N elements"},
+    {zero3_formula, "(p + g + K) Psi/N", "3 Psi (N-1)/N elements"},
 };
 
 void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, struct formula *out)

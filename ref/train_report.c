@@ -65,13 +65,16 @@ void train_print_table(const struct train_setting *setting, const struct train_r
     else
         fprintf(out, "  not compared with unsharded Adam (--verify does)\n");
     fprintf(out, "  state digest %s\n", result->digest);
-    fprintf(out, "  held by rank 0           counted           formula  (bytes; %s)\n", result->memory_formula);
+    fprintf(out, "  bytes held by rank 0     counted           formula\n");
     for (int kind = 0; kind < KIND_COUNT; kind++)
         if (result->held_bytes[kind] || result->formula_held_bytes[kind])
             print_line(out, ledger_kind_name((enum ledger_kind)kind), result->held_bytes[kind],
                        result->formula_held_bytes[kind]);
     print_line(out, "total", total(result->held_bytes, KIND_COUNT), total(result->formula_held_bytes, KIND_COUNT));
-    fprintf(out, "  sent by all ranks        counted           formula  (bytes; a rank and step %s)\n",
+    // The kinds before staging are the model states: what the paper's figure 1 counts.
+    fprintf(out, "  model states     %17s  in the paper: %s\n",
+            size_text(total(result->held_bytes, KIND_STAGING), number), result->memory_formula);
+    fprintf(out, "  bytes sent by all        counted           formula  in the paper, a rank and step: %s\n",
             result->traffic_formula);
     for (int operation = 0; operation < OPERATION_COUNT; operation++)
         if (result->moved_bytes[operation] || result->formula_moved_bytes[operation])

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge train` as a user meets it: exit status, messages, the JSON record.
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char output[1 << 16];
+
+// The exit status of `zerogauge ARGUMENTS`; standard output and error together are left in output.
+static int zerogauge(const char *arguments)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "%s/zerogauge %s 2>&1", ZG_BINARY_DIR, arguments);
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    size_t length = fread(output, 1, sizeof output - 1, pipe);
+    output[length] = '\0';
+    int status = pclose(pipe);
+    cr_assert(WIFEXITED(status), "%s", command);
+    return WEXITSTATUS(status);
+}
+
+static json_t *last_record(void)
+{
+    while (strlen(output) > 0 && output[strlen(output) - 1] == '\n')
+        output[strlen(output) - 1] = '\0';
+    char *line = strrchr(output, '\n');
+    json_t *record = json_loads(line ? line + 1 : output, 0, NULL);
+    cr_assert_not_null(record, "%s", output);
+    return record;
+}
+
+Test(cmd_train, the_record_has_what_programs_read)
+{
+    static const char *const keys[] = {
+        "model", "stage", "world", "steps", "precision", "accumulation", "schedule", "recipe", "verified_steps", "equal",
+        "first_difference", "state_digest", "loss", "held_bytes", "formula_held_bytes", "moved_bytes",
+        "formula_moved_bytes", "tokens_per_s", "skipped_steps"};
+    cr_assert_eq(zerogauge("train --preset zero2 --world 3 --model linear --steps 4 --verify --json"), 0, "%s", output);
+    json_t *record = last_record();
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        cr_assert_not_null(json_object_get(record, keys[i]), "%s", keys[i]);
+    cr_assert_str_eq(json_string_value(json_object_get(record, "record")), "train");
+    cr_assert(json_is_true(json_object_get(record, "equal")));
+    cr_assert(json_is_null(json_object_get(record, "first_difference")));
+    cr_assert_eq(json_integer_value(json_object_get(record, "verified_steps")), 4);
+    cr_assert_eq(json_integer_value(json_object_get(record, "held_bytes")),
+                 json_integer_value(json_object_get(record, "formula_held_bytes")));
+    json_decref(record);
+}
+
+Test(cmd_train, without_verification_nothing_is_claimed)
+{
+    cr_assert_eq(zerogauge("train --preset zero1 --world 2 --model linear --steps 1 --json"), 0, "%s", output);
+    json_t *record = last_record();
+    cr_assert(json_is_null(json_object_get(record, "equal")));
+    cr_assert_eq(json_integer_value(json_object_get(record, "verified_steps")), 0);
+    json_decref(record);
+}
+
+Test(cmd_train, every_stage_has_one_digest)
+{
+    char digest[64] = "";
+    for (int stage = 0; stage < 4; stage++) {
+        char arguments[256];
+        snprintf(arguments, sizeof arguments,
+                 "train --preset zero%d --world 3 --model linear --steps 3 --schedule chaos:%d --verify --json", stage,
+                 stage);
+        cr_assert_eq(zerogauge(arguments), 0, "%s", output);
+        json_t *record = last_record();
+        const char *now = json_string_value(json_object_get(record, "state_digest"));
+        if (stage == 0)
+            snprintf(digest, sizeof digest, "%s", now);
+        cr_assert_str_eq(now, digest, "stage %d", stage);
+        json_decref(record);
+    }
+}
+
+Test(cmd_train, bad_input_is_named_and_exits_2)
+{
+    static const struct {
+        const char *arguments, *message;
+    } cases[] = {
+        {"train", "--preset NAME"},
+        {"train --preset zero9", "zero9"},
+        {"train --preset zero1 --config x.json", "one of"},
+        {"train --config /nonexistent/ds.json", "/nonexistent/ds.json"},
+        {"train --preset zero1 --model gpt-huge", "gpt-huge"},
+        {"train --preset zero1 --world 0", "--world 0"},
+        {"train --preset zero1 --steps 0", "--steps 0"},
+        {"train --preset zero1 --schedule fast", "fast"},
+        {"train --preset zero1 --device-memory lots", "lots"},
+        {"train --preset zero1 --text /nonexistent/text", "/nonexistent/text"},
+        {"train --preset zero1 --set zero_optimization.stagee=2", "stagee"},
+        {"train --preset zero1 surplus", "surplus"},
+        {"train --preset zero1 --frobnicate", "--frobnicate"},
+        {"train --preset zero1 --model linear --device-memory 4K", "budget"},
+        {"trian", "trian"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_assert_eq(zerogauge(cases[i].arguments), 2, "%s: %s", cases[i].arguments, output);
+        cr_assert_not_null(strstr(output, cases[i].message), "%s: %s", cases[i].arguments, output);
+    }
+}
+
+Test(cmd_train, print_config_loads_again)
+{
+    char path[] = "/tmp/zg-config-XXXXXX", arguments[256];
+    close(mkstemp(path));
+    cr_assert_eq(zerogauge("train --preset zero3 --world 2 --print-config"), 0, "%s", output);
+    FILE *file = fopen(path, "w");
+    fputs(output, file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments, "train --config %s --world 2 --model linear --steps 2 --verify --json", path);
+    int status = zerogauge(arguments);
+    unlink(path);
+    cr_assert_eq(status, 0, "%s", output);
+    json_t *record = last_record();
+    cr_assert_eq(json_integer_value(json_object_get(record, "stage")), 3);
+    json_decref(record);
+}
+
+Test(cmd_train, a_file_of_text_is_trained_on)
+{
+    char path[] = "/tmp/zg-text-XXXXXX", arguments[256];
+    FILE *file = fdopen(mkstemp(path), "w");
+    for (int i = 0; i < 2000; i++)
+        fprintf(file, "line %d of the text\n", i);
+    fclose(file);
+    snprintf(arguments, sizeof arguments, "train --preset zero1 --text %s --model gpt-nano --steps 40 --json", path);
+    int status = zerogauge(arguments);
+    unlink(path);
+    cr_assert_eq(status, 0, "%s", output);
+    json_t *record = last_record();
+    cr_assert_lt(json_number_value(json_object_get(record, "loss")),
+                 json_number_value(json_object_get(record, "first_loss")) - 0.3);
+    json_decref(record);
+}
