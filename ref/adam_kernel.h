@@ -8,10 +8,6 @@
 #include <assert.h>
 #include <math.h>
 
-// Elements handled at a time: a block's gradients, widened, and its new parameters, to be narrowed, stay in the
-// first-level cache, so memory is passed over once.
-enum { ADAM_BLOCK = 1024 };
-
 #define ADAM_INLINE static inline __attribute__((always_inline))
 
 ADAM_INLINE void adam_loop(enum recipe_family family, enum recipe_fusion fusion, enum recipe_decay decay,
@@ -51,49 +47,62 @@ ADAM_INLINE void adam_family(enum recipe_family family, enum recipe_fusion fusio
         adam_fused(family, FUSE_GRADIENT, scalars, g, p, m, v, count);
 }
 
+// How gradients become the recipe's g: divided or, with the same bits, multiplied by the divisor's reciprocal; then
+// multiplied by the coefficient.
+struct adam_scaling {
+    bool nothing, divide;
+    float divisor, reciprocal, coefficient;
+};
+
 // A division by a power of two and a multiplication by its reciprocal round the same real number.
-static bool has_exact_reciprocal(float divisor)
+static struct adam_scaling adam_scaling_of(const struct adam_step *step)
 {
+    float divisor = step->grad_divisor;
     int exponent;
-    return isfinite(divisor) && fabsf(frexpf(divisor, &exponent)) == 0.5f && isfinite(1.0f / divisor);
+    bool power_of_two = isfinite(divisor) && fabsf(frexpf(divisor, &exponent)) == 0.5f && isfinite(1.0f / divisor);
+    return (struct adam_scaling){.nothing = divisor == 1 && step->grad_coefficient == 1,
+                                 .divide = !power_of_two,
+                                 .divisor = divisor,
+                                 .reciprocal = 1.0f / divisor,
+                                 .coefficient = step->grad_coefficient};
 }
 
 // The block's gradients as fp32, meaned, unscaled and clipped: in `buffer`, or where they are if nothing is to be done.
-static const float *adam_gradients(const struct adam_step *step, size_t start, size_t count, float *buffer)
+static const float *adam_gradients(enum dtype dtype, const void *grad, struct adam_scaling scaling, float *buffer,
+                                   size_t count)
 {
-    const char *grad = (const char *)step->grad + start * dtype_bytes(step->grad_dtype);
-    if (step->grad_dtype == DTYPE_FP32 && step->grad_divisor == 1 && step->grad_coefficient == 1)
-        return (const float *)grad;
-    kernel_widen(step->grad_dtype, grad, buffer, count);
-    float divisor = step->grad_divisor, coefficient = step->grad_coefficient;
-    if (divisor != 1 && has_exact_reciprocal(divisor)) {
-        float reciprocal = 1.0f / divisor;
+    const float *g = kernel_as_f32(dtype, grad, buffer, count);
+    if (scaling.nothing)
+        return g;
+    if (scaling.divide) {
+#pragma GCC ivdep
         for (size_t i = 0; i < count; i++)
-            buffer[i] *= reciprocal;
-    } else if (divisor != 1) {
+            buffer[i] = g[i] / scaling.divisor * scaling.coefficient;
+    } else {
+#pragma GCC ivdep
         for (size_t i = 0; i < count; i++)
-            buffer[i] /= divisor;
+            buffer[i] = g[i] * scaling.reciprocal * scaling.coefficient;
     }
-    if (coefficient != 1)
-        for (size_t i = 0; i < count; i++)
-            buffer[i] *= coefficient;
     return buffer;
 }
 
 // Elements [begin, end) of the step, all of the tensor's body or all of its tail.
 static void adam_range(const struct adam_step *step, enum recipe_fusion fusion, size_t begin, size_t end)
 {
-    for (size_t start = begin; start < end; start += ADAM_BLOCK) {
-        size_t count = end - start < ADAM_BLOCK ? end - start : ADAM_BLOCK;
-        float buffer[ADAM_BLOCK];
-        const float *g = adam_gradients(step, start, count, buffer);
+    struct adam_scaling scaling = adam_scaling_of(step);
+    size_t grad_bytes = dtype_bytes(step->grad_dtype), copy_bytes = dtype_bytes(step->copy_dtype);
+    for (size_t start = begin; start < end; start += KERNEL_BLOCK) {
+        size_t count = kernel_block(start, end);
+        float buffer[KERNEL_BLOCK];
+        const void *grad = (const char *)step->grad + start * grad_bytes;
+        const float *g = adam_gradients(step->grad_dtype, grad, scaling, buffer, count);
         float *p = step->param + start, *m = step->exp_avg + start, *v = step->exp_avg_sq + start;
         if (step->recipe->family == RECIPE_TORCH)
             adam_family(RECIPE_TORCH, fusion, &step->scalars, g, p, m, v, count);
         else
             adam_family(RECIPE_DEEPSPEED, fusion, &step->scalars, g, p, m, v, count);
         if (step->copy)
-            kernel_narrow(step->copy_dtype, p, (char *)step->copy + start * dtype_bytes(step->copy_dtype), count);
+            kernel_narrow(step->copy_dtype, p, (char *)step->copy + start * copy_bytes, count);
     }
 }
 

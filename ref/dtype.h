@@ -5,6 +5,7 @@
 #ifndef ZG_DTYPE_H
 #define ZG_DTYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -45,17 +46,17 @@ static inline float f32_of_bits(uint32_t bits)
 
 static inline float bf16_to_f32(struct bf16 value)
 {
-    uint32_t bits = (uint32_t)value.bits << 16;
-    uint32_t quiet = (bits & 0x7fffffffu) > 0x7f800000u ? 0x00400000u : 0;
-    return f32_of_bits(bits | quiet);
+    uint16_t quiet = (value.bits & 0x7fffu) > 0x7f80u ? 0x0040u : 0;
+    return f32_of_bits((uint32_t)(value.bits | quiet) << 16);
 }
 
 static inline struct bf16 f32_to_bf16(float value)
 {
     uint32_t bits = f32_bits(value);
-    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
-    uint32_t quiet_nan = (bits >> 16) | 0x0040u;
-    return (struct bf16){(uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded)};
+    bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    uint32_t quiet = nan ? 0x00400000u : 0;
+    uint32_t half = nan ? 0 : 0x7fffu + ((bits >> 16) & 1);
+    return (struct bf16){(uint16_t)(((bits | quiet) + half) >> 16)};
 }
 
 static inline float fp16_to_f32(struct fp16 value)

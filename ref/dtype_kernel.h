@@ -7,99 +7,106 @@
 #include "dtype.h"
 
 #include <assert.h>
+#include <stdbool.h>
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
 
-// Sums are made a block at a time, so that a block's fp32 sums stay in the first-level cache.
-enum { FOLD_BLOCK = 1024 };
+// Work on 16-bit arrays is done in blocks of this many elements: the fp32 values of a block stay in the first-level
+// cache, and the processor is still busy with one block when it begins the next.
+enum { KERNEL_BLOCK = 256 };
+
+static void kernel_widen_fp16(const struct fp16 *restrict in, float *restrict out, size_t count)
+{
+    size_t i = 0;
+#ifdef __F16C__
+    for (; i + 8 <= count; i += 8)
+        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + i))));
+#endif
+    for (; i < count; i++)
+        out[i] = fp16_to_f32(in[i]);
+}
+
+static void kernel_narrow_fp16(const float *restrict in, struct fp16 *restrict out, size_t count)
+{
+    size_t i = 0;
+#ifdef __F16C__
+    for (; i + 8 <= count; i += 8)
+        _mm_storeu_si128((__m128i *)(void *)(out + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#endif
+    for (; i < count; i++)
+        out[i] = f32_to_fp16(in[i]);
+}
+
+static void kernel_widen_bf16(const struct bf16 *restrict in, float *restrict out, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = bf16_to_f32(in[i]);
+}
+
+static void kernel_narrow_bf16(const float *restrict in, struct bf16 *restrict out, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = f32_to_bf16(in[i]);
+}
 
 static void kernel_widen(enum dtype dtype, const void *in, float *out, size_t count)
 {
     assert(dtype != DTYPE_BYTE);
-    if (dtype == DTYPE_BF16) {
-        const struct bf16 *restrict from = in;
-        float *restrict to = out;
-        for (size_t i = 0; i < count; i++)
-            to[i] = bf16_to_f32(from[i]);
-    } else if (dtype == DTYPE_FP16) {
-        const struct fp16 *restrict from = in;
-        float *restrict to = out;
-        for (size_t i = 0; i < count; i++)
-            to[i] = fp16_to_f32(from[i]);
-    } else if (in != out) {
+    if (dtype == DTYPE_BF16)
+        kernel_widen_bf16(in, out, count);
+    else if (dtype == DTYPE_FP16)
+        kernel_widen_fp16(in, out, count);
+    else if (in != out)
         memcpy(out, in, count * sizeof *out);
-    }
 }
 
 static void kernel_narrow(enum dtype dtype, const float *in, void *out, size_t count)
 {
     assert(dtype != DTYPE_BYTE);
-    if (dtype == DTYPE_BF16) {
-        const float *restrict from = in;
-        struct bf16 *restrict to = out;
-        for (size_t i = 0; i < count; i++)
-            to[i] = f32_to_bf16(from[i]);
-    } else if (dtype == DTYPE_FP16) {
-        const float *restrict from = in;
-        struct fp16 *restrict to = out;
-        for (size_t i = 0; i < count; i++)
-            to[i] = f32_to_fp16(from[i]);
-    } else if (in != out) {
+    if (dtype == DTYPE_BF16)
+        kernel_narrow_bf16(in, out, count);
+    else if (dtype == DTYPE_FP16)
+        kernel_narrow_fp16(in, out, count);
+    else if (in != out)
         memcpy(out, in, count * sizeof *in);
-    }
 }
 
-// sum[i] = f32(a[i]) + f32(b[i]); sum overlaps neither.
-static void kernel_add_pair(enum dtype dtype, const void *a, const void *b, float *sum, size_t count)
+// The values as fp32: where they are, or widened into the buffer.
+static const float *kernel_as_f32(enum dtype dtype, const void *values, float *buffer, size_t count)
 {
-    assert(dtype != DTYPE_BYTE);
-    float *restrict to = sum;
-    if (dtype == DTYPE_BF16) {
-        const struct bf16 *left = a, *right = b;
-        for (size_t i = 0; i < count; i++)
-            to[i] = bf16_to_f32(left[i]) + bf16_to_f32(right[i]);
-    } else if (dtype == DTYPE_FP16) {
-        const struct fp16 *left = a, *right = b;
-        for (size_t i = 0; i < count; i++)
-            to[i] = fp16_to_f32(left[i]) + fp16_to_f32(right[i]);
-    } else {
-        const float *left = a, *right = b;
-        for (size_t i = 0; i < count; i++)
-            to[i] = left[i] + right[i];
-    }
+    if (dtype == DTYPE_FP32)
+        return (const float *)values;
+    kernel_widen(dtype, values, buffer, count);
+    return buffer;
 }
 
-// sum[i] = sum[i] + f32(in[i]); no overlap.
-static void kernel_add(enum dtype dtype, const void *in, float *sum, size_t count)
+// sum[i] = a[i] + b[i]; sum may be a or b.
+static void kernel_add(const float *a, const float *b, float *sum, size_t count)
 {
-    assert(dtype != DTYPE_BYTE);
-    float *restrict to = sum;
-    if (dtype == DTYPE_BF16) {
-        const struct bf16 *restrict from = in;
-        for (size_t i = 0; i < count; i++)
-            to[i] += bf16_to_f32(from[i]);
-    } else if (dtype == DTYPE_FP16) {
-        const struct fp16 *restrict from = in;
-        for (size_t i = 0; i < count; i++)
-            to[i] += fp16_to_f32(from[i]);
-    } else {
-        const float *restrict from = in;
-        for (size_t i = 0; i < count; i++)
-            to[i] += from[i];
-    }
+#pragma GCC ivdep
+    for (size_t i = 0; i < count; i++)
+        sum[i] = a[i] + b[i];
+}
+
+static size_t kernel_block(size_t start, size_t count)
+{
+    return count - start < KERNEL_BLOCK ? count - start : KERNEL_BLOCK;
 }
 
 static void kernel_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dtype, const void *in, size_t count)
 {
-    if (sum_dtype == DTYPE_FP32) {
-        kernel_add(in_dtype, in, sum, count);
-        return;
-    }
-    for (size_t start = 0; start < count; start += FOLD_BLOCK) {
-        size_t block = count - start < FOLD_BLOCK ? count - start : FOLD_BLOCK;
-        char *sums = (char *)sum + start * dtype_bytes(sum_dtype);
-        float wide[FOLD_BLOCK];
-        kernel_widen(sum_dtype, sums, wide, block);
-        kernel_add(in_dtype, (const char *)in + start * dtype_bytes(in_dtype), wide, block);
-        kernel_narrow(sum_dtype, wide, sums, block);
+    for (size_t start = 0; start < count; start += KERNEL_BLOCK) {
+        size_t block = kernel_block(start, count);
+        char *to = (char *)sum + start * dtype_bytes(sum_dtype);
+        const char *from = (const char *)in + start * dtype_bytes(in_dtype);
+        float left[KERNEL_BLOCK], right[KERNEL_BLOCK];
+        float *target = sum_dtype == DTYPE_FP32 ? (float *)(void *)to : left;
+        kernel_add(kernel_as_f32(sum_dtype, to, left, block), kernel_as_f32(in_dtype, from, right, block), target,
+                   block);
+        if (sum_dtype != DTYPE_FP32)
+            kernel_narrow(sum_dtype, target, to, block);
     }
 }
 
@@ -107,20 +114,23 @@ static void kernel_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dty
 static void kernel_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
                         size_t count, int add)
 {
-    for (size_t start = 0; start < count; start += FOLD_BLOCK) {
-        size_t block = count - start < FOLD_BLOCK ? count - start : FOLD_BLOCK;
+    for (size_t start = 0; start < count; start += KERNEL_BLOCK) {
+        size_t block = kernel_block(start, count);
         size_t in_bytes = start * dtype_bytes(in_dtype);
-        char *outs = (char *)out + start * dtype_bytes(out_dtype);
-        float sum[FOLD_BLOCK];
-        if (world == 1)
-            kernel_widen(in_dtype, (const char *)in[0] + in_bytes, sum, block);
-        else
-            kernel_add_pair(in_dtype, (const char *)in[0] + in_bytes, (const char *)in[1] + in_bytes, sum, block);
-        for (int rank = 2; rank < world; rank++)
-            kernel_add(in_dtype, (const char *)in[rank] + in_bytes, sum, block);
-        if (add)
-            kernel_add(out_dtype, outs, sum, block);
-        kernel_narrow(out_dtype, sum, outs, block);
+        char *to = (char *)out + start * dtype_bytes(out_dtype);
+        float left[KERNEL_BLOCK], right[KERNEL_BLOCK];
+        const float *sum = kernel_as_f32(in_dtype, (const char *)in[0] + in_bytes, left, block);
+        for (int rank = 1; rank < world; rank++) {
+            bool last = rank == world - 1 && out_dtype == DTYPE_FP32 && !add;
+            float *target = last ? (float *)(void *)to : left;
+            kernel_add(sum, kernel_as_f32(in_dtype, (const char *)in[rank] + in_bytes, right, block), target, block);
+            sum = target;
+        }
+        if (add) {
+            kernel_add(kernel_as_f32(out_dtype, to, right, block), sum, left, block);
+            sum = left;
+        }
+        kernel_narrow(out_dtype, sum, to, block);
     }
 }
 

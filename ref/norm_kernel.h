@@ -21,7 +21,7 @@ static uint32_t kernel_norm_max(enum dtype dtype, const void *values, size_t cou
         }
         return max;
     }
-    const struct bf16 *x = values;  // or fp16: the order of the encodings is that of the magnitudes in both
+    const struct bf16 *x = values; // or fp16: the order of the encodings is that of the magnitudes in both
     int16_t max = 0;
     for (size_t i = 0; i < count; i++) {
         int16_t bits = (int16_t)(x[i].bits & 0x7fff);
@@ -39,15 +39,48 @@ static uint64_t f64_bits(double value)
     return bits;
 }
 
-// Sum of the fixed-point squares of up to NORM_BLOCK values. A square of an fp32 value is exact in double, 2^k is
-// larger than any, and doubles in [2^k, 2^(k+1)] are 2^(k-52) apart: adding 2^k rounds a square to the fixed point,
-// and leaves it as an integer in the low bits.
-static uint64_t norm_block(const float *restrict x, size_t count, double two_k)
+// x^2 + c; the square of an fp32 value is exact in double, so it does not matter whether this is fused.
+static double square_plus(float x, double c)
+{
+#ifdef __FMA__
+    return fma((double)x, (double)x, c);
+#else
+    return (double)x * (double)x + c;
+#endif
+}
+
+// Sums of the fixed-point squares of up to NORM_BLOCK values. 2^k is larger than any square, and doubles in
+// [2^k, 2^(k+1)] are 2^(k-52) apart: adding 2^k rounds a square to the fixed point, and leaves it as an integer in the
+// low bits.
+static uint64_t norm_block_fp32(const float *restrict x, size_t count, double two_k)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++)
-        sum += f64_bits((double)x[i] * (double)x[i] + two_k);
+        sum += f64_bits(square_plus(x[i], two_k));
     return sum - count * f64_bits(two_k);
+}
+
+// Two at a time: each half of a 32-bit word, followed by zeros, is an fp32 value.
+static uint64_t norm_block_bf16(const struct bf16 *restrict x, size_t count, double two_k)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count / 2; i++) {
+        uint32_t pair;
+        memcpy(&pair, x + 2 * i, sizeof pair);
+        sum += f64_bits(square_plus(f32_of_bits(pair << 16), two_k));
+        sum += f64_bits(square_plus(f32_of_bits(pair & 0xffff0000u), two_k));
+    }
+    if (count % 2)
+        sum += f64_bits(square_plus(bf16_to_f32(x[count - 1]), two_k));
+    return sum - count * f64_bits(two_k);
+}
+
+static uint64_t norm_block(enum dtype dtype, const void *values, size_t count, double two_k)
+{
+    float wide[NORM_BLOCK];
+    if (dtype == DTYPE_BF16)
+        return norm_block_bf16(values, count, two_k);
+    return norm_block_fp32(kernel_as_f32(dtype, values, wide, count), count, two_k);
 }
 
 static void kernel_norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
@@ -56,15 +89,9 @@ static void kernel_norm_accumulate(struct norm_sum *sum, enum dtype dtype, const
     if (max_bits == 0 || max_bits >= 0x7f800000u)
         return;
     double two_k = ldexp(1, norm_exponent(max_bits));
-    float wide[NORM_BLOCK];
     for (size_t start = 0; start < count; start += NORM_BLOCK) {
         size_t block = count - start < NORM_BLOCK ? count - start : NORM_BLOCK;
         const char *from = (const char *)values + start * dtype_bytes(dtype);
-        const float *x = (const float *)from;
-        if (dtype != DTYPE_FP32) {
-            kernel_widen(dtype, from, wide, block);
-            x = wide;
-        }
-        norm_add(sum, (struct norm_sum){.low = norm_block(x, block, two_k)});
+        norm_add(sum, (struct norm_sum){.low = norm_block(dtype, from, block, two_k)});
     }
 }
