@@ -88,8 +88,8 @@ Test(config_bad, a_world_without_ranks_is_refused)
 Test(config_bad, a_batch_beyond_64_bits_is_refused)
 {
     struct config config;
-    struct config_options options = {.world = 1000000000};
-    const char *text = "{\"train_micro_batch_size_per_gpu\": 1000000000, \"gradient_accumulation_steps\": 1000000000}";
+    struct config_options options = {.world = 64};  // 2^29 x 2^29 x 2^6 = 2^64
+    const char *text = "{\"train_micro_batch_size_per_gpu\": 536870912, \"gradient_accumulation_steps\": 536870912}";
     cr_expect_eq(config_load_text("x", text, strlen(text), &options, &config, NULL), ERR_USAGE);
     cr_expect(strstr(err_message(), "the product is too large"), "%s", err_message());
 }
@@ -119,7 +119,7 @@ Test(config_bad, a_hint_names_the_key_that_is_meant)
         const char *path, *hint;
     } CASES[] = {
         {"zero_optimization.stage3_max_live_paramters", "did you mean \"stage3_max_live_parameters\"?"},
-        {"zero_optimization.Stage", "did you mean \"stage\"?"},
+        {"zero_optimization.STAGE", "did you mean \"stage\"?"},
         {"zero_optimization.satge", "did you mean \"stage\"?"},
         {"zero_optimisation", "did you mean \"zero_optimization\"?"},
         {"train_micro_batch_size", "did you mean \"train_batch_size\"?"},
@@ -139,7 +139,6 @@ Test(config_bad, the_table_has_every_key_once_and_every_alias_a_key)
     const struct config_key *key;
     for (size_t i = 0; (key = config_key_at(i)) != NULL; i++) {
         cr_expect_eq(config_key_find(key->path), key, "%s is there twice", key->path);
-        cr_expect_lt(i, (size_t)CONFIG_NOTE_MAX);
         if (key->use == KEY_ALIAS)
             cr_expect(config_key_find(key->target) && config_key_find(key->target)->use != KEY_ALIAS, "%s", key->path);
         if (key->use == KEY_FIXED)
@@ -186,7 +185,8 @@ Test(config_bad, random_damage_never_crashes_and_always_ends_in_a_message_or_a_c
 {
     static const char *const PIECES[] = {"{", "}", "[", "]", ",", ":", "\"", "null", "true", "\"auto\"", "-1", "0",
                                          "1e308", "9223372036854775807", "1.5", "\\u0000", "\\ud800", "\xff", "\n",
-                                         "\"stage\"", "\"fp16\"", "\"enabled\":true", "\"scheduler\"", "\"params\"", "."};
+                                         "\"stage\"", "\"fp16\"", "\"enabled\":true", "\"scheduler\"", "\"params\"",
+                                         "."};
     static const char SEED[] =
         "{\"train_batch_size\": 8, \"fp16\": {\"enabled\": true, \"loss_scale\": 0, \"hysteresis\": 2}, "
         "\"zero_optimization\": {\"stage\": 3, \"stage3_max_live_parameters\": 1e9}, \"optimizer\": {\"type\": "

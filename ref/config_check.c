@@ -113,7 +113,7 @@ static int refuse_fixed(const struct config_doc *doc, const struct config_key *k
     config_doc_show(shown, value);
     if (key->only[0] == '\0')
         return config_doc_fail(doc, path, "is not a parameter of the optimizer, expected it left out: %s", key->why);
-    if (!has_type(key->type, value) && !json_is_null(value)) {
+    if (!has_type(key->type, value)) {
         char expected[128];
         return config_doc_fail(doc, path, "is %s, expected %s", shown, expectation(key, expected, sizeof expected));
     }

@@ -161,7 +161,7 @@ void config_doc_close(struct config_doc *doc)
 void config_doc_note(struct config_doc *doc, enum config_note_kind kind, const char *key)
 {
     struct config_notes *notes = doc->notes;
-    if (!notes || notes->count == CONFIG_NOTE_MAX)
+    if (!notes)
         return;
     for (size_t i = 0; i < notes->count; i++)
         if (notes->notes[i].key == key)

@@ -3,6 +3,8 @@
 // precision_config.py, lr_schedules.py at edaa7221), and the section "zerogauge", which DeepSpeed does not know.
 #include "config_keys.h"
 
+#include "config.h"
+
 #include <ctype.h>
 #include <float.h>
 #include <stdbool.h>
@@ -253,6 +255,8 @@ static const struct config_key KEYS[] = {
     FIXED("weight_quantization", FREE_OBJECT, "null|{}", MODELLED),
 };
 
+_Static_assert(sizeof KEYS / sizeof *KEYS <= CONFIG_NOTE_MAX, "a note on every key");
+
 const struct config_key *config_key_at(size_t index)
 {
     return index < sizeof KEYS / sizeof *KEYS ? &KEYS[index] : NULL;
@@ -319,7 +323,7 @@ const char *config_key_hint(char out[CONFIG_HINT_BYTES], const char *path)
         }
     }
     size_t near = minimum(strlen(leaf) / 3, 6);
-    if (sibling && sibling_distance <= near && sibling_distance <= elsewhere_distance + 1)
+    if (sibling && sibling_distance <= near)
         snprintf(out, CONFIG_HINT_BYTES, "did you mean \"%s\"?", leaf_of(sibling));
     else if (elsewhere_distance <= near)
         snprintf(out, CONFIG_HINT_BYTES, "did you mean %s\"%s\"?", strchr(elsewhere, '.') ? "" : "the top-level key ",

@@ -9,7 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-static struct scaler open_dynamic(unsigned power, uint64_t window, uint64_t hysteresis, bool consecutive, double minimum)
+static struct scaler open_dynamic(unsigned power, uint64_t window, uint64_t hysteresis, bool consecutive,
+                                  double minimum)
 {
     struct config_loss_scale rules = {.dynamic = true, .static_scale = 1, .initial_scale_power = power,
                                       .window = window, .hysteresis = hysteresis,
