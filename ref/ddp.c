@@ -43,10 +43,8 @@ static int ddp_reduce(struct stage *stage, int unit)
     enum dtype dtype = stage->setting.config->accumulation_dtype;
     enum dtype communication = stage->setting.config->communication_dtype;
     int bundle;
-    for (int next = 0; stage_next_bundle(stage, unit, &next, &bundle);) {
+    for (int next = 0; stage_next_complete(stage, unit, &next, &bundle);) {
         const struct bundle *b = &stage->layout.bundles[bundle];
-        if (b->frozen || b->low_unit != unit)
-            continue;
         TRY(stage_keep_gradient(stage, bundle));
         if (!stage_last_micro_step(stage))
             continue;

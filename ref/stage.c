@@ -127,6 +127,16 @@ bool stage_next_bundle(const struct stage *stage, int unit, int *next, int *bund
     return false;
 }
 
+bool stage_next_complete(const struct stage *stage, int unit, int *next, int *bundle)
+{
+    while (stage_next_bundle(stage, unit, next, bundle)) {
+        const struct bundle *b = &stage->layout.bundles[*bundle];
+        if (!b->frozen && b->low_unit == unit)
+            return true;
+    }
+    return false;
+}
+
 void stage_point_params(struct stage *stage, int bundle, const void *whole)
 {
     const struct bundle *b = &stage->layout.bundles[bundle];
@@ -221,6 +231,16 @@ int stage_to_wire(struct stage *stage, int bundle, void *whole, enum dtype dtype
     *out = slots_take(&stage->wire, bundle);
     return exchange_cast(&stage->exchange, whole, dtype, *out, stage->setting.config->communication_dtype,
                          stage->layout.bundles[bundle].count, false);
+}
+
+int stage_update_and_gather(struct stage *stage)
+{
+    for (int i = 0; i < stage->layout.trainable_count; i++) {
+        TRY(optimizer_update(&stage->optimizer, i));
+        TRY(exchange_all_gather(&stage->exchange, &stage->layout.bundles[i], NULL, stage->places[i].whole,
+                                stage->setting.config->precision));
+    }
+    return ERR_NONE;
 }
 
 static int collect(struct stage *stage, int bundle, const void *share, void *whole, enum dtype dtype)

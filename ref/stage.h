@@ -90,6 +90,9 @@ int stage_collect_copy(struct stage *stage, int bundle, void *whole);
 // A bundle that one of the unit's parameters lies in; *next starts as 0. False when there are no more.
 bool stage_next_bundle(const struct stage *stage, int unit, int *next, int *bundle);
 
+// The same for the trainable bundles whose gradients are complete when the unit's backward is done.
+bool stage_next_complete(const struct stage *stage, int unit, int *next, int *bundle);
+
 // Points the bundle's parameters at memory where the padded bundle begins.
 void stage_point_params(struct stage *stage, int bundle, const void *whole);
 
@@ -103,6 +106,10 @@ int stage_open_gradients(struct stage *stage, int unit);
 // share of the sum over ranks to theirs.
 int stage_keep_gradient(struct stage *stage, int bundle);
 int stage_scatter_gradient(struct stage *stage, int bundle);
+
+// For stages that hold whole parameters and shares of the optimizer states: each bundle's share is updated, then
+// gathered from all ranks, one bundle's gathering beside the next one's update.
+int stage_update_and_gather(struct stage *stage);
 
 // The gradient of a complete bundle as the collectives take it: whole itself, or its copy in the communication dtype.
 int stage_to_wire(struct stage *stage, int bundle, void *whole, enum dtype dtype, void **out);

@@ -136,10 +136,10 @@ static void matrix(int stage, int from, int stride, const char *model)
                     }
 }
 
-Test(stage, ddp_equals_unsharded_adam_concurrent) { matrix(0, 0, 7, "linear"); }
-Test(stage, zero1_equals_unsharded_adam_concurrent) { matrix(1, 1, 7, "linear"); }
-Test(stage, zero2_equals_unsharded_adam_concurrent) { matrix(2, 2, 7, "linear"); }
-Test(stage, zero3_equals_unsharded_adam_concurrent) { matrix(3, 3, 7, "linear"); }
+Test(stage, ddp_equals_unsharded_adam_concurrent) { matrix(0, 0, 13, "linear"); }
+Test(stage, zero1_equals_unsharded_adam_concurrent) { matrix(1, 1, 13, "linear"); }
+Test(stage, zero2_equals_unsharded_adam_concurrent) { matrix(2, 2, 13, "linear"); }
+Test(stage, zero3_equals_unsharded_adam_concurrent) { matrix(3, 3, 13, "linear"); }
 Test(stage, ddp_trains_gpt_equal_to_unsharded_adam) { matrix(0, 0, 83, "gpt-nano"); }
 Test(stage, zero1_trains_gpt_equal_to_unsharded_adam) { matrix(1, 1, 83, "gpt-nano"); }
 Test(stage, zero2_trains_gpt_equal_to_unsharded_adam) { matrix(2, 2, 83, "gpt-nano"); }

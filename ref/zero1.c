@@ -43,10 +43,8 @@ static int zero1_reduce(struct stage *stage, int unit)
     enum dtype dtype = stage->setting.config->accumulation_dtype;
     enum dtype communication = stage->setting.config->communication_dtype;
     int rank = comm_rank(stage->setting.comm), bundle;
-    for (int next = 0; stage_next_bundle(stage, unit, &next, &bundle);) {
+    for (int next = 0; stage_next_complete(stage, unit, &next, &bundle);) {
         const struct bundle *b = &stage->layout.bundles[bundle];
-        if (b->frozen || b->low_unit != unit)
-            continue;
         TRY(stage_keep_gradient(stage, bundle));
         if (!stage_last_micro_step(stage))
             continue;
@@ -68,14 +66,7 @@ static int zero1_reduce(struct stage *stage, int unit)
 static int zero1_step(struct stage *stage, bool *applied)
 {
     TRY(optimizer_begin(&stage->optimizer, applied));
-    if (!*applied)
-        return ERR_NONE;
-    for (int i = 0; i < stage->layout.trainable_count; i++) {
-        TRY(optimizer_update(&stage->optimizer, i));
-        TRY(exchange_all_gather(&stage->exchange, &stage->layout.bundles[i], NULL, stage->places[i].whole,
-                                stage->setting.config->precision));
-    }
-    return ERR_NONE;
+    return *applied ? stage_update_and_gather(stage) : ERR_NONE;
 }
 
 const struct stage_operations zero1_stage = {

@@ -40,11 +40,8 @@ static int zero2_release(struct stage *stage, int unit, enum pass pass)
 static int zero2_reduce(struct stage *stage, int unit)
 {
     int bundle;
-    for (int next = 0; stage_next_bundle(stage, unit, &next, &bundle);) {
-        const struct bundle *b = &stage->layout.bundles[bundle];
-        if (!b->frozen && b->low_unit == unit)
-            TRY(stage_scatter_gradient(stage, bundle));
-    }
+    for (int next = 0; stage_next_complete(stage, unit, &next, &bundle);)
+        TRY(stage_scatter_gradient(stage, bundle));
     return ERR_NONE;
 }
 
@@ -52,14 +49,7 @@ static int zero2_reduce(struct stage *stage, int unit)
 static int zero2_step(struct stage *stage, bool *applied)
 {
     TRY(optimizer_begin(&stage->optimizer, applied));
-    if (!*applied)
-        return ERR_NONE;
-    for (int i = 0; i < stage->layout.trainable_count; i++) {
-        TRY(optimizer_update(&stage->optimizer, i));
-        TRY(exchange_all_gather(&stage->exchange, &stage->layout.bundles[i], NULL, stage->places[i].whole,
-                                stage->setting.config->precision));
-    }
-    return ERR_NONE;
+    return *applied ? stage_update_and_gather(stage) : ERR_NONE;
 }
 
 const struct stage_operations zero2_stage = {

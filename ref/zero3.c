@@ -98,11 +98,8 @@ static int zero3_release(struct stage *stage, int unit, enum pass pass)
 static int zero3_reduce(struct stage *stage, int unit)
 {
     int bundle;
-    for (int next = 0; stage_next_bundle(stage, unit, &next, &bundle);) {
-        const struct bundle *b = &stage->layout.bundles[bundle];
-        if (!b->frozen && b->low_unit == unit)
-            TRY(stage_scatter_gradient(stage, bundle));
-    }
+    for (int next = 0; stage_next_complete(stage, unit, &next, &bundle);)
+        TRY(stage_scatter_gradient(stage, bundle));
     return ERR_NONE;
 }
 
