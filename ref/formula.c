@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formula.h"
 
-#include "train.h"
-
 #include <string.h>
 
 // Sums over bundles: whole and one rank's, real elements and padding.
@@ -208,7 +206,8 @@ static const struct {
     {zero3_formula, "(p + g + K) Psi/N", "3 Psi (N-1)/N elements"},
 };
 
-void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, struct formula *out)
+void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, uint64_t report_bytes,
+                struct formula *out)
 {
     *out = (struct formula){0};
     struct terms t = terms_of(stage, rank);
@@ -221,7 +220,7 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     if (stage->gathered.layout)
         out->held_bytes[KIND_STAGING] += slots_bytes(&stage->gathered, layout->bundle_count, true);
     out->held_bytes[KIND_ACTIVATION] = activation_bytes;
-    out->step_bytes[OPERATION_ALL_GATHER] += (t.ranks - 1) * sizeof(struct train_report_of_rank);
+    out->step_bytes[OPERATION_ALL_GATHER] += (t.ranks - 1) * report_bytes;
 }
 
 const char *formula_memory_text(const struct stage *stage)

@@ -16,8 +16,10 @@ struct formula {
     uint64_t applied_bytes[OPERATION_COUNT];  // and in those that were not skipped
 };
 
-// For rank `rank` of the stage's world, holding `activation_bytes` for the model's run.
-void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, struct formula *out);
+// For rank `rank` of the stage's world, holding activation_bytes for the model's run, and telling every other rank
+// report_bytes after each step (loss).
+void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, uint64_t report_bytes,
+                struct formula *out);
 
 // The paper's limit, for the table: bytes of parameters, gradients and optimizer states a rank, without padding and
 // staging, as in "2 Psi + 2 Psi + K Psi / N_d".

@@ -59,7 +59,7 @@ static int open_rank(struct train_rank *rank)
     TRY(model_run_open(setting->model, config->micro_batch, config->precision, rank->tier, &rank->run));
     comm_count_in(rank->comm, &rank->ledger);
     formula_of(&rank->stage, rank->rank, model_run_bytes(setting->model, config->micro_batch, config->precision),
-               &rank->formula);
+               sizeof(struct train_report_of_rank), &rank->formula);
     return verify_open(rank);
 }
 
