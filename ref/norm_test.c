@@ -143,6 +143,21 @@ Test(norm, sums_of_16_bit_values_within_2_to_the_17_of_the_largest_are_exact)
         }
 }
 
+Test(norm, many_values_as_large_as_the_largest_do_not_overflow)
+{
+    static float values[COUNT];
+    for (EACH_ISA(isa)) {
+        struct norm_sum sum = {0};
+        struct exact exact = {0};
+        for (size_t i = 0; i < COUNT; i++) {
+            values[i] = 0x1.fffp0f;
+            exact_add(&exact, values[i]);
+        }
+        norm_accumulate(&sum, DTYPE_FP32, values, COUNT, f32_bits(values[0]));
+        cr_expect_eq(sum_value(sum, f32_bits(values[0])), exact_value(&exact));
+    }
+}
+
 Test(norm, squares_of_less_than_half_a_unit_are_lost_and_of_more_are_kept)
 {
     static float values[COUNT];
