@@ -53,6 +53,10 @@ Test(json, strings_that_look_like_structure_do_not_shift_lines)
     cr_expect_eq(json_text_line(&text, "}],\n"), 2);
     cr_expect_eq(json_text_line(&text, "bb"), 3);
     json_text_close(&text);
+    text = parse("{\"a\": \"\\\"{\",\n\"b\": [\"\\\\\"],\n\"c\": 1}");
+    cr_expect_eq(json_text_line(&text, "b"), 2);
+    cr_expect_eq(json_text_line(&text, "c"), 3);
+    json_text_close(&text);
 }
 
 Test(json, a_key_with_a_dot_is_found_by_its_name)
@@ -66,6 +70,8 @@ Test(json, duplicate_keys_are_refused_at_any_depth)
 {
     const char *top = "{\"a\": 1,\n\"b\": 2,\n\"a\": 3,\n\"a\": 4}";
     expect_refused(top, strlen(top), "x.json:3: a: given twice, first on line 1; expected it once");
+    const char *two = "{\"b\": 1, \"a\": 1,\n\"b\": 2,\n\"a\": 2}";
+    expect_refused(two, strlen(two), "x.json:2: b: given twice, first on line 1; expected it once");
     const char *nested = "{\"a\": [0, {\"b\": 1},\n{\"b\": 1, \"c\": {}},\n{\"b\": 1,\n\"b\": 2}]}";
     expect_refused(nested, strlen(nested), "x.json:4: a.3.b: given twice, first on line 3; expected it once");
     const char *escaped = "{\"caf\xc3\xa9\": 1,\n\"caf\\u00e9\": 2}";
@@ -76,7 +82,8 @@ Test(json, duplicate_keys_are_refused_at_any_depth)
 
 Test(json, equal_names_in_different_objects_are_no_duplicates)
 {
-    struct json_text text = parse("{\"a\": {\"a\": {\"a\": 1}}, \"b\": [{\"a\": 1}, {\"a\": 2}], \"ab\": \"a\"}");
+    struct json_text text = parse("{\"a\": {\"a\": {\"a\": 1}}, \"b\": [{\"a\": 1}, {\"a\": 2}], "
+                                  "\"ab\": [\"a\", \"a\", \"a\"]}");
     json_text_close(&text);
 }
 
