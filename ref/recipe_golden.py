@@ -9,7 +9,7 @@ import math
 import struct
 from fractions import Fraction
 
-COUNT = 37  # 32 elements of body and 5 of tail for 8 lanes and for 16
+COUNT = 45  # 40 elements of body and 5 of tail for 8 lanes, 32 and 13 for 16
 STEPS = (1, 2, 3, 10)  # the last one as after loading a checkpoint
 MASK = (1 << 64) - 1
 
@@ -243,7 +243,7 @@ def main():
                                  bias_correction=correction)
                     digest, p, m, v = run(name, hyper)
                     flags = f"{str(decoupled).lower()}, {str(correction).lower()}"
-                    print(f'{{"{name}", {{1e-3, {beta1}, {beta2}, 1e-8, {wd}, {flags}}}, 0x{digest:016x}, '
+                    print(f'{{"{name}", {{1e-3, {beta1}, {beta2}, 1e-8, {wd}, {flags}}}, 0x{digest:016x},\n '
                           f"0x{p:08x}, 0x{m:08x}, 0x{v:08x}}},")
 
 
