@@ -8,6 +8,9 @@
 // array, the 16-bit copy included.
 enum { CHUNK_ALIGNMENT = 32 };
 
+// Waking a thread costs more than updating fewer elements than this.
+enum { THREAD_MINIMUM = 4096 };
+
 void adam_update(const struct adam_step *step)
 {
     isa_kernels()->adam(step);
@@ -29,11 +32,14 @@ static struct adam_step step_slice(const struct adam_step *step, size_t begin, s
 
 void adam_update_parallel(const struct adam_step *step, int threads)
 {
-    size_t chunk = step->count / (size_t)(threads > 0 ? threads : 1) / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
-    if (threads <= 1 || chunk == 0) {
+    size_t useful = step->count / THREAD_MINIMUM;
+    if (threads > 0 && (size_t)threads > useful)
+        threads = (int)useful;
+    if (threads <= 1) {
         adam_update(step);
         return;
     }
+    size_t chunk = step->count / (size_t)threads / CHUNK_ALIGNMENT * CHUNK_ALIGNMENT;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int thread = 0; thread < threads; thread++) {
         size_t begin = (size_t)thread * chunk;

@@ -258,9 +258,9 @@ Test(adam, a_million_values_of_every_exponent_and_kind_have_the_bits_of_the_sing
 
 Test(adam, a_tensor_cut_anywhere_and_by_any_number_of_threads_has_the_bits_of_the_whole)
 {
-    struct tensor start = tensor_make(5003), whole = tensor_make(5003), cut = tensor_make(5003);
+    struct tensor start = tensor_make(60013), whole = tensor_make(60013), cut = tensor_make(60013);
     for (EACH_RECIPE(recipe))
-        for (uint64_t trial = 0; trial < 40; trial++) {
+        for (uint64_t trial = 0; trial < 8; trial++) {
             struct adam_scalars scalars = scalars_of(recipe, 2, 1 + trial);
             tensor_fill(&start, DTYPE_BF16, trial);
             tensor_copy(&whole, &start);
@@ -269,7 +269,7 @@ Test(adam, a_tensor_cut_anywhere_and_by_any_number_of_threads_has_the_bits_of_th
             step.grad_dtype = pieces.grad_dtype = DTYPE_BF16;
             update_one_by_one(&step);
             for (size_t begin = 0, length; begin < cut.count; begin += length) {
-                length = 1 + random_below(random_at(trial, begin), trial % 2 ? 40 : 3000);
+                length = 1 + random_below(random_at(trial, begin), trial % 2 ? 400 : 40000);
                 length = length < cut.count - begin ? length : cut.count - begin;
                 next_isa((int)random_below(random_at(trial, begin + 1), ADAM_ISA_COUNT) - 1);
                 struct adam_step piece = step_part(&pieces, begin, length);
