@@ -167,7 +167,7 @@ Test(config, adam_means_adamw_unless_adam_w_mode_is_false)
 Test(config, overlap_is_on_by_default_in_stage_3_alone)
 {
     for (int stage = 0; stage < 4; stage++) {
-        char body[64];
+        char body[128];
         snprintf(body, sizeof body, "'zero_optimization': {'stage': %d, 'overlap_comm': null}", stage);
         cr_expect_eq(load_body(body).overlap_comm, stage == 3);
     }
