@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adam over arrays: the one text of recipe.h, built for scalar, AVX2 and AVX-512 processors and chosen at run time;
-// the same bits from each. The fused whole step reads a 16-bit or fp32 gradient, takes its mean, unscales and clips
-// it, updates, and writes the 16-bit copy: one pass over memory.
+// the same bits from each, except that of two NaN operands either may survive. The fused whole step reads a 16-bit or
+// fp32 gradient, takes its mean, unscales and clips it, updates, and writes the 16-bit copy: one pass over memory.
 #ifndef ZG_ADAM_H
 #define ZG_ADAM_H
 

@@ -3,6 +3,7 @@
 #include "adam.h"
 
 #include "err.h"
+#include "isa_test.h"
 #include "random.h"
 
 #include <criterion/criterion.h>
@@ -12,21 +13,6 @@
 
 enum { MANY = 1000000, SHORT = 67, ALIGNMENTS = 16, DECAYS = 3 };
 
-static int next_isa(int isa)
-{
-    enum adam_isa found;
-    for (isa++; isa < ADAM_ISA_COUNT; isa++)
-        if (adam_isa_parse(adam_isa_name((enum adam_isa)isa), &found) == 0) {
-            adam_isa_set(found);
-            return isa;
-        }
-    return -1;
-}
-
-#define EACH_ISA(isa)                                                                                                  \
-    int isa = next_isa(-1);                                                                                            \
-    isa >= 0;                                                                                                          \
-    isa = next_isa(isa)
 #define EACH_RECIPE(recipe)                                                                                            \
     const struct recipe *recipe = recipe_at(0);                                                                        \
     recipe;                                                                                                            \
@@ -271,7 +257,7 @@ Test(adam, a_tensor_cut_anywhere_and_by_any_number_of_threads_has_the_bits_of_th
             for (size_t begin = 0, length; begin < cut.count; begin += length) {
                 length = 1 + random_below(random_at(trial, begin), trial % 2 ? 400 : 40000);
                 length = length < cut.count - begin ? length : cut.count - begin;
-                next_isa((int)random_below(random_at(trial, begin + 1), ADAM_ISA_COUNT) - 1);
+                isa_test_next((int)random_below(random_at(trial, begin + 1), ADAM_ISA_COUNT) - 1);
                 struct adam_step piece = step_part(&pieces, begin, length);
                 adam_update_parallel(&piece, 1 + (int)(begin % 4));
             }

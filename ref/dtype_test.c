@@ -2,7 +2,7 @@
 // Conversions are compared with the processor's own instructions, and with definitions that share no code with them.
 #include "dtype.h"
 
-#include "adam.h"
+#include "isa_test.h"
 #include "random.h"
 
 #include <criterion/criterion.h>
@@ -63,23 +63,6 @@ __attribute__((target("avx512f,avx512bw,avx512bf16"))) static void hardware_narr
     for (size_t i = 0; i < count; i += 16)
         _mm256_storeu_si256((__m256i *)(out + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(in + i)));
 }
-
-// Each test of a loop runs in every build that this processor can run.
-static int next_isa(int isa)
-{
-    enum adam_isa found;
-    for (isa++; isa < ADAM_ISA_COUNT; isa++)
-        if (adam_isa_parse(adam_isa_name((enum adam_isa)isa), &found) == 0) {
-            adam_isa_set(found);
-            return isa;
-        }
-    return -1;
-}
-
-#define EACH_ISA(isa)                                                                                                  \
-    int isa = next_isa(-1);                                                                                            \
-    isa >= 0;                                                                                                          \
-    isa = next_isa(isa)
 
 static void widen_all(enum dtype dtype, float *out)
 {

@@ -2,7 +2,7 @@
 // The norm against an exact sum of squares, and against itself under every kind of partition.
 #include "norm.h"
 
-#include "adam.h"
+#include "isa_test.h"
 #include "random.h"
 
 #include <criterion/criterion.h>
@@ -13,22 +13,6 @@
 enum { COUNT = 10000, LIMBS = 12 };
 
 static const enum dtype FORMATS[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
-
-static int next_isa(int isa)
-{
-    enum adam_isa found;
-    for (isa++; isa < ADAM_ISA_COUNT; isa++)
-        if (adam_isa_parse(adam_isa_name((enum adam_isa)isa), &found) == 0) {
-            adam_isa_set(found);
-            return isa;
-        }
-    return -1;
-}
-
-#define EACH_ISA(isa)                                                                                                  \
-    int isa = next_isa(-1);                                                                                            \
-    isa >= 0;                                                                                                          \
-    isa = next_isa(isa)
 
 static float load(enum dtype dtype, const void *values, size_t i)
 {
@@ -193,7 +177,7 @@ Test(norm, every_partition_and_order_and_processor_gives_the_same_bits)
             for (size_t rank = 0; rank < 8; rank++) {
                 size_t end = rank == 7 ? COUNT : begin + random_below(random_at(trial, rank), COUNT - begin + 1);
                 const char *at = (const char *)values + begin * dtype_bytes(dtype);
-                next_isa((int)random_below(random_at(trial, 100 + rank), ADAM_ISA_COUNT) - 1);
+                isa_test_next((int)random_below(random_at(trial, 100 + rank), ADAM_ISA_COUNT) - 1);
                 uint32_t part_max = norm_max(dtype, at, end - begin);
                 maxima = part_max > maxima ? part_max : maxima;
                 norm_accumulate(&owned[rank], dtype, at, end - begin, max);
