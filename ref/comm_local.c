@@ -63,7 +63,7 @@ static int enter(struct comm_local *local, const struct comm_call *call)
     int leaver = atomic_load(&group->leaver);
     if (leaver != 0)
         fail_for_leaver(group, leaver - 1, local->comm.rank, call->operation);
-    return meet_wait(&group->meet);
+    return meet_wait(&group->meet, &local->spins);
 }
 
 static int disagree(struct group *group, const struct comm_signature *a, int a_rank, const struct comm_signature *b,
@@ -124,7 +124,7 @@ static int meet_and_move(struct comm_local *local, const struct comm_call *call)
     TRY(meet_reach_begin(&group->meet));
     comm_local_move(local, call);
     meet_reach_end(&group->meet);
-    return meet_wait(&group->meet);
+    return meet_wait(&group->meet, &local->spins);
 }
 
 static int local_run(struct comm *comm, const struct comm_call *call)

@@ -35,6 +35,7 @@ struct comm_local {
     struct comm comm;
     struct group *group;
     const void **sources;  // [world], of a sum
+    int spins;             // of meet_wait
     _Alignas(MEET_LINE_BYTES) char piece[PIECE_BYTES];
 };
 

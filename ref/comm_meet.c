@@ -11,8 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// About 20 microseconds: longer than it takes a thread that is on its way, shorter than a sleep and a wake.
-enum { SPINS = 1000 };
+// A thread looks for the others this often before it sleeps, at most about 20 microseconds, which is what a sleep and
+// a wake cost. It looks half as long after looking in vain, and twice as long after it was worth it.
+enum { SPINS_MIN = 64, SPINS_MAX = 1024 };
 
 static void spin_pause(void)
 {
@@ -37,7 +38,7 @@ int meet_open(struct meet *meet, int world)
         return err_set(ERR_MEMORY, "no mutex for %d ranks", world);
     meet->world = (uint32_t)world;
     // A thread that looks for one that has no processor only keeps it from running.
-    meet->spins = world <= processor_count() ? SPINS : 0;
+    meet->spins_max = world <= processor_count() ? SPINS_MAX : 0;
     return ERR_NONE;
 }
 
@@ -67,7 +68,22 @@ static void sleep_in_phase(struct meet *meet, uint32_t phase)
     atomic_fetch_sub(&meet->sleepers, 1);
 }
 
-int meet_wait(struct meet *meet)
+// Whether the phase has changed while the thread looked.
+static bool spin_in_phase(struct meet *meet, uint32_t phase, int *spins)
+{
+    int limit = *spins < meet->spins_max ? *spins : meet->spins_max;
+    for (int i = 0; i < limit; i++) {
+        if (atomic_load_explicit(&meet->phase, memory_order_acquire) != phase) {
+            *spins = 2 * limit < SPINS_MAX ? 2 * limit : SPINS_MAX;
+            return true;
+        }
+        spin_pause();
+    }
+    *spins = limit / 2 > SPINS_MIN ? limit / 2 : SPINS_MIN;
+    return false;
+}
+
+int meet_wait(struct meet *meet, int *spins)
 {
     uint32_t phase = atomic_load(&meet->phase);
     if (atomic_fetch_add(&meet->arrived, 1) + 1 == meet->world) {
@@ -75,14 +91,9 @@ int meet_wait(struct meet *meet)
         atomic_fetch_add(&meet->phase, 1);
         if (atomic_load(&meet->sleepers) > 0)
             wake_all(meet);
-        return meet_check(meet);
+    } else if (!spin_in_phase(meet, phase, spins)) {
+        sleep_in_phase(meet, phase);
     }
-    for (int i = 0; i < meet->spins; i++) {
-        if (atomic_load_explicit(&meet->phase, memory_order_acquire) != phase)
-            return meet_check(meet);
-        spin_pause();
-    }
-    sleep_in_phase(meet, phase);
     return meet_check(meet);
 }
 

@@ -13,7 +13,7 @@ enum { MEET_MESSAGE_BYTES = 1024, MEET_LINE_BYTES = 64 };
 
 struct meet {
     uint32_t world;
-    int spins;                // looks at the barrier before a thread goes to sleep
+    int spins_max;            // 0: there are more threads than processors
     pthread_mutex_t lock;     // of the failure's text while it is made
     int failed_code;
     char failed_message[MEET_MESSAGE_BYTES];  // neither is changed after failed is set
@@ -27,8 +27,9 @@ struct meet {
 int meet_open(struct meet *meet, int world);
 void meet_close(struct meet *meet);
 
-// Waits for all; or returns the failure's code with its message, at once if there was one.
-int meet_wait(struct meet *meet);
+// Waits for all; or returns the failure's code with its message, at once if there was one. *spins is the calling
+// thread's patience; it begins as 0.
+int meet_wait(struct meet *meet, int *spins);
 
 // 0, or the failure.
 int meet_check(struct meet *meet);
