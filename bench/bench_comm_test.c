@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of `bench comm`: one wrong element is found, its yardstick moves what the collective moves, and its lines say
+// what was asked for.
+#include "bench.h"
+#include "comm_ranks.h"
+#include "err.h"
+#include "printed_test.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+
+#include <string.h>
+
+static size_t wrong_after_spoiling(enum operation operation, int world, int spoiled_rank, size_t spoiled_index)
+{
+    struct comm_ranks ranks;
+    size_t wrong_count;
+    cr_assert_eq(comm_ranks_open(&ranks, operation, world, 1000, 2), ERR_NONE, "%s", err_message());
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(comm_ranks_prepare(&ranks, TASK_COLLECTIVE), ERR_NONE, "%s", err_message());
+        cr_assert_eq(comm_ranks_repeat(&ranks), ERR_NONE, "%s", err_message());
+        // The other ranks wait for the next repetition.
+        if (i == 1 && spoiled_rank >= 0)
+            ranks.ranks[spoiled_rank].recv[spoiled_index] += 1;
+    }
+    cr_assert_eq(comm_ranks_prepare(&ranks, TASK_COPY), ERR_NONE, "%s", err_message());
+    cr_assert_eq(comm_ranks_repeat(&ranks), ERR_NONE, "%s", err_message());
+    cr_assert_eq(comm_ranks_close(&ranks, &wrong_count), ERR_NONE, "%s", err_message());
+    return wrong_count;
+}
+
+Test(bench_comm, concurrent_every_repetition_is_verified_and_one_wrong_element_is_found)
+{
+    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
+        for (int world = 1; world <= 4; world++) {
+            const char *name = comm_ranks_operation_name(operation);
+            cr_expect_eq(wrong_after_spoiling(operation, world, -1, 0), 0, "%s among %d", name, world);
+            cr_expect_eq(wrong_after_spoiling(operation, world, world - 1, 0), 1, "%s among %d", name, world);
+            cr_expect_eq(wrong_after_spoiling(operation, world, 0, 1000 / (size_t)world - 1), 1, "%s among %d", name,
+                         world);
+        }
+}
+
+// All elements of recv that the collective writes are written by the yardstick, too, and no others.
+static void expect_same_extent(enum operation operation, enum task task, int world)
+{
+    struct comm_ranks ranks;
+    size_t wrong_count;
+    static const unsigned char poison[sizeof(float)] = {0xff, 0xff, 0xff, 0xff};
+    cr_assert_eq(comm_ranks_open(&ranks, operation, world, 1000, 1), ERR_NONE, "%s", err_message());
+    cr_assert_eq(comm_ranks_prepare(&ranks, task), ERR_NONE, "%s", err_message());
+    cr_assert_eq(comm_ranks_repeat(&ranks), ERR_NONE, "%s", err_message());
+    size_t written = operation == REDUCE_SCATTER ? ranks.share_count : ranks.count;
+    for (int rank = 0; rank < world; rank++)
+        for (size_t i = 0; i < ranks.count; i++)
+            cr_assert_eq(memcmp(&ranks.ranks[rank].recv[i], poison, sizeof poison) != 0, i < written,
+                         "%s among %d, rank %d, element %zu", comm_ranks_operation_name(operation), world, rank, i);
+    cr_assert_eq(comm_ranks_close(&ranks, &wrong_count), ERR_NONE, "%s", err_message());
+}
+
+Test(bench_comm, concurrent_the_yardstick_writes_what_the_collective_writes)
+{
+    static const enum task tasks[] = {TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE};
+    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
+        for (size_t task = 0; task < sizeof tasks / sizeof tasks[0]; task++)
+            for (int world = 1; world <= 4; world++)
+                expect_same_extent(operation, tasks[task], world);
+}
+
+static int run(const char *const arguments[], char **text)
+{
+    const char *argv[16] = {"comm"};
+    int argc = 1;
+    for (; arguments[argc - 1]; argc++)
+        argv[argc] = arguments[argc - 1];
+    struct printed printed = printed_begin();
+    int status = bench_comm_main(argc, argv);
+    *text = printed_end(printed);
+    return status;
+}
+
+Test(bench_comm, a_json_line_names_the_case_and_its_yardstick)
+{
+    static const char *const arguments[] = {"--world", "3",        "--operation", "all-reduce", "--sizes",
+                                            "64K",     "--repeat", "10",          "--json",     NULL};
+    char *text;
+    cr_assert_eq(run(arguments, &text), 0);
+    json_t *line = json_loads(text, 0, NULL);
+    cr_assert_not_null(line, "%s", text);
+    const char *name, *operation, *unit, *yardstick;
+    int world, wrong, verified;
+    json_int_t buffer_bytes;
+    double median, ratio, bus_bytes;
+    json_t *samples;
+    cr_assert_eq(json_unpack(line, "{s:s, s:{s:s, s:i, s:I, s:f, s:i}, s:o, s:f, s:s, s:b, s:{s:s}, s:f}", "name", &name,
+                             "case", "operation", &operation, "world", &world, "buffer_bytes", &buffer_bytes,
+                             "bus_bytes", &bus_bytes, "wrong", &wrong, "samples", &samples, "median", &median, "unit",
+                             &unit, "verified", &verified, "yardstick", "name", &yardstick, "ratio", &ratio),
+                 0, "%s", text);
+    cr_expect_str_eq(name, "comm");
+    cr_expect_str_eq(operation, "all-reduce");
+    cr_expect_str_eq(unit, "ns");
+    cr_expect_eq(world, 3);
+    cr_expect_eq(buffer_bytes, 65532);
+    cr_expect_float_eq(bus_bytes, 2 * 65532 * 2.0 / 3, 1e-6);
+    cr_expect_eq(wrong, 0);
+    cr_expect(verified && median > 0 && ratio > 0 && json_array_size(samples) == 10);
+    json_decref(line);
+    free(text);
+}
+
+Test(bench_comm, a_table_has_a_row_for_each_operation_and_size)
+{
+    static const char *const arguments[] = {"--sizes", "4K,8K", "--repeat", "2", NULL};
+    char *text;
+    cr_assert_eq(run(arguments, &text), 0);
+    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++) {
+        char row[64];
+        snprintf(row, sizeof row, "%-15s %11d ", comm_ranks_operation_name(operation), 8192);
+        cr_expect(strstr(text, row), "no \"%s\" in\n%s", row, text);
+    }
+    free(text);
+}
+
+Test(bench_comm, an_unknown_operation_world_or_thread_count_is_refused)
+{
+    static const char *const bad[][3] = {
+        {"--world", "0"}, {"--world", "65"}, {"--operation", "gather"}, {"--threads", "2"}, {"--sizes", "x"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char *text;
+        cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);
+        free(text);
+    }
+}
