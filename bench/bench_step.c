@@ -94,7 +94,8 @@ static void *train_alone(void *context)
     return NULL;
 }
 
-static int train_ranks_alone(const struct step_bench *bench, const struct step_case *c, double *step_ns, char digest[33])
+static int train_ranks_alone(const struct step_bench *bench, const struct step_case *c, double *step_ns,
+                             char digest[33])
 {
     struct alone ranks[WORLD] = {0};
     int started = 0;
@@ -172,7 +173,7 @@ static int step_main(int argc, const char **argv)
     static struct step_bench bench;
     bench = (struct step_bench){
         .cases = {{.name = "one process, both micro-batches", .stage = 0, .world = 1, .accumulation = WORLD},
-                  {.name = "two ranks, no communication", .stage = 0, .world = 1, .ranks_alone = WORLD, .accumulation = 1},
+                  {.name = "two ranks, no communication", .world = 1, .ranks_alone = WORLD, .accumulation = 1},
                   {.name = "DDP", .stage = 0, .world = WORLD, .accumulation = 1},
                   {.name = "ZeRO-1", .stage = 1, .world = WORLD, .accumulation = 1},
                   {.name = "ZeRO-2", .stage = 2, .world = WORLD, .accumulation = 1},

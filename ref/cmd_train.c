@@ -32,21 +32,23 @@ static void on_interrupt(int signal_number)
 
 static int parse(int argc, const char **argv, struct arguments *a)
 {
+    enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT | POPT_ARGFLAG_SHOW_DEFAULT };
+    enum { LONG = POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, FLAG = POPT_ARG_NONE };
     const struct poptOption options[] = {
-        {"preset", 'p', POPT_ARG_STRING, &a->preset, 0, "a configuration that comes with the program: zero0 to zero3", "NAME"},
-        {"config", 'c', POPT_ARG_STRING, &a->config_path, 0, "a DeepSpeed JSON configuration", "FILE"},
-        {"set", '\0', POPT_ARG_ARGV, &a->set, 0, "override a key of the configuration, as often as wanted", "PATH.TO.KEY=VALUE"},
-        {"world", 'w', POPT_ARG_INT | POPT_ARGFLAG_SHOW_DEFAULT, &a->world, 0, "ranks, as threads", "N"},
-        {"model", 'm', POPT_ARG_STRING | POPT_ARGFLAG_SHOW_DEFAULT, &a->model, 0, "gpt-nano, gpt-tiny, gpt-10m, gpt2-124m, linear, ...", "NAME"},
-        {"steps", 's', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->steps, 0, "optimizer steps, skipped ones included", "N"},
-        {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0, "of parameters and samples", "N"},
-        {"schedule", '\0', POPT_ARG_STRING | POPT_ARGFLAG_SHOW_DEFAULT, &a->schedule, 0, "serial, overlap or chaos:SEED", "HOW"},
-        {"text", '\0', POPT_ARG_STRING, &a->text_path, 0, "train on this file instead of the King James Bible", "FILE"},
-        {"device-memory", '\0', POPT_ARG_STRING, &a->device_memory, 0, "refuse to hold more than this a rank", "SIZE"},
+        {"preset", 'p', TEXT, &a->preset, 0, "a configuration that comes with the program: zero0 to zero3", "NAME"},
+        {"config", 'c', TEXT, &a->config_path, 0, "a DeepSpeed JSON configuration", "FILE"},
+        {"set", '\0', POPT_ARG_ARGV, &a->set, 0, "override a key of the configuration", "PATH.TO.KEY=VALUE"},
+        {"world", 'w', INT, &a->world, 0, "ranks, as threads", "N"},
+        {"model", 'm', TEXT, &a->model, 0, "gpt-tiny, unless given; an unknown name lists all", "NAME"},
+        {"steps", 's', LONG, &a->steps, 0, "optimizer steps, skipped ones included", "N"},
+        {"seed", '\0', LONG, &a->seed, 0, "of parameters and samples", "N"},
+        {"schedule", '\0', TEXT, &a->schedule, 0, "overlap, unless given; serial; chaos:SEED", "HOW"},
+        {"text", '\0', TEXT, &a->text_path, 0, "train on this file instead of the King James Bible", "FILE"},
+        {"device-memory", '\0', TEXT, &a->device_memory, 0, "refuse to hold more than this a rank", "SIZE"},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "a rank's threads for the optimizer (cores / ranks)", "N"},
-        {"verify", '\0', POPT_ARG_NONE, &a->verify, 0, "compare every bit with unsharded Adam after every step", NULL},
-        {"json", '\0', POPT_ARG_NONE, &a->json, 0, "print the result as one line of JSON", NULL},
-        {"print-config", '\0', POPT_ARG_NONE, &a->print_config, 0, "print the effective configuration and stop", NULL},
+        {"verify", '\0', FLAG, &a->verify, 0, "compare every bit with unsharded Adam after every step", NULL},
+        {"json", '\0', FLAG, &a->json, 0, "print the result as one line of JSON", NULL},
+        {"print-config", '\0', FLAG, &a->print_config, 0, "print the effective configuration and stop", NULL},
         POPT_AUTOHELP POPT_TABLEEND,
     };
     poptContext context = poptGetContext("zerogauge train", argc, argv, options, 0);
@@ -94,7 +96,8 @@ static int load_config(const struct arguments *a, struct config *config, struct 
 static void show_progress(void *context, const struct train_progress *p)
 {
     (void)context;
-    fprintf(stderr, "\r\033[Kstep %" PRIu64 "/%" PRIu64 "  loss %.4f  lr %.2e  norm %.3g  scale %g  %.0f tokens/s  %.0f s left%s",
+    fprintf(stderr,
+            "\r\033[Kstep %" PRIu64 "/%" PRIu64 "  loss %.4f  lr %.2e  norm %.3g  scale %g  %.0f tokens/s  %.0f s left%s",
             p->step, p->steps, p->loss, p->lr, p->norm, p->scale, p->tokens_per_s, p->eta_s,
             p->skipped ? "  skipped" : "");
     if (p->step == p->steps)
@@ -113,8 +116,8 @@ static int run(const struct arguments *a, const struct config *config)
         .verify = a->verify,
         .interrupted = &interrupted,
     };
-    TRY(model_find(a->model, &setting.model));
-    TRY(flow_schedule_parse(a->schedule, &setting.schedule));
+    TRY(model_find(a->model ? a->model : "gpt-tiny", &setting.model));
+    TRY(flow_schedule_parse(a->schedule ? a->schedule : "overlap", &setting.schedule));
     if (a->device_memory)
         TRY(size_parse(a->device_memory, &setting.device_memory_bytes));
     if (isatty(STDERR_FILENO))
@@ -161,8 +164,6 @@ static int train(int argc, const char **argv, struct arguments *a)
 int train_main(int argc, const char **argv)
 {
     struct arguments a = {
-        .model = strdup("gpt-tiny"),
-        .schedule = strdup("overlap"),
         .world = 2,
         .steps = 100,
         .seed = 1,

@@ -37,8 +37,8 @@ static json_t *last_record(void)
 Test(cmd_train, the_record_has_what_programs_read)
 {
     static const char *const keys[] = {
-        "model", "stage", "world", "steps", "precision", "accumulation", "schedule", "recipe", "verified_steps", "equal",
-        "first_difference", "state_digest", "loss", "held_bytes", "formula_held_bytes", "moved_bytes",
+        "model", "stage", "world", "steps", "precision", "accumulation", "schedule", "recipe", "verified_steps",
+        "equal", "first_difference", "state_digest", "loss", "held_bytes", "formula_held_bytes", "moved_bytes",
         "formula_moved_bytes", "tokens_per_s", "skipped_steps"};
     cr_assert_eq(zerogauge("train --preset zero2 --world 3 --model linear --steps 4 --verify --json"), 0, "%s", output);
     json_t *record = last_record();

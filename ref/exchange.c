@@ -34,7 +34,8 @@ static int run_reduce_scatter(void *arguments)
     size_t counts[comm_world(a->comm)], offsets[comm_world(a->comm)];
     if (piece_lengths(a, counts, offsets) == 0)
         return ERR_NONE;
-    return comm_reduce_scatter_at(a->comm, a->whole, offsets, a->share + a->from * dtype_bytes(a->dtype), counts, a->dtype);
+    char *share = a->share + a->from * dtype_bytes(a->dtype);
+    return comm_reduce_scatter_at(a->comm, a->whole, offsets, share, counts, a->dtype);
 }
 
 static int run_all_gather(void *arguments)

@@ -96,8 +96,8 @@ static void zero1_formula(const struct stage *stage, const struct terms *t, int 
     f->held_bytes[KIND_GRADIENT] = t->g * t->trainable.whole;
     f->held_bytes[KIND_OPTIMIZER] = t->moments * t->trainable.own;
     f->held_bytes[KIND_MASTER] = t->master * t->trainable.own;
-    f->held_bytes[KIND_PADDING] =
-        t->p * t->all.whole_padding + t->g * t->trainable.whole_padding + (t->moments + t->master) * t->trainable.own_padding;
+    f->held_bytes[KIND_PADDING] = t->p * t->all.whole_padding + t->g * t->trainable.whole_padding +
+                                  (t->moments + t->master) * t->trainable.own_padding;
     f->step_bytes[OPERATION_REDUCE_SCATTER] = scatter_bytes(t);
     f->applied_bytes[OPERATION_ALL_GATHER] = (t->ranks - 1) * t->p * t->trainable.own;
     norm_traffic(t, f);

@@ -88,7 +88,8 @@ Test(formula, traffic_is_that_of_section_7, .init = count)
 {
     uint64_t steps = 2;
     for (int world = 1; world <= 4; world++) {
-        uint64_t n = (uint64_t)world, pairs = n * (n - 1), turn = steps * 2 * (n - 1);  // turn: bytes of one pass over one element
+        uint64_t n = (uint64_t)world, pairs = n * (n - 1);
+        uint64_t turn = steps * 2 * (n - 1);  // bytes that one pass over one element sends
         uint64_t loss = steps * pairs * sizeof(struct train_report_of_rank);
         uint64_t norm = steps * pairs * (sizeof(uint32_t) + sizeof(struct norm_sum));
         struct train_result ddp = run(0, world, DTYPE_BF16, 1), zero1 = run(1, world, DTYPE_BF16, 1),

@@ -73,7 +73,8 @@ static void append(struct builder *b, int param, int high_unit)
 
 // The untied parameters of one unit that are alike; they join the open bundle (*open) if that may hold several units
 // and has room for all of them.
-static void bundle_unit(struct builder *b, int unit, bool frozen, bool persistent, const bool *is_persistent, bool *open)
+static void bundle_unit(struct builder *b, int unit, bool frozen, bool persistent, const bool *is_persistent,
+                        bool *open)
 {
     const struct model *model = b->model;
     size_t count = 0;

@@ -96,8 +96,8 @@ bool stage_next_complete(const struct stage *stage, int unit, int *next, int *bu
 // Points the bundle's parameters at memory where the padded bundle begins.
 void stage_point_params(struct stage *stage, int bundle, const void *whole);
 
-// Where backward makes the gradients of a unit: in buckets, each trainable bundle getting one if it has none yet; or, in
-// stages that hold whole gradients, right there if nothing stands against it.
+// Where backward makes the gradients of a unit: in buckets, each trainable bundle getting one if it has none yet; or,
+// in stages that hold whole gradients, right there if nothing stands against it.
 int stage_open_buckets(struct stage *stage, int unit);
 int stage_open_gradients(struct stage *stage, int unit);
 

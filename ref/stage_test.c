@@ -46,8 +46,8 @@ static struct config config_of(const struct variant *v)
         .max_live_parameters = 1000000000,
     };
     if (v->precision == DTYPE_FP16)
-        config.loss_scale = (struct config_loss_scale){
-            .dynamic = true, .static_scale = 1, .initial_scale_power = 10, .window = 2, .hysteresis = 2, .min_scale = 1};
+        config.loss_scale = (struct config_loss_scale){.dynamic = true, .static_scale = 1, .initial_scale_power = 10,
+                                                       .window = 2, .hysteresis = 2, .min_scale = 1};
     if (v->change)
         v->change(&config);
     return config;

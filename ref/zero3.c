@@ -84,7 +84,8 @@ static int zero3_acquire(struct stage *stage, int unit, enum pass pass)
     return pass == PASS_FORWARD ? ERR_NONE : stage_open_buckets(stage, unit);
 }
 
-// Discarded is the claim to the slot: the executor lets another layer in when the operations issued so far have used it.
+// Discarded is the claim to the slot: the executor lets another layer in when the operations issued so far have used
+// it.
 static int zero3_release(struct stage *stage, int unit, enum pass pass)
 {
     (void)pass;
