@@ -7,6 +7,10 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 #define ADAM_INLINE static inline __attribute__((always_inline))
 
@@ -86,11 +90,32 @@ static const float *adam_gradients(enum dtype dtype, const void *grad, struct ad
     return buffer;
 }
 
+// A step of at least this many elements is larger than the caches. Its 16-bit copy, which it writes and does not read,
+// then goes past them: a plain store would first fetch the line, two bytes more for each parameter.
+enum { ADAM_STREAM_MINIMUM = 1 << 20 };
+
+static void adam_copy(enum dtype dtype, const float *p, void *copy, size_t count, bool stream)
+{
+#ifdef __AVX2__
+    if (stream && count % 16 == 0 && (uintptr_t)copy % sizeof(__m256i) == 0) {
+        __m256i narrow[KERNEL_BLOCK * sizeof(float) / sizeof(__m256i)];
+        kernel_narrow(dtype, p, narrow, count);
+        for (size_t i = 0; i < count / 16; i++)
+            _mm256_stream_si256((__m256i *)copy + i, narrow[i]);
+        return;
+    }
+#else
+    (void)stream;
+#endif
+    kernel_narrow(dtype, p, copy, count);
+}
+
 // Elements [begin, end) of the step, all of the tensor's body or all of its tail.
 static void adam_range(const struct adam_step *step, enum recipe_fusion fusion, size_t begin, size_t end)
 {
     struct adam_scaling scaling = adam_scaling_of(step);
     size_t grad_bytes = dtype_bytes(step->grad_dtype), copy_bytes = dtype_bytes(step->copy_dtype);
+    bool stream = end - begin >= ADAM_STREAM_MINIMUM && copy_bytes == 2;
     for (size_t start = begin; start < end; start += KERNEL_BLOCK) {
         size_t count = kernel_block(start, end);
         float buffer[KERNEL_BLOCK];
@@ -102,8 +127,12 @@ static void adam_range(const struct adam_step *step, enum recipe_fusion fusion, 
         else
             adam_family(RECIPE_DEEPSPEED, fusion, &step->scalars, g, p, m, v, count);
         if (step->copy)
-            kernel_narrow(step->copy_dtype, p, (char *)step->copy + start * copy_bytes, count);
+            adam_copy(step->copy_dtype, p, (char *)step->copy + start * copy_bytes, count, stream);
     }
+#ifdef __AVX2__
+    if (stream)
+        _mm_sfence();
+#endif
 }
 
 static void kernel_adam(const struct adam_step *step)
