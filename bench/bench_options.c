@@ -146,7 +146,13 @@ int bench_parse(int argc, const char **argv, const struct poptOption *own, struc
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, shared, 0, "Options of every benchmark:", NULL},
         POPT_TABLEEND,
     };
-    poptContext context = poptGetContext(NULL, argc, argv, table, 0);
+    char name[64];
+    const char *named[argc + 1];  // popt calls the program by its first argument
+    snprintf(name, sizeof name, "zerogauge bench %s", argv[0]);
+    memcpy(named, argv, (size_t)argc * sizeof *named);
+    named[0] = name;
+    named[argc] = NULL;
+    poptContext context = poptGetContext(NULL, argc, named, table, 0);
     if (!context)
         return err_set(ERR_MEMORY, "no memory for the command line");
     poptSetOtherOptionHelp(context, "[OPTION...]");

@@ -19,7 +19,7 @@ struct step_case {
     const char *name;
     int stage, world, ranks_alone;
     size_t accumulation;
-    struct bench_samples samples;  // one a repetition: the median step, as nanoseconds
+    struct bench_samples samples;  // one a repetition: the median step, in milliseconds
     char digest[33];
 };
 
@@ -129,7 +129,7 @@ static int measure(struct step_bench *bench, struct step_case *c, bool counted)
         return err_set(ERR_CHECK, "%s: the timed run ended with digest %s, the verified one with %s", c->name, digest,
                        c->digest);
     if (counted)
-        c->samples.values[c->samples.count++] = step_ns / (double)c->accumulation;
+        c->samples.values[c->samples.count++] = step_ns / (double)c->accumulation * 1e-6;
     return ERR_NONE;
 }
 
@@ -154,7 +154,7 @@ static int run(struct step_bench *bench, const struct bench_options *options)
             .description = json_pack("{s:s,s:s,s:i,s:i,s:i}", "what", c->name, "model", bench->model->name, "world",
                                      WORLD, "sequences_a_rank", 4, "sequence_tokens",
                                      (int)bench->model->sequence_length),
-            .unit = "ns_per_step",
+            .unit = "ms_per_step",
             .lower_is_better = true,
             .verified = true,
             .samples = &c->samples,

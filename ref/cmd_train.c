@@ -51,7 +51,11 @@ static int parse(int argc, const char **argv, struct arguments *a)
         {"print-config", '\0', FLAG, &a->print_config, 0, "print the effective configuration and stop", NULL},
         POPT_AUTOHELP POPT_TABLEEND,
     };
-    poptContext context = poptGetContext("zerogauge train", argc, argv, options, 0);
+    const char *named[argc + 1];  // popt calls the program by its first argument
+    memcpy(named, argv, (size_t)argc * sizeof *named);
+    named[0] = "zerogauge train";
+    named[argc] = NULL;
+    poptContext context = poptGetContext(NULL, argc, named, options, 0);
     poptSetOtherOptionHelp(context, "(--preset NAME | --config FILE) [OPTION...]");
     int rc = ERR_NONE, code = poptGetNextOpt(context);
     const char *extra = poptPeekArg(context);
