@@ -14,34 +14,55 @@
 
 #define ADAM_INLINE static inline __attribute__((always_inline))
 
+// A block's gradients on their way to the recipe's g: f32(value) x reciprocal x coefficient. fp32 or bf16.
+struct adam_gradients {
+    enum dtype dtype;
+    const void *values;
+    float reciprocal, coefficient;
+};
+
 ADAM_INLINE void adam_loop(enum recipe_family family, enum recipe_fusion fusion, enum recipe_decay decay,
-                           const struct adam_scalars *scalars, const float *restrict g, float *restrict p,
-                           float *restrict m, float *restrict v, size_t count)
+                           enum dtype dtype, const struct adam_scalars *scalars, const struct adam_gradients *gradients,
+                           float *restrict p, float *restrict m, float *restrict v, size_t count)
 {
     struct adam_scalars s = *scalars;
     s.decay = decay;
+    float reciprocal = gradients->reciprocal, coefficient = gradients->coefficient;
+    const float *restrict wide = gradients->values;
+    const struct bf16 *restrict brain = gradients->values;
 #pragma GCC ivdep
     for (size_t i = 0; i < count; i++) {
+        float g = (dtype == DTYPE_FP32 ? wide[i] : bf16_to_f32(brain[i])) * reciprocal * coefficient;
         if (family == RECIPE_TORCH)
-            recipe_torch_element(fusion, &s, g[i], &p[i], &m[i], &v[i]);
+            recipe_torch_element(fusion, &s, g, &p[i], &m[i], &v[i]);
         else
-            recipe_deepspeed_element(fusion, &s, g[i], &p[i], &m[i], &v[i]);
+            recipe_deepspeed_element(fusion, &s, g, &p[i], &m[i], &v[i]);
     }
 }
 
+ADAM_INLINE void adam_typed(enum recipe_family family, enum recipe_fusion fusion, enum recipe_decay decay,
+                            const struct adam_scalars *scalars, const struct adam_gradients *g, float *p, float *m,
+                            float *v, size_t count)
+{
+    if (g->dtype == DTYPE_FP32)
+        adam_loop(family, fusion, decay, DTYPE_FP32, scalars, g, p, m, v, count);
+    else
+        adam_loop(family, fusion, decay, DTYPE_BF16, scalars, g, p, m, v, count);
+}
+
 ADAM_INLINE void adam_fused(enum recipe_family family, enum recipe_fusion fusion, const struct adam_scalars *scalars,
-                            const float *g, float *p, float *m, float *v, size_t count)
+                            const struct adam_gradients *g, float *p, float *m, float *v, size_t count)
 {
     if (scalars->decay == DECAY_NONE)
-        adam_loop(family, fusion, DECAY_NONE, scalars, g, p, m, v, count);
+        adam_typed(family, fusion, DECAY_NONE, scalars, g, p, m, v, count);
     else if (scalars->decay == DECAY_L2)
-        adam_loop(family, fusion, DECAY_L2, scalars, g, p, m, v, count);
+        adam_typed(family, fusion, DECAY_L2, scalars, g, p, m, v, count);
     else
-        adam_loop(family, fusion, DECAY_DECOUPLED, scalars, g, p, m, v, count);
+        adam_typed(family, fusion, DECAY_DECOUPLED, scalars, g, p, m, v, count);
 }
 
 ADAM_INLINE void adam_family(enum recipe_family family, enum recipe_fusion fusion, const struct adam_scalars *scalars,
-                             const float *g, float *p, float *m, float *v, size_t count)
+                             const struct adam_gradients *g, float *p, float *m, float *v, size_t count)
 {
     if (fusion == FUSE_NONE)
         adam_fused(family, FUSE_NONE, scalars, g, p, m, v, count);
@@ -51,43 +72,29 @@ ADAM_INLINE void adam_family(enum recipe_family family, enum recipe_fusion fusio
         adam_fused(family, FUSE_GRADIENT, scalars, g, p, m, v, count);
 }
 
-// How gradients become the recipe's g: divided or, with the same bits, multiplied by the divisor's reciprocal; then
-// multiplied by the coefficient.
-struct adam_scaling {
-    bool nothing, divide;
-    float divisor, reciprocal, coefficient;
-};
-
 // A division by a power of two and a multiplication by its reciprocal round the same real number.
-static struct adam_scaling adam_scaling_of(const struct adam_step *step)
+static bool adam_divides_exactly(float divisor)
 {
-    float divisor = step->grad_divisor;
     int exponent;
-    bool power_of_two = isfinite(divisor) && fabsf(frexpf(divisor, &exponent)) == 0.5f && isfinite(1.0f / divisor);
-    return (struct adam_scaling){.nothing = divisor == 1 && step->grad_coefficient == 1,
-                                 .divide = !power_of_two,
-                                 .divisor = divisor,
-                                 .reciprocal = 1.0f / divisor,
-                                 .coefficient = step->grad_coefficient};
+    return isfinite(divisor) && fabsf(frexpf(divisor, &exponent)) == 0.5f && isfinite(1.0f / divisor);
 }
 
-// The block's gradients as fp32, meaned, unscaled and clipped: in `buffer`, or where they are if nothing is to be done.
-static const float *adam_gradients(enum dtype dtype, const void *grad, struct adam_scaling scaling, float *buffer,
-                                   size_t count)
+// The gradients of a block of the step. Where the loop cannot take them as they are, for their format or because the
+// mean is a true division, they are made ready in `buffer`.
+static struct adam_gradients adam_block_gradients(const struct adam_step *step, bool divide, size_t start, float *buffer,
+                                                  size_t count)
 {
-    const float *g = kernel_as_f32(dtype, grad, buffer, count);
-    if (scaling.nothing)
-        return g;
-    if (scaling.divide) {
+    const void *values = (const char *)step->grad + start * dtype_bytes(step->grad_dtype);
+    if (!divide && step->grad_dtype != DTYPE_FP16)
+        return (struct adam_gradients){step->grad_dtype, values, 1.0f / step->grad_divisor, step->grad_coefficient};
+    const float *g = kernel_as_f32(step->grad_dtype, values, buffer, count);
+    if (!divide)
+        return (struct adam_gradients){DTYPE_FP32, g, 1.0f / step->grad_divisor, step->grad_coefficient};
+    float divisor = step->grad_divisor, coefficient = step->grad_coefficient;
 #pragma GCC ivdep
-        for (size_t i = 0; i < count; i++)
-            buffer[i] = g[i] / scaling.divisor * scaling.coefficient;
-    } else {
-#pragma GCC ivdep
-        for (size_t i = 0; i < count; i++)
-            buffer[i] = g[i] * scaling.reciprocal * scaling.coefficient;
-    }
-    return buffer;
+    for (size_t i = 0; i < count; i++)
+        buffer[i] = g[i] / divisor * coefficient;
+    return (struct adam_gradients){DTYPE_FP32, buffer, 1.0f, 1.0f};
 }
 
 // A step of at least this many elements is larger than the caches. Its 16-bit copy, which it writes and does not read,
@@ -113,19 +120,18 @@ static void adam_copy(enum dtype dtype, const float *p, void *copy, size_t count
 // Elements [begin, end) of the step, all of the tensor's body or all of its tail.
 static void adam_range(const struct adam_step *step, enum recipe_fusion fusion, size_t begin, size_t end)
 {
-    struct adam_scaling scaling = adam_scaling_of(step);
-    size_t grad_bytes = dtype_bytes(step->grad_dtype), copy_bytes = dtype_bytes(step->copy_dtype);
+    bool divide = !adam_divides_exactly(step->grad_divisor);
+    size_t copy_bytes = dtype_bytes(step->copy_dtype);
     bool stream = end - begin >= ADAM_STREAM_MINIMUM && copy_bytes == 2;
     for (size_t start = begin; start < end; start += KERNEL_BLOCK) {
         size_t count = kernel_block(start, end);
         float buffer[KERNEL_BLOCK];
-        const void *grad = (const char *)step->grad + start * grad_bytes;
-        const float *g = adam_gradients(step->grad_dtype, grad, scaling, buffer, count);
+        const struct adam_gradients g = adam_block_gradients(step, divide, start, buffer, count);
         float *p = step->param + start, *m = step->exp_avg + start, *v = step->exp_avg_sq + start;
         if (step->recipe->family == RECIPE_TORCH)
-            adam_family(RECIPE_TORCH, fusion, &step->scalars, g, p, m, v, count);
+            adam_family(RECIPE_TORCH, fusion, &step->scalars, &g, p, m, v, count);
         else
-            adam_family(RECIPE_DEEPSPEED, fusion, &step->scalars, g, p, m, v, count);
+            adam_family(RECIPE_DEEPSPEED, fusion, &step->scalars, &g, p, m, v, count);
         if (step->copy)
             adam_copy(step->copy_dtype, p, (char *)step->copy + start * copy_bytes, count, stream);
     }
