@@ -81,8 +81,8 @@ static bool adam_divides_exactly(float divisor)
 
 // The gradients of a block of the step. Where the loop cannot take them as they are, for their format or because the
 // mean is a true division, they are made ready in `buffer`.
-static struct adam_gradients adam_block_gradients(const struct adam_step *step, bool divide, size_t start, float *buffer,
-                                                  size_t count)
+static struct adam_gradients adam_block_gradients(const struct adam_step *step, bool divide, size_t start,
+                                                  float *buffer, size_t count)
 {
     const void *values = (const char *)step->grad + start * dtype_bytes(step->grad_dtype);
     if (!divide && step->grad_dtype != DTYPE_FP16)

@@ -101,7 +101,8 @@ static void show_progress(void *context, const struct train_progress *p)
 {
     (void)context;
     fprintf(stderr,
-            "\r\033[Kstep %" PRIu64 "/%" PRIu64 "  loss %.4f  lr %.2e  norm %.3g  scale %g  %.0f tokens/s  %.0f s left%s",
+            "\r\033[Kstep %" PRIu64 "/%" PRIu64 "  loss %.4f  lr %.2e  norm %.3g  scale %g  %.0f tokens/s"
+            "  %.0f s left%s",
             p->step, p->steps, p->loss, p->lr, p->norm, p->scale, p->tokens_per_s, p->eta_s,
             p->skipped ? "  skipped" : "");
     if (p->step == p->steps)
