@@ -13,7 +13,7 @@
 
 enum {
     SMALL_BYTES = 8192,  // what a slot takes in
-    PIECE_BYTES = 4096,  // of a sum: it stays in the first-level cache until it is copied out
+    PIECE_BYTES = 4096,  // of a reduction, one page
 };
 
 struct slot {
@@ -34,9 +34,8 @@ struct position {
 struct comm_local {
     struct comm comm;
     struct group *group;
-    const void **sources;  // [world], of a sum
-    int spins;             // of meet_wait
-    _Alignas(MEET_LINE_BYTES) char piece[PIECE_BYTES];
+    int spins;  // of meet_wait
+    _Alignas(PIECE_BYTES) char pieces[2 * PIECE_BYTES];  // one piece anywhere in a page
 };
 
 // Freed by the last handle that closes.
@@ -49,7 +48,6 @@ struct group {
     size_t *numbers;         // the slots' arrays
     struct position *positions;
     struct comm_local *handles;
-    const void **sources;    // the handles' arrays
 };
 
 static inline struct slot *slot_of(const struct group *group, int rank, uint64_t sequence)

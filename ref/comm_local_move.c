@@ -3,7 +3,7 @@
 #include "comm_copy.h"
 #include "comm_local.h"
 
-enum { LARGE_BYTES = 1024 * 1024 };  // results of more than this go around the caches
+enum { LARGE_BYTES = 1024 * 1024 };  // what a rank writes, when more than this, goes around the caches
 
 static void copy(void *to, const void *from, size_t bytes, bool large)
 {
@@ -53,53 +53,71 @@ static void broadcast(struct comm_local *local, const struct comm_call *call, bo
         copy(call->recv, slot_of(local->group, call->root, call->signature.sequence)->send, call->count, large);
 }
 
-// The reduction of count elements that begin at offsets[rank] of each rank's send: into the piece buffer, from which
-// they are copied, or straight to where they belong.
-static void fold_piece(struct comm_local *local, const struct comm_call *call, size_t from, size_t count, void *out)
+// Where each rank's elements for this rank begin.
+static void find_sources(const struct comm_local *local, const struct comm_call *call, size_t offset,
+                         const char *sources[])
 {
     for (int peer = 0; peer < local->comm.world; peer++) {
         const struct slot *slot = slot_of(local->group, peer, call->signature.sequence);
-        size_t offset = has_shares_in_send(call) ? slot->offsets[local->comm.rank] : 0;
-        local->sources[peer] = slot->send + (offset + from) * dtype_bytes(call->send_dtype);
+        size_t begin = has_shares_in_send(call) ? slot->offsets[local->comm.rank] : offset;
+        sources[peer] = slot->send + begin * dtype_bytes(call->send_dtype);
     }
-    comm_fold(call, local->sources, local->comm.world, out, count);
+}
+
+// Reduces count elements piece by piece and copies each piece to all of out[]. A piece is in the first-level cache
+// from its reading to its last copy. It lies in the page where its first copy lies in another page, because processors
+// that compare the lower 12 bits of addresses let a load wait for a pending store that is a little before it.
+static void reduce_pieces(struct comm_local *local, const struct comm_call *call, const char *const sources[],
+                          size_t count, char *const out[], int out_count, bool large)
+{
+    size_t send_bytes = dtype_bytes(call->send_dtype), recv_bytes = dtype_bytes(call->recv_dtype);
+    size_t limit = PIECE_BYTES / recv_bytes;
+    char *piece = local->pieces + (uintptr_t)out[0] % PIECE_BYTES;
+    for (size_t from = 0; from < count; from += limit) {
+        size_t length = count - from < limit ? count - from : limit;
+        const void *in[local->comm.world];
+        for (int peer = 0; peer < local->comm.world; peer++) {
+            in[peer] = sources[peer] + from * send_bytes;
+            if (large)
+                read_lines(in[peer], length * send_bytes);
+        }
+        comm_fold(call, in, local->comm.world, piece, length);
+        for (int i = 0; i < out_count; i++)
+            copy(out[i] + from * recv_bytes, piece, length * recv_bytes, large);
+    }
 }
 
 static void reduce_scatter(struct comm_local *local, const struct comm_call *call, bool large)
 {
-    size_t count = call->counts[local->comm.rank], element_bytes = dtype_bytes(call->recv_dtype);
+    size_t count = call->counts[local->comm.rank];
+    const char *sources[local->comm.world];
+    find_sources(local, call, 0, sources);
     // A sum that is added to recv reads it anyway.
-    if (!large || call->add) {
-        if (count > 0)
-            fold_piece(local, call, 0, count, call->recv);
-        return;
-    }
-    for (size_t from = 0, limit = PIECE_BYTES / element_bytes; from < count; from += limit) {
-        size_t length = count - from < limit ? count - from : limit;
-        fold_piece(local, call, from, length, local->piece);
-        copy_around_cache((char *)call->recv + from * element_bytes, local->piece, length * element_bytes);
-    }
+    if (large && !call->add)
+        reduce_pieces(local, call, sources, count, (char *[]){call->recv}, 1, true);
+    else if (count > 0)
+        comm_fold(call, (const void *const *)sources, local->comm.world, call->recv, count);
 }
 
 // Each rank reduces its share and writes it to everybody's recv. In place, too, that is safe: nobody but this rank
 // reads or writes this share of any buffer, and a piece is read everywhere before it is written anywhere.
 static void all_reduce(struct comm_local *local, const struct comm_call *call, bool large)
 {
+    int world = local->comm.world;
+    const char *sources[world];
     if (!slot_of(local->group, 0, call->signature.sequence)->direct) {
+        find_sources(local, call, 0, sources);
         if (call->count > 0)
-            fold_piece(local, call, 0, call->count, call->recv);
+            comm_fold(call, (const void *const *)sources, world, call->recv, call->count);
         return;
     }
-    size_t offset, element_bytes = dtype_bytes(call->recv_dtype);
-    size_t count = comm_share(call->count, local->comm.world, local->comm.rank, &offset);
-    for (size_t from = 0, limit = PIECE_BYTES / element_bytes; from < count; from += limit) {
-        size_t length = count - from < limit ? count - from : limit;
-        fold_piece(local, call, offset + from, length, local->piece);
-        for (int step = 0; step < local->comm.world; step++) {
-            char *recv = slot_of(local->group, peer_of(&local->comm, step), call->signature.sequence)->recv;
-            copy(recv + (offset + from) * element_bytes, local->piece, length * element_bytes, large);
-        }
-    }
+    size_t offset, count = comm_share(call->count, world, local->comm.rank, &offset);
+    find_sources(local, call, offset, sources);
+    char *out[world];
+    for (int step = 0; step < world; step++)
+        out[step] = slot_of(local->group, peer_of(&local->comm, step), call->signature.sequence)->recv +
+                    offset * dtype_bytes(call->recv_dtype);
+    reduce_pieces(local, call, sources, count, out, world, large);
 }
 
 // What this rank writes in the call; in an all-to-all, what it sends, which is about the same.
