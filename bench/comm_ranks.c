@@ -90,7 +90,7 @@ static void copy(void *to, const void *from, size_t bytes, enum task task)
         memcpy(to, from, bytes);
 }
 
-typedef uint64_t __attribute__((may_alias)) word_bits;
+typedef uint64_t __attribute__((may_alias, aligned(1))) word_bits;
 
 // Reads memory and keeps a trace of it, so that the compiler does not leave the reading out.
 static void read_only(const void *from, size_t bytes)
@@ -148,9 +148,10 @@ static void rank_prepare(struct comm_rank *rank)
     if (rank->has_result)
         rank->wrong_count += result_wrong(rank);
     rank->has_result = false;
-    if (m->operation == BROADCAST && rank->index == 0)
-        fill(rank->recv, 0, m->count);
-    else
+    if (!m->poisons)
+        return;
+    // The root of a broadcast has the data there.
+    if (m->operation != BROADCAST || rank->index != 0)
         memset(rank->recv, 0xff, m->count * sizeof(float));
 }
 
@@ -170,6 +171,8 @@ static int rank_open(struct comm_rank *rank)
     if (!rank->send || !rank->recv)
         return err_set(ERR_MEMORY, "no memory for two buffers of %zu bytes a rank", bytes);
     fill(rank->send, rank->index, rank->of->count);
+    if (rank->of->operation == BROADCAST && rank->index == 0)
+        fill(rank->recv, 0, rank->of->count);
     return comm_barrier(rank->comm);
 }
 
@@ -178,9 +181,9 @@ static int rank_follow(struct comm_rank *rank)
     TRY(rank_open(rank));
     for (;;) {
         TRY(comm_barrier(rank->comm));
+        rank_prepare(rank);
         if (rank->of->task == TASK_END)
             return ERR_NONE;
-        rank_prepare(rank);
         TRY(comm_barrier(rank->comm));
         TRY(rank_repeat(rank));
     }
@@ -240,14 +243,15 @@ int comm_ranks_open(struct comm_ranks *ranks, enum operation operation, int worl
     return code;
 }
 
-int comm_ranks_prepare(struct comm_ranks *ranks, enum task task)
+int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons)
 {
     struct comm_rank *self = &ranks->ranks[0];
     ranks->task = task;
+    ranks->poisons = poisons;
     TRY(comm_barrier(self->comm));
+    rank_prepare(self);
     if (task == TASK_END)
         return ERR_NONE;
-    rank_prepare(self);
     // The others are awake when this returns: a repetition does not wait for them to wake.
     return comm_barrier(self->comm);
 }
@@ -259,7 +263,7 @@ int comm_ranks_repeat(struct comm_ranks *ranks)
 
 int comm_ranks_close(struct comm_ranks *ranks, size_t *wrong_count)
 {
-    int code = comm_ranks_prepare(ranks, TASK_END);
+    int code = comm_ranks_prepare(ranks, TASK_END, false);
     threads_end(ranks);
     *wrong_count = 0;
     for (int index = 0; index < ranks->world; index++)

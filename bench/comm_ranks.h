@@ -44,6 +44,7 @@ struct comm_ranks {
     size_t count, share_count;  // elements of the whole buffer, and of each rank's share
     size_t calls;               // in a repetition
     enum task task;             // of the present repetition
+    bool poisons;               // before it
     int started;                // threads
     size_t counts[WORLD_MAX], offsets[WORLD_MAX];
     struct comm_rank ranks[WORLD_MAX];
@@ -54,13 +55,14 @@ const char *comm_ranks_operation_name(enum operation operation);
 // count is rounded down to equal shares, and is at least one element a rank.
 int comm_ranks_open(struct comm_ranks *ranks, enum operation operation, int world, size_t count, size_t calls);
 
-// Before a repetition: every rank verifies what the last collective left in recv, and poisons it.
-int comm_ranks_prepare(struct comm_ranks *ranks, enum task task);
+// Before a repetition: every rank verifies what the last collective left in recv. Poisoned, recv shows what a
+// collective does not write; but it is then in the caches as no program would leave it.
+int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons);
 
 // From a barrier to a barrier.
 int comm_ranks_repeat(struct comm_ranks *ranks);
 
-// Ends the threads. The number of wrong elements in all results that were prepared over; 0 is a verified run.
+// Verifies the last result and ends the threads. The number of wrong elements in all results; 0 is a verified run.
 int comm_ranks_close(struct comm_ranks *ranks, size_t *wrong_count);
 
 #endif

@@ -94,8 +94,8 @@ int comm_all_to_all(struct comm *comm, const void *send, const size_t send_count
     return ERR_NONE;
 }
 
-static int reduce_scatter(struct comm *comm, const void *send, enum dtype send_dtype, const size_t offsets[], void *recv,
-                          enum dtype recv_dtype, const size_t counts[], bool add)
+static int reduce_scatter(struct comm *comm, const void *send, enum dtype send_dtype, const size_t offsets[],
+                          void *recv, enum dtype recv_dtype, const size_t counts[], bool add)
 {
     size_t own = counts[comm->rank], count = sum(counts, comm->world);
     uintptr_t share = (uintptr_t)send + offsets[comm->rank] * dtype_bytes(send_dtype);

@@ -72,8 +72,9 @@ static int disagree(struct group *group, const struct comm_signature *a, int a_r
     char a_text[128], b_text[128];
     comm_signature_text(a, a_text, sizeof a_text);
     comm_signature_text(b, b_text, sizeof b_text);
-    meet_fail(&group->meet, ERR_INTERNAL, "the ranks disagree about collective %" PRIu64 ": rank %d calls %s, rank %d %s",
-              a->sequence, a_rank, a_text, b_rank, b_text);
+    meet_fail(&group->meet, ERR_INTERNAL,
+              "the ranks disagree about collective %" PRIu64 ": rank %d calls %s, rank %d %s", a->sequence,
+              a_rank, a_text, b_rank, b_text);
     return meet_check(&group->meet);
 }
 

@@ -3,7 +3,9 @@
 #include "comm_copy.h"
 #include "comm_local.h"
 
-enum { LARGE_BYTES = 1024 * 1024 };  // what a rank writes, when more than this, goes around the caches
+// When the buffers of all ranks together have this size, they do not fit the last-level cache (of the processors that
+// eight or so cores share), and results go around it.
+enum { LARGE_BYTES = 32 * 1024 * 1024 };
 
 static void copy(void *to, const void *from, size_t bytes, bool large)
 {
@@ -120,16 +122,9 @@ static void all_reduce(struct comm_local *local, const struct comm_call *call, b
     reduce_pieces(local, call, sources, count, out, world, large);
 }
 
-// What this rank writes in the call; in an all-to-all, what it sends, which is about the same.
-static size_t written_bytes(const struct comm_local *local, const struct comm_call *call)
-{
-    size_t count = call->operation == COMM_REDUCE_SCATTER ? call->counts[local->comm.rank] : call->count;
-    return count * dtype_bytes(call->recv_dtype);
-}
-
 void comm_local_move(struct comm_local *local, const struct comm_call *call)
 {
-    bool large = written_bytes(local, call) > LARGE_BYTES;
+    bool large = call->count * dtype_bytes(call->send_dtype) * (size_t)local->comm.world >= LARGE_BYTES;
     switch (call->operation) {
     case COMM_ALL_TO_ALL:
         all_to_all(local, call, large);
