@@ -171,28 +171,27 @@ static void local_close(struct comm *comm)
         group_free(group);
 }
 
-// Begins at a page, as struct comm_local must.
-static void *zeroed_pages(size_t bytes)
+static void *zeroed_lines(size_t bytes)
 {
-    size_t rounded = (bytes + PIECE_BYTES - 1) / PIECE_BYTES * PIECE_BYTES;
-    void *memory = aligned_alloc(PIECE_BYTES, rounded);
+    size_t rounded = (bytes + MEET_LINE_BYTES - 1) / MEET_LINE_BYTES * MEET_LINE_BYTES;
+    void *memory = aligned_alloc(MEET_LINE_BYTES, rounded);
     return memory ? memset(memory, 0, rounded) : NULL;
 }
 
 static struct group *group_open(int world)
 {
     size_t ranks = (size_t)world, slots = 2 * ranks, numbers = 3 * ranks;
-    struct group *group = zeroed_pages(sizeof *group);
+    struct group *group = zeroed_lines(sizeof *group);
     if (!group || meet_open(&group->meet, world) != ERR_NONE) {
         free(group);
         return NULL;
     }
     group->world = world;
     atomic_store(&group->open_count, world);
-    group->slots = zeroed_pages(slots * sizeof *group->slots);
+    group->slots = zeroed_lines(slots * sizeof *group->slots);
     group->numbers = calloc(slots * numbers, sizeof *group->numbers);
-    group->positions = zeroed_pages(ranks * sizeof *group->positions);
-    group->handles = zeroed_pages(ranks * sizeof *group->handles);
+    group->positions = zeroed_lines(ranks * sizeof *group->positions);
+    group->handles = zeroed_lines(ranks * sizeof *group->handles);
     if (!group->slots || !group->numbers || !group->positions || !group->handles) {
         group_free(group);
         return NULL;

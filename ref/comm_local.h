@@ -13,7 +13,7 @@
 
 enum {
     SMALL_BYTES = 8192,  // what a slot takes in
-    PIECE_BYTES = 4096,  // of a reduction, one page
+    PIECE_BYTES = 4096,  // of a reduction
 };
 
 struct slot {
@@ -35,7 +35,7 @@ struct comm_local {
     struct comm comm;
     struct group *group;
     int spins;  // of meet_wait
-    _Alignas(PIECE_BYTES) char pieces[2 * PIECE_BYTES];  // one piece anywhere in a page
+    _Alignas(MEET_LINE_BYTES) char piece[PIECE_BYTES];
 };
 
 // Freed by the last handle that closes.

@@ -66,26 +66,66 @@ static void find_sources(const struct comm_local *local, const struct comm_call 
     }
 }
 
-// Reduces count elements piece by piece and copies each piece to all of out[]. A piece is in the first-level cache
-// from its reading to its last copy. It lies in the page where its first copy lies in another page, because processors
-// that compare the lower 12 bits of addresses let a load wait for a pending store that is a little before it.
-static void reduce_pieces(struct comm_local *local, const struct comm_call *call, const char *const sources[],
-                          size_t count, char *const out[], int out_count, bool large)
+// A left fold in fp32, as dtype_fold makes it, of elements [from, from + count) into all of out[].
+static void sum_floats(const float *const in[], int world, size_t from, size_t count, char *const out[], int out_count)
 {
+    for (size_t i = from; i < from + count; i++) {
+        float sum = in[0][i];
+        for (int rank = 1; rank < world; rank++)
+            sum = sum + in[rank][i];
+        for (int k = 0; k < out_count; k++)
+            memcpy(out[k] + i * sizeof sum, &sum, sizeof sum);
+    }
+}
+
+// The same for a whole line, which goes around the caches where out[] lies so that it can.
+static void sum_line(const float *const in[], int world, size_t from, char *const out[], int out_count)
+{
+    float sum[COPY_LINE_FLOATS];
+    memcpy(sum, in[0] + from, sizeof sum);
+    for (int rank = 1; rank < world; rank++)
+        for (int i = 0; i < COPY_LINE_FLOATS; i++)
+            sum[i] = sum[i] + in[rank][from + (size_t)i];
+    for (int k = 0; k < out_count; k++) {
+        char *to = out[k] + from * sizeof sum[0];
+        if ((uintptr_t)to % COPY_UNIT_BYTES == 0)
+            copy_line_around_cache(to, sum);
+        else
+            memcpy(to, sum, sizeof sum);
+    }
+}
+
+// Large sums of fp32, which are bound by memory: read once and stored once, with nothing in between.
+static void sum_large(const float *const in[], int world, size_t count, char *const out[], int out_count)
+{
+    size_t head = -(uintptr_t)out[0] % COPY_LINE_BYTES / sizeof(float);
+    size_t from = head < count ? head : count;
+    sum_floats(in, world, 0, from, out, out_count);
+    for (; from + COPY_LINE_FLOATS <= count; from += COPY_LINE_FLOATS)
+        sum_line(in, world, from, out, out_count);
+    sum_floats(in, world, from, count - from, out, out_count);
+}
+
+// Reduces count elements and writes them to all of out[]: piece by piece, so that a piece is in the first-level cache
+// from its reduction to its last copy.
+static void reduce(struct comm_local *local, const struct comm_call *call, const char *const sources[], size_t count,
+                   char *const out[], int out_count, bool large)
+{
+    int world = local->comm.world;
+    if (large && call->send_dtype == DTYPE_FP32 && call->recv_dtype == DTYPE_FP32 && call->reduction == COMM_SUM) {
+        sum_large((const float *const *)sources, world, count, out, out_count);
+        return;
+    }
     size_t send_bytes = dtype_bytes(call->send_dtype), recv_bytes = dtype_bytes(call->recv_dtype);
     size_t limit = PIECE_BYTES / recv_bytes;
-    char *piece = local->pieces + (uintptr_t)out[0] % PIECE_BYTES;
     for (size_t from = 0; from < count; from += limit) {
         size_t length = count - from < limit ? count - from : limit;
-        const void *in[local->comm.world];
-        for (int peer = 0; peer < local->comm.world; peer++) {
+        const void *in[world];
+        for (int peer = 0; peer < world; peer++)
             in[peer] = sources[peer] + from * send_bytes;
-            if (large)
-                read_lines(in[peer], length * send_bytes);
-        }
-        comm_fold(call, in, local->comm.world, piece, length);
-        for (int i = 0; i < out_count; i++)
-            copy(out[i] + from * recv_bytes, piece, length * recv_bytes, large);
+        comm_fold(call, in, world, local->piece, length);
+        for (int k = 0; k < out_count; k++)
+            copy(out[k] + from * recv_bytes, local->piece, length * recv_bytes, large);
     }
 }
 
@@ -96,7 +136,7 @@ static void reduce_scatter(struct comm_local *local, const struct comm_call *cal
     find_sources(local, call, 0, sources);
     // A sum that is added to recv reads it anyway.
     if (large && !call->add)
-        reduce_pieces(local, call, sources, count, (char *[]){call->recv}, 1, true);
+        reduce(local, call, sources, count, (char *[]){call->recv}, 1, true);
     else if (count > 0)
         comm_fold(call, (const void *const *)sources, local->comm.world, call->recv, count);
 }
@@ -119,7 +159,7 @@ static void all_reduce(struct comm_local *local, const struct comm_call *call, b
     for (int step = 0; step < world; step++)
         out[step] = slot_of(local->group, peer_of(&local->comm, step), call->signature.sequence)->recv +
                     offset * dtype_bytes(call->recv_dtype);
-    reduce_pieces(local, call, sources, count, out, world, large);
+    reduce(local, call, sources, count, out, world, large);
 }
 
 void comm_local_move(struct comm_local *local, const struct comm_call *call)
