@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { POISON = 0xa5, EDGE_BYTES = 192, GAP_COUNT = 3, COUNT_MAX = 270001, SEND_MAX = COUNT_MAX + 64 };
+enum { POISON = 0xa5, EDGE_BYTES = 192, GAP_COUNT = 3, COUNT_MAX = 70001, SEND_MAX = COUNT_MAX + 64 };
 
 static const int worlds[] = {1, 2, 3, 4, 8, 11};
 #define EACH_WORLD(index) size_t index = 0; index < sizeof worlds / sizeof worlds[0]; index++
@@ -87,7 +87,7 @@ TestSuite(comm, .init = make_values, .fini = free_values);
 enum shape { EMPTY, ONE_EACH, PRIME, UNEVEN, ONE_RANK_HAS_ALL, AT_2048, AT_2049, MIDDLE, LARGE, SHAPE_COUNT };
 
 static const char *const shape_names[SHAPE_COUNT] = {"no elements", "one each", "a prime", "uneven", "one rank has all",
-                                                     "2048",        "2049",     "20011",   "270001"};
+                                                     "2048",        "2049",     "20011",   "70001"};
 
 static size_t shape_share(enum shape shape, int world, int rank)
 {
@@ -100,7 +100,7 @@ static size_t shape_share(enum shape shape, int world, int rank)
     case UNEVEN:
         return index % 3 == 1 ? 0 : 5 + 731 * (index % 4);
     case ONE_RANK_HAS_ALL:
-        return rank == world / 2 ? 262243 : 0;
+        return rank == world / 2 ? 50021 : 0;
     default:
         return totals[shape] / ranks + (index < totals[shape] % ranks);
     }
