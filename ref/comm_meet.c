@@ -9,11 +9,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-// A thread looks for the others this often before it sleeps, at most about 20 microseconds, which is what a sleep and
-// a wake cost. It looks half as long after looking in vain, and twice as long after it was worth it.
-enum { SPINS_MIN = 64, SPINS_MAX = 1024 };
+// A thread looks for the others this often before it sleeps: at most about 25 microseconds, which is what a sleep and a
+// wake cost. After a long sleep it looks half as long the next time, and after one so short that a look had been enough,
+// as long as it may; but no longer than it must where the others wait for the very processor on which it looks.
+enum { SPINS_MIN = 64, SPINS_MAX = 1024, SHORT_SLEEP_NS = 50000 };
 
 static void spin_pause(void)
 {
@@ -69,18 +71,31 @@ static void sleep_in_phase(struct meet *meet, uint32_t phase)
 }
 
 // Whether the phase has changed while the thread looked.
-static bool spin_in_phase(struct meet *meet, uint32_t phase, int *spins)
+static bool spin_in_phase(struct meet *meet, uint32_t phase, int spins)
 {
-    int limit = *spins < meet->spins_max ? *spins : meet->spins_max;
-    for (int i = 0; i < limit; i++) {
-        if (atomic_load_explicit(&meet->phase, memory_order_acquire) != phase) {
-            *spins = 2 * limit < SPINS_MAX ? 2 * limit : SPINS_MAX;
+    for (int i = 0; i < spins && i < meet->spins_max; i++) {
+        if (atomic_load_explicit(&meet->phase, memory_order_acquire) != phase)
             return true;
-        }
         spin_pause();
     }
-    *spins = limit / 2 > SPINS_MIN ? limit / 2 : SPINS_MIN;
     return false;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+// How often to look the next time, after a sleep of this length that began on this processor.
+static int next_spins(struct meet *meet, int spins, int processor, int64_t slept_ns)
+{
+    if (atomic_load_explicit(&meet->last_processor, memory_order_relaxed) == processor)
+        return SPINS_MIN;
+    if (slept_ns < SHORT_SLEEP_NS)
+        return SPINS_MAX;
+    return spins / 2 > SPINS_MIN ? spins / 2 : SPINS_MIN;
 }
 
 int meet_wait(struct meet *meet, int *spins)
@@ -88,11 +103,15 @@ int meet_wait(struct meet *meet, int *spins)
     uint32_t phase = atomic_load(&meet->phase);
     if (atomic_fetch_add(&meet->arrived, 1) + 1 == meet->world) {
         atomic_store_explicit(&meet->arrived, 0, memory_order_relaxed);
+        atomic_store_explicit(&meet->last_processor, sched_getcpu(), memory_order_relaxed);
         atomic_fetch_add(&meet->phase, 1);
         if (atomic_load(&meet->sleepers) > 0)
             wake_all(meet);
-    } else if (!spin_in_phase(meet, phase, spins)) {
+    } else if (!spin_in_phase(meet, phase, *spins)) {
+        int processor = sched_getcpu();
+        int64_t start_ns = now_ns();
         sleep_in_phase(meet, phase);
+        *spins = next_spins(meet, *spins, processor, now_ns() - start_ns);
     }
     return meet_check(meet);
 }

@@ -19,6 +19,7 @@ struct meet {
     char failed_message[MEET_MESSAGE_BYTES];  // neither is changed after failed is set
     _Atomic bool failed;
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t arrived;
+    _Atomic int last_processor;  // of the thread that arrived last
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t phase;     // barriers passed; also what sleeping threads wait on
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t sleepers;
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t reaching;  // threads that touch others' buffers
@@ -28,7 +29,7 @@ int meet_open(struct meet *meet, int world);
 void meet_close(struct meet *meet);
 
 // Waits for all; or returns the failure's code with its message, at once if there was one. *spins is the calling
-// thread's patience; it begins as 0.
+// thread's patience for the next time; it begins as 0.
 int meet_wait(struct meet *meet, int *spins);
 
 // 0, or the failure.
