@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 // A thread looks for the others this often before it sleeps: at most about 25 microseconds, which is what a sleep and a
-// wake cost. After a long sleep it looks half as long the next time, and after one so short that a look had been enough,
-// as long as it may; but no longer than it must where the others wait for the very processor on which it looks.
+// wake cost. After a long sleep it looks half as long the next time, and after one that a longer look had spared it, as
+// long as it may; but only briefly where the others wait for the very processor on which it looks.
 enum { SPINS_MIN = 64, SPINS_MAX = 1024, SHORT_SLEEP_NS = 50000 };
 
 static void spin_pause(void)
