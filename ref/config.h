@@ -12,7 +12,9 @@
 #define ZG_CONFIG_H
 
 #include "dtype.h"
+#include "ledger.h"
 #include "recipe.h"
+#include "tier_nvme.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,6 +42,29 @@ struct config_loss_scale {
     double min_scale;
 };
 
+// "offload_optimizer": master parameters and moments, and with them the gradients, and where Adam runs.
+struct config_offload_optimizer {
+    enum ledger_tier tier;  // device ("none"), host ("cpu") or NVMe
+    size_t buffer_count;    // NVMe: host buffers, each for one state of one sub-group
+    bool pin_memory;
+    bool pipeline_read;     // NVMe: the next sub-groups are read beside the update
+    bool pipeline_write;    // NVMe: the last ones are written beside it
+    double ratio;           // the part of the elements that goes to the host; the rest stays on the device
+};
+
+// "offload_param", stage 3.
+struct config_offload_param {
+    enum ledger_tier tier;
+    size_t buffer_count;  // NVMe: host buffers for parameters on their way
+    size_t buffer_size;   // NVMe: elements of each
+    size_t max_in_cpu;    // NVMe: elements that may stay on the host for their next use
+    bool pin_memory;
+};
+
+enum { CONFIG_NVME_PATH_MAX = 16, CONFIG_PATH_NAME_BYTES = 512 };
+
+enum config_partitioning { PARTITION_BANDWIDTH_CENTRIC, PARTITION_OWNER_BROADCAST };
+
 struct config {
     // the batch triple, complete: train_batch = micro_batch x accumulation x world
     size_t train_batch, micro_batch, accumulation;
@@ -59,6 +84,20 @@ struct config {
     // of stage 3, in elements; the defaults in every other stage
     size_t prefetch_bucket_size, param_persistence_threshold, model_persistence_threshold;
     size_t max_live_parameters, max_reuse_distance;
+    // tiers
+    struct config_offload_optimizer offload_optimizer;
+    struct config_offload_param offload_param;
+    enum ledger_tier gradient_tier;    // of the shares that are kept for the update
+    enum ledger_tier activation_tier;  // of activation checkpoints
+    bool activation_checkpointing;
+    size_t sub_group_size;  // elements of one step of the update
+    char nvme_paths[CONFIG_NVME_PATH_MAX][CONFIG_PATH_NAME_BYTES];
+    int nvme_path_count;
+    struct nvme_aio aio;
+    // "zerogauge"
+    uint64_t delayed_update_start_step;  // from this step on the update is one step late; 0: never
+    enum config_partitioning partitioning;
+    size_t tiling_factor;  // parts of the model's large linear layers; 1: whole
 };
 
 // What a configuration is loaded with.

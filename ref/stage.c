@@ -248,7 +248,8 @@ static int collect(struct stage *stage, int bundle, const void *share, void *who
     const struct bundle *b = &stage->layout.bundles[bundle];
     struct comm *comm = stage->setting.comm;
     if (b->share_count == b->padded_count) {
-        memcpy(whole, share, b->count * dtype_bytes(dtype));
+        if (whole != share)
+            memcpy(whole, share, b->count * dtype_bytes(dtype));
         return ERR_NONE;
     }
     size_t counts[comm_world(comm)], offsets[comm_world(comm)];
@@ -261,6 +262,50 @@ static int collect(struct stage *stage, int bundle, const void *share, void *who
     int rc = comm_all_gather(comm, share, whole, counts, offsets, dtype);
     comm_count_in(comm, ledger);
     return rc;
+}
+
+int stage_share(const struct stage *stage, int bundle)
+{
+    const struct bundle *b = &stage->layout.bundles[bundle];
+    return b->share_count == b->padded_count ? 0 : comm_rank(stage->setting.comm);
+}
+
+int stage_read_share(struct stage *stage, int bundle, enum state state, float *out)
+{
+    const struct place *place = &stage->places[bundle];
+    enum dtype precision = stage->setting.config->precision;
+    size_t count = bundle_share_real(&stage->layout.bundles[bundle], stage_share(stage, bundle));
+    const float *const shares[] = {place->master, place->exp_avg, place->exp_avg_sq};
+    if (shares[state])
+        memcpy(out, shares[state], count * sizeof *out);
+    else if (precision == DTYPE_FP32)
+        memcpy(out, place->parameter, count * sizeof *out);
+    else
+        dtype_widen(precision, place->parameter, out, count);
+    return ERR_NONE;
+}
+
+int stage_write_share(struct stage *stage, int bundle, enum state state, const float *in)
+{
+    const struct place *place = &stage->places[bundle];
+    enum dtype precision = stage->setting.config->precision;
+    size_t count = bundle_share_real(&stage->layout.bundles[bundle], stage_share(stage, bundle));
+    float *const shares[] = {place->master, place->exp_avg, place->exp_avg_sq};
+    if (shares[state])
+        memcpy(shares[state], in, count * sizeof *in);
+    if (state == STATE_PARAMETER && (void *)place->master != place->parameter)
+        dtype_narrow(precision, in, place->parameter, count);
+    return ERR_NONE;
+}
+
+int stage_regather(struct stage *stage)
+{
+    for (int i = 0; i < stage->layout.bundle_count; i++) {
+        const struct place *place = &stage->places[i];
+        if (place->whole)
+            TRY(collect(stage, i, place->parameter, place->whole, stage->setting.config->precision));
+    }
+    return ERR_NONE;
 }
 
 int stage_collect(struct stage *stage, int bundle, enum state state, float *whole)

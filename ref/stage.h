@@ -85,6 +85,16 @@ enum state { STATE_PARAMETER, STATE_EXP_AVG, STATE_EXP_AVG_SQ, STATE_COUNT };
 int stage_collect(struct stage *stage, int bundle, enum state state, float *whole);
 int stage_collect_copy(struct stage *stage, int bundle, void *whole);
 
+// For checkpoints, outside the flow and uncounted: this rank's share of a bundle's state, bundle_share_real elements in
+// fp32, from and to wherever it lives. Frozen bundles have parameters only. Written parameters reach the model's dtype
+// as well; stage_regather (collective) then completes the copies that ranks hold whole.
+int stage_read_share(struct stage *stage, int bundle, enum state state, float *out);
+int stage_write_share(struct stage *stage, int bundle, enum state state, const float *in);
+int stage_regather(struct stage *stage);
+
+// The share of the parameters that this rank owns of a bundle: its rank, or 0 where every rank owns everything.
+int stage_share(const struct stage *stage, int bundle);
+
 // --- for the stages themselves ---
 
 // A bundle that one of the unit's parameters lies in; *next starts as 0. False when there are no more.
