@@ -12,7 +12,7 @@ static int ddp_open(struct stage *stage)
         .merge_units = true,
         .bucket_count = stage->setting.config->reduce_bucket_size,
     };
-    TRY(layout_open(stage->setting.model, &rule, &stage->layout));
+    TRY(stage_lay_out(stage, &rule));
     TRY(stage_allocate_whole_params(stage));
     TRY(stage_allocate_whole_gradients(stage));
     TRY(stage_allocate_optimizer(stage));
@@ -53,19 +53,14 @@ static int ddp_reduce(struct stage *stage, int unit)
         TRY(stage_to_wire(stage, bundle, gradient, dtype, &wire));
         TRY(exchange_all_reduce(&stage->exchange, b, wire, communication));
         if (wire != gradient)
-            TRY(exchange_cast(&stage->exchange, wire, communication, gradient, dtype, b->count, false));
+            TRY(move_cast(&stage->move, TIER_DEVICE, wire, communication, gradient, dtype, b->count, false));
     }
     return ERR_NONE;
 }
 
 static int ddp_step(struct stage *stage, bool *applied)
 {
-    TRY(optimizer_begin(&stage->optimizer, applied));
-    if (!*applied)
-        return ERR_NONE;
-    for (int i = 0; i < stage->layout.trainable_count; i++)
-        TRY(optimizer_update(&stage->optimizer, i));
-    return ERR_NONE;
+    return stage_update(stage, NULL, applied);
 }
 
 const struct stage_operations ddp_stage = {

@@ -28,6 +28,20 @@ static size_t piece_lengths(const struct piece_arguments *a, size_t counts[], si
     return total;
 }
 
+// Bytes that this rank sends for a piece: to every other rank its part, or its own part to every other rank.
+static size_t scattered_bytes(const struct piece_arguments *a)
+{
+    size_t counts[comm_world(a->comm)], offsets[comm_world(a->comm)];
+    return (piece_lengths(a, counts, offsets) - counts[comm_rank(a->comm)]) * dtype_bytes(a->dtype);
+}
+
+static size_t gathered_bytes(const struct piece_arguments *a)
+{
+    size_t counts[comm_world(a->comm)], offsets[comm_world(a->comm)];
+    piece_lengths(a, counts, offsets);
+    return (size_t)(comm_world(a->comm) - 1) * counts[comm_rank(a->comm)] * dtype_bytes(a->dtype);
+}
+
 static int run_reduce_scatter(void *arguments)
 {
     struct piece_arguments *a = arguments;
@@ -55,20 +69,37 @@ static size_t piece_length(const struct exchange *exchange, size_t bucket_count,
     return length > 0 ? length : 1;
 }
 
-static int issue_pieces(const struct exchange *exchange, const char *name, int (*run)(void *), size_t bucket_count,
-                        const struct bundle *bundle, void *whole, void *share, enum dtype dtype,
-                        enum flow_access whole_access, enum flow_access share_access)
+// What differs between the collectives that are cut in pieces.
+struct collective {
+    const char *name;
+    int (*run)(void *arguments);
+    size_t (*sent_bytes)(const struct piece_arguments *arguments);
+    enum flow_access whole_access, share_access;
+};
+
+static const struct collective reduce_scatter = {"reduce-scatter", run_reduce_scatter, scattered_bytes, FLOW_READ,
+                                                 FLOW_WRITE};
+static const struct collective all_gather = {"all-gather", run_all_gather, gathered_bytes, FLOW_WRITE, FLOW_READ};
+
+static int issue_pieces(const struct exchange *exchange, const struct collective *collective, size_t bucket_count,
+                        const struct bundle *bundle, void *whole, void *share, enum dtype dtype)
 {
     size_t length = piece_length(exchange, bucket_count, bundle->share_count);
     size_t element_bytes = dtype_bytes(dtype);
     const struct flow_span spans[] = {
-        {whole, bundle->padded_count * element_bytes, whole_access},
-        {share, bundle->share_count * element_bytes, share_access},
+        {whole, bundle->padded_count * element_bytes, collective->whole_access},
+        {share, bundle->share_count * element_bytes, collective->share_access},
     };
     for (size_t from = 0; from < bundle->share_count; from += length) {
         struct piece_arguments a = {exchange->comm, bundle, from, length, whole, share, dtype};
-        TRY(flow_issue(exchange->flow,
-                       &(struct flow_operation){name, LANE_COLLECTIVE, run, &a, sizeof a, spans, 2}));
+        TRY(flow_issue(exchange->flow, &(struct flow_operation){.name = collective->name,
+                                                                .lane = LANE_COLLECTIVE,
+                                                                .run = collective->run,
+                                                                .arguments = &a,
+                                                                .arguments_bytes = sizeof a,
+                                                                .spans = spans,
+                                                                .span_count = 2,
+                                                                .bytes = collective->sent_bytes(&a)}));
     }
     return ERR_NONE;
 }
@@ -82,8 +113,7 @@ int exchange_reduce_scatter(const struct exchange *exchange, const struct bundle
                             enum dtype dtype)
 {
     void *to = share ? share : own_share(exchange, bundle, whole, dtype);
-    return issue_pieces(exchange, "reduce-scatter", run_reduce_scatter, exchange->reduce_bucket_count, bundle, whole,
-                        to, dtype, FLOW_READ, FLOW_WRITE);
+    return issue_pieces(exchange, &reduce_scatter, exchange->reduce_bucket_count, bundle, whole, to, dtype);
 }
 
 int exchange_all_gather(const struct exchange *exchange, const struct bundle *bundle, const void *share, void *whole,
@@ -91,8 +121,7 @@ int exchange_all_gather(const struct exchange *exchange, const struct bundle *bu
 {
     // The cast drops const for the argument block alone; an all-gather reads its share.
     void *from = share ? (void *)(uintptr_t)share : own_share(exchange, bundle, whole, dtype);
-    return issue_pieces(exchange, "all-gather", run_all_gather, exchange->gather_bucket_count, bundle, whole, from,
-                        dtype, FLOW_WRITE, FLOW_READ);
+    return issue_pieces(exchange, &all_gather, exchange->gather_bucket_count, bundle, whole, from, dtype);
 }
 
 static int run_all_reduce(void *arguments)
@@ -110,44 +139,16 @@ int exchange_all_reduce(const struct exchange *exchange, const struct bundle *bu
         struct piece_arguments a = {exchange->comm, bundle, from, left < limit ? left : limit, whole, NULL, dtype};
         struct flow_span span = {(char *)whole + from * dtype_bytes(dtype), a.length * dtype_bytes(dtype),
                                  FLOW_READ_WRITE};
-        TRY(flow_issue(exchange->flow, &(struct flow_operation){"all-reduce", LANE_COLLECTIVE, run_all_reduce, &a,
-                                                                sizeof a, &span, 1}));
+        TRY(flow_issue(exchange->flow, &(struct flow_operation){.name = "all-reduce",
+                                                                .lane = LANE_COLLECTIVE,
+                                                                .run = run_all_reduce,
+                                                                .arguments = &a,
+                                                                .arguments_bytes = sizeof a,
+                                                                .spans = &span,
+                                                                .span_count = 1,
+                                                                .bytes = 2 * span.bytes *
+                                                                         (size_t)(comm_world(exchange->comm) - 1) /
+                                                                         (size_t)comm_world(exchange->comm)}));
     }
     return ERR_NONE;
-}
-
-struct cast_arguments {
-    const void *from;
-    void *to;
-    enum dtype from_dtype, to_dtype;
-    size_t count;
-    bool add;
-};
-
-static int run_cast(void *arguments)
-{
-    struct cast_arguments *a = arguments;
-    if (a->add)
-        dtype_accumulate(a->to_dtype, a->to, a->from_dtype, a->from, a->count);
-    else if (a->from_dtype == a->to_dtype)
-        memcpy(a->to, a->from, a->count * dtype_bytes(a->to_dtype));
-    else if (a->from_dtype == DTYPE_FP32)
-        dtype_narrow(a->to_dtype, a->from, a->to, a->count);
-    else
-        dtype_widen(a->from_dtype, a->from, a->to, a->count);
-    return ERR_NONE;
-}
-
-int exchange_cast(const struct exchange *exchange, const void *from, enum dtype from_dtype, void *to,
-                  enum dtype to_dtype, size_t count, bool add)
-{
-    if (from_dtype != to_dtype && from_dtype != DTYPE_FP32 && to_dtype != DTYPE_FP32)
-        return err_set(ERR_INTERNAL, "no conversion from %s to %s", dtype_name(from_dtype), dtype_name(to_dtype));
-    if (count == 0)
-        return ERR_NONE;
-    struct cast_arguments a = {from, to, from_dtype, to_dtype, count, add};
-    const struct flow_span spans[] = {{from, count * dtype_bytes(from_dtype), FLOW_READ},
-                                      {to, count * dtype_bytes(to_dtype), add ? FLOW_READ_WRITE : FLOW_WRITE}};
-    return flow_issue(exchange->flow, &(struct flow_operation){add ? "accumulate" : "cast", LANE_COMPUTE, run_cast, &a,
-                                                               sizeof a, spans, 2});
 }

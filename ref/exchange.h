@@ -30,9 +30,4 @@ int exchange_all_reduce(const struct exchange *exchange, const struct bundle *bu
 int exchange_all_gather(const struct exchange *exchange, const struct bundle *bundle, const void *share, void *whole,
                         enum dtype dtype);
 
-// to[count] = from[count], or to += from, as an operation on the compute lane. Overwriting, the formats may differ and
-// the value is rounded to the narrower one.
-int exchange_cast(const struct exchange *exchange, const void *from, enum dtype from_dtype, void *to,
-                  enum dtype to_dtype, size_t count, bool add);
-
 #endif

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 int flow_schedule_parse(const char *text, struct flow_schedule *out)
 {
@@ -94,7 +95,8 @@ static struct operation *copy_operation(struct flow *flow, const struct flow_ope
                                     .run = given->run,
                                     .arguments = arguments,
                                     .spans = spans,
-                                    .span_count = span_count};
+                                    .span_count = span_count,
+                                    .bytes = given->bytes};
     return operation;
 }
 
@@ -174,6 +176,61 @@ int flow_error(const struct flow *flow)
     return code == ERR_NONE ? ERR_NONE : err_set(code, "%s", flow->message);
 }
 
+uint64_t flow_now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+static void sleep_until(uint64_t time_ns)
+{
+    struct timespec time = {(time_t)(time_ns / UINT64_C(1000000000)), (long)(time_ns % UINT64_C(1000000000))};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
+        continue;
+}
+
+// A lane is one thread at a time, so its list needs no lock. A list that cannot grow ends.
+static void record(struct flow_lane *lane, const struct operation *operation, uint64_t begin_ns)
+{
+    if (lane->interval_count == lane->interval_capacity) {
+        size_t capacity = 2 * lane->interval_capacity + 256;
+        struct flow_interval *intervals = realloc(lane->intervals, capacity * sizeof *intervals);
+        if (!intervals)
+            return;
+        lane->intervals = intervals;
+        lane->interval_capacity = capacity;
+    }
+    lane->intervals[lane->interval_count++] =
+        (struct flow_interval){operation->name, begin_ns, flow_now(), operation->bytes};
+}
+
+void flow_ended(struct flow *flow, const struct operation *operation, uint64_t begin_ns)
+{
+    struct flow_lane *lane = &flow->lanes[operation->lane];
+    if (lane->bytes_per_s > 0)
+        sleep_until(begin_ns + (uint64_t)((double)operation->bytes / lane->bytes_per_s * 1e9));
+    if (flow->recording)
+        record(lane, operation, begin_ns);
+}
+
+void flow_emulate(struct flow *flow, const double bytes_per_s[LANE_COUNT])
+{
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        flow->lanes[lane].bytes_per_s = bytes_per_s[lane];
+}
+
+void flow_record(struct flow *flow, bool on)
+{
+    flow->recording = on;
+}
+
+const struct flow_interval *flow_intervals(const struct flow *flow, enum lane lane, size_t *count)
+{
+    *count = flow->lanes[lane].interval_count;
+    return flow->lanes[lane].intervals;
+}
+
 static int serial_open(struct flow *flow, uint64_t seed)
 {
     (void)flow;
@@ -183,7 +240,9 @@ static int serial_open(struct flow *flow, uint64_t seed)
 
 static int serial_issue(struct flow *flow, struct operation *operation)
 {
+    uint64_t begin_ns = flow_now();
     int code = operation->run(operation->arguments);
+    flow_ended(flow, operation, begin_ns);
     arena_reset(flow);
     return code;
 }
@@ -245,5 +304,7 @@ void flow_close(struct flow *flow)
     flow->way->close(flow);
     arena_reset(flow);
     free(flow->arena);
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        free(flow->lanes[lane].intervals);
     free(flow);
 }

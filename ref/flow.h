@@ -19,6 +19,7 @@
 #include "ledger.h"
 #include "tier.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,6 +46,14 @@ struct flow_operation {
     size_t arguments_bytes;
     const struct flow_span *spans;  // copied at issue
     size_t span_count;
+    size_t bytes;                   // that it moves on its lane: for emulated lanes, and for timelines
+};
+
+// What an operation took, for timelines.
+struct flow_interval {
+    const char *name;
+    uint64_t begin_ns, end_ns;  // CLOCK_MONOTONIC
+    size_t bytes;
 };
 
 struct flow;
@@ -59,6 +68,15 @@ int flow_schedule_parse(const char *text, struct flow_schedule *out);
 // One rank's executor. tier is the memory that the chaos schedule protects (null: none); failed may be null.
 int flow_open(struct flow_schedule schedule, int rank, struct tier *tier, flow_failed *failed, void *context,
               struct flow **out);
+
+// From now on lanes with a rate (0: none) take at least as long as it says, asleep: a study of the proportions of another
+// machine. Before the first operation.
+void flow_emulate(struct flow *flow, const double bytes_per_s[LANE_COUNT]);
+
+// From now on every operation's interval is kept, or no longer. flow_intervals gives a lane's, in the order they ended;
+// valid until the next operation. Both after a wait.
+void flow_record(struct flow *flow, bool on);
+const struct flow_interval *flow_intervals(const struct flow *flow, enum lane lane, size_t *count);
 
 // Issues an operation. After a failure nothing more is run, and every call returns that first error.
 int flow_issue(struct flow *flow, const struct flow_operation *operation);

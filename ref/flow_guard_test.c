@@ -26,9 +26,9 @@ static struct rank open_rank(int number)
 {
     struct rank rank;
     void *weights, *moments;
-    cr_assert_eq(tier_device_open(NULL, 0, &rank.tier), ERR_NONE);
-    cr_assert_eq(tier_allocate(rank.tier, KIND_PARAMETER, "weights", WORDS * 4, 0, &weights), ERR_NONE);
-    cr_assert_eq(tier_allocate(rank.tier, KIND_OPTIMIZER, "moments", WORDS * 4, 0, &moments), ERR_NONE);
+    cr_assert_eq(tier_open(NULL, &(struct tier_setting){0}, &rank.tier), ERR_NONE);
+    cr_assert_eq(tier_allocate(rank.tier, TIER_DEVICE, KIND_PARAMETER, "weights", WORDS * 4, 0, &weights), ERR_NONE);
+    cr_assert_eq(tier_allocate(rank.tier, TIER_DEVICE, KIND_OPTIMIZER, "moments", WORDS * 4, 0, &moments), ERR_NONE);
     rank.weights = weights;
     rank.moments = moments;
     for (uint32_t i = 0; i < WORDS; i++)

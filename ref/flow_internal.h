@@ -19,6 +19,7 @@ struct operation {
     void *arguments;
     const struct flow_span *spans;  // none of 0 bytes
     size_t span_count;
+    size_t bytes;
     // It may start when each lane has completed that many operations. Lanes are first in, first out, so one number a
     // lane stands for all dependencies on it.
     uint64_t after[LANE_COUNT];
@@ -30,6 +31,9 @@ struct flow_lane {
     struct operation *newest;
     uint64_t issued_count;
     uint64_t completed_count;
+    double bytes_per_s;  // emulated; 0: as fast as it is
+    struct flow_interval *intervals;
+    size_t interval_count, interval_capacity;
 };
 
 struct flow_chunk;
@@ -56,6 +60,7 @@ struct flow {
     struct flow_lane lanes[LANE_COUNT];
     uint64_t pending_count;
     struct flow_chunk *arena;
+    bool recording;
     atomic_bool failing;  // taken by the first operation that fails, which then writes the message and, last, code
     _Atomic int code;
     char message[FLOW_MESSAGE_BYTES];
@@ -70,6 +75,11 @@ struct operation *flow_ready(const struct flow *flow, enum lane lane);
 
 // Takes a lane's oldest operation away.
 void flow_complete(struct flow *flow, enum lane lane);
+
+// What surrounds every operation, on the thread that runs it: flow_ended, given what flow_now said before it, holds an
+// emulated lane back and keeps the interval.
+uint64_t flow_now(void);
+void flow_ended(struct flow *flow, const struct operation *operation, uint64_t begin_ns);
 
 // Keeps code and the calling thread's message if nothing failed before, and tells the owner.
 void flow_fail(struct flow *flow, int code);

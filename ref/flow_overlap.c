@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 struct overlap_lane {
     struct flow *flow;
@@ -55,6 +56,7 @@ static void *run_lane(void *argument)
     struct overlap_lane *self = argument;
     struct flow *flow = self->flow;
     struct overlap *overlap = flow->state;
+    prctl(PR_SET_TIMERSLACK, 1000);  // ns; an emulated lane sleeps as long as it says
     pthread_mutex_lock(&overlap->lock);
     for (;;) {
         struct operation *operation = flow_ready(flow, self->lane);
@@ -66,7 +68,9 @@ static void *run_lane(void *argument)
         }
         pthread_mutex_unlock(&overlap->lock);
         if (flow->code == ERR_NONE) {
+            uint64_t begin_ns = flow_now();
             int code = operation->run(operation->arguments);
+            flow_ended(flow, operation, begin_ns);
             if (code != ERR_NONE)
                 flow_fail(flow, code);
         }

@@ -38,13 +38,13 @@ struct machine {
 
 static void machine_open(struct machine *machine, unsigned seed)
 {
-    cr_assert_eq(tier_device_open(NULL, 0, &machine->tier), ERR_NONE);
+    cr_assert_eq(tier_open(NULL, &(struct tier_setting){0}, &machine->tier), ERR_NONE);
     for (int i = 0; i < REGIONS; i++) {
         size_t bytes = REGION_WORDS[i] * sizeof(uint32_t);
         void *address = malloc(bytes);
         if (i < REGIONS - 1) {
             free(address);
-            cr_assert_eq(tier_allocate(machine->tier, KIND_STAGING, "region", bytes, 0, &address), ERR_NONE);
+            cr_assert_eq(tier_allocate(machine->tier, TIER_DEVICE, KIND_STAGING, "region", bytes, 0, &address), ERR_NONE);
         }
         machine->regions[i] = address;
         for (size_t word = 0; word < REGION_WORDS[i]; word++)
@@ -339,8 +339,8 @@ static void *run_rank(void *argument)
     const struct rank *self = argument;
     struct tier *tier;
     void *memory;
-    cr_assert_eq(tier_device_open(NULL, 0, &tier), ERR_NONE);
-    cr_assert_eq(tier_allocate(tier, KIND_STAGING, "buffers", 4 * WORDS * 4, 0, &memory), ERR_NONE);
+    cr_assert_eq(tier_open(NULL, &(struct tier_setting){0}, &tier), ERR_NONE);
+    cr_assert_eq(tier_allocate(tier, TIER_DEVICE, KIND_STAGING, "buffers", 4 * WORDS * 4, 0, &memory), ERR_NONE);
     uint32_t *buffers = memset(memory, 0, 4 * WORDS * 4);
     struct flow *flow = open_flow(self->world->schedule, self->rank, tier);
     for (int i = 0; i < EXCHANGES; i++) {

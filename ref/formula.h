@@ -11,9 +11,10 @@
 #include <stdint.h>
 
 struct formula {
-    uint64_t held_bytes[KIND_COUNT];
-    uint64_t step_bytes[OPERATION_COUNT];     // sent by this rank in every step
-    uint64_t applied_bytes[OPERATION_COUNT];  // and in those that were not skipped
+    uint64_t held_bytes[TIER_COUNT][KIND_COUNT];
+    uint64_t step_bytes[LANE_COUNT][OPERATION_COUNT];      // moved by this rank in every step,
+    uint64_t applied_bytes[LANE_COUNT][OPERATION_COUNT];   // in those that were not skipped,
+    uint64_t returned_bytes[LANE_COUNT][OPERATION_COUNT];  // and when updated parameters reach the model
 };
 
 // For rank `rank` of the stage's world, holding activation_bytes for the model's run, and telling every other rank

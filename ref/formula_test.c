@@ -59,26 +59,26 @@ Test(formula, model_states_are_those_of_figure_1, .init = count)
         uint64_t n = (uint64_t)world;
         struct train_result ddp = run(0, world, DTYPE_BF16, 1), zero1 = run(1, world, DTYPE_BF16, 1),
                             zero2 = run(2, world, DTYPE_BF16, 1), zero3 = run(3, world, DTYPE_BF16, 1);
-        cr_assert_eq(ddp.held_bytes[KIND_PARAMETER], 2 * all);
-        cr_assert_eq(ddp.held_bytes[KIND_GRADIENT], 2 * trained);
-        cr_assert_eq(ddp.held_bytes[KIND_OPTIMIZER] + ddp.held_bytes[KIND_MASTER], 12 * trained);
-        cr_assert_eq(ddp.held_bytes[KIND_PADDING], 0);
-        cr_assert_eq(zero1.held_bytes[KIND_PARAMETER], 2 * all);
-        cr_assert_eq(zero1.held_bytes[KIND_GRADIENT], 2 * trained);
-        cr_assert_eq(zero2.held_bytes[KIND_PARAMETER], 2 * all);
+        cr_assert_eq(ddp.held_bytes[TIER_DEVICE][KIND_PARAMETER], 2 * all);
+        cr_assert_eq(ddp.held_bytes[TIER_DEVICE][KIND_GRADIENT], 2 * trained);
+        cr_assert_eq(ddp.held_bytes[TIER_DEVICE][KIND_OPTIMIZER] + ddp.held_bytes[TIER_DEVICE][KIND_MASTER], 12 * trained);
+        cr_assert_eq(ddp.held_bytes[TIER_DEVICE][KIND_PADDING], 0);
+        cr_assert_eq(zero1.held_bytes[TIER_DEVICE][KIND_PARAMETER], 2 * all);
+        cr_assert_eq(zero1.held_bytes[TIER_DEVICE][KIND_GRADIENT], 2 * trained);
+        cr_assert_eq(zero2.held_bytes[TIER_DEVICE][KIND_PARAMETER], 2 * all);
         // Rank 0's shares are full: a share is a part of each bundle, rounded up, and there are fewer than 16 bundles.
-        uint64_t partitioned[] = {zero1.held_bytes[KIND_OPTIMIZER] + zero1.held_bytes[KIND_MASTER],
-                                  zero2.held_bytes[KIND_OPTIMIZER] + zero2.held_bytes[KIND_MASTER],
-                                  zero3.held_bytes[KIND_OPTIMIZER] + zero3.held_bytes[KIND_MASTER]};
+        uint64_t partitioned[] = {zero1.held_bytes[TIER_DEVICE][KIND_OPTIMIZER] + zero1.held_bytes[TIER_DEVICE][KIND_MASTER],
+                                  zero2.held_bytes[TIER_DEVICE][KIND_OPTIMIZER] + zero2.held_bytes[TIER_DEVICE][KIND_MASTER],
+                                  zero3.held_bytes[TIER_DEVICE][KIND_OPTIMIZER] + zero3.held_bytes[TIER_DEVICE][KIND_MASTER]};
         for (int i = 0; i < 3; i++) {
             cr_assert_geq(partitioned[i], 12 * trained / n);
             cr_assert_lt(partitioned[i], 12 * (trained / n + 16));
         }
-        cr_assert_geq(zero2.held_bytes[KIND_GRADIENT], 2 * trained / n);
-        cr_assert_lt(zero2.held_bytes[KIND_GRADIENT], 2 * (trained / n + 16));
-        cr_assert_geq(zero3.held_bytes[KIND_PARAMETER], 2 * all / n);
-        cr_assert_lt(zero3.held_bytes[KIND_PARAMETER], 2 * (all / n + 16));
-        cr_assert_eq(zero3.held_bytes[KIND_GRADIENT], zero3.held_bytes[KIND_OPTIMIZER] / 4);
+        cr_assert_geq(zero2.held_bytes[TIER_DEVICE][KIND_GRADIENT], 2 * trained / n);
+        cr_assert_lt(zero2.held_bytes[TIER_DEVICE][KIND_GRADIENT], 2 * (trained / n + 16));
+        cr_assert_geq(zero3.held_bytes[TIER_DEVICE][KIND_PARAMETER], 2 * all / n);
+        cr_assert_lt(zero3.held_bytes[TIER_DEVICE][KIND_PARAMETER], 2 * (all / n + 16));
+        cr_assert_eq(zero3.held_bytes[TIER_DEVICE][KIND_GRADIENT], zero3.held_bytes[TIER_DEVICE][KIND_OPTIMIZER] / 4);
     }
 }
 
@@ -94,14 +94,14 @@ Test(formula, traffic_is_that_of_section_7, .init = count)
         uint64_t norm = steps * pairs * (sizeof(uint32_t) + sizeof(struct norm_sum));
         struct train_result ddp = run(0, world, DTYPE_BF16, 1), zero1 = run(1, world, DTYPE_BF16, 1),
                             zero2 = run(2, world, DTYPE_BF16, 1), zero3 = run(3, world, DTYPE_BF16, 1);
-        cr_assert_eq(ddp.moved_bytes[OPERATION_ALL_REDUCE], 2 * trained * turn);
-        cr_assert_eq(ddp.moved_bytes[OPERATION_ALL_GATHER], loss);
-        cr_assert_eq(zero1.moved_bytes[OPERATION_REDUCE_SCATTER], trained * turn);
-        cr_assert_eq(zero1.moved_bytes[OPERATION_ALL_GATHER], trained * turn + loss + norm);
-        cr_assert_eq(zero2.moved_bytes[OPERATION_REDUCE_SCATTER], trained * turn);
-        cr_assert_eq(zero2.moved_bytes[OPERATION_ALL_GATHER], trained * turn + loss + norm);
-        cr_assert_eq(zero3.moved_bytes[OPERATION_REDUCE_SCATTER], trained * turn);
-        cr_assert_eq(zero3.moved_bytes[OPERATION_ALL_GATHER], 2 * (all + tied) * turn + loss + norm);
+        cr_assert_eq(ddp.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE], 2 * trained * turn);
+        cr_assert_eq(ddp.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], loss);
+        cr_assert_eq(zero1.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
+        cr_assert_eq(zero1.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], trained * turn + loss + norm);
+        cr_assert_eq(zero2.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
+        cr_assert_eq(zero2.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], trained * turn + loss + norm);
+        cr_assert_eq(zero3.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
+        cr_assert_eq(zero3.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], 2 * (all + tied) * turn + loss + norm);
     }
 }
 
@@ -109,18 +109,18 @@ Test(formula, traffic_is_that_of_section_7, .init = count)
 Test(formula, accumulation_multiplies_the_right_terms, .init = count)
 {
     uint64_t turn = 2 * 2 * (3 - 1);
-    cr_assert_eq(run(0, 3, DTYPE_BF16, 4).moved_bytes[OPERATION_ALL_REDUCE], 2 * trained * turn);
-    cr_assert_eq(run(1, 3, DTYPE_BF16, 4).moved_bytes[OPERATION_REDUCE_SCATTER], trained * turn);
-    cr_assert_eq(run(2, 3, DTYPE_BF16, 4).moved_bytes[OPERATION_REDUCE_SCATTER], 4 * trained * turn);
-    cr_assert_eq(run(3, 3, DTYPE_BF16, 4).moved_bytes[OPERATION_REDUCE_SCATTER], 4 * trained * turn);
+    cr_assert_eq(run(0, 3, DTYPE_BF16, 4).moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE], 2 * trained * turn);
+    cr_assert_eq(run(1, 3, DTYPE_BF16, 4).moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
+    cr_assert_eq(run(2, 3, DTYPE_BF16, 4).moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], 4 * trained * turn);
+    cr_assert_eq(run(3, 3, DTYPE_BF16, 4).moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], 4 * trained * turn);
 }
 
 // fp32 has no second copy of the parameters: K is 8.
 Test(formula, fp32_has_no_master, .init = count)
 {
     struct train_result result = run(0, 2, DTYPE_FP32, 1);
-    cr_assert_eq(result.held_bytes[KIND_PARAMETER], 4 * all);
-    cr_assert_eq(result.held_bytes[KIND_GRADIENT], 4 * trained);
-    cr_assert_eq(result.held_bytes[KIND_OPTIMIZER], 8 * trained);
-    cr_assert_eq(result.held_bytes[KIND_MASTER], 0);
+    cr_assert_eq(result.held_bytes[TIER_DEVICE][KIND_PARAMETER], 4 * all);
+    cr_assert_eq(result.held_bytes[TIER_DEVICE][KIND_GRADIENT], 4 * trained);
+    cr_assert_eq(result.held_bytes[TIER_DEVICE][KIND_OPTIMIZER], 8 * trained);
+    cr_assert_eq(result.held_bytes[TIER_DEVICE][KIND_MASTER], 0);
 }

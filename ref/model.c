@@ -95,7 +95,7 @@ int model_run_open(const struct model *model, size_t sequence_count, enum dtype 
     *run = (struct model_run){.model = model, .sequence_count = sequence_count, .dtype = dtype, .tier = tier};
     int code = ERR_NONE;
     if (tier)
-        code = tier_allocate(tier, KIND_ACTIVATION, "activations", bytes, 0, &run->memory);
+        code = tier_allocate(tier, TIER_DEVICE, KIND_ACTIVATION, "activations", bytes, 0, &run->memory);
     else if (posix_memalign(&run->memory, 4096, bytes) != 0)
         code = err_set(ERR_MEMORY, "no memory for the %zu bytes of a run of %s", bytes, model->name);
     if (code != ERR_NONE) {

@@ -125,7 +125,7 @@ Test(shard, slots_take_turns)
     struct tier *tier;
     struct slots slots;
     cr_assert_eq(layout_open(model, &rule, &layout), ERR_NONE);
-    cr_assert_eq(tier_device_open(&ledger, 0, &tier), ERR_NONE);
+    cr_assert_eq(tier_open(&ledger, &(struct tier_setting){0}, &tier), ERR_NONE);
     int untied[8], tied = -1, found = 0;
     for (int i = 0; i < layout.bundle_count; i++)
         if (layout.bundles[i].tied)
@@ -134,8 +134,10 @@ Test(shard, slots_take_turns)
             untied[found++] = i;
     cr_assert_geq(found, 3);
     cr_assert_geq(tied, 0);
-    cr_assert_eq(slots_open(&layout, layout.bundle_count, false, 2, 2, tier, "slots", &slots), ERR_NONE);
-    uint64_t largest = slots_largest(&layout, layout.bundle_count, false);
+    const struct slots_rule use = {.bundle_count = layout.bundle_count, .element_bytes = 2, .where = TIER_DEVICE,
+                                   .name = "slots"};
+    cr_assert_eq(slots_open(&layout, &use, 2, tier, &slots), ERR_NONE);
+    uint64_t largest = slots_largest_bytes(&layout, &use) / 2;
     cr_assert_eq(ledger.held_bytes[TIER_DEVICE][KIND_STAGING],
                  2 * (2 * largest + layout.bundles[tied].padded_count));
     char *a = slots_take(&slots, untied[0]), *b = slots_take(&slots, untied[1]);

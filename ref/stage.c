@@ -17,46 +17,63 @@ int stage_find(int number, const struct stage_operations **out)
     return ERR_NONE;
 }
 
-// A rank writes its initial share from whole initial tensors, one at a time.
-static int initialise(struct stage *stage)
+// Room for one bundle's share and one whole tensor, while a rank writes its initial shares.
+struct initial {
+    float *tensor, *share;
+    void *rounded;  // the tensor in the model's dtype
+};
+
+static int initialise_bundle(struct stage *stage, int bundle, const struct initial *room)
 {
     const struct model *model = stage->setting.model;
     enum dtype precision = stage->setting.config->precision;
-    size_t element_bytes = dtype_bytes(precision);
-    size_t largest = 1;
-    for (int i = 0; i < model->param_count; i++)
-        if (model->params[i].count > largest)
-            largest = model->params[i].count;
-    float *tensor = malloc(largest * sizeof *tensor);
-    if (!tensor)
-        return err_set(ERR_MEMORY, "no memory to initialise a tensor of %zu elements", largest);
-    for (int i = 0; i < model->param_count; i++) {
-        int bundle = stage->layout.bundle_of[i];
-        const struct bundle *b = &stage->layout.bundles[bundle];
-        const struct place *place = &stage->places[bundle];
-        model_initialise(model, i, stage->setting.seed, tensor);
+    const struct bundle *b = &stage->layout.bundles[bundle];
+    const struct place *place = &stage->places[bundle];
+    for (int i = 0; i < b->param_count; i++) {
+        int param = b->params[i];
+        size_t count = model->params[param].count;
+        model_initialise(model, param, stage->setting.seed, room->tensor);
         // The master begins as the rounded parameter, widened: both hold one value.
+        dtype_narrow(precision, room->tensor, room->rounded, count);
+        dtype_widen(precision, room->rounded, room->tensor, count);
         if (place->whole)
-            dtype_narrow(precision, tensor, (char *)place->whole + stage->layout.offset_of[i] * element_bytes,
-                         model->params[i].count);
+            memcpy((char *)place->whole + stage->layout.offset_of[param] * dtype_bytes(precision), room->rounded,
+                   count * dtype_bytes(precision));
         struct piece piece;
-        int share = b->padded_count == b->share_count ? 0 : comm_rank(stage->setting.comm);
-        for (int next = 0; bundle_next_piece(&stage->layout, model, bundle, share, &next, &piece);) {
-            if (piece.param != i)
-                continue;
-            void *own = (char *)place->parameter + piece.share_index * element_bytes;
-            dtype_narrow(precision, tensor + piece.param_index, own, piece.count);
-            if (place->master && (void *)place->master != place->parameter)
-                dtype_widen(precision, own, place->master + piece.share_index, piece.count);
-        }
+        for (int next = 0; bundle_next_piece(&stage->layout, model, bundle, stage_share(stage, bundle), &next, &piece);)
+            if (piece.param == param)
+                memcpy(room->share + piece.share_index, room->tensor + piece.param_index,
+                       piece.count * sizeof *room->share);
     }
-    free(tensor);
-    for (int i = 0; i < stage->layout.trainable_count; i++) {
-        size_t real = bundle_share_real(&stage->layout.bundles[i], stage->optimizer.share);
-        memset(stage->places[i].exp_avg, 0, real * sizeof(float));
-        memset(stage->places[i].exp_avg_sq, 0, real * sizeof(float));
-    }
-    return ERR_NONE;
+    TRY(stage_write_share(stage, bundle, STATE_PARAMETER, room->share));
+    if (b->frozen)
+        return ERR_NONE;
+    memset(room->share, 0, b->share_count * sizeof *room->share);
+    TRY(stage_write_share(stage, bundle, STATE_EXP_AVG, room->share));
+    return stage_write_share(stage, bundle, STATE_EXP_AVG_SQ, room->share);
+}
+
+static int initialise(struct stage *stage)
+{
+    const struct model *model = stage->setting.model;
+    size_t tensor_count = 1, share_count = 1;
+    for (int i = 0; i < model->param_count; i++)
+        if (model->params[i].count > tensor_count)
+            tensor_count = model->params[i].count;
+    for (int i = 0; i < stage->layout.bundle_count; i++)
+        if (stage->layout.bundles[i].share_count > share_count)
+            share_count = stage->layout.bundles[i].share_count;
+    struct initial room = {malloc(tensor_count * sizeof(float)), malloc(share_count * sizeof(float)),
+                           malloc(tensor_count * sizeof(float))};
+    int code = room.tensor && room.share && room.rounded
+                   ? ERR_NONE
+                   : err_set(ERR_MEMORY, "no memory to initialise a tensor of %zu elements", tensor_count);
+    for (int i = 0; code == ERR_NONE && i < stage->layout.bundle_count; i++)
+        code = initialise_bundle(stage, i, &room);
+    free(room.tensor);
+    free(room.share);
+    free(room.rounded);
+    return code;
 }
 
 int stage_open(const struct stage_operations *operations, const struct stage_setting *setting, struct stage *out)
@@ -65,12 +82,14 @@ int stage_open(const struct stage_operations *operations, const struct stage_set
     *out = (struct stage){.operations = operations, .setting = *setting};
     out->exchange = (struct exchange){setting->comm, setting->flow, config->reduce_bucket_size,
                                       config->allgather_bucket_size};
+    out->move = (struct move){setting->flow, setting->ledger, setting->nvme};
     size_t params = (size_t)setting->model->param_count + 1;
     out->params = calloc(params, sizeof *out->params);
     out->gradients = calloc(params, sizeof *out->gradients);
     out->places = calloc(params, sizeof *out->places);  // there are at most as many bundles
     out->touched_at = calloc(params, sizeof *out->touched_at);
-    if (!out->params || !out->gradients || !out->places || !out->touched_at)
+    out->asked_at = calloc(params, sizeof *out->asked_at);
+    if (!out->params || !out->gradients || !out->places || !out->touched_at || !out->asked_at)
         return err_set(ERR_MEMORY, "no memory for the tables of %d parameters", setting->model->param_count);
     out->optimizer = (struct optimizer){
         .model = setting->model,
@@ -78,7 +97,7 @@ int stage_open(const struct stage_operations *operations, const struct stage_set
         .layout = &out->layout,
         .places = out->places,
         .comm = setting->comm,
-        .flow = setting->flow,
+        .move = out->move,
         .replicated = operations->replicates_update,
         .share = operations->replicates_update ? 0 : comm_rank(setting->comm),
         .threads = setting->threads,
@@ -94,11 +113,14 @@ void stage_close(struct stage *stage)
     slots_close(&stage->buckets);
     slots_close(&stage->wire);
     slots_close(&stage->gathered);
+    slots_close(&stage->host_params);
+    order_close(&stage->order);
     layout_close(&stage->layout);
     free(stage->params);
     free(stage->gradients);
     free(stage->places);
     free(stage->touched_at);
+    free(stage->asked_at);
     *stage = (struct stage){0};
 }
 
@@ -197,24 +219,55 @@ int stage_keep_gradient(struct stage *stage, int bundle)
         return ERR_NONE;
     const struct bundle *b = &stage->layout.bundles[bundle];
     const struct config *config = stage->setting.config;
-    return exchange_cast(&stage->exchange, close_bucket(stage, bundle), config->precision,
-                         stage->gradients_whole + b->offset * dtype_bytes(config->accumulation_dtype),
-                         config->accumulation_dtype, b->count, stage->micro > 0);
+    return move_cast(&stage->move, TIER_DEVICE, close_bucket(stage, bundle), config->precision,
+                     stage->gradients_whole + b->offset * dtype_bytes(config->accumulation_dtype),
+                     config->accumulation_dtype, b->count, stage->micro > 0);
+}
+
+int stage_store_gradient(struct stage *stage, int bundle, const void *own, enum dtype dtype, bool add)
+{
+    const struct place *place = &stage->places[bundle];
+    enum dtype kept_dtype = stage->setting.config->accumulation_dtype;
+    size_t count = bundle_share_real(&stage->layout.bundles[bundle], stage_share(stage, bundle));
+    size_t kept_bytes = count * dtype_bytes(kept_dtype);
+    struct spot kept = {place->gradient_tier, place->gradient}, made = {TIER_DEVICE, (void *)(uintptr_t)own};
+    if (kept.tier == TIER_DEVICE)
+        return own == place->gradient ? ERR_NONE
+                                      : move_cast(&stage->move, TIER_DEVICE, own, dtype, place->gradient, kept_dtype,
+                                                  count, add);
+    // "... the gradients are sent to the CPU memory immediately after they are computed, in small groups" (ZeRO-Offload,
+    // section 4.1): in the communication dtype.
+    struct spot arrived = kept;
+    bool as_it_is = !add && dtype == kept_dtype;
+    if (!as_it_is || kept.tier == TIER_NVME)
+        arrived = (struct spot){TIER_HOST, ring_take(&stage->arrivals)};
+    TRY(move_copy(&stage->move, "gradient", arrived, made, count * dtype_bytes(dtype), NULL));
+    struct spot sum = arrived;
+    if (!as_it_is) {
+        sum = kept.tier == TIER_HOST ? kept : (struct spot){TIER_HOST, ring_take(&stage->sums)};
+        if (add && kept.tier == TIER_NVME)
+            TRY(move_copy(&stage->move, "read gradient", sum, kept, kept_bytes, NULL));
+        TRY(move_cast(&stage->move, TIER_HOST, arrived.address, dtype, sum.address, kept_dtype, count, add));
+    }
+    if (stage_last_micro_step(stage))
+        TRY(optimizer_look(&stage->optimizer, bundle, TIER_HOST, sum.address));
+    return kept.tier == TIER_NVME ? move_copy(&stage->move, "write gradient", kept, sum, kept_bytes, NULL) : ERR_NONE;
 }
 
 int stage_scatter_gradient(struct stage *stage, int bundle)
 {
     const struct bundle *b = &stage->layout.bundles[bundle];
     const struct config *config = stage->setting.config;
-    int rank = comm_rank(stage->setting.comm);
-    void *share = stage->places[bundle].gradient, *wire;
+    const struct place *place = &stage->places[bundle];
+    enum dtype dtype = config->communication_dtype;
+    void *wire;
     TRY(stage_to_wire(stage, bundle, close_bucket(stage, bundle), config->precision, &wire));
-    if (stage->micro == 0 && config->communication_dtype == config->accumulation_dtype)
-        return exchange_reduce_scatter(&stage->exchange, b, wire, share, config->communication_dtype);
-    TRY(exchange_reduce_scatter(&stage->exchange, b, wire, NULL, config->communication_dtype));
-    size_t own_bytes = (size_t)rank * b->share_count * dtype_bytes(config->communication_dtype);
-    return exchange_cast(&stage->exchange, (char *)wire + own_bytes, config->communication_dtype, share,
-                         config->accumulation_dtype, bundle_share_real(b, rank), stage->micro > 0);
+    bool straight = stage->micro == 0 && dtype == config->accumulation_dtype && place->gradient_tier == TIER_DEVICE;
+    TRY(exchange_reduce_scatter(&stage->exchange, b, wire, straight ? place->gradient : NULL, dtype));
+    if (straight)
+        return ERR_NONE;
+    char *own = (char *)wire + (size_t)comm_rank(stage->setting.comm) * b->share_count * dtype_bytes(dtype);
+    return stage_store_gradient(stage, bundle, own, dtype, stage->micro > 0);
 }
 
 bool stage_needs_buckets(const struct stage *stage)
@@ -229,17 +282,69 @@ int stage_to_wire(struct stage *stage, int bundle, void *whole, enum dtype dtype
     if (!stage->has_wire)
         return ERR_NONE;
     *out = slots_take(&stage->wire, bundle);
-    return exchange_cast(&stage->exchange, whole, dtype, *out, stage->setting.config->communication_dtype,
-                         stage->layout.bundles[bundle].count, false);
+    return move_cast(&stage->move, TIER_DEVICE, whole, dtype, *out, stage->setting.config->communication_dtype,
+                     stage->layout.bundles[bundle].count, false);
 }
 
-int stage_update_and_gather(struct stage *stage)
+int stage_gather_whole(struct stage *stage, int bundle)
 {
-    for (int i = 0; i < stage->layout.trainable_count; i++) {
-        TRY(optimizer_update(&stage->optimizer, i));
-        TRY(exchange_all_gather(&stage->exchange, &stage->layout.bundles[i], NULL, stage->places[i].whole,
-                                stage->setting.config->precision));
+    return exchange_all_gather(&stage->exchange, &stage->layout.bundles[bundle], NULL, stage->places[bundle].whole,
+                               stage->setting.config->precision);
+}
+
+int stage_fetch(struct stage *stage, int bundle, void *whole)
+{
+    const struct bundle *b = &stage->layout.bundles[bundle];
+    const struct place *place = &stage->places[bundle];
+    enum dtype precision = stage->setting.config->precision;
+    if (place->parameter_tier == TIER_DEVICE)
+        return exchange_all_gather(&stage->exchange, b, place->parameter, whole, precision);
+    int rank = comm_rank(stage->setting.comm);
+    size_t bytes = bundle_share_real(b, rank) * dtype_bytes(precision);
+    struct spot share = {TIER_HOST, place->parameter};
+    struct spot own = {TIER_DEVICE, (char *)whole + (size_t)rank * b->share_count * dtype_bytes(precision)};
+    if (place->parameter_tier == TIER_NVME) {
+        share.address = slots_find(&stage->host_params, bundle);
+        bool hit = share.address;
+        stage->host_hits += hit;
+        stage->host_misses += !hit;
+        if (!hit) {
+            share.address = slots_take(&stage->host_params, bundle);
+            TRY(move_copy(&stage->move, "read parameters", share, (struct spot){TIER_NVME, place->parameter}, bytes,
+                          NULL));
+        }
     }
+    TRY(move_copy(&stage->move, "parameters", own, share, bytes, NULL));
+    return exchange_all_gather(&stage->exchange, b, NULL, whole, precision);
+}
+
+int stage_update(struct stage *stage, int (*publish)(struct stage *stage, int bundle), bool *applied)
+{
+    struct optimizer *o = &stage->optimizer;
+    int trainable_count = stage->layout.trainable_count;
+    TRY(optimizer_begin(o, applied));
+    if (stage->host_params.layout)
+        slots_empty(&stage->host_params);
+    for (int i = 0; o->waiting && i < trainable_count; i++) {
+        TRY(optimizer_return(o, i));
+        if (publish)
+            TRY(publish(stage, i));
+    }
+    o->returned += o->waiting;
+    o->waiting = false;
+    for (int i = 0; *applied && i < trainable_count; i++) {
+        struct place *place = &stage->places[i];
+        TRY(optimizer_update(o, i));
+        if (!o->delays && publish)
+            TRY(publish(stage, i));
+        if (!o->delays)
+            continue;
+        void *used = place->gradient;
+        place->gradient = place->other_gradient;
+        place->other_gradient = used;
+    }
+    o->waiting = *applied && o->delays;
+    o->returned += *applied && !o->delays;
     return ERR_NONE;
 }
 
@@ -270,58 +375,143 @@ int stage_share(const struct stage *stage, int bundle)
     return b->share_count == b->padded_count ? 0 : comm_rank(stage->setting.comm);
 }
 
-int stage_read_share(struct stage *stage, int bundle, enum state state, float *out)
+// Bytes between memory and a state's place, through a buffer where the place is on NVMe.
+static int pass_bytes(struct stage *stage, struct spot place, void *memory, size_t bytes, bool write)
+{
+    if (place.tier != TIER_NVME) {
+        memcpy(write ? place.address : memory, write ? memory : place.address, bytes);
+        return ERR_NONE;
+    }
+    enum { BUFFER_BYTES = 4 << 20 };
+    void *buffer;
+    if (posix_memalign(&buffer, TIER_NVME_ALIGNMENT, BUFFER_BYTES) != 0)
+        return err_set(ERR_MEMORY, "no memory to reach a state on NVMe");
+    int code = ERR_NONE;
+    for (size_t at = 0; code == ERR_NONE && at < bytes; at += BUFFER_BYTES) {
+        size_t length = bytes - at < BUFFER_BYTES ? bytes - at : BUFFER_BYTES;
+        size_t whole = move_bytes(TIER_NVME, TIER_HOST, length);
+        char *there = (char *)place.address + at, *here = (char *)memory + at;
+        if (write) {
+            memset(buffer, 0, whole);
+            memcpy(buffer, here, length);
+            code = tier_nvme_write(stage->setting.nvme, there, buffer, whole);
+        } else {
+            code = tier_nvme_read(stage->setting.nvme, there, buffer, whole);
+            memcpy(here, buffer, length);
+        }
+    }
+    free(buffer);
+    return code;
+}
+
+static struct spot spot_of(const struct place *place, enum state state)
+{
+    void *const addresses[] = {place->master, place->exp_avg, place->exp_avg_sq};
+    return (struct spot){place->optimizer_tier, addresses[state]};
+}
+
+static size_t share_real(const struct stage *stage, int bundle)
+{
+    return bundle_share_real(&stage->layout.bundles[bundle], stage_share(stage, bundle));
+}
+
+int stage_read_copy(struct stage *stage, int bundle, void *out)
 {
     const struct place *place = &stage->places[bundle];
-    enum dtype precision = stage->setting.config->precision;
-    size_t count = bundle_share_real(&stage->layout.bundles[bundle], stage_share(stage, bundle));
-    const float *const shares[] = {place->master, place->exp_avg, place->exp_avg_sq};
-    if (shares[state])
-        memcpy(out, shares[state], count * sizeof *out);
-    else if (precision == DTYPE_FP32)
-        memcpy(out, place->parameter, count * sizeof *out);
-    else
-        dtype_widen(precision, place->parameter, out, count);
-    return ERR_NONE;
+    size_t bytes = share_real(stage, bundle) * dtype_bytes(stage->setting.config->precision);
+    return pass_bytes(stage, (struct spot){place->parameter_tier, place->parameter}, out, bytes, false);
+}
+
+int stage_write_copy(struct stage *stage, int bundle, const void *in)
+{
+    const struct place *place = &stage->places[bundle];
+    size_t bytes = share_real(stage, bundle) * dtype_bytes(stage->setting.config->precision);
+    return pass_bytes(stage, (struct spot){place->parameter_tier, place->parameter}, (void *)(uintptr_t)in, bytes,
+                      true);
+}
+
+int stage_read_share(struct stage *stage, int bundle, enum state state, float *out)
+{
+    size_t count = share_real(stage, bundle);
+    if (!stage->layout.bundles[bundle].frozen)
+        return pass_bytes(stage, spot_of(&stage->places[bundle], state), out, count * sizeof *out, false);
+    void *copy = malloc(count * sizeof *out + 1);
+    if (!copy)
+        return err_set(ERR_MEMORY, "no memory for a share of %zu elements", count);
+    int code = stage_read_copy(stage, bundle, copy);
+    if (code == ERR_NONE)
+        dtype_widen(stage->setting.config->precision, copy, out, count);
+    free(copy);
+    return code;
 }
 
 int stage_write_share(struct stage *stage, int bundle, enum state state, const float *in)
 {
     const struct place *place = &stage->places[bundle];
     enum dtype precision = stage->setting.config->precision;
-    size_t count = bundle_share_real(&stage->layout.bundles[bundle], stage_share(stage, bundle));
-    float *const shares[] = {place->master, place->exp_avg, place->exp_avg_sq};
-    if (shares[state])
-        memcpy(shares[state], in, count * sizeof *in);
-    if (state == STATE_PARAMETER && (void *)place->master != place->parameter)
-        dtype_narrow(precision, in, place->parameter, count);
-    return ERR_NONE;
+    size_t count = share_real(stage, bundle);
+    if (!stage->layout.bundles[bundle].frozen)
+        TRY(pass_bytes(stage, spot_of(place, state), (void *)(uintptr_t)in, count * sizeof *in, true));
+    if (state != STATE_PARAMETER || (void *)place->master == place->parameter)
+        return ERR_NONE;
+    void *copy = malloc(count * sizeof *in + 1);
+    if (!copy)
+        return err_set(ERR_MEMORY, "no memory for a share of %zu elements", count);
+    dtype_narrow(precision, in, copy, count);
+    int code = stage_write_copy(stage, bundle, copy);
+    if (code == ERR_NONE && place->pending) {
+        enum ledger_tier tier = place->parameter_tier == TIER_DEVICE ? TIER_HOST : place->parameter_tier;
+        code = pass_bytes(stage, (struct spot){tier, place->pending}, copy, count * dtype_bytes(precision), true);
+    }
+    free(copy);
+    return code;
+}
+
+// Every rank's share of a bundle, read by `read`, in whole.
+static int collect_with(struct stage *stage, int bundle, enum dtype dtype, void *whole,
+                        int (*read)(struct stage *stage, int bundle, enum state state, void *out), enum state state)
+{
+    void *share = malloc(stage->layout.bundles[bundle].share_count * dtype_bytes(dtype) + 1);
+    if (!share)
+        return err_set(ERR_MEMORY, "no memory to collect a share");
+    int code = read(stage, bundle, state, share);
+    if (code == ERR_NONE)
+        code = collect(stage, bundle, share, whole, dtype);
+    free(share);
+    return code;
+}
+
+static int read_state(struct stage *stage, int bundle, enum state state, void *out)
+{
+    return stage_read_share(stage, bundle, state, out);
+}
+
+static int read_copy(struct stage *stage, int bundle, enum state state, void *out)
+{
+    (void)state;
+    return stage_read_copy(stage, bundle, out);
 }
 
 int stage_regather(struct stage *stage)
 {
-    for (int i = 0; i < stage->layout.bundle_count; i++) {
-        const struct place *place = &stage->places[i];
-        if (place->whole)
-            TRY(collect(stage, i, place->parameter, place->whole, stage->setting.config->precision));
-    }
+    for (int i = 0; i < stage->layout.bundle_count; i++)
+        if (stage->places[i].whole)
+            TRY(collect_with(stage, i, stage->setting.config->precision, stage->places[i].whole, read_copy,
+                             STATE_PARAMETER));
     return ERR_NONE;
 }
 
 int stage_collect(struct stage *stage, int bundle, enum state state, float *whole)
 {
-    const struct place *place = &stage->places[bundle];
-    const float *const shares[] = {place->master, place->exp_avg, place->exp_avg_sq};
-    return collect(stage, bundle, shares[state], whole, DTYPE_FP32);
+    return collect_with(stage, bundle, DTYPE_FP32, whole, read_state, state);
 }
 
 int stage_collect_copy(struct stage *stage, int bundle, void *whole)
 {
-    const struct bundle *b = &stage->layout.bundles[bundle];
     const struct place *place = &stage->places[bundle];
     enum dtype precision = stage->setting.config->precision;
     if (!place->whole)
-        return collect(stage, bundle, place->parameter, whole, precision);
-    memcpy(whole, place->whole, b->count * dtype_bytes(precision));
+        return collect_with(stage, bundle, precision, whole, read_copy, STATE_PARAMETER);
+    memcpy(whole, place->whole, stage->layout.bundles[bundle].count * dtype_bytes(precision));
     return ERR_NONE;
 }

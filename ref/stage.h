@@ -13,6 +13,9 @@
 #include "exchange.h"
 #include "flow.h"
 #include "model.h"
+#include "move.h"
+#include "order.h"
+#include "ring.h"
 #include "shard.h"
 #include "slots.h"
 #include "tier.h"
@@ -43,7 +46,9 @@ struct stage_setting {
     const struct config *config;
     struct comm *comm;
     struct flow *flow;
-    struct tier *tier;
+    struct tier *tier;       // device and host
+    struct tier_nvme *nvme;  // null: nothing is on NVMe
+    struct ledger *ledger;   // counts what moves between tiers; null: nothing does
     uint64_t seed;  // of the initial parameters
     int threads;    // for the update
 };
@@ -52,6 +57,7 @@ struct stage {
     const struct stage_operations *operations;
     struct stage_setting setting;
     struct exchange exchange;
+    struct move move;
     struct layout layout;
     struct place *places;       // by bundle
     struct optimizer optimizer;
@@ -60,9 +66,16 @@ struct stage {
     bool has_buckets;
     struct slots wire;          // gradients in the communication dtype, where that is another one
     bool has_wire;
+    struct ring arrivals;       // host: gradients on their way from the device, in the communication dtype
+    struct ring sums;           // host: gradients on NVMe while a micro-step is added
     struct slots gathered;      // ZeRO-3: the layers in use
+    struct slots host_params;   // ZeRO-3: shares of layers on their way from NVMe, or kept for their next use
+    uint64_t host_hits, host_misses;
+    struct order order;         // ZeRO-3: in which layers are asked for
     uint64_t *touched_at;       // ZeRO-3, by bundle: elements acquired when it was last acquired
+    uint64_t *asked_at;         // ZeRO-3, by bundle: its place in the order when it was last acquired, from 1; 0: never
     uint64_t touched_count;     // ZeRO-3: elements acquired so far
+    uint64_t fetched;           // ZeRO-3: places of the order that are acquired; those ahead of it are prefetched
     char *gradients_whole;      // stages that hold whole gradients
     const void **params;        // by parameter: valid between acquire and release, for the operations issued there
     struct model_gradient *gradients;  // by parameter: valid from acquire for backward to reduce
@@ -92,10 +105,17 @@ int stage_read_share(struct stage *stage, int bundle, enum state state, float *o
 int stage_write_share(struct stage *stage, int bundle, enum state state, const float *in);
 int stage_regather(struct stage *stage);
 
+// The same for the parameters as the model sees them, in its dtype: with the delayed update they are one step behind.
+int stage_read_copy(struct stage *stage, int bundle, void *out);
+int stage_write_copy(struct stage *stage, int bundle, const void *in);
+
 // The share of the parameters that this rank owns of a bundle: its rank, or 0 where every rank owns everything.
 int stage_share(const struct stage *stage, int bundle);
 
 // --- for the stages themselves ---
+
+// Cuts the model in bundles, and gives their states their tiers.
+int stage_lay_out(struct stage *stage, const struct layout_rule *rule);
 
 // A bundle that one of the unit's parameters lies in; *next starts as 0. False when there are no more.
 bool stage_next_bundle(const struct stage *stage, int unit, int *next, int *bundle);
@@ -117,9 +137,20 @@ int stage_open_gradients(struct stage *stage, int unit);
 int stage_keep_gradient(struct stage *stage, int bundle);
 int stage_scatter_gradient(struct stage *stage, int bundle);
 
-// For stages that hold whole parameters and shares of the optimizer states: each bundle's share is updated, then
-// gathered from all ranks, one bundle's gathering beside the next one's update.
-int stage_update_and_gather(struct stage *stage);
+// This rank's share of a complete bundle's gradient, summed over ranks, in memory of the device at `own` in that dtype,
+// goes to where it is kept, or is added there.
+int stage_store_gradient(struct stage *stage, int bundle, const void *own, enum dtype dtype, bool add);
+
+// Decides about the step, updates every bundle, and has the stage publish each: what must happen before the model may
+// see a bundle's new share. With the delayed update those of the step before are published.
+int stage_update(struct stage *stage, int (*publish)(struct stage *stage, int bundle), bool *applied);
+
+// What publishes where ranks hold whole parameters: all ranks' shares are gathered.
+int stage_gather_whole(struct stage *stage, int bundle);
+
+// whole, on the device, becomes the bundle: this rank's share comes from where it lives, and all are gathered.
+// "Bandwidth-centric": every rank reads 1/N_d by its own link.
+int stage_fetch(struct stage *stage, int bundle, void *whole);
 
 // The gradient of a complete bundle as the collectives take it: whole itself, or its copy in the communication dtype.
 int stage_to_wire(struct stage *stage, int bundle, void *whole, enum dtype dtype, void **out);

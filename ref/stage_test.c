@@ -99,14 +99,18 @@ static void demand(const struct variant *v, struct train_result *result)
               (unsigned long long)d->actual_bits);
     cr_assert_eq(result->verified_steps, v->steps, "%s", what);
     cr_assert_eq(strlen(result->digest), 32, "%s", what);
-    for (int kind = 0; kind < KIND_COUNT; kind++)
-        cr_assert_eq(result->held_bytes[kind], result->formula_held_bytes[kind], "%s: %s held %llu, formula %llu", what,
-                     ledger_kind_name(kind), (unsigned long long)result->held_bytes[kind],
-                     (unsigned long long)result->formula_held_bytes[kind]);
-    for (int i = 0; i < OPERATION_COUNT; i++)
-        cr_assert_eq(result->moved_bytes[i], result->formula_moved_bytes[i], "%s: %s moved %llu, formula %llu", what,
-                     ledger_operation_name(i), (unsigned long long)result->moved_bytes[i],
-                     (unsigned long long)result->formula_moved_bytes[i]);
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        for (int kind = 0; kind < KIND_COUNT; kind++)
+            cr_assert_eq(result->held_bytes[tier][kind], result->formula_held_bytes[tier][kind],
+                         "%s: %s on %s held %llu, formula %llu", what, ledger_kind_name(kind), ledger_tier_name(tier),
+                         (unsigned long long)result->held_bytes[tier][kind],
+                         (unsigned long long)result->formula_held_bytes[tier][kind]);
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (int i = 0; i < OPERATION_COUNT; i++)
+            cr_assert_eq(result->moved_bytes[lane][i], result->formula_moved_bytes[lane][i],
+                         "%s: %s on lane %s moved %llu, formula %llu", what, ledger_operation_name(i),
+                         ledger_lane_name(lane), (unsigned long long)result->moved_bytes[lane][i],
+                         (unsigned long long)result->formula_moved_bytes[lane][i]);
     cr_assert(result->accounting_equal, "%s: some rank's accounting", what);
 }
 
@@ -301,10 +305,10 @@ Test(stage, kept_layers_are_not_gathered_again)
     demand(&v, &plain);
     v.change = keep_all;
     demand(&v, &kept);
-    uint64_t reduced = plain.moved_bytes[OPERATION_REDUCE_SCATTER];
+    uint64_t reduced = plain.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER];
     // Psi for the reductions; two gathers of everything (three of the tied embedding's four uses more) against one.
-    cr_assert_gt(plain.moved_bytes[OPERATION_ALL_GATHER], 2 * reduced);
-    cr_assert_lt(kept.moved_bytes[OPERATION_ALL_GATHER], reduced + reduced / 4);
+    cr_assert_gt(plain.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], 2 * reduced);
+    cr_assert_lt(kept.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], reduced + reduced / 4);
 }
 
 // Infinite and NaN gradients: the step is skipped everywhere, moves nothing but the scale, and does not advance t.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tier is where states live. This one is the device; on a machine without a GPU it is host memory under a budget,
-// with the same accounting and the same refusal. Every allocation begins on a page of its own between guard pages,
-// and is filled with a NaN pattern, so that a byte that is read before it is written shows.
+// A tier is where states live. This is one rank's memory: the device and the host; on a machine without a GPU both are
+// host memory, each under a budget of its own, with the same accounting and the same refusal (NVMe: tier_nvme.h).
+// Every allocation begins on a page of its own between guard pages, and is filled with a NaN pattern, so that a byte
+// that is read before it is written shows.
 #ifndef ZG_TIER_H
 #define ZG_TIER_H
 
@@ -13,18 +14,26 @@
 
 struct tier;
 
-// One rank's device memory. budget_bytes 0: no limit. The ledger outlives the tier.
-int tier_device_open(struct ledger *ledger, uint64_t budget_bytes, struct tier **out);
+struct tier_setting {
+    uint64_t device_bytes, host_bytes;  // budgets of this rank; 0: no limit
+    bool lock_host;                     // host memory stays in memory; what the system refuses to lock is counted
+};
+
+// One rank's memory. The ledger outlives it; null: uncounted.
+int tier_open(struct ledger *ledger, const struct tier_setting *setting, struct tier **out);
 
 // Frees the tier with all that is still allocated in it. Null-safe.
 void tier_close(struct tier *tier);
 
-// bytes of memory of that kind, of which the last padding_bytes are padding and are counted as such. bytes == 0 gives
-// a valid address that must not be touched. name appears in refusals and fault messages; it is not copied.
-// ERR_BUDGET lists what is held; ERR_MEMORY when the machine has no more.
-int tier_allocate(struct tier *tier, enum ledger_kind kind, const char *name, size_t bytes, size_t padding_bytes,
-                  void **out);
+// bytes of device or host memory of that kind, of which the last padding_bytes are padding and are counted as such.
+// bytes == 0 gives a valid address that must not be touched. name appears in refusals and fault messages; it is not
+// copied. ERR_BUDGET lists what is held; ERR_MEMORY when the machine has no more.
+int tier_allocate(struct tier *tier, enum ledger_tier where, enum ledger_kind kind, const char *name, size_t bytes,
+                  size_t padding_bytes, void **out);
 void tier_free(struct tier *tier, void *address);
+
+// Bytes of host memory that should be locked and are not, for the limit of locked memory (ulimit -l).
+uint64_t tier_unlocked_bytes(const struct tier *tier);
 
 // Fills memory with the NaN pattern: 0x7fc07fc0 is NaN as fp32 and, twice, as bf16; as fp16 it is NaN as well.
 void tier_poison(void *address, size_t bytes);

@@ -16,14 +16,14 @@ enum { PAGE = 4096, MIB = 1 << 20 };
 static struct tier *open_tier(struct ledger *ledger, uint64_t budget_bytes)
 {
     struct tier *tier = NULL;
-    cr_assert_eq(tier_device_open(ledger, budget_bytes, &tier), ERR_NONE);
+    cr_assert_eq(tier_open(ledger, &(struct tier_setting){.device_bytes = budget_bytes}, &tier), ERR_NONE);
     return tier;
 }
 
 static uint8_t *allocate(struct tier *tier, enum ledger_kind kind, const char *name, size_t bytes, size_t padding_bytes)
 {
     void *address = NULL;
-    cr_assert_eq(tier_allocate(tier, kind, name, bytes, padding_bytes, &address), ERR_NONE, "%s", err_message());
+    cr_assert_eq(tier_allocate(tier, TIER_DEVICE, kind, name, bytes, padding_bytes, &address), ERR_NONE, "%s", err_message());
     return address;
 }
 
@@ -105,10 +105,10 @@ Test(tier, budget_is_exact_in_bytes_and_freed_bytes_may_be_taken_again)
     for (int i = 0; i < 2; i++) {
         struct tier *tier = open_tier(ledgers[i], 1000);
         void *address = allocate(tier, KIND_PARAMETER, "first", 600, 0), *other = NULL;
-        cr_assert_eq(tier_allocate(tier, KIND_PARAMETER, "second", 401, 0, &other), ERR_BUDGET);
+        cr_assert_eq(tier_allocate(tier, TIER_DEVICE, KIND_PARAMETER, "second", 401, 0, &other), ERR_BUDGET);
         cr_assert_null(other);
         allocate(tier, KIND_PARAMETER, "third", 400, 7);
-        cr_assert_eq(tier_allocate(tier, KIND_PARAMETER, "fourth", SIZE_MAX, 0, &other), ERR_BUDGET);
+        cr_assert_eq(tier_allocate(tier, TIER_DEVICE, KIND_PARAMETER, "fourth", SIZE_MAX, 0, &other), ERR_BUDGET);
         tier_free(tier, address);
         allocate(tier, KIND_PARAMETER, "fifth", 600, 0);
         tier_close(tier);
@@ -122,13 +122,13 @@ Test(tier, refusal_lists_what_is_held)
     allocate(tier, KIND_PARAMETER, "parameters", 20 * MIB, 0);
     allocate(tier, KIND_OPTIMIZER, "moments", 40 * MIB, 512);
     void *address;
-    cr_assert_eq(tier_allocate(tier, KIND_GRADIENT, "gradients", 12 * MIB + MIB / 2, 0, &address), ERR_BUDGET);
+    cr_assert_eq(tier_allocate(tier, TIER_DEVICE, KIND_GRADIENT, "gradients", 12 * MIB + MIB / 2, 0, &address), ERR_BUDGET);
     cr_assert_str_eq(err_message(), "device memory: 12.5 MiB for \"gradients\" does not fit: 64 MiB budget, 60 MiB "
                                     "held (parameter 20 MiB, optimizer 40 MiB, padding 512 bytes), 8.5 MiB short; "
                                     "raise --device-memory, use more ranks, or a stage that shards more");
     tier_close(tier);
     tier = open_tier(NULL, 10);
-    cr_assert_eq(tier_allocate(tier, KIND_GRADIENT, "gradients", 11, 0, &address), ERR_BUDGET);
+    cr_assert_eq(tier_allocate(tier, TIER_DEVICE, KIND_GRADIENT, "gradients", 11, 0, &address), ERR_BUDGET);
     cr_assert_str_eq(err_message(), "device memory: 11 bytes for \"gradients\" does not fit: 10 bytes budget, 0 bytes "
                                     "held, 1 bytes short; raise --device-memory, use more ranks, or a stage that "
                                     "shards more");
@@ -140,9 +140,9 @@ Test(tier, more_than_the_machine_has_is_an_error_and_is_not_counted)
     struct ledger ledger = {0};
     struct tier *tier = open_tier(&ledger, 0);
     void *address;
-    cr_assert_eq(tier_allocate(tier, KIND_GRADIENT, "gradients", SIZE_MAX / 4, 0, &address), ERR_MEMORY);
+    cr_assert_eq(tier_allocate(tier, TIER_DEVICE, KIND_GRADIENT, "gradients", SIZE_MAX / 4, 0, &address), ERR_MEMORY);
     cr_assert(strstr(err_message(), "gradients"));
-    cr_assert_eq(tier_allocate(tier, KIND_GRADIENT, "gradients", SIZE_MAX, 0, &address), ERR_MEMORY);
+    cr_assert_eq(tier_allocate(tier, TIER_DEVICE, KIND_GRADIENT, "gradients", SIZE_MAX, 0, &address), ERR_MEMORY);
     cr_assert_eq(ledger.tier_peak_bytes[TIER_DEVICE], 0);
     tier_close(tier);
 }

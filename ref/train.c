@@ -43,7 +43,7 @@ static int open_rank(struct train_rank *rank)
     const struct stage_operations *operations;
     TRY(stage_find(config->stage, &operations));
     TRY(open_batches(rank));
-    TRY(tier_device_open(&rank->ledger, setting->device_memory_bytes, &rank->tier));
+    TRY(tier_open(&rank->ledger, &(struct tier_setting){.device_bytes = setting->device_memory_bytes}, &rank->tier));
     TRY(flow_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->flow));
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     const struct stage_setting stage_setting = {
@@ -52,6 +52,7 @@ static int open_rank(struct train_rank *rank)
         .comm = rank->comm,
         .flow = rank->flow,
         .tier = rank->tier,
+        .ledger = &rank->ledger,
         .seed = setting->seed,
         .threads = setting->threads > 0 ? setting->threads : cores > setting->world ? cores / setting->world : 1,
     };
@@ -153,22 +154,27 @@ static int run_steps(struct train_rank *rank)
 // The ledger against the formula, line by line.
 static void account(struct train_rank *rank)
 {
-    uint64_t steps = rank->stage.optimizer.step + rank->stage.optimizer.skipped;
+    const struct optimizer *optimizer = &rank->stage.optimizer;
+    struct formula *formula = &rank->formula;
+    uint64_t steps = optimizer->step + optimizer->skipped;
     rank->accounting_equal = true;
-    for (int kind = 0; kind < KIND_COUNT; kind++) {
-        uint64_t held = rank->ledger.held_bytes[TIER_DEVICE][kind];
-        rank->accounting_equal &= held == rank->formula.held_bytes[kind];
-        if (rank->rank != 0)
-            continue;
-        rank->result->held_bytes[kind] = held;
-        rank->result->formula_held_bytes[kind] = rank->formula.held_bytes[kind];
-    }
-    for (int operation = 0; operation < OPERATION_COUNT; operation++) {
-        uint64_t formula = steps * rank->formula.step_bytes[operation] +
-                           rank->stage.optimizer.step * rank->formula.applied_bytes[operation];
-        rank->accounting_equal &= rank->ledger.moved_bytes[LANE_COLLECTIVE][operation] == formula;
-        rank->formula.step_bytes[operation] = formula;  // from here on: of the run
-    }
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        for (int kind = 0; kind < KIND_COUNT; kind++) {
+            uint64_t held = rank->ledger.held_bytes[tier][kind];
+            rank->accounting_equal &= held == formula->held_bytes[tier][kind];
+            if (rank->rank != 0)
+                continue;
+            rank->result->held_bytes[tier][kind] = held;
+            rank->result->formula_held_bytes[tier][kind] = formula->held_bytes[tier][kind];
+        }
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (int operation = 0; operation < OPERATION_COUNT; operation++) {
+            uint64_t bytes = steps * formula->step_bytes[lane][operation] +
+                             optimizer->step * formula->applied_bytes[lane][operation] +
+                             optimizer->returned * formula->returned_bytes[lane][operation];
+            rank->accounting_equal &= rank->ledger.moved_bytes[lane][operation] == bytes;
+            formula->step_bytes[lane][operation] = bytes;  // from here on: of the run
+        }
 }
 
 static int run_rank(struct train_rank *rank)
@@ -246,10 +252,11 @@ int train_run(const struct train_setting *setting, struct train_result *out)
     out->accounting_equal = true;
     for (int i = 0; i < started; i++) {
         out->accounting_equal &= ranks[i].accounting_equal;
-        for (int operation = 0; operation < OPERATION_COUNT; operation++) {
-            out->moved_bytes[operation] += ranks[i].ledger.moved_bytes[LANE_COLLECTIVE][operation];
-            out->formula_moved_bytes[operation] += ranks[i].formula.step_bytes[operation];
-        }
+        for (int lane = 0; lane < LANE_COUNT; lane++)
+            for (int operation = 0; operation < OPERATION_COUNT; operation++) {
+                out->moved_bytes[lane][operation] += ranks[i].ledger.moved_bytes[lane][operation];
+                out->formula_moved_bytes[lane][operation] += ranks[i].formula.step_bytes[lane][operation];
+            }
     }
 done:
     free(ranks);

@@ -64,8 +64,9 @@ struct train_result {
     uint64_t *step_ns;         // [steps]; free()
     uint64_t tokens;           // trained on, all ranks
     char digest[33];           // of parameters and moments, whole, in parameter order
-    uint64_t held_bytes[KIND_COUNT], formula_held_bytes[KIND_COUNT];            // rank 0
-    uint64_t moved_bytes[OPERATION_COUNT], formula_moved_bytes[OPERATION_COUNT];  // all ranks
+    uint64_t held_bytes[TIER_COUNT][KIND_COUNT], formula_held_bytes[TIER_COUNT][KIND_COUNT];  // rank 0
+    uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];                                       // all ranks
+    uint64_t formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];
     bool accounting_equal;     // on every rank, every line
     const struct stage_operations *operations;
     const char *memory_formula, *traffic_formula;

@@ -47,6 +47,34 @@ static void print_difference(const struct train_difference *d, FILE *out)
     fprintf(out, ": expected 0x%0*" PRIx64 ", got 0x%0*" PRIx64 "\n", digits, d->expected_bits, digits, d->actual_bits);
 }
 
+static void print_held(const struct train_result *result, enum ledger_tier tier, FILE *out)
+{
+    const uint64_t *held = result->held_bytes[tier], *formula = result->formula_held_bytes[tier];
+    char number[SIZE_TEXT_BYTES];
+    if (total(held, KIND_COUNT) == 0 && total(formula, KIND_COUNT) == 0)
+        return;
+    fprintf(out, "  bytes held by rank 0, %-6s       counted           formula\n", ledger_tier_name(tier));
+    for (int kind = 0; kind < KIND_COUNT; kind++)
+        if (held[kind] || formula[kind])
+            print_line(out, ledger_kind_name((enum ledger_kind)kind), held[kind], formula[kind]);
+    print_line(out, "total", total(held, KIND_COUNT), total(formula, KIND_COUNT));
+    // The kinds before staging are the model states: what the paper's figure 1 counts.
+    fprintf(out, "  %-16s %17s", "model states", size_text(total(held, KIND_STAGING), number));
+    fprintf(out, tier == TIER_DEVICE ? "  in the paper: %s\n" : "\n", result->memory_formula);
+}
+
+static void print_moved(const struct train_result *result, enum lane lane, FILE *out)
+{
+    for (int operation = 0; operation < OPERATION_COUNT; operation++) {
+        uint64_t moved = result->moved_bytes[lane][operation], formula = result->formula_moved_bytes[lane][operation];
+        if (moved || formula)
+            print_line(out,
+                       lane == LANE_COLLECTIVE ? ledger_operation_name((enum ledger_operation)operation)
+                                               : ledger_lane_name(lane),
+                       moved, formula);
+    }
+}
+
 void train_print_table(const struct train_setting *setting, const struct train_result *result, FILE *out)
 {
     const struct config *config = setting->config;
@@ -65,31 +93,16 @@ void train_print_table(const struct train_setting *setting, const struct train_r
     else
         fprintf(out, "  not compared with unsharded Adam (--verify does)\n");
     fprintf(out, "  state digest %s\n", result->digest);
-    fprintf(out, "  bytes held by rank 0     counted           formula\n");
-    for (int kind = 0; kind < KIND_COUNT; kind++)
-        if (result->held_bytes[kind] || result->formula_held_bytes[kind])
-            print_line(out, ledger_kind_name((enum ledger_kind)kind), result->held_bytes[kind],
-                       result->formula_held_bytes[kind]);
-    print_line(out, "total", total(result->held_bytes, KIND_COUNT), total(result->formula_held_bytes, KIND_COUNT));
-    // The kinds before staging are the model states: what the paper's figure 1 counts.
-    fprintf(out, "  model states     %17s  in the paper: %s\n",
-            size_text(total(result->held_bytes, KIND_STAGING), number), result->memory_formula);
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        print_held(result, (enum ledger_tier)tier, out);
     fprintf(out, "  bytes sent by all        counted           formula  in the paper, a rank and step: %s\n",
             result->traffic_formula);
-    for (int operation = 0; operation < OPERATION_COUNT; operation++)
-        if (result->moved_bytes[operation] || result->formula_moved_bytes[operation])
-            print_line(out, ledger_operation_name((enum ledger_operation)operation), result->moved_bytes[operation],
-                       result->formula_moved_bytes[operation]);
+    print_moved(result, LANE_COLLECTIVE, out);
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        if (lane != LANE_COLLECTIVE)
+            print_moved(result, (enum lane)lane, out);
     if (!result->accounting_equal)
         fprintf(out, "  ACCOUNTING DIFFERS from the formulas on some rank\n");
-}
-
-static json_t *lines(const uint64_t *values, int count, const char *(*name)(int))
-{
-    json_t *object = json_object();
-    for (int i = 0; i < count; i++)
-        json_object_set_new(object, name(i), json_integer((json_int_t)values[i]));
-    return object;
 }
 
 static const char *kind_name(int kind)
@@ -100,6 +113,42 @@ static const char *kind_name(int kind)
 static const char *operation_name(int operation)
 {
     return ledger_operation_name((enum ledger_operation)operation);
+}
+
+static const char *tier_name(int tier)
+{
+    return ledger_tier_name((enum ledger_tier)tier);
+}
+
+static const char *lane_name(int lane)
+{
+    return ledger_lane_name((enum lane)lane);
+}
+
+// rows x columns numbers as an object of objects; rows of zeros are left out.
+static json_t *lines(const uint64_t *values, int rows, const char *(*row_name)(int), int columns,
+                     const char *(*column_name)(int))
+{
+    json_t *object = json_object();
+    for (int row = 0; row < rows; row++, values += columns) {
+        json_t *inner = json_object();
+        for (int i = 0; i < columns; i++)
+            json_object_set_new(inner, column_name(i), json_integer((json_int_t)values[i]));
+        if (total(values, columns) > 0)
+            json_object_set(object, row_name(row), inner);
+        json_decref(inner);
+    }
+    return object;
+}
+
+static json_t *held_json(const uint64_t held[TIER_COUNT][KIND_COUNT])
+{
+    return lines(held[0], TIER_COUNT, tier_name, KIND_COUNT, kind_name);
+}
+
+static json_t *moved_json(const uint64_t moved[LANE_COUNT][OPERATION_COUNT])
+{
+    return lines(moved[0], LANE_COUNT, lane_name, OPERATION_COUNT, operation_name);
 }
 
 static json_t *difference_json(const struct train_difference *d)
@@ -131,16 +180,16 @@ int train_print_json(const struct train_setting *setting, const struct train_res
         result->first_loss, "loss", result->loss);
     if (!record)
         return err_set(ERR_INTERNAL, "the record could not be made");
+    const int held_count = TIER_COUNT * KIND_COUNT, moved_count = LANE_COUNT * OPERATION_COUNT;
     json_t *rest = json_pack(
         "{s:I,s:I,s:o,s:o,s:I,s:I,s:o,s:o,s:b,s:f,s:I,s:I,s:b}", "held_bytes",
-        (json_int_t)total(result->held_bytes, KIND_COUNT), "formula_held_bytes",
-        (json_int_t)total(result->formula_held_bytes, KIND_COUNT), "held_bytes_by_kind",
-        lines(result->held_bytes, KIND_COUNT, kind_name), "formula_held_bytes_by_kind",
-        lines(result->formula_held_bytes, KIND_COUNT, kind_name), "moved_bytes",
-        (json_int_t)total(result->moved_bytes, OPERATION_COUNT), "formula_moved_bytes",
-        (json_int_t)total(result->formula_moved_bytes, OPERATION_COUNT), "moved_bytes_by_operation",
-        lines(result->moved_bytes, OPERATION_COUNT, operation_name), "formula_moved_bytes_by_operation",
-        lines(result->formula_moved_bytes, OPERATION_COUNT, operation_name), "accounting_equal",
+        (json_int_t)total(result->held_bytes[0], held_count), "formula_held_bytes",
+        (json_int_t)total(result->formula_held_bytes[0], held_count), "held_bytes_by_tier",
+        held_json(result->held_bytes), "formula_held_bytes_by_tier", held_json(result->formula_held_bytes),
+        "moved_bytes", (json_int_t)total(result->moved_bytes[0], moved_count), "formula_moved_bytes",
+        (json_int_t)total(result->formula_moved_bytes[0], moved_count), "moved_bytes_by_lane",
+        moved_json(result->moved_bytes), "formula_moved_bytes_by_lane", moved_json(result->formula_moved_bytes),
+        "accounting_equal",
         result->accounting_equal, "tokens_per_s", (double)result->tokens / result->seconds, "skipped_steps",
         (json_int_t)result->skipped_steps, "param_elements", (json_int_t)result->param_elements, "interrupted",
         result->interrupted);

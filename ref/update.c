@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "update.h"
 
-#include "adam.h"
 #include "clip.h"
 #include "err.h"
 #include "lr.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct adam_hyper optimizer_group(const struct config *config, int group, double lr)
 {
@@ -33,8 +33,9 @@ int optimizer_open(struct optimizer *o)
     o->states = calloc(groups, sizeof *o->states);
     o->scalars = calloc(groups, sizeof *o->scalars);
     o->max_bits = calloc(bundles, sizeof *o->max_bits);
+    o->looked = calloc(bundles, sizeof *o->looked);
     o->sums = calloc(bundles, sizeof *o->sums);
-    if (!o->states || !o->scalars || !o->max_bits || !o->sums)
+    if (!o->states || !o->scalars || !o->max_bits || !o->looked || !o->sums)
         return err_set(ERR_MEMORY, "no memory for the optimizer's tables");
     scaler_open(&o->scaler, &o->config->loss_scale);
     return ERR_NONE;
@@ -45,14 +46,16 @@ void optimizer_close(struct optimizer *o)
     free(o->states);
     free(o->scalars);
     free(o->max_bits);
+    free(o->looked);
     free(o->sums);
     o->states = NULL;
     o->scalars = NULL;
     o->max_bits = NULL;
+    o->looked = NULL;
     o->sums = NULL;
 }
 
-// Both passes over a gradient share: the largest magnitude, and the sum of squares relative to the largest of all.
+// Both passes over a gradient: the largest magnitude, and the sum of squares relative to the largest of all.
 struct look_arguments {
     const void *gradient;
     size_t count;
@@ -72,27 +75,61 @@ static int run_look_for_maximum(void *arguments)
 static int run_add_squares(void *arguments)
 {
     struct look_arguments *a = arguments;
-    *a->sum_out = (struct norm_sum){0};
     norm_accumulate(a->sum_out, a->dtype, a->gradient, a->count, a->max_bits);
     return ERR_NONE;
 }
 
-static int look_at_gradients(struct optimizer *o, const char *name, int (*run)(void *), uint32_t max_bits)
+static int issue_look(struct optimizer *o, const char *name, int (*run)(void *), enum ledger_tier tier,
+                      const struct look_arguments *a)
 {
-    enum dtype dtype = o->config->accumulation_dtype;
-    for (int i = 0; i < o->layout->trainable_count; i++) {
+    struct flow_span span = {a->gradient, a->count * dtype_bytes(a->dtype), FLOW_READ};
+    return flow_issue(o->move.flow, &(struct flow_operation){.name = name,
+                                                             .lane = tier == TIER_DEVICE ? LANE_COMPUTE : LANE_CPU,
+                                                             .run = run,
+                                                             .arguments = a,
+                                                             .arguments_bytes = sizeof *a,
+                                                             .spans = &span,
+                                                             .span_count = 1});
+}
+
+int optimizer_look(struct optimizer *o, int bundle, enum ledger_tier tier, const void *gradient)
+{
+    struct look_arguments a = {
+        .gradient = gradient,
+        .count = bundle_share_real(&o->layout->bundles[bundle], o->share),
+        .dtype = o->config->accumulation_dtype,
+        .max_out = &o->max_bits[bundle],
+    };
+    o->looked[bundle] = true;
+    return issue_look(o, "largest gradient", run_look_for_maximum, tier, &a);
+}
+
+// The squares of one bundle's share, in place, or piece by piece as it comes from NVMe.
+static int look_at_squares(struct optimizer *o, int bundle, uint32_t max_bits)
+{
+    const struct place *place = &o->places[bundle];
+    size_t count = bundle_share_real(&o->layout->bundles[bundle], o->share);
+    size_t element_bytes = dtype_bytes(o->config->accumulation_dtype);
+    bool on_nvme = place->gradient_tier == TIER_NVME;
+    size_t length = on_nvme ? optimizer_sub_group_count(o, bundle) : count;
+    o->sums[bundle] = (struct norm_sum){0};
+    for (size_t from = 0; from < count; from += length) {
         struct look_arguments a = {
-            .gradient = o->places[i].gradient,
-            .count = bundle_share_real(&o->layout->bundles[i], o->share),
-            .dtype = dtype,
+            .gradient = (char *)place->gradient + from * element_bytes,
+            .count = count - from < length ? count - from : length,
+            .dtype = o->config->accumulation_dtype,
             .max_bits = max_bits,
-            .max_out = &o->max_bits[i],
-            .sum_out = &o->sums[i],
+            .sum_out = &o->sums[bundle],
         };
-        struct flow_span span = {a.gradient, a.count * dtype_bytes(dtype), FLOW_READ};
-        TRY(flow_issue(o->flow, &(struct flow_operation){name, LANE_COMPUTE, run, &a, sizeof a, &span, 1}));
+        if (on_nvme) {
+            struct spot there = {TIER_NVME, (void *)(uintptr_t)a.gradient};
+            struct spot here = {TIER_HOST, ring_take(&o->host_buffers)};
+            TRY(move_copy(&o->move, "read gradient", here, there, a.count * element_bytes, NULL));
+            a.gradient = here.address;
+        }
+        TRY(issue_look(o, "sum of squares", run_add_squares, on_nvme ? TIER_HOST : place->gradient_tier, &a));
     }
-    return flow_wait(o->flow);
+    return ERR_NONE;
 }
 
 // Every rank's `bytes` at mine, into all[world]. Replicated gradients are complete on each rank as they are.
@@ -108,7 +145,11 @@ static int gather_small(struct optimizer *o, const void *mine, void *all, size_t
 
 static int global_maximum(struct optimizer *o, uint32_t *out)
 {
-    TRY(look_at_gradients(o, "largest gradient", run_look_for_maximum, 0));
+    for (int i = 0; i < o->layout->trainable_count; i++)
+        if (!o->looked[i])
+            TRY(optimizer_look(o, i, o->places[i].gradient_tier, o->places[i].gradient));
+    TRY(flow_wait(o->move.flow));
+    memset(o->looked, 0, (size_t)o->layout->trainable_count * sizeof *o->looked);
     uint32_t mine = 0;
     for (int i = 0; i < o->layout->trainable_count; i++)
         if (o->max_bits[i] > mine)
@@ -126,7 +167,9 @@ static int global_maximum(struct optimizer *o, uint32_t *out)
 
 static int global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *out)
 {
-    TRY(look_at_gradients(o, "sum of squares", run_add_squares, max_bits));
+    for (int i = 0; i < o->layout->trainable_count; i++)
+        TRY(look_at_squares(o, i, max_bits));
+    TRY(flow_wait(o->move.flow));
     struct norm_sum mine = {0};
     for (int i = 0; i < o->layout->trainable_count; i++)
         norm_add(&mine, o->sums[i]);
@@ -145,6 +188,8 @@ int optimizer_begin(struct optimizer *o, bool *apply)
 {
     const struct config *config = o->config;
     double scale = scaler_scale(&o->scaler);
+    uint64_t start = config->delayed_update_start_step;
+    o->delays = start > 0 && o->step + o->skipped + 1 >= start;
     uint32_t max_bits;
     TRY(global_maximum(o, &max_bits));
     bool overflow = config->check_overflow && max_bits >= 0x7f800000u;
@@ -167,58 +212,4 @@ int optimizer_begin(struct optimizer *o, bool *apply)
         TRY(recipe_begin_step(o->recipe, &hyper, o->step, &o->states[group], &o->scalars[group]));
     }
     return ERR_NONE;
-}
-
-struct update_arguments {
-    struct optimizer *optimizer;
-    int bundle;
-};
-
-static int run_update(void *arguments)
-{
-    struct update_arguments *a = arguments;
-    struct optimizer *o = a->optimizer;
-    const struct place *place = &o->places[a->bundle];
-    const struct config *config = o->config;
-    bool sixteen_bit = config->precision != DTYPE_FP32;
-    struct piece piece;
-    for (int next = 0; bundle_next_piece(o->layout, o->model, a->bundle, o->share, &next, &piece);) {
-        size_t at = piece.share_index;
-        struct adam_step step = {
-            .recipe = o->recipe,
-            .scalars = o->scalars[o->model->params[piece.param].group],
-            .grad = (const char *)place->gradient + at * dtype_bytes(config->accumulation_dtype),
-            .grad_dtype = config->accumulation_dtype,
-            .grad_divisor = o->divisor,
-            .grad_coefficient = o->coefficient,
-            .param = place->master + at,
-            .exp_avg = place->exp_avg + at,
-            .exp_avg_sq = place->exp_avg_sq + at,
-            .copy = sixteen_bit ? (char *)place->parameter + at * dtype_bytes(config->precision) : NULL,
-            .copy_dtype = config->precision,
-            .count = piece.count,
-            .tensor_index = piece.param_index,
-            .tensor_count = o->model->params[piece.param].count,
-        };
-        adam_update_parallel(&step, o->threads);
-    }
-    return ERR_NONE;
-}
-
-int optimizer_update(struct optimizer *o, int bundle)
-{
-    const struct place *place = &o->places[bundle];
-    size_t count = bundle_share_real(&o->layout->bundles[bundle], o->share);
-    if (count == 0)
-        return ERR_NONE;
-    bool sixteen_bit = o->config->precision != DTYPE_FP32;
-    const struct flow_span spans[] = {
-        {place->gradient, count * dtype_bytes(o->config->accumulation_dtype), FLOW_READ},
-        {place->master, count * sizeof(float), FLOW_READ_WRITE},
-        {place->exp_avg, count * sizeof(float), FLOW_READ_WRITE},
-        {place->exp_avg_sq, count * sizeof(float), FLOW_READ_WRITE},
-        {place->parameter, sixteen_bit ? count * dtype_bytes(o->config->precision) : 0, FLOW_WRITE},
-    };
-    struct update_arguments a = {o, bundle};
-    return flow_issue(o->flow, &(struct flow_operation){"Adam", LANE_COMPUTE, run_update, &a, sizeof a, spans, 5});
 }

@@ -6,30 +6,37 @@
 
 #include "comm.h"
 #include "config.h"
-#include "flow.h"
+#include "move.h"
 #include "norm.h"
 #include "recipe.h"
+#include "ring.h"
 #include "scaler.h"
 #include "shard.h"
 
 #include <stdbool.h>
 
-// Where a bundle's states lie on this rank. Shares begin with this rank's first element.
+// Where a bundle's states live on this rank. Shares begin with this rank's first element. An address on NVMe only names
+// the bytes there (tier_nvme.h).
 struct place {
+    enum ledger_tier gradient_tier, optimizer_tier, parameter_tier;
     void *gradient;        // share, in the accumulation dtype: the sum over ranks and micro-steps
     float *master;         // share, fp32: the parameters that Adam updates
     float *exp_avg, *exp_avg_sq;  // share
-    void *parameter;       // share, in the model's dtype; the same memory as master in fp32
-    void *whole;           // the padded bundle in the model's dtype; NULL where no rank holds it
+    void *parameter;       // share, in the model's dtype; in fp32, on one tier, the same memory as master
+    void *whole;           // the padded bundle in the model's dtype, on the device; NULL where no rank holds it
+    // Only with the delayed update: updated parameters until they may be seen, and the gradients of the other step.
+    void *pending;
+    void *other_gradient;
 };
 
 struct optimizer {
     const struct model *model;
     const struct config *config;
     const struct layout *layout;
-    const struct place *places;  // by bundle
+    struct place *places;  // by bundle
     struct comm *comm;
-    struct flow *flow;
+    struct move move;
+    struct ring device_buffers, host_buffers;  // for states on their way to Adam and from it
     bool replicated;  // every rank holds, and updates, everything
     int share;        // the share this rank owns
     int threads;
@@ -37,24 +44,46 @@ struct optimizer {
     struct recipe_state *states;    // by group
     struct adam_scalars *scalars;   // by group, of the present step
     uint32_t *max_bits;             // by bundle
+    bool *looked;                   // by bundle: max_bits is that of this step, or is being made
     struct norm_sum *sums;          // by bundle
     struct scaler scaler;
     uint64_t step;     // t: updates applied so far
     uint64_t skipped;  // steps not applied
+    uint64_t returned; // updates whose parameters the model has seen: t, or with the delayed update one less
+    bool delays;       // the present step's update is seen one step late
+    bool waiting;      // the last update's parameters have not been seen
     double lr;         // of the last applied step
     double norm;       // of the last step's gradient: mean over ranks and micro-steps, unscaled, before clipping
     float divisor, coefficient;
+    char read_order, write_order;  // stand for the order of transfers that must not overlap the update
 };
 
 int optimizer_open(struct optimizer *optimizer);
 void optimizer_close(struct optimizer *optimizer);
 
+// The memory tier where Adam runs for a bundle: the device for states that live there, otherwise the host.
+enum ledger_tier optimizer_tier(const struct place *place);
+
+// Issues the look for the largest magnitude of a bundle's gradient, which lies in memory here, complete; what has been
+// looked at when it arrived need not come from NVMe once more.
+int optimizer_look(struct optimizer *optimizer, int bundle, enum ledger_tier tier, const void *gradient);
+
 // Waits for the gradients, looks at all of them, and decides: *apply is false on overflow, which changes the loss
 // scale and nothing else. Otherwise t advances and the step's scalars are ready.
 int optimizer_begin(struct optimizer *optimizer, bool *apply);
 
-// Issues the update of this rank's share of one trainable bundle.
+// Issues the update of this rank's share of one trainable bundle, sub-group by sub-group: states come to where Adam
+// runs, and what it updated goes back. With the delayed update the parameters wait in `pending`, and
+// optimizer_return makes them this rank's share of the parameters.
 int optimizer_update(struct optimizer *optimizer, int bundle);
+int optimizer_return(struct optimizer *optimizer, int bundle);
+
+// Elements of a sub-group of a bundle: its whole share, or sub_group_size, rounded up so that every sub-group begins on
+// a block of NVMe in every format.
+size_t optimizer_sub_group_count(const struct optimizer *optimizer, int bundle);
+
+// Bytes of the largest sub-group's fp32 state: a staging buffer's least size.
+size_t optimizer_buffer_bytes(const struct optimizer *optimizer);
 
 // Hyper-parameters of a group at a learning rate. Group 0 is as configured; each further group halves the learning
 // rate of the one before it and decays nothing.

@@ -14,7 +14,7 @@ static int zero1_open(struct stage *stage)
         .merge_units = true,
         .bucket_count = stage->setting.config->reduce_bucket_size,
     };
-    TRY(layout_open(stage->setting.model, &rule, &stage->layout));
+    TRY(stage_lay_out(stage, &rule));
     TRY(stage_allocate_whole_params(stage));
     TRY(stage_allocate_whole_gradients(stage));
     TRY(stage_allocate_optimizer(stage));
@@ -52,10 +52,8 @@ static int zero1_reduce(struct stage *stage, int unit)
         void *wire;
         TRY(stage_to_wire(stage, bundle, gradient, dtype, &wire));
         TRY(exchange_reduce_scatter(&stage->exchange, b, wire, NULL, communication));
-        size_t share = (size_t)rank * b->share_count;
-        if (wire != gradient)
-            TRY(exchange_cast(&stage->exchange, (char *)wire + share * dtype_bytes(communication), communication,
-                              gradient + share * dtype_bytes(dtype), dtype, bundle_share_real(b, rank), false));
+        char *own = (char *)wire + (size_t)rank * b->share_count * dtype_bytes(communication);
+        TRY(stage_store_gradient(stage, bundle, own, communication, false));
     }
     return ERR_NONE;
 }
@@ -65,8 +63,7 @@ static int zero1_reduce(struct stage *stage, int unit)
 // training step to get the fully updated parameters across all data parallel process."
 static int zero1_step(struct stage *stage, bool *applied)
 {
-    TRY(optimizer_begin(&stage->optimizer, applied));
-    return *applied ? stage_update_and_gather(stage) : ERR_NONE;
+    return stage_update(stage, stage_gather_whole, applied);
 }
 
 const struct stage_operations zero1_stage = {

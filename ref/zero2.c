@@ -12,7 +12,7 @@ static int zero2_open(struct stage *stage)
         .merge_units = true,
         .bucket_count = stage->setting.config->reduce_bucket_size,
     };
-    TRY(layout_open(stage->setting.model, &rule, &stage->layout));
+    TRY(stage_lay_out(stage, &rule));
     TRY(stage_allocate_whole_params(stage));
     TRY(stage_allocate_gradient_shares(stage));
     TRY(stage_allocate_optimizer(stage));
@@ -48,8 +48,7 @@ static int zero2_reduce(struct stage *stage, int unit)
 // The update and the all-gather of P_os.
 static int zero2_step(struct stage *stage, bool *applied)
 {
-    TRY(optimizer_begin(&stage->optimizer, applied));
-    return *applied ? stage_update_and_gather(stage) : ERR_NONE;
+    return stage_update(stage, stage_gather_whole, applied);
 }
 
 const struct stage_operations zero2_stage = {

@@ -5,27 +5,27 @@
 
 #include "err.h"
 
+#include <string.h>
+
 // Layers that may be whole at once: those of one unit, those fetched ahead of it (prefetch_bucket_size), and, if
 // layers are kept for their next use, as many as max_live_parameters allows.
-static int gathered_slot_count(const struct stage *stage)
+static size_t gathered_slot_count(const struct stage *stage, const struct slots_rule *rule)
 {
     const struct config *config = stage->setting.config;
     const struct layout *layout = &stage->layout;
-    size_t largest = slots_largest(layout, layout->bundle_count, true);
-    size_t least = (size_t)slots_least(layout, layout->bundle_count, true, stage->setting.model->unit_count);
+    size_t largest = slots_largest_bytes(layout, rule) / rule->element_bytes;
+    size_t least = (size_t)slots_least(layout, rule, stage->setting.model->unit_count);
     if (largest == 0)
-        return (int)least;
+        return least;
     size_t wanted = least + (config->prefetch_bucket_size + largest - 1) / largest;
     if (config->max_reuse_distance > 0)
         wanted = SIZE_MAX;
-    size_t turns = 0;
-    for (int i = 0; i < layout->bundle_count; i++)
-        turns += !layout->bundles[i].tied && !layout->bundles[i].persistent;
+    size_t turns = (size_t)slots_turns(layout, rule);
     if (wanted > turns)
         wanted = turns;
     if (wanted > config->max_live_parameters / largest)
         wanted = config->max_live_parameters / largest;
-    return (int)(wanted < least ? least : wanted);
+    return wanted < least ? least : wanted;
 }
 
 // "Just as with the optimizer states, and the gradients, each process only stores the parameters corresponding to its
@@ -39,14 +39,21 @@ static int zero3_open(struct stage *stage)
         .persistence_threshold = config->param_persistence_threshold,
         .persistence_budget = config->model_persistence_threshold,
     };
-    TRY(layout_open(stage->setting.model, &rule, &stage->layout));
+    TRY(stage_lay_out(stage, &rule));
     TRY(stage_allocate_param_shares(stage));
     TRY(stage_allocate_gradient_shares(stage));
     TRY(stage_allocate_optimizer(stage));
     TRY(stage_allocate_buckets(stage));
     TRY(stage_allocate_wire(stage, config->precision, !config->contiguous_gradients));
-    return slots_open(&stage->layout, stage->layout.bundle_count, true, dtype_bytes(config->precision),
-                      gathered_slot_count(stage), stage->setting.tier, "gathered parameters", &stage->gathered);
+    const struct slots_rule gathered = {
+        .bundle_count = stage->layout.bundle_count,
+        .skip_persistent = true,
+        .element_bytes = dtype_bytes(config->precision),
+        .where = TIER_DEVICE,
+        .name = "gathered parameters",
+    };
+    return slots_open(&stage->layout, &gathered, (int)gathered_slot_count(stage, &gathered), stage->setting.tier,
+                      &stage->gathered);
 }
 
 // Whether the bundle is still whole from its last use, and near enough to it: max_reuse_distance counts the elements
@@ -59,6 +66,48 @@ static void *still_gathered(struct stage *stage, int bundle)
     return slots_find(&stage->gathered, bundle);
 }
 
+// Has the bundle whole, for the next place of the order that is not acquired yet.
+static int gather_next(struct stage *stage, int bundle)
+{
+    void *whole = still_gathered(stage, bundle);
+    if (!whole) {
+        whole = slots_take(&stage->gathered, bundle);
+        TRY(stage_fetch(stage, bundle, whole));
+    }
+    stage->touched_count += stage->layout.bundles[bundle].count;
+    stage->touched_at[bundle] = stage->touched_count;
+    stage->asked_at[bundle] = ++stage->fetched;
+    return ERR_NONE;
+}
+
+// Whether a unit from the one at `now` on, a place of the order, still needs the bundle where it is.
+static bool in_use(const struct stage *stage, int bundle, uint64_t now)
+{
+    return bundle >= 0 && stage->asked_at[bundle] > now;
+}
+
+// "When executing the i^th operator, prefetcher can invoke nc, cg, and gg-transfer for parameters required by i + 3,
+// i + 2, and i + 1 operators": bundles are fetched in the recorded order, as far ahead as prefetch_bucket_size, and the
+// slots that no unit from the present one on needs, allow. Each lane takes what is issued as soon as it can, so one
+// bundle is read from NVMe while the one before it goes to the device and the one before that is gathered.
+static int prefetch(struct stage *stage, uint64_t now)
+{
+    size_t ahead = 0;
+    int bundle;
+    for (size_t place = stage->order.at; place < stage->fetched; place++)
+        ahead += stage->layout.bundles[order_at(&stage->order, place)].count;
+    while ((bundle = order_at(&stage->order, stage->fetched)) >= 0) {
+        ahead += stage->layout.bundles[bundle].count;
+        if (ahead > stage->setting.config->prefetch_bucket_size)
+            break;
+        bool fetches = !still_gathered(stage, bundle), tied = stage->layout.bundles[bundle].tied;
+        if (fetches && (in_use(stage, bundle, now) || (!tied && in_use(stage, slots_victim(&stage->gathered), now))))
+            break;
+        TRY(gather_next(stage, bundle));
+    }
+    return ERR_NONE;
+}
+
 // "When the parameters outside of its partition are required for forward and backward propagation, they are received
 // from the appropriate data parallel process ..." Here by an all-gather of all partitions: "we reschedule the
 // parameter all-gather by spreading it across the entire forward propagation, and discarding the parameters once they
@@ -66,32 +115,35 @@ static void *still_gathered(struct stage *stage, int bundle)
 // reverse order."
 static int zero3_acquire(struct stage *stage, int unit, enum pass pass)
 {
+    uint64_t now = stage->order.at;
     int bundle;
     for (int next = 0; stage_next_bundle(stage, unit, &next, &bundle);) {
-        const struct bundle *b = &stage->layout.bundles[bundle];
-        if (b->persistent)
+        if (stage->layout.bundles[bundle].persistent)
             continue;
-        void *whole = still_gathered(stage, bundle);
-        if (!whole) {
-            whole = slots_take(&stage->gathered, bundle);
-            TRY(exchange_all_gather(&stage->exchange, b, stage->places[bundle].parameter, whole,
-                                    stage->setting.config->precision));
+        bool ahead = order_at(&stage->order, stage->order.at) == bundle && stage->fetched > stage->order.at;
+        TRY(order_ask(&stage->order, bundle));
+        if (!ahead) {
+            // What was fetched for an order that is left has no place in the new one, and must not put out what this
+            // unit has already.
+            stage->fetched = stage->order.at - 1;
+            for (uint64_t place = now; place < stage->fetched; place++)
+                slots_find(&stage->gathered, stage->order.bundles[place]);
+            TRY(gather_next(stage, bundle));
         }
-        stage->touched_count += b->count;
-        stage->touched_at[bundle] = stage->touched_count;
-        stage_point_params(stage, bundle, whole);
+        stage_point_params(stage, bundle, slots_look(&stage->gathered, bundle));
     }
+    TRY(prefetch(stage, now));
     return pass == PASS_FORWARD ? ERR_NONE : stage_open_buckets(stage, unit);
 }
 
 // Discarded is the claim to the slot: the executor lets another layer in when the operations issued so far have used
-// it.
+// it. A layer that is fetched ahead for its next use stays.
 static int zero3_release(struct stage *stage, int unit, enum pass pass)
 {
     (void)pass;
     int bundle;
     for (int next = 0; stage_next_bundle(stage, unit, &next, &bundle);)
-        if (stage->setting.config->max_reuse_distance == 0)
+        if (stage->setting.config->max_reuse_distance == 0 && stage->asked_at[bundle] <= stage->order.at)
             slots_drop(&stage->gathered, bundle);
     return ERR_NONE;
 }
@@ -105,20 +157,19 @@ static int zero3_reduce(struct stage *stage, int unit)
 }
 
 // No all-gather follows the update, but for the persistent parameters: the next forward gathers what it needs.
+static int publish_persistent(struct stage *stage, int bundle)
+{
+    return stage->layout.bundles[bundle].persistent ? stage_fetch(stage, bundle, stage->places[bundle].whole)
+                                                    : ERR_NONE;
+}
+
 static int zero3_step(struct stage *stage, bool *applied)
 {
     slots_empty(&stage->gathered);
-    TRY(optimizer_begin(&stage->optimizer, applied));
-    if (!*applied)
-        return ERR_NONE;
-    for (int i = 0; i < stage->layout.trainable_count; i++) {
-        const struct bundle *b = &stage->layout.bundles[i];
-        TRY(optimizer_update(&stage->optimizer, i));
-        if (b->persistent)
-            TRY(exchange_all_gather(&stage->exchange, b, stage->places[i].parameter, stage->places[i].whole,
-                                    stage->setting.config->precision));
-    }
-    return ERR_NONE;
+    order_restart(&stage->order);
+    stage->fetched = 0;
+    memset(stage->asked_at, 0, (size_t)stage->layout.bundle_count * sizeof *stage->asked_at);
+    return stage_update(stage, publish_persistent, applied);
 }
 
 const struct stage_operations zero3_stage = {

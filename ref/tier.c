@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device tier on a machine without a GPU: anonymous mappings under a budget. The budget is compared with the
-// bytes that the ledger counts, not with the pages behind them.
+// One rank's memory: anonymous mappings under a budget for each tier. On a machine without a GPU the device is host
+// memory as well. A budget is compared with the bytes that the ledger counts, not with the pages behind them.
 #include "tier.h"
 
 #include "err.h"
@@ -28,6 +28,7 @@ struct allocation {
     uint8_t *address;
     size_t bytes;
     size_t padding_bytes;
+    enum ledger_tier where;
     enum ledger_kind kind;
     enum { OPEN, PARTLY, CLOSED } access;
     size_t page_count;
@@ -38,18 +39,22 @@ struct allocation {
 struct tier {
     struct ledger *ledger;
     struct ledger own; // stands in for a null ledger, so that the budget holds all the same
-    uint64_t budget_bytes;
+    uint64_t budget_bytes[TIER_COUNT]; // 0: no limit
+    bool lock_host;
+    uint64_t unlocked_bytes;
     size_t page_bytes;
     struct allocation *_Atomic allocations;
 };
 
-int tier_device_open(struct ledger *ledger, uint64_t budget_bytes, struct tier **out)
+int tier_open(struct ledger *ledger, const struct tier_setting *setting, struct tier **out)
 {
     struct tier *tier = calloc(1, sizeof *tier);
     if (!tier)
-        return err_set(ERR_MEMORY, "device memory: no memory for its bookkeeping");
+        return err_set(ERR_MEMORY, "no memory for the bookkeeping of memory");
     tier->ledger = ledger ? ledger : &tier->own;
-    tier->budget_bytes = budget_bytes;
+    tier->budget_bytes[TIER_DEVICE] = setting->device_bytes;
+    tier->budget_bytes[TIER_HOST] = setting->host_bytes;
+    tier->lock_host = setting->lock_host;
     tier->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     *out = tier;
     return ERR_NONE;
@@ -84,16 +89,21 @@ static void format_bytes(char text[static 32], uint64_t bytes)
     snprintf(text, 32, "%.4g %s", value, units[unit]);
 }
 
-static int refuse(const struct tier *tier, const char *name, uint64_t bytes, uint64_t held_bytes)
+static int refuse(const struct tier *tier, enum ledger_tier where, const char *name, uint64_t bytes,
+                  uint64_t held_bytes)
 {
+    static const char *const advice[] = {
+        [TIER_DEVICE] = "raise --device-memory, use more ranks, a stage that shards more, or offload",
+        [TIER_HOST] = "raise --host-memory, use more ranks, or offload to NVMe",
+    };
     char wanted[32], budget[32], held[32], short_by[32], kinds[512] = "";
     format_bytes(wanted, bytes);
-    format_bytes(budget, tier->budget_bytes);
+    format_bytes(budget, tier->budget_bytes[where]);
     format_bytes(held, held_bytes);
-    format_bytes(short_by, bytes + held_bytes - tier->budget_bytes);
+    format_bytes(short_by, bytes + held_bytes - tier->budget_bytes[where]);
     size_t length = 0;
     for (int kind = 0; kind < KIND_COUNT; kind++) {
-        uint64_t of_kind = tier->ledger->held_bytes[TIER_DEVICE][kind];
+        uint64_t of_kind = tier->ledger->held_bytes[where][kind];
         if (of_kind == 0)
             continue;
         char text[32];
@@ -102,13 +112,14 @@ static int refuse(const struct tier *tier, const char *name, uint64_t bytes, uin
                                    ledger_kind_name((enum ledger_kind)kind), text);
     }
     return err_set(ERR_BUDGET,
-                   "device memory: %s for \"%s\" does not fit: %s budget, %s held%s%s, %s short; raise "
-                   "--device-memory, use more ranks, or a stage that shards more",
-                   wanted, name, budget, held, kinds, length ? ")" : "", short_by);
+                   "%s memory: %s for \"%s\" does not fit: %s budget, %s held%s%s, %s short; %s",
+                   ledger_tier_name(where), wanted, name, budget, held, kinds, length ? ")" : "", short_by,
+                   advice[where]);
 }
 
 // Maps `bytes`, rounded up to pages, between two guard pages.
-static int map_pages(const struct tier *tier, struct allocation *allocation, const char *name, size_t bytes)
+static int map_pages(struct tier *tier, struct allocation *allocation, enum ledger_tier where, const char *name,
+                     size_t bytes)
 {
     size_t page = tier->page_bytes, data_bytes = round_up(bytes, page);
     size_t alignment = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : page;
@@ -117,7 +128,8 @@ static int map_pages(const struct tier *tier, struct allocation *allocation, con
                          ? MAP_FAILED
                          : mmap(NULL, reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (reserved == MAP_FAILED)
-        return err_set(ERR_MEMORY, "device memory: the machine has no %zu bytes for \"%s\"", bytes, name);
+        return err_set(ERR_MEMORY, "%s memory: the machine has no %zu bytes for \"%s\"", ledger_tier_name(where),
+                       bytes, name);
 
     char *data = (char *)round_up((uintptr_t)reserved + page, alignment);
     char *begin = data - page, *end = data + data_bytes + page;
@@ -131,13 +143,17 @@ static int map_pages(const struct tier *tier, struct allocation *allocation, con
     if (!pages || (data_bytes > 0 && mprotect(data, data_bytes, READ_WRITE))) {
         free(pages);
         munmap(begin, (size_t)(end - begin));
-        return err_set(ERR_MEMORY, "device memory: the machine has no %zu bytes for \"%s\"", bytes, name);
+        return err_set(ERR_MEMORY, "%s memory: the machine has no %zu bytes for \"%s\"", ledger_tier_name(where),
+                       bytes, name);
     }
     // Without huge pages an optimizer step spends its time on address translation. Refusal does no harm.
     if (bytes >= HUGE_PAGE_BYTES)
         madvise(data, data_bytes, MADV_HUGEPAGE);
     memset(pages, READ_WRITE, page_count);
     tier_poison(data, data_bytes);
+    // Transfers to a device and to disks go from pages that stay where they are.
+    if (where == TIER_HOST && tier->lock_host && data_bytes > 0 && mlock(data, data_bytes) != 0)
+        tier->unlocked_bytes += data_bytes;
 
     allocation->address = (uint8_t *)data;
     allocation->page_count = page_count;
@@ -164,22 +180,23 @@ static struct allocation *free_entry(struct tier *tier)
     return entry;
 }
 
-int tier_allocate(struct tier *tier, enum ledger_kind kind, const char *name, size_t bytes, size_t padding_bytes,
-                  void **out)
+int tier_allocate(struct tier *tier, enum ledger_tier where, enum ledger_kind kind, const char *name, size_t bytes,
+                  size_t padding_bytes, void **out)
 {
-    assert(padding_bytes <= bytes);
-    uint64_t held_bytes = tier->ledger->tier_bytes[TIER_DEVICE];
-    if (tier->budget_bytes != 0 && (held_bytes > tier->budget_bytes || bytes > tier->budget_bytes - held_bytes))
-        return refuse(tier, name, bytes, held_bytes);
+    assert(padding_bytes <= bytes && (where == TIER_DEVICE || where == TIER_HOST));
+    uint64_t held_bytes = tier->ledger->tier_bytes[where], budget_bytes = tier->budget_bytes[where];
+    if (budget_bytes != 0 && (held_bytes > budget_bytes || bytes > budget_bytes - held_bytes))
+        return refuse(tier, where, name, bytes, held_bytes);
     struct allocation *allocation = free_entry(tier);
     if (!allocation)
-        return err_set(ERR_MEMORY, "device memory: no memory for its bookkeeping");
-    TRY(map_pages(tier, allocation, name, bytes));
+        return err_set(ERR_MEMORY, "no memory for the bookkeeping of memory");
+    TRY(map_pages(tier, allocation, where, name, bytes));
+    allocation->where = where;
     allocation->bytes = bytes;
     allocation->padding_bytes = padding_bytes;
     allocation->kind = kind;
-    ledger_hold(tier->ledger, TIER_DEVICE, kind, bytes - padding_bytes);
-    ledger_hold(tier->ledger, TIER_DEVICE, KIND_PADDING, padding_bytes);
+    ledger_hold(tier->ledger, where, kind, bytes - padding_bytes);
+    ledger_hold(tier->ledger, where, KIND_PADDING, padding_bytes);
     *out = allocation->address;
     return ERR_NONE;
 }
@@ -203,8 +220,13 @@ static void release(struct tier *tier, struct allocation *allocation)
     allocation->begin = 0;
     munmap((void *)begin, end - begin);
     free(allocation->pages);
-    ledger_drop(tier->ledger, TIER_DEVICE, allocation->kind, allocation->bytes - allocation->padding_bytes);
-    ledger_drop(tier->ledger, TIER_DEVICE, KIND_PADDING, allocation->padding_bytes);
+    ledger_drop(tier->ledger, allocation->where, allocation->kind, allocation->bytes - allocation->padding_bytes);
+    ledger_drop(tier->ledger, allocation->where, KIND_PADDING, allocation->padding_bytes);
+}
+
+uint64_t tier_unlocked_bytes(const struct tier *tier)
+{
+    return tier->unlocked_bytes;
 }
 
 void tier_free(struct tier *tier, void *address)
