@@ -82,6 +82,7 @@ struct worker {
 };
 
 struct io_pool {
+    const struct io_engine *engine;
     struct nvme_aio aio;
     const struct io_transfer *transfer;
     _Atomic bool failed;  // somebody's part; the others need not go on
@@ -208,7 +209,7 @@ static int work(struct worker *worker)
 {
     struct io_pool *pool = worker->pool;
     if (!worker->queue)
-        return err_set(ERR_IO, "%s: the queue was given up after an error", io_engine_of(pool->aio.engine)->name);
+        return err_set(ERR_IO, "%s: the queue was given up after an error", pool->engine->name);
     worker->ready_count = 0;
     worker->vacant_count = pool->aio.queue_depth;
     for (int i = 0; i < worker->vacant_count; i++)
@@ -229,7 +230,9 @@ static int work(struct worker *worker)
         int count = reap(worker, pool->aio.overlap_events && going ? 1 : worker->flight_count);
         if (count < 0) {
             abandon(worker);
-            return code != ERR_NONE ? code : err_set(ERR_IO, "waiting for requests: %s", strerror(-count));
+            if (code != ERR_NONE)
+                return code;
+            return err_set(ERR_IO, "%s: waiting for requests: %s", pool->engine->name, strerror(-count));
         }
         worker->flight_count -= count;
         // After an error only the waiting is left: the first message stays.
@@ -311,7 +314,7 @@ static int worker_open(struct worker *worker, struct io_pool *pool, struct injec
     worker->vacant = calloc(depth, sizeof *worker->vacant);
     if (!worker->slots || !worker->ready || !worker->done || !worker->vacant)
         return err_set(ERR_MEMORY, "no memory for an I/O queue of depth %zu", depth);
-    return io_queue_open(io_engine_of(pool->aio.engine), pool->aio.queue_depth, inject, &worker->queue);
+    return io_queue_open(pool->engine, pool->aio.queue_depth, inject, &worker->queue);
 }
 
 static void worker_close(struct worker *worker)
@@ -353,13 +356,15 @@ static int check(const struct nvme_aio *aio)
     return ERR_NONE;
 }
 
-int io_pool_open(const struct nvme_aio *aio, struct inject *inject, struct io_pool **out)
+int io_pool_open(const struct io_engine *engine, const struct nvme_aio *aio, struct inject *inject,
+                 struct io_pool **out)
 {
     TRY(check(aio));
     size_t count = (size_t)aio->intra_op_parallelism;
     struct io_pool *pool = calloc(1, sizeof *pool + count * sizeof pool->workers[0]);
     if (!pool)
         return err_set(ERR_MEMORY, "no memory for %zu I/O threads", count);
+    pool->engine = engine;
     pool->aio = *aio;
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->begin, NULL);

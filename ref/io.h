@@ -91,8 +91,10 @@ struct io_transfer {
 
 struct io_pool;
 
-// ERR_USAGE for settings that cannot be; ERR_IO where the kernel has no such queues. The faults outlive the pool.
-int io_pool_open(const struct nvme_aio *aio, struct inject *inject, struct io_pool **out);
+// The engine counts, not the one in aio. ERR_USAGE for settings that cannot be; ERR_IO where the kernel has no such
+// queues. The faults outlive the pool.
+int io_pool_open(const struct io_engine *engine, const struct nvme_aio *aio, struct inject *inject,
+                 struct io_pool **out);
 void io_pool_close(struct io_pool *pool);  // null-safe
 
 // Returns when nothing is in flight any more, whether it succeeded or not. Not for two threads at once. The threads of

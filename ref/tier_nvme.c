@@ -66,9 +66,10 @@ int tier_nvme_open(const struct tier_nvme_setting *setting, struct ledger *ledge
     tier->stripe_bytes = setting->aio.block_bytes;
     tier->inject = setting->inject;
     pthread_mutex_init(&tier->mutex, NULL);
-    int code = io_pool_open(&setting->aio, setting->inject, &tier->readers);
+    const struct io_engine *engine = io_engine_of(setting->aio.engine);
+    int code = io_pool_open(engine, &setting->aio, setting->inject, &tier->readers);
     if (code == ERR_NONE)
-        code = io_pool_open(&setting->aio, setting->inject, &tier->writers);
+        code = io_pool_open(engine, &setting->aio, setting->inject, &tier->writers);
     while (code == ERR_NONE && tier->folder_count < setting->path_count) {
         code = nvme_folder_open(setting->paths[tier->folder_count], setting->buffered,
                                 &tier->folders[tier->folder_count]);
