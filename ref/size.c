@@ -42,3 +42,14 @@ const char *size_text(uint64_t value, char out[SIZE_TEXT_BYTES])
     out[at] = '\0';
     return out;
 }
+
+const char *size_short_text(uint64_t bytes, char out[SIZE_TEXT_BYTES])
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++)
+        value /= 1024;
+    snprintf(out, SIZE_TEXT_BYTES, "%.4g %s", value, units[unit]);
+    return out;
+}

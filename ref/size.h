@@ -13,4 +13,7 @@ int size_parse(const char *text, uint64_t *out);
 enum { SIZE_TEXT_BYTES = 32 };
 const char *size_text(uint64_t value, char out[SIZE_TEXT_BYTES]);
 
+// "1.5 GiB": bytes to four digits, in the largest unit that leaves at least one.
+const char *size_short_text(uint64_t bytes, char out[SIZE_TEXT_BYTES]);
+
 #endif

@@ -10,30 +10,17 @@
 #ifndef ZG_TIER_NVME_H
 #define ZG_TIER_NVME_H
 
+#include "io.h"
 #include "ledger.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TIER_NVME_ALIGNMENT = 4096, TIER_NVME_PATH_MAX = 16 };
-
-enum nvme_engine { NVME_LIBAIO, NVME_IO_URING };
-
-// DeepSpeed's section "aio", with its meaning.
-struct nvme_aio {
-    size_t block_bytes;        // of one request to the kernel; the last of a transfer may be shorter
-    int queue_depth;           // requests in flight, for each thread
-    bool single_submit;        // one system call a request, not one for all that are ready
-    bool overlap_events;       // refill the queue as requests complete, instead of waiting for all of them
-    int intra_op_parallelism;  // threads that share one transfer, each with a queue of its own
-    enum nvme_engine engine;
-};
-
-struct inject;
+enum { TIER_NVME_ALIGNMENT = IO_ALIGNMENT, TIER_NVME_PATH_MAX = 16 };
 
 struct tier_nvme_setting {
-    const char *const *paths;  // folders; extents are striped over them
+    const char *const *paths;  // folders; allocations are striped over them, one block (block_bytes) each in turn
     int path_count;
     int rank;                  // for messages
     uint64_t budget_bytes;     // --nvme-space, of this rank; 0: no limit

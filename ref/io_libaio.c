@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine that uses libaio: the kernel's own asynchronous calls for files opened with O_DIRECT.
+#include "io.h"
+
+#include "err.h"
+
+#include <libaio.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct libaio_queue {
+    struct io_queue queue;
+    io_context_t context;
+    struct iocb *blocks;     // one a slot
+    struct iocb **pointers;  // to those that are handed to the kernel
+    struct io_event *events;
+    int depth;
+};
+
+static void libaio_close(struct io_queue *queue)
+{
+    struct libaio_queue *own = (struct libaio_queue *)queue;
+    if (!own)
+        return;
+    if (own->context)
+        io_destroy(own->context);
+    free(own->blocks);
+    free(own->pointers);
+    free(own->events);
+    free(own);
+}
+
+static int libaio_open(int depth, struct io_queue **out)
+{
+    struct libaio_queue *own = calloc(1, sizeof *own);
+    if (!own)
+        return err_set(ERR_MEMORY, "no memory for an I/O queue");
+    own->queue.engine = &io_engine_libaio;
+    own->depth = depth;
+    own->blocks = calloc((size_t)depth, sizeof *own->blocks);
+    own->pointers = calloc((size_t)depth, sizeof(struct iocb *));
+    own->events = calloc((size_t)depth, sizeof *own->events);
+    if (!own->blocks || !own->pointers || !own->events) {
+        libaio_close(&own->queue);
+        return err_set(ERR_MEMORY, "no memory for an I/O queue of depth %d", depth);
+    }
+    int code = io_setup(depth, &own->context);
+    if (code < 0) {
+        own->context = NULL;
+        libaio_close(&own->queue);
+        if (code == -EAGAIN)
+            return err_set(ERR_IO, "libaio: the kernel has no more queues of depth %d; raise the sysctl fs.aio-max-nr, "
+                                   "or lower aio.queue_depth or aio.intra_op_parallelism", depth);
+        return err_set(ERR_IO, "libaio cannot be used here: io_setup: %s; try the engine io_uring", strerror(-code));
+    }
+    *out = &own->queue;
+    return ERR_NONE;
+}
+
+static int libaio_submit(struct io_queue *queue, struct io_request *const requests[], int count)
+{
+    struct libaio_queue *own = (struct libaio_queue *)queue;
+    for (int i = 0; i < count; i++) {
+        struct io_request *request = requests[i];
+        struct iocb *block = &own->blocks[request->slot];
+        if (request->write)
+            io_prep_pwrite(block, request->file, request->memory, request->bytes, (long long)request->offset);
+        else
+            io_prep_pread(block, request->file, request->memory, request->bytes, (long long)request->offset);
+        block->data = request;
+        own->pointers[i] = block;
+    }
+    return io_submit(own->context, count, own->pointers);
+}
+
+static int libaio_reap(struct io_queue *queue, int least, struct io_request *done[], int most)
+{
+    struct libaio_queue *own = (struct libaio_queue *)queue;
+    int count = io_getevents(own->context, least, most, own->events, NULL);
+    for (int i = 0; i < count; i++) {
+        done[i] = own->events[i].data;
+        done[i]->result = (int64_t)own->events[i].res;
+    }
+    return count;
+}
+
+const struct io_engine io_engine_libaio = {"libaio", libaio_open, libaio_submit, libaio_reap, libaio_close};

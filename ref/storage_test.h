@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests of files: memory and folders for direct I/O, and contents that tell where they belong.
+#ifndef ZG_STORAGE_TEST_H
+#define ZG_STORAGE_TEST_H
+
+#include "err.h"
+#include "io.h"
+#include "random.h"
+
+#include <criterion/criterion.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// The build folder is on a disk, where direct I/O is to be had.
+#define STORAGE_FOLDER ZG_BINARY_DIR
+
+// A folder without direct I/O on most systems.
+#define STORAGE_MEMORY_FOLDER "/dev/shm"
+
+// Memory as direct I/O wants it, given back with free.
+static inline unsigned char *storage_memory(size_t bytes)
+{
+    size_t whole = (bytes / IO_ALIGNMENT + 1) * IO_ALIGNMENT;
+    unsigned char *memory = aligned_alloc(IO_ALIGNMENT, whole);
+    cr_assert_not_null(memory);
+    memset(memory, 0xa5, whole);
+    return memory;
+}
+
+// Words that differ from word to word and from seed to seed.
+static inline void storage_fill(unsigned char *memory, size_t bytes, uint64_t seed)
+{
+    for (size_t at = 0; at + 8 <= bytes; at += 8) {
+        uint64_t word = random_at(seed, at);
+        memcpy(memory + at, &word, 8);
+    }
+}
+
+// Whether the engine can be used here; says why not.
+static inline bool storage_has(enum nvme_engine engine)
+{
+    struct io_queue *queue;
+    if (io_queue_open(io_engine_of(engine), 1, NULL, &queue) != ERR_NONE) {
+        printf("SKIP: %s\n", err_message());
+        return false;
+    }
+    io_queue_close(queue);
+    return true;
+}
+
+#endif
