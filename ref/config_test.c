@@ -1,68 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config.h"
-
-#include "err.h"
-
-#include <criterion/criterion.h>
+#include "config_test.h"
 
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
-
-static struct config_notes notes;
-
-// Loads text in which ' stands for ".
-static int load_with(const char *text, struct config_options options, struct config *out)
-{
-    char json[4096];
-    size_t bytes = strlen(text);
-    cr_assert_lt(bytes, sizeof json);
-    for (size_t i = 0; i <= bytes; i++)
-        json[i] = text[i] == '\'' ? '"' : text[i];
-    return config_load_text("x.json", json, bytes, &options, out, &notes);
-}
-
-// Loads text, which must be right, at a world of 2.
-static struct config load(const char *text)
-{
-    struct config config;
-    cr_assert_eq(load_with(text, (struct config_options){.world = 2}, &config), ERR_NONE, "%s: %s", text,
-                 err_message());
-    return config;
-}
-
-// Loads the body of an object that also has a micro-batch of 4.
-static struct config load_body(const char *body)
-{
-    char text[4096];
-    snprintf(text, sizeof text, "{'train_micro_batch_size_per_gpu': 4, %s}", body);
-    return load(text);
-}
 
 // Loads the smallest configuration with overrides.
 static int load_set(struct config *out, size_t count, const char *const set[])
 {
     return load_with("{\n'train_micro_batch_size_per_gpu': 4,\n'gradient_clipping': 0.5}",
                      (struct config_options){.world = 2, .set = set, .set_count = count}, out);
-}
-
-static char *printed(const struct config *config)
-{
-    char *text;
-    size_t bytes;
-    FILE *file = open_memstream(&text, &bytes);
-    config_print(config, file);
-    fclose(file);
-    return text;
-}
-
-// The note on a key as it is printed; null if there is none.
-static const struct config_note *note_on(const char *key)
-{
-    for (size_t i = 0; i < notes.count; i++)
-        if (strcmp(notes.notes[i].key, key) == 0)
-            return &notes.notes[i];
-    return NULL;
 }
 
 Test(config, what_is_left_out_has_the_defaults_of_deepspeed)
