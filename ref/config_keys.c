@@ -224,7 +224,7 @@ static const struct config_key KEYS[] = {
     ALIAS("aio.thread_count", "aio.intra_op_parallelism"),
     USED("aio.single_submit", BOOL, ACCEPTS(KEY_AUTO)),
     USED("aio.overlap_events", BOOL, ACCEPTS(KEY_AUTO)),
-    FIXED("aio.use_gds", BOOL, "false", "what comes from a disk passes through host memory, where its checksum is made"),
+    FIXED("aio.use_gds", BOOL, "false", "transfers pass through host memory, where checksums are made"),
     USED("activation_checkpointing", OBJECT, ACCEPTS(KEY_NULL)),
     USED("activation_checkpointing.cpu_checkpointing", BOOL, ACCEPTS(KEY_AUTO)),
     IGNORED("activation_checkpointing.partition_activations", BOOL),

@@ -145,7 +145,8 @@ static int resolve_activations(struct config_doc *doc, struct config *out)
     if (cpu && (!out->activation_checkpointing || out->activation_tier != TIER_HOST))
         return config_doc_fail(doc, CPU, "is true, which stands for %senabled true and device \"cpu\", and those are "
                                          "%s and \"%s\"; expected one of the sections", OWN_CHECKPOINTING,
-                               out->activation_checkpointing ? "true" : "false", config_device_name(out->activation_tier));
+                               out->activation_checkpointing ? "true" : "false",
+                               config_device_name(out->activation_tier));
     if (!out->activation_checkpointing && out->activation_tier != TIER_DEVICE)
         return config_doc_fail(doc, DEVICE, "is \"%s\" and %senabled is false, expected it true",
                                config_device_name(out->activation_tier), OWN_CHECKPOINTING);

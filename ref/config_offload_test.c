@@ -200,7 +200,8 @@ Test(config_offload, a_part_of_the_optimizer_can_stay_on_the_device_in_stage_3)
 
 Test(config_offload, cpu_checkpointing_of_deepspeed_turns_checkpoints_on_and_puts_them_on_the_host)
 {
-    struct config c = load_body("'activation_checkpointing': {'cpu_checkpointing': true, 'partition_activations': true}");
+    struct config c = load_body("'activation_checkpointing': {'cpu_checkpointing': true, 'partition_activations': "
+                                "true}");
     cr_expect(c.activation_checkpointing);
     cr_expect_eq(c.activation_tier, TIER_HOST);
     cr_expect_eq(notes.count, 1u);

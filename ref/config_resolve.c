@@ -30,7 +30,8 @@ static const char *if_derived(bool given)
 static int resolve_batch(const struct config_doc *doc, struct config *out)
 {
     size_t world = (size_t)doc->options->world;
-    size_t train = config_doc_size(doc, TRAIN, 0), micro = config_doc_size(doc, MICRO, 0), accumulation = config_doc_size(doc, ACCUMULATION, 0);
+    size_t train = config_doc_size(doc, TRAIN, 0), micro = config_doc_size(doc, MICRO, 0);
+    size_t accumulation = config_doc_size(doc, ACCUMULATION, 0);
     bool micro_given = micro > 0, accumulation_given = accumulation > 0;
     if (!train && !micro) {
         if (!config_doc_is_auto(doc, TRAIN) && !config_doc_is_auto(doc, MICRO))
@@ -227,8 +228,10 @@ static int resolve_zero(struct config_doc *doc, struct config *out)
     };
     out->stage = (int)config_doc_whole(doc, "zero_optimization.stage", 0);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        *keys[i].value = out->stage == 3 ? config_doc_size(doc, keys[i].path, keys[i].fallback) : (size_t)keys[i].fallback;
-        if (out->stage != 3)
+        *keys[i].value = (size_t)keys[i].fallback;
+        if (out->stage == 3)
+            *keys[i].value = config_doc_size(doc, keys[i].path, keys[i].fallback);
+        else
             config_doc_ignore(doc, keys[i].path);
     }
     out->overlap_comm = config_doc_flag(doc, "zero_optimization.overlap_comm", out->stage == 3);
