@@ -233,7 +233,7 @@ Test(config_offload, what_has_no_meaning_beside_the_devices_is_noted_and_has_its
         cr_expect(note_on(IGNORED[i]) && note_on(IGNORED[i])->kind == CONFIG_IGNORED, "%s", IGNORED[i]);
     cr_expect_eq(notes.count, sizeof IGNORED / sizeof *IGNORED, "%zu", notes.count);
     struct config plain = load_body("'zero_optimization': {'stage': 2, 'offload_optimizer': {'device': 'cpu'}}");
-    cr_expect_eq(memcmp(&c, &plain, sizeof c), 0);
+    expect_same(&c, &plain);
     load_body("'zero_optimization': {'stage': 0, 'sub_group_size': 5}");
     cr_expect(note_on("zero_optimization.sub_group_size"));
 }
