@@ -26,8 +26,9 @@ static int resolve_device(struct config_doc *doc, const char *path, const char *
     if (!config_doc_given(doc, old))
         return ERR_NONE;
     if ((*out == TIER_HOST) != cpu)
-        return config_doc_fail(doc, old, "is %s, which is an old name of %s, and that is \"%s\"; expected the new name "
-                                         "alone", cpu ? "true" : "false", path, config_device_name(*out));
+        return config_doc_fail(doc, old, "is %s, an old form of %s \"%s\", and that is \"%s\"; expected the new name "
+                                         "alone", cpu ? "true" : "false", path, cpu ? "cpu" : "none",
+                               config_device_name(*out));
     config_doc_note_old(doc, old, path, cpu ? "cpu" : "none");
     return ERR_NONE;
 }
@@ -131,7 +132,7 @@ static int resolve_buffers(struct config_doc *doc, struct config *out)
         return ERR_NONE;
     return config_doc_fail(doc, KEY, "is %zu, expected at least %zu, one for each state of a sub-group: exp_avg, "
                                      "exp_avg_sq, the fp32 parameters%s%s", count, least,
-                           gradient ? ", the gradients" : "", copy ? ", their 16-bit copy" : "");
+                           copy ? ", the 16-bit parameters" : "", gradient ? ", the gradients" : "");
 }
 
 // DeepSpeed's cpu_checkpointing says where checkpoints go; that there are any, its models say.
