@@ -15,10 +15,12 @@ enum { WORLD_MAX = 1024 };
 
 struct arguments {
     char *preset, *config_path, *model, *schedule, *text_path, *device_memory;
-    char **set;
+    char *host_memory, *nvme_space, *engine, *emulate, *trace;
+    char **set, **nvme_path;
     int world, threads;
     long long steps, seed;
     int verify, json, print_config;
+    int buffered, no_swap_checksum;
 };
 
 static volatile sig_atomic_t interrupted;
@@ -35,7 +37,7 @@ static int parse(int argc, const char **argv, struct arguments *a)
     enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT | POPT_ARGFLAG_SHOW_DEFAULT };
     enum { LONG = POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, FLAG = POPT_ARG_NONE };
     const struct poptOption options[] = {
-        {"preset", 'p', TEXT, &a->preset, 0, "a configuration that comes with the program: zero0 to zero3", "NAME"},
+        {"preset", 'p', TEXT, &a->preset, 0, "a configuration that comes with the program", "NAME"},
         {"config", 'c', TEXT, &a->config_path, 0, "a DeepSpeed JSON configuration", "FILE"},
         {"set", '\0', POPT_ARG_ARGV, &a->set, 0, "override a key of the configuration", "PATH.TO.KEY=VALUE"},
         {"world", 'w', INT, &a->world, 0, "ranks, as threads", "N"},
@@ -45,6 +47,14 @@ static int parse(int argc, const char **argv, struct arguments *a)
         {"schedule", '\0', TEXT, &a->schedule, 0, "overlap, unless given; serial; chaos:SEED", "HOW"},
         {"text", '\0', TEXT, &a->text_path, 0, "train on this file instead of the King James Bible", "FILE"},
         {"device-memory", '\0', TEXT, &a->device_memory, 0, "refuse to hold more than this a rank", "SIZE"},
+        {"host-memory", '\0', TEXT, &a->host_memory, 0, "the same of the host's memory", "SIZE"},
+        {"nvme-space", '\0', TEXT, &a->nvme_space, 0, "the same of the disks", "SIZE"},
+        {"nvme-path", '\0', POPT_ARG_ARGV, &a->nvme_path, 0, "where what is on NVMe goes; several are striped", "DIR"},
+        {"engine", '\0', TEXT, &a->engine, 0, "libaio or io_uring, in place of the configuration's", "NAME"},
+        {"buffered", '\0', FLAG, &a->buffered, 0, "allow NVMe without O_DIRECT, and mark the result", NULL},
+        {"no-swap-checksum", '\0', FLAG, &a->no_swap_checksum, 0, "do not check what comes back from NVMe", NULL},
+        {"emulate", '\0', TEXT, &a->emulate, 0, "throttle lanes, in GB/s: h2d=12,d2h=12,nvme-read=3.2", "LIST"},
+        {"trace", '\0', TEXT, &a->trace, 0, "write a timeline for Chrome or Perfetto", "FILE"},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "a rank's threads for the optimizer (cores / ranks)", "N"},
         {"verify", '\0', FLAG, &a->verify, 0, "compare every bit with unsharded Adam after every step", NULL},
         {"json", '\0', FLAG, &a->json, 0, "print the result as one line of JSON", NULL},
@@ -79,22 +89,63 @@ static int check(const struct arguments *a)
         return err_set(ERR_USAGE, "--seed %lld: expected 0 or more", a->seed);
     if (a->threads < 0)
         return err_set(ERR_USAGE, "--threads %d: expected 1 or more", a->threads);
+    if (a->trace && !*a->trace)
+        return err_set(ERR_USAGE, "--trace: expected the name of a file");
     return ERR_NONE;
+}
+
+static size_t list_length(char *const *list)
+{
+    size_t length = 0;
+    while (list && list[length])
+        length++;
+    return length;
+}
+
+static void list_free(char **list)
+{
+    for (char **value = list; value && *value; value++)
+        free(*value);
+    free(list);
+}
+
+// A budget; it stays 0, which is none, where the option is not given.
+static int parse_budget(const char *option, const char *text, uint64_t *out)
+{
+    if (!text)
+        return ERR_NONE;
+    int rc = size_parse(text, out);
+    if (rc != ERR_NONE)
+        return err_prefix(rc, "%s", option);
+    return *out > 0 ? ERR_NONE : err_set(ERR_USAGE, "%s %s: expected more than 0 bytes", option, text);
 }
 
 static int load_config(const struct arguments *a, struct config *config, struct config_notes *notes)
 {
-    size_t set_count = 0;
-    while (a->set && a->set[set_count])
-        set_count++;
     const struct config_options options = {
         .world = a->world,
         .steps = (uint64_t)a->steps,
         .set = (const char *const *)a->set,
-        .set_count = set_count,
+        .set_count = list_length(a->set),
+        .nvme_paths = (const char *const *)a->nvme_path,
+        .nvme_path_count = list_length(a->nvme_path),
+        .engine = a->engine,
     };
     return a->preset ? config_load_preset(a->preset, &options, config, notes)
                      : config_load_file(a->config_path, &options, config, notes);
+}
+
+// Options that have no meaning beside the configuration.
+static void print_unused_options(const struct arguments *a, const struct config *config)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } options[] = {{"--nvme-path", a->nvme_path}, {"--engine", a->engine}, {"--nvme-space", a->nvme_space},
+                   {"--buffered", a->buffered}, {"--no-swap-checksum", a->no_swap_checksum}};
+    for (size_t i = 0; i < sizeof options / sizeof options[0] && !config_uses_nvme(config); i++)
+        if (options[i].given)
+            fprintf(stderr, "%s: accepted, without meaning here: nothing is on NVMe\n", options[i].name);
 }
 
 static void show_progress(void *context, const struct train_progress *p)
@@ -119,12 +170,18 @@ static int run(const struct arguments *a, const struct config *config)
         .seed = (uint64_t)a->seed,
         .threads = a->threads,
         .verify = a->verify,
+        .buffered = a->buffered,
+        .swap_checksum = !a->no_swap_checksum,
+        .trace_path = a->trace,
         .interrupted = &interrupted,
     };
     TRY(model_find(a->model ? a->model : "gpt-tiny", &setting.model));
     TRY(flow_schedule_parse(a->schedule ? a->schedule : "overlap", &setting.schedule));
-    if (a->device_memory)
-        TRY(size_parse(a->device_memory, &setting.device_memory_bytes));
+    TRY(parse_budget("--device-memory", a->device_memory, &setting.device_memory_bytes));
+    TRY(parse_budget("--host-memory", a->host_memory, &setting.host_memory_bytes));
+    TRY(parse_budget("--nvme-space", a->nvme_space, &setting.nvme_space_bytes));
+    if (a->emulate)
+        TRY(emulation_parse(a->emulate, &setting.emulation));
     if (isatty(STDERR_FILENO))
         setting.progress = show_progress;
     struct text *text = NULL;
@@ -161,8 +218,10 @@ static int train(int argc, const char **argv, struct arguments *a)
         config_print(&config, stdout);
         return ERR_NONE;
     }
-    if (!a->json)
+    if (!a->json) {
         config_print_notes(&notes, stderr);
+        print_unused_options(a, &config);
+    }
     return run(a, &config);
 }
 
@@ -182,8 +241,12 @@ int train_main(int argc, const char **argv)
     free(a.schedule);
     free(a.text_path);
     free(a.device_memory);
-    for (char **value = a.set; value && *value; value++)
-        free(*value);
-    free(a.set);
+    free(a.host_memory);
+    free(a.nvme_space);
+    free(a.engine);
+    free(a.emulate);
+    free(a.trace);
+    list_free(a.set);
+    list_free(a.nvme_path);
     return err_exit_status(rc);
 }

@@ -93,7 +93,19 @@ Test(cmd_train, bad_input_is_named_and_exits_2)
         {"train --preset zero1 --world 0", "--world 0"},
         {"train --preset zero1 --steps 0", "--steps 0"},
         {"train --preset zero1 --schedule fast", "fast"},
-        {"train --preset zero1 --device-memory lots", "lots"},
+        {"train --preset zero1 --device-memory lots", "--device-memory: \"lots\": expected a size"},
+        {"train --preset zero1 --device-memory 0", "--device-memory 0: expected more than 0 bytes"},
+        {"train --preset zero1 --host-memory 3X", "--host-memory: \"3X\": expected a size"},
+        {"train --preset zero1 --host-memory 0K", "--host-memory 0K: expected more than 0 bytes"},
+        {"train --preset zero1 --nvme-space -1", "--nvme-space: \"-1\": expected a size"},
+        {"train --preset zero_infinity --nvme-path ''", "--nvme-path \"\": expected a path"},
+        {"train --preset zero_infinity --nvme-path /a --nvme-path /b --nvme-path /a", "--nvme-path /a is given twice"},
+        {"train --preset zero_infinity", "no path is given, expected --nvme-path DIR"},
+        {"train --preset zero1 --engine posix", "--engine \"posix\": expected libaio or io_uring"},
+        {"train --preset zero1 --emulate h2d=fast", "--emulate: \"h2d=fast\": expected a number of GB/s"},
+        {"train --preset zero1 --emulate gpu=3", "--emulate: \"gpu=3\": expected LANE=GB/s"},
+        {"train --preset zero1 --trace ''", "--trace: expected the name of a file"},
+        {"train --preset zero1 --nvme-path", "--nvme-path: missing argument"},
         {"train --preset zero1 --text /nonexistent/text", "/nonexistent/text"},
         {"train --preset zero1 --set zero_optimization.stagee=2", "stagee"},
         {"train --preset zero1 surplus", "surplus"},
@@ -122,6 +134,33 @@ Test(cmd_train, print_config_loads_again)
     json_t *record = last_record();
     cr_assert_eq(json_integer_value(json_object_get(record, "stage")), 3);
     json_decref(record);
+}
+
+Test(cmd_train, paths_and_engine_of_the_command_line_reach_the_configuration)
+{
+    cr_assert_eq(zerogauge("train --preset zero_infinity --nvme-path /one --nvme-path /two --engine io_uring "
+                           "--host-memory 1GiB --nvme-space 2G --buffered --no-swap-checksum --emulate h2d=1 --trace t "
+                           "--print-config"), 0, "%s", output);
+    json_t *config = json_loads(output, 0, NULL), *zero = json_object_get(config, "zero_optimization");
+    json_t *paths = json_object_get(json_object_get(zero, "offload_optimizer"), "nvme_path");
+    cr_assert_eq(json_array_size(paths), 2, "%s", output);
+    cr_expect_str_eq(json_string_value(json_array_get(paths, 0)), "/one");
+    cr_expect_str_eq(json_string_value(json_array_get(paths, 1)), "/two");
+    json_t *engine = json_object_get(json_object_get(config, "zerogauge"), "aio_engine");
+    cr_expect_str_eq(json_string_value(engine), "io_uring");
+    json_decref(config);
+}
+
+Test(cmd_train, options_for_nvme_are_noted_where_nothing_is_on_nvme)
+{
+    cr_assert_eq(zerogauge("train --preset zero1 --model linear --steps 1 --nvme-path /one --engine libaio "
+                           "--no-swap-checksum"), 0, "%s", output);
+    cr_expect(strstr(output, "--nvme-path: accepted, without meaning here: nothing is on NVMe\n"), "%s", output);
+    cr_expect(strstr(output, "--engine: accepted"), "%s", output);
+    cr_expect(strstr(output, "--no-swap-checksum: accepted"), "%s", output);
+    cr_expect_null(strstr(output, "--buffered"), "%s", output);
+    cr_assert_eq(zerogauge("train --preset zero1 --model linear --steps 1"), 0);
+    cr_expect_null(strstr(output, "accepted"), "%s", output);
 }
 
 Test(cmd_train, a_file_of_text_is_trained_on)

@@ -58,3 +58,9 @@ const char *config_preset_name(size_t index)
         count++;
     return index < count ? config_presets[index].name : NULL;
 }
+
+const char *config_device_name(enum ledger_tier tier)
+{
+    static const char *const NAMES[TIER_COUNT] = {[TIER_DEVICE] = "none", [TIER_HOST] = "cpu", [TIER_NVME] = "nvme"};
+    return NAMES[tier];
+}

@@ -5,6 +5,7 @@
 //   - unknown keys at the top level, which DeepSpeed ignores; numbers and booleans written as strings; hjson's comments
 //   - data_types.grad_accum_dtype left out: fp32 when 16-bit gradients are accumulated over micro-steps, where
 //     DeepSpeed adds them in 16 bits
+//   - "nvme" for the optimizer in stages 1 and 2, which DeepSpeed takes for "cpu" without a word
 //   - keys that would change the arithmetic in a way not modelled here, unless they say what is done anyway
 //   - "auto" is accepted wherever DeepSpeed or the Hugging Face Trainer knows it, and means the key's default; for the
 //     batch keys: not given; if no batch size is given at all, 1 a rank
@@ -106,12 +107,16 @@ struct config_options {
     uint64_t steps;           // of the run, for "total_num_steps": "auto"; 0: unknown
     const char *const *set;   // [set_count] overrides "path.to.key=value", later ones win; the value is JSON, or else
     size_t set_count;         // a string
+    const char *const *nvme_paths;  // [nvme_path_count] in place of the file's; not looked at where nothing is on NVMe
+    size_t nvme_path_count;
+    const char *engine;  // "libaio" or "io_uring" in place of the file's; null: not given
 };
 
 // A key of the file or of an override that does not speak for itself.
 enum config_note_kind {
     CONFIG_IGNORED,  // it has no meaning here
     CONFIG_AUTO,     // it is "auto"
+    CONFIG_OLD,      // it is an old name of another key
 };
 
 enum { CONFIG_NOTE_MAX = 256, CONFIG_VALUE_BYTES = 64 };
@@ -119,7 +124,7 @@ enum { CONFIG_NOTE_MAX = 256, CONFIG_VALUE_BYTES = 64 };
 struct config_note {
     enum config_note_kind kind;
     const char *key;  // static
-    char value[CONFIG_VALUE_BYTES];  // as JSON, what "auto" became
+    char value[CONFIG_VALUE_BYTES];  // as JSON, what "auto" became; what the old name stands for
 };
 
 struct config_notes {
@@ -139,6 +144,12 @@ int config_load_text(const char *name, const char *text, size_t bytes, const str
 
 // The presets' names in alphabetical order; null past the end.
 const char *config_preset_name(size_t index);
+
+// What a configuration calls a tier: "none", "cpu", "nvme".
+const char *config_device_name(enum ledger_tier tier);
+
+// Whether any state is on NVMe; nvme_paths and aio have a meaning only then.
+bool config_uses_nvme(const struct config *config);
 
 // Prints the effective configuration as JSON, which loads again to the same configuration at the same world.
 void config_print(const struct config *config, FILE *out);

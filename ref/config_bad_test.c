@@ -58,7 +58,7 @@ Test(config_bad, every_bad_file_is_refused_with_its_message)
         expect_message(entry->d_name);
     }
     closedir(folder);
-    cr_expect_geq(files, 80);
+    cr_expect_geq(files, 140);
     cr_expect_eq(files, messages);
 }
 
@@ -186,10 +186,15 @@ Test(config_bad, random_damage_never_crashes_and_always_ends_in_a_message_or_a_c
     static const char *const PIECES[] = {"{", "}", "[", "]", ",", ":", "\"", "null", "true", "\"auto\"", "-1", "0",
                                          "1e308", "9223372036854775807", "1.5", "\\u0000", "\\ud800", "\xff", "\n",
                                          "\"stage\"", "\"fp16\"", "\"enabled\":true", "\"scheduler\"", "\"params\"",
-                                         "."};
+                                         ".", "\"device\"", "\"cpu\"", "\"nvme\"", "\"none\"", "\"nvme_path\"",
+                                         "false", "\"\"", "[\"/x\"]"};
     static const char SEED[] =
         "{\"train_batch_size\": 8, \"fp16\": {\"enabled\": true, \"loss_scale\": 0, \"hysteresis\": 2}, "
-        "\"zero_optimization\": {\"stage\": 3, \"stage3_max_live_parameters\": 1e9}, \"optimizer\": {\"type\": "
+        "\"zero_optimization\": {\"stage\": 3, \"stage3_max_live_parameters\": 1e9, \"offload_optimizer\": {"
+        "\"device\": \"nvme\", \"nvme_path\": [\"/a\", \"/b\"], \"buffer_count\": 5}, \"cpu_offload_param\": true}, \"aio\": "
+        "{\"block_size\": 8192, \"thread_count\": 2}, \"zerogauge\": {\"delayed_update\": {\"start_step\": 4}, "
+        "\"offload_gradient\": {\"device\": \"cpu\"}, \"activation_checkpointing\": {\"enabled\": true, \"device\": "
+        "\"cpu\"}, \"tiling\": {\"factor\": 2}, \"partitioning\": \"owner_broadcast\"}, \"optimizer\": {\"type\": "
         "\"AdamW\", \"params\": {\"lr\": 0.001, \"betas\": [0.9, 0.95]}}, \"scheduler\": {\"type\": \"WarmupDecayLR\", "
         "\"params\": {\"total_num_steps\": 10}}, \"amp\": {\"x\": [{}, {\"y\": {}}]}, \"gradient_clipping\": 1.0}";
     uint32_t state = 1;

@@ -26,6 +26,27 @@ static bool is_betas(const json_t *value)
     return true;
 }
 
+static bool is_path(const json_t *value)
+{
+    return json_is_string(value) && json_string_length(value) > 0 &&
+           json_string_length(value) < CONFIG_PATH_NAME_BYTES;
+}
+
+static bool is_paths(const json_t *value)
+{
+    if (!json_is_array(value))
+        return is_path(value);
+    size_t count = json_array_size(value);
+    for (size_t i = 0; i < count && count <= CONFIG_NVME_PATH_MAX; i++) {
+        if (!is_path(json_array_get(value, i)))
+            return false;
+        for (size_t j = 0; j < i; j++)
+            if (json_equal(json_array_get(value, i), json_array_get(value, j)))
+                return false;
+    }
+    return count > 0 && count <= CONFIG_NVME_PATH_MAX;
+}
+
 static bool has_type(enum config_type type, const json_t *value)
 {
     switch (type) {
@@ -39,6 +60,8 @@ static bool has_type(enum config_type type, const json_t *value)
         return json_is_string(value);
     case CONFIG_BETAS:
         return is_betas(value);
+    case CONFIG_PATHS:
+        return is_paths(value);
     case CONFIG_ARRAY:
         return json_is_array(value);
     case CONFIG_OBJECT:
@@ -81,6 +104,9 @@ static const char *expectation(const struct config_key *key, char *out, size_t r
             at++;
             used += snprintf(out + used, room - (size_t)used, ", \"%.*s\"", (int)strcspn(at, "|"), at);
         }
+    } else if (key->type == CONFIG_PATHS) {
+        snprintf(out, room, "a path of 1 to %d bytes or an array of 1 to %d different ones", CONFIG_PATH_NAME_BYTES - 1,
+                 CONFIG_NVME_PATH_MAX);
     } else if (ranged && key->min == 0 && key->max == 0x1p63) {
         snprintf(out, room, "%s, at least 0", NAMES[key->type]);
     } else if (ranged && key->max != 0x1p63) {

@@ -52,6 +52,37 @@ const json_t *config_doc_given(const struct config_doc *doc, const char *path)
     return json_is_null(value) || says_auto(value) ? NULL : value;
 }
 
+double config_doc_number(const struct config_doc *doc, const char *path, double fallback)
+{
+    const json_t *value = config_doc_given(doc, path);
+    return value ? json_number_value(value) : fallback;
+}
+
+int64_t config_doc_whole(const struct config_doc *doc, const char *path, int64_t fallback)
+{
+    const json_t *value = config_doc_given(doc, path);
+    if (!value)
+        return fallback;
+    return json_is_integer(value) ? json_integer_value(value) : (int64_t)json_real_value(value);
+}
+
+size_t config_doc_size(const struct config_doc *doc, const char *path, int64_t fallback)
+{
+    return (size_t)config_doc_whole(doc, path, fallback);
+}
+
+bool config_doc_flag(const struct config_doc *doc, const char *path, bool fallback)
+{
+    const json_t *value = config_doc_given(doc, path);
+    return value ? json_is_true(value) : fallback;
+}
+
+const char *config_doc_string(const struct config_doc *doc, const char *path, const char *fallback)
+{
+    const json_t *value = config_doc_given(doc, path);
+    return value ? json_string_value(value) : fallback;
+}
+
 // Whether an override sets the value at path, or an object around it.
 static bool sets(const char *override, const char *path)
 {
@@ -167,4 +198,29 @@ void config_doc_note(struct config_doc *doc, enum config_note_kind kind, const c
         if (notes->notes[i].key == key)
             return;
     notes->notes[notes->count++] = (struct config_note){.kind = kind, .key = key};
+}
+
+void config_doc_ignore(struct config_doc *doc, const char *path)
+{
+    struct config_notes *notes = doc->notes;
+    if (!notes || !config_doc_value(doc, path))
+        return;
+    size_t bytes = strlen(path), kept = 0;
+    for (size_t i = 0; i < notes->count; i++) {
+        const char *key = notes->notes[i].key;
+        bool inside = strncmp(key, path, bytes) == 0 && (key[bytes] == '\0' || key[bytes] == '.');
+        if (!inside)
+            notes->notes[kept++] = notes->notes[i];
+    }
+    notes->count = kept;
+    config_doc_note(doc, CONFIG_IGNORED, config_key_find(path)->path);
+}
+
+void config_doc_note_old(struct config_doc *doc, const char *path, const char *name, const char *value)
+{
+    config_doc_note(doc, CONFIG_OLD, config_key_find(path)->path);
+    if (!doc->notes)
+        return;
+    struct config_note *note = &doc->notes->notes[doc->notes->count - 1];
+    snprintf(note->value, sizeof note->value, "%s \"%s\"", name, value);
 }

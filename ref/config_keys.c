@@ -15,6 +15,11 @@
 #define COUNT_MAX 1e9      // of what is counted in an int
 #define ELEMENTS_MAX 1e15  // so that bytes fit in 64 bits
 #define WHOLE_MAX 0x1p63   // above every integer that JSON text can give
+#define BUFFERS_MAX 1024
+#define TILES_MAX 1024
+#define QUEUE_MAX 32768  // requests that one io_uring holds
+#define QUEUES_MAX 256
+#define TIERS "none|cpu|nvme"
 
 #define USED(path_, type_, ...) {.path = path_, .type = CONFIG_##type_, .use = KEY_USED, __VA_ARGS__}
 #define RANGE(min_, max_) .min = min_, .max = max_
@@ -31,7 +36,6 @@ static const char BATCHED[] = "the accumulation boundary is always the configura
 static const char AVERAGED[] = "gradients are summed over the ranks and divided once";
 static const char QUANTISED[] = "quantised communication is lossy";
 static const char MASTER[] = "master parameters and moments are fp32";
-static const char DEVICE[] = "this edition has only the device tier";
 static const char GATHERED[] = "collectives are those of the papers, and their bytes are counted";
 static const char MODELLED[] = "it changes what is trained in a way not modelled here";
 
@@ -88,32 +92,33 @@ static const struct config_key KEYS[] = {
     FIXED("zero_optimization.zero_quantized_gradients", BOOL, "false", QUANTISED),
     FIXED("zero_optimization.zeropp_loco_param", FREE_OBJECT, "null", QUANTISED),
     FIXED("zero_optimization.zenflow", FREE_OBJECT, "null", MODELLED),
-    FIXED("zero_optimization.cpu_offload", BOOL, "false", DEVICE),
-    FIXED("zero_optimization.cpu_offload_param", BOOL, "false", DEVICE),
-    FIXED("zero_optimization.cpu_offload_params", BOOL, "false", DEVICE),
+    USED("zero_optimization.cpu_offload", BOOL, ACCEPTS(KEY_NULL)),
+    USED("zero_optimization.cpu_offload_param", BOOL, ACCEPTS(KEY_NULL)),
+    ALIAS("zero_optimization.cpu_offload_params", "zero_optimization.cpu_offload_param"),
     IGNORED("zero_optimization.cpu_offload_use_pin_memory", BOOL),
     USED("zero_optimization.offload_optimizer", OBJECT, ACCEPTS(KEY_AUTO | KEY_NULL)),
-    FIXED("zero_optimization.offload_optimizer.device", STRING, "\"none\"", DEVICE),
-    IGNORED("zero_optimization.offload_optimizer.nvme_path", STRING),
-    IGNORED("zero_optimization.offload_optimizer.buffer_count", INTEGER),
-    IGNORED("zero_optimization.offload_optimizer.pin_memory", BOOL),
-    IGNORED("zero_optimization.offload_optimizer.pipeline_read", BOOL),
-    IGNORED("zero_optimization.offload_optimizer.pipeline_write", BOOL),
+    USED("zero_optimization.offload_optimizer.device", STRING, ACCEPTS(KEY_AUTO), CHOICES(TIERS)),
+    USED("zero_optimization.offload_optimizer.nvme_path", PATHS, ACCEPTS(KEY_AUTO | KEY_NULL)),
+    USED("zero_optimization.offload_optimizer.buffer_count", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, BUFFERS_MAX)),
+    USED("zero_optimization.offload_optimizer.pin_memory", BOOL, ACCEPTS(KEY_AUTO)),
+    USED("zero_optimization.offload_optimizer.pipeline_read", BOOL, ACCEPTS(KEY_AUTO)),
+    USED("zero_optimization.offload_optimizer.pipeline_write", BOOL, ACCEPTS(KEY_AUTO)),
     IGNORED("zero_optimization.offload_optimizer.fast_init", BOOL),
-    IGNORED("zero_optimization.offload_optimizer.ratio", NUMBER),
-    IGNORED("zero_optimization.offload_optimizer.super_offload", BOOL),
+    USED("zero_optimization.offload_optimizer.ratio", NUMBER, ACCEPTS(KEY_AUTO), RANGE(0, 1)),
+    FIXED("zero_optimization.offload_optimizer.super_offload", BOOL, "false",
+          "it steps back with an approximate inverse of Adam, which is not the same bits"),
     IGNORED("zero_optimization.offload_optimizer.cpuadam_cores_perc", NUMBER),
     USED("zero_optimization.offload_param", OBJECT, ACCEPTS(KEY_AUTO | KEY_NULL)),
-    FIXED("zero_optimization.offload_param.device", STRING, "\"none\"", DEVICE),
-    IGNORED("zero_optimization.offload_param.nvme_path", STRING),
-    IGNORED("zero_optimization.offload_param.buffer_count", INTEGER),
-    IGNORED("zero_optimization.offload_param.buffer_size", INTEGER),
-    IGNORED("zero_optimization.offload_param.max_in_cpu", INTEGER),
-    IGNORED("zero_optimization.offload_param.pin_memory", BOOL),
+    USED("zero_optimization.offload_param.device", STRING, ACCEPTS(KEY_AUTO), CHOICES(TIERS)),
+    USED("zero_optimization.offload_param.nvme_path", PATHS, ACCEPTS(KEY_AUTO | KEY_NULL)),
+    USED("zero_optimization.offload_param.buffer_count", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, BUFFERS_MAX)),
+    USED("zero_optimization.offload_param.buffer_size", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, ELEMENTS_MAX)),
+    USED("zero_optimization.offload_param.max_in_cpu", INTEGER, ACCEPTS(KEY_AUTO), RANGE(0, WHOLE_MAX)),
+    USED("zero_optimization.offload_param.pin_memory", BOOL, ACCEPTS(KEY_AUTO)),
+    USED("zero_optimization.sub_group_size", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, ELEMENTS_MAX)),
     IGNORED("zero_optimization.use_multi_rank_bucket_allreduce", BOOL),
     IGNORED("zero_optimization.load_from_fp32_weights", BOOL),
     IGNORED("zero_optimization.elastic_checkpoint", BOOL),
-    IGNORED("zero_optimization.sub_group_size", INTEGER),
     IGNORED("zero_optimization.round_robin_gradients", BOOL),
     IGNORED("zero_optimization.grad_hooks", BOOL),
     IGNORED("zero_optimization.stage3_gather_16bit_weights_on_model_save", BOOL),
@@ -200,6 +205,33 @@ static const struct config_key KEYS[] = {
     USED("zerogauge", OBJECT, ACCEPTS(0)),
     USED("zerogauge.recipe", STRING, ACCEPTS(0)),
     USED("zerogauge.clip_form", STRING, ACCEPTS(0), CHOICES("deepspeed|torch")),
+    USED("zerogauge.delayed_update", OBJECT, ACCEPTS(KEY_NULL)),
+    USED("zerogauge.delayed_update.start_step", INTEGER, ACCEPTS(0), RANGE(1, ELEMENTS_MAX)),
+    USED("zerogauge.offload_gradient", OBJECT, ACCEPTS(KEY_NULL)),
+    USED("zerogauge.offload_gradient.device", STRING, ACCEPTS(0), CHOICES(TIERS)),
+    USED("zerogauge.activation_checkpointing", OBJECT, ACCEPTS(KEY_NULL)),
+    USED("zerogauge.activation_checkpointing.enabled", BOOL, ACCEPTS(0)),
+    USED("zerogauge.activation_checkpointing.device", STRING, ACCEPTS(0), CHOICES(TIERS)),
+    USED("zerogauge.partitioning", STRING, ACCEPTS(0), CHOICES("bandwidth_centric|owner_broadcast")),
+    USED("zerogauge.tiling", OBJECT, ACCEPTS(KEY_NULL)),
+    USED("zerogauge.tiling.factor", INTEGER, ACCEPTS(0), RANGE(1, TILES_MAX)),
+    USED("zerogauge.aio_engine", STRING, ACCEPTS(0), CHOICES("libaio|io_uring")),
+
+    USED("aio", OBJECT, ACCEPTS(KEY_NULL)),
+    USED("aio.block_size", INTEGER, ACCEPTS(KEY_AUTO), RANGE(-WHOLE_MAX, WHOLE_MAX)),
+    USED("aio.queue_depth", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, QUEUE_MAX)),
+    USED("aio.intra_op_parallelism", INTEGER, ACCEPTS(KEY_AUTO), RANGE(1, QUEUES_MAX)),
+    ALIAS("aio.thread_count", "aio.intra_op_parallelism"),
+    USED("aio.single_submit", BOOL, ACCEPTS(KEY_AUTO)),
+    USED("aio.overlap_events", BOOL, ACCEPTS(KEY_AUTO)),
+    FIXED("aio.use_gds", BOOL, "false", "transfers pass through host memory, where checksums are made"),
+    USED("activation_checkpointing", OBJECT, ACCEPTS(KEY_NULL)),
+    USED("activation_checkpointing.cpu_checkpointing", BOOL, ACCEPTS(KEY_AUTO)),
+    IGNORED("activation_checkpointing.partition_activations", BOOL),
+    IGNORED("activation_checkpointing.contiguous_memory_optimization", BOOL),
+    IGNORED("activation_checkpointing.number_checkpoints", INTEGER),
+    IGNORED("activation_checkpointing.synchronize_checkpoint_boundary", BOOL),
+    IGNORED("activation_checkpointing.profile", BOOL),
 
     IGNORED("steps_per_print", INTEGER),
     IGNORED("wall_clock_breakdown", BOOL),
@@ -210,15 +242,6 @@ static const struct config_key KEYS[] = {
     IGNORED("vocabulary_size", INTEGER),
     IGNORED("graph_harvesting", BOOL),
     IGNORED("use_data_before_expert_parallelism", BOOL),
-    IGNORED("aio", OBJECT),
-    IGNORED("aio.block_size", INTEGER),
-    IGNORED("aio.queue_depth", INTEGER),
-    IGNORED("aio.thread_count", INTEGER),
-    IGNORED("aio.intra_op_parallelism", INTEGER),
-    IGNORED("aio.single_submit", BOOL),
-    IGNORED("aio.overlap_events", BOOL),
-    IGNORED("aio.use_gds", BOOL),
-    IGNORED("activation_checkpointing", FREE_OBJECT),
     IGNORED("checkpoint", FREE_OBJECT),
     IGNORED("comms_logger", FREE_OBJECT),
     IGNORED("flops_profiler", FREE_OBJECT),

@@ -11,6 +11,7 @@ enum config_type {
     CONFIG_NUMBER,
     CONFIG_STRING,
     CONFIG_BETAS,        // two numbers from 0 to below 1
+    CONFIG_PATHS,        // a path, or an array of different ones
     CONFIG_ARRAY,        // of anything
     CONFIG_OBJECT,       // every key in it is in the table
     CONFIG_FREE_OBJECT,  // keys that are not in the table are accepted unseen

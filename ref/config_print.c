@@ -18,12 +18,58 @@ static json_t *loss_scale_json(const struct config *config)
                      scale->consecutive_hysteresis, "min_loss_scale", (json_int_t)scale->min_scale);
 }
 
+static json_t *paths_json(const struct config *config)
+{
+    json_t *paths = json_array();
+    for (int i = 0; i < config->nvme_path_count; i++)
+        json_array_append_new(paths, json_string(config->nvme_paths[i]));
+    return paths;
+}
+
+// Keys that have no meaning beside the others are left out, here and below. The paths stand here wherever there are
+// any.
+static json_t *offload_optimizer_json(const struct config *config)
+{
+    const struct config_offload_optimizer *offload = &config->offload_optimizer;
+    json_t *json = json_pack("{s:s}", "device", config_device_name(offload->tier));
+    if (offload->tier != TIER_DEVICE)
+        json_object_set_new(json, "pin_memory", json_boolean(offload->pin_memory));
+    if (offload->tier == TIER_HOST && config->stage == 3)
+        json_object_set_new(json, "ratio", json_real(offload->ratio));
+    if (offload->tier == TIER_NVME) {
+        json_object_set_new(json, "buffer_count", json_integer((json_int_t)offload->buffer_count));
+        json_object_set_new(json, "pipeline_read", json_boolean(offload->pipeline_read));
+        json_object_set_new(json, "pipeline_write", json_boolean(offload->pipeline_write));
+    }
+    if (config_uses_nvme(config))
+        json_object_set_new(json, "nvme_path", paths_json(config));
+    return json;
+}
+
+static json_t *offload_param_json(const struct config *config)
+{
+    const struct config_offload_param *offload = &config->offload_param;
+    json_t *json = json_pack("{s:s}", "device", config_device_name(offload->tier));
+    if (offload->tier != TIER_DEVICE)
+        json_object_set_new(json, "pin_memory", json_boolean(offload->pin_memory));
+    if (offload->tier == TIER_NVME) {
+        json_object_set_new(json, "buffer_count", json_integer((json_int_t)offload->buffer_count));
+        json_object_set_new(json, "buffer_size", json_integer((json_int_t)offload->buffer_size));
+        json_object_set_new(json, "max_in_cpu", json_integer((json_int_t)offload->max_in_cpu));
+    }
+    return json;
+}
+
 static json_t *zero_json(const struct config *config)
 {
     json_t *zero = json_pack("{s:i, s:b, s:b, s:I, s:I}", "stage", config->stage, "overlap_comm", config->overlap_comm,
                              "contiguous_gradients", config->contiguous_gradients, "reduce_bucket_size",
                              (json_int_t)config->reduce_bucket_size, "allgather_bucket_size",
                              (json_int_t)config->allgather_bucket_size);
+    json_object_set_new(zero, "offload_optimizer", offload_optimizer_json(config));
+    json_object_set_new(zero, "offload_param", offload_param_json(config));
+    if (config->stage > 0)
+        json_object_set_new(zero, "sub_group_size", json_integer((json_int_t)config->sub_group_size));
     if (config->stage != 3)
         return zero;
     json_t *stage3 = json_pack("{s:I, s:I, s:I, s:I, s:I}", "stage3_prefetch_bucket_size",
@@ -67,19 +113,48 @@ static json_t *optimizer_json(const struct adam_hyper *adam)
                      adam->weight_decay, "bias_correction", adam->bias_correction, "adam_w_mode", adam->decoupled);
 }
 
+static json_t *aio_json(const struct nvme_aio *aio)
+{
+    return json_pack("{s:I, s:i, s:i, s:b, s:b}", "block_size", (json_int_t)aio->block_bytes, "queue_depth",
+                     aio->queue_depth, "intra_op_parallelism", aio->intra_op_parallelism, "single_submit",
+                     aio->single_submit, "overlap_events", aio->overlap_events);
+}
+
+static json_t *own_json(const struct config *config)
+{
+    json_t *json = json_pack("{s:s, s:s, s:{s:s}, s:{s:b, s:s}, s:{s:I}}", "recipe", config->recipe, "clip_form",
+                             config->clip_form == CLIP_TORCH ? "torch" : "deepspeed", "offload_gradient", "device",
+                             config_device_name(config->gradient_tier), "activation_checkpointing", "enabled",
+                             config->activation_checkpointing, "device", config_device_name(config->activation_tier),
+                             "tiling", "factor", (json_int_t)config->tiling_factor);
+    bool broadcast = config->partitioning == PARTITION_OWNER_BROADCAST;
+    if (config->stage == 3)
+        json_object_set_new(json, "partitioning", json_string(broadcast ? "owner_broadcast" : "bandwidth_centric"));
+    if (config->delayed_update_start_step > 0)
+        json_object_set_new(json, "delayed_update",
+                            json_pack("{s:I}", "start_step", (json_int_t)config->delayed_update_start_step));
+    if (config_uses_nvme(config))
+        json_object_set_new(json, "aio_engine", json_string(config->aio.engine == NVME_LIBAIO ? "libaio" : "io_uring"));
+    return json;
+}
+
 static json_t *config_json(const struct config *config)
 {
     json_t *bf16 = json_pack("{s:b}", "enabled", config->precision == DTYPE_BF16);
     if (config->precision == DTYPE_BF16)
         json_object_set_new(bf16, "check_grad_overflow", json_boolean(config->check_overflow));
-    return json_pack("{s:I, s:I, s:I, s:f, s:s, s:{s:s}, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:s}}", "train_batch_size",
+    json_t *json =
+           json_pack("{s:I, s:I, s:I, s:f, s:s, s:{s:s}, s:o, s:o, s:o, s:o, s:o, s:o}", "train_batch_size",
                      (json_int_t)config->train_batch, "train_micro_batch_size_per_gpu", (json_int_t)config->micro_batch,
                      "gradient_accumulation_steps", (json_int_t)config->accumulation, "gradient_clipping",
                      config->gradient_clipping, "communication_data_type", dtype_name(config->communication_dtype),
                      "data_types", "grad_accum_dtype", dtype_name(config->accumulation_dtype), "fp16",
                      loss_scale_json(config), "bf16", bf16, "optimizer", optimizer_json(&config->adam), "scheduler",
-                     scheduler_json(&config->scheduler), "zero_optimization", zero_json(config), "zerogauge", "recipe",
-                     config->recipe, "clip_form", config->clip_form == CLIP_TORCH ? "torch" : "deepspeed");
+                     scheduler_json(&config->scheduler), "zero_optimization", zero_json(config), "zerogauge",
+                     own_json(config));
+    if (config_uses_nvme(config))
+        json_object_set_new(json, "aio", aio_json(&config->aio));
+    return json;
 }
 
 // The text of JSON with the fewest digits from 15 on that read back as the same numbers. To be freed.
@@ -111,7 +186,9 @@ void config_notes_fill(struct config_notes *notes, const struct config *config)
     json_t *json = config_json(config);
     for (size_t i = 0; i < notes->count; i++) {
         struct config_note *note = &notes->notes[i];
-        const json_t *value = note->kind == CONFIG_AUTO ? config_doc_descend(json, note->key) : NULL;
+        if (note->kind != CONFIG_AUTO)
+            continue;
+        const json_t *value = config_doc_descend(json, note->key);
         char *text = value ? shortest_text(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
         snprintf(note->value, sizeof note->value, "%s", text ? text : "");
         free(text);
@@ -125,6 +202,8 @@ void config_print_notes(const struct config_notes *notes, FILE *out)
         const struct config_note *note = &notes->notes[i];
         if (note->kind == CONFIG_IGNORED)
             fprintf(out, "%s: accepted, without meaning here\n", note->key);
+        else if (note->kind == CONFIG_OLD)
+            fprintf(out, "%s: an old name, taken as %s\n", note->key, note->value);
         else
             fprintf(out, "%s: \"auto\" is %s\n", note->key, note->value[0] ? note->value : "the default");
     }

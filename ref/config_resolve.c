@@ -9,40 +9,9 @@
 #include <string.h>
 #include <strings.h>
 
-static double number_at(const struct config_doc *doc, const char *path, double fallback)
-{
-    const json_t *value = config_doc_given(doc, path);
-    return value ? json_number_value(value) : fallback;
-}
-
-static int64_t whole_at(const struct config_doc *doc, const char *path, int64_t fallback)
-{
-    const json_t *value = config_doc_given(doc, path);
-    if (!value)
-        return fallback;
-    return json_is_integer(value) ? json_integer_value(value) : (int64_t)json_real_value(value);
-}
-
-static size_t size_at(const struct config_doc *doc, const char *path, int64_t fallback)
-{
-    return (size_t)whole_at(doc, path, fallback);
-}
-
-static bool flag_at(const struct config_doc *doc, const char *path, bool fallback)
-{
-    const json_t *value = config_doc_given(doc, path);
-    return value ? json_is_true(value) : fallback;
-}
-
-static const char *string_at(const struct config_doc *doc, const char *path, const char *fallback)
-{
-    const json_t *value = config_doc_given(doc, path);
-    return value ? json_string_value(value) : fallback;
-}
-
 static enum dtype dtype_at(const struct config_doc *doc, const char *path, enum dtype fallback)
 {
-    const char *name = string_at(doc, path, NULL);
+    const char *name = config_doc_string(doc, path, NULL);
     if (!name)
         return fallback;
     return strcmp(name, "fp32") == 0 ? DTYPE_FP32 : strcmp(name, "fp16") == 0 ? DTYPE_FP16 : DTYPE_BF16;
@@ -61,7 +30,8 @@ static const char *if_derived(bool given)
 static int resolve_batch(const struct config_doc *doc, struct config *out)
 {
     size_t world = (size_t)doc->options->world;
-    size_t train = size_at(doc, TRAIN, 0), micro = size_at(doc, MICRO, 0), accumulation = size_at(doc, ACCUMULATION, 0);
+    size_t train = config_doc_size(doc, TRAIN, 0), micro = config_doc_size(doc, MICRO, 0);
+    size_t accumulation = config_doc_size(doc, ACCUMULATION, 0);
     bool micro_given = micro > 0, accumulation_given = accumulation > 0;
     if (!train && !micro) {
         if (!config_doc_is_auto(doc, TRAIN) && !config_doc_is_auto(doc, MICRO))
@@ -93,7 +63,7 @@ static int resolve_loss_scale(const struct config_doc *doc, struct config *out)
                                         .min_scale = 1};
     if (out->precision != DTYPE_FP16)
         return ERR_NONE;
-    double fixed = number_at(doc, "fp16.loss_scale", 0);
+    double fixed = config_doc_number(doc, "fp16.loss_scale", 0);
     scale->dynamic = fixed == 0;
     if (!scale->dynamic) {
         scale->static_scale = fixed;
@@ -102,10 +72,10 @@ static int resolve_loss_scale(const struct config_doc *doc, struct config *out)
                                    (double)FLT_MIN);
         return ERR_NONE;
     }
-    int64_t power = whole_at(doc, "fp16.initial_scale_power", 16);
-    int64_t window = whole_at(doc, "fp16.loss_scale_window", 1000);
-    int64_t hysteresis = whole_at(doc, "fp16.hysteresis", 2);
-    int64_t min_scale = whole_at(doc, "fp16.min_loss_scale", 1);
+    int64_t power = config_doc_whole(doc, "fp16.initial_scale_power", 16);
+    int64_t window = config_doc_whole(doc, "fp16.loss_scale_window", 1000);
+    int64_t hysteresis = config_doc_whole(doc, "fp16.hysteresis", 2);
+    int64_t min_scale = config_doc_whole(doc, "fp16.min_loss_scale", 1);
     if (power < 0 || power > 127)
         return config_doc_fail(doc, "fp16.initial_scale_power", "is %lld, expected a whole number from 0 to 127",
                                (long long)power);
@@ -123,14 +93,14 @@ static int resolve_loss_scale(const struct config_doc *doc, struct config *out)
     scale->window = (uint64_t)window;
     scale->hysteresis = (uint64_t)hysteresis;
     scale->min_scale = (double)min_scale;
-    scale->consecutive_hysteresis = flag_at(doc, "fp16.consecutive_hysteresis", false);
+    scale->consecutive_hysteresis = config_doc_flag(doc, "fp16.consecutive_hysteresis", false);
     return ERR_NONE;
 }
 
 static int resolve_precision(const struct config_doc *doc, struct config *out)
 {
     static const char ACCUMULATE[] = "data_types.grad_accum_dtype", PARAM[] = "data_types.param_dtype";
-    bool fp16 = flag_at(doc, "fp16.enabled", false), bf16 = flag_at(doc, "bf16.enabled", false);
+    bool fp16 = config_doc_flag(doc, "fp16.enabled", false), bf16 = config_doc_flag(doc, "bf16.enabled", false);
     if (fp16 && bf16)
         return config_doc_fail(doc, "bf16.enabled", "is true and fp16.enabled is true, expected at most one of them");
     enum dtype model = fp16 ? DTYPE_FP16 : bf16 ? DTYPE_BF16 : DTYPE_FP32;
@@ -145,13 +115,13 @@ static int resolve_precision(const struct config_doc *doc, struct config *out)
     if (out->stage == 0 && out->accumulation_dtype != model && out->accumulation_dtype != DTYPE_FP32)
         return config_doc_fail(doc, ACCUMULATE, "is \"%s\", expected \"%s\" or \"fp32\" in stage 0",
                                dtype_name(out->accumulation_dtype), dtype_name(model));
-    out->check_overflow = fp16 || (bf16 && flag_at(doc, "bf16.check_grad_overflow", true));
+    out->check_overflow = fp16 || (bf16 && config_doc_flag(doc, "bf16.check_grad_overflow", true));
     return resolve_loss_scale(doc, out);
 }
 
 static int resolve_optimizer(const struct config_doc *doc, struct config *out)
 {
-    const char *type = string_at(doc, "optimizer.type", config_doc_given(doc, "optimizer") ? NULL : "Adam");
+    const char *type = config_doc_string(doc, "optimizer.type", config_doc_given(doc, "optimizer") ? NULL : "Adam");
     if (!type)
         return config_doc_fail(doc, "optimizer.type", "missing, expected \"Adam\" or \"AdamW\"");
     bool adamw = strcasecmp(type, "AdamW") == 0;
@@ -162,21 +132,21 @@ static int resolve_optimizer(const struct config_doc *doc, struct config *out)
                                config_doc_show(shown, config_doc_given(doc, "optimizer.type")));
     }
     // DeepSpeed's "Adam" is AdamW, too, unless told otherwise.
-    bool mode = flag_at(doc, "optimizer.params.adam_w_mode", true);
+    bool mode = config_doc_flag(doc, "optimizer.params.adam_w_mode", true);
     if (adamw && !mode)
         return config_doc_fail(doc, "optimizer.params.adam_w_mode",
                                "is false and optimizer.type is \"AdamW\", expected true or \"Adam\"");
     const json_t *betas = config_doc_given(doc, "optimizer.params.betas");
     out->adam = (struct adam_hyper){
-        .lr = number_at(doc, "optimizer.params.lr", 1e-3),
+        .lr = config_doc_number(doc, "optimizer.params.lr", 1e-3),
         .beta1 = betas ? json_number_value(json_array_get(betas, 0)) : 0.9,
         .beta2 = betas ? json_number_value(json_array_get(betas, 1)) : 0.999,
-        .eps = number_at(doc, "optimizer.params.eps", 1e-8),
-        .weight_decay = number_at(doc, "optimizer.params.weight_decay", 0),
+        .eps = config_doc_number(doc, "optimizer.params.eps", 1e-8),
+        .weight_decay = config_doc_number(doc, "optimizer.params.weight_decay", 0),
         .decoupled = mode,
-        .bias_correction = flag_at(doc, "optimizer.params.bias_correction", true),
+        .bias_correction = config_doc_flag(doc, "optimizer.params.bias_correction", true),
     };
-    out->gradient_clipping = number_at(doc, "gradient_clipping", 1);
+    out->gradient_clipping = config_doc_number(doc, "gradient_clipping", 1);
     if (out->gradient_clipping != 0 && out->gradient_clipping < FLT_MIN)
         return config_doc_fail(doc, "gradient_clipping", "is %g, expected 0 (off) or at least %g",
                                out->gradient_clipping, (double)FLT_MIN);
@@ -212,27 +182,27 @@ static int resolve_scheduler(const struct config_doc *doc, struct config *out)
     const json_t *section = config_doc_given(doc, "scheduler");
     if (!section || json_object_size(section) == 0)
         return ERR_NONE;
-    const char *type = string_at(doc, "scheduler.type", NULL);
+    const char *type = config_doc_string(doc, "scheduler.type", NULL);
     if (!type)
         return config_doc_fail(doc, "scheduler.type", "missing, expected one of \"WarmupLR\", \"WarmupDecayLR\", "
                                                       "\"WarmupCosineLR\"");
     bool cosine = strcmp(type, "WarmupCosineLR") == 0, total = cosine || strcmp(type, "WarmupDecayLR") == 0;
     s->type = cosine ? SCHEDULER_WARMUP_COSINE : total ? SCHEDULER_WARMUP_DECAY : SCHEDULER_WARMUP;
     TRY(refuse_foreign_params(doc, type, cosine, total));
-    s->warmup_num_steps = (uint64_t)whole_at(doc, "scheduler.params.warmup_num_steps", 1000);
-    s->warmup_linear = strcmp(string_at(doc, "scheduler.params.warmup_type", "log"), "linear") == 0;
+    s->warmup_num_steps = (uint64_t)config_doc_whole(doc, "scheduler.params.warmup_num_steps", 1000);
+    s->warmup_linear = strcmp(config_doc_string(doc, "scheduler.params.warmup_type", "log"), "linear") == 0;
     if (cosine) {
-        s->warmup_min_ratio = number_at(doc, "scheduler.params.warmup_min_ratio", 0);
-        s->cos_min_ratio = number_at(doc, "scheduler.params.cos_min_ratio", 1e-4);
+        s->warmup_min_ratio = config_doc_number(doc, "scheduler.params.warmup_min_ratio", 0);
+        s->cos_min_ratio = config_doc_number(doc, "scheduler.params.cos_min_ratio", 1e-4);
     } else {
         // WarmupDecayLR alone has a maximum of its own when none is written.
         bool own = total && !config_doc_value(doc, MAX);
-        s->warmup_min_lr = number_at(doc, "scheduler.params.warmup_min_lr", 0);
-        s->warmup_max_lr = number_at(doc, MAX, own ? 1e-3 : out->adam.lr);
+        s->warmup_min_lr = config_doc_number(doc, "scheduler.params.warmup_min_lr", 0);
+        s->warmup_max_lr = config_doc_number(doc, MAX, own ? 1e-3 : out->adam.lr);
     }
     if (total) {
         uint64_t run = config_doc_is_auto(doc, TOTAL) ? doc->options->steps : 0;
-        s->total_num_steps = (uint64_t)whole_at(doc, TOTAL, (int64_t)run);
+        s->total_num_steps = (uint64_t)config_doc_whole(doc, TOTAL, (int64_t)run);
         if (s->total_num_steps == 0 && config_doc_is_auto(doc, TOTAL))
             return config_doc_fail(doc, TOTAL, "is \"auto\" in a run of unknown length, expected a number of steps");
         if (s->total_num_steps == 0)
@@ -256,40 +226,24 @@ static int resolve_zero(struct config_doc *doc, struct config *out)
         {"zero_optimization.stage3_max_live_parameters", &out->max_live_parameters, 1000000000},
         {"zero_optimization.stage3_max_reuse_distance", &out->max_reuse_distance, 1000000000},
     };
-    out->stage = (int)whole_at(doc, "zero_optimization.stage", 0);
+    out->stage = (int)config_doc_whole(doc, "zero_optimization.stage", 0);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        *keys[i].value = out->stage == 3 ? size_at(doc, keys[i].path, keys[i].fallback) : (size_t)keys[i].fallback;
-        if (out->stage != 3 && config_doc_value(doc, keys[i].path))
-            config_doc_note(doc, CONFIG_IGNORED, config_key_find(keys[i].path)->path);
+        *keys[i].value = (size_t)keys[i].fallback;
+        if (out->stage == 3)
+            *keys[i].value = config_doc_size(doc, keys[i].path, keys[i].fallback);
+        else
+            config_doc_ignore(doc, keys[i].path);
     }
-    out->overlap_comm = flag_at(doc, "zero_optimization.overlap_comm", out->stage == 3);
-    out->contiguous_gradients = flag_at(doc, "zero_optimization.contiguous_gradients", true);
-    out->reduce_bucket_size = size_at(doc, "zero_optimization.reduce_bucket_size", 500000000);
-    out->allgather_bucket_size = size_at(doc, ALLGATHER, 500000000);
+    out->overlap_comm = config_doc_flag(doc, "zero_optimization.overlap_comm", out->stage == 3);
+    out->contiguous_gradients = config_doc_flag(doc, "zero_optimization.contiguous_gradients", true);
+    out->reduce_bucket_size = config_doc_size(doc, "zero_optimization.reduce_bucket_size", 500000000);
+    out->allgather_bucket_size = config_doc_size(doc, ALLGATHER, 500000000);
     // A tensor larger than a bucket goes alone, so a bucket of 0 is a bucket of 1.
     if (out->reduce_bucket_size == 0)
         out->reduce_bucket_size = 1;
     if ((out->stage == 1 || out->stage == 2) && out->allgather_bucket_size % 2 != 0)
         return config_doc_fail(doc, ALLGATHER, "is %zu, expected an even number in stages 1 and 2, as in DeepSpeed",
                                out->allgather_bucket_size);
-    return ERR_NONE;
-}
-
-static int resolve_own(const struct config_doc *doc, struct config *out)
-{
-    const char *name = string_at(doc, "zerogauge.recipe", recipe_name(recipe_at(0)));
-    if (!recipe_find(name)) {
-        char shown[JSON_SHOW_BYTES], names[512] = "";
-        size_t used = 0;
-        for (int i = 0; recipe_at(i) && used < sizeof names; i++)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
-                                     recipe_name(recipe_at(i)));
-        return config_doc_fail(doc, "zerogauge.recipe", "is %s, expected one of %s",
-                               config_doc_show(shown, config_doc_given(doc, "zerogauge.recipe")), names);
-    }
-    snprintf(out->recipe, sizeof out->recipe, "%s", name);
-    bool torch = strcmp(string_at(doc, "zerogauge.clip_form", "deepspeed"), "torch") == 0;
-    out->clip_form = torch ? CLIP_TORCH : CLIP_DEEPSPEED;
     return ERR_NONE;
 }
 
@@ -301,5 +255,7 @@ int config_resolve(struct config_doc *doc, struct config *out)
     TRY(resolve_precision(doc, out));
     TRY(resolve_optimizer(doc, out));
     TRY(resolve_scheduler(doc, out));
-    return resolve_own(doc, out);
+    TRY(config_resolve_own(doc, out));
+    TRY(config_resolve_offload(doc, out));
+    return config_resolve_nvme(doc, out);
 }

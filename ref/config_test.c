@@ -1,68 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config.h"
-
-#include "err.h"
-
-#include <criterion/criterion.h>
+#include "config_test.h"
 
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
-
-static struct config_notes notes;
-
-// Loads text in which ' stands for ".
-static int load_with(const char *text, struct config_options options, struct config *out)
-{
-    char json[4096];
-    size_t bytes = strlen(text);
-    cr_assert_lt(bytes, sizeof json);
-    for (size_t i = 0; i <= bytes; i++)
-        json[i] = text[i] == '\'' ? '"' : text[i];
-    return config_load_text("x.json", json, bytes, &options, out, &notes);
-}
-
-// Loads text, which must be right, at a world of 2.
-static struct config load(const char *text)
-{
-    struct config config;
-    cr_assert_eq(load_with(text, (struct config_options){.world = 2}, &config), ERR_NONE, "%s: %s", text,
-                 err_message());
-    return config;
-}
-
-// Loads the body of an object that also has a micro-batch of 4.
-static struct config load_body(const char *body)
-{
-    char text[4096];
-    snprintf(text, sizeof text, "{'train_micro_batch_size_per_gpu': 4, %s}", body);
-    return load(text);
-}
 
 // Loads the smallest configuration with overrides.
 static int load_set(struct config *out, size_t count, const char *const set[])
 {
     return load_with("{\n'train_micro_batch_size_per_gpu': 4,\n'gradient_clipping': 0.5}",
                      (struct config_options){.world = 2, .set = set, .set_count = count}, out);
-}
-
-static char *printed(const struct config *config)
-{
-    char *text;
-    size_t bytes;
-    FILE *file = open_memstream(&text, &bytes);
-    config_print(config, file);
-    fclose(file);
-    return text;
-}
-
-// The note on a key as it is printed; null if there is none.
-static const struct config_note *note_on(const char *key)
-{
-    for (size_t i = 0; i < notes.count; i++)
-        if (strcmp(notes.notes[i].key, key) == 0)
-            return &notes.notes[i];
-    return NULL;
 }
 
 Test(config, what_is_left_out_has_the_defaults_of_deepspeed)
@@ -383,65 +328,88 @@ Test(config, an_override_is_not_blamed_for_a_key_of_the_file)
               err_message());
 }
 
-Test(config, the_presets_differ_in_their_stage_alone)
+// The same configuration without placement: on how many ranks and on which tiers states are, and the buffers between.
+static struct config unplaced(struct config config)
 {
-    const char *names[] = {"zero0", "zero1", "zero2", "zero3"};
-    struct config presets[4];
-    struct config_options options = {.world = 3};
-    for (int stage = 0; stage < 4; stage++) {
-        cr_expect_str_eq(config_preset_name((size_t)stage), names[stage]);
-        cr_assert_eq(config_load_preset(names[stage], &options, &presets[stage], &notes), ERR_NONE);
-        cr_expect_eq(presets[stage].stage, stage);
-        cr_expect_eq(notes.count, 0u);
-        struct config other = presets[stage];
-        other.stage = 0;
-        other.prefetch_bucket_size = presets[0].prefetch_bucket_size;
-        other.param_persistence_threshold = presets[0].param_persistence_threshold;
-        other.max_live_parameters = presets[0].max_live_parameters;
-        other.max_reuse_distance = presets[0].max_reuse_distance;
-        char *text = printed(&other), *expected = printed(&presets[0]);
-        cr_expect_str_eq(text, expected);
-        free(text);
-        free(expected);
-    }
-    cr_expect_eq(presets[3].prefetch_bucket_size, 200000u);
-    cr_expect_eq(presets[3].param_persistence_threshold, 0u);
-    cr_expect_eq(presets[3].max_reuse_distance, 0u);
-    struct config c;
-    cr_expect_null(config_preset_name(4));
-    cr_expect_eq(config_load_preset("zero4", &options, &c, NULL), ERR_USAGE);
-    cr_expect_str_eq(err_message(), "no preset is called \"zero4\", expected one of zero0, zero1, zero2, zero3");
+    const struct config device = load("{'train_batch_size': 8}");
+    config.stage = 0;
+    config.prefetch_bucket_size = device.prefetch_bucket_size;
+    config.param_persistence_threshold = device.param_persistence_threshold;
+    config.max_live_parameters = device.max_live_parameters;
+    config.max_reuse_distance = device.max_reuse_distance;
+    config.offload_optimizer = device.offload_optimizer;
+    config.offload_param = device.offload_param;
+    config.gradient_tier = config.activation_tier = TIER_DEVICE;
+    config.activation_checkpointing = false;
+    config.sub_group_size = device.sub_group_size;
+    config.nvme_path_count = 0;
+    config.aio = device.aio;
+    return config;
 }
 
-static void expect_same(const struct config *a, const struct config *b)
+Test(config, the_presets_differ_in_placement_alone)
 {
-    cr_expect(a->train_batch == b->train_batch && a->micro_batch == b->micro_batch &&
-              a->accumulation == b->accumulation);
-    cr_expect(a->stage == b->stage && a->precision == b->precision);
-    cr_expect_eq(a->communication_dtype, b->communication_dtype);
-    cr_expect_eq(a->accumulation_dtype, b->accumulation_dtype);
-    cr_expect_eq(a->check_overflow, b->check_overflow);
-    cr_expect(a->gradient_clipping == b->gradient_clipping && a->clip_form == b->clip_form);
-    const struct config_loss_scale *x = &a->loss_scale, *y = &b->loss_scale;
-    cr_expect(x->dynamic == y->dynamic && x->static_scale == y->static_scale &&
-              x->initial_scale_power == y->initial_scale_power && x->window == y->window &&
-              x->hysteresis == y->hysteresis && x->consecutive_hysteresis == y->consecutive_hysteresis &&
-              x->min_scale == y->min_scale);
-    cr_expect(a->adam.lr == b->adam.lr && a->adam.beta1 == b->adam.beta1 && a->adam.beta2 == b->adam.beta2 &&
-              a->adam.eps == b->adam.eps && a->adam.weight_decay == b->adam.weight_decay);
-    cr_expect(a->adam.decoupled == b->adam.decoupled && a->adam.bias_correction == b->adam.bias_correction);
-    cr_expect_str_eq(a->recipe, b->recipe);
-    const struct config_scheduler *s = &a->scheduler, *t = &b->scheduler;
-    cr_expect(s->type == t->type && s->warmup_min_lr == t->warmup_min_lr && s->warmup_max_lr == t->warmup_max_lr &&
-              s->warmup_min_ratio == t->warmup_min_ratio && s->cos_min_ratio == t->cos_min_ratio &&
-              s->warmup_num_steps == t->warmup_num_steps && s->total_num_steps == t->total_num_steps &&
-              s->warmup_linear == t->warmup_linear);
-    cr_expect(a->reduce_bucket_size == b->reduce_bucket_size && a->allgather_bucket_size == b->allgather_bucket_size);
-    cr_expect(a->overlap_comm == b->overlap_comm && a->contiguous_gradients == b->contiguous_gradients);
-    cr_expect(a->prefetch_bucket_size == b->prefetch_bucket_size &&
-              a->param_persistence_threshold == b->param_persistence_threshold &&
-              a->model_persistence_threshold == b->model_persistence_threshold &&
-              a->max_live_parameters == b->max_live_parameters && a->max_reuse_distance == b->max_reuse_distance);
+    static const struct {
+        const char *name;
+        int stage;
+        enum ledger_tier optimizer, param, gradient, activation;
+    } PRESETS[] = {
+        {"zero0", 0, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE},
+        {"zero1", 1, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE},
+        {"zero2", 2, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE},
+        {"zero2_offload", 2, TIER_HOST, TIER_DEVICE, TIER_HOST, TIER_DEVICE},
+        {"zero3", 3, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE},
+        {"zero3_offload", 3, TIER_HOST, TIER_HOST, TIER_HOST, TIER_DEVICE},
+        {"zero_infinity", 3, TIER_NVME, TIER_NVME, TIER_NVME, TIER_HOST},
+    };
+    enum { PRESET_COUNT = sizeof PRESETS / sizeof *PRESETS };
+    const char *path = "/somewhere";
+    struct config_options options = {.world = 2, .nvme_paths = &path, .nvme_path_count = 1};
+    struct config first, c;
+    cr_assert_eq(config_load_preset("zero0", &options, &first, NULL), ERR_NONE);
+    cr_expect_eq(first.precision, DTYPE_BF16);
+    for (size_t i = 0; i < PRESET_COUNT; i++) {
+        cr_expect_str_eq(config_preset_name(i), PRESETS[i].name);
+        cr_assert_eq(config_load_preset(PRESETS[i].name, &options, &c, &notes), ERR_NONE, "%s", err_message());
+        cr_expect_eq(notes.count, 0u, "%s", PRESETS[i].name);
+        cr_expect_eq(c.stage, PRESETS[i].stage);
+        cr_expect_eq(c.offload_optimizer.tier, PRESETS[i].optimizer, "%s", PRESETS[i].name);
+        cr_expect_eq(c.offload_param.tier, PRESETS[i].param, "%s", PRESETS[i].name);
+        cr_expect_eq(c.gradient_tier, PRESETS[i].gradient, "%s", PRESETS[i].name);
+        cr_expect_eq(c.activation_tier, PRESETS[i].activation, "%s", PRESETS[i].name);
+        cr_expect_eq(c.prefetch_bucket_size, c.stage == 3 ? 100000u : 50000000u, "%s", PRESETS[i].name);
+        struct config other = unplaced(c), expected = unplaced(first);
+        expect_same(&other, &expected);
+    }
+    cr_expect_null(config_preset_name(PRESET_COUNT));
+}
+
+Test(config, the_preset_for_nvme_overlaps_and_takes_its_path_from_the_command_line)
+{
+    const char *paths[] = {"/one", "/two"};
+    struct config_options options = {.world = 2, .nvme_paths = paths, .nvme_path_count = 2};
+    struct config c;
+    cr_assert_eq(config_load_preset("zero_infinity", &options, &c, NULL), ERR_NONE, "%s", err_message());
+    cr_expect_eq(c.nvme_path_count, 2);
+    cr_expect(c.offload_optimizer.pipeline_read && c.offload_optimizer.pipeline_write);
+    cr_expect_geq(c.offload_optimizer.buffer_count, 10u);
+    cr_expect(c.activation_checkpointing);
+    // What the optimizer's buffers take of the host.
+    cr_expect_leq(c.offload_optimizer.buffer_count * c.sub_group_size * sizeof(float), 64u << 20);
+    options.nvme_path_count = 0;
+    cr_expect_eq(config_load_preset("zero_infinity", &options, &c, NULL), ERR_USAGE);
+    cr_expect_str_eq(err_message(), "zero_infinity:29: zero_optimization.offload_optimizer.device: is \"nvme\" and no "
+                                    "path is given, expected --nvme-path DIR or "
+                                    "zero_optimization.offload_optimizer.nvme_path");
+}
+
+Test(config, a_preset_that_there_is_not_is_answered_with_those_that_there_are)
+{
+    struct config_options options = {.world = 2};
+    struct config c;
+    cr_expect_eq(config_load_preset("zero4", &options, &c, NULL), ERR_USAGE);
+    cr_expect_str_eq(err_message(), "no preset is called \"zero4\", expected one of zero0, zero1, zero2, "
+                                    "zero2_offload, zero3, zero3_offload, zero_infinity");
 }
 
 Test(config, a_printed_configuration_loads_again_to_the_same)

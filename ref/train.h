@@ -5,6 +5,7 @@
 #define ZG_TRAIN_H
 
 #include "config.h"
+#include "emulate.h"
 #include "flow.h"
 #include "formula.h"
 #include "model.h"
@@ -30,6 +31,11 @@ struct train_setting {
     uint64_t steps, seed;
     struct flow_schedule schedule;
     uint64_t device_memory_bytes;  // a rank; 0: no limit
+    uint64_t host_memory_bytes, nvme_space_bytes;  // the same
+    bool buffered;                 // NVMe through the page cache, where a file system has no O_DIRECT
+    bool swap_checksum;            // of every block on NVMe, compared when it is read
+    struct emulation emulation;
+    const char *trace_path;        // where the timeline goes; null: nowhere
     int threads;                   // a rank, for the update; 0: cores / world
     bool verify;
     const volatile sig_atomic_t *interrupted;  // may be null; when set, training ends after the step

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where each kind of state lives: offload_optimizer, offload_param, and gradients and activations beside them.
+#include "config_doc.h"
+
+#include "err.h"
+
+#include <string.h>
+
+#define OPTIMIZER "zero_optimization.offload_optimizer."
+#define PARAM "zero_optimization.offload_param."
+#define OWN_CHECKPOINTING "zerogauge.activation_checkpointing."
+
+static enum ledger_tier device_at(const struct config_doc *doc, const char *path, enum ledger_tier fallback)
+{
+    const char *name = config_doc_string(doc, path, config_device_name(fallback));
+    return strcmp(name, "nvme") == 0 ? TIER_NVME : strcmp(name, "cpu") == 0 ? TIER_HOST : TIER_DEVICE;
+}
+
+// A section's device, under its name or under the old one, which is true for "cpu". *key is the name that says it.
+static int resolve_device(struct config_doc *doc, const char *path, const char *old, enum ledger_tier *out,
+                          const char **key)
+{
+    bool cpu = config_doc_flag(doc, old, false);
+    *out = device_at(doc, path, cpu ? TIER_HOST : TIER_DEVICE);
+    *key = config_doc_given(doc, path) || !cpu ? path : old;
+    if (!config_doc_given(doc, old))
+        return ERR_NONE;
+    if ((*out == TIER_HOST) != cpu)
+        return config_doc_fail(doc, old, "is %s, an old form of %s \"%s\", and that is \"%s\"; expected the new name "
+                                         "alone", cpu ? "true" : "false", path, cpu ? "cpu" : "none",
+                               config_device_name(*out));
+    config_doc_note_old(doc, old, path, cpu ? "cpu" : "none");
+    return ERR_NONE;
+}
+
+// Values of keys that may have no meaning beside the others: then the default, and a note where one is written.
+static size_t size_if(bool meaning, struct config_doc *doc, const char *path, int64_t fallback)
+{
+    if (!meaning)
+        config_doc_ignore(doc, path);
+    return meaning ? config_doc_size(doc, path, fallback) : (size_t)fallback;
+}
+
+static bool flag_if(bool meaning, struct config_doc *doc, const char *path, bool fallback)
+{
+    if (!meaning)
+        config_doc_ignore(doc, path);
+    return meaning ? config_doc_flag(doc, path, fallback) : fallback;
+}
+
+static int resolve_ratio(struct config_doc *doc, struct config *out)
+{
+    static const char KEY[] = OPTIMIZER "ratio";
+    struct config_offload_optimizer *offload = &out->offload_optimizer;
+    bool meaning = out->stage == 3 && offload->tier == TIER_HOST;
+    double ratio = config_doc_number(doc, KEY, 1);
+    offload->ratio = meaning ? ratio : 1;
+    if (!meaning)
+        config_doc_ignore(doc, KEY);
+    if (offload->tier == TIER_DEVICE || meaning || ratio == 1)
+        return ERR_NONE;
+    return config_doc_fail(doc, KEY, "is %g, expected 1, or zero_optimization.stage 3 and the device \"cpu\": a part "
+                                     "can stay on the device only there", ratio);
+}
+
+static int resolve_optimizer(struct config_doc *doc, struct config *out)
+{
+    struct config_offload_optimizer *offload = &out->offload_optimizer;
+    const char *key;
+    char shown[JSON_SHOW_BYTES];
+    TRY(resolve_device(doc, OPTIMIZER "device", "zero_optimization.cpu_offload", &offload->tier, &key));
+    if (offload->tier != TIER_DEVICE && out->stage == 0)
+        return config_doc_fail(doc, key, "is %s and zero_optimization.stage is 0, expected stage 1, 2 or 3: without "
+                                         "ZeRO the optimizer is on the device",
+                               config_doc_show(shown, config_doc_value(doc, key)));
+    if (offload->tier == TIER_NVME && out->stage != 3)
+        return config_doc_fail(doc, key, "is \"nvme\" and zero_optimization.stage is %d, expected stage 3 or \"cpu\": "
+                                         "DeepSpeed takes it for \"cpu\" in stages 1 and 2 without a word", out->stage);
+    bool offloaded = offload->tier != TIER_DEVICE, nvme = offload->tier == TIER_NVME;
+    offload->pin_memory = flag_if(offloaded, doc, OPTIMIZER "pin_memory", true);
+    offload->pipeline_read = flag_if(nvme, doc, OPTIMIZER "pipeline_read", false);
+    offload->pipeline_write = flag_if(nvme, doc, OPTIMIZER "pipeline_write", false);
+    out->sub_group_size = size_if(out->stage > 0, doc, "zero_optimization.sub_group_size", 1000000000);
+    return resolve_ratio(doc, out);
+}
+
+static int resolve_param(struct config_doc *doc, struct config *out)
+{
+    struct config_offload_param *offload = &out->offload_param;
+    const char *key;
+    char shown[JSON_SHOW_BYTES];
+    TRY(resolve_device(doc, PARAM "device", "zero_optimization.cpu_offload_param", &offload->tier, &key));
+    if (offload->tier != TIER_DEVICE && out->stage != 3)
+        return config_doc_fail(doc, key, "is %s and zero_optimization.stage is %d, expected stage 3: only there "
+                                         "parameters are partitioned",
+                               config_doc_show(shown, config_doc_value(doc, key)), out->stage);
+    bool nvme = offload->tier == TIER_NVME;
+    offload->pin_memory = flag_if(offload->tier != TIER_DEVICE, doc, PARAM "pin_memory", true);
+    offload->buffer_count = size_if(nvme, doc, PARAM "buffer_count", 5);
+    offload->buffer_size = size_if(nvme, doc, PARAM "buffer_size", 100000000);
+    offload->max_in_cpu = size_if(nvme, doc, PARAM "max_in_cpu", 1000000000);
+    return ERR_NONE;
+}
+
+// Gradients follow the optimizer unless they are told otherwise.
+static int resolve_gradient(struct config_doc *doc, struct config *out)
+{
+    static const char KEY[] = "zerogauge.offload_gradient.device";
+    out->gradient_tier = device_at(doc, KEY, out->offload_optimizer.tier);
+    if (out->gradient_tier == TIER_DEVICE)
+        return ERR_NONE;
+    if (out->offload_optimizer.tier == TIER_DEVICE)
+        return config_doc_fail(doc, KEY, "is \"%s\" and %sdevice is \"none\", expected \"none\", or an optimizer that "
+                                         "is offloaded, too", config_device_name(out->gradient_tier), OPTIMIZER);
+    if (out->gradient_tier == TIER_NVME && out->stage != 3)
+        return config_doc_fail(doc, KEY, "is \"nvme\" and zero_optimization.stage is %d, expected stage 3 or \"cpu\"",
+                               out->stage);
+    return ERR_NONE;
+}
+
+// DeepSpeed asserts in the middle of a step where buffers are too few.
+static int resolve_buffers(struct config_doc *doc, struct config *out)
+{
+    static const char KEY[] = OPTIMIZER "buffer_count";
+    bool gradient = out->gradient_tier == TIER_NVME;
+    bool copy = out->offload_param.tier == TIER_NVME && out->precision != DTYPE_FP32;
+    bool nvme = out->offload_optimizer.tier == TIER_NVME;
+    size_t least = 3 + (size_t)gradient + (size_t)copy;
+    size_t count = size_if(nvme, doc, KEY, least > 4 ? (int64_t)least : 4);
+    out->offload_optimizer.buffer_count = nvme ? count : 4;
+    if (!nvme || count >= least)
+        return ERR_NONE;
+    return config_doc_fail(doc, KEY, "is %zu, expected at least %zu, one for each state of a sub-group: exp_avg, "
+                                     "exp_avg_sq, the fp32 parameters%s%s", count, least,
+                           copy ? ", the 16-bit parameters" : "", gradient ? ", the gradients" : "");
+}
+
+// DeepSpeed's cpu_checkpointing says where checkpoints go; that there are any, its models say.
+static int resolve_activations(struct config_doc *doc, struct config *out)
+{
+    static const char ENABLED[] = OWN_CHECKPOINTING "enabled", DEVICE[] = OWN_CHECKPOINTING "device";
+    static const char CPU[] = "activation_checkpointing.cpu_checkpointing";
+    bool cpu = config_doc_flag(doc, CPU, false);
+    out->activation_checkpointing = config_doc_flag(doc, ENABLED, cpu);
+    out->activation_tier = device_at(doc, DEVICE, cpu ? TIER_HOST : TIER_DEVICE);
+    if (cpu && (!out->activation_checkpointing || out->activation_tier != TIER_HOST))
+        return config_doc_fail(doc, CPU, "is true, which stands for %senabled true and device \"cpu\", and those are "
+                                         "%s and \"%s\"; expected one of the sections", OWN_CHECKPOINTING,
+                               out->activation_checkpointing ? "true" : "false",
+                               config_device_name(out->activation_tier));
+    if (!out->activation_checkpointing && out->activation_tier != TIER_DEVICE)
+        return config_doc_fail(doc, DEVICE, "is \"%s\" and %senabled is false, expected it true",
+                               config_device_name(out->activation_tier), OWN_CHECKPOINTING);
+    return ERR_NONE;
+}
+
+static int resolve_delay(struct config_doc *doc, struct config *out)
+{
+    static const char SECTION[] = "zerogauge.delayed_update", START[] = "zerogauge.delayed_update.start_step";
+    if (!config_doc_given(doc, SECTION))
+        return ERR_NONE;
+    if (!config_doc_given(doc, START))
+        return config_doc_fail(doc, START, "missing, expected the first step whose update is late");
+    if (out->offload_optimizer.tier == TIER_DEVICE)
+        return config_doc_fail(doc, SECTION, "is given and %sdevice is \"none\", expected \"cpu\" or \"nvme\": an "
+                                             "update on the device has nothing to run beside", OPTIMIZER);
+    out->delayed_update_start_step = config_doc_size(doc, START, 1);
+    return ERR_NONE;
+}
+
+int config_resolve_offload(struct config_doc *doc, struct config *out)
+{
+    TRY(resolve_optimizer(doc, out));
+    TRY(resolve_param(doc, out));
+    TRY(resolve_gradient(doc, out));
+    TRY(resolve_buffers(doc, out));
+    TRY(resolve_activations(doc, out));
+    return resolve_delay(doc, out);
+}

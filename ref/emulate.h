@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Emulated lanes: links and disks that are made as slow as those of another machine, so that its proportions can be
+// studied here. Only lanes that move bytes can be: what is computed is computed for real.
+#ifndef ZG_EMULATE_H
+#define ZG_EMULATE_H
+
+#include "ledger.h"
+
+#include <stdbool.h>
+
+struct emulation {
+    double bytes_per_s[LANE_COUNT];  // 0: as fast as it is
+};
+
+// "h2d=12,nvme-read=3.2": lanes and GB/s, of 10^9 bytes. Lanes not named are 0. ERR_USAGE.
+int emulation_parse(const char *text, struct emulation *out);
+
+// Whether any lane is throttled.
+bool emulation_any(const struct emulation *emulation);
+
+// The same form, in the order of the lanes; "" if none is throttled. Returns out.
+enum { EMULATION_TEXT_BYTES = 192 };
+const char *emulation_text(const struct emulation *emulation, char out[EMULATION_TEXT_BYTES]);
+
+#endif
