@@ -50,6 +50,7 @@ static const struct model_operations gpt_operations = {
     .initialise = gpt_initialise,
     .flops = gpt_flops,
     .run_bytes = gpt_run_bytes,
+    .checkpoint_bytes = gpt_checkpoint_bytes,
     .forward = gpt_forward,
     .backward = gpt_backward,
 };

@@ -6,14 +6,7 @@
 #include <math.h>
 #include <pthread.h>
 
-static const struct place plain = {0};
-
-static void cr_same_gradients(const struct trial *a, const struct trial *b)
-{
-    for (int i = 0; i < a->model->param_count; i++)
-        cr_assert(memcmp(a->gradients[i].data, b->gradients[i].data, gradient_bytes(a, i)) == 0, "%s differs",
-                  a->model->params[i].name);
-}
+static const struct placing plain = {0};
 
 // A trial in fp32 whose parameters are those of a 16-bit one.
 static struct trial widened(const struct trial *trial)
@@ -57,7 +50,7 @@ Test(gpt_bits, a_tied_gradient_is_the_heads_part_plus_the_embeddings_part_in_eve
         trial_forward(&apart);
         for (int unit = model->unit_count - 1; unit >= 0; unit--) {
             cr_assert(model_backward(apart.run, unit, &apart.batch, (const void *const *)apart.params, apart.gradients,
-                                     1.0f) == ERR_NONE);
+                                     1.0f, NULL) == ERR_NONE);
             if (unit == model->unit_count - 1)
                 dtype_narrow(dtype, apart.gradients[0].data, sum, count);
         }
@@ -135,7 +128,7 @@ Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_a_lone_one)
             pthread_t threads[4];
             trial_pass(&lone, 1.0f);
             for (int t = 0; t < 4; t++) {
-                callers[t] = trial_make(model, 2, dtype, (struct place){.offset = offsets[t] * dtype_bytes(dtype)});
+                callers[t] = trial_make(model, 2, dtype, (struct placing){.offset = offsets[t] * dtype_bytes(dtype)});
                 cr_assert(pthread_create(&threads[t], NULL, caller_run, &callers[t]) == 0);
             }
             for (int t = 0; t < 4; t++) {
@@ -158,10 +151,10 @@ Test(gpt_bits, a_pass_stays_inside_its_memory_and_reads_nothing_that_was_not_wri
         struct model *model = make(&shapes[s]);
         for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
             struct trial usual = trial_make(model, 3, dtype, plain);
-            struct trial tight = trial_make(model, 3, dtype, (struct place){.edge = true});
-            size_t bytes = model_run_bytes(model, 3, dtype), page = (size_t)sysconf(_SC_PAGESIZE);
+            struct trial tight = trial_make(model, 3, dtype, (struct placing){.edge = true});
+            size_t bytes = model_run_bytes(model, 3, dtype, false), page = (size_t)sysconf(_SC_PAGESIZE);
             void *given = tight.run->memory;
-            tight.run->memory = place_memory(&tight, (struct place){.edge = true}, bytes);
+            tight.run->memory = place_memory(&tight, (struct placing){.edge = true}, bytes);
             memset(tight.run->memory, 0xff, bytes);
             for (int i = 0; i < model->param_count; i++) {
                 uintptr_t start = (uintptr_t)tight.params[i], end = start + gradient_bytes(&tight, i);

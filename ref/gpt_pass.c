@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2, forward and backward written out. A block is x2 = x + proj(attention(qkv(ln_1(x)))),
 // x' = x2 + out(gelu(fc(ln_2(x2)))). Forward keeps x, qkv, the attention's output, x2 and fc of every block; backward
-// makes the rest again. 16-bit parameters are widened before use, gradients are rounded when they are handed over;
-// everything between is fp32.
+// makes the rest again. With checkpointing there is room for these of one block: x goes to the checkpoint, and backward
+// makes all the others again from there. 16-bit parameters are widened before use, gradients are rounded when they are
+// handed over; everything between is fp32.
 #include "gpt_pass.h"
 
 #include "err.h"
@@ -16,7 +17,8 @@ static const struct gpt_shape *shape_of(const struct model *model)
     return model->shape;
 }
 
-// Where things lie in a run's memory, in floats. Per block, `block` apart: input to fc.
+// Where things lie in a run's memory, in floats. Per block, `block` apart: input to fc. With checkpointing, block is 0,
+// and a block's output takes the place of its input, which is not needed by then.
 struct layout {
     size_t input, stats_1, qkv, attention, middle, stats_2, fc, block;
     size_t output, output_stats;  // of the last block
@@ -51,7 +53,7 @@ static size_t unit_elements(const struct model *model, int unit)
     return count;
 }
 
-static struct layout layout_make(const struct model *model, size_t sequence_count, enum dtype dtype)
+static struct layout layout_make(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
 {
     const struct gpt_shape *shape = shape_of(model);
     size_t rows = sequence_count * shape->sequence_length, width = shape->width;
@@ -70,9 +72,13 @@ static struct layout layout_make(const struct model *model, size_t sequence_coun
     l.middle = take(&l, rows * width);
     l.stats_2 = take(&l, rows * 2);
     l.fc = take(&l, rows * 4 * width);
-    l.block = l.total;
-    l.total *= shape->layer_count;
-    l.output = take(&l, rows * width);
+    if (!checkpointing) {
+        l.block = l.total;
+        l.total *= shape->layer_count;
+        l.output = take(&l, rows * width);
+    } else {
+        l.output = l.input;
+    }
     l.output_stats = take(&l, rows * 2);
     l.gradient = take(&l, rows * width);
     l.wide_1 = take(&l, rows * 4 * width);
@@ -111,7 +117,7 @@ static struct pass pass_make(struct model_run *run, int unit, const void *const 
                         .shape = shape_of(model),
                         .unit = &model->units[unit],
                         .gradients = gradients,
-                        .at = layout_make(model, run->sequence_count, run->dtype),
+                        .at = layout_make(model, run->sequence_count, run->dtype, run->checkpointing),
                         .memory = run->memory,
                         .rows = run->sequence_count * model->sequence_length,
                         .width = shape_of(model)->width};
@@ -273,14 +279,15 @@ static float *block_output(const struct pass *pass, size_t block)
     return pass->memory + (last ? pass->at.output : (block + 1) * pass->at.block + pass->at.input);
 }
 
-static void block_forward(const struct pass *pass, size_t block)
+// All that backward needs of a block, from its input.
+static void block_activations(const struct pass *pass, size_t block)
 {
     size_t rows = pass->rows, width = pass->width;
     const struct layout *at = &pass->at;
     float *memory = pass->memory, *kept = memory + block * at->block;
     float *input = kept + at->input, *qkv = kept + at->qkv, *attention = kept + at->attention;
     float *middle = kept + at->middle, *fc = kept + at->fc;
-    float *normed = memory + at->narrow, *hidden = memory + at->wide_1;
+    float *normed = memory + at->narrow;
     struct attention_shape shape = attention_of(pass);
 
     layernorm_stats(rows, width, input, kept + at->stats_1);
@@ -292,8 +299,15 @@ static void block_forward(const struct pass *pass, size_t block)
     layernorm_stats(rows, width, middle, kept + at->stats_2);
     norm_apply(pass, LN_2_WEIGHT, middle, kept + at->stats_2, normed);
     linear_forward(pass, FC_WEIGHT, NULL, normed, width, fc, 4 * width);
-    gelu_forward(rows * 4 * width, fc, hidden);
-    linear_forward(pass, OUT_WEIGHT, middle, hidden, 4 * width, block_output(pass, block), width);
+}
+
+static void block_forward(const struct pass *pass, size_t block)
+{
+    float *memory = pass->memory, *kept = memory + block * pass->at.block, *hidden = memory + pass->at.wide_1;
+    block_activations(pass, block);
+    gelu_forward(pass->rows * 4 * pass->width, kept + pass->at.fc, hidden);
+    linear_forward(pass, OUT_WEIGHT, kept + pass->at.middle, hidden, 4 * pass->width, block_output(pass, block),
+                   pass->width);
 }
 
 static void block_backward(const struct pass *pass, size_t block)
@@ -362,9 +376,18 @@ static void head_backward(const struct pass *pass, const struct model_batch *bat
     norm_backward(pass, 0, input, stats, normed);
 }
 
-int gpt_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[])
+// Where a unit finds its input.
+static float *unit_input(const struct pass *pass, int unit)
+{
+    return unit == 1 ? pass->memory + pass->at.input : block_output(pass, (size_t)unit - 2);
+}
+
+int gpt_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+                void *checkpoint)
 {
     struct pass pass = pass_make(run, unit, params, NULL);
+    if (checkpoint)
+        memcpy(checkpoint, unit_input(&pass, unit), pass.rows * pass.width * sizeof(float));
     if (unit == 0) {
         TRY(tokens_check(&pass, batch));
         embedding_forward(&pass, batch);
@@ -377,19 +400,32 @@ int gpt_forward(struct model_run *run, int unit, const struct model_batch *batch
 }
 
 int gpt_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
-                 const struct model_gradient gradients[], float loss_scale)
+                 const struct model_gradient gradients[], float loss_scale, const void *checkpoint)
 {
     struct pass pass = pass_make(run, unit, params, gradients);
+    bool head = unit == run->model->unit_count - 1;
+    if (checkpoint) {
+        memcpy(unit_input(&pass, unit), checkpoint, pass.rows * pass.width * sizeof(float));
+        if (head)
+            head_forward(&pass, batch);
+        else
+            block_activations(&pass, (size_t)unit - 1);
+    }
     if (unit == 0)
         embedding_backward(&pass, batch);
-    else if (unit == run->model->unit_count - 1)
+    else if (head)
         head_backward(&pass, batch, loss_scale);
     else
         block_backward(&pass, (size_t)unit - 1);
     return ERR_NONE;
 }
 
-size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype)
+size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
 {
-    return layout_make(model, sequence_count, dtype).total * sizeof(float);
+    return layout_make(model, sequence_count, dtype, checkpointing).total * sizeof(float);
+}
+
+size_t gpt_checkpoint_bytes(const struct model *model, int unit, size_t sequence_count)
+{
+    return unit == 0 ? 0 : sequence_count * model->sequence_length * shape_of(model)->width * sizeof(float);
 }

@@ -27,9 +27,11 @@ enum { TOKEN_WEIGHT, POSITION_WEIGHT, FIRST_BLOCK_PARAM };
 // The head's list: the last layer norm's weight and bias, and the token embedding once more.
 enum { HEAD_TOKEN_WEIGHT = 2 };
 
-size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype);
-int gpt_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[]);
+size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
+size_t gpt_checkpoint_bytes(const struct model *model, int unit, size_t sequence_count);
+int gpt_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+                void *checkpoint);
 int gpt_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
-                 const struct model_gradient gradients[], float loss_scale);
+                 const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
 
 #endif

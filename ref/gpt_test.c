@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static const struct place plain = {0};
+static const struct placing plain = {0};
 
 // The loss once more, in double, with loops as in a textbook and nothing shared with the model but the order of its
 // parameters.
@@ -225,7 +225,7 @@ Test(gpt, a_token_outside_the_vocabulary_is_refused)
     struct model *model = make(&odd_shape);
     struct trial trial = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
     trial.tokens[ODD_SEQUENCES * 6 - 1] = 11;
-    cr_assert(model_forward(trial.run, 0, &trial.batch, (const void *const *)trial.params) == ERR_USAGE);
+    cr_assert(model_forward(trial.run, 0, &trial.batch, (const void *const *)trial.params, NULL) == ERR_USAGE);
     cr_assert(strstr(err_message(), "token 11"), "%s", err_message());
     trial_free(&trial);
     gpt_free(model);

@@ -77,22 +77,31 @@ double model_flops(const struct model *model, size_t sequence_count)
     return model->operations->flops(model, sequence_count);
 }
 
-size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype)
+size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
 {
-    return model->operations->run_bytes(model, sequence_count, dtype);
+    return model->operations->run_bytes(model, sequence_count, dtype, checkpointing);
 }
 
-int model_run_open(const struct model *model, size_t sequence_count, enum dtype dtype, struct tier *tier,
-                   struct model_run **out)
+size_t model_checkpoint_bytes(const struct model *model, int unit, size_t sequence_count)
+{
+    return model->operations->checkpoint_bytes(model, unit, sequence_count);
+}
+
+int model_run_open(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing,
+                   struct tier *tier, struct model_run **out)
 {
     if (sequence_count == 0)
         return err_set(ERR_USAGE, "a micro-batch of %s needs at least one sequence", model->name);
     matmul_prepare();
-    size_t bytes = model_run_bytes(model, sequence_count, dtype);
+    size_t bytes = model_run_bytes(model, sequence_count, dtype, checkpointing);
     struct model_run *run = calloc(1, sizeof *run);
     if (!run)
         return err_set(ERR_MEMORY, "no memory for a run of %s", model->name);
-    *run = (struct model_run){.model = model, .sequence_count = sequence_count, .dtype = dtype, .tier = tier};
+    *run = (struct model_run){.model = model,
+                              .sequence_count = sequence_count,
+                              .dtype = dtype,
+                              .checkpointing = checkpointing,
+                              .tier = tier};
     int code = ERR_NONE;
     if (tier)
         code = tier_allocate(tier, KIND_ACTIVATION, "activations", bytes, 0, &run->memory);
@@ -122,15 +131,29 @@ void *model_run_memory(const struct model_run *run)
     return run->memory;
 }
 
-int model_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[])
+// *checkpoint stays where the unit has one, and becomes null where it has none.
+static int checkpoint_check(const struct model_run *run, int unit, const void **checkpoint)
 {
-    return run->model->operations->forward(run, unit, batch, params);
+    if (!run->checkpointing || model_checkpoint_bytes(run->model, unit, run->sequence_count) == 0)
+        *checkpoint = NULL;
+    else if (!*checkpoint)
+        return err_set(ERR_INTERNAL, "a run of %s with checkpointing has no memory for the checkpoint of %s",
+                       run->model->name, run->model->units[unit].name);
+    return ERR_NONE;
+}
+
+int model_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+                  void *checkpoint)
+{
+    TRY(checkpoint_check(run, unit, (const void **)&checkpoint));
+    return run->model->operations->forward(run, unit, batch, params, checkpoint);
 }
 
 int model_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
-                   const struct model_gradient gradients[], float loss_scale)
+                   const struct model_gradient gradients[], float loss_scale, const void *checkpoint)
 {
-    return run->model->operations->backward(run, unit, batch, params, gradients, loss_scale);
+    TRY(checkpoint_check(run, unit, &checkpoint));
+    return run->model->operations->backward(run, unit, batch, params, gradients, loss_scale, checkpoint);
 }
 
 double model_loss(const struct model_run *run)
