@@ -121,7 +121,7 @@ static int run(const struct arguments *a, const struct config *config)
         .verify = a->verify,
         .interrupted = &interrupted,
     };
-    TRY(model_find(a->model ? a->model : "gpt-tiny", &setting.model));
+    TRY(model_find_tiled(a->model ? a->model : "gpt-tiny", config->tiling_factor, &setting.model));
     TRY(flow_schedule_parse(a->schedule ? a->schedule : "overlap", &setting.schedule));
     if (a->device_memory)
         TRY(size_parse(a->device_memory, &setting.device_memory_bytes));

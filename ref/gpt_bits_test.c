@@ -119,7 +119,7 @@ static void *caller_run(void *trial)
 // Different threads, places in memory and neighbours; shapes that take OpenBLAS through its small and large kernels.
 Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_a_lone_one)
 {
-    const struct gpt_shape shapes[] = {odd_shape, {2, 64, 4, 64, 256}, {1, 256, 4, 128, 256}};
+    const struct gpt_shape shapes[] = {odd_shape, {2, 64, 4, 64, 256, 1}, {1, 256, 4, 128, 256, 1}};
     for (int s = 0; s < 3; s++) {
         struct model *model = make(&shapes[s]);
         for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
@@ -146,8 +146,8 @@ Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_a_lone_one)
 // exactly the size it says and holds NaN.
 Test(gpt_bits, a_pass_stays_inside_its_memory_and_reads_nothing_that_was_not_written)
 {
-    const struct gpt_shape shapes[] = {odd_shape, {2, 64, 4, 64, 256}, {1, 48, 3, 17, 50}};
-    for (int s = 0; s < 3; s++) {
+    const struct gpt_shape shapes[] = {odd_shape, {2, 64, 4, 64, 256, 1}, {1, 48, 3, 17, 50, 1}, {2, 21, 3, 5, 11, 4}};
+    for (int s = 0; s < 4; s++) {
         struct model *model = make(&shapes[s]);
         for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
             struct trial usual = trial_make(model, 3, dtype, plain);

@@ -16,7 +16,7 @@
 
 // Sizes that are no powers of two and no multiples of a vector, and so few tokens that some repeat in a micro-batch.
 static const struct gpt_shape odd_shape = {
-    .layer_count = 2, .width = 21, .head_count = 3, .sequence_length = 5, .vocabulary = 11};
+    .layer_count = 2, .width = 21, .head_count = 3, .sequence_length = 5, .vocabulary = 11, .tile_count = 1};
 enum { ODD_SEQUENCES = 3 };
 
 // Where a trial's tensors lie: `offset` bytes after a multiple of 64, or with their last byte at the end of a page

@@ -66,9 +66,12 @@ struct model_gradient {
 
 struct model_run;
 
-// By name: gpt-nano, gpt-tiny, gpt-3m, gpt-10m, gpt2-124m, and the models of linear.h. ERR_USAGE lists the names.
-// What is found lasts as long as the process.
+// By name: gpt-nano, gpt-tiny, gpt-3m, gpt-10m, gpt2-124m and GPTs of any size (gpt_find.h), and the models of
+// linear.h. ERR_USAGE lists the names. What is found lasts as long as the process.
 int model_find(const char *name, const struct model **out);
+
+// The same model with its large layers cut into so many tiles: NAME:tiles=N. 0 and 1 leave it whole.
+int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out);
 
 // Initial values, fp32, of one parameter; a function of seed and index alone.
 void model_initialise(const struct model *model, int param, uint64_t seed, float *out);
