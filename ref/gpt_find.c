@@ -141,7 +141,7 @@ int gpt_family(int index, const struct model **out)
 {
     static const struct {
         int width, first_layers, last_layers;
-    } rows[] = {{128, 2, 4}, {256, 2, 16}, {512, 5, 16}, {1024, 5, 16}, {2048, 5, 40}};
+    } rows[] = {{128, 2, 7}, {256, 2, 16}, {512, 5, 16}, {1024, 5, 16}, {2048, 5, 40}};
     *out = NULL;
     for (size_t i = 0; index >= 0 && i < sizeof rows / sizeof *rows; i++) {
         int count = rows[i].last_layers - rows[i].first_layers + 1;

@@ -16,7 +16,7 @@ bool gpt_is_name(const char *name);
 // vocabulary and tiles. ERR_USAGE names the key at fault and what is expected.
 int gpt_find(const char *name, const struct model **out);
 
-// GPTs of growing size, from 0.4 million parameters to 2 thousand million, each at most 1.4 times the one before, with
+// GPTs of growing size, from 0.4 million parameters to 2 thousand million, each at most 1.5 times the one before, with
 // sequences of 64 tokens; the deeper ones come before the wider ones. NULL in *out when index is past the last.
 int gpt_family(int index, const struct model **out);
 
