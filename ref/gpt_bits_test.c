@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bits of a GPT's gradients: what they depend on, and what they must not depend on.
 #include "gpt_trial.h"
+#include "isa_test.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -140,6 +141,34 @@ Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_a_lone_one)
         }
         gpt_free(model);
     }
+}
+
+// Widths of less than a vector, of whole ones and of whole ones and a rest.
+Test(gpt_bits, every_build_of_the_kernels_gives_the_same_bits)
+{
+    const struct gpt_shape shapes[] = {
+        odd_shape, {2, 64, 4, 64, 256, 1}, {1, 48, 3, 17, 50, 1}, {1, 3, 1, 1, 2, 1}, {2, 34, 2, 33, 19, 8}};
+    int builds = 0;
+    for (int s = 0; s < 5; s++) {
+        struct model *model = make(&shapes[s]);
+        for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
+            struct trial first = trial_make(model, 2, dtype, plain);
+            adam_isa_set(ADAM_SCALAR);
+            trial_pass(&first, 4.0f);
+            for (EACH_ISA(isa)) {
+                struct trial trial = trial_make(model, 2, dtype, plain);
+                trial_pass(&trial, 4.0f);
+                cr_assert(model_loss(trial.run) == model_loss(first.run), "%s", adam_isa_name((enum adam_isa)isa));
+                cr_same_gradients(&trial, &first);
+                trial_free(&trial);
+                builds++;
+            }
+            trial_free(&first);
+        }
+        gpt_free(model);
+    }
+    if (builds == 15)
+        printf("SKIP: this processor has one build of the kernels only\n");
 }
 
 // Everything ends at the edge of a page that nothing may touch; parameters are read-only; the working memory has
