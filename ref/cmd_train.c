@@ -175,7 +175,7 @@ static int run(const struct arguments *a, const struct config *config)
         .trace_path = a->trace,
         .interrupted = &interrupted,
     };
-    TRY(model_find(a->model ? a->model : "gpt-tiny", &setting.model));
+    TRY(model_find_tiled(a->model ? a->model : "gpt-tiny", config->tiling_factor, &setting.model));
     TRY(flow_schedule_parse(a->schedule ? a->schedule : "overlap", &setting.schedule));
     TRY(parse_budget("--device-memory", a->device_memory, &setting.device_memory_bytes));
     TRY(parse_budget("--host-memory", a->host_memory, &setting.host_memory_bytes));

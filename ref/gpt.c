@@ -16,8 +16,8 @@ struct gpt {
     struct model_param *params;
     struct model_unit *units;
     int *unit_params;  // the units' lists, one after the other
-    char (*unit_names)[16];
-    char name[MODEL_NAME_BYTES];
+    char (*unit_names)[32];
+    char name[GPT_NAME_BYTES];
 };
 
 // Forward is 2 operations for each element of a matrix and row, and 4 x length x width a row for attention; backward
@@ -30,26 +30,67 @@ static double gpt_flops(const struct model *model, size_t sequence_count)
     return 3.0 * rows * ((double)shape->layer_count * block + 2.0 * (double)shape->vocabulary * width);
 }
 
-// GPT-2's: normal with deviation 0.02, less for the matrices that add to the stream; norms 1 and 0, biases 0.
+static int block_units(const struct gpt_shape *shape)
+{
+    return shape->tile_count == 1 ? 1 : 1 + (int)shape->tile_count;
+}
+
+static int block_params(const struct gpt_shape *shape)
+{
+    return BLOCK_PARAMS + ((int)shape->tile_count - 1) * FURTHER_TILE_PARAMS;
+}
+
+// What a parameter of a block is: which one in the model without tiles, and of which tile.
+struct block_param {
+    int layer, role, tile;
+};
+
+static struct block_param block_param_of(const struct gpt_shape *shape, int param)
+{
+    int at = (param - FIRST_BLOCK_PARAM) % block_params(shape);
+    struct block_param b = {.layer = (param - FIRST_BLOCK_PARAM) / block_params(shape), .role = at};
+    if (at >= BLOCK_PARAMS) {
+        b.role = FC_WEIGHT + (at - BLOCK_PARAMS) % FURTHER_TILE_PARAMS;
+        b.tile = 1 + (at - BLOCK_PARAMS) / FURTHER_TILE_PARAMS;
+    }
+    return b;
+}
+
+// GPT-2's: normal with deviation 0.02, less for the matrices that add to the stream; norms 1 and 0, biases 0. An
+// element of a tile is drawn as the element of the whole matrix that it is.
 static void gpt_initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
     const struct gpt_shape *shape = model->shape;
-    int role = (param - FIRST_BLOCK_PARAM) % BLOCK_PARAMS;
-    bool block = param >= FIRST_BLOCK_PARAM && param < model->param_count - 2;
-    bool matrix = model->params[param].shape_rank == 2;
-    bool weight = param == model->param_count - 2 || (block && (role == LN_1_WEIGHT || role == LN_2_WEIGHT));
+    const struct model_param *p = &model->params[param];
+    bool in_block = param >= FIRST_BLOCK_PARAM && param < model->param_count - 2;
+    bool norm = param == model->param_count - 2;
+    size_t columns = p->shape[1], stride = columns, first = 0;  // of the whole matrix, and where this one begins in it
+    uint64_t whole_param = (uint64_t)param;
     float deviation = 0.02f;
-    if (block && (role == PROJ_WEIGHT || role == OUT_WEIGHT))
-        deviation /= sqrtf(2.0f * (float)shape->layer_count);
-    uint64_t key = random_key(seed, (uint64_t)param);
-    for (size_t i = 0; i < model->params[param].count; i++)
-        out[i] = matrix ? deviation * random_normal(random_at(key, i)) : weight ? 1.0f : 0.0f;
+    if (in_block) {
+        struct block_param b = block_param_of(shape, param);
+        norm = b.role == LN_1_WEIGHT || b.role == LN_2_WEIGHT;
+        whole_param = (uint64_t)(FIRST_BLOCK_PARAM + b.layer * BLOCK_PARAMS + b.role);
+        if (b.role == PROJ_WEIGHT || b.role == OUT_WEIGHT)
+            deviation /= sqrtf(2.0f * (float)shape->layer_count);
+        if (b.role == FC_WEIGHT)
+            stride = 4 * shape->width;
+        first = (size_t)b.tile * (b.role == FC_WEIGHT ? columns : p->count);
+    }
+    uint64_t key = random_key(seed, whole_param);
+    for (size_t i = 0; i < p->count; i++) {
+        if (p->shape_rank == 2)
+            out[i] = deviation * random_normal(random_at(key, first + i / columns * stride + i % columns));
+        else
+            out[i] = norm ? 1.0f : 0.0f;
+    }
 }
 
 static const struct model_operations gpt_operations = {
     .initialise = gpt_initialise,
     .flops = gpt_flops,
     .run_bytes = gpt_run_bytes,
+    .checkpoint_bytes = gpt_checkpoint_bytes,
     .forward = gpt_forward,
     .backward = gpt_backward,
 };
@@ -67,9 +108,11 @@ static void param_set(struct model_param *param, const char *name, size_t rows, 
     param->unit_count = 1;
 }
 
-static void params_set(struct gpt *gpt)
+// The parameters of one block and, with tiles, of its units.
+static struct model_param *block_params_set(const struct gpt_shape *shape, int layer, int unit,
+                                            struct model_param *param)
 {
-    size_t width = gpt->shape.width;
+    size_t width = shape->width, tile_width = 4 * width / shape->tile_count;
     const struct {
         const char *name;
         size_t rows, columns;
@@ -82,67 +125,99 @@ static void params_set(struct gpt *gpt)
         [PROJ_BIAS] = {"attn.c_proj.bias", 0, width},
         [LN_2_WEIGHT] = {"ln_2.weight", 0, width},
         [LN_2_BIAS] = {"ln_2.bias", 0, width},
-        [FC_WEIGHT] = {"mlp.c_fc.weight", width, 4 * width},
-        [FC_BIAS] = {"mlp.c_fc.bias", 0, 4 * width},
-        [OUT_WEIGHT] = {"mlp.c_proj.weight", 4 * width, width},
-        [OUT_BIAS] = {"mlp.c_proj.bias", 0, width},
+        [FC_WEIGHT] = {"c_fc.weight", width, tile_width},
+        [FC_BIAS] = {"c_fc.bias", 0, tile_width},
+        [OUT_WEIGHT] = {"c_proj.weight", tile_width, width},
+        [OUT_BIAS] = {"c_proj.bias", 0, width},
     };
-    struct model_param *param = gpt->params;
-    param_set(param, "wte.weight", gpt->shape.vocabulary, width, 0);
-    param->unit_count = 2;
-    param_set(++param, "wpe.weight", gpt->shape.sequence_length, width, 0);
-    for (int layer = 0; layer < (int)gpt->shape.layer_count; layer++) {
-        for (int i = 0; i < BLOCK_PARAMS; i++) {
-            char name[MODEL_NAME_BYTES];
-            snprintf(name, sizeof name, "h.%d.%s", layer, block[i].name);
-            param_set(++param, name, block[i].rows, block[i].columns, layer + 1);
-        }
+    for (int i = 0; i < block_params(shape); i++) {
+        struct block_param b = block_param_of(shape, FIRST_BLOCK_PARAM + i);
+        char name[MODEL_NAME_BYTES];
+        if (b.role < ATTENTION_PARAMS)
+            snprintf(name, sizeof name, "h.%d.%s", layer, block[b.role].name);
+        else if (shape->tile_count == 1 || b.role == OUT_BIAS)
+            snprintf(name, sizeof name, "h.%d.mlp.%s", layer, block[b.role].name);
+        else
+            snprintf(name, sizeof name, "h.%d.mlp.tile.%d.%s", layer, b.tile, block[b.role].name);
+        bool own_unit = shape->tile_count > 1 && b.role >= ATTENTION_PARAMS;
+        param_set(param++, name, block[b.role].rows, block[b.role].columns, own_unit ? unit + 1 + b.tile : unit);
     }
-    int head = gpt->model.unit_count - 1;
-    param_set(++param, "ln_f.weight", 0, width, head);
-    param_set(++param, "ln_f.bias", 0, width, head);
+    return param;
 }
 
+static void params_set(struct gpt *gpt)
+{
+    const struct gpt_shape *shape = &gpt->shape;
+    struct model_param *param = gpt->params;
+    int head = gpt->model.unit_count - 1;
+    param_set(param, "wte.weight", shape->vocabulary, shape->width, 0);
+    param->unit_count = 2;
+    param_set(++param, "wpe.weight", shape->sequence_length, shape->width, 0);
+    param++;
+    for (int layer = 0; layer < (int)shape->layer_count; layer++)
+        param = block_params_set(shape, layer, 1 + layer * block_units(shape), param);
+    param_set(param++, "ln_f.weight", 0, shape->width, head);
+    param_set(param, "ln_f.bias", 0, shape->width, head);
+}
+
+// Parameters stand in the order of the units that use them; only the head has one more, the token embedding.
 static void units_set(struct gpt *gpt)
 {
-    int layers = (int)gpt->shape.layer_count, *list = gpt->unit_params, param = FIRST_BLOCK_PARAM;
-    list[0] = TOKEN_WEIGHT;
-    list[1] = POSITION_WEIGHT;
-    gpt->units[0] = (struct model_unit){"embedding", list, 2};
-    list += 2;
-    for (int layer = 0; layer < layers; layer++, list += BLOCK_PARAMS) {
-        for (int i = 0; i < BLOCK_PARAMS; i++)
-            list[i] = param++;
-        snprintf(gpt->unit_names[layer], sizeof gpt->unit_names[layer], "h.%d", layer);
-        gpt->units[layer + 1] = (struct model_unit){gpt->unit_names[layer], list, BLOCK_PARAMS};
+    int *list = gpt->unit_params, param = 0, head = gpt->model.unit_count - 1;
+    for (int unit = 0; unit <= head; unit++) {
+        struct model_unit *u = &gpt->units[unit];
+        char *name = gpt->unit_names[unit];
+        struct gpt_unit part = gpt_unit_of(&gpt->model, unit);
+        if (part.kind != GPT_BLOCK)
+            snprintf(name, sizeof *gpt->unit_names, "%s", part.kind == GPT_HEAD ? "head" : "embedding");
+        else if (part.attention)
+            snprintf(name, sizeof *gpt->unit_names, part.mlp ? "h.%zu" : "h.%zu.attn", part.block);
+        else
+            snprintf(name, sizeof *gpt->unit_names, "h.%zu.mlp.tile.%zu", part.block, part.tile);
+        *u = (struct model_unit){.name = name, .params = list};
+        while (param < gpt->model.param_count && gpt->params[param].first_unit == unit)
+            list[u->param_count++] = param++;
+        if (unit == head)
+            list[u->param_count++] = TOKEN_WEIGHT;
+        list += u->param_count;
     }
-    list[0] = param;
-    list[1] = param + 1;
-    list[HEAD_TOKEN_WEIGHT] = TOKEN_WEIGHT;
-    gpt->units[layers + 1] = (struct model_unit){"head", list, 3};
+}
+
+static int shape_check(const char *name, const struct gpt_shape *shape)
+{
+    if (!shape->head_count || !shape->width || shape->width % shape->head_count || !shape->layer_count ||
+        !shape->sequence_length || !shape->vocabulary)
+        return err_set(ERR_USAGE, "%s is no GPT: the width must be a multiple of the heads, and no size may be 0",
+                       name);
+    if (shape->layer_count > GPT_LAYERS_MAX || shape->width > GPT_SIZE_MAX || shape->sequence_length > GPT_SIZE_MAX ||
+        shape->vocabulary > UINT16_MAX + 1)
+        return err_set(ERR_USAGE, "%s is too large: expected at most %d layers, a width and length of at most %d, "
+                       "and a vocabulary of at most %d", name, GPT_LAYERS_MAX, GPT_SIZE_MAX, UINT16_MAX + 1);
+    if (!shape->tile_count || shape->tile_count > GPT_TILES_MAX || 4 * shape->width % shape->tile_count)
+        return err_set(ERR_USAGE, "%s cannot have %zu tiles: expected a divisor of 4 x width = %zu, at most %d", name,
+                       shape->tile_count, 4 * shape->width, GPT_TILES_MAX);
+    return ERR_NONE;
 }
 
 int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out)
 {
-    if (shape->layer_count > 1000 || !shape->head_count || !shape->width || shape->width % shape->head_count ||
-        !shape->sequence_length || !shape->vocabulary || shape->vocabulary > UINT16_MAX + 1)
-        return err_set(ERR_USAGE, "%s is no GPT: the width must be a multiple of the heads, and no size may be 0",
-                       name);
+    TRY(shape_check(name, shape));
     struct gpt *gpt = calloc(1, sizeof *gpt);
     if (!gpt)
         return err_set(ERR_MEMORY, "no memory for the model %s", name);
-    size_t params = 4 + BLOCK_PARAMS * shape->layer_count;
+    size_t params = 4 + (size_t)block_params(shape) * shape->layer_count;
+    size_t units = 2 + (size_t)block_units(shape) * shape->layer_count;
     gpt->shape = *shape;
     snprintf(gpt->name, sizeof gpt->name, "%s", name);
     gpt->params = calloc(params, sizeof *gpt->params);
-    gpt->units = calloc(shape->layer_count + 2, sizeof *gpt->units);
+    gpt->units = calloc(units, sizeof *gpt->units);
     gpt->unit_params = calloc(params + 1, sizeof *gpt->unit_params);
-    gpt->unit_names = calloc(shape->layer_count + 1, sizeof *gpt->unit_names);
+    gpt->unit_names = calloc(units, sizeof *gpt->unit_names);
     gpt->model = (struct model){.name = gpt->name,
                                 .params = gpt->params,
                                 .param_count = (int)params,
                                 .units = gpt->units,
-                                .unit_count = (int)shape->layer_count + 2,
+                                .unit_count = (int)units,
                                 .group_count = 1,
                                 .sequence_length = shape->sequence_length,
                                 .wants_text = true,

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPT's description (gpt.c) and its passes (gpt_pass.c) share: where each parameter stands, and the passes as
-// model_operations have them.
+// What a GPT's description (gpt.c) and the parts of its passes share: where each parameter stands, where things lie in
+// a run's memory, and the steps that every unit is made of. gpt_block.c has the blocks, gpt_ends.c the embedding and
+// the head, gpt_pass.c the rest.
 #ifndef ZG_GPT_PASS_H
 #define ZG_GPT_PASS_H
 
+#include "gpt.h"
 #include "model.h"
 
-// A block's parameters, in the model's order.
+// A block's parameters, in the model's order. With tiles the four of the MLP are the first tile's; each further tile
+// has its own FC_WEIGHT, FC_BIAS and OUT_WEIGHT, in this order, behind them.
 enum {
     LN_1_WEIGHT,
     LN_1_BIAS,
@@ -22,14 +25,90 @@ enum {
     OUT_BIAS,
     BLOCK_PARAMS
 };
+enum { ATTENTION_PARAMS = FC_WEIGHT, FURTHER_TILE_PARAMS = OUT_BIAS - FC_WEIGHT };
 // The embedding's, and then the blocks'.
 enum { TOKEN_WEIGHT, POSITION_WEIGHT, FIRST_BLOCK_PARAM };
 // The head's list: the last layer norm's weight and bias, and the token embedding once more.
 enum { HEAD_TOKEN_WEIGHT = 2 };
 
-size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype);
-int gpt_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[]);
+// What a unit computes. Without tiles a block is one unit, attention and MLP; with them it is one unit of attention,
+// and one for each tile of the MLP.
+struct gpt_unit {
+    enum { GPT_EMBEDDING, GPT_BLOCK, GPT_HEAD } kind;
+    size_t block;
+    bool attention, mlp;
+    size_t tile;
+};
+struct gpt_unit gpt_unit_of(const struct model *model, int unit);
+
+// Where things lie in a run's memory, in floats. Per block, `block` apart: input to normed; and in fc per tile,
+// `fc_tile` apart. With checkpointing, these distances are 0, and a block's output takes the place of its input, which
+// is not needed by then. normed, the MLP's input, is kept for tiles; without them backward makes it again.
+struct gpt_layout {
+    size_t input, stats_1, qkv, attention, middle, stats_2, fc, normed, block, fc_tile;
+    size_t output, output_stats;  // of the last block
+    size_t gradient;              // with respect to the block's output, then to its input
+    size_t wide_1, wide_2, narrow;
+    size_t normed_gradient;  // of the MLP's input, a sum over tiles; without tiles it shares the place of wide_1
+    size_t scores, scores_gradient;
+    size_t vectors;  // gradients of biases and layer norms
+    size_t logits;
+    size_t weights;          // a unit's parameters, widened (16-bit only)
+    size_t weight_gradient;  // a gradient that is not written in place; in fp32 it shares the place of the logits
+    size_t total;
+};
+
+// One call of forward or backward.
+struct gpt_pass {
+    struct model_run *run;
+    const struct gpt_shape *shape;
+    const struct model_unit *list;           // whose parameters `index` means below
+    const struct model_gradient *gradients;  // backward only
+    const float *weights[BLOCK_PARAMS];      // the unit's parameters in fp32
+    struct gpt_unit unit;
+    struct gpt_layout at;
+    float *memory;
+    float *kept, *fc, *normed;  // the block's, the tile's, the MLP's input
+    size_t rows, width, tile_width;
+};
+
+// Whether the gradient of the unit's index-th parameter is wanted; where a matrix's is computed (in its own place if
+// that is fp32, in scratch otherwise); and handing over a finished one, unless it already is where it belongs.
+bool pass_wants(const struct gpt_pass *pass, int index);
+float *pass_gradient(const struct gpt_pass *pass, int index);
+void pass_hand_over(const struct gpt_pass *pass, int index, const float *value);
+
+// out += in W. din = dout W^T, or added to it. dW = in^T dout. db = the sum of dout's rows.
+void pass_multiply(const struct gpt_pass *pass, int index, const float *in, size_t in_width, float *out,
+                   size_t out_width);
+void pass_multiply_back(const struct gpt_pass *pass, int index, const float *out_gradient, size_t out_width, bool add,
+                        float *in_gradient, size_t in_width);
+void pass_weight_gradient(const struct gpt_pass *pass, int index, const float *in, size_t in_width,
+                          const float *out_gradient, size_t out_width);
+void pass_bias_gradient(const struct gpt_pass *pass, int index, const float *out_gradient, size_t width);
+
+// A layer norm whose weight is the index-th parameter, and its bias the next. Backward adds what comes through it to
+// the stream's gradient, and hands over the norm's own gradients.
+void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, float *out);
+void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
+                    const float *out_gradient);
+
+// Blocks: all that backward needs, from what passes into the unit; and what passes out of it.
+void gpt_block_activations(const struct gpt_pass *pass);
+void gpt_block_forward(const struct gpt_pass *pass);
+void gpt_block_backward(const struct gpt_pass *pass);
+
+int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch *batch);
+void gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch);
+void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch);
+void gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale);
+
+// The passes as model_operations have them.
+size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
+size_t gpt_checkpoint_bytes(const struct model *model, int unit, size_t sequence_count);
+int gpt_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+                void *checkpoint);
 int gpt_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
-                 const struct model_gradient gradients[], float loss_scale);
+                 const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static const struct place plain = {0};
+static const struct placing plain = {0};
 
 // The loss once more, in double, with loops as in a textbook and nothing shared with the model but the order of its
 // parameters.
@@ -225,7 +225,7 @@ Test(gpt, a_token_outside_the_vocabulary_is_refused)
     struct model *model = make(&odd_shape);
     struct trial trial = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
     trial.tokens[ODD_SEQUENCES * 6 - 1] = 11;
-    cr_assert(model_forward(trial.run, 0, &trial.batch, (const void *const *)trial.params) == ERR_USAGE);
+    cr_assert(model_forward(trial.run, 0, &trial.batch, (const void *const *)trial.params, NULL) == ERR_USAGE);
     cr_assert(strstr(err_message(), "token 11"), "%s", err_message());
     trial_free(&trial);
     gpt_free(model);
@@ -234,7 +234,9 @@ Test(gpt, a_token_outside_the_vocabulary_is_refused)
 Test(gpt, a_shape_that_cannot_be_is_refused)
 {
     const struct gpt_shape bad[] = {
-        {1, 10, 3, 4, 5}, {1, 0, 1, 4, 5}, {1, 4, 0, 4, 5}, {1, 4, 2, 0, 5}, {1, 4, 2, 4, 70000}};
+        {1, 10, 3, 4, 5, 1}, {1, 0, 1, 4, 5, 1}, {1, 4, 0, 4, 5, 1},     {1, 4, 2, 0, 5, 1},
+        {0, 4, 2, 4, 5, 1},  {1, 4, 2, 4, 0, 1}, {1, 4, 2, 4, 70000, 1}, {1, 4, 2, 4, 5, 0},
+        {1, 4, 2, 4, 5, 3},  {1, 4, 2, 4, 5, 32}};
     struct model *model;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         cr_assert(gpt_make("bad", &bad[i], &model) == ERR_USAGE, "shape %zu", i);

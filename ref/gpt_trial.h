@@ -16,12 +16,12 @@
 
 // Sizes that are no powers of two and no multiples of a vector, and so few tokens that some repeat in a micro-batch.
 static const struct gpt_shape odd_shape = {
-    .layer_count = 2, .width = 21, .head_count = 3, .sequence_length = 5, .vocabulary = 11};
+    .layer_count = 2, .width = 21, .head_count = 3, .sequence_length = 5, .vocabulary = 11, .tile_count = 1};
 enum { ODD_SEQUENCES = 3 };
 
 // Where a trial's tensors lie: `offset` bytes after a multiple of 64, or with their last byte at the end of a page
 // and nothing behind it that may be touched.
-struct place {
+struct placing {
     bool edge;
     size_t offset;
 };
@@ -40,11 +40,12 @@ struct trial {
     float **values;  // the parameters in fp32, representable in the run's dtype
     void **params;
     struct model_gradient *gradients;
+    void **checkpoints;  // by unit
     struct block *blocks;
     int block_count;
 };
 
-static inline void *place_memory(struct trial *trial, struct place place, size_t bytes)
+static inline void *place_memory(struct trial *trial, struct placing place, size_t bytes)
 {
     struct block *block = &trial->blocks[trial->block_count++];
     if (!place.edge) {
@@ -59,17 +60,23 @@ static inline void *place_memory(struct trial *trial, struct place place, size_t
     return (char *)block->base + inside - bytes;
 }
 
-static inline struct trial trial_make(const struct model *model, size_t sequence_count, enum dtype dtype,
-                                      struct place place)
+static inline struct trial trial_make_as(const struct model *model, size_t sequence_count, enum dtype dtype,
+                                         struct placing place, bool checkpointing)
 {
     struct trial trial = {.model = model};
     size_t params = (size_t)model->param_count, token_count = sequence_count * (model->sequence_length + 1);
     const struct gpt_shape *shape = model->shape;
-    cr_assert(model_run_open(model, sequence_count, dtype, NULL, &trial.run) == ERR_NONE, "%s", err_message());
+    cr_assert(model_run_open(model, sequence_count, dtype, checkpointing, NULL, &trial.run) == ERR_NONE, "%s",
+              err_message());
     trial.values = calloc(params, sizeof *trial.values);
     trial.params = calloc(params, sizeof *trial.params);
     trial.gradients = calloc(params, sizeof *trial.gradients);
-    trial.blocks = calloc(2 * params + 2, sizeof *trial.blocks);
+    trial.checkpoints = calloc((size_t)model->unit_count, sizeof *trial.checkpoints);
+    trial.blocks = calloc(2 * params + (size_t)model->unit_count + 2, sizeof *trial.blocks);
+    for (int unit = 0; unit < model->unit_count && checkpointing; unit++) {
+        size_t bytes = model_checkpoint_bytes(model, unit, sequence_count);
+        trial.checkpoints[unit] = bytes ? place_memory(&trial, (struct placing){.edge = place.edge}, bytes) : NULL;
+    }
     for (int i = 0; i < model->param_count; i++) {
         size_t count = model->params[i].count;
         trial.values[i] = malloc(count * sizeof(float));
@@ -83,11 +90,17 @@ static inline struct trial trial_make(const struct model *model, size_t sequence
         trial.gradients[i].data = place_memory(&trial, place, count * dtype_bytes(dtype));
         memset(trial.gradients[i].data, 0xff, count * dtype_bytes(dtype));
     }
-    trial.tokens = place_memory(&trial, (struct place){.edge = place.edge}, token_count * sizeof *trial.tokens);
+    trial.tokens = place_memory(&trial, (struct placing){.edge = place.edge}, token_count * sizeof *trial.tokens);
     for (size_t i = 0; i < token_count; i++)
         trial.tokens[i] = (uint16_t)random_below(random_at(99, i), shape->vocabulary);
     trial.batch = (struct model_batch){.tokens = trial.tokens, .sequence_count = sequence_count, .step = 1};
     return trial;
+}
+
+static inline struct trial trial_make(const struct model *model, size_t sequence_count, enum dtype dtype,
+                                      struct placing place)
+{
+    return trial_make_as(model, sequence_count, dtype, place, false);
 }
 
 static inline void trial_free(struct trial *trial)
@@ -104,13 +117,15 @@ static inline void trial_free(struct trial *trial)
     free(trial->values);
     free(trial->params);
     free(trial->gradients);
+    free(trial->checkpoints);
     free(trial->blocks);
 }
 
 static inline void trial_forward(struct trial *trial)
 {
     for (int unit = 0; unit < trial->model->unit_count; unit++)
-        cr_assert(model_forward(trial->run, unit, &trial->batch, (const void *const *)trial->params) == ERR_NONE);
+        cr_assert(model_forward(trial->run, unit, &trial->batch, (const void *const *)trial->params,
+                                trial->checkpoints[unit]) == ERR_NONE);
 }
 
 static inline void trial_backward(struct trial *trial, float loss_scale)
@@ -118,7 +133,7 @@ static inline void trial_backward(struct trial *trial, float loss_scale)
     for (int unit = trial->model->unit_count - 1; unit >= 0; unit--) {
         trial->gradients[0].accumulate = unit == 0;
         cr_assert(model_backward(trial->run, unit, &trial->batch, (const void *const *)trial->params, trial->gradients,
-                                 loss_scale) == ERR_NONE);
+                                 loss_scale, trial->checkpoints[unit]) == ERR_NONE);
     }
 }
 
@@ -131,6 +146,13 @@ static inline void trial_pass(struct trial *trial, float loss_scale)
 static inline size_t gradient_bytes(const struct trial *trial, int param)
 {
     return trial->model->params[param].count * dtype_bytes(trial->run->dtype);
+}
+
+static inline void cr_same_gradients(const struct trial *a, const struct trial *b)
+{
+    for (int i = 0; i < a->model->param_count; i++)
+        cr_assert(memcmp(a->gradients[i].data, b->gradients[i].data, gradient_bytes(a, i)) == 0, "%s differs",
+                  a->model->params[i].name);
 }
 
 static inline struct model *make(const struct gpt_shape *shape)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops over arrays of numbers, one build per processor type: dtype_kernel.h, adam_kernel.h and norm_kernel.h are
-// the text, isa_scalar.c, isa_avx2.c and isa_avx512.c compile it. All builds give the same bits.
+// The loops over arrays of numbers, one build per processor type: dtype_kernel.h, adam_kernel.h, norm_kernel.h and
+// gpt_kernel.h are the text, isa_scalar.c, isa_avx2.c and isa_avx512.c compile it. All builds give the same bits.
 #ifndef ZG_ISA_H
 #define ZG_ISA_H
 
@@ -17,14 +17,34 @@ struct isa_kernels {
     uint32_t (*norm_max)(enum dtype dtype, const void *values, size_t count);
     void (*norm_accumulate)(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
                             uint32_t max_bits);
+    // Those of gpt_math.h, and the softmaxes inside its attention.
+    void (*bias_add)(size_t row_count, size_t width, const float *in, const float *bias, float *out);
+    void (*rows_sum)(size_t row_count, size_t width, const float *in, float *out);
+    void (*layernorm_stats)(size_t row_count, size_t width, const float *in, float *stats);
+    void (*layernorm_apply)(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
+                            const float *bias, float *out);
+    void (*layernorm_backward)(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
+                               const float *out_gradient, float *in_gradient, float *weight_gradient,
+                               float *bias_gradient);
+    void (*gelu_forward)(size_t count, const float *in, float *out);
+    void (*gelu_backward)(size_t count, const float *in, float *out, float *gradient);
+    void (*softmax_causal)(size_t length, float *scores);
+    void (*softmax_causal_backward)(size_t length, const float *softmax, float *gradient);
+    double (*crossentropy_forward)(size_t row_count, size_t width, float *logits, const uint16_t *target);
+    void (*crossentropy_backward)(size_t row_count, size_t width, float *softmax, const uint16_t *target, float scale);
 };
 
-// The functions of the three texts, as the including file compiles them.
-#define ISA_KERNELS                                                                                        \
-    {                                                                                                      \
-        .widen = kernel_widen, .narrow = kernel_narrow, .accumulate = kernel_accumulate,                   \
-        .fold = kernel_fold, .adam = kernel_adam, .norm_max = kernel_norm_max,                             \
-        .norm_accumulate = kernel_norm_accumulate                                                          \
+// The functions of the four texts, as the including file compiles them.
+#define ISA_KERNELS                                                                                                \
+    {                                                                                                              \
+        .widen = kernel_widen, .narrow = kernel_narrow, .accumulate = kernel_accumulate,                           \
+        .fold = kernel_fold, .adam = kernel_adam, .norm_max = kernel_norm_max,                                     \
+        .norm_accumulate = kernel_norm_accumulate, .bias_add = kernel_bias_add,                                    \
+        .rows_sum = kernel_rows_sum, .layernorm_stats = kernel_layernorm_stats,                                    \
+        .layernorm_apply = kernel_layernorm_apply, .layernorm_backward = kernel_layernorm_backward,                \
+        .gelu_forward = kernel_gelu_forward, .gelu_backward = kernel_gelu_backward,                                \
+        .softmax_causal = kernel_softmax_causal, .softmax_causal_backward = kernel_softmax_causal_backward,        \
+        .crossentropy_forward = kernel_crossentropy_forward, .crossentropy_backward = kernel_crossentropy_backward \
     }
 
 extern const struct isa_kernels isa_scalar, isa_avx2, isa_avx512;

@@ -2,6 +2,7 @@
 // The kernels for processors with AVX-512 (F, BW, DQ, VL).
 #include "adam_kernel.h"
 #include "dtype_kernel.h"
+#include "gpt_kernel.h"
 #include "isa.h"
 #include "norm_kernel.h"
 

@@ -134,14 +134,23 @@ void linear_draw(const struct model *model, const struct model_batch *batch, int
 }
 
 // A run's memory: g and p of a chunk, in fp32.
-static size_t linear_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype)
+static size_t linear_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
 {
-    (void)model, (void)sequence_count, (void)dtype;
+    (void)model, (void)sequence_count, (void)dtype, (void)checkpointing;
     return 2 * CHUNK * sizeof(float);
 }
 
-static int linear_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[])
+// Nothing passes from unit to unit.
+static size_t linear_checkpoint_bytes(const struct model *model, int unit, size_t sequence_count)
 {
+    (void)model, (void)unit, (void)sequence_count;
+    return 0;
+}
+
+static int linear_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+                          void *checkpoint)
+{
+    (void)checkpoint;
     const struct model *model = run->model;
     float *g = run->memory, *p = g + CHUNK;
     if (unit == 0)
@@ -162,11 +171,11 @@ static int linear_forward(struct model_run *run, int unit, const struct model_ba
 }
 
 static int linear_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
-                           const struct model_gradient gradients[], float loss_scale)
+                           const struct model_gradient gradients[], float loss_scale, const void *checkpoint)
 {
     const struct model *model = run->model;
     float *g = run->memory;
-    (void)params;
+    (void)params, (void)checkpoint;
     for (int i = 0; i < model->units[unit].param_count; i++) {
         int param = model->units[unit].params[i];
         char *data = gradients[param].data;
@@ -206,6 +215,7 @@ static const struct model_operations linear_operations = {
     .initialise = linear_initialise,
     .flops = linear_flops,
     .run_bytes = linear_run_bytes,
+    .checkpoint_bytes = linear_checkpoint_bytes,
     .forward = linear_forward,
     .backward = linear_backward,
 };

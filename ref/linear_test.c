@@ -31,7 +31,7 @@ static double pass(const struct model *model, const struct model_batch *batch, e
     struct model_run *run;
     void *params[PARAM_MAX];
     struct model_gradient out[PARAM_MAX];
-    cr_assert(model_run_open(model, 1, dtype, NULL, &run) == ERR_NONE, "%s", err_message());
+    cr_assert(model_run_open(model, 1, dtype, false, NULL, &run) == ERR_NONE, "%s", err_message());
     for (int i = 0; i < model->param_count; i++) {
         size_t count = model->params[i].count;
         float *value = malloc((count + 1) * sizeof(float));
@@ -45,11 +45,11 @@ static double pass(const struct model *model, const struct model_batch *batch, e
             memset(out[i].data, 0xff, (count + 1) * sizeof(float));
     }
     for (int unit = 0; unit < model->unit_count; unit++)
-        cr_assert(model_forward(run, unit, batch, (const void *const *)params) == ERR_NONE);
+        cr_assert(model_forward(run, unit, batch, (const void *const *)params, NULL) == ERR_NONE);
     for (int unit = model->unit_count - 1; unit >= 0; unit--) {
         for (int i = 0; i < model->param_count; i++)
             out[i].accumulate = model->params[i].unit_count == 2 && unit == model->params[i].first_unit;
-        cr_assert(model_backward(run, unit, batch, (const void *const *)params, out, loss_scale) == ERR_NONE);
+        cr_assert(model_backward(run, unit, batch, (const void *const *)params, out, loss_scale, NULL) == ERR_NONE);
     }
     for (int i = 0; i < model->param_count; i++) {
         gradients[i] = NULL;

@@ -66,9 +66,12 @@ struct model_gradient {
 
 struct model_run;
 
-// By name: gpt-nano, gpt-tiny, gpt-3m, gpt-10m, gpt2-124m, and the models of linear.h. ERR_USAGE lists the names.
-// What is found lasts as long as the process.
+// By name: gpt-nano, gpt-tiny, gpt-3m, gpt-10m, gpt2-124m and GPTs of any size (gpt_find.h), and the models of
+// linear.h. ERR_USAGE lists the names. What is found lasts as long as the process.
 int model_find(const char *name, const struct model **out);
+
+// The same model with its large layers cut into so many tiles: NAME:tiles=N. 0 and 1 leave it whole.
+int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out);
 
 // Initial values, fp32, of one parameter; a function of seed and index alone.
 void model_initialise(const struct model *model, int param, uint64_t seed, float *out);
@@ -81,22 +84,34 @@ double model_flops(const struct model *model, size_t sequence_count);
 
 // Working memory for sequence_count sequences with parameters and gradients in dtype: one allocation of kind
 // activation on the tier. tier may be null: plain memory, uncounted.
-int model_run_open(const struct model *model, size_t sequence_count, enum dtype dtype, struct tier *tier,
-                   struct model_run **out);
+//
+// Without checkpointing it holds the activations of all units, from forward to backward. With checkpointing it holds
+// those of one block: a unit's forward writes down what it was given, and its backward computes the forward once more
+// from there. Losses and gradients are the same in every bit. What is written down is the caller's to keep.
+int model_run_open(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing,
+                   struct tier *tier, struct model_run **out);
 void model_run_close(struct model_run *run);
 
 // The bytes that model_run_open takes, and where they are.
-size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype);
+size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
 void *model_run_memory(const struct model_run *run);
 
+// The bytes of a unit's checkpoint; 0 for a unit that needs none, such as the first. fp32 in every dtype, as is what
+// passes from unit to unit.
+size_t model_checkpoint_bytes(const struct model *model, int unit, size_t sequence_count);
+
 // params[i] for the unit's parameters: whole tensors in the run's dtype. batch must stay the same from the first
-// forward to the last backward.
-int model_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[]);
+// forward to the last backward. checkpoint: with checkpointing, and where the unit has one, memory for it, aligned as
+// float is and needed during the call alone; otherwise it is not looked at.
+int model_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+                  void *checkpoint);
 
 // loss_scale multiplies the loss before backward. gradients[i] for the unit's parameters: gradient of
-// loss_scale x the mean loss over the micro-batch.
+// loss_scale x the mean loss over the micro-batch. checkpoint: what this unit's forward wrote. Units go backward one
+// after the other, last to first; with checkpointing, other forwards of the run may lie between forward and backward
+// of a micro-batch.
 int model_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
-                   const struct model_gradient gradients[], float loss_scale);
+                   const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
 
 // The micro-batch's unscaled mean loss, after the last unit's forward.
 double model_loss(const struct model_run *run);
@@ -105,16 +120,19 @@ double model_loss(const struct model_run *run);
 struct model_operations {
     void (*initialise)(const struct model *model, int param, uint64_t seed, float *out);
     double (*flops)(const struct model *model, size_t sequence_count);
-    size_t (*run_bytes)(const struct model *model, size_t sequence_count, enum dtype dtype);
-    int (*forward)(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[]);
+    size_t (*run_bytes)(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
+    size_t (*checkpoint_bytes)(const struct model *model, int unit, size_t sequence_count);
+    int (*forward)(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+                   void *checkpoint);
     int (*backward)(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
-                    const struct model_gradient gradients[], float loss_scale);
+                    const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
 };
 
 struct model_run {
     const struct model *model;
     size_t sequence_count;
     enum dtype dtype;
+    bool checkpointing;
     struct tier *tier;
     void *memory;
     double loss;

@@ -169,9 +169,9 @@ Test(model, a_run_takes_from_the_tier_what_it_says)
             const struct model *model = find(names[n]);
             struct tier *tier;
             struct model_run *run;
-            size_t bytes = model_run_bytes(model, 2, dtype);
+            size_t bytes = model_run_bytes(model, 2, dtype, false);
             cr_assert(tier_open(&ledger, &(struct tier_setting){.device_bytes = bytes}, &tier) == ERR_NONE, "%s", err_message());
-            cr_assert(model_run_open(model, 2, dtype, tier, &run) == ERR_NONE, "%s", err_message());
+            cr_assert(model_run_open(model, 2, dtype, false, tier, &run) == ERR_NONE, "%s", err_message());
             cr_assert_eq(ledger.held_bytes[TIER_DEVICE][KIND_ACTIVATION], bytes);
             cr_assert_eq(ledger.tier_bytes[TIER_DEVICE], bytes);
             cr_assert(model_run_memory(run) != NULL);
@@ -179,7 +179,7 @@ Test(model, a_run_takes_from_the_tier_what_it_says)
             cr_assert_eq(ledger.tier_bytes[TIER_DEVICE], 0);
             tier_close(tier);
             cr_assert(tier_open(&ledger, &(struct tier_setting){.device_bytes = bytes - 1}, &tier) == ERR_NONE, "%s", err_message());
-            cr_assert_eq(model_run_open(model, 2, dtype, tier, &run), ERR_BUDGET);
+            cr_assert_eq(model_run_open(model, 2, dtype, false, tier, &run), ERR_BUDGET);
             tier_close(tier);
         }
     }
@@ -188,5 +188,5 @@ Test(model, a_run_takes_from_the_tier_what_it_says)
 Test(model, a_micro_batch_of_nothing_is_refused)
 {
     struct model_run *run;
-    cr_assert_eq(model_run_open(find("gpt-nano"), 0, DTYPE_FP32, NULL, &run), ERR_USAGE);
+    cr_assert_eq(model_run_open(find("gpt-nano"), 0, DTYPE_FP32, false, NULL, &run), ERR_USAGE);
 }

@@ -120,7 +120,8 @@ int oracle_open(const struct oracle_setting *setting, struct oracle **out)
     if (!o->recipe)
         return err_set(ERR_USAGE, "no recipe is called \"%s\"", setting->config->recipe);
     scaler_open(&o->scaler, &setting->config->loss_scale);
-    return model_run_open(setting->model, setting->config->micro_batch, setting->config->precision, NULL, &o->run);
+    return model_run_open(setting->model, setting->config->micro_batch, setting->config->precision, false, NULL,
+                          &o->run);
 }
 
 void oracle_close(struct oracle *o)
@@ -151,7 +152,7 @@ static int make_gradients(struct oracle *o, uint64_t step, int micro, int rank, 
     struct model_batch batch;
     TRY(o->setting.batch(o->setting.batch_context, step, micro, rank, &batch));
     for (int unit = 0; unit < model->unit_count; unit++)
-        TRY(model_forward(o->run, unit, &batch, o->params));
+        TRY(model_forward(o->run, unit, &batch, o->params, NULL));
     *loss = model_loss(o->run);
     for (int unit = model->unit_count - 1; unit >= 0; unit--) {
         for (int i = 0; i < model->units[unit].param_count; i++) {
@@ -159,7 +160,7 @@ static int make_gradients(struct oracle *o, uint64_t step, int micro, int rank, 
             o->gradients[param].data = o->tensors[param].made;
             o->gradients[param].accumulate = unit != o->tensors[param].high_unit;
         }
-        TRY(model_backward(o->run, unit, &batch, o->params, o->gradients, (float)scaler_scale(&o->scaler)));
+        TRY(model_backward(o->run, unit, &batch, o->params, o->gradients, (float)scaler_scale(&o->scaler), NULL));
     }
     return ERR_NONE;
 }

@@ -57,10 +57,17 @@ static int open_rank(struct train_rank *rank)
         .threads = setting->threads > 0 ? setting->threads : cores > setting->world ? cores / setting->world : 1,
     };
     TRY(stage_open(operations, &stage_setting, &rank->stage));
-    TRY(model_run_open(setting->model, config->micro_batch, config->precision, rank->tier, &rank->run));
+    TRY(model_run_open(setting->model, config->micro_batch, config->precision, config->activation_checkpointing,
+                       rank->tier, &rank->run));
+    size_t run_bytes = model_run_bytes(setting->model, config->micro_batch, config->precision,
+                                       config->activation_checkpointing);
+    size_t checkpoints_bytes = train_checkpoints_bytes(setting, setting->model->unit_count);
+    if (checkpoints_bytes > 0)
+        TRY(tier_allocate(rank->tier, TIER_DEVICE, KIND_ACTIVATION, "activation checkpoints", checkpoints_bytes, 0,
+                          (void **)&rank->checkpoints));
     comm_count_in(rank->comm, &rank->ledger);
-    formula_of(&rank->stage, rank->rank, model_run_bytes(setting->model, config->micro_batch, config->precision),
-               sizeof(struct train_report_of_rank), &rank->formula);
+    formula_of(&rank->stage, rank->rank, run_bytes + checkpoints_bytes, sizeof(struct train_report_of_rank),
+               &rank->formula);
     return verify_open(rank);
 }
 

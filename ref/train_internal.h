@@ -21,6 +21,7 @@ struct train_rank {
     struct flow *flow;
     struct stage stage;
     struct model_run *run;
+    char *checkpoints;            // the units', one after the other; null without checkpointing
     struct model_batch *batches;  // by micro-step
     double loss;                  // of this rank's micro-batches, summed
     void *arguments;              // of the compute operation being issued
@@ -35,6 +36,9 @@ struct train_rank {
 // The micro-batch of (step, micro, rank); tokens is room for it, or null where the model wants none.
 int train_batch(const struct train_setting *setting, uint64_t step, int micro, int rank, uint16_t *tokens,
                 struct model_batch *out);
+
+// The bytes of the activation checkpoints of the first unit_count units; 0 without checkpointing.
+size_t train_checkpoints_bytes(const struct train_setting *setting, int unit_count);
 
 // Forward, backward and update of one step, issued and waited for.
 int train_step(struct train_rank *rank, uint64_t step, bool *applied);

@@ -25,10 +25,19 @@ int train_batch(const struct train_setting *setting, uint64_t step, int micro, i
                       setting->model->sequence_length, tokens);
 }
 
+size_t train_checkpoints_bytes(const struct train_setting *setting, int unit_count)
+{
+    size_t bytes = 0;
+    for (int unit = 0; unit < unit_count && setting->config->activation_checkpointing; unit++)
+        bytes += model_checkpoint_bytes(setting->model, unit, setting->config->micro_batch);
+    return bytes;
+}
+
 // A unit's forward or backward. Behind it, in one block, lie the pointers that were valid when it was issued.
 struct compute_arguments {
     struct model_run *run;
     const struct model_batch *batch;
+    void *checkpoint;
     int unit, param_count;
     enum pass pass;
     float loss_scale;
@@ -41,8 +50,8 @@ static int run_compute(void *arguments)
     const void **params = (const void **)(a + 1);
     struct model_gradient *gradients = (struct model_gradient *)(params + a->param_count);
     if (a->pass == PASS_BACKWARD)
-        return model_backward(a->run, a->unit, a->batch, params, gradients, a->loss_scale);
-    TRY(model_forward(a->run, a->unit, a->batch, params));
+        return model_backward(a->run, a->unit, a->batch, params, gradients, a->loss_scale, a->checkpoint);
+    TRY(model_forward(a->run, a->unit, a->batch, params, a->checkpoint));
     if (a->loss)
         *a->loss += model_loss(a->run);
     return ERR_NONE;
@@ -54,10 +63,13 @@ static int issue_compute(struct train_rank *rank, int unit, enum pass pass, cons
     const struct model_unit *u = &model->units[unit];
     size_t params_bytes = (size_t)model->param_count * sizeof(void *);
     size_t gradients_bytes = (size_t)model->param_count * sizeof(struct model_gradient);
+    size_t checkpoint_at = train_checkpoints_bytes(rank->setting, unit);
+    size_t checkpoint_bytes = train_checkpoints_bytes(rank->setting, unit + 1) - checkpoint_at;
     struct compute_arguments *a = rank->arguments;
     *a = (struct compute_arguments){
         .run = rank->run,
         .batch = batch,
+        .checkpoint = checkpoint_bytes > 0 ? rank->checkpoints + checkpoint_at : NULL,
         .unit = unit,
         .param_count = model->param_count,
         .pass = pass,
@@ -67,12 +79,17 @@ static int issue_compute(struct train_rank *rank, int unit, enum pass pass, cons
     memcpy(a + 1, rank->stage.params, params_bytes);
     memcpy((char *)(a + 1) + params_bytes, rank->stage.gradients, gradients_bytes);
 
-    size_t element_bytes = dtype_bytes(rank->setting->config->precision);
-    struct flow_span spans[1 + 2 * u->param_count];
+    const struct config *config = rank->setting->config;
+    size_t element_bytes = dtype_bytes(config->precision);
+    struct flow_span spans[2 + 2 * u->param_count];
     size_t count = 0;
     spans[count++] = (struct flow_span){
         model_run_memory(rank->run),
-        model_run_bytes(model, rank->setting->config->micro_batch, rank->setting->config->precision), FLOW_READ_WRITE};
+        model_run_bytes(model, config->micro_batch, config->precision, config->activation_checkpointing),
+        FLOW_READ_WRITE};
+    if (a->checkpoint)
+        spans[count++] =
+            (struct flow_span){a->checkpoint, checkpoint_bytes, pass == PASS_FORWARD ? FLOW_WRITE : FLOW_READ};
     for (int i = 0; i < u->param_count; i++) {
         int param = u->params[i];
         size_t bytes = model->params[param].count * element_bytes;

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPT's blocks. The MLP is a sum over tiles of its hidden channels, out(gelu(fc(x))) = o + the sum of
+// gelu(x F_t + f_t) O_t; without tiles there is one, which is all of it.
+//
+// Attention passes on the stream's middle x2 and the MLP's input ln_2(x2). The first tile makes x2 + o of it, and each
+// tile, in order, adds its part. Backward, x2's gradient is that of the block's output, and the tiles, in reverse, add
+// up the gradient of the MLP's input, which attention's backward then takes through the layer norm.
+#include "gpt_pass.h"
+
+#include "gpt_math.h"
+
+static struct attention_shape attention_of(const struct gpt_pass *pass)
+{
+    return (struct attention_shape){pass->run->sequence_count, pass->shape->sequence_length, pass->width,
+                                    pass->shape->head_count};
+}
+
+// Where a parameter of the MLP is in the unit's list.
+static int mlp_index(const struct gpt_pass *pass, int role)
+{
+    return pass->unit.attention ? role : role - ATTENTION_PARAMS;
+}
+
+// The input of the block after this one, or of the head.
+static float *block_output(const struct gpt_pass *pass)
+{
+    bool last = pass->unit.block + 1 == pass->shape->layer_count;
+    return pass->memory + (last ? pass->at.output : (pass->unit.block + 1) * pass->at.block + pass->at.input);
+}
+
+static void attention_activations(const struct gpt_pass *pass)
+{
+    size_t rows = pass->rows, width = pass->width;
+    const struct gpt_layout *at = &pass->at;
+    float *memory = pass->memory, *kept = pass->kept, *input = kept + at->input, *qkv = kept + at->qkv;
+    float *attention = kept + at->attention, *middle = kept + at->middle, *normed = memory + at->narrow;
+    struct attention_shape shape = attention_of(pass);
+
+    layernorm_stats(rows, width, input, kept + at->stats_1);
+    pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
+    bias_add(rows, 3 * width, NULL, pass->weights[QKV_BIAS], qkv);
+    pass_multiply(pass, QKV_WEIGHT, normed, width, qkv, 3 * width);
+    attention_forward(&shape, qkv, attention, memory + at->scores);
+    bias_add(rows, width, input, pass->weights[PROJ_BIAS], middle);
+    pass_multiply(pass, PROJ_WEIGHT, attention, width, middle, width);
+    layernorm_stats(rows, width, middle, kept + at->stats_2);
+    pass_norm(pass, LN_2_WEIGHT, middle, kept + at->stats_2, pass->normed);
+}
+
+static void attention_gradients(const struct gpt_pass *pass)
+{
+    size_t width = pass->width;
+    const struct gpt_layout *at = &pass->at;
+    float *memory = pass->memory, *kept = pass->kept, *input = kept + at->input;
+    float *stream = memory + at->gradient, *normed = memory + at->narrow;
+    float *wide_1 = memory + at->wide_1, *wide_2 = memory + at->wide_2;
+    struct attention_shape shape = attention_of(pass);
+
+    pass_norm_back(pass, LN_2_WEIGHT, kept + at->middle, kept + at->stats_2, memory + at->normed_gradient);
+    pass_weight_gradient(pass, PROJ_WEIGHT, kept + at->attention, width, stream, width);
+    pass_bias_gradient(pass, PROJ_BIAS, stream, width);
+    pass_multiply_back(pass, PROJ_WEIGHT, stream, width, false, wide_1, width);
+    attention_backward(&shape, kept + at->qkv, wide_1, wide_2, memory + at->scores, memory + at->scores_gradient);
+    pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
+    pass_weight_gradient(pass, QKV_WEIGHT, normed, width, wide_2, 3 * width);
+    pass_bias_gradient(pass, QKV_BIAS, wide_2, 3 * width);
+    pass_multiply_back(pass, QKV_WEIGHT, wide_2, 3 * width, false, wide_1, width);
+    pass_norm_back(pass, LN_1_WEIGHT, input, kept + at->stats_1, wide_1);
+}
+
+static void tile_activations(const struct gpt_pass *pass)
+{
+    bias_add(pass->rows, pass->tile_width, NULL, pass->weights[mlp_index(pass, FC_BIAS)], pass->fc);
+    pass_multiply(pass, mlp_index(pass, FC_WEIGHT), pass->normed, pass->width, pass->fc, pass->tile_width);
+}
+
+static void tile_output(const struct gpt_pass *pass)
+{
+    float *hidden = pass->memory + pass->at.wide_1, *out = block_output(pass);
+    gelu_forward(pass->rows * pass->tile_width, pass->fc, hidden);
+    if (pass->unit.tile == 0)
+        bias_add(pass->rows, pass->width, pass->kept + pass->at.middle, pass->weights[mlp_index(pass, OUT_BIAS)], out);
+    pass_multiply(pass, mlp_index(pass, OUT_WEIGHT), hidden, pass->tile_width, out, pass->width);
+}
+
+static void tile_gradients(const struct gpt_pass *pass)
+{
+    size_t width = pass->width, tile_width = pass->tile_width;
+    int fc_weight = mlp_index(pass, FC_WEIGHT), out_weight = mlp_index(pass, OUT_WEIGHT);
+    bool first = pass->unit.tile + 1 == pass->shape->tile_count;
+    float *memory = pass->memory, *stream = memory + pass->at.gradient;
+    float *wide_1 = memory + pass->at.wide_1, *wide_2 = memory + pass->at.wide_2;
+
+    pass_multiply_back(pass, out_weight, stream, width, false, wide_2, tile_width);
+    gelu_backward(pass->rows * tile_width, pass->fc, wide_1, wide_2);
+    pass_weight_gradient(pass, out_weight, wide_1, tile_width, stream, width);
+    if (pass->unit.tile == 0)
+        pass_bias_gradient(pass, mlp_index(pass, OUT_BIAS), stream, width);
+    pass_weight_gradient(pass, fc_weight, pass->normed, width, wide_2, tile_width);
+    pass_bias_gradient(pass, mlp_index(pass, FC_BIAS), wide_2, tile_width);
+    pass_multiply_back(pass, fc_weight, wide_2, tile_width, !first, memory + pass->at.normed_gradient, width);
+}
+
+void gpt_block_activations(const struct gpt_pass *pass)
+{
+    if (pass->unit.attention)
+        attention_activations(pass);
+    if (pass->unit.mlp)
+        tile_activations(pass);
+}
+
+void gpt_block_forward(const struct gpt_pass *pass)
+{
+    gpt_block_activations(pass);
+    if (pass->unit.mlp)
+        tile_output(pass);
+}
+
+void gpt_block_backward(const struct gpt_pass *pass)
+{
+    const struct gpt_layout *at = &pass->at;
+    if (pass->unit.attention && pass->unit.mlp)
+        pass_norm(pass, LN_2_WEIGHT, pass->kept + at->middle, pass->kept + at->stats_2, pass->normed);
+    if (pass->unit.mlp)
+        tile_gradients(pass);
+    if (pass->unit.attention)
+        attention_gradients(pass);
+}

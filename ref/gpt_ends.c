@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPT's first unit, tokens to stream, and its last one, stream to loss.
+#include "gpt_pass.h"
+
+#include "err.h"
+#include "gpt_math.h"
+
+#include <string.h>
+
+static int tokens_check(const struct gpt_pass *pass, const struct model_batch *batch)
+{
+    size_t count = pass->run->sequence_count * (pass->shape->sequence_length + 1);
+    for (size_t i = 0; i < count; i++) {
+        if (batch->tokens[i] >= pass->shape->vocabulary)
+            return err_set(ERR_USAGE, "token %u is not in %s's vocabulary of %zu", (unsigned)batch->tokens[i],
+                           pass->run->model->name, pass->shape->vocabulary);
+    }
+    return ERR_NONE;
+}
+
+// A row's token; the next one is its target.
+static const uint16_t *token_of(const struct gpt_pass *pass, const struct model_batch *batch, size_t row)
+{
+    size_t length = pass->shape->sequence_length;
+    return batch->tokens + row / length * (length + 1) + row % length;
+}
+
+int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch *batch)
+{
+    size_t width = pass->width;
+    float *out = pass->memory + pass->at.input;
+    TRY(tokens_check(pass, batch));
+    for (size_t row = 0; row < pass->rows; row++) {
+        const float *token = pass->weights[0] + *token_of(pass, batch, row) * width;
+        const float *position = pass->weights[1] + row % pass->shape->sequence_length * width;
+        for (size_t j = 0; j < width; j++)
+            out[row * width + j] = token[j] + position[j];
+    }
+    return ERR_NONE;
+}
+
+// Rows are added in token order to a gradient that begins as zero; a tied head's part, if there is one, is added to
+// the finished sum, element by element.
+void gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch)
+{
+    size_t width = pass->width;
+    const float *in = pass->memory + pass->at.gradient;
+    for (int index = 0; index < 2; index++) {
+        if (!pass_wants(pass, index))
+            continue;
+        float *place = pass_gradient(pass, index);
+        memset(place, 0, pass->run->model->params[pass->list->params[index]].count * sizeof *place);
+        for (size_t row = 0; row < pass->rows; row++) {
+            size_t to = index == 0 ? *token_of(pass, batch, row) : row % pass->shape->sequence_length;
+            for (size_t j = 0; j < width; j++)
+                place[to * width + j] += in[row * width + j];
+        }
+        pass_hand_over(pass, index, place);
+    }
+}
+
+void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch)
+{
+    size_t rows = pass->rows, width = pass->width, vocabulary = pass->shape->vocabulary;
+    size_t length = pass->shape->sequence_length;
+    float *memory = pass->memory, *logits = memory + pass->at.logits, *normed = memory + pass->at.narrow;
+    float *input = memory + pass->at.output, *stats = memory + pass->at.output_stats;
+    layernorm_stats(rows, width, input, stats);
+    pass_norm(pass, 0, input, stats, normed);
+    matmul(rows, vocabulary, width, 1.0f, (struct matmul_operand){normed, width, false},
+           (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, true}, 0.0f, logits, vocabulary);
+    double loss = 0.0;
+    for (size_t row = 0; row < rows; row += length)
+        loss += crossentropy_forward(length, vocabulary, logits + row * vocabulary, token_of(pass, batch, row) + 1);
+    pass->run->loss = loss / (double)rows;
+}
+
+void gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale)
+{
+    size_t rows = pass->rows, width = pass->width, vocabulary = pass->shape->vocabulary;
+    size_t length = pass->shape->sequence_length;
+    float *memory = pass->memory, *logits = memory + pass->at.logits, *normed = memory + pass->at.narrow;
+    float *input = memory + pass->at.output, *stats = memory + pass->at.output_stats;
+    for (size_t row = 0; row < rows; row += length)
+        crossentropy_backward(length, vocabulary, logits + row * vocabulary, token_of(pass, batch, row) + 1,
+                              loss_scale / (float)rows);
+    if (pass_wants(pass, HEAD_TOKEN_WEIGHT)) {
+        float *place = pass_gradient(pass, HEAD_TOKEN_WEIGHT);
+        pass_norm(pass, 0, input, stats, normed);
+        matmul(vocabulary, width, rows, 1.0f, (struct matmul_operand){logits, vocabulary, true},
+               (struct matmul_operand){normed, width, false}, 0.0f, place, width);
+        pass_hand_over(pass, HEAD_TOKEN_WEIGHT, place);
+    }
+    matmul(rows, width, vocabulary, 1.0f, (struct matmul_operand){logits, vocabulary, false},
+           (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, false}, 0.0f, normed, width);
+    memset(memory + pass->at.gradient, 0, rows * width * sizeof *memory);
+    pass_norm_back(pass, 0, input, stats, normed);
+}

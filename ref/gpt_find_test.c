@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpt_find.h"
+
+#include "err.h"
+#include "gpt.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+
+static const struct model *find(const char *name)
+{
+    const struct model *model = NULL;
+    cr_assert(model_find(name, &model) == ERR_NONE, "%s", err_message());
+    cr_assert_str_eq(model->name, name);
+    return model;
+}
+
+static void cr_shape(const char *name, struct gpt_shape expected)
+{
+    const struct gpt_shape *shape = find(name)->shape;
+    cr_assert(shape->layer_count == expected.layer_count && shape->width == expected.width &&
+                  shape->head_count == expected.head_count && shape->sequence_length == expected.sequence_length &&
+                  shape->vocabulary == expected.vocabulary && shape->tile_count == expected.tile_count,
+              "%s", name);
+}
+
+Test(gpt_find, sizes_that_a_name_leaves_out_are_those_of_its_base)
+{
+    cr_shape("gpt", (struct gpt_shape){4, 64, 4, 64, 256, 1});
+    cr_shape("gpt:layers=24", (struct gpt_shape){24, 64, 4, 64, 256, 1});
+    cr_shape("gpt:layers=24,width=512,heads=8,length=32,vocabulary=257",
+             (struct gpt_shape){24, 512, 8, 32, 257, 1});
+    cr_shape("gpt:vocabulary=300,tiles=8,heads=2", (struct gpt_shape){4, 64, 2, 64, 300, 8});
+    cr_shape("gpt-nano:layers=3", (struct gpt_shape){3, 16, 2, 16, 256, 1});
+    cr_shape("gpt2-124m:tiles=4", (struct gpt_shape){12, 768, 12, 1024, 50257, 4});
+}
+
+Test(gpt_find, the_same_text_is_the_same_model)
+{
+    cr_assert_eq(find("gpt:layers=2"), find("gpt:layers=2"));
+    cr_assert_neq(find("gpt:layers=2"), find("gpt:layers=3"));
+    const struct model *tiled;
+    cr_assert_eq(model_find_tiled("gpt:layers=2", 4, &tiled), ERR_NONE);
+    cr_assert_eq(tiled, find("gpt:layers=2,tiles=4"));
+    cr_assert_eq(model_find_tiled("gpt-tiny", 2, &tiled), ERR_NONE);
+    cr_assert_eq(tiled, find("gpt-tiny:tiles=2"));
+    cr_assert_eq(model_find_tiled("linear", 1, &tiled), ERR_NONE);
+    cr_assert_str_eq(tiled->name, "linear");
+}
+
+static void *finder(void *out)
+{
+    cr_assert_eq(model_find("gpt:layers=5,width=32", out), ERR_NONE);
+    return NULL;
+}
+
+Test(gpt_find, concurrent_callers_find_one_model)
+{
+    pthread_t threads[4];
+    const struct model *models[4];
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, finder, &models[i]), 0);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        cr_assert_eq(models[i], models[0]);
+    }
+}
+
+Test(gpt_find, a_bad_name_is_answered_with_what_is_wrong_in_it)
+{
+    static const struct {
+        const char *name, *message;
+    } cases[] = {
+        {"gpt:", "no key ''"},
+        {"gpt:layers=2,", "no key ''"},
+        {"gpt:layers=2,,width=64", "no key ''"},
+        {"gpt:depth=3", "no key 'depth'; expected layers, width, heads"},
+        {"gpt:layer=3", "no key 'layer'"},
+        {"gpt:layers", "expected layers=NUMBER"},
+        {"gpt:layers=", "layers=: expected layers=NUMBER"},
+        {"gpt:layers=x", "layers=x: expected layers=NUMBER"},
+        {"gpt:layers=0", "expected layers=NUMBER, a whole number from 1"},
+        {"gpt:layers=-2", "expected layers=NUMBER"},
+        {"gpt:layers=+2", "expected layers=NUMBER"},
+        {"gpt:width= 64", "expected width=NUMBER"},
+        {"gpt:width=64k", "expected width=NUMBER"},
+        {"gpt:width=64.5", "expected width=NUMBER"},
+        {"gpt:width=99999999999999999999", "expected width=NUMBER"},
+        {"gpt:layers=2,width=64,layers=3", "layers is given twice"},
+        {"gpt:width=65", "multiple of the heads"},
+        {"gpt:layers=1001", "at most 1000 layers"},
+        {"gpt:width=1048576", "too large"},
+        {"gpt:vocabulary=65537", "vocabulary of at most 65536"},
+        {"gpt:tiles=3", "3 tiles: expected a divisor of 4 x width = 256"},
+        {"gpt:width=4096,tiles=2048", "2048 tiles"},
+        {"gpt-huge:layers=2", "no model is called 'gpt-huge:layers=2'"},
+        {"gp:layers=2", "no model is called"},
+        {"linear:layers=2", "no model is called"},
+    };
+    const struct model *model;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_assert_eq(model_find(cases[i].name, &model), ERR_USAGE, "%s", cases[i].name);
+        cr_assert(strstr(err_message(), cases[i].message), "%s: %s", cases[i].name, err_message());
+    }
+    cr_assert_eq(model_find_tiled("linear", 2, &model), ERR_USAGE);
+    cr_assert(strstr(err_message(), "'linear' has no large layers"), "%s", err_message());
+    cr_assert_eq(model_find_tiled("gpt:tiles=2", 4, &model), ERR_USAGE);
+    cr_assert(strstr(err_message(), "tiles is given twice"), "%s", err_message());
+    char name[GPT_NAME_BYTES + 1] = "gpt:layers=";
+    memset(name + strlen(name), '0', sizeof name - 1 - strlen(name));
+    name[GPT_NAME_BYTES - 1] = '1';
+    name[GPT_NAME_BYTES] = '\0';
+    cr_assert_eq(model_find(name, &model), ERR_USAGE);
+    cr_assert(strstr(err_message(), "too long"), "%s", err_message());
+    cr_assert_eq(model_find(name + 1, &model), ERR_USAGE);
+    name[GPT_NAME_BYTES - 1] = '\0';
+    name[GPT_NAME_BYTES - 2] = '1';
+    cr_assert_eq(model_find(name, &model), ERR_NONE, "%s", err_message());
+}
+
+Test(gpt_find, the_family_grows_in_steps_from_half_a_million_to_two_thousand_million_parameters)
+{
+    const struct model *model;
+    uint64_t last = 0;
+    int count = 0;
+    for (;; count++) {
+        cr_assert_eq(gpt_family(count, &model), ERR_NONE, "%s", err_message());
+        if (!model)
+            break;
+        uint64_t elements = model_param_elements(model, true);
+        cr_assert(count > 0 || elements < 500000);
+        cr_assert(count == 0 || (elements > last && elements < last + last * 5 / 10), "%s: %zu after %zu", model->name,
+                  (size_t)elements, (size_t)last);
+        cr_assert_eq(find(model->name), model);
+        last = elements;
+    }
+    cr_assert(count > 60 && last > 2000000000, "%d, the last of %zu", count, (size_t)last);
+    cr_assert(gpt_family(-1, &model) == ERR_NONE && !model);
+}

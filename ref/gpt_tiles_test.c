@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles: the function, the gradients and the beginning of the whole model, with large layers cut into units.
+#include "gpt_trial.h"
+#include "text.h"
+#include "train.h"
+
+#include <math.h>
+
+static const struct placing plain = {0};
+
+enum { WIDTH = 21, LAYERS = 2 };
+
+static struct model *make_tiled(size_t tile_count)
+{
+    struct gpt_shape shape = odd_shape;
+    shape.tile_count = tile_count;
+    return make(&shape);
+}
+
+static int param_named(const struct model *model, const char *name)
+{
+    for (int i = 0; i < model->param_count; i++)
+        if (strcmp(model->params[i].name, name) == 0)
+            return i;
+    cr_assert_fail("there is no %s", name);
+    return -1;
+}
+
+// Which parameter of the whole model a tiled one is a part of, and where its element i is in there.
+struct part {
+    int whole;
+    size_t first, columns, stride;
+};
+
+static struct part part_of(const struct model *tiled, int param, const struct model *whole)
+{
+    const struct model_param *p = &tiled->params[param];
+    int layer, tile;
+    char rest[MODEL_NAME_BYTES], name[MODEL_NAME_BYTES + 16];
+    if (sscanf(p->name, "h.%d.mlp.tile.%d.%s", &layer, &tile, rest) != 3)
+        return (struct part){param_named(whole, p->name), 0, p->count, p->count};
+    snprintf(name, sizeof name, "h.%d.mlp.%s", layer, rest);
+    struct part part = {.whole = param_named(whole, name), .first = (size_t)tile * p->count, .columns = p->count};
+    if (strcmp(rest, "c_fc.weight") == 0) {
+        part.columns = p->shape[1];
+        part.first = (size_t)tile * p->shape[1];
+        part.stride = whole->params[part.whole].shape[1];
+    }
+    return part;
+}
+
+static size_t place_of(struct part part, size_t i)
+{
+    return part.first + i / part.columns * part.stride + i % part.columns;
+}
+
+Test(gpt_tiles, units_and_parameters_have_the_names_and_shapes_of_their_tiles)
+{
+    struct model *model = make_tiled(4);
+    static const char *const units[] = {"embedding",      "h.0.attn",       "h.0.mlp.tile.0", "h.0.mlp.tile.1",
+                                        "h.0.mlp.tile.2", "h.0.mlp.tile.3", "h.1.attn"};
+    cr_assert_eq(model->unit_count, 2 + LAYERS * 5);
+    cr_assert_eq(model->param_count, 4 + LAYERS * (12 + 3 * 3));
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        cr_assert_str_eq(model->units[i].name, units[i]);
+    const struct {
+        const char *name;
+        size_t rows, columns;
+        int unit;
+    } expected[] = {
+        {"h.0.ln_2.bias", 21, 0, 1},
+        {"h.0.mlp.tile.0.c_fc.weight", 21, 21, 2},
+        {"h.0.mlp.tile.0.c_proj.weight", 21, 21, 2},
+        {"h.0.mlp.c_proj.bias", 21, 0, 2},
+        {"h.0.mlp.tile.3.c_fc.bias", 21, 0, 5},
+        {"h.1.mlp.tile.2.c_proj.weight", 21, 21, 9},
+        {"ln_f.weight", 21, 0, 11},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const struct model_param *p = &model->params[param_named(model, expected[i].name)];
+        cr_assert(p->shape[0] == expected[i].rows && p->shape[1] == expected[i].columns, "%s", p->name);
+        cr_assert_eq(p->first_unit, expected[i].unit, "%s", p->name);
+    }
+    // Every parameter is in the list of its first unit; the lists have no others but the tied one.
+    int listed = 0;
+    for (int unit = 0; unit < model->unit_count; unit++)
+        for (int i = 0; i < model->units[unit].param_count; i++, listed++) {
+            int param = model->units[unit].params[i];
+            cr_assert(model->params[param].first_unit == unit || (param == 0 && unit == model->unit_count - 1));
+        }
+    cr_assert_eq(listed, model->param_count + 1);
+    gpt_free(model);
+}
+
+Test(gpt_tiles, initial_values_are_slices_of_the_whole_matrices)
+{
+    struct model *whole = make_tiled(1);
+    float value[4 * WIDTH * WIDTH], slice[4 * WIDTH * WIDTH];
+    for (size_t tiles = 2; tiles <= 4 * WIDTH; tiles++) {
+        if (4 * WIDTH % tiles)
+            continue;
+        struct model *model = make_tiled(tiles);
+        cr_assert_eq(model_param_elements(model, true), model_param_elements(whole, true));
+        for (int i = 0; i < model->param_count; i++) {
+            struct part part = part_of(model, i, whole);
+            model_initialise(whole, part.whole, 3, value);
+            model_initialise(model, i, 3, slice);
+            for (size_t j = 0; j < model->params[i].count; j++)
+                cr_assert(slice[j] == value[place_of(part, j)], "%s[%zu] of %zu tiles", model->params[i].name, j,
+                          tiles);
+        }
+        gpt_free(model);
+    }
+    gpt_free(whole);
+}
+
+// A trial of tiles with the parameters of a whole one.
+static struct trial cut(const struct trial *whole, const struct model *model, bool checkpointing)
+{
+    struct trial tiled = trial_make_as(model, ODD_SEQUENCES, DTYPE_FP32, plain, checkpointing);
+    for (int i = 0; i < model->param_count; i++) {
+        struct part part = part_of(model, i, whole->model);
+        for (size_t j = 0; j < model->params[i].count; j++)
+            ((float *)tiled.params[i])[j] = whole->values[part.whole][place_of(part, j)];
+    }
+    return tiled;
+}
+
+Test(gpt_tiles, a_unit_of_the_mlp_shrinks_with_the_number_of_tiles)
+{
+    for (size_t tiles = 2; tiles <= 64; tiles *= 2) {
+        const struct model *model;
+        size_t count = 0;
+        cr_assert(model_find_tiled("gpt-tiny", tiles, &model) == ERR_NONE, "%s", err_message());
+        for (int i = 0; i < model->units[2].param_count; i++)
+            count += model->params[model->units[2].params[i]].count;
+        cr_assert_eq(count, (8 * 64 * 64 + 4 * 64) / tiles + 64, "%zu tiles", tiles);  // and c_proj's bias
+    }
+}
+
+// The order of sums is all that differs. The longest path from a parameter to the loss and back has sums of at most
+// 84 (4 x width) terms, twice a block and direction, so 4 x 2 x 84 roundings of 2^-24 bound what they add up to,
+// relative to a gradient without cancellation, for which the tensor's largest stands.
+Test(gpt_tiles, loss_and_gradients_are_those_of_the_whole_model_within_the_rounding_of_sums)
+{
+    const size_t counts[] = {2, 3, 4, 7, 84};
+    const double bound = 4 * 2 * 84 * 0x1p-24;
+    struct model *model = make_tiled(1);
+    struct trial whole = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
+    trial_pass(&whole, 1.0f);
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        struct model *tiled_model = make_tiled(counts[c]);
+        struct trial tiled = cut(&whole, tiled_model, c % 2 == 1);
+        trial_pass(&tiled, 1.0f);
+        cr_assert(fabs(model_loss(tiled.run) / model_loss(whole.run) - 1) < bound);
+        for (int i = 0; i < tiled_model->param_count; i++) {
+            struct part part = part_of(tiled_model, i, model);
+            const float *value = tiled.gradients[i].data, *expected = whole.gradients[part.whole].data;
+            double largest = 0;
+            for (size_t j = 0; j < model->params[part.whole].count; j++)
+                largest = fmax(largest, fabs((double)expected[j]));
+            for (size_t j = 0; j < tiled_model->params[i].count; j++) {
+                double right = (double)expected[place_of(part, j)];
+                cr_assert(fabs((double)value[j] - right) <= bound * largest, "%s[%zu] of %zu tiles: %g, not %g",
+                          tiled_model->params[i].name, j, counts[c], (double)value[j], right);
+            }
+        }
+        trial_free(&tiled);
+        gpt_free(tiled_model);
+    }
+    trial_free(&whole);
+    gpt_free(model);
+}
+
+// gpt-nano with 4 tiles: of the MLP's 32 rows of 64 a run keeps 16 with checkpointing, beside the tiles' common input;
+// scratch is 48 wide (qkv) and 16 wide instead of 64 and 64, and there is the gradient of the common input. The
+// gradients of vectors need 48 places instead of 64.
+Test(gpt_tiles, a_run_with_checkpoints_has_memory_for_one_tile)
+{
+    const struct model *whole, *tiled;
+    const size_t rows = 2 * 16;
+    cr_assert(model_find("gpt-nano", &whole) == ERR_NONE && model_find_tiled("gpt-nano", 4, &tiled) == ERR_NONE);
+    cr_assert_eq(model_run_bytes(whole, 2, DTYPE_FP32, true) - model_run_bytes(tiled, 2, DTYPE_FP32, true),
+                 (rows * ((64 - 16) - 16 + (64 - 48) + (64 - 16) - 16) + 64 - 48) * sizeof(float));
+    size_t checkpoints = 0;
+    for (int unit = 0; unit < tiled->unit_count; unit++)
+        checkpoints += model_checkpoint_bytes(tiled, unit, 2);
+    // The stream at each block and the head, and each block's common input.
+    cr_assert_eq(checkpoints, (2 * 2 + 1) * rows * 16 * sizeof(float));
+}
+
+Test(gpt_tiles, sharded_training_is_unsharded_training_and_gathers_less_at_a_time)
+{
+    static struct config_notes notes;
+    struct text *text;
+    cr_assert(text_open(ZG_SOURCE_DIR "/LICENSE", &text) == ERR_NONE, "%s", err_message());
+    uint64_t staging[3];
+    for (int i = 0; i < 3; i++) {
+        const struct model *model;
+        cr_assert(model_find_tiled("gpt:layers=2,width=48,heads=2,length=8", 1u << i, &model) == ERR_NONE);
+        const struct config_options options = {.world = 3, .steps = 2};
+        struct config config;
+        cr_assert(config_load_preset("zero3", &options, &config, &notes) == ERR_NONE, "%s", err_message());
+        config.activation_checkpointing = i != 1;
+        config.prefetch_bucket_size = 0;
+        config.param_persistence_threshold = 0;
+        const struct train_setting setting = {.config = &config,
+                                              .model = model,
+                                              .text = text,
+                                              .world = 3,
+                                              .steps = 2,
+                                              .seed = 5,
+                                              .schedule = {.mode = FLOW_CHAOS, .seed = (uint64_t)i},
+                                              .verify = true};
+        struct train_result result;
+        cr_assert(train_run(&setting, &result) == ERR_NONE, "%s", err_message());
+        cr_assert(!result.difference.found && result.verified_steps == 2, "%d tiles", 1 << i);
+        cr_assert(result.accounting_equal);
+        staging[i] = result.held_bytes[KIND_STAGING];
+        free(result.step_ns);
+    }
+    // The largest unit has 12 width^2 elements; with tiles it is attention, with 4 width^2.
+    cr_assert_lt(staging[1] * 2, staging[0]);
+    cr_assert_eq(staging[2], staging[1]);
+    text_close(text);
+}
