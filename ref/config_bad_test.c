@@ -190,13 +190,14 @@ Test(config_bad, random_damage_never_crashes_and_always_ends_in_a_message_or_a_c
                                          "false", "\"\"", "[\"/x\"]"};
     static const char SEED[] =
         "{\"train_batch_size\": 8, \"fp16\": {\"enabled\": true, \"loss_scale\": 0, \"hysteresis\": 2}, "
-        "\"zero_optimization\": {\"stage\": 3, \"stage3_max_live_parameters\": 1e9, \"offload_optimizer\": {"
-        "\"device\": \"nvme\", \"nvme_path\": [\"/a\", \"/b\"], \"buffer_count\": 5}, \"cpu_offload_param\": true}, "
-        "\"aio\": {\"block_size\": 8192, \"thread_count\": 2}, \"zerogauge\": {\"delayed_update\": "
-        "{\"start_step\": 4}, \"offload_gradient\": {\"device\": \"cpu\"}, \"activation_checkpointing\": {\"enabled\": true, \"device\": "
-        "\"cpu\"}, \"tiling\": {\"factor\": 2}, \"partitioning\": \"owner_broadcast\"}, \"optimizer\": {\"type\": "
-        "\"AdamW\", \"params\": {\"lr\": 0.001, \"betas\": [0.9, 0.95]}}, \"scheduler\": {\"type\": \"WarmupDecayLR\", "
-        "\"params\": {\"total_num_steps\": 10}}, \"amp\": {\"x\": [{}, {\"y\": {}}]}, \"gradient_clipping\": 1.0}";
+        "\"zero_optimization\": {\"stage\": 3, \"stage3_max_live_parameters\": 1e9, \"offload_optimizer\": "
+        "{\"device\": \"nvme\", \"nvme_path\": [\"/a\", \"/b\"], \"buffer_count\": 5}, \"cpu_offload_param\": true}, "
+        "\"aio\": {\"block_size\": 8192, \"thread_count\": 2}, \"zerogauge\": {\"delayed_update\": {\"start_step\": "
+        "4}, \"offload_gradient\": {\"device\": \"cpu\"}, \"activation_checkpointing\": {\"enabled\": true, "
+        "\"device\": \"cpu\"}, \"tiling\": {\"factor\": 2}, \"partitioning\": \"owner_broadcast\"}, \"optimizer\": "
+        "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.001, \"betas\": [0.9, 0.95]}}, \"scheduler\": {\"type\": "
+        "\"WarmupDecayLR\", \"params\": {\"total_num_steps\": 10}}, \"amp\": {\"x\": [{}, {\"y\": {}}]}, "
+        "\"gradient_clipping\": 1.0}";
     uint32_t state = 1;
     for (int round = 0; round < 20000; round++) {
         char text[2 * sizeof SEED];
