@@ -46,7 +46,7 @@ struct config_loss_scale {
 // "offload_optimizer": master parameters and moments, and with them the gradients, and where Adam runs.
 struct config_offload_optimizer {
     enum ledger_tier tier;  // device ("none"), host ("cpu") or NVMe
-    size_t buffer_count;    // NVMe: host buffers, each for one state of one sub-group
+    size_t buffer_count;    // host buffers, each for one state of one sub-group on its way
     bool pin_memory;
     bool pipeline_read;     // NVMe: the next sub-groups are read beside the update
     bool pipeline_write;    // NVMe: the last ones are written beside it

@@ -118,21 +118,39 @@ static int resolve_gradient(struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
-// DeepSpeed asserts in the middle of a step where buffers are too few.
+static int resolve_delay(struct config_doc *doc, struct config *out)
+{
+    static const char SECTION[] = "zerogauge.delayed_update", START[] = "zerogauge.delayed_update.start_step";
+    if (!config_doc_given(doc, SECTION))
+        return ERR_NONE;
+    if (!config_doc_given(doc, START))
+        return config_doc_fail(doc, START, "missing, expected the first step whose update is late");
+    if (out->offload_optimizer.tier == TIER_DEVICE)
+        return config_doc_fail(doc, SECTION, "is given and %sdevice is \"none\", expected \"cpu\" or \"nvme\": an "
+                                             "update on the device has nothing to run beside", OPTIMIZER);
+    out->delayed_update_start_step = config_doc_size(doc, START, 1);
+    return ERR_NONE;
+}
+
+// What of a sub-group passes the host has a buffer there; DeepSpeed asserts in the middle of a step where they are too
+// few, also with its default. fp32 parameters beside their moments are the updated ones; parameters on the host are
+// updated there.
 static int resolve_buffers(struct config_doc *doc, struct config *out)
 {
     static const char KEY[] = OPTIMIZER "buffer_count";
-    bool gradient = out->gradient_tier == TIER_NVME;
-    bool copy = out->offload_param.tier == TIER_NVME && out->precision != DTYPE_FP32;
-    bool nvme = out->offload_optimizer.tier == TIER_NVME;
-    size_t least = 3 + (size_t)gradient + (size_t)copy;
-    size_t count = size_if(nvme, doc, KEY, least > 4 ? (int64_t)least : 4);
-    out->offload_optimizer.buffer_count = nvme ? count : 4;
-    if (!nvme || count >= least)
+    struct config_offload_optimizer *offload = &out->offload_optimizer;
+    bool gradient = out->gradient_tier != TIER_HOST;
+    bool separate = out->precision != DTYPE_FP32 || offload->tier != out->offload_param.tier ||
+                    out->delayed_update_start_step > 0;
+    bool updated = separate && out->offload_param.tier != TIER_HOST;
+    size_t least = 3 + (size_t)gradient + (size_t)updated;
+    bool nvme = offload->tier == TIER_NVME;
+    offload->buffer_count = size_if(offload->tier != TIER_DEVICE, doc, KEY, nvme && gradient ? 5 : 4);
+    if (!nvme || offload->buffer_count >= least)
         return ERR_NONE;
     return config_doc_fail(doc, KEY, "is %zu, expected at least %zu, one for each state of a sub-group: exp_avg, "
-                                     "exp_avg_sq, the fp32 parameters%s%s", count, least,
-                           copy ? ", the 16-bit parameters" : "", gradient ? ", the gradients" : "");
+                                     "exp_avg_sq, the fp32 parameters%s%s", offload->buffer_count, least,
+                           updated ? ", the updated parameters" : "", gradient ? ", the gradients" : "");
 }
 
 // DeepSpeed's cpu_checkpointing says where checkpoints go; that there are any, its models say.
@@ -154,26 +172,12 @@ static int resolve_activations(struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
-static int resolve_delay(struct config_doc *doc, struct config *out)
-{
-    static const char SECTION[] = "zerogauge.delayed_update", START[] = "zerogauge.delayed_update.start_step";
-    if (!config_doc_given(doc, SECTION))
-        return ERR_NONE;
-    if (!config_doc_given(doc, START))
-        return config_doc_fail(doc, START, "missing, expected the first step whose update is late");
-    if (out->offload_optimizer.tier == TIER_DEVICE)
-        return config_doc_fail(doc, SECTION, "is given and %sdevice is \"none\", expected \"cpu\" or \"nvme\": an "
-                                             "update on the device has nothing to run beside", OPTIMIZER);
-    out->delayed_update_start_step = config_doc_size(doc, START, 1);
-    return ERR_NONE;
-}
-
 int config_resolve_offload(struct config_doc *doc, struct config *out)
 {
     TRY(resolve_optimizer(doc, out));
     TRY(resolve_param(doc, out));
     TRY(resolve_gradient(doc, out));
+    TRY(resolve_delay(doc, out));
     TRY(resolve_buffers(doc, out));
-    TRY(resolve_activations(doc, out));
-    return resolve_delay(doc, out);
+    return resolve_activations(doc, out);
 }

@@ -40,12 +40,13 @@ Test(config_offload, the_optimizer_goes_to_the_host_and_takes_the_gradients_alon
 {
     for (int stage = 1; stage < 4; stage++) {
         struct config c = load_body("'zero_optimization': {'stage': %d, 'offload_optimizer': {'device': 'cpu', "
-                                    "'pin_memory': false}, 'sub_group_size': 7}", stage);
+                                    "'buffer_count': 2, 'pin_memory': false}, 'sub_group_size': 7}", stage);
         cr_expect_eq(c.offload_optimizer.tier, TIER_HOST);
         cr_expect_eq(c.gradient_tier, TIER_HOST);
         cr_expect_eq(c.offload_param.tier, TIER_DEVICE);
         cr_expect_eq(c.sub_group_size, 7u);
         cr_expect_not(c.offload_optimizer.pin_memory);
+        cr_expect_eq(c.offload_optimizer.buffer_count, 2u);
         cr_expect_eq(notes.count, 0u);
     }
 }
@@ -133,30 +134,37 @@ Test(config_offload, gradients_may_live_elsewhere_than_the_optimizer)
     }
 }
 
-Test(config_offload, buffers_that_are_not_written_are_enough_and_four_unless_more_are_needed)
+Test(config_offload, buffers_are_enough_for_a_sub_group_when_not_written_and_must_be_when_written)
 {
     static const struct {
-        const char *precision, *param, *gradient;
+        const char *precision, *param, *gradient, *own;
         size_t least, fallback;
     } CASES[] = {
-        {"'bf16': {'enabled': true}", "none", "cpu", 3, 4},  {"'bf16': {'enabled': true}", "none", "nvme", 4, 4},
-        {"'bf16': {'enabled': true}", "nvme", "nvme", 5, 5}, {"'fp16': {'enabled': true}", "nvme", "none", 4, 4},
-        {"'fp16': {'enabled': true}", "cpu", "nvme", 4, 4},  {"'bf16': {}", "nvme", "nvme", 4, 4},
-        {"'bf16': {}", "nvme", "cpu", 3, 4},
+        {"'bf16': {'enabled': true}", "none", "cpu", "", 4, 4},
+        {"'bf16': {'enabled': true}", "none", "nvme", "", 5, 5},
+        {"'bf16': {'enabled': true}", "cpu", "cpu", "", 3, 4},
+        {"'bf16': {'enabled': true}", "nvme", "nvme", "", 5, 5},
+        {"'fp16': {'enabled': true}", "nvme", "none", "", 5, 5},
+        {"'fp16': {'enabled': true}", "cpu", "nvme", "", 4, 5},
+        {"'bf16': {}", "none", "cpu", "", 4, 4},
+        {"'bf16': {}", "cpu", "none", "", 4, 5},
+        {"'bf16': {}", "nvme", "nvme", "", 4, 5},
+        {"'bf16': {}", "nvme", "cpu", "", 3, 4},
+        {"'bf16': {}", "nvme", "cpu", ", 'delayed_update': {'start_step': 2}", 4, 4},
     };
+    static const char BODY[] = "%s, 'zerogauge': {'offload_gradient': {'device': '%s'}%s}, 'zero_optimization': "
+                               "{'stage': 3, 'offload_param': {'device': '%s'}, 'offload_optimizer': {'device': "
+                               "'nvme', 'nvme_path': '/x'%s}}";
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        static const char BODY[] = "%s, 'zerogauge': {'offload_gradient': {'device': '%s'}}, 'zero_optimization': "
-                                   "{'stage': 3, 'offload_param': {'device': '%s'}, 'offload_optimizer': {'device': "
-                                   "'nvme', 'nvme_path': '/x'%s}}";
-        char count[64] = "";
-        cr_expect_eq(load_body(BODY, CASES[i].precision, CASES[i].gradient, CASES[i].param, "")
-                         .offload_optimizer.buffer_count, CASES[i].fallback, "%zu", i);
+        const char *precision = CASES[i].precision, *param = CASES[i].param, *gradient = CASES[i].gradient;
+        char count[64], body[1024], message[128];
+        struct config c = load_body(BODY, precision, gradient, CASES[i].own, param, "");
+        cr_expect_eq(c.offload_optimizer.buffer_count, CASES[i].fallback, "%zu", i);
         snprintf(count, sizeof count, ", 'buffer_count': %zu", CASES[i].least);
-        cr_expect_eq(load_body(BODY, CASES[i].precision, CASES[i].gradient, CASES[i].param, count)
-                         .offload_optimizer.buffer_count, CASES[i].least, "%zu", i);
-        char body[1024], message[128];
+        c = load_body(BODY, precision, gradient, CASES[i].own, param, count);
+        cr_expect_eq(c.offload_optimizer.buffer_count, CASES[i].least, "%zu", i);
         snprintf(count, sizeof count, ", 'buffer_count': %zu", CASES[i].least - 1);
-        snprintf(body, sizeof body, BODY, CASES[i].precision, CASES[i].gradient, CASES[i].param, count);
+        snprintf(body, sizeof body, BODY, precision, gradient, CASES[i].own, param, count);
         snprintf(message, sizeof message, "is %zu, expected at least %zu, one for each state of a sub-group",
                  CASES[i].least - 1, CASES[i].least);
         expect_refused(body, message);
@@ -217,18 +225,18 @@ Test(config_offload, cpu_checkpointing_of_deepspeed_turns_checkpoints_on_and_put
 Test(config_offload, what_has_no_meaning_beside_the_devices_is_noted_and_has_its_default)
 {
     struct config c = load_body("'zero_optimization': {'stage': 2, 'offload_optimizer': {'device': 'cpu', "
-                                "'buffer_count': 9, 'pipeline_read': true, 'pipeline_write': 'auto', 'fast_init': "
+                                "'pipeline_read': true, 'pipeline_write': 'auto', 'fast_init': "
                                 "true, 'nvme_path': '/x'}, 'offload_param': {'device': 'none', 'buffer_size': 3, "
                                 "'buffer_count': 9, 'max_in_cpu': 0, 'pin_memory': false}}, 'aio': {'block_size': "
                                 "'auto', 'queue_depth': 3}, 'zerogauge': {'aio_engine': 'io_uring', 'partitioning': "
                                 "'bandwidth_centric'}");
     static const char *const IGNORED[] = {
-        "zero_optimization.offload_optimizer.buffer_count",   "zero_optimization.offload_optimizer.pipeline_read",
-        "zero_optimization.offload_optimizer.pipeline_write", "zero_optimization.offload_optimizer.fast_init",
-        "zero_optimization.offload_optimizer.nvme_path",      "zero_optimization.offload_param.buffer_size",
-        "zero_optimization.offload_param.buffer_count",       "zero_optimization.offload_param.max_in_cpu",
-        "zero_optimization.offload_param.pin_memory",         "aio",
-        "zerogauge.aio_engine",                               "zerogauge.partitioning"};
+        "zero_optimization.offload_optimizer.pipeline_read", "zero_optimization.offload_optimizer.pipeline_write",
+        "zero_optimization.offload_optimizer.fast_init",     "zero_optimization.offload_optimizer.nvme_path",
+        "zero_optimization.offload_param.buffer_size",       "zero_optimization.offload_param.buffer_count",
+        "zero_optimization.offload_param.max_in_cpu",        "zero_optimization.offload_param.pin_memory",
+        "aio",                                               "zerogauge.aio_engine",
+        "zerogauge.partitioning"};
     for (size_t i = 0; i < sizeof IGNORED / sizeof *IGNORED; i++)
         cr_expect(note_on(IGNORED[i]) && note_on(IGNORED[i])->kind == CONFIG_IGNORED, "%s", IGNORED[i]);
     cr_expect_eq(notes.count, sizeof IGNORED / sizeof *IGNORED, "%zu", notes.count);

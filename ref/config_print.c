@@ -32,12 +32,13 @@ static json_t *offload_optimizer_json(const struct config *config)
 {
     const struct config_offload_optimizer *offload = &config->offload_optimizer;
     json_t *json = json_pack("{s:s}", "device", config_device_name(offload->tier));
-    if (offload->tier != TIER_DEVICE)
+    if (offload->tier != TIER_DEVICE) {
         json_object_set_new(json, "pin_memory", json_boolean(offload->pin_memory));
+        json_object_set_new(json, "buffer_count", json_integer((json_int_t)offload->buffer_count));
+    }
     if (offload->tier == TIER_HOST && config->stage == 3)
         json_object_set_new(json, "ratio", json_real(offload->ratio));
     if (offload->tier == TIER_NVME) {
-        json_object_set_new(json, "buffer_count", json_integer((json_int_t)offload->buffer_count));
         json_object_set_new(json, "pipeline_read", json_boolean(offload->pipeline_read));
         json_object_set_new(json, "pipeline_write", json_boolean(offload->pipeline_write));
     }
