@@ -5,7 +5,6 @@
 #include "err.h"
 #include "inject.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -107,21 +106,24 @@ static int fail(const struct slot *slot, const char *what)
 static void cut(struct worker *worker, uint64_t *next)
 {
     const struct io_transfer *transfer = worker->pool->transfer;
+    struct io_place place;
+    transfer->place(transfer->context, *next, &place);
+    if (place.bytes == 0) {
+        worker->end = *next;
+        return;
+    }
     unsigned index = worker->vacant[--worker->vacant_count];
     struct slot *slot = &worker->slots[index];
-    *slot = (struct slot){.at = *next};
-    transfer->place(transfer->context, *next, &slot->place);
-    slot->bytes = worker->pool->aio.block_bytes;
-    if (slot->bytes > slot->place.bytes)
-        slot->bytes = slot->place.bytes;
+    *slot = (struct slot){.at = *next, .bytes = worker->pool->aio.block_bytes, .place = place};
+    if (slot->bytes > place.bytes)
+        slot->bytes = place.bytes;
     if (slot->bytes > worker->end - *next)
         slot->bytes = worker->end - *next;
-    assert(slot->bytes > 0);
-    slot->request = (struct io_request){.file = slot->place.file,
-                                        .write = transfer->write,
+    slot->request = (struct io_request){.file = place.file,
+                                        .write = place.write,
                                         .slot = index,
-                                        .offset = slot->place.offset,
-                                        .memory = transfer->memory + *next,
+                                        .offset = place.offset,
+                                        .memory = place.memory,
                                         .bytes = slot->bytes};
     *next += slot->bytes;
     worker->ready[worker->ready_count++] = &slot->request;
@@ -164,7 +166,7 @@ static int settle(struct worker *worker, struct slot *slot)
         worker->vacant[worker->vacant_count++] = request->slot;
         if (!transfer->finish)
             return ERR_NONE;
-        return transfer->finish(transfer->context, slot->at, transfer->memory + slot->at, slot->bytes);
+        return transfer->finish(transfer->context, slot->at, slot->place.memory, slot->bytes);
     }
     if (moved == -EAGAIN || moved == -EINTR) {
         if (++slot->attempts > ATTEMPTS_MAX)

@@ -68,20 +68,20 @@ void io_queue_close(struct io_queue *queue);  // null-safe
 // Makes sure that the file system has room for bytes of the file from offset on. 0 or -errno.
 int io_reserve(struct inject *inject, int file, uint64_t offset, uint64_t bytes);
 
-// Where a byte of a transfer lies.
+// Where a byte of a transfer lies, on the disk and in memory, and which way it goes.
 struct io_place {
+    bool write;
     int file;
     const char *path;        // the folder of the file, for messages
     size_t alignment_bytes;  // to which the rest of a request that was cut short must be aligned to be asked for again
     uint64_t offset;
-    size_t bytes;  // contiguous from there on
+    unsigned char *memory;  // not changed by a write
+    size_t bytes;           // contiguous from there on in both; 0: the transfer ends here
 };
 
 struct io_transfer {
-    bool write;
-    unsigned char *memory;  // not changed by a write
-    size_t bytes;
-    // Where byte `at` of the transfer lies.
+    uint64_t bytes;
+    // Where byte `at` of the transfer lies; asked once for each request, in order, when it can be sent.
     void (*place)(void *context, uint64_t at, struct io_place *out);
     // Called for each request that has moved all of its bytes, by the thread that moved it, while others are in
     // flight; its error ends the transfer. May be null.

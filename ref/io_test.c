@@ -20,6 +20,8 @@ static int open_file(void)
 // What is transferred, from the byte `base` of a file on; the finished requests are noted.
 struct trial {
     int file;
+    bool write;
+    unsigned char *memory;
     uint64_t base;
     size_t contiguous_bytes;  // between places
     size_t alignment_bytes;
@@ -31,10 +33,12 @@ struct trial {
 static void place(void *context, uint64_t at, struct io_place *out)
 {
     const struct trial *trial = context;
-    *out = (struct io_place){.file = trial->file,
+    *out = (struct io_place){.write = trial->write,
+                             .file = trial->file,
                              .path = "the folder",
                              .alignment_bytes = trial->alignment_bytes,
                              .offset = trial->base + at,
+                             .memory = trial->memory + at,
                              .bytes = trial->contiguous_bytes - at % trial->contiguous_bytes};
 }
 
@@ -48,9 +52,11 @@ static int finish(void *context, uint64_t at, const unsigned char *memory, size_
 
 static int transfer(struct io_pool *pool, struct trial *trial, bool write, unsigned char *memory, size_t bytes)
 {
+    trial->write = write;
+    trial->memory = memory;
     trial->finished_bytes = 0;
     trial->finished_count = 0;
-    return io_pool_transfer(pool, &(struct io_transfer){write, memory, bytes, place, finish, trial});
+    return io_pool_transfer(pool, &(struct io_transfer){bytes, place, finish, trial});
 }
 
 static struct io_pool *open_pool(const struct nvme_aio *aio)
@@ -277,6 +283,29 @@ Test(io, a_request_that_fails_or_cannot_go_on_ends_the_transfer_with_its_place)
     expect_failure((struct difficulties){.first_result = 100}, "not aligned");
     expect_failure((struct difficulties){.first_result = 2 * BLOCK + 512}, "only 8704 bytes");
     expect_failure((struct difficulties){.piece_bytes = 2 * BLOCK, .reap_error = -EBADF}, "Bad file descriptor");
+}
+
+// A place beyond which there is nothing ends the transfer, wherever its bytes would.
+static void place_until(void *context, uint64_t at, struct io_place *out)
+{
+    place(context, at, out);
+    if (at == 10 * BLOCK)
+        out->bytes = 0;
+}
+
+Test(io, a_transfer_ends_where_its_places_do)
+{
+    struct trial trial = {.file = open_file(), .contiguous_bytes = 64 * BLOCK, .alignment_bytes = 512, .write = true};
+    struct nvme_aio aio = {.block_bytes = BLOCK, .queue_depth = 3, .overlap_events = true, .intra_op_parallelism = 1};
+    struct io_pool *pool = open_pool(&aio);
+    trial.memory = storage_memory(16 * BLOCK);
+    struct io_transfer endless = {UINT64_MAX / 2, place_until, finish, &trial};
+    cr_expect_eq(io_pool_transfer(pool, &endless), ERR_NONE, "%s", err_message());
+    cr_expect_eq(trial.finished_bytes, 10 * BLOCK);
+    cr_expect_eq(lseek(trial.file, 0, SEEK_END), 10 * BLOCK);
+    io_pool_close(pool);
+    close(trial.file);
+    free(trial.memory);
 }
 
 Test(io, a_finish_that_refuses_ends_the_transfer)

@@ -252,6 +252,7 @@ struct passage {
     const struct tier_nvme *tier;
     struct allocation *allocation;
     uint64_t base;
+    unsigned char *memory;
     bool write;
 };
 
@@ -264,10 +265,12 @@ static void place(void *context, uint64_t at, struct io_place *out)
     uint64_t stripe = position / tier->stripe_bytes, within = position % tier->stripe_bytes;
     uint64_t index = ((uint64_t)allocation->first + stripe) % folders;
     const struct nvme_folder *folder = &tier->folders[index];
-    *out = (struct io_place){.file = folder->file,
+    *out = (struct io_place){.write = passage->write,
+                             .file = folder->file,
                              .path = folder->path,
                              .alignment_bytes = folder->alignment_bytes,
                              .offset = allocation->offsets[index] + stripe / folders * tier->stripe_bytes + within,
+                             .memory = passage->memory + at,
                              .bytes = folders == 1 ? allocation->disk_bytes - position : tier->stripe_bytes - within};
 }
 
@@ -327,8 +330,8 @@ static int move(struct tier_nvme *tier, const void *address, unsigned char *memo
     if (unwritten)
         return err_set(ERR_INTERNAL, "NVMe of rank %d: byte %" PRIu64 " of \"%s\" is read before it was written",
                        tier->rank, (uint64_t)(unwritten - allocation->written) * BLOCK_BYTES, allocation->name);
-    struct passage passage = {tier, allocation, base, write};
-    struct io_transfer transfer = {write, memory, bytes, place, finish, &passage};
+    struct passage passage = {tier, allocation, base, memory, write};
+    struct io_transfer transfer = {bytes, place, finish, &passage};
     int code = io_pool_transfer(write ? tier->writers : tier->readers, &transfer);
     if (code == ERR_NONE)
         return ERR_NONE;
