@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests that write files: a folder of their own, removed with all that is in it.
+#ifndef ZG_FOLDER_TEST_H
+#define ZG_FOLDER_TEST_H
+
+#include <criterion/criterion.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int folder_remove_entry(const char *path, const struct stat *status, int flag, struct FTW *walk)
+{
+    (void)status, (void)flag, (void)walk;
+    return remove(path);
+}
+
+// A new, empty folder; path has room for PATH_MAX bytes.
+static inline char *folder_make(char path[PATH_MAX])
+{
+    const char *root = getenv("TMPDIR");
+    snprintf(path, PATH_MAX, "%s/zg-test-XXXXXX", root ? root : "/tmp");
+    cr_assert_not_null(mkdtemp(path));
+    return path;
+}
+
+static inline void folder_remove(const char *path)
+{
+    nftw(path, folder_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+// What a file holds; the caller frees it.
+static inline char *folder_read(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file, "%s", path);
+    struct stat status;
+    cr_assert_eq(fstat(fileno(file), &status), 0);
+    *bytes = (size_t)status.st_size;
+    char *data = malloc(*bytes + 1);
+    cr_assert_eq(fread(data, 1, *bytes, file), *bytes);
+    fclose(file);
+    return data;
+}
+
+static inline void folder_write(const char *path, const void *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_eq(fwrite(data, 1, bytes, file), bytes);
+    cr_assert_eq(fclose(file), 0);
+}
+
+#endif

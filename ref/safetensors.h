@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The safetensors format: eight bytes with the header's length (little-endian), the header (a JSON object: a tensor's
+// name -> "dtype", "shape", "data_offsets"; "__metadata__" -> strings), and the tensors' data, one behind the other
+// without gaps, little-endian and in row-major order. The format's own library pads the header with blanks so that the
+// data begins at a multiple of 8; so does this.
+//
+// A file that is read may be anybody's: whatever it holds, it is taken as the format says or refused with its name, the
+// tensor and what is wrong. Tensors are read in pieces; no file is ever in memory as a whole.
+#ifndef ZG_SAFETENSORS_H
+#define ZG_SAFETENSORS_H
+
+#include "dtype.h"
+#include "file.h"
+
+#include <jansson.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+// The longest header that the format's own library takes; tensors have at most this many dimensions.
+enum { SAFETENSORS_HEADER_BYTES_MAX = 100000000, SAFETENSORS_RANK_MAX = 16 };
+
+// The types of the format that are whole bytes.
+enum safetensors_type {
+    TENSOR_BOOL,
+    TENSOR_U8,
+    TENSOR_I8,
+    TENSOR_F8_E5M2,
+    TENSOR_F8_E4M3,
+    TENSOR_I16,
+    TENSOR_U16,
+    TENSOR_FP16,
+    TENSOR_BF16,
+    TENSOR_I32,
+    TENSOR_U32,
+    TENSOR_FP32,
+    TENSOR_FP64,
+    TENSOR_I64,
+    TENSOR_U64,
+    TENSOR_TYPE_COUNT
+};
+
+const char *safetensors_type_name(enum safetensors_type type);  // as in the header: "F32"
+size_t safetensors_type_bytes(enum safetensors_type type);
+enum safetensors_type safetensors_type_of(enum dtype dtype);    // of a format of training
+
+struct safetensors_tensor {
+    const char *name;
+    enum safetensors_type type;
+    int shape_rank;  // 0: a scalar
+    uint64_t shape[SAFETENSORS_RANK_MAX];
+    uint64_t count;  // elements
+    uint64_t begin;  // bytes from the beginning of the data; count x type bytes of them
+};
+
+struct safetensors {
+    char *path;
+    int fd;
+    json_t *header;       // owns the names
+    uint64_t data_begin;  // in the file
+    uint64_t data_bytes;
+    size_t tensor_count;
+    struct safetensors_tensor *tensors;  // by where they begin
+};
+
+// ERR_USAGE: it is not such a file, or cannot be opened; ERR_IO: it cannot be read.
+int safetensors_open(const char *path, struct safetensors *out);
+void safetensors_close(struct safetensors *file);
+
+// The same for a header in memory with data_bytes of data behind it; path is its name in messages. There is no data to
+// be read.
+int safetensors_parse(const char *path, const char *header, size_t header_bytes, uint64_t data_bytes,
+                      struct safetensors *out);
+
+// NULL when there is none of this name.
+const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);
+
+// The value of a key of "__metadata__"; NULL when it is not there. Valid until the file is closed.
+const char *safetensors_metadata(const struct safetensors *file, const char *key);
+
+// Elements [first, first + count) of a tensor, as they lie in the file. Any thread may read.
+int safetensors_read(const struct safetensors *file, const struct safetensors_tensor *tensor, uint64_t first,
+                     size_t count, void *out);
+
+// The same, of a tensor in fp32, bf16 or fp16, as fp32. ERR_USAGE for other types.
+int safetensors_read_fp32(const struct safetensors *file, const struct safetensors_tensor *tensor, uint64_t first,
+                          size_t count, float *out);
+
+// A file under construction.
+struct safetensors_writer;
+
+// Creates the file, which must not be there, and writes the header. The tensors' data is to follow in their order;
+// name, type and shape of each are read, begin and count are filled in. metadata: pairs of key and value, then NULL; or
+// NULL. Nothing is kept of the arguments.
+int safetensors_create(const char *path, struct safetensors_tensor *tensors, size_t tensor_count,
+                       const char *const *metadata, struct safetensors_writer **out);
+
+// The next bytes of the data, cut anywhere.
+int safetensors_write(struct safetensors_writer *writer, const void *data, size_t bytes);
+
+// All data has been written: makes the file durable and closes it. Gives its size and digest, where they are wanted. In
+// case of an error the file is gone.
+int safetensors_finish(struct safetensors_writer *writer, uint64_t *bytes, char digest[FILE_DIGEST_BYTES]);
+
+// Gives up: closes and removes the file. Null-safe.
+void safetensors_abandon(struct safetensors_writer *writer);
+
+#endif

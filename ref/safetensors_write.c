@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing safetensors: the header first, then data as it comes.
+#include "safetensors.h"
+
+#include "err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { BUFFER_BYTES = 1 << 20 };
+
+struct safetensors_writer {
+    char *path;
+    int fd;
+    XXH3_state_t *hash;
+    uint64_t bytes;      // of the file so far
+    uint64_t data_left;  // that the header promises and that has not come
+    size_t used;         // of the buffer
+    char buffer[BUFFER_BYTES];
+};
+
+static int flush(struct safetensors_writer *writer)
+{
+    size_t used = writer->used;
+    writer->used = 0;
+    return file_write(writer->fd, writer->path, writer->buffer, used);
+}
+
+static int put(struct safetensors_writer *writer, const void *data, size_t bytes)
+{
+    XXH3_128bits_update(writer->hash, data, bytes);
+    writer->bytes += bytes;
+    if (writer->used + bytes > BUFFER_BYTES)
+        TRY(flush(writer));
+    if (bytes >= BUFFER_BYTES)
+        return file_write(writer->fd, writer->path, data, bytes);
+    memcpy(writer->buffer + writer->used, data, bytes);
+    writer->used += bytes;
+    return ERR_NONE;
+}
+
+// Counts and offsets of all tensors; *total is what they take together.
+static int lay_out(const char *path, struct safetensors_tensor *tensors, size_t tensor_count, uint64_t *total)
+{
+    *total = 0;
+    for (size_t i = 0; i < tensor_count; i++) {
+        struct safetensors_tensor *tensor = &tensors[i];
+        bool overflow = false;
+        uint64_t bytes;
+        tensor->count = 1;
+        for (int k = 0; k < tensor->shape_rank; k++)
+            overflow |= __builtin_mul_overflow(tensor->count, tensor->shape[k], &tensor->count);
+        tensor->begin = *total;
+        overflow |= __builtin_mul_overflow(tensor->count, safetensors_type_bytes(tensor->type), &bytes);
+        if (overflow || __builtin_add_overflow(*total, bytes, total) || *total > INT64_MAX)
+            return err_set(ERR_USAGE, "%s: tensor \"%s\" is too large", path, tensor->name);
+    }
+    return ERR_NONE;
+}
+
+static json_t *tensor_json(const struct safetensors_tensor *tensor)
+{
+    json_t *shape = json_array();
+    for (int k = 0; k < tensor->shape_rank; k++)
+        json_array_append_new(shape, json_integer((json_int_t)tensor->shape[k]));
+    uint64_t end = tensor->begin + tensor->count * safetensors_type_bytes(tensor->type);
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", safetensors_type_name(tensor->type), "shape", shape,
+                     "data_offsets", (json_int_t)tensor->begin, (json_int_t)end);
+}
+
+static int make_header(const char *path, const struct safetensors_tensor *tensors, size_t tensor_count,
+                       const char *const *metadata, char **out)
+{
+    json_t *header = json_object();
+    int rc = ERR_NONE;
+    if (metadata && metadata[0]) {
+        json_t *pairs = json_object();
+        for (size_t i = 0; metadata[i]; i += 2)
+            json_object_set_new(pairs, metadata[i], json_string(metadata[i + 1]));
+        json_object_set_new(header, "__metadata__", pairs);
+    }
+    for (size_t i = 0; i < tensor_count && rc == ERR_NONE; i++) {
+        const char *name = tensors[i].name;
+        if (json_object_get(header, name) || strcmp(name, "__metadata__") == 0)
+            rc = err_set(ERR_USAGE, "%s: there are two tensors called \"%s\"", path, name);
+        else if (json_object_set_new(header, name, tensor_json(&tensors[i])) != 0)
+            rc = err_set(ERR_USAGE, "%s: a tensor cannot be called \"%s\"", path, name);
+    }
+    if (rc == ERR_NONE && !(*out = json_dumps(header, JSON_COMPACT)))
+        rc = err_set(ERR_MEMORY, "no memory for the header of %s", path);
+    json_decref(header);
+    return rc;
+}
+
+static int put_header(struct safetensors_writer *writer, const char *header)
+{
+    static const char blanks[] = "        ";
+    size_t length = strlen(header);
+    uint64_t padded = (length + 7) / 8 * 8;
+    if (padded > SAFETENSORS_HEADER_BYTES_MAX)
+        return err_set(ERR_USAGE, "%s: a header of %" PRIu64 " bytes is too long", writer->path, padded);
+    TRY(put(writer, &padded, sizeof padded));
+    TRY(put(writer, header, length));
+    return put(writer, blanks, padded - length);
+}
+
+static int open_writer(const char *path, uint64_t data_bytes, struct safetensors_writer **out)
+{
+    struct safetensors_writer *writer = *out = malloc(sizeof *writer);
+    if (!writer)
+        return err_set(ERR_MEMORY, "no memory to write %s", path);
+    writer->fd = -1;
+    writer->used = 0;
+    writer->bytes = 0;
+    writer->data_left = data_bytes;
+    writer->hash = XXH3_createState();
+    writer->path = strdup(path);
+    if (!writer->hash || !writer->path)
+        return err_set(ERR_MEMORY, "no memory to write %s", path);
+    XXH3_128bits_reset(writer->hash);
+    writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (writer->fd < 0)
+        return err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
+    return ERR_NONE;
+}
+
+int safetensors_create(const char *path, struct safetensors_tensor *tensors, size_t tensor_count,
+                       const char *const *metadata, struct safetensors_writer **out)
+{
+    uint64_t data_bytes;
+    char *header = NULL;
+    *out = NULL;
+    TRY(lay_out(path, tensors, tensor_count, &data_bytes));
+    TRY(make_header(path, tensors, tensor_count, metadata, &header));
+    int rc = open_writer(path, data_bytes, out);
+    if (rc == ERR_NONE)
+        rc = put_header(*out, header);
+    free(header);
+    if (rc != ERR_NONE) {
+        safetensors_abandon(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+int safetensors_write(struct safetensors_writer *writer, const void *data, size_t bytes)
+{
+    if (bytes > writer->data_left)
+        return err_set(ERR_INTERNAL, "%s: %zu bytes are written where %" PRIu64 " are left", writer->path, bytes,
+                       writer->data_left);
+    writer->data_left -= bytes;
+    return put(writer, data, bytes);
+}
+
+static int complete(struct safetensors_writer *writer)
+{
+    if (writer->data_left > 0)
+        return err_set(ERR_INTERNAL, "%s: %" PRIu64 " bytes have not been written", writer->path, writer->data_left);
+    TRY(flush(writer));
+    TRY(file_sync(writer->fd, writer->path));
+    int fd = writer->fd;
+    writer->fd = -1;
+    if (close(fd) != 0) {
+        int rc = err_set(ERR_IO, "%s: cannot be closed: %s", writer->path, strerror(errno));
+        unlink(writer->path);
+        return rc;
+    }
+    return ERR_NONE;
+}
+
+int safetensors_finish(struct safetensors_writer *writer, uint64_t *bytes, char digest[FILE_DIGEST_BYTES])
+{
+    int rc = complete(writer);
+    XXH128_hash_t value = XXH3_128bits_digest(writer->hash);
+    if (digest)
+        snprintf(digest, FILE_DIGEST_BYTES, "%016" PRIx64 "%016" PRIx64, value.high64, value.low64);
+    if (bytes)
+        *bytes = writer->bytes;
+    safetensors_abandon(writer);  // what is complete is closed: it stays
+    return rc;
+}
+
+void safetensors_abandon(struct safetensors_writer *writer)
+{
+    if (!writer)
+        return;
+    if (writer->fd >= 0) {
+        close(writer->fd);
+        unlink(writer->path);
+    }
+    XXH3_freeState(writer->hash);
+    free(writer->path);
+    free(writer);
+}
