@@ -4,6 +4,8 @@
 
 #include "err.h"
 #include "size.h"
+#include "train_checkpoint.h"
+#include "weights.h"
 
 #include <inttypes.h>
 #include <popt.h>
@@ -17,8 +19,9 @@ struct arguments {
     char *preset, *config_path, *model, *schedule, *text_path, *device_memory;
     char *host_memory, *nvme_space, *engine, *emulate, *trace;
     char **set, **nvme_path;
+    char *save, *resume, *checkpoint, *weights;
     int world, threads;
-    long long steps, seed;
+    long long steps, seed, every;
     int verify, json, print_config;
     int buffered, no_swap_checksum;
 };
@@ -56,6 +59,11 @@ static int parse(int argc, const char **argv, struct arguments *a)
         {"emulate", '\0', TEXT, &a->emulate, 0, "throttle lanes, in GB/s: h2d=12,d2h=12,nvme-read=3.2", "LIST"},
         {"trace", '\0', TEXT, &a->trace, 0, "write a timeline for Chrome or Perfetto", "FILE"},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "a rank's threads for the optimizer (cores / ranks)", "N"},
+        {"save", '\0', TEXT, &a->save, 0, "save a checkpoint there at the end, and when interrupted", "DIR"},
+        {"every", '\0', POPT_ARG_LONGLONG, &a->every, 0, "and after every so many steps", "N"},
+        {"resume", '\0', TEXT, &a->resume, 0, "continue from the newest checkpoint there, or from this one", "DIR"},
+        {"checkpoint", '\0', TEXT, &a->checkpoint, 0, "both: save there, and continue if there is one", "DIR"},
+        {"load-weights", '\0', TEXT, &a->weights, 0, "begin with the parameters in this safetensors file", "FILE"},
         {"verify", '\0', FLAG, &a->verify, 0, "compare every bit with unsharded Adam after every step", NULL},
         {"json", '\0', FLAG, &a->json, 0, "print the result as one line of JSON", NULL},
         {"print-config", '\0', FLAG, &a->print_config, 0, "print the effective configuration and stop", NULL},
@@ -91,6 +99,12 @@ static int check(const struct arguments *a)
         return err_set(ERR_USAGE, "--threads %d: expected 1 or more", a->threads);
     if (a->trace && !*a->trace)
         return err_set(ERR_USAGE, "--trace: expected the name of a file");
+    if (a->checkpoint && (a->save || a->resume))
+        return err_set(ERR_USAGE, "--checkpoint DIR is --save and --resume in one: give it alone");
+    if (a->every < 0)
+        return err_set(ERR_USAGE, "--every %lld: expected 1 or more", a->every);
+    if (a->every && !a->save && !a->checkpoint)
+        return err_set(ERR_USAGE, "--every %lld: give --save DIR or --checkpoint DIR, too", a->every);
     return ERR_NONE;
 }
 
@@ -161,6 +175,62 @@ static void show_progress(void *context, const struct train_progress *p)
     fflush(stderr);
 }
 
+// Prints what the notes say, a line each.
+static void print_notes(char *notes)
+{
+    for (char *rest = notes, *line; (line = strsep(&rest, "\n")) && *line;)
+        fprintf(stderr, "zerogauge train: note: %s\n", line);
+}
+
+static int train_and_report(const struct arguments *a, const struct train_setting *setting)
+{
+    struct train_result result;
+    int rc = train_run(setting, &result);
+    if (rc == ERR_NONE && a->json)
+        rc = train_print_json(setting, &result, stdout);
+    else if (rc == ERR_NONE)
+        train_print_table(setting, &result, stdout);
+    if (rc == ERR_NONE && !train_passed(setting, &result))
+        rc = err_set(ERR_CHECK, result.difference.found ? "the run differs from unsharded Adam"
+                                                        : "bytes held or moved differ from the formulas");
+    else if (rc == ERR_NONE && result.interrupted)
+        rc = err_set(ERR_USAGE, "interrupted after step %" PRIu64 " of %lld%s", result.steps, a->steps,
+                     result.saved_step == result.steps ? "; --resume or --checkpoint continues from there" : "");
+    free(result.step_ns);
+    return rc;
+}
+
+// What a run needs from outside: text, initial parameters, checkpoints.
+struct sources {
+    struct text *text;
+    struct weights *weights;
+    struct train_checkpoints checkpoints;
+};
+
+static int open_sources(const struct arguments *a, struct train_setting *setting, struct sources *sources)
+{
+    TRY(model_find_tiled(a->model ? a->model : "gpt-tiny", setting->config->tiling_factor, &setting->model));
+    if (setting->model->wants_text)
+        TRY(text_open(a->text_path, &sources->text));
+    setting->text = sources->text;
+    if (a->weights) {
+        TRY(weights_open(a->weights, setting->model, &sources->weights));
+        setting->model = &sources->weights->model;
+    }
+    const struct train_checkpoint_options options = {
+        .save = a->save,
+        .resume = a->resume,
+        .checkpoint = a->checkpoint,
+        .every = (uint64_t)a->every,
+        .weights = sources->weights ? sources->weights->digest : NULL,
+    };
+    char notes[NOTES_BYTES];
+    setting->checkpoints = &sources->checkpoints;
+    int rc = train_checkpoints_open(&options, setting, &sources->checkpoints, notes);
+    print_notes(notes);
+    return rc;
+}
+
 static int run(const struct arguments *a, const struct config *config)
 {
     struct train_setting setting = {
@@ -175,7 +245,6 @@ static int run(const struct arguments *a, const struct config *config)
         .trace_path = a->trace,
         .interrupted = &interrupted,
     };
-    TRY(model_find_tiled(a->model ? a->model : "gpt-tiny", config->tiling_factor, &setting.model));
     TRY(flow_schedule_parse(a->schedule ? a->schedule : "overlap", &setting.schedule));
     TRY(parse_budget("--device-memory", a->device_memory, &setting.device_memory_bytes));
     TRY(parse_budget("--host-memory", a->host_memory, &setting.host_memory_bytes));
@@ -184,26 +253,15 @@ static int run(const struct arguments *a, const struct config *config)
         TRY(emulation_parse(a->emulate, &setting.emulation));
     if (isatty(STDERR_FILENO))
         setting.progress = show_progress;
-    struct text *text = NULL;
-    if (setting.model->wants_text)
-        TRY(text_open(a->text_path, &text));
-    setting.text = text;
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
-
-    struct train_result result;
-    int rc = train_run(&setting, &result);
-    if (rc == ERR_NONE && a->json)
-        rc = train_print_json(&setting, &result, stdout);
-    else if (rc == ERR_NONE)
-        train_print_table(&setting, &result, stdout);
-    if (rc == ERR_NONE && !train_passed(&setting, &result))
-        rc = err_set(ERR_CHECK, result.difference.found ? "the run differs from unsharded Adam"
-                                                        : "bytes held or moved differ from the formulas");
-    else if (rc == ERR_NONE && result.interrupted)
-        rc = err_set(ERR_USAGE, "interrupted after step %" PRIu64 " of %lld", result.steps, a->steps);
-    free(result.step_ns);
-    text_close(text);
+    struct sources sources = {.checkpoints.store.lock = -1};
+    int rc = open_sources(a, &setting, &sources);
+    if (rc == ERR_NONE)
+        rc = train_and_report(a, &setting);
+    train_checkpoints_close(&sources.checkpoints);
+    weights_close(sources.weights);
+    text_close(sources.text);
     return rc;
 }
 
@@ -248,5 +306,9 @@ int train_main(int argc, const char **argv)
     free(a.trace);
     list_free(a.set);
     list_free(a.nvme_path);
+    free(a.save);
+    free(a.resume);
+    free(a.checkpoint);
+    free(a.weights);
     return err_exit_status(rc);
 }

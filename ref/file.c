@@ -15,6 +15,16 @@
 
 enum { DIGEST_BLOCK_BYTES = 1 << 20 };
 
+int file_join(const char *folder, const char *name, char out[PATH_MAX])
+{
+    if (strlen(folder) + 1 + strlen(name) >= PATH_MAX)
+        return err_set(ERR_USAGE, "%s/%s: the name is too long", folder, name);
+    char *end = stpcpy(out, folder);
+    *end = '/';
+    strcpy(end + 1, name);
+    return ERR_NONE;
+}
+
 int file_write(int fd, const char *path, const void *data, size_t bytes)
 {
     const char *at = data;

@@ -4,10 +4,14 @@
 #ifndef ZG_FILE_H
 #define ZG_FILE_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { FILE_DIGEST_BYTES = 33 };  // 32 hexadecimal digits of XXH3-128, and the end
+
+// FOLDER/NAME. ERR_USAGE when that is too long for a path. out is neither of the two.
+int file_join(const char *folder, const char *name, char out[PATH_MAX]);
 
 // Writes all of it at the file's position. ERR_IO: no space, a limit, a device's error.
 int file_write(int fd, const char *path, const void *data, size_t bytes);

@@ -5,9 +5,11 @@
 #include "random.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 // -f: a verse a line, whatever the terminal.
 #define DEFAULT_COMMAND "bible -f gen1:1-rev22:21 </dev/null 2>/dev/null"
@@ -90,6 +92,12 @@ void text_close(struct text *text)
 size_t text_bytes(const struct text *text)
 {
     return text->size;
+}
+
+void text_digest(const struct text *text, char out[TEXT_DIGEST_BYTES])
+{
+    XXH128_hash_t value = XXH3_128bits(text->bytes, text->size);
+    snprintf(out, TEXT_DIGEST_BYTES, "%016" PRIx64 "%016" PRIx64, value.high64, value.low64);
 }
 
 int text_batch(const struct text *text, uint64_t seed, uint64_t step, uint64_t index, size_t sequence_count,

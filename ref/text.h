@@ -17,6 +17,10 @@ void text_close(struct text *text);
 
 size_t text_bytes(const struct text *text);
 
+// XXH3-128 of all of it, in hexadecimal.
+enum { TEXT_DIGEST_BYTES = 33 };
+void text_digest(const struct text *text, char out[TEXT_DIGEST_BYTES]);
+
 // Fills tokens (sequence_count rows of length + 1, each a byte 0 .. 255) with stretches of the text that begin at
 // places drawn from (seed, step, sample). `index` numbers the micro-batches of a step, micro x world + rank, and the
 // samples of a step are numbered index x sequence_count + row. So a step's samples depend on how many there are and

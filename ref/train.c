@@ -3,6 +3,7 @@
 #include "train_internal.h"
 
 #include "err.h"
+#include "train_checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -115,9 +116,9 @@ static void note_step(struct train_rank *rank, uint64_t step, bool applied, doub
     uint64_t tokens = setting->config->train_batch * setting->model->sequence_length;
     result->steps = step;
     result->skipped_steps += !applied;
-    result->first_loss = step == 1 ? loss : result->first_loss;
+    result->first_loss = step == rank->resumed_step + 1 ? loss : result->first_loss;
     result->loss = loss;
-    result->step_ns[step - 1] = took_ns;
+    result->step_ns[step - rank->resumed_step - 1] = took_ns;
     result->seconds += (double)took_ns * 1e-9;
     result->tokens += tokens;
     if (!setting->progress)
@@ -131,7 +132,7 @@ static void note_step(struct train_rank *rank, uint64_t step, bool applied, doub
         .norm = optimizer->norm,
         .scale = scaler_scale(&optimizer->scaler),
         .tokens_per_s = (double)tokens * 1e9 / (double)took_ns,
-        .eta_s = result->seconds / (double)step * (double)(setting->steps - step),
+        .eta_s = result->seconds / (double)(step - rank->resumed_step) * (double)(setting->steps - step),
         .skipped = !applied,
     };
     setting->progress(setting->progress_context, &progress);
@@ -141,7 +142,7 @@ static int run_steps(struct train_rank *rank)
 {
     bool stop = false;
     TRY(comm_barrier(rank->comm));
-    for (uint64_t step = 1; step <= rank->setting->steps && !stop; step++) {
+    for (uint64_t step = rank->resumed_step + 1; step <= rank->setting->steps && !stop; step++) {
         bool applied;
         double loss;
         uint64_t begin = now_ns();
@@ -152,6 +153,7 @@ static int run_steps(struct train_rank *rank)
             note_step(rank, step, applied, loss, took);
         if (rank->setting->verify)
             TRY(verify_step(rank, step, applied, loss));
+        TRY(train_save(rank, step, applied, loss, stop || step == rank->setting->steps));
     }
     if (rank->rank == 0)
         rank->result->interrupted = stop && !rank->result->difference.found;
@@ -163,7 +165,8 @@ static void account(struct train_rank *rank)
 {
     const struct optimizer *optimizer = &rank->stage.optimizer;
     struct formula *formula = &rank->formula;
-    uint64_t steps = optimizer->step + optimizer->skipped;
+    uint64_t steps = optimizer->step + optimizer->skipped - rank->resumed_step;
+    uint64_t applied = optimizer->step - rank->resumed_applied;
     rank->accounting_equal = true;
     for (int tier = 0; tier < TIER_COUNT; tier++)
         for (int kind = 0; kind < KIND_COUNT; kind++) {
@@ -177,7 +180,7 @@ static void account(struct train_rank *rank)
     for (int lane = 0; lane < LANE_COUNT; lane++)
         for (int operation = 0; operation < OPERATION_COUNT; operation++) {
             uint64_t bytes = steps * formula->step_bytes[lane][operation] +
-                             optimizer->step * formula->applied_bytes[lane][operation] +
+                             applied * formula->applied_bytes[lane][operation] +
                              optimizer->returned * formula->returned_bytes[lane][operation];
             rank->accounting_equal &= rank->ledger.moved_bytes[lane][operation] == bytes;
             formula->step_bytes[lane][operation] = bytes;  // from here on: of the run
@@ -187,6 +190,7 @@ static void account(struct train_rank *rank)
 static int run_rank(struct train_rank *rank)
 {
     TRY(open_rank(rank));
+    TRY(train_resume(rank));
     TRY(run_steps(rank));
     account(rank);
     if (rank->rank == 0) {

@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct train_checkpoints;
+
 struct train_progress {
     uint64_t step, steps;
     double loss, lr, norm, scale, tokens_per_s;
@@ -38,6 +40,7 @@ struct train_setting {
     const char *trace_path;        // where the timeline goes; null: nowhere
     int threads;                   // a rank, for the update; 0: cores / world
     bool verify;
+    struct train_checkpoints *checkpoints;  // train_checkpoint.h; may be null
     const volatile sig_atomic_t *interrupted;  // may be null; when set, training ends after the step
     void (*progress)(void *context, const struct train_progress *progress);  // after each step, from one thread
     void *progress_context;
@@ -62,12 +65,15 @@ struct train_report_of_rank {
 };
 
 struct train_result {
-    uint64_t steps, skipped_steps, verified_steps;
+    uint64_t steps, skipped_steps;  // from step 1 on, whichever run made them
+    uint64_t verified_steps;        // of this run
+    uint64_t resumed_step;          // of the checkpoint that the run continued; 0: none
+    uint64_t saved_step;            // of the last checkpoint saved; 0: none
     bool interrupted;
     struct train_difference difference;
-    double first_loss, loss;   // of the first and the last step
+    double first_loss, loss;   // of this run's first and last step
     double seconds;            // of all steps, without verification
-    uint64_t *step_ns;         // [steps]; free()
+    uint64_t *step_ns;         // [steps - resumed_step]; free()
     uint64_t tokens;           // trained on, all ranks
     char digest[33];           // of parameters and moments, whole, in parameter order
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT], formula_held_bytes[TIER_COUNT][KIND_COUNT];  // rank 0

@@ -23,6 +23,7 @@ struct train_rank {
     struct model_run *run;
     char *checkpoints;            // the units', one after the other; null without checkpointing
     struct model_batch *batches;  // by micro-step
+    uint64_t resumed_step, resumed_applied;  // of the checkpoint that the run continues
     double loss;                  // of this rank's micro-batches, summed
     void *arguments;              // of the compute operation being issued
     struct oracle *oracle;        // rank 0

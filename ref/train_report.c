@@ -3,6 +3,7 @@
 
 #include "err.h"
 #include "size.h"
+#include "train_checkpoint.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -17,10 +18,25 @@ const char *train_schedule_text(struct flow_schedule schedule, char out[SCHEDULE
     return out;
 }
 
+static double tokens_per_s(const struct train_result *result)
+{
+    return result->tokens ? (double)result->tokens / result->seconds : 0.0;
+}
+
+static json_t *step_or_null(uint64_t step)
+{
+    return step ? json_integer((json_int_t)step) : json_null();
+}
+
+// Every step of this run was compared, and nothing differs.
+static bool equal(const struct train_result *result)
+{
+    return !result->difference.found && result->verified_steps == result->steps - result->resumed_step;
+}
+
 bool train_passed(const struct train_setting *setting, const struct train_result *result)
 {
-    bool verified = !setting->verify || (!result->difference.found && result->verified_steps == result->steps);
-    return verified && result->accounting_equal;
+    return (!setting->verify || equal(result)) && result->accounting_equal;
 }
 
 static uint64_t total(const uint64_t *values, int count)
@@ -84,12 +100,16 @@ void train_print_table(const struct train_setting *setting, const struct train_r
             setting->world, setting->world == 1 ? "" : "s", dtype_name(config->precision), config->recipe,
             train_schedule_text(setting->schedule, schedule));
     fprintf(out, "  %" PRIu64 " steps, %" PRIu64 " skipped; loss %.4f -> %.4f; %.0f tokens/s\n", result->steps,
-            result->skipped_steps, result->first_loss, result->loss, (double)result->tokens / result->seconds);
+            result->skipped_steps, result->first_loss, result->loss, tokens_per_s(result));
+    if (result->resumed_step)
+        fprintf(out, "  continued from the checkpoint of step %" PRIu64 "\n", result->resumed_step);
+    if (result->saved_step)
+        fprintf(out, "  last checkpoint: %s, step %" PRIu64 "\n", setting->checkpoints->store.path, result->saved_step);
     if (result->difference.found)
         print_difference(&result->difference, out);
     else if (setting->verify)
         fprintf(out, "  equal to unsharded Adam in every bit, %" PRIu64 " of %" PRIu64 " steps\n",
-                result->verified_steps, result->steps);
+                result->verified_steps, result->steps - result->resumed_step);
     else
         fprintf(out, "  not compared with unsharded Adam (--verify does)\n");
     fprintf(out, "  state digest %s\n", result->digest);
@@ -174,7 +194,7 @@ int train_print_json(const struct train_setting *setting, const struct train_res
         "steps", (json_int_t)result->steps, "precision", dtype_name(config->precision), "accumulation",
         (json_int_t)config->accumulation, "schedule", train_schedule_text(setting->schedule, schedule), "recipe",
         config->recipe, "verified_steps", (json_int_t)result->verified_steps, "equal",
-        setting->verify ? json_boolean(!result->difference.found && result->verified_steps == result->steps)
+        setting->verify ? json_boolean(equal(result))
                         : json_null(),
         "first_difference", difference_json(&result->difference), "state_digest", result->digest, "first_loss",
         result->first_loss, "loss", result->loss);
@@ -182,17 +202,17 @@ int train_print_json(const struct train_setting *setting, const struct train_res
         return err_set(ERR_INTERNAL, "the record could not be made");
     const int held_count = TIER_COUNT * KIND_COUNT, moved_count = LANE_COUNT * OPERATION_COUNT;
     json_t *rest = json_pack(
-        "{s:I,s:I,s:o,s:o,s:I,s:I,s:o,s:o,s:b,s:f,s:I,s:I,s:b}", "held_bytes",
+        "{s:I,s:I,s:o,s:o,s:I,s:I,s:o,s:o,s:b,s:f,s:I,s:I,s:b,s:o,s:o}", "held_bytes",
         (json_int_t)total(result->held_bytes[0], held_count), "formula_held_bytes",
         (json_int_t)total(result->formula_held_bytes[0], held_count), "held_bytes_by_tier",
         held_json(result->held_bytes), "formula_held_bytes_by_tier", held_json(result->formula_held_bytes),
         "moved_bytes", (json_int_t)total(result->moved_bytes[0], moved_count), "formula_moved_bytes",
         (json_int_t)total(result->formula_moved_bytes[0], moved_count), "moved_bytes_by_lane",
         moved_json(result->moved_bytes), "formula_moved_bytes_by_lane", moved_json(result->formula_moved_bytes),
-        "accounting_equal",
-        result->accounting_equal, "tokens_per_s", (double)result->tokens / result->seconds, "skipped_steps",
+        "accounting_equal", result->accounting_equal, "tokens_per_s", tokens_per_s(result), "skipped_steps",
         (json_int_t)result->skipped_steps, "param_elements", (json_int_t)result->param_elements, "interrupted",
-        result->interrupted);
+        result->interrupted, "resumed_step", step_or_null(result->resumed_step), "saved_step",
+        step_or_null(result->saved_step));
     if (!rest) {
         json_decref(record);
         return err_set(ERR_INTERNAL, "the record could not be made");

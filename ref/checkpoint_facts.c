@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The facts that decide about a run's bits, and how those of a checkpoint compare with those of the run that goes on.
+#include "checkpoint.h"
+
+#include "err.h"
+#include "json.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void add(struct facts *facts, enum fact_kind kind, const char *key, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void add(struct facts *facts, enum fact_kind kind, const char *key, const char *format, ...)
+{
+    struct fact *row = &facts->rows[facts->count++];
+    row->key = key;
+    row->kind = kind;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(row->value, sizeof row->value, format, arguments);
+    va_end(arguments);
+}
+
+static void add_optimizer(const struct config *config, struct facts *facts)
+{
+    const struct adam_hyper *adam = &config->adam;
+    add(facts, FACT_MUST, "recipe", "%s", config->recipe);
+    add(facts, FACT_MAY, "lr", "%.17g", adam->lr);
+    add(facts, FACT_MAY, "betas", "%.17g, %.17g", adam->beta1, adam->beta2);
+    add(facts, FACT_MAY, "eps", "%.17g", adam->eps);
+    add(facts, FACT_MAY, "weight_decay", "%.17g%s", adam->weight_decay, adam->decoupled ? " decoupled" : "");
+    add(facts, FACT_MAY, "bias_correction", "%s", adam->bias_correction ? "true" : "false");
+    add(facts, FACT_MAY, "gradient_clipping", "%.17g %s", config->gradient_clipping,
+        config->clip_form == CLIP_TORCH ? "torch" : "deepspeed");
+    static const char *const schedulers[] = {"none", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
+    const struct config_scheduler *s = &config->scheduler;
+    if (s->type == SCHEDULER_NONE)
+        add(facts, FACT_MAY, "scheduler", "none");
+    else
+        add(facts, FACT_MAY, "scheduler", "%s lr %.17g %.17g ratio %.17g %.17g steps %" PRIu64 " of %" PRIu64 " %s",
+            schedulers[s->type], s->warmup_min_lr, s->warmup_max_lr, s->warmup_min_ratio, s->cos_min_ratio,
+            s->warmup_num_steps, s->total_num_steps, s->warmup_linear ? "linear" : "log");
+}
+
+static void add_loss_scale(const struct config_loss_scale *scale, struct facts *facts)
+{
+    if (!scale->dynamic)
+        add(facts, FACT_MUST, "loss_scale", "static %.17g", scale->static_scale);
+    else
+        add(facts, FACT_MUST, "loss_scale", "dynamic 2^%u window %" PRIu64 " hysteresis %" PRIu64 "%s min %.17g",
+            scale->initial_scale_power, scale->window, scale->hysteresis,
+            scale->consecutive_hysteresis ? " consecutive" : "", scale->min_scale);
+}
+
+int facts_of(const struct facts_setting *setting, struct facts *out)
+{
+    const struct config *config = setting->config;
+    const struct stage_operations *operations;
+    TRY(stage_find(config->stage, &operations));
+    *out = (struct facts){0};
+    add(out, FACT_MUST, "seed", "%" PRIu64, setting->seed);
+    add(out, FACT_MUST, "train_batch_size", "%zu", config->train_batch);
+    add(out, FACT_MUST, "precision", "%s", dtype_name(config->precision));
+    add_loss_scale(&config->loss_scale, out);
+    add_optimizer(config, out);
+    add(out, FACT_MAY, "world", "%d", setting->world);
+    add(out, FACT_MAY, "gradient_accumulation_steps", "%zu", config->accumulation);
+    // With one micro-step both sums are the same.
+    add(out, FACT_MAY, "gradient_sum", "%s",
+        config->accumulation == 1             ? "over ranks"
+        : operations->reduces_each_micro_step ? "over ranks, then over micro-steps"
+                                              : "over micro-steps, then over ranks");
+    add(out, FACT_MAY, "communication_data_type", "%s", dtype_name(config->communication_dtype));
+    add(out, FACT_MAY, "grad_accum_dtype", "%s", dtype_name(config->accumulation_dtype));
+    add(out, FACT_MAY, "check_overflow", "%s", config->check_overflow ? "true" : "false");
+    add(out, FACT_MAY, "delayed_update", "%" PRIu64, config->delayed_update_start_step);
+    char digest[TEXT_DIGEST_BYTES] = "none";
+    if (setting->text)
+        text_digest(setting->text, digest);
+    add(out, FACT_MAY, "text", "%s", digest);
+    add(out, FACT_BEFORE, "initial_weights", "%s", setting->weights ? setting->weights : "of the seed");
+    return ERR_NONE;
+}
+
+static const char *find(const struct manifest *manifest, const char *key)
+{
+    for (size_t i = 0; i < manifest->fact_count; i++)
+        if (strcmp(manifest->facts[i].key, key) == 0)
+            return manifest->facts[i].value;
+    return NULL;
+}
+
+int facts_compare(const struct facts *facts, const struct manifest *manifest, const char *path, bool *repeatable,
+                  char notes[NOTES_BYTES])
+{
+    *repeatable = manifest->repeatable;
+    for (size_t i = 0; i < facts->count; i++) {
+        const struct fact *row = &facts->rows[i];
+        const char *was = find(manifest, row->key);
+        if (was && strcmp(was, row->value) == 0)
+            continue;
+        *repeatable = false;
+        char shown[JSON_SHOW_BYTES];
+        json_show(shown, was ? was : "not known", FACT_BYTES);
+        if (row->kind == FACT_MUST)
+            return err_set(ERR_USAGE,
+                           "%s: was made with %s %s; this run has %s, and cannot continue it with the same bits",
+                           path, row->key, shown, row->value);
+        size_t used = strlen(notes);
+        if (row->kind == FACT_MAY)
+            snprintf(notes + used, NOTES_BYTES - used, "%s was %s until step %" PRIu64 ", and is %s from there on\n",
+                     row->key, shown, manifest->step, row->value);
+    }
+    // What only a newer version knows of may decide about bits, too.
+    if (manifest->fact_count != facts->count)
+        return err_set(ERR_USAGE, "%s: \"made_with\" has %zu facts; this version knows %zu", path, manifest->fact_count,
+                       facts->count);
+    return ERR_NONE;
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loading a checkpoint into a stage: whatever cut the tensors then, and whatever cuts them now.
+#include "checkpoint.h"
+
+#include "err.h"
+#include "json.h"
+#include "lr.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int checkpoint_check_model(const struct checkpoint *c, const struct model *model)
+{
+    const struct manifest *m = checkpoint_manifest(c);
+    const char *path = checkpoint_path(c);
+    char shown[JSON_SHOW_BYTES];
+    if (strcmp(m->model, model->name) != 0)
+        return err_set(ERR_USAGE, "%s: is of the model %s, not of %s", path, json_show(shown, m->model, 60),
+                       model->name);
+    if (m->param_count != (size_t)model->param_count || m->group_count != (size_t)model->group_count)
+        return err_set(ERR_USAGE, "%s: has %zu parameters in %zu groups; the model %s has %d in %d", path,
+                       m->param_count, m->group_count, model->name, model->param_count, model->group_count);
+    for (int i = 0; i < model->param_count; i++) {
+        const struct model_param *p = &model->params[i];
+        size_t at;
+        if (!checkpoint_find(c, p->name, &at))
+            return err_set(ERR_USAGE, "%s: has no parameter %s", path, p->name);
+        const struct manifest_param *stored = &m->params[at];
+        bool equal = stored->shape_rank == p->shape_rank && stored->frozen == p->frozen;
+        for (int k = 0; equal && k < p->shape_rank; k++)
+            equal = stored->shape[k] == p->shape[k];
+        if (!equal)
+            return err_set(ERR_USAGE, "%s: its parameter %s has another shape, or is frozen in one model only", path,
+                           p->name);
+    }
+    return ERR_NONE;
+}
+
+static int load_state(const struct checkpoint *c, struct stage *stage, int bundle, enum state state, float *share)
+{
+    const struct model *model = stage->setting.model;
+    struct piece piece;
+    int own = stage_share(stage, bundle);
+    for (int next = 0; bundle_next_piece(&stage->layout, model, bundle, own, &next, &piece);) {
+        size_t param;
+        if (!checkpoint_find(c, model->params[piece.param].name, &param))
+            return err_set(ERR_INTERNAL, "%s: has no parameter %s", checkpoint_path(c),
+                           model->params[piece.param].name);
+        TRY(checkpoint_read(c, state, param, piece.param_index, piece.count, share + piece.share_index));
+    }
+    return stage_write_share(stage, bundle, state, share);
+}
+
+static int load_shares(const struct checkpoint *c, struct stage *stage)
+{
+    size_t largest = 1;
+    for (int i = 0; i < stage->layout.bundle_count; i++)
+        if (stage->layout.bundles[i].share_count > largest)
+            largest = stage->layout.bundles[i].share_count;
+    float *share = malloc(largest * sizeof *share);
+    if (!share)
+        return err_set(ERR_MEMORY, "no memory for a share of %zu elements", largest);
+    int rc = ERR_NONE;
+    for (int i = 0; i < stage->layout.bundle_count && rc == ERR_NONE; i++)
+        for (int state = 0; state < (stage->layout.bundles[i].frozen ? 1 : STATE_COUNT) && rc == ERR_NONE; state++)
+            rc = load_state(c, stage, i, (enum state)state, share);
+    free(share);
+    return rc;
+}
+
+static int load(const struct checkpoint *c, struct stage *stage)
+{
+    const struct manifest *m = checkpoint_manifest(c);
+    struct comm *comm = stage->setting.comm;
+    TRY(checkpoint_check_model(c, stage->setting.model));
+    for (size_t i = (size_t)comm_rank(comm); i < m->file_count; i += (size_t)comm_world(comm))
+        TRY(checkpoint_check_digest(c, i));
+    // Nothing is used before all of it is known to be sound.
+    TRY(comm_barrier(comm));
+    TRY(load_shares(c, stage));
+    TRY(stage_regather(stage));
+    struct optimizer *optimizer = &stage->optimizer;
+    optimizer->step = m->applied;
+    optimizer->skipped = m->skipped;
+    if (m->applied > 0)
+        optimizer->lr = lr_at(stage->setting.config, m->applied);
+    optimizer->scaler.scale = m->scaler.scale;
+    optimizer->scaler.iteration = m->scaler.iteration;
+    optimizer->scaler.last_overflow = m->scaler.last_overflow;
+    optimizer->scaler.hysteresis = m->scaler.hysteresis;
+    memcpy(optimizer->states, m->recipe_states, m->group_count * sizeof *m->recipe_states);
+    return ERR_NONE;
+}
+
+int checkpoint_load(const struct checkpoint *c, struct stage *stage)
+{
+    struct comm *comm = stage->setting.comm;
+    struct ledger *ledger = comm_ledger(comm);
+    comm_count_in(comm, NULL);
+    int rc = load(c, stage);
+    comm_count_in(comm, ledger);
+    return rc;
+}

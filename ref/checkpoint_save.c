@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saving a checkpoint: every rank its own share, then rank 0 the manifest and the rename that makes it one.
+#include "checkpoint.h"
+
+#include "err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { KEPT_COUNT = 2, KEY_BYTES = 128 };
+
+// What this rank writes: pieces of tensors, in the order of bundles and states.
+struct share_file {
+    struct stage *stage;
+    size_t count, room;
+    struct safetensors_tensor *tensors;
+    char (*keys)[KEY_BYTES];
+    float *share;  // room for the largest
+};
+
+// Whether this rank writes the bundle: its own share of it; or, where every rank has all of it, one of them does.
+static bool writes(const struct stage *stage, int bundle)
+{
+    const struct bundle *b = &stage->layout.bundles[bundle];
+    struct comm *comm = stage->setting.comm;
+    return b->share_count != b->padded_count || bundle % comm_world(comm) == comm_rank(comm);
+}
+
+static int state_count(const struct stage *stage, int bundle)
+{
+    return stage->layout.bundles[bundle].frozen ? 1 : STATE_COUNT;
+}
+
+static void list_bundle(struct share_file *f, int bundle)
+{
+    struct stage *stage = f->stage;
+    const struct model *model = stage->setting.model;
+    struct piece piece;
+    for (int state = 0; state < state_count(stage, bundle); state++)
+        for (int next = 0;
+             bundle_next_piece(&stage->layout, model, bundle, stage_share(stage, bundle), &next, &piece);) {
+            snprintf(f->keys[f->count], KEY_BYTES, "%s/%s[%zu:%zu]", manifest_state_name(state),
+                     model->params[piece.param].name, piece.param_index, piece.param_index + piece.count);
+            f->tensors[f->count] = (struct safetensors_tensor){
+                .name = f->keys[f->count], .type = TENSOR_FP32, .shape_rank = 1, .shape = {piece.count}};
+            f->count++;
+        }
+}
+
+static int open_share_file(struct stage *stage, struct share_file *f)
+{
+    const struct layout *layout = &stage->layout;
+    size_t room = (size_t)stage->setting.model->param_count * STATE_COUNT + 1, largest = 1;
+    *f = (struct share_file){.stage = stage};
+    for (int i = 0; i < layout->bundle_count; i++)
+        if (layout->bundles[i].share_count > largest)
+            largest = layout->bundles[i].share_count;
+    f->tensors = calloc(room, sizeof *f->tensors);
+    f->keys = calloc(room, sizeof *f->keys);
+    f->share = malloc(largest * sizeof *f->share);
+    if (!f->tensors || !f->keys || !f->share)
+        return err_set(ERR_MEMORY, "no memory to save a share of %zu elements", largest);
+    for (int i = 0; i < layout->bundle_count; i++)
+        if (writes(stage, i))
+            list_bundle(f, i);
+    return ERR_NONE;
+}
+
+static void close_share_file(struct share_file *f)
+{
+    free(f->tensors);
+    free(f->keys);
+    free(f->share);
+}
+
+static int write_bundle(struct share_file *f, int bundle, struct safetensors_writer *writer)
+{
+    struct stage *stage = f->stage;
+    struct piece piece;
+    int own = stage_share(stage, bundle);
+    if (bundle_share_real(&stage->layout.bundles[bundle], own) == 0)
+        return ERR_NONE;
+    for (int state = 0; state < state_count(stage, bundle); state++) {
+        TRY(stage_read_share(stage, bundle, (enum state)state, f->share));
+        for (int next = 0; bundle_next_piece(&stage->layout, stage->setting.model, bundle, own, &next, &piece);)
+            TRY(safetensors_write(writer, f->share + piece.share_index, piece.count * sizeof *f->share));
+    }
+    return ERR_NONE;
+}
+
+static int write_share(struct share_file *f, const char *path, struct manifest_file *out)
+{
+    struct safetensors_writer *writer;
+    TRY(safetensors_create(path, f->tensors, f->count, NULL, &writer));
+    for (int i = 0; i < f->stage->layout.bundle_count; i++) {
+        int rc = writes(f->stage, i) ? write_bundle(f, i, writer) : ERR_NONE;
+        if (rc != ERR_NONE) {
+            safetensors_abandon(writer);
+            return rc;
+        }
+    }
+    return safetensors_finish(writer, &out->bytes, out->digest);
+}
+
+static int write_rank(struct stage *stage, const char *folder, struct manifest_file *out)
+{
+    char path[PATH_MAX], name[RANK_NAME_BYTES];
+    TRY(file_join(folder, checkpoint_rank_name((size_t)comm_rank(stage->setting.comm), name), path));
+    struct share_file file;
+    int rc = open_share_file(stage, &file);
+    if (rc == ERR_NONE)
+        rc = write_share(&file, path, out);
+    close_share_file(&file);
+    return rc;
+}
+
+static int write_manifest(const char *folder, const struct manifest *manifest)
+{
+    char path[PATH_MAX], *text;
+    TRY(file_join(folder, "manifest.json", path));
+    TRY(manifest_text(manifest, &text));
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int rc = fd < 0 ? err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno)) : ERR_NONE;
+    if (rc == ERR_NONE)
+        rc = file_write(fd, path, text, strlen(text));
+    if (rc == ERR_NONE)
+        rc = file_sync(fd, path);
+    if (fd >= 0 && close(fd) != 0 && rc == ERR_NONE)
+        rc = err_set(ERR_IO, "%s: cannot be closed: %s", path, strerror(errno));
+    free(text);
+    return rc == ERR_NONE ? file_sync_folder(folder) : rc;
+}
+
+static int make_manifest(const struct stage *stage, const struct save_moment *moment, struct manifest_file *files,
+                         const char *folder)
+{
+    const struct model *model = stage->setting.model;
+    const struct optimizer *optimizer = &stage->optimizer;
+    struct manifest_fact facts[FACT_MAX];
+    for (size_t i = 0; i < moment->facts->count; i++)
+        facts[i] = (struct manifest_fact){moment->facts->rows[i].key, moment->facts->rows[i].value};
+    struct manifest_param *params = calloc((size_t)model->param_count + 1, sizeof *params);
+    if (!params)
+        return err_set(ERR_MEMORY, "no memory for the manifest of %d parameters", model->param_count);
+    for (int i = 0; i < model->param_count; i++) {
+        const struct model_param *p = &model->params[i];
+        params[i] = (struct manifest_param){.name = p->name, .shape_rank = p->shape_rank, .frozen = p->frozen};
+        for (int k = 0; k < p->shape_rank; k++)
+            params[i].shape[k] = p->shape[k];
+    }
+    const struct manifest manifest = {
+        .model = model->name,
+        .step = moment->step,
+        .applied = optimizer->step,
+        .skipped = optimizer->skipped,
+        .last_applied = moment->last_applied,
+        .loss = moment->loss,
+        .repeatable = moment->repeatable,
+        .scaler = optimizer->scaler,
+        .group_count = (size_t)model->group_count,
+        .recipe_states = optimizer->states,
+        .fact_count = moment->facts->count,
+        .facts = facts,
+        .param_count = (size_t)model->param_count,
+        .params = params,
+        .file_count = (size_t)comm_world(stage->setting.comm),
+        .files = files,
+    };
+    int rc = write_manifest(folder, &manifest);
+    free(params);
+    return rc;
+}
+
+// What has this name goes: it loses its name before it loses its first file.
+static int retire(const char *store, const char *name)
+{
+    char leaving[STEP_NAME_BYTES + sizeof STORE_REPLACED], path[PATH_MAX], to[PATH_MAX];
+    snprintf(leaving, sizeof leaving, "%s" STORE_REPLACED, name);
+    TRY(file_join(store, name, path));
+    TRY(file_join(store, leaving, to));
+    if (rename(path, to) != 0)
+        return err_set(ERR_IO, "%s: cannot be renamed: %s", path, strerror(errno));
+    return store_remove(store, leaving);
+}
+
+// Older checkpoints than the last ones that are complete.
+static int remove_old(const char *store)
+{
+    uint64_t *steps;
+    size_t count, kept = 0;
+    TRY(checkpoint_list(store, &steps, &count));
+    int rc = ERR_NONE;
+    for (size_t i = 0; i < count && rc == ERR_NONE; i++) {
+        char name[STEP_NAME_BYTES], path[PATH_MAX];
+        struct checkpoint *checkpoint = NULL;
+        rc = file_join(store, checkpoint_step_name(steps[i], name), path);
+        bool complete = rc == ERR_NONE && checkpoint_open_folder(path, &checkpoint) == ERR_NONE;
+        checkpoint_close(checkpoint);
+        if (complete && kept++ >= KEPT_COUNT)
+            rc = retire(store, name);
+    }
+    free(steps);
+    return rc;
+}
+
+// The folder becomes a checkpoint in one step.
+static int publish(struct store *store, uint64_t step, const char *folder)
+{
+    char name[STEP_NAME_BYTES], path[PATH_MAX];
+    struct checkpoint *checkpoint;
+    TRY(checkpoint_open_folder(folder, &checkpoint));  // what cannot be read again replaces nothing
+    checkpoint_close(checkpoint);
+    TRY(file_join(store->path, checkpoint_step_name(step, name), path));
+    // What has the name already is not complete, or the run would have continued it.
+    if (access(path, F_OK) == 0)
+        TRY(retire(store->path, name));
+    if (rename(folder, path) != 0)
+        return err_set(ERR_IO, "%s: cannot be renamed: %s", folder, strerror(errno));
+    TRY(file_sync_folder(store->path));
+    store->newest = step;
+    return remove_old(store->path);
+}
+
+static int save(struct store *store, struct stage *stage, const struct save_moment *moment)
+{
+    struct comm *comm = stage->setting.comm;
+    int world = comm_world(comm), rank = comm_rank(comm);
+    char step[STEP_NAME_BYTES], name[STEP_NAME_BYTES + sizeof STORE_PARTIAL], folder[PATH_MAX];
+    snprintf(name, sizeof name, "%s" STORE_PARTIAL, checkpoint_step_name(moment->step, step));
+    TRY(file_join(store->path, name, folder));
+    if (rank == 0 && mkdir(folder, 0777) != 0)
+        return err_set(ERR_IO, "%s: cannot be created: %s", folder, strerror(errno));
+    TRY(comm_barrier(comm));
+    struct manifest_file mine = {0}, all[world];
+    TRY(write_rank(stage, folder, &mine));
+    size_t counts[world], offsets[world];
+    for (int i = 0; i < world; i++) {
+        counts[i] = sizeof mine;
+        offsets[i] = (size_t)i * sizeof mine;
+    }
+    TRY(comm_all_gather(comm, &mine, all, counts, offsets, DTYPE_BYTE));
+    if (rank == 0) {
+        TRY(make_manifest(stage, moment, all, folder));
+        TRY(publish(store, moment->step, folder));
+    }
+    return comm_barrier(comm);
+}
+
+int checkpoint_save(struct store *store, struct stage *stage, const struct save_moment *moment)
+{
+    struct comm *comm = stage->setting.comm;
+    struct ledger *ledger = comm_ledger(comm);
+    comm_count_in(comm, NULL);
+    int rc = save(store, stage, moment);
+    comm_count_in(comm, ledger);
+    return rc == ERR_NONE || rc == ERR_PEER
+               ? rc
+               : err_prefix(rc, "the checkpoint of step %llu was not saved, those before it are as they were",
+                            (unsigned long long)moment->step);
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints: a run that stopped and went on, at another stage, world, bucket size, has the bits of one that did not
+// stop.
+#include "checkpoint_trial.h"
+
+static char folder[PATH_MAX];
+
+static void setup(void)
+{
+    folder_make(folder);
+}
+
+static void teardown(void)
+{
+    folder_remove(folder);
+}
+
+TestSuite(checkpoint, .init = setup, .fini = teardown);
+
+// Runs to `steps`, saving at `at`; goes on as `then`; demands the digest of the run that never stopped.
+static void stop_and_go_on(struct trial first, struct trial then, uint64_t at, const char *digest)
+{
+    uint64_t steps = first.steps;
+    first.steps = at;
+    first.save = folder;
+    first.verify = false;
+    trial_pass(&first);
+    then.steps = steps;
+    then.resume = folder;
+    then.verify = true;
+    struct train_result result = trial_pass(&then);
+    cr_assert_eq(result.resumed_step, at);
+    cr_assert_eq(result.steps, steps);
+    cr_assert_str_eq(result.digest, digest, "%s, stage %d to %d, world %d, %s, accumulation %zu, stopped at %d",
+                     first.model ? first.model : "linear", first.stage, then.stage, first.world,
+                     dtype_name(first.precision), first.accumulation, (int)at);
+    folder_remove(folder);
+    cr_assert_eq(mkdir(folder, 0777), 0);
+}
+
+// Whether the two stages add up gradients in the same order.
+static bool alike(const struct trial *a, const struct trial *b)
+{
+    return a->accumulation <= 1 || (a->stage < 2) == (b->stage < 2);
+}
+
+static void every_stage_to_every_stage(struct trial trial, uint64_t at)
+{
+    for (trial.world = 1; trial.world <= 4; trial.world++)
+        for (trial.stage = 0; trial.stage < 4; trial.stage++) {
+            struct train_result whole = trial_pass(&trial);
+            struct trial then = trial;
+            then.bucket = trial.bucket == 64 ? 3000 : 64;
+            then.schedule.mode = FLOW_OVERLAP;
+            for (then.stage = 0; then.stage < 4; then.stage++)
+                if (alike(&trial, &then))
+                    stop_and_go_on(trial, then, at, whole.digest);
+        }
+}
+
+Test(checkpoint, every_stage_goes_on_at_every_stage_concurrent)
+{
+    every_stage_to_every_stage((struct trial){.steps = 4}, 2);
+}
+
+// linear-overflow: steps 3, 6, 9 overflow, so that the loss scale, its hysteresis and the skipped steps matter.
+Test(checkpoint, a_loss_scale_that_moves_goes_on_where_it_was)
+{
+    every_stage_to_every_stage(
+        (struct trial){.model = "linear-overflow", .precision = DTYPE_FP16, .accumulation = 3, .steps = 8}, 4);
+}
+
+Test(checkpoint, bf16_keeps_its_master_weights)
+{
+    every_stage_to_every_stage((struct trial){.precision = DTYPE_BF16, .steps = 5, .bucket = 64}, 3);
+}
+
+Test(checkpoint, a_gpt_goes_on_with_its_data)
+{
+    struct trial trial = {.model = "gpt-nano", .steps = 5, .precision = DTYPE_BF16};
+    for (trial.world = 2; trial.world <= 3; trial.world++) {
+        trial.stage = trial.world;
+        struct train_result whole = trial_pass(&trial);
+        struct trial then = trial;
+        then.stage = 3 - trial.stage;
+        then.schedule = (struct flow_schedule){FLOW_CHAOS, 5};
+        stop_and_go_on(trial, then, 3, whole.digest);
+    }
+}
+
+// DeepSpeed's recipes carry powers of beta in fp32, which are not what pow gives.
+Test(checkpoint, every_step_is_a_place_to_stop)
+{
+    struct trial trial = {.model = "linear-overflow", .recipe = "deepspeed-cpu-gcc-avx512", .stage = 2, .world = 3,
+                          .precision = DTYPE_FP16, .steps = 30};
+    struct train_result whole = trial_pass(&trial);
+    for (uint64_t at = 1; at < trial.steps; at++) {
+        struct trial then = trial;
+        then.stage = 3;
+        stop_and_go_on(trial, then, at, whole.digest);
+    }
+}
+
+Test(checkpoint, fewer_elements_than_ranks_are_enough)
+{
+    every_stage_to_every_stage((struct trial){.model = "linear-few", .steps = 3}, 1);
+}
+
+Test(checkpoint, runs_that_stop_often_lose_nothing)
+{
+    struct trial trial = {.stage = 1, .world = 2, .precision = DTYPE_FP16, .accumulation = 3, .steps = 9};
+    struct train_result whole = trial_pass(&trial), last = {0};
+    trial.checkpoint = folder;
+    trial.every = 2;
+    for (trial.steps = 1; trial.steps <= 9; trial.steps++) {
+        trial.stage = !trial.stage;
+        trial.verify = trial.steps == 9;
+        last = trial_pass(&trial);
+        cr_assert_eq(last.resumed_step, trial.steps - 1);
+        cr_assert_eq(last.saved_step, trial.steps);
+    }
+    cr_assert_str_eq(last.digest, whole.digest);
+    // And there is nothing left to do.
+    trial.steps = 9;
+    last = trial_pass(&trial);
+    cr_assert_eq(last.resumed_step, 9);
+    cr_assert_eq(last.saved_step, 0);
+    cr_assert_str_eq(last.digest, whole.digest);
+    uint64_t *steps;
+    size_t count;
+    cr_assert_eq(checkpoint_list(folder, &steps, &count), ERR_NONE);
+    cr_assert_eq(count, 2);
+    cr_assert(steps[0] == 9 && steps[1] == 8);
+    free(steps);
+}
+
+// Another number of ranks sums in another order, so the steps after it have other bits; but the states themselves
+// arrive bit by bit, and whatever cuts them now, what follows is the same.
+Test(checkpoint, every_world_takes_up_what_every_world_saved_concurrent)
+{
+    for (int from = 1; from <= 4; from++)
+        for (int stage = 0; stage < 4; stage++) {
+            struct trial trial = {.model = "linear-overflow", .stage = stage, .world = from,
+                                  .precision = DTYPE_FP16, .accumulation = 3, .steps = 4, .save = folder};
+            struct train_result saved = trial_pass(&trial);
+            for (int to = 1; to <= 4; to++) {
+                char digests[4][33];
+                for (int then = 0; then < 4; then++) {
+                    struct trial loaded = trial;
+                    loaded.save = NULL;
+                    loaded.resume = folder;
+                    loaded.stage = then;
+                    loaded.world = to;
+                    loaded.bucket = 64;
+                    struct train_result result = trial_pass(&loaded);
+                    cr_assert_eq(result.steps, 4);
+                    cr_assert_eq(result.skipped_steps, saved.skipped_steps);
+                    cr_assert_str_eq(result.digest, saved.digest, "world %d to %d, stage %d to %d", from, to, stage,
+                                     then);
+                    loaded.steps = 7;
+                    strcpy(digests[then], trial_pass(&loaded).digest);
+                }
+                cr_assert_str_eq(digests[0], digests[1], "world %d to %d, from stage %d", from, to, stage);
+                cr_assert_str_eq(digests[2], digests[3], "world %d to %d, from stage %d", from, to, stage);
+            }
+            folder_remove(folder);
+            cr_assert_eq(mkdir(folder, 0777), 0);
+        }
+}
+
+static void lower_rate(struct config *config)
+{
+    config->adam.lr = 5e-4;
+}
+
+Test(checkpoint, what_differs_is_refused_or_said)
+{
+    struct trial trial = {.stage = 1, .world = 2, .steps = 2, .save = folder, .accumulation = 3};
+    trial_pass(&trial);
+    trial.save = NULL;
+    trial.resume = folder;
+    trial.steps = 3;
+    static const struct {
+        struct trial change;
+        int rc;
+        const char *words;
+    } cases[] = {
+        {{.model = "linear-exact"}, ERR_USAGE, "linear-exact"},
+        {{.model = "linear-few"}, ERR_USAGE, "linear-few"},
+        {{.precision = DTYPE_BF16}, ERR_USAGE, "precision"},
+        {{.recipe = "deepspeed-cpu-gcc-avx512"}, ERR_USAGE, "recipe"},
+        {{.accumulation = 1}, ERR_USAGE, "train_batch_size"},
+        {{.steps = 1}, ERR_USAGE, "--steps 1"},
+        {{.change = lower_rate}, ERR_NONE, "lr was 0.001"},
+        {{.change = lower_rate, .verify = true}, ERR_USAGE, "--verify"},
+        {{.world = 3}, ERR_NONE, "world was 2 until step 2, and is 3"},
+        {{.world = 3, .verify = true}, ERR_USAGE, "--verify"},
+        {{.stage = 2}, ERR_NONE, "gradient_sum was over micro-steps, then over ranks"},
+        {{.verify = true}, ERR_NONE, "step-00000002"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct trial *change = &cases[i].change;
+        struct trial then = trial;
+        then.model = change->model ? change->model : then.model;
+        then.recipe = change->recipe;
+        then.precision = change->precision;
+        then.accumulation = change->accumulation ? change->accumulation : then.accumulation;
+        then.steps = change->steps ? change->steps : then.steps;
+        then.world = change->world ? change->world : then.world;
+        then.stage = change->stage ? change->stage : then.stage;
+        then.change = change->change;
+        then.verify = change->verify;
+        struct train_result result;
+        char notes[NOTES_BYTES];
+        cr_assert_eq(trial_run(&then, &result, notes), cases[i].rc, "%s: %s", cases[i].words, err_message());
+        cr_assert_not_null(strstr(cases[i].rc == ERR_NONE ? notes : err_message(), cases[i].words), "%s: %s, %s",
+                           cases[i].words, notes, err_message());
+    }
+}
+
+// A run that changed once is not what an unsharded run from step 1 makes, whatever it goes on with.
+Test(checkpoint, a_change_is_remembered)
+{
+    struct trial trial = {.stage = 1, .world = 2, .steps = 2, .checkpoint = folder};
+    trial_pass(&trial);
+    trial.change = lower_rate;
+    trial.steps = 3;
+    trial_pass(&trial);
+    trial.verify = true;
+    trial.steps = 4;
+    struct train_result result;
+    cr_assert_eq(trial_run(&trial, &result, NULL), ERR_USAGE);
+    trial.verify = false;
+    trial.change = NULL;
+    trial_pass(&trial);
+    trial.verify = true;
+    trial.steps = 5;
+    cr_assert_eq(trial_run(&trial, &result, NULL), ERR_USAGE);
+    cr_assert_not_null(strstr(err_message(), "--verify"));
+}
+
+Test(checkpoint, a_folder_is_one_run_s)
+{
+    struct trial trial = {.stage = 1, .world = 2, .steps = 2, .save = folder};
+    trial_pass(&trial);
+    struct train_result result;
+    cr_assert_eq(trial_run(&trial, &result, NULL), ERR_USAGE);
+    cr_assert_not_null(strstr(err_message(), "step 2 already"), "%s", err_message());
+    struct store store;
+    cr_assert_eq(store_open(folder, &store), ERR_NONE);
+    cr_assert_eq(store.newest, 2);
+    trial.save = NULL;
+    trial.checkpoint = folder;
+    trial.steps = 3;
+    cr_assert_eq(trial_run(&trial, &result, NULL), ERR_USAGE);
+    cr_assert_not_null(strstr(err_message(), "another run"), "%s", err_message());
+    store_close(&store);
+    trial_pass(&trial);
+    trial.checkpoint = "/nonexistent/folder";
+    cr_assert_eq(trial_run(&trial, &result, NULL), ERR_USAGE);
+    cr_assert_not_null(strstr(err_message(), "/nonexistent/folder"));
+    trial.checkpoint = NULL;
+    trial.resume = "/nonexistent/folder";
+    cr_assert_eq(trial_run(&trial, &result, NULL), ERR_USAGE);
+    cr_assert_not_null(strstr(err_message(), "/nonexistent/folder"));
+}
