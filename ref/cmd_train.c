@@ -17,7 +17,7 @@ enum { WORLD_MAX = 1024 };
 
 struct arguments {
     char *preset, *config_path, *model, *schedule, *text_path, *device_memory;
-    char *host_memory, *nvme_space, *engine, *emulate, *trace;
+    char *host_memory, *nvme_space, *engine, *emulate, *trace, *inject;
     char **set, **nvme_path;
     char *save, *resume, *checkpoint, *weights;
     int world, threads;
@@ -57,6 +57,7 @@ static int parse(int argc, const char **argv, struct arguments *a)
         {"buffered", '\0', FLAG, &a->buffered, 0, "allow NVMe without O_DIRECT, and mark the result", NULL},
         {"no-swap-checksum", '\0', FLAG, &a->no_swap_checksum, 0, "do not check what comes back from NVMe", NULL},
         {"emulate", '\0', TEXT, &a->emulate, 0, "throttle lanes, in GB/s: h2d=12,d2h=12,nvme-read=3.2", "LIST"},
+        {"inject", '\0', TEXT, &a->inject, 0, "provoke faults: nvme:eio@K, nvme:flip@K, rank:R:die@STEP, ...", "LIST"},
         {"trace", '\0', TEXT, &a->trace, 0, "write a timeline for Chrome or Perfetto", "FILE"},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "a rank's threads for the optimizer (cores / ranks)", "N"},
         {"save", '\0', TEXT, &a->save, 0, "save a checkpoint there at the end, and when interrupted", "DIR"},
@@ -251,6 +252,8 @@ static int run(const struct arguments *a, const struct config *config)
     TRY(parse_budget("--nvme-space", a->nvme_space, &setting.nvme_space_bytes));
     if (a->emulate)
         TRY(emulation_parse(a->emulate, &setting.emulation));
+    if (a->inject)
+        TRY(inject_parse(a->inject, &setting.inject));
     if (isatty(STDERR_FILENO))
         setting.progress = show_progress;
     struct sigaction action = {.sa_handler = on_interrupt};
@@ -303,6 +306,7 @@ int train_main(int argc, const char **argv)
     free(a.nvme_space);
     free(a.engine);
     free(a.emulate);
+    free(a.inject);
     free(a.trace);
     list_free(a.set);
     list_free(a.nvme_path);

@@ -60,7 +60,7 @@ static int copy(void *arguments)
 
 static int issue_and_wait(struct flow *flow, struct copy arguments, const struct flow_span *spans, size_t span_count)
 {
-    struct flow_operation operation = {"update shard", LANE_CPU, copy, &arguments, sizeof arguments, spans, span_count};
+    struct flow_operation operation = {"update shard", LANE_CPU, copy, &arguments, sizeof arguments, spans, span_count, 0};
     TRY(flow_issue(flow, &operation));
     return flow_wait(flow);
 }
@@ -196,7 +196,7 @@ Test(flow_guard, error_of_the_operation_itself_goes_first)
     struct rank rank = open_rank(1);
     struct copy arguments = {rank.weights, NULL};
     struct flow_span span = {rank.weights + 1, 4, FLOW_WRITE};
-    struct flow_operation operation = {"write", LANE_CPU, write_and_fail, &arguments, sizeof arguments, &span, 1};
+    struct flow_operation operation = {"write", LANE_CPU, write_and_fail, &arguments, sizeof arguments, &span, 1, 0};
     cr_assert_eq(flow_issue(rank.flow, &operation), ERR_NONE);
     cr_assert_eq(flow_wait(rank.flow), ERR_IO);
     cr_assert_str_eq(err_message(), "the disk is gone");
@@ -225,7 +225,7 @@ static void run_helper_thread(void *argument)
     struct rank rank = open_rank(3);
     struct copy arguments = {rank.moments, NULL};
     struct flow_operation operation = {
-        "threaded", LANE_COMPUTE, touch_from_another_thread, &arguments, sizeof arguments, NULL, 0};
+        "threaded", LANE_COMPUTE, touch_from_another_thread, &arguments, sizeof arguments, NULL, 0, 0};
     flow_issue(rank.flow, &operation);
     flow_wait(rank.flow);
 }
@@ -242,7 +242,7 @@ Test(flow_guard, threads_that_an_operation_uses_are_watched_too)
 static int run_rank_zero(void *arguments)
 {
     struct rank zero = open_rank(0);
-    struct flow_operation operation = {"peek", LANE_COLLECTIVE, copy, arguments, sizeof(struct copy), NULL, 0};
+    struct flow_operation operation = {"peek", LANE_COLLECTIVE, copy, arguments, sizeof(struct copy), NULL, 0, 0};
     TRY(flow_issue(zero.flow, &operation));
     return flow_wait(zero.flow);
 }
@@ -254,7 +254,7 @@ static void touch_peer(void *argument)
     struct copy arguments = {one.moments, one.weights};
     struct flow_span span = {one.weights, WORDS * 4, FLOW_READ};
     struct flow_operation operation = {"gather", LANE_COLLECTIVE, run_rank_zero, &arguments, sizeof arguments, &span,
-                                       1};
+                                       1, 0};
     flow_issue(one.flow, &operation);
     flow_wait(one.flow);
 }

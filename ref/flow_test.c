@@ -102,7 +102,7 @@ static void play(const struct machine *machine, struct flow *flow, unsigned seed
                                                (enum flow_access)(1 + rand_r(&seed) % 3)};
         }
         struct flow_operation operation = {
-            "mix", (enum lane)(rand_r(&seed) % LANE_COUNT), mix, &self, sizeof self, self.spans, self.span_count};
+            "mix", (enum lane)(rand_r(&seed) % LANE_COUNT), mix, &self, sizeof self, self.spans, self.span_count, 0};
         if (pauses && i % 8 == 0)
             self.pause_us = 1 + (unsigned)i % 300;
         cr_assert_eq(flow_issue(flow, &operation), ERR_NONE, "%s", err_message());
@@ -191,7 +191,7 @@ static struct log log_order(struct flow_schedule schedule, int rank)
     struct flow *flow = open_flow(schedule, rank, NULL);
     for (int i = 0; i < LOG_LENGTH; i++) {
         struct log_entry entry = {&log, i};
-        struct flow_operation operation = {"log", (enum lane)(i % 3), write_log, &entry, sizeof entry, NULL, 0};
+        struct flow_operation operation = {"log", (enum lane)(i % 3), write_log, &entry, sizeof entry, NULL, 0, 0};
         cr_assert_eq(flow_issue(flow, &operation), ERR_NONE);
     }
     cr_assert_eq(flow_wait(flow), ERR_NONE);
@@ -234,7 +234,7 @@ Test(flow, serial_runs_inside_issue)
     struct log log = {.count = 0};
     struct flow *flow = open_flow(SERIAL, 0, NULL);
     struct log_entry entry = {&log, 5};
-    struct flow_operation operation = {"log", LANE_CPU, write_log, &entry, sizeof entry, NULL, 0};
+    struct flow_operation operation = {"log", LANE_CPU, write_log, &entry, sizeof entry, NULL, 0, 0};
     cr_assert_eq(flow_issue(flow, &operation), ERR_NONE);
     cr_assert_eq(log.count, 1);
     flow_close(flow);
@@ -247,7 +247,7 @@ Test(flow, chaos_takes_more_operations_than_it_keeps)
     struct flow *flow = open_flow(chaos(1), 0, NULL);
     for (uint32_t i = 0; i < COUNT; i++) {
         struct mix self = {i, 0, 2, {{sums + i % 3, 4, FLOW_READ_WRITE}, {sums + (i + 1) % 3, 4, FLOW_READ}}};
-        struct flow_operation operation = {"mix", (enum lane)(i % 5), mix, &self, sizeof self, self.spans, 2};
+        struct flow_operation operation = {"mix", (enum lane)(i % 5), mix, &self, sizeof self, self.spans, 2, 0};
         cr_assert_eq(flow_issue(flow, &operation), ERR_NONE);
         self.spans[0].address = expected + i % 3;
         self.spans[1].address = expected + (i + 1) % 3;
@@ -292,7 +292,7 @@ Test(flow, concurrent_lanes_run_at_the_same_time, .timeout = 60)
                    *pointer = &meeting;
     struct flow *flow = open_flow(OVERLAP, 0, NULL);
     for (int lane = 0; lane < LANE_COUNT; lane++) {
-        struct flow_operation operation = {"meet", (enum lane)lane, run_meet, &pointer, sizeof pointer, NULL, 0};
+        struct flow_operation operation = {"meet", (enum lane)lane, run_meet, &pointer, sizeof pointer, NULL, 0, 0};
         cr_assert_eq(flow_issue(flow, &operation), ERR_NONE);
     }
     cr_assert_eq(flow_wait(flow), ERR_NONE);
@@ -349,12 +349,12 @@ static void *run_rank(void *argument)
                            0,
                            2,
                            {{send, WORDS * 4, FLOW_READ_WRITE}, {recv, WORDS * 4, FLOW_READ}}};
-        struct flow_operation compute = {"make", LANE_COMPUTE, mix, &make, sizeof make, make.spans, 2};
+        struct flow_operation compute = {"make", LANE_COMPUTE, mix, &make, sizeof make, make.spans, 2, 0};
         cr_assert_eq(flow_issue(flow, &compute), ERR_NONE);
         struct exchange exchange = {self->world, self->rank, send, recv};
         struct flow_span spans[] = {{send, WORDS * 4, FLOW_READ}, {recv, WORDS * 4, FLOW_WRITE}};
         struct flow_operation collective = {
-            "exchange", LANE_COLLECTIVE, run_exchange, &exchange, sizeof exchange, spans, 2};
+            "exchange", LANE_COLLECTIVE, run_exchange, &exchange, sizeof exchange, spans, 2, 0};
         cr_assert_eq(flow_issue(flow, &collective), ERR_NONE);
     }
     cr_assert_eq(flow_wait(flow), ERR_NONE, "%s", err_message());
@@ -424,8 +424,8 @@ Test(flow, concurrent_first_failure_is_kept_told_once_and_nothing_runs_after_it)
         int code = ERR_NONE;
         for (int i = 0; i < 20; i++) {
             struct log_entry entry = {&log, i};
-            struct flow_operation good = {"log", (enum lane)(i % 4), write_log, &entry, sizeof entry, &span, 1};
-            struct flow_operation bad = {"fail", (enum lane)(i % 4), fail, &i, sizeof i, &span, 1};
+            struct flow_operation good = {"log", (enum lane)(i % 4), write_log, &entry, sizeof entry, &span, 1, 0};
+            struct flow_operation bad = {"fail", (enum lane)(i % 4), fail, &i, sizeof i, &span, 1, 0};
             code = flow_issue(flow, i == 5 || i == 9 ? &bad : &good);
             cr_assert(code == ERR_NONE || (code == ERR_IO && i >= 5));
             cr_assert(schedule.mode != FLOW_SERIAL || i < 5 || code == ERR_IO);
@@ -436,7 +436,7 @@ Test(flow, concurrent_first_failure_is_kept_told_once_and_nothing_runs_after_it)
             cr_assert_str_eq(err_message(), "operation 5 failed");
         }
         struct log_entry entry = {&log, 100};
-        struct flow_operation late = {"log", LANE_COMPUTE, write_log, &entry, sizeof entry, NULL, 0};
+        struct flow_operation late = {"log", LANE_COMPUTE, write_log, &entry, sizeof entry, NULL, 0, 0};
         err_set(ERR_USAGE, "something else");
         cr_assert_eq(flow_issue(flow, &late), ERR_IO);
         cr_assert_str_eq(err_message(), "operation 5 failed");
@@ -462,7 +462,7 @@ Test(flow, concurrent_failures_are_told_once, .timeout = 60)
         cr_assert_eq(flow_open(OVERLAP, 0, NULL, keep_failure, &failure, &flow), ERR_NONE);
         for (int lane = 0; lane < 4; lane++) {
             struct flow_operation operation = {"fail", (enum lane)lane, meet_and_fail, &pointer, sizeof pointer, NULL,
-                                               0};
+                                               0, 0};
             cr_assert_eq(flow_issue(flow, &operation), ERR_NONE);
         }
         cr_assert_eq(flow_wait(flow), ERR_IO);
@@ -485,8 +485,8 @@ Test(flow, concurrent_owner_hears_of_a_failure_while_other_lanes_still_wait, .ti
     struct flow *flow;
     int number = 1;
     cr_assert_eq(flow_open(OVERLAP, 0, NULL, release_meeting, &meeting, &flow), ERR_NONE);
-    struct flow_operation waits = {"waits", LANE_COLLECTIVE, run_meet, &pointer, sizeof pointer, NULL, 0};
-    struct flow_operation fails = {"fails", LANE_COMPUTE, fail, &number, sizeof number, NULL, 0};
+    struct flow_operation waits = {"waits", LANE_COLLECTIVE, run_meet, &pointer, sizeof pointer, NULL, 0, 0};
+    struct flow_operation fails = {"fails", LANE_COMPUTE, fail, &number, sizeof number, NULL, 0, 0};
     cr_assert_eq(flow_issue(flow, &waits), ERR_NONE);
     usleep(20000);
     flow_issue(flow, &fails);
@@ -502,7 +502,7 @@ Test(flow, closing_waits_for_what_was_issued)
         struct flow *flow = open_flow(schedules[i], 0, NULL);
         for (int n = 0; n < 50; n++) {
             struct log_entry entry = {&log, n};
-            struct flow_operation operation = {"log", (enum lane)(n % 3), write_log, &entry, sizeof entry, NULL, 0};
+            struct flow_operation operation = {"log", (enum lane)(n % 3), write_log, &entry, sizeof entry, NULL, 0, 0};
             cr_assert_eq(flow_issue(flow, &operation), ERR_NONE);
         }
         flow_close(flow);

@@ -168,7 +168,7 @@ Test(gpt_checkpoint, training_with_checkpoints_equals_unsharded_training_without
         size_t held = model_run_bytes(model, config.micro_batch, config.precision, true);
         for (int unit = 0; unit < model->unit_count; unit++)
             held += model_checkpoint_bytes(model, unit, config.micro_batch);
-        cr_assert_eq(result.held_bytes[KIND_ACTIVATION], held);
+        cr_assert_eq(result.held_bytes[TIER_DEVICE][KIND_ACTIVATION], held);
         free(result.step_ns);
     }
     text_close(text);

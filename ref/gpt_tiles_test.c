@@ -216,7 +216,7 @@ Test(gpt_tiles, sharded_training_is_unsharded_training_and_gathers_less_at_a_tim
         cr_assert(train_run(&setting, &result) == ERR_NONE, "%s", err_message());
         cr_assert(!result.difference.found && result.verified_steps == 2, "%d tiles", 1 << i);
         cr_assert(result.accounting_equal);
-        staging[i] = result.held_bytes[KIND_STAGING];
+        staging[i] = result.held_bytes[TIER_DEVICE][KIND_STAGING];
         free(result.step_ns);
     }
     // The largest unit has 12 width^2 elements; with tiles it is attention, with 4 width^2.

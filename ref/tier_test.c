@@ -125,13 +125,13 @@ Test(tier, refusal_lists_what_is_held)
     cr_assert_eq(tier_allocate(tier, TIER_DEVICE, KIND_GRADIENT, "gradients", 12 * MIB + MIB / 2, 0, &address), ERR_BUDGET);
     cr_assert_str_eq(err_message(), "device memory: 12.5 MiB for \"gradients\" does not fit: 64 MiB budget, 60 MiB "
                                     "held (parameter 20 MiB, optimizer 40 MiB, padding 512 bytes), 8.5 MiB short; "
-                                    "raise --device-memory, use more ranks, or a stage that shards more");
+                                    "raise --device-memory, use more ranks, a stage that shards more, or offload");
     tier_close(tier);
     tier = open_tier(NULL, 10);
     cr_assert_eq(tier_allocate(tier, TIER_DEVICE, KIND_GRADIENT, "gradients", 11, 0, &address), ERR_BUDGET);
     cr_assert_str_eq(err_message(), "device memory: 11 bytes for \"gradients\" does not fit: 10 bytes budget, 0 bytes "
-                                    "held, 1 bytes short; raise --device-memory, use more ranks, or a stage that "
-                                    "shards more");
+                                    "held, 1 bytes short; raise --device-memory, use more ranks, a stage that shards "
+                                    "more, or offload");
     tier_close(tier);
 }
 

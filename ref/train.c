@@ -37,6 +37,41 @@ static int open_batches(struct train_rank *rank)
     return ERR_NONE;
 }
 
+static bool uses_nvme(const struct config *config)
+{
+    return config->offload_optimizer.tier == TIER_NVME || config->offload_param.tier == TIER_NVME ||
+           config->gradient_tier == TIER_NVME || config->activation_tier == TIER_NVME;
+}
+
+static int open_tiers(struct train_rank *rank)
+{
+    const struct train_setting *setting = rank->setting;
+    const struct config *config = setting->config;
+    const struct tier_setting memory = {
+        .device_bytes = setting->device_memory_bytes,
+        .host_bytes = setting->host_memory_bytes,
+        .lock_host = config->offload_optimizer.pin_memory || config->offload_param.pin_memory,
+    };
+    TRY(tier_open(&rank->ledger, &memory, &rank->tier));
+    if (!uses_nvme(config))
+        return ERR_NONE;
+    const char *paths[CONFIG_NVME_PATH_MAX];
+    for (int i = 0; i < config->nvme_path_count; i++)
+        paths[i] = config->nvme_paths[i];
+    inject_begin(&rank->inject, &setting->inject);
+    const struct tier_nvme_setting nvme = {
+        .paths = paths,
+        .path_count = config->nvme_path_count,
+        .rank = rank->rank,
+        .budget_bytes = setting->nvme_space_bytes,
+        .aio = config->aio,
+        .buffered = setting->buffered,
+        .checksum = setting->swap_checksum,
+        .inject = setting->inject.fault_count > 0 ? &rank->inject : NULL,
+    };
+    return tier_nvme_open(&nvme, &rank->ledger, &rank->nvme);
+}
+
 static int open_rank(struct train_rank *rank)
 {
     const struct train_setting *setting = rank->setting;
@@ -44,8 +79,9 @@ static int open_rank(struct train_rank *rank)
     const struct stage_operations *operations;
     TRY(stage_find(config->stage, &operations));
     TRY(open_batches(rank));
-    TRY(tier_open(&rank->ledger, &(struct tier_setting){.device_bytes = setting->device_memory_bytes}, &rank->tier));
+    TRY(open_tiers(rank));
     TRY(flow_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->flow));
+    flow_emulate(rank->flow, setting->emulation.bytes_per_s);
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     const struct stage_setting stage_setting = {
         .model = setting->model,
@@ -53,6 +89,7 @@ static int open_rank(struct train_rank *rank)
         .comm = rank->comm,
         .flow = rank->flow,
         .tier = rank->tier,
+        .nvme = rank->nvme,
         .ledger = &rank->ledger,
         .seed = setting->seed,
         .threads = setting->threads > 0 ? setting->threads : cores > setting->world ? cores / setting->world : 1,
@@ -79,6 +116,7 @@ static void close_rank(struct train_rank *rank)
     model_run_close(rank->run);
     if (rank->stage.operations)
         stage_close(&rank->stage);
+    tier_nvme_close(rank->nvme);
     tier_close(rank->tier);
     for (size_t i = 0; rank->batches && i < rank->setting->config->accumulation; i++)
         free((void *)(uintptr_t)rank->batches[i].tokens);
@@ -145,6 +183,8 @@ static int run_steps(struct train_rank *rank)
     for (uint64_t step = rank->resumed_step + 1; step <= rank->setting->steps && !stop; step++) {
         bool applied;
         double loss;
+        if (inject_death_step(&rank->setting->inject, rank->rank) == step)
+            return err_set(ERR_IO, "dies in step %llu, as --inject asks", (unsigned long long)step);
         uint64_t begin = now_ns();
         TRY(train_step(rank, step, &applied));
         TRY(agree(rank, &loss, &stop));
@@ -168,6 +208,9 @@ static void account(struct train_rank *rank)
     uint64_t steps = optimizer->step + optimizer->skipped - rank->resumed_step;
     uint64_t applied = optimizer->step - rank->resumed_applied;
     rank->accounting_equal = true;
+    rank->unlocked_bytes = tier_unlocked_bytes(rank->tier);
+    rank->host_hits = rank->stage.host_hits;
+    rank->host_misses = rank->stage.host_misses;
     for (int tier = 0; tier < TIER_COUNT; tier++)
         for (int kind = 0; kind < KIND_COUNT; kind++) {
             uint64_t held = rank->ledger.held_bytes[tier][kind];
@@ -263,6 +306,9 @@ int train_run(const struct train_setting *setting, struct train_result *out)
     out->accounting_equal = true;
     for (int i = 0; i < started; i++) {
         out->accounting_equal &= ranks[i].accounting_equal;
+        out->unlocked_bytes += ranks[i].unlocked_bytes;
+        out->host_hits += ranks[i].host_hits;
+        out->host_misses += ranks[i].host_misses;
         for (int lane = 0; lane < LANE_COUNT; lane++)
             for (int operation = 0; operation < OPERATION_COUNT; operation++) {
                 out->moved_bytes[lane][operation] += ranks[i].ledger.moved_bytes[lane][operation];

@@ -8,6 +8,7 @@
 #include "emulate.h"
 #include "flow.h"
 #include "formula.h"
+#include "inject.h"
 #include "model.h"
 #include "stage.h"
 #include "text.h"
@@ -37,6 +38,7 @@ struct train_setting {
     bool buffered;                 // NVMe through the page cache, where a file system has no O_DIRECT
     bool swap_checksum;            // of every block on NVMe, compared when it is read
     struct emulation emulation;
+    struct inject_plan inject;     // faults on purpose
     const char *trace_path;        // where the timeline goes; null: nowhere
     int threads;                   // a rank, for the update; 0: cores / world
     bool verify;
@@ -80,6 +82,8 @@ struct train_result {
     uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];                                       // all ranks
     uint64_t formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];
     bool accounting_equal;     // on every rank, every line
+    uint64_t unlocked_bytes;   // host memory of all ranks that should be locked and is not
+    uint64_t host_hits, host_misses;  // parameters on NVMe that the host still had, and those that were read; all ranks
     const struct stage_operations *operations;
     const char *memory_formula, *traffic_formula;
     uint64_t param_elements;

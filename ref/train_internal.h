@@ -17,7 +17,9 @@ struct train_rank {
     int rc;
     char message[2048];
     struct ledger ledger;
-    struct tier *tier;
+    struct tier *tier;        // device and host
+    struct tier_nvme *nvme;   // null: nothing lives there
+    struct inject inject;
     struct flow *flow;
     struct stage stage;
     struct model_run *run;
@@ -32,6 +34,7 @@ struct train_rank {
     void *expected;
     struct formula formula;
     bool accounting_equal;
+    uint64_t unlocked_bytes, host_hits, host_misses;
 };
 
 // The micro-batch of (step, micro, rank); tokens is room for it, or null where the model wants none.
