@@ -208,9 +208,16 @@ struct sources {
     struct train_checkpoints checkpoints;
 };
 
+static int find_model(const char *name, size_t tiling_factor, const struct model **out)
+{
+    int rc = model_find_tiled(name, tiling_factor, out);
+    return rc == ERR_NONE || tiling_factor == 1 ? rc
+                                                : err_prefix(rc, "\"zerogauge.tiling.factor\" = %zu", tiling_factor);
+}
+
 static int open_sources(const struct arguments *a, struct train_setting *setting, struct sources *sources)
 {
-    TRY(model_find_tiled(a->model ? a->model : "gpt-tiny", setting->config->tiling_factor, &setting->model));
+    TRY(find_model(a->model ? a->model : "gpt-tiny", setting->config->tiling_factor, &setting->model));
     if (setting->model->wants_text)
         TRY(text_open(a->text_path, &sources->text));
     setting->text = sources->text;

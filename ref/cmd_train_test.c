@@ -91,6 +91,8 @@ Test(cmd_train, bad_input_is_named_and_exits_2)
         {"train --config /nonexistent/ds.json", "/nonexistent/ds.json"},
         {"train --preset zero1 --model gpt-huge", "gpt-huge"},
         {"train --preset zero1 --model gpt:depth=3", "no key 'depth'"},
+        {"train --preset zero3 --model gpt-nano --set zerogauge.tiling.factor=3", "\"zerogauge.tiling.factor\" = 3"},
+        {"train --preset zero3 --model linear --set zerogauge.tiling.factor=2", "linear has no large layers"},
         {"train --preset zero1 --world 0", "--world 0"},
         {"train --preset zero1 --steps 0", "--steps 0"},
         {"train --preset zero1 --schedule fast", "fast"},
@@ -118,6 +120,17 @@ Test(cmd_train, bad_input_is_named_and_exits_2)
         cr_assert_eq(zerogauge(cases[i].arguments), 2, "%s: %s", cases[i].arguments, output);
         cr_assert_not_null(strstr(output, cases[i].message), "%s: %s", cases[i].arguments, output);
     }
+}
+
+Test(cmd_train, tiles_and_activation_checkpoints_are_a_matter_of_configuration)
+{
+    cr_assert_eq(zerogauge("train --preset zero3 --world 2 --model gpt-nano --steps 2 --verify --json "
+                           "--set zerogauge.tiling.factor=4 --set zerogauge.activation_checkpointing.enabled=true"),
+                 0, "%s", output);
+    json_t *record = last_record();
+    cr_assert_str_eq(json_string_value(json_object_get(record, "model")), "gpt-nano:tiles=4");
+    cr_assert(json_is_true(json_object_get(record, "equal")));
+    json_decref(record);
 }
 
 Test(cmd_train, print_config_loads_again)

@@ -104,7 +104,9 @@ Test(gpt_find, a_bad_name_is_answered_with_what_is_wrong_in_it)
         cr_assert(strstr(err_message(), cases[i].message), "%s: %s", cases[i].name, err_message());
     }
     cr_assert_eq(model_find_tiled("linear", 2, &model), ERR_USAGE);
-    cr_assert(strstr(err_message(), "'linear' has no large layers"), "%s", err_message());
+    cr_assert(strstr(err_message(), "linear has no large layers"), "%s", err_message());
+    cr_assert_eq(model_find_tiled("lineal", 2, &model), ERR_USAGE);
+    cr_assert(strstr(err_message(), "no model is called 'lineal'"), "%s", err_message());
     cr_assert_eq(model_find_tiled("gpt:tiles=2", 4, &model), ERR_USAGE);
     cr_assert(strstr(err_message(), "tiles is given twice"), "%s", err_message());
     char name[GPT_NAME_BYTES + 1] = "gpt:layers=";

@@ -38,10 +38,10 @@ int model_find_tiled(const char *name, size_t tiling_factor, const struct model 
     if (tiling_factor <= 1)
         return model_find(name, out);
     int length = snprintf(tiled, sizeof tiled, "%s%ctiles=%zu", name, strchr(name, ':') ? ',' : ':', tiling_factor);
-    if (!gpt_is_name(name) || length >= (int)sizeof tiled)
-        return err_set(ERR_USAGE, "the model '%s' has no large layers to cut into %zu tiles; GPTs do", name,
-                       tiling_factor);
-    return model_find(tiled, out);
+    if (gpt_is_name(name) && length < (int)sizeof tiled)
+        return model_find(tiled, out);
+    TRY(model_find(name, out));
+    return err_set(ERR_USAGE, "the model %s has no large layers to cut into %zu tiles; GPTs do", name, tiling_factor);
 }
 
 void model_initialise(const struct model *model, int param, uint64_t seed, float *out)
