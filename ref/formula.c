@@ -13,7 +13,7 @@ struct terms {
     int rank;
 };
 
-enum { MOMENTS = 8, MASTER = 4 };
+enum { MOMENT = 4, MASTER = 4 };
 
 static struct terms terms_of(const struct stage *stage, int rank)
 {
@@ -77,7 +77,8 @@ static enum ledger_tier pending_tier(const struct place *place)
 static void hold_optimizer(const struct terms *t, const struct bundle *bundle, const struct place *place,
                            struct formula *f)
 {
-    hold_share(t, bundle, place->optimizer_tier, KIND_OPTIMIZER, MOMENTS, f);
+    hold_share(t, bundle, place->optimizer_tier, KIND_OPTIMIZER, MOMENT, f);  // exp_avg
+    hold_share(t, bundle, place->optimizer_tier, KIND_OPTIMIZER, MOMENT, f);  // exp_avg_sq
     if (!is_one_copy(t, place))
         hold_share(t, bundle, place->optimizer_tier, KIND_MASTER, MASTER, f);
     if (delayed(t)) {
