@@ -165,6 +165,21 @@ Test(cmd_train, paths_and_engine_of_the_command_line_reach_the_configuration)
     json_decref(config);
 }
 
+Test(cmd_train, help_has_every_option_once_and_in_groups)
+{
+    static const char *const lines[] = {"\nWhat is trained:\n", "--preset=NAME", "\nHow it runs:\n", "--world=N",
+                                        "\nWhere states may live:\n", "--nvme-path DIR", "\nCheckpoints:\n",
+                                        "--resume=DIR", "\nWhat comes out:\n", "--verify"};
+    cr_assert_eq(zerogauge("train --help"), 0);
+    const char *at = output;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        const char *line = strstr(at, lines[i]);
+        cr_assert(line, "%s is not there, or out of order", lines[i]);
+        cr_assert_null(strstr(line + 1, lines[i]), "%s is there twice", lines[i]);
+        at = line;
+    }
+}
+
 Test(cmd_train, options_for_nvme_are_noted_where_nothing_is_on_nvme)
 {
     cr_assert_eq(zerogauge("train --preset zero1 --model linear --steps 1 --nvme-path /one --engine libaio "

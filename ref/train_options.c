@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_options.h"
+
+#include "err.h"
+#include "size.h"
+
+#include <popt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORLD_MAX = 1024 };
+
+static int parse(int argc, const char **argv, struct train_options *a)
+{
+    enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT | POPT_ARGFLAG_SHOW_DEFAULT, LIST = POPT_ARG_ARGV };
+    enum { LONG = POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, FLAG = POPT_ARG_NONE };
+    struct poptOption what[] = {
+        {"preset", 'p', TEXT, &a->preset, 0, "a configuration that comes with the program", "NAME"},
+        {"config", 'c', TEXT, &a->config_path, 0, "a DeepSpeed JSON configuration", "FILE"},
+        {"set", '\0', LIST, &a->set, 0, "override a key of the configuration", "PATH.TO.KEY=VALUE"},
+        {"print-config", '\0', FLAG, &a->print_config, 0, "print the effective configuration and stop", NULL},
+        {"model", 'm', TEXT, &a->model, 0, "gpt-tiny, unless given; an unknown name lists all", "NAME"},
+        {"text", '\0', TEXT, &a->text_path, 0, "train on this file instead of the King James Bible", "FILE"},
+        {"load-weights", '\0', TEXT, &a->weights, 0, "begin with the parameters in this safetensors file", "FILE"},
+        {"steps", 's', LONG, &a->steps, 0, "optimizer steps, skipped ones included", "N"},
+        {"seed", '\0', LONG, &a->seed, 0, "of parameters and samples", "N"},
+        POPT_TABLEEND,
+    };
+    struct poptOption how[] = {
+        {"world", 'w', INT, &a->world, 0, "ranks, as threads", "N"},
+        {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "a rank's threads for the optimizer (cores / ranks)", "N"},
+        {"schedule", '\0', TEXT, &a->schedule, 0, "overlap, unless given; serial; chaos:SEED", "HOW"},
+        {"emulate", '\0', TEXT, &a->emulate, 0, "throttle lanes, in GB/s: h2d=12,d2h=12,nvme-read=3.2", "LIST"},
+        {"inject", '\0', TEXT, &a->inject, 0, "provoke faults: nvme:eio@K, nvme:flip@K, rank:R:die@STEP, ...", "LIST"},
+        POPT_TABLEEND,
+    };
+    struct poptOption where[] = {
+        {"device-memory", '\0', TEXT, &a->device_memory, 0, "refuse to hold more than this a rank", "SIZE"},
+        {"host-memory", '\0', TEXT, &a->host_memory, 0, "the same of the host's memory", "SIZE"},
+        {"nvme-space", '\0', TEXT, &a->nvme_space, 0, "the same of the disks", "SIZE"},
+        {"nvme-path", '\0', LIST, &a->nvme_path, 0, "where what is on NVMe goes; several are striped", "DIR"},
+        {"engine", '\0', TEXT, &a->engine, 0, "libaio or io_uring, in place of the configuration's", "NAME"},
+        {"buffered", '\0', FLAG, &a->buffered, 0, "allow NVMe without O_DIRECT, and mark the result", NULL},
+        {"no-swap-checksum", '\0', FLAG, &a->no_swap_checksum, 0, "do not check what comes back from NVMe", NULL},
+        POPT_TABLEEND,
+    };
+    struct poptOption checkpoints[] = {
+        {"save", '\0', TEXT, &a->save, 0, "save a checkpoint there at the end, and when interrupted", "DIR"},
+        {"every", '\0', POPT_ARG_LONGLONG, &a->every, 0, "and after every so many steps", "N"},
+        {"resume", '\0', TEXT, &a->resume, 0, "continue from the newest checkpoint there, or from this one", "DIR"},
+        {"checkpoint", '\0', TEXT, &a->checkpoint, 0, "both: save there, and continue if there is one", "DIR"},
+        POPT_TABLEEND,
+    };
+    struct poptOption result[] = {
+        {"verify", '\0', FLAG, &a->verify, 0, "compare every bit with unsharded Adam after every step", NULL},
+        {"json", '\0', FLAG, &a->json, 0, "print the result as one line of JSON", NULL},
+        {"trace", '\0', TEXT, &a->trace, 0, "write a timeline for Chrome or Perfetto", "FILE"},
+        POPT_TABLEEND,
+    };
+    const struct poptOption options[] = {
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, what, 0, "What is trained:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, how, 0, "How it runs:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, where, 0, "Where states may live:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, checkpoints, 0, "Checkpoints:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, result, 0, "What comes out:", NULL},
+        POPT_AUTOHELP POPT_TABLEEND,
+    };
+    const char *named[argc + 1];  // popt calls the program by its first argument
+    memcpy(named, argv, (size_t)argc * sizeof *named);
+    named[0] = "zerogauge train";
+    named[argc] = NULL;
+    poptContext context = poptGetContext(NULL, argc, named, options, 0);
+    poptSetOtherOptionHelp(context, "(--preset NAME | --config FILE) [OPTION...]");
+    int rc = ERR_NONE, code = poptGetNextOpt(context);
+    const char *extra = poptPeekArg(context);
+    if (code < -1)
+        rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
+    else if (extra)
+        rc = err_set(ERR_USAGE, "\"%s\" is not an option; `zerogauge train --help` lists them", extra);
+    poptFreeContext(context);
+    return rc;
+}
+
+static int check(const struct train_options *a)
+{
+    if (!a->preset == !a->config_path)
+        return err_set(ERR_USAGE, "give one of --preset NAME and --config FILE");
+    if (a->world < 1 || a->world > WORLD_MAX)
+        return err_set(ERR_USAGE, "--world %d: expected 1 to %d", a->world, WORLD_MAX);
+    if (a->steps < 1)
+        return err_set(ERR_USAGE, "--steps %lld: expected at least 1", a->steps);
+    if (a->seed < 0)
+        return err_set(ERR_USAGE, "--seed %lld: expected 0 or more", a->seed);
+    if (a->threads < 0)
+        return err_set(ERR_USAGE, "--threads %d: expected 1 or more", a->threads);
+    if (a->trace && !*a->trace)
+        return err_set(ERR_USAGE, "--trace: expected the name of a file");
+    if (a->checkpoint && (a->save || a->resume))
+        return err_set(ERR_USAGE, "--checkpoint DIR is --save and --resume in one: give it alone");
+    if (a->every < 0)
+        return err_set(ERR_USAGE, "--every %lld: expected 1 or more", a->every);
+    if (a->every && !a->save && !a->checkpoint)
+        return err_set(ERR_USAGE, "--every %lld: give --save DIR or --checkpoint DIR, too", a->every);
+    return ERR_NONE;
+}
+
+int train_options_parse(int argc, const char **argv, struct train_options *a)
+{
+    *a = (struct train_options){.world = 2, .steps = 100, .seed = 1};
+    TRY(parse(argc, argv, a));
+    return check(a);
+}
+
+static size_t list_length(char *const *list)
+{
+    size_t length = 0;
+    while (list && list[length])
+        length++;
+    return length;
+}
+
+int train_options_config(const struct train_options *a, struct config *config, struct config_notes *notes)
+{
+    const struct config_options options = {
+        .world = a->world,
+        .steps = (uint64_t)a->steps,
+        .set = (const char *const *)a->set,
+        .set_count = list_length(a->set),
+        .nvme_paths = (const char *const *)a->nvme_path,
+        .nvme_path_count = list_length(a->nvme_path),
+        .engine = a->engine,
+    };
+    return a->preset ? config_load_preset(a->preset, &options, config, notes)
+                     : config_load_file(a->config_path, &options, config, notes);
+}
+
+// A budget; it stays 0, which is none, where the option is not given.
+static int parse_budget(const char *option, const char *text, uint64_t *out)
+{
+    if (!text)
+        return ERR_NONE;
+    int rc = size_parse(text, out);
+    if (rc != ERR_NONE)
+        return err_prefix(rc, "%s", option);
+    return *out > 0 ? ERR_NONE : err_set(ERR_USAGE, "%s %s: expected more than 0 bytes", option, text);
+}
+
+int train_options_setting(const struct train_options *a, struct train_setting *out)
+{
+    *out = (struct train_setting){
+        .world = a->world,
+        .steps = (uint64_t)a->steps,
+        .seed = (uint64_t)a->seed,
+        .threads = a->threads,
+        .verify = a->verify,
+        .buffered = a->buffered,
+        .swap_checksum = !a->no_swap_checksum,
+        .trace_path = a->trace,
+    };
+    TRY(flow_schedule_parse(a->schedule ? a->schedule : "overlap", &out->schedule));
+    TRY(parse_budget("--device-memory", a->device_memory, &out->device_memory_bytes));
+    TRY(parse_budget("--host-memory", a->host_memory, &out->host_memory_bytes));
+    TRY(parse_budget("--nvme-space", a->nvme_space, &out->nvme_space_bytes));
+    if (a->emulate)
+        TRY(emulation_parse(a->emulate, &out->emulation));
+    if (a->inject)
+        TRY(inject_parse(a->inject, &out->inject));
+    return ERR_NONE;
+}
+
+void train_options_print_unused(const struct train_options *a, const struct config *config, FILE *out)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } options[] = {{"--nvme-path", a->nvme_path}, {"--engine", a->engine}, {"--nvme-space", a->nvme_space},
+                   {"--buffered", a->buffered}, {"--no-swap-checksum", a->no_swap_checksum}};
+    for (size_t i = 0; i < sizeof options / sizeof options[0] && !config_uses_nvme(config); i++)
+        if (options[i].given)
+            fprintf(out, "%s: accepted, without meaning here: nothing is on NVMe\n", options[i].name);
+}
+
+static void list_free(char **list)
+{
+    for (char **value = list; value && *value; value++)
+        free(*value);
+    free(list);
+}
+
+void train_options_close(struct train_options *a)
+{
+    char *texts[] = {a->preset, a->config_path, a->model, a->schedule, a->text_path, a->device_memory, a->host_memory,
+                     a->nvme_space, a->engine, a->emulate, a->trace, a->inject, a->save, a->resume, a->checkpoint,
+                     a->weights};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free(texts[i]);
+    list_free(a->set);
+    list_free(a->nvme_path);
+}
