@@ -6,7 +6,7 @@
 //   - data_types.grad_accum_dtype left out: fp32 when 16-bit gradients are accumulated over micro-steps, where
 //     DeepSpeed adds them in 16 bits
 //   - "nvme" for the optimizer in stages 1 and 2, which DeepSpeed takes for "cpu" without a word
-//   - offload_optimizer.buffer_count on NVMe: where its 4 are too few and none is written, 5
+//   - offload_optimizer.buffer_count left out on NVMe: 5 where gradients are not on the host, as 4 may be too few
 //   - activation_checkpointing.cpu_checkpointing, which also turns checkpoints on; an unknown key in that section
 //   - keys that would change the arithmetic in a way not modelled here, unless they say what is done anyway
 //   - "auto" is accepted wherever DeepSpeed or the Hugging Face Trainer knows it, and means the key's default; for the
