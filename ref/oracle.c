@@ -276,9 +276,16 @@ static void update(struct oracle *o, float divisor, float coefficient, double lr
                 g = g * coefficient;
             recipe_element(o->recipe, &scalars[model->params[i].group], k >= recipe_tail_start(o->recipe, a->count), g,
                            &a->state[STATE_PARAMETER][k], &a->state[STATE_EXP_AVG][k], &a->state[STATE_EXP_AVG_SQ][k]);
-            set_element(config->precision, a->copy, k, a->state[STATE_PARAMETER][k]);
         }
     }
+}
+
+// The parameters that the next forward sees are the rounded master parameters of this moment.
+static void publish(struct oracle *o)
+{
+    for (int i = 0; i < o->setting.model->param_count; i++)
+        for (size_t k = 0; o->tensors[i].trainable && k < o->tensors[i].count; k++)
+            set_element(o->setting.config->precision, o->tensors[i].copy, k, o->tensors[i].state[STATE_PARAMETER][k]);
 }
 
 int oracle_step(struct oracle *o, uint64_t step, bool *applied, double *loss)
@@ -294,8 +301,11 @@ int oracle_step(struct oracle *o, uint64_t step, bool *applied, double *loss)
     *loss = total / ((double)world * (double)config->accumulation);
     float max = largest(o);
     bool overflow = config->check_overflow && !isfinite(max);
+    bool delays = config->delayed_update_start_step > 0 && step >= config->delayed_update_start_step;
     *applied = !overflow;
     TRY(scaler_update(&o->scaler, overflow));
+    if (delays)
+        publish(o);  // what the step before has updated, before this step updates it again
     if (overflow)
         return ERR_NONE;
     float divisor = optimizer_divisor(config, world, scale);
@@ -303,6 +313,8 @@ int oracle_step(struct oracle *o, uint64_t step, bool *applied, double *loss)
     float coefficient = clip_coefficient(config->clip_form, mean_norm, config->gradient_clipping);
     o->t++;
     update(o, divisor, coefficient, lr_at(config, o->t));
+    if (!delays)
+        publish(o);
     return ERR_NONE;
 }
 

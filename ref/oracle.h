@@ -10,6 +10,16 @@
 //                                              G = ((R_1 + R_2) + ...) in the accumulation dtype
 // A sum over ranks takes its terms in the communication dtype, folds them in fp32, and is rounded to the
 // communication dtype once. With one micro-step the two are the same.
+//
+// With the delayed update (ZeRO-Offload, section 5.2), from step `start_step` on, the parameters that step i's update
+// makes are first seen by the forward of step i + 2:
+//
+//   step i        forward and backward with parameters P; gradient G_i        publish what waits; update with G_i begins
+//   step i + 1    forward and backward with P still, beside that update       publish P'; update with G_i+1 begins
+//   step i + 2    forward and backward with P'
+//
+// The update itself is the same: Adam on the master parameters with the gradients in their order. Only what forward
+// sees is one update behind the master.
 #ifndef ZG_ORACLE_H
 #define ZG_ORACLE_H
 

@@ -330,6 +330,9 @@ int stage_update(struct stage *stage, int (*publish)(struct stage *stage, int bu
         if (publish)
             TRY(publish(stage, i));
     }
+    // What follows runs beside the next step, and leaves the collectives to others.
+    if (o->delays)
+        TRY(flow_wait(stage->setting.flow));
     o->returned += o->waiting;
     o->waiting = false;
     for (int i = 0; *applied && i < trainable_count; i++) {

@@ -37,12 +37,6 @@ static int open_batches(struct train_rank *rank)
     return ERR_NONE;
 }
 
-static bool uses_nvme(const struct config *config)
-{
-    return config->offload_optimizer.tier == TIER_NVME || config->offload_param.tier == TIER_NVME ||
-           config->gradient_tier == TIER_NVME || config->activation_tier == TIER_NVME;
-}
-
 static int open_tiers(struct train_rank *rank)
 {
     const struct train_setting *setting = rank->setting;
@@ -53,7 +47,7 @@ static int open_tiers(struct train_rank *rank)
         .lock_host = config->offload_optimizer.pin_memory || config->offload_param.pin_memory,
     };
     TRY(tier_open(&rank->ledger, &memory, &rank->tier));
-    if (!uses_nvme(config))
+    if (!config_uses_nvme(config))
         return ERR_NONE;
     const char *paths[CONFIG_NVME_PATH_MAX];
     for (int i = 0; i < config->nvme_path_count; i++)
@@ -197,7 +191,7 @@ static int run_steps(struct train_rank *rank)
     }
     if (rank->rank == 0)
         rank->result->interrupted = stop && !rank->result->difference.found;
-    return ERR_NONE;
+    return flow_wait(rank->flow);
 }
 
 // The ledger against the formula, line by line.

@@ -13,6 +13,11 @@ bool train_passed(const struct train_setting *setting, const struct train_result
 void train_print_table(const struct train_setting *setting, const struct train_result *result, FILE *out);
 int train_print_json(const struct train_setting *setting, const struct train_result *result, FILE *out);
 
+// For both: whether every step of the run was compared and equal, its pace, and the sum of some numbers.
+bool train_equal(const struct train_result *result);
+double train_tokens_per_s(const struct train_result *result);
+uint64_t train_sum(const uint64_t *values, int count);
+
 // "serial", "overlap", "chaos:7", in a buffer of the caller's.
 enum { SCHEDULE_TEXT_BYTES = 32 };
 const char *train_schedule_text(struct flow_schedule schedule, char out[SCHEDULE_TEXT_BYTES]);

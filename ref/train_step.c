@@ -133,5 +133,6 @@ int train_step(struct train_rank *rank, uint64_t step, bool *applied)
         }
     }
     TRY(verbs->step(stage, applied));
-    return flow_wait(rank->flow);
+    // A delayed update runs on beside the next step's forward and backward. All that this step computed is complete.
+    return stage->optimizer.waiting ? ERR_NONE : flow_wait(rank->flow);
 }

@@ -142,6 +142,7 @@ int verify_step(struct train_rank *rank, uint64_t step, bool applied, double los
 {
     struct comm *comm = rank->comm;
     struct train_difference difference = {0};
+    TRY(flow_wait(rank->flow));
     comm_count_in(comm, NULL);
     if (rank->rank == 0) {
         bool expected_applied;

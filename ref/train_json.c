@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of a run, as one line of JSON.
+#include "train_report.h"
+
+#include "err.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+
+static const char *kind_name(int kind)
+{
+    return ledger_kind_name((enum ledger_kind)kind);
+}
+
+static const char *operation_name(int operation)
+{
+    return ledger_operation_name((enum ledger_operation)operation);
+}
+
+static const char *tier_name(int tier)
+{
+    return ledger_tier_name((enum ledger_tier)tier);
+}
+
+static const char *lane_name(int lane)
+{
+    return ledger_lane_name((enum lane)lane);
+}
+
+// rows x columns numbers as an object of objects; rows of zeros are left out.
+static json_t *lines(const uint64_t *values, int rows, const char *(*row_name)(int), int columns,
+                     const char *(*column_name)(int))
+{
+    json_t *object = json_object();
+    for (int row = 0; row < rows; row++, values += columns) {
+        json_t *inner = json_object();
+        for (int i = 0; i < columns; i++)
+            json_object_set_new(inner, column_name(i), json_integer((json_int_t)values[i]));
+        if (train_sum(values, columns) > 0)
+            json_object_set(object, row_name(row), inner);
+        json_decref(inner);
+    }
+    return object;
+}
+
+static json_t *held_json(const uint64_t held[TIER_COUNT][KIND_COUNT])
+{
+    return lines(held[0], TIER_COUNT, tier_name, KIND_COUNT, kind_name);
+}
+
+static json_t *moved_json(const uint64_t moved[LANE_COUNT][OPERATION_COUNT])
+{
+    return lines(moved[0], LANE_COUNT, lane_name, OPERATION_COUNT, operation_name);
+}
+
+// JSON has no infinities and no NaN: null stands for them.
+static json_t *real_json(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *difference_json(const struct train_difference *d)
+{
+    if (!d->found)
+        return json_null();
+    char expected[19], actual[19];
+    int digits = (d->bits + 3) / 4;
+    snprintf(expected, sizeof expected, "0x%0*" PRIx64, digits, d->expected_bits);
+    snprintf(actual, sizeof actual, "0x%0*" PRIx64, digits, d->actual_bits);
+    return json_pack("{s:I,s:i,s:s,s:s,s:I,s:s,s:s}", "step", (json_int_t)d->step, "rank", d->rank, "state", d->state,
+                     "tensor", d->tensor, "element", (json_int_t)d->element, "expected_bits", expected, "actual_bits",
+                     actual);
+}
+
+static json_t *step_or_null(uint64_t step)
+{
+    return step ? json_integer((json_int_t)step) : json_null();
+}
+
+// Every step of this run was compared, and nothing differs.
+static json_t *text_or_null(const char *text)
+{
+    return text ? json_string(text) : json_null();
+}
+
+// What was run.
+static json_t *run_json(const struct train_setting *setting, const struct train_result *result)
+{
+    const struct config *config = setting->config;
+    char schedule[SCHEDULE_TEXT_BYTES], emulated[EMULATION_TEXT_BYTES];
+    bool nvme = config_uses_nvme(config);
+    return json_pack("{s:s,s:s,s:i,s:s,s:i,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:o,s:o}", "record", "train", "model",
+                     setting->model->name, "stage", config->stage, "stage_name", result->operations->name, "world",
+                     setting->world, "steps", (json_int_t)result->steps, "precision", dtype_name(config->precision),
+                     "accumulation", (json_int_t)config->accumulation, "schedule",
+                     train_schedule_text(setting->schedule, schedule), "recipe", config->recipe, "param_elements",
+                     (json_int_t)result->param_elements, "emulated",
+                     text_or_null(emulation_any(&setting->emulation) ? emulation_text(&setting->emulation, emulated)
+                                                                      : NULL),
+                     "buffered", nvme ? json_boolean(setting->buffered) : json_null(), "swap_checksum",
+                     nvme ? json_boolean(setting->swap_checksum) : json_null());
+}
+
+// What came of it.
+static json_t *outcome_json(const struct train_setting *setting, const struct train_result *result)
+{
+    return json_pack("{s:I,s:o,s:o,s:s,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I}", "verified_steps",
+                     (json_int_t)result->verified_steps, "equal",
+                     setting->verify ? json_boolean(train_equal(result)) : json_null(), "first_difference",
+                     difference_json(&result->difference), "state_digest", result->digest, "first_loss",
+                     real_json(result->first_loss), "loss", real_json(result->loss), "tokens_per_s",
+                     train_tokens_per_s(result), "skipped_steps", (json_int_t)result->skipped_steps, "interrupted",
+                     result->interrupted, "resumed_step", step_or_null(result->resumed_step), "saved_step",
+                     step_or_null(result->saved_step), "unlocked_bytes", (json_int_t)result->unlocked_bytes,
+                     "host_hits", (json_int_t)result->host_hits, "host_misses", (json_int_t)result->host_misses);
+}
+
+// Bytes held and moved, and what the formulas say.
+static json_t *accounts_json(const struct train_result *result)
+{
+    const int held_count = TIER_COUNT * KIND_COUNT, moved_count = LANE_COUNT * OPERATION_COUNT;
+    return json_pack("{s:I,s:I,s:o,s:o,s:I,s:I,s:o,s:o,s:b}", "held_bytes",
+                     (json_int_t)train_sum(result->held_bytes[0], held_count), "formula_held_bytes",
+                     (json_int_t)train_sum(result->formula_held_bytes[0], held_count), "held_bytes_by_tier",
+                     held_json(result->held_bytes), "formula_held_bytes_by_tier",
+                     held_json(result->formula_held_bytes), "moved_bytes",
+                     (json_int_t)train_sum(result->moved_bytes[0], moved_count), "formula_moved_bytes",
+                     (json_int_t)train_sum(result->formula_moved_bytes[0], moved_count), "moved_bytes_by_lane",
+                     moved_json(result->moved_bytes), "formula_moved_bytes_by_lane",
+                     moved_json(result->formula_moved_bytes), "accounting_equal", result->accounting_equal);
+}
+
+int train_print_json(const struct train_setting *setting, const struct train_result *result, FILE *out)
+{
+    json_t *parts[] = {run_json(setting, result), outcome_json(setting, result), accounts_json(result)};
+    json_t *record = json_object();
+    bool complete = record;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        complete &= parts[i] && json_object_update(record, parts[i]) == 0;
+        json_decref(parts[i]);
+    }
+    if (!complete) {
+        json_decref(record);
+        return err_set(ERR_INTERNAL, "the record could not be made");
+    }
+    int rc = json_dumpf(record, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(record);
+    if (rc != 0 || fputc('\n', out) == EOF || fflush(out) != 0)
+        return err_set(ERR_IO, "the record could not be written");
+    return ERR_NONE;
+}
