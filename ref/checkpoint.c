@@ -32,7 +32,7 @@ struct checkpoint {
     size_t *params_by_name;
     struct stored *stored;  // by parameter, state and beginning: together they are everything, once
     size_t stored_count;
-    size_t *first;          // of the stored ones, by parameter x STATE_COUNT + state
+    size_t *first;          // of the stored ones, by parameter x states + state
 };
 
 // The parameter whose name these bytes are.
@@ -114,7 +114,7 @@ static int parse_stored(const struct checkpoint *c, const struct safetensors *fi
     if (!slash || !bracket || bracket < slash)
         return refuse(file, tensor, "its name is not STATE/NAME[BEGIN:END]");
     *out = (struct stored){.state = -1, .file = file, .tensor = tensor};
-    for (int state = 0; state < STATE_COUNT; state++) {
+    for (int state = 0; state < MANIFEST_STATE_COUNT; state++) {
         const char *name = manifest_state_name(state);
         if (strlen(name) == (size_t)(slash - tensor->name) && strncmp(name, tensor->name, strlen(name)) == 0)
             out->state = state;
@@ -129,8 +129,8 @@ static int parse_stored(const struct checkpoint *c, const struct safetensors *fi
     if (!find_param(c, slash + 1, (size_t)(bracket - slash - 1), &out->param))
         return refuse(file, tensor, "the manifest has no such parameter");
     const struct manifest_param *param = &c->manifest.params[out->param];
-    if (param->frozen && out->state != STATE_PARAMETER)
-        return refuse(file, tensor, "a frozen parameter has no such state");
+    if (out->state >= manifest_state_count(param->frozen, c->manifest.waiting))
+        return refuse(file, tensor, "the manifest has no such state of it");
     if (out->begin >= out->end || out->end > param->count)
         return refuse(file, tensor, "the parameter has no such elements");
     if (tensor->type != TENSOR_FP32 || tensor->count != out->end - out->begin)
@@ -154,9 +154,10 @@ static int check_coverage(struct checkpoint *c)
     const struct manifest *m = &c->manifest;
     size_t at = 0;
     for (size_t i = 0; i < m->param_count; i++)
-        for (int state = 0; state < STATE_COUNT; state++) {
-            uint64_t wanted = m->params[i].frozen && state != STATE_PARAMETER ? 0 : m->params[i].count, covered = 0;
-            c->first[i * STATE_COUNT + (size_t)state] = at;
+        for (int state = 0; state < MANIFEST_STATE_COUNT; state++) {
+            bool stored_at_all = state < manifest_state_count(m->params[i].frozen, m->waiting);
+            uint64_t wanted = stored_at_all ? m->params[i].count : 0, covered = 0;
+            c->first[i * MANIFEST_STATE_COUNT + (size_t)state] = at;
             for (; at < c->stored_count && c->stored[at].param == i && c->stored[at].state == state; at++) {
                 const struct stored *stored = &c->stored[at];
                 if (stored->begin < covered)
@@ -179,7 +180,7 @@ static int make_index(struct checkpoint *c)
     for (size_t i = 0; i < c->opened; i++)
         tensors += c->files[i].tensor_count;
     c->stored = calloc(tensors + 1, sizeof *c->stored);
-    c->first = calloc(c->manifest.param_count * STATE_COUNT + 1, sizeof *c->first);
+    c->first = calloc(c->manifest.param_count * MANIFEST_STATE_COUNT + 1, sizeof *c->first);
     if (!c->stored || !c->first)
         return err_set(ERR_MEMORY, "no memory for the %zu tensors of %s", tensors, c->path);
     for (size_t i = 0; i < c->opened; i++)
@@ -261,10 +262,9 @@ int checkpoint_check_digest(const struct checkpoint *c, size_t file)
     return ERR_NONE;
 }
 
-int checkpoint_read(const struct checkpoint *c, enum state state, size_t param, uint64_t first, size_t count,
-                    float *out)
+int checkpoint_read(const struct checkpoint *c, int state, size_t param, uint64_t first, size_t count, float *out)
 {
-    size_t at = c->first[param * STATE_COUNT + (size_t)state];
+    size_t at = c->first[param * MANIFEST_STATE_COUNT + (size_t)state];
     while (count > 0) {
         const struct stored *stored = &c->stored[at++];
         if (stored->end <= first)

@@ -87,8 +87,8 @@ bool checkpoint_find(const struct checkpoint *checkpoint, const char *name, size
 // Reads all of one rank's file. ERR_USAGE: it is not the one that was written.
 int checkpoint_check_digest(const struct checkpoint *checkpoint, size_t file);
 
-// Elements [first, first + count) of a state of the manifest's parameter. Any thread may read.
-int checkpoint_read(const struct checkpoint *checkpoint, enum state state, size_t param, uint64_t first, size_t count,
+// Elements [first, first + count) of a state (manifest.h) of the manifest's parameter. Any thread may read.
+int checkpoint_read(const struct checkpoint *checkpoint, int state, size_t param, uint64_t first, size_t count,
                     float *out);
 
 // Collective: digests, shared out over the ranks; then this rank's shares, its copies, the optimizer's counters, loss

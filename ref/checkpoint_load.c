@@ -36,7 +36,20 @@ int checkpoint_check_model(const struct checkpoint *c, const struct model *model
     return ERR_NONE;
 }
 
-static int load_state(const struct checkpoint *c, struct stage *stage, int bundle, enum state state, float *share)
+// What the model sees instead of the parameters, in its dtype.
+static int write_seen(struct stage *stage, int bundle, const float *share)
+{
+    size_t count = bundle_share_real(&stage->layout.bundles[bundle], stage_share(stage, bundle));
+    void *copy = malloc(count * sizeof *share + 1);
+    if (!copy)
+        return err_set(ERR_MEMORY, "no memory for a share of %zu elements", count);
+    dtype_narrow(stage->setting.config->precision, share, copy, count);
+    int rc = stage_write_copy(stage, bundle, copy);
+    free(copy);
+    return rc;
+}
+
+static int load_state(const struct checkpoint *c, struct stage *stage, int bundle, int state, float *share)
 {
     const struct model *model = stage->setting.model;
     struct piece piece;
@@ -48,7 +61,8 @@ static int load_state(const struct checkpoint *c, struct stage *stage, int bundl
                            model->params[piece.param].name);
         TRY(checkpoint_read(c, state, param, piece.param_index, piece.count, share + piece.share_index));
     }
-    return stage_write_share(stage, bundle, state, share);
+    return state == MANIFEST_STATE_SEEN ? write_seen(stage, bundle, share)
+                                        : stage_write_share(stage, bundle, (enum state)state, share);
 }
 
 static int load_shares(const struct checkpoint *c, struct stage *stage)
@@ -61,9 +75,11 @@ static int load_shares(const struct checkpoint *c, struct stage *stage)
     if (!share)
         return err_set(ERR_MEMORY, "no memory for a share of %zu elements", largest);
     int rc = ERR_NONE;
-    for (int i = 0; i < stage->layout.bundle_count && rc == ERR_NONE; i++)
-        for (int state = 0; state < (stage->layout.bundles[i].frozen ? 1 : STATE_COUNT) && rc == ERR_NONE; state++)
-            rc = load_state(c, stage, i, (enum state)state, share);
+    for (int i = 0; i < stage->layout.bundle_count && rc == ERR_NONE; i++) {
+        int states = manifest_state_count(stage->layout.bundles[i].frozen, checkpoint_manifest(c)->waiting);
+        for (int state = 0; state < states && rc == ERR_NONE; state++)
+            rc = load_state(c, stage, i, state, share);
+    }
     free(share);
     return rc;
 }
@@ -82,6 +98,7 @@ static int load(const struct checkpoint *c, struct stage *stage)
     struct optimizer *optimizer = &stage->optimizer;
     optimizer->step = m->applied;
     optimizer->skipped = m->skipped;
+    optimizer->waiting = m->waiting;
     if (m->applied > 0)
         optimizer->lr = lr_at(stage->setting.config, m->applied);
     optimizer->scaler.scale = m->scaler.scale;

@@ -21,6 +21,7 @@ struct share_file {
     struct safetensors_tensor *tensors;
     char (*keys)[KEY_BYTES];
     float *share;  // room for the largest
+    void *copy;    // the same, in the model's dtype
 };
 
 // Whether this rank writes the bundle: its own share of it; or, where every rank has all of it, one of them does.
@@ -33,7 +34,7 @@ static bool writes(const struct stage *stage, int bundle)
 
 static int state_count(const struct stage *stage, int bundle)
 {
-    return stage->layout.bundles[bundle].frozen ? 1 : STATE_COUNT;
+    return manifest_state_count(stage->layout.bundles[bundle].frozen, stage->optimizer.waiting);
 }
 
 static void list_bundle(struct share_file *f, int bundle)
@@ -55,7 +56,7 @@ static void list_bundle(struct share_file *f, int bundle)
 static int open_share_file(struct stage *stage, struct share_file *f)
 {
     const struct layout *layout = &stage->layout;
-    size_t room = (size_t)stage->setting.model->param_count * STATE_COUNT + 1, largest = 1;
+    size_t room = (size_t)stage->setting.model->param_count * MANIFEST_STATE_COUNT + 1, largest = 1;
     *f = (struct share_file){.stage = stage};
     for (int i = 0; i < layout->bundle_count; i++)
         if (layout->bundles[i].share_count > largest)
@@ -63,7 +64,8 @@ static int open_share_file(struct stage *stage, struct share_file *f)
     f->tensors = calloc(room, sizeof *f->tensors);
     f->keys = calloc(room, sizeof *f->keys);
     f->share = malloc(largest * sizeof *f->share);
-    if (!f->tensors || !f->keys || !f->share)
+    f->copy = malloc(largest * sizeof *f->share);
+    if (!f->tensors || !f->keys || !f->share || !f->copy)
         return err_set(ERR_MEMORY, "no memory to save a share of %zu elements", largest);
     for (int i = 0; i < layout->bundle_count; i++)
         if (writes(stage, i))
@@ -76,6 +78,17 @@ static void close_share_file(struct share_file *f)
     free(f->tensors);
     free(f->keys);
     free(f->share);
+    free(f->copy);
+}
+
+static int read_state(struct share_file *f, int bundle, int state)
+{
+    if (state != MANIFEST_STATE_SEEN)
+        return stage_read_share(f->stage, bundle, (enum state)state, f->share);
+    TRY(stage_read_copy(f->stage, bundle, f->copy));
+    size_t count = bundle_share_real(&f->stage->layout.bundles[bundle], stage_share(f->stage, bundle));
+    dtype_widen(f->stage->setting.config->precision, f->copy, f->share, count);
+    return ERR_NONE;
 }
 
 static int write_bundle(struct share_file *f, int bundle, struct safetensors_writer *writer)
@@ -86,7 +99,7 @@ static int write_bundle(struct share_file *f, int bundle, struct safetensors_wri
     if (bundle_share_real(&stage->layout.bundles[bundle], own) == 0)
         return ERR_NONE;
     for (int state = 0; state < state_count(stage, bundle); state++) {
-        TRY(stage_read_share(stage, bundle, (enum state)state, f->share));
+        TRY(read_state(f, bundle, state));
         for (int next = 0; bundle_next_piece(&stage->layout, stage->setting.model, bundle, own, &next, &piece);)
             TRY(safetensors_write(writer, f->share + piece.share_index, piece.count * sizeof *f->share));
     }
@@ -161,6 +174,7 @@ static int make_manifest(const struct stage *stage, const struct save_moment *mo
         .last_applied = moment->last_applied,
         .loss = moment->loss,
         .repeatable = moment->repeatable,
+        .waiting = optimizer->waiting,
         .scaler = optimizer->scaler,
         .group_count = (size_t)model->group_count,
         .recipe_states = optimizer->states,

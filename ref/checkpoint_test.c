@@ -101,6 +101,30 @@ Test(checkpoint, every_step_is_a_place_to_stop)
     }
 }
 
+static void delay(struct config *config)
+{
+    config->delayed_update_start_step = 3;
+    config->offload_optimizer.tier = TIER_HOST;
+    config->offload_optimizer.ratio = 1.0;
+    config->offload_optimizer.buffer_count = 8;
+    config->gradient_tier = TIER_HOST;
+    config->sub_group_size = 700;
+}
+
+// From step 3 on the model sees parameters that are one update older than the optimizer's.
+Test(checkpoint, an_update_that_waits_goes_on_waiting)
+{
+    for (int precision = 0; precision < 3; precision++)
+        for (uint64_t at = 1; at < 7; at++) {
+            struct trial trial = {.model = "linear-overflow", .stage = 3, .world = 2, .change = delay, .steps = 7,
+                                  .precision = (enum dtype)precision};
+            struct train_result whole = trial_pass(&trial);
+            struct trial then = trial;
+            then.stage = (int)(at % 3);
+            stop_and_go_on(trial, then, at, whole.digest);
+        }
+}
+
 Test(checkpoint, fewer_elements_than_ranks_are_enough)
 {
     every_stage_to_every_stage((struct trial){.model = "linear-few", .steps = 3}, 1);

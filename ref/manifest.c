@@ -15,12 +15,18 @@
 #include <xxhash.h>
 
 static const char format_name[] = "zerogauge checkpoint";
-static const char *const state_names[] = {"param", "exp_avg", "exp_avg_sq"};
-enum { STATE_NAME_COUNT = sizeof state_names / sizeof state_names[0] };
+static const char *const state_names[MANIFEST_STATE_COUNT] = {"param", "exp_avg", "exp_avg_sq", "seen_param"};
 
 const char *manifest_state_name(int state)
 {
     return state_names[state];
+}
+
+int manifest_state_count(bool frozen, bool waiting)
+{
+    if (frozen)
+        return 1;
+    return waiting ? MANIFEST_STATE_COUNT : MANIFEST_STATE_SEEN;
 }
 
 static json_t *real_json(double value)
@@ -35,10 +41,10 @@ static json_t *count_json(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-static json_t *states_json(bool frozen)
+static json_t *states_json(bool frozen, bool waiting)
 {
     json_t *states = json_array();
-    for (int i = 0; i < (frozen ? 1 : STATE_NAME_COUNT); i++)
+    for (int i = 0; i < manifest_state_count(frozen, waiting); i++)
         json_array_append_new(states, json_string(state_names[i]));
     return states;
 }
@@ -52,7 +58,7 @@ static json_t *params_json(const struct manifest *manifest)
         for (int k = 0; k < param->shape_rank; k++)
             json_array_append_new(shape, count_json(param->shape[k]));
         json_array_append_new(params, json_pack("{s:s, s:o, s:b, s:o}", "name", param->name, "shape", shape, "frozen",
-                                                param->frozen, "states", states_json(param->frozen)));
+                                                param->frozen, "states", states_json(param->frozen, manifest->waiting)));
     }
     return params;
 }
@@ -198,23 +204,28 @@ static int read_fp32(const char *path, const json_t *object, const char *key, fl
     return ERR_NONE;
 }
 
-static int read_states(const char *path, const json_t *object, struct manifest_param *param)
+// The first trained parameter says whether an update is waiting; the others must agree.
+static int read_states(const char *path, const json_t *object, const struct manifest_param *param, bool first,
+                       struct manifest *m)
 {
     const json_t *states;
     size_t count = 0;
     TRY(read_array(path, object, "states", &states, &count));
     for (size_t i = 0; i < count; i++) {
         const char *name = json_string_value(json_array_get(states, i));
-        if (!name || i >= STATE_NAME_COUNT || strcmp(name, state_names[i]) != 0)
+        if (!name || i >= MANIFEST_STATE_COUNT || strcmp(name, state_names[i]) != 0)
             return refuse(path, "parameter \"%s\" has a state \"%s\", which this version does not know", param->name,
                           name ? name : "?");
     }
-    if (count != (param->frozen ? 1 : STATE_NAME_COUNT))
+    if (!param->frozen && first)
+        m->waiting = count == MANIFEST_STATE_COUNT;
+    if (count != (size_t)manifest_state_count(param->frozen, m->waiting))
         return refuse(path, "parameter \"%s\" lacks a state", param->name);
     return ERR_NONE;
 }
 
-static int read_param(const char *path, const json_t *object, struct manifest_param *param)
+static int read_param(const char *path, const json_t *object, bool first, struct manifest_param *param,
+                      struct manifest *m)
 {
     const json_t *shape;
     size_t rank = 0;
@@ -233,7 +244,7 @@ static int read_param(const char *path, const json_t *object, struct manifest_pa
         if (__builtin_mul_overflow(param->count, param->shape[i], &param->count) || param->count > INT64_MAX / 8)
             return refuse(path, "parameter \"%s\" is larger than anything can be", param->name);
     }
-    return read_states(path, object, param);
+    return read_states(path, object, param, first, m);
 }
 
 static int read_recipe_state(const char *path, const json_t *object, struct recipe_state *state)
@@ -305,8 +316,11 @@ static int read_lists(const char *path, const json_t *root, struct manifest *m)
     m->facts = calloc(json_object_size(json_object_get(root, "made_with")) + 1, sizeof *m->facts);
     if (!m->params || !m->recipe_states || !m->files || !m->facts)
         return err_set(ERR_MEMORY, "no memory for the manifest %s", path);
-    for (size_t i = 0; i < m->param_count; i++)
-        TRY(read_param(path, json_array_get(params, i), &m->params[i]));
+    bool first = true;
+    for (size_t i = 0; i < m->param_count; i++) {
+        TRY(read_param(path, json_array_get(params, i), first, &m->params[i], m));
+        first &= m->params[i].frozen;
+    }
     for (size_t i = 0; i < m->group_count; i++)
         TRY(read_recipe_state(path, json_array_get(groups, i), &m->recipe_states[i]));
     for (size_t i = 0; i < m->file_count; i++)

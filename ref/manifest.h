@@ -5,7 +5,8 @@
 // manifest.json, version 1, has these keys, all of them and no others:
 //   format, version, written_by   "zerogauge checkpoint", 1, the program
 //   model, parameters             its name; per parameter: name, shape, frozen, and the states that are stored of it:
-//                                 of a trained one param, exp_avg and exp_avg_sq, of a frozen one param; all in fp32
+//                                 of a trained one param, exp_avg and exp_avg_sq, of a frozen one param; where an
+//                                 update is delayed, also seen_param: what the model still sees; all in fp32
 //   step, applied, skipped        steps made; updates applied (t) and not applied
 //   last_step                     of that step: applied or not, and the loss
 //   made_with, repeatable         the facts that decide about bits (checkpoint.h); whether all steps were made so
@@ -52,6 +53,7 @@ struct manifest {
     bool last_applied;
     double loss;
     bool repeatable;
+    bool waiting;          // the last update has not been seen by the model: seen_param is stored of trained parameters
     struct scaler scaler;  // but for its rules
     size_t group_count, fact_count, param_count, file_count;
     struct recipe_state *recipe_states;
@@ -61,8 +63,14 @@ struct manifest {
     json_t *root;  // owns the strings of a manifest that was read
 };
 
-// The states by enum state: "param", "exp_avg", "exp_avg_sq"; their tensors are called STATE/NAME[BEGIN:END].
+// The first states are those of enum state. Their tensors are called STATE/NAME[BEGIN:END].
+enum { MANIFEST_STATE_SEEN = 3, MANIFEST_STATE_COUNT };
+
+// "param", "exp_avg", "exp_avg_sq", "seen_param"
 const char *manifest_state_name(int state);
+
+// How many of them, from the first on, are stored of such a parameter.
+int manifest_state_count(bool frozen, bool waiting);
 
 // Makes the text; the caller frees it. Of a manifest being written the arrays are the caller's.
 int manifest_text(const struct manifest *manifest, char **out);
