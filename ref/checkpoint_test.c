@@ -27,7 +27,7 @@ static void stop_and_go_on(struct trial first, struct trial then, uint64_t at, c
     trial_pass(&first);
     then.steps = steps;
     then.resume = folder;
-    then.verify = !then.change;
+    then.verify = trial_config(&then).delayed_update_start_step == 0;
     struct train_result result = trial_pass(&then);
     cr_assert_eq(result.resumed_step, at);
     cr_assert_eq(result.steps, steps);
@@ -122,6 +122,47 @@ Test(checkpoint, an_update_that_waits_goes_on_waiting)
             struct trial then = trial;
             then.stage = 1 + (int)(at % 3);
             stop_and_go_on(trial, then, at, whole.digest);
+        }
+}
+
+static void to_host(struct config *config)
+{
+    config->offload_optimizer = (struct config_offload_optimizer){.tier = TIER_HOST, .buffer_count = 8, .ratio = 1.0};
+    config->gradient_tier = TIER_HOST;
+    config->sub_group_size = 700;
+}
+
+static void to_nvme(struct config *config)
+{
+    to_host(config);
+    config->offload_optimizer.tier = config->gradient_tier = TIER_NVME;
+    config->offload_optimizer.pipeline_read = config->offload_optimizer.pipeline_write = true;
+    config->offload_param = (struct config_offload_param){.tier = TIER_NVME, .buffer_count = 8, .buffer_size = 20000};
+    config->aio = (struct nvme_aio){.block_bytes = 4096, .queue_depth = 4, .intra_op_parallelism = 1,
+                                    .engine = NVME_LIBAIO};
+    snprintf(config->nvme_paths[0], sizeof config->nvme_paths[0], "%s", "/tmp");
+    config->nvme_path_count = 1;
+}
+
+static void in_memory(struct config *config)
+{
+    (void)config;
+}
+
+Test(checkpoint, every_tier_goes_on_at_every_tier)
+{
+    void (*const tiers[])(struct config *config) = {in_memory, to_host, to_nvme};
+    for (int precision = 0; precision < 2; precision++)
+        for (int from = 0; from < 3; from++) {
+            struct trial trial = {.model = "linear-overflow", .stage = 3, .world = 3, .change = tiers[from],
+                                  .precision = precision ? DTYPE_FP16 : DTYPE_FP32, .steps = 5};
+            struct train_result whole = trial_pass(&trial);
+            for (int to = 0; to < 3; to++) {
+                struct trial then = trial;
+                then.change = tiers[to];
+                then.bucket = 200;
+                stop_and_go_on(trial, then, 3, whole.digest);
+            }
         }
 }
 

@@ -89,6 +89,8 @@ static inline int trial_run(const struct trial *t, struct train_result *result, 
         .seed = 7,
         .schedule = t->schedule,
         .threads = 1,
+        .buffered = true,
+        .swap_checksum = true,
         .verify = t->verify,
         .checkpoints = &checkpoints,
         .progress = t->progress,
@@ -120,7 +122,22 @@ static inline struct train_result trial_pass(const struct trial *t)
     const struct train_difference *d = &result.difference;
     cr_assert(!d->found, "stage %d, world %d, step %d: %s of %s", t->stage, t->world, (int)d->step, d->state,
               d->tensor);
-    cr_assert(result.accounting_equal, "stage %d, world %d", t->stage, t->world);
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (int i = 0; i < OPERATION_COUNT; i++)
+            cr_assert_eq(result.moved_bytes[lane][i], result.formula_moved_bytes[lane][i],
+                         "stage %d, world %d, from step %d: lane %d, operation %d: moved %llu, formula %llu", t->stage,
+                         t->world, (int)result.resumed_step + 1, lane, i,
+                         (unsigned long long)result.moved_bytes[lane][i],
+                         (unsigned long long)result.formula_moved_bytes[lane][i]);
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        for (int kind = 0; kind < KIND_COUNT; kind++)
+            cr_assert_eq(result.held_bytes[tier][kind], result.formula_held_bytes[tier][kind],
+                         "stage %d, world %d, from step %d: tier %d, %s: held %llu, formula %llu", t->stage, t->world,
+                         (int)result.resumed_step + 1, tier, ledger_kind_name((enum ledger_kind)kind),
+                         (unsigned long long)result.held_bytes[tier][kind],
+                         (unsigned long long)result.formula_held_bytes[tier][kind]);
+    cr_assert(result.accounting_equal, "stage %d, world %d, from step %d", t->stage, t->world,
+              (int)result.resumed_step + 1);
     if (t->verify)
         cr_assert_eq(result.verified_steps, result.steps - result.resumed_step);
     return result;
