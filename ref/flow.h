@@ -69,8 +69,8 @@ int flow_schedule_parse(const char *text, struct flow_schedule *out);
 int flow_open(struct flow_schedule schedule, int rank, struct tier *tier, flow_failed *failed, void *context,
               struct flow **out);
 
-// From now on lanes with a rate (0: none) take at least as long as it says, asleep: a study of the proportions of another
-// machine. Before the first operation.
+// From now on lanes with a rate (0: none) take at least as long as it says, asleep: a study of another machine's
+// proportions. Before the first operation.
 void flow_emulate(struct flow *flow, const double bytes_per_s[LANE_COUNT]);
 
 // From now on every operation's interval is kept, or no longer. flow_intervals gives a lane's, in the order they ended;

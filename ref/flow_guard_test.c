@@ -60,7 +60,8 @@ static int copy(void *arguments)
 
 static int issue_and_wait(struct flow *flow, struct copy arguments, const struct flow_span *spans, size_t span_count)
 {
-    struct flow_operation operation = {"update shard", LANE_CPU, copy, &arguments, sizeof arguments, spans, span_count, 0};
+    struct flow_operation operation = {"update shard", LANE_CPU, copy,       &arguments,
+                                       sizeof arguments, spans,  span_count, 0};
     TRY(flow_issue(flow, &operation));
     return flow_wait(flow);
 }

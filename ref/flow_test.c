@@ -44,7 +44,8 @@ static void machine_open(struct machine *machine, unsigned seed)
         void *address = malloc(bytes);
         if (i < REGIONS - 1) {
             free(address);
-            cr_assert_eq(tier_allocate(machine->tier, TIER_DEVICE, KIND_STAGING, "region", bytes, 0, &address), ERR_NONE);
+            cr_assert_eq(tier_allocate(machine->tier, TIER_DEVICE, KIND_STAGING, "region", bytes, 0, &address),
+                         ERR_NONE);
         }
         machine->regions[i] = address;
         for (size_t word = 0; word < REGION_WORDS[i]; word++)

@@ -7,6 +7,12 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
+// What a kind of state takes on the device.
+static uint64_t held(const struct train_result *result, enum ledger_kind kind)
+{
+    return result->held_bytes[TIER_DEVICE][kind];
+}
+
 static struct train_result run(int stage, int world, enum dtype precision, size_t accumulation)
 {
     struct config config = {
@@ -59,26 +65,26 @@ Test(formula, model_states_are_those_of_figure_1, .init = count)
         uint64_t n = (uint64_t)world;
         struct train_result ddp = run(0, world, DTYPE_BF16, 1), zero1 = run(1, world, DTYPE_BF16, 1),
                             zero2 = run(2, world, DTYPE_BF16, 1), zero3 = run(3, world, DTYPE_BF16, 1);
-        cr_assert_eq(ddp.held_bytes[TIER_DEVICE][KIND_PARAMETER], 2 * all);
-        cr_assert_eq(ddp.held_bytes[TIER_DEVICE][KIND_GRADIENT], 2 * trained);
-        cr_assert_eq(ddp.held_bytes[TIER_DEVICE][KIND_OPTIMIZER] + ddp.held_bytes[TIER_DEVICE][KIND_MASTER], 12 * trained);
-        cr_assert_eq(ddp.held_bytes[TIER_DEVICE][KIND_PADDING], 0);
-        cr_assert_eq(zero1.held_bytes[TIER_DEVICE][KIND_PARAMETER], 2 * all);
-        cr_assert_eq(zero1.held_bytes[TIER_DEVICE][KIND_GRADIENT], 2 * trained);
-        cr_assert_eq(zero2.held_bytes[TIER_DEVICE][KIND_PARAMETER], 2 * all);
+        cr_assert_eq(held(&ddp, KIND_PARAMETER), 2 * all);
+        cr_assert_eq(held(&ddp, KIND_GRADIENT), 2 * trained);
+        cr_assert_eq(held(&ddp, KIND_OPTIMIZER) + held(&ddp, KIND_MASTER), 12 * trained);
+        cr_assert_eq(held(&ddp, KIND_PADDING), 0);
+        cr_assert_eq(held(&zero1, KIND_PARAMETER), 2 * all);
+        cr_assert_eq(held(&zero1, KIND_GRADIENT), 2 * trained);
+        cr_assert_eq(held(&zero2, KIND_PARAMETER), 2 * all);
         // Rank 0's shares are full: a share is a part of each bundle, rounded up, and there are fewer than 16 bundles.
-        uint64_t partitioned[] = {zero1.held_bytes[TIER_DEVICE][KIND_OPTIMIZER] + zero1.held_bytes[TIER_DEVICE][KIND_MASTER],
-                                  zero2.held_bytes[TIER_DEVICE][KIND_OPTIMIZER] + zero2.held_bytes[TIER_DEVICE][KIND_MASTER],
-                                  zero3.held_bytes[TIER_DEVICE][KIND_OPTIMIZER] + zero3.held_bytes[TIER_DEVICE][KIND_MASTER]};
+        uint64_t partitioned[] = {held(&zero1, KIND_OPTIMIZER) + held(&zero1, KIND_MASTER),
+                                  held(&zero2, KIND_OPTIMIZER) + held(&zero2, KIND_MASTER),
+                                  held(&zero3, KIND_OPTIMIZER) + held(&zero3, KIND_MASTER)};
         for (int i = 0; i < 3; i++) {
             cr_assert_geq(partitioned[i], 12 * trained / n);
             cr_assert_lt(partitioned[i], 12 * (trained / n + 16));
         }
-        cr_assert_geq(zero2.held_bytes[TIER_DEVICE][KIND_GRADIENT], 2 * trained / n);
-        cr_assert_lt(zero2.held_bytes[TIER_DEVICE][KIND_GRADIENT], 2 * (trained / n + 16));
-        cr_assert_geq(zero3.held_bytes[TIER_DEVICE][KIND_PARAMETER], 2 * all / n);
-        cr_assert_lt(zero3.held_bytes[TIER_DEVICE][KIND_PARAMETER], 2 * (all / n + 16));
-        cr_assert_eq(zero3.held_bytes[TIER_DEVICE][KIND_GRADIENT], zero3.held_bytes[TIER_DEVICE][KIND_OPTIMIZER] / 4);
+        cr_assert_geq(held(&zero2, KIND_GRADIENT), 2 * trained / n);
+        cr_assert_lt(held(&zero2, KIND_GRADIENT), 2 * (trained / n + 16));
+        cr_assert_geq(held(&zero3, KIND_PARAMETER), 2 * all / n);
+        cr_assert_lt(held(&zero3, KIND_PARAMETER), 2 * (all / n + 16));
+        cr_assert_eq(held(&zero3, KIND_GRADIENT), held(&zero3, KIND_OPTIMIZER) / 4);
     }
 }
 
@@ -119,8 +125,8 @@ Test(formula, accumulation_multiplies_the_right_terms, .init = count)
 Test(formula, fp32_has_no_master, .init = count)
 {
     struct train_result result = run(0, 2, DTYPE_FP32, 1);
-    cr_assert_eq(result.held_bytes[TIER_DEVICE][KIND_PARAMETER], 4 * all);
-    cr_assert_eq(result.held_bytes[TIER_DEVICE][KIND_GRADIENT], 4 * trained);
-    cr_assert_eq(result.held_bytes[TIER_DEVICE][KIND_OPTIMIZER], 8 * trained);
-    cr_assert_eq(result.held_bytes[TIER_DEVICE][KIND_MASTER], 0);
+    cr_assert_eq(held(&result, KIND_PARAMETER), 4 * all);
+    cr_assert_eq(held(&result, KIND_GRADIENT), 4 * trained);
+    cr_assert_eq(held(&result, KIND_OPTIMIZER), 8 * trained);
+    cr_assert_eq(held(&result, KIND_MASTER), 0);
 }

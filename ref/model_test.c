@@ -170,7 +170,7 @@ Test(model, a_run_takes_from_the_tier_what_it_says)
             struct tier *tier;
             struct model_run *run;
             size_t bytes = model_run_bytes(model, 2, dtype, false);
-            cr_assert(tier_open(&ledger, &(struct tier_setting){.device_bytes = bytes}, &tier) == ERR_NONE, "%s", err_message());
+            cr_assert_eq(tier_open(&ledger, &(struct tier_setting){.device_bytes = bytes}, &tier), ERR_NONE);
             cr_assert(model_run_open(model, 2, dtype, false, tier, &run) == ERR_NONE, "%s", err_message());
             cr_assert_eq(ledger.held_bytes[TIER_DEVICE][KIND_ACTIVATION], bytes);
             cr_assert_eq(ledger.tier_bytes[TIER_DEVICE], bytes);
@@ -178,7 +178,7 @@ Test(model, a_run_takes_from_the_tier_what_it_says)
             model_run_close(run);
             cr_assert_eq(ledger.tier_bytes[TIER_DEVICE], 0);
             tier_close(tier);
-            cr_assert(tier_open(&ledger, &(struct tier_setting){.device_bytes = bytes - 1}, &tier) == ERR_NONE, "%s", err_message());
+            cr_assert_eq(tier_open(&ledger, &(struct tier_setting){.device_bytes = bytes - 1}, &tier), ERR_NONE);
             cr_assert_eq(model_run_open(model, 2, dtype, false, tier, &run), ERR_BUDGET);
             tier_close(tier);
         }

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-// The lane from a tier (row) to a tier (column). There is none between device and NVMe: what goes there passes the host.
+// The lane from a tier (row) to a tier (column). There is none between device and NVMe: what goes there passes the
+// host.
 static const enum lane LANES[TIER_COUNT][TIER_COUNT] = {
     [TIER_DEVICE] = {LANE_COMPUTE, LANE_D2H, LANE_COUNT},
     [TIER_HOST] = {LANE_H2D, LANE_CPU, LANE_NVME_WRITE},

@@ -14,9 +14,10 @@
 // With the delayed update (ZeRO-Offload, section 5.2), from step `start_step` on, the parameters that step i's update
 // makes are first seen by the forward of step i + 2:
 //
-//   step i        forward and backward with parameters P; gradient G_i        publish what waits; update with G_i begins
-//   step i + 1    forward and backward with P still, beside that update       publish P'; update with G_i+1 begins
-//   step i + 2    forward and backward with P'
+//   step i        forward and backward with P: gradient G_i; the update that makes P' from it begins
+//   step i + 1    forward and backward with P, beside that update: gradient G_i+1; P' is published; the update that
+//                 makes P'' begins
+//   step i + 2    forward and backward with P', beside that update
 //
 // The update itself is the same: Adam on the master parameters with the gradients in their order. Only what forward
 // sees is one update behind the master.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which a step asks for bundles, recorded in the first step and compared in every later one: "the
-// dynamic prefetcher traces the forward and backward computation on the fly, constructing an internal map of the
-// operator sequence for each iteration" (ZeRO-Infinity, section 6.2). When a step asks for something else, the order is
-// recorded anew from there.
+// The order in which a step asks for bundles, recorded in the first step and compared in every later one: the map of
+// the operator sequence that the dynamic prefetcher goes by (ZeRO-Infinity, section 6.2). When a step asks for
+// something else, the order is recorded anew from there.
 #ifndef ZG_ORDER_H
 #define ZG_ORDER_H
 

@@ -235,8 +235,8 @@ int stage_store_gradient(struct stage *stage, int bundle, const void *own, enum 
         return own == place->gradient ? ERR_NONE
                                       : move_cast(&stage->move, TIER_DEVICE, own, dtype, place->gradient, kept_dtype,
                                                   count, add);
-    // "... the gradients are sent to the CPU memory immediately after they are computed, in small groups" (ZeRO-Offload,
-    // section 4.1): in the communication dtype.
+    // Gradients leave for the host while backward goes on, bucket by bucket, in the communication dtype (ZeRO-Offload,
+    // section 4.1).
     struct spot arrived = kept;
     bool as_it_is = !add && dtype == kept_dtype;
     if (!as_it_is || kept.tier == TIER_NVME)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The update of one bundle's share, sub-group by sub-group. Each state of a sub-group is used where it lives, if that is
-// the memory in which Adam runs; otherwise it comes into a staging buffer, and goes back from there. The executor lets
-// sub-group k + 1 arrive while k is updated and k - 1 leaves, as far as there are buffers (ZeRO-Infinity, section 5.2.2).
+// The update of one bundle's share, sub-group by sub-group. Each state of a sub-group is used where it lives, if that
+// is the memory in which Adam runs; otherwise it comes into a staging buffer, and goes back from there. The executor
+// lets sub-group k + 1 arrive while k is updated and k - 1 leaves, as far as there are buffers (ZeRO-Infinity, section
+// 5.2.2).
 #include "update.h"
 
 #include "adam.h"

@@ -23,7 +23,8 @@ static struct tier *open_tier(struct ledger *ledger, uint64_t budget_bytes)
 static uint8_t *allocate(struct tier *tier, enum ledger_kind kind, const char *name, size_t bytes, size_t padding_bytes)
 {
     void *address = NULL;
-    cr_assert_eq(tier_allocate(tier, TIER_DEVICE, kind, name, bytes, padding_bytes, &address), ERR_NONE, "%s", err_message());
+    int code = tier_allocate(tier, TIER_DEVICE, kind, name, bytes, padding_bytes, &address);
+    cr_assert_eq(code, ERR_NONE, "%s", err_message());
     return address;
 }
 
@@ -122,7 +123,8 @@ Test(tier, refusal_lists_what_is_held)
     allocate(tier, KIND_PARAMETER, "parameters", 20 * MIB, 0);
     allocate(tier, KIND_OPTIMIZER, "moments", 40 * MIB, 512);
     void *address;
-    cr_assert_eq(tier_allocate(tier, TIER_DEVICE, KIND_GRADIENT, "gradients", 12 * MIB + MIB / 2, 0, &address), ERR_BUDGET);
+    cr_assert_eq(tier_allocate(tier, TIER_DEVICE, KIND_GRADIENT, "gradients", 12 * MIB + MIB / 2, 0, &address),
+                 ERR_BUDGET);
     cr_assert_str_eq(err_message(), "device memory: 12.5 MiB for \"gradients\" does not fit: 64 MiB budget, 60 MiB "
                                     "held (parameter 20 MiB, optimizer 40 MiB, padding 512 bytes), 8.5 MiB short; "
                                     "raise --device-memory, use more ranks, a stage that shards more, or offload");

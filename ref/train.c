@@ -93,13 +93,10 @@ static int open_rank(struct train_rank *rank)
                        rank->tier, &rank->run));
     size_t run_bytes = model_run_bytes(setting->model, config->micro_batch, config->precision,
                                        config->activation_checkpointing);
-    size_t checkpoints_bytes = train_checkpoints_bytes(setting, setting->model->unit_count);
-    if (checkpoints_bytes > 0)
-        TRY(tier_allocate(rank->tier, TIER_DEVICE, KIND_ACTIVATION, "activation checkpoints", checkpoints_bytes, 0,
-                          (void **)&rank->checkpoints));
+    TRY(activations_open(setting->model, config, &rank->stage.move, rank->tier, &rank->activations));
     comm_count_in(rank->comm, &rank->ledger);
-    formula_of(&rank->stage, rank->rank, run_bytes + checkpoints_bytes, sizeof(struct train_report_of_rank),
-               &rank->formula);
+    formula_of(&rank->stage, rank->rank, run_bytes, sizeof(struct train_report_of_rank), &rank->formula);
+    activations_formula(&rank->activations, &rank->formula);
     return verify_open(rank);
 }
 
@@ -108,6 +105,7 @@ static void close_rank(struct train_rank *rank)
     flow_close(rank->flow);
     verify_close(rank);
     model_run_close(rank->run);
+    activations_close(&rank->activations);
     if (rank->stage.operations)
         stage_close(&rank->stage);
     tier_nvme_close(rank->nvme);

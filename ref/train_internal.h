@@ -3,6 +3,7 @@
 #ifndef ZG_TRAIN_INTERNAL_H
 #define ZG_TRAIN_INTERNAL_H
 
+#include "activation.h"
 #include "oracle.h"
 #include "train.h"
 
@@ -23,7 +24,7 @@ struct train_rank {
     struct flow *flow;
     struct stage stage;
     struct model_run *run;
-    char *checkpoints;            // the units', one after the other; null without checkpointing
+    struct activations activations;
     struct model_batch *batches;  // by micro-step
     uint64_t resumed_step, resumed_applied;  // of the checkpoint that the run continues
     double loss;                  // of this rank's micro-batches, summed
@@ -40,9 +41,6 @@ struct train_rank {
 // The micro-batch of (step, micro, rank); tokens is room for it, or null where the model wants none.
 int train_batch(const struct train_setting *setting, uint64_t step, int micro, int rank, uint16_t *tokens,
                 struct model_batch *out);
-
-// The bytes of the activation checkpoints of the first unit_count units; 0 without checkpointing.
-size_t train_checkpoints_bytes(const struct train_setting *setting, int unit_count);
 
 // Forward, backward and update of one step, issued and waited for.
 int train_step(struct train_rank *rank, uint64_t step, bool *applied);

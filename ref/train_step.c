@@ -25,14 +25,6 @@ int train_batch(const struct train_setting *setting, uint64_t step, int micro, i
                       setting->model->sequence_length, tokens);
 }
 
-size_t train_checkpoints_bytes(const struct train_setting *setting, int unit_count)
-{
-    size_t bytes = 0;
-    for (int unit = 0; unit < unit_count && setting->config->activation_checkpointing; unit++)
-        bytes += model_checkpoint_bytes(setting->model, unit, setting->config->micro_batch);
-    return bytes;
-}
-
 // A unit's forward or backward. Behind it, in one block, lie the pointers that were valid when it was issued.
 struct compute_arguments {
     struct model_run *run;
@@ -57,19 +49,18 @@ static int run_compute(void *arguments)
     return ERR_NONE;
 }
 
-static int issue_compute(struct train_rank *rank, int unit, enum pass pass, const struct model_batch *batch)
+static int issue_compute(struct train_rank *rank, int unit, enum pass pass, const struct model_batch *batch,
+                         void *checkpoint)
 {
     const struct model *model = rank->setting->model;
     const struct model_unit *u = &model->units[unit];
     size_t params_bytes = (size_t)model->param_count * sizeof(void *);
     size_t gradients_bytes = (size_t)model->param_count * sizeof(struct model_gradient);
-    size_t checkpoint_at = train_checkpoints_bytes(rank->setting, unit);
-    size_t checkpoint_bytes = train_checkpoints_bytes(rank->setting, unit + 1) - checkpoint_at;
     struct compute_arguments *a = rank->arguments;
     *a = (struct compute_arguments){
         .run = rank->run,
         .batch = batch,
-        .checkpoint = checkpoint_bytes > 0 ? rank->checkpoints + checkpoint_at : NULL,
+        .checkpoint = checkpoint,
         .unit = unit,
         .param_count = model->param_count,
         .pass = pass,
@@ -87,9 +78,8 @@ static int issue_compute(struct train_rank *rank, int unit, enum pass pass, cons
         model_run_memory(rank->run),
         model_run_bytes(model, config->micro_batch, config->precision, config->activation_checkpointing),
         FLOW_READ_WRITE};
-    if (a->checkpoint)
-        spans[count++] =
-            (struct flow_span){a->checkpoint, checkpoint_bytes, pass == PASS_FORWARD ? FLOW_WRITE : FLOW_READ};
+    spans[count++] = (struct flow_span){checkpoint, checkpoint ? activations_bytes(&rank->activations, unit) : 0,
+                                        pass == PASS_FORWARD ? FLOW_WRITE : FLOW_READ};
     for (int i = 0; i < u->param_count; i++) {
         int param = u->params[i];
         size_t bytes = model->params[param].count * element_bytes;
@@ -122,12 +112,16 @@ int train_step(struct train_rank *rank, uint64_t step, bool *applied)
         stage_begin_micro_step(stage, micro);
         for (int unit = 0; unit < model->unit_count; unit++) {
             TRY(verbs->acquire(stage, unit, PASS_FORWARD));
-            TRY(issue_compute(rank, unit, PASS_FORWARD, batch));
+            void *checkpoint = activations_room(&rank->activations, unit);
+            TRY(issue_compute(rank, unit, PASS_FORWARD, batch, checkpoint));
+            TRY(activations_keep(&rank->activations, unit, checkpoint));
             TRY(verbs->release(stage, unit, PASS_FORWARD));
         }
         for (int unit = model->unit_count - 1; unit >= 0; unit--) {
+            void *checkpoint;
+            TRY(activations_restore(&rank->activations, unit, &checkpoint));
             TRY(verbs->acquire(stage, unit, PASS_BACKWARD));
-            TRY(issue_compute(rank, unit, PASS_BACKWARD, batch));
+            TRY(issue_compute(rank, unit, PASS_BACKWARD, batch, checkpoint));
             TRY(verbs->release(stage, unit, PASS_BACKWARD));
             TRY(verbs->reduce(stage, unit));
         }

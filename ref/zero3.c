@@ -86,10 +86,10 @@ static bool in_use(const struct stage *stage, int bundle, uint64_t now)
     return bundle >= 0 && stage->asked_at[bundle] > now;
 }
 
-// "When executing the i^th operator, prefetcher can invoke nc, cg, and gg-transfer for parameters required by i + 3,
-// i + 2, and i + 1 operators": bundles are fetched in the recorded order, as far ahead as prefetch_bucket_size, and the
-// slots that no unit from the present one on needs, allow. Each lane takes what is issued as soon as it can, so one
-// bundle is read from NVMe while the one before it goes to the device and the one before that is gathered.
+// Overlap-centric (ZeRO-Infinity, section 6.2): while operator i computes, the parameters of i + 1 are gathered, those
+// of i + 2 go to the device, those of i + 3 are read from NVMe. Here bundles are fetched in the recorded order, as far
+// ahead as prefetch_bucket_size, and the slots that no unit from the present one on needs, allow; each lane takes what
+// is issued as soon as it can, so three bundles are on their way at once.
 static int prefetch(struct stage *stage, uint64_t now)
 {
     size_t ahead = 0;
