@@ -7,6 +7,7 @@
 #include "train_options.h"
 #include "weights.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,33 @@ static int train_and_report(const struct train_options *a, const struct train_se
                      result.saved_step == result.steps ? "; --resume or --checkpoint continues from there" : "");
     free(result.step_ns);
     return rc;
+}
+
+// The run with its timeline, which is written whatever becomes of the run. The file is opened first: where it cannot be
+// made, nothing is run.
+static int train_traced(const struct train_options *a, struct train_setting *setting)
+{
+    if (!a->trace)
+        return train_and_report(a, setting);
+    FILE *file = fopen(a->trace, "w");
+    if (!file)
+        return err_set(ERR_USAGE, "--trace %s: %s", a->trace, strerror(errno));
+    struct trace trace;
+    int rc = trace_open(setting->world, &trace);
+    if (rc == ERR_NONE) {
+        setting->trace = &trace;
+        rc = train_and_report(a, setting);
+    }
+    char run_message[2048], emulated[EMULATION_TEXT_BYTES];
+    snprintf(run_message, sizeof run_message, "%s", err_message());
+    int written = trace_write(&trace, emulation_text(&setting->emulation, emulated), file);
+    if (fclose(file) != 0 && written == ERR_NONE)
+        written = err_set(ERR_IO, "the timeline could not be written: %s", strerror(errno));
+    trace_close(&trace);
+    if (written == ERR_NONE)
+        return rc == ERR_NONE ? ERR_NONE : err_set(rc, "%s", run_message);
+    err_prefix(written, "--trace %s", a->trace);
+    return rc == ERR_NONE ? written : err_set(rc, "%s; and %s", run_message, err_message());
 }
 
 // What a run needs from outside: text, initial parameters, checkpoints.
@@ -110,7 +138,7 @@ static int run(const struct train_options *a, const struct config *config)
     struct sources sources = {.checkpoints.store.lock = -1};
     int rc = open_sources(a, &setting, &sources);
     if (rc == ERR_NONE)
-        rc = train_and_report(a, &setting);
+        rc = train_traced(a, &setting);
     train_checkpoints_close(&sources.checkpoints);
     weights_close(sources.weights);
     text_close(sources.text);

@@ -76,6 +76,7 @@ static int open_rank(struct train_rank *rank)
     TRY(open_tiers(rank));
     TRY(flow_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->flow));
     flow_emulate(rank->flow, setting->emulation.bytes_per_s);
+    flow_record(rank->flow, setting->trace);
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     const struct stage_setting stage_setting = {
         .model = setting->model,
@@ -180,7 +181,8 @@ static int run_steps(struct train_rank *rank)
         uint64_t begin = now_ns();
         TRY(train_step(rank, step, &applied));
         TRY(agree(rank, &loss, &stop));
-        uint64_t took = now_ns() - begin;
+        uint64_t end = now_ns(), took = end - begin;
+        TRY(trace_step(rank->setting->trace, rank->rank, step, begin, end));
         if (rank->rank == 0)
             note_step(rank, step, applied, loss, took);
         if (rank->setting->verify)
@@ -240,6 +242,8 @@ static void *rank_thread(void *context)
 {
     struct train_rank *rank = context;
     rank->rc = run_rank(rank);
+    int traced = trace_take(rank->setting->trace, rank->rank, rank->flow);
+    rank->rc = rank->rc != ERR_NONE ? rank->rc : traced;
     if (rank->rc != ERR_NONE) {
         snprintf(rank->message, sizeof rank->message, "%s", err_message());
         comm_abort(rank->comm, rank->message);

@@ -12,6 +12,7 @@
 #include "model.h"
 #include "stage.h"
 #include "text.h"
+#include "trace.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -39,7 +40,7 @@ struct train_setting {
     bool swap_checksum;            // of every block on NVMe, compared when it is read
     struct emulation emulation;
     struct inject_plan inject;     // faults on purpose
-    const char *trace_path;        // where the timeline goes; null: nowhere
+    struct trace *trace;           // open for the world, and given the timeline; null: none is kept
     int threads;                   // a rank, for the update; 0: cores / world
     bool verify;
     struct train_checkpoints *checkpoints;  // train_checkpoint.h; may be null

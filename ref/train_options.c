@@ -156,7 +156,6 @@ int train_options_setting(const struct train_options *a, struct train_setting *o
         .verify = a->verify,
         .buffered = a->buffered,
         .swap_checksum = !a->no_swap_checksum,
-        .trace_path = a->trace,
     };
     TRY(flow_schedule_parse(a->schedule ? a->schedule : "overlap", &out->schedule));
     TRY(parse_budget("--device-memory", a->device_memory, &out->device_memory_bytes));
