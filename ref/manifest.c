@@ -57,8 +57,9 @@ static json_t *params_json(const struct manifest *manifest)
         json_t *shape = json_array();
         for (int k = 0; k < param->shape_rank; k++)
             json_array_append_new(shape, count_json(param->shape[k]));
+        json_t *states = states_json(param->frozen, manifest->waiting);
         json_array_append_new(params, json_pack("{s:s, s:o, s:b, s:o}", "name", param->name, "shape", shape, "frozen",
-                                                param->frozen, "states", states_json(param->frozen, manifest->waiting)));
+                                                param->frozen, "states", states));
     }
     return params;
 }

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saving, resuming, exporting and loading weights as a user meets them.
+#include "folder_test.h"
+#include "safetensors.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static char folder[PATH_MAX], output[1 << 16];
+
+static void setup(void)
+{
+    folder_make(folder);
+}
+
+static void teardown(void)
+{
+    folder_remove(folder);
+}
+
+TestSuite(cmd_checkpoint, .init = setup, .fini = teardown);
+
+// The exit status of a command line in the folder; standard output and error together are left in output.
+static int shell(const char *format, ...)
+{
+    char line[2048], command[8192];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    snprintf(command, sizeof command, "cd %s && PATH=%s:$PATH && { %s; } 2>&1", folder, ZG_BINARY_DIR, line);
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    size_t length = fread(output, 1, sizeof output - 1, pipe);
+    output[length] = '\0';
+    int status = pclose(pipe);
+    cr_assert(WIFEXITED(status), "%s", command);
+    return WEXITSTATUS(status);
+}
+
+static json_t *record(void)
+{
+    char *begin = strstr(output, "{\"record\"");
+    cr_assert_not_null(begin, "%s", output);
+    json_t *value = json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL);
+    cr_assert_not_null(value, "%s", output);
+    return value;
+}
+
+static char *digest(void)
+{
+    json_t *value = record();
+    char *text = strdup(json_string_value(json_object_get(value, "state_digest")));
+    json_decref(value);
+    return text;
+}
+
+Test(cmd_checkpoint, a_run_continued_ends_like_one_that_never_stopped)
+{
+    cr_assert_eq(shell("zerogauge train --preset zero2 --model linear --steps 7 --json"), 0, "%s", output);
+    char *whole = digest();
+    const char *line = "zerogauge train --preset %s --model linear --steps %d --json --checkpoint saved --every 2 %s";
+    cr_assert_eq(shell(line, "zero1", 3, ""), 0, "%s", output);
+    cr_assert_not_null(strstr(output, "saved holds no checkpoint yet"), "%s", output);
+    cr_assert_eq(shell(line, "zero3", 7, "--verify"), 0, "%s", output);
+    cr_assert_not_null(strstr(output, "continues from saved/step-00000003"), "%s", output);
+    char *continued = digest();
+    cr_assert_str_eq(whole, continued);
+    json_t *value = record();
+    cr_assert_eq(json_integer_value(json_object_get(value, "resumed_step")), 3);
+    cr_assert_eq(json_integer_value(json_object_get(value, "saved_step")), 7);
+    cr_assert_eq(json_integer_value(json_object_get(value, "verified_steps")), 4);
+    cr_assert(json_is_true(json_object_get(value, "equal")));
+    json_decref(value);
+    cr_assert_eq(shell("zerogauge train --preset zero2 --model linear --steps 7 --resume saved"), 0, "%s", output);
+    cr_assert_not_null(strstr(output, "continued from the checkpoint of step 7"), "%s", output);
+    cr_assert_eq(shell("zerogauge train --preset zero2 --model linear --steps 8 --resume saved/step-00000006"), 0, "%s",
+                 output);
+    cr_assert_not_null(strstr(output, "continued from the checkpoint of step 6"), "%s", output);
+    cr_assert_eq(shell("ls saved"), 0);
+    cr_assert_str_eq(output, "step-00000006\nstep-00000007\n");
+    free(whole), free(continued);
+}
+
+Test(cmd_checkpoint, an_interrupted_run_saves_first)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/saved", folder);
+    pid_t child = fork();
+    if (child == 0) {
+        cr_assert(freopen("/dev/null", "w", stderr) && freopen("/dev/null", "w", stdout));
+        execl(ZG_BINARY_DIR "/zerogauge", "zerogauge", "train", "--preset", "zero2", "--model", "linear", "--steps",
+              "100000000", "--save", path, (char *)NULL);
+        _exit(99);
+    }
+    char lock[PATH_MAX + 32];
+    snprintf(lock, sizeof lock, "%s/.lock", path);
+    while (access(lock, F_OK) != 0)
+        usleep(1000);
+    usleep(100000);
+    kill(child, SIGINT);
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 2, "%d", status);
+    cr_assert_eq(shell("ls saved | grep -c step-"), 0);
+    cr_assert_str_eq(output, "1\n");
+    cr_assert_eq(shell("zerogauge train --preset zero2 --model linear --steps 99999999 --resume saved --json & sleep "
+                       "0.3; kill -INT $!; wait $!"),
+                 2);
+    cr_assert_not_null(strstr(output, "\"interrupted\":true"), "%s", output);
+    cr_assert_not_null(strstr(output, "\"resumed_step\":"), "%s", output);
+}
+
+// fp32 weights begin where the run that made them stood; 16-bit ones near it.
+Test(cmd_checkpoint, exported_weights_load_again)
+{
+    const char *train = "zerogauge train --preset zero3 --world 3 --model linear --json";
+    cr_assert_eq(shell("%s --steps 3 --save saved", train), 0, "%s", output);
+    cr_assert_eq(shell("zerogauge export saved a.safetensors"), 0, "%s", output);
+    cr_assert_not_null(strstr(output, "linear after step 3"), "%s", output);
+    cr_assert_eq(shell("%s --steps 2 --load-weights a.safetensors --save again --verify", train), 0, "%s", output);
+    char *loaded = digest();
+    cr_assert_eq(shell("zerogauge train --preset zero1 --world 3 --model linear --json --steps 2 --load-weights "
+                       "a.safetensors --verify"),
+                 0, "%s", output);
+    char *other = digest();
+    cr_assert_str_eq(loaded, other);
+    free(other);
+    cr_assert_eq(shell("%s --steps 2", train), 0, "%s", output);
+    other = digest();
+    cr_assert_str_neq(loaded, other);
+    free(loaded), free(other);
+    cr_assert_eq(shell("%s --steps 3 --resume again --load-weights a.safetensors --verify", train), 0, "%s", output);
+    cr_assert_eq(shell("%s --steps 3 --resume again --verify", train), 2, "%s", output);
+    cr_assert_not_null(strstr(output, "--verify"), "%s", output);
+    // Through bf16 and back: what bf16 holds stays as it is.
+    cr_assert_eq(shell("zerogauge export saved b.safetensors --dtype bf16"), 0, "%s", output);
+    cr_assert_eq(shell("zerogauge export saved c.safetensors --dtype fp16"), 0, "%s", output);
+    cr_assert_eq(shell("cat b.safetensors > b && cmp a.safetensors b"), 1);
+    cr_assert_eq(shell("%s --steps 2 --load-weights b.safetensors --verify", train), 0, "%s", output);
+    cr_assert_eq(shell("ls"), 0);
+    cr_assert_null(strstr(output, "partial"), "%s", output);
+}
+
+Test(cmd_checkpoint, weights_of_another_model_are_refused_with_the_tensor)
+{
+    cr_assert_eq(shell("zerogauge train --preset zero1 --model linear --steps 1 --save a"), 0, "%s", output);
+    cr_assert_eq(shell("zerogauge train --preset zero1 --model linear-few --steps 1 --save b"), 0, "%s", output);
+    cr_assert_eq(shell("zerogauge export a a.safetensors && zerogauge export b b.safetensors"), 0, "%s", output);
+    const char *train = "zerogauge train --preset zero1 --steps 1 --model";
+    cr_assert_eq(shell("%s linear --load-weights b.safetensors", train), 2);
+    cr_assert_not_null(strstr(output, "has no tensor \"tied.weight\""), "%s", output);
+    cr_assert_eq(shell("%s linear-few --load-weights a.safetensors", train), 2);
+    cr_assert_not_null(strstr(output, "tensor \"a.weight\" has the shape [7], the model's [1]"), "%s", output);
+    cr_assert_eq(shell("sed 's/a.weight/a.wright/' b.safetensors > c && %s linear-few --load-weights c", train), 2);
+    cr_assert_not_null(strstr(output, "has no tensor \"a.weight\""), "%s", output);
+    struct safetensors_tensor tensors[] = {
+        {.name = "b.weight", .type = TENSOR_BF16, .shape_rank = 1, .shape = {2}},
+        {.name = "a.weight", .type = TENSOR_FP16, .shape_rank = 1, .shape = {1}},
+        {.name = "c.weight", .type = TENSOR_FP32, .shape_rank = 1, .shape = {0}},
+    };
+    for (int extra = 0; extra < 2; extra++) {
+        struct safetensors_writer *writer;
+        char path[PATH_MAX + 8];
+        snprintf(path, sizeof path, "%s/e%d", folder, extra);
+        cr_assert_eq(safetensors_create(path, tensors, 2 + (size_t)extra, NULL, &writer), 0);
+        cr_assert_eq(safetensors_write(writer, "\0\x3f\0\x3f\0\x3c", 6), 0);
+        cr_assert_eq(safetensors_finish(writer, NULL, NULL), 0);
+        cr_assert_eq(shell("%s linear-few --load-weights e%d --verify", train, extra), extra ? 2 : 0, "%s", output);
+    }
+    cr_assert_not_null(strstr(output, "tensor \"c.weight\" is none of the model"), "%s", output);
+    cr_assert_eq(shell("%s linear-few --load-weights nowhere", train), 2);
+    cr_assert_not_null(strstr(output, "nowhere: cannot be opened"), "%s", output);
+    cr_assert_eq(shell("head -c 100 b.safetensors > d; %s linear-few --load-weights d", train), 2);
+    cr_assert_not_null(strstr(output, "d: is cut off"), "%s", output);
+}
+
+Test(cmd_checkpoint, bad_input_is_named_and_exits_2)
+{
+    static const struct {
+        const char *arguments, *message;
+    } cases[] = {
+        {"train --preset zero1 --checkpoint a --save b", "--checkpoint"},
+        {"train --preset zero1 --checkpoint a --resume b", "--checkpoint"},
+        {"train --preset zero1 --every 5", "--every 5"},
+        {"train --preset zero1 --save a --every -1", "--every -1"},
+        {"train --preset zero1 --model linear --resume nowhere", "nowhere"},
+        {"train --preset zero1 --model linear --save nowhere/there", "nowhere/there"},
+        {"export", "give a checkpoint"},
+        {"export nowhere out", "nowhere"},
+        {"export . out --dtype fp8", "fp8"},
+        {"export a b c", "give a checkpoint"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_assert_eq(shell("zerogauge %s", cases[i].arguments), 2, "%s: %s", cases[i].arguments, output);
+        cr_assert_not_null(strstr(output, cases[i].message), "%s: %s", cases[i].arguments, output);
+    }
+    // A full disk: nothing under the name, nothing left.
+    cr_assert_eq(shell("zerogauge train --preset zero1 --model linear --steps 1 --save a && zerogauge export a x"), 0);
+    cr_assert_eq(shell("cp x y; trap '' XFSZ; ulimit -f 4; zerogauge export a x --dtype bf16"), 2, "%s", output);
+    cr_assert_not_null(strstr(output, "x.partial: cannot be written"), "%s", output);
+    cr_assert_eq(shell("cmp x y && ! test -e x.partial"), 0, "%s", output);
+}
