@@ -114,6 +114,14 @@ static int digest_of(const json_t *root, char out[FILE_DIGEST_BYTES])
     return ERR_NONE;
 }
 
+int manifest_seal(json_t *root)
+{
+    char digest[FILE_DIGEST_BYTES];
+    TRY(digest_of(root, digest));
+    json_object_set_new(root, "digest", json_string(digest));
+    return ERR_NONE;
+}
+
 int manifest_text(const struct manifest *manifest, char **out)
 {
     const struct scaler *scaler = &manifest->scaler;
@@ -126,14 +134,9 @@ int manifest_text(const struct manifest *manifest, char **out)
         manifest->repeatable, "loss_scaler", "scale", real_json(scaler->scale), "iteration",
         (json_int_t)scaler->iteration, "last_overflow", (json_int_t)scaler->last_overflow, "hysteresis",
         (json_int_t)scaler->hysteresis, "recipe_states", recipe_states_json(manifest), "files", files_json(manifest));
-    char digest[FILE_DIGEST_BYTES];
-    int rc = root ? digest_of(root, digest) : err_set(ERR_INTERNAL, "the manifest could not be made");
-    if (rc == ERR_NONE) {
-        json_object_set_new(root, "digest", json_string(digest));
-        *out = json_dumps(root, JSON_INDENT(1));
-        if (!*out)
-            rc = err_set(ERR_MEMORY, "no memory for a manifest");
-    }
+    int rc = root ? manifest_seal(root) : err_set(ERR_INTERNAL, "the manifest could not be made");
+    if (rc == ERR_NONE && !(*out = json_dumps(root, JSON_INDENT(1))))
+        rc = err_set(ERR_MEMORY, "no memory for a manifest");
     json_decref(root);
     return rc;
 }

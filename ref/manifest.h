@@ -75,6 +75,9 @@ int manifest_state_count(bool frozen, bool waiting);
 // Makes the text; the caller frees it. Of a manifest being written the arrays are the caller's.
 int manifest_text(const struct manifest *manifest, char **out);
 
+// Sets the digest of a manifest as JSON.
+int manifest_seal(json_t *root);
+
 // path stands for the file in messages. ERR_USAGE: it is no manifest, or not one of this version. To be closed in
 // either case.
 int manifest_parse(const char *path, const char *text, size_t bytes, struct manifest *out);
