@@ -29,7 +29,7 @@ static bool writes(const struct stage *stage, int bundle)
 {
     const struct bundle *b = &stage->layout.bundles[bundle];
     struct comm *comm = stage->setting.comm;
-    return b->share_count != b->padded_count || bundle % comm_world(comm) == comm_rank(comm);
+    return !bundle_is_everybodys(b) || bundle % comm_world(comm) == comm_rank(comm);
 }
 
 static int state_count(const struct stage *stage, int bundle)

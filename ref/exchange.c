@@ -22,7 +22,7 @@ static size_t piece_lengths(const struct piece_arguments *a, size_t counts[], si
         size_t real = bundle_share_real(a->bundle, rank);
         size_t left = real > a->from ? real - a->from : 0;
         counts[rank] = left < a->length ? left : a->length;
-        offsets[rank] = (size_t)rank * a->bundle->share_count + a->from;
+        offsets[rank] = bundle_share_begin(a->bundle, rank) + a->from;
         total += counts[rank];
     }
     return total;
@@ -88,7 +88,7 @@ static int issue_pieces(const struct exchange *exchange, const struct collective
     size_t element_bytes = dtype_bytes(dtype);
     const struct flow_span spans[] = {
         {whole, bundle->padded_count * element_bytes, collective->whole_access},
-        {share, bundle->share_count * element_bytes, collective->share_access},
+        {share, bundle_share_room(bundle, comm_rank(exchange->comm)) * element_bytes, collective->share_access},
     };
     for (size_t from = 0; from < bundle->share_count; from += length) {
         struct piece_arguments a = {exchange->comm, bundle, from, length, whole, share, dtype};
@@ -106,7 +106,7 @@ static int issue_pieces(const struct exchange *exchange, const struct collective
 
 static void *own_share(const struct exchange *exchange, const struct bundle *bundle, void *whole, enum dtype dtype)
 {
-    return (char *)whole + (size_t)comm_rank(exchange->comm) * bundle->share_count * dtype_bytes(dtype);
+    return (char *)whole + bundle_share_begin(bundle, comm_rank(exchange->comm)) * dtype_bytes(dtype);
 }
 
 int exchange_reduce_scatter(const struct exchange *exchange, const struct bundle *bundle, void *whole, void *share,

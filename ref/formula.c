@@ -32,7 +32,7 @@ static struct terms terms_of(const struct stage *stage, int rank)
 
 static uint64_t own_elements(const struct terms *t, const struct bundle *bundle)
 {
-    return bundle_share_real(bundle, bundle->share_count == bundle->padded_count ? 0 : t->rank);
+    return bundle_share_real(bundle, bundle_is_everybodys(bundle) ? 0 : t->rank);
 }
 
 static uint64_t blocks(uint64_t bytes)
@@ -52,7 +52,8 @@ static void hold_whole(const struct bundle *bundle, enum ledger_kind kind, uint6
 static void hold_share(const struct terms *t, const struct bundle *bundle, enum ledger_tier tier,
                        enum ledger_kind kind, uint64_t element_bytes, struct formula *f)
 {
-    uint64_t own_bytes = element_bytes * own_elements(t, bundle), share_bytes = element_bytes * bundle->share_count;
+    uint64_t own_bytes = element_bytes * own_elements(t, bundle);
+    uint64_t share_bytes = element_bytes * bundle_share_room(bundle, bundle_is_everybodys(bundle) ? 0 : t->rank);
     f->held_bytes[tier][kind] += own_bytes;
     f->held_bytes[tier][KIND_PADDING] += (tier == TIER_NVME ? blocks(share_bytes) : share_bytes) - own_bytes;
 }

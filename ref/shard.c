@@ -5,8 +5,25 @@
 
 #include <stdlib.h>
 
+bool bundle_is_everybodys(const struct bundle *bundle)
+{
+    return bundle->owner < 0 && bundle->share_count == bundle->padded_count;
+}
+
+size_t bundle_share_room(const struct bundle *bundle, int rank)
+{
+    return bundle->owner < 0 || bundle->owner == rank ? bundle->share_count : 0;
+}
+
+size_t bundle_share_begin(const struct bundle *bundle, int rank)
+{
+    return bundle->owner < 0 ? (size_t)rank * bundle->share_count : 0;
+}
+
 size_t bundle_share_real(const struct bundle *bundle, int rank)
 {
+    if (bundle->owner >= 0)
+        return bundle_share_room(bundle, rank);
     size_t begin = (size_t)rank * bundle->share_count;
     if (begin >= bundle->count)
         return 0;
@@ -18,7 +35,7 @@ bool bundle_next_piece(const struct layout *layout, const struct model *model, i
                        struct piece *out)
 {
     const struct bundle *b = &layout->bundles[bundle];
-    size_t begin = (size_t)rank * b->share_count;
+    size_t begin = bundle_share_begin(b, rank);
     size_t end = begin + bundle_share_real(b, rank);
     while (*next < b->param_count) {
         int param = b->params[(*next)++];
@@ -143,11 +160,13 @@ static void bundle_all(struct builder *b, bool frozen, const bool *is_persistent
         bundle_tied(b, unit, frozen);
 }
 
-static void cut(struct layout *layout, bool cut_frozen)
+static void cut(struct layout *layout, const struct layout_rule *rule)
 {
     for (int i = 0; i < layout->bundle_count; i++) {
         struct bundle *bundle = &layout->bundles[i];
-        size_t shares = bundle->frozen && !cut_frozen ? 1 : (size_t)layout->shares;
+        bool everybodys = bundle->frozen && !rule->cut_frozen;
+        bundle->owner = rule->whole_owners && !everybodys ? i % layout->shares : -1;
+        size_t shares = everybodys || bundle->owner >= 0 ? 1 : (size_t)layout->shares;
         bundle->share_count = (bundle->count + shares - 1) / shares;
         bundle->padded_count = bundle->share_count * shares;
         bundle->offset = layout->padded_count;
@@ -181,7 +200,7 @@ int layout_open(const struct model *model, const struct layout_rule *rule, struc
     bundle_all(&b, false, is_persistent);
     bundle_all(&b, true, is_persistent);
     free(is_persistent);
-    cut(out, rule->cut_frozen);
+    cut(out, rule);
     return ERR_NONE;
 }
 

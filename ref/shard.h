@@ -24,6 +24,7 @@ struct bundle {
     size_t offset;          // where it begins among all padded bundles
     size_t share_offset;    // where a rank's share begins among all its shares
     int low_unit, high_unit;  // the units that use it
+    int owner;              // the rank whose share is the whole bundle, unpadded; -1: it is cut
     bool frozen, tied, persistent;
 };
 
@@ -46,6 +47,7 @@ struct layout_rule {
     size_t bucket_count;           // elements a merged bundle may have
     size_t persistence_threshold;  // parameters of at most this many elements are persistent; 0: none
     size_t persistence_budget;     // elements that may be persistent in all
+    bool whole_owners;             // nothing is cut: bundles go to the ranks in turn
 };
 
 int layout_open(const struct model *model, const struct layout_rule *rule, struct layout *out);
@@ -53,6 +55,13 @@ void layout_close(struct layout *layout);
 
 // Real elements, without padding, of a rank's share: the last shares may have fewer, or none.
 size_t bundle_share_real(const struct bundle *bundle, int rank);
+
+// The same with padding: what the rank has room for; and where its share begins in the whole bundle.
+size_t bundle_share_room(const struct bundle *bundle, int rank);
+size_t bundle_share_begin(const struct bundle *bundle, int rank);
+
+// Whether the bundle has one share, which every rank holds.
+bool bundle_is_everybodys(const struct bundle *bundle);
 
 // The part of one parameter that lies in one share.
 struct piece {

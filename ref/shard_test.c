@@ -53,7 +53,7 @@ Test(shard, every_element_has_one_owner)
             for (int b = 0; b < 4; b++)
                 for (int merge = 0; merge < 2; merge++) {
                     const struct model *model = find(models[m]);
-                    struct layout_rule rule = {worlds[w], !merge, merge, buckets[b], merge ? 0 : 64, 100};
+                    struct layout_rule rule = {worlds[w], !merge, merge, buckets[b], merge ? 0 : 64, 100, false};
                     struct layout layout;
                     cr_assert_eq(layout_open(model, &rule, &layout), ERR_NONE);
                     check_cover(model, &layout, worlds[w]);
@@ -78,7 +78,7 @@ Test(shard, every_element_has_one_owner)
 Test(shard, bundles_follow_the_rules)
 {
     const struct model *model = find("linear");
-    struct layout_rule rule = {3, true, true, 1500, 0, 0};
+    struct layout_rule rule = {3, true, true, 1500, 0, 0, false};
     struct layout layout;
     cr_assert_eq(layout_open(model, &rule, &layout), ERR_NONE);
     int several = 0;
@@ -119,7 +119,7 @@ Test(shard, persistence_has_a_budget)
 Test(shard, slots_take_turns)
 {
     const struct model *model = find("gpt-nano");
-    struct layout_rule rule = {2, true, false, 0, 0, 0};
+    struct layout_rule rule = {2, true, false, 0, 0, 0, false};
     struct layout layout;
     struct ledger ledger = {0};
     struct tier *tier;

@@ -266,7 +266,7 @@ int stage_scatter_gradient(struct stage *stage, int bundle)
     TRY(exchange_reduce_scatter(&stage->exchange, b, wire, straight ? place->gradient : NULL, dtype));
     if (straight)
         return ERR_NONE;
-    char *own = (char *)wire + (size_t)comm_rank(stage->setting.comm) * b->share_count * dtype_bytes(dtype);
+    char *own = (char *)wire + bundle_share_begin(b, comm_rank(stage->setting.comm)) * dtype_bytes(dtype);
     return stage_store_gradient(stage, bundle, own, dtype, stage->micro > 0);
 }
 
@@ -302,7 +302,7 @@ int stage_fetch(struct stage *stage, int bundle, void *whole)
     int rank = comm_rank(stage->setting.comm);
     size_t bytes = bundle_share_real(b, rank) * dtype_bytes(precision);
     struct spot share = {TIER_HOST, place->parameter};
-    struct spot own = {TIER_DEVICE, (char *)whole + (size_t)rank * b->share_count * dtype_bytes(precision)};
+    struct spot own = {TIER_DEVICE, (char *)whole + bundle_share_begin(b, rank) * dtype_bytes(precision)};
     if (place->parameter_tier == TIER_NVME) {
         share.address = slots_find(&stage->host_params, bundle);
         bool hit = share.address;
@@ -355,7 +355,7 @@ static int collect(struct stage *stage, int bundle, const void *share, void *who
 {
     const struct bundle *b = &stage->layout.bundles[bundle];
     struct comm *comm = stage->setting.comm;
-    if (b->share_count == b->padded_count) {
+    if (bundle_is_everybodys(b)) {
         if (whole != share)
             memcpy(whole, share, b->count * dtype_bytes(dtype));
         return ERR_NONE;
@@ -363,7 +363,7 @@ static int collect(struct stage *stage, int bundle, const void *share, void *who
     size_t counts[comm_world(comm)], offsets[comm_world(comm)];
     for (int rank = 0; rank < comm_world(comm); rank++) {
         counts[rank] = bundle_share_real(b, rank);
-        offsets[rank] = (size_t)rank * b->share_count;
+        offsets[rank] = bundle_share_begin(b, rank);
     }
     struct ledger *ledger = comm_ledger(comm);
     comm_count_in(comm, NULL);
@@ -374,8 +374,7 @@ static int collect(struct stage *stage, int bundle, const void *share, void *who
 
 int stage_share(const struct stage *stage, int bundle)
 {
-    const struct bundle *b = &stage->layout.bundles[bundle];
-    return b->share_count == b->padded_count ? 0 : comm_rank(stage->setting.comm);
+    return bundle_is_everybodys(&stage->layout.bundles[bundle]) ? 0 : comm_rank(stage->setting.comm);
 }
 
 // Bytes between memory and a state's place, through a buffer where the place is on NVMe.

@@ -39,10 +39,15 @@ static size_t whole_padding(const struct stage *stage, int bundle_count)
     return padding;
 }
 
+static size_t share_room(const struct stage *stage, int bundle)
+{
+    return bundle_share_room(&stage->layout.bundles[bundle], stage_share(stage, bundle));
+}
+
 static size_t share_padding(const struct stage *stage, int bundle)
 {
     const struct bundle *b = &stage->layout.bundles[bundle];
-    return b->share_count - bundle_share_real(b, stage_share(stage, bundle));
+    return share_room(stage, bundle) - bundle_share_real(b, stage_share(stage, bundle));
 }
 
 // A state whose shares are to be held: of which bundles, and on which tier; TIER_COUNT: not of this one.
@@ -61,7 +66,7 @@ static int allocate_shares(struct stage *stage, const struct shares *shares, voi
     size_t bytes[TIER_COUNT] = {0}, padding_bytes[TIER_COUNT] = {0};
     for (int i = 0; i < shares->bundle_count; i++) {
         enum ledger_tier tier = shares->tier_of(stage, i);
-        size_t share_bytes = stage->layout.bundles[i].share_count * shares->element_bytes;
+        size_t share_bytes = share_room(stage, i) * shares->element_bytes;
         addresses[i] = NULL;
         if (tier == TIER_COUNT)
             continue;
@@ -80,7 +85,7 @@ static int allocate_shares(struct stage *stage, const struct shares *shares, voi
         for (int i = 0; i < shares->bundle_count; i++)
             if (shares->tier_of(stage, i) == tier) {
                 addresses[i] = memory;
-                memory += stage->layout.bundles[i].share_count * shares->element_bytes;
+                memory += share_room(stage, i) * shares->element_bytes;
             }
     }
     return ERR_NONE;
@@ -139,7 +144,7 @@ int stage_allocate_whole_params(struct stage *stage)
         const struct bundle *b = &layout->bundles[i];
         char *whole = memory + b->offset * element_bytes;
         stage->places[i].whole = whole;
-        stage->places[i].parameter = whole + (size_t)stage_share(stage, i) * b->share_count * element_bytes;
+        stage->places[i].parameter = whole + bundle_share_begin(b, stage_share(stage, i)) * element_bytes;
         stage_point_params(stage, i, whole);
     }
     return ERR_NONE;
@@ -222,7 +227,7 @@ int stage_allocate_whole_gradients(struct stage *stage)
     TRY(allocate_shares(stage, &shares, addresses));
     for (int i = 0; i < layout->trainable_count; i++) {
         const struct bundle *b = &layout->bundles[i];
-        size_t own = b->offset + (size_t)stage_share(stage, i) * b->share_count;
+        size_t own = b->offset + bundle_share_begin(b, stage_share(stage, i));
         stage->places[i].gradient = addresses[i] ? addresses[i] : stage->gradients_whole + own * element_bytes;
     }
     return ERR_NONE;

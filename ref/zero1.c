@@ -52,7 +52,7 @@ static int zero1_reduce(struct stage *stage, int unit)
         void *wire;
         TRY(stage_to_wire(stage, bundle, gradient, dtype, &wire));
         TRY(exchange_reduce_scatter(&stage->exchange, b, wire, NULL, communication));
-        char *own = (char *)wire + (size_t)rank * b->share_count * dtype_bytes(communication);
+        char *own = (char *)wire + bundle_share_begin(b, rank) * dtype_bytes(communication);
         TRY(stage_store_gradient(stage, bundle, own, communication, false));
     }
     return ERR_NONE;

@@ -36,6 +36,7 @@ static int zero3_open(struct stage *stage)
     const struct layout_rule rule = {
         .shares = comm_world(stage->setting.comm),
         .cut_frozen = true,
+        .whole_owners = config->partitioning == PARTITION_OWNER_BROADCAST,
         .persistence_threshold = config->param_persistence_threshold,
         .persistence_budget = config->model_persistence_threshold,
     };
