@@ -128,6 +128,9 @@ static int resolve_delay(struct config_doc *doc, struct config *out)
     if (out->offload_optimizer.tier == TIER_DEVICE)
         return config_doc_fail(doc, SECTION, "is given and %sdevice is \"none\", expected \"cpu\" or \"nvme\": an "
                                              "update on the device has nothing to run beside", OPTIMIZER);
+    if (out->offload_optimizer.ratio < 1)
+        return config_doc_fail(doc, SECTION, "is given and %sratio is %g, expected 1: an update on the device has "
+                                             "nothing to run beside", OPTIMIZER, out->offload_optimizer.ratio);
     out->delayed_update_start_step = config_doc_size(doc, START, 1);
     return ERR_NONE;
 }

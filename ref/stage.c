@@ -251,7 +251,11 @@ int stage_store_gradient(struct stage *stage, int bundle, const void *own, enum 
     }
     if (stage_last_micro_step(stage))
         TRY(optimizer_look(&stage->optimizer, bundle, TIER_HOST, sum.address));
-    return kept.tier == TIER_NVME ? move_copy(&stage->move, "write gradient", kept, sum, kept_bytes, NULL) : ERR_NONE;
+    if (kept.tier == TIER_NVME)
+        TRY(move_copy(&stage->move, "write gradient", kept, sum, kept_bytes, NULL));
+    // Sub-groups are updated while the next gradients arrive.
+    bool early = stage_last_micro_step(stage) && optimizer_is_eager(&stage->optimizer);
+    return early ? optimizer_update_early(&stage->optimizer, bundle) : ERR_NONE;
 }
 
 int stage_scatter_gradient(struct stage *stage, int bundle)
@@ -340,6 +344,7 @@ int stage_update(struct stage *stage, int (*publish)(struct stage *stage, int bu
         TRY(optimizer_update(o, i));
         if (!o->delays && publish)
             TRY(publish(stage, i));
+        o->updated[i] = false;
         if (!o->delays)
             continue;
         void *used = place->gradient;

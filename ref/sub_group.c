@@ -186,6 +186,9 @@ int optimizer_update(struct optimizer *o, int bundle)
 {
     size_t count = bundle_share_real(&o->layout->bundles[bundle], o->share);
     size_t length = optimizer_sub_group_count(o, bundle);
+    if (o->updated[bundle])
+        return ERR_NONE;
+    o->updated[bundle] = true;
     for (size_t from = 0; from < count; from += length)
         TRY(update_sub_group(o, bundle, from, count - from < length ? count - from : length));
     return ERR_NONE;

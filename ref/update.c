@@ -34,8 +34,9 @@ int optimizer_open(struct optimizer *o)
     o->scalars = calloc(groups, sizeof *o->scalars);
     o->max_bits = calloc(bundles, sizeof *o->max_bits);
     o->looked = calloc(bundles, sizeof *o->looked);
+    o->updated = calloc(bundles, sizeof *o->updated);
     o->sums = calloc(bundles, sizeof *o->sums);
-    if (!o->states || !o->scalars || !o->max_bits || !o->looked || !o->sums)
+    if (!o->states || !o->scalars || !o->max_bits || !o->looked || !o->updated || !o->sums)
         return err_set(ERR_MEMORY, "no memory for the optimizer's tables");
     scaler_open(&o->scaler, &o->config->loss_scale);
     return ERR_NONE;
@@ -47,11 +48,13 @@ void optimizer_close(struct optimizer *o)
     free(o->scalars);
     free(o->max_bits);
     free(o->looked);
+    free(o->updated);
     free(o->sums);
     o->states = NULL;
     o->scalars = NULL;
     o->max_bits = NULL;
     o->looked = NULL;
+    o->updated = NULL;
     o->sums = NULL;
 }
 
@@ -184,6 +187,37 @@ static int global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *o
     return ERR_NONE;
 }
 
+bool optimizer_is_eager(const struct optimizer *o)
+{
+    return !o->config->check_overflow && o->config->gradient_clipping == 0 &&
+           o->config->delayed_update_start_step == 0;
+}
+
+// The next t and what Adam needs of it, for gradients that were made with that loss scale.
+static int advance(struct optimizer *o, double scale)
+{
+    const struct config *config = o->config;
+    o->divisor = optimizer_divisor(config, comm_world(o->comm), scale);
+    o->step++;
+    o->lr = lr_at(config, o->step);
+    for (int group = 0; group < o->model->group_count; group++) {
+        struct adam_hyper hyper = optimizer_group(config, group, o->lr);
+        TRY(recipe_begin_step(o->recipe, &hyper, o->step, &o->states[group], &o->scalars[group]));
+    }
+    return ERR_NONE;
+}
+
+int optimizer_update_early(struct optimizer *o, int bundle)
+{
+    if (!o->began) {
+        // The step before is complete, so nobody reads what changes here.
+        TRY(advance(o, scaler_scale(&o->scaler)));
+        o->coefficient = 1.0f;
+        o->began = true;
+    }
+    return optimizer_update(o, bundle);
+}
+
 int optimizer_begin(struct optimizer *o, bool *apply)
 {
     const struct config *config = o->config;
@@ -202,14 +236,10 @@ int optimizer_begin(struct optimizer *o, bool *apply)
     struct norm_sum sum;
     TRY(global_sum(o, max_bits, &sum));
     // The gradient was made with the scale from before this step's scaler_update, so that one divides it.
-    o->divisor = optimizer_divisor(config, comm_world(o->comm), scale);
+    if (!o->began)
+        TRY(advance(o, scale));
+    o->began = false;
     o->norm = norm_finish(sum, max_bits) / (double)o->divisor;
     o->coefficient = clip_coefficient(config->clip_form, o->norm, config->gradient_clipping);
-    o->step++;
-    o->lr = lr_at(config, o->step);
-    for (int group = 0; group < o->model->group_count; group++) {
-        struct adam_hyper hyper = optimizer_group(config, group, o->lr);
-        TRY(recipe_begin_step(o->recipe, &hyper, o->step, &o->states[group], &o->scalars[group]));
-    }
     return ERR_NONE;
 }

@@ -45,11 +45,13 @@ struct optimizer {
     struct adam_scalars *scalars;   // by group, of the present step
     uint32_t *max_bits;             // by bundle
     bool *looked;                   // by bundle: max_bits is that of this step, or is being made
+    bool *updated;                  // by bundle: this step's update is issued
     struct norm_sum *sums;          // by bundle
     struct scaler scaler;
     uint64_t step;     // t: updates applied so far
     uint64_t skipped;  // steps not applied
     uint64_t returned; // updates whose parameters the model has seen: t, or with the delayed update one less
+    bool began;        // this step's t and scalars are made, before its gradients are complete
     bool delays;       // the present step's update is seen one step late
     bool waiting;      // the last update's parameters have not been seen
     double lr;         // of the last applied step
@@ -68,15 +70,22 @@ enum ledger_tier optimizer_tier(const struct place *place);
 // looked at when it arrived need not come from NVMe once more.
 int optimizer_look(struct optimizer *optimizer, int bundle, enum ledger_tier tier, const void *gradient);
 
+// Whether nothing can stand between a gradient and its update: no overflow is looked for, and nothing is clipped. Then
+// each bundle can be updated as soon as its gradient is complete, beside the rest of backward.
+bool optimizer_is_eager(const struct optimizer *optimizer);
+
 // Waits for the gradients, looks at all of them, and decides: *apply is false on overflow, which changes the loss
 // scale and nothing else. Otherwise t advances and the step's scalars are ready.
 int optimizer_begin(struct optimizer *optimizer, bool *apply);
 
-// Issues the update of this rank's share of one trainable bundle, sub-group by sub-group: states come to where Adam
-// runs, and what it updated goes back. With the delayed update the parameters wait in `pending`, and
-// optimizer_return makes them this rank's share of the parameters.
+// Issues the update of this rank's share of one trainable bundle, unless this step has done so, sub-group by sub-group:
+// states come to where Adam runs, and what it updated goes back. With the delayed update the parameters wait in
+// `pending`, and optimizer_return makes them this rank's share of the parameters.
 int optimizer_update(struct optimizer *optimizer, int bundle);
 int optimizer_return(struct optimizer *optimizer, int bundle);
+
+// optimizer_update before the step's other gradients are complete, of an optimizer that is eager.
+int optimizer_update_early(struct optimizer *optimizer, int bundle);
 
 // Elements of a sub-group of a bundle: its whole share, or sub_group_size, rounded up so that every sub-group begins on
 // a block of NVMe in every format.
