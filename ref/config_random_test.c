@@ -93,7 +93,8 @@ static void add_own(struct random_text *r, uint32_t stage, uint32_t optimizer)
     maybe_choice(r, "aio_engine", (const char *[]){"libaio", "io_uring"}, 2);
     maybe_choice(r, "clip_form", (const char *[]){"deepspeed", "torch"}, 2);
     maybe_choice(r, "recipe", (const char *[]){recipe_name(recipe_at(0)), recipe_name(recipe_at(1))}, 2);
-    if (optimizer > 0 && below(r, 2))
+    // A part that stays on the device cannot be late.
+    if (optimizer > 0 && !strstr(r->text, "'ratio'") && below(r, 2))
         add(r, ", 'delayed_update': {'start_step': %u}", 1 + below(r, 100));
     if (optimizer > 0 && below(r, 2))
         add(r, ", 'offload_gradient': {'device': '%s'}", DEVICES[below(r, stage == 3 ? 3 : 2)]);
