@@ -156,7 +156,7 @@ Test(config_random, what_is_printed_of_any_configuration_loads_again_to_the_same
     for (int stage = 0; stage < 4; stage++)
         cr_expect_gt(stages[stage], 500);
     cr_expect_gt(nvme, 500);
-    cr_expect_gt(delayed, 300);
+    cr_expect_gt(delayed, 200);
 }
 
 Test(config_random, what_is_written_in_a_random_configuration_is_what_it_means)
