@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formula.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // Bytes of an element, as in the paper: p for parameters, g for gradients that are kept, c for gradients on the wire,
@@ -376,12 +377,12 @@ static void norm_traffic(const struct terms *t, struct formula *f)
 static const struct {
     void (*hold)(const struct terms *, const struct bundle *, const struct place *, struct formula *);
     void (*traffic)(const struct terms *, struct formula *);
-    const char *memory_text, *traffic_text;
+    const char *traffic_text;
 } formulas[] = {
-    {ddp_hold, ddp_traffic, "(p + g + K) Psi", "2 Psi (N-1)/N elements"},
-    {zero1_hold, zero1_traffic, "(p + g) Psi + K Psi/N", "2 Psi (N-1)/N elements"},
-    {zero2_hold, zero2_traffic, "p Psi + (g + K) Psi/N", "2 Psi (N-1)/N elements"},
-    {zero3_hold, zero3_traffic, "(p + g + K) Psi/N", "3 Psi (N-1)/N elements"},
+    {ddp_hold, ddp_traffic, "2 Psi (N-1)/N elements"},
+    {zero1_hold, zero1_traffic, "2 Psi (N-1)/N elements"},
+    {zero2_hold, zero2_traffic, "2 Psi (N-1)/N elements"},
+    {zero3_hold, zero3_traffic, "3 Psi (N-1)/N elements"},
 };
 
 void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, uint64_t report_bytes,
@@ -400,9 +401,46 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t.ranks - 1) * report_bytes;
 }
 
-const char *formula_memory_text(const struct stage *stage)
+// "p Psi", "(g + K) Psi/N", after what stands there already.
+static void append_terms(char out[FORMULA_TEXT_BYTES], const char *const terms[], int count, const char *size)
 {
-    return formulas[stage->setting.config->stage].memory_text;
+    size_t used = strlen(out);
+    const char *before = used > 0 ? " + " : "", *open = count > 1 ? "(" : "", *close = count > 1 ? ")" : "";
+    for (int i = 0; i < count; i++, before = " + ", open = "")
+        used += (size_t)snprintf(out + used, FORMULA_TEXT_BYTES - used, "%s%s%s", before, open, terms[i]);
+    if (count > 0)
+        snprintf(out + used, FORMULA_TEXT_BYTES - used, "%s %s", close, size);
+}
+
+const char *formula_memory_text(const struct config *config, enum ledger_tier tier, char out[FORMULA_TEXT_BYTES])
+{
+    enum ledger_tier gradient_tier = config->offload_optimizer.tier == TIER_DEVICE ? TIER_DEVICE : config->gradient_tier;
+    // From which stage on a state is cut, and where its whole or its share lives.
+    const struct {
+        const char *name;
+        int cut_from;
+        enum ledger_tier share_tier;
+    } states[] = {
+        {"p", 3, config->offload_param.tier},
+        {"g", 2, gradient_tier},
+        {"K", 1, config->offload_optimizer.tier},
+    };
+    const char *whole[3], *shares[3];
+    int whole_count = 0, share_count = 0;
+    out[0] = '\0';
+    if (config->offload_optimizer.tier != TIER_DEVICE && config->offload_optimizer.ratio < 1)
+        return out;
+    for (int i = 0; i < 3; i++) {
+        bool cut = config->stage >= states[i].cut_from;
+        if (!cut && tier == TIER_DEVICE)
+            whole[whole_count++] = states[i].name;
+        // Stage 1 sends a share of its whole gradients to where the optimizer is.
+        if (states[i].share_tier == tier && (cut || tier != TIER_DEVICE))
+            shares[share_count++] = states[i].name;
+    }
+    append_terms(out, whole, whole_count, "Psi");
+    append_terms(out, shares, share_count, "Psi/N");
+    return out;
 }
 
 const char *formula_traffic_text(const struct stage *stage)

@@ -22,9 +22,10 @@ struct formula {
 void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, uint64_t report_bytes,
                 struct formula *out);
 
-// The paper's limit, for the table: bytes of parameters, gradients and optimizer states a rank, without padding and
-// staging, as in "2 Psi + 2 Psi + K Psi / N_d".
-const char *formula_memory_text(const struct stage *stage);
+// The paper's limit, for the table: bytes of parameters, gradients and optimizer states that a rank has on one tier,
+// without padding and staging, as in "(2 + 2) Psi + K Psi / N_d"; "" where there are none, or a ratio splits them.
+enum { FORMULA_TEXT_BYTES = 64 };
+const char *formula_memory_text(const struct config *config, enum ledger_tier tier, char out[FORMULA_TEXT_BYTES]);
 const char *formula_traffic_text(const struct stage *stage);
 
 #endif

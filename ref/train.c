@@ -232,7 +232,6 @@ static int run_rank(struct train_rank *rank)
     account(rank);
     if (rank->rank == 0) {
         rank->result->operations = rank->stage.operations;
-        rank->result->memory_formula = formula_memory_text(&rank->stage);
         rank->result->traffic_formula = formula_traffic_text(&rank->stage);
     }
     return verify_digest(rank, rank->result->digest);

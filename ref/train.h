@@ -86,7 +86,7 @@ struct train_result {
     uint64_t unlocked_bytes;   // host memory of all ranks that should be locked and is not
     uint64_t host_hits, host_misses;  // parameters on NVMe that the host still had, and those that were read; all ranks
     const struct stage_operations *operations;
-    const char *memory_formula, *traffic_formula;
+    const char *traffic_formula;
     uint64_t param_elements;
 };
 
