@@ -4,6 +4,7 @@
 #include "checkpoint_trial.h"
 
 #include <dirent.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -54,6 +55,14 @@ static void tell_step(void *context, const struct train_progress *progress)
     *(volatile uint64_t *)context = progress->step;
 }
 
+static void await_step(const volatile uint64_t *told, uint64_t step, pid_t child)
+{
+    while (*told < step) {
+        cr_assert_eq(waitpid(child, NULL, WNOHANG), 0, "the run ended by itself after step %d", (int)*told);
+        sched_yield();
+    }
+}
+
 // A run saves after every step and is killed, 200 times, each time going on from what the one before it left. When it
 // tells of a step, the one before is saved.
 Test(checkpoint_fault, killed_at_200_moments_nothing_is_lost)
@@ -74,20 +83,21 @@ Test(checkpoint_fault, killed_at_200_moments_nothing_is_lost)
             struct train_result result;
             _exit(trial_run(&trial, &result, NULL) == ERR_NONE ? 0 : 1);
         }
-        while (*told == 0 && waitpid(child, NULL, WNOHANG) == 0)
-            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-        cr_assert_gt(*told, 0, "the run ended by itself: kill %d", i);
-        nanosleep(&(struct timespec){.tv_nsec = rand_r(&random) % 10000000}, NULL);
+        // Some steps later, and then a moment into the saving of one.
+        await_step(told, 1, child);
+        await_step(told, *told + (uint64_t)(rand_r(&random) % 8), child);
+        nanosleep(&(struct timespec){.tv_nsec = rand_r(&random) % 400000}, NULL);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
         uint64_t step = newest_sound();
         cr_assert_geq(step, last, "kill %d", i);
         cr_assert(step + 1 == *told || step == *told, "kill %d: told of step %d, there is %d", i, (int)*told,
                   (int)step);
-        amid += access(in_folder("."), F_OK) == 0 && step + 1 == *told;
+        amid += step + 1 == *told;
         last = step;
     }
-    cr_assert_gt(amid, 50, "%d of 200 fell into a saving", amid);
+    cr_assert_gt(amid, 20, "only %d of 200 fell into a saving", amid);
+    printf("%d of 200 kills fell into a saving\n", amid);
     trial.steps = last + 1;
     struct train_result result = trial_pass(&trial);
     cr_assert_eq(result.resumed_step, last);
