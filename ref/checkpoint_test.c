@@ -89,17 +89,44 @@ Test(checkpoint, a_gpt_goes_on_with_its_data)
 }
 
 // DeepSpeed's recipes carry powers of beta in fp32, which are not what pow gives.
-Test(checkpoint, every_step_is_a_place_to_stop)
+// The loss scale moves by powers of two, which no gradient of these models sees, so it is compared by itself. With a
+// window of 2 it grows between two overflows, depending on the last one; with 5 it never does, and sinks when the
+// hysteresis is used up.
+static void window_of_2(struct config *config)
 {
+    config->loss_scale.window = 2;
+}
+
+static void window_of_5(struct config *config)
+{
+    config->loss_scale.window = 5;
+    config->loss_scale.hysteresis = 3;
+}
+
+static void keep_scale(void *context, const struct train_progress *progress)
+{
+    *(double *)context = progress->scale;
+}
+
+static void stop_at_every_step(void (*change)(struct config *config))
+{
+    double whole_scale = 0, scale = 0;
     struct trial trial = {.model = "linear-overflow", .recipe = "deepspeed-cpu-gcc-avx512", .stage = 2, .world = 3,
-                          .precision = DTYPE_FP16, .steps = 30};
+                          .precision = DTYPE_FP16, .steps = 20, .change = change, .progress = keep_scale,
+                          .progress_context = &whole_scale};
     struct train_result whole = trial_pass(&trial);
+    cr_assert_neq(whole_scale, 1024.0);
+    trial.progress_context = &scale;
     for (uint64_t at = 1; at < trial.steps; at++) {
         struct trial then = trial;
         then.stage = 3;
         stop_and_go_on(trial, then, at, whole.digest);
+        cr_assert_eq(scale, whole_scale, "stopped at %d: %g, not %g", (int)at, scale, whole_scale);
     }
 }
+
+Test(checkpoint, every_step_is_a_place_to_stop_while_the_loss_scale_grows) { stop_at_every_step(window_of_2); }
+Test(checkpoint, every_step_is_a_place_to_stop_while_the_loss_scale_sinks) { stop_at_every_step(window_of_5); }
 
 static void delay(struct config *config)
 {

@@ -141,7 +141,13 @@ Test(cmd_checkpoint, exported_weights_load_again)
     cr_assert_eq(shell("zerogauge export saved c.safetensors --dtype fp16"), 0, "%s", output);
     cr_assert_eq(shell("cat b.safetensors > b && cmp a.safetensors b"), 1);
     cr_assert_eq(shell("%s --steps 2 --load-weights b.safetensors --verify", train), 0, "%s", output);
+    cr_assert_eq(shell("f=saved/step-00000003/rank-1.safetensors; printf '\\377\\177' | dd of=$f bs=1 conv=notrunc "
+                       "seek=$(($(stat -c %%s $f) - 8))"),
+                 0, "%s", output);
+    cr_assert_eq(shell("zerogauge export saved d.safetensors"), 2, "%s", output);
+    cr_assert_not_null(strstr(output, "rank-1.safetensors: is damaged"), "%s", output);
     cr_assert_eq(shell("ls"), 0);
+    cr_assert_null(strstr(output, "d.safetensors"), "%s", output);
     cr_assert_null(strstr(output, "partial"), "%s", output);
 }
 

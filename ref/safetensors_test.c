@@ -113,8 +113,9 @@ Test(safetensors, sixteen_bit_tensors_are_read_as_fp32)
         values[i] = (float)(i - 5000) / 64;
     static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
     for (int d = 0; d < 3; d++) {
+        static const char *const names[] = {"x", "xx", "xxxx"};
         struct safetensors_tensor tensor = {
-            .name = "x", .type = safetensors_type_of(dtypes[d]), .shape_rank = 1, .shape = {COUNT}};
+            .name = names[d], .type = safetensors_type_of(dtypes[d]), .shape_rank = 1, .shape = {COUNT}};
         struct safetensors_writer *writer;
         cr_assert_eq(safetensors_create(path, &tensor, 1, NULL, &writer), 0);
         if (d > 0)
@@ -123,6 +124,7 @@ Test(safetensors, sixteen_bit_tensors_are_read_as_fp32)
         cr_assert_eq(safetensors_finish(writer, NULL, NULL), 0);
         struct safetensors file;
         cr_assert_eq(safetensors_open(path, &file), 0);
+        cr_assert_eq(file.data_begin % 8, 0);
         cr_assert_eq(safetensors_read_fp32(&file, file.tensors, 3, COUNT - 3, back), 0);
         for (int i = 3; i < COUNT; i++) {
             float expected = values[i];
@@ -130,6 +132,11 @@ Test(safetensors, sixteen_bit_tensors_are_read_as_fp32)
                 dtype_widen(dtypes[d], half + i, &expected, 1);
             cr_assert_eq(f32_bits(back[i - 3]), f32_bits(expected));
         }
+        // A file that shrinks while it is open.
+        cr_assert_eq(truncate(path, 5000), 0);
+        cr_assert_eq(safetensors_read_fp32(&file, file.tensors, 0, COUNT, back), ERR_IO);
+        cr_assert_not_null(strstr(err_message(), names[d]));
+        cr_assert_not_null(strstr(err_message(), path));
         safetensors_close(&file);
         unlink(path);
     }
