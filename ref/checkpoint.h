@@ -10,6 +10,9 @@
 // complete checkpoint at every moment from the first one on. DIR/.lock keeps a second run out; with it held, whatever
 // is called .partial or .replaced was left by a run that died, and is removed.
 //
+// The memory for all this, a share of one state at a time, is in no tier's account; nor is what the ranks tell each
+// other, nor what is read from NVMe and written back to it.
+//
 // Loading does not ask how the tensors were cut: every rank reads the elements that it owns now from whichever files
 // hold them. World, stage, buckets, tiers may be others.
 #ifndef ZG_CHECKPOINT_H

@@ -113,9 +113,15 @@ int facts_compare(const struct facts *facts, const struct manifest *manifest, co
             snprintf(notes + used, NOTES_BYTES - used, "%s was %s until step %" PRIu64 ", and is %s from there on\n",
                      row->key, shown, manifest->step, row->value);
     }
-    // What only a newer version knows of may decide about bits, too.
-    if (manifest->fact_count != facts->count)
-        return err_set(ERR_USAGE, "%s: \"made_with\" has %zu facts; this version knows %zu", path, manifest->fact_count,
-                       facts->count);
+    // What only another version knows of may decide about bits, too.
+    for (size_t i = 0; i < manifest->fact_count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < facts->count; k++)
+            known |= strcmp(facts->rows[k].key, manifest->facts[i].key) == 0;
+        char shown[JSON_SHOW_BYTES];
+        if (!known)
+            return err_set(ERR_USAGE, "%s: \"made_with.%s\" is nothing that this version knows", path,
+                           json_show(shown, manifest->facts[i].key, 100));
+    }
     return ERR_NONE;
 }
