@@ -14,7 +14,10 @@
 // other, nor what is read from NVMe and written back to it.
 //
 // Loading does not ask how the tensors were cut: every rank reads the elements that it owns now from whichever files
-// hold them. World, stage, buckets, tiers may be others.
+// hold them. World, stage, buckets, tiers, schedule may be others, and the states arrive bit by bit. The steps that
+// follow have the bits of a run that never stopped as long as a gradient is the same sum, term by term: whatever the
+// stage, at the same world and micro-batch, but for stages 0 and 1 against 2 and 3 when micro-steps are accumulated
+// (oracle.h). Otherwise they have the bits of a run that changed there, and the notes say so.
 #ifndef ZG_CHECKPOINT_H
 #define ZG_CHECKPOINT_H
 
