@@ -162,7 +162,13 @@ int stage_allocate_param_shares(struct stage *stage);
 int stage_allocate_whole_gradients(struct stage *stage);
 int stage_allocate_gradient_shares(struct stage *stage);
 int stage_allocate_optimizer(struct stage *stage);
+
+// Staging: where backward makes gradients; parameters on their way from NVMe; states on their way to Adam and back;
+// gradients on their way to the host and further.
 int stage_allocate_buckets(struct stage *stage);
+int stage_allocate_host_params(struct stage *stage);
+int stage_allocate_buffers(struct stage *stage);
+int stage_allocate_arrivals(struct stage *stage);
 
 // A second buffer for gradients on their way, where `always` or where the communication dtype is not theirs.
 int stage_allocate_wire(struct stage *stage, enum dtype source, bool always);

@@ -23,6 +23,17 @@ enum ledger_tier optimizer_tier(const struct place *place)
     return place->optimizer_tier == TIER_DEVICE ? TIER_DEVICE : TIER_HOST;
 }
 
+enum ledger_tier pending_tier(const struct place *place)
+{
+    return place->parameter_tier == TIER_DEVICE ? TIER_HOST : place->parameter_tier;
+}
+
+bool is_one_copy(const struct config *config, const struct place *place)
+{
+    return config->precision == DTYPE_FP32 && place->optimizer_tier == place->parameter_tier &&
+           config->delayed_update_start_step == 0;
+}
+
 size_t optimizer_sub_group_count(const struct optimizer *o, int bundle)
 {
     // So many elements are whole blocks of NVMe, at two bytes each and at four.
@@ -153,7 +164,7 @@ static struct spot target_of(const struct optimizer *o, const struct place *plac
 {
     if (!o->delays)
         return (struct spot){place->parameter_tier, place->parameter};
-    return (struct spot){place->parameter_tier == TIER_DEVICE ? TIER_HOST : place->parameter_tier, place->pending};
+    return (struct spot){pending_tier(place), place->pending};
 }
 
 static int update_sub_group(struct optimizer *o, int bundle, size_t from, size_t count)

@@ -66,6 +66,12 @@ void optimizer_close(struct optimizer *optimizer);
 // The memory tier where Adam runs for a bundle: the device for states that live there, otherwise the host.
 enum ledger_tier optimizer_tier(const struct place *place);
 
+// Where updated parameters wait: beside the others, but for those of the device on the host.
+enum ledger_tier pending_tier(const struct place *place);
+
+// In fp32 the parameters are the master parameters, one memory, if both live on one tier and updates are seen at once.
+bool is_one_copy(const struct config *config, const struct place *place);
+
 // Issues the look for the largest magnitude of a bundle's gradient, which lies in memory here, complete; what has been
 // looked at when it arrived need not come from NVMe once more.
 int optimizer_look(struct optimizer *optimizer, int bundle, enum ledger_tier tier, const void *gradient);
