@@ -3,6 +3,7 @@
 #include "train_report.h"
 
 #include "err.h"
+#include "find_largest.h"
 #include "train_checkpoint.h"
 #include "train_options.h"
 #include "weights.h"
@@ -125,6 +126,16 @@ static int open_sources(const struct train_options *a, struct train_setting *set
     return rc;
 }
 
+static int run_find_largest(const struct train_options *a, struct train_setting *setting)
+{
+    struct text *text = NULL;
+    TRY(text_open(a->text_path, &text));
+    setting->text = text;
+    int rc = find_largest_run(setting, a->json);
+    text_close(text);
+    return rc;
+}
+
 static int run(const struct train_options *a, const struct config *config)
 {
     struct train_setting setting;
@@ -135,6 +146,8 @@ static int run(const struct train_options *a, const struct config *config)
         setting.progress = show_progress;
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
+    if (a->find_largest)
+        return run_find_largest(a, &setting);
     struct sources sources = {.checkpoints.store.lock = -1};
     int rc = open_sources(a, &setting, &sources);
     if (rc == ERR_NONE)

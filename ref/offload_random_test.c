@@ -77,7 +77,10 @@ static struct offload_trial draw_trial(struct draw *d)
     t.pipeline_write = below(d, 2);
     t.overlap_comm = below(d, 2);
     t.contiguous = below(d, 4);
+    t.owner_broadcast = t.stage == 3 && below(d, 4) == 0;
+    t.unchecked = t.precision == DTYPE_BF16 && strcmp(t.model, "linear-overflow") != 0 && below(d, 2);
     t.checkpointing = gpt && below(d, 2);
+    t.activation = t.checkpointing ? tiers[below(d, 3)] : TIER_DEVICE;
     t.tiles = gpt && below(d, 3) == 0 ? 2 : 1;
     t.clip = (double)ONE_OF(d, 0, 1, 1, 1000) / 1000;
     return t;

@@ -188,7 +188,7 @@ Test(offload, knobs_change_no_bit)
     offload_demand(&plain, &result);
     char digest[33];
     memcpy(digest, result.digest, sizeof digest);
-    for (int knob = 0; knob < 15; knob++) {
+    for (int knob = 0; knob < 16; knob++) {
         struct offload_trial t = plain;
         switch (knob) {
         case 0: t.pipeline_read = false; break;
@@ -205,6 +205,7 @@ Test(offload, knobs_change_no_bit)
         case 11: t.reuse = 1000000; t.persistence = 1000; break;
         case 12: t.block_bytes = 4096; t.queue_depth = 1; break;
         case 13: t.engine = NVME_IO_URING; break;
+        case 14: t.owner_broadcast = true; break;
         default: t.overlap_comm = t.contiguous = false; break;
         }
         t.schedule.mode = knob % 2 ? FLOW_CHAOS : FLOW_OVERLAP;

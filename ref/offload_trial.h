@@ -27,7 +27,10 @@ struct offload_trial {
     size_t block_bytes;  // of NVMe
     int queue_depth;
     double ratio;
-    bool pipeline_read, pipeline_write, overlap_comm, contiguous, checkpointing;
+    bool pipeline_read, pipeline_write, overlap_comm, contiguous, owner_broadcast;
+    bool unchecked;  // bf16: no look for inf and NaN
+    bool checkpointing;
+    enum ledger_tier activation;  // of the checkpoints
     size_t sub_group, buffers;  // buffers: 0: the least
     size_t param_buffers, max_in_cpu;
     size_t prefetch, persistence, live, reuse, bucket;
@@ -74,7 +77,7 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
         snprintf(fp16, sizeof fp16, "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 10, "
                                     "\"loss_scale_window\": 2, \"hysteresis\": 2}, ");
     if (t->precision == DTYPE_BF16)
-        snprintf(bf16, sizeof bf16, "\"bf16\": {\"enabled\": true, \"check_grad_overflow\": true}, ");
+        snprintf(bf16, sizeof bf16, "\"bf16\": {\"enabled\": true, \"check_grad_overflow\": %s}, ", flags[!t->unchecked]);
     snprintf(out, OFFLOAD_TEXT_BYTES,
              "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": %zu, \"gradient_clipping\": %g, "
              "%s%s\"communication_data_type\": \"%s\", \"data_types\": {\"grad_accum_dtype\": \"%s\"}, "
@@ -87,13 +90,14 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
              "\"ratio\": %g}, \"offload_param\": {\"device\": \"%s\", \"pin_memory\": false, \"buffer_count\": %zu, "
              "\"max_in_cpu\": %zu}}, \"aio\": {\"block_size\": %zu, \"queue_depth\": %d}, \"zerogauge\": {%s"
              "\"offload_gradient\": {\"device\": \"%s\"}, \"aio_engine\": \"%s\", \"tiling\": {\"factor\": %d}, "
-             "\"activation_checkpointing\": {\"enabled\": %s}}}",
+             "\"activation_checkpointing\": {\"enabled\": %s, \"device\": \"%s\"}%s}}",
              t->accumulation, t->clip, fp16, bf16, dtype_name(t->wire), dtype_name(t->sum), t->stage,
              flags[t->overlap_comm], flags[t->contiguous], t->bucket, t->bucket, t->prefetch, t->persistence, t->live,
              t->reuse, t->sub_group, config_device_name(t->optimizer), buffers, flags[t->pipeline_read],
              flags[t->pipeline_write], t->ratio, config_device_name(t->parameter), t->param_buffers, t->max_in_cpu,
              t->block_bytes, t->queue_depth, delay, config_device_name(t->gradient),
-             t->engine == NVME_IO_URING ? "io_uring" : "libaio", t->tiles, flags[t->checkpointing]);
+             t->engine == NVME_IO_URING ? "io_uring" : "libaio", t->tiles, flags[t->checkpointing],
+             config_device_name(t->activation), t->owner_broadcast ? ", \"partitioning\": \"owner_broadcast\"" : "");
     return out;
 }
 

@@ -21,6 +21,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
         {"set", '\0', LIST, &a->set, 0, "override a key of the configuration", "PATH.TO.KEY=VALUE"},
         {"print-config", '\0', FLAG, &a->print_config, 0, "print the effective configuration and stop", NULL},
         {"model", 'm', TEXT, &a->model, 0, "gpt-tiny, unless given; an unknown name lists all", "NAME"},
+        {"find-largest", '\0', FLAG, &a->find_largest, 0, "find the largest model that the budgets allow", NULL},
         {"text", '\0', TEXT, &a->text_path, 0, "train on this file instead of the King James Bible", "FILE"},
         {"load-weights", '\0', TEXT, &a->weights, 0, "begin with the parameters in this safetensors file", "FILE"},
         {"steps", 's', LONG, &a->steps, 0, "optimizer steps, skipped ones included", "N"},
@@ -82,6 +83,26 @@ static int parse(int argc, const char **argv, struct train_options *a)
     return rc;
 }
 
+// The search has its own models and steps, and leaves nothing behind.
+static int check_find_largest(const struct train_options *a)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } options[] = {{"--model", a->model},   {"--load-weights", a->weights}, {"--save", a->save},
+                   {"--resume", a->resume}, {"--checkpoint", a->checkpoint}, {"--trace", a->trace},
+                   {"--verify", a->verify}};
+    if (!a->find_largest)
+        return ERR_NONE;
+    if (!a->device_memory && !a->host_memory && !a->nvme_space)
+        return err_set(ERR_USAGE, "--find-largest: without a budget there is no largest model; give --device-memory, "
+                                  "--host-memory or --nvme-space");
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (options[i].given)
+            return err_set(ERR_USAGE, "--find-largest and %s exclude each other", options[i].name);
+    return ERR_NONE;
+}
+
 static int check(const struct train_options *a)
 {
     if (!a->preset == !a->config_path)
@@ -102,7 +123,7 @@ static int check(const struct train_options *a)
         return err_set(ERR_USAGE, "--every %lld: expected 1 or more", a->every);
     if (a->every && !a->save && !a->checkpoint)
         return err_set(ERR_USAGE, "--every %lld: give --save DIR or --checkpoint DIR, too", a->every);
-    return ERR_NONE;
+    return check_find_largest(a);
 }
 
 int train_options_parse(int argc, const char **argv, struct train_options *a)

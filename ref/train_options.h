@@ -15,7 +15,7 @@ struct train_options {
     char *save, *resume, *checkpoint, *weights;
     int world, threads;
     long long steps, seed, every;
-    int verify, json, print_config;
+    int verify, json, print_config, find_largest;
     int buffered, no_swap_checksum;
 };
 
