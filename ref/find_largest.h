@@ -30,8 +30,8 @@ struct find_largest {
 };
 
 // Trials of a setting whose model and steps are not looked at. tried, which may be null, is called after each.
-// ERR_BUDGET says that a model is too large; everything else that ends a trial is an error of this function, and so is a
-// family of which not even the smallest fits (ERR_BUDGET).
+// ERR_BUDGET says that a model is too large; everything else that ends a trial is an error of this function, and so is
+// a family of which not even the smallest fits (ERR_BUDGET).
 int find_largest(const struct train_setting *setting, void (*tried)(const struct find_largest_trial *trial),
                  struct find_largest *out);
 

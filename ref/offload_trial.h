@@ -77,7 +77,8 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
         snprintf(fp16, sizeof fp16, "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 10, "
                                     "\"loss_scale_window\": 2, \"hysteresis\": 2}, ");
     if (t->precision == DTYPE_BF16)
-        snprintf(bf16, sizeof bf16, "\"bf16\": {\"enabled\": true, \"check_grad_overflow\": %s}, ", flags[!t->unchecked]);
+        snprintf(bf16, sizeof bf16, "\"bf16\": {\"enabled\": true, \"check_grad_overflow\": %s}, ",
+                 flags[!t->unchecked]);
     snprintf(out, OFFLOAD_TEXT_BYTES,
              "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": %zu, \"gradient_clipping\": %g, "
              "%s%s\"communication_data_type\": \"%s\", \"data_types\": {\"grad_accum_dtype\": \"%s\"}, "
