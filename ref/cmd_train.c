@@ -18,9 +18,8 @@ static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int signal_number)
 {
-    (void)signal_number;
     interrupted = 1;
-    signal(SIGINT, SIG_DFL);  // a second one ends the program at once
+    signal(signal_number, SIG_DFL);  // a second one ends the program at once
 }
 
 static void show_progress(void *context, const struct train_progress *p)
@@ -146,6 +145,7 @@ static int run(const struct train_options *a, const struct config *config)
         setting.progress = show_progress;
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);  // what a batch system sends before it kills
     if (a->find_largest)
         return run_find_largest(a, &setting);
     struct sources sources = {.checkpoints.store.lock = -1};

@@ -136,16 +136,18 @@ static size_t half(size_t bytes)
     return bytes / 2 / SECTOR_BYTES * SECTOR_BYTES;
 }
 
-// Changes one bit of the first 4 KiB of the request in its file. 0 or -errno.
+// Changes one bit of the first 4 KiB of the request in its file: a high one of an exponent, of fp32 and 16-bit numbers,
+// so that no rounding hides it. 0 or -errno.
 static int flip(const struct io_request *request)
 {
+    enum { FLIPPED_BYTE = 1367, FLIPPED_BIT = 0x40 };
     unsigned char *block = aligned_alloc(IO_ALIGNMENT, IO_ALIGNMENT);
     if (!block)
         return -ENOMEM;
     off_t offset = (off_t)(request->offset / IO_ALIGNMENT * IO_ALIGNMENT);
     ssize_t moved = pread(request->file, block, IO_ALIGNMENT, offset);
     if (moved == IO_ALIGNMENT) {
-        block[IO_ALIGNMENT / 3] ^= 0x10;
+        block[FLIPPED_BYTE] ^= FLIPPED_BIT;
         moved = pwrite(request->file, block, IO_ALIGNMENT, offset);
     }
     int code = moved == IO_ALIGNMENT ? 0 : moved < 0 ? -errno : -EIO;

@@ -119,6 +119,9 @@ void stage_close(struct stage *stage)
     free(stage->params);
     free(stage->gradients);
     free(stage->places);
+    for (size_t i = 0; i < stage->name_count; i++)
+        free(stage->names[i]);
+    free(stage->names);
     free(stage->touched_at);
     free(stage->asked_at);
     *stage = (struct stage){0};

@@ -72,6 +72,8 @@ struct stage {
     struct slots host_params;   // ZeRO-3: shares of layers on their way from NVMe, or kept for their next use
     uint64_t host_hits, host_misses;
     struct order order;         // ZeRO-3: in which layers are asked for
+    char **names;               // [name_count] of what is on NVMe, for messages; owned
+    size_t name_count;
     uint64_t *touched_at;       // ZeRO-3, by bundle: elements acquired when it was last acquired
     uint64_t *asked_at;         // ZeRO-3, by bundle: its place in the order when it was last acquired, from 1; 0: never
     uint64_t touched_count;     // ZeRO-3: elements acquired so far

@@ -5,6 +5,9 @@
 
 #include "err.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 // Where each bundle's states live. With a ratio below 1 the first bundles' optimizer states go to the host, until they
 // have that part of all elements; the others stay on the device.
 static void choose_tiers(struct stage *stage)
@@ -59,6 +62,22 @@ struct shares {
     enum ledger_tier (*tier_of)(const struct stage *stage, int bundle);
 };
 
+// "exp_avg of h.0.ln_1.weight and 11 more": what a fault on NVMe hits. It lives as long as the stage.
+static int name_share(struct stage *stage, const char *state, int bundle, const char **out)
+{
+    const struct bundle *b = &stage->layout.bundles[bundle];
+    char **names = realloc(stage->names, (stage->name_count + 1) * sizeof *names), more[32] = "", *name = NULL;
+    if (names)
+        stage->names = names;
+    if (b->param_count > 1)
+        snprintf(more, sizeof more, " and %d more", b->param_count - 1);
+    if (!names || asprintf(&name, "%s of %s%s", state, stage->setting.model->params[b->params[0]].name, more) < 0)
+        return err_set(ERR_MEMORY, "no memory for the name of a share");
+    stage->names[stage->name_count++] = name;
+    *out = name;
+    return ERR_NONE;
+}
+
 // The addresses of all shares, by bundle: one allocation on the device and one on the host, one a bundle on NVMe, where
 // transfers begin and end on blocks.
 static int allocate_shares(struct stage *stage, const struct shares *shares, void *addresses[])
@@ -72,9 +91,12 @@ static int allocate_shares(struct stage *stage, const struct shares *shares, voi
             continue;
         bytes[tier] += share_bytes;
         padding_bytes[tier] += share_padding(stage, i) * shares->element_bytes;
-        if (tier == TIER_NVME)
-            TRY(tier_nvme_allocate(stage->setting.nvme, shares->kind, shares->name, share_bytes,
-                                   share_padding(stage, i) * shares->element_bytes, &addresses[i]));
+        if (tier != TIER_NVME)
+            continue;
+        const char *name = NULL;
+        TRY(name_share(stage, shares->name, i, &name));
+        TRY(tier_nvme_allocate(stage->setting.nvme, shares->kind, name, share_bytes,
+                               share_padding(stage, i) * shares->element_bytes, &addresses[i]));
     }
     for (enum ledger_tier tier = TIER_DEVICE; tier <= TIER_HOST; tier++) {
         char *memory = NULL;
