@@ -89,8 +89,8 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
 {
     const struct config *config = setting->config;
     char schedule[SCHEDULE_TEXT_BYTES], emulated[EMULATION_TEXT_BYTES];
-    bool nvme = config_uses_nvme(config);
-    return json_pack("{s:s,s:s,s:i,s:s,s:i,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:o,s:o}", "record", "train", "model",
+    bool nvme = config_uses_nvme(config), offloads = config->offload_optimizer.tier != TIER_DEVICE;
+    return json_pack("{s:s,s:s,s:i,s:s,s:i,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:s,s:s,s:s,s:o,s:o,s:o}", "record", "train", "model",
                      setting->model->name, "stage", config->stage, "stage_name", result->operations->name, "world",
                      setting->world, "steps", (json_int_t)result->steps, "precision", dtype_name(config->precision),
                      "accumulation", (json_int_t)config->accumulation, "schedule",
@@ -98,7 +98,10 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
                      (json_int_t)result->param_elements, "emulated",
                      text_or_null(emulation_any(&setting->emulation) ? emulation_text(&setting->emulation, emulated)
                                                                       : NULL),
-                     "buffered", nvme ? json_boolean(setting->buffered) : json_null(), "swap_checksum",
+                     "parameter_tier", ledger_tier_name(config->offload_param.tier), "gradient_tier",
+                     ledger_tier_name(offloads ? config->gradient_tier : TIER_DEVICE), "optimizer_tier",
+                     ledger_tier_name(config->offload_optimizer.tier), "delayed_update_start_step",
+                     step_or_null(config->delayed_update_start_step), "buffered", nvme ? json_boolean(setting->buffered) : json_null(), "swap_checksum",
                      nvme ? json_boolean(setting->swap_checksum) : json_null());
 }
 

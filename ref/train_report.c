@@ -86,6 +86,22 @@ static void print_moved(const struct train_result *result, enum lane lane, FILE 
     }
 }
 
+// Where states live, if not all on the device.
+static void print_placement(const struct config *config, FILE *out)
+{
+    bool offloads = config->offload_optimizer.tier != TIER_DEVICE;
+    enum ledger_tier gradient_tier = offloads ? config->gradient_tier : TIER_DEVICE;
+    bool checkpoints = config->activation_checkpointing;
+    if (!offloads && config->offload_param.tier == TIER_DEVICE && !checkpoints)
+        return;
+    fprintf(out, "  parameters on %s, gradients on %s, optimizer on %s%s%s\n",
+            ledger_tier_name(config->offload_param.tier), ledger_tier_name(gradient_tier),
+            ledger_tier_name(config->offload_optimizer.tier), checkpoints ? ", activation checkpoints on " : "",
+            checkpoints ? ledger_tier_name(config->activation_tier) : "");
+    if (config->delayed_update_start_step > 0)
+        fprintf(out, "  updates one step late from step %" PRIu64 " on\n", config->delayed_update_start_step);
+}
+
 // What makes a run another than it seems.
 static void print_marks(const struct train_setting *setting, const struct train_result *result, FILE *out)
 {
@@ -125,6 +141,7 @@ void train_print_table(const struct train_setting *setting, const struct train_r
     else
         fprintf(out, "  not compared with unsharded Adam (--verify does)\n");
     fprintf(out, "  state digest %s\n", result->digest);
+    print_placement(config, out);
     print_marks(setting, result, out);
     for (int tier = 0; tier < TIER_COUNT; tier++)
         print_held(config, result, (enum ledger_tier)tier, out);
