@@ -101,7 +101,8 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
                      "parameter_tier", ledger_tier_name(config->offload_param.tier), "gradient_tier",
                      ledger_tier_name(offloads ? config->gradient_tier : TIER_DEVICE), "optimizer_tier",
                      ledger_tier_name(config->offload_optimizer.tier), "delayed_update_start_step",
-                     step_or_null(config->delayed_update_start_step), "buffered", nvme ? json_boolean(setting->buffered) : json_null(), "swap_checksum",
+                     step_or_null(config->delayed_update_start_step), "buffered",
+                     nvme ? json_boolean(setting->buffered) : json_null(), "swap_checksum",
                      nvme ? json_boolean(setting->swap_checksum) : json_null());
 }
 
