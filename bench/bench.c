@@ -19,7 +19,9 @@ static const struct benchmark {
 } benchmarks[] = {
     {"adam", bench_adam_main, "the optimizer: ns per parameter against a copy of the same streams"},
     {"comm", bench_comm_main, "the collectives: GB/s against concurrent copies of the same bytes"},
+    {"overlap", bench_overlap_main, "a step with every state on NVMe against its busiest lane"},
     {"step", bench_step_main, "a training step of every stage against one process doing all the work"},
+    {"swap", bench_swap_main, "the optimizer with its states on NVMe against the disk, and against Adam"},
 };
 enum { BENCHMARK_COUNT = sizeof benchmarks / sizeof benchmarks[0] };
 
@@ -27,7 +29,7 @@ static void benchmarks_print(FILE *out)
 {
     fprintf(out, "usage: zerogauge bench NAME [OPTION...]     (--help after a name lists its options)\n");
     for (int i = 0; i < BENCHMARK_COUNT; i++)
-        fprintf(out, "  %-6s %s\n", benchmarks[i].name, benchmarks[i].summary);
+        fprintf(out, "  %-7s %s\n", benchmarks[i].name, benchmarks[i].summary);
 }
 
 int bench_main(int argc, const char **argv)

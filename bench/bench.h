@@ -99,6 +99,8 @@ int bench_print_text(struct bench_record *record);
 int bench_main(int argc, const char **argv);
 int bench_adam_main(int argc, const char **argv);
 int bench_comm_main(int argc, const char **argv);
+int bench_overlap_main(int argc, const char **argv);
 int bench_step_main(int argc, const char **argv);
+int bench_swap_main(int argc, const char **argv);
 
 #endif

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge bench overlap`: training steps of ZeRO-3 with every state on NVMe, and how much of a step its busiest lane
+// works: the union of that lane's recorded intervals, against the step's whole time. 1.0 would be a step in which
+// everything else hides behind one lane. Once with lanes as they are, and once with lanes in the proportions of a DGX-2,
+// slowed down as much as this machine computes more slowly than a V100.
+#include "bench.h"
+
+#include "err.h"
+#include "lane_table.h"
+#include "train.h"
+
+#include <popt.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A DGX-2's links for each of its 16 GPUs, all at work, in bytes/s, and what a V100 reaches in large matrix products:
+// ZeRO-Infinity, figure 2b and section 4.
+static const struct emulation DGX2 = {{[LANE_COLLECTIVE] = 70e9,
+                                       [LANE_H2D] = 3e9,
+                                       [LANE_D2H] = 3e9,
+                                       [LANE_NVME_READ] = 1.6e9,
+                                       [LANE_NVME_WRITE] = 1.6e9}};
+static const double V100_FLOPS = 70e12;
+
+// In the first step the order of layers is recorded: nothing is prefetched.
+enum { SKIPPED_STEPS = 1, SERIAL_STEPS = 3, SEED = 1 };
+
+// A model and a rank's micro-batch. With emulated lanes the model is as small as they are slow: a step takes seconds.
+struct workload {
+    const char *model;
+    size_t sequences;
+};
+static const struct workload SMALL = {"gpt:layers=16,width=24,heads=2,length=256", 16},
+                             LARGE = {"gpt:layers=8,width=256,heads=4,length=128", 8};
+
+// What the user chose; null and 0: nothing.
+struct overlap_options {
+    char *model, *emulate, *engine, *text_path, *trace_path, *inject;
+    char **nvme_paths;
+    int world, sequences, no_swap_checksum, buffered;
+    struct bench_options shared;
+};
+
+struct overlap_bench {
+    const struct overlap_options *options;
+    const struct model *model;
+    struct text *text;
+    size_t sequences;
+    struct inject_plan inject;
+};
+
+// One run of one configuration.
+struct overlap_run {
+    bool infinity;  // else ZeRO-3 with everything on the device
+    enum flow_mode mode;
+    struct emulation emulation;
+    uint64_t steps;
+    struct trace trace;
+    char digest[33];
+};
+
+static size_t list_length(char *const *list)
+{
+    size_t length = 0;
+    while (list && list[length])
+        length++;
+    return length;
+}
+
+// Elements of the unit that has most.
+static size_t largest_unit(const struct model *model)
+{
+    size_t largest = 1;
+    for (int unit = 0; unit < model->unit_count; unit++) {
+        size_t count = 0;
+        for (int i = 0; i < model->units[unit].param_count; i++)
+            count += model->params[model->units[unit].params[i]].count;
+        largest = count > largest ? count : largest;
+    }
+    return largest;
+}
+
+// Two layers are fetched ahead, a layer's update is cut in six, and no parameter stays in memory for its next use.
+static int load(const struct overlap_bench *bench, bool infinity, struct config *config)
+{
+    const struct overlap_options *given = bench->options;
+    size_t layer = largest_unit(bench->model);
+    char sequences[64], reduce[64], gather[64], prefetch[64], sub_group[64];
+    snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%zu", bench->sequences);
+    snprintf(reduce, sizeof reduce, "zero_optimization.reduce_bucket_size=%zu", layer + layer % 2);
+    snprintf(gather, sizeof gather, "zero_optimization.allgather_bucket_size=%zu", layer + layer % 2);
+    snprintf(prefetch, sizeof prefetch, "zero_optimization.stage3_prefetch_bucket_size=%zu", 2 * layer);
+    snprintf(sub_group, sizeof sub_group, "zero_optimization.sub_group_size=%zu",
+             layer / 6 / (size_t)given->world + 1);
+    const char *const set[] = {sequences,
+                               reduce,
+                               gather,
+                               prefetch,
+                               sub_group,
+                               "zerogauge.activation_checkpointing.enabled=false",
+                               "zerogauge.activation_checkpointing.device=none",
+                               "zero_optimization.offload_param.max_in_cpu=0"};
+    static const char *const here[] = {"."};
+    size_t path_count = list_length(given->nvme_paths);
+    const struct config_options options = {
+        .world = given->world,
+        .set = set,
+        .set_count = infinity ? sizeof set / sizeof set[0] : 1,
+        .nvme_paths = path_count > 0 ? (const char *const *)given->nvme_paths : here,
+        .nvme_path_count = path_count > 0 ? path_count : 1,
+        .engine = given->engine,
+    };
+    return config_load_preset(infinity ? "zero_infinity" : "zero3", &options, config, NULL);
+}
+
+static int train_once(const struct overlap_bench *bench, struct overlap_run *run)
+{
+    struct config config;
+    TRY(load(bench, run->infinity, &config));
+    TRY(trace_open(bench->options->world, &run->trace));
+    const struct train_setting setting = {
+        .config = &config,
+        .model = bench->model,
+        .text = bench->text,
+        .world = bench->options->world,
+        .steps = run->steps,
+        .seed = SEED,
+        .schedule = {run->mode, 0},
+        .threads = 1,
+        .swap_checksum = !bench->options->no_swap_checksum,
+        .buffered = bench->options->buffered,
+        .emulation = run->emulation,
+        .inject = bench->inject,
+        .trace = &run->trace,
+    };
+    struct train_result result;
+    int code = train_run(&setting, &result);
+    free(result.step_ns);
+    if (code == ERR_NONE && !result.accounting_equal)
+        code = err_set(ERR_CHECK, "bytes held or moved differ from the formulas");
+    memcpy(run->digest, result.digest, sizeof run->digest);
+    return code;
+}
+
+// Whether the run ended with the parameters and moments that the same steps have in memory, one operation after the
+// other. *flops is what one rank computed there a second.
+static int compare_with_memory(const struct overlap_bench *bench, const struct overlap_run *run, double *flops)
+{
+    struct overlap_run plain = {.mode = FLOW_SERIAL, .steps = run->steps};
+    int code = train_once(bench, &plain);
+    if (code == ERR_NONE) {
+        struct lane_table table;
+        lane_table_of(&plain.trace, SKIPPED_STEPS, &table);
+        *flops = model_flops(bench->model, bench->sequences) / (bench_median(&table.busy_ms[LANE_COMPUTE]) * 1e-3);
+        if (*run->digest && strcmp(run->digest, plain.digest) != 0)
+            code = err_set(ERR_CHECK, "the run ended with digest %s, and the one in memory with %s: no number",
+                           run->digest, plain.digest);
+    }
+    trace_close(&plain.trace);
+    return code;
+}
+
+static int write_trace(const struct overlap_bench *bench, const struct overlap_run *run)
+{
+    char emulated[EMULATION_TEXT_BYTES];
+    const char *path = bench->options->trace_path;
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return err_set(ERR_USAGE, "--trace %s: cannot be written", path);
+    int code = trace_write(&run->trace, emulation_text(&run->emulation, emulated), file);
+    if (fclose(file) != 0 && code == ERR_NONE)
+        code = err_set(ERR_IO, "the timeline could not be written");
+    return code == ERR_NONE ? ERR_NONE : err_prefix(code, "--trace %s", path);
+}
+
+static int print(const struct overlap_bench *bench, const struct overlap_run *run, const struct lane_table *table,
+                 double serial_ms, double flops)
+{
+    char emulated[EMULATION_TEXT_BYTES], lanes[EMULATION_TEXT_BYTES + 16] = "as they are", yardstick[64];
+    if (emulation_any(&run->emulation))
+        snprintf(lanes, sizeof lanes, "EMULATED %s", emulation_text(&run->emulation, emulated));
+    enum lane busiest = lane_table_busiest(table);
+    snprintf(yardstick, sizeof yardstick, "busy time of %s", ledger_lane_name(busiest));
+    double gain = serial_ms / bench_median(&table->step_ms);
+    struct bench_record record = {
+        .name = "overlap",
+        .description = json_pack("{s:s,s:s,s:i,s:I,s:s,s:f,s:f,s:f,s:o}", "what", "ZeRO-3, every state on NVMe",
+                                 "model", bench->model->name, "world", bench->options->world, "tokens_a_rank",
+                                 (json_int_t)(bench->sequences * bench->model->sequence_length), "lanes", lanes,
+                                 "flops_a_rank", flops, "serial_ms", serial_ms, "gain_over_serial", gain, "by_lane",
+                                 lane_table_json(table)),
+        .unit = "ms_per_step",
+        .lower_is_better = true,
+        .verified = true,
+        .samples = &table->step_ms,
+        .yardstick_name = yardstick,
+        .yardstick = &table->busy_ms[busiest],
+    };
+    if (bench->options->shared.json)
+        return bench_print_json(&record);
+    TRY(bench_print_text(&record));
+    lane_table_print(table, stdout);
+    printf("    one operation after the other %.4g ms, %.2f times as long; a rank computes %.1f Gflop/s\n", serial_ms,
+           gain, flops * 1e-9);
+    return ERR_NONE;
+}
+
+// Runs a schedule, compared with memory; what it was given is not closed.
+static int run_verified(const struct overlap_bench *bench, struct overlap_run *run)
+{
+    double flops;
+    TRY(train_once(bench, run));
+    return compare_with_memory(bench, run, &flops);
+}
+
+static int measure_runs(const struct overlap_bench *bench, struct overlap_run *run, struct overlap_run *serial,
+                        double flops)
+{
+    const char *what = emulation_any(&run->emulation) ? "EMULATED lanes" : "lanes as they are";
+    bench_progress("overlap: %s, %s", what, bench->model->name);
+    TRY(run_verified(bench, run));
+    bench_progress("overlap: %s, one operation after the other", what);
+    TRY(run_verified(bench, serial));
+    struct lane_table table, serial_table;
+    lane_table_of(&run->trace, SKIPPED_STEPS, &table);
+    lane_table_of(&serial->trace, SKIPPED_STEPS, &serial_table);
+    TRY(print(bench, run, &table, bench_median(&serial_table.step_ms), flops));
+    return bench->options->trace_path ? write_trace(bench, run) : ERR_NONE;
+}
+
+// Lanes at the rates given or, where they are another machine's, slowed down as much as this one computes more slowly.
+static int measure(struct overlap_bench *bench, const struct workload *workload, const struct emulation *emulation,
+                   bool scaled)
+{
+    const struct overlap_options *given = bench->options;
+    TRY(model_find(given->model ? given->model : workload->model, &bench->model));
+    bench->sequences = given->sequences > 0 ? (size_t)given->sequences : workload->sequences;
+    struct overlap_run run = {
+        .infinity = true,
+        .mode = FLOW_OVERLAP,
+        .emulation = *emulation,
+        .steps = SKIPPED_STEPS + (given->shared.repeat ? given->shared.repeat : given->shared.quick ? 3 : 7),
+    };
+    double flops;
+    bench_progress("overlap: how fast a rank computes");
+    TRY(compare_with_memory(bench, &run, &flops));
+    for (int lane = 0; lane < LANE_COUNT && scaled; lane++)
+        run.emulation.bytes_per_s[lane] *= flops / V100_FLOPS;
+    struct overlap_run serial = {
+        .infinity = true, .mode = FLOW_SERIAL, .steps = SERIAL_STEPS, .emulation = run.emulation};
+    int code = measure_runs(bench, &run, &serial, flops);
+    trace_close(&run.trace);
+    trace_close(&serial.trace);
+    return code;
+}
+
+static int run_all(struct overlap_bench *bench)
+{
+    const struct overlap_options *given = bench->options;
+    const struct emulation none = {0};
+    struct emulation chosen;
+    if (given->world < 1 || given->world > 64)
+        return err_set(ERR_USAGE, "--world %d: expected 1 to 64", given->world);
+    if (given->sequences < 0)
+        return err_set(ERR_USAGE, "--sequences %d: expected 1 or more", given->sequences);
+    if (given->shared.size_count > 0 || given->shared.thread_count > 0 || given->shared.warmup > 0)
+        return err_set(ERR_USAGE, "--sizes, --threads and --warmup have no meaning here; --model and --world have");
+    if (given->inject)
+        TRY(inject_parse(given->inject, &bench->inject));
+    if (given->emulate && strcmp(given->emulate, "none") != 0 && strcmp(given->emulate, "dgx-2") != 0) {
+        TRY(emulation_parse(given->emulate, &chosen));
+        return measure(bench, &SMALL, &chosen, false);
+    }
+    if (!given->emulate || strcmp(given->emulate, "none") == 0)
+        TRY(measure(bench, &LARGE, &none, false));
+    return !given->emulate || strcmp(given->emulate, "dgx-2") == 0 ? measure(bench, &SMALL, &DGX2, true) : ERR_NONE;
+}
+
+static int overlap_main(int argc, const char **argv)
+{
+    struct overlap_options given = {.world = 1};
+    struct overlap_bench bench = {.options = &given};
+    enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT, FLAG = POPT_ARG_NONE };
+    const struct poptOption own[] = {
+        {"nvme-path", '\0', POPT_ARG_ARGV, &given.nvme_paths, 0, "a folder for the states (.); again for more", "DIR"},
+        {"emulate", '\0', TEXT, &given.emulate, 0, "dgx-2 or none alone, or lanes' GB/s as for train", "LIST"},
+        {"world", '\0', INT, &given.world, 0, "ranks, as threads (1); each computes with one", "N"},
+        {"model", '\0', TEXT, &given.model, 0, "instead of a small one for emulated lanes, a larger one else", "NAME"},
+        {"sequences", '\0', INT, &given.sequences, 0, "of a rank's micro-batch", "N"},
+        {"engine", '\0', TEXT, &given.engine, 0, "libaio or io_uring", "NAME"},
+        {"text", '\0', TEXT, &given.text_path, 0, "train on this file instead of the King James Bible", "FILE"},
+        {"trace", '\0', TEXT, &given.trace_path, 0, "write the last case's timeline for Chrome or Perfetto", "FILE"},
+        {"buffered", '\0', FLAG, &given.buffered, 0, "allow NVMe without O_DIRECT, and mark the result", NULL},
+        {"no-swap-checksum", '\0', FLAG, &given.no_swap_checksum, 0, "do not check what comes back from NVMe", NULL},
+        {"inject", '\0', TEXT, &given.inject, 0, "provoke faults, as in train: there is no number then", "LIST"},
+        POPT_TABLEEND,
+    };
+    int code = bench_parse(argc, argv, own, &given.shared);
+    if (code == ERR_NONE && !given.shared.help) {
+        code = text_open(given.text_path, &bench.text);
+        if (code == ERR_NONE)
+            code = run_all(&bench);
+    }
+    text_close(bench.text);
+    char *const texts[] = {given.model, given.emulate, given.engine, given.text_path, given.trace_path, given.inject};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free(texts[i]);
+    for (size_t i = 0; i < list_length(given.nvme_paths); i++)
+        free(given.nvme_paths[i]);
+    free(given.nvme_paths);
+    return code;
+}
+
+int bench_overlap_main(int argc, const char **argv)
+{
+    return bench_exit("overlap", overlap_main(argc, argv));
+}
