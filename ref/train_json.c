@@ -90,7 +90,8 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
     const struct config *config = setting->config;
     char schedule[SCHEDULE_TEXT_BYTES], emulated[EMULATION_TEXT_BYTES];
     bool nvme = config_uses_nvme(config), offloads = config->offload_optimizer.tier != TIER_DEVICE;
-    return json_pack("{s:s,s:s,s:i,s:s,s:i,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:s,s:s,s:s,s:o,s:o,s:o}", "record", "train", "model",
+    return json_pack("{s:s,s:s,s:i,s:s,s:i,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:s,s:s,s:s,s:o,s:o,s:o}", "record", "train",
+                     "model",
                      setting->model->name, "stage", config->stage, "stage_name", result->operations->name, "world",
                      setting->world, "steps", (json_int_t)result->steps, "precision", dtype_name(config->precision),
                      "accumulation", (json_int_t)config->accumulation, "schedule",
