@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults as a user of `zerogauge train` meets them: a clear error and a non-zero exit, never a wrong number, and
+// nothing left on the disk however the program ends.
+#include "folder_test.h"
+#include "storage_test.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static char folder[256], output[1 << 16];
+
+static void make_folder(void)
+{
+    snprintf(folder, sizeof folder, "%s/fault-XXXXXX", STORAGE_FOLDER);
+    cr_assert_not_null(mkdtemp(folder));
+}
+
+static void remove_folder(void)
+{
+    folder_remove(folder);
+}
+
+TestSuite(fault, .init = make_folder, .fini = remove_folder);
+
+static int entries(const char *path)
+{
+    int count = -2;  // . and ..
+    DIR *dir = opendir(path);
+    cr_assert_not_null(dir);
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+// The exit status of `zerogauge train` with everything on NVMe there; what it prints is left in output.
+static int train_in(const char *path, const char *options)
+{
+    char command[2048];
+    snprintf(command, sizeof command,
+             "%s/zerogauge train --preset zero_infinity --nvme-path %s --model gpt-nano %s 2>&1", ZG_BINARY_DIR, path,
+             options);
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    int status = pclose(pipe);
+    cr_assert(WIFEXITED(status), "%s", command);
+    return WEXITSTATUS(status);
+}
+
+__attribute__((format(printf, 1, 2))) static int train(const char *format, ...)
+{
+    char options[1024];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(options, sizeof options, format, list);
+    va_end(list);
+    int status = train_in(folder, options);
+    cr_assert_eq(entries(folder), 0, "%s left something in %s", options, folder);
+    return status;
+}
+
+static bool says(const char *text)
+{
+    return strstr(output, text) != NULL;
+}
+
+static const char *const engines[] = {"libaio", "io_uring"};
+
+// A request that fails names folder, offset and allocation, and what to do.
+Test(fault, an_input_output_error_ends_the_run_with_path_offset_and_allocation)
+{
+    for (int k = 1; k < 200; k += 49) {
+        int status = train("--steps 3 --engine %s --inject nvme:eio@%d", engines[k / 49 % 2], k);
+        cr_assert_eq(status, 2, "eio@%d: %d\n%s", k, status, output);
+        cr_assert(says(folder) && says(" at offset ") && says("Input/output error") && says(", \"") &&
+                      says("resume from the last checkpoint"), "eio@%d: %s", k, output);
+    }
+}
+
+Test(fault, short_and_late_requests_change_nothing)
+{
+    static const char *const faults[] = {"short@1", "short@77", "short@100,nvme:short@101", "delay@150"};
+    for (int i = 0; i < 4; i++) {
+        cr_assert_eq(train("--steps 2 --verify --engine %s --inject nvme:%s", engines[i % 2], faults[i]), 0, "%s: %s",
+                     faults[i], output);
+        cr_assert(says("equal to unsharded Adam in every bit, 2 of 2 steps"), "%s: %s", faults[i], output);
+    }
+}
+
+// Of blocks that changed on the medium either nobody used the bytes, and the run is equal, or the checksum is in the
+// way. A torn write tells nothing where the half that is missing was padding.
+static int damaged(const char *fault, int from, int stride, int count)
+{
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        int status = train("--steps 2 --verify --inject nvme:%s@%d", fault, from + i * stride);
+        cr_assert(status == 2 || (status == 0 && says("equal to unsharded Adam in every bit")), "%s@%d: %d\n%s", fault,
+                  from + i * stride, status, output);
+        found += status == 2;
+        if (status == 2)
+            cr_assert(says(folder) && says(" at offset ") && says("are not what was written: checksum") &&
+                          says(" of the file there") && says(", \"") && says("resume from the last checkpoint"),
+                      "%s", output);
+    }
+    return found;
+}
+
+Test(fault, a_flipped_bit_is_found_by_its_checksum)
+{
+    cr_expect_geq(damaged("flip", 3, 31, 9), 6);
+}
+
+Test(fault, a_torn_write_is_found_by_its_checksum)
+{
+    cr_expect_geq(damaged("torn", 70, 9, 9), 2);
+}
+
+// Without checksums the damage is trained on, and --verify shows where it begins.
+Test(fault, without_checksums_the_comparison_finds_the_damage)
+{
+    int found = 0;
+    for (int k = 40; k < 300; k += 41) {
+        int status = train("--steps 2 --verify --no-swap-checksum --inject nvme:flip@%d", k);
+        cr_assert(status == 1 || (status == 0 && says("equal to unsharded Adam in every bit")), "flip@%d: %d\n%s", k,
+                  status, output);
+        found += status == 1;
+        if (status == 1)
+            cr_assert(says("FIRST DIFFERENCE  step ") && says("the run differs from unsharded Adam"), "%s", output);
+    }
+    cr_expect_geq(found, 1);
+}
+
+Test(fault, a_full_disk_is_a_clear_error_before_and_during_the_run)
+{
+    for (int k = 1; k < 150; k += 49) {
+        cr_assert_eq(train("--steps 3 --inject nvme:enospc@%d", k), 2, "enospc@%d: %s", k, output);
+        cr_assert(says(folder) && says("No space left on device") && says("--nvme-path"), "%s", output);
+    }
+}
+
+// All ranks end when one does, and the message is that of the one.
+Test(fault, a_rank_that_dies_ends_all_and_is_named)
+{
+    for (int rank = 0; rank < 3; rank++)
+        for (int step = 1; step <= 2; step++) {
+            char expected[64];
+            snprintf(expected, sizeof expected, "zerogauge train: rank %d: dies in step %d", rank, step);
+            time_t begin = time(NULL);
+            cr_assert_eq(train("--world 3 --steps 1000 --inject rank:%d:die@%d", rank, step), 2, "%s", output);
+            cr_assert(says(expected), "%s", output);
+            cr_assert_lt(time(NULL) - begin, 20);
+        }
+}
+
+// Whether the process has a file below the folder open.
+static bool has_file(pid_t process)
+{
+    char path[64], link[512];
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)process);
+    DIR *dir = opendir(path);
+    bool found = false;
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        char name[sizeof path + sizeof entry->d_name];
+        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+        ssize_t length = readlink(name, link, sizeof link - 1);
+        link[length < 0 ? 0 : length] = '\0';
+        found |= strncmp(link, folder, strlen(folder)) == 0;
+    }
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+// Starts a run without an end, lets it work, and ends it by the signal.
+static int end_by(int signal_number)
+{
+    char program[512];
+    snprintf(program, sizeof program, "%s/zerogauge", ZG_BINARY_DIR);
+    pid_t child = fork();
+    cr_assert_geq(child, 0);
+    if (child == 0) {
+        cr_assert(freopen("/dev/null", "w", stderr) && freopen("/dev/null", "w", stdout));
+        execl(program, program, "train", "--preset", "zero_infinity", "--nvme-path", folder, "--model", "gpt-nano",
+              "--steps", "1000000", NULL);
+        _exit(99);
+    }
+    for (int i = 0; i < 1000 && !has_file(child); i++)
+        usleep(10000);
+    cr_expect(has_file(child), "the run has no file in %s", folder);
+    usleep(200000);
+    int status;
+    cr_assert_eq(kill(child, signal_number), 0);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    return status;
+}
+
+Test(fault, nothing_is_left_after_a_signal)
+{
+    int status = end_by(SIGINT);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 2, "%x", (unsigned)status);
+    cr_assert_eq(entries(folder), 0);
+    status = end_by(SIGKILL);
+    cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%x", (unsigned)status);
+    cr_assert_eq(entries(folder), 0);
+}
+
+Test(fault, folders_that_cannot_be_used_are_named_with_what_to_do)
+{
+    char file[300], expected[400];
+    snprintf(file, sizeof file, "%s/file", folder);
+    folder_write(file, "x", 1);
+    const struct {
+        const char *path, *message;
+    } cases[] = {{"/nonexistent", ": No such file or directory"}, {file, ": Not a directory"}, {"/proc", ""}};
+    for (int i = 0; i < 3; i++) {
+        snprintf(expected, sizeof expected, "%s: cannot make a file there%s", cases[i].path, cases[i].message);
+        cr_expect_eq(train_in(cases[i].path, "--steps 1"), 2, "%s", output);
+        cr_expect(says(expected) && says("--nvme-path wants existing folders that may be written to"), "%s", output);
+    }
+    if (geteuid() == 0)
+        return;  // for whom no folder is closed
+    cr_assert_eq(remove(file), 0);
+    cr_assert_eq(chmod(folder, 0500), 0);
+    cr_expect_eq(train_in(folder, "--steps 1"), 2, "%s", output);
+    cr_expect(says("Permission denied"), "%s", output);
+    cr_assert_eq(chmod(folder, 0700), 0);
+}
+
+Test(fault, without_direct_io_only_buffered_works_and_marks_the_result)
+{
+    char memory[PATH_MAX];
+    snprintf(memory, sizeof memory, "%s/zg-fault-XXXXXX", STORAGE_MEMORY_FOLDER);
+    if (!mkdtemp(memory)) {
+        printf("SKIP: no folder can be made in %s\n", STORAGE_MEMORY_FOLDER);
+        return;
+    }
+    int plain = train_in(memory, "--steps 1 --json");
+    bool refused = says("no direct I/O (O_DIRECT)") && says("--buffered"), has_direct = plain == 0;
+    int buffered = train_in(memory, "--steps 2 --verify --buffered");
+    bool marked = says("BUFFERED: NVMe through the page cache");
+    int left = entries(memory);
+    folder_remove(memory);
+    if (has_direct) {
+        printf("SKIP: %s has direct I/O\n", STORAGE_MEMORY_FOLDER);
+        return;
+    }
+    cr_expect(plain == 2 && refused);
+    cr_expect(buffered == 0 && marked && left == 0);
+}
+
+// What the result says is held is the budget that is needed, to the byte; one byte less is refused with what is held.
+Test(fault, budgets_are_exact_on_every_tier)
+{
+    static const char *const tiers[] = {"device", "host", "nvme"};
+    static const char *const budgets[] = {"--device-memory", "--host-memory", "--nvme-space"};
+    long long held[3] = {0};
+    cr_assert_eq(train("--steps 1 --json"), 0, "%s", output);
+    json_t *record = json_loads(output, 0, NULL), *value;
+    cr_assert_not_null(record, "%s", output);
+    for (int tier = 0; tier < 3; tier++) {
+        const char *kind;
+        json_t *kinds = json_object_get(json_object_get(record, "held_bytes_by_tier"), tiers[tier]);
+        json_object_foreach(kinds, kind, value)
+            held[tier] += json_integer_value(value);
+        cr_assert_gt(held[tier], 0);
+    }
+    json_decref(record);
+    for (int less = -1; less < 3; less++) {
+        int status = train("--steps 2 --verify --device-memory %lld --host-memory %lld --nvme-space %lld",
+                           held[0] - (less == 0), held[1] - (less == 1), held[2] - (less == 2));
+        cr_assert_eq(status, less < 0 ? 0 : 2, "%s less: %s", less < 0 ? "nothing" : tiers[less], output);
+        if (less >= 0)
+            cr_assert(says(budgets[less]) && says("does not fit") && says(" held ("), "%s", output);
+    }
+}
