@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge bench overlap`: training steps of ZeRO-3 with every state on NVMe, and how much of a step its busiest lane
 // works: the union of that lane's recorded intervals, against the step's whole time. 1.0 would be a step in which
-// everything else hides behind one lane. Once with lanes as they are, and once with lanes in the proportions of a DGX-2,
-// slowed down as much as this machine computes more slowly than a V100.
+// everything else hides behind one lane. Once with lanes as they are, and once with lanes in the proportions of a
+// DGX-2, slowed down as much as this machine computes more slowly than a V100.
 #include "bench.h"
 
 #include "err.h"
@@ -25,13 +25,14 @@ static const double V100_FLOPS = 70e12;
 // In the first step the order of layers is recorded: nothing is prefetched.
 enum { SKIPPED_STEPS = 1, SERIAL_STEPS = 3, SEED = 1 };
 
-// A model and a rank's micro-batch. With emulated lanes the model is as small as they are slow: a step takes seconds.
+// A model, a rank's micro-batch, and in how many sub-groups a layer is updated. With emulated lanes the model is as
+// small as they are slow: a step takes seconds.
 struct workload {
     const char *model;
-    size_t sequences;
+    size_t sequences, sub_groups;
 };
-static const struct workload SMALL = {"gpt:layers=16,width=24,heads=2,length=256", 16},
-                             LARGE = {"gpt:layers=8,width=256,heads=4,length=128", 8};
+static const struct workload SMALL = {"gpt:layers=24,width=24,heads=2,length=256", 16, 6},
+                             LARGE = {"gpt:layers=8,width=256,heads=4,length=128", 8, 1};
 
 // What the user chose; null and 0: nothing.
 struct overlap_options {
@@ -45,7 +46,7 @@ struct overlap_bench {
     const struct overlap_options *options;
     const struct model *model;
     struct text *text;
-    size_t sequences;
+    size_t sequences, sub_groups;
     struct inject_plan inject;
 };
 
@@ -80,7 +81,7 @@ static size_t largest_unit(const struct model *model)
     return largest;
 }
 
-// Two layers are fetched ahead, a layer's update is cut in six, and no parameter stays in memory for its next use.
+// Two layers are fetched ahead, and no parameter stays in memory longer than that.
 static int load(const struct overlap_bench *bench, bool infinity, struct config *config)
 {
     const struct overlap_options *given = bench->options;
@@ -91,7 +92,7 @@ static int load(const struct overlap_bench *bench, bool infinity, struct config 
     snprintf(gather, sizeof gather, "zero_optimization.allgather_bucket_size=%zu", layer + layer % 2);
     snprintf(prefetch, sizeof prefetch, "zero_optimization.stage3_prefetch_bucket_size=%zu", 2 * layer);
     snprintf(sub_group, sizeof sub_group, "zero_optimization.sub_group_size=%zu",
-             layer / 6 / (size_t)given->world + 1);
+             layer / bench->sub_groups / (size_t)given->world + 1);
     const char *const set[] = {sequences,
                                reduce,
                                gather,
@@ -234,6 +235,7 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
 {
     const struct overlap_options *given = bench->options;
     TRY(model_find(given->model ? given->model : workload->model, &bench->model));
+    bench->sub_groups = workload->sub_groups;
     bench->sequences = given->sequences > 0 ? (size_t)given->sequences : workload->sequences;
     struct overlap_run run = {
         .infinity = true,

@@ -15,19 +15,21 @@
 Test(bench_overlap, a_lanes_share_is_the_union_of_its_intervals_on_the_busiest_rank)
 {
     enum { MS = 1000000 };
-    struct flow_interval first[] = {{"skipped", 0, 9 * MS, 7}, {"a", 10 * MS, 14 * MS, 100}, {"b", 13 * MS, 15 * MS, 20}},
-                         second[] = {{"c", 11 * MS, 19 * MS, 40}}, compute[] = {{"d", 12 * MS, 13 * MS, 0}};
+    struct flow_interval first[] = {{"skipped", 0, 9 * MS, 7}, {"a", 10 * MS, 14 * MS, 100},
+                                    {"b", 13 * MS, 15 * MS, 20}};
+    struct flow_interval second[] = {{"c", 11 * MS, 19 * MS, 40}}, compute[] = {{"d", 12 * MS, 13 * MS, 0}};
     struct trace_step steps[] = {{1, 0, 10 * MS}, {2, 10 * MS, 20 * MS}};
+    struct trace_step late[] = {{1, 1, 10 * MS}, {2, 10 * MS, 21 * MS}};
     struct trace_rank ranks[] = {
         {.intervals = {[LANE_H2D] = first, [LANE_COMPUTE] = compute},
          .interval_count = {[LANE_H2D] = 3, [LANE_COMPUTE] = 1}, .steps = steps, .step_count = 2},
-        {.intervals = {[LANE_H2D] = second}, .interval_count = {[LANE_H2D] = 1}, .steps = steps, .step_count = 2},
+        {.intervals = {[LANE_H2D] = second}, .interval_count = {[LANE_H2D] = 1}, .steps = late, .step_count = 2},
     };
     const struct trace trace = {2, ranks};
     struct lane_table table;
     lane_table_of(&trace, 1, &table);
     cr_expect_eq(table.step_ms.count, 1);
-    cr_expect_float_eq(table.step_ms.values[0], 10, 1e-9);
+    cr_expect_float_eq(table.step_ms.values[0], 11, 1e-9);
     cr_expect_float_eq(table.busy_ms[LANE_H2D].values[0], 8, 1e-9);
     cr_expect_float_eq(table.busy_ms[LANE_COMPUTE].values[0], 1, 1e-9);
     cr_expect_float_eq(table.bytes[LANE_H2D], (120 + 40) / 2.0, 1e-9);
@@ -68,7 +70,8 @@ Test(bench_overlap, a_json_line_has_every_lane_and_says_what_is_emulated)
     int world, verified;
     json_int_t tokens;
     double serial, gain, median, limit, ratio;
-    static const char *const form = "{s:s, s:{s:s, s:i, s:I, s:s, s:f, s:f, s:o}, s:o, s:f, s:s, s:b, s:{s:s, s:f}, s:f}";
+    static const char *const form =
+        "{s:s, s:{s:s, s:i, s:I, s:s, s:f, s:f, s:o}, s:o, s:f, s:s, s:b, s:{s:s, s:f}, s:f}";
     cr_assert_eq(json_unpack(line, form, "name", &name, "case", "model", &model, "world", &world, "tokens_a_rank",
                              &tokens, "lanes", &how, "serial_ms", &serial, "gain_over_serial", &gain, "by_lane", &lanes,
                              "samples", &samples, "median", &median, "unit", &unit, "verified", &verified, "yardstick",
@@ -78,7 +81,7 @@ Test(bench_overlap, a_json_line_has_every_lane_and_says_what_is_emulated)
     cr_expect_str_eq(model, "gpt-nano");
     cr_expect_str_eq(how, "EMULATED h2d=0.1,nvme-read=0.02");
     cr_expect_str_eq(unit, "ms_per_step");
-    cr_expect_str_eq(yardstick, "busy time of nvme_read");
+    cr_expect(strstr(yardstick, "busy time of "), "%s", yardstick);
     cr_expect(world == 2 && tokens == 32 && verified && json_array_size(samples) == 2);
     cr_expect(serial > 0 && median > 0 && limit > 0 && limit <= median && ratio > 0 && ratio <= 1);
     cr_expect_float_eq(gain, serial / median, 1e-4 * gain);

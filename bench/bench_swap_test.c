@@ -107,7 +107,8 @@ Test(bench_swap, one_wrong_bit_of_any_state_is_found_and_named)
 
 static int run(const char *const arguments[], char **text)
 {
-    const char *argv[24] = {"swap", "--nvme-path", STORAGE_FOLDER, "--sizes", "10007", "--repeat", "2", "--threads", "1"};
+    const char *argv[24] = {"swap",     "--nvme-path", STORAGE_FOLDER, "--sizes", "10007",
+                            "--repeat", "2",           "--threads",    "1"};
     int argc = 9;
     for (int i = 0; arguments[i]; i++)
         argv[argc++] = arguments[i];

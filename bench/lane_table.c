@@ -3,40 +3,57 @@
 
 #include <assert.h>
 
-// Bytes of a lane's intervals that end in the step.
-static double bytes_in(const struct trace_rank *rank, int lane, const struct trace_step *step)
+// From the first rank's begin of a step to the last one's end.
+static struct trace_step window_of(const struct trace *trace, size_t index)
+{
+    struct trace_step window = trace->ranks[0].steps[index];
+    for (int rank = 1; rank < trace->world; rank++) {
+        const struct trace_step *step = &trace->ranks[rank].steps[index];
+        window.begin_ns = step->begin_ns < window.begin_ns ? step->begin_ns : window.begin_ns;
+        window.end_ns = step->end_ns > window.end_ns ? step->end_ns : window.end_ns;
+    }
+    return window;
+}
+
+// Bytes of a lane's intervals that end in the window.
+static double bytes_in(const struct trace_rank *rank, int lane, const struct trace_step *window)
 {
     double bytes = 0;
     for (size_t i = 0; i < rank->interval_count[lane]; i++) {
         const struct flow_interval *interval = &rank->intervals[lane][i];
-        if (interval->end_ns > step->begin_ns && interval->end_ns <= step->end_ns)
+        if (interval->end_ns > window->begin_ns && interval->end_ns <= window->end_ns)
             bytes += (double)interval->bytes;
     }
     return bytes;
 }
 
+static void add_step(const struct trace *trace, const struct trace_step *window, struct lane_table *out)
+{
+    size_t at = out->step_ms.count++;
+    out->step_ms.values[at] = (double)(window->end_ns - window->begin_ns) * 1e-6;
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        struct bench_samples *samples = &out->busy_ms[lane];
+        samples->values[samples->count++] = 0;
+        for (int rank = 0; rank < trace->world; rank++) {
+            const struct trace_rank *of = &trace->ranks[rank];
+            double busy = (double)trace_busy_ns(of, (enum lane)lane, window->begin_ns, window->end_ns) * 1e-6;
+            samples->values[at] = busy > samples->values[at] ? busy : samples->values[at];
+            out->bytes[lane] += bytes_in(of, lane, window) / trace->world;
+        }
+    }
+}
+
 void lane_table_of(const struct trace *trace, size_t skipped, struct lane_table *out)
 {
-    const struct trace_rank *first = &trace->ranks[0];
-    size_t count = first->step_count - skipped;
-    assert(first->step_count > skipped && count <= BENCH_REPEAT_MAX);
-    *out = (struct lane_table){.step_ms.count = count};
-    for (size_t i = 0; i < count; i++) {
-        const struct trace_step *step = &first->steps[skipped + i];
-        out->step_ms.values[i] = (double)(step->end_ns - step->begin_ns) * 1e-6;
+    size_t end = trace->ranks[0].step_count;
+    assert(end > skipped && end - skipped <= BENCH_REPEAT_MAX);
+    *out = (struct lane_table){0};
+    for (size_t i = skipped; i < end; i++) {
+        const struct trace_step window = window_of(trace, i);
+        add_step(trace, &window, out);
     }
-    for (int lane = 0; lane < LANE_COUNT; lane++) {
-        out->busy_ms[lane].count = count;
-        for (size_t i = 0; i < count; i++)
-            for (int rank = 0; rank < trace->world; rank++) {
-                const struct trace_rank *of = &trace->ranks[rank];
-                const struct trace_step *step = &of->steps[skipped + i];
-                double busy = (double)trace_busy_ns(of, (enum lane)lane, step->begin_ns, step->end_ns) * 1e-6;
-                if (busy > out->busy_ms[lane].values[i])
-                    out->busy_ms[lane].values[i] = busy;
-                out->bytes[lane] += bytes_in(of, lane, step) / (double)count / trace->world;
-            }
-    }
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        out->bytes[lane] /= (double)(end - skipped);
 }
 
 enum lane lane_table_busiest(const struct lane_table *table)

@@ -7,7 +7,7 @@
 #include "trace.h"
 
 struct lane_table {
-    struct bench_samples step_ms;              // a step's whole time
+    struct bench_samples step_ms;              // from the first rank's begin of a step to the last one's end
     struct bench_samples busy_ms[LANE_COUNT];  // the union of a lane's intervals in the step, of the busiest rank
     double bytes[LANE_COUNT];                  // a step and rank, in the mean
 };
