@@ -19,6 +19,7 @@ static const struct benchmark {
 } benchmarks[] = {
     {"adam", bench_adam_main, "the optimizer: ns per parameter against a copy of the same streams"},
     {"comm", bench_comm_main, "the collectives: GB/s against concurrent copies of the same bytes"},
+    {"nvme", bench_nvme_main, "storage: GB/s and latency against fio, and what checksums cost"},
     {"overlap", bench_overlap_main, "a step with every state on NVMe against its busiest lane"},
     {"step", bench_step_main, "a training step of every stage against one process doing all the work"},
     {"swap", bench_swap_main, "the optimizer with its states on NVMe against the disk, and against Adam"},
@@ -133,12 +134,17 @@ int bench_print_json(struct bench_record *record)
     if (!record->verified)
         return refuse_unverified(record);
     bench_progress("%s", "");
-    json_t *line = json_pack("{s:s, s:s, s:o, s:o, s:f, s:s, s:b, s:{s:s, s:o, s:f, s:s}, s:f}", "record", "bench",
-                             "name", record->name, "case", record->description, "samples",
-                             samples_json(record->samples), "median", bench_median(record->samples), "unit",
-                             record->unit, "verified", 1, "yardstick", "name", record->yardstick_name, "samples",
-                             samples_json(record->yardstick), "median", bench_median(record->yardstick), "unit",
-                             record->unit, "ratio", bench_ratio(record));
+    json_t *yardstick = json_null(), *ratio = json_null();
+    if (record->yardstick) {
+        yardstick = json_pack("{s:s, s:o, s:f, s:s}", "name", record->yardstick_name, "samples",
+                              samples_json(record->yardstick), "median", bench_median(record->yardstick), "unit",
+                              record->unit);
+        ratio = json_real(bench_ratio(record));
+    }
+    json_t *line = json_pack("{s:s, s:s, s:o, s:o, s:f, s:s, s:b, s:o, s:o}", "record", "bench", "name", record->name,
+                             "case", record->description, "samples", samples_json(record->samples), "median",
+                             bench_median(record->samples), "unit", record->unit, "verified", 1, "yardstick", yardstick,
+                             "ratio", ratio);
     if (!line)
         return err_set(ERR_MEMORY, "no memory for a result line");
     // Six digits are finer than the clock; more would be noise.

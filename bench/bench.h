@@ -85,7 +85,7 @@ struct bench_record {
     double item_bytes;  // bytes that one item of a unit of time must move, for GB/s beside it; 0: not shown
     const struct bench_samples *samples;
     const char *yardstick_name;
-    const struct bench_samples *yardstick;
+    const struct bench_samples *yardstick;  // null: this machine has none, and the ratio is null
 };
 double bench_ratio(const struct bench_record *record);
 
@@ -99,6 +99,7 @@ int bench_print_text(struct bench_record *record);
 int bench_main(int argc, const char **argv);
 int bench_adam_main(int argc, const char **argv);
 int bench_comm_main(int argc, const char **argv);
+int bench_nvme_main(int argc, const char **argv);
 int bench_overlap_main(int argc, const char **argv);
 int bench_step_main(int argc, const char **argv);
 int bench_swap_main(int argc, const char **argv);

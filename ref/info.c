@@ -4,6 +4,7 @@
 
 #include "adam.h"
 #include "err.h"
+#include "io.h"
 
 #include <cblas.h>
 #include <hwloc.h>
@@ -99,9 +100,19 @@ static const struct {
     {"mpi", false, "not part of this version"},
     {"nccl", false, "not part of this version"},
     {"cuda", false, "not part of this version: the device tier is host memory under a budget"},
-    {"nvme", false, "not part of this version"},
 };
 enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };
+
+// An engine of the NVMe tier, asked of the kernel: containers often forbid io_uring.
+static json_t *engine_json(enum nvme_engine engine)
+{
+    struct io_queue *queue;
+    bool usable = io_queue_open(io_engine_of(engine), 1, NULL, &queue) == ERR_NONE;
+    if (usable)
+        io_queue_close(queue);
+    return json_pack("{s:s, s:b, s:b, s:s}", "name", io_engine_of(engine)->name, "built_in", 1, "usable", usable,
+                     "note", usable ? "I/O engine of the NVMe tier, usable here" : err_message());
+}
 
 static json_t *backends_json(void)
 {
@@ -109,6 +120,8 @@ static json_t *backends_json(void)
     for (int i = 0; i < BACKEND_COUNT; i++)
         json_array_append_new(list, json_pack("{s:s, s:b, s:s}", "name", backends[i].name, "built_in",
                                               backends[i].built_in, "note", backends[i].note));
+    for (int engine = 0; engine < NVME_ENGINE_COUNT; engine++)
+        json_array_append_new(list, engine_json((enum nvme_engine)engine));
     return list;
 }
 

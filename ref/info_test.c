@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of what is said about the machine, against what the C library says of it.
 #include "adam.h"
+#include "err.h"
 #include "info.h"
+#include "io.h"
 
 #include <criterion/criterion.h>
 
@@ -42,6 +44,30 @@ Test(info, an_absent_part_says_why)
         absent += json_is_false(json_object_get(backend, "built_in"));
     }
     cr_assert_lt(absent, index);
+    json_decref(info);
+}
+
+Test(info, every_io_engine_is_usable_or_says_why_not)
+{
+    json_t *info = info_collect();
+    size_t index, found = 0;
+    const json_t *backend;
+    json_array_foreach(json_object_get(info, "backends"), index, backend)
+    {
+        const char *name = json_string_value(json_object_get(backend, "name"));
+        const json_t *usable = json_object_get(backend, "usable");
+        enum nvme_engine engine;
+        if (io_engine_parse(name, &engine) != ERR_NONE)
+            continue;
+        found++;
+        struct io_queue *queue;
+        bool opened = io_queue_open(io_engine_of(engine), 1, NULL, &queue) == ERR_NONE;
+        if (opened)
+            io_queue_close(queue);
+        cr_expect(json_is_boolean(usable) && json_is_true(usable) == opened, "%s", name);
+        cr_expect_str_not_empty(json_string_value(json_object_get(backend, "note")));
+    }
+    cr_expect_eq(found, NVME_ENGINE_COUNT);
     json_decref(info);
 }
 

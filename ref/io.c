@@ -189,12 +189,12 @@ static int settle(struct worker *worker, struct slot *slot)
     return ERR_NONE;
 }
 
-static int reap(struct worker *worker, int least)
+static int reap(struct worker *worker, int least, int most)
 {
     const struct io_engine *engine = worker->queue->engine;
     int count;
     do
-        count = engine->reap(worker->queue, least, worker->done, worker->pool->aio.queue_depth);
+        count = engine->reap(worker->queue, least, worker->done, most);
     while (count == -EINTR);
     return count;
 }
@@ -217,6 +217,7 @@ static int work(struct worker *worker)
     for (int i = 0; i < worker->vacant_count; i++)
         worker->vacant[i] = (unsigned)(worker->vacant_count - 1 - i);
     uint64_t next = worker->begin;
+    int batch = pool->aio.queue_depth < 8 ? 1 : pool->aio.queue_depth / 8;
     int code = ERR_NONE;
     for (;;) {
         bool going = code == ERR_NONE && !pool->failed;
@@ -229,7 +230,9 @@ static int work(struct worker *worker)
                 return code;
             continue;
         }
-        int count = reap(worker, pool->aio.overlap_events && going ? 1 : worker->flight_count);
+        // Where many have ended, only some are looked at before the queue is filled again: the disk has work meanwhile.
+        bool some = pool->aio.overlap_events && going;
+        int count = reap(worker, some ? 1 : worker->flight_count, some ? batch : worker->flight_count);
         if (count < 0) {
             abandon(worker);
             if (code != ERR_NONE)

@@ -78,7 +78,7 @@ static void random_transfers(const struct tier_nvme_setting *wanted, uint64_t se
 
 static void every_setting(enum nvme_engine engine)
 {
-    if (!storage_has(engine))
+    if (storage_skips(engine))
         return;
     uint64_t seed = 1;
     for (int paths = 1; paths <= 3; paths++)
