@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "swap_states.h"
 
+#include "clip.h"
 #include "err.h"
+#include "lr.h"
+#include "norm.h"
 #include "random.h"
 
 #include <inttypes.h>
@@ -199,15 +202,50 @@ void swap_states_close(struct swap_states *states)
     *states = (struct swap_states){0};
 }
 
+// The mean of one gradient, clipped, as it stands in the configuration.
+static int begin_in_memory(struct swap_states *s)
+{
+    const struct config *config = &s->config;
+    const struct place *place = &s->place;
+    struct adam_hyper hyper = config->adam;
+    hyper.lr = lr_at(config, ++s->step_count);
+    s->step = (struct adam_step){
+        .recipe = recipe_find(config->recipe),
+        .grad = place->gradient,
+        .grad_dtype = DTYPE_BF16,
+        .grad_divisor = 1,
+        .param = place->master,
+        .exp_avg = place->exp_avg,
+        .exp_avg_sq = place->exp_avg_sq,
+        .copy = place->parameter,
+        .copy_dtype = DTYPE_BF16,
+        .count = s->setting.count,
+        .tensor_count = s->setting.count,
+    };
+    uint32_t max_bits = norm_max(DTYPE_BF16, place->gradient, s->setting.count);
+    struct norm_sum sum = {0};
+    norm_accumulate(&sum, DTYPE_BF16, place->gradient, s->setting.count, max_bits);
+    s->step.grad_coefficient =
+        clip_coefficient(config->clip_form, norm_finish(sum, max_bits), config->gradient_clipping);
+    return recipe_begin_step(s->step.recipe, &hyper, s->step_count, &s->recipe_state, &s->step.scalars);
+}
+
 int swap_states_begin(struct swap_states *states)
 {
+    if (!states->setting.on_nvme)
+        return begin_in_memory(states);
     bool apply;
     TRY(optimizer_begin(&states->optimizer, &apply));
+    states->optimizer.updated[0] = false;
     return apply ? ERR_NONE : err_set(ERR_INTERNAL, "a gradient is not finite");
 }
 
 int swap_states_update(struct swap_states *states)
 {
+    if (!states->setting.on_nvme) {
+        adam_update_parallel(&states->step, states->setting.threads);
+        return ERR_NONE;
+    }
     TRY(optimizer_update(&states->optimizer, 0));
     return flow_wait(states->flow);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One set of optimizer states, and the optimizer over them, as training has it (update.h, sub_group.c): in host memory,
-// or on NVMe, from where sub-groups pass through staging buffers. One rank, one bundle of one large tensor.
+// One set of optimizer states of one large tensor: on NVMe, with the optimizer over them that training has (update.h,
+// sub_group.c), so that sub-groups pass through staging buffers; or in memory, with Adam in one piece and nothing else
+// of the optimizer, which is what the other must equal.
 #ifndef ZG_SWAP_STATES_H
 #define ZG_SWAP_STATES_H
 
+#include "adam.h"
 #include "config.h"
 #include "flow.h"
 #include "inject.h"
@@ -36,7 +38,10 @@ struct swap_states {
     struct model_unit unit;
     struct layout layout;
     struct place place;
-    struct optimizer optimizer;
+    struct optimizer optimizer;  // on NVMe
+    struct adam_step step;       // in memory; this and the next two
+    struct recipe_state recipe_state;
+    uint64_t step_count;
     struct comm *comm;
     struct ledger ledger;
     struct tier *tier;
@@ -51,7 +56,7 @@ struct swap_states {
 int swap_states_open(const struct swap_setting *setting, struct swap_states *out);
 void swap_states_close(struct swap_states *states);
 
-// Decides about the next step, which swap_states_update then makes: all sub-groups, read, updated and written.
+// Prepares the next step, which swap_states_update then makes: on NVMe all sub-groups are read, updated and written.
 int swap_states_begin(struct swap_states *states);
 int swap_states_update(struct swap_states *states);
 
