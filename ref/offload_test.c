@@ -4,6 +4,7 @@
 #include "offload_trial.h"
 
 #include "random.h"
+#include "trace.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
@@ -211,6 +212,63 @@ Test(offload, knobs_change_no_bit)
         t.schedule.mode = knob % 2 ? FLOW_CHAOS : FLOW_OVERLAP;
         offload_demand(&t, &result);
         cr_assert_str_eq(result.digest, digest, "%s", offload_name(&t));
+    }
+}
+
+// What backward needs again may live anywhere, too; the formula counts it, each micro-step, once down and once up.
+Test(offload, activation_checkpoints_wherever_they_live_change_no_bit)
+{
+    char digest[33] = "";
+    for (int a = 0; a < 3; a++)
+        for (int s = 0; s < 3; s++) {
+            struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt-nano", .checkpointing = true, .activation = tiers[a],
+                                                   .accumulation = 2, .sum = DTYPE_FP32, .steps = 2, .world = 3,
+                                                   .schedule = {s, 5}, .overlap_comm = s != 1);
+            struct train_result result;
+            offload_demand(&t, &result);
+            uint64_t held = result.held_bytes[tiers[a]][KIND_ACTIVATION];
+            uint64_t down = result.moved_bytes[LANE_D2H][OPERATION_COPY];
+            cr_expect_gt(held, 0);
+            cr_expect_eq(down, a == 0 ? 0 : 2 * t.steps * (uint64_t)t.world * held, "%s", offload_name(&t));
+            cr_expect_eq(result.moved_bytes[LANE_H2D][OPERATION_COPY], down);
+            uint64_t written = result.moved_bytes[LANE_NVME_WRITE][OPERATION_COPY];
+            cr_expect(a < 2 ? written == 0 : written >= down && written % 4096 == 0, "%s", offload_name(&t));
+            cr_expect_eq(result.moved_bytes[LANE_NVME_READ][OPERATION_COPY], written);
+            if (!digest[0])
+                memcpy(digest, result.digest, sizeof digest);
+            cr_assert_str_eq(result.digest, digest, "%s", offload_name(&t));
+        }
+}
+
+// Whether an operation of one lane ran at the same time as one of another with that name.
+static bool ever_together(const struct trace *trace, enum lane lane, enum lane other, const char *name)
+{
+    const struct trace_rank *rank = &trace->ranks[0];
+    for (size_t i = 0; i < rank->interval_count[lane]; i++)
+        for (size_t j = 0; j < rank->interval_count[other]; j++) {
+            const struct flow_interval *a = &rank->intervals[lane][i], *b = &rank->intervals[other][j];
+            if (strcmp(b->name, name) == 0 && a->begin_ns < b->end_ns && b->begin_ns < a->end_ns)
+                return true;
+        }
+    return false;
+}
+
+// Without pipeline_read no state is read while Adam runs; without pipeline_write none is written meanwhile.
+Test(offload, without_pipelines_adam_runs_alone)
+{
+    for (int pipeline = 0; pipeline < 2; pipeline++) {
+        struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt:layers=2,width=64,heads=2,length=64", .world = 1,
+                                               .optimizer = TIER_NVME, .gradient = TIER_HOST, .sub_group = 2048,
+                                               .buffers = 24, .pipeline_read = pipeline == 1,
+                                               .pipeline_write = pipeline == 0);
+        struct trace trace;
+        struct train_result result;
+        cr_assert_eq(trace_open(t.world, &trace), ERR_NONE);
+        cr_assert_eq(offload_run_with(&t, (struct train_setting){.verify = true, .trace = &trace}, &result), ERR_NONE);
+        enum lane lane = pipeline ? LANE_NVME_WRITE : LANE_NVME_READ;
+        cr_assert_gt(trace.ranks[0].interval_count[lane], 30);
+        cr_expect_not(ever_together(&trace, lane, LANE_CPU, "Adam"), "%s", offload_name(&t));
+        trace_close(&trace);
     }
 }
 
