@@ -38,7 +38,7 @@ static const struct workload SMALL = {"gpt:layers=24,width=24,heads=2,length=256
 struct overlap_options {
     char *model, *emulate, *engine, *text_path, *trace_path, *inject;
     char **nvme_paths;
-    int world, sequences, no_swap_checksum, buffered;
+    int world, sequences, eager, no_swap_checksum, buffered;
     struct bench_options shared;
 };
 
@@ -81,7 +81,8 @@ static size_t largest_unit(const struct model *model)
     return largest;
 }
 
-// Two layers are fetched ahead, and no parameter stays in memory longer than that.
+// Two layers are fetched ahead, and no parameter stays in memory longer than that. The update waits for
+// all gradients, to clip them and look for overflow; an eager one updates a layer as soon as its gradient is there.
 static int load(const struct overlap_bench *bench, bool infinity, struct config *config)
 {
     const struct overlap_options *given = bench->options;
@@ -94,6 +95,8 @@ static int load(const struct overlap_bench *bench, bool infinity, struct config 
     snprintf(sub_group, sizeof sub_group, "zero_optimization.sub_group_size=%zu",
              layer / bench->sub_groups / (size_t)given->world + 1);
     const char *const set[] = {sequences,
+                               given->eager ? "gradient_clipping=0" : "gradient_clipping=1",
+                               given->eager ? "bf16.check_grad_overflow=false" : "bf16.check_grad_overflow=true",
                                reduce,
                                gather,
                                prefetch,
@@ -101,12 +104,13 @@ static int load(const struct overlap_bench *bench, bool infinity, struct config 
                                "zerogauge.activation_checkpointing.enabled=false",
                                "zerogauge.activation_checkpointing.device=none",
                                "zero_optimization.offload_param.max_in_cpu=0"};
+    enum { COMMON_SET = 3 };
     static const char *const here[] = {"."};
     size_t path_count = list_length(given->nvme_paths);
     const struct config_options options = {
         .world = given->world,
         .set = set,
-        .set_count = infinity ? sizeof set / sizeof set[0] : 1,
+        .set_count = infinity ? sizeof set / sizeof set[0] : COMMON_SET,
         .nvme_paths = path_count > 0 ? (const char *const *)given->nvme_paths : here,
         .nvme_path_count = path_count > 0 ? path_count : 1,
         .engine = given->engine,
@@ -185,11 +189,11 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
     double gain = serial_ms / bench_median(&table->step_ms);
     struct bench_record record = {
         .name = "overlap",
-        .description = json_pack("{s:s,s:s,s:i,s:I,s:s,s:f,s:f,s:f,s:o}", "what", "ZeRO-3, every state on NVMe",
+        .description = json_pack("{s:s,s:s,s:i,s:I,s:b,s:s,s:f,s:f,s:f,s:o}", "what", "ZeRO-3, every state on NVMe",
                                  "model", bench->model->name, "world", bench->options->world, "tokens_a_rank",
-                                 (json_int_t)(bench->sequences * bench->model->sequence_length), "lanes", lanes,
-                                 "flops_a_rank", flops, "serial_ms", serial_ms, "gain_over_serial", gain, "by_lane",
-                                 lane_table_json(table)),
+                                 (json_int_t)(bench->sequences * bench->model->sequence_length), "eager",
+                                 bench->options->eager, "lanes", lanes, "flops_a_rank", flops, "serial_ms", serial_ms,
+                                 "gain_over_serial", gain, "by_lane", lane_table_json(table)),
         .unit = "ms_per_step",
         .lower_is_better = true,
         .verified = true,
@@ -289,6 +293,7 @@ static int overlap_main(int argc, const char **argv)
         {"world", '\0', INT, &given.world, 0, "ranks, as threads (1); each computes with one", "N"},
         {"model", '\0', TEXT, &given.model, 0, "instead of a small one for emulated lanes, a larger one else", "NAME"},
         {"sequences", '\0', INT, &given.sequences, 0, "of a rank's micro-batch", "N"},
+        {"eager", '\0', FLAG, &given.eager, 0, "no clipping, no check for overflow: no update waits for all", NULL},
         {"engine", '\0', TEXT, &given.engine, 0, "libaio or io_uring", "NAME"},
         {"text", '\0', TEXT, &given.text_path, 0, "train on this file instead of the King James Bible", "FILE"},
         {"trace", '\0', TEXT, &given.trace_path, 0, "write the last case's timeline for Chrome or Perfetto", "FILE"},
