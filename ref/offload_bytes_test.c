@@ -3,6 +3,8 @@
 // up) and of states on NVMe, against what runs moved. (That the formulas equal the ledger, other tests demand.)
 #include "offload_trial.h"
 
+#include "trace.h"
+
 // A GPT whose shares have no padding at up to 4 ranks.
 enum { WIDTH = 128 };
 #define MODEL "gpt:layers=2,width=128,heads=2,length=64"
@@ -128,4 +130,64 @@ Test(offload_bytes, sub_groups_move_no_more_than_their_bytes)
             cr_expect_eq(result.moved_bytes[LANE_NVME_WRITE][OPERATION_COPY], states);
             cr_expect_float_eq(per_param(&result, LANE_NVME_READ, &t), 12, 0.3);
         }
+}
+
+static uint64_t sum_held(const struct train_result *result, enum ledger_tier tier)
+{
+    return train_sum(result->held_bytes[tier], KIND_COUNT);
+}
+
+Test(offload_bytes, without_offloading_all_is_on_the_device)
+{
+    for (int stage = 0; stage <= 3; stage++)
+        for (size_t accumulation = 1; accumulation <= 2; accumulation++) {
+            struct offload_trial t = OFFLOAD_TRIAL(.stage = stage, .accumulation = accumulation, .wire = DTYPE_FP32,
+                                                   .sum = DTYPE_FP32);
+            struct train_result result;
+            offload_demand(&t, &result);
+            cr_expect_gt(sum_held(&result, TIER_DEVICE), 0);
+            cr_expect_eq(sum_held(&result, TIER_HOST), 0);
+            cr_expect_eq(sum_held(&result, TIER_NVME), 0);
+            for (enum lane lane = LANE_H2D; lane <= LANE_NVME_WRITE; lane++)
+                cr_expect_eq(result.moved_bytes[lane][OPERATION_COPY], 0);
+        }
+}
+
+// ZeRO-3's staging on the device, in elements: a layer being used and those fetched ahead of it; a layer's gradients
+// being made, and where collectives overlap another's being sent; and the tied embedding in both.
+Test(offload_bytes, staging_on_the_device_is_a_few_layers)
+{
+    const uint64_t layer = 12 * WIDTH * WIDTH + 13 * WIDTH, tied = 256 * WIDTH;
+    for (uint64_t ahead = 0; ahead < 3; ahead++)
+        for (uint64_t overlap = 0; overlap < 2; overlap++) {
+            struct offload_trial t = OFFLOAD_TRIAL(.model = MODEL, .world = 1, .steps = 1, .parameter = TIER_HOST,
+                                                   .gradient = TIER_HOST, .optimizer = TIER_HOST,
+                                                   .prefetch = ahead * layer, .overlap_comm = overlap);
+            struct train_result result;
+            offload_demand(&t, &result);
+            uint64_t elements = (1 + ahead) * layer + tied + (1 + overlap) * layer + tied;
+            cr_expect_eq(result.held_bytes[TIER_DEVICE][KIND_STAGING], 2 * elements, "%d ahead", (int)ahead);
+        }
+}
+
+// Stages 1 and 2 send small units together, as many as the bucket holds.
+Test(offload_bytes, small_units_travel_together_in_stages_1_and_2)
+{
+    static const size_t buckets[] = {64, 100000};
+    for (int stage = 1; stage <= 2; stage++) {
+        size_t sent[2] = {0};
+        for (int i = 0; i < 2; i++) {
+            struct offload_trial t = OFFLOAD_TRIAL(.stage = stage, .steps = 1, .bucket = buckets[i]);
+            struct trace trace;
+            struct train_result result;
+            cr_assert_eq(trace_open(t.world, &trace), ERR_NONE);
+            cr_assert_eq(offload_run_with(&t, (struct train_setting){.trace = &trace}, &result), ERR_NONE);
+            for (size_t j = 0; j < trace.ranks[0].interval_count[LANE_COLLECTIVE]; j++)
+                sent[i] += strcmp(trace.ranks[0].intervals[LANE_COLLECTIVE][j].name, "reduce-scatter") == 0;
+            trace_close(&trace);
+        }
+        // All units in one bundle, and the tied parameter, whose gradient is complete last.
+        cr_expect_eq(sent[1], 2, "stage %d: %zu", stage, sent[1]);
+        cr_expect_gt(sent[0], 50);
+    }
 }
