@@ -190,7 +190,8 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
     struct bench_record record = {
         .name = "overlap",
         .description = json_pack("{s:s,s:s,s:i,s:I,s:b,s:b,s:b,s:s,s:f,s:f,s:f,s:o}", "what",
-                                 "ZeRO-3, every state on NVMe", "model", bench->model->name, "world", bench->options->world,
+                                 "ZeRO-3, every state on NVMe", "model", bench->model->name, "world",
+                                 bench->options->world,
                                  "tokens_a_rank",
                                  (json_int_t)(bench->sequences * bench->model->sequence_length), "eager",
                                  bench->options->eager, "checksum", !bench->options->no_swap_checksum, "buffered",
