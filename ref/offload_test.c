@@ -272,6 +272,39 @@ Test(offload, without_pipelines_adam_runs_alone)
     }
 }
 
+// Gradients on the host are looked at there, by its own lane.
+Test(offload, what_is_on_the_host_is_worked_on_there)
+{
+    struct offload_trial t = OFFLOAD_TRIAL(.stage = 2, .optimizer = TIER_HOST, .gradient = TIER_HOST,
+                                           .wire = DTYPE_FP32, .accumulation = 2, .sum = DTYPE_FP32);
+    struct trace trace;
+    struct train_result result;
+    cr_assert_eq(trace_open(t.world, &trace), ERR_NONE);
+    cr_assert_eq(offload_run_with(&t, (struct train_setting){.trace = &trace}, &result), ERR_NONE);
+    for (size_t i = 0; i < trace.ranks[0].interval_count[LANE_COMPUTE]; i++) {
+        const char *name = trace.ranks[0].intervals[LANE_COMPUTE][i].name;
+        cr_expect(strcmp(name, "largest gradient") != 0 && strcmp(name, "sum of squares") != 0 &&
+                  strcmp(name, "Adam") != 0 && strcmp(name, "accumulate") != 0, "%s on the device", name);
+    }
+    cr_expect_gt(trace.ranks[0].interval_count[LANE_CPU], 0);
+    trace_close(&trace);
+}
+
+// Of a late update nothing is on the wire when the ranks tell each other their losses, however slow the wire is.
+Test(offload, a_delayed_update_leaves_the_wire_to_the_next_step)
+{
+    for (int stage = 1; stage <= 2; stage++) {
+        struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt-nano", .stage = stage, .world = 3, .steps = 5, .delay = 2,
+                                               .optimizer = TIER_HOST, .gradient = TIER_HOST, .bucket = 998 * 2);
+        struct train_setting setting = {.verify = true};
+        struct train_result result;
+        setting.emulation.bytes_per_s[LANE_COLLECTIVE] = 2e6;
+        cr_assert_eq(offload_run_with(&t, setting, &result), ERR_NONE, "%s", err_message());
+        cr_assert_not(result.difference.found);
+        cr_assert(result.accounting_equal);
+    }
+}
+
 // Overflow, before the delay begins, at its first step and amid it: a skipped step changes nothing, on any tier.
 static void delays(int from, int stride)
 {
@@ -298,6 +331,26 @@ static void delays(int from, int stride)
 
 Test(offload, a_delayed_update_is_its_unsharded_twin_concurrent) { delays(3, 7); }
 Test(offload, a_delayed_update_everywhere_long) { delays(0, 1); }
+
+// The largest share of this model, that of its first bundle, has two elements; a buffer of so many is enough.
+Test(offload, a_share_larger_than_the_buffers_is_refused)
+{
+    const struct offload_trial t = OFFLOAD_TRIAL(.model = "linear-few", .world = 1, .parameter = TIER_NVME);
+    for (size_t size = 1; size <= 2; size++) {
+        struct config config;
+        struct train_result result;
+        cr_assert_eq(offload_config(&t, &config), ERR_NONE);
+        config.offload_param.buffer_size = size;
+        struct train_setting setting = {.config = &config, .world = 1, .steps = 1, .threads = 1, .verify = true};
+        cr_assert_eq(model_find(t.model, &setting.model), ERR_NONE);
+        int rc = train_run(&setting, &result);
+        free(result.step_ns);
+        cr_assert_eq(rc, size == 1 ? ERR_USAGE : ERR_NONE, "%zu: %s", size, rc ? err_message() : "");
+        if (size == 1)
+            cr_assert(strstr(err_message(), "offload_param.buffer_size is 1 elements, expected at least 2"), "%s",
+                      err_message());
+    }
+}
 
 // A parameter comes from NVMe unless the host still has it: `room` layers stay, the last used ones, so that at each of
 // the 2 x accumulation - 1 turns of the passes as many need not be read again; tied ones, with room of their own, are
