@@ -177,7 +177,9 @@ int bench_print_text(struct bench_record *record)
            bench_quantile(record->samples, 0.9), record->samples->count);
     if (record->item_bytes > 0)
         printf("  %.1f GB/s", record->item_bytes / median);
-    printf("  %s %.4g  ratio %.3f\n", record->yardstick_name, bench_median(record->yardstick), bench_ratio(record));
+    if (record->yardstick)
+        printf("  %s %.4g  ratio %.3f", record->yardstick_name, bench_median(record->yardstick), bench_ratio(record));
+    printf("\n");
     json_decref(record->description);
     return fflush(stdout) == EOF ? err_set(ERR_IO, "cannot write the result") : ERR_NONE;
 }
