@@ -27,12 +27,12 @@ int nvme_files_open(const char *const paths[], int count, uint64_t bytes, bool b
         code = nvme_folder_open(paths[out->count], buffered, folder);
         if (code != ERR_NONE)
             break;
-        out->passes[out->count] = calloc(bytes / BLOCK_BYTES, sizeof(uint32_t));
-        if (!out->passes[out->count++])
-            code = err_set(ERR_MEMORY, "no memory for what is known of a file");
         uint64_t offset;
-        if (code == ERR_NONE)
-            code = nvme_folder_take(folder, NULL, "the benchmark's file", bytes, &offset);
+        code = nvme_folder_take(folder, NULL, "the benchmark's file", bytes, &offset);
+        uint32_t *passes = code == ERR_NONE ? calloc(bytes / BLOCK_BYTES, sizeof *passes) : NULL;
+        if (code == ERR_NONE && !passes)
+            code = err_set(ERR_MEMORY, "no memory for what is known of a file");
+        out->passes[out->count++] = passes;
     }
     if (code != ERR_NONE)
         nvme_files_close(out);
