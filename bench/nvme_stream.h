@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Storage at work: requests of one size kept in flight for a time, over files whose contents are known. Every 512 bytes
-// begin with a stamp made of their file, their offset and how often they were written, so that a sector that is stale
-// or misplaced shows in whatever read comes across it; the rest of them is compared when no clock runs.
+// begin with a stamp made of their file, their offset and how often they were written. Whatever read comes across 4 KiB
+// compares the first stamp of them, so that a block that is stale or misplaced shows; the others, and what is between
+// them, are compared when no clock runs.
 #ifndef ZG_NVME_STREAM_H
 #define ZG_NVME_STREAM_H
 
@@ -33,7 +34,7 @@ struct stream {
     bool random;         // places by chance instead of one after the other; with depth 1 only
     double seconds;      // nothing is begun later; what is in flight ends
     uint64_t block_max;  // or after so many blocks; 0: no limit
-    bool thorough;       // every byte that is read is compared, not stamps alone
+    bool thorough;       // every byte that is read is compared, not one stamp in 4 KiB
 };
 
 struct stream_result {
