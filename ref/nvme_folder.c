@@ -111,8 +111,7 @@ static int refuse_space(const struct nvme_folder *folder, const char *name, uint
                        folder->path, name);
     if (error == EFBIG)
         return err_set(ERR_IO, "%s: %s for \"%s\" make the file there larger than is allowed (ulimit -f, or the file "
-                               "system's own limit)", folder->path,
-                       wanted, name);
+                               "system's own limit)", folder->path, wanted, name);
     return err_set(ERR_IO, "%s: reserving %s for \"%s\": %s", folder->path, wanted, name, strerror(error));
 }
 
