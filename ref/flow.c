@@ -190,19 +190,20 @@ static void sleep_until(uint64_t time_ns)
         continue;
 }
 
-// A lane is one thread at a time, so its list needs no lock. A list that cannot grow ends.
-static void record(struct flow_lane *lane, const struct operation *operation, uint64_t begin_ns)
+// A lane is one thread at a time, so its list needs no lock.
+static int record(struct flow_lane *lane, const struct operation *operation, uint64_t begin_ns)
 {
     if (lane->interval_count == lane->interval_capacity) {
         size_t capacity = 2 * lane->interval_capacity + 256;
         struct flow_interval *intervals = realloc(lane->intervals, capacity * sizeof *intervals);
         if (!intervals)
-            return;
+            return err_set(ERR_MEMORY, "flow: no memory for a timeline of %zu operations", capacity);
         lane->intervals = intervals;
         lane->interval_capacity = capacity;
     }
     lane->intervals[lane->interval_count++] =
         (struct flow_interval){operation->name, begin_ns, flow_now(), operation->bytes};
+    return ERR_NONE;
 }
 
 void flow_ended(struct flow *flow, const struct operation *operation, uint64_t begin_ns)
@@ -210,8 +211,10 @@ void flow_ended(struct flow *flow, const struct operation *operation, uint64_t b
     struct flow_lane *lane = &flow->lanes[operation->lane];
     if (lane->bytes_per_s > 0)
         sleep_until(begin_ns + (uint64_t)((double)operation->bytes / lane->bytes_per_s * 1e9));
-    if (flow->recording)
-        record(lane, operation, begin_ns);
+    // What a timeline lacks, nobody could see in it.
+    int code = flow->recording ? record(lane, operation, begin_ns) : ERR_NONE;
+    if (code != ERR_NONE)
+        flow_fail(flow, code);
 }
 
 void flow_emulate(struct flow *flow, const double bytes_per_s[LANE_COUNT])

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ledger.h"
 
+#include "size.h"
+
 #include <assert.h>
+#include <stdio.h>
 
 const char *ledger_tier_name(enum ledger_tier tier)
 {
@@ -63,4 +66,20 @@ void ledger_move(struct ledger *ledger, enum lane lane, enum ledger_operation op
         return;
     atomic_fetch_add(&ledger->moved_bytes[lane][operation], bytes);
     atomic_fetch_add(&ledger->moved_count[lane][operation], 1);
+}
+
+const char *ledger_held_text(const struct ledger *ledger, enum ledger_tier tier, char out[LEDGER_HELD_TEXT_BYTES])
+{
+    size_t length = 0;
+    out[0] = '\0';
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        uint64_t bytes = ledger->held_bytes[tier][kind];
+        char text[SIZE_TEXT_BYTES];
+        if (bytes > 0)
+            length += (size_t)snprintf(out + length, LEDGER_HELD_TEXT_BYTES - length, "%s%s %s", length ? ", " : " (",
+                                       ledger_kind_name((enum ledger_kind)kind), size_short_text(bytes, text));
+    }
+    if (length > 0)
+        snprintf(out + length, LEDGER_HELD_TEXT_BYTES - length, ")");
+    return out;
 }

@@ -46,6 +46,10 @@ const char *ledger_kind_name(enum ledger_kind kind);
 const char *ledger_lane_name(enum lane lane);
 const char *ledger_operation_name(enum ledger_operation operation);
 
+// " (parameter 20 MiB, optimizer 40 MiB)": what is held on a tier, by kind; "" where nothing is. Returns out.
+enum { LEDGER_HELD_TEXT_BYTES = 512 };
+const char *ledger_held_text(const struct ledger *ledger, enum ledger_tier tier, char out[LEDGER_HELD_TEXT_BYTES]);
+
 // Adds to what is held; ledger_drop takes it away again (more than is held is a programmer's error).
 void ledger_hold(struct ledger *ledger, enum ledger_tier tier, enum ledger_kind kind, uint64_t bytes);
 void ledger_drop(struct ledger *ledger, enum ledger_tier tier, enum ledger_kind kind, uint64_t bytes);

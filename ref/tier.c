@@ -4,9 +4,9 @@
 #include "tier.h"
 
 #include "err.h"
+#include "size.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -79,16 +79,6 @@ void tier_poison(void *address, size_t bytes)
         *byte = pattern[(uintptr_t)byte % 2];
 }
 
-static void format_bytes(char text[static 32], uint64_t bytes)
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++)
-        value /= 1024;
-    snprintf(text, 32, "%.4g %s", value, units[unit]);
-}
-
 static int refuse(const struct tier *tier, enum ledger_tier where, const char *name, uint64_t bytes,
                   uint64_t held_bytes)
 {
@@ -96,25 +86,13 @@ static int refuse(const struct tier *tier, enum ledger_tier where, const char *n
         [TIER_DEVICE] = "raise --device-memory, use more ranks, a stage that shards more, or offload",
         [TIER_HOST] = "raise --host-memory, use more ranks, or offload to NVMe",
     };
-    char wanted[32], budget[32], held[32], short_by[32], kinds[512] = "";
-    format_bytes(wanted, bytes);
-    format_bytes(budget, tier->budget_bytes[where]);
-    format_bytes(held, held_bytes);
-    format_bytes(short_by, bytes + held_bytes - tier->budget_bytes[where]);
-    size_t length = 0;
-    for (int kind = 0; kind < KIND_COUNT; kind++) {
-        uint64_t of_kind = tier->ledger->held_bytes[where][kind];
-        if (of_kind == 0)
-            continue;
-        char text[32];
-        format_bytes(text, of_kind);
-        length += (size_t)snprintf(kinds + length, sizeof kinds - length, "%s%s %s", length ? ", " : " (",
-                                   ledger_kind_name((enum ledger_kind)kind), text);
-    }
-    return err_set(ERR_BUDGET,
-                   "%s memory: %s for \"%s\" does not fit: %s budget, %s held%s%s, %s short; %s",
-                   ledger_tier_name(where), wanted, name, budget, held, kinds, length ? ")" : "", short_by,
-                   advice[where]);
+    char wanted[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES], held[SIZE_TEXT_BYTES], missing[SIZE_TEXT_BYTES];
+    char kinds[LEDGER_HELD_TEXT_BYTES];
+    return err_set(ERR_BUDGET, "%s memory: %s for \"%s\" does not fit: %s budget, %s held%s, %s short; %s",
+                   ledger_tier_name(where), size_short_text(bytes, wanted), name,
+                   size_short_text(tier->budget_bytes[where], budget), size_short_text(held_bytes, held),
+                   ledger_held_text(tier->ledger, where, kinds),
+                   size_short_text(bytes + held_bytes - tier->budget_bytes[where], missing), advice[where]);
 }
 
 // Maps `bytes`, rounded up to pages, between two guard pages.

@@ -87,23 +87,13 @@ int tier_nvme_open(const struct tier_nvme_setting *setting, struct ledger *ledge
 static int refuse(const struct tier_nvme *tier, const char *name, uint64_t bytes, uint64_t held_bytes)
 {
     char wanted[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES], held[SIZE_TEXT_BYTES], missing[SIZE_TEXT_BYTES];
-    size_short_text(bytes, wanted);
-    size_short_text(tier->budget_bytes, budget);
-    size_short_text(held_bytes, held);
-    size_short_text(bytes + held_bytes - tier->budget_bytes, missing);
-    char kinds[512] = "";
-    size_t length = 0;
-    for (int kind = 0; kind < KIND_COUNT; kind++) {
-        uint64_t of_kind = tier->ledger->held_bytes[TIER_NVME][kind];
-        if (of_kind == 0)
-            continue;
-        char text[SIZE_TEXT_BYTES];
-        length += (size_t)snprintf(kinds + length, sizeof kinds - length, "%s%s %s", length ? ", " : " (",
-                                   ledger_kind_name((enum ledger_kind)kind), size_short_text(of_kind, text));
-    }
+    char kinds[LEDGER_HELD_TEXT_BYTES];
     return err_set(ERR_BUDGET,
-                   "NVMe of rank %d: %s for \"%s\" does not fit: %s budget, %s held%s%s, %s short; raise --nvme-space, "
-                   "or use more ranks", tier->rank, wanted, name, budget, held, kinds, length ? ")" : "", missing);
+                   "NVMe of rank %d: %s for \"%s\" does not fit: %s budget, %s held%s, %s short; raise --nvme-space, "
+                   "or use more ranks", tier->rank, size_short_text(bytes, wanted), name,
+                   size_short_text(tier->budget_bytes, budget), size_short_text(held_bytes, held),
+                   ledger_held_text(tier->ledger, TIER_NVME, kinds),
+                   size_short_text(bytes + held_bytes - tier->budget_bytes, missing));
 }
 
 // How many of the allocation's bytes lie on one of `count` folders.
