@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saving, resuming, exporting and loading weights as a user meets them.
+#include "command_test.h"
 #include "folder_test.h"
 #include "safetensors.h"
 
@@ -32,13 +33,7 @@ static int shell(const char *format, ...)
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     snprintf(command, sizeof command, "cd %s && PATH=%s:$PATH && { %s; } 2>&1", folder, ZG_BINARY_DIR, line);
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    size_t length = fread(output, 1, sizeof output - 1, pipe);
-    output[length] = '\0';
-    int status = pclose(pipe);
-    cr_assert(WIFEXITED(status), "%s", command);
-    return WEXITSTATUS(status);
+    return command_run(command, output, sizeof output);
 }
 
 static json_t *record(void)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge train` as a user meets it: exit status, messages, the JSON record.
+#include "command_test.h"
+
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -15,13 +17,7 @@ static int zerogauge(const char *arguments)
 {
     char command[1024];
     snprintf(command, sizeof command, "%s/zerogauge %s 2>&1", ZG_BINARY_DIR, arguments);
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    size_t length = fread(output, 1, sizeof output - 1, pipe);
-    output[length] = '\0';
-    int status = pclose(pipe);
-    cr_assert(WIFEXITED(status), "%s", command);
-    return WEXITSTATUS(status);
+    return command_run(command, output, sizeof output);
 }
 
 static json_t *last_record(void)

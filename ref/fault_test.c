@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults as a user of `zerogauge train` meets them: a clear error and a non-zero exit, never a wrong number, and
 // nothing left on the disk however the program ends.
+#include "command_test.h"
 #include "folder_test.h"
 #include "storage_test.h"
 
@@ -44,12 +45,7 @@ static int train_in(const char *path, const char *options)
     snprintf(command, sizeof command,
              "%s/zerogauge train --preset zero_infinity --nvme-path %s --model gpt-nano %s 2>&1", ZG_BINARY_DIR, path,
              options);
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    int status = pclose(pipe);
-    cr_assert(WIFEXITED(status), "%s", command);
-    return WEXITSTATUS(status);
+    return command_run(command, output, sizeof output);
 }
 
 __attribute__((format(printf, 1, 2))) static int train(const char *format, ...)

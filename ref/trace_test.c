@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of timelines: the file is what trace viewers read, and shows every byte that lanes moved, whatever becomes of
 // the run.
+#include "command_test.h"
 #include "trace.h"
 
 #include "err.h"
@@ -22,12 +23,7 @@ static int train(const char *arguments, const char *path)
 {
     char command[1024];
     snprintf(command, sizeof command, "%s/zerogauge train %s --trace %s 2>&1", ZG_BINARY_DIR, arguments, path);
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    int status = pclose(pipe);
-    cr_assert(WIFEXITED(status), "%s", command);
-    return WEXITSTATUS(status);
+    return command_run(command, output, sizeof output);
 }
 
 static json_t *load(const char *path)
