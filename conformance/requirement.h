@@ -17,8 +17,10 @@ enum aspect {
     ASPECT_SAME,      // its twins end every step in the same bits
     ASPECT_REPEAT,    // a case given twice is answered twice alike
     ASPECT_RULE,      // one rule explains all answers
-    ASPECT_MEMORY,
-    ASPECT_TRAFFIC,
+    ASPECT_MEMORY,    // model states held, by kind
+    ASPECT_PADDING,   // what is held beyond them
+    ASPECT_TRAFFIC,   // bytes sent, by purpose
+    ASPECT_CALLS,     // collectives
     ASPECT_REFUSAL,
     ASPECT_COUNT
 };
