@@ -29,6 +29,9 @@ const char *aspect_name(enum aspect aspect);  // "state"
 
 enum { REQUIREMENT_PATTERN_MAX = 8, REQUIREMENT_MUTANT_MAX = 16 };
 
+// How many a SPEC.md may have.
+enum { REQUIREMENT_MAX = 128 };
+
 struct requirement {
     char id[CASE_REQUIREMENT_BYTES];  // "R-RED-04"
     const char *title;
@@ -48,7 +51,7 @@ const struct requirement *requirement_at(int index);
 const struct requirement *requirement_find(const char *id);
 int requirement_check(void);
 
-// Whether a requirement's check looks at a case (by the part of its name before '~' and without ".save"/".resume").
+// Whether a requirement's check looks at a case, by the part of its name before the first '.' or '~'.
 bool requirement_covers(const struct requirement *requirement, const char *case_name);
 
 // Fills in a case's list of requirements.

@@ -98,7 +98,6 @@ struct requirement_verdict {
 };
 
 // [returns how many] one for each requirement of SPEC.md.
-enum { REQUIREMENT_MAX = 128 };
 int verdicts_of(const struct findings *findings, struct requirement_verdict out[REQUIREMENT_MAX]);
 
 enum run_verdict {
