@@ -179,6 +179,15 @@ Test(requirement, every_requirement_has_a_check_and_a_mutant)
     cr_assert_geq(mutants, 100);
 }
 
+Test(requirement, every_aspect_has_a_name_of_its_own)
+{
+    for (int i = 0; i < ASPECT_COUNT; i++) {
+        cr_assert_not_null(aspect_name((enum aspect)i), "%d", i);
+        for (int k = 0; k < i; k++)
+            cr_assert_str_neq(aspect_name((enum aspect)i), aspect_name((enum aspect)k));
+    }
+}
+
 Test(requirement, identifiers_and_mutants_are_unique)
 {
     const struct requirement *a, *b;
