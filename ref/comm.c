@@ -26,6 +26,11 @@ struct ledger *comm_ledger(const struct comm *comm)
     return comm->ledger;
 }
 
+void comm_count_as(struct comm *comm, enum ledger_purpose purpose)
+{
+    comm->purpose = purpose;
+}
+
 static int run(struct comm *comm, struct comm_call *call)
 {
     comm_call_sign(call, ++comm->sequence, comm->world);
@@ -41,7 +46,7 @@ static int refuse(struct comm *comm, enum comm_operation operation, const char *
 
 static void count_sent(struct comm *comm, enum ledger_operation operation, size_t elements, enum dtype dtype)
 {
-    ledger_move(comm->ledger, LANE_COLLECTIVE, operation, (uint64_t)elements * dtype_bytes(dtype));
+    ledger_send(comm->ledger, comm->purpose, operation, (uint64_t)elements * dtype_bytes(dtype));
 }
 
 static size_t sum(const size_t counts[], int world)

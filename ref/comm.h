@@ -35,6 +35,9 @@ int comm_world(const struct comm *comm);
 void comm_count_in(struct comm *comm, struct ledger *ledger);
 struct ledger *comm_ledger(const struct comm *comm);
 
+// What the traffic from now on is for; PURPOSE_OTHER at first.
+void comm_count_as(struct comm *comm, enum ledger_purpose purpose);
+
 // recv + recv_offsets[p] receives recv_counts[p] elements from rank p, taken there from send + send_offsets[rank].
 // recv_counts[p] here equals send_counts[rank] there. Not in place.
 int comm_all_to_all(struct comm *comm, const void *send, const size_t send_counts[], const size_t send_offsets[],

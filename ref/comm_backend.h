@@ -54,6 +54,7 @@ struct comm {
     int rank, world;
     uint64_t sequence;
     struct ledger *ledger;
+    enum ledger_purpose purpose;
 };
 
 const char *comm_operation_name(enum comm_operation operation);

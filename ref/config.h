@@ -68,6 +68,12 @@ enum { CONFIG_NVME_PATH_MAX = 16, CONFIG_PATH_NAME_BYTES = 512 };
 
 enum config_partitioning { PARTITION_BANDWIDTH_CENTRIC, PARTITION_OWNER_BROADCAST };
 
+// An optimizer group's own values, which no file says.
+struct config_group {
+    struct adam_hyper adam;
+    const double *lr_by_step;  // of the run's step K, skipped ones included: [K - 1]; null: adam.lr in all
+};
+
 struct config {
     // the batch triple, complete: train_batch = micro_batch x accumulation x world
     size_t train_batch, micro_batch, accumulation;
@@ -80,6 +86,7 @@ struct config {
     enum clip_form clip_form;
     struct config_loss_scale loss_scale;
     struct adam_hyper adam;
+    const struct config_group *groups;  // by the model's group, the caller's; null: all follow from adam and scheduler
     char recipe[64];
     struct config_scheduler scheduler;
     size_t reduce_bucket_size, allgather_bucket_size;  // elements

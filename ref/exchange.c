@@ -49,7 +49,10 @@ static int run_reduce_scatter(void *arguments)
     if (piece_lengths(a, counts, offsets) == 0)
         return ERR_NONE;
     char *share = a->share + a->from * dtype_bytes(a->dtype);
-    return comm_reduce_scatter_at(a->comm, a->whole, offsets, share, counts, a->dtype);
+    comm_count_as(a->comm, PURPOSE_REDUCE);
+    int rc = comm_reduce_scatter_at(a->comm, a->whole, offsets, share, counts, a->dtype);
+    comm_count_as(a->comm, PURPOSE_OTHER);
+    return rc;
 }
 
 static int run_all_gather(void *arguments)
@@ -58,7 +61,10 @@ static int run_all_gather(void *arguments)
     size_t counts[comm_world(a->comm)], offsets[comm_world(a->comm)];
     if (piece_lengths(a, counts, offsets) == 0)
         return ERR_NONE;
-    return comm_all_gather(a->comm, a->share + a->from * dtype_bytes(a->dtype), a->whole, counts, offsets, a->dtype);
+    comm_count_as(a->comm, PURPOSE_GATHER);
+    int rc = comm_all_gather(a->comm, a->share + a->from * dtype_bytes(a->dtype), a->whole, counts, offsets, a->dtype);
+    comm_count_as(a->comm, PURPOSE_OTHER);
+    return rc;
 }
 
 static size_t piece_length(const struct exchange *exchange, size_t bucket_count, size_t share_count)
@@ -128,7 +134,10 @@ static int run_all_reduce(void *arguments)
 {
     struct piece_arguments *a = arguments;
     char *at = a->whole + a->from * dtype_bytes(a->dtype);
-    return comm_all_reduce(a->comm, at, at, a->length, a->dtype, COMM_SUM);
+    comm_count_as(a->comm, PURPOSE_REDUCE);
+    int rc = comm_all_reduce(a->comm, at, at, a->length, a->dtype, COMM_SUM);
+    comm_count_as(a->comm, PURPOSE_OTHER);
+    return rc;
 }
 
 int exchange_all_reduce(const struct exchange *exchange, const struct bundle *bundle, void *whole, enum dtype dtype)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of a stage, as operations over bundles: each cuts a bundle in pieces of at most bucket_count
 // elements (all ranks' parts of a piece together) and issues one collective a piece. Only real elements travel.
+// What they send is counted as for gradients (the reductions) or for parameters (the gather).
 // whole is the padded bundle; a share is where it begins in there, or lies elsewhere.
 #ifndef ZG_EXCHANGE_H
 #define ZG_EXCHANGE_H

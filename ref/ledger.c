@@ -68,6 +68,15 @@ void ledger_move(struct ledger *ledger, enum lane lane, enum ledger_operation op
     atomic_fetch_add(&ledger->moved_count[lane][operation], 1);
 }
 
+void ledger_send(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation, uint64_t bytes)
+{
+    ledger_move(ledger, LANE_COLLECTIVE, operation, bytes);
+    if (!ledger)
+        return;
+    atomic_fetch_add(&ledger->sent_bytes[purpose], bytes);
+    atomic_fetch_add(&ledger->sent_count[purpose], 1);
+}
+
 const char *ledger_held_text(const struct ledger *ledger, enum ledger_tier tier, char out[LEDGER_HELD_TEXT_BYTES])
 {
     size_t length = 0;

@@ -33,12 +33,17 @@ enum ledger_operation {
     OPERATION_COUNT
 };
 
+// What a collective carries: gradients, parameters, or what a run tells itself besides.
+enum ledger_purpose { PURPOSE_OTHER, PURPOSE_REDUCE, PURPOSE_GATHER, PURPOSE_COUNT };
+
 struct ledger {
     _Atomic uint64_t held_bytes[TIER_COUNT][KIND_COUNT];
     _Atomic uint64_t tier_bytes[TIER_COUNT];       // now, all kinds
     _Atomic uint64_t tier_peak_bytes[TIER_COUNT];  // the most there ever was
     _Atomic uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];
     _Atomic uint64_t moved_count[LANE_COUNT][OPERATION_COUNT];  // calls
+    _Atomic uint64_t sent_bytes[PURPOSE_COUNT];  // by collectives; moved_bytes has them, too
+    _Atomic uint64_t sent_count[PURPOSE_COUNT];  // calls
 };
 
 const char *ledger_tier_name(enum ledger_tier tier);
@@ -56,5 +61,8 @@ void ledger_drop(struct ledger *ledger, enum ledger_tier tier, enum ledger_kind 
 
 // Counts one operation that sent `bytes` from this rank.
 void ledger_move(struct ledger *ledger, enum lane lane, enum ledger_operation operation, uint64_t bytes);
+
+// Counts a collective, and for what it was: a move in the lane of collectives, and more.
+void ledger_send(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation, uint64_t bytes);
 
 #endif

@@ -47,8 +47,23 @@ Test(ledger, moves_add_bytes_and_calls)
     cr_assert_eq(ledger.moved_count[LANE_COMPUTE][OPERATION_ALL_GATHER], 0);
 }
 
+Test(ledger, collectives_are_counted_by_purpose_too)
+{
+    struct ledger ledger = {0};
+    ledger_send(&ledger, PURPOSE_REDUCE, OPERATION_REDUCE_SCATTER, 1000);
+    ledger_send(&ledger, PURPOSE_REDUCE, OPERATION_ALL_REDUCE, 24);
+    ledger_send(&ledger, PURPOSE_GATHER, OPERATION_ALL_GATHER, 7);
+    cr_assert_eq(ledger.sent_bytes[PURPOSE_REDUCE], 1024);
+    cr_assert_eq(ledger.sent_count[PURPOSE_REDUCE], 2);
+    cr_assert_eq(ledger.sent_bytes[PURPOSE_GATHER], 7);
+    cr_assert_eq(ledger.sent_count[PURPOSE_OTHER], 0);
+    cr_assert_eq(ledger.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE], 24);
+    cr_assert_eq(ledger.moved_count[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], 1);
+}
+
 Test(ledger, null_counts_nothing)
 {
+    ledger_send(NULL, PURPOSE_REDUCE, OPERATION_ALL_REDUCE, 3);
     ledger_hold(NULL, TIER_DEVICE, KIND_PARAMETER, 1);
     ledger_drop(NULL, TIER_DEVICE, KIND_PARAMETER, 2);
     ledger_move(NULL, LANE_COMPUTE, OPERATION_COPY, 3);

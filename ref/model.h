@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MODEL_RANK_MAX = 4, MODEL_NAME_BYTES = 64 };
+enum { MODEL_RANK_MAX = 4, MODEL_NAME_BYTES = 96 };
 
 struct model_param {
     char name[MODEL_NAME_BYTES];

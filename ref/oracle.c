@@ -3,7 +3,6 @@
 
 #include "clip.h"
 #include "err.h"
-#include "lr.h"
 #include "norm.h"
 #include "recipe.h"
 #include "scaler.h"
@@ -259,13 +258,13 @@ static double norm(const struct oracle *o, float max)
     return norm_finish((struct norm_sum){(uint64_t)sum, (uint64_t)(sum >> 64)}, max_bits);
 }
 
-static void update(struct oracle *o, float divisor, float coefficient, double lr)
+static void update(struct oracle *o, uint64_t step, float divisor, float coefficient)
 {
     const struct model *model = o->setting.model;
     const struct config *config = o->setting.config;
     struct adam_scalars scalars[model->group_count];
     for (int group = 0; group < model->group_count; group++) {
-        struct adam_hyper hyper = optimizer_group(config, group, lr);
+        struct adam_hyper hyper = optimizer_group(config, group, step, o->t);
         recipe_begin_step(o->recipe, &hyper, o->t, &o->states[group], &scalars[group]);
     }
     for (int i = 0; i < model->param_count; i++) {
@@ -312,7 +311,7 @@ int oracle_step(struct oracle *o, uint64_t step, bool *applied, double *loss)
     double mean_norm = norm(o, max) / (double)divisor;
     float coefficient = clip_coefficient(config->clip_form, mean_norm, config->gradient_clipping);
     o->t++;
-    update(o, divisor, coefficient, lr_at(config, o->t));
+    update(o, step, divisor, coefficient);
     if (!delays)
         publish(o);
     return ERR_NONE;

@@ -169,10 +169,24 @@ static void note_step(struct train_rank *rank, uint64_t step, bool applied, doub
     setting->progress(setting->progress_context, &progress);
 }
 
+static int observe(struct train_rank *rank, uint64_t step, bool applied)
+{
+    const struct train_setting *setting = rank->setting;
+    if (!setting->observe)
+        return ERR_NONE;
+    TRY(flow_wait(rank->flow));
+    comm_count_in(rank->comm, NULL);
+    const struct train_moment moment = {.stage = &rank->stage, .rank = rank->rank, .step = step, .applied = applied};
+    int rc = setting->observe(setting->observe_context, &moment);
+    comm_count_in(rank->comm, &rank->ledger);
+    return rc;
+}
+
 static int run_steps(struct train_rank *rank)
 {
     bool stop = false;
     TRY(comm_barrier(rank->comm));
+    TRY(observe(rank, rank->resumed_step, false));
     for (uint64_t step = rank->resumed_step + 1; step <= rank->setting->steps && !stop; step++) {
         bool applied;
         double loss;
@@ -187,6 +201,7 @@ static int run_steps(struct train_rank *rank)
             note_step(rank, step, applied, loss, took);
         if (rank->setting->verify)
             TRY(verify_step(rank, step, applied, loss));
+        TRY(observe(rank, step, applied));
         TRY(train_save(rank, step, applied, loss, stop || step == rank->setting->steps));
     }
     if (rank->rank == 0)

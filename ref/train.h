@@ -27,6 +27,15 @@ struct train_progress {
     bool skipped;
 };
 
+// What an observer is told: a rank's stage, at rest. Collective calls are allowed, as every rank is told the same
+// moments, and are not counted.
+struct train_moment {
+    struct stage *stage;
+    int rank;
+    uint64_t step;  // that has just been made; before the first one: the step that the run continues from
+    bool applied;
+};
+
 struct train_setting {
     const struct config *config;
     const struct model *model;
@@ -47,6 +56,8 @@ struct train_setting {
     const volatile sig_atomic_t *interrupted;  // may be null; when set, training ends after the step
     void (*progress)(void *context, const struct train_progress *progress);  // after each step, from one thread
     void *progress_context;
+    int (*observe)(void *context, const struct train_moment *moment);  // before the first step, and after each
+    void *observe_context;
 };
 
 // The first bit that differs from unsharded Adam.

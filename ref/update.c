@@ -8,10 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct adam_hyper optimizer_group(const struct config *config, int group, double lr)
+struct adam_hyper optimizer_group(const struct config *config, int group, uint64_t step, uint64_t t)
 {
     struct adam_hyper hyper = config->adam;
-    hyper.lr = lr;
+    if (config->groups) {
+        hyper = config->groups[group].adam;
+        if (config->groups[group].lr_by_step)
+            hyper.lr = config->groups[group].lr_by_step[step - 1];
+        return hyper;
+    }
+    hyper.lr = lr_at(config, t);
     for (int i = 0; i < group; i++) {
         hyper.lr *= 0.5;
         hyper.weight_decay = 0.0;
@@ -199,9 +205,9 @@ static int advance(struct optimizer *o, double scale)
     const struct config *config = o->config;
     o->divisor = optimizer_divisor(config, comm_world(o->comm), scale);
     o->step++;
-    o->lr = lr_at(config, o->step);
     for (int group = 0; group < o->model->group_count; group++) {
-        struct adam_hyper hyper = optimizer_group(config, group, o->lr);
+        struct adam_hyper hyper = optimizer_group(config, group, o->step + o->skipped, o->step);
+        o->lr = group == 0 ? hyper.lr : o->lr;
         TRY(recipe_begin_step(o->recipe, &hyper, o->step, &o->states[group], &o->scalars[group]));
     }
     return ERR_NONE;

@@ -54,7 +54,7 @@ struct optimizer {
     bool began;        // this step's t and scalars are made, before its gradients are complete
     bool delays;       // the present step's update is seen one step late
     bool waiting;      // the last update's parameters have not been seen
-    double lr;         // of the last applied step
+    double lr;         // of the last applied step, of group 0
     double norm;       // of the last step's gradient: mean over ranks and micro-steps, unscaled, before clipping
     float divisor, coefficient;
     char read_order, write_order;  // stand for the order of transfers that must not overlap the update
@@ -100,9 +100,10 @@ size_t optimizer_sub_group_count(const struct optimizer *optimizer, int bundle);
 // Bytes of the largest sub-group's fp32 state: a staging buffer's least size.
 size_t optimizer_buffer_bytes(const struct optimizer *optimizer);
 
-// Hyper-parameters of a group at a learning rate. Group 0 is as configured; each further group halves the learning
-// rate of the one before it and decays nothing.
-struct adam_hyper optimizer_group(const struct config *config, int group, double lr);
+// Hyper-parameters of a group for the update in the run's step `step`, which is update number t. Where the
+// configuration has no values of its own for groups, group 0 is as configured, and each further group halves the
+// learning rate of the one before it and decays nothing.
+struct adam_hyper optimizer_group(const struct config *config, int group, uint64_t step, uint64_t t);
 
 // The number a summed gradient is divided by: ranks x micro-steps x loss scale.
 float optimizer_divisor(const struct config *config, int world, double loss_scale);
