@@ -56,7 +56,7 @@ enum hint {
 };
 
 const char *hint_name(enum hint hint);   // "factor-world"
-const char *hint_text(enum hint hint);   // a sentence
+const char *hint_text(enum hint hint);   // what is wrong, and what to look at first: sentences; "" for none
 
 struct difference {
     int step, rank, micro;  // rank, micro: -1 where it has none
@@ -64,7 +64,8 @@ struct difference {
     const char *what;       // "exp_avg", "t", "seen"
     size_t element;
     uint64_t expected_bits, actual_bits;
-    int bits;               // how wide they are: 16, 32, 64
+    int bits;               // how wide they are: 16 (the case's precision), 32 (fp32), 64 (a double where what is
+                            // "norm" or "loss_scale", otherwise an integer)
     double roundings;       // their distance, in roundings; NaN where that has no meaning
     uint64_t differing_count, compared_count;  // elements, of this step and kind
 };
@@ -72,7 +73,7 @@ struct difference {
 enum { FINDING_TEXT_BYTES = 512 };
 
 struct finding {
-    const struct check_case *c;
+    const struct check_case *c;  // null: of all cases together
     enum aspect aspect;
     enum verdict verdict;
     char text[FINDING_TEXT_BYTES];  // the rule's name; the limit that is exceeded; why it is broken or unsupported
@@ -87,32 +88,39 @@ struct findings {
     size_t count, room;
 };
 
+// Adds a copy. ERR_MEMORY.
 int findings_add(struct findings *findings, const struct finding *finding);
 void findings_free(struct findings *findings);
+
+// Whether a requirement's check is what made a finding: it looks at this aspect of this case.
+bool finding_serves(const struct finding *finding, const struct requirement *requirement);
 
 struct requirement_verdict {
     const struct requirement *requirement;
     enum verdict verdict;
     size_t counts[VERDICT_COUNT];    // of findings
-    const struct finding *worst;     // the first of the worst verdict; null: no finding
+    const struct finding *worst;     // the first of the worst verdict, in findings->list; null: no finding
 };
 
-// [returns how many] one for each requirement of SPEC.md.
+// [returns how many] one for each requirement of SPEC.md, in its order. Without any finding it is UNSUPPORTED.
 int verdicts_of(const struct findings *findings, struct requirement_verdict out[REQUIREMENT_MAX]);
 
 enum run_verdict {
     RUN_CONFORMS,        // every MUST is PASS, EQUIVALENT or BOUNDED
     RUN_CONFORMS_PARTLY, // so are those that are supported; at least one MUST is UNSUPPORTED
     RUN_FAILS,           // a MUST is FAIL or BROKEN, or the command ended badly
-    RUN_NOTHING          // nothing could be judged
+    RUN_NOTHING          // no MUST could be judged
 };
 enum run_verdict run_verdict_of(const struct requirement_verdict verdicts[], int count, bool command_failed);
-const char *run_verdict_name(enum run_verdict verdict);
+const char *run_verdict_name(enum run_verdict verdict);  // "CONFORMS"
+const char *run_verdict_text(enum run_verdict verdict);  // a sentence
 int run_verdict_exit_status(enum run_verdict verdict);  // 0, 0, 1, 77
 
 // What a report says of the run as a whole.
 struct run_facts {
-    const char *implementation, *version, *level, *command;  // the command line as a string
+    const char *implementation, *version, *level;
+    const char *command;  // how `zerogauge check` was told what to judge, for a shell: "-- torchrun ... {cases} ..."
+    const char *const *rules;  // what explains all answers, by placement (judge_rule); null at the end; may be null
     uint64_t seed;
     double seconds;
     size_t case_count, launch_count;
