@@ -44,8 +44,10 @@ const char *json_show(char out[JSON_SHOW_BYTES], const char *text, size_t limit)
     while (text[taken] != '\0') {
         unsigned char byte = (unsigned char)text[taken];
         size_t bytes = character_bytes(text + taken);
-        bool plain = bytes > 0 && byte >= 0x20 && byte != 0x7f;
-        bytes = bytes > 0 ? bytes : 1;
+        // U+0080 to U+009F are control characters, too, and some terminals obey them.
+        bool control = byte < 0x20 || byte == 0x7f || (byte == 0xc2 && (unsigned char)text[taken + 1] < 0xa0);
+        bool plain = bytes > 0 && !control;
+        bytes = plain ? bytes : 1;
         if (taken + bytes > limit || used + 8 > JSON_SHOW_BYTES) {
             used += (size_t)sprintf(out + used, "...");
             break;
@@ -296,10 +298,15 @@ void json_text_close(struct json_text *text)
     *text = (struct json_text){0};
 }
 
-// The key of that name in an object, or NO_KEY.
+// The key of that name in an object, or the object or array at that position in an array; or NO_KEY.
 static int find_key(const struct json_text *text, int parent, const char *name, size_t bytes)
 {
     struct json_key wanted = {.name = name, .bytes = bytes, .parent = parent, .index = NO_KEY};
+    if (text->keys[parent].is_array) {
+        if (bytes == 0 || bytes > 9 || strspn(name, "0123456789") < bytes)
+            return NO_KEY;
+        wanted = (struct json_key){.parent = parent, .index = atoi(name)};
+    }
     size_t low = 0, high = text->key_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;

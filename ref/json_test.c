@@ -53,6 +53,15 @@ Test(json, strings_that_look_like_structure_do_not_shift_lines)
     cr_expect_eq(json_text_line(&text, "}],\n"), 2);
     cr_expect_eq(json_text_line(&text, "bb"), 3);
     json_text_close(&text);
+    text = parse("{\"a\": [1, {\n\"x\": 1},\n[\n{\"y\": 2, \"x\":\n3}]]}");
+    cr_expect_eq(json_text_line(&text, "a.1.x"), 2);
+    cr_expect_eq(json_text_line(&text, "a.2"), 3);
+    cr_expect_eq(json_text_line(&text, "a.2.0.y"), 4);
+    cr_expect_eq(json_text_line(&text, "a.2.0.z"), 4);
+    cr_expect_eq(json_text_line(&text, "a.0"), 1);
+    cr_expect_eq(json_text_line(&text, "a.1x"), 1);
+    cr_expect_eq(json_text_line(&text, "a.99999999999999999999"), 1);
+    json_text_close(&text);
     text = parse("{\"a\": \"\\\"{\",\n\"b\": [\"\\\\\"],\n\"c\": 1}");
     cr_expect_eq(json_text_line(&text, "b"), 2);
     cr_expect_eq(json_text_line(&text, "c"), 3);
@@ -149,6 +158,7 @@ Test(json, shown_text_is_cut_at_characters_and_free_of_control_bytes)
     cr_expect_str_eq(json_show(out, "a\n\x1b[2J\x7f", 80), "a\\x0a\\x1b[2J\\x7f");
     cr_expect_str_eq(json_show(out, "\xc3\xa9\xc3\xa9", 3), "\xc3\xa9...");
     cr_expect_str_eq(json_show(out, "\xc3", 80), "\\xc3");
+    cr_expect_str_eq(json_show(out, "a\xc2\x9b" "1\xc2\xa0", 80), "a\\xc2\\x9b1\xc2\xa0");
     cr_expect_str_eq(json_show(out, "\xff\xe2\x82", 80), "\\xff\\xe2\\x82");
     char longest[2000];
     memset(longest, '\1', sizeof longest - 1);

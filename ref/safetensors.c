@@ -187,7 +187,8 @@ int safetensors_parse(const char *path, const char *header, size_t header_bytes,
     return rc;
 }
 
-static int read_header(const char *path, int fd, uint64_t *header_bytes, uint64_t *file_size, char **header)
+static int read_header(const char *path, int fd, uint64_t header_bytes_max, uint64_t *header_bytes,
+                       uint64_t *file_size, char **header)
 {
     unsigned char length[8];
     TRY(file_bytes(fd, path, file_size));
@@ -195,9 +196,9 @@ static int read_header(const char *path, int fd, uint64_t *header_bytes, uint64_
         return err_set(ERR_USAGE, "%s: is no safetensors file: it has %" PRIu64 " bytes", path, *file_size);
     TRY(file_read_at(fd, path, 0, length, sizeof length));
     memcpy(header_bytes, length, sizeof length);
-    if (*header_bytes > SAFETENSORS_HEADER_BYTES_MAX)
-        return err_set(ERR_USAGE, "%s: is no safetensors file: a header of %" PRIu64 " bytes is too long", path,
-                       *header_bytes);
+    if (*header_bytes > header_bytes_max)
+        return err_set(ERR_USAGE, "%s: is no safetensors file%s: a header of %" PRIu64 " bytes is too long", path,
+                       header_bytes_max < SAFETENSORS_HEADER_BYTES_MAX ? " that is expected here" : "", *header_bytes);
     if (*header_bytes > *file_size - sizeof length)
         return err_set(ERR_USAGE, "%s: is cut off: it has %" PRIu64 " bytes, its header alone %" PRIu64, path,
                        *file_size, *header_bytes);
@@ -206,15 +207,15 @@ static int read_header(const char *path, int fd, uint64_t *header_bytes, uint64_
     return file_read_at(fd, path, sizeof length, *header, *header_bytes);
 }
 
-int safetensors_open(const char *path, struct safetensors *out)
+// Takes over fd.
+static int open_descriptor(const char *path, int fd, uint64_t header_bytes_max, struct safetensors *out)
 {
     *out = (struct safetensors){.fd = -1};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_set(ERR_USAGE, "%s: cannot be opened: %s", path, strerror(errno));
     uint64_t header_bytes = 0, file_size = 0;
     char *header = NULL;
-    int rc = read_header(path, fd, &header_bytes, &file_size, &header);
+    int rc = read_header(path, fd, header_bytes_max, &header_bytes, &file_size, &header);
     if (rc == ERR_NONE)
         rc = safetensors_parse(path, header, header_bytes, file_size - 8 - header_bytes, out);
     free(header);
@@ -227,6 +228,19 @@ int safetensors_open(const char *path, struct safetensors *out)
     else
         close(fd);
     return rc;
+}
+
+int safetensors_open(const char *path, struct safetensors *out)
+{
+    return open_descriptor(path, open(path, O_RDONLY | O_CLOEXEC), SAFETENSORS_HEADER_BYTES_MAX, out);
+}
+
+int safetensors_open_at(int folder_fd, const char *name, const char *path, uint64_t header_bytes_max,
+                        struct safetensors *out)
+{
+    // A pipe would keep the opener waiting; it is refused afterwards, as everything that is not a regular file.
+    int fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return open_descriptor(path, fd, header_bytes_max, out);
 }
 
 void safetensors_close(struct safetensors *file)

@@ -65,6 +65,11 @@ struct safetensors {
 
 // ERR_USAGE: it is not such a file, or cannot be opened; ERR_IO: it cannot be read.
 int safetensors_open(const char *path, struct safetensors *out);
+
+// The same for a file in an open folder; path is its name in messages. A link is not followed, and a header of more than
+// header_bytes_max is refused before it is read.
+int safetensors_open_at(int folder_fd, const char *name, const char *path, uint64_t header_bytes_max,
+                        struct safetensors *out);
 void safetensors_close(struct safetensors *file);
 
 // The same for a header in memory with data_bytes of data behind it; path is its name in messages. There is no data to

@@ -5,6 +5,7 @@
 #include "folder_test.h"
 #include "safetensors.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -310,4 +311,34 @@ Test(safetensors, a_writer_that_fails_leaves_no_file_and_names_it)
     size_t bytes;
     free(folder_read(path, &bytes));
     cr_assert_eq(bytes, 1);
+}
+
+Test(safetensors, a_file_in_a_folder_is_opened_without_following_links_or_waiting)
+{
+    struct safetensors_tensor tensor = {.name = "x", .type = TENSOR_U8, .shape_rank = 1, .shape = {3}};
+    struct safetensors_writer *writer;
+    struct safetensors file;
+    char link_path[PATH_MAX + 32], pipe_path[PATH_MAX + 32];
+    cr_assert_eq(safetensors_create(path, &tensor, 1, NULL, &writer), 0);
+    cr_assert_eq(safetensors_write(writer, "abc", 3), 0);
+    cr_assert_eq(safetensors_finish(writer, NULL, NULL), 0);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY);
+    cr_assert_eq(safetensors_open_at(fd, "x.safetensors", "shown", 1000, &file), ERR_NONE, "%s", err_message());
+    char data[3];
+    cr_assert_eq(safetensors_read(&file, file.tensors, 0, 3, data), 0);
+    cr_expect_eq(memcmp(data, "abc", 3), 0);
+    uint64_t header_bytes = file.data_begin - 8;
+    safetensors_close(&file);
+    cr_expect_eq(safetensors_open_at(fd, "x.safetensors", "shown", header_bytes, &file), ERR_NONE);
+    safetensors_close(&file);
+    cr_expect_eq(safetensors_open_at(fd, "x.safetensors", "shown", header_bytes - 1, &file), ERR_USAGE);
+    cr_expect_not_null(strstr(err_message(), "shown: is no safetensors file that is expected here"));
+    snprintf(link_path, sizeof link_path, "%s/link", folder);
+    cr_assert_eq(symlink(path, link_path), 0);
+    cr_expect_eq(safetensors_open_at(fd, "link", "shown", 1000, &file), ERR_USAGE);
+    snprintf(pipe_path, sizeof pipe_path, "%s/pipe", folder);
+    cr_assert_eq(mkfifo(pipe_path, 0666), 0);
+    cr_expect_eq(safetensors_open_at(fd, "pipe", "shown", 1000, &file), ERR_USAGE);
+    cr_expect_str_eq(err_message(), "shown: is not a regular file");
+    close(fd);
 }
