@@ -30,8 +30,8 @@ int json_text_parse(const char *name, const char *text, size_t bytes, struct jso
 
 void json_text_close(struct json_text *text);
 
-// The line of the key at a dotted path ("zero_optimization.stage", "params.3.shape"), counted from 1; where the text has
-// it not, the line of the innermost object around it. A key with dots in its name is found, too.
+// The line of the key at a dotted path ("zero_optimization.stage", "params.3.shape"), counted from 1; where the text
+// has it not, the line of the innermost object around it. A key with dots in its name is found, too.
 int json_text_line(const struct json_text *text, const char *path);
 
 // Writes text into out for a message: at most limit bytes of it, whole UTF-8 characters, control characters as \xNN,

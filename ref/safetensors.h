@@ -66,8 +66,8 @@ struct safetensors {
 // ERR_USAGE: it is not such a file, or cannot be opened; ERR_IO: it cannot be read.
 int safetensors_open(const char *path, struct safetensors *out);
 
-// The same for a file in an open folder; path is its name in messages. A link is not followed, and a header of more than
-// header_bytes_max is refused before it is read.
+// The same for a file in an open folder; path is its name in messages. A link is not followed, and a header of more
+// than header_bytes_max is refused before it is read.
 int safetensors_open_at(int folder_fd, const char *name, const char *path, uint64_t header_bytes_max,
                         struct safetensors *out);
 void safetensors_close(struct safetensors *file);
