@@ -18,6 +18,13 @@ struct adam_recipe;
 const struct adam_recipe *adam_recipe_at(int index);
 const char *adam_recipe_name(const struct adam_recipe *recipe);    // "torch-cpu", "deepspeed-cpu-gcc", ...
 const char *adam_recipe_source(const struct adam_recipe *recipe);  // what computes so
+const char *adam_recipe_checked(const struct adam_recipe *recipe); // "bit for bit", or "read" and why no more
+
+// Whether the recipe has this kind of decay, and this processor the instructions for it.
+bool adam_recipe_does(const struct adam_recipe *recipe, bool decoupled);
+
+// Whether an element may follow one of two sequences: that of a vector body, or that of a scalar tail.
+bool adam_recipe_has_tail(const struct adam_recipe *recipe);
 
 // In which order one sum over ranks is added; every addition is in fp32, or each is rounded to the communication dtype.
 enum rule_order {
@@ -29,23 +36,34 @@ enum rule_order {
 
 // Where the mean over ranks divides.
 enum rule_division {
-    DIVIDE_LAST,        // canonical: the sum, by ranks x micro-steps x loss scale at once
-    DIVIDE_SUM,         // the sum over ranks, by ranks
-    DIVIDE_SUM_RECIPROCAL,   // the sum times 1/ranks, rounded
-    DIVIDE_FIRST,            // each rank's, by ranks
-    DIVIDE_FIRST_RECIPROCAL, // each rank's, times 1/ranks, rounded
-    DIVIDE_SPLIT,            // each rank's by FSDP's first factor, the sum by its second
+    DIVIDE_LAST,              // canonical: the sum, by ranks x micro-steps x loss scale at once
+    DIVIDE_SUM,               // the sum over ranks, by ranks; these all round to the communication dtype
+    DIVIDE_SUM_RECIPROCAL,    // the sum times 1/ranks, rounded to fp32
+    DIVIDE_FIRST,             // each rank's, by ranks
+    DIVIDE_FIRST_RECIPROCAL,  // each rank's, times 1/ranks, rounded to fp32
+    DIVIDE_FIRST_IN_MODEL,    // each rank's, by ranks, rounded to the model's dtype before the communication dtype
+    DIVIDE_SPLIT,             // each rank's by FSDP's first factor, the sum by its second
     DIVIDE_COUNT
 };
 
 // Where the mean over micro-steps divides, unless DIVIDE_LAST has done so.
 enum rule_micro {
-    MICRO_LAST,   // the sum over micro-steps, by their number
-    MICRO_FIRST,  // each gradient by their number, rounded to the model's dtype: a loss that was divided
+    MICRO_LAST,              // the sum over both, by the number of micro-steps
+    MICRO_FIRST,             // each gradient by it, rounded to the model's dtype
+    MICRO_FIRST_RECIPROCAL,  // each gradient times 1/it, rounded to fp32, then to the model's: a loss that was divided
     MICRO_COUNT
 };
 
-enum rule_clip { CLIP_BY_QUOTIENT, CLIP_BY_RECIPROCAL, CLIP_FORM_COUNT };  // torch's form, DeepSpeed's
+// How the coefficient is rounded; e is 1e-6. In fp32, but for the two in double, which are rounded at the end.
+enum rule_clip {
+    CLIP_BY_QUOTIENT,             // torch's: 1 / (norm + e) x max_norm
+    CLIP_BY_RECIPROCAL,           // DeepSpeed's: 1 / ((norm + e) / max_norm)
+    CLIP_BY_TRUE_QUOTIENT,        // max_norm / (norm + e)
+    CLIP_BY_QUOTIENT_IN_DOUBLE,   // the same in double: Megatron-LM's
+    CLIP_BY_RECIPROCAL_IN_DOUBLE, // DeepSpeed's stage 3
+    CLIP_FORM_COUNT
+};
+bool rule_clip_is_deepspeed(enum rule_clip clip);  // false: of torch's kind
 
 struct rule {
     int recipe;  // index
@@ -56,6 +74,17 @@ struct rule {
     enum rule_micro micro;
     enum rule_clip clip;
 };
+
+struct check_case;
+
+// The definition: what the reference does at this case's stage.
+struct rule rule_canonical(const struct check_case *c);
+
+// The rules that can differ at this case, each once: [0] is the canonical one. Those with the same gradient are
+// neighbours, and the first of them all have the canonical gradient. In exact cases no rule has another.
+int rule_count(const struct check_case *c);
+struct rule rule_at(const struct check_case *c, int index);
+bool rule_same_gradient(const struct rule *a, const struct rule *b);
 
 // "torch-cpu, ranks folded in order, sum divided once"; out of `bytes` bytes. Returns out.
 const char *rule_text(const struct rule *rule, char *out, size_t bytes);

@@ -48,25 +48,31 @@ int unsharded_choice_count(const struct check_case *c, const struct rule *rule);
 struct unsharded_choice unsharded_choice_at(const struct check_case *c, const struct rule *rule, int index);
 
 // The mean gradient of `step`, unscaled, before clipping, in fp32: by parameter, [count]; tied uses are added into
-// their owner's. out's arrays are the caller's; NULL entries are left out. Unused parameters get zeros.
+// their owner's. out's arrays are the caller's; NULL entries are left out. Unused parameters get zeros. scale: that of
+// the step's decision.
 int unsharded_gradient(const struct check_case *c, const struct case_values *values, const struct rule *rule,
-                       const struct unsharded_choice *choice, int step, float *const out[CASE_PARAM_MAX]);
+                       const struct unsharded_choice *choice, int step, double scale,
+                       float *const out[CASE_PARAM_MAX]);
 
-// The norm of such gradients, correctly rounded to double, over what is trained; and the coefficient they are
-// multiplied by: 1 without clipping.
+// The norm of such gradients, correctly rounded to double, over what is trained (NULL entries are left out); and the
+// coefficient they are multiplied by: 1 without clipping.
 double unsharded_norm(const struct check_case *c, const float *const gradients[CASE_PARAM_MAX]);
 float unsharded_coefficient(const struct check_case *c, const struct rule *rule, double norm);
 
+// Whether anything trained gives this parameter, which is not tied, a gradient: itself or a tied use.
+bool unsharded_has_gradient(const struct check_case *c, int param);
+
 // Adam's step t of all trained parameters from `from` to `to` (which may be the same) with these mean gradients and
 // this coefficient, and with the hyper-parameters of the step `lr_step`. leaves_unused: parameters without a gradient
-// stay as they are; otherwise they get a gradient of zero. powers_are_products: the powers of beta are running products
-// from step 1 on where the recipe says so; otherwise as after a resume (by pow).
+// stay as they are; otherwise they get a gradient of zero. resumed_t: where a recipe has running products for the powers
+// of beta (DeepSpeed), they begin with a pow after this t; 0: with 1 at the beginning. An implementation that resumed
+// has the checkpoint's t there; one whose groups have different betas uses pow at every step, which is t - 1.
 struct unsharded_update {
     uint64_t t;
     int lr_step;
     float coefficient;
     bool tail, leaves_unused;
-    uint64_t resumed_t;  // the recipe's own history began after this t (DeepSpeed's powers); 0: at the beginning
+    uint64_t resumed_t;
 };
 int unsharded_adam(const struct check_case *c, const struct rule *rule, const struct unsharded_update *update,
                    const float *const gradients[CASE_PARAM_MAX], const struct unsharded_state *from,
