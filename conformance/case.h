@@ -56,10 +56,11 @@ struct case_loss_scale {
 
 enum case_phase { PHASE_WHOLE, PHASE_SAVE, PHASE_RESUME };
 
-// Where a case's numbers come from (generator.h); in case.json only for humans, as the files hold them.
+// Where a case's numbers come from (generator.h): not in case.json, as the files hold them.
 enum case_family {
     FAMILY_EXACT,     // no permitted order, division or scaling rounds
-    FAMILY_ROUNDING,  // wide exponents, every sum rounds
+    FAMILY_ROUNDING,  // wide exponents: sums round
+    FAMILY_LONE,      // like rounding, but in each element all ranks and micro-steps but one have zero: nothing to add
 };
 
 // One value in place of the family's.
@@ -73,11 +74,16 @@ struct case_poke {
 struct case_data {
     enum case_family family;
     uint64_t seed;
-    int unit;           // exact: every gradient is a multiple of it in the grid
-    int reach;          // exact: the largest integer, in units
-    int exponent_low, exponent_high;  // of the grid (exact) or of the values (rounding)
-    bool same_mean;     // exact: the mean over ranks and micro-steps is the same at every world and accumulation
-    double init_scale;  // of the initial parameters; 1: about 1
+    int unit;    // exact: every gradient is a multiple of it in the grid
+    int reach;   // exact: the largest integer, in units; with same_mean that of the mean
+    int spread;  // same_mean: the largest integer of the deviations from the mean
+    int lead;    // exact: the integers of micro-step 0 are this many binary places larger
+    int exponent_low, exponent_high;  // of the grid (exact) or of the values
+    bool same_mean;      // exact: the mean over ranks and micro-steps is the same at every world and accumulation
+    bool square_norm;    // same_mean: the squares of each four elements' means add up to 36 squared units
+    bool steps_alike;    // every step has the gradients of step 1
+    uint64_t zero_steps; // bit K - 1: all gradients of step K are zero
+    int init_exponent;   // initial parameters are up to 2^this in magnitude, and not below an eighth of that
     int poke_count;
     struct case_poke pokes[CASE_POKE_MAX];
 };
@@ -135,9 +141,15 @@ const float *case_gradient(const struct case_values *values, int step, int micro
 // The folder must exist and NAME must not.
 int case_write(const struct check_case *c, const struct case_values *values, const char *folder);
 
+// The text of its case.json; the caller frees it.
+int case_text(const struct check_case *c, char **text, size_t *bytes);
+
 // Reads FOLDER/case.json; `data` and `twin` stay empty. Anything that CONTRACT.md does not allow is ERR_USAGE with the
 // file, the line and the key. What asks for nonsense on purpose (`expect` is `refusal`) is read, too.
 int case_read(const char *folder, struct check_case *out);
+
+// The same of a text in memory; file is its name in messages.
+int case_parse(const char *file, const char *text, size_t bytes, struct check_case *out);
 
 // The names of the tensors in its files: "m0/r1/NAME" in grads-K, "m0/NAME" in rank-R/step-K.
 enum { CASE_TENSOR_BYTES = CASE_NAME_BYTES + 32 };

@@ -103,6 +103,9 @@ int safetensors_create(const char *path, struct safetensors_tensor *tensors, siz
 // The next bytes of the data, cut anywhere.
 int safetensors_write(struct safetensors_writer *writer, const void *data, size_t bytes);
 
+// The file need not survive a loss of power: safetensors_finish does not sync it.
+void safetensors_leave_volatile(struct safetensors_writer *writer);
+
 // All data has been written: makes the file durable and closes it. Gives its size and digest, where they are wanted. In
 // case of an error the file is gone.
 int safetensors_finish(struct safetensors_writer *writer, uint64_t *bytes, char digest[FILE_DIGEST_BYTES]);

@@ -17,6 +17,7 @@ enum { BUFFER_BYTES = 1 << 20 };
 struct safetensors_writer {
     char *path;
     int fd;
+    bool volatile_file;  // it is not synced
     XXH3_state_t *hash;
     uint64_t bytes;      // of the file so far
     uint64_t data_left;  // that the header promises and that has not come
@@ -115,6 +116,7 @@ static int open_writer(const char *path, uint64_t data_bytes, struct safetensors
     if (!writer)
         return err_set(ERR_MEMORY, "no memory to write %s", path);
     writer->fd = -1;
+    writer->volatile_file = false;
     writer->used = 0;
     writer->bytes = 0;
     writer->data_left = data_bytes;
@@ -157,12 +159,18 @@ int safetensors_write(struct safetensors_writer *writer, const void *data, size_
     return put(writer, data, bytes);
 }
 
+void safetensors_leave_volatile(struct safetensors_writer *writer)
+{
+    writer->volatile_file = true;
+}
+
 static int complete(struct safetensors_writer *writer)
 {
     if (writer->data_left > 0)
         return err_set(ERR_INTERNAL, "%s: %" PRIu64 " bytes have not been written", writer->path, writer->data_left);
     TRY(flush(writer));
-    TRY(file_sync(writer->fd, writer->path));
+    if (!writer->volatile_file)
+        TRY(file_sync(writer->fd, writer->path));
     int fd = writer->fd;
     writer->fd = -1;
     if (close(fd) != 0) {
