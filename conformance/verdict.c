@@ -40,7 +40,7 @@ bool finding_serves(const struct finding *finding, const struct requirement *req
            (!finding->c || requirement_covers(requirement, finding->c->name));
 }
 
-static struct requirement_verdict verdict_of(const struct findings *findings, const struct requirement *requirement)
+struct requirement_verdict verdict_of(const struct findings *findings, const struct requirement *requirement)
 {
     struct requirement_verdict out = {.requirement = requirement, .verdict = VERDICT_UNSUPPORTED};
     for (size_t i = 0; i < findings->count; i++) {

@@ -102,7 +102,10 @@ struct requirement_verdict {
     const struct finding *worst;     // the first of the worst verdict, in findings->list; null: no finding
 };
 
-// [returns how many] one for each requirement of SPEC.md, in its order. Without any finding it is UNSUPPORTED.
+// Without any finding it is UNSUPPORTED.
+struct requirement_verdict verdict_of(const struct findings *findings, const struct requirement *requirement);
+
+// [returns how many] one for each requirement of SPEC.md, in its order.
 int verdicts_of(const struct findings *findings, struct requirement_verdict out[REQUIREMENT_MAX]);
 
 enum run_verdict {
