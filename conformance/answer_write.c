@@ -98,6 +98,7 @@ static int write_tensors(const char *path, const struct answer_layout *layout, c
     struct safetensors_writer *writer;
     TRY(fill(path, layout, sources, tensors, &count));
     TRY(safetensors_create(path, tensors, count, NULL, &writer));
+    safetensors_leave_volatile(writer);
     int rc = ERR_NONE;
     for (size_t i = 0; i < layout->count && rc == ERR_NONE; i++)
         if (sources[i].data) {
