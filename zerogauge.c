@@ -2,6 +2,7 @@
 // The command line: one table of subcommands. Exit status: 0 good, 1 a check failed, 2 usage or bad input, 77 nothing
 // could be tested.
 #include "bench/bench.h"
+#include "conformance/reference.h"
 #include "ref/export.h"
 #include "ref/info.h"
 #include "ref/train.h"
@@ -21,6 +22,7 @@ static const struct command {
 } commands[] = {
     {"train", train_main, "train a model at a ZeRO stage; --verify compares it with unsharded Adam, bit by bit"},
     {"bench", bench_main, "measure a part against what this machine allows"},
+    {"answer", answer_main, "answer the suite's cases with the reference, as another implementation would"},
     {"export", export_main, "write a checkpoint's weights to one safetensors file"},
     {"info", info_main, "what this machine has, and what this binary can use of it"},
     {"help", help_main, "this text"},

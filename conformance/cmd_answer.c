@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge answer`: the reference as a command that the suite can run.
+#include "reference.h"
+
+#include "err.h"
+
+#include <popt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct answer_options {
+    char *recipe, *schedule, *clip_form, *nvme_path;
+    int one;
+};
+
+static const char arguments_text[] = "[OPTION...] CASES ANSWERS WORLD [STATE] | --case [OPTION...] CASE ANSWER [STATE]";
+
+static int parse(int argc, const char **argv, struct answer_options *a, char *arguments[5], int *count)
+{
+    enum { TEXT = POPT_ARG_STRING, FLAG = POPT_ARG_NONE };
+    const struct poptOption options[] = {
+        {"case", '\0', FLAG, &a->one, 0, "answer one case: CASE ANSWER [STATE]", NULL},
+        {"recipe", '\0', TEXT, &a->recipe, 0, "Adam's sequence of operations; torch-cpu, unless given", "NAME"},
+        {"clip-form", '\0', TEXT, &a->clip_form, 0, "torch, unless given; deepspeed", "NAME"},
+        {"schedule", '\0', TEXT, &a->schedule, 0, "serial; overlap; chaos:SEED; as cases hint, unless given", "HOW"},
+        {"nvme-path", '\0', TEXT, &a->nvme_path, 0, "where what is on NVMe goes; STATE, TMPDIR or /tmp, unless given",
+         "DIR"},
+        POPT_AUTOHELP POPT_TABLEEND,
+    };
+    const char *named[argc + 1];  // popt calls the program by its first argument
+    memcpy(named, argv, (size_t)argc * sizeof *named);
+    named[0] = "zerogauge answer";
+    named[argc] = NULL;
+    poptContext context = poptGetContext(NULL, argc, named, options, 0);
+    poptSetOtherOptionHelp(context, arguments_text);
+    int rc = ERR_NONE, code = poptGetNextOpt(context);
+    if (code < -1)
+        rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
+    for (const char *next; rc == ERR_NONE && *count < 5 && (next = poptGetArg(context)) != NULL;)
+        if (!(arguments[(*count)++] = strdup(next)))
+            rc = err_set(ERR_MEMORY, "no memory for the arguments");
+    poptFreeContext(context);
+    return rc;
+}
+
+static int unknown_recipe(const char *name)
+{
+    char names[512] = "";
+    for (int i = 0; recipe_at(i); i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", recipe_name(recipe_at(i)));
+    return err_set(ERR_USAGE, "--recipe %s: expected one of %s", name, names);
+}
+
+static int read_options(const struct answer_options *a, struct reference_options *out)
+{
+    *out = (struct reference_options){.recipe = a->recipe, .nvme_path = a->nvme_path, .clip_form = CLIP_TORCH};
+    if (a->recipe && !recipe_find(a->recipe))
+        return unknown_recipe(a->recipe);
+    if (a->clip_form && strcmp(a->clip_form, "deepspeed") == 0)
+        out->clip_form = CLIP_DEEPSPEED;
+    else if (a->clip_form && strcmp(a->clip_form, "torch") != 0)
+        return err_set(ERR_USAGE, "--clip-form %s: expected torch or deepspeed", a->clip_form);
+    if (!a->schedule)
+        return ERR_NONE;
+    out->has_schedule = true;
+    return flow_schedule_parse(a->schedule, &out->schedule);
+}
+
+static int read_world(const char *text, int *out)
+{
+    char *end;
+    long world = strtol(text, &end, 10);
+    if (*end || end == text || world < 1 || world > CASE_WORLD_MAX)
+        return err_set(ERR_USAGE, "WORLD is \"%s\", expected 1 to %d", text, CASE_WORLD_MAX);
+    *out = (int)world;
+    return ERR_NONE;
+}
+
+static int answer_cases(const struct answer_options *a, char *arguments[], int count)
+{
+    struct reference_options options;
+    int world = 0, extra = a->one ? 2 : 3;
+    if (count < extra || count > extra + 1)
+        return err_set(ERR_USAGE, "expected %s", arguments_text);
+    TRY(read_options(a, &options));
+    const char *state = count > extra ? arguments[extra] : NULL;
+    if (a->one)
+        return reference_answer(&options, arguments[0], arguments[1], 0, state);
+    TRY(read_world(arguments[2], &world));
+    return reference_answer_all(&options, arguments[0], arguments[1], world, state, isatty(STDERR_FILENO));
+}
+
+int answer_main(int argc, const char **argv)
+{
+    struct answer_options a = {0};
+    char *arguments[5] = {NULL};
+    int count = 0, rc = parse(argc, argv, &a, arguments, &count);
+    if (rc == ERR_NONE)
+        rc = answer_cases(&a, arguments, count);
+    if (rc != ERR_NONE)
+        fprintf(stderr, "zerogauge answer: %s\n", err_message());
+    char *texts[] = {a.recipe, a.schedule, a.clip_form, a.nvme_path};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free(texts[i]);
+    for (int i = 0; i < count; i++)
+        free(arguments[i]);
+    return err_exit_status(rc);
+}

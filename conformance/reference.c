@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers a case: its configuration, its model, the run, and what is kept from one half of a resumed case for the other.
+#include "reference.h"
+
+#include "answer.h"
+#include "err.h"
+#include "export.h"
+#include "file.h"
+#include "given.h"
+#include "nvme_folder.h"
+#include "train.h"
+#include "train_checkpoint.h"
+#include "weights.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// All that a case's run needs.
+struct reference_run {
+    const struct reference_options *options;
+    const char *answer;  // folder
+    int world;           // that is asked for; 0: the case's
+    const char *state;   // {state}, or null
+    const char *nvme_path;
+    struct check_case c;
+    struct reference_config config;
+    int before_steps;
+    char store[PATH_MAX];  // where this case's checkpoints are
+    struct given *given;
+    struct weights *weights;
+    struct train_checkpoints checkpoints;
+    struct reference_report *report;
+};
+
+// STATE/NAME of NAME.save and NAME.resume; NAME~2 of NAME.save~2, and of NAME.resume~2 if there is such a folder.
+static int find_store(struct reference_run *run)
+{
+    static const char save[] = ".save", resume[] = ".resume";
+    const char *ending = run->c.phase == PHASE_SAVE ? save : resume, *name = run->c.name;
+    const char *at = NULL;
+    for (const char *next = strstr(name, ending); next; next = strstr(next + 1, ending))
+        at = next;
+    char base[CASE_NAME_BYTES];
+    snprintf(base, sizeof base, "%.*s%s", at ? (int)(at - name) : (int)strlen(name), name,
+             at ? at + strlen(ending) : "");
+    if (!run->state)
+        return err_set(ERR_USAGE, "a case that resumes needs the folder {state}, as one more argument");
+    TRY(file_join(run->state, base, run->store));
+    if (!at || run->c.phase == PHASE_SAVE || access(run->store, F_OK) == 0)
+        return ERR_NONE;
+    base[at - name] = '\0';
+    return file_join(run->state, base, run->store);
+}
+
+static int make_folder(const char *path)
+{
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return err_set(ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+    return ERR_NONE;
+}
+
+// The weights of the checkpoint, and nothing else of it, begin the run.
+static int take_weights(struct reference_run *run, struct train_setting *setting)
+{
+    struct checkpoint *checkpoint;
+    char notes[NOTES_BYTES] = "", path[PATH_MAX];
+    TRY(checkpoint_open(run->store, &checkpoint, notes));
+    if (!checkpoint)
+        return err_set(ERR_USAGE, "%s: there is no checkpoint", run->store);
+    int rc = file_join(run->store, "weights.safetensors", path);
+    if (rc == ERR_NONE)
+        rc = export_weights(checkpoint, path, DTYPE_FP32);
+    checkpoint_close(checkpoint);
+    TRY(rc);
+    TRY(weights_open(path, setting->model, &run->weights));
+    setting->model = &run->weights->model;
+    return ERR_NONE;
+}
+
+static int open_checkpoints(struct reference_run *run, struct train_setting *setting)
+{
+    const struct check_case *c = &run->c;
+    if (c->phase == PHASE_RESUME && c->weights_only)
+        return take_weights(run, setting);
+    char notes[NOTES_BYTES];
+    const struct train_checkpoint_options options = {
+        .save = c->phase == PHASE_SAVE ? run->store : NULL,
+        .resume = c->phase == PHASE_RESUME ? run->store : NULL,
+    };
+    TRY(train_checkpoints_open(&options, setting, &run->checkpoints, notes));
+    setting->checkpoints = &run->checkpoints;
+    if (c->phase != PHASE_RESUME)
+        return ERR_NONE;
+    uint64_t step = checkpoint_manifest(run->checkpoints.from)->step;
+    if (step != (uint64_t)c->checkpoint_step)
+        return err_set(ERR_USAGE, "%s: is a checkpoint of step %llu, expected step %d", run->store,
+                       (unsigned long long)step, c->checkpoint_step);
+    return ERR_NONE;
+}
+
+// Through the page cache where there is no direct I/O.
+static bool needs_page_cache(const char *path)
+{
+    struct nvme_folder folder;
+    if (nvme_folder_open(path, false, &folder) != ERR_NONE)
+        return true;
+    nvme_folder_close(&folder);
+    return false;
+}
+
+static int train(struct reference_run *run, const char *folder)
+{
+    const struct check_case *c = &run->c;
+    const struct reference_options *options = run->options;
+    const struct given_setting given = {
+        .c = c, .folder = folder, .before_steps = run->before_steps, .keeps_seen = true};
+    TRY(given_open(&given, &run->given));
+    struct train_setting setting = {
+        .config = &run->config.config,
+        .model = given_model(run->given),
+        .world = c->world,
+        .steps = (uint64_t)(case_last_step(c) - run->before_steps),
+        .schedule = options->has_schedule ? options->schedule
+                                          : (struct flow_schedule){c->overlap ? FLOW_OVERLAP : FLOW_SERIAL, 0},
+        .threads = 1,
+    };
+    if (config_uses_nvme(setting.config)) {
+        setting.buffered = needs_page_cache(run->nvme_path);
+        setting.swap_checksum = true;
+    }
+    if (c->phase != PHASE_WHOLE)
+        TRY(open_checkpoints(run, &setting));
+    TRY(reference_report_open(c, run->given, run->answer, run->before_steps, &setting, &run->report));
+    struct train_result result;
+    int rc = train_run(&setting, &result);
+    free(result.step_ns);
+    TRY(rc);
+    return reference_report_usage(run->report);
+}
+
+static void close_run(struct reference_run *run)
+{
+    reference_report_close(run->report);
+    train_checkpoints_close(&run->checkpoints);
+    weights_close(run->weights);
+    given_close(run->given);
+}
+
+static const char *nvme_path_of(const struct reference_options *options, const char *state)
+{
+    const char *temporary = getenv("TMPDIR");
+    return options->nvme_path ? options->nvme_path : state ? state : temporary && *temporary ? temporary : "/tmp";
+}
+
+static int answer(struct reference_run *run, const char *folder)
+{
+    bool unsupported;
+    struct check_case *c = &run->c;
+    TRY(case_read(folder, c));
+    if (run->world > 0 && c->world != run->world)
+        return err_set(ERR_USAGE, "is a case of world %d, in a run of world %d", c->world, run->world);
+    TRY(make_folder(run->answer));
+    run->nvme_path = nvme_path_of(run->options, run->state);
+    bool anew = c->phase == PHASE_RESUME && c->weights_only;
+    run->before_steps = anew ? c->checkpoint_step : 0;
+    int rc = reference_config(c, run->options, run->nvme_path, run->before_steps, &run->config, &unsupported);
+    // What is refused although it makes sense is what the reference has not.
+    if (rc == ERR_USAGE)
+        return answer_write_text(run->answer,
+                                 unsupported || !c->expects_refusal ? ANSWER_UNSUPPORTED : ANSWER_REFUSED,
+                                 err_message());
+    TRY(rc);
+    if (c->phase != PHASE_WHOLE)
+        TRY(find_store(run));
+    return train(run, folder);
+}
+
+int reference_answer(const struct reference_options *options, const char *case_folder, const char *answer_folder,
+                     int world, const char *state)
+{
+    struct reference_run *run = calloc(1, sizeof *run);
+    if (!run)
+        return err_set(ERR_MEMORY, "no memory for a case");
+    run->options = options;
+    run->answer = answer_folder;
+    run->world = world;
+    run->state = state;
+    run->checkpoints.store.lock = -1;
+    int rc = answer(run, case_folder);
+    close_run(run);
+    free(run);
+    return rc;
+}
