@@ -112,6 +112,36 @@ static bool needs_page_cache(const char *path)
     return false;
 }
 
+// A stage begins with parameters that its precision represents; of another run's master parameters it gets every bit.
+static int place_weights(const struct weights *weights, struct stage *stage)
+{
+    const struct layout *layout = &stage->layout;
+    for (int i = 0; i < layout->trainable_count; i++) {
+        const struct bundle *bundle = &layout->bundles[i];
+        float *whole = calloc(bundle->padded_count + 1, sizeof *whole);
+        if (!whole)
+            return err_set(ERR_MEMORY, "no memory for the weights of %zu elements", bundle->padded_count);
+        for (int k = 0; k < bundle->param_count; k++) {
+            int param = bundle->params[k];
+            memcpy(whole + layout->offset_of[param], weights->values[param],
+                   stage->setting.model->params[param].count * sizeof *whole);
+        }
+        size_t begin = bundle_share_begin(bundle, stage_share(stage, i));
+        int rc = stage_write_share(stage, i, STATE_PARAMETER, whole + begin);
+        free(whole);
+        TRY(rc);
+    }
+    return stage_regather(stage);
+}
+
+static int observe(void *context, const struct train_moment *moment)
+{
+    struct reference_run *run = context;
+    if (run->weights && moment->step == 0)
+        TRY(place_weights(run->weights, moment->stage));
+    return reference_report_observe(run->report, moment);
+}
+
 static int train(struct reference_run *run, const char *folder)
 {
     const struct check_case *c = &run->c;
@@ -127,6 +157,8 @@ static int train(struct reference_run *run, const char *folder)
         .schedule = options->has_schedule ? options->schedule
                                           : (struct flow_schedule){c->overlap ? FLOW_OVERLAP : FLOW_SERIAL, 0},
         .threads = 1,
+        .observe = observe,
+        .observe_context = run,
     };
     if (config_uses_nvme(setting.config)) {
         setting.buffered = needs_page_cache(run->nvme_path);
@@ -134,7 +166,7 @@ static int train(struct reference_run *run, const char *folder)
     }
     if (c->phase != PHASE_WHOLE)
         TRY(open_checkpoints(run, &setting));
-    TRY(reference_report_open(c, run->given, run->answer, run->before_steps, &setting, &run->report));
+    TRY(reference_report_open(c, run->given, run->answer, run->before_steps, &run->report));
     struct train_result result;
     int rc = train_run(&setting, &result);
     free(result.step_ns);

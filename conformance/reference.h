@@ -43,14 +43,15 @@ struct reference_config {
 int reference_config(const struct check_case *c, const struct reference_options *options, const char *nvme_path,
                      int before_steps, struct reference_config *out, bool *unsupported);
 
-// An observer (train.h) that writes an answer's files.
+// An answer's files, made as a run goes on.
 struct reference_report;
-struct train_setting;
+struct train_moment;
 struct given;
 
-// c and given outlive it. The setting gets the observer.
+// c and given outlive it.
 int reference_report_open(const struct check_case *c, const struct given *given, const char *folder, int before_steps,
-                          struct train_setting *setting, struct reference_report **out);
+                          struct reference_report **out);
+int reference_report_observe(struct reference_report *report, const struct train_moment *moment);  // train.h
 int reference_report_usage(const struct reference_report *report);  // when the run is over
 void reference_report_close(struct reference_report *report);       // null-safe
 

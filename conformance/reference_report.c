@@ -145,9 +145,8 @@ static int write_step(struct reference_report *report, const struct train_moment
     return answer_write_step(c, report->folder, step, &state);
 }
 
-static int observe(void *context, const struct train_moment *moment)
+int reference_report_observe(struct reference_report *report, const struct train_moment *moment)
 {
-    struct reference_report *report = context;
     int step = (int)moment->step + report->before_steps;
     bool begins = step < case_first_step(report->c);
     if (moment->rank == 0) {
@@ -165,7 +164,7 @@ static int observe(void *context, const struct train_moment *moment)
 }
 
 int reference_report_open(const struct check_case *c, const struct given *given, const char *folder, int before_steps,
-                          struct train_setting *setting, struct reference_report **out)
+                          struct reference_report **out)
 {
     struct reference_report *report = *out = calloc(1, sizeof *report);
     if (!report)
@@ -174,8 +173,6 @@ int reference_report_open(const struct check_case *c, const struct given *given,
     report->given = given;
     report->folder = folder;
     report->before_steps = before_steps;
-    setting->observe = observe;
-    setting->observe_context = report;
     TRY(state_open(c, &report->now));
     return state_open(c, &report->before);
 }
