@@ -64,9 +64,9 @@ bool unsharded_has_gradient(const struct check_case *c, int param);
 
 // Adam's step t of all trained parameters from `from` to `to` (which may be the same) with these mean gradients and
 // this coefficient, and with the hyper-parameters of the step `lr_step`. leaves_unused: parameters without a gradient
-// stay as they are; otherwise they get a gradient of zero. resumed_t: where a recipe has running products for the powers
-// of beta (DeepSpeed), they begin with a pow after this t; 0: with 1 at the beginning. An implementation that resumed
-// has the checkpoint's t there; one whose groups have different betas uses pow at every step, which is t - 1.
+// stay as they are; otherwise they get a gradient of zero. resumed_t: where a recipe has running products for the
+// powers of beta (DeepSpeed), they begin with a pow after this t; 0: with 1 at the beginning. An implementation that
+// resumed has the checkpoint's t there; one whose groups have different betas uses pow at every step, which is t - 1.
 struct unsharded_update {
     uint64_t t;
     int lr_step;
