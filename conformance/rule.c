@@ -47,8 +47,8 @@ static bool division_is_distinct(const struct check_case *c, const struct rule *
         return !is_power_of_two(c->world);
     case DIVIDE_FIRST_IN_MODEL:
         return c->precision != c->communication_dtype;
-    case DIVIDE_SPLIT:
-        return c->world > 2;
+    case DIVIDE_SPLIT:  // the first factor is a power of two
+        return narrow && c->world > 2;
     default:
         return true;
     }

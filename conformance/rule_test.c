@@ -69,7 +69,8 @@ Test(rule, a_rounding_case_has_the_rules_that_it_can_tell_apart)
         {2, 1, DTYPE_FP32, 1},
         {4, 1, DTYPE_FP32, 3},           // fold, ring, tree
         {4, 1, DTYPE_BF16, 6},           // each also rounded at every addition
-        {3, 1, DTYPE_FP32, 2 * 5},       // fold, ring; last, reciprocal, first, first reciprocal, split
+        {3, 1, DTYPE_FP32, 2 * 4},       // fold, ring; last, reciprocal, first, first reciprocal
+        {3, 1, DTYPE_FP16, 4 * 7},       // and rounded at each addition; all divisions, as the model's dtype is another
         {2, 4, DTYPE_FP32, 2},           // which sum first
         {2, 3, DTYPE_FP32, 2 * (1 + 2)}, // last, or each micro-step's by 3 or times 1/3
     };

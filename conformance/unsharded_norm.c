@@ -40,27 +40,32 @@ static double root_of(unsigned __int128 number, int exponent, bool more)
     return ldexp((double)(root << 1 | more), exponent / 2 - 1);
 }
 
+// 0 beyond either end.
+static unsigned bit_of(const struct square_sum *sum, int bit)
+{
+    return bit < 0 || bit >= 32 * LIMB_COUNT ? 0 : (unsigned)(sum->limbs[bit / 32] >> bit % 32) & 1;
+}
+
 static double root_of_sum(struct square_sum *sum)
 {
-    int top = 0;
+    uint64_t any = 0;
     for (int i = 0; i < LIMB_COUNT; i++) {
         if (i + 1 < LIMB_COUNT)
             sum->limbs[i + 1] += sum->limbs[i] >> 32;
         sum->limbs[i] &= 0xffffffff;
-        if (sum->limbs[i])
-            top = i;
+        any |= sum->limbs[i];
     }
-    // The four highest limbs hold at least 97 bits of a larger number, and all of a smaller one; the fourth loses two.
+    if (!any)
+        return 0;
+    // The 125 or 126 highest bits, so that what is left out begins at an even power of two.
     unsigned __int128 number = 0;
-    int bottom = top > 3 ? top - 3 : 0;
-    for (int i = top; i >= bottom; i--)
-        number = number << 32 | sum->limbs[i];
-    bool more = (number & 3) != 0;
-    for (int i = 0; i < bottom; i++)
-        more = more || sum->limbs[i];
-    if (top <= 2)
-        return root_of(number, UNIT_EXPONENT, false);
-    return root_of(number >> 2, UNIT_EXPONENT + 32 * bottom + 2, more);
+    int bit = 32 * LIMB_COUNT;
+    while (number >> 124 == 0 || bit % 2)
+        number = number << 1 | bit_of(sum, --bit);
+    bool more = false;
+    for (int i = 0; i < bit; i++)
+        more = more || bit_of(sum, i);
+    return root_of(number, UNIT_EXPONENT + bit, more);
 }
 
 double unsharded_norm(const struct check_case *c, const float *const gradients[CASE_PARAM_MAX])
