@@ -139,7 +139,8 @@ static void put_finding(const struct page *page, const struct finding *finding)
     if (finding->hint != HINT_NONE)
         fprintf(out, "<br/>%s", hint_text(finding->hint));
     if (finding->verdict >= VERDICT_FAIL) {
-        fprintf(out, "<br/><code>%s", repeat_text(page->facts, finding, repeat));
+        fprintf(out, "<br/><code>");
+        text_markup(out, repeat_text(page->facts, finding, repeat));
         text_markup(out, page->facts->command);
         fprintf(out, "</code>");
     }

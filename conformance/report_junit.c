@@ -58,7 +58,8 @@ static void put_finding(const struct junit *j, const struct finding *finding)
     }
     put_text(j->out, "why", finding->text);
     put_text(j->out, "hint", hint_text(finding->hint));
-    fprintf(j->out, "repeat: %s", repeat_text(j->facts, finding, repeat));
+    fprintf(j->out, "repeat: ");
+    text_markup(j->out, repeat_text(j->facts, finding, repeat));
     text_markup(j->out, j->facts->command);
     fputc('\n', j->out);
 }
