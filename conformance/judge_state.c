@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// The states of an answer against unsharded Adam under every rule of the table: a rule explains a step if each element
+// of each tensor has, in m, v and the parameter alike, the bits of one of the choices that the rule leaves by element.
+// A rule that explains every step explains the answer.
+#include "judge_internal.h"
+
+#include "err.h"
+#include "links.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// One search over the steps of an answer.
+struct search {
+    struct trial *trial;
+    struct rule_set alive;
+    struct rule_set next;      // of the step at hand: those that explain it
+    unsigned char *explained;  // by element of all compared parameters
+    size_t element_count;
+    int step;
+    // Of the step at hand, the rule that explains most elements, and what it misses first.
+    size_t best_count;
+    struct rule best;
+    bool best_leaves_unused;
+    struct difference difference;
+};
+
+void rule_set_free(struct rule_set *set)
+{
+    free(set->rules);
+    free(set->leaves_unused);
+    *set = (struct rule_set){0};
+}
+
+static int rule_set_add(struct rule_set *set, const struct rule *rule, bool leaves_unused)
+{
+    if (set->count % 64 == 0) {
+        struct rule *rules = realloc(set->rules, (set->count + 64) * sizeof *rules);
+        unsigned char *leaves = rules ? realloc(set->leaves_unused, set->count + 64) : NULL;
+        set->rules = rules ? rules : set->rules;
+        if (!leaves)
+            return err_set(ERR_MEMORY, "no memory for %zu rules", set->count + 64);
+        set->leaves_unused = leaves;
+    }
+    set->rules[set->count] = *rule;
+    set->leaves_unused[set->count++] = leaves_unused;
+    return ERR_NONE;
+}
+
+// All rules that the case, and what is claimed, permit; the canonical one first.
+static int all_rules(const struct trial *trial, struct rule_set *out)
+{
+    const struct check_case *c = trial->c;
+    bool unused = false;
+    for (int i = 0; i < c->param_count; i++)
+        unused |= case_is_trained(c, i) && !unsharded_has_gradient(c, i);
+    int count = rule_count(c);
+    for (int i = 0; i < count; i++) {
+        struct rule rule = rule_at(c, i);
+        if (c->gradient_clipping > 0 && trial->options->clip >= 0 &&
+            rule_clip_is_deepspeed(rule.clip) != trial->options->clip)
+            continue;
+        for (int leaves = 1; leaves >= (unused ? 0 : 1); leaves--)
+            if (!unused || trial->options->unused < 0 || leaves == !trial->options->unused)
+                TRY(rule_set_add(out, &rule, leaves));
+    }
+    return ERR_NONE;
+}
+
+bool value_same(float a, float b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+// The bits of one element of the three states that are not as expected, first of m, then of v, then of the parameter.
+static bool first_difference(const struct trial *trial, int param, size_t i, struct difference *out)
+{
+    const struct {
+        const char *what;
+        const float *expected, *actual;
+    } states[] = {
+        {"exp_avg", trial->expected.exp_avg[param], trial->step.exp_avg[param]},
+        {"exp_avg_sq", trial->expected.exp_avg_sq[param], trial->step.exp_avg_sq[param]},
+        {"param", trial->expected.param[param], trial->step.param[param]},
+    };
+    for (int k = 0; k < 3; k++) {
+        if (!states[k].actual || value_same(states[k].expected[i], states[k].actual[i]))
+            continue;
+        float expected = states[k].expected[i], actual = states[k].actual[i];
+        double magnitude = fmax(fabs((double)expected), fabs((double)actual));
+        *out = (struct difference){
+            .rank = -1, .micro = -1, .param = param, .what = states[k].what, .element = i,
+            .expected_bits = f32_bits(expected), .actual_bits = f32_bits(actual), .bits = 32,
+            .roundings = fabs((double)expected - (double)actual) / (magnitude * 0x1p-24),
+        };
+        return true;
+    }
+    return false;
+}
+
+// Marks the elements whose bits are those of the expected state; counts those marked so far.
+static size_t mark(struct search *search)
+{
+    const struct trial *trial = search->trial;
+    size_t at = 0, marked = 0;
+    struct difference ignored;
+    for (int param = 0; param < trial->c->param_count; param++) {
+        if (!trial_compares(trial, param))
+            continue;
+        for (size_t i = 0; i < trial->c->params[param].count; i++, at++) {
+            if (!search->explained[at])
+                search->explained[at] = !first_difference(trial, param, i, &ignored);
+            marked += search->explained[at];
+        }
+    }
+    return marked;
+}
+
+// The state after the step under a rule and one of its choices.
+static int expect(struct trial *trial, int step, const struct rule *rule, bool leaves_unused,
+                  const struct unsharded_choice *choice)
+{
+    const struct check_case *c = trial->c;
+    const struct unsharded_decision *decision = &trial->decisions[step - 1];
+    TRY(trial_gradient(trial, rule, choice, decision->applies));
+    const float *const *gradients = (const float *const *)trial->gradient;
+    struct unsharded_update update = {
+        .t = decision->t,
+        .lr_step = decision->applies,
+        .coefficient = unsharded_coefficient(c, rule, unsharded_norm(c, gradients)),
+        .tail = choice->tail,
+        .leaves_unused = leaves_unused,
+        .resumed_t = trial->start.t,
+    };
+    return unsharded_adam(c, rule, &update, gradients, &trial->before, &trial->expected);
+}
+
+// What the best rule's canonical choice misses first.
+static int note_difference(struct search *search)
+{
+    struct trial *trial = search->trial;
+    size_t at = 0;
+    bool found = false;
+    struct difference *difference = &search->difference;
+    for (int param = 0; param < trial->c->param_count; param++) {
+        if (!trial_compares(trial, param))
+            continue;
+        for (size_t i = 0; i < trial->c->params[param].count && !found; i++)
+            found = first_difference(trial, param, i, difference);
+        at += trial->c->params[param].count;
+    }
+    difference->step = search->step;
+    difference->compared_count = at;
+    difference->differing_count = at - search->best_count;
+    return ERR_NONE;
+}
+
+// Where nothing is to be applied, nothing may change.
+static bool unchanged(struct search *search)
+{
+    struct trial *trial = search->trial;
+    unsharded_state_copy(trial->c, &trial->before, &trial->expected);
+    memset(search->explained, 0, search->element_count);
+    search->best_count = mark(search);
+    return search->best_count == search->element_count;
+}
+
+static int search_step(struct search *search)
+{
+    struct trial *trial = search->trial;
+    search->best_count = 0;
+    bool any = false;
+    for (size_t i = 0; i < search->alive.count; i++) {
+        const struct rule *rule = &search->alive.rules[i];
+        memset(search->explained, 0, search->element_count);
+        size_t marked = 0;
+        int choices = unsharded_choice_count(trial->c, rule);
+        for (int k = 0; k < choices && (k == 0 || marked < search->element_count); k++) {
+            struct unsharded_choice choice = unsharded_choice_at(trial->c, rule, k);
+            TRY(expect(trial, search->step, rule, search->alive.leaves_unused[i], &choice));
+            marked = mark(search);
+        }
+        if (!any || marked > search->best_count) {
+            any = true;
+            search->best_count = marked;
+            search->best = *rule;
+            search->best_leaves_unused = search->alive.leaves_unused[i];
+        }
+        if (marked == search->element_count)
+            TRY(rule_set_add(&search->next, rule, search->alive.leaves_unused[i]));
+    }
+    return ERR_NONE;
+}
+
+// Frozen parameters keep their bits.
+static bool frozen_changed(const struct trial *trial, int step, struct difference *out)
+{
+    const struct check_case *c = trial->c;
+    for (int param = 0; param < c->param_count; param++) {
+        if (!c->params[param].frozen || case_owner(c, param) != param)
+            continue;
+        for (size_t i = 0; i < c->params[param].count; i++) {
+            float expected = trial->before.param[param][i], actual = trial->step.param[param][i];
+            if (value_same(expected, actual))
+                continue;
+            *out = (struct difference){.step = step, .rank = -1, .micro = -1, .param = param, .what = "param",
+                                       .element = i, .expected_bits = f32_bits(expected),
+                                       .actual_bits = f32_bits(actual), .bits = 32, .roundings = NAN,
+                                       .differing_count = 1, .compared_count = c->params[param].count};
+            return true;
+        }
+    }
+    return false;
+}
+
+// Takes over what is worse for its link.
+static void keep_worst(struct link_result *all, const struct link_result *step)
+{
+    for (int link = 0; link < LINK_COUNT; link++) {
+        const struct link_worst *now = &step->worst[link];
+        struct link_worst *worst = &all->worst[link];
+        bool worse = !worst->was_checked || now->roundings * worst->limit > worst->roundings * now->limit;
+        if (now->was_checked && worse)
+            *worst = *now;
+    }
+}
+
+// The worst of each link that has been checked, against its limit.
+static void print_links(const struct trial *trial, const struct link_result *result, char *out, size_t bytes)
+{
+    size_t used = 0;
+    for (int link = 0; link < LINK_COUNT && used < bytes; link++) {
+        const struct link_worst *worst = &result->worst[link];
+        if (!worst->was_checked)
+            continue;
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s %.3g of %.3g roundings", used ? ", " : "",
+                                 link_name((enum link)link), worst->roundings, worst->limit);
+        if (link_class_of((enum link)link, worst) == LINK_BROKEN && worst->param >= 0 && used < bytes)
+            used += (size_t)snprintf(out + used, bytes - used, " (%s, element %zu)",
+                                     trial->c->params[worst->param].name, worst->element);
+    }
+}
+
+// The answer follows no rule: is every link of every step within its limit all the same?
+static int judge_by_links(struct trial *trial, struct finding *out)
+{
+    const struct check_case *c = trial->c;
+    struct link_result all = {0};
+    for (int step = case_first_step(c); step <= case_last_step(c); step++) {
+        TRY(trial_step(trial, step));
+        bool speaks = trial->step.has_grad && !trial->decisions[step - 1].skipped;
+        const float *const *grad = speaks ? (const float *const *)trial->step.grad : NULL;
+        const struct link_step link = {
+            .step = step,
+            .decisions = trial->decisions,
+            .before = &trial->before,
+            .after = &trial->after,
+            .grad = grad,
+            .applied_grad = trial->decisions[step - 1].applies == step ? grad : NULL,
+            .may_leave_unused = trial->options->unused != 1,
+            .may_decay_unused = trial->options->unused != 0,
+        };
+        struct link_result one = {0};
+        TRY(links_check(c, trial->values, &link, &one));
+        keep_worst(&all, &one);
+    }
+    out->verdict = links_class(&all) == LINK_BROKEN ? VERDICT_FAIL : VERDICT_BOUNDED;
+    size_t used = strlen(out->text);
+    print_links(trial, &all, out->text + used, sizeof out->text - used);
+    return ERR_NONE;
+}
+
+static int describe_failure(struct search *search, struct finding *out)
+{
+    struct trial *trial = search->trial;
+    struct unsharded_choice choice = {0};
+    if (trial->decisions[search->step - 1].applies > 0) {
+        choice = unsharded_choice_at(trial->c, &search->best, 0);
+        TRY(expect(trial, search->step, &search->best, search->best_leaves_unused, &choice));
+    }
+    TRY(note_difference(search));
+    out->has_difference = true;
+    out->difference = search->difference;
+    out->hint = diagnose_state(trial, &search->best, &search->difference);
+    char rule[256];
+    snprintf(out->text, sizeof out->text, "nearest to %s; ", rule_text(&search->best, rule, sizeof rule));
+    return ERR_NONE;
+}
+
+int judge_state(struct trial *trial, struct finding *out, struct rule_set *explained)
+{
+    const struct check_case *c = trial->c;
+    struct search search = {.trial = trial, .best = rule_canonical(c), .best_leaves_unused = true};
+    for (int i = 0; i < c->param_count; i++)
+        search.element_count += trial_compares(trial, i) ? c->params[i].count : 0;
+    search.explained = malloc(search.element_count + 1);
+    int rc = search.explained ? all_rules(trial, &search.alive) : err_set(ERR_MEMORY, "no memory to judge %s", c->name);
+    bool updated = false, failed = false, changed = false;
+    for (int step = case_first_step(c); rc == ERR_NONE && step <= case_last_step(c) && !failed && !changed; step++) {
+        search.step = step;
+        if ((rc = trial_step(trial, step)) != ERR_NONE)
+            break;
+        if ((changed = frozen_changed(trial, step, &out->difference)))
+            break;
+        if (trial->decisions[step - 1].applies == 0) {
+            failed = !unchanged(&search);
+        } else {
+            updated = true;
+            rc = search_step(&search);
+            failed = rc == ERR_NONE && search.next.count == 0;
+            struct rule_set spare = search.alive;
+            search.alive = search.next;
+            search.next = spare;
+            search.next.count = 0;
+        }
+    }
+    if (rc == ERR_NONE && changed) {
+        out->verdict = VERDICT_FAIL;
+        out->has_difference = true;
+        out->hint = HINT_DECAY;
+        snprintf(out->text, sizeof out->text, "a frozen parameter changed");
+    } else if (rc == ERR_NONE && failed) {
+        rc = describe_failure(&search, out);
+        if (rc == ERR_NONE && trial->decisions[search.step - 1].applies == 0) {
+            out->verdict = VERDICT_FAIL;
+            snprintf(out->text, sizeof out->text, "the state changed in a step that applies nothing");
+        } else if (rc == ERR_NONE) {
+            rc = judge_by_links(trial, out);
+        }
+    } else if (rc == ERR_NONE) {
+        struct rule canonical = rule_canonical(c);
+        const struct rule *first = search.alive.count > 0 ? &search.alive.rules[0] : &canonical;
+        bool is_canonical = rule_same_gradient(first, &canonical) && first->recipe == canonical.recipe &&
+                            first->clip == canonical.clip;
+        out->verdict = !updated || is_canonical ? VERDICT_PASS : VERDICT_EQUIVALENT;
+        if (updated)
+            rule_text(&search.alive.rules[0], out->text, sizeof out->text);
+    }
+    if (rc == ERR_NONE && updated && !failed && !changed) {
+        *explained = search.alive;
+        search.alive = (struct rule_set){0};
+    }
+    rule_set_free(&search.alive);
+    rule_set_free(&search.next);
+    free(search.explained);
+    return rc;
+}

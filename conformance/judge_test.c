@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// The judge on answers that are right by some rule, and on answers with one thing wrong.
+#include "judge_trial.h"
+
+#include <math.h>
+
+static struct finding state_finding(const struct check_case *c, const struct rule *rule, const struct wrong *wrong)
+{
+    struct findings findings = trial_judge(c, rule, wrong);
+    const struct finding *finding = trial_finding(&findings, ASPECT_STATE);
+    cr_assert_not_null(finding);
+    struct finding copy = *finding;
+    findings_free(&findings);
+    return copy;
+}
+
+#define assert_fails(finding, expected_hint)                                                                          \
+    cr_assert((finding).verdict == VERDICT_FAIL && (finding).hint == (expected_hint), "%s, %s: %s",                   \
+              verdict_name((finding).verdict), hint_name((finding).hint), (finding).text)
+
+Test(judge, the_canonical_rule_passes)
+{
+    for (int world = 1; world <= 3; world++)
+        for (int accumulation = 1; accumulation <= 2; accumulation++)
+            for (int exact = 0; exact < 2; exact++) {
+                struct check_case c = trial_case(world, accumulation, DTYPE_FP32, exact);
+                struct finding finding = state_finding(&c, NULL, NULL);
+                cr_assert_eq(finding.verdict, VERDICT_PASS, "%d ranks: %s", world, finding.text);
+            }
+}
+
+Test(judge, every_rule_of_the_table_is_found)
+{
+    struct check_case c = trial_case(3, 1, DTYPE_FP32, false);
+    int count = rule_count(&c), passed = 0;
+    for (int i = 0; i < count; i += 7) {
+        struct rule rule = rule_at(&c, i);
+        struct finding finding = state_finding(&c, &rule, NULL);
+        char text[256];
+        cr_assert(finding.verdict <= VERDICT_EQUIVALENT && finding.verdict >= VERDICT_PASS, "%s: %s",
+                  rule_text(&rule, text, sizeof text), finding.text);
+        passed += finding.verdict == VERDICT_PASS;
+    }
+    cr_assert_lt(passed, 8, "%d of every seventh rule pass as canonical", passed);
+}
+
+static void times_world(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    (void)values, (void)step;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t j = 0; j < c->params[i].count; j++)
+            g[i][j] *= (float)c->world;
+}
+
+Test(judge, a_sum_instead_of_a_mean_fails_as_a_factor)
+{
+    struct check_case c = trial_case(4, 1, DTYPE_FP32, true);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = times_world});
+    assert_fails(finding, HINT_FACTOR_WORLD);
+    cr_assert_eq(finding.difference.step, 1);
+    cr_assert_eq(finding.difference.param, 0);
+    cr_assert_str_eq(finding.difference.what, "exp_avg");
+}
+
+static void rank0_alone(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    for (int i = 0; i < c->param_count; i++)
+        memcpy(g[i], case_gradient(values, step, 0, 0, i), c->params[i].count * sizeof(float));
+}
+
+Test(judge, one_rank_alone_is_recognised)
+{
+    struct check_case c = trial_case(3, 1, DTYPE_FP32, false);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = rank0_alone});
+    assert_fails(finding, HINT_ONE_RANK);
+}
+
+static void stale_gradient(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    struct rule rule = rule_canonical(c);
+    struct unsharded_choice choice = {0};
+    if (step > 1)
+        cr_assert_eq(unsharded_gradient(c, values, &rule, &choice, step - 1, 1.0, g), ERR_NONE);
+}
+
+Test(judge, the_gradient_of_the_step_before_is_recognised)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = stale_gradient});
+    assert_fails(finding, HINT_STALE_GRADIENT);
+    cr_assert_eq(finding.difference.step, 2);
+}
+
+static void t_off_by_one(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
+{
+    (void)c, (void)step, (void)rule;
+    update->t++;
+}
+
+Test(judge, another_t_is_recognised)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.update = t_off_by_one});
+    assert_fails(finding, HINT_STEP_COUNT);
+    cr_assert_str_eq(finding.difference.what, "param");
+}
+
+static void old_lr(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
+{
+    (void)c, (void)step, (void)rule;
+    update->lr_step = 1;
+}
+
+Test(judge, the_learning_rate_of_another_step_is_recognised)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.update = old_lr});
+    assert_fails(finding, HINT_LR);
+    cr_assert_eq(finding.difference.step, 2);
+}
+
+static void skips_a_tensor(const struct check_case *c, int step, const struct unsharded_state *before,
+                           struct unsharded_state *after)
+{
+    (void)step;
+    size_t bytes = c->params[2].count * sizeof(float);
+    memcpy(after->param[2], before->param[2], bytes);
+    memcpy(after->exp_avg[2], before->exp_avg[2], bytes);
+    memcpy(after->exp_avg_sq[2], before->exp_avg_sq[2], bytes);
+}
+
+Test(judge, a_tensor_that_is_not_updated_is_a_bucket)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.state = skips_a_tensor});
+    assert_fails(finding, HINT_BUCKET);
+    cr_assert_eq(finding.difference.param, 2);
+    cr_assert_eq(finding.difference.compared_count, 159);
+    cr_assert_lt(finding.difference.differing_count, 41);
+}
+
+static void copies_the_start(const struct check_case *c, int step, const struct unsharded_state *before,
+                             struct unsharded_state *after)
+{
+    (void)step;
+    unsharded_state_copy(c, before, after);
+}
+
+Test(judge, initial_parameters_copied_to_every_step_fail)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.state = copies_the_start});
+    assert_fails(finding, HINT_NOT_UPDATED);
+}
+
+static void one_bit(const struct check_case *c, int step, const struct unsharded_state *before,
+                    struct unsharded_state *after)
+{
+    (void)c, (void)before;
+    if (step == 2)
+        after->exp_avg_sq[1][16] = nextafterf(after->exp_avg_sq[1][16], INFINITY);
+}
+
+Test(judge, one_bit_of_one_element_is_no_recipe_but_within_the_limits)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.state = one_bit});
+    cr_assert_eq(finding.verdict, VERDICT_BOUNDED, "%s", finding.text);
+    cr_assert_eq(finding.difference.step, 2);
+    cr_assert_eq(finding.difference.param, 1);
+    cr_assert_eq(finding.difference.element, 16);
+    cr_assert_str_eq(finding.difference.what, "exp_avg_sq");
+    cr_assert_eq(finding.difference.actual_bits, finding.difference.expected_bits + 1);
+}
+
+static void short_moments(const struct check_case *c, int step, const struct unsharded_state *before,
+                          struct unsharded_state *after)
+{
+    (void)step, (void)before;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t j = 0; j < c->params[i].count; j++) {
+            after->exp_avg[i][j] = unsharded_round(DTYPE_BF16, after->exp_avg[i][j]);
+            after->exp_avg_sq[i][j] = unsharded_round(DTYPE_BF16, after->exp_avg_sq[i][j]);
+        }
+}
+
+Test(judge, moments_of_16_bits_are_recognised)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.state = short_moments});
+    assert_fails(finding, HINT_MOMENTS);
+}
+
+static void older_on_rank_1(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
+{
+    if (step == 3 && rank == 1 && param == 3)
+        memcpy(whole, older, c->params[param].count * sizeof *whole);
+}
+
+static void truncated(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
+{
+    (void)step, (void)rank, (void)older;
+    for (size_t i = 0; i < c->params[param].count; i++) {
+        uint32_t bits = f32_bits(whole[i]) & 0xffff0000u;
+        whole[i] = f32_of_bits(bits);
+    }
+}
+
+static struct finding seen_finding(const struct wrong *wrong)
+{
+    struct check_case c = trial_case(2, 2, DTYPE_BF16, true);
+    strcpy(c.name, "gather-steps.test");
+    struct findings findings = trial_judge(&c, NULL, wrong);
+    const struct finding *finding = trial_finding(&findings, ASPECT_SEEN);
+    cr_assert_not_null(finding);
+    struct finding copy = *finding;
+    findings_free(&findings);
+    return copy;
+}
+
+Test(judge, what_forward_used_is_the_rounded_master)
+{
+    static const struct wrong nothing;
+    struct finding finding = seen_finding(&nothing);
+    cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
+    finding = seen_finding(&(struct wrong){.seen = older_on_rank_1});
+    assert_fails(finding, HINT_STALE_COPY);
+    cr_assert_eq(finding.difference.rank, 1);
+    cr_assert_eq(finding.difference.step, 3);
+    cr_assert_eq(finding.difference.param, 3);
+    finding = seen_finding(&(struct wrong){.seen = truncated});
+    assert_fails(finding, HINT_ROUNDING);
+}
+
+static void t_stands_still(const struct check_case *c, int step, struct answer_step *says)
+{
+    (void)c;
+    if (step == 3)
+        says->t = 2;
+}
+
+Test(judge, a_wrong_t_is_a_wrong_decision)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    struct findings findings = trial_judge(&c, NULL, &(struct wrong){.says = t_stands_still});
+    const struct finding *finding = trial_finding(&findings, ASPECT_DECISION);
+    cr_assert_not_null(finding);
+    assert_fails(*finding, HINT_STEP_COUNT);
+    findings_free(&findings);
+}
+
+static void other_recipe(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
+{
+    (void)c, (void)update;
+    for (rule->recipe = 0; step > 1 && strcmp(adam_recipe_name(adam_recipe_at(rule->recipe)), "deepspeed-cpu-clang");)
+        rule->recipe++;
+}
+
+Test(judge, a_recipe_that_changes_midway_is_no_rule)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.update = other_recipe});
+    cr_assert_eq(finding.verdict, VERDICT_BOUNDED, "%s", finding.text);
+}
