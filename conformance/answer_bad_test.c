@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers that are malformed, by mistake or on purpose: each is refused with the file, the tensor and the reason.
+#include "answer_check.h"
 #include "answer_test.h"
-
 #include "safetensors.h"
+#include "schema_test.h"
 
 #include <math.h>
 #include <sys/socket.h>
@@ -475,18 +476,18 @@ Test(answer_bad, usage_that_says_something_else_is_refused_with_its_line)
     } rows[] = {
         {"", "is empty"},
         {"[]", "expected a JSON object"},
-        {"{}", "ranks: expected a list of one object for each of 2 ranks"},
-        {"{\"ranks\": []}", "ranks: expected a list of one object for each of 2 ranks"},
-        {"{\"ranks\": [{}, {}, {}]}", "ranks: expected a list of one object for each of 2 ranks"},
-        {"{\"ranks\": [{}, 1]}", "ranks.1: expected an object"},
-        {"{\"ranks\": [{}, {}],\n \"rank\": 1}", "usage.json:2: rank: is no key of this file"},
-        {"{\"ranks\": [{},\n {\"held\": 1}]}", "usage.json:2: ranks.1.held: is no key of this file"},
-        {"{\"ranks\": [{}, {\"calls\": 1}]}", "ranks.1.calls: expected an object"},
-        {"{\"ranks\": [{\n\"calls\":\n {\"send\": 1}}, {}]}", "usage.json:3: ranks.0.calls.send: is no key"},
-        {"{\"ranks\": [{\"calls\": {\"param\": 1}}, {}]}", "ranks.0.calls.param: is no key"},
-        {"{\"ranks\": [{\"held_bytes\": {\"param\": -1}}, {}]}", "held_bytes.param: expected a whole number from 0 on"},
-        {"{\"ranks\": [{\"held_bytes\": {\"param\": 1.5}}, {}]}", "expected a whole number from 0 on"},
-        {"{\"ranks\": [{\"held_bytes\": {\"param\": \"1\"}}, {}]}", "expected a whole number from 0 on"},
+        {"{}", "usage.json:1: ranks: missing"},
+        {"{\"ranks\": []}", "ranks: has 0 elements, expected an array of 2 to 2 elements"},
+        {"{\"ranks\": [{}, {}, {}]}", "ranks: has 3 elements, expected an array of 2 to 2 elements"},
+        {"{\"ranks\": [{}, 1]}", "ranks: element 1 is 1, expected an object"},
+        {"{\"ranks\": [{}, {}],\n \"rank\": 1}", "usage.json:2: rank: unknown key"},
+        {"{\"ranks\": [{},\n {\"held\": 1}]}", "usage.json:2: ranks.1.held: unknown key"},
+        {"{\"ranks\": [{}, {\"calls\": 1}]}", "ranks.1.calls: is 1, expected an object"},
+        {"{\"ranks\": [{\n\"calls\":\n {\"send\": 1}}, {}]}", "usage.json:3: ranks.0.calls.send: unknown key"},
+        {"{\"ranks\": [{\"calls\": {\"param\": 1}}, {}]}", "ranks.0.calls.param: unknown key"},
+        {"{\"ranks\": [{\"held_bytes\": {\"param\": -1}}, {}]}", "held_bytes.param: is -1, expected a whole number"},
+        {"{\"ranks\": [{\"held_bytes\": {\"param\": 1.5}}, {}]}", "is 1.5, expected a whole number from 0"},
+        {"{\"ranks\": [{\"held_bytes\": {\"param\": \"1\"}}, {}]}", "is \"1\", expected a whole number from 0"},
         {"{\"ranks\": [{\"held_bytes\": {\"param\": 99999999999999999999}}, {}]}", "is not JSON"},
         {"{\"ranks\": [{\"calls\": {}, \"calls\": {}}, {}]}", "given twice"},
     };
@@ -494,4 +495,20 @@ Test(answer_bad, usage_that_says_something_else_is_refused_with_its_line)
         folder_write(in_folder("usage.json"), rows[i].text, strlen(rows[i].text));
         expect_refused("usage.json", rows[i].why);
     }
+}
+
+static int read_usage(const char *text, size_t bytes)
+{
+    struct answer_usage usage[1];
+    return answer_usage_parse("usage.json", text, bytes, 1, usage);
+}
+
+Test(answer_bad, the_schema_of_usage_says_what_the_reader_takes)
+{
+    int changes = schema_check("usage.schema.json",
+                               "{\"ranks\": [{\"held_bytes\": {\"param\": 1, \"grad\": 2, \"optimizer\": 3, "
+                               "\"master\": 4, \"padding\": 5}, \"sent_bytes\": {\"reduce\": 6, \"gather\": 7}, "
+                               "\"calls\": {\"reduce\": 8, \"gather\": 9}}]}",
+                               read_usage);
+    cr_expect_gt(changes, 50, "%d", changes);
 }
