@@ -34,6 +34,9 @@ static size_t at_least(size_t value, size_t least)
     return value > least ? value : least;
 }
 
+// Where nothing is to be gathered ahead, parameters of up to so many elements stay whole: the other way not to wait.
+enum { PERSISTENT_COUNT = 40 };
+
 static json_t *zero_section(const struct check_case *c)
 {
     size_t elements = 1;
@@ -46,7 +49,8 @@ static json_t *zero_section(const struct check_case *c)
         (json_int_t)at_least(c->sub_group, 1));
     if (c->stage == 3) {
         json_object_set_new(section, "stage3_prefetch_bucket_size", json_integer((json_int_t)c->prefetch_bucket));
-        json_object_set_new(section, "stage3_param_persistence_threshold", json_integer(0));
+        json_object_set_new(section, "stage3_param_persistence_threshold",
+                            json_integer(c->prefetch_bucket > 0 ? 0 : PERSISTENT_COUNT));
     }
     if (c->offload_optimizer != TIER_DEVICE)
         json_object_set_new(section, "offload_optimizer",

@@ -405,6 +405,24 @@ Test(reference, weights_alone_begin_a_new_run)
     demand_resumed(&c, "weights", (int[2]){2, 3}, (int[2]){3, 2});
 }
 
+// Without prefetch small parameters stay whole on every rank, and what forward sees is the same.
+Test(reference, prefetch_and_persistence_change_no_bit)
+{
+    static const size_t prefetch[] = {0, 1, 64, 100000};
+    for (int i = 0; i < 4; i++) {
+        struct check_case c = case_of((const char *[]){"ahead-0", "ahead-1", "ahead-2", "ahead-3"}[i], 3, 3);
+        struct answer_usage usage[CASE_WORLD_MAX];
+        set_precision(&c, DTYPE_BF16);
+        c.prefetch_bucket = prefetch[i];
+        demand_case(&c, usage);
+        // a.scalar, b.unused, c.small and b.frozen, on each rank beside everybody's shares.
+        uint64_t held = 0, all = 91 + 1 + 101 + 19 + 5 + 2 + 91, persistent = 1 + 5 + 2 + 19;
+        for (int rank = 0; rank < 3; rank++)
+            held += usage[rank].held_bytes[USAGE_PARAM];
+        cr_expect_eq(held, (all + (i == 0 ? 3 * persistent : 0)) * 2, "prefetch %zu", prefetch[i]);
+    }
+}
+
 // Nonsense is refused, and makes no step; what makes sense and is not here is declined.
 Test(reference, what_makes_no_sense_is_refused)
 {
