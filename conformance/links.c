@@ -96,10 +96,16 @@ static void check_moments(const struct update *u, size_t k, struct link_result *
     link_note(&out->worst[LINK_EXP_AVG_SQ], best_v.roundings, u->param, k, best_v.expected, new_v);
 }
 
+// Moments that an answer has not, as those of an unused parameter may be, are zero.
+static double element_of(const float *array, size_t k)
+{
+    return array ? (double)array[k] : 0;
+}
+
 static void check_parameter(const struct update *u, size_t k, struct link_result *out)
 {
     double p = (double)u->in->before->param[u->param][k], new_p = (double)u->in->after->param[u->param][k];
-    double m = (double)u->in->after->exp_avg[u->param][k], v = (double)u->in->after->exp_avg_sq[u->param][k];
+    double m = element_of(u->in->after->exp_avg[u->param], k), v = element_of(u->in->after->exp_avg_sq[u->param], k);
     struct nearer best = {INFINITY, NAN};
     for (int rounds = 0; rounds < 2; rounds++) {
         double lr = given(u->lr, rounds), eps = given(u->group->eps, rounds);
@@ -135,9 +141,11 @@ static void check_moved(struct update *u, int param, struct link_result *out)
     u->param = param;
     u->group = &u->c->groups[u->c->params[param].group];
     u->lr = u->group->lr[u->in->decisions[u->in->step - 1].applies - 1];
-    bool has_moments = u->in->before->exp_avg[param] && u->in->after->exp_avg[param];
-    for (size_t k = 0; has_moments && k < u->c->params[param].count; k++) {
-        check_moments(u, k, out);
+    bool has_moments = u->in->before->exp_avg[param] && u->in->after->exp_avg[param] &&
+                       u->in->before->exp_avg_sq[param] && u->in->after->exp_avg_sq[param];
+    for (size_t k = 0; k < u->c->params[param].count; k++) {
+        if (has_moments)
+            check_moments(u, k, out);
         check_parameter(u, k, out);
     }
 }

@@ -54,7 +54,7 @@ int unsharded_gradient(const struct check_case *c, const struct case_values *val
                        const struct unsharded_choice *choice, int step, double scale,
                        float *const out[CASE_PARAM_MAX]);
 
-// The norm of such gradients, correctly rounded to double, over what is trained (NULL entries are left out); and the
+// The norm of such gradients, to nearly all bits of a double, over what is trained (NULL entries are left out); and the
 // coefficient they are multiplied by: 1 without clipping.
 double unsharded_norm(const struct check_case *c, const float *const gradients[CASE_PARAM_MAX]);
 float unsharded_coefficient(const struct check_case *c, const struct rule *rule, double norm);
