@@ -125,6 +125,13 @@ Test(decide, a_late_update_applies_the_step_before_and_drops_overflows)
     }
 }
 
+static void expect_alike(const struct unsharded_decision a[], const struct unsharded_decision b[], int count)
+{
+    for (int i = 0; i < count; i++)
+        cr_expect(a[i].skipped == b[i].skipped && a[i].scale == b[i].scale && a[i].scale_after == b[i].scale_after &&
+                  a[i].t == b[i].t && a[i].applies == b[i].applies, "step %d", i + 1);
+}
+
 Test(decide, a_resumed_case_goes_on_and_one_with_weights_only_begins_anew)
 {
     struct check_case c = overflow_case(".x.x...", 2, 1, 1);
@@ -133,7 +140,7 @@ Test(decide, a_resumed_case_goes_on_and_one_with_weights_only_begins_anew)
     c.phase = PHASE_RESUME;
     c.checkpoint_step = 3;
     decide(&c, SCALER_DEEPSPEED, resumed);
-    cr_expect_eq(memcmp(whole, resumed, sizeof whole), 0);
+    expect_alike(whole, resumed, 7);
     c.weights_only = true;
     decide(&c, SCALER_DEEPSPEED, resumed);
     cr_expect_eq(resumed[2].t, 2);
@@ -142,5 +149,5 @@ Test(decide, a_resumed_case_goes_on_and_one_with_weights_only_begins_anew)
     cr_expect_eq(resumed[6].t, 3);
     c.phase = PHASE_SAVE;
     decide(&c, SCALER_DEEPSPEED, save);
-    cr_expect_eq(memcmp(whole, save, 3 * sizeof *save), 0);
+    expect_alike(whole, save, 3);
 }
