@@ -79,6 +79,7 @@ struct case_data {
     int spread;  // same_mean: the largest integer of the deviations from the mean
     int lead;    // exact: the integers of micro-step 0 are this many binary places larger
     int exponent_low, exponent_high;  // of the grid (exact) or of the values
+    bool paired;         // exact: integers are powers of two, and in each micro-step all ranks' but one cancel in pairs
     bool same_mean;      // exact: the mean over ranks and micro-steps is the same at every world and accumulation
     bool square_norm;    // same_mean: the squares of each four elements' means add up to 36 squared units
     bool steps_alike;    // every step has the gradients of step 1

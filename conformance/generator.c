@@ -96,9 +96,32 @@ static int64_t deviation_of(const struct check_case *c, int step, int slot, int 
     return integer_of(here, c->data.spread) - integer_of(next, c->data.spread);
 }
 
+static int64_t power_of(uint64_t bits, int reach)
+{
+    uint64_t places = 0;
+    while (reach >> places > 1)
+        places++;
+    return bits % 16 == 0 ? 0 : (int64_t)1 << random_below(bits, places + 1);
+}
+
+// One place has a power of two of its own; behind it each two places have one and its negative.
+static int64_t paired_integer(const struct check_case *c, int step, int micro, int rank, int param, size_t element)
+{
+    uint64_t turn = draw(c, STREAM_PLACE, step, micro, param, element);
+    int place = (rank + (int)random_below(turn, (uint64_t)c->world)) % c->world;
+    if (place % 2 == 1 && place == c->world - 1)
+        return 0;
+    uint64_t bits = draw(c, STREAM_INTEGER, step, slot_of(c, micro, (place + 1) / 2), param, element);
+    int64_t power = power_of(bits, c->data.reach);
+    bool negative = place == 0 ? bits >> 4 & 1 : place % 2 == 0;
+    return negative ? -power : power;
+}
+
 int64_t generator_integer(const struct check_case *c, int step, int micro, int rank, int param, size_t element)
 {
     int slot = slot_of(c, micro, rank), owner = case_owner(c, param);
+    if (c->data.paired)
+        return paired_integer(c, step, micro, rank, param, element);
     if (!c->data.same_mean) {
         int64_t integer = integer_of(draw(c, STREAM_INTEGER, step, slot, param, element), c->data.reach);
         return micro == 0 ? integer * ((int64_t)1 << c->data.lead) : integer;
