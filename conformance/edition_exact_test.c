@@ -39,7 +39,7 @@ static void split(int world, float *first, float *second)
     *second = (float)world / (float)factor;
 }
 
-// Every n from 1 to count, or the powers of two among them: n x unit divided by each of two numbers, one after the other,
+// Every n from 1 to count, or the powers of two among them: n x unit divided by each of two numbers, one by one,
 // in all ways.
 static bool divides(enum dtype dtype, int64_t count, bool powers, int unit, float first, float second)
 {
