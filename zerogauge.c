@@ -3,6 +3,7 @@
 // could be tested.
 #include "bench/bench.h"
 #include "conformance/reference.h"
+#include "conformance/check.h"
 #include "ref/export.h"
 #include "ref/info.h"
 #include "ref/train.h"
@@ -21,6 +22,7 @@ static const struct command {
     const char *summary;
 } commands[] = {
     {"train", train_main, "train a model at a ZeRO stage; --verify compares it with unsharded Adam, bit by bit"},
+    {"check", check_main, "the conformance suite, on the reference or on another implementation"},
     {"bench", bench_main, "measure a part against what this machine allows"},
     {"answer", answer_main, "answer the suite's cases with the reference, as another implementation would"},
     {"export", export_main, "write a checkpoint's weights to one safetensors file"},

@@ -80,7 +80,7 @@ int answer_layout_of_seen(const struct check_case *c, struct answer_layout *out)
     TRY(begin(c, (size_t)c->param_count * (size_t)c->accumulation + 1, out));
     for (int micro = 0; micro < c->accumulation; micro++)
         for (int i = 0; i < c->param_count; i++)
-            if (c->params[i].used && !c->params[i].frozen)
+            if (c->params[i].used)
                 add(out, ENTRY_SEEN, i, micro, true);
     return ERR_NONE;
 }

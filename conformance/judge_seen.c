@@ -58,6 +58,8 @@ static int look_at_step(struct sight *sight, int step)
         for (int micro = 0; micro < c->accumulation; micro++)
             for (int param = 0; param < c->param_count; param++) {
                 const float *master = trial->before.param[case_owner(c, param)];
+                if (!c->params[param].used)
+                    continue;  // no forward uses it
                 TRY(answer_read_seen(trial->answer, step, rank, micro, param, sight->seen));
                 for (size_t i = 0; i < c->params[param].count; i++) {
                     float expected = unsharded_round(c->precision, master[i]);

@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check.h"
+
+#include "claims.h"
+#include "err.h"
+#include "file.h"
+#include "launch.h"
+#include "random.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REPEAT_EVERY = 10 };  // of this many cases one comes twice
+
+// One launch: the cases of one world, or one case alone.
+struct group {
+    int world;
+    bool resumes;  // second halves, which want the first ones' state
+    struct check_case **cases;  // in the order in which they are asked
+    size_t count;
+    char cases_folder[PATH_MAX], answers_folder[PATH_MAX], state_folder[PATH_MAX], output_path[PATH_MAX];
+};
+
+static double now_s(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+// --- which cases ---
+
+struct selection {
+    const struct check_setting *setting;
+    struct check_run *run;
+};
+
+// A case's name without the half that it is of a resuming pair.
+static void whole_name(const struct check_case *c, char out[CASE_NAME_BYTES])
+{
+    snprintf(out, CASE_NAME_BYTES, "%s", c->name);
+    char *end = strrchr(out, '.');
+    if (c->phase != PHASE_WHOLE && end)
+        *end = '\0';
+}
+
+static bool is_selected(const struct check_setting *setting, const struct check_case *c)
+{
+    char name[CASE_NAME_BYTES];
+    whole_name(c, name);
+    if (setting->case_pattern && fnmatch(setting->case_pattern, name, 0) != 0 &&
+        fnmatch(setting->case_pattern, c->name, 0) != 0)
+        return false;
+    return !setting->requirement || requirement_covers(requirement_find(setting->requirement), c->name);
+}
+
+static int add_case(struct check_run *run, const struct check_case *c, struct check_case **out)
+{
+    if (run->case_count == run->case_room) {
+        size_t room = run->case_room ? 2 * run->case_room : 64;
+        struct check_case **cases = realloc(run->cases, room * sizeof *cases);
+        run->cases = cases ? cases : run->cases;
+        bool *asked = cases ? realloc(run->asked, room * sizeof *asked) : NULL;
+        if (!asked)
+            return err_set(ERR_MEMORY, "no memory for %zu cases", room);
+        run->asked = asked;
+        run->case_room = room;
+    }
+    struct check_case *copy = *out = malloc(sizeof *copy);
+    if (!copy)
+        return err_set(ERR_MEMORY, "no memory for %s", c->name);
+    *copy = *c;
+    run->asked[run->case_count] = true;
+    run->cases[run->case_count++] = copy;
+    return ERR_NONE;
+}
+
+static int select_case(void *context, const struct check_case *c)
+{
+    struct selection *selection = context;
+    struct check_case *copy;
+    return is_selected(selection->setting, c) ? add_case(selection->run, c, &copy) : ERR_NONE;
+}
+
+// The other half of a resuming pair; null for whole cases.
+static const struct check_case *other_half(const struct check_run *run, const struct check_case *c)
+{
+    char mine[CASE_NAME_BYTES], other[CASE_NAME_BYTES];
+    whole_name(c, mine);
+    for (size_t i = 0; i < run->case_count && c->phase != PHASE_WHOLE; i++) {
+        whole_name(run->cases[i], other);
+        if (run->cases[i] != c && run->cases[i]->phase != PHASE_WHOLE && strcmp(mine, other) == 0)
+            return run->cases[i];
+    }
+    return NULL;
+}
+
+// What is not claimed is not asked.
+static int apply_claims(const struct check_setting *setting, struct check_run *run)
+{
+    char why[CLAIMS_TEXT_BYTES];
+    for (size_t i = 0; setting->claims && i < run->case_count; i++) {
+        const struct check_case *c = run->cases[i];
+        if (claims_cover(setting->claims, c, other_half(run, c), why))
+            continue;
+        run->asked[i] = false;
+        TRY(judge_without(run->judge, c, VERDICT_UNSUPPORTED, why));
+    }
+    return ERR_NONE;
+}
+
+// Some cases come twice, under another name, so that leftovers of other cases and chance show.
+static int repeat_some(const struct check_setting *setting, struct check_run *run)
+{
+    size_t count = run->case_count;
+    for (size_t i = 0; i < count; i++) {
+        const struct check_case *c = run->cases[i];
+        bool chosen = random_below(random_at(random_key(setting->seed, 1), i), REPEAT_EVERY) == 0;
+        if (!run->asked[i] || c->phase != PHASE_WHOLE || c->expects_refusal || !(chosen || count < REPEAT_EVERY) ||
+            strlen(c->name) + 3 > CASE_NAME_BYTES)
+            continue;
+        struct check_case *copy;
+        TRY(add_case(run, c, &copy));
+        strcat(copy->name, "~2");
+        copy->twin[0] = '\0';
+    }
+    return ERR_NONE;
+}
+
+// --- a launch ---
+
+static int make_folder(const char *path)
+{
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return err_set(ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+    return ERR_NONE;
+}
+
+static int make_folders(const struct check_setting *setting, struct group *group)
+{
+    char name[64], base[PATH_MAX];
+    snprintf(name, sizeof name, "w%d%s", group->world, group->resumes ? "-resume" : "");
+    const struct {
+        const char *folder;
+        char *out;
+    } rows[] = {{"cases", group->cases_folder}, {"answers", group->answers_folder}};
+    for (int i = 0; i < 2; i++) {
+        TRY(file_join(setting->folder, rows[i].folder, base));
+        TRY(make_folder(base));
+        TRY(file_join(base, name, rows[i].out));
+        TRY(make_folder(rows[i].out));
+    }
+    TRY(file_join(setting->folder, "state", group->state_folder));
+    TRY(make_folder(group->state_folder));
+    TRY(file_join(setting->folder, "output", base));
+    TRY(make_folder(base));
+    strcat(name, ".txt");
+    return file_join(base, name, group->output_path);
+}
+
+static int write_order(const struct group *group)
+{
+    char path[PATH_MAX];
+    TRY(file_join(group->cases_folder, "order.json", path));
+    json_t *list = json_array();
+    for (size_t i = 0; i < group->count; i++)
+        json_array_append_new(list, json_string(group->cases[i]->name));
+    int failed = json_dump_file(list, path, JSON_INDENT(1));
+    json_decref(list);
+    return failed ? err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno)) : ERR_NONE;
+}
+
+// Writes the cases; afterwards nobody may.
+static int write_cases(const struct group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        struct case_values *values = NULL;
+        int rc = case_values_open(group->cases[i], &values);
+        if (rc == ERR_NONE)
+            rc = case_write(group->cases[i], values, group->cases_folder);
+        case_values_close(values);
+        TRY(rc);
+    }
+    return write_order(group);
+}
+
+// The digest of a case's files, in the order of their names.
+static int digest_case(const struct group *group, const struct check_case *c, char digest[FILE_DIGEST_BYTES])
+{
+    char folder[PATH_MAX], path[PATH_MAX], name[32], one[FILE_DIGEST_BYTES];
+    uint64_t sum[2] = {0};
+    TRY(file_join(group->cases_folder, c->name, folder));
+    for (int i = -2; i <= case_last_step(c); i++) {
+        if (i >= 0 && i < case_first_step(c))
+            continue;
+        snprintf(name, sizeof name, "grads-%d.safetensors", i);
+        TRY(file_join(folder, i == -2 ? "case.json" : i == -1 ? "init.safetensors" : name, path));
+        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0)
+            return err_set(ERR_CHECK, "%s is gone", path);
+        int rc = file_digest(fd, path, one);
+        close(fd);
+        TRY(rc);
+        unsigned long long high, low;
+        sscanf(one, "%16llx%16llx", &high, &low);
+        sum[0] = random_key(sum[0], high);
+        sum[1] = random_key(sum[1], low);
+    }
+    snprintf(digest, FILE_DIGEST_BYTES, "%016llx%016llx", (unsigned long long)sum[0], (unsigned long long)sum[1]);
+    return ERR_NONE;
+}
+
+static void note_failure(struct check_run *run, const char *format, const char *what, const char *detail)
+{
+    if (!run->command_failed)
+        snprintf(run->command_text, sizeof run->command_text, format, what, detail);
+    run->command_failed = true;
+}
+
+static int launch_command(const struct check_setting *setting, struct check_run *run, const struct group *group,
+                          const struct check_case *alone, char *why, size_t why_bytes)
+{
+    char one_case[PATH_MAX] = "", one_answer[PATH_MAX] = "", tail[FINDING_TEXT_BYTES / 4];
+    if (alone) {
+        TRY(file_join(group->cases_folder, alone->name, one_case));
+        TRY(file_join(group->answers_folder, alone->name, one_answer));
+    }
+    const struct check_words words = {
+        .cases = group->cases_folder, .answers = group->answers_folder, .state = group->state_folder,
+        .one_case = alone ? one_case : NULL, .one_answer = alone ? one_answer : NULL, .world = group->world,
+    };
+    char **argv;
+    TRY(check_command(setting->command, &words, &argv));
+    unlink(group->output_path);
+    const struct launch_setting launch_setting = {
+        .argv = (const char *const *)argv,
+        .output_path = group->output_path,
+        .watched_folder = group->answers_folder,
+        .time_limit_s = setting->time_limit_s,
+        .memory_limit_bytes = setting->memory_limit_bytes,
+        .output_limit_bytes = setting->output_limit_bytes,
+        .interrupted = setting->interrupted,
+    };
+    struct launch_result result;
+    int rc = launch(&launch_setting, &result);
+    free(argv);
+    TRY(rc);
+    run->launch_count++;
+    why[0] = '\0';
+    if (result.end == LAUNCH_INTERRUPTED)
+        return err_set(ERR_USAGE, "interrupted");
+    if (result.end != LAUNCH_EXITED || result.status != 0) {
+        launch_tail(group->output_path, tail, sizeof tail);
+        snprintf(why, why_bytes, "the command %.200s; it said: %.200s", result.text, tail[0] ? tail : "nothing");
+        note_failure(run, "%s%s", why, "");
+    }
+    return ERR_NONE;
+}
+
+// --- judging what a launch left ---
+
+static int open_answer(const struct check_setting *setting, const struct check_case *c, bool resumes,
+                       struct answer *out)
+{
+    char path[PATH_MAX], rest[CASE_NAME_BYTES + 64];
+    snprintf(rest, sizeof rest, "answers/w%d%s/%s", c->world, resumes ? "-resume" : "", c->name);
+    TRY(file_join(setting->folder, rest, path));
+    return answer_open(c, path, out);
+}
+
+static int judge_one(const struct check_setting *setting, struct check_run *run, const struct group *group,
+                     const struct check_case *c, const char *why)
+{
+    struct answer answer = {0}, saved = {0};
+    struct case_values *values = NULL;
+    int rc = open_answer(setting, c, group->resumes, &answer);
+    if (rc != ERR_NONE) {
+        char text[FINDING_TEXT_BYTES];
+        snprintf(text, sizeof text, "%.250s%s%.250s", why, why[0] ? "; " : "", err_message());
+        answer_close(&answer);
+        return judge_without(run->judge, c, VERDICT_BROKEN, text);
+    }
+    const struct check_case *first = group->resumes ? other_half(run, c) : NULL;
+    bool has_saved = first && open_answer(setting, first, false, &saved) == ERR_NONE && saved.kind == ANSWER_STATES;
+    if (first && !has_saved && saved.kind == ANSWER_UNSUPPORTED) {
+        rc = judge_without(run->judge, c, VERDICT_UNSUPPORTED, "its saving half was declined");
+    } else {
+        rc = case_values_open(c, &values);
+        if (rc == ERR_NONE)
+            rc = judge_answer(run->judge, c, values, &answer, has_saved ? &saved : NULL);
+    }
+    case_values_close(values);
+    answer_close(&saved);
+    answer_close(&answer);
+    return rc;
+}
+
+static int run_group(const struct check_setting *setting, struct check_run *run, struct group *group)
+{
+    char why[FINDING_TEXT_BYTES] = "", digest[FILE_DIGEST_BYTES];
+    bool one_by_one = false;
+    for (int i = 0; setting->command[i]; i++)
+        one_by_one |= strstr(setting->command[i], "{case}") != NULL;
+    TRY(make_folders(setting, group));
+    TRY(write_cases(group));
+    char(*before)[FILE_DIGEST_BYTES] = calloc(group->count, sizeof *before);
+    if (!before)
+        return err_set(ERR_MEMORY, "no memory for the digests of %zu cases", group->count);
+    int rc = ERR_NONE;
+    for (size_t i = 0; i < group->count && rc == ERR_NONE; i++)
+        rc = digest_case(group, group->cases[i], before[i]);
+    if (rc == ERR_NONE && !one_by_one)
+        rc = launch_command(setting, run, group, NULL, why, sizeof why);
+    for (size_t i = 0; i < group->count && rc == ERR_NONE; i++) {
+        if (one_by_one)
+            rc = launch_command(setting, run, group, group->cases[i], why, sizeof why);
+        if (rc == ERR_NONE && (digest_case(group, group->cases[i], digest) != ERR_NONE ||
+                               memcmp(digest, before[i], sizeof digest) != 0))
+            note_failure(run, "the command changed the case %s%s", group->cases[i]->name, "");
+        if (rc == ERR_NONE)
+            rc = judge_one(setting, run, group, group->cases[i], why);
+    }
+    free(before);
+    return rc;
+}
+
+// The cases of one world and half, in an order that the seed decides.
+static int fill_group(const struct check_setting *setting, const struct check_run *run, struct group *group)
+{
+    group->cases = calloc(run->case_count + 1, sizeof(struct check_case *));
+    if (!group->cases)
+        return err_set(ERR_MEMORY, "no memory for %zu cases", run->case_count);
+    for (size_t i = 0; i < run->case_count; i++)
+        if (run->asked[i] && run->cases[i]->world == group->world &&
+            (run->cases[i]->phase == PHASE_RESUME) == group->resumes)
+            group->cases[group->count++] = run->cases[i];
+    uint64_t key = random_key(random_key(setting->seed, 2), (uint64_t)group->world);
+    for (size_t i = group->count; i > 1; i--) {
+        size_t j = (size_t)random_below(random_at(key, i), i);
+        struct check_case *swap = group->cases[i - 1];
+        group->cases[i - 1] = group->cases[j];
+        group->cases[j] = swap;
+    }
+    return ERR_NONE;
+}
+
+static void show_progress(const struct check_setting *setting, const struct group *group, size_t done, size_t all)
+{
+    if (setting->progress)
+        fprintf(stderr, "\r\033[K%zu of %zu cases; now %zu at world %d%s ...", done, all, group->count, group->world,
+                group->resumes ? ", resumed" : "");
+}
+
+static int run_groups(const struct check_setting *setting, struct check_run *run)
+{
+    size_t done = 0, all = 0;
+    for (size_t i = 0; i < run->case_count; i++)
+        all += run->asked[i];
+    int rc = ERR_NONE;
+    for (int resumes = 0; resumes < 2 && rc == ERR_NONE; resumes++)
+        for (int world = 1; world <= CASE_WORLD_MAX && rc == ERR_NONE; world++) {
+            struct group group = {.world = world, .resumes = resumes};
+            rc = fill_group(setting, run, &group);
+            if (rc == ERR_NONE && group.count > 0) {
+                show_progress(setting, &group, done, all);
+                rc = run_group(setting, run, &group);
+            }
+            done += group.count;
+            free(group.cases);
+        }
+    if (setting->progress)
+        fprintf(stderr, "\r\033[K");
+    return rc;
+}
+
+static int check_placeholders(const char *const *command)
+{
+    bool cases = false, answers = false;
+    for (int i = 0; command[i]; i++) {
+        cases |= strstr(command[i], "{cases}") || strstr(command[i], "{case}");
+        answers |= strstr(command[i], "{answers}") || strstr(command[i], "{answer}");
+    }
+    return cases && answers ? ERR_NONE
+                            : err_set(ERR_USAGE, "the command has no {cases} and {answers} (or {case} and {answer}), so "
+                                                 "it cannot know what to answer, and where");
+}
+
+int check_run(const struct check_setting *setting, struct check_run *out)
+{
+    *out = (struct check_run){0};
+    double begin = now_s();
+    TRY(check_placeholders(setting->command));
+    struct judge_options options = {.scaler = SCALER_DEEPSPEED, .clip = -1, .unused = -1};
+    if (setting->claims)
+        options = (struct judge_options){
+            .scaler = setting->claims->scaler,
+            .clip = (int)setting->claims->clip - (int)CLAIMS_CLIP_TORCH,
+            .unused = (int)setting->claims->unused - (int)CLAIMS_UNUSED_UNTOUCHED,
+        };
+    TRY(judge_open(&options, &out->findings, &out->judge));
+    if (setting->requirement && !requirement_find(setting->requirement))
+        return err_set(ERR_USAGE, "there is no requirement %s; conformance/SPEC.md lists them", setting->requirement);
+    struct selection selection = {setting, out};
+    TRY(edition_cases(setting->level, select_case, &selection));
+    if (out->case_count == 0)
+        return err_set(ERR_USAGE, "no case of this level is called \"%s\"; --list names all",
+                       setting->case_pattern ? setting->case_pattern : setting->requirement);
+    TRY(apply_claims(setting, out));
+    TRY(repeat_some(setting, out));
+    TRY(run_groups(setting, out));
+    TRY(judge_end(out->judge));
+    out->seconds = now_s() - begin;
+    return ERR_NONE;
+}
+
+void check_run_free(struct check_run *run)
+{
+    judge_close(run->judge);
+    findings_free(&run->findings);
+    for (size_t i = 0; i < run->case_count; i++)
+        free(run->cases[i]);
+    free(run->cases);
+    free(run->asked);
+    *run = (struct check_run){0};
+}
