@@ -14,7 +14,7 @@ static char output[1 << 18];
 // The exit status of `zerogauge check ARGUMENTS`; what it prints is left in output.
 static int check(const char *arguments)
 {
-    char command[4096];
+    char command[4 * PATH_MAX];
     snprintf(command, sizeof command, "%s/zerogauge check %s 2>&1", ZG_BINARY_DIR, arguments);
     return command_run(command, output, sizeof output);
 }
@@ -25,7 +25,7 @@ static void has(const char *text)
 }
 
 // The record of one requirement in the JSON lines; the caller frees it.
-static char *verdict_of(const char *id)
+static char *verdict_in_output(const char *id)
 {
     char *copy = strdup(output), *rest = copy, *verdict = NULL;
     for (char *line; (line = strsep(&rest, "\n")) && !verdict;) {
@@ -42,7 +42,7 @@ static char *verdict_of(const char *id)
 
 static void requirement_is(const char *id, const char *expected)
 {
-    char *verdict = verdict_of(id);
+    char *verdict = verdict_in_output(id);
     cr_assert_not_null(verdict, "%s: %s", id, output);
     cr_assert_str_eq(verdict, expected, "%s: %s", id, output);
     free(verdict);
