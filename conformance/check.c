@@ -389,8 +389,8 @@ static int check_placeholders(const char *const *command)
         answers |= strstr(command[i], "{answers}") || strstr(command[i], "{answer}");
     }
     return cases && answers ? ERR_NONE
-                            : err_set(ERR_USAGE, "the command has no {cases} and {answers} (or {case} and {answer}), so "
-                                                 "it cannot know what to answer, and where");
+                            : err_set(ERR_USAGE, "the command has no {cases} and {answers} (or {case} and {answer}), "
+                                                 "so it cannot know what to answer, and where");
 }
 
 int check_run(const struct check_setting *setting, struct check_run *out)

@@ -99,7 +99,8 @@ Test(check, initial_parameters_for_every_step_are_rejected)
         "                data+=piece\n"
         "        head['t']={'dtype':'I64','shape':[],'data_offsets':[len(data),len(data)+8]}\n"
         "        data+=struct.pack('<q',step); text=json.dumps(head).encode(); text+=b' '*(-len(text)%8)\n"
-        "        open(answers+'/'+name+'/step-%d.safetensors'%step,'wb').write(struct.pack('<Q',len(text))+text+data)\n";
+        "        out=open(answers+'/'+name+'/step-%d.safetensors'%step,'wb')\n"
+        "        out.write(struct.pack('<Q',len(text))+text+data)\n";
     char folder[PATH_MAX], arguments[3 * PATH_MAX], path[PATH_MAX];
     folder_make(folder);
     snprintf(path, sizeof path, "%.4000s/copier.py", folder);

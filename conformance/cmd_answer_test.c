@@ -86,7 +86,8 @@ static bool is_answered(const struct check_case *c)
 
 Test(cmd_answer, the_list_is_answered_in_its_order)
 {
-    struct check_case first = write_case("first", 2), second = write_case("second", 2), left_out = write_case("none", 2);
+    struct check_case first = write_case("first", 2), second = write_case("second", 2);
+    struct check_case left_out = write_case("none", 2);
     write_order("[\"second\", \"first\"]");
     cr_assert_eq(run("cases answers 2 state"), 0, "%s", output);
     cr_assert_str_eq(output, "");

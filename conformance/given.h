@@ -19,8 +19,8 @@ struct given_setting {
     bool keeps_seen;
 };
 
-// Reads init.safetensors (but for a resuming case: its parameters are zeros) and all gradients. ERR_USAGE names the file
-// and the tensor that is missing or not as the case says.
+// Reads init.safetensors (but for a resuming case: its parameters are zeros) and all gradients. ERR_USAGE names the
+// file and the tensor that is missing or not as the case says.
 int given_open(const struct given_setting *setting, struct given **out);
 void given_close(struct given *given);  // null-safe
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers a case: its configuration, its model, the run, and what is kept from one half of a resumed case for the other.
+// Answers a case: its configuration, its model, the run, and what is kept from one half of a resumed case for the
+// other.
 #include "reference.h"
 
 #include "answer.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference's answers, read as the suite reads anybody's, against the suite's own unsharded Adam: every bit of every
-// step from the answer's own step before it, every decision, and what every forward saw.
+// The reference's answers, read as the suite reads anybody's, against the suite's own unsharded Adam: every bit of
+// every step from the answer's own step before it, every decision, and what every forward saw.
 #include "answer.h"
 #include "err.h"
 #include "file.h"
