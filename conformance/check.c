@@ -178,10 +178,16 @@ static int write_order(const struct group *group)
     return failed ? err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno)) : ERR_NONE;
 }
 
-// Writes the cases; afterwards nobody may.
+// Writes the cases, and makes the folders in which both halves of a pair find one another's checkpoint.
 static int write_cases(const struct group *group)
 {
+    char name[CASE_NAME_BYTES], state[PATH_MAX];
     for (size_t i = 0; i < group->count; i++) {
+        if (group->cases[i]->phase != PHASE_WHOLE) {
+            whole_name(group->cases[i], name);
+            TRY(file_join(group->state_folder, name, state));
+            TRY(make_folder(state));
+        }
         struct case_values *values = NULL;
         int rc = case_values_open(group->cases[i], &values);
         if (rc == ERR_NONE)
