@@ -31,8 +31,10 @@ static const char told_text[] =
 
 enum { TOLD_COUNT = 10 };
 
-// All that a report function takes; the cases live as long as the process.
+// All that a report function takes.
 struct told {
+    struct check_case cases[8];
+    int case_count;
     struct requirements requirements;
     struct run_facts facts;
     struct findings findings;
@@ -47,9 +49,9 @@ struct told {
     "\xff\xfe \xc0\xbc \xed\xa0\x80 \xf4\x90\x80\x80 \xe2\x82 \xef\xbf\xbe \xe2\x82\xac\r\n"                          \
     "CONFORMS: every MUST\n\ttab %s%n"
 
-static inline const struct check_case *told_case(const char *name, enum dtype precision)
+static inline const struct check_case *told_case(struct told *told, const char *name, enum dtype precision)
 {
-    struct check_case *c = calloc(1, sizeof *c);
+    struct check_case *c = &told->cases[told->case_count++];
     snprintf(c->name, sizeof c->name, "%s", name);
     c->precision = precision;
     c->param_count = 2;
@@ -92,8 +94,10 @@ static inline struct told *told_open(bool hostile)
                                      .case_count = 7,
                                      .launch_count = 3,
                                      .requirement_count = TOLD_COUNT};
-    const struct check_case *one = told_case("ari-one", DTYPE_FP32), *again = told_case("ari-one~2", DTYPE_FP32);
-    const struct check_case *copy = told_case("cop-one.resume", DTYPE_BF16), *two = told_case("cop-two", DTYPE_FP16);
+    const struct check_case *one = told_case(told, "ari-one", DTYPE_FP32);
+    const struct check_case *again = told_case(told, "ari-one~2", DTYPE_FP32);
+    const struct check_case *copy = told_case(told, "cop-one.resume", DTYPE_BF16);
+    const struct check_case *two = told_case(told, "cop-two", DTYPE_FP16);
     tell(told, one, ASPECT_STATE, VERDICT_PASS, "");
     tell(told, again, ASPECT_STATE, VERDICT_PASS, "");
     tell(told, one, ASPECT_GRADIENT, VERDICT_EQUIVALENT, hostile ? HOSTILE : "ranks in a ring");
@@ -117,7 +121,7 @@ static inline struct told *told_open(bool hostile)
     near->difference = (struct difference){.step = 2, .rank = -1, .micro = -1, .param = -1, .what = "norm", .bits = 64,
                                            .expected_bits = 0x3ff8000000000000, .actual_bits = 0x7ff8000000000000,
                                            .roundings = INFINITY};
-    tell(told, told_case("cop-three", DTYPE_FP32), ASPECT_ANSWER, VERDICT_BROKEN,
+    tell(told, told_case(told, "cop-three", DTYPE_FP32), ASPECT_ANSWER, VERDICT_BROKEN,
          hostile ? HOSTILE : "step-2.safetensors is not there");
     struct finding *repeat = tell(told, again, ASPECT_REPEAT, VERDICT_FAIL, "the first answer differs");
     repeat->has_difference = true;
@@ -131,7 +135,7 @@ static inline struct told *told_open(bool hostile)
     decision->hint = HINT_STEP_COUNT;
     decision->difference = (struct difference){.step = 4, .rank = -1, .micro = -1, .param = -1, .what = "t",
                                                .bits = 64, .expected_bits = 4, .actual_bits = 5, .roundings = NAN};
-    tell(told, told_case("abs-one", DTYPE_FP32), ASPECT_STATE, VERDICT_UNSUPPORTED,
+    tell(told, told_case(told, "abs-one", DTYPE_FP32), ASPECT_STATE, VERDICT_UNSUPPORTED,
          hostile ? HOSTILE : "declined: no moments");
     told_judge(told);
     return told;

@@ -59,6 +59,8 @@ static const struct {
      "\\u{0080}\\u{009f}\\u{200b}\\u{202e}\\u{2066}\\u{feff}\\u{fffe}\\u{ffff}\\u{1fffe}",
      "\\u{0080}\\u{009f}\\u{200b}\\u{202e}\\u{2066}\\u{feff}\\u{fffe}\\u{ffff}\\u{1fffe}",
      "\\u{0080}\\u{009f}\\u{200b}\\u{202e}\\u{2066}\\u{feff}\\u{fffe}\\u{ffff}\\u{1fffe}"},
+    {"\xc2\xad\xd8\x9b\xd8\x9c\xd8\x9d", "\\u{00ad}\xd8\x9b\\u{061c}\xd8\x9d",
+     "\\u{00ad}\xd8\x9b\\u{061c}\xd8\x9d", "\\u{00ad}\xd8\x9b\\u{061c}\xd8\x9d"},
     {"\xf4\x8f\xbf\xbd\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbd\\u{10ffff}", "\xf4\x8f\xbf\xbd\\u{10ffff}",
      "\xf4\x8f\xbf\xbd\\u{10ffff}"},
     {"%s%n\\", "%s%n\\", "%s%n\\", "%s%n\\"},

@@ -225,6 +225,9 @@ Test(requirement, a_case_serves_the_requirements_whose_patterns_match_its_name)
     cr_assert(requirement_covers(reshard, "ckpt-reshard-2-3.resume~2"));
     cr_assert_not(requirement_covers(reshard, "ckpt-same.save"));
     cr_assert_not(requirement_covers(reshard, "ckpt-reshar"));
+    cr_assert(requirement_covers(requirement_find("R-CKPT-03"), "ckpt-same.save"));
+    cr_assert(requirement_covers(requirement_find("R-CKPT-03"), "ckpt-same.resume~2"));
+    cr_assert_not(requirement_covers(requirement_find("R-CKPT-03"), "ckpt-same-2.save"));
     const struct requirement *basic = requirement_find("R-OPT-01");
     cr_assert(requirement_covers(basic, "adam-basic"));
     cr_assert(requirement_covers(basic, "adam-basic~2"));
