@@ -2,6 +2,7 @@
 // Tests of the list of requirements: SPEC.md says everything once, and what is not in its format is an error.
 #include "requirement.h"
 #include "requirement_parse.h"
+#include "verdict.h"
 
 #include "err.h"
 #include "folder_test.h"
@@ -10,6 +11,8 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <string.h>
+
+#define MUTANTS ZG_SOURCE_DIR "/conformance/mutants"
 
 // A text of two requirements, out of which each test makes its own.
 #define HEAD "# Title\n\n## First chapter\n\nWords.\n\n"
@@ -282,22 +285,63 @@ Test(requirement, concurrent_first_uses_see_one_list)
     cr_assert_not_null(seen[0]);
 }
 
-static bool is_mutant(const char *name)
+// The requirement that names a mutant; null: none.
+static const struct requirement *mutant_requirement(const char *mutant)
 {
     const struct requirement *requirement;
     for (int i = 0; (requirement = requirement_at(i)); i++) {
         for (int m = 0; m < requirement->mutant_count; m++) {
-            if (strcmp(requirement->mutants[m], name) == 0)
-                return true;
+            if (strcmp(requirement->mutants[m], mutant) == 0)
+                return requirement;
         }
+    }
+    return NULL;
+}
+
+// What a line "KEY: value" before the diff says; "" if there is none.
+static void mutant_field(const char *name, const char *key, char value[128])
+{
+    char path[PATH_MAX], line[1024];
+    snprintf(path, sizeof path, MUTANTS "/%s", name);
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file, "%s", path);
+    value[0] = '\0';
+    while (!value[0] && fgets(line, sizeof line, file) && strncmp(line, "diff ", 5) != 0) {
+        size_t length = strlen(key);
+        if (strncmp(line, key, length) == 0 && line[length] == ':')
+            snprintf(value, 128, "%.*s", (int)strcspn(line + length + 2, "\n"), line + length + 2);
+    }
+    fclose(file);
+}
+
+static bool is_hint(const char *name)
+{
+    for (int i = HINT_NONE; i < HINT_COUNT; i++) {
+        if (strcmp(hint_name((enum hint)i), name) == 0)
+            return true;
     }
     return false;
 }
 
+// The file's own lines say the same as the specification, and name a hint that the judge can give.
+static void check_mutant(const char *file)
+{
+    char mutant[NAME_MAX + 1], id[128], source[128], hint[128];
+    snprintf(mutant, sizeof mutant, "%.*s", (int)(strrchr(file, '.') - file), file);
+    const struct requirement *requirement = mutant_requirement(mutant);
+    mutant_field(file, "Requirement", id);
+    mutant_field(file, "Source", source);
+    mutant_field(file, "Hint", hint);
+    cr_expect(requirement, "conformance/mutants/%s is of no requirement; it says '%s'", file, id);
+    cr_expect(!requirement || strcmp(requirement->id, id) == 0, "conformance/mutants/%s says '%s', SPEC.md %s", file,
+              id, requirement ? requirement->id : "");
+    cr_expect(source[0], "conformance/mutants/%s says no source", file);
+    cr_expect(is_hint(hint), "conformance/mutants/%s: there is no hint '%s'", file, hint);
+}
+
 Test(requirement, every_mutant_has_a_file_and_every_file_is_a_mutant)
 {
-    const char *folder = ZG_SOURCE_DIR "/conformance/mutants";
-    DIR *entries = opendir(folder);
+    DIR *entries = opendir(MUTANTS);
     if (!entries) {
         printf("SKIP: conformance/mutants/ is not there\n");
         return;
@@ -306,18 +350,14 @@ Test(requirement, every_mutant_has_a_file_and_every_file_is_a_mutant)
     for (int i = 0; (requirement = requirement_at(i)); i++) {
         for (int m = 0; m < requirement->mutant_count; m++) {
             char path[PATH_MAX];
-            snprintf(path, sizeof path, "%s/%s.patch", folder, requirement->mutants[m]);
+            snprintf(path, sizeof path, MUTANTS "/%s.patch", requirement->mutants[m]);
             cr_expect_eq(access(path, R_OK), 0, "%s names %s, which has no file", requirement->id, path);
         }
     }
     for (struct dirent *entry; (entry = readdir(entries));) {
-        char name[NAME_MAX + 1];
-        snprintf(name, sizeof name, "%s", entry->d_name);
-        char *end = strrchr(name, '.');
-        if (!end || strcmp(end, ".patch") != 0)
-            continue;
-        *end = '\0';
-        cr_expect(is_mutant(name), "conformance/mutants/%s is of no requirement", entry->d_name);
+        const char *end = strrchr(entry->d_name, '.');
+        if (end && strcmp(end, ".patch") == 0)
+            check_mutant(entry->d_name);
     }
     closedir(entries);
 }
