@@ -156,7 +156,7 @@ static enum link_class imitation_run(struct imitation *x, double share[LINK_COUN
     return class;
 }
 
-enum { VARIANTS = 8 };
+enum { VARIANTS = 9 };
 
 static struct check_case variant_case(int variant)
 {
@@ -176,6 +176,8 @@ static struct check_case variant_case(int variant)
     }
     if (variant == 6)
         c.groups[0].bias_correction = c.groups[1].bias_correction = false;
+    if (variant == 8)
+        c.data.init_exponent = -20;  // the update is all of the parameter
     if (variant == 7) {
         c.groups[0].beta1 = 0;
         c.groups[1].beta1 = 0.3;

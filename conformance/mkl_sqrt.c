@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The square root that PyTorch's wheels take from MKL on an Intel processor with AVX-512: one step from the estimate of
 // the instruction VRSQRT14, which is exact in its bits but not rounded. It is at most one unit in the last place low.
+// On processors of other makers MKL takes other paths, which are not reproduced here: PyTorch's unfused forms then
+// follow no recipe of the table, and are judged link by link.
 #include "recipe_row.h"
 
 #if defined(__x86_64__)
