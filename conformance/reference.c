@@ -4,6 +4,7 @@
 #include "reference.h"
 
 #include "answer.h"
+#include "case_folders.h"
 #include "err.h"
 #include "export.h"
 #include "file.h"
@@ -36,26 +37,6 @@ struct reference_run {
     struct train_checkpoints checkpoints;
     struct reference_report *report;
 };
-
-// STATE/NAME of NAME.save and NAME.resume; NAME~2 of NAME.save~2, and of NAME.resume~2 if there is such a folder.
-static int find_store(struct reference_run *run)
-{
-    static const char save[] = ".save", resume[] = ".resume";
-    const char *ending = run->c.phase == PHASE_SAVE ? save : resume, *name = run->c.name;
-    const char *at = NULL;
-    for (const char *next = strstr(name, ending); next; next = strstr(next + 1, ending))
-        at = next;
-    char base[CASE_NAME_BYTES];
-    snprintf(base, sizeof base, "%.*s%s", at ? (int)(at - name) : (int)strlen(name), name,
-             at ? at + strlen(ending) : "");
-    if (!run->state)
-        return err_set(ERR_USAGE, "a case that resumes needs the folder {state}, as one more argument");
-    TRY(file_join(run->state, base, run->store));
-    if (!at || run->c.phase == PHASE_SAVE || access(run->store, F_OK) == 0)
-        return ERR_NONE;
-    base[at - name] = '\0';
-    return file_join(run->state, base, run->store);
-}
 
 static int make_folder(const char *path)
 {
@@ -208,7 +189,7 @@ static int answer(struct reference_run *run, const char *folder)
                                  err_message());
     TRY(rc);
     if (c->phase != PHASE_WHOLE)
-        TRY(find_store(run));
+        TRY(case_state_folder(c, run->state, run->store));
     return train(run, folder);
 }
 

@@ -2,37 +2,13 @@
 // All cases of a folder, one after the other.
 #include "reference.h"
 
+#include "case_folders.h"
 #include "err.h"
 #include "file.h"
 
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum { ORDER_BYTES_MAX = 1 << 24 };
-
-static int read_order(const char *cases, json_t **out)
-{
-    char path[PATH_MAX], *text;
-    size_t bytes;
-    json_error_t error;
-    TRY(file_join(cases, "order.json", path));
-    TRY(file_read_text(path, ORDER_BYTES_MAX, &text, &bytes));
-    *out = json_loadb(text, bytes, 0, &error);
-    free(text);
-    if (!*out)
-        return err_set(ERR_USAGE, "%s:%d: %s", path, error.line, error.text);
-    bool names = json_is_array(*out);
-    for (size_t i = 0; names && i < json_array_size(*out); i++) {
-        const char *name = json_string_value(json_array_get(*out, i));
-        names = name && *name && *name != '.' && !strchr(name, '/') && strlen(name) < CASE_NAME_BYTES;
-    }
-    if (names)
-        return ERR_NONE;
-    json_decref(*out);
-    return err_set(ERR_USAGE, "%s: expected a list of the names of folders beside it", path);
-}
 
 static int answer_one(const struct reference_options *options, const char *cases, const char *answers, int world,
                       const char *state, const char *name)
@@ -48,7 +24,7 @@ int reference_answer_all(const struct reference_options *options, const char *ca
 {
     json_t *order;
     size_t failed = 0;
-    TRY(read_order(cases, &order));
+    TRY(case_order_read(cases, &order));
     size_t count = json_array_size(order);
     for (size_t i = 0; i < count; i++) {
         const char *name = json_string_value(json_array_get(order, i));
