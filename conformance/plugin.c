@@ -59,11 +59,8 @@ int plugin_load(const char *plugin, void **handle, const struct zerogauge_implem
     if (!*handle)
         return err_set(ERR_USAGE, "%s: cannot be loaded: %s", plugin, json_show(shown, dlerror(), 300));
     table_function *function = find_function(*handle);
-    int rc = function ? ERR_NONE
-                      : err_set(ERR_USAGE, "%s: has no function zerogauge_implementation; expected one, as in contract.h",
-                                plugin);
-    if (rc == ERR_NONE)
-        rc = check_table(plugin, *out = function());
+    int rc = function ? check_table(plugin, *out = function())
+                      : err_set(ERR_USAGE, "%s: has no function zerogauge_implementation, as in contract.h", plugin);
     if (rc != ERR_NONE)
         dlclose(*handle);
     return rc;

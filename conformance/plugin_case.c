@@ -76,10 +76,9 @@ static int make_arrays(struct plugin_run *run)
             TRY(make_array(count, sizeof(float), &run->now.exp_avg_sq[i]));
             TRY(make_array(count, sizeof(float), &run->now.grad[i]));
         }
-        if (!has_gradient(run, i))
-            continue;
-        TRY(make_array(count, element_bytes, &run->gradients[i]));
-        for (int rank = 0; rank < c->world; rank++)
+        if (has_gradient(run, i))
+            TRY(make_array(count, element_bytes, &run->gradients[i]));
+        for (int rank = 0; rank < c->world && c->params[i].used; rank++)
             for (int micro = 0; micro < c->accumulation; micro++)
                 TRY(make_array(count, element_bytes, &run->seen[rank][micro][i]));
     }
@@ -132,12 +131,13 @@ static int hand_over(struct plugin_run *run, const struct safetensors *file, int
     const struct check_case *c = &run->c;
     char name[CASE_TENSOR_BYTES];
     for (int i = 0; i < c->param_count; i++) {
+        // NaN: what is not filled in shows.
+        if (c->params[i].used)
+            memset(run->seen[rank][micro][i], 0xff, c->params[i].count * dtype_bytes(c->precision));
         if (!has_gradient(run, i))
             continue;
         case_gradient_name(name, micro, rank, c->params[i].name);
         TRY(read_tensor(file, name, c->precision, c->params[i].count, run->gradients[i]));
-        // NaN: what is not filled in shows.
-        memset(run->seen[rank][micro][i], 0xff, c->params[i].count * dtype_bytes(c->precision));
     }
     return result_of(run, "gradients",
                      run->table->gradients(run->context, step, micro, rank, (const void *const *)run->gradients,
