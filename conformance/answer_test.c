@@ -76,14 +76,14 @@ Test(answer, every_step_is_read_as_it_was_written)
 
 Test(answer, what_every_forward_saw_is_read_rank_by_rank)
 {
-    static const int used[] = {FIXTURE_MATRIX, FIXTURE_SCALAR, FIXTURE_EMPTY, FIXTURE_TIED};
+    static const int used[] = {FIXTURE_MATRIX, FIXTURE_SCALAR, FIXTURE_EMPTY, FIXTURE_FROZEN, FIXTURE_TIED};
     float values[FIXTURE_COUNT_MAX];
     fixture_answer(&c, folder);
     open_answer();
     for (int step = 1; step <= c.steps; step++)
         for (int rank = 0; rank < c.world; rank++)
             for (int micro = 0; micro < c.accumulation; micro++)
-                for (int k = 0; k < 4; k++) {
+                for (int k = 0; k < 5; k++) {
                     values[0] = -1;
                     cr_assert_eq(answer_read_seen(&answer, step, rank, micro, used[k], values), ERR_NONE, "%s",
                                  err_message());
@@ -91,7 +91,7 @@ Test(answer, what_every_forward_saw_is_read_rank_by_rank)
                     float expected = (float)(step * 100 + rank * 50 + micro * 25 + used[k]);
                     cr_expect_eq(values[count ? count - 1 : 0], count ? expected : -1);
                 }
-    cr_expect_eq(answer_read_seen(&answer, 1, 0, 0, FIXTURE_FROZEN, values), ERR_INTERNAL);
+    cr_expect_eq(answer_read_seen(&answer, 1, 0, 0, FIXTURE_UNUSED, values), ERR_INTERNAL);
 }
 
 Test(answer, usage_is_read_by_rank_and_may_be_silent)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contract as C functions: an implementation in a shared object, which `zerogauge check --plugin ./mine.so` loads
-// in a process of its own and asks all cases. This file needs nothing but a C or C++ compiler: copy it. CONTRACT.md says
-// what the words mean; adapters/contract_example.c is a whole implementation.
+// in a process of its own and asks all cases. This file needs nothing but a C or C++ compiler: copy it. CONTRACT.md
+// says what the words mean; adapters/contract_example.c is a whole implementation.
 //
 // The shared object exports one function, zerogauge_implementation. The host calls its table from one thread, and for
 // each case in this order:
@@ -124,8 +124,8 @@ struct zerogauge_implementation {
     // Forward and backward of one micro-step on one rank: forward uses the parameters as this rank has them; backward
     // gives the gradients loss scale x gradients[param], rounded to the precision. Steps count from 1, micro-steps and
     // ranks from 0. gradients[param]: [count] in the precision; null for what is frozen or unused. Tied parameters have
-    // their own. seen[param]: [count] in the precision; null for what is unused. With gives_seen it is to be filled with
-    // the parameter as forward used it.
+    // their own. seen[param]: [count] in the precision; null for what is unused. With gives_seen it is to be filled
+    // with the parameter as forward used it.
     int (*gradients)(void *context, int32_t step, int32_t micro, int32_t rank, const void *const gradients[],
                      void *const seen[]);
 

@@ -8,8 +8,8 @@
 
 // All cases of the list in CASES/order.json, in that order: the answer to CASES/NAME is ANSWERS/NAME, which is made.
 // world: of every case. state: {state}, or null where no case resumes. ERR_USAGE: the plug-in cannot be loaded, or is
-// of another contract. An error of a case is printed with its name and ends nothing; at the end there is an ERR_CHECK that
-// says how many there were.
+// of another contract. An error of a case is printed with its name and ends nothing; at the end there is an ERR_CHECK
+// that says how many there were.
 int plugin_answer(const char *plugin, const char *cases, const char *answers, int world, const char *state);
 
 // --- the parts ---
