@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge answer`: the reference as a command that the suite can run.
+// `zerogauge answer`: the reference, or a plug-in, as a command that the suite can run.
 #include "reference.h"
 
 #include "err.h"
+#include "plugin.h"
 
 #include <popt.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 struct answer_options {
-    char *recipe, *schedule, *clip_form, *nvme_path;
+    char *recipe, *schedule, *clip_form, *nvme_path, *plugin;
     int one;
 };
 
@@ -27,6 +28,7 @@ static int parse(int argc, const char **argv, struct answer_options *a, char *ar
         {"schedule", '\0', TEXT, &a->schedule, 0, "serial; overlap; chaos:SEED; as cases hint, unless given", "HOW"},
         {"nvme-path", '\0', TEXT, &a->nvme_path, 0, "where what is on NVMe goes; STATE, TMPDIR or /tmp, unless given",
          "DIR"},
+        {"plugin", '\0', TEXT, &a->plugin, 0, "a shared object answers (contract.h), and not the reference", "FILE"},
         POPT_AUTOHELP POPT_TABLEEND,
     };
     const char *named[argc + 1];  // popt calls the program by its first argument
@@ -78,14 +80,27 @@ static int read_world(const char *text, int *out)
     return ERR_NONE;
 }
 
+static int answer_by_plugin(const struct answer_options *a, char *arguments[], const char *state)
+{
+    int world = 0;
+    if (a->recipe || a->clip_form || a->schedule || a->nvme_path)
+        return err_set(ERR_USAGE, "--plugin: --recipe, --clip-form, --schedule and --nvme-path are the reference's");
+    if (a->one)
+        return plugin_answer_one(a->plugin, arguments[0], arguments[1], state);
+    TRY(read_world(arguments[2], &world));
+    return plugin_answer(a->plugin, arguments[0], arguments[1], world, state);
+}
+
 static int answer_cases(const struct answer_options *a, char *arguments[], int count)
 {
     struct reference_options options;
     int world = 0, extra = a->one ? 2 : 3;
     if (count < extra || count > extra + 1)
         return err_set(ERR_USAGE, "expected %s", arguments_text);
-    TRY(read_options(a, &options));
     const char *state = count > extra ? arguments[extra] : NULL;
+    if (a->plugin)
+        return answer_by_plugin(a, arguments, state);
+    TRY(read_options(a, &options));
     if (a->one)
         return reference_answer(&options, arguments[0], arguments[1], 0, state);
     TRY(read_world(arguments[2], &world));
@@ -101,7 +116,7 @@ int answer_main(int argc, const char **argv)
         rc = answer_cases(&a, arguments, count);
     if (rc != ERR_NONE)
         fprintf(stderr, "zerogauge answer: %s\n", err_message());
-    char *texts[] = {a.recipe, a.schedule, a.clip_form, a.nvme_path};
+    char *texts[] = {a.recipe, a.schedule, a.clip_form, a.nvme_path, a.plugin};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (int i = 0; i < count; i++)

@@ -98,3 +98,13 @@ int plugin_answer(const char *plugin, const char *cases, const char *answers, in
     dlclose(handle);
     return failed == 0 ? ERR_NONE : err_set(ERR_CHECK, "%s: %zu of %zu cases have no answer", plugin, failed, count);
 }
+
+int plugin_answer_one(const char *plugin, const char *case_folder, const char *answer_folder, const char *state)
+{
+    void *handle;
+    const struct zerogauge_implementation *table;
+    TRY(plugin_load(plugin, &handle, &table));
+    int rc = plugin_answer_case(table, case_folder, answer_folder, 0, state);
+    dlclose(handle);
+    return rc;
+}

@@ -12,12 +12,16 @@
 // that says how many there were.
 int plugin_answer(const char *plugin, const char *cases, const char *answers, int world, const char *state);
 
+// The same for one case, of any world.
+int plugin_answer_one(const char *plugin, const char *case_folder, const char *answer_folder, const char *state);
+
 // --- the parts ---
 
 // Loads a plug-in and checks its table. *handle: for dlclose, once the table is used no more.
 int plugin_load(const char *plugin, void **handle, const struct zerogauge_implementation **out);
 
-// Answers the case in the folder with a folder, which is made if need be and must be empty.
+// Answers the case in the folder with a folder, which is made if need be and must be empty. world: the case's; 0:
+// whatever that is.
 int plugin_answer_case(const struct zerogauge_implementation *implementation, const char *case_folder,
                        const char *answer_folder, int world, const char *state);
 

@@ -197,6 +197,40 @@ Test(plugin, what_is_no_plug_in_is_refused)
     cr_expect_not_null(strstr(err_message(), "has no function zerogauge_implementation"), "%s", err_message());
 }
 
+Test(plugin, the_command_line_takes_a_plug_in)
+{
+    char command[2 * PATH_MAX], output[8192];
+    plain_case("gather-micro", 2, 1, true);
+    write_case(&c);
+    write_order("[\"gather-micro\"]");
+    snprintf(command, sizeof command, "%s/zerogauge answer --plugin %s cases answers 2 2>&1", ZG_BINARY_DIR, example);
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    expect_verdicts(VERDICT_PASS, VERDICT_PASS);
+    folder_remove("answers/gather-micro");
+    snprintf(command, sizeof command,
+             "%s/zerogauge answer --plugin %s --case cases/gather-micro answers/gather-micro 2>&1", ZG_BINARY_DIR,
+             example);
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    expect_verdicts(VERDICT_PASS, VERDICT_PASS);
+    snprintf(command, sizeof command, "PLUGIN_BROKEN=contract %s/zerogauge answer --plugin %s cases answers 2 2>&1",
+             ZG_BINARY_DIR, broken);
+    cr_expect_eq(command_run(command, output, sizeof output), 2);
+    cr_expect_not_null(strstr(output, "is made for contract 2, and this is contract 1"), "%s", output);
+    snprintf(command, sizeof command, "%s/zerogauge answer --recipe torch-cpu --plugin %s cases answers 2 2>&1",
+             ZG_BINARY_DIR, example);
+    cr_expect_eq(command_run(command, output, sizeof output), 2);
+    cr_expect_not_null(strstr(output, "are the reference's"), "%s", output);
+}
+
+Test(plugin, the_suite_judges_a_plug_in)
+{
+    char command[2 * PATH_MAX], output[16384];
+    snprintf(command, sizeof command, "%s/zerogauge check --case 'adam-*' --plugin %s 2>&1", ZG_BINARY_DIR, example);
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    cr_expect_not_null(strstr(output, "PASS"), "%s", output);
+    cr_expect_null(strstr(output, "FAIL"), "%s", output);
+}
+
 // --- a table that does as it is told ---
 
 enum fake { FAKE_GOOD, FAKE_DECLINES, FAKE_REFUSES, FAKE_FAILS, FAKE_SILENT };
