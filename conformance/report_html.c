@@ -69,6 +69,8 @@ static void put_element(FILE *out, const char *element, const char *text)
 
 static void put_fact(FILE *out, const char *label, const char *value)
 {
+    if (!value[0])
+        return;
     fprintf(out, "<dt>%s</dt>", label);
     put_element(out, "dd", value);
     fputc('\n', out);

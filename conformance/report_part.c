@@ -33,7 +33,7 @@ const char *counts_text(const size_t counts[VERDICT_COUNT], char out[COUNTS_TEXT
 const char *unsupported_text(const struct requirement_verdict *verdict)
 {
     if (!verdict->worst)
-        return "no case of this level";
+        return "no case of this run";
     return verdict->worst->text[0] ? verdict->worst->text : "not supported";
 }
 
@@ -124,12 +124,18 @@ const char *repeat_text(const struct run_facts *facts, const struct finding *fin
 {
     int used = snprintf(out, REPEAT_TEXT_BYTES, "zerogauge check --level %.32s ", facts->level);
     size_t room = (size_t)(REPEAT_TEXT_BYTES - used);
-    bool of_several = !finding->c || finding->aspect == ASPECT_SAME || finding->aspect == ASPECT_REPEAT ||
-                      finding->aspect == ASPECT_RULE;
-    if (of_several)
+    const char *name = finding->c ? finding->c->name : "";
+    int length = (int)strcspn(name, "~");
+    if (!finding->c || finding->aspect == ASPECT_REPEAT || finding->aspect == ASPECT_RULE) {
         snprintf(out + used, room, "--seed %" PRIu64 " ", facts->seed);
-    else
-        snprintf(out + used, room, "--case %.*s ", (int)strcspn(finding->c->name, ".~"), finding->c->name);
+    } else if (finding->aspect == ASPECT_SAME) {
+        snprintf(out + used, room, "--case '%.*s.*' ", (int)strcspn(name, ".~"), name);
+    } else {
+        // Both halves of a resuming case are asked for by the name before the last dot.
+        const char *dot = finding->c->phase != PHASE_WHOLE ? memrchr(name, '.', (size_t)length) : NULL;
+        length = dot ? (int)(dot - name) : length;
+        snprintf(out + used, room, "--case %.*s ", length, name);
+    }
     return out;
 }
 

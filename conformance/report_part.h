@@ -35,8 +35,8 @@ enum { BITS_TEXT_BYTES = 24 };
 const char *bits_text(int bits, uint64_t pattern, char out[BITS_TEXT_BYTES]);
 double difference_number(const struct finding *finding, uint64_t pattern);
 
-// What comes before facts->command in the line that repeats a finding: "zerogauge check --level quick --case NAME ", or
-// the whole run if it is about several cases. Returns out.
+// What comes before facts->command in the line that repeats a finding: "zerogauge check --level quick --case NAME ". Of
+// twins, all cases of the topic; of a case given twice, and of the rule, the whole run. Returns out.
 enum { REPEAT_TEXT_BYTES = 256 };
 const char *repeat_text(const struct run_facts *facts, const struct finding *finding, char out[REPEAT_TEXT_BYTES]);
 

@@ -2,6 +2,8 @@
 // Tests of what all reports say alike: differences in words, in every width and format, and the line that repeats one.
 #include "report_part.h"
 
+#include "edition.h"
+
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -71,19 +73,62 @@ Test(report_part, a_place_has_what_applies_to_it)
     cr_assert_str_eq(finding_place(&finding, out), "all cases, answer");
 }
 
-Test(report_part, one_case_is_repeated_alone_and_several_as_a_run)
+static const char *repeat_of(const char *name, enum case_phase phase, enum aspect aspect)
 {
+    static char out[REPEAT_TEXT_BYTES];
     const struct run_facts facts = {.level = "full", .seed = 7};
+    struct finding finding = {.c = &c, .aspect = aspect};
+    snprintf(c.name, sizeof c.name, "%s", name);
+    c.phase = phase;
+    return repeat_text(&facts, &finding, out);
+}
+
+#define START "zerogauge check --level full "
+
+Test(report_part, one_case_is_repeated_alone_twins_together_and_what_needs_the_order_as_a_run)
+{
+    cr_assert_str_eq(repeat_of("adam-l2.w2.s0.fp32", PHASE_WHOLE, ASPECT_STATE), START "--case adam-l2.w2.s0.fp32 ");
+    cr_assert_str_eq(repeat_of("adam-l2.w2.s0.fp32~2", PHASE_WHOLE, ASPECT_STATE), START "--case adam-l2.w2.s0.fp32 ");
+    cr_assert_str_eq(repeat_of("adam-l2", PHASE_WHOLE, ASPECT_ANSWER), START "--case adam-l2 ");
+    cr_assert_str_eq(repeat_of("ckpt-lr.w2.fp32.save", PHASE_SAVE, ASPECT_SEEN), START "--case ckpt-lr.w2.fp32 ");
+    cr_assert_str_eq(repeat_of("ckpt-lr.w2.fp32.resume~2", PHASE_RESUME, ASPECT_DECISION),
+                     START "--case ckpt-lr.w2.fp32 ");
+    cr_assert_str_eq(repeat_of("ckpt-lr.w2.fp32.whole", PHASE_WHOLE, ASPECT_STATE),
+                     START "--case ckpt-lr.w2.fp32.whole ");
+    cr_assert_str_eq(repeat_of("part-tied.w2.s3.fp32~2", PHASE_WHOLE, ASPECT_SAME), START "--case 'part-tied.*' ");
+    cr_assert_str_eq(repeat_of("part-tied.w2.s3.fp32~2", PHASE_WHOLE, ASPECT_REPEAT), START "--seed 7 ");
+    cr_assert_str_eq(repeat_of("part-tied.w2.s3.fp32", PHASE_WHOLE, ASPECT_RULE), START "--seed 7 ");
+    const struct run_facts facts = {.level = "quick", .seed = UINT64_MAX};
+    struct finding finding = {.c = NULL, .aspect = ASPECT_STATE};
     char out[REPEAT_TEXT_BYTES];
-    for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
-        struct finding finding = {.c = &c, .aspect = (enum aspect)aspect};
-        bool several = aspect == ASPECT_SAME || aspect == ASPECT_REPEAT || aspect == ASPECT_RULE;
-        cr_assert_str_eq(repeat_text(&facts, &finding, out),
-                         several ? "zerogauge check --level full --seed 7 "
-                                 : "zerogauge check --level full --case adam-basic ");
-        finding.c = NULL;
-        cr_assert_str_eq(repeat_text(&facts, &finding, out), "zerogauge check --level full --seed 7 ");
-    }
+    cr_assert_str_eq(repeat_text(&facts, &finding, out),
+                     "zerogauge check --level quick --seed 18446744073709551615 ");
+}
+
+// What a line asks for is what there is: each case of the edition, or all of its topic.
+static int check_selected(void *context, const struct check_case *item)
+{
+    size_t *count = context;
+    char out[REPEAT_TEXT_BYTES], pattern[CASE_NAME_BYTES], whole[CASE_NAME_BYTES];
+    const struct run_facts facts = {.level = "full"};
+    struct finding finding = {.c = item, .aspect = ASPECT_STATE};
+    snprintf(whole, sizeof whole, "%s", item->name);
+    if (item->phase != PHASE_WHOLE)
+        *strrchr(whole, '.') = '\0';
+    cr_assert_eq(sscanf(repeat_text(&facts, &finding, out), START "--case %95s", pattern), 1);
+    cr_assert_str_eq(pattern, whole);
+    // Twins are of one topic.
+    cr_assert(!item->twin[0] || strncmp(item->twin, item->name, strcspn(item->name, ".") + 1) == 0, "%s and %s",
+              item->twin, item->name);
+    ++*count;
+    return 0;
+}
+
+Test(report_part, every_case_of_the_edition_can_be_repeated)
+{
+    size_t count = 0;
+    cr_assert_eq(edition_cases(LEVEL_FULL, check_selected, &count), 0);
+    cr_assert_geq(count, 100);
 }
 
 Test(report_part, counts_are_told_from_pass_to_broken)

@@ -38,7 +38,7 @@ static void print_head(const struct table *t)
     const struct run_facts *facts = t->facts;
     fprintf(t->out, "zerogauge check: ");
     text_plain(t->out, facts->implementation, 4);
-    fputc(' ', t->out);
+    fputs(facts->version[0] ? " " : "", t->out);
     text_plain(t->out, facts->version, 4);
     fprintf(t->out, ", level ");
     text_plain(t->out, facts->level, 4);

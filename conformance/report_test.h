@@ -54,6 +54,7 @@ static inline const struct check_case *told_case(struct told *told, const char *
     struct check_case *c = &told->cases[told->case_count++];
     snprintf(c->name, sizeof c->name, "%s", name);
     c->precision = precision;
+    c->phase = strstr(name, ".resume") ? PHASE_RESUME : PHASE_WHOLE;
     c->param_count = 2;
     snprintf(c->params[0].name, sizeof c->params[0].name, "embed");
     snprintf(c->params[1].name, sizeof c->params[1].name, "layer.0.weight");
