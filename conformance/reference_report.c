@@ -38,7 +38,8 @@ static int state_open(const struct check_case *c, struct answer_step *state)
             continue;
         state->exp_avg[i] = calloc(n, sizeof(float));
         state->exp_avg_sq[i] = calloc(n, sizeof(float));
-        if (!state->exp_avg[i] || !state->exp_avg_sq[i])
+        state->grad[i] = calloc(n, sizeof(float));
+        if (!state->exp_avg[i] || !state->exp_avg_sq[i] || !state->grad[i])
             return err_set(ERR_MEMORY, "no memory for the state of %s", c->params[i].name);
     }
     return ERR_NONE;
@@ -50,6 +51,7 @@ static void state_close(struct answer_step *state)
         free(state->param[i]);
         free(state->exp_avg[i]);
         free(state->exp_avg_sq[i]);
+        free(state->grad[i]);
     }
 }
 
@@ -62,6 +64,17 @@ static void take(const struct reference_report *report, const struct layout *lay
         if (to[i] && layout->bundle_of[param] == bundle)
             memcpy(to[i], whole + layout->offset_of[param], report->c->params[i].count * sizeof *whole);
     }
+}
+
+static bool is_late(const struct check_case *c, int step)
+{
+    return c->delayed_update > 0 && step >= c->delayed_update;
+}
+
+// Whether the stage still has the gradient of the step that has just been made, and the divisor of its mean.
+static bool gives_gradient(const struct reference_report *report, const struct train_moment *moment)
+{
+    return moment->applied && !is_late(report->c, (int)moment->step + report->before_steps);
 }
 
 // Collective: all ranks' shares of everything, whole, on rank 0.
@@ -84,6 +97,14 @@ static int collect(struct reference_report *report, const struct train_moment *m
             if (moment->rank == 0)
                 take(report, layout, bundle, whole, states[state]);
         }
+        if (!gives_gradient(report, moment))
+            continue;
+        TRY(stage_collect_gradient(stage, bundle, copy));
+        dtype_widen(stage->setting.config->accumulation_dtype, copy, whole, layout->bundles[bundle].count);
+        for (size_t i = 0; i < layout->bundles[bundle].count; i++)
+            whole[i] /= stage->optimizer.divisor;
+        if (moment->rank == 0)
+            take(report, layout, bundle, whole, now->grad);
     }
     return ERR_NONE;
 }
@@ -135,11 +156,11 @@ static int write_step(struct reference_report *report, const struct train_moment
 {
     const struct check_case *c = report->c;
     const struct optimizer *optimizer = &moment->stage->optimizer;
-    bool late = c->delayed_update > 0 && step >= c->delayed_update;
-    struct answer_step state = late ? report->before : report->now;
+    struct answer_step state = is_late(c, step) ? report->before : report->now;
     state.skipped = !moment->applied;
     state.has_loss_scale = c->loss_scale.kind != SCALE_NONE;
     state.loss_scale = scaler_scale(&optimizer->scaler);
+    state.has_grad = gives_gradient(report, moment);
     state.has_norm = moment->applied;
     state.norm = optimizer->norm;
     return answer_write_step(c, report->folder, step, &state);

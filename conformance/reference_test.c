@@ -115,13 +115,13 @@ static void expect_equal(const struct check_case *c, int step, int rank, const c
     }
 }
 
-// What forward saw is what the answer says of the step before, rounded. The loss has no frozen or unused parameters.
+// What forward saw is what the answer says of the step before, rounded. The loss has no unused parameters.
 static void expect_seen(const struct answer *a, int step, const struct unsharded_state *before)
 {
     const struct check_case *c = a->c;
     float *seen[CASE_PARAM_MAX] = {NULL}, *expected[CASE_PARAM_MAX] = {NULL};
     for (int i = 0; i < c->param_count; i++) {
-        if (c->params[i].frozen || !c->params[i].used)
+        if (!c->params[i].used)
             continue;
         seen[i] = calloc(c->params[i].count + 1, sizeof(float));
         expected[i] = calloc(c->params[i].count + 1, sizeof(float));
@@ -141,9 +141,10 @@ static void expect_seen(const struct answer *a, int step, const struct unsharded
     }
 }
 
-// One step by the suite's own Adam, in place.
+// One step by the suite's own Adam, in place; the gradient that the answer tells is compared.
 static double advance(const struct check_case *c, const struct case_values *values,
-                      const struct unsharded_decision *decisions, int step, struct unsharded_state *state)
+                      const struct unsharded_decision *decisions, int step, const struct answer_step *now,
+                      struct unsharded_state *state)
 {
     const struct unsharded_decision *d = &decisions[step - 1];
     struct rule rule = rule_canonical(c);
@@ -160,6 +161,9 @@ static double advance(const struct check_case *c, const struct case_values *valu
     const struct unsharded_update update = {
         .t = d->t, .lr_step = d->applies, .coefficient = unsharded_coefficient(c, &rule, norm)};
     cr_assert_eq(unsharded_adam(c, &rule, &update, (const float *const *)gradients, state, state), ERR_NONE);
+    cr_assert_eq(now->has_grad, d->applies == step, "%s: step %d", c->name, step);
+    if (now->has_grad)
+        expect_equal(c, step, 0, "grad", (const float *const *)gradients, (float *const *)now->grad);
     for (int i = 0; i < c->param_count; i++)
         free(gradients[i]);
     return norm;
@@ -178,7 +182,7 @@ static void demand(const struct answer *a, const struct case_values *values, str
         const struct unsharded_decision *d = &decisions[step - 1];
         cr_assert_eq(answer_read_step(a, step, &now), ERR_NONE, "%s", err_message());
         expect_seen(a, step, before);
-        double norm = advance(c, values, decisions, step, before);
+        double norm = advance(c, values, decisions, step, &now, before);
         expect_equal(c, step, 0, "param", (const float *const *)before->param, now.param);
         expect_equal(c, step, 0, "exp_avg", (const float *const *)before->exp_avg, now.exp_avg);
         expect_equal(c, step, 0, "exp_avg_sq", (const float *const *)before->exp_avg_sq, now.exp_avg_sq);

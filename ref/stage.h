@@ -100,6 +100,10 @@ enum state { STATE_PARAMETER, STATE_EXP_AVG, STATE_EXP_AVG_SQ, STATE_COUNT };
 int stage_collect(struct stage *stage, int bundle, enum state state, float *whole);
 int stage_collect_copy(struct stage *stage, int bundle, void *whole);
 
+// The same after a step whose update was not delayed: the sum of a trainable bundle's gradients over ranks and
+// micro-steps that it was made with, in the accumulation dtype.
+int stage_collect_gradient(struct stage *stage, int bundle, void *whole);
+
 // For checkpoints, outside the flow and uncounted: this rank's share of a bundle's state, bundle_share_real elements in
 // fp32, from and to wherever it lives. Frozen bundles have parameters only. Written parameters reach the model's dtype
 // as well; stage_regather (collective) then completes the copies that ranks hold whole.

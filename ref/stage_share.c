@@ -150,6 +150,20 @@ static int read_copy(struct stage *stage, int bundle, enum state state, void *ou
     return stage_read_copy(stage, bundle, out);
 }
 
+static int read_gradient(struct stage *stage, int bundle, enum state state, void *out)
+{
+    (void)state;
+    const struct place *place = &stage->places[bundle];
+    size_t bytes = share_real(stage, bundle) * dtype_bytes(stage->setting.config->accumulation_dtype);
+    return pass_bytes(stage, (struct spot){place->gradient_tier, place->gradient}, out, bytes, false);
+}
+
+int stage_collect_gradient(struct stage *stage, int bundle, void *whole)
+{
+    return collect_with(stage, bundle, stage->setting.config->accumulation_dtype, whole, read_gradient,
+                        STATE_PARAMETER);
+}
+
 int stage_regather(struct stage *stage)
 {
     for (int i = 0; i < stage->layout.bundle_count; i++)
