@@ -380,10 +380,23 @@ static int common_recipe(const struct judge *judge, const struct check_case *pla
     return best;
 }
 
+// An unknown recipe may agree with a known one in small answers, where its difference does not show. So one that a
+// known recipe does not explain is an error only among many that it does.
+static bool is_rule(const struct judge *judge, const struct check_case *placement, size_t explained_count)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < judge->kept_count; i++)
+        count += same_placement(judge->kept[i].c, placement) &&
+                 (judge->kept[i].explained.count > 0 || judge->kept[i].follows_no_rule);
+    return explained_count * 4 >= count * 3;
+}
+
 static int judge_rule_of(struct judge *judge, const struct check_case *placement)
 {
     size_t explained_count;
     int recipe = common_recipe(judge, placement, &explained_count);
+    if (!is_rule(judge, placement, explained_count))
+        recipe = -1;
     snprintf(judge->rules[judge->rule_count++], sizeof judge->rules[0], "%s, Adam on the %s%s: %s",
              dtype_name(placement->precision), placement->offload_optimizer == TIER_DEVICE ? "device" : "host",
              placement->groups[0].bias_correction ? "" : ", without bias correction",
