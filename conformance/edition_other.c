@@ -41,7 +41,17 @@ static void make_padded(struct check_case *c, struct edition_item *item)
     for (int i = 0; i < c->param_count; i++)
         c->params[i].shape[0] = c->params[i].count -= i % 2 ? 7 : 1;
     edition_tensor(c, 1, 0);
-    edition_tensor(c, 17, 0);
+    edition_tensor(c, 18, 0);
+}
+
+// Many small layers, several to a bucket.
+static void make_many(struct check_case *c, struct edition_item *item)
+{
+    (void)item;
+    for (int i = 0; i < 48; i++)
+        edition_tensor(c, 8, 0);
+    c->steps = 2;
+    c->reduce_bucket = c->allgather_bucket = c->prefetch_bucket = 192;
 }
 
 static void refuse(struct check_case *c, const char *what)
@@ -90,6 +100,7 @@ const struct edition_row edition_other[] = {
      "11:02:f 1,2,4,8:0123:b"},
     {"usage-plain", "Sizes that worlds divide.", make_plain, "2:0123:fb 4:0123:b", "3,8:0123:fb"},
     {"usage-padded", "Sizes that worlds do not divide.", make_padded, "2:0123:fb 3:0123:b", "4,5,8:0123:fb"},
+    {"usage-many", "Many small layers, several to a bucket.", make_many, "2:012:b", "2,3:0123:fb"},
     {"conf-clip", "", make_clip, "2:0123:f 2:0123:b", "3:0123:h"},
     {"conf-scale", "", make_scale, "2:0123:h:static,dynamic", "3:0123:h:static"},
     {"conf-window", "", make_window, "2:0123:h", "3:0123:h"},

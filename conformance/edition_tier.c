@@ -20,6 +20,14 @@ static void make_offload(struct check_case *c, struct edition_item *item)
     place(c, item);
 }
 
+// Another learning rate in every step.
+static void make_optimizer(struct check_case *c, struct edition_item *item)
+{
+    static const double lr[] = {0.01, 0.04, 0.005, 0.02};
+    make_offload(c, item);
+    edition_lr(c, 0, lr, 4);
+}
+
 static void make_param(struct check_case *c, struct edition_item *item)
 {
     make_offload(c, item);
@@ -52,7 +60,8 @@ static void make_overflow(struct check_case *c, struct edition_item *item)
     if (item->precision == DTYPE_FP16)
         edition_dynamic(c, 0x1p10, 1000, 1, 1);
     edition_poke(c, 2, 0, c->world - 1, 6, 94, INFINITY);
-    edition_poke(c, 3, 0, 0, 0, 0, INFINITY);
+    c->accumulation = 2;
+    edition_poke(c, 3, 1, 0, 0, 0, INFINITY);
 }
 
 static void make_delayed(struct check_case *c, struct edition_item *item)
@@ -92,15 +101,18 @@ static void make_sizes(struct check_case *c, struct edition_item *item)
     place(c, item);
 }
 
+// Shares of many sub-groups, also where sub-groups are whole blocks of 4 KiB.
 static void make_sub_groups(struct check_case *c, struct edition_item *item)
 {
     make_offload(c, item);
-    c->steps = 5;
+    edition_tensor(c, 9001, 0);
+    edition_tensor(c, 61, 97);
+    c->steps = 3;
     c->sub_group = (size_t)edition_number(item, "nvme-g", 1000000);
 }
 
 const struct edition_row edition_tier[] = {
-    {"off-cpu", "The optimizer is on the device, or on the host.", make_offload, "2:123:fb:none,cpu 3:2:b:cpu",
+    {"off-cpu", "The optimizer is on the device, or on the host.", make_optimizer, "2:123:fb:none,cpu 3:2:b:cpu",
      "3,4:123:fb:none,cpu 2:123:h:cpu"},
     {"off-param", "Parameters and optimizer are on the device, or on the host.", make_param, "2:3:fb:none,cpu",
      "3,4:3:fb:none,cpu"},
