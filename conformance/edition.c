@@ -7,69 +7,21 @@
 #include "random.h"
 #include "requirement.h"
 
-#include <ctype.h>
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { REACH_MAX = 1000, SPREAD_MAX = 1 << 16, SMALL_MEAN = 4, LARGE = 16 };
 
+// The names of a row's cases so far: its grids may overlap, and a case comes once.
+enum { ROW_CASE_MAX = 512 };
 struct edition_visit {
     int (*visit)(void *context, const struct check_case *c);
     void *context;
+    int count;
+    char names[ROW_CASE_MAX][CASE_NAME_BYTES];
 };
-
-// --- what makes a case ---
-
-int edition_tensor(struct check_case *c, size_t rows, size_t columns)
-{
-    struct case_param *param = &c->params[c->param_count];
-    *param = (struct case_param){.shape = {rows, columns}, .shape_rank = columns ? 2 : 1, .used = true, .tied_to = -1};
-    param->count = columns ? rows * columns : rows;
-    snprintf(param->name, sizeof param->name, "t%d", c->param_count);
-    return c->param_count++;
-}
-
-void edition_model(struct check_case *c)
-{
-    static const size_t shapes[][2] = {{7, 5}, {13, 0}, {4, 8}, {1, 0}, {33, 0}, {6, 11}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        edition_tensor(c, shapes[i][0], shapes[i][1]);
-}
-
-int edition_tie(struct check_case *c, int owner)
-{
-    int index = c->param_count++;
-    c->params[index] = c->params[owner];
-    c->params[index].tied_to = owner;
-    snprintf(c->params[index].name, sizeof c->params[index].name, "t%d", index);
-    return index;
-}
-
-void edition_lr(struct check_case *c, int group, const double *lr, int count)
-{
-    c->groups[group].lr_by_step = true;
-    for (int i = 0; i < CASE_STEP_MAX; i++)
-        c->groups[group].lr[i] = lr[i < count ? i : count - 1];
-}
-
-void edition_poke(struct check_case *c, int step, int micro, int rank, int param, size_t element, float value)
-{
-    c->data.pokes[c->data.poke_count++] = (struct case_poke){step, micro, rank, param, element, value};
-}
-
-void edition_dynamic(struct check_case *c, double scale, uint64_t window, uint64_t hysteresis, double min_scale)
-{
-    c->loss_scale = (struct case_loss_scale){SCALE_DYNAMIC, scale, window, hysteresis, min_scale};
-    c->overflow_check = true;
-}
-
-int edition_number(const struct edition_item *item, const char *letters, int fallback)
-{
-    size_t length = strlen(letters);
-    bool matches = strncmp(item->variant, letters, length) == 0 && isdigit((unsigned char)item->variant[length]);
-    return matches ? atoi(item->variant + length) : fallback;
-}
 
 // The same for all variants of a topic, so that stages and tiers have the same numbers.
 static uint64_t seed_of(const char *topic)
@@ -189,18 +141,30 @@ static void enlarge(struct check_case *c)
         }
 }
 
+static bool is_new(struct edition_visit *to, const char *name)
+{
+    for (int i = 0; i < to->count; i++)
+        if (strcmp(to->names[i], name) == 0)
+            return false;
+    assert(to->count < ROW_CASE_MAX);
+    snprintf(to->names[to->count++], CASE_NAME_BYTES, "%s", name);
+    return true;
+}
+
 static int make(struct edition_visit *to, const struct edition_row *row, struct edition_item *item)
 {
     static _Thread_local struct check_case c;
     char name[CASE_NAME_BYTES];
+    snprintf(name, sizeof name, "%.40s.w%d.s%d.%s%s%s", row->topic, item->world, item->stage,
+             dtype_name(item->precision), item->variant[0] ? "." : "", item->variant);
+    if (!is_new(to, name))
+        return ERR_NONE;
     begin(&c, row, item);
     row->make(&c, item);
     fit(&c);
     if (strcmp(item->variant, "large") == 0)
         enlarge(&c);
     item->own_data |= edition_number(item, "seed", 0) > 0 || strcmp(item->variant, "large") == 0;
-    snprintf(name, sizeof name, "%.40s.w%d.s%d.%s%s%s", row->topic, item->world, item->stage,
-             dtype_name(item->precision), item->variant[0] ? "." : "", item->variant);
     if (c.exact && !c.expects_refusal && !c.weights_only && c.twin[0] == '\0')
         snprintf(c.twin, sizeof c.twin, "%.40s.w%d.%s%s%s", row->topic, item->world, dtype_name(item->precision),
                  item->own_data ? "." : "", item->own_data ? item->variant : "");
@@ -263,9 +227,10 @@ int edition_cases(enum edition_level level, int (*visit)(void *context, const st
     static const struct edition_row *const tables[] = {edition_adam, edition_part, edition_reduce, edition_precision,
                                                        edition_clip, edition_gather, edition_tier, edition_checkpoint,
                                                        edition_other};
-    struct edition_visit to = {visit, context};
+    struct edition_visit to = {.visit = visit, .context = context};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const struct edition_row *row = tables[i]; row->topic; row++) {
+            to.count = 0;
             TRY(make_grid(&to, row, row->quick));
             if (level == LEVEL_FULL)
                 TRY(make_grid(&to, row, row->full));
