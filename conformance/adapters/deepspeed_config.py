@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A case in the words of DeepSpeed's configuration, and what these have no words for."""
+import math
+
+from zerogauge_adapter import Unsupported
+
+
+def refuse(case):
+    precision, scale = case.precision, case.loss_scale["kind"]
+    if len({group["optimizer"] for group in case.groups}) > 1:
+        raise Unsupported("the optimizer's type is one for the whole model, Adam or AdamW")
+    if any(p["shape"] == [] for p in case.params):
+        raise Unsupported("deepspeed.initialize fails on parameters that are scalars")
+    if precision != "fp16" and scale != "none":
+        raise Unsupported(f"there is no loss scale in {precision}")
+    if precision == "fp32" and case.overflow_check:
+        raise Unsupported("there is no overflow check in fp32")
+    if case.stage == 0 and case.accumulation > 1 and case.accumulation_dtype != precision:
+        raise Unsupported("stage 0 accumulates in the model's dtype")
+
+
+def config_of(case, scratch):
+    """Every key that changes bits is set: gradient_clipping, for one, is 1.0 where it is left out."""
+    scale, sizes, hints = case.loss_scale, case.buckets, case.hints
+    decoupled = case.groups[0]["optimizer"] == "AdamW"
+    offload = {f"offload_{what}": {"device": device, "nvme_path": str(scratch)}
+               for what, device in case.offload.items() if device != "none"}
+    adam = {**case.hyper_parameters(0), "adam_w_mode": decoupled}
+    # Without torch_adam it is FusedAdam, in CUDA; with offload DeepSpeed's own, on the CPU.
+    adam |= {"bias_correction": case.groups[0]["bias_correction"]} if offload else {"torch_adam": True}
+    config = {
+        "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": case.accumulation,
+        "gradient_clipping": case.gradient_clipping, "communication_data_type": case.communication_dtype,
+        "optimizer": {"type": "AdamW" if decoupled else "Adam", "params": adam},
+        "zero_optimization": {
+            "stage": case.stage, "reduce_bucket_size": sizes["reduce"], "allgather_bucket_size": sizes["allgather"],
+            "stage3_prefetch_bucket_size": sizes["prefetch"], "sub_group_size": sizes["sub_group"],
+            "stage3_param_persistence_threshold": 0, "overlap_comm": hints["overlap"],
+            "contiguous_gradients": hints["contiguous_gradients"], "reduce_scatter": hints["reduce_scatter"],
+            **offload}}
+    if case.stage > 0:
+        config["data_types"] = {"grad_accum_dtype": case.accumulation_dtype}
+    if case.precision == "bf16":
+        config["bf16"] = {"enabled": True, "check_grad_overflow": case.overflow_check}
+    if case.precision == "fp16":
+        config["fp16"] = {"enabled": True, "loss_scale": scale.get("scale", 1)}
+    if scale["kind"] == "dynamic":
+        config["fp16"] = {"enabled": True, "initial_scale_power": int(math.log2(scale["initial_scale"])),
+                          "loss_scale_window": scale["window"], "hysteresis": scale["hysteresis"],
+                          "min_loss_scale": scale["min_scale"]}
+    return config

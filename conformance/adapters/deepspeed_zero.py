@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --stage, --offload and --nvme run a case as another one."""
+import os
+
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
+import deepspeed  # noqa: E402
+from deepspeed.accelerator import get_accelerator  # noqa: E402
+from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state  # noqa: E402
+
+from deepspeed_config import config_of, refuse  # noqa: E402
+from zerogauge_adapter import DTYPES, MOMENTS, Model, main  # noqa: E402
+
+deepspeed.utils.logger.setLevel("ERROR")
+get_accelerator().is_fp16_supported = lambda: True  # asks for a CPU with instructions for it; without, it works too
+
+
+class Trainer:
+    def __init__(self, case, args):
+        refuse(case)
+        self.case, self.model = case, Model(case, DTYPES[case.precision])
+        deepspeed.init_distributed(dist_backend="gloo")
+        groups = case.optimizer_groups(self.model.by_name, "decoupled")
+        self.engine, self.optimizer, _, _ = deepspeed.initialize(
+            model=self.model, model_parameters=groups, config=config_of(case, args.scratch))
+
+    def backward(self, gradients, last):
+        self.engine.backward(self.engine(gradients))
+        if not last:
+            self.engine.step()
+
+    def step(self):
+        self.engine.step()
+        scale = getattr(self.optimizer, "loss_scale", None)
+        return not self.engine.was_step_applied(), scale, self.engine.get_global_grad_norm()
+
+    def state(self):
+        inner, tensors = getattr(self.optimizer, "optimizer", self.optimizer), {}
+        t = max((state.get("step", 0) for state in inner.state.values()), default=0)
+        if t and hasattr(self.optimizer, "_hp_optimizer_states_linked"):  # only the first group's are, on their own
+            self.optimizer._hp_optimizer_states_linked = False
+            self.optimizer._lazy_init_hp_params_optimizer_state()
+        for name in self.model.by_name:
+            parts = zip(("param", *MOMENTS), self.read(self.model.by_name[name], t))
+            tensors |= {f"{kind}/{name}": tensor for kind, tensor in parts if tensor is not None}
+        return tensors, t
+
+    def read(self, p, t):
+        """The master parameter and the moments, whole."""
+        if self.case.stage > 0 and p.requires_grad and p.numel():  # empty ones are left out
+            moments = [safe_get_full_optimizer_state(p, kind) for kind in MOMENTS if t]
+            return [safe_get_full_fp32_param(p), *moments]
+        if hasattr(self.optimizer, "fp32_groups"):  # stage 0, 16 bits: a list for each group
+            pairs = zip(sum(self.optimizer.fp16_groups, []), sum(self.optimizer.fp32_groups, []))
+            p = next((master for half, master in pairs if half is p), p)
+        with deepspeed.zero.GatheredParameters([p], enabled=self.case.stage == 3):
+            return [p.float().clone(), *(self.optimizer.state.get(p, {}).get(kind) for kind in MOMENTS)]
+
+    def save(self, path):
+        self.engine.save_checkpoint(str(path), tag="zerogauge")
+
+    def load(self, path, weights_only):
+        self.engine.load_checkpoint(str(path), tag="zerogauge", load_module_only=weights_only)
+
+    def close(self):
+        self.engine.destroy()
+
+
+if __name__ == "__main__":
+    main(Trainer)
