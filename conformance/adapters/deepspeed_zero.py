@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --stage, --offload and --nvme run a case as another one."""
+"""DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --offload: of the optimizer's states in every case."""
 import os
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -16,6 +16,7 @@ get_accelerator().is_fp16_supported = lambda: True  # asks for a CPU with instru
 
 class Trainer:
     def __init__(self, case, args):
+        case.offload["optimizer"] = args.offload or case.offload["optimizer"]
         refuse(case)
         self.case, self.model = case, Model(case, DTYPES[case.precision])
         deepspeed.init_distributed(dist_backend="gloo")
@@ -46,7 +47,7 @@ class Trainer:
 
     def read(self, p, t):
         """The master parameter and the moments, whole."""
-        if self.case.stage > 0 and p.requires_grad and p.numel():  # empty ones are left out
+        if self.case.stage > 0 and p.requires_grad and getattr(p, "ds_numel", p.numel()):  # empty ones are left out
             moments = [safe_get_full_optimizer_state(p, kind) for kind in MOMENTS if t]
             return [safe_get_full_fp32_param(p), *moments]
         if hasattr(self.optimizer, "fp32_groups"):  # stage 0, 16 bits: a list for each group
@@ -66,4 +67,4 @@ class Trainer:
 
 
 if __name__ == "__main__":
-    main(Trainer)
+    main(Trainer, offload=["", "cpu", "nvme"])

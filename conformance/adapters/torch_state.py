@@ -6,7 +6,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from zerogauge_adapter import MOMENTS
 
-WHOLE = {"options": dcp.StateDictOptions(full_state_dict=True)}
+WHOLE = {"options": dcp.StateDictOptions(full_state_dict=True, strict=False)}  # strict fails on DDP's tied parameters
 
 
 def whole(model, optimizer, scaler, applied):
