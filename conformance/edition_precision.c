@@ -38,10 +38,12 @@ static void make_copy(struct check_case *c, struct edition_item *item)
     }
 }
 
+// The last layer has fewer elements than there are ranks.
 static void make_dynamic(struct check_case *c, struct edition_item *item)
 {
     (void)item;
     edition_model(c);
+    edition_tensor(c, 1, 0);
     edition_dynamic(c, 0x1p12, 1000, 2, 1);
 }
 
@@ -134,7 +136,7 @@ const struct edition_row edition_precision[] = {
      "3,4:0123:bh 2:0123:b:large"},
     {"mp-copy", "Master parameters at the ties of the 16-bit format, and beside them.", make_copy, "2:0123:bh",
      "3,4:0123:bh 2:0123:b:seed1,large"},
-    {"mp-fp16", "A dynamic loss scale that has no reason to change.", make_dynamic, "2:0123:h 3:2:h", "3,4,5:0123:h"},
+    {"mp-fp16", "A dynamic loss scale that has no reason to change.", make_dynamic, "2:0123:h 3:23:h", "3,4,5:0123:h"},
     {"mp-static", "A static loss scale.", make_static, "2:0123:h 3:1:h", "3,4,5:0123:h"},
     {"mp-overflow-first", "inf on the first rank.", make_overflow_first, "2:0123:bh", "1,3,4:0123:bh"},
     {"mp-overflow-last-rank", "inf on the last rank alone.", make_overflow_last_rank, "2:0123:bh 3:13:b",
