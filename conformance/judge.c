@@ -388,7 +388,7 @@ static bool is_rule(const struct judge *judge, const struct check_case *placemen
     for (size_t i = 0; i < judge->kept_count; i++)
         count += same_placement(judge->kept[i].c, placement) &&
                  (judge->kept[i].explained.count > 0 || judge->kept[i].follows_no_rule);
-    return explained_count * 4 >= count * 3;
+    return explained_count * 10 >= count * 9;
 }
 
 static int judge_rule_of(struct judge *judge, const struct check_case *placement)
