@@ -38,13 +38,15 @@ static void make_copy(struct check_case *c, struct edition_item *item)
     }
 }
 
-// The last layer has fewer elements than there are ranks.
+// The last layer has fewer elements than there are ranks; 15 x 2^12 is just within fp16.
 static void make_dynamic(struct check_case *c, struct edition_item *item)
 {
     (void)item;
     edition_model(c);
     edition_tensor(c, 1, 0);
     edition_dynamic(c, 0x1p12, 1000, 2, 1);
+    for (int rank = 0; rank < c->world; rank++)
+        edition_poke(c, 3, 0, rank, 4, 20, rank == c->world - 1 ? 15 : 0);
 }
 
 static void make_static(struct check_case *c, struct edition_item *item)

@@ -311,13 +311,24 @@ static int differing_step(const struct kept *a, const struct kept *b)
     return 0;
 }
 
+// Of two that should be the same one is wrong by itself, as a rule: that says why.
+static enum hint hint_of_either(const struct judge *judge, const struct kept *a, const struct kept *b)
+{
+    for (size_t i = 0; i < judge->findings->count; i++) {
+        const struct finding *finding = &judge->findings->list[i];
+        if ((finding->c == a->c || finding->c == b->c) && finding->aspect == ASPECT_STATE && finding->hint != HINT_NONE)
+            return finding->hint;
+    }
+    return case_first_step(b->c) > 1 ? HINT_RESUME : HINT_OTHER;
+}
+
 static int compare(struct judge *judge, const struct kept *a, const struct kept *b, enum aspect aspect)
 {
     struct finding finding = {.c = b->c, .aspect = aspect, .verdict = VERDICT_PASS};
     int step = differing_step(a, b);
     if (step > 0) {
         finding.verdict = VERDICT_FAIL;
-        finding.hint = case_first_step(b->c) > 1 ? HINT_RESUME : HINT_OTHER;
+        finding.hint = hint_of_either(judge, a, b);
         snprintf(finding.text, sizeof finding.text, "differs from %s from step %d on", a->c->name, step);
     }
     return findings_add(judge->findings, &finding);
