@@ -99,8 +99,8 @@ static int significant_bits(enum dtype dtype)
     return dtype == DTYPE_FP32 ? 24 : dtype == DTYPE_BF16 ? 8 : 11;
 }
 
-// Of an element of a parameter, all uses together: the sum of the magnitudes, in units of 2^low, and the lowest place
-// that is in use.
+// Of an element of a parameter, all uses together: the sum of the magnitudes, which an overflow makes infinite or NaN,
+// and the lowest place that a finite one has in use.
 struct element_sum {
     double magnitude;
     int low;
@@ -124,8 +124,10 @@ static struct element_sum sum_of(const struct check_case *c, const struct case_v
                 const float *gradient = case_gradient(values, step, micro, rank, i);
                 if (case_owner(c, i) != param || !gradient || gradient[element] == 0)
                     continue;
-                int low = lowest_place(gradient[element]);
-                sum.low = low < sum.low ? low : sum.low;
+                if (isfinite(gradient[element])) {
+                    int low = lowest_place(gradient[element]);
+                    sum.low = low < sum.low ? low : sum.low;
+                }
                 sum.magnitude += fabs((double)gradient[element]);
             }
     return sum;
