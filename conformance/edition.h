@@ -11,7 +11,4 @@ enum edition_level { LEVEL_QUICK, LEVEL_FULL };
 // and NAME.resume. Ends with the first code that is not ERR_NONE.
 int edition_cases(enum edition_level level, int (*visit)(void *context, const struct check_case *c), void *context);
 
-// XXH3-128 over all that a case's files say: case.json's text, initial parameters, gradients.
-int edition_digest(const struct check_case *c, char digest[33]);
-
 #endif

@@ -49,7 +49,8 @@ float generator_initial(const struct check_case *c, int param, size_t element)
 
 int generator_exponent(const struct check_case *c, int step, int param, size_t element)
 {
-    uint64_t bits = draw(c, STREAM_EXPONENT, step, 0, case_owner(c, param), element);
+    bool one = c->data.square_norm;  // for the whole step
+    uint64_t bits = draw(c, STREAM_EXPONENT, step, 0, one ? 0 : case_owner(c, param), one ? 0 : element);
     uint64_t count = (uint64_t)(c->data.exponent_high - c->data.exponent_low + 1);
     return c->data.exponent_low + (int)random_below(bits, count);
 }
