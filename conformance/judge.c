@@ -9,23 +9,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-// What is kept of a judged answer, to compare it with its twins: a digest of the state after each step.
-struct kept {
-    const struct check_case *c;
-    uint64_t digests[CASE_STEP_MAX][2];  // by step, [step - 1]
-    struct rule_set explained;
-    bool follows_no_rule;  // it is BOUNDED or FAIL
-};
-
-struct judge {
-    struct judge_options options;
-    struct findings *findings;
-    struct kept *kept;
-    size_t kept_count;
-    char (*rules)[512];  // by placement, for people
-    int rule_count;
-};
-
 int judge_open(const struct judge_options *options, struct findings *findings, struct judge **out)
 {
     struct judge *judge = *out = calloc(1, sizeof *judge);
@@ -354,98 +337,10 @@ static int compare_all(struct judge *judge)
     return ERR_NONE;
 }
 
-// Where Adam runs and in which precision the model is: there an implementation has one recipe.
-static bool same_placement(const struct check_case *a, const struct check_case *b)
-{
-    bool device_a = a->offload_optimizer == TIER_DEVICE, device_b = b->offload_optimizer == TIER_DEVICE;
-    bool corrects_a = true, corrects_b = true;
-    for (int i = 0; i < a->group_count; i++)
-        corrects_a &= a->groups[i].bias_correction;
-    for (int i = 0; i < b->group_count; i++)
-        corrects_b &= b->groups[i].bias_correction;
-    return device_a == device_b && a->precision == b->precision && corrects_a == corrects_b;
-}
-
-static bool has_recipe(const struct rule_set *set, int recipe)
-{
-    for (size_t i = 0; i < set->count; i++)
-        if (set->rules[i].recipe == recipe)
-            return true;
-    return false;
-}
-
-// The recipe that explains most answers of a placement.
-static int common_recipe(const struct judge *judge, const struct check_case *placement, size_t *best_count)
-{
-    int best = -1;
-    *best_count = 0;
-    for (int recipe = 0; adam_recipe_at(recipe); recipe++) {
-        size_t count = 0;
-        for (size_t i = 0; i < judge->kept_count; i++)
-            count += same_placement(judge->kept[i].c, placement) && has_recipe(&judge->kept[i].explained, recipe);
-        if (count > *best_count) {
-            *best_count = count;
-            best = recipe;
-        }
-    }
-    return best;
-}
-
-// An unknown recipe may agree with a known one in small answers, where its difference does not show. So one that a
-// known recipe does not explain is an error only among many that it does.
-static bool is_rule(const struct judge *judge, const struct check_case *placement, size_t explained_count)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < judge->kept_count; i++)
-        count += same_placement(judge->kept[i].c, placement) &&
-                 (judge->kept[i].explained.count > 0 || judge->kept[i].follows_no_rule);
-    return explained_count * 10 >= count * 9;
-}
-
-static int judge_rule_of(struct judge *judge, const struct check_case *placement)
-{
-    size_t explained_count;
-    int recipe = common_recipe(judge, placement, &explained_count);
-    if (!is_rule(judge, placement, explained_count))
-        recipe = -1;
-    snprintf(judge->rules[judge->rule_count++], sizeof judge->rules[0], "%s, Adam on the %s%s: %s",
-             dtype_name(placement->precision), placement->offload_optimizer == TIER_DEVICE ? "device" : "host",
-             placement->groups[0].bias_correction ? "" : ", without bias correction",
-             recipe < 0 ? "no recipe of the table" : adam_recipe_name(adam_recipe_at(recipe)));
-    for (size_t i = 0; i < judge->kept_count; i++) {
-        struct kept *kept = &judge->kept[i];
-        bool says = kept->explained.count > 0 || kept->follows_no_rule;
-        if (!same_placement(kept->c, placement) || !says)
-            continue;
-        struct finding finding = {.c = kept->c, .aspect = ASPECT_RULE, .verdict = VERDICT_PASS};
-        if (recipe >= 0 && !has_recipe(&kept->explained, recipe)) {
-            finding.verdict = VERDICT_FAIL;
-            finding.hint = HINT_OTHER;
-            snprintf(finding.text, sizeof finding.text, "%s explains %zu other answers, but not this one",
-                     adam_recipe_name(adam_recipe_at(recipe)), explained_count);
-        } else if (recipe < 0) {
-            finding.verdict = VERDICT_BOUNDED;
-            snprintf(finding.text, sizeof finding.text, "no recipe of the table");
-        }
-        TRY(findings_add(judge->findings, &finding));
-    }
-    return ERR_NONE;
-}
-
 int judge_end(struct judge *judge)
 {
     TRY(compare_all(judge));
-    judge->rules = calloc(judge->kept_count + 1, sizeof *judge->rules);
-    if (!judge->rules)
-        return err_set(ERR_MEMORY, "no memory for the rules of %zu answers", judge->kept_count);
-    for (size_t i = 0; i < judge->kept_count; i++) {
-        bool first = true;
-        for (size_t j = 0; j < i; j++)
-            first &= !same_placement(judge->kept[j].c, judge->kept[i].c);
-        if (first)
-            TRY(judge_rule_of(judge, judge->kept[i].c));
-    }
-    return ERR_NONE;
+    return judge_rules(judge);
 }
 
 const char *judge_rule(const struct judge *judge, int index)

@@ -38,13 +38,39 @@ static inline bool trial_compares(const struct trial *trial, int param)
     return case_is_trained(trial->c, param);
 }
 
+// Which of a recipe's two sequences an element has followed. It is a matter of where the element lies, so that it is
+// the same in every step.
+enum { IN_BODY = 1, IN_TAIL = 2 };
+
 // The rules that explain an answer; kept by the judge to see whether one explains all.
 struct rule_set {
     struct rule *rules;
     unsigned char *leaves_unused;  // by rule: whether it leaves unused parameters alone
+    unsigned char **sequences;     // by rule: by compared element IN_BODY, IN_TAIL, or 0 where no step has told; null
+                                   // for a recipe without a tail, and before the first update
     size_t count;
 };
 void rule_set_free(struct rule_set *set);
+
+// What is kept of a judged answer, to compare it with its twins: a digest of the state after each step.
+struct kept {
+    const struct check_case *c;
+    uint64_t digests[CASE_STEP_MAX][2];  // by step, [step - 1]
+    struct rule_set explained;
+    bool follows_no_rule;  // it is BOUNDED or FAIL
+};
+
+struct judge {
+    struct judge_options options;
+    struct findings *findings;
+    struct kept *kept;
+    size_t kept_count;
+    char (*rules)[512];  // by placement, for people
+    int rule_count;
+};
+
+// One finding for each answer that follows a rule, or none: whether it is that of all. After all answers are kept.
+int judge_rules(struct judge *judge);
 
 // State: sets *out to the finding, and `explained` to the rules that explain every step (none where the verdict is
 // BOUNDED or worse, or nothing was ever updated).

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The states of an answer against unsharded Adam under every rule of the table: a rule explains a step if each element
 // of each tensor has, in m, v and the parameter alike, the bits of one of the choices that the rule leaves by element.
-// A rule that explains every step explains the answer.
+// A rule that explains every step explains the answer, if no element is in the body of a recipe's loop in one step and
+// in its tail in another.
 #include "judge_internal.h"
 
 #include "err.h"
@@ -17,7 +18,7 @@ struct search {
     struct trial *trial;
     struct rule_set alive;
     struct rule_set next;      // of the step at hand: those that explain it
-    unsigned char *explained;  // by element of all compared parameters
+    unsigned char *explained;  // by element of all compared parameters: IN_BODY, IN_TAIL, both, or 0
     size_t element_count;
     int step;
     // Of the step at hand, the rule that explains most elements, and what it misses first.
@@ -27,25 +28,42 @@ struct search {
     struct difference difference;
 };
 
+// Forgets the rules, but keeps the room for them.
+static void rule_set_clear(struct rule_set *set)
+{
+    for (size_t i = 0; i < set->count; i++)
+        free(set->sequences[i]);
+    set->count = 0;
+}
+
 void rule_set_free(struct rule_set *set)
 {
+    rule_set_clear(set);
     free(set->rules);
     free(set->leaves_unused);
+    free(set->sequences);
     *set = (struct rule_set){0};
 }
 
-static int rule_set_add(struct rule_set *set, const struct rule *rule, bool leaves_unused)
+// Takes over `sequences`, also in case of an error.
+static int rule_set_add(struct rule_set *set, const struct rule *rule, bool leaves_unused, unsigned char *sequences)
 {
     if (set->count % 64 == 0) {
-        struct rule *rules = realloc(set->rules, (set->count + 64) * sizeof *rules);
-        unsigned char *leaves = rules ? realloc(set->leaves_unused, set->count + 64) : NULL;
+        size_t room = set->count + 64;
+        struct rule *rules = realloc(set->rules, room * sizeof *rules);
+        unsigned char *leaves = rules ? realloc(set->leaves_unused, room) : NULL;
+        unsigned char **all = leaves ? realloc(set->sequences, room * sizeof *all) : NULL;
         set->rules = rules ? rules : set->rules;
-        if (!leaves)
-            return err_set(ERR_MEMORY, "no memory for %zu rules", set->count + 64);
-        set->leaves_unused = leaves;
+        set->leaves_unused = leaves ? leaves : set->leaves_unused;
+        if (!all) {
+            free(sequences);
+            return err_set(ERR_MEMORY, "no memory for %zu rules", room);
+        }
+        set->sequences = all;
     }
     set->rules[set->count] = *rule;
-    set->leaves_unused[set->count++] = leaves_unused;
+    set->leaves_unused[set->count] = leaves_unused;
+    set->sequences[set->count++] = sequences;
     return ERR_NONE;
 }
 
@@ -64,7 +82,7 @@ static int all_rules(const struct trial *trial, struct rule_set *out)
             continue;
         for (int leaves = 1; leaves >= (unused ? 0 : 1); leaves--)
             if (!unused || trial->options->unused < 0 || leaves == !trial->options->unused)
-                TRY(rule_set_add(out, &rule, leaves));
+                TRY(rule_set_add(out, &rule, leaves, NULL));
     }
     return ERR_NONE;
 }
@@ -100,8 +118,9 @@ static bool first_difference(const struct trial *trial, int param, size_t i, str
     return false;
 }
 
-// Marks the elements whose bits are those of the expected state; counts those marked so far.
-static size_t mark(struct search *search)
+// Marks the elements whose bits are those of the expected state, which was made with this sequence, unless they are
+// known (`sequences`, or null) to follow the other one; counts those marked so far.
+static size_t mark(struct search *search, unsigned char sequence, const unsigned char *sequences)
 {
     const struct trial *trial = search->trial;
     size_t at = 0, marked = 0;
@@ -110,12 +129,26 @@ static size_t mark(struct search *search)
         if (!trial_compares(trial, param))
             continue;
         for (size_t i = 0; i < trial->c->params[param].count; i++, at++) {
-            if (!search->explained[at])
-                search->explained[at] = !first_difference(trial, param, i, &ignored);
-            marked += search->explained[at];
+            bool may = !(search->explained[at] & sequence) && (!sequences || !(sequences[at] & ~sequence));
+            if (may && !first_difference(trial, param, i, &ignored))
+                search->explained[at] |= sequence;
+            marked += search->explained[at] != 0;
         }
     }
     return marked;
+}
+
+// What the step has told of which elements are in the tail.
+static int note_sequences(const struct search *search, unsigned char **sequences)
+{
+    if (!*sequences)
+        *sequences = calloc(search->element_count + 1, 1);
+    if (!*sequences)
+        return err_set(ERR_MEMORY, "no memory to judge %s", search->trial->c->name);
+    for (size_t at = 0; at < search->element_count; at++)
+        if (search->explained[at] != (IN_BODY | IN_TAIL))
+            (*sequences)[at] = search->explained[at];
+    return ERR_NONE;
 }
 
 // The state after the step under a rule and one of its choices.
@@ -163,33 +196,49 @@ static bool unchanged(struct search *search)
     struct trial *trial = search->trial;
     unsharded_state_copy(trial->c, &trial->before, &trial->expected);
     memset(search->explained, 0, search->element_count);
-    search->best_count = mark(search);
+    search->best_count = mark(search, IN_BODY, NULL);
     return search->best_count == search->element_count;
+}
+
+// How many elements a rule explains.
+static int try_rule(struct search *search, const struct rule *rule, bool leaves_unused, const unsigned char *sequences,
+                    size_t *marked)
+{
+    struct trial *trial = search->trial;
+    bool has_tail = adam_recipe_has_tail(adam_recipe_at(rule->recipe));
+    int choices = unsharded_choice_count(trial->c, rule);
+    memset(search->explained, 0, search->element_count);
+    *marked = 0;
+    for (int k = 0; k < choices && (k == 0 || has_tail || *marked < search->element_count); k++) {
+        struct unsharded_choice choice = unsharded_choice_at(trial->c, rule, k);
+        TRY(expect(trial, search->step, rule, leaves_unused, &choice));
+        *marked = mark(search, choice.tail ? IN_TAIL : IN_BODY, sequences);
+    }
+    return ERR_NONE;
 }
 
 static int search_step(struct search *search)
 {
-    struct trial *trial = search->trial;
     search->best_count = 0;
     bool any = false;
     for (size_t i = 0; i < search->alive.count; i++) {
         const struct rule *rule = &search->alive.rules[i];
-        memset(search->explained, 0, search->element_count);
-        size_t marked = 0;
-        int choices = unsharded_choice_count(trial->c, rule);
-        for (int k = 0; k < choices && (k == 0 || marked < search->element_count); k++) {
-            struct unsharded_choice choice = unsharded_choice_at(trial->c, rule, k);
-            TRY(expect(trial, search->step, rule, search->alive.leaves_unused[i], &choice));
-            marked = mark(search);
-        }
+        bool leaves_unused = search->alive.leaves_unused[i];
+        unsigned char *sequences = search->alive.sequences[i];
+        size_t marked;
+        TRY(try_rule(search, rule, leaves_unused, sequences, &marked));
         if (!any || marked > search->best_count) {
             any = true;
             search->best_count = marked;
             search->best = *rule;
-            search->best_leaves_unused = search->alive.leaves_unused[i];
+            search->best_leaves_unused = leaves_unused;
         }
-        if (marked == search->element_count)
-            TRY(rule_set_add(&search->next, rule, search->alive.leaves_unused[i]));
+        if (marked < search->element_count)
+            continue;
+        search->alive.sequences[i] = NULL;
+        if (adam_recipe_has_tail(adam_recipe_at(rule->recipe)))
+            TRY(note_sequences(search, &sequences));
+        TRY(rule_set_add(&search->next, rule, leaves_unused, sequences));
     }
     return ERR_NONE;
 }
@@ -215,14 +264,19 @@ static bool frozen_changed(const struct trial *trial, int step, struct differenc
     return false;
 }
 
+// How far beyond its limit, which may be 0.
+static double excess_of(const struct link_worst *worst)
+{
+    return worst->limit > 0 ? worst->roundings / worst->limit : worst->roundings > 0 ? INFINITY : 0;
+}
+
 // Takes over what is worse for its link.
 static void keep_worst(struct link_result *all, const struct link_result *step)
 {
     for (int link = 0; link < LINK_COUNT; link++) {
         const struct link_worst *now = &step->worst[link];
         struct link_worst *worst = &all->worst[link];
-        bool worse = !worst->was_checked || now->roundings * worst->limit > worst->roundings * now->limit;
-        if (now->was_checked && worse)
+        if (now->was_checked && (!worst->was_checked || excess_of(now) > excess_of(worst)))
             *worst = *now;
     }
 }
@@ -313,7 +367,7 @@ int judge_state(struct trial *trial, struct finding *out, struct rule_set *expla
             struct rule_set spare = search.alive;
             search.alive = search.next;
             search.next = spare;
-            search.next.count = 0;
+            rule_set_clear(&search.next);
         }
     }
     if (rc == ERR_NONE && changed) {

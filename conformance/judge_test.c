@@ -262,3 +262,59 @@ Test(judge, a_recipe_that_changes_midway_is_no_rule)
     struct finding finding = state_finding(&c, NULL, &(struct wrong){.update = other_recipe});
     cr_assert_eq(finding.verdict, VERDICT_BOUNDED, "%s", finding.text);
 }
+
+static int recipe_called(const char *name)
+{
+    int index = 0;
+    while (adam_recipe_at(index) && strcmp(adam_recipe_name(adam_recipe_at(index)), name) != 0)
+        index++;
+    cr_assert(adam_recipe_at(index), "no recipe is called %s", name);
+    return index;
+}
+
+// The canonical recipe is that of this one's body.
+static void no_tail_in_step_3(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
+{
+    (void)c, (void)update;
+    if (step == 3)
+        rule->recipe = 0;
+}
+
+Test(judge, an_element_is_not_in_the_body_in_one_step_and_in_the_tail_in_another)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    struct rule rule = rule_canonical(&c);
+    rule.recipe = recipe_called("torch-fused-cpu");
+    struct finding finding = state_finding(&c, &rule, NULL);
+    cr_assert_eq(finding.verdict, VERDICT_EQUIVALENT, "%s", finding.text);
+    finding = state_finding(&c, &rule, &(struct wrong){.update = no_tail_in_step_3});
+    cr_assert_eq(finding.verdict, VERDICT_BOUNDED, "%s", finding.text);
+    cr_assert_eq(finding.difference.step, 3);
+}
+
+static float *gradient_of_step[CASE_PARAM_MAX];
+
+static void doubled_from_step_2(const struct check_case *c, const struct case_values *values, int step,
+                                float *const g[])
+{
+    (void)values;
+    memcpy(gradient_of_step, g, sizeof gradient_of_step);
+    for (size_t i = 0; step >= 2 && i < c->params[0].count; i++)
+        g[0][i] *= 2;
+}
+
+static void tells_its_gradient(const struct check_case *c, int step, struct answer_step *says)
+{
+    (void)c, (void)step;
+    says->has_grad = true;
+    memcpy(says->grad, gradient_of_step, sizeof says->grad);
+}
+
+Test(judge, a_wrong_gradient_that_the_answer_tells_is_wrong_in_a_later_step_too)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.says = tells_its_gradient,
+                                                                     .gradient = doubled_from_step_2});
+    cr_assert_eq(finding.verdict, VERDICT_FAIL, "%s", finding.text);
+    cr_assert_eq(finding.difference.step, 2);
+}

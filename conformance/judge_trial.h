@@ -76,7 +76,26 @@ static inline void trial_write_seen(const struct check_case *c, const char *fold
     }
 }
 
-// The answer to a case by a rule, with a choice by element that alternates, and what is wrong with it.
+// A step of Adam; where the recipe has a tail, every third element is in it.
+static inline void trial_update(const struct check_case *c, const struct rule *rule, struct unsharded_update update,
+                                const float *const *gradient, struct unsharded_state *now)
+{
+    struct unsharded_state tail;
+    cr_assert(unsharded_state_open(c, &tail) == ERR_NONE);
+    update.tail = true;
+    cr_assert(unsharded_adam(c, rule, &update, gradient, now, &tail) == ERR_NONE, "%s", err_message());
+    update.tail = false;
+    cr_assert(unsharded_adam(c, rule, &update, gradient, now, now) == ERR_NONE, "%s", err_message());
+    for (int i = 0; i < c->param_count && adam_recipe_has_tail(adam_recipe_at(rule->recipe)); i++)
+        for (size_t k = 2; case_is_trained(c, i) && k < c->params[i].count; k += 3) {
+            now->param[i][k] = tail.param[i][k];
+            now->exp_avg[i][k] = tail.exp_avg[i][k];
+            now->exp_avg_sq[i][k] = tail.exp_avg_sq[i][k];
+        }
+    unsharded_state_close(&tail);
+}
+
+// The answer to a case by a rule, with an order of addition that alternates, and what is wrong with it.
 static inline void trial_answer(const struct check_case *c, const struct case_values *values, const char *folder,
                                 struct rule rule, const struct wrong *wrong)
 {
@@ -104,12 +123,11 @@ static inline void trial_answer(const struct check_case *c, const struct case_va
             if (wrong->gradient)
                 wrong->gradient(c, values, step, gradient);
             const float *const *g = (const float *const *)gradient;
-            struct unsharded_update update = {.t = decision->t, .lr_step = decision->applies, .tail = choice.tail,
-                                              .leaves_unused = true};
+            struct unsharded_update update = {.t = decision->t, .lr_step = decision->applies, .leaves_unused = true};
             update.coefficient = unsharded_coefficient(c, &rule, unsharded_norm(c, g));
             if (wrong->update)
                 wrong->update(c, step, &update, &used);
-            cr_assert(unsharded_adam(c, &used, &update, g, &now, &now) == ERR_NONE, "%s", err_message());
+            trial_update(c, &used, update, g, &now);
         }
         if (wrong->state)
             wrong->state(c, step, &before, &now);
