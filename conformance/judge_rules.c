@@ -141,7 +141,7 @@ static int judge_rule_of(struct judge *judge, const struct check_case *placement
         if (other) {
             finding.verdict = VERDICT_FAIL;
             finding.hint = HINT_OTHER;
-            snprintf(finding.text, sizeof finding.text, "%s has its tails elsewhere than in %s, which is laid out alike",
+            snprintf(finding.text, sizeof finding.text, "%s: other tails than in %s, which is laid out alike",
                      adam_recipe_name(adam_recipe_at(recipe)), other->c->name);
         } else if (recipe >= 0 && !follows) {
             finding.verdict = VERDICT_FAIL;

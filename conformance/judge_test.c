@@ -292,6 +292,42 @@ Test(judge, an_element_is_not_in_the_body_in_one_step_and_in_the_tail_in_another
     cr_assert_eq(finding.difference.step, 3);
 }
 
+// The second of two answers by torch's fused recipe: are its tails where they should be?
+static struct finding rule_of_second(const struct check_case *first, const struct check_case *second,
+                                     const struct wrong *wrong)
+{
+    static const struct judge_options options = {.clip = -1, .unused = -1};
+    struct findings findings = {0};
+    struct judge *judge;
+    struct rule rule = rule_canonical(first);
+    rule.recipe = recipe_called("torch-fused-cpu");
+    cr_assert(judge_open(&options, &findings, &judge) == ERR_NONE, "%s", err_message());
+    trial_add(judge, first, &rule, NULL);
+    trial_add(judge, second, &rule, wrong);
+    cr_assert(judge_end(judge) == ERR_NONE, "%s", err_message());
+    judge_close(judge);
+    struct finding copy = {0};
+    for (size_t i = 0; i < findings.count; i++)
+        if (findings.list[i].aspect == ASPECT_RULE && findings.list[i].c == second)
+            copy = findings.list[i];
+    findings_free(&findings);
+    return copy;
+}
+
+Test(judge, cases_that_are_laid_out_alike_have_their_tails_in_the_same_elements)
+{
+    struct check_case first = trial_case(2, 1, DTYPE_FP32, true), second = first;
+    strcpy(second.name, "clip-off.test");
+    second.data.seed++;
+    struct finding finding = rule_of_second(&first, &second, NULL);
+    cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
+    finding = rule_of_second(&first, &second, &(struct wrong){.tail_shift = 1});
+    assert_fails(finding, HINT_OTHER);
+    second.sub_group = 100;
+    finding = rule_of_second(&first, &second, &(struct wrong){.tail_shift = 1});
+    cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
+}
+
 static float *gradient_of_step[CASE_PARAM_MAX];
 
 static void doubled_from_step_2(const struct check_case *c, const struct case_values *values, int step,

@@ -21,6 +21,7 @@ struct wrong {
                   struct unsharded_state *after);
     void (*seen)(const struct check_case *c, int step, int rank, int param, const float *older, float *whole);
     void (*says)(const struct check_case *c, int step, struct answer_step *says);
+    size_t tail_shift;  // by so much the elements in a recipe's tail are others
 };
 
 // A case of four tensors of awkward sizes in two groups, with rounding or exact gradients.
@@ -76,9 +77,9 @@ static inline void trial_write_seen(const struct check_case *c, const char *fold
     }
 }
 
-// A step of Adam; where the recipe has a tail, every third element is in it.
+// A step of Adam; where the recipe has a tail, every third element is in it, from the one called `first` on.
 static inline void trial_update(const struct check_case *c, const struct rule *rule, struct unsharded_update update,
-                                const float *const *gradient, struct unsharded_state *now)
+                                const float *const *gradient, size_t first, struct unsharded_state *now)
 {
     struct unsharded_state tail;
     cr_assert(unsharded_state_open(c, &tail) == ERR_NONE);
@@ -87,7 +88,7 @@ static inline void trial_update(const struct check_case *c, const struct rule *r
     update.tail = false;
     cr_assert(unsharded_adam(c, rule, &update, gradient, now, now) == ERR_NONE, "%s", err_message());
     for (int i = 0; i < c->param_count && adam_recipe_has_tail(adam_recipe_at(rule->recipe)); i++)
-        for (size_t k = 2; case_is_trained(c, i) && k < c->params[i].count; k += 3) {
+        for (size_t k = first; case_is_trained(c, i) && k < c->params[i].count; k += 3) {
             now->param[i][k] = tail.param[i][k];
             now->exp_avg[i][k] = tail.exp_avg[i][k];
             now->exp_avg_sq[i][k] = tail.exp_avg_sq[i][k];
@@ -127,7 +128,7 @@ static inline void trial_answer(const struct check_case *c, const struct case_va
             update.coefficient = unsharded_coefficient(c, &rule, unsharded_norm(c, g));
             if (wrong->update)
                 wrong->update(c, step, &update, &used);
-            trial_update(c, &used, update, g, &now);
+            trial_update(c, &used, update, g, wrong->tail_shift, &now);
         }
         if (wrong->state)
             wrong->state(c, step, &before, &now);
@@ -148,14 +149,11 @@ static inline void trial_answer(const struct check_case *c, const struct case_va
         free(gradient[i]);
 }
 
-// Judges such an answer. Findings are the caller's to free; they point to the case.
-static inline struct findings trial_judge(const struct check_case *c, const struct rule *rule,
-                                          const struct wrong *wrong)
+// Makes and judges such an answer.
+static inline void trial_add(struct judge *judge, const struct check_case *c, const struct rule *rule,
+                             const struct wrong *wrong)
 {
     static const struct wrong nothing;
-    static const struct judge_options options = {.clip = -1, .unused = -1};
-    struct findings findings = {0};
-    struct judge *judge;
     struct case_values *values;
     struct answer answer;
     char folder[PATH_MAX], path[PATH_MAX];
@@ -165,13 +163,23 @@ static inline struct findings trial_judge(const struct check_case *c, const stru
     cr_assert(case_values_open(c, &values) == ERR_NONE, "%s", err_message());
     trial_answer(c, values, path, rule ? *rule : canonical, wrong ? wrong : &nothing);
     cr_assert(answer_open(c, path, &answer) == ERR_NONE, "%s", err_message());
-    cr_assert(judge_open(&options, &findings, &judge) == ERR_NONE, "%s", err_message());
     cr_assert(judge_answer(judge, c, values, &answer, NULL) == ERR_NONE, "%s", err_message());
-    cr_assert(judge_end(judge) == ERR_NONE, "%s", err_message());
-    judge_close(judge);
     answer_close(&answer);
     case_values_close(values);
     folder_remove(folder);
+}
+
+// Judges such an answer alone. Findings are the caller's to free; they point to the case.
+static inline struct findings trial_judge(const struct check_case *c, const struct rule *rule,
+                                          const struct wrong *wrong)
+{
+    static const struct judge_options options = {.clip = -1, .unused = -1};
+    struct findings findings = {0};
+    struct judge *judge;
+    cr_assert(judge_open(&options, &findings, &judge) == ERR_NONE, "%s", err_message());
+    trial_add(judge, c, rule, wrong);
+    cr_assert(judge_end(judge) == ERR_NONE, "%s", err_message());
+    judge_close(judge);
     return findings;
 }
 
