@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The square root that PyTorch's wheels take from MKL on an Intel processor with AVX-512: one step from the estimate of
-// the instruction VRSQRT14, which is exact in its bits but not rounded. It is at most one unit in the last place low.
-// On processors of other makers MKL takes other paths, which are not reproduced here: PyTorch's unfused forms then
-// follow no recipe of the table, and are judged link by link.
+// The square roots that PyTorch's wheels take from MKL. On an Intel processor with AVX-512: one step from the estimate
+// of the instruction VRSQRT14, which is exact in its bits but not rounded; it is at most one unit in the last place
+// low. On processors of other makers: two steps in SSE, without fused operations, from the estimate of RSQRTPS, whose
+// bits differ from maker to maker; about a sixth of the roots is one unit low or high. Of Intel's processors with AVX2
+// alone the path is not reproduced here: PyTorch's unfused forms then follow no recipe, and are judged link by link.
 #include "recipe_row.h"
 
 #if defined(__x86_64__)
@@ -31,6 +32,23 @@ float mkl_sqrt(float x)
     root = fmaf(fmaf(-root, root, x), half, root);
     return small ? root * 0x1p-20f : root;
 }
+
+bool mkl_sse_sqrt_is_here(void)
+{
+    return true;
+}
+
+float mkl_sse_sqrt(float x)
+{
+    if (!(x >= 0x1p-126f) || x > 0x1.ffep+127f)
+        return sqrtf(x);
+    float estimate = _mm_cvtss_f32(_mm_rsqrt_ss(_mm_set_ss(x)));
+    float root = x * estimate, half = 0.5f * estimate;
+    float correction = 0.5f - root * half;
+    root = root * correction + root;
+    half = half * correction + half;
+    return (x - root * root) * half + root;
+}
 #else
 bool mkl_sqrt_is_here(void)
 {
@@ -38,6 +56,16 @@ bool mkl_sqrt_is_here(void)
 }
 
 float mkl_sqrt(float x)
+{
+    return sqrtf(x);
+}
+
+bool mkl_sse_sqrt_is_here(void)
+{
+    return false;
+}
+
+float mkl_sse_sqrt(float x)
 {
     return sqrtf(x);
 }

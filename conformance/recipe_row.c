@@ -24,6 +24,8 @@ static const struct adam_recipe rows[] = {
      RECIPE_FUSE_NONE, RECIPE_FUSE_NONE, torch_begin, torch_cpu_element, NULL},
     {"torch-cpu-mkl", "PyTorch's wheels on an Intel CPU with AVX-512: square root by MKL", BIT_FOR_BIT, false,
      RECIPE_FUSE_NEW, RECIPE_FUSE_NEW, torch_begin, torch_mkl_element, mkl_sqrt_is_here},
+    {"torch-cpu-mkl-sse", "PyTorch's wheels on another maker's CPU than Intel: square root by MKL", BIT_FOR_BIT, false,
+     RECIPE_FUSE_NEW, RECIPE_FUSE_NEW, torch_begin, torch_mkl_sse_element, mkl_sse_sqrt_is_here},
     {"torch-cuda-foreach", "PyTorch Adam and AdamW on CUDA, foreach (the default)", READ, false, CUDA, torch_begin,
      torch_cuda_foreach_element, NULL},
     {"torch-cuda-single", "PyTorch Adam and AdamW(foreach=False) on CUDA", READ, false, CUDA, torch_begin,

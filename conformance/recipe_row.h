@@ -66,6 +66,7 @@ void llmc_begin(const struct recipe_step *step, struct recipe_scalars *out);
 
 void torch_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void torch_mkl_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void torch_mkl_sse_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void torch_cuda_single_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void torch_cuda_foreach_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
                                 float *v);
@@ -82,5 +83,9 @@ void llmc_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, 
 // The square root of MKL's vector mathematics where it uses AVX-512; only if this processor has rsqrt14.
 float mkl_sqrt(float x);
 bool mkl_sqrt_is_here(void);
+
+// The same where it uses SSE, as on processors of other makers than Intel; only on x86-64.
+float mkl_sse_sqrt(float x);
+bool mkl_sse_sqrt_is_here(void);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -216,4 +217,27 @@ Test(recipe_row, mkl_square_roots_are_at_most_one_unit_low)
     cr_expect(low > 100 && low < 3000, "%d", low);
     cr_expect_eq(mkl_sqrt(0), 0);
     cr_expect(isnan(mkl_sqrt(-1)) && isinf(mkl_sqrt(INFINITY)));
+}
+
+Test(recipe_row, mkl_square_roots_in_sse_are_at_most_one_unit_off_to_either_side)
+{
+    if (!mkl_sse_sqrt_is_here()) {
+        printf("SKIP: this processor has no RSQRTPS\n");
+        return;
+    }
+    int low = 0, high = 0;
+    for (uint64_t i = 0; i < 200000; i++) {
+        uint32_t bits = (uint32_t)(random_mix(i) % 0x7f800000);
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        uint32_t root = bits_of(mkl_sse_sqrt(x)), ieee = bits_of(sqrtf(x));
+        cr_assert(root + 1 == ieee || root == ieee || root == ieee + 1, "%a", (double)x);
+        low += root + 1 == ieee;
+        high += root == ieee + 1;
+    }
+    cr_expect(low > 1000 && low < 40000 && high > 1000 && high < 40000, "%d low, %d high", low, high);
+    cr_expect_eq(mkl_sse_sqrt(0), 0);
+    cr_expect_eq(mkl_sse_sqrt(0x1p-140f), 0x1p-70f);
+    cr_expect_eq(mkl_sse_sqrt(FLT_MAX), sqrtf(FLT_MAX));
+    cr_expect(isnan(mkl_sse_sqrt(-1)) && isinf(mkl_sse_sqrt(INFINITY)));
 }

@@ -59,6 +59,13 @@ void torch_mkl_element(const struct recipe_scalars *s, enum recipe_fuse fuse, fl
     *p += s->step_size * *m / (root / s->bias2 + s->eps);
 }
 
+void torch_mkl_sse_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m,
+                           float *v)
+{
+    float root = mkl_sse_sqrt(cpu_moments(s, fuse, g, p, m, v));
+    *p += s->step_size * *m / (root / s->bias2 + s->eps);
+}
+
 static void cuda_moments(const struct recipe_scalars *s, float g, float *p, float *m, float *v)
 {
     if (s->l2)

@@ -65,19 +65,12 @@ int verdicts_of(const struct findings *findings, struct requirement_verdict out[
     return count;
 }
 
-static bool has_must(const struct requirement_verdict verdicts[], int count)
-{
-    for (int i = 0; i < count; i++)
-        if (verdicts[i].requirement->must)
-            return true;
-    return false;
-}
-
+// A SHOULD is reported, and decides nothing.
 enum run_verdict run_verdict_of(const struct requirement_verdict verdicts[], int count, bool command_failed)
 {
-    bool judged = false, unsupported = false, must = has_must(verdicts, count);
+    bool judged = false, unsupported = false;
     for (int i = 0; i < count; i++) {
-        if (must && !verdicts[i].requirement->must)
+        if (!verdicts[i].requirement->must)
             continue;
         if (verdicts[i].verdict >= VERDICT_FAIL)
             return RUN_FAILS;
