@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "check.h"
-
+// The launches of a run: what each is given, and what the judge is given of what it left.
+#include "check_select.h"
 #include "claims.h"
 #include "err.h"
 #include "file.h"
@@ -8,8 +8,6 @@
 #include "random.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <fnmatch.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +15,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { REPEAT_EVERY = 10 };  // of this many cases one comes twice
 
 // One launch: the cases of one world, or one case alone.
 struct group {
@@ -34,105 +30,6 @@ static double now_s(void)
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
-// --- which cases ---
-
-struct selection {
-    const struct check_setting *setting;
-    struct check_run *run;
-};
-
-// A case's name without the half that it is of a resuming pair.
-static void whole_name(const struct check_case *c, char out[CASE_NAME_BYTES])
-{
-    snprintf(out, CASE_NAME_BYTES, "%s", c->name);
-    char *end = strrchr(out, '.');
-    if (c->phase != PHASE_WHOLE && end)
-        *end = '\0';
-}
-
-static bool is_selected(const struct check_setting *setting, const struct check_case *c)
-{
-    char name[CASE_NAME_BYTES];
-    whole_name(c, name);
-    if (setting->case_pattern && fnmatch(setting->case_pattern, name, 0) != 0 &&
-        fnmatch(setting->case_pattern, c->name, 0) != 0)
-        return false;
-    return !setting->requirement || requirement_covers(requirement_find(setting->requirement), c->name);
-}
-
-static int add_case(struct check_run *run, const struct check_case *c, struct check_case **out)
-{
-    if (run->case_count == run->case_room) {
-        size_t room = run->case_room ? 2 * run->case_room : 64;
-        struct check_case **cases = realloc(run->cases, room * sizeof *cases);
-        run->cases = cases ? cases : run->cases;
-        bool *asked = cases ? realloc(run->asked, room * sizeof *asked) : NULL;
-        if (!asked)
-            return err_set(ERR_MEMORY, "no memory for %zu cases", room);
-        run->asked = asked;
-        run->case_room = room;
-    }
-    struct check_case *copy = *out = malloc(sizeof *copy);
-    if (!copy)
-        return err_set(ERR_MEMORY, "no memory for %s", c->name);
-    *copy = *c;
-    run->asked[run->case_count] = true;
-    run->cases[run->case_count++] = copy;
-    return ERR_NONE;
-}
-
-static int select_case(void *context, const struct check_case *c)
-{
-    struct selection *selection = context;
-    struct check_case *copy;
-    return is_selected(selection->setting, c) ? add_case(selection->run, c, &copy) : ERR_NONE;
-}
-
-// The other half of a resuming pair; null for whole cases.
-static const struct check_case *other_half(const struct check_run *run, const struct check_case *c)
-{
-    char mine[CASE_NAME_BYTES], other[CASE_NAME_BYTES];
-    whole_name(c, mine);
-    for (size_t i = 0; i < run->case_count && c->phase != PHASE_WHOLE; i++) {
-        whole_name(run->cases[i], other);
-        if (run->cases[i] != c && run->cases[i]->phase != PHASE_WHOLE && strcmp(mine, other) == 0)
-            return run->cases[i];
-    }
-    return NULL;
-}
-
-// What is not claimed is not asked.
-static int apply_claims(const struct check_setting *setting, struct check_run *run)
-{
-    char why[CLAIMS_TEXT_BYTES];
-    for (size_t i = 0; setting->claims && i < run->case_count; i++) {
-        const struct check_case *c = run->cases[i];
-        if (claims_cover(setting->claims, c, other_half(run, c), why))
-            continue;
-        run->asked[i] = false;
-        TRY(judge_without(run->judge, c, VERDICT_UNSUPPORTED, why));
-    }
-    return ERR_NONE;
-}
-
-// Some cases come twice, under another name, so that leftovers of other cases and chance show.
-static int repeat_some(const struct check_setting *setting, struct check_run *run)
-{
-    size_t count = run->case_count;
-    for (size_t i = 0; i < count; i++) {
-        const struct check_case *c = run->cases[i];
-        bool chosen = random_below(random_at(random_key(setting->seed, 1), i), REPEAT_EVERY) == 0;
-        if (!run->asked[i] || c->phase != PHASE_WHOLE || c->expects_refusal || !(chosen || count < REPEAT_EVERY) ||
-            strlen(c->name) + 3 > CASE_NAME_BYTES)
-            continue;
-        struct check_case *copy;
-        TRY(add_case(run, c, &copy));
-        strcat(copy->name, "~2");
-        copy->twin[0] = '\0';
-    }
-    return ERR_NONE;
 }
 
 // --- a launch ---
@@ -184,44 +81,13 @@ static int write_cases(const struct group *group)
     char name[CASE_NAME_BYTES], state[PATH_MAX];
     for (size_t i = 0; i < group->count; i++) {
         if (group->cases[i]->phase != PHASE_WHOLE) {
-            whole_name(group->cases[i], name);
+            check_whole_name(group->cases[i], name);
             TRY(file_join(group->state_folder, name, state));
             TRY(make_folder(state));
         }
-        struct case_values *values = NULL;
-        int rc = case_values_open(group->cases[i], &values);
-        if (rc == ERR_NONE)
-            rc = case_write(group->cases[i], values, group->cases_folder);
-        case_values_close(values);
-        TRY(rc);
+        TRY(check_write_case(group->cases[i], group->cases_folder));
     }
     return write_order(group);
-}
-
-// The digest of a case's files, in the order of their names.
-static int digest_case(const struct group *group, const struct check_case *c, char digest[FILE_DIGEST_BYTES])
-{
-    char folder[PATH_MAX], path[PATH_MAX], name[32], one[FILE_DIGEST_BYTES];
-    uint64_t sum[2] = {0};
-    TRY(file_join(group->cases_folder, c->name, folder));
-    for (int i = -2; i <= case_last_step(c); i++) {
-        if (i >= 0 && i < case_first_step(c))
-            continue;
-        snprintf(name, sizeof name, "grads-%d.safetensors", i);
-        TRY(file_join(folder, i == -2 ? "case.json" : i == -1 ? "init.safetensors" : name, path));
-        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0)
-            return err_set(ERR_CHECK, "%s is gone", path);
-        int rc = file_digest(fd, path, one);
-        close(fd);
-        TRY(rc);
-        unsigned long long high, low;
-        sscanf(one, "%16llx%16llx", &high, &low);
-        sum[0] = random_key(sum[0], high);
-        sum[1] = random_key(sum[1], low);
-    }
-    snprintf(digest, FILE_DIGEST_BYTES, "%016llx%016llx", (unsigned long long)sum[0], (unsigned long long)sum[1]);
-    return ERR_NONE;
 }
 
 static void note_failure(struct check_run *run, const char *format, const char *what, const char *detail)
@@ -294,7 +160,7 @@ static int judge_one(const struct check_setting *setting, struct check_run *run,
         answer_close(&answer);
         return judge_without(run->judge, c, VERDICT_BROKEN, text);
     }
-    const struct check_case *first = group->resumes ? other_half(run, c) : NULL;
+    const struct check_case *first = group->resumes ? check_other_half(run, c) : NULL;
     bool has_saved = first && open_answer(setting, first, false, &saved) == ERR_NONE && saved.kind == ANSWER_STATES;
     if (first && !has_saved && saved.kind == ANSWER_UNSUPPORTED) {
         rc = judge_without(run->judge, c, VERDICT_UNSUPPORTED, "its saving half was declined");
@@ -322,13 +188,13 @@ static int run_group(const struct check_setting *setting, struct check_run *run,
         return err_set(ERR_MEMORY, "no memory for the digests of %zu cases", group->count);
     int rc = ERR_NONE;
     for (size_t i = 0; i < group->count && rc == ERR_NONE; i++)
-        rc = digest_case(group, group->cases[i], before[i]);
+        rc = check_digest_case(group->cases[i], group->cases_folder, before[i]);
     if (rc == ERR_NONE && !one_by_one)
         rc = launch_command(setting, run, group, NULL, why, sizeof why);
     for (size_t i = 0; i < group->count && rc == ERR_NONE; i++) {
         if (one_by_one)
             rc = launch_command(setting, run, group, group->cases[i], why, sizeof why);
-        if (rc == ERR_NONE && (digest_case(group, group->cases[i], digest) != ERR_NONE ||
+        if (rc == ERR_NONE && (check_digest_case(group->cases[i], group->cases_folder, digest) != ERR_NONE ||
                                memcmp(digest, before[i], sizeof digest) != 0))
             note_failure(run, "the command changed the case %s%s", group->cases[i]->name, "");
         if (rc == ERR_NONE)
@@ -412,15 +278,7 @@ int check_run(const struct check_setting *setting, struct check_run *out)
             .unused = (int)setting->claims->unused - (int)CLAIMS_UNUSED_UNTOUCHED,
         };
     TRY(judge_open(&options, &out->findings, &out->judge));
-    if (setting->requirement && !requirement_find(setting->requirement))
-        return err_set(ERR_USAGE, "there is no requirement %s; conformance/SPEC.md lists them", setting->requirement);
-    struct selection selection = {setting, out};
-    TRY(edition_cases(setting->level, select_case, &selection));
-    if (out->case_count == 0)
-        return err_set(ERR_USAGE, "no case of this level is called \"%s\"; --list names all",
-                       setting->case_pattern ? setting->case_pattern : setting->requirement);
-    TRY(apply_claims(setting, out));
-    TRY(repeat_some(setting, out));
+    TRY(check_select(setting, out));
     TRY(run_groups(setting, out));
     TRY(judge_end(out->judge));
     out->seconds = now_s() - begin;

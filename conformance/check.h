@@ -5,16 +5,31 @@
 #define ZG_CHECK_H
 
 #include "edition.h"
+#include "file.h"
 #include "judge.h"
 
 #include <signal.h>
 
 struct claims;
 
-struct check_setting {
+// What of the suite is asked for.
+struct check_part {
     enum edition_level level;
-    const char *case_pattern;        // as a shell's, of whole names; null: all
-    const char *requirement;         // only cases that serve it; null: all
+    const char *case_pattern;  // as a shell's, of whole names; null: all
+    const char *requirement;   // only cases that serve it; null: all
+};
+
+// Calls visit for every case of a part, as edition_cases does. ERR_USAGE: there is no such requirement, or no case.
+int check_cases(const struct check_part *part, int (*visit)(void *context, const struct check_case *c), void *context);
+
+// FOLDER/NAME with all files of a case; FOLDER is there, and NAME is not.
+int check_write_case(const struct check_case *c, const char *folder);
+
+// One digest of all these files. ERR_CHECK: one of them is gone.
+int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES]);
+
+struct check_setting {
+    struct check_part part;
     const struct claims *claims;     // null: everything is claimed
     const char *const *command;      // with {cases}, {answers}, {world}, {state}; or {case}, {answer}. NULL at the end
     const char *folder;              // there and empty: for cases, answers, state and output

@@ -184,6 +184,87 @@ Test(check, reports_lie_in_the_folder_that_is_given)
     folder_remove(folder);
 }
 
+Test(check, a_part_is_reported_alone_and_said_to_be_one)
+{
+    cr_assert_eq(check("--requirement R-OPT-05"), 0, "%s", output);
+    has("PASS         R-OPT-05");
+    has("CONFORMS (in the part that was run: --requirement R-OPT-05): 1 PASS of 1 requirement\n");
+    cr_assert_null(strstr(output, "R-DET-01"), "%s", output);
+    cr_assert_eq(check("--case 'adam-eps.w2.*'"), 0, "%s", output);
+    has("R-DET-01");
+    has("CONFORMS (in the part that was run: --case 'adam-eps.w2.*')");
+    cr_assert_null(strstr(output, "R-RED-01"), "%s", output);
+    // Asked for alone, what only should be decides.
+    cr_assert_eq(check("--requirement R-MEM-02 --case '*.w2.s2.fp32'"), 0, "%s", output);
+    has("1 PASS of 1 requirement\n");
+}
+
+Test(check, the_version_of_the_reference_is_told)
+{
+    cr_assert_eq(check("--requirement R-OPT-05"), 0, "%s", output);
+    has("zerogauge check: zerogauge answer " ZG_VERSION ", level quick");
+}
+
+Test(check, the_line_that_repeats_a_finding_can_be_pasted)
+{
+    static const char begin[] = "  repeat  zerogauge ";
+    char folder[PATH_MAX], arguments[3 * PATH_MAX], first[1024], line[PATH_MAX + 1024];
+    folder_make(folder);
+    snprintf(arguments, sizeof arguments, "%.4000s/it's mine.json", folder);
+    FILE *file = fopen(arguments, "w");
+    cr_assert_not_null(file);
+    fputs("{\"contract\": 1, \"name\": \"quoted\", \"version\": \"2\", \"worlds\": [2]}", file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments,
+             "--case 'adam-eps.w2.s2.fp32' --time-limit 99.5 --claims \"%.4000s/it's mine.json\" -- "
+             "sh -c 'echo \"$0 said it\" >&2; exit 3' \"it's\" {cases} {answers}", folder);
+    cr_assert_eq(check(arguments), 1, "%s", output);
+    char *found = strstr(output, begin);
+    cr_assert_not_null(found, "%s", output);
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(found, "\n"), found);
+    cr_assert_not_null(strstr(first, " --time-limit 99.5 "), "%s", first);
+    snprintf(line, sizeof line, "%s/%s", ZG_BINARY_DIR, found + strlen("  repeat  "));
+    line[strcspn(line, "\n")] = '\0';
+    strcat(line, " 2>&1");
+    cr_assert_eq(command_run(line, output, sizeof output), 1, "%s", output);
+    has("check: quoted 2, level quick");
+    has("it's said it");
+    has(first);
+    folder_remove(folder);
+}
+
+Test(check, cases_are_written_to_a_new_folder_and_nowhere_else)
+{
+    char folder[PATH_MAX], arguments[2 * PATH_MAX], path[2 * PATH_MAX];
+    folder_make(folder);
+    snprintf(arguments, sizeof arguments, "--write-cases %.4000s/cases --case 'ckpt-same.w2.s2.fp32'", folder);
+    cr_assert_eq(check(arguments), 0, "%s", output);
+    static const char *const there[] = {"save/case.json", "save/init.safetensors", "save/grads-1.safetensors",
+                                        "resume/case.json", "resume/grads-4.safetensors"};
+    for (size_t i = 0; i < sizeof there / sizeof *there; i++) {
+        snprintf(path, sizeof path, "%.4000s/cases/ckpt-same.w2.s2.fp32.%s", folder, there[i]);
+        cr_assert_eq(access(path, R_OK), 0, "%s", path);
+    }
+    cr_assert_eq(check(arguments), 2, "it is not empty");
+    has("--write-cases");
+    has("not an empty folder");
+    snprintf(path, sizeof path, "%.4000s/cases/ckpt-same.w2.s2.fp32.save/case.json", folder);
+    cr_assert_eq(access(path, R_OK), 0, "what was there is still there");
+    snprintf(arguments, sizeof arguments, "--write-cases %.4000s/none --case no-such-case", folder);
+    cr_assert_eq(check(arguments), 2, "%s", output);
+    snprintf(path, sizeof path, "%.4000s/none", folder);
+    cr_assert_neq(access(path, F_OK), 0, "nothing half-made stays");
+    folder_remove(folder);
+}
+
+Test(check, the_list_is_of_what_was_asked_for)
+{
+    cr_assert_eq(check("--list --requirement R-OPT-05 --case '*.w2.s3.bf16'"), 0, "%s", output);
+    cr_assert_str_eq(strtok(output, " "), "adam-eps.w2.s3.bf16");
+    cr_assert_eq(check("--list --requirement R-OPT-05 --case no-such-case"), 2);
+    has("serves R-OPT-05");
+}
+
 Test(check, placeholders_are_replaced_anywhere_in_a_word)
 {
     static const char *const command[] = {"run", "--in={cases}/x", "{world}{world}", "{answers}", "{unknown}", NULL};

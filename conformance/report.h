@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-// The verdicts are those of the findings: verdicts_of(findings, verdicts) == count.
+// The verdicts are those of the requirements that were asked for, in SPEC.md's order.
 
 // A table by chapter; below it, for each requirement that is not fulfilled, the first finding: where, which bits, a
 // hint, and the command that repeats it; last the verdict. In colour where out is a terminal and NO_COLOR is not set.

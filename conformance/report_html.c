@@ -87,7 +87,11 @@ static void put_facts(const struct page *page)
     fprintf(out, "<dt>Seed</dt><dd>%" PRIu64 "</dd>\n", facts->seed);
     fprintf(out, "<dt>Ran</dt><dd>%zu cases in %zu launches, %.1f s</dd>\n", facts->case_count, facts->launch_count,
             facts->seconds);
-    fprintf(out, "<dt>Command</dt><dd><code>zerogauge check ");
+    fprintf(out, "<dt>Command</dt><dd><code>zerogauge check --level ");
+    text_markup(out, facts->level);
+    fprintf(out, " --seed %" PRIu64 " ", facts->seed);
+    text_markup(out, facts->part);
+    fputs(facts->part ? " " : "", out);
     text_markup(out, facts->command);
     fprintf(out, "</code></dd>\n");
     put_fact(out, "Suite", "zerogauge " ZG_VERSION);
@@ -103,7 +107,7 @@ static void put_summary(const struct page *page, const struct requirement_verdic
     enum run_verdict verdict = run_verdict_of(verdicts, count, facts->command_failed);
     const char *name = run_verdict_name(verdict);
     size_t counts[VERDICT_COUNT];
-    char text[COUNTS_TEXT_BYTES];
+    char text[COUNTS_TEXT_BYTES], run[RUN_TEXT_BYTES];
     report_counts(verdicts, count, counts);
     fprintf(out, "<title>");
     text_markup(out, facts->implementation);
@@ -111,8 +115,9 @@ static void put_summary(const struct page *page, const struct requirement_verdic
     text_markup(out, facts->implementation);
     fputc(' ', out);
     text_markup(out, facts->version);
-    fprintf(out, "</h1>\n<p class=\"verdict %s\"><strong>%s</strong>: %s</p>\n", name, name, run_verdict_text(verdict));
-    fprintf(out, "<p>%s of %d requirements</p>\n", counts_text(counts, text), count);
+    fprintf(out, "</h1>\n<p class=\"verdict %s\"><strong>%s</strong>: ", name, name);
+    text_markup(out, run_text(facts, verdict, run));
+    fprintf(out, "</p>\n<p>%s of %d requirement%s</p>\n", counts_text(counts, text), count, count == 1 ? "" : "s");
     if (facts->command_failed) {
         fprintf(out, "<p class=\"BROKEN\">The command ended badly: ");
         text_markup(out, facts->command_text);

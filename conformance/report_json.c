@@ -60,12 +60,13 @@ static json_t *run_json(const struct run_facts *facts)
     snprintf(seed, sizeof seed, "%" PRIu64, facts->seed);
     json_t *suite = info_collect();
     json_object_del(suite, "record");
-    return json_pack("{s:s,s:i,s:o,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:f,s:o,s:o}", "record", "run", "schema", REPORT_SCHEMA,
-                     "implementation", text_json(facts->implementation), "version", text_json(facts->version), "level",
-                     text_json(facts->level), "command", text_json(facts->command), "seed", seed, "case_count",
-                     (json_int_t)facts->case_count, "launch_count", (json_int_t)facts->launch_count,
-                     "requirement_count", (json_int_t)facts->requirement_count, "duration_s", facts->seconds, "rules",
-                     rules_json(facts), "suite", suite ? suite : json_null());
+    return json_pack("{s:s,s:i,s:o,s:o,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:f,s:o,s:o}", "record", "run", "schema",
+                     REPORT_SCHEMA, "implementation", text_json(facts->implementation), "version",
+                     text_json(facts->version), "level", text_json(facts->level), "part",
+                     facts->part ? text_json(facts->part) : json_null(), "command", text_json(facts->command), "seed",
+                     seed, "case_count", (json_int_t)facts->case_count, "launch_count",
+                     (json_int_t)facts->launch_count, "requirement_count", (json_int_t)facts->requirement_count,
+                     "duration_s", facts->seconds, "rules", rules_json(facts), "suite", suite ? suite : json_null());
 }
 
 static json_t *difference_json(const struct finding *finding)

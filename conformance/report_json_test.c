@@ -99,6 +99,7 @@ Test(report_json, the_run_is_told_with_its_facts)
     cr_assert_str_eq(string_of(run, "implementation"), "Example Trainer");
     cr_assert_str_eq(string_of(run, "version"), "1.2.3");
     cr_assert_str_eq(string_of(run, "level"), "quick");
+    cr_assert(json_is_null(json_object_get(run, "part")));
     cr_assert_str_eq(string_of(run, "command"), "-- ./adapter {cases} {answers} {world}");
     cr_assert_str_eq(string_of(run, "seed"), "18446744073709551615");
     cr_assert_eq(number_of(run, "case_count"), 7);

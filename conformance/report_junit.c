@@ -151,7 +151,9 @@ int report_junit(const struct run_facts *facts, const struct findings *findings,
     for (int i = 0; i < count; i++)
         counts[outcome_of(&verdicts[i])]++;
     fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    put_counts(out, "testsuites", "zerogauge check", counts);
+    char name[RUN_TEXT_BYTES];
+    snprintf(name, sizeof name, "zerogauge check%s%s", facts->part ? " " : "", facts->part ? facts->part : "");
+    put_counts(out, "testsuites", name, counts);
     fprintf(out, " time=\"%.3f\">\n", facts->seconds);
     put_run(&j);
     for (int i = 0; i < count;)

@@ -127,7 +127,8 @@ const char *repeat_text(const struct run_facts *facts, const struct finding *fin
     const char *name = finding->c ? finding->c->name : "";
     int length = (int)strcspn(name, "~");
     if (!finding->c || finding->aspect == ASPECT_REPEAT || finding->aspect == ASPECT_RULE) {
-        snprintf(out + used, room, "--seed %" PRIu64 " ", facts->seed);
+        snprintf(out + used, room, "--seed %" PRIu64 " %.400s%s", facts->seed,
+                 facts->part ? facts->part : "", facts->part ? " " : "");
     } else if (finding->aspect == ASPECT_SAME) {
         snprintf(out + used, room, "--case '%.*s.*' ", (int)strcspn(name, ".~"), name);
     } else {
@@ -136,6 +137,15 @@ const char *repeat_text(const struct run_facts *facts, const struct finding *fin
         length = dot ? (int)(dot - name) : length;
         snprintf(out + used, room, "--case %.*s ", length, name);
     }
+    return out;
+}
+
+const char *run_text(const struct run_facts *facts, enum run_verdict verdict, char out[RUN_TEXT_BYTES])
+{
+    if (facts->part)
+        snprintf(out, RUN_TEXT_BYTES, "in the part that was run: %s", facts->part);
+    else
+        snprintf(out, RUN_TEXT_BYTES, "%s", run_verdict_text(verdict));
     return out;
 }
 

@@ -73,14 +73,15 @@ Test(report_part, a_place_has_what_applies_to_it)
     cr_assert_str_eq(finding_place(&finding, out), "all cases, answer");
 }
 
+static struct run_facts part_facts = {.level = "full", .seed = 7};
+
 static const char *repeat_of(const char *name, enum case_phase phase, enum aspect aspect)
 {
     static char out[REPEAT_TEXT_BYTES];
-    const struct run_facts facts = {.level = "full", .seed = 7};
     struct finding finding = {.c = &c, .aspect = aspect};
     snprintf(c.name, sizeof c.name, "%s", name);
     c.phase = phase;
-    return repeat_text(&facts, &finding, out);
+    return repeat_text(&part_facts, &finding, out);
 }
 
 #define START "zerogauge check --level full "
@@ -103,6 +104,19 @@ Test(report_part, one_case_is_repeated_alone_twins_together_and_what_needs_the_o
     char out[REPEAT_TEXT_BYTES];
     cr_assert_str_eq(repeat_text(&facts, &finding, out),
                      "zerogauge check --level quick --seed 18446744073709551615 ");
+}
+
+Test(report_part, what_needs_the_order_is_repeated_with_the_part_that_was_run)
+{
+    char out[RUN_TEXT_BYTES];
+    cr_assert_str_eq(run_text(&part_facts, RUN_CONFORMS, out), "every MUST is fulfilled");
+    part_facts.part = "--requirement R-DET-01 --case 'adam-*'";
+    cr_assert_str_eq(repeat_of("adam-l2.w2.s0.fp32", PHASE_WHOLE, ASPECT_REPEAT),
+                     START "--seed 7 --requirement R-DET-01 --case 'adam-*' ");
+    cr_assert_str_eq(repeat_of("adam-l2.w2.s0.fp32", PHASE_WHOLE, ASPECT_STATE), START "--case adam-l2.w2.s0.fp32 ");
+    cr_assert_str_eq(run_text(&part_facts, RUN_CONFORMS, out),
+                     "in the part that was run: --requirement R-DET-01 --case 'adam-*'");
+    part_facts.part = NULL;
 }
 
 // What a line asks for is what there is: each case of the edition, or all of its topic.

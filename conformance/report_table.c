@@ -111,7 +111,7 @@ static void print_end(const struct table *t)
                                         [RUN_FAILS] = VERDICT_FAIL,
                                         [RUN_NOTHING] = VERDICT_UNSUPPORTED};
     size_t counts[VERDICT_COUNT];
-    char text[COUNTS_TEXT_BYTES];
+    char text[COUNTS_TEXT_BYTES], run[RUN_TEXT_BYTES];
     report_counts(t->verdicts, t->count, counts);
     if (t->facts->command_failed) {
         fprintf(t->out, "\nThe command ended badly: ");
@@ -120,7 +120,9 @@ static void print_end(const struct table *t)
     }
     fputc('\n', t->out);
     print_name(t, like[verdict], run_verdict_name(verdict), 0);
-    fprintf(t->out, " (%s): %s of %d requirements\n", run_verdict_text(verdict), counts_text(counts, text), t->count);
+    fprintf(t->out, " (");
+    text_plain(t->out, run_text(t->facts, verdict, run), 4);
+    fprintf(t->out, "): %s of %d requirement%s\n", counts_text(counts, text), t->count, t->count == 1 ? "" : "s");
 }
 
 int report_table(const struct run_facts *facts, const struct findings *findings,

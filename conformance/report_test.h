@@ -88,6 +88,7 @@ static inline struct told *told_open(bool hostile)
     told->facts = (struct run_facts){.implementation = hostile ? HOSTILE : "Example Trainer",
                                      .version = hostile ? HOSTILE : "1.2.3",
                                      .level = hostile ? HOSTILE : "quick",
+                                     .part = hostile ? HOSTILE : NULL,
                                      .command = hostile ? HOSTILE : "-- ./adapter {cases} {answers} {world}",
                                      .rules = hostile ? hostile_rules : rules,
                                      .seed = UINT64_MAX,

@@ -65,12 +65,19 @@ int verdicts_of(const struct findings *findings, struct requirement_verdict out[
     return count;
 }
 
-// A SHOULD is reported, and decides nothing.
+static bool has_must(const struct requirement_verdict verdicts[], int count)
+{
+    for (int i = 0; i < count; i++)
+        if (verdicts[i].requirement->must)
+            return true;
+    return false;
+}
+
 enum run_verdict run_verdict_of(const struct requirement_verdict verdicts[], int count, bool command_failed)
 {
-    bool judged = false, unsupported = false;
+    bool judged = false, unsupported = false, must = has_must(verdicts, count);
     for (int i = 0; i < count; i++) {
-        if (!verdicts[i].requirement->must)
+        if (must && !verdicts[i].requirement->must)
             continue;
         if (verdicts[i].verdict >= VERDICT_FAIL)
             return RUN_FAILS;

@@ -114,6 +114,8 @@ enum run_verdict {
     RUN_FAILS,           // a MUST is FAIL or BROKEN, or the command ended badly
     RUN_NOTHING          // no MUST could be judged
 };
+
+// Of the requirements that were asked for. A SHOULD decides nothing, unless there is no MUST among them.
 enum run_verdict run_verdict_of(const struct requirement_verdict verdicts[], int count, bool command_failed);
 const char *run_verdict_name(enum run_verdict verdict);  // "CONFORMS"
 const char *run_verdict_text(enum run_verdict verdict);  // a sentence
@@ -121,7 +123,8 @@ int run_verdict_exit_status(enum run_verdict verdict);  // 0, 0, 1, 77
 
 // What a report says of the run as a whole.
 struct run_facts {
-    const char *implementation, *version, *level;
+    const char *implementation, *version, *level;  // version: "" where it is not known
+    const char *part;     // the options that chose a part of the level, for a shell: "--case NAME"; null: all of it
     const char *command;  // how `zerogauge check` was told what to judge, for a shell: "-- torchrun ... {cases} ..."
     const char *const *rules;  // what explains all answers, by placement (judge_rule); null at the end; may be null
     uint64_t seed;
