@@ -56,7 +56,8 @@ class Trainer:
 
     def load(self, path, weights_only):
         saved = torch.load(path / "rank-0.pt")  # the one that is complete
-        self.applied = int(torch_state.restore(saved, self.wrapped, self.optimizer, self.scaler, weights_only))
+        parts = self.paths, self.wrapped, self.optimizer, self.scaler
+        self.applied = int(torch_state.restore(saved, *parts, weights_only))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from zerogauge_adapter import MOMENTS
 
-WHOLE = {"options": dcp.StateDictOptions(full_state_dict=True, strict=False)}  # strict fails on DDP's tied parameters
+WHOLE = {"options": dcp.StateDictOptions(full_state_dict=True, strict=False)}
 
 
 def whole(model, optimizer, scaler, applied):
@@ -30,9 +30,9 @@ def answer_of(saved, paths, trained):
     return tensors, max((state["step"] for state in states.values() if "step" in state), default=0)
 
 
-def restore(saved, model, optimizer, scaler, weights_only):
-    """Returns whether the optimizer has a state now."""
-    dcp.set_model_state_dict(model, saved["model"], **WHOLE)
+def restore(saved, paths, model, optimizer, scaler, weights_only):
+    """Returns whether the optimizer has a state now. Tied parameters load by one of their paths alone."""
+    dcp.set_model_state_dict(model, {path: saved["model"][path] for path in paths.values()}, **WHOLE)
     state = {} if weights_only else saved["optimizer"]["state"]
     if not weights_only:
         scaler.load_state_dict(saved["scaler"])
