@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: unsharded, ddp, zero1 (ZeroRedundancyOptimizer), fsdp1, fsdp2. 16-bit cases keep fp32 parameters."""
+"""PyTorch: unsharded (gradients are averaged here), ddp, zero1 (ZeroRedundancyOptimizer), fsdp1, fsdp2. Parameters are
+fp32 always; in 16-bit cases the forward pass narrows them."""
 import contextlib
 
 import torch
+import torch.distributed as dist
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 import torch_state
 from torch_wrap import refuse, wrap
-from zerogauge_adapter import Model, main
+from zerogauge_adapter import DTYPES, Model, main
 
 
 class Trainer:
@@ -19,7 +21,7 @@ class Trainer:
         self.paths = {self.model.name_of[p]: path for path, p in self.model.named_parameters()}
         self.wrapped = wrap(case, args.mode, self.model)
         groups = case.optimizer_groups(dict(zip(self.paths, self.wrapped.parameters())), "decoupled_weight_decay")
-        defaults = {**case.hyper_parameters(0), "fused": args.fused == "yes"}
+        defaults = {**case.hyper_parameters(0), "foreach": args.adam == "foreach", "fused": args.adam == "fused"}
         if self.mode == "zero1":
             self.optimizer = ZeroRedundancyOptimizer(groups, torch.optim.Adam, **defaults)
         else:
@@ -29,8 +31,8 @@ class Trainer:
         self.scaler = Scaler("cpu", scale.get("initial_scale", scale.get("scale", 1.0)), enabled=case.overflow_check,
                              growth_interval=scale.get("window", 1))
 
-    def count(self, *_):
-        self.applied += 1
+    def count(self, optimizer, *_):
+        self.applied += not getattr(optimizer, "found_inf", False)  # fused: skips inside its step
 
     def backward(self, gradients, last):
         with self.wrapped.no_sync() if self.mode in ("ddp", "zero1") and not last else contextlib.nullcontext():
@@ -38,6 +40,11 @@ class Trainer:
 
     def step(self):
         before, norm, limit = self.applied, None, self.case.gradient_clipping
+        if self.mode == "unsharded" and self.case.world > 1:
+            for parameter in (p for p in self.wrapped.parameters() if p.grad is not None):
+                sent = parameter.grad.to(DTYPES[self.case.communication_dtype])
+                dist.all_reduce(sent)
+                parameter.grad.copy_(sent).div_(self.case.world)
         self.scaler.unscale_(self.optimizer)
         if limit:
             norm = (self.wrapped.clip_grad_norm_(limit) if self.mode == "fsdp1" else
@@ -61,4 +68,4 @@ class Trainer:
 
 
 if __name__ == "__main__":
-    main(Trainer, mode=["unsharded", "ddp", "zero1", "fsdp1", "fsdp2"], fused=["no", "yes"])
+    main(Trainer, mode=["unsharded", "ddp", "zero1", "fsdp1", "fsdp2"], adam=["single", "foreach", "fused"])

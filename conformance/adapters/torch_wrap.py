@@ -9,6 +9,9 @@ from zerogauge_adapter import DTYPES, Unsupported
 
 
 def refuse(case, mode):
+    scale = case.loss_scale
+    if scale["kind"] == "dynamic" and scale["initial_scale"] / 2**case.steps < scale["min_scale"]:
+        raise Unsupported("GradScaler has no smallest scale")
     if case.accumulation > 1 and case.accumulation_dtype != "fp32":
         raise Unsupported("micro-steps are added in fp32")
     if mode in ("fsdp1", "fsdp2") and any(p["shape"] == [] for p in case.params):

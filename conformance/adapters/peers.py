@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judges the configurations of peers.txt by `zerogauge check --level quick`, and holds the verdicts against what is
+expected there: python peers.py ZEROGAUGE OUT [NAME...]. The last line is `N passed, N failed, N skipped`."""
+import fnmatch
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+VERDICTS = "PASS", "EQUIVALENT", "BOUNDED", "FAIL", "BROKEN", "UNSUPPORTED"
+ROW = "{:24} {:16}" + "".join(f" {{:>{len(verdict)}}}" for verdict in VERDICTS) + " {:>5}"
+
+
+def read_table():
+    lines = [line for line in (HERE / "peers.txt").read_text().splitlines() if line and line[0] != "#"]
+    runs = [line.split(None, 3)[1:] for line in lines if line.startswith("run ")]
+    expected = [line.split(None, 4)[1:] for line in lines if line.startswith("expect ")]
+    if len(runs) + len(expected) != len(lines):
+        sys.exit("ci/peers: peers.txt: a line is neither `run` nor `expect`")
+    return runs, expected
+
+
+def judge(zerogauge, out, claims, command):
+    """The records of the report by kind; the report itself and what was printed stay in `out`."""
+    shutil.rmtree(out, ignore_errors=True)
+    adapter, *options = command.split()
+    line = [zerogauge, "check", "--level", "quick", "--claims", HERE / "claims" / f"{claims}.json", "--out", out, "--",
+            sys.executable, HERE / adapter, *options, "{cases}", "{answers}", "{world}", "{state}"]
+    printed = out.with_suffix(".txt")
+    with printed.open("w") as file:
+        subprocess.run(line, stdout=file, stderr=subprocess.STDOUT, check=False)
+    records = {}
+    report = out / "report.jsonl"
+    for text in report.read_text().splitlines() if report.exists() else []:
+        record = json.loads(text)
+        records.setdefault(record["record"], []).append(record)
+    return records, printed
+
+
+def surprises(name, records, expected):
+    """What is otherwise than expected, in lines; and in lines what is as expected."""
+    end = records["end"][0]
+    verdicts = {record["id"]: record["verdict"] for record in records["requirement"]}
+    known = {id: (verdict, why) for pattern, id, verdict, why in expected if fnmatch.fnmatch(name, pattern)}
+    wrong = [f"{id} is {verdicts.get(id)}, expected {verdict}: {why}" for id, (verdict, why) in known.items()
+             if verdicts.get(id) != verdict]
+    wrong += [f"{id} is {verdict}" for id, verdict in verdicts.items() if verdict in ("FAIL", "BROKEN") and
+              id not in known]
+    wrong += [f"the command: {end['command_text']}"] if end["command_failed"] else []
+    wrong += ["nothing was judged"] if end["verdict"] == "NOTHING-JUDGED" else []
+    return wrong, [f"{id} {verdict}: {why}" for id, (verdict, why) in known.items() if verdicts.get(id) == verdict]
+
+
+def main(zerogauge, out, *names):
+    runs, expected = read_table()
+    unknown = set(names) - {name for name, *_ in runs}
+    if unknown:
+        sys.exit(f"ci/peers: no such configuration: {', '.join(sorted(unknown))}; "
+                 f"there are {', '.join(name for name, *_ in runs)}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended as by Ctrl-C: the judge ends the ranks
+    passed = failed = 0
+    print(ROW.format("configuration", "verdict", *VERDICTS, "s"), flush=True)
+    for name, claims, command in runs:
+        if names and name not in names:
+            continue
+        begin = time.monotonic()
+        records, printed = judge(zerogauge, Path(out).resolve() / name, claims, command)
+        seconds = f"{time.monotonic() - begin:.0f}"
+        if "end" not in records:
+            print(f"{name}: no whole report; see {printed}", flush=True)
+            failed += 1
+            continue
+        end = records["end"][0]
+        print(ROW.format(name, end["verdict"], *(str(end["requirement_counts"][verdict]) for verdict in VERDICTS),
+                         seconds))
+        wrong, known = surprises(name, records, expected)
+        for mark, lines in ("recipe  ", sorted(records["run"][0]["rules"])), ("expected", known), ("WRONG   ", wrong):
+            for line in lines:
+                print(f"    {mark} {line}")
+        if wrong:
+            print(f"    see      {printed}")
+        sys.stdout.flush()
+        passed, failed = passed + (not wrong), failed + bool(wrong)
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return failed > 0 or passed == 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
