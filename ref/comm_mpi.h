@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that are MPI processes, on one host or many: MPI carries bytes between them, the sums are the same folds in
+// canonical order as everywhere, so the bits are those of ranks that are threads.
+#ifndef ZG_COMM_MPI_H
+#define ZG_COMM_MPI_H
+
+#include "comm_backend.h"
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { COMM_MPI_TEXT_BYTES = 2048 };
+
+// What a rank tells every other one outside the collectives.
+struct comm_mpi_notice {
+    uint64_t sequence;  // collectives it has begun
+    uint32_t kind;
+    char text[COMM_MPI_TEXT_BYTES];
+};
+
+struct comm_mpi {
+    struct comm comm;
+    MPI_Comm data, control;
+    unsigned char *stage;  // what others send of this rank's share until it is folded
+    size_t stage_bytes;
+    MPI_Request *requests;  // 4 a rank
+    uint64_t digests[4];    // in an agreement: this rank's two, and the least of all
+    uint64_t *pair_counts;  // in an all-to-all: what this rank sends to each, and what each sends
+    struct comm_signature *signatures;  // of all, when they differ
+    enum comm_operation operation;  // the one under way
+    uint64_t *left;         // by rank: 1 + the collectives it had begun when it left; 0: it is there
+    int left_count;
+    atomic_int failed;      // an error code
+    pthread_mutex_t lock;   // of what follows, which any thread may write
+    char message[COMM_MPI_TEXT_BYTES];
+    struct comm_mpi_notice notice;  // the one that is sent, at most once a kind
+    MPI_Request *notices;
+    int notice_count;
+};
+
+// All processes of `world`, whose MPI has MPI_THREAD_MULTIPLE, call it together.
+int comm_mpi_open(MPI_Comm world, struct comm **out);
+
+// Waits for sends and receives while watching for the failure of a rank, upon which they are cancelled.
+int comm_mpi_wait(struct comm_mpi *mpi, MPI_Request requests[], int count);
+
+// An MPI call's result as an error of this program.
+int comm_mpi_code(int mpi_result, const char *call);
+
+// Carries out a call that all ranks have agreed about.
+int comm_mpi_move(struct comm_mpi *mpi, const struct comm_call *call);
+
+#endif

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// How data moves between ranks that are processes. In round s a rank sends to the one s places on and receives from the
+// one s places back, so that every link carries one message a round. Of a reduction each rank receives the others'
+// pieces of its share, folds them in canonical order while the next piece is under way, and keeps no more than two.
+#include "comm_mpi.h"
+
+#include "err.h"
+
+#include <string.h>
+
+// Rounds in flight, and the largest message: MPI counts in int.
+enum { WINDOW = 16, MESSAGE_BYTES = 256 << 20, SMALL_BYTES = 64 << 10 };
+
+struct transfer {
+    const char *send;
+    char *recv;
+    size_t send_bytes, recv_bytes;
+};
+
+static int start_send(struct comm_mpi *mpi, const void *from, size_t bytes, int peer, MPI_Request *out)
+{
+    return comm_mpi_code(MPI_Isend(from, (int)bytes, MPI_BYTE, peer, 0, mpi->data, out), "MPI_Isend");
+}
+
+static int start_receive(struct comm_mpi *mpi, void *to, size_t bytes, int peer, MPI_Request *out)
+{
+    return comm_mpi_code(MPI_Irecv(to, (int)bytes, MPI_BYTE, peer, 0, mpi->data, out), "MPI_Irecv");
+}
+
+static int peer_after(const struct comm *comm, int round)
+{
+    return (comm->rank + round) % comm->world;
+}
+
+static int peer_before(const struct comm *comm, int round)
+{
+    return (comm->rank - round + comm->world) % comm->world;
+}
+
+static size_t message_bytes(size_t bytes, size_t at)
+{
+    size_t left = bytes > at ? bytes - at : 0;
+    return left < MESSAGE_BYTES ? left : MESSAGE_BYTES;
+}
+
+// `of` says what goes to one rank and what comes from another. All that is sent to a rank is as much as it expects.
+static int exchange(struct comm_mpi *mpi, const struct comm_call *call,
+                    struct transfer (*of)(const struct comm_mpi *, const struct comm_call *, int to, int from))
+{
+    const struct comm *comm = &mpi->comm;
+    for (int first = 1; first < comm->world; first += WINDOW) {
+        bool more = true;
+        for (size_t at = 0; more; at += MESSAGE_BYTES) {
+            MPI_Request requests[2 * WINDOW];
+            int count = 0;
+            more = false;
+            for (int round = first; round < comm->world && round < first + WINDOW; round++) {
+                int to = peer_after(comm, round), from = peer_before(comm, round);
+                struct transfer t = of(mpi, call, to, from);
+                size_t send = message_bytes(t.send_bytes, at), recv = message_bytes(t.recv_bytes, at);
+                if (recv > 0)
+                    TRY(start_receive(mpi, t.recv + at, recv, from, &requests[count++]));
+                if (send > 0)
+                    TRY(start_send(mpi, t.send + at, send, to, &requests[count++]));
+                more |= send == MESSAGE_BYTES || recv == MESSAGE_BYTES;
+            }
+            TRY(comm_mpi_wait(mpi, requests, count));
+        }
+    }
+    return ERR_NONE;
+}
+
+static struct transfer of_all_to_all(const struct comm_mpi *mpi, const struct comm_call *call, int to, int from)
+{
+    (void)mpi;
+    size_t bytes = dtype_bytes(call->send_dtype);
+    return (struct transfer){(const char *)call->send + call->offsets[to] * bytes,
+                             (char *)call->recv + call->recv_offsets[from] * bytes, call->counts[to] * bytes,
+                             call->recv_counts[from] * bytes};
+}
+
+static struct transfer of_all_gather(const struct comm_mpi *mpi, const struct comm_call *call, int to, int from)
+{
+    (void)to;
+    size_t bytes = dtype_bytes(call->send_dtype);
+    return (struct transfer){call->send, (char *)call->recv + call->offsets[from] * bytes,
+                             call->counts[mpi->comm.rank] * bytes, call->counts[from] * bytes};
+}
+
+// Everything of everybody, for reductions too small to be cut.
+static struct transfer of_whole(const struct comm_mpi *mpi, const struct comm_call *call, int to, int from)
+{
+    (void)to;
+    size_t bytes = call->count * dtype_bytes(call->send_dtype);
+    return (struct transfer){call->send, (char *)mpi->stage + (size_t)from * bytes, bytes, bytes};
+}
+
+static void copy_own(const char *from, char *to, size_t bytes)
+{
+    if (from != to && bytes > 0)
+        memcpy(to, from, bytes);
+}
+
+static int all_to_all(struct comm_mpi *mpi, const struct comm_call *call)
+{
+    int rank = mpi->comm.rank;
+    struct transfer own = of_all_to_all(mpi, call, rank, rank);
+    copy_own(own.send, own.recv, own.recv_bytes);
+    return exchange(mpi, call, of_all_to_all);
+}
+
+static int all_gather(struct comm_mpi *mpi, const struct comm_call *call)
+{
+    int rank = mpi->comm.rank;
+    struct transfer own = of_all_gather(mpi, call, rank, rank);
+    copy_own(own.send, own.recv, own.recv_bytes);
+    return exchange(mpi, call, of_all_gather);
+}
+
+// A reduction of shares, each rank's own; piece k of every share travels at the same time.
+struct pieces {
+    const struct comm_call *call;
+    const size_t *counts, *offsets;  // of the shares in send
+    size_t element_bytes, piece_count;
+};
+
+static size_t piece_length(const struct pieces *p, int rank, size_t k)
+{
+    size_t count = p->counts[rank], at = k * p->piece_count;
+    if (at >= count)
+        return 0;
+    return count - at < p->piece_count ? count - at : p->piece_count;
+}
+
+static const char *piece_in_send(const struct pieces *p, int rank, size_t k)
+{
+    return (const char *)p->call->send + (p->offsets[rank] + k * p->piece_count) * p->element_bytes;
+}
+
+static unsigned char *piece_in_stage(const struct comm_mpi *mpi, const struct pieces *p, int rank, size_t k)
+{
+    size_t slot = (k % 2) * (size_t)mpi->comm.world + (size_t)rank;
+    return mpi->stage + slot * p->piece_count * p->element_bytes;
+}
+
+static int start_piece(struct comm_mpi *mpi, const struct pieces *p, size_t k, MPI_Request requests[], int *count)
+{
+    const struct comm *comm = &mpi->comm;
+    size_t own = piece_length(p, comm->rank, k) * p->element_bytes;
+    *count = 0;
+    for (int round = 1; round < comm->world; round++) {
+        int to = peer_after(comm, round), from = peer_before(comm, round);
+        size_t bytes = piece_length(p, to, k) * p->element_bytes;
+        if (own > 0)
+            TRY(start_receive(mpi, piece_in_stage(mpi, p, from, k), own, from, &requests[(*count)++]));
+        if (bytes > 0)
+            TRY(start_send(mpi, piece_in_send(p, to, k), bytes, to, &requests[(*count)++]));
+    }
+    return ERR_NONE;
+}
+
+static void fold_piece(const struct comm_mpi *mpi, const struct pieces *p, size_t k, char *out)
+{
+    int world = mpi->comm.world, rank = mpi->comm.rank;
+    size_t count = piece_length(p, rank, k);
+    if (count == 0)
+        return;
+    const void *in[world];
+    for (int peer = 0; peer < world; peer++)
+        in[peer] = peer == rank ? (const void *)piece_in_send(p, rank, k) : piece_in_stage(mpi, p, peer, k);
+    comm_fold(p->call, in, world, out + k * p->piece_count * dtype_bytes(p->call->recv_dtype), count);
+}
+
+static int reduce_shares(struct comm_mpi *mpi, const struct comm_call *call, const size_t counts[],
+                         const size_t offsets[], char *out)
+{
+    int world = mpi->comm.world, in_flight[2] = {0, 0};
+    size_t largest = 0, element_bytes = dtype_bytes(call->send_dtype);
+    for (int rank = 0; rank < world; rank++)
+        largest = counts[rank] > largest ? counts[rank] : largest;
+    const struct pieces p = {call, counts, offsets, element_bytes,
+                             mpi->stage_bytes / (2 * (size_t)world * element_bytes)};
+    size_t pieces = (largest + p.piece_count - 1) / p.piece_count;
+    MPI_Request *requests[2] = {mpi->requests, mpi->requests + 2 * world};
+    for (size_t k = 0; k <= pieces; k++) {
+        if (k < pieces)
+            TRY(start_piece(mpi, &p, k, requests[k % 2], &in_flight[k % 2]));
+        if (k == 0)
+            continue;
+        TRY(comm_mpi_wait(mpi, requests[(k - 1) % 2], in_flight[(k - 1) % 2]));
+        fold_piece(mpi, &p, k - 1, out);
+    }
+    return ERR_NONE;
+}
+
+static int all_reduce(struct comm_mpi *mpi, const struct comm_call *call)
+{
+    int world = mpi->comm.world;
+    size_t bytes = call->count * dtype_bytes(call->send_dtype);
+    if (bytes == 0)
+        return ERR_NONE;
+    if (bytes * (size_t)world <= SMALL_BYTES) {
+        const void *in[world];
+        TRY(exchange(mpi, call, of_whole));
+        for (int peer = 0; peer < world; peer++)
+            in[peer] = peer == mpi->comm.rank ? call->send : (const void *)(mpi->stage + (size_t)peer * bytes);
+        comm_fold(call, in, world, call->recv, call->count);
+        return ERR_NONE;
+    }
+    size_t counts[world], offsets[world];
+    for (int rank = 0; rank < world; rank++)
+        counts[rank] = comm_share(call->count, world, rank, &offsets[rank]);
+    char *own = (char *)call->recv + offsets[mpi->comm.rank] * dtype_bytes(call->recv_dtype);
+    // In place, too: what is written is this rank's share, which only this rank reads, and the others' shares are
+    // overwritten when they have been sent.
+    TRY(reduce_shares(mpi, call, counts, offsets, own));
+    struct comm_call gather = *call;
+    gather.send = own;
+    gather.counts = counts;
+    gather.offsets = offsets;
+    return all_gather(mpi, &gather);
+}
+
+// A binomial tree of the ranks counted from the root: rank v receives from v without its highest bit.
+static int broadcast_message(struct comm_mpi *mpi, char *buffer, size_t bytes, int root)
+{
+    int world = mpi->comm.world, v = (mpi->comm.rank - root + world) % world, bit = 1, count = 0;
+    MPI_Request requests[32];
+    while (bit <= v)
+        bit *= 2;
+    if (v > 0) {
+        TRY(start_receive(mpi, buffer, bytes, (v - bit / 2 + root) % world, requests));
+        TRY(comm_mpi_wait(mpi, requests, 1));
+    }
+    for (; v + bit < world; bit *= 2)
+        TRY(start_send(mpi, buffer, bytes, (v + bit + root) % world, &requests[count++]));
+    return comm_mpi_wait(mpi, requests, count);
+}
+
+static int broadcast(struct comm_mpi *mpi, const struct comm_call *call)
+{
+    for (size_t at = 0; at < call->count; at += MESSAGE_BYTES)
+        TRY(broadcast_message(mpi, (char *)call->recv + at, message_bytes(call->count, at), call->root));
+    return ERR_NONE;
+}
+
+int comm_mpi_move(struct comm_mpi *mpi, const struct comm_call *call)
+{
+    switch (call->operation) {
+    case COMM_ALL_TO_ALL:
+        return all_to_all(mpi, call);
+    case COMM_REDUCE_SCATTER:
+        return reduce_shares(mpi, call, call->counts, call->offsets, call->recv);
+    case COMM_ALL_GATHER:
+        return all_gather(mpi, call);
+    case COMM_ALL_REDUCE:
+        return all_reduce(mpi, call);
+    case COMM_BROADCAST:
+        return broadcast(mpi, call);
+    case COMM_BARRIER:
+        break;
+    }
+    return ERR_NONE;
+}

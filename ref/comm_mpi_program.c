@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank of the tests of comm_mpi.c, started by mpirun. `collectives SEED COUNT`: random collectives of random shapes,
+// formats and places, each compared in every byte with what plain loops make of all ranks' inputs, which every rank can
+// regenerate. The other words provoke failures; what each rank was told goes to standard output, a line a rank.
+#include "comm_mpi.h"
+#include "err.h"
+#include "random.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EDGE_BYTES = 64, POISON = 0xa5, COUNT_MAX = 70001, RANKS_MAX = 16 };
+
+// A seed's numbers, the same on every rank.
+static uint64_t key, position;
+
+static size_t below(size_t limit)
+{
+    return (size_t)(random_at(key, position++) % limit);
+}
+
+static size_t some_count(void)
+{
+    static const size_t special[] = {0, 1, 2, 997, 2048, 2049, 20011, COUNT_MAX};
+    return below(2) ? special[below(sizeof special / sizeof special[0])] : below(5000);
+}
+
+// What a rank sends in a call, in fp32, or rounded to 16 bits, or bytes.
+static void make_input(enum dtype dtype, uint64_t call, int rank, size_t count, void *out)
+{
+    uint64_t input = random_key(call, (uint64_t)rank + 1);
+    for (size_t i = 0; i < count; i++) {
+        float value = random_normal(random_at(input, i));
+        if (dtype == DTYPE_FP32)
+            ((float *)out)[i] = value;
+        else if (dtype == DTYPE_BF16)
+            ((struct bf16 *)out)[i] = f32_to_bf16(value);
+        else if (dtype == DTYPE_FP16)
+            ((struct fp16 *)out)[i] = f32_to_fp16(value);
+        else
+            ((uint8_t *)out)[i] = (uint8_t)random_at(input, i);
+    }
+}
+
+// Memory with poison around it.
+struct guarded {
+    unsigned char *base;
+    char *data;
+    size_t bytes;
+};
+
+static struct guarded guarded_open(size_t bytes)
+{
+    struct guarded g = {malloc(bytes + 2 * EDGE_BYTES), NULL, bytes};
+    memset(g.base, POISON, bytes + 2 * EDGE_BYTES);
+    g.data = (char *)g.base + EDGE_BYTES;
+    return g;
+}
+
+// Whether the data is what is expected, with the poison as it was.
+static bool guarded_is(const struct guarded *g, const void *expected)
+{
+    bool good = g->bytes == 0 || memcmp(g->data, expected, g->bytes) == 0;
+    for (int i = 0; i < EDGE_BYTES; i++)
+        good &= g->base[i] == POISON && g->base[EDGE_BYTES + g->bytes + (size_t)i] == POISON;
+    return good;
+}
+
+struct shares {
+    size_t counts[RANKS_MAX], offsets[RANKS_MAX], total;
+};
+
+static struct shares some_shares(int world)
+{
+    struct shares s = {.total = 0};
+    size_t kind = below(3), count = some_count();
+    for (int rank = 0; rank < world; rank++) {
+        size_t ignored;
+        s.counts[rank] = kind == 0 ? comm_share(count, world, rank, &ignored) : kind == 1 ? below(3000) : 0;
+    }
+    if (kind == 2)
+        s.counts[below((size_t)world)] = count;
+    for (int rank = 0; rank < world; rank++) {
+        s.offsets[rank] = s.total;
+        s.total += s.counts[rank];
+    }
+    return s;
+}
+
+// The reduction of all ranks' inputs, in canonical order.
+static void reduce_plainly(const struct comm_call *call, uint64_t number, int world, size_t count, void *out)
+{
+    void *in[RANKS_MAX];
+    for (int rank = 0; rank < world; rank++) {
+        in[rank] = malloc(count * 4 + 1);
+        make_input(call->send_dtype, number, rank, count, in[rank]);
+    }
+    comm_fold(call, (const void *const *)in, world, out, count);
+    for (int rank = 0; rank < world; rank++)
+        free(in[rank]);
+}
+
+static int try_reduce_scatter(struct comm *comm, uint64_t number, bool *good)
+{
+    int world = comm_world(comm), rank = comm_rank(comm);
+    enum dtype send_dtype = (enum dtype)below(3), recv_dtype = below(2) ? send_dtype : (enum dtype)below(3);
+    bool add = below(2), in_place = !add && send_dtype == recv_dtype && below(2);
+    struct shares s = some_shares(world);
+    size_t send_bytes = dtype_bytes(send_dtype), recv_bytes = dtype_bytes(recv_dtype), own = s.counts[rank];
+    struct guarded send = guarded_open(s.total * send_bytes), recv = guarded_open(own * recv_bytes);
+    char *input = malloc(s.total * send_bytes + 1), *expected = malloc(own * recv_bytes + 1);
+    make_input(send_dtype, number, rank, s.total, send.data);
+    make_input(recv_dtype, number + 1000, rank, own, recv.data);
+    memcpy(input, send.data, send.bytes);
+    memcpy(expected, recv.data, recv.bytes);
+    struct comm_call call = {.send_dtype = send_dtype, .recv_dtype = recv_dtype, .add = add};
+    char *all = malloc(s.total * 4 + 1);
+    // The sum of the whole, with the share's own addend in its place.
+    memset(all, 0, s.total * 4 + 1);
+    memcpy(all + s.offsets[rank] * recv_bytes, expected, own * recv_bytes);
+    reduce_plainly(&call, number, world, s.total, all);
+    memcpy(expected, all + s.offsets[rank] * recv_bytes, own * recv_bytes);
+    int rc = comm_reduce_scatter(comm, send.data, send_dtype,
+                                 in_place && own > 0 ? send.data + s.offsets[rank] * send_bytes : recv.data,
+                                 recv_dtype, s.counts, add);
+    if (in_place && own > 0)
+        memcpy(input + s.offsets[rank] * send_bytes, expected, own * send_bytes);
+    *good = guarded_is(&send, input) && ((in_place && own > 0) || guarded_is(&recv, expected));
+    free(send.base), free(recv.base), free(input), free(expected), free(all);
+    return rc;
+}
+
+static int try_all_reduce(struct comm *comm, uint64_t number, bool *good)
+{
+    int world = comm_world(comm), rank = comm_rank(comm);
+    enum comm_reduction reduction = below(3) ? COMM_SUM : COMM_MAX;
+    enum dtype dtype = (enum dtype)below(reduction == COMM_MAX ? 4 : 3);
+    bool in_place = below(2);
+    size_t count = some_count(), bytes = count * dtype_bytes(dtype);
+    struct guarded send = guarded_open(bytes), recv = guarded_open(bytes);
+    char *expected = malloc(bytes + 1);
+    make_input(dtype, number, rank, count, send.data);
+    struct comm_call call = {.send_dtype = dtype, .recv_dtype = dtype, .reduction = reduction};
+    reduce_plainly(&call, number, world, count, expected);
+    int rc = comm_all_reduce(comm, send.data, in_place ? send.data : recv.data, count, dtype, reduction);
+    *good = guarded_is(in_place ? &send : &recv, expected);
+    free(send.base), free(recv.base), free(expected);
+    return rc;
+}
+
+static int try_all_gather(struct comm *comm, uint64_t number, bool *good)
+{
+    int world = comm_world(comm), rank = comm_rank(comm);
+    enum dtype dtype = (enum dtype)below(4);
+    bool in_place = below(2);
+    struct shares s = some_shares(world);
+    size_t bytes = dtype_bytes(dtype), own = s.counts[rank];
+    struct guarded send = guarded_open(own * bytes), recv = guarded_open(s.total * bytes);
+    char *expected = malloc(s.total * bytes + 1);
+    for (int peer = 0; peer < world; peer++)
+        make_input(dtype, number, peer, s.counts[peer], expected + s.offsets[peer] * bytes);
+    char *from = in_place ? recv.data + s.offsets[rank] * bytes : send.data;
+    make_input(dtype, number, rank, own, from);
+    int rc = comm_all_gather(comm, from, recv.data, s.counts, s.offsets, dtype);
+    *good = guarded_is(&recv, expected);
+    free(send.base), free(recv.base), free(expected);
+    return rc;
+}
+
+static int try_all_to_all(struct comm *comm, uint64_t number, bool *good)
+{
+    int world = comm_world(comm), rank = comm_rank(comm);
+    enum dtype dtype = (enum dtype)below(4);
+    size_t bytes = dtype_bytes(dtype), table[RANKS_MAX][RANKS_MAX];
+    size_t send_offsets[RANKS_MAX], recv_offsets[RANKS_MAX], recv_counts[RANKS_MAX], sent = 0, received = 0;
+    for (int from = 0; from < world; from++)
+        for (int to = 0; to < world; to++)
+            table[from][to] = below(3) ? below(2000) : 0;
+    for (int peer = 0; peer < world; peer++) {
+        send_offsets[peer] = sent;
+        recv_offsets[peer] = received;
+        recv_counts[peer] = table[peer][rank];
+        sent += table[rank][peer];
+        received += recv_counts[peer];
+    }
+    struct guarded send = guarded_open(sent * bytes), recv = guarded_open(received * bytes);
+    char *expected = malloc(received * bytes + 1), *theirs = malloc(2000u * RANKS_MAX * 4);
+    make_input(dtype, number, rank, sent, send.data);
+    for (int peer = 0; peer < world; peer++) {
+        size_t before = 0, all = 0;
+        for (int to = 0; to < world; to++) {
+            before += to < rank ? table[peer][to] : 0;
+            all += table[peer][to];
+        }
+        make_input(dtype, number, peer, all, theirs);
+        memcpy(expected + recv_offsets[peer] * bytes, theirs + before * bytes, recv_counts[peer] * bytes);
+    }
+    int rc = comm_all_to_all(comm, send.data, table[rank], send_offsets, recv.data, recv_counts, recv_offsets, dtype);
+    *good = guarded_is(&recv, expected);
+    free(send.base), free(recv.base), free(expected), free(theirs);
+    return rc;
+}
+
+static int try_broadcast(struct comm *comm, uint64_t number, bool *good)
+{
+    int root = (int)below((size_t)comm_world(comm));
+    size_t bytes = some_count();
+    struct guarded buffer = guarded_open(bytes);
+    char *expected = malloc(bytes + 1);
+    make_input(DTYPE_BYTE, number, root, bytes, expected);
+    make_input(DTYPE_BYTE, number, comm_rank(comm), bytes, buffer.data);
+    int rc = comm_broadcast(comm, buffer.data, bytes, root);
+    *good = guarded_is(&buffer, expected);
+    free(buffer.base), free(expected);
+    return rc;
+}
+
+static int collectives(struct comm *comm, uint64_t seed, int count)
+{
+    static int (*const trials[])(struct comm *, uint64_t, bool *) = {try_reduce_scatter, try_all_reduce,
+                                                                     try_all_gather, try_all_to_all, try_broadcast};
+    key = random_key(seed, 77);
+    for (int i = 0; i < count; i++) {
+        size_t which = below(5);
+        bool good = false;
+        TRY(trials[which](comm, random_key(seed, (uint64_t)i), &good));
+        if (!good)
+            return err_set(ERR_CHECK, "collective %d of kind %zu is wrong", i, which);
+    }
+    return comm_barrier(comm);
+}
+
+// Rank 1 does what the word says; the others go on with collectives.
+static int provoke(struct comm *comm, const char *word)
+{
+    float numbers[64] = {0};
+    bool odd = comm_rank(comm) == 1;
+    TRY(comm_barrier(comm));
+    if (odd && strcmp(word, "abort") == 0) {
+        comm_abort(comm, "the disk is full");
+        return err_set(ERR_IO, "the disk is full");
+    }
+    if (odd && strcmp(word, "leave") == 0)
+        return ERR_NONE;
+    if (odd && strcmp(word, "die") == 0)
+        raise(SIGKILL);
+    size_t count = odd && strcmp(word, "counts") == 0 ? 63 : 64;
+    if (odd && strcmp(word, "operations") == 0)
+        return comm_barrier(comm);
+    if (strcmp(word, "pairs") == 0) {
+        int world = comm_world(comm);
+        size_t sends[RANKS_MAX], receives[RANKS_MAX], offsets[RANKS_MAX];
+        float received[64];
+        for (int i = 0; i < world; i++) {
+            sends[i] = odd && i == 0 ? 2 : 1;
+            receives[i] = 1;
+            offsets[i] = (size_t)i;
+        }
+        return comm_all_to_all(comm, numbers, sends, offsets, received, receives, offsets, DTYPE_FP32);
+    }
+    for (int i = 0; i < 3; i++)
+        TRY(comm_all_reduce(comm, numbers, numbers, count, DTYPE_FP32, COMM_SUM));
+    return ERR_NONE;
+}
+
+int main(int argc, char **argv)
+{
+    int threading;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &threading);
+    struct comm *comm;
+    if (argc < 2 || comm_mpi_open(MPI_COMM_WORLD, &comm) != ERR_NONE) {
+        fprintf(stderr, "%s\n", err_message());
+        return 2;
+    }
+    int rank = comm_rank(comm);
+    bool plain = strcmp(argv[1], "collectives") == 0 && argc == 4;
+    int rc = plain ? collectives(comm, strtoull(argv[2], NULL, 10), atoi(argv[3])) : provoke(comm, argv[1]);
+    printf("rank %d: %s\n", rank, rc == ERR_NONE ? "good" : err_message());
+    fflush(stdout);
+    comm_close(comm);
+    if (plain && rc == ERR_NONE)
+        MPI_Finalize();
+    else
+        _exit(rc == ERR_NONE ? 0 : 1);
+    return 0;
+}

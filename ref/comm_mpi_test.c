@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as MPI processes, started by mpirun: their collectives against plain loops, and what each of them is told when
+// one of them fails.
+#include "command_test.h"
+
+#include <string.h>
+
+// Starts the ranks on the processors there are; root is allowed, as in containers.
+static int start(int world, const char *words, char *output, size_t output_bytes)
+{
+    char command[1024];
+    snprintf(command, sizeof command,
+             "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
+             "OMPI_MCA_hwloc_base_binding_policy=none ASAN_OPTIONS=detect_leaks=0 "
+             "timeout 60 mpirun -n %d '%s/comm_mpi_program' %s 2>/dev/null",
+             world, ZG_BINARY_DIR, words);
+    return command_run(command, output, output_bytes);
+}
+
+static void expect_collectives(int world)
+{
+    char output[16384], line[64];
+    cr_expect_eq(start(world, "collectives 7 300", output, sizeof output), 0, "world %d: %s", world, output);
+    for (int rank = 0; rank < world; rank++) {
+        snprintf(line, sizeof line, "rank %d: good\n", rank);
+        cr_expect_not_null(strstr(output, line), "world %d, rank %d: %s", world, rank, output);
+    }
+}
+
+#ifdef ZG_HAVE_MPI
+#define MPI_OR_SKIP() (void)0
+#else
+#define MPI_OR_SKIP()                                                      \
+    do {                                                                   \
+        puts("SKIP: built without MPI (libopenmpi-dev brings one)");       \
+        return;                                                            \
+    } while (0)
+#endif
+
+Test(comm_mpi, every_collective_is_that_of_plain_loops_with_1_and_2_and_3_processes)
+{
+    MPI_OR_SKIP();
+    for (int world = 1; world <= 3; world++)
+        expect_collectives(world);
+}
+
+Test(comm_mpi, every_collective_is_that_of_plain_loops_with_4_and_8_processes)
+{
+    MPI_OR_SKIP();
+    expect_collectives(4);
+    expect_collectives(8);
+}
+
+// Every rank but the one that ended on its own accord says what happened.
+static void expect_told(const char *word, const char *zero, const char *one, const char *two)
+{
+    char output[16384];
+    const char *const lines[] = {zero, one, two};
+    cr_expect_neq(start(3, word, output, sizeof output), 0, "%s: %s", word, output);
+    for (int rank = 0; rank < 3; rank++)
+        cr_expect(!lines[rank] || strstr(output, lines[rank]), "%s, rank %d: %s", word, rank, output);
+}
+
+Test(comm_mpi, a_rank_that_gives_up_is_named_to_all)
+{
+    MPI_OR_SKIP();
+    expect_told("abort", "rank 0: rank 1 failed: the disk is full\n", "rank 1: the disk is full\n",
+                "rank 2: rank 1 failed: the disk is full\n");
+}
+
+Test(comm_mpi, a_rank_that_leaves_early_is_named)
+{
+    MPI_OR_SKIP();
+    expect_told("leave", "rank 0: rank 1 left while rank ", "rank 1: good\n", "rank 2: rank 1 left while rank ");
+}
+
+Test(comm_mpi, calls_that_do_not_match_are_both_named_on_every_rank)
+{
+    MPI_OR_SKIP();
+    const char *text = "the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank 1 barrier\n";
+    char lines[3][256];
+    for (int rank = 0; rank < 3; rank++)
+        snprintf(lines[rank], sizeof lines[rank], "rank %d: %s", rank, text);
+    expect_told("operations", lines[0], lines[1], lines[2]);
+    expect_told("counts", "rank 0: the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank "
+                          "1 all-reduce (sum) of 63 fp32\n", "rank 1: the ranks disagree", "rank 2: the ranks disagree");
+}
+
+Test(comm_mpi, counts_that_do_not_match_in_pairs_are_named)
+{
+    MPI_OR_SKIP();
+    expect_told("pairs", "rank 0: the ranks disagree about collective 2, all-to-all: rank 1 sends 2 elements to rank 0, "
+                         "which expects 1\n", "rank 1: the ranks disagree about collective 2", NULL);
+}
