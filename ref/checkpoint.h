@@ -112,6 +112,9 @@ struct store {
 // Makes the folder if need be, takes the lock, and removes what dead runs left. ERR_USAGE when another run has it.
 int store_open(const char *path, struct store *out);
 
+// The store of a run whose rank 0 is another process: nothing is made, locked or removed by this one.
+int store_follow(const char *path, struct store *out);
+
 // Removes what a failed save has left. Null-safe.
 void store_close(struct store *store);
 

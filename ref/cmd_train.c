@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,9 +47,10 @@ static int train_and_report(const struct train_options *a, const struct train_se
 {
     struct train_result result;
     int rc = train_run(setting, &result);
-    if (rc == ERR_NONE && a->json)
+    bool prints = rc == ERR_NONE && a->launcher.rank == 0;
+    if (prints && a->json)
         rc = train_print_json(setting, &result, stdout);
-    else if (rc == ERR_NONE)
+    else if (prints)
         train_print_table(setting, &result, stdout);
     if (rc == ERR_NONE && !train_passed(setting, &result))
         rc = err_set(ERR_CHECK, result.difference.found ? "the run differs from unsharded Adam"
@@ -60,15 +62,26 @@ static int train_and_report(const struct train_options *a, const struct train_se
     return rc;
 }
 
+// A process that is not rank 0 has a file of its own.
+static const char *trace_name(const struct train_options *a, char out[PATH_MAX])
+{
+    if (a->launcher.rank == 0)
+        snprintf(out, PATH_MAX, "%s", a->trace);
+    else
+        snprintf(out, PATH_MAX, "%s.rank-%d", a->trace, a->launcher.rank);
+    return out;
+}
+
 // The run with its timeline, which is written whatever becomes of the run. The file is opened first: where it cannot be
 // made, nothing is run.
 static int train_traced(const struct train_options *a, struct train_setting *setting)
 {
     if (!a->trace)
         return train_and_report(a, setting);
-    FILE *file = fopen(a->trace, "w");
+    char name[PATH_MAX];
+    FILE *file = fopen(trace_name(a, name), "w");
     if (!file)
-        return err_set(ERR_USAGE, "--trace %s: %s", a->trace, strerror(errno));
+        return err_set(ERR_USAGE, "--trace %s: %s", name, strerror(errno));
     struct trace trace;
     int rc = trace_open(setting->world, &trace);
     if (rc == ERR_NONE) {
@@ -121,7 +134,8 @@ static int open_sources(const struct train_options *a, struct train_setting *set
     char notes[NOTES_BYTES];
     setting->checkpoints = &sources->checkpoints;
     int rc = train_checkpoints_open(&options, setting, &sources->checkpoints, notes);
-    print_notes(notes);
+    if (a->launcher.rank == 0)
+        print_notes(notes);
     return rc;
 }
 
@@ -132,6 +146,33 @@ static int run_find_largest(const struct train_options *a, struct train_setting 
     setting->text = text;
     int rc = find_largest_run(setting, a->json);
     text_close(text);
+    return rc;
+}
+
+static int run_with_sources(const struct train_options *a, struct train_setting *setting)
+{
+    struct sources sources = {.checkpoints.store.lock = -1};
+    int rc = open_sources(a, setting, &sources);
+    if (rc == ERR_NONE)
+        rc = train_traced(a, setting);
+    train_checkpoints_close(&sources.checkpoints);
+    weights_close(sources.weights);
+    text_close(sources.text);
+    return rc;
+}
+
+// As a rank of a launcher's world: what ends this rank before training ends the others, too.
+static int run_as_rank(const struct train_options *a, struct train_setting *setting)
+{
+    struct comm *comm = NULL;
+    int rc = launcher_open(&a->launcher, &comm);
+    if (rc == ERR_NONE) {
+        setting->comm = comm;
+        rc = run_with_sources(a, setting);
+        if (rc != ERR_NONE)
+            comm_abort(comm, err_message());
+    }
+    launcher_close(comm, err_exit_status(rc));
     return rc;
 }
 
@@ -148,14 +189,7 @@ static int run(const struct train_options *a, const struct config *config)
     sigaction(SIGTERM, &action, NULL);  // what a batch system sends before it kills
     if (a->find_largest)
         return run_find_largest(a, &setting);
-    struct sources sources = {.checkpoints.store.lock = -1};
-    int rc = open_sources(a, &setting, &sources);
-    if (rc == ERR_NONE)
-        rc = train_traced(a, &setting);
-    train_checkpoints_close(&sources.checkpoints);
-    weights_close(sources.weights);
-    text_close(sources.text);
-    return rc;
+    return a->launcher.world > 0 ? run_as_rank(a, &setting) : run_with_sources(a, &setting);
 }
 
 static int train(int argc, const char **argv, struct train_options *a)
@@ -168,7 +202,7 @@ static int train(int argc, const char **argv, struct train_options *a)
         config_print(&config, stdout);
         return ERR_NONE;
     }
-    if (!a->json) {
+    if (!a->json && a->launcher.rank == 0) {
         config_print_notes(&notes, stderr);
         train_options_print_unused(a, &config, stderr);
     }

@@ -191,13 +191,18 @@ static int open_store(struct store *store)
     return ERR_NONE;
 }
 
-int store_open(const char *path, struct store *out)
+int store_follow(const char *path, struct store *out)
 {
     *out = (struct store){.lock = -1};
     if (strlen(path) > PATH_MAX - 2 * NAME_MAX)
         return err_set(ERR_USAGE, "the name of a folder of %zu bytes is too long", strlen(path));
-    if (!(out->path = strdup(path)))
-        return err_set(ERR_MEMORY, "no memory for the name of %s", path);
+    out->path = strdup(path);
+    return out->path ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the name of %s", path);
+}
+
+int store_open(const char *path, struct store *out)
+{
+    TRY(store_follow(path, out));
     int rc = open_store(out);
     if (rc != ERR_NONE)
         store_close(out);

@@ -213,17 +213,20 @@ static int run_steps(struct train_rank *rank)
 static void account(struct train_rank *rank)
 {
     const struct optimizer *optimizer = &rank->stage.optimizer;
-    struct formula *formula = &rank->formula;
+    const struct formula *formula = &rank->formula;
+    struct train_totals *totals = &rank->totals;
     uint64_t steps = optimizer->step + optimizer->skipped - rank->resumed_step;
     uint64_t applied = optimizer->step - rank->resumed_applied;
-    rank->accounting_equal = true;
-    rank->unlocked_bytes = tier_unlocked_bytes(rank->tier);
-    rank->host_hits = rank->stage.host_hits;
-    rank->host_misses = rank->stage.host_misses;
+    bool equal = true;
+    *totals = (struct train_totals){
+        .unlocked_bytes = tier_unlocked_bytes(rank->tier),
+        .host_hits = rank->stage.host_hits,
+        .host_misses = rank->stage.host_misses,
+    };
     for (int tier = 0; tier < TIER_COUNT; tier++)
         for (int kind = 0; kind < KIND_COUNT; kind++) {
             uint64_t held = rank->ledger.held_bytes[tier][kind];
-            rank->accounting_equal &= held == formula->held_bytes[tier][kind];
+            equal &= held == formula->held_bytes[tier][kind];
             if (rank->rank != 0)
                 continue;
             rank->result->held_bytes[tier][kind] = held;
@@ -234,9 +237,35 @@ static void account(struct train_rank *rank)
             uint64_t bytes = steps * formula->step_bytes[lane][operation] +
                              applied * formula->applied_bytes[lane][operation] +
                              optimizer->returned * formula->returned_bytes[lane][operation];
-            rank->accounting_equal &= rank->ledger.moved_bytes[lane][operation] == bytes;
-            formula->step_bytes[lane][operation] = bytes;  // from here on: of the run
+            uint64_t moved = rank->ledger.moved_bytes[lane][operation];
+            equal &= moved == bytes;
+            totals->moved_bytes[lane][operation] = moved;
+            totals->formula_moved_bytes[lane][operation] = bytes;
         }
+    totals->accounting_differs = !equal;
+}
+
+// Collective: every rank's totals become those of all.
+static int add_totals(struct train_rank *rank)
+{
+    enum { NUMBER_COUNT = sizeof(struct train_totals) / sizeof(uint64_t) };
+    int world = comm_world(rank->comm);
+    size_t counts[world], offsets[world];
+    for (int i = 0; i < world; i++) {
+        counts[i] = sizeof rank->totals;
+        offsets[i] = (size_t)i * sizeof rank->totals;
+    }
+    uint64_t (*all)[NUMBER_COUNT] = malloc((size_t)world * sizeof *all), *sum = (uint64_t *)&rank->totals;
+    if (!all)
+        return err_set(ERR_MEMORY, "no memory for the totals of %d ranks", world);
+    comm_count_in(rank->comm, NULL);
+    int rc = comm_all_gather(rank->comm, &rank->totals, all, counts, offsets, DTYPE_BYTE);
+    memset(sum, 0, sizeof rank->totals);
+    for (int i = 0; rc == ERR_NONE && i < world; i++)
+        for (int k = 0; k < NUMBER_COUNT; k++)
+            sum[k] += all[i][k];
+    free(all);
+    return rc;
 }
 
 static int run_rank(struct train_rank *rank)
@@ -249,6 +278,7 @@ static int run_rank(struct train_rank *rank)
         rank->result->operations = rank->stage.operations;
         rank->result->traffic_formula = formula_traffic_text(&rank->stage);
     }
+    TRY(add_totals(rank));
     return verify_digest(rank, rank->result->digest);
 }
 
@@ -263,7 +293,8 @@ static void *rank_thread(void *context)
         comm_abort(rank->comm, rank->message);
     }
     close_rank(rank);
-    comm_close(rank->comm);
+    if (!rank->setting->comm)
+        comm_close(rank->comm);
     return NULL;
 }
 
@@ -281,51 +312,57 @@ static int first_error(const struct train_rank *ranks, int world)
     return err_set(first->rc, "rank %d: %s", first->rank, first->message);
 }
 
-int train_run(const struct train_setting *setting, struct train_result *out)
+static void keep_totals(const struct train_totals *totals, struct train_result *out)
 {
-    int world = setting->world, rc;
-    *out = (struct train_result){.param_elements = model_param_elements(setting->model, false)};
-    struct train_rank *ranks = calloc((size_t)world, sizeof *ranks);
-    struct comm *comms[world];
-    out->step_ns = calloc(setting->steps + 1, sizeof *out->step_ns);
-    if (!ranks || !out->step_ns) {
-        rc = err_set(ERR_MEMORY, "no memory for %d ranks", world);
-        goto done;
-    }
-    if ((rc = comm_local_open(world, comms)) != ERR_NONE)
-        goto done;
+    out->accounting_equal = totals->accounting_differs == 0;
+    out->unlocked_bytes = totals->unlocked_bytes;
+    out->host_hits = totals->host_hits;
+    out->host_misses = totals->host_misses;
+    memcpy(out->moved_bytes, totals->moved_bytes, sizeof out->moved_bytes);
+    memcpy(out->formula_moved_bytes, totals->formula_moved_bytes, sizeof out->formula_moved_bytes);
+}
+
+// The ranks of this process, each in a thread of its own.
+static int run_ranks(struct train_rank ranks[], int count, struct comm *const comms[],
+                     const struct train_setting *setting, struct train_result *out)
+{
     int started = 0;
-    for (; started < world; started++) {
+    for (; started < count; started++) {
         struct train_rank *rank = &ranks[started];
         rank->setting = setting;
         rank->result = out;
-        rank->rank = started;
+        rank->rank = comm_rank(comms[started]);
         rank->comm = comms[started];
         if (pthread_create(&rank->thread, NULL, rank_thread, rank) != 0)
             break;
     }
-    for (int i = started; i < world; i++) {
+    for (int i = started; i < count; i++) {
         comm_abort(comms[i], "its thread could not be started");
-        comm_close(comms[i]);
+        if (!setting->comm)
+            comm_close(comms[i]);
     }
     for (int i = 0; i < started; i++)
         pthread_join(ranks[i].thread, NULL);
-    rc = first_error(ranks, started);
-    if (rc == ERR_NONE && started < world)
-        rc = err_set(ERR_MEMORY, "the thread of rank %d could not be started", started);
-    out->accounting_equal = true;
-    for (int i = 0; i < started; i++) {
-        out->accounting_equal &= ranks[i].accounting_equal;
-        out->unlocked_bytes += ranks[i].unlocked_bytes;
-        out->host_hits += ranks[i].host_hits;
-        out->host_misses += ranks[i].host_misses;
-        for (int lane = 0; lane < LANE_COUNT; lane++)
-            for (int operation = 0; operation < OPERATION_COUNT; operation++) {
-                out->moved_bytes[lane][operation] += ranks[i].ledger.moved_bytes[lane][operation];
-                out->formula_moved_bytes[lane][operation] += ranks[i].formula.step_bytes[lane][operation];
-            }
-    }
-done:
+    TRY(first_error(ranks, started));
+    if (started < count)
+        return err_set(ERR_MEMORY, "the thread of rank %d could not be started", comm_rank(comms[started]));
+    keep_totals(&ranks[0].totals, out);
+    return ERR_NONE;
+}
+
+int train_run(const struct train_setting *setting, struct train_result *out)
+{
+    int count = setting->comm ? 1 : setting->world;
+    *out = (struct train_result){.param_elements = model_param_elements(setting->model, false)};
+    struct train_rank *ranks = calloc((size_t)count, sizeof *ranks);
+    struct comm *comms[count];
+    comms[0] = setting->comm;
+    out->step_ns = calloc(setting->steps + 1, sizeof *out->step_ns);
+    int rc = ranks && out->step_ns ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %d ranks", count);
+    if (rc == ERR_NONE && !setting->comm)
+        rc = comm_local_open(count, comms);
+    if (rc == ERR_NONE)
+        rc = run_ranks(ranks, count, comms, setting, out);
     free(ranks);
     return rc;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training: ranks as threads, each running the model's units through a stage, beside it, if asked, unsharded Adam and
+// Training: ranks as threads or as processes, each running the model's units through a stage, beside it, if asked, unsharded Adam and
 // the comparison of every bit after every step.
 #ifndef ZG_TRAIN_H
 #define ZG_TRAIN_H
@@ -41,6 +41,8 @@ struct train_setting {
     const struct model *model;
     const struct text *text;  // null for models that want none
     int world;
+    struct comm *comm;  // of the world that a launcher has started, this process being a rank of it; null: all ranks are
+                        // threads of this process
     uint64_t steps, seed;
     struct flow_schedule schedule;
     uint64_t device_memory_bytes;  // a rank; 0: no limit
@@ -60,13 +62,13 @@ struct train_setting {
     void *observe_context;
 };
 
-// The first bit that differs from unsharded Adam.
+// The first bit that differs from unsharded Adam. Without addresses, as it travels between ranks.
 struct train_difference {
     bool found;
     uint64_t step;
     int rank;              // whose copy it is
-    const char *state;     // "parameter", "exp_avg", "exp_avg_sq", "copy", "loss", "decision"
-    const char *tensor;    // "" for the loss and the decision
+    char state[16];        // "parameter", "exp_avg", "exp_avg_sq", "copy", "loss", "applied"
+    char tensor[MODEL_NAME_BYTES];  // "" for the loss and the decision
     uint64_t element;
     uint64_t expected_bits, actual_bits;
     int bits;  // how wide they are
@@ -102,6 +104,7 @@ struct train_result {
 };
 
 // ERR_CHECK is not among its errors: a difference is a result. The error is that of the rank that failed first.
+// Of processes, that of rank 0 has the whole result; every one has the totals of all ranks.
 int train_run(const struct train_setting *setting, struct train_result *out);
 
 // `zerogauge train`

@@ -46,13 +46,15 @@ static int open_from(const struct train_checkpoint_options *options, const struc
     return ERR_NONE;
 }
 
-static int open_store(const struct train_checkpoint_options *options, struct train_checkpoints *c)
+// Of processes, rank 0 has the store, and the others know where it is once it is open.
+static int open_store(const struct train_checkpoint_options *options, struct comm *comm, struct train_checkpoints *c)
 {
     const char *path = options->save ? options->save : options->checkpoint;
-    TRY(store_open(path, &c->store));
+    bool owns = !comm || comm_rank(comm) == 0;
+    TRY(owns ? store_open(path, &c->store) : store_follow(path, &c->store));
     c->saves = true;
     c->every = options->every;
-    return ERR_NONE;
+    return comm ? comm_broadcast(comm, &c->store.newest, sizeof c->store.newest, 0) : ERR_NONE;
 }
 
 int train_checkpoints_open(const struct train_checkpoint_options *options, const struct train_setting *setting,
@@ -71,7 +73,7 @@ int train_checkpoints_open(const struct train_checkpoint_options *options, const
     TRY(facts_of(&facts, &out->facts));
     // The store is locked before anything is read from it.
     if (options->save || options->checkpoint)
-        TRY(open_store(options, out));
+        TRY(open_store(options, setting->comm, out));
     if (options->resume || options->checkpoint)
         TRY(open_from(options, setting, out, notes));
     uint64_t step = out->from ? checkpoint_manifest(out->from)->step : 0;

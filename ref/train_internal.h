@@ -9,9 +9,16 @@
 
 #include <pthread.h>
 
+// What adds up over ranks at the end of a run.
+struct train_totals {
+    uint64_t accounting_differs;  // ranks whose ledger differs from the formula in any line
+    uint64_t unlocked_bytes, host_hits, host_misses;
+    uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT], formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];
+};
+
 struct train_rank {
     const struct train_setting *setting;
-    struct train_result *result;  // written by rank 0 alone, but for what main adds up afterwards
+    struct train_result *result;  // written by rank 0 alone, but for the totals of all ranks
     int rank;
     struct comm *comm;
     pthread_t thread;
@@ -34,8 +41,7 @@ struct train_rank {
     float *whole;                 // room for the largest padded bundle
     void *expected;
     struct formula formula;
-    bool accounting_equal;
-    uint64_t unlocked_bytes, host_hits, host_misses;
+    struct train_totals totals;  // this rank's, and after train_collect all ranks'
 };
 
 // The micro-batch of (step, micro, rank); tokens is room for it, or null where the model wants none.

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORLD_MAX = 1024 };
+enum { WORLD_MAX = 1024, WORLD_DEFAULT = 2, WORLD_NOT_GIVEN = -1 };
 
 static int parse(int argc, const char **argv, struct train_options *a)
 {
@@ -29,7 +29,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
         POPT_TABLEEND,
     };
     struct poptOption how[] = {
-        {"world", 'w', INT, &a->world, 0, "ranks, as threads", "N"},
+        {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, as threads (2); mpirun and srun start them as processes", "N"},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "a rank's threads for the optimizer (cores / ranks)", "N"},
         {"schedule", '\0', TEXT, &a->schedule, 0, "overlap, unless given; serial; chaos:SEED", "HOW"},
         {"emulate", '\0', TEXT, &a->emulate, 0, "throttle lanes, in GB/s: h2d=12,d2h=12,nvme-read=3.2", "LIST"},
@@ -107,7 +107,7 @@ static int check(const struct train_options *a)
 {
     if (!a->preset == !a->config_path)
         return err_set(ERR_USAGE, "give one of --preset NAME and --config FILE");
-    if (a->world < 1 || a->world > WORLD_MAX)
+    if (a->world != WORLD_NOT_GIVEN && (a->world < 1 || a->world > WORLD_MAX))
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d", a->world, WORLD_MAX);
     if (a->steps < 1)
         return err_set(ERR_USAGE, "--steps %lld: expected at least 1", a->steps);
@@ -128,9 +128,13 @@ static int check(const struct train_options *a)
 
 int train_options_parse(int argc, const char **argv, struct train_options *a)
 {
-    *a = (struct train_options){.world = 2, .steps = 100, .seed = 1};
+    *a = (struct train_options){.world = WORLD_NOT_GIVEN, .steps = 100, .seed = 1};
     TRY(parse(argc, argv, a));
-    return check(a);
+    TRY(check(a));
+    TRY(launcher_find(&a->launcher));
+    if (a->find_largest && a->launcher.world > 0)
+        return err_set(ERR_USAGE, "--find-largest has ranks that are threads: start it without a launcher");
+    return launcher_world(&a->launcher, a->world == WORLD_NOT_GIVEN ? 0 : a->world, WORLD_DEFAULT, &a->world);
 }
 
 static size_t list_length(char *const *list)

@@ -3,6 +3,7 @@
 #ifndef ZG_TRAIN_OPTIONS_H
 #define ZG_TRAIN_OPTIONS_H
 
+#include "launcher.h"
 #include "train.h"
 
 #include <stdio.h>
@@ -13,7 +14,8 @@ struct train_options {
     char *host_memory, *nvme_space, *engine, *emulate, *trace, *inject;
     char **set, **nvme_path;
     char *save, *resume, *checkpoint, *weights;
-    int world, threads;
+    int world, threads;  // world: of the launcher, if there is one
+    struct launcher launcher;
     long long steps, seed, every;
     int verify, json, print_config, find_largest;
     int buffered, no_swap_checksum;

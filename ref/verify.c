@@ -79,13 +79,13 @@ static void compare(struct train_rank *rank, int bundle, const char *state, cons
         *difference = (struct train_difference){
             .found = true,
             .rank = rank->rank,
-            .state = state,
-            .tensor = rank->setting->model->params[param].name,
             .element = k,
             .expected_bits = bits_at(e, element_bytes, k),
             .actual_bits = bits_at(a, element_bytes, k),
             .bits = (int)(8 * element_bytes),
         };
+        snprintf(difference->state, sizeof difference->state, "%s", state);
+        snprintf(difference->tensor, sizeof difference->tensor, "%s", rank->setting->model->params[param].name);
     }
 }
 
@@ -131,10 +131,10 @@ static void compare_outcome(struct train_rank *rank, bool applied, bool expected
     memcpy(&bits, &loss, sizeof bits);
     memcpy(&expected_bits, &expected_loss, sizeof expected_bits);
     if (applied != expected_applied)
-        *difference = (struct train_difference){.found = true, .rank = rank->rank, .state = "applied", .tensor = "",
+        *difference = (struct train_difference){.found = true, .rank = rank->rank, .state = "applied",
                                                 .expected_bits = expected_applied, .actual_bits = applied, .bits = 1};
     else if (bits != expected_bits)
-        *difference = (struct train_difference){.found = true, .rank = rank->rank, .state = "loss", .tensor = "",
+        *difference = (struct train_difference){.found = true, .rank = rank->rank, .state = "loss",
                                                 .expected_bits = expected_bits, .actual_bits = bits, .bits = 64};
 }
 

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher.h"
+
+#include "err.h"
+
+#include <stdlib.h>
+
+#ifdef ZG_HAVE_MPI
+#include "comm_mpi.h"
+#endif
+
+// The names under which launchers say how many processes there are, and which one this is. The first that is there
+// counts: Slurm sets its own for Open MPI's processes, too.
+static const struct {
+    const char *world, *rank;
+} variables[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+    {"PMI_SIZE", "PMI_RANK"},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+};
+
+static int number_of(const char *name, const char *text, long least, long most, int *out)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || value < least || value > most)
+        return err_set(ERR_USAGE, "the launcher's variable %s is \"%.32s\", which is no number from %ld to %ld", name,
+                       text, least, most);
+    *out = (int)value;
+    return ERR_NONE;
+}
+
+int launcher_find(struct launcher *out)
+{
+    *out = (struct launcher){0};
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const char *world = getenv(variables[i].world), *rank = getenv(variables[i].rank);
+        if (!world || !rank)
+            continue;
+        TRY(number_of(variables[i].world, world, 1, 1 << 20, &out->world));
+        TRY(number_of(variables[i].rank, rank, 0, out->world - 1, &out->rank));
+        out->name = variables[i].world;
+#ifndef ZG_HAVE_MPI
+        if (out->world > 1)
+            return err_set(ERR_USAGE,
+                           "%s says that this is one of %d processes, and this binary was built without MPI: install "
+                           "libopenmpi-dev and build again, or start it by itself with --world %d",
+                           out->name, out->world, out->world);
+#endif
+        return ERR_NONE;
+    }
+    return ERR_NONE;
+}
+
+int launcher_world(const struct launcher *launcher, int asked, int otherwise, int *world)
+{
+    if (launcher->world > 0 && asked > 0 && asked != launcher->world)
+        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes (%s): leave --world out", asked,
+                       launcher->world, launcher->name);
+    *world = launcher->world > 0 ? launcher->world : asked > 0 ? asked : otherwise;
+    return ERR_NONE;
+}
+
+#ifdef ZG_HAVE_MPI
+int launcher_open(const struct launcher *launcher, struct comm **out)
+{
+    int threading, world;
+    TRY(comm_mpi_code(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &threading), "MPI_Init_thread"));
+    MPI_Comm_size(MPI_COMM_WORLD, &world);
+    if (world != launcher->world)
+        return err_set(ERR_USAGE,
+                       "%s says %d processes, MPI sees %d: the launcher and the MPI library do not belong together "
+                       "(start with that library's mpirun, or with srun --mpi=pmix)",
+                       launcher->name, launcher->world, world);
+    return comm_mpi_open(MPI_COMM_WORLD, out);
+}
+
+void launcher_close(struct comm *comm, int status)
+{
+    int begun = 0;
+    comm_close(comm);
+    MPI_Initialized(&begun);
+    if (begun && status == 0)
+        MPI_Finalize();
+}
+#else
+int launcher_open(const struct launcher *launcher, struct comm **out)
+{
+    *out = NULL;
+    return err_set(ERR_USAGE, "%s: this binary was built without MPI", launcher->name);
+}
+
+void launcher_close(struct comm *comm, int status)
+{
+    (void)status;
+    comm_close(comm);
+}
+#endif

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The world that mpirun, srun or their like have started: this process is one rank of it.
+#ifndef ZG_LAUNCHER_H
+#define ZG_LAUNCHER_H
+
+#include "comm.h"
+
+struct launcher {
+    int world;         // 0: this process was started by itself
+    int rank;
+    const char *name;  // what says so: "OMPI_COMM_WORLD_SIZE"
+};
+
+// What the variables of the environment say, of Open MPI, of PMI (MPICH, Intel MPI), of PMIx and of Slurm's steps.
+// ERR_USAGE: they say it badly, or this binary was built without MPI.
+int launcher_find(struct launcher *out);
+
+// The number of ranks: that of the launcher, or `asked`, or where that is 0 `otherwise`. ERR_USAGE: launcher and
+// `asked` differ.
+int launcher_world(const struct launcher *launcher, int asked, int otherwise, int *world);
+
+// Joins the other processes. ERR_USAGE: MPI sees another world than the launcher's variables say.
+int launcher_open(const struct launcher *launcher, struct comm **out);
+
+// Ends this process's part. With status != 0 the others may have ended already, so nothing waits for them.
+void launcher_close(struct comm *comm, int status);
+
+#endif
