@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as MPI processes, started by mpirun: their collectives against plain loops, and what each of them is told when
 // one of them fails.
-#include "command_test.h"
+#include "mpirun_test.h"
 
 #include <string.h>
 
-// Starts the ranks on the processors there are; root is allowed, as in containers.
 static int start(int world, const char *words, char *output, size_t output_bytes)
 {
-    char command[1024];
-    snprintf(command, sizeof command,
-             "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
-             "OMPI_MCA_hwloc_base_binding_policy=none ASAN_OPTIONS=detect_leaks=0 "
-             "timeout 60 mpirun -n %d '%s/comm_mpi_program' %s 2>/dev/null",
-             world, ZG_BINARY_DIR, words);
-    return command_run(command, output, output_bytes);
+    return mpirun(world, "comm_mpi_program", words, output, output_bytes);
 }
 
 static void expect_collectives(int world)
@@ -26,16 +19,6 @@ static void expect_collectives(int world)
         cr_expect_not_null(strstr(output, line), "world %d, rank %d: %s", world, rank, output);
     }
 }
-
-#ifdef ZG_HAVE_MPI
-#define MPI_OR_SKIP() (void)0
-#else
-#define MPI_OR_SKIP()                                                      \
-    do {                                                                   \
-        puts("SKIP: built without MPI (libopenmpi-dev brings one)");       \
-        return;                                                            \
-    } while (0)
-#endif
 
 Test(comm_mpi, every_collective_is_that_of_plain_loops_with_1_and_2_and_3_processes)
 {
@@ -77,18 +60,23 @@ Test(comm_mpi, a_rank_that_leaves_early_is_named)
 Test(comm_mpi, calls_that_do_not_match_are_both_named_on_every_rank)
 {
     MPI_OR_SKIP();
-    const char *text = "the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank 1 barrier\n";
+    const char *text = "the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank 1 "
+                       "barrier\n";
     char lines[3][256];
     for (int rank = 0; rank < 3; rank++)
         snprintf(lines[rank], sizeof lines[rank], "rank %d: %s", rank, text);
     expect_told("operations", lines[0], lines[1], lines[2]);
-    expect_told("counts", "rank 0: the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank "
-                          "1 all-reduce (sum) of 63 fp32\n", "rank 1: the ranks disagree", "rank 2: the ranks disagree");
+    expect_told("counts",
+                "rank 0: the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank 1 "
+                "all-reduce (sum) of 63 fp32\n",
+                "rank 1: the ranks disagree", "rank 2: the ranks disagree");
 }
 
 Test(comm_mpi, counts_that_do_not_match_in_pairs_are_named)
 {
     MPI_OR_SKIP();
-    expect_told("pairs", "rank 0: the ranks disagree about collective 2, all-to-all: rank 1 sends 2 elements to rank 0, "
-                         "which expects 1\n", "rank 1: the ranks disagree about collective 2", NULL);
+    expect_told("pairs",
+                "rank 0: the ranks disagree about collective 2, all-to-all: rank 1 sends 2 elements to rank 0, which "
+                "expects 1\n",
+                "rank 1: the ranks disagree about collective 2", NULL);
 }

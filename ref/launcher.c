@@ -55,8 +55,8 @@ int launcher_find(struct launcher *out)
 int launcher_world(const struct launcher *launcher, int asked, int otherwise, int *world)
 {
     if (launcher->world > 0 && asked > 0 && asked != launcher->world)
-        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes (%s): leave --world out", asked,
-                       launcher->world, launcher->name);
+        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes (%s): leave --world out",
+                       asked, launcher->world, launcher->name);
     *world = launcher->world > 0 ? launcher->world : asked > 0 ? asked : otherwise;
     return ERR_NONE;
 }

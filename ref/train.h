@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training: ranks as threads or as processes, each running the model's units through a stage, beside it, if asked, unsharded Adam and
-// the comparison of every bit after every step.
+// Training: ranks as threads or as processes, each running the model's units through a stage, beside it, if asked,
+// unsharded Adam and the comparison of every bit after every step.
 #ifndef ZG_TRAIN_H
 #define ZG_TRAIN_H
 
@@ -41,8 +41,8 @@ struct train_setting {
     const struct model *model;
     const struct text *text;  // null for models that want none
     int world;
-    struct comm *comm;  // of the world that a launcher has started, this process being a rank of it; null: all ranks are
-                        // threads of this process
+    struct comm *comm;  // of the world that a launcher has started, this process being a rank of it; null: all ranks
+                        // are threads of this process
     uint64_t steps, seed;
     struct flow_schedule schedule;
     uint64_t device_memory_bytes;  // a rank; 0: no limit

@@ -29,7 +29,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
         POPT_TABLEEND,
     };
     struct poptOption how[] = {
-        {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, as threads (2); mpirun and srun start them as processes", "N"},
+        {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, as threads (2); mpirun starts them as processes", "N"},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "a rank's threads for the optimizer (cores / ranks)", "N"},
         {"schedule", '\0', TEXT, &a->schedule, 0, "overlap, unless given; serial; chaos:SEED", "HOW"},
         {"emulate", '\0', TEXT, &a->emulate, 0, "throttle lanes, in GB/s: h2d=12,d2h=12,nvme-read=3.2", "LIST"},

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training whose ranks a launcher starts: the bits are those of ranks that are threads, and errors end all of them.
+#include "launcher.h"
+#include "mpirun_test.h"
+
+#include "err.h"
+#include "folder_test.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char output[65536];
+
+// The digest in a line of JSON; "" if there is none.
+static void digest_in(const char *text, char out[33])
+{
+    const char *at = strstr(text, "\"state_digest\":\"");
+    snprintf(out, 33, "%.32s", at ? at + strlen("\"state_digest\":\"") : "");
+}
+
+static void expect_the_bits_of_threads(int world, const char *arguments)
+{
+    char command[PATH_MAX + 1024], by_threads[33], by_processes[33];
+    snprintf(command, sizeof command, "'%s/zerogauge' train %s --world %d --verify --json 2>&1", ZG_BINARY_DIR,
+             arguments, world);
+    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    digest_in(output, by_threads);
+    snprintf(command, sizeof command, "train %s --verify --json", arguments);
+    cr_assert_eq(mpirun(world, "zerogauge", command, output, sizeof output), 0, "%s", output);
+    digest_in(output, by_processes);
+    cr_expect_eq(strlen(by_threads), 32);
+    cr_expect_str_eq(by_processes, by_threads, "%s with %d processes", arguments, world);
+    cr_expect_not_null(strstr(output, "\"accounting_equal\":true"), "%s", output);
+    cr_expect_null(strstr(strstr(output, "\"state_digest\""), "\n{"), "one rank prints: %s", output);
+}
+
+Test(launcher, every_stage_ends_in_the_bits_of_threads)
+{
+    MPI_OR_SKIP();
+    expect_the_bits_of_threads(2, "--preset zero0 --model gpt-nano --steps 3");
+    expect_the_bits_of_threads(3, "--preset zero1 --model linear --steps 3");
+    expect_the_bits_of_threads(3, "--preset zero2 --model linear --steps 3 --set gradient_clipping=0.1");
+    expect_the_bits_of_threads(3, "--preset zero3 --model gpt-nano --steps 3 --schedule chaos:5");
+}
+
+Test(launcher, states_on_every_tier_end_in_the_bits_of_threads)
+{
+    MPI_OR_SKIP();
+    expect_the_bits_of_threads(3, "--preset zero3_offload --model gpt-nano --steps 3");
+    char folder[PATH_MAX], arguments[PATH_MAX + 512];
+    folder_make(folder);
+    snprintf(arguments, sizeof arguments, "--preset zero_infinity --buffered --nvme-path %s --model gpt-nano --steps 3",
+             folder);
+    expect_the_bits_of_threads(2, arguments);
+    folder_remove(folder);
+}
+
+Test(launcher, processes_continue_what_threads_began)
+{
+    MPI_OR_SKIP();
+    char folder[PATH_MAX], arguments[PATH_MAX + 512], whole[33], continued[33];
+    folder_make(folder);
+    snprintf(arguments, sizeof arguments,
+             "'%s/zerogauge' train --preset zero2 --world 3 --model linear --steps 5 --json", ZG_BINARY_DIR);
+    cr_assert_eq(command_run(arguments, output, sizeof output), 0, "%s", output);
+    digest_in(output, whole);
+    snprintf(arguments, sizeof arguments,
+             "'%s/zerogauge' train --preset zero1 --world 3 --model linear --steps 2 --json --checkpoint %s/c 2>&1",
+             ZG_BINARY_DIR, folder);
+    cr_assert_eq(command_run(arguments, output, sizeof output), 0, "%s", output);
+    snprintf(arguments, sizeof arguments, "train --preset zero3 --model linear --steps 4 --json --checkpoint %s/c",
+             folder);
+    cr_assert_eq(mpirun(3, "zerogauge", arguments, output, sizeof output), 0, "%s", output);
+    snprintf(arguments, sizeof arguments,
+             "'%s/zerogauge' train --preset zero2 --world 3 --model linear --steps 5 --json --checkpoint %s/c 2>&1",
+             ZG_BINARY_DIR, folder);
+    cr_assert_eq(command_run(arguments, output, sizeof output), 0, "%s", output);
+    cr_expect_not_null(strstr(output, "\"resumed_step\":4"), "%s", output);
+    digest_in(output, continued);
+    cr_expect_str_eq(continued, whole);
+    folder_remove(folder);
+}
+
+Test(launcher, an_error_of_one_rank_ends_all_and_is_told_by_all)
+{
+    MPI_OR_SKIP();
+    cr_expect_eq(mpirun(3, "zerogauge", "train --preset zero3 --model linear --steps 5 --inject rank:1:die@3", output,
+                        sizeof output), 2, "%s", output);
+    const char *own = strstr(output, "zerogauge train: rank 1: dies in step 3"), *others = output;
+    int told = 0;
+    while ((others = strstr(others, "zerogauge train: rank 1 failed: dies in step 3")) != NULL) {
+        told++;
+        others++;
+    }
+    cr_expect_not_null(own, "%s", output);
+    cr_expect_eq(told, 2, "%s", output);
+    cr_expect_neq(mpirun(2, "zerogauge", "train --preset zero2 --model linear --steps 2 --save /nonexistent/x", output,
+                         sizeof output), 0);
+    cr_expect_not_null(strstr(output, "rank 0 failed: /nonexistent/x: cannot be created"), "%s", output);
+}
+
+Test(launcher, another_world_than_the_launchers_is_refused)
+{
+    MPI_OR_SKIP();
+    cr_expect_eq(mpirun(2, "zerogauge", "train --preset zero1 --world 3 --model linear", output, sizeof output), 2);
+    cr_expect_not_null(strstr(output, "--world 3, but the launcher has started 2 processes"), "%s", output);
+}
+
+Test(launcher, variables_say_world_and_rank)
+{
+    struct launcher launcher;
+    int world;
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+    unsetenv("PMI_SIZE");
+    unsetenv("SLURM_STEP_NUM_TASKS");
+    cr_assert_eq(launcher_find(&launcher), ERR_NONE);
+    cr_expect_eq(launcher.world, 0);
+    cr_assert_eq(launcher_world(&launcher, 0, 2, &world), ERR_NONE);
+    cr_expect_eq(world, 2);
+    cr_assert_eq(launcher_world(&launcher, 5, 2, &world), ERR_NONE);
+    cr_expect_eq(world, 5);
+
+    MPI_OR_SKIP();
+    setenv("PMI_SIZE", "7", 1);
+    setenv("PMI_RANK", "6", 1);
+    cr_assert_eq(launcher_find(&launcher), ERR_NONE);
+    cr_expect_eq(launcher.world, 7);
+    cr_expect_eq(launcher.rank, 6);
+    cr_assert_eq(launcher_world(&launcher, 0, 2, &world), ERR_NONE);
+    cr_expect_eq(world, 7);
+    cr_assert_eq(launcher_world(&launcher, 7, 2, &world), ERR_NONE);
+    cr_expect_eq(launcher_world(&launcher, 6, 2, &world), ERR_USAGE);
+
+    const char *const bad[] = {"7", "-1", "", "x", "1x", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        setenv("PMI_RANK", bad[i], 1);
+        cr_expect_eq(launcher_find(&launcher), ERR_USAGE, "%s", bad[i]);
+        cr_expect_not_null(strstr(err_message(), "PMI_RANK"), "%s", err_message());
+    }
+}

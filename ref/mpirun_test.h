@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests that start ranks with mpirun: on the processors there are, however few, and as root, as containers are.
+#ifndef ZG_MPIRUN_TEST_H
+#define ZG_MPIRUN_TEST_H
+
+#include "command_test.h"
+
+#ifdef ZG_HAVE_MPI
+#define MPI_OR_SKIP() (void)0
+#else
+#define MPI_OR_SKIP()                                                \
+    do {                                                             \
+        puts("SKIP: built without MPI (libopenmpi-dev brings one)"); \
+        return;                                                      \
+    } while (0)
+#endif
+
+// The exit status of mpirun; output is what the ranks and mpirun print.
+static int mpirun(int world, const char *program, const char *arguments, char *output, size_t output_bytes)
+{
+    char command[8192];
+    snprintf(command, sizeof command,
+             "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
+             "OMPI_MCA_hwloc_base_binding_policy=none ASAN_OPTIONS=detect_leaks=0 "
+             "timeout 60 mpirun -n %d '%s/%s' %s 2>&1",
+             world, ZG_BINARY_DIR, program, arguments);
+    return command_run(command, output, output_bytes);
+}
+
+#endif
