@@ -505,7 +505,7 @@ static int read_usage(const char *text, size_t bytes)
 
 Test(answer_bad, the_schema_of_usage_says_what_the_reader_takes)
 {
-    int changes = schema_check("usage.schema.json",
+    int changes = schema_check("conformance/schema/usage.schema.json", NULL,
                                "{\"ranks\": [{\"held_bytes\": {\"param\": 1, \"grad\": 2, \"optimizer\": 3, "
                                "\"master\": 4, \"padding\": 5}, \"sent_bytes\": {\"reduce\": 6, \"gather\": 7}, "
                                "\"calls\": {\"reduce\": 8, \"gather\": 9}}]}",

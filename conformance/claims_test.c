@@ -217,7 +217,7 @@ static int read_claims(const char *text, size_t bytes)
 
 Test(claims, the_schema_says_what_the_reader_takes)
 {
-    int changes = schema_check("claims.schema.json",
+    int changes = schema_check("conformance/schema/claims.schema.json", NULL,
                                "{\"contract\": 1, \"name\": \"a\", \"version\": \"1\", \"stages\": [0], "
                                "\"worlds\": [1], \"precisions\": [\"fp32\"], \"offload_optimizer\": [\"none\"], "
                                "\"offload_param\": [\"cpu\"], \"features\": [\"tied\"], \"clip_form\": \"torch\", "

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a value in a record may be. The records themselves are tables of this (record_check.c).
+#ifndef ZG_RECORD_SHAPE_H
+#define ZG_RECORD_SHAPE_H
+
+#include <jansson.h>
+
+#include <stdbool.h>
+
+enum shape_kind {
+    SHAPE_TEXT,     // at most `high` characters; `form`, if given, tells whether they are of the right form
+    SHAPE_WORD,     // one of `words`
+    SHAPE_WHOLE,    // a whole number from `low` to `high`
+    SHAPE_NUMBER,   // a number from `low` to `high`; above `low` where `above`
+    SHAPE_BOOLEAN,
+    SHAPE_TRUE,     // true, and nothing else
+    SHAPE_LIST,     // from `low` to `high` elements of the shape `element`
+    SHAPE_OBJECT,   // with these `fields`, and others that are not looked at
+    SHAPE_NAMES,    // at most `high` keys of at most NAME_LENGTH_MAX characters; each value of the shape `element`
+    SHAPE_SCALAR,   // a text of at most `high` characters, a number, a boolean or null
+};
+
+enum { NAME_LENGTH_MAX = 64 };
+
+struct shape_field;
+
+struct shape {
+    enum shape_kind kind;
+    bool or_null, above;
+    bool optional;  // as a field: it may be missing
+    double low, high;
+    const char *const *words;  // null-terminated
+    bool (*form)(const char *text);
+    const char *form_text;  // "a time such as ..."
+    const struct shape *element;
+    const struct shape_field *fields;  // one with a null key ends them
+};
+
+struct shape_field {
+    const char *key;
+    struct shape shape;
+};
+
+// ERR_USAGE: "WHERE: PATH: is VALUE, expected WHAT". A null value is one that is missing.
+int shape_check(const char *where, const char *path, const json_t *value, const struct shape *shape);
+
+// Takes out the keys that the shape does not name, at every depth.
+void shape_trim(json_t *value, const struct shape *shape);
+
+#endif
