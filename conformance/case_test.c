@@ -34,8 +34,8 @@ static int below(int count)
 
 static double some_real(void)
 {
-    static const double reals[] = {0, 0.1, 1e-8, 1.0 / 3, 5e-324, 1.7976931348623157e308, 0x1p-1022, 123456789};
-    return below(2) ? reals[below(8)] : ldexp((double)random_mix(counter++), -70 - below(200));
+    static const double reals[] = {0, 0.1, 1e-8, 1.0 / 3, 5e-324, 1.7976931348623157e308, 0x1p-1022, 123456789, -0.0};
+    return below(2) ? reals[below(9)] : ldexp((double)random_mix(counter++), -70 - below(200));
 }
 
 static void random_group(struct case_group *group, int steps)

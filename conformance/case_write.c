@@ -21,7 +21,7 @@ static const char *yes(bool value)
     return value ? "true" : "false";
 }
 
-// The shortest digits that read back to the same double.
+// The shortest digits that read back to the same double. "-0" would be read as the integer 0.
 static void put_real(FILE *out, double value)
 {
     char text[40];
@@ -30,7 +30,7 @@ static void put_real(FILE *out, double value)
         if (strtod(text, NULL) == value)
             break;
     }
-    fputs(text, out);
+    fputs(value == 0 && signbit(value) ? "-0.0" : text, out);
 }
 
 static void put_string(FILE *out, const char *text)
