@@ -29,7 +29,7 @@ static const char plain[] =
 
 Test(case_schema, the_schema_says_what_the_reader_takes)
 {
-    int changes = schema_check("case.schema.json", plain, read_case);
+    int changes = schema_check("conformance/schema/case.schema.json", NULL, plain, read_case);
     cr_expect_gt(changes, 200, "%d", changes);
 }
 
