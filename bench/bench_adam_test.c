@@ -35,7 +35,7 @@ static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, boo
     struct streams streams = {.param = arrays->param, .exp_avg = arrays->exp_avg, .exp_avg_sq = arrays->exp_avg_sq,
                               .grad = arrays->grad, .grad_dtype = grad_dtype, .copy = copy ? arrays->copy : NULL,
                               .count = arrays->count, .past_cache = past_cache};
-    streams_step(&streams, mask, arrays->threads);
+    streams_step(&streams, mask, arrays->threads, 1);
     for (int a = 0; a < 3; a++)
         cr_assert_eq(memcmp(actual[a], expected[a], bytes), 0, "array %d of %zu", a, arrays->count);
     for (size_t i = 0; i < arrays->count; i++) {

@@ -82,22 +82,21 @@ static double bus_bytes(const struct comm_ranks *ranks)
 
 static void print_header(int world)
 {
-    printf("%d ranks; medians; ratio: the time of concurrent copies of the same bytes over the collective's\n", world);
-    printf("%-15s %11s %10s %21s %10s %9s %9s %7s %6s  %s\n", "operation", "bytes", "us", "(10 % to 90 %)",
-           "copies us", "alg GB/s", "bus GB/s", "ratio", "wrong", "copies by");
+    printf("%d ranks; medians, and the time of concurrent copies of the same bytes in per cent of the collective's\n",
+           world);
+    printf("copies   %-15s %11s %10s %21s %10s %9s %9s %6s  %s\n", "operation", "bytes", "us", "(10 % to 90 %)",
+           "copies us", "alg GB/s", "bus GB/s", "wrong", "copies by");
 }
 
 // The column of wrong elements is of those that were compared: a case with any has no row.
-static int print_row(struct bench_record *record, const struct comm_ranks *ranks)
+static void row_of(const struct bench_record *record, const struct comm_ranks *ranks, char *out, size_t bytes)
 {
-    double bytes = (double)(ranks->count * sizeof(float)), median = bench_median(record->samples);
-    bench_progress("%s", "");
-    printf("%-15s %11.0f %10.2f %10.2f %10.2f %10.2f %9.2f %9.2f %7.3f %6d  %s\n",
-           comm_ranks_operation_name(ranks->operation), bytes, median / 1e3, bench_quantile(record->samples, 0.1) / 1e3,
-           bench_quantile(record->samples, 0.9) / 1e3, bench_median(record->yardstick) / 1e3, bytes / median,
-           bus_bytes(ranks) / median, bench_ratio(record), 0, record->yardstick_name);
-    json_decref(record->description);
-    return fflush(stdout) == EOF ? err_set(ERR_IO, "cannot write the result") : ERR_NONE;
+    double buffer_bytes = (double)(ranks->count * sizeof(float)), median = bench_median(record->samples);
+    snprintf(out, bytes, "%-15s %11.0f %10.2f %10.2f %10.2f %10.2f %9.2f %9.2f %6d  %s",
+             comm_ranks_operation_name(ranks->operation), buffer_bytes, median / 1e3,
+             bench_quantile(record->samples, 0.1) / 1e3, bench_quantile(record->samples, 0.9) / 1e3,
+             bench_median(record->yardstick) / 1e3, buffer_bytes / median, bus_bytes(ranks) / median, 0,
+             record->yardstick_name);
 }
 
 static int case_run(const struct selection *selection, enum operation operation, size_t bytes)
@@ -107,6 +106,7 @@ static int case_run(const struct selection *selection, enum operation operation,
     struct comm_ranks ranks;
     struct bench_samples samples, limits;
     size_t wrong_count;
+    uint64_t begin_ns = bench_now_ns();
     TRY(comm_ranks_open(&ranks, operation, selection->world, bytes / sizeof(float),
                         bytes < SMALL_BYTES ? SMALL_CALLS : 1));
     int measured = measure(&ranks, &selection->options, &samples, &limits, &yardstick_name);
@@ -116,20 +116,23 @@ static int case_run(const struct selection *selection, enum operation operation,
     if (wrong_count > 0)
         return err_set(ERR_CHECK, "%s of %zu bytes among %d ranks left %zu wrong elements", name, bytes,
                        selection->world, wrong_count);
-    json_t *description = json_pack("{s:s, s:i, s:s, s:I, s:f, s:i}", "operation", name, "world", selection->world,
-                                    "dtype", "fp32", "buffer_bytes", (json_int_t)(ranks.count * sizeof(float)),
-                                    "bus_bytes", bus_bytes(&ranks), "wrong", 0);
-    if (!description)
-        return err_set(ERR_MEMORY, "no memory for a result line");
-    struct bench_record record = {.name = "comm",
-                                  .description = description,
-                                  .unit = "ns",
-                                  .lower_is_better = true,
-                                  .verified = true,
-                                  .samples = &samples,
-                                  .yardstick_name = yardstick_name,
-                                  .yardstick = &limits};
-    return selection->options.json ? bench_print_json(&record) : print_row(&record, &ranks);
+    char row[160];
+    struct bench_record record = {
+        .name = "comm",
+        .description = json_pack("{s:s, s:i, s:s, s:I, s:f, s:i}", "operation", name, "world", selection->world,
+                                 "dtype", "fp32", "buffer_bytes", (json_int_t)(ranks.count * sizeof(float)),
+                                 "bus_bytes", bus_bytes(&ranks), "wrong", 0),
+        .unit = "ns",
+        .lower_is_better = true,
+        .verified = true,
+        .items = (double)ranks.calls,
+        .begin_ns = begin_ns,
+        .samples = &samples,
+        .yardstick_name = yardstick_name,
+        .yardstick = &limits,
+        .row = row};
+    row_of(&record, &ranks, row, sizeof row);
+    return bench_print(&selection->options, &record);
 }
 
 static int selection_complete(struct selection *selection)
@@ -146,14 +149,8 @@ static int selection_complete(struct selection *selection)
         return err_set(ERR_USAGE, "unknown operation '%s'; known are reduce-scatter, all-gather, all-reduce, "
                                   "all-to-all, broadcast", selection->operation);
     static const size_t sizes[] = {1 << 20, 16 << 20, 128 << 20};
-    if (options->size_count == 0) {
-        options->size_count = options->quick ? 2 : 3;
-        memcpy(options->sizes, sizes, options->size_count * sizeof sizes[0]);
-    }
-    if (options->repeat == 0)
-        options->repeat = options->quick ? 10 : 15;
-    if (options->warmup == 0)
-        options->warmup = 2;
+    bench_default_sizes(options, sizes, options->quick ? 2 : 3);
+    bench_default_repeat(options, 15, 10, 2);
     return ERR_NONE;
 }
 
@@ -181,9 +178,10 @@ int bench_comm_main(int argc, const char **argv)
          "one of reduce-scatter, all-gather, all-reduce, all-to-all, broadcast", "NAME"},
         POPT_TABLEEND,
     };
-    int code = bench_parse(argc, argv, own, &selection.options);
+    int code = bench_parse(argc, argv, BENCH_USES_NOTHING, own, &selection.options);
     if (code == ERR_NONE && !selection.options.help)
         code = comm_bench(&selection);
+    bench_release(&selection.options);
     free(selection.operation);
     return bench_exit("comm", code);
 }

@@ -13,13 +13,14 @@
 #include <string.h>
 
 // GB/s of one run of our own. What was written is read back, and compared, after the clock has stopped.
-static int run_ours(struct nvme_bench *bench, struct stream stream, double *out)
+static int run_ours(struct nvme_bench *bench, struct stream stream, double *out, uint64_t *least_bytes)
 {
     struct stream_result result;
     stream.files = &bench->files;
     TRY(stream_run(&stream, &result));
     free(result.latencies_ns);
     *out = (double)result.bytes / (double)result.ns;
+    *least_bytes = result.bytes < *least_bytes ? result.bytes : *least_bytes;
     return stream.direction == STREAM_READ ? ERR_NONE : stream_all(&bench->files, STREAM_READ);
 }
 
@@ -27,22 +28,24 @@ static int run_fio(struct nvme_bench *bench, struct stream stream, double *out)
 {
     struct fio_result result;
     stream.files = &bench->fio_files;
-    TRY(fio_run(&stream, bench->buffered, &result));
+    TRY(fio_run(&stream, bench->options.storage.buffered, &result));
     *out = result.bytes_per_ns;
     return ERR_NONE;
 }
 
+// Runs are of equal time: each moves least_bytes at least.
 static int measure(struct nvme_bench *bench, const struct stream *stream, struct bench_samples *ours,
-                   struct bench_samples *fios)
+                   struct bench_samples *fios, uint64_t *least_bytes)
 {
     size_t warmup = bench->options.warmup, repeat = bench->options.repeat;
     ours->count = fios->count = 0;
+    *least_bytes = UINT64_MAX;
     for (size_t i = 0; i < warmup + repeat; i++) {
         bench_progress("nvme %s, %zu bytes, %d in flight, %s: run %zu of %zu",
                        stream_direction_name(stream->direction), stream->block_bytes, stream->depth,
                        io_engine_of(stream->engine)->name, i + 1, warmup + repeat);
         double rate, fio_rate = 0;
-        TRY(run_ours(bench, *stream, &rate));
+        TRY(run_ours(bench, *stream, &rate, least_bytes));
         if (bench->fio[0])
             TRY(run_fio(bench, *stream, &fio_rate));
         if (i < warmup)
@@ -54,48 +57,49 @@ static int measure(struct nvme_bench *bench, const struct stream *stream, struct
     return stream->direction == STREAM_READ ? stream_all(&bench->files, STREAM_READ) : ERR_NONE;
 }
 
-static int print_row(struct bench_record *record, const struct stream *stream)
+static void row_of(const struct bench_record *record, const struct stream *stream, char *out, size_t bytes)
 {
-    char block[SIZE_TEXT_BYTES];
-    bench_progress("%s", "");
-    printf("%-6s %-9s %9s %6d %9.3f (%6.3f to %6.3f)", stream_direction_name(stream->direction),
-           io_engine_of(stream->engine)->name, size_short_text(stream->block_bytes, block), stream->depth,
-           bench_median(record->samples), bench_quantile(record->samples, 0.1), bench_quantile(record->samples, 0.9));
+    char block[SIZE_TEXT_BYTES], fio[32] = "-";
     if (record->yardstick)
-        printf(" %9.3f %7.3f\n", bench_median(record->yardstick), bench_ratio(record));
-    else
-        printf(" %9s %7s\n", "-", "-");
-    json_decref(record->description);
-    return fflush(stdout) == EOF ? err_set(ERR_IO, "cannot write the result") : ERR_NONE;
+        snprintf(fio, sizeof fio, "%.3f", bench_median(record->yardstick));
+    snprintf(out, bytes, "%-6s %-9s %9s %6d %9.3f (%6.3f to %6.3f) %9s", stream_direction_name(stream->direction),
+             io_engine_of(stream->engine)->name, size_short_text(stream->block_bytes, block), stream->depth,
+             bench_median(record->samples), bench_quantile(record->samples, 0.1), bench_quantile(record->samples, 0.9),
+             fio);
 }
 
 static int case_run(struct nvme_bench *bench, const struct stream *stream)
 {
     struct bench_samples ours, fios;
-    TRY(measure(bench, stream, &ours, &fios));
-    json_t *description = json_pack("{s:s, s:s, s:I, s:i, s:i, s:I, s:f, s:b}", "direction",
-                                    stream_direction_name(stream->direction), "engine",
-                                    io_engine_of(stream->engine)->name, "block_bytes",
-                                    (json_int_t)stream->block_bytes, "depth", stream->depth, "paths", bench->path_count,
-                                    "file_bytes", (json_int_t)bench->bytes, "seconds", bench->seconds, "buffered",
-                                    bench->buffered);
-    if (!description)
-        return err_set(ERR_MEMORY, "no memory for a result line");
+    uint64_t least_bytes, begin_ns = bench_now_ns();
+    TRY(measure(bench, stream, &ours, &fios, &least_bytes));
+    const struct bench_storage *storage = &bench->options.storage;
+    char row[160];
     struct bench_record record = {.name = "nvme",
-                                  .description = description,
+                                  .description = json_pack("{s:s, s:s, s:I, s:i, s:i, s:I, s:f, s:b}", "direction",
+                                                           stream_direction_name(stream->direction), "engine",
+                                                           io_engine_of(stream->engine)->name, "block_bytes",
+                                                           (json_int_t)stream->block_bytes, "depth", stream->depth,
+                                                           "paths", storage->path_count, "file_bytes",
+                                                           (json_int_t)bench->bytes, "seconds", bench->seconds,
+                                                           "buffered", storage->buffered),
                                   .unit = "GB/s",
                                   .verified = true,
+                                  .items = (double)least_bytes,
+                                  .begin_ns = begin_ns,
                                   .samples = &ours,
                                   .yardstick_name = bench->fio,
-                                  .yardstick = bench->fio[0] ? &fios : NULL};
-    return bench->options.json ? bench_print_json(&record) : print_row(&record, stream);
+                                  .yardstick = bench->fio[0] ? &fios : NULL,
+                                  .row = row};
+    row_of(&record, stream, row, sizeof row);
+    return bench_print(&bench->options, &record);
 }
 
 int nvme_rates_run(struct nvme_bench *bench)
 {
     if (!bench->options.json)
-        printf("%-6s %-9s %9s %6s %9s %18s %9s %7s\n", "", "engine", "block", "depth", "GB/s", "(10 % to 90 %)", "fio",
-               "ratio");
+        printf("of fio   %-6s %-9s %9s %6s %9s %18s %9s\n", "", "engine", "block", "depth", "GB/s", "(10 % to 90 %)",
+               "fio");
     struct stream stream = {.seconds = bench->seconds};
     for (int direction = 0; direction < STREAM_DIRECTION_COUNT; direction++)
         for (size_t size = 0; size < bench->options.size_count; size++)
@@ -114,22 +118,10 @@ int nvme_rates_run(struct nvme_bench *bench)
 
 // What the user said, as popt stores it.
 struct given {
-    char **paths;
-    char *size, *depths, *engine, *direction;
+    char *size, *depths, *direction;
     double seconds;
-    int buffered, no_fio;
+    int no_fio;
 };
-
-static void given_release(struct given *given)
-{
-    for (int i = 0; given->paths && given->paths[i]; i++)
-        free(given->paths[i]);
-    free(given->paths);
-    free(given->size);
-    free(given->depths);
-    free(given->engine);
-    free(given->direction);
-}
 
 static int choose_engines(struct nvme_bench *bench, const char *name)
 {
@@ -158,7 +150,8 @@ static int choose_directions(struct nvme_bench *bench, const char *name)
 {
     bool found = false;
     for (int i = 0; i < STREAM_DIRECTION_COUNT; i++) {
-        bench->directions[i] = !name || strcmp(name, stream_direction_name((enum stream_direction)i)) == 0;
+        bench->directions[i] = name ? strcmp(name, stream_direction_name((enum stream_direction)i)) == 0
+                                    : i != STREAM_MIXED || !bench->options.quick;
         found |= bench->directions[i];
     }
     return found ? ERR_NONE : err_set(ERR_USAGE, "--direction %s: read, write or mixed", name);
@@ -171,17 +164,14 @@ static int choose_numbers(struct nvme_bench *bench, const struct given *given)
         return err_set(ERR_USAGE, "--threads: requests are kept in flight by one thread here, as by fio");
     if (given->seconds < 0 || given->seconds > 3600)
         return err_set(ERR_USAGE, "--seconds %g: up to 3600", given->seconds);
-    bench->seconds = given->seconds > 0 ? given->seconds : options->quick ? 1 : 3;
+    bench->seconds = given->seconds > 0 ? given->seconds : options->quick ? 0.4 : 3;
     bench->bytes = options->quick ? 256 << 20 : 1 << 30;
     if (given->size)
         TRY(size_parse(given->size, &bench->bytes));
     if (bench->bytes < 1 << 20 || bench->bytes % (1 << 20) != 0 || bench->bytes > UINT64_C(1) << 46)
         return err_set(ERR_USAGE, "--size %s: whole MiB, from 1 up", given->size);
-    if (options->size_count == 0) {
-        options->size_count = 2;
-        options->sizes[0] = 128 << 10;
-        options->sizes[1] = 1 << 20;
-    }
+    bench_default_sizes(options, (const size_t[]){1 << 20, 128 << 10}, options->quick ? 1 : 2);
+    bench_default_repeat(options, 5, 3, 0);
     for (size_t i = 0; i < options->size_count; i++)
         if (options->sizes[i] % IO_ALIGNMENT != 0 || bench->bytes % options->sizes[i] != 0)
             return err_set(ERR_USAGE, "--sizes %zu: requests are multiples of %d that divide --size (%llu)",
@@ -193,22 +183,15 @@ static int choose_numbers(struct nvme_bench *bench, const struct given *given)
     for (size_t i = 0; i < bench->depth_count; i++)
         if (bench->depths[i] > IO_DEPTH_MAX)
             return err_set(ERR_USAGE, "--depths %zu: up to %d", bench->depths[i], IO_DEPTH_MAX);
-    if (options->repeat == 0)
-        options->repeat = options->quick ? 3 : 5;
     return ERR_NONE;
 }
 
 static int choose(struct nvme_bench *bench, const struct given *given)
 {
-    static const char *const here[] = {"."};
+    const char *engine = bench->options.storage.engine;
     TRY(choose_numbers(bench, given));
-    TRY(choose_engines(bench, given->engine ? given->engine : bench->options.quick ? "libaio" : NULL));
+    TRY(choose_engines(bench, engine ? engine : bench->options.quick ? "libaio" : NULL));
     TRY(choose_directions(bench, given->direction));
-    bench->buffered = given->buffered;
-    bench->paths = given->paths ? (const char *const *)given->paths : here;
-    bench->path_count = given->paths ? 0 : 1;
-    while (given->paths && given->paths[bench->path_count])
-        bench->path_count++;
     if (!given->no_fio && fio_version(bench->fio) != ERR_NONE) {
         bench->fio[0] = '\0';
         fprintf(stderr, "zerogauge bench nvme: no yardstick: %s\n", err_message());
@@ -220,20 +203,21 @@ static void print_header(const struct nvme_bench *bench)
 {
     char size[SIZE_TEXT_BYTES];
     printf("files of %s in", size_short_text(bench->bytes, size));
-    for (int i = 0; i < bench->path_count; i++)
-        printf(" %s", bench->paths[i]);
+    for (int i = 0; i < bench->options.storage.path_count; i++)
+        printf(" %s", bench->options.storage.paths[i]);
     printf("%s\nevery block verified; medians of %zu runs of %g s, in turn with %s\n",
-           bench->buffered ? " BUFFERED: through the page cache" : "", bench->options.repeat, bench->seconds,
-           bench->fio[0] ? bench->fio : "nothing: without fio there is no ratio");
+           bench->options.storage.buffered ? " BUFFERED: through the page cache" : "", bench->options.repeat,
+           bench->seconds, bench->fio[0] ? bench->fio : "nothing: without fio there is no ratio");
 }
 
 // All files have contents before anything is measured: reading what was never written takes no disk.
 static int files_open(struct nvme_bench *bench)
 {
+    const struct bench_storage *of = &bench->options.storage;
     bench_progress("nvme: writing the files");
-    TRY(nvme_files_open(bench->paths, bench->path_count, bench->bytes, bench->buffered, &bench->files));
+    TRY(nvme_files_open(of->paths, of->path_count, bench->bytes, of->buffered, &bench->files));
     if (bench->fio[0]) {
-        TRY(nvme_files_open(bench->paths, bench->path_count, bench->bytes, bench->buffered, &bench->fio_files));
+        TRY(nvme_files_open(of->paths, of->path_count, bench->bytes, of->buffered, &bench->fio_files));
         TRY(stream_all(&bench->fio_files, STREAM_WRITE));
     }
     return stream_all(&bench->files, STREAM_WRITE);
@@ -261,19 +245,19 @@ int bench_nvme_main(int argc, const char **argv)
     struct given given = {0};
     struct nvme_bench bench = {0};
     const struct poptOption own[] = {
-        {"nvme-path", '\0', POPT_ARG_ARGV, &given.paths, 0, "a folder to measure in (.); again for one more", "DIR"},
         {"size", '\0', POPT_ARG_STRING, &given.size, 0, "of the file in each folder (1G); fio has one more", "SIZE"},
-        {"seconds", '\0', POPT_ARG_DOUBLE, &given.seconds, 0, "of each run (3); fio wants several", "S"},
+        {"seconds", '\0', POPT_ARG_DOUBLE, &given.seconds, 0, "of each run (3; quickly 0.4)", "S"},
         {"depths", '\0', POPT_ARG_STRING, &given.depths, 0, "requests in flight (32); --sizes are theirs", "8,32"},
-        {"engine", '\0', POPT_ARG_STRING, &given.engine, 0, "libaio, io_uring or all (all)", "NAME"},
         {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "read, write or mixed alone", "NAME"},
-        {"buffered", '\0', POPT_ARG_NONE, &given.buffered, 0, "through the page cache; marked in the results", NULL},
         {"no-fio", '\0', POPT_ARG_NONE, &given.no_fio, 0, "without the yardstick", NULL},
         POPT_TABLEEND,
     };
-    int code = bench_parse(argc, argv, own, &bench.options);
+    int code = bench_parse(argc, argv, BENCH_USES_STORAGE, own, &bench.options);
     if (code == ERR_NONE && !bench.options.help)
         code = nvme_bench_run(&bench, &given);
-    given_release(&given);
+    bench_release(&bench.options);
+    free(given.size);
+    free(given.depths);
+    free(given.direction);
     return bench_exit("nvme", code);
 }

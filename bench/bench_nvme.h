@@ -9,11 +9,8 @@
 
 struct nvme_bench {
     struct bench_options options;  // sizes: of a request
-    const char *const *paths;
-    int path_count;
-    uint64_t bytes;    // of each file
-    double seconds;    // of each run
-    bool buffered;     // through the page cache: what is measured is memory, too, and every result says so
+    uint64_t bytes;                // of each file
+    double seconds;                // of each run
     size_t depths[BENCH_LIST_MAX];
     size_t depth_count;
     bool engines[NVME_ENGINE_COUNT], directions[STREAM_DIRECTION_COUNT];

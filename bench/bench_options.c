@@ -1,45 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What benchmarks share besides their frame: the command line, and memory laid out for the threads that use it.
+// The command line of a benchmark: the options that all have, those of storage, and its own.
 #include "bench.h"
 
 #include "err.h"
 
-#include <hwloc.h>
 #include <popt.h>
 
 #include <ctype.h>
 #include <errno.h>
-#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-int bench_thread_count(void)
-{
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        return 1;
-    return CPU_COUNT(&allowed);
-}
-
-size_t bench_cache_bytes(void)
-{
-    static const hwloc_obj_type_t levels[] = {HWLOC_OBJ_L5CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L3CACHE,
-                                              HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L1CACHE};
-    size_t bytes = 0;
-    hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0)
-        return 0;
-    if (hwloc_topology_load(topology) == 0) {
-        for (size_t i = 0; i < sizeof levels / sizeof levels[0] && bytes == 0; i++) {
-            hwloc_obj_t cache = NULL;
-            while ((cache = hwloc_get_next_obj_by_type(topology, levels[i], cache)))
-                bytes += cache->attr->cache.size;
-        }
-    }
-    hwloc_topology_destroy(topology);
-    return bytes;
-}
 
 // One number with an optional K, M or G from *text on, which is left behind it.
 static int parse_size(const char **text, size_t *out)
@@ -105,11 +76,12 @@ static int parse_threads(const char *text, struct bench_options *options)
 // The shared options as popt stores them; the strings are popt's allocations.
 struct raw_options {
     char *sizes, *threads;
-    int repeat, warmup, quick, json, help;
+    int repeat, warmup, quick, json, help, buffered, no_checksum;
 };
 
 static int options_convert(const struct raw_options *raw, struct bench_options *out)
 {
+    static const char *const here[] = {"."};
     if (raw->repeat < 0 || raw->repeat > BENCH_REPEAT_MAX || raw->warmup < 0 || raw->warmup > BENCH_REPEAT_MAX)
         return err_set(ERR_USAGE, "--repeat and --warmup go from 0 (the default) to %d", BENCH_REPEAT_MAX);
     out->repeat = (size_t)raw->repeat;
@@ -117,6 +89,12 @@ static int options_convert(const struct raw_options *raw, struct bench_options *
     out->quick = raw->quick;
     out->json = raw->json;
     out->help = raw->help;
+    struct bench_storage *storage = &out->storage;
+    storage->buffered = raw->buffered;
+    storage->no_checksum = raw->no_checksum;
+    storage->paths = storage->given_paths ? (const char *const *)storage->given_paths : here;
+    for (storage->path_count = 1; storage->given_paths && storage->given_paths[storage->path_count];)
+        storage->path_count++;
     if (raw->sizes)
         TRY(bench_parse_sizes(raw->sizes, out->sizes, &out->size_count));
     if (raw->threads)
@@ -124,28 +102,18 @@ static int options_convert(const struct raw_options *raw, struct bench_options *
     return ERR_NONE;
 }
 
-int bench_parse(int argc, const char **argv, const struct poptOption *own, struct bench_options *out)
+// popt takes included tables without const, and only reads them.
+static struct poptOption included(const struct poptOption *table, const char *title)
 {
-    *out = (struct bench_options){0};
-    struct raw_options raw = {0};
-    struct poptOption nothing[] = {POPT_TABLEEND};
-    struct poptOption shared[] = {
-        {"sizes", '\0', POPT_ARG_STRING, &raw.sizes, 0, "sizes to measure; K, M and G are powers of 1024", "64K,64M"},
-        {"threads", '\0', POPT_ARG_STRING, &raw.threads, 0, "thread counts to measure", "1,all"},
-        {"repeat", '\0', POPT_ARG_INT, &raw.repeat, 0, "counted repetitions of each case", "N"},
-        {"warmup", '\0', POPT_ARG_INT, &raw.warmup, 0, "repetitions before them", "N"},
-        {"quick", '\0', POPT_ARG_NONE, &raw.quick, 0, "fewer and smaller cases", NULL},
-        {"json", '\0', POPT_ARG_NONE, &raw.json, 0, "one JSON line a case", NULL},
-        {"help", '?', POPT_ARG_NONE, &raw.help, 0, "show this text", NULL},
-        POPT_TABLEEND,
-    };
-    // popt takes the included table without const, and only reads it.
-    struct poptOption table[] = {
-        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, own ? (void *)(uintptr_t)own : nothing, 0,
-         own ? "Options of this benchmark:" : NULL, NULL},
-        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, shared, 0, "Options of every benchmark:", NULL},
-        POPT_TABLEEND,
-    };
+    static const struct poptOption nothing[] = {POPT_TABLEEND};
+    return (struct poptOption){NULL,  '\0', POPT_ARG_INCLUDE_TABLE, (void *)(uintptr_t)(table ? table : nothing), 0,
+                               table ? title : NULL, NULL};
+}
+
+// Reads the options; a table of popt's is made of all of them.
+static int options_read(int argc, const char **argv, const struct poptOption *table, struct raw_options *raw,
+                        struct bench_options *out)
+{
     char name[64];
     const char *named[argc + 1];  // popt calls the program by its first argument
     snprintf(name, sizeof name, "zerogauge bench %s", argv[0]);
@@ -162,43 +130,77 @@ int bench_parse(int argc, const char **argv, const struct poptOption *own, struc
     else if (poptPeekArg(context))
         code = err_set(ERR_USAGE, "'%s' is not an option; --help lists them", poptPeekArg(context));
     else
-        code = options_convert(&raw, out);
+        code = options_convert(raw, out);
     if (code == ERR_NONE && out->help)
         poptPrintHelp(context, stdout, 0);
     poptFreeContext(context);
+    return code;
+}
+
+int bench_parse(int argc, const char **argv, enum bench_uses uses, const struct poptOption *own,
+                struct bench_options *out)
+{
+    enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT, FLAG = POPT_ARG_NONE };
+    *out = (struct bench_options){0};
+    struct raw_options raw = {0};
+    struct bench_storage *storage = &out->storage;
+    const struct poptOption shared[] = {
+        {"sizes", '\0', TEXT, &raw.sizes, 0, "sizes to measure; K, M and G are powers of 1024", "64K,64M"},
+        {"threads", '\0', TEXT, &raw.threads, 0, "thread counts to measure", "1,all"},
+        {"repeat", '\0', INT, &raw.repeat, 0, "counted repetitions of each case", "N"},
+        {"warmup", '\0', INT, &raw.warmup, 0, "repetitions before them", "N"},
+        {"quick", '\0', FLAG, &raw.quick, 0, "fewer and smaller cases", NULL},
+        {"json", '\0', FLAG, &raw.json, 0, "one JSON line a case", NULL},
+        {"help", '?', FLAG, &raw.help, 0, "show this text", NULL},
+        POPT_TABLEEND,
+    };
+    const struct poptOption of_storage[] = {
+        {"nvme-path", '\0', POPT_ARG_ARGV, &storage->given_paths, 0, "a folder to use (.); again for one more", "DIR"},
+        {"engine", '\0', TEXT, &storage->engine, 0, "libaio or io_uring alone", "NAME"},
+        {"buffered", '\0', FLAG, &raw.buffered, 0, "through the page cache, and mark the result", NULL},
+        POPT_TABLEEND,
+    };
+    const struct poptOption of_states[] = {
+        {"no-swap-checksum", '\0', FLAG, &raw.no_checksum, 0, "do not check what comes back from NVMe", NULL},
+        {"inject", '\0', TEXT, &storage->inject, 0, "provoke faults, as in train: there is no number then", "LIST"},
+        POPT_TABLEEND,
+    };
+    const struct poptOption table[] = {
+        included(own, "Options of this benchmark:"),
+        included(uses >= BENCH_USES_STORAGE ? of_storage : NULL, "Options of storage:"),
+        included(uses >= BENCH_USES_STATES ? of_states : NULL, "Options of states on storage:"),
+        included(shared, "Options of every benchmark:"),
+        POPT_TABLEEND,
+    };
+    int code = options_read(argc, argv, table, &raw, out);
     free(raw.sizes);
     free(raw.threads);
     return code;
 }
 
-enum { HUGE_PAGE_BYTES = 2 << 20 };
-
-void *bench_alloc(size_t bytes, int threads)
+void bench_release(struct bench_options *options)
 {
-    // A mapping is rounded up to whole huge pages and begins at one, so that all of it can be made of them.
-    size_t whole = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    unsigned char *mapped =
-        mmap(NULL, whole + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED)
-        return NULL;
-    size_t skip = (HUGE_PAGE_BYTES - (uintptr_t)mapped % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
-    unsigned char *memory = mapped + skip;
-    if (skip > 0)
-        munmap(mapped, skip);
-    if (skip < HUGE_PAGE_BYTES)
-        munmap(memory + whole, HUGE_PAGE_BYTES - skip);
-    madvise(memory, whole, MADV_HUGEPAGE);  // advice: a refusal costs speed alone
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int part = 0; part < threads; part++) {
-        size_t begin = bytes / (size_t)threads * (size_t)part;
-        size_t end = part + 1 == threads ? bytes : begin + bytes / (size_t)threads;
-        memset(memory + begin, 0, end - begin);
-    }
-    return memory;
+    struct bench_storage *storage = &options->storage;
+    for (int i = 0; storage->given_paths && storage->given_paths[i]; i++)
+        free(storage->given_paths[i]);
+    free(storage->given_paths);
+    free(storage->engine);
+    free(storage->inject);
+    *storage = (struct bench_storage){0};
 }
 
-void bench_free(void *memory, size_t bytes)
+void bench_default_sizes(struct bench_options *options, const size_t *sizes, size_t count)
 {
-    if (memory)
-        munmap(memory, (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES);
+    if (options->size_count > 0)
+        return;
+    memcpy(options->sizes, sizes, count * sizeof *sizes);
+    options->size_count = count;
+}
+
+void bench_default_repeat(struct bench_options *options, size_t repeat, size_t quick_repeat, size_t warmup)
+{
+    if (options->repeat == 0)
+        options->repeat = options->quick ? quick_repeat : repeat;
+    if (options->warmup == 0)
+        options->warmup = warmup;
 }

@@ -22,8 +22,8 @@ static const struct emulation DGX2 = {{[LANE_COLLECTIVE] = 70e9,
                                        [LANE_NVME_WRITE] = 1.6e9}};
 static const double V100_FLOPS = 70e12;
 
-// In the first step the order of layers is recorded: nothing is prefetched.
-enum { SKIPPED_STEPS = 1, SERIAL_STEPS = 3, SEED = 1 };
+// In the first step the order of layers is recorded, and nothing is prefetched: there always is a warm-up.
+enum { SERIAL_STEPS = 2, SEED = 1 };
 
 // A model, a rank's micro-batch, and in how many sub-groups a layer is updated. With emulated lanes the model is as
 // small as they are slow: a step takes seconds.
@@ -36,9 +36,8 @@ static const struct workload SMALL = {"gpt:layers=24,width=24,heads=2,length=256
 
 // What the user chose; null and 0: nothing.
 struct overlap_options {
-    char *model, *emulate, *engine, *text_path, *trace_path, *inject;
-    char **nvme_paths;
-    int world, sequences, eager, no_swap_checksum, buffered;
+    char *model, *emulate, *text_path, *trace_path;
+    int world, sequences, eager;
     struct bench_options shared;
 };
 
@@ -55,18 +54,10 @@ struct overlap_run {
     bool infinity;  // else ZeRO-3 with everything on the device
     enum flow_mode mode;
     struct emulation emulation;
-    uint64_t steps;
+    uint64_t begin_ns, steps;
     struct trace trace;
     char digest[33];
 };
-
-static size_t list_length(char *const *list)
-{
-    size_t length = 0;
-    while (list && list[length])
-        length++;
-    return length;
-}
 
 // Elements of the unit that has most.
 static size_t largest_unit(const struct model *model)
@@ -105,15 +96,13 @@ static int load(const struct overlap_bench *bench, bool infinity, struct config 
                                "zerogauge.activation_checkpointing.device=none",
                                "zero_optimization.offload_param.max_in_cpu=0"};
     enum { COMMON_SET = 3 };
-    static const char *const here[] = {"."};
-    size_t path_count = list_length(given->nvme_paths);
     const struct config_options options = {
         .world = given->world,
         .set = set,
         .set_count = infinity ? sizeof set / sizeof set[0] : COMMON_SET,
-        .nvme_paths = path_count > 0 ? (const char *const *)given->nvme_paths : here,
-        .nvme_path_count = path_count > 0 ? path_count : 1,
-        .engine = given->engine,
+        .nvme_paths = given->shared.storage.paths,
+        .nvme_path_count = (size_t)given->shared.storage.path_count,
+        .engine = given->shared.storage.engine,
     };
     return config_load_preset(infinity ? "zero_infinity" : "zero3", &options, config, NULL);
 }
@@ -132,8 +121,8 @@ static int train_once(const struct overlap_bench *bench, struct overlap_run *run
         .seed = SEED,
         .schedule = {run->mode, 0},
         .threads = 1,
-        .swap_checksum = !bench->options->no_swap_checksum,
-        .buffered = bench->options->buffered,
+        .swap_checksum = !bench->options->shared.storage.no_checksum,
+        .buffered = bench->options->shared.storage.buffered,
         .emulation = run->emulation,
         .inject = bench->inject,
         .trace = &run->trace,
@@ -155,7 +144,7 @@ static int compare_with_memory(const struct overlap_bench *bench, const struct o
     int code = train_once(bench, &plain);
     if (code == ERR_NONE) {
         struct lane_table table;
-        lane_table_of(&plain.trace, SKIPPED_STEPS, &table);
+        lane_table_of(&plain.trace, bench->options->shared.warmup, &table);
         *flops = model_flops(bench->model, bench->sequences) / (bench_median(&table.busy_ms[LANE_COMPUTE]) * 1e-3);
         if (*run->digest && strcmp(run->digest, plain.digest) != 0)
             code = err_set(ERR_CHECK, "the run ended with digest %s, and the one in memory with %s: no number",
@@ -187,6 +176,7 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
     enum lane busiest = lane_table_busiest(table);
     snprintf(yardstick, sizeof yardstick, "busy time of %s", ledger_lane_name(busiest));
     double gain = serial_ms / bench_median(&table->step_ms);
+    const struct bench_storage *storage = &bench->options->shared.storage;
     struct bench_record record = {
         .name = "overlap",
         .description = json_pack("{s:s,s:s,s:i,s:I,s:b,s:b,s:b,s:s,s:f,s:f,s:f,s:o}", "what",
@@ -194,22 +184,24 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
                                  bench->options->world,
                                  "tokens_a_rank",
                                  (json_int_t)(bench->sequences * bench->model->sequence_length), "eager",
-                                 bench->options->eager, "checksum", !bench->options->no_swap_checksum, "buffered",
-                                 bench->options->buffered, "lanes", lanes, "flops_a_rank", flops, "serial_ms",
-                                 serial_ms, "gain_over_serial", gain, "by_lane", lane_table_json(table)),
+                                 bench->options->eager, "checksum", !storage->no_checksum, "buffered",
+                                 storage->buffered, "lanes", lanes, "flops_a_rank", flops, "serial_ms", serial_ms,
+                                 "gain_over_serial", gain, "by_lane", lane_table_json(table)),
         .unit = "ms_per_step",
         .lower_is_better = true,
         .verified = true,
+        .items = 1,
+        .begin_ns = run->begin_ns,
         .samples = &table->step_ms,
         .yardstick_name = yardstick,
         .yardstick = &table->busy_ms[busiest],
     };
+    TRY(bench_print(&bench->options->shared, &record));
     if (bench->options->shared.json)
-        return bench_print_json(&record);
-    TRY(bench_print_text(&record));
+        return ERR_NONE;
     lane_table_print(table, stdout);
-    printf("    one operation after the other %.4g ms, %.2f times as long; a rank computes %.1f Gflop/s\n", serial_ms,
-           gain, flops * 1e-9);
+    printf("         one operation after the other %.4g ms, %.2f times as long; a rank computes %.1f Gflop/s\n",
+           serial_ms, gain, flops * 1e-9);
     return ERR_NONE;
 }
 
@@ -230,8 +222,8 @@ static int measure_runs(const struct overlap_bench *bench, struct overlap_run *r
     bench_progress("overlap: %s, one operation after the other", what);
     TRY(run_verified(bench, serial));
     struct lane_table table, serial_table;
-    lane_table_of(&run->trace, SKIPPED_STEPS, &table);
-    lane_table_of(&serial->trace, SKIPPED_STEPS, &serial_table);
+    lane_table_of(&run->trace, bench->options->shared.warmup, &table);
+    lane_table_of(&serial->trace, bench->options->shared.warmup, &serial_table);
     TRY(print(bench, run, &table, bench_median(&serial_table.step_ms), flops));
     return bench->options->trace_path ? write_trace(bench, run) : ERR_NONE;
 }
@@ -248,41 +240,46 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
         .infinity = true,
         .mode = FLOW_OVERLAP,
         .emulation = *emulation,
-        .steps = SKIPPED_STEPS + (given->shared.repeat ? given->shared.repeat : given->shared.quick ? 3 : 7),
+        .begin_ns = bench_now_ns(),
+        .steps = given->shared.warmup + given->shared.repeat,
     };
     double flops;
     bench_progress("overlap: how fast a rank computes");
     TRY(compare_with_memory(bench, &run, &flops));
     for (int lane = 0; lane < LANE_COUNT && scaled; lane++)
         run.emulation.bytes_per_s[lane] *= flops / V100_FLOPS;
-    struct overlap_run serial = {
-        .infinity = true, .mode = FLOW_SERIAL, .steps = SERIAL_STEPS, .emulation = run.emulation};
+    struct overlap_run serial = {.infinity = true,
+                                 .mode = FLOW_SERIAL,
+                                 .emulation = run.emulation,
+                                 .steps = given->shared.warmup + SERIAL_STEPS};
     int code = measure_runs(bench, &run, &serial, flops);
     trace_close(&run.trace);
     trace_close(&serial.trace);
     return code;
 }
 
-static int run_all(struct overlap_bench *bench)
+static int run_all(struct overlap_bench *bench, struct overlap_options *given)
 {
-    const struct overlap_options *given = bench->options;
+    bench_default_repeat(&given->shared, 7, 3, 1);
     const struct emulation none = {0};
     struct emulation chosen;
     if (given->world < 1 || given->world > 64)
         return err_set(ERR_USAGE, "--world %d: expected 1 to 64", given->world);
     if (given->sequences < 0)
         return err_set(ERR_USAGE, "--sequences %d: expected 1 or more", given->sequences);
-    if (given->shared.size_count > 0 || given->shared.thread_count > 0 || given->shared.warmup > 0)
-        return err_set(ERR_USAGE, "--sizes, --threads and --warmup have no meaning here; --model and --world have");
-    if (given->inject)
-        TRY(inject_parse(given->inject, &bench->inject));
+    if (given->shared.size_count > 0 || given->shared.thread_count > 0)
+        return err_set(ERR_USAGE, "--sizes and --threads have no meaning here; --model and --world have");
+    if (given->shared.storage.inject)
+        TRY(inject_parse(given->shared.storage.inject, &bench->inject));
     if (given->emulate && strcmp(given->emulate, "none") != 0 && strcmp(given->emulate, "dgx-2") != 0) {
         TRY(emulation_parse(given->emulate, &chosen));
         return measure(bench, &SMALL, &chosen, false);
     }
     if (!given->emulate || strcmp(given->emulate, "none") == 0)
         TRY(measure(bench, &LARGE, &none, false));
-    return !given->emulate || strcmp(given->emulate, "dgx-2") == 0 ? measure(bench, &SMALL, &DGX2, true) : ERR_NONE;
+    // Emulated lanes are as slow as this machine computes: seconds a step.
+    bool dgx2 = given->emulate ? strcmp(given->emulate, "dgx-2") == 0 : !given->shared.quick;
+    return dgx2 ? measure(bench, &SMALL, &DGX2, true) : ERR_NONE;
 }
 
 static int overlap_main(int argc, const char **argv)
@@ -291,33 +288,26 @@ static int overlap_main(int argc, const char **argv)
     struct overlap_bench bench = {.options = &given};
     enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT, FLAG = POPT_ARG_NONE };
     const struct poptOption own[] = {
-        {"nvme-path", '\0', POPT_ARG_ARGV, &given.nvme_paths, 0, "a folder for the states (.); again for more", "DIR"},
-        {"emulate", '\0', TEXT, &given.emulate, 0, "dgx-2 or none alone, or lanes' GB/s as for train", "LIST"},
+        {"emulate", '\0', TEXT, &given.emulate, 0, "dgx-2 or none (quickly), or lanes' GB/s as for train", "LIST"},
         {"world", '\0', INT, &given.world, 0, "ranks, as threads (1); each computes with one", "N"},
         {"model", '\0', TEXT, &given.model, 0, "instead of a small one for emulated lanes, a larger one else", "NAME"},
         {"sequences", '\0', INT, &given.sequences, 0, "of a rank's micro-batch", "N"},
         {"eager", '\0', FLAG, &given.eager, 0, "no clipping, no check for overflow: no update waits for all", NULL},
-        {"engine", '\0', TEXT, &given.engine, 0, "libaio or io_uring", "NAME"},
         {"text", '\0', TEXT, &given.text_path, 0, "train on this file instead of the King James Bible", "FILE"},
         {"trace", '\0', TEXT, &given.trace_path, 0, "write the last case's timeline for Chrome or Perfetto", "FILE"},
-        {"buffered", '\0', FLAG, &given.buffered, 0, "allow NVMe without O_DIRECT, and mark the result", NULL},
-        {"no-swap-checksum", '\0', FLAG, &given.no_swap_checksum, 0, "do not check what comes back from NVMe", NULL},
-        {"inject", '\0', TEXT, &given.inject, 0, "provoke faults, as in train: there is no number then", "LIST"},
         POPT_TABLEEND,
     };
-    int code = bench_parse(argc, argv, own, &given.shared);
+    int code = bench_parse(argc, argv, BENCH_USES_STATES, own, &given.shared);
     if (code == ERR_NONE && !given.shared.help) {
         code = text_open(given.text_path, &bench.text);
         if (code == ERR_NONE)
-            code = run_all(&bench);
+            code = run_all(&bench, &given);
     }
     text_close(bench.text);
-    char *const texts[] = {given.model, given.emulate, given.engine, given.text_path, given.trace_path, given.inject};
+    bench_release(&given.shared);
+    char *const texts[] = {given.model, given.emulate, given.text_path, given.trace_path};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
-    for (size_t i = 0; i < list_length(given.nvme_paths); i++)
-        free(given.nvme_paths[i]);
-    free(given.nvme_paths);
     return code;
 }
 

@@ -133,10 +133,12 @@ static int measure(struct step_bench *bench, struct step_case *c, bool counted)
     return ERR_NONE;
 }
 
-static int run(struct step_bench *bench, const struct bench_options *options)
+// All cases take turns, so each of them lasts as long as all.
+static int run(struct step_bench *bench, struct bench_options *options)
 {
-    size_t repeat = options->repeat ? options->repeat : options->quick ? 3 : 7;
-    size_t warmup = options->warmup ? options->warmup : 1;
+    bench_default_repeat(options, 7, 3, options->quick ? 0 : 1);
+    size_t repeat = options->repeat, warmup = options->warmup;
+    uint64_t begin_ns = bench_now_ns();
     for (int i = 0; i < CASE_COUNT; i++) {
         double ignored;
         bench_progress("verifying %s", bench->cases[i].name);
@@ -157,13 +159,13 @@ static int run(struct step_bench *bench, const struct bench_options *options)
             .unit = "ms_per_step",
             .lower_is_better = true,
             .verified = true,
+            .items = 1,
+            .begin_ns = begin_ns,
             .samples = &c->samples,
             .yardstick_name = "half of one process doing both micro-batches",
             .yardstick = &bench->cases[0].samples,
         };
-        TRY(options->json ? bench_print_json(&record) : bench_print_text(&record));
-        if (!options->json)
-            printf("    takes %.3f of the yardstick\n", 1.0 / bench_ratio(&record));
+        TRY(bench_print(options, &record));
     }
     return ERR_NONE;
 }
@@ -187,8 +189,8 @@ static int step_main(int argc, const char **argv)
         POPT_TABLEEND,
     };
     struct bench_options options;
-    int rc = bench_parse(argc, argv, own, &options);
-    bench.steps = options.quick ? 7 : 13;
+    int rc = bench_parse(argc, argv, BENCH_USES_NOTHING, own, &options);
+    bench.steps = options.quick ? 5 : 13;
     if (rc == ERR_NONE && !options.help) {
         rc = model_find(model ? model : "gpt-3m", &bench.model);
         if (rc == ERR_NONE)
@@ -199,6 +201,7 @@ static int step_main(int argc, const char **argv)
             rc = run(&bench, &options);
     }
     text_close(bench.text);
+    bench_release(&options);
     free(model);
     free(schedule);
     free(text_path);

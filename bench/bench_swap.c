@@ -15,9 +15,8 @@
 
 // What the user chose; null and 0: nothing.
 struct swap_options {
-    char **nvme_paths;
-    char *engine, *buffers, *sub_groups, *inject;
-    int depth, block_kib, io_threads, no_swap_checksum, buffered;
+    char *buffers, *sub_groups;
+    int depth, block_kib, io_threads;
     struct bench_options shared;
 };
 
@@ -31,8 +30,7 @@ struct swap_case {
 
 struct swap_bench {
     const struct swap_options *options;
-    const char *const *paths;
-    int path_count;
+    const struct bench_storage *storage;
     struct nvme_aio aio;
     struct inject_plan inject;
 };
@@ -98,14 +96,15 @@ static json_t *case_json(const struct swap_bench *bench, const struct swap_case 
                      (json_int_t)of->count, "sub_group_params",
                      (json_int_t)optimizer_sub_group_count(&run->swapped.optimizer, 0), "buffers", of->buffer_count,
                      "engine", io_engine_of(of->engine)->name, "checksum", of->checksum, "buffered",
-                     bench->options->buffered, "block_bytes", (json_int_t)bench->aio.block_bytes, "depth",
+                     bench->storage->buffered, "block_bytes", (json_int_t)bench->aio.block_bytes, "depth",
                      bench->aio.queue_depth, "io_threads", bench->aio.intra_op_parallelism, "threads", of->threads,
-                     "paths", bench->path_count, "read_and_written_bytes", (json_int_t)(2 * bytes), "transfer_ms",
-                     bench_median(&run->samples[TRANSFER]), "adam_ms", bench_median(&run->samples[ADAM]),
+                     "paths", bench->storage->path_count, "read_and_written_bytes", (json_int_t)(2 * bytes),
+                     "transfer_ms", bench_median(&run->samples[TRANSFER]), "adam_ms", bench_median(&run->samples[ADAM]),
                      "checksum_thread_ms", of->checksum ? checksum_ms(&run->swapped) : 0.0);
 }
 
-static int print(const struct swap_bench *bench, const struct swap_case *of, const struct swap_run *run)
+static int print(const struct swap_bench *bench, const struct swap_case *of, const struct swap_run *run,
+                 uint64_t begin_ns)
 {
     double bytes = 2 * (double)swap_states_bytes(&run->swapped);
     struct bench_record record = {
@@ -114,34 +113,37 @@ static int print(const struct swap_bench *bench, const struct swap_case *of, con
         .unit = "ms",
         .lower_is_better = true,
         .verified = true,
+        .items = 1,
+        .begin_ns = begin_ns,
         .item_bytes = bytes * 1e-6,
         .samples = &run->samples[SWAP],
         .yardstick_name = "the longer of transfers and Adam",
         .yardstick = &run->bound,
     };
-    if (bench->options->shared.json)
-        return bench_print_json(&record);
     double transfer = bench_median(&run->samples[TRANSFER]), checksum = of->checksum ? checksum_ms(&run->swapped) : 0;
-    TRY(bench_print_text(&record));
-    printf("    transfers alone %.4g ms (%.4g to %.4g), %.2f GB/s; Adam alone %.4g ms; checksums %.4g ms of a thread\n",
-           transfer, bench_quantile(&run->samples[TRANSFER], 0.1), bench_quantile(&run->samples[TRANSFER], 0.9),
-           bytes * 1e-6 / transfer, bench_median(&run->samples[ADAM]), checksum);
+    TRY(bench_print(&bench->options->shared, &record));
+    if (!bench->options->shared.json)
+        printf("         transfers alone %.4g ms (%.4g to %.4g), %.2f GB/s; Adam alone %.4g ms; checksums %.4g ms of a "
+               "thread\n", transfer, bench_quantile(&run->samples[TRANSFER], 0.1),
+               bench_quantile(&run->samples[TRANSFER], 0.9), bytes * 1e-6 / transfer,
+               bench_median(&run->samples[ADAM]), checksum);
     return ERR_NONE;
 }
 
 static int measure(const struct swap_bench *bench, const struct swap_case *of, struct swap_run *run)
 {
     const struct bench_options *shared = &bench->options->shared;
+    uint64_t begin_ns = bench_now_ns();
     struct swap_setting setting = {
         .count = of->count,
         .on_nvme = true,
-        .paths = bench->paths,
-        .path_count = bench->path_count,
+        .paths = bench->storage->paths,
+        .path_count = bench->storage->path_count,
         .sub_group_count = of->sub_group_count,
         .buffer_count = of->buffer_count,
         .aio = bench->aio,
         .checksum = of->checksum,
-        .buffered = bench->options->buffered,
+        .buffered = bench->storage->buffered,
         .threads = of->threads,
         .inject = bench->inject.fault_count > 0 ? &bench->inject : NULL,
     };
@@ -155,7 +157,7 @@ static int measure(const struct swap_bench *bench, const struct swap_case *of, s
         TRY(take_turns(run, round, round >= shared->warmup));
     }
     TRY(swap_states_compare(&run->swapped, &run->in_memory));
-    return print(bench, of, run);
+    return print(bench, of, run, begin_ns);
 }
 
 static int run_case(const struct swap_bench *bench, const struct swap_case *of)
@@ -208,12 +210,12 @@ static int make_sweep(const struct swap_options *given, struct sweep *out)
     TRY(choose("--sub-groups", given->sub_groups, &sub_groups, quick, &out->sub_groups));
     TRY(choose("", NULL, &both, quick, &out->engines));
     TRY(choose("", NULL, &both, quick, &out->checksums));
-    if (given->engine) {
+    if (given->shared.storage.engine) {
         enum nvme_engine engine;
-        TRY(io_engine_parse(given->engine, &engine));
+        TRY(io_engine_parse(given->shared.storage.engine, &engine));
         out->engines = (struct choices){{(size_t)engine}, 1};
     }
-    if (given->no_swap_checksum)
+    if (given->shared.storage.no_checksum)
         out->checksums = (struct choices){{1}, 1};  // the second of with and without
     return check_buffers(&out->buffers);
 }
@@ -254,14 +256,12 @@ static int run_all(struct swap_bench *bench, struct swap_options *given)
         .overlap_events = true,
         .intra_op_parallelism = given->io_threads ? given->io_threads : 1,
     };
-    if (given->inject)
-        TRY(inject_parse(given->inject, &bench->inject));
-    if (shared->size_count == 0)
-        shared->sizes[shared->size_count++] = shared->quick ? 16u << 20 : 64u << 20;
+    if (shared->storage.inject)
+        TRY(inject_parse(shared->storage.inject, &bench->inject));
+    bench_default_sizes(shared, (const size_t[]){shared->quick ? 16u << 20 : 64u << 20}, 1);
+    bench_default_repeat(shared, 7, 5, 1);
     if (shared->thread_count == 0)
         shared->threads[shared->thread_count++] = bench_thread_count();
-    shared->repeat = shared->repeat ? shared->repeat : shared->quick ? 5 : 7;
-    shared->warmup = shared->warmup ? shared->warmup : 1;
     for (size_t t = 0; t < shared->thread_count; t++)
         for (size_t s = 0; s < shared->size_count; s++)
             TRY(run_sweep(bench, &sweep, shared->sizes[s], shared->threads[t]));
@@ -270,40 +270,23 @@ static int run_all(struct swap_bench *bench, struct swap_options *given)
 
 static int swap_main(int argc, const char **argv)
 {
-    static const char *const here[] = {"."};
     struct swap_options given = {0};
-    enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT, FLAG = POPT_ARG_NONE };
+    enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT };
     const struct poptOption own[] = {
-        {"nvme-path", '\0', POPT_ARG_ARGV, &given.nvme_paths, 0, "a folder for the states (.); again for more", "DIR"},
         {"buffers", '\0', TEXT, &given.buffers, 0, "staging buffers (12; then 3 to 9), each for one state", "3,12"},
         {"sub-groups", '\0', TEXT, &given.sub_groups, 0, "parameters of a sub-group (2M; then 1M, 8M)", "1M,2M"},
-        {"engine", '\0', TEXT, &given.engine, 0, "libaio or io_uring alone", "NAME"},
         {"block-kib", '\0', INT, &given.block_kib, 0, "KiB of a request (1024)", "N"},
         {"depth", '\0', INT, &given.depth, 0, "requests in flight, for each direction and thread (8)", "N"},
         {"io-threads", '\0', INT, &given.io_threads, 0, "that share a transfer (1)", "N"},
-        {"buffered", '\0', FLAG, &given.buffered, 0, "allow NVMe without O_DIRECT, and mark the result", NULL},
-        {"no-swap-checksum", '\0', FLAG, &given.no_swap_checksum, 0, "only without checksums", NULL},
-        {"inject", '\0', TEXT, &given.inject, 0, "provoke faults, as in train: there is no number then", "LIST"},
         POPT_TABLEEND,
     };
-    int code = bench_parse(argc, argv, own, &given.shared);
-    struct swap_bench bench = {.options = &given, .paths = here, .path_count = 1};
-    int given_count = 0;
-    while (given.nvme_paths && given.nvme_paths[given_count])
-        given_count++;
-    if (given_count > 0) {
-        bench.paths = (const char *const *)given.nvme_paths;
-        bench.path_count = given_count;
-    }
+    int code = bench_parse(argc, argv, BENCH_USES_STATES, own, &given.shared);
+    struct swap_bench bench = {.options = &given, .storage = &given.shared.storage};
     if (code == ERR_NONE && !given.shared.help)
         code = run_all(&bench, &given);
-    for (int i = 0; i < given_count; i++)
-        free(given.nvme_paths[i]);
-    free(given.nvme_paths);
-    free(given.engine);
+    bench_release(&given.shared);
     free(given.buffers);
     free(given.sub_groups);
-    free(given.inject);
     return code;
 }
 

@@ -170,7 +170,7 @@ Test(bench_swap, what_is_listed_is_crossed_and_the_rest_varies_one_at_a_time)
     char *text;
     cr_assert_eq(run(arguments, &text), 0);
     // With and without checksums.
-    cr_expect_eq(count_of(text, "ratio "), 8, "%s", text);
+    cr_expect_eq(count_of(text, " %  swap  "), 8, "%s", text);
     cr_expect_eq(count_of(text, "buffers=5  engine=libaio  checksum=yes"), 2, "%s", text);
     cr_expect_eq(count_of(text, "Adam alone"), 8, "%s", text);
     free(text);

@@ -108,6 +108,8 @@ static struct bench_record record_of(const struct bench_samples *samples, const 
         .unit = "ns_per_param",
         .lower_is_better = true,
         .verified = true,
+        .items = 65536,
+        .begin_ns = bench_now_ns(),
         .item_bytes = 28,
         .samples = samples,
         .yardstick_name = "copy_4r_3w",
@@ -125,11 +127,13 @@ Test(bench, ratio_is_achieved_over_limit_in_both_directions)
     json_decref(record.description);
 }
 
-// Standard output of one call, as text to free; `code` gets its result.
-static char *printed(int (*print)(struct bench_record *), struct bench_record *record, int *code)
+static const struct bench_options for_reader, for_programs = {.json = true};
+
+// Standard output of one result, as text to free; `code` gets its result.
+static char *printed(const struct bench_options *options, struct bench_record *record, int *code)
 {
     struct printed output = printed_begin();
-    *code = print(record);
+    *code = bench_print(options, record);
     return printed_end(output);
 }
 
@@ -137,43 +141,90 @@ Test(bench, a_result_is_one_json_line_with_every_field)
 {
     struct bench_samples two = samples_of(3, (double[]){2, 2.5, 1}), one = samples_of(1, (double[]){1});
     struct bench_record record = record_of(&two, &one);
+    record.begin_ns -= 1500000000;
     int code;
-    char *text = printed(bench_print_json, &record, &code);
+    char *text = printed(&for_programs, &record, &code);
     cr_assert_eq(code, ERR_NONE);
-    cr_assert_str_eq(text, "{\"record\":\"bench\",\"name\":\"adam\","
-                           "\"case\":{\"recipe\":\"torch-cpu\",\"params\":65536,\"in_cache\":true},"
-                           "\"samples\":[2.0,2.5,1.0],\"median\":2.0,\"unit\":\"ns_per_param\",\"verified\":true,"
-                           "\"yardstick\":{\"name\":\"copy_4r_3w\",\"samples\":[1.0],\"median\":1.0,"
-                           "\"unit\":\"ns_per_param\"},\"ratio\":0.5}\n");
+    json_t *line = json_loads(text, 0, NULL);
+    cr_assert_not_null(line, "%s", text);
+    double elapsed_s = json_number_value(json_object_get(line, "elapsed_s"));
+    cr_expect(elapsed_s >= 1.5 && elapsed_s < 60, "%g", elapsed_s);
+    json_object_set_new(line, "elapsed_s", json_integer(2));
+    char *canonical = json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+    cr_expect_str_eq(canonical, "{\"record\":\"bench\",\"name\":\"adam\","
+                                "\"case\":{\"recipe\":\"torch-cpu\",\"params\":65536,\"in_cache\":true},"
+                                "\"samples\":[2.0,2.5,1.0],\"median\":2.0,\"p10\":1.2,\"p90\":2.4,"
+                                "\"unit\":\"ns_per_param\",\"lower_is_better\":true,\"items\":65536,"
+                                "\"elapsed_s\":2,\"verified\":true,\"yardstick\":{\"name\":\"copy_4r_3w\","
+                                "\"samples\":[1.0],\"median\":1.0,\"p10\":1.0,\"p90\":1.0,"
+                                "\"unit\":\"ns_per_param\",\"items\":65536},\"ratio\":0.5}");
+    cr_expect_eq(strchr(text, '\n'), text + strlen(text) - 1, "one line: %s", text);
+    json_decref(line);
+    free(canonical);
     free(text);
 }
 
-Test(bench, a_result_for_a_reader_shows_spread_and_bandwidth)
+Test(bench, a_line_without_a_yardstick_says_null_and_has_its_timeline)
+{
+    struct bench_samples two = samples_of(1, (double[]){2});
+    struct bench_record record = record_of(&two, NULL);
+    record.items = 2.5;
+    record.timeline = json_pack("{s:[[ii]]}", "compute", 0, 3);
+    int code;
+    char *text = printed(&for_programs, &record, &code);
+    cr_assert_eq(code, ERR_NONE);
+    cr_expect(strstr(text, "\"yardstick\":null,\"ratio\":null,\"timeline\":{\"compute\":[[0,3]]}}\n"), "%s", text);
+    cr_expect(strstr(text, "\"items\":2.5,"), "%s", text);
+    free(text);
+}
+
+Test(bench, a_result_for_a_reader_begins_with_the_percentage_and_shows_spread_and_bandwidth)
 {
     struct bench_samples two = samples_of(3, (double[]){2, 2.5, 1}), one = samples_of(1, (double[]){1});
     struct bench_record record = record_of(&two, &one);
     int code;
-    char *text = printed(bench_print_text, &record, &code);
+    char *text = printed(&for_reader, &record, &code);
     cr_assert_eq(code, ERR_NONE);
-    cr_assert_str_eq(text, "adam  recipe=torch-cpu  params=65536  in_cache=yes\n"
-                           "    2 ns_per_param (1.2 to 2.4 in 3 runs)  14.0 GB/s  copy_4r_3w 1  ratio 0.500\n");
+    cr_assert_str_eq(text, " 50.0 %  adam  recipe=torch-cpu  params=65536  in_cache=yes\n"
+                           "         2 ns_per_param (1.2 to 2.4 in 3 runs)  14.0 GB/s  copy_4r_3w: 1\n");
+    free(text);
+    record = record_of(&two, NULL);
+    record.row = "a row of a table";
+    text = printed(&for_reader, &record, &code);
+    cr_assert_str_eq(text, "    - %  a row of a table\n");
     free(text);
 }
 
 Test(bench, a_number_without_verified_data_is_not_printed)
 {
-    int (*const prints[])(struct bench_record *) = {bench_print_json, bench_print_text};
+    const struct bench_options *const forms[] = {&for_reader, &for_programs};
     for (int i = 0; i < 2; i++) {
         struct bench_samples two = samples_of(1, (double[]){2}), one = samples_of(1, (double[]){1});
         struct bench_record record = record_of(&two, &one);
         record.verified = false;
         int code;
-        char *text = printed(prints[i], &record, &code);
+        char *text = printed(forms[i], &record, &code);
         cr_assert_eq(code, ERR_CHECK);
         cr_assert_str_empty(text);
         cr_assert_not_null(strstr(err_message(), "torch-cpu"), "the message names the case: %s", err_message());
         free(text);
     }
+}
+
+Test(bench, the_exit_status_is_77_only_if_all_was_skipped)
+{
+    struct bench_samples two = samples_of(1, (double[]){2});
+    struct bench_record record = record_of(&two, NULL);
+    int code;
+    cr_expect_eq(bench_exit("x", ERR_NONE), 0);
+    bench_skip("no %s here", "device");
+    cr_expect_eq(bench_exit("x", ERR_NONE), 77);
+    cr_expect_eq(bench_exit("x", ERR_NONE), 0, "the next benchmark skipped nothing");
+    bench_skip("no device here");
+    free(printed(&for_reader, &record, &code));
+    cr_expect_eq(bench_exit("x", ERR_NONE), 0);
+    bench_skip("no device here");
+    cr_expect_eq(bench_exit("x", err_set(ERR_CHECK, "wrong")), 1);
 }
 
 Test(bench, sizes_have_binary_suffixes)
@@ -210,7 +261,7 @@ Test(bench, shared_options_are_read_beside_a_benchmarks_own)
     const char *argv[] = {"adam",    "--recipe", "torch-cpu", "--sizes=1K,2K", "--threads", "1,all",
                           "--repeat", "11",       "--warmup",  "2",             "--json",    NULL};
     struct bench_options options;
-    cr_assert_eq(bench_parse(11, argv, own, &options), ERR_NONE, "%s", err_message());
+    cr_assert_eq(bench_parse(11, argv, BENCH_USES_NOTHING, own, &options), ERR_NONE, "%s", err_message());
     cr_assert_str_eq(recipe, "torch-cpu");
     cr_assert_eq(options.size_count, 2);
     cr_assert_eq(options.sizes[1], 2048);
@@ -224,6 +275,42 @@ Test(bench, shared_options_are_read_beside_a_benchmarks_own)
     free(recipe);
 }
 
+Test(bench, options_of_storage_and_of_states_are_taken_by_those_that_use_them)
+{
+    const char *argv[] = {"swap",     "--nvme-path", "/a",       "--nvme-path",         "/b",       "--engine",
+                          "io_uring", "--buffered",  "--inject", "--no-swap-checksum", NULL};
+    struct bench_options options;
+    cr_assert_eq(bench_parse(8, argv, BENCH_USES_STORAGE, NULL, &options), ERR_NONE, "%s", err_message());
+    cr_assert_eq(options.storage.path_count, 2);
+    cr_expect_str_eq(options.storage.paths[0], "/a");
+    cr_expect_str_eq(options.storage.paths[1], "/b");
+    cr_expect_str_eq(options.storage.engine, "io_uring");
+    cr_expect(options.storage.buffered && !options.storage.no_checksum);
+    bench_release(&options);
+    cr_expect_eq(bench_parse(8, argv, BENCH_USES_NOTHING, NULL, &options), ERR_USAGE);
+    bench_release(&options);
+    argv[8] = "--no-swap-checksum";
+    cr_expect_eq(bench_parse(9, argv, BENCH_USES_STORAGE, NULL, &options), ERR_USAGE);
+    bench_release(&options);
+    cr_expect_eq(bench_parse(9, argv, BENCH_USES_STATES, NULL, &options), ERR_NONE);
+    cr_expect(options.storage.no_checksum);
+    bench_release(&options);
+    cr_expect_eq(bench_parse(1, argv, BENCH_USES_STATES, NULL, &options), ERR_NONE);
+    cr_expect(options.storage.path_count == 1 && strcmp(options.storage.paths[0], ".") == 0);
+    bench_release(&options);
+}
+
+Test(bench, defaults_are_set_only_where_nothing_was_said)
+{
+    struct bench_options options = {.quick = true, .warmup = 9};
+    bench_default_sizes(&options, (const size_t[]){3, 5}, 2);
+    bench_default_repeat(&options, 15, 10, 2);
+    cr_expect(options.size_count == 2 && options.sizes[0] == 3 && options.sizes[1] == 5);
+    cr_expect(options.repeat == 10 && options.warmup == 9);
+    bench_default_sizes(&options, (const size_t[]){7}, 1);
+    cr_expect(options.size_count == 2 && options.sizes[0] == 3);
+}
+
 Test(bench, unknown_and_impossible_options_are_usage_errors)
 {
     const char *const wrong[] = {"--siezs=1", "stray",         "--repeat=-1", "--repeat=2000", "--repeat=x",
@@ -231,7 +318,7 @@ Test(bench, unknown_and_impossible_options_are_usage_errors)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         const char *argv[] = {"adam", wrong[i], NULL};
         struct bench_options options;
-        cr_assert_eq(bench_parse(2, argv, NULL, &options), ERR_USAGE, "%s", wrong[i]);
+        cr_assert_eq(bench_parse(2, argv, BENCH_USES_NOTHING, NULL, &options), ERR_USAGE, "%s", wrong[i]);
         cr_assert_str_not_empty(err_message());
     }
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { MOST_BYTES = 256 << 20, DEPTH = 32 };
+enum { MOST_BYTES = 256 << 20, QUICK_MOST_BYTES = 64 << 20, DEPTH = 32 };
 
 // One tier with an allocation that `memory` goes to and comes from.
 struct side {
@@ -23,14 +23,14 @@ struct side {
 
 static int side_open(const struct nvme_bench *bench, enum nvme_engine engine, bool checksum, struct side *side)
 {
-    struct tier_nvme_setting setting = {.paths = bench->paths,
-                                        .path_count = bench->path_count,
+    struct tier_nvme_setting setting = {.paths = bench->options.storage.paths,
+                                        .path_count = bench->options.storage.path_count,
                                         .aio = {.block_bytes = 1 << 20,
                                                 .queue_depth = DEPTH,
                                                 .overlap_events = true,
                                                 .intra_op_parallelism = 1,
                                                 .engine = engine},
-                                        .buffered = bench->buffered,
+                                        .buffered = bench->options.storage.buffered,
                                         .checksum = checksum};
     TRY(tier_nvme_open(&setting, NULL, &side->tier));
     TRY(tier_nvme_allocate(side->tier, KIND_STAGING, "the benchmark's file", side->bytes, 0, &side->at));
@@ -76,32 +76,31 @@ static double checksum_rate(const unsigned char *memory, size_t bytes)
     return sum == 0 || ns == 0 ? 0 : (double)bytes / (double)ns;
 }
 
-static int print(const struct nvme_bench *bench, const struct side *side, enum nvme_engine engine,
+static int print(const struct nvme_bench *bench, const struct side *side, enum nvme_engine engine, uint64_t begin_ns,
                  struct bench_samples *with, struct bench_samples *without)
 {
     const char *direction = side->write ? "write" : "read";
     double alone = checksum_rate(side->source, side->bytes);
-    for (size_t i = 0; i < with->count; i++) {
-        with->values[i] = 1 / with->values[i];
-        without->values[i] = 1 / without->values[i];
-    }
-    struct bench_record record = {.name = "nvme_checksum",
-                                  .unit = "GB/s",
-                                  .verified = true,
-                                  .samples = with,
-                                  .yardstick_name = "the same without checksums",
-                                  .yardstick = without};
-    if (!bench->options.json) {
-        bench_progress("%s", "");
-        printf("%-6s %9.3f GB/s with, %.3f without: ratio %.3f; the checksums alone: %.1f GB/s\n", direction,
-               bench_median(with), bench_median(without), bench_ratio(&record), alone);
-        return fflush(stdout) == EOF ? err_set(ERR_IO, "cannot write the result") : ERR_NONE;
-    }
-    record.description = json_pack("{s:s, s:s, s:i, s:i, s:I, s:b, s:f}", "direction", direction, "engine",
-                                   io_engine_of(engine)->name, "block_bytes", 1 << 20, "depth", DEPTH, "bytes",
-                                   (json_int_t)side->bytes, "buffered", bench->buffered, "checksums_alone_gb_per_s",
-                                   alone);
-    return record.description ? bench_print_json(&record) : err_set(ERR_MEMORY, "no memory for a result line");
+    char row[160];
+    bench_invert(with);
+    bench_invert(without);
+    snprintf(row, sizeof row, "%-6s %9.3f GB/s with, %.3f without; the checksums alone: %.1f GB/s", direction,
+             bench_median(with), bench_median(without), alone);
+    struct bench_record record = {
+        .name = "nvme_checksum",
+        .description = json_pack("{s:s, s:s, s:i, s:i, s:I, s:b, s:f}", "direction", direction, "engine",
+                                 io_engine_of(engine)->name, "block_bytes", 1 << 20, "depth", DEPTH, "bytes",
+                                 (json_int_t)side->bytes, "buffered", bench->options.storage.buffered,
+                                 "checksums_alone_gb_per_s", alone),
+        .unit = "GB/s",
+        .verified = true,
+        .items = (double)side->bytes,
+        .begin_ns = begin_ns,
+        .samples = with,
+        .yardstick_name = "the same without checksums",
+        .yardstick = without,
+        .row = row};
+    return bench_print(&bench->options, &record);
 }
 
 static int measure(struct nvme_bench *bench, enum nvme_engine engine, struct side sides[2])
@@ -114,12 +113,13 @@ static int measure(struct nvme_bench *bench, enum nvme_engine engine, struct sid
     for (int write = 0; write < 2; write++) {
         if (!bench->directions[write ? STREAM_WRITE : STREAM_READ])
             continue;
+        uint64_t begin_ns = bench_now_ns();
         bench_progress("nvme checksums, %s", write ? "write" : "read");
         sides[0].write = sides[1].write = write;
         struct bench_samples samples, yardstick;
         TRY(bench_alternate(&work, &without, 1, repeat, (double)sides[0].bytes, &samples, &yardstick));
         TRY(verify(sides));
-        TRY(print(bench, &sides[0], engine, &samples, &yardstick));
+        TRY(print(bench, &sides[0], engine, begin_ns, &samples, &yardstick));
     }
     return ERR_NONE;
 }
@@ -127,7 +127,8 @@ static int measure(struct nvme_bench *bench, enum nvme_engine engine, struct sid
 int nvme_checksums_run(struct nvme_bench *bench)
 {
     enum nvme_engine engine = bench->engines[NVME_LIBAIO] ? NVME_LIBAIO : NVME_IO_URING;
-    size_t bytes = bench->bytes < MOST_BYTES ? bench->bytes : MOST_BYTES;
+    size_t most = bench->options.quick ? QUICK_MOST_BYTES : MOST_BYTES;
+    size_t bytes = bench->bytes < most ? bench->bytes : most;
     unsigned char *source = bench_alloc(bytes, 1), *memory = bench_alloc(bytes, 1);
     struct side sides[2] = {{.source = source, .memory = memory, .bytes = bytes},
                             {.source = source, .memory = memory, .bytes = bytes}};
@@ -135,8 +136,8 @@ int nvme_checksums_run(struct nvme_bench *bench)
     for (size_t i = 0; source && i < bytes / 8; i++)
         ((uint64_t *)source)[i] = random_at(1, i);
     if (code == ERR_NONE && !bench->options.json)
-        printf("\nthe tier's transfers of %zu MiB in requests of 1 MiB, with and without checksums (%s)\n", bytes >> 20,
-               io_engine_of(engine)->name);
+        printf("\nof without; the tier's transfers of %zu MiB in requests of 1 MiB, with and without checksums (%s)\n",
+               bytes >> 20, io_engine_of(engine)->name);
     if (code == ERR_NONE)
         code = measure(bench, engine, sides);
     tier_nvme_close(sides[0].tier);

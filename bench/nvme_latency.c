@@ -54,7 +54,7 @@ static int run_fio(struct nvme_bench *bench, struct stream stream, struct latenc
 {
     struct fio_result result;
     stream.files = &bench->fio_files;
-    TRY(fio_run(&stream, bench->buffered, &result));
+    TRY(fio_run(&stream, bench->options.storage.buffered, &result));
     for (int i = 0; i < FIO_PERCENTILE_COUNT; i++)
         all->fio_us[i].values[all->fio_us[i].count++] = result.percentiles_us[i];
     return ERR_NONE;
@@ -73,19 +73,18 @@ static int measure(struct nvme_bench *bench, const struct stream *stream, struct
     return ERR_NONE;
 }
 
-static int print_row(const struct nvme_bench *bench, const struct stream *stream, const struct latencies *all)
+static void row_of(const struct nvme_bench *bench, const struct stream *stream, const struct latencies *all,
+                   char *out, size_t bytes)
 {
-    bench_progress("%s", "");
-    printf("%-6s %-9s %8zu", stream_direction_name(stream->direction), io_engine_of(stream->engine)->name, all->count);
+    int at = snprintf(out, bytes, "%-6s %-9s %8zu", stream_direction_name(stream->direction),
+                      io_engine_of(stream->engine)->name, all->count);
     for (int i = 0; i < FIO_PERCENTILE_COUNT; i++)
-        printf(" %9.1f", percentile_us(all->ns, all->count, fio_percentiles[i]));
+        at += snprintf(out + at, bytes - (size_t)at, " %9.1f", percentile_us(all->ns, all->count, fio_percentiles[i]));
     for (int i = 0; i < FIO_PERCENTILE_COUNT && bench->fio[0]; i++)
-        printf(" %9.1f", bench_median(&all->fio_us[i]));
-    printf("\n");
-    return fflush(stdout) == EOF ? err_set(ERR_IO, "cannot write the result") : ERR_NONE;
+        at += snprintf(out + at, bytes - (size_t)at, " %9.1f", bench_median(&all->fio_us[i]));
 }
 
-static int print_json(const struct nvme_bench *bench, const struct stream *stream, const struct latencies *all)
+static json_t *case_json(const struct nvme_bench *bench, const struct stream *stream, const struct latencies *all)
 {
     json_t *ours = json_object(), *fios = bench->fio[0] ? json_object() : json_null();
     for (int i = 0; i < FIO_PERCENTILE_COUNT; i++) {
@@ -95,22 +94,31 @@ static int print_json(const struct nvme_bench *bench, const struct stream *strea
         if (bench->fio[0])
             json_object_set_new(fios, name, json_real(bench_median(&all->fio_us[i])));
     }
-    json_t *description = json_pack("{s:s, s:s, s:i, s:i, s:i, s:b, s:I, s:o, s:o}", "direction",
-                                    stream_direction_name(stream->direction), "engine",
-                                    io_engine_of(stream->engine)->name, "block_bytes", REQUEST_BYTES, "depth", 1,
-                                    "paths", bench->path_count, "buffered", bench->buffered, "requests",
-                                    (json_int_t)all->count, "percentiles_us", ours, "fio_percentiles_us", fios);
-    if (!description)
-        return err_set(ERR_MEMORY, "no memory for a result line");
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:b, s:I, s:o, s:o}", "direction",
+                     stream_direction_name(stream->direction), "engine", io_engine_of(stream->engine)->name,
+                     "block_bytes", REQUEST_BYTES, "depth", 1, "paths", bench->options.storage.path_count, "buffered",
+                     bench->options.storage.buffered, "requests", (json_int_t)all->count, "percentiles_us", ours,
+                     "fio_percentiles_us", fios);
+}
+
+// A run's sample is its median request: one item.
+static int print(const struct nvme_bench *bench, const struct stream *stream, const struct latencies *all,
+                 uint64_t begin_ns)
+{
+    char row[256];
     struct bench_record record = {.name = "nvme_latency",
-                                  .description = description,
+                                  .description = case_json(bench, stream, all),
                                   .unit = "us",
                                   .lower_is_better = true,
                                   .verified = true,
+                                  .items = 1,
+                                  .begin_ns = begin_ns,
                                   .samples = &all->medians_us,
                                   .yardstick_name = bench->fio,
-                                  .yardstick = bench->fio[0] ? &all->fio_us[0] : NULL};
-    return bench_print_json(&record);
+                                  .yardstick = bench->fio[0] ? &all->fio_us[0] : NULL,
+                                  .row = row};
+    row_of(bench, stream, all, row, sizeof row);
+    return bench_print(&bench->options, &record);
 }
 
 static int case_run(struct nvme_bench *bench, const struct stream *stream)
@@ -118,9 +126,10 @@ static int case_run(struct nvme_bench *bench, const struct stream *stream)
     struct latencies *all = calloc(1, sizeof *all);
     if (!all)
         return err_set(ERR_MEMORY, "no memory for latencies");
+    uint64_t begin_ns = bench_now_ns();
     int code = measure(bench, stream, all);
     if (code == ERR_NONE)
-        code = bench->options.json ? print_json(bench, stream, all) : print_row(bench, stream, all);
+        code = print(bench, stream, all, begin_ns);
     free(all->ns);
     free(all);
     return code;
@@ -132,7 +141,7 @@ int nvme_latencies_run(struct nvme_bench *bench)
         static const char columns[] = "      p50       p95       p99     p99.9";
         printf("\nlatency of one request of 4 KiB at a time, at random places, in us%s\n",
                bench->fio[0] ? "; then fio's" : "");
-        printf("%-6s %-9s %8s   %s%s%s\n", "", "engine", "requests", columns, bench->fio[0] ? "   " : "",
+        printf("of p50   %-6s %-9s %8s   %s%s%s\n", "", "engine", "requests", columns, bench->fio[0] ? "   " : "",
                bench->fio[0] ? columns : "");
     }
     // Percentiles of single requests need no long runs.

@@ -126,13 +126,14 @@ static size_t part_begin(size_t count, int part, int parts)
     return part == parts ? count : count / (size_t)parts / LINE * LINE * (size_t)part;
 }
 
-void streams_step(const struct streams *streams, uint32_t mask, int threads)
+void streams_step(const struct streams *streams, uint32_t mask, int threads, uint64_t rounds)
 {
     enum adam_isa isa = adam_isa_best();
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int part = 0; part < threads; part++)
-        builds[isa].move(streams, part_begin(streams->count, part, threads),
-                         part_begin(streams->count, part + 1, threads), mask);
+        for (uint64_t round = 0; round < rounds; round++)
+            builds[isa].move(streams, part_begin(streams->count, part, threads),
+                             part_begin(streams->count, part + 1, threads), mask);
 }
 
 uint32_t streams_read(const struct streams *streams, int threads)

@@ -21,8 +21,9 @@ struct streams {
 };
 
 // x = bits of grad & mask; param ^= x, exp_avg ^= x, exp_avg_sq ^= x. With mask 0 every stream is moved and no bit is
-// changed, which only the caller may know: it keeps the mask from the compiler.
-void streams_step(const struct streams *streams, uint32_t mask, int threads);
+// changed, which only the caller may know: it keeps the mask from the compiler. Each thread repeats its own part
+// `rounds` times.
+void streams_step(const struct streams *streams, uint32_t mask, int threads, uint64_t rounds);
 
 // Reads the gradient alone; the largest word of it, so that the reading has a use.
 uint32_t streams_read(const struct streams *streams, int threads);

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results: a case's record as results/RECORDS.md has it, and the same for a reader; progress, and the exit status.
+#include "bench.h"
+
+#include "err.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// One benchmark runs in a process at a time; these are of the present one.
+static size_t printed_count, skipped_count;
+
+double bench_ratio(const struct bench_record *record)
+{
+    double work = bench_median(record->samples), yardstick = bench_median(record->yardstick);
+    return record->lower_is_better ? yardstick / work : work / yardstick;
+}
+
+static json_t *samples_json(const struct bench_samples *samples)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < samples->count; i++)
+        json_array_append_new(array, json_real(samples->values[i]));
+    return array;
+}
+
+// Whole numbers have no decimal point.
+static json_t *number_json(double number)
+{
+    return number == floor(number) && number < 0x1p62 ? json_integer((json_int_t)number) : json_real(number);
+}
+
+static json_t *yardstick_json(const struct bench_record *record)
+{
+    if (!record->yardstick)
+        return json_null();
+    return json_pack("{s:s, s:o, s:f, s:f, s:f, s:s, s:o}", "name", record->yardstick_name, "samples",
+                     samples_json(record->yardstick), "median", bench_median(record->yardstick), "p10",
+                     bench_quantile(record->yardstick, 0.1), "p90", bench_quantile(record->yardstick, 0.9), "unit",
+                     record->unit, "items", number_json(record->items));
+}
+
+// The whole record; it shares description and timeline.
+static json_t *record_json(const struct bench_record *record)
+{
+    json_t *line = json_pack(
+        "{s:s, s:s, s:O, s:o, s:f, s:f, s:f, s:s, s:b, s:o, s:f, s:b, s:o, s:o}", "record", "bench", "name",
+        record->name, "case", record->description, "samples", samples_json(record->samples), "median",
+        bench_median(record->samples), "p10", bench_quantile(record->samples, 0.1), "p90",
+        bench_quantile(record->samples, 0.9), "unit", record->unit, "lower_is_better", record->lower_is_better, "items",
+        number_json(record->items), "elapsed_s", (double)(bench_now_ns() - record->begin_ns) * 1e-9, "verified", 1,
+        "yardstick", yardstick_json(record), "ratio",
+        record->yardstick ? json_real(bench_ratio(record)) : json_null());
+    if (line && record->timeline)
+        json_object_set(line, "timeline", record->timeline);
+    return line;
+}
+
+static int print_json(const struct bench_record *record)
+{
+    json_t *line = record_json(record);
+    if (!line)
+        return err_set(ERR_MEMORY, "no memory for a result line");
+    // Six digits are finer than the clock; more would be noise.
+    int failed = json_dumpf(line, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+    json_decref(line);
+    return failed || putchar('\n') == EOF ? err_set(ERR_IO, "cannot write the result") : ERR_NONE;
+}
+
+static void print_case(const struct bench_record *record)
+{
+    const char *key;
+    json_t *value;
+    printf("%s", record->name);
+    json_object_foreach(record->description, key, value)
+    {
+        if (json_is_string(value))
+            printf("  %s=%s", key, json_string_value(value));
+        else if (json_is_integer(value))
+            printf("  %s=%lld", key, (long long)json_integer_value(value));
+        else if (json_is_boolean(value))
+            printf("  %s=%s", key, json_is_true(value) ? "yes" : "no");
+    }
+    double median = bench_median(record->samples);
+    printf("\n         %.4g %s (%.4g to %.4g in %zu runs)", median, record->unit, bench_quantile(record->samples, 0.1),
+           bench_quantile(record->samples, 0.9), record->samples->count);
+    if (record->item_bytes > 0)
+        printf("  %.1f GB/s", record->item_bytes / median);
+    if (record->yardstick)
+        printf("  %s: %.4g", record->yardstick_name, bench_median(record->yardstick));
+    printf("\n");
+}
+
+static int print_text(const struct bench_record *record)
+{
+    if (record->yardstick)
+        printf("%5.1f %%  ", 100 * bench_ratio(record));
+    else
+        printf("    - %%  ");
+    if (record->row)
+        printf("%s\n", record->row);
+    else
+        print_case(record);
+    return ERR_NONE;
+}
+
+static int refuse_unverified(const struct bench_record *record)
+{
+    char *text = json_dumps(record->description, JSON_PRESERVE_ORDER);
+    int code = err_set(ERR_CHECK, "the data of this case is wrong, so it has no number: %s %s", record->name,
+                       text ? text : "");
+    free(text);
+    return code;
+}
+
+int bench_print(const struct bench_options *options, struct bench_record *record)
+{
+    int code;
+    if (!record->description)
+        code = err_set(ERR_MEMORY, "no memory for a result line");
+    else if (!record->verified)
+        code = refuse_unverified(record);
+    else {
+        bench_progress("%s", "");
+        code = options->json ? print_json(record) : print_text(record);
+        if (code == ERR_NONE && fflush(stdout) == EOF)
+            code = err_set(ERR_IO, "cannot write the result");
+        printed_count++;
+    }
+    json_decref(record->description);
+    json_decref(record->timeline);
+    return code;
+}
+
+void bench_progress(const char *format, ...)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("\r\033[K", stderr);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fflush(stderr);
+}
+
+int bench_skip(const char *format, ...)
+{
+    bench_progress("%s", "");
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("SKIP: ", stderr);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    skipped_count++;
+    return ERR_NONE;
+}
+
+int bench_exit(const char *name, int code)
+{
+    enum { STATUS_NOTHING_TESTED = 77 };
+    bench_progress("%s", "");
+    if (code != ERR_NONE)
+        fprintf(stderr, "zerogauge bench %s: %s\n", name, err_message());
+    bool nothing = code == ERR_NONE && printed_count == 0 && skipped_count > 0;
+    printed_count = skipped_count = 0;
+    return nothing ? STATUS_NOTHING_TESTED : err_exit_status(code);
+}
