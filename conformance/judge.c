@@ -185,7 +185,7 @@ static int judge_states(struct judge *judge, struct trial *trial, unsigned aspec
 {
     struct finding state = {.c = trial->c, .aspect = ASPECT_STATE};
     TRY(judge_state(trial, &state, &kept->explained));
-    kept->follows_no_rule = state.verdict > VERDICT_EQUIVALENT;
+    kept->follows_no_rule = state.verdict == VERDICT_BOUNDED;
     TRY(findings_add(judge->findings, &state));
     if (aspects & 1u << ASPECT_GRADIENT) {
         struct finding finding = {.c = trial->c, .aspect = ASPECT_GRADIENT};

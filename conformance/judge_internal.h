@@ -57,7 +57,7 @@ struct kept {
     const struct check_case *c;
     uint64_t digests[CASE_STEP_MAX][2];  // by step, [step - 1]
     struct rule_set explained;
-    bool follows_no_rule;  // it is BOUNDED or FAIL
+    bool follows_no_rule;  // it is BOUNDED; one that FAILs is wrong, and tells nothing about the rule
 };
 
 struct judge {

@@ -151,6 +151,19 @@ static int note_sequences(const struct search *search, unsigned char **sequences
     return ERR_NONE;
 }
 
+// After which t the rule's powers of beta began with a pow; 0: with 1.
+static uint64_t powers_begin(const struct trial *trial, const struct rule *rule, uint64_t t)
+{
+    switch (rule->powers) {
+    case POWERS_UNBROKEN:
+        return 0;
+    case POWERS_ANEW:
+        return t - 1;
+    default:
+        return trial->start.t;
+    }
+}
+
 // The state after the step under a rule and one of its choices.
 static int expect(struct trial *trial, int step, const struct rule *rule, bool leaves_unused,
                   const struct unsharded_choice *choice)
@@ -165,7 +178,7 @@ static int expect(struct trial *trial, int step, const struct rule *rule, bool l
         .coefficient = unsharded_coefficient(c, rule, unsharded_norm(c, gradients)),
         .tail = choice->tail,
         .leaves_unused = leaves_unused,
-        .resumed_t = trial->start.t,
+        .resumed_t = powers_begin(trial, rule, decision->t),
     };
     return unsharded_adam(c, rule, &update, gradients, &trial->before, &trial->expected);
 }

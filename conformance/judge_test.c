@@ -292,9 +292,31 @@ Test(judge, an_element_is_not_in_the_body_in_one_step_and_in_the_tail_in_another
     cr_assert_eq(finding.difference.step, 3);
 }
 
-// The second of two answers by torch's fused recipe: are its tails where they should be?
-static struct finding rule_of_second(const struct check_case *first, const struct check_case *second,
-                                     const struct wrong *wrong)
+static void pow_in_every_step(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
+{
+    (void)c, (void)rule;
+    update->resumed_t = (uint64_t)step - 1;
+}
+
+Test(judge, powers_of_beta_may_be_made_anew_only_where_groups_have_different_betas)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    c.steps = 12;
+    for (int step = 0; step < c.steps; step++)
+        c.groups[0].lr[step] = c.groups[1].lr[step] = 1e-3;
+    struct rule rule = rule_canonical(&c);
+    rule.recipe = recipe_called("deepspeed-cpu-gcc");
+    struct finding finding = state_finding(&c, &rule, &(struct wrong){.update = pow_in_every_step});
+    cr_assert_eq(finding.verdict, VERDICT_BOUNDED, "%s", finding.text);
+    c.groups[1].beta1 = 0.8;
+    finding = state_finding(&c, &rule, &(struct wrong){.update = pow_in_every_step});
+    cr_assert_eq(finding.verdict, VERDICT_EQUIVALENT, "%s", finding.text);
+    cr_assert(strstr(finding.text, "anew in every step"), "%s", finding.text);
+}
+
+// Two answers by torch's fused recipe, the second with something wrong: what is said of the rule of one of them.
+static struct finding rule_of(const struct check_case *asked, const struct check_case *first,
+                              const struct check_case *second, const struct wrong *wrong)
 {
     static const struct judge_options options = {.clip = -1, .unused = -1};
     struct findings findings = {0};
@@ -308,7 +330,7 @@ static struct finding rule_of_second(const struct check_case *first, const struc
     judge_close(judge);
     struct finding copy = {0};
     for (size_t i = 0; i < findings.count; i++)
-        if (findings.list[i].aspect == ASPECT_RULE && findings.list[i].c == second)
+        if (findings.list[i].aspect == ASPECT_RULE && findings.list[i].c == asked)
             copy = findings.list[i];
     findings_free(&findings);
     return copy;
@@ -319,13 +341,23 @@ Test(judge, cases_that_are_laid_out_alike_have_their_tails_in_the_same_elements)
     struct check_case first = trial_case(2, 1, DTYPE_FP32, true), second = first;
     strcpy(second.name, "clip-off.test");
     second.data.seed++;
-    struct finding finding = rule_of_second(&first, &second, NULL);
+    struct finding finding = rule_of(&second, &first, &second, NULL);
     cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
-    finding = rule_of_second(&first, &second, &(struct wrong){.tail_shift = 1});
+    finding = rule_of(&second, &first, &second, &(struct wrong){.tail_shift = 1});
     assert_fails(finding, HINT_OTHER);
     second.sub_group = 100;
-    finding = rule_of_second(&first, &second, &(struct wrong){.tail_shift = 1});
+    finding = rule_of(&second, &first, &second, &(struct wrong){.tail_shift = 1});
     cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
+}
+
+Test(judge, an_answer_that_fails_does_not_hide_the_recipe_of_the_others)
+{
+    struct check_case first = trial_case(2, 1, DTYPE_FP32, true), second = first;
+    strcpy(second.name, "clip-off.test");
+    struct finding finding = rule_of(&first, &first, &second, &(struct wrong){.gradient = times_world});
+    cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
+    finding = rule_of(&second, &first, &second, &(struct wrong){.gradient = times_world});
+    cr_assert_null(finding.c);
 }
 
 static float *gradient_of_step[CASE_PARAM_MAX];

@@ -76,3 +76,8 @@ bool adam_recipe_has_tail(const struct adam_recipe *recipe)
 {
     return recipe->body != recipe->tail;
 }
+
+bool adam_recipe_runs_powers(const struct adam_recipe *recipe)
+{
+    return recipe->begin == deepspeed_cpu_begin;
+}

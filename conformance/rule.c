@@ -95,16 +95,40 @@ static bool case_has_l2(const struct check_case *c)
     return false;
 }
 
-static int recipes_of(const struct check_case *c, int list[])
+static bool betas_differ(const struct check_case *c)
+{
+    for (int i = 1; i < c->group_count; i++)
+        if (c->groups[i].beta1 != c->groups[0].beta1 || c->groups[i].beta2 != c->groups[0].beta2)
+            return true;
+    return false;
+}
+
+// Whether the case can tell these powers of beta from the canonical ones.
+static bool powers_are_distinct(const struct check_case *c, int recipe, enum rule_powers powers)
+{
+    if (powers == POWERS_RUNNING)
+        return true;
+    bool tells = powers == POWERS_ANEW ? betas_differ(c) : c->phase == PHASE_RESUME && !c->weights_only;
+    return tells && adam_recipe_runs_powers(adam_recipe_at(recipe));
+}
+
+enum { UPDATE_MAX = 64 };
+
+// A recipe, and its powers of beta.
+struct update_rule {
+    int recipe;
+    enum rule_powers powers;
+};
+
+static int updates_of(const struct check_case *c, struct update_rule list[])
 {
     int count = 0;
     for (int i = 0; adam_recipe_at(i); i++)
-        if (adam_recipe_does(adam_recipe_at(i), !case_has_l2(c)))
-            list[count++] = i;
+        for (int powers = 0; powers < POWERS_COUNT && adam_recipe_does(adam_recipe_at(i), !case_has_l2(c)); powers++)
+            if (powers_are_distinct(c, i, (enum rule_powers)powers))
+                list[count++] = (struct update_rule){i, (enum rule_powers)powers};
     return count;
 }
-
-enum { RECIPE_MAX = 64 };
 
 static int clip_count(const struct check_case *c)
 {
@@ -113,26 +137,29 @@ static int clip_count(const struct check_case *c)
 
 int rule_count(const struct check_case *c)
 {
-    int gradients = 0, recipes[RECIPE_MAX];
+    struct update_rule updates[UPDATE_MAX];
+    int gradients = 0;
     for (int i = 0; i < GRADIENT_COUNT; i++) {
         struct rule rule = gradient_number(c, i);
         gradients += gradient_is_distinct(c, &rule);
     }
-    return gradients * recipes_of(c, recipes) * clip_count(c);
+    return gradients * updates_of(c, updates) * clip_count(c);
 }
 
 struct rule rule_at(const struct check_case *c, int index)
 {
-    int recipes[RECIPE_MAX], recipe_count = recipes_of(c, recipes), clips = clip_count(c);
-    int gradient = index / (recipe_count * clips);
+    struct update_rule updates[UPDATE_MAX];
+    int update_count = updates_of(c, updates), clips = clip_count(c);
+    int gradient = index / (update_count * clips);
     struct rule rule = rule_canonical(c);
     for (int i = 0; i < GRADIENT_COUNT; i++) {
         rule = gradient_number(c, i);
         if (gradient_is_distinct(c, &rule) && gradient-- == 0)
             break;
     }
-    rule.recipe = recipes[index % recipe_count];
-    rule.clip = (enum rule_clip)(index / recipe_count % clips);
+    rule.recipe = updates[index % update_count].recipe;
+    rule.powers = updates[index % update_count].powers;
+    rule.clip = (enum rule_clip)(index / update_count % clips);
     return rule;
 }
 
@@ -160,13 +187,16 @@ static const char *const clip_text[CLIP_FORM_COUNT] = {
     ", clipped by DeepSpeed's reciprocal in double",
 };
 
+static const char *const powers_text[POWERS_COUNT] = {"", ", powers of beta not broken by the checkpoint",
+                                                      ", powers of beta anew in every step"};
+
 const char *rule_text(const struct rule *rule, char *out, size_t bytes)
 {
     const struct adam_recipe *recipe = adam_recipe_at(rule->recipe);
-    snprintf(out, bytes, "%s, %s%s, %s, %s%s%s", recipe ? adam_recipe_name(recipe) : "no recipe",
+    snprintf(out, bytes, "%s, %s%s, %s, %s%s%s%s", recipe ? adam_recipe_name(recipe) : "no recipe",
              order_text[rule->order], rule->rounds_each ? ", each sum rounded" : "",
              rule->reduces_each_micro_step ? "ranks before micro-steps" : "micro-steps before ranks",
              division_text[rule->division], micro_text[rule->micro],
-             clip_text[rule->clip]);
+             clip_text[rule->clip], powers_text[rule->powers]);
     return out;
 }

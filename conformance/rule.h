@@ -26,6 +26,9 @@ bool adam_recipe_does(const struct adam_recipe *recipe, bool decoupled);
 // Whether an element may follow one of two sequences: that of a vector body, or that of a scalar tail.
 bool adam_recipe_has_tail(const struct adam_recipe *recipe);
 
+// Whether its powers of beta are running products.
+bool adam_recipe_runs_powers(const struct adam_recipe *recipe);
+
 // In which order one sum over ranks is added; every addition is in fp32, or each is rounded to the communication dtype.
 enum rule_order {
     ORDER_FOLD,    // canonical: ((g0 + g1) + g2) + ...
@@ -65,6 +68,14 @@ enum rule_clip {
 };
 bool rule_clip_is_deepspeed(enum rule_clip clip);  // false: of torch's kind
 
+// Where a recipe's powers of beta are running products in fp32 (DeepSpeed's on a CPU), and of what.
+enum rule_powers {
+    POWERS_RUNNING,      // canonical: from 1 on, or from a pow in the first step after a checkpoint
+    POWERS_UNBROKEN,     // from 1 on, in spite of a checkpoint: the optimizer of the process that wrote it goes on
+    POWERS_ANEW,         // a pow in every step: groups of different betas take turns in one optimizer
+    POWERS_COUNT
+};
+
 struct rule {
     int recipe;  // index
     enum rule_order order;
@@ -73,6 +84,7 @@ struct rule {
     enum rule_division division;
     enum rule_micro micro;
     enum rule_clip clip;
+    enum rule_powers powers;
 };
 
 struct check_case;

@@ -105,6 +105,31 @@ Test(rule, every_rule_of_a_case_is_another_and_has_another_name)
     cr_expect_eq(strlen(rule_text(&first, text, 10)), 9);
 }
 
+Test(rule, powers_of_beta_are_told_apart_where_betas_differ_and_after_a_checkpoint)
+{
+    int running = 0;
+    for (int i = 0; adam_recipe_at(i); i++)
+        running += adam_recipe_runs_powers(adam_recipe_at(i));
+    cr_expect_eq(running, 3);
+    struct check_case c = shape(2, 1, DTYPE_FP32, true);
+    c.group_count = 2;
+    c.groups[1] = c.groups[0];
+    cr_expect_eq(rule_count(&c), recipe_count(true));
+    c.groups[1].beta2 = 0.5;
+    cr_expect_eq(rule_count(&c), recipe_count(true) + running);
+    c.phase = PHASE_RESUME;
+    cr_expect_eq(rule_count(&c), recipe_count(true) + 2 * running);
+    c.weights_only = true;
+    cr_expect_eq(rule_count(&c), recipe_count(true) + running);
+    int anew = 0;
+    for (int i = 0; i < rule_count(&c); i++) {
+        struct rule rule = rule_at(&c, i);
+        char text[256];
+        anew += rule.powers == POWERS_ANEW && strstr(rule_text(&rule, text, sizeof text), "anew");
+    }
+    cr_expect_eq(anew, running);
+}
+
 Test(rule, stages_2_and_3_add_ranks_before_micro_steps)
 {
     for (int stage = 0; stage < 4; stage++) {
