@@ -14,6 +14,13 @@ static void make_same(struct check_case *c, struct edition_item *item)
     c->checkpoint_step = 3;
 }
 
+// Nothing is gathered ahead: what is kept whole instead has to come back, too.
+static void make_prefetch(struct check_case *c, struct edition_item *item)
+{
+    make_same(c, item);
+    c->prefetch_bucket = 0;
+}
+
 // "window": the scale grows in the first step after the resume that a window begun before it ends in. "hysteresis": one
 // overflow before the checkpoint and one after it shrink the scale.
 static void make_scaler(struct check_case *c, struct edition_item *item)
@@ -84,6 +91,7 @@ static void make_down(struct check_case *c, struct edition_item *item)
 const struct edition_row edition_checkpoint[] = {
     {"ckpt-same", "Stopped after step 3, and continued.", make_same, "2:0123:fb",
      "3,4:0123:fb 2:0123:h 2:0123:f:large"},
+    {"ckpt-prefetch", "Stopped and continued where nothing is gathered ahead.", make_prefetch, "2:3:b", "3,4:3:fb"},
     {"ckpt-scaler", "The loss scale's window, or its hysteresis, begins before the checkpoint and ends after it.",
      make_scaler, "2:0123:h:window,hysteresis", "3:0123:h:window,hysteresis"},
     {"ckpt-lr", "The learning rate goes on.", make_schedule, "2:0123:f 2:1:b", "3:0123:fb"},

@@ -38,6 +38,17 @@ static void make_frozen(struct check_case *c, struct edition_item *item)
     c->params[1].frozen = c->params[4].frozen = c->params[6].frozen = true;
 }
 
+// Three groups that take turns, of tensors whose sizes differ.
+static void make_groups(struct check_case *c, struct edition_item *item)
+{
+    make_steps(c, item);
+    c->group_count = 3;
+    for (int i = 0; i < c->param_count; i++)
+        c->params[i].group = i % 3;
+    for (int i = 0; i < 3; i++)
+        c->groups[i].weight_decay = 0.1 * i;
+}
+
 static void make_skip(struct check_case *c, struct edition_item *item)
 {
     make_steps(c, item);
@@ -60,6 +71,7 @@ const struct edition_row edition_gather[] = {
     {"gather-micro", "Three forwards with the same parameters.", make_micro, "2:0123:fb", "3,4:0123:b"},
     {"gather-tied", "Both uses of a tied parameter.", make_tied, "2:0123:fb", "3,4:0123:b"},
     {"gather-frozen", "Frozen parameters between others.", make_frozen, "2:0123:b", "3,4:0123:fb"},
+    {"gather-groups", "Groups that take turns.", make_groups, "2:0123:b", "3,4:0123:fb"},
     {"gather-skip", "What forward uses after a skipped step.", make_skip, "2:0123:bh", "3,4:0123:bh"},
     {"gather-prefetch", "Parameters are gathered ahead, by nothing, a little, or all.", make_prefetch,
      "2:3:fb:p0,p64,p100000 2:012:b:p0,p64", "3,4:3:fb:p0,p10,p100,p100000"},

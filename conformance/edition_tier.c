@@ -90,6 +90,17 @@ static void make_delayed_overflow(struct check_case *c, struct edition_item *ite
     edition_poke(c, 7, 0, 0, 6, 0, NAN);
 }
 
+// The norm is another power of two in every step, so that the coefficient is that of one gradient alone.
+static void make_delayed_clip(struct check_case *c, struct edition_item *item)
+{
+    make_clip(c, item);
+    c->steps = 6;
+    c->delayed_update = 3;
+    c->data.exponent_low = -3;
+    c->data.exponent_high = 2;
+    c->gradient_clipping = (c->world % 3 == 0 ? 180.0 : 60.0) / 6;
+}
+
 // Shares of several blocks of 4 KiB, with odd ends.
 static void make_sizes(struct check_case *c, struct edition_item *item)
 {
@@ -126,6 +137,8 @@ const struct edition_row edition_tier[] = {
      "3:123:fb:cpu"},
     {"delay-overflow", "Overflows while an update is pending.", make_delayed_overflow, "2:123:b:cpu 2:3:h:cpu",
      "3:123:bh:cpu"},
+    {"delay-clip", "Late updates with gradients that are clipped.", make_delayed_clip, "2:123:f:cpu 2:2:b:cpu",
+     "3:123:f:cpu 2:3:f:nvme"},
     {"nvme-basic", "The optimizer is on the device, or on NVMe.", make_offload, "2:3:fb:none,nvme",
      "3,4:3:fb:none,nvme"},
     {"nvme-param", "Parameters and optimizer are on the device, or on NVMe.", make_param, "2:3:fb:none,nvme",

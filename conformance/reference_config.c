@@ -51,6 +51,8 @@ static json_t *zero_section(const struct check_case *c)
         json_object_set_new(section, "stage3_prefetch_bucket_size", json_integer((json_int_t)c->prefetch_bucket));
         json_object_set_new(section, "stage3_param_persistence_threshold",
                             json_integer(c->prefetch_bucket > 0 ? 0 : PERSISTENT_COUNT));
+        // As far as layers are gathered ahead, they are kept for their next use.
+        json_object_set_new(section, "stage3_max_reuse_distance", json_integer((json_int_t)c->prefetch_bucket));
     }
     if (c->offload_optimizer != TIER_DEVICE)
         json_object_set_new(section, "offload_optimizer",
