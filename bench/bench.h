@@ -5,6 +5,8 @@
 #ifndef ZG_BENCH_H
 #define ZG_BENCH_H
 
+#include "statistics.h"
+
 #include <jansson.h>
 
 #include <stdbool.h>
@@ -84,7 +86,7 @@ struct bench_work {
     void *context;
 };
 
-enum { BENCH_REPEAT_MAX = 1000 };
+enum { BENCH_REPEAT_MAX = STATISTICS_COUNT_MAX };
 
 // A sample lasts at least about this long, by as many rounds of the same work as it takes: then what the clock, a
 // thread's start or a barrier add is small beside it.

@@ -3,10 +3,9 @@
 #include "bench.h"
 
 #include "err.h"
+#include "statistics.h"
 
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 uint64_t bench_now_ns(void)
@@ -16,23 +15,9 @@ uint64_t bench_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int compare_doubles(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
 double bench_quantile(const struct bench_samples *samples, double q)
 {
-    assert(samples->count > 0 && samples->count <= BENCH_REPEAT_MAX && q >= 0 && q <= 1);
-    double sorted[BENCH_REPEAT_MAX];
-    memcpy(sorted, samples->values, samples->count * sizeof sorted[0]);
-    qsort(sorted, samples->count, sizeof sorted[0], compare_doubles);
-    // Between two samples the quantile is on the straight line from one to the other.
-    double position = q * (double)(samples->count - 1);
-    size_t below = (size_t)position;
-    size_t above = below + 1 < samples->count ? below + 1 : below;
-    return sorted[below] + (position - (double)below) * (sorted[above] - sorted[below]);
+    return statistics_quantile(samples->values, samples->count, q);
 }
 
 double bench_median(const struct bench_samples *samples)

@@ -5,6 +5,8 @@
 
 #include "case.h"
 
+enum { EDITION = 1 };
+
 enum edition_level { LEVEL_QUICK, LEVEL_FULL };
 
 // Calls visit for every case of a level, in a fixed order, its requirements filled in; resuming ones come as NAME.save

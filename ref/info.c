@@ -1,37 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine has, asked of hwloc, and which parts were built in, with the reason where one was not.
+// What this machine has, and which parts were built in, with the reason where one was not.
 #include "info.h"
 
 #include "adam.h"
+#include "build.h"
 #include "err.h"
 #include "io.h"
+#include "machine.h"
 
 #include <cblas.h>
-#include <hwloc.h>
 #include <popt.h>
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/utsname.h>
-#include <unistd.h>
-
-static json_t *caches_json(hwloc_topology_t topology)
-{
-    static const struct {
-        hwloc_obj_type_t type;
-        const char *name;
-    } levels[] = {{HWLOC_OBJ_L1CACHE, "L1d"}, {HWLOC_OBJ_L2CACHE, "L2"}, {HWLOC_OBJ_L3CACHE, "L3"}};
-    json_t *caches = json_array();
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        int count = hwloc_get_nbobjs_by_type(topology, levels[i].type);
-        if (count <= 0)
-            continue;
-        hwloc_obj_t first = hwloc_get_obj_by_type(topology, levels[i].type, 0);
-        json_array_append_new(caches, json_pack("{s:s, s:I, s:i}", "name", levels[i].name, "bytes",
-                                                (json_int_t)first->attr->cache.size, "count", count));
-    }
-    return caches;
-}
 
 static json_t *isa_json(void)
 {
@@ -42,52 +23,6 @@ static json_t *isa_json(void)
             json_array_append_new(names, json_string(adam_isa_name(parsed)));
     }
     return names;
-}
-
-static const char *processor_model(hwloc_topology_t topology)
-{
-    hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
-    const char *model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
-    if (!model)
-        model = hwloc_obj_get_info_by_name(hwloc_get_root_obj(topology), "CPUModel");
-    return model ? model : "unknown";
-}
-
-// The word in brackets of a file such as "always [madvise] never".
-static void transparent_huge_pages(char out[32])
-{
-    strcpy(out, "unknown");
-    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
-    if (!file)
-        return;
-    if (fscanf(file, "%*[^[][%31[^]]", out) != 1)
-        strcpy(out, "unknown");
-    fclose(file);
-}
-
-static json_t *machine_json(void)
-{
-    hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0)
-        return NULL;
-    if (hwloc_topology_load(topology) != 0) {
-        hwloc_topology_destroy(topology);
-        return NULL;
-    }
-    struct utsname system;
-    uname(&system);
-    char huge_pages[32];
-    transparent_huge_pages(huge_pages);
-    json_t *machine = json_pack(
-        "{s:s, s:i, s:i, s:i, s:i, s:o, s:I, s:s, s:s, s:s}", "processor", processor_model(topology), "sockets",
-        hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE), "cores",
-        hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE), "threads",
-        hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU), "numa_nodes",
-        hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE), "caches", caches_json(topology), "memory_bytes",
-        (json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE), "transparent_huge_pages", huge_pages, "kernel",
-        system.release, "architecture", system.machine);
-    hwloc_topology_destroy(topology);
-    return machine;
 }
 
 // What a reader might look for. A part that is absent says why, and what stands in its place.
@@ -125,20 +60,15 @@ static json_t *backends_json(void)
     return list;
 }
 
-#ifdef __clang__
-static const char compiler[] = __VERSION__;
-#else
-static const char compiler[] = "GCC " __VERSION__;
-#endif
-
 json_t *info_collect(void)
 {
     static const char *const threading[] = {"one thread", "pthreads", "OpenMP"};
+    static const char *const here[] = {".", NULL};
     int kind = openblas_get_parallel();
     return json_pack("{s:s, s:s, s:s, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o}", "record", "info", "version",
-                     ZG_VERSION, "compiler", compiler, "machine", machine_json(), "isa", "available", isa_json(),
-                     "used", adam_isa_name(adam_isa_now()), "openblas", "config", openblas_get_config(), "core",
-                     openblas_get_corename(), "threading", kind >= 0 && kind < 3 ? threading[kind] : "unknown",
+                     ZG_VERSION, "compiler", build_compiler, "machine", machine_facts(here), "isa", "available",
+                     isa_json(), "used", adam_isa_name(adam_isa_now()), "openblas", "config", openblas_get_config(),
+                     "core", openblas_get_corename(), "threading", kind >= 0 && kind < 3 ? threading[kind] : "unknown",
                      "backends", backends_json());
 }
 
@@ -163,6 +93,32 @@ static void print_bytes(long long bytes)
     printf("%.4g %s", value, units[unit]);
 }
 
+static const char *text_or(const json_t *object, const char *key, const char *other)
+{
+    const char *text = text_of(object, key);
+    return text ? text : other;
+}
+
+static void print_machine(const json_t *machine)
+{
+    size_t index;
+    const json_t *item;
+    printf("kernel      %s, clock by %s, governor: %s\n", text_of(machine, "kernel"),
+           text_or(machine, "clock_source", "unknown"), text_or(machine, "governor", "unknown"));
+    printf("inside      virtual machine: %s, container: %s\n", text_or(machine, "hypervisor", "no"),
+           text_or(machine, "container", "no"));
+    json_array_foreach(json_object_get(machine, "gpus"), index, item)
+        printf("GPU         %s\n", text_of(item, "model"));
+    json_array_foreach(json_object_get(machine, "disks"), index, item) {
+        printf("disk        %s on %s, %s, ", text_or(item, "file_system", "unknown"),
+               text_or(item, "device", "unknown"), text_or(item, "model", "model unknown"));
+        print_bytes(number_of(item, "available_bytes"));
+        printf(" of ");
+        print_bytes(number_of(item, "bytes"));
+        printf(" free (%s)\n", text_of(item, "folder"));
+    }
+}
+
 static void info_print(const json_t *info)
 {
     const json_t *machine = json_object_get(info, "machine"), *isa = json_object_get(info, "isa");
@@ -182,7 +138,7 @@ static void info_print(const json_t *info)
     printf("\nmemory      ");
     print_bytes(number_of(machine, "memory_bytes"));
     printf(", transparent huge pages: %s\n", text_of(machine, "transparent_huge_pages"));
-    printf("kernel      %s\n", text_of(machine, "kernel"));
+    print_machine(machine);
     printf("vectors     ");
     json_array_foreach(json_object_get(isa, "available"), index, item)
         printf("%s%s", index ? ", " : "", json_string_value(item));
