@@ -250,7 +250,7 @@ static int check_together(const struct answer_file *file)
     for (size_t i = 0; i < file->layout.count; i++) {
         const struct answer_entry *entry = &file->layout.entries[i];
         if (entry->kind == ENTRY_GRAD && scalars->has_grad && !file->found[i] &&
-            answer_layout_has_gradient(file->layout.c, entry->param))
+            case_has_gradient(file->layout.c, entry->param))
             return err_set(ERR_USAGE, "%s: tensor \"%s\" is missing; there are gradients of all, or of none", path,
                            entry->name);
         if (entry->kind == ENTRY_EXP_AVG && !file->found[i] != !file->found[i + 1])

@@ -12,14 +12,6 @@
 // What a tensor takes of a header is far less, even escaped and with blanks. Beside them a header may hold metadata.
 enum { ENTRY_BYTES_MAX = 1024, METADATA_BYTES_MAX = 1 << 16, SCALAR_BYTES_MAX = 8, SHAPE_TEXT_BYTES = 128 };
 
-bool answer_layout_has_gradient(const struct check_case *c, int param)
-{
-    for (int i = 0; i < c->param_count; i++)
-        if (case_owner(c, i) == param && c->params[i].used && !c->params[i].frozen)
-            return true;
-    return false;
-}
-
 static void add(struct answer_layout *layout, enum answer_entry_kind kind, int param, int micro, bool required)
 {
     static const char *const folders[] = {[ENTRY_PARAM] = "param",
@@ -67,7 +59,7 @@ int answer_layout_of_step(const struct check_case *c, struct answer_layout *out)
         add(out, ENTRY_PARAM, i, 0, true);
         if (!case_is_trained(c, i))
             continue;
-        bool has_gradient = answer_layout_has_gradient(c, i);
+        bool has_gradient = case_has_gradient(c, i);
         add(out, ENTRY_EXP_AVG, i, 0, has_gradient);
         add(out, ENTRY_EXP_AVG_SQ, i, 0, has_gradient);
         add(out, ENTRY_GRAD, i, 0, false);

@@ -38,9 +38,6 @@ int answer_layout_of_step(const struct check_case *c, struct answer_layout *out)
 int answer_layout_of_seen(const struct check_case *c, struct answer_layout *out);
 void answer_layout_close(struct answer_layout *layout);
 
-// Whether any use of an owner gets a gradient.
-bool answer_layout_has_gradient(const struct check_case *c, int param);
-
 // Finds every entry in an open file: found[i] is the tensor of entries[i], or null. ERR_USAGE: a tensor is missing, of
 // another type or shape, or does not belong there; the message names it.
 int answer_layout_match(const struct answer_layout *layout, const struct safetensors *file,

@@ -57,7 +57,7 @@ static void require_gradients(struct answer_layout *layout, const struct answer_
 {
     for (size_t i = 0; i < layout->count; i++)
         if (layout->entries[i].kind == ENTRY_GRAD && state->has_grad && !state->skipped)
-            layout->entries[i].required = answer_layout_has_gradient(layout->c, layout->entries[i].param);
+            layout->entries[i].required = case_has_gradient(layout->c, layout->entries[i].param);
 }
 
 // An empty tensor has nothing to point to, and is written.

@@ -23,6 +23,19 @@ bool case_is_trained(const struct check_case *c, int param)
     return c->params[param].tied_to < 0 && !c->params[param].frozen;
 }
 
+bool case_is_used(const struct check_case *c, int use)
+{
+    return c->params[use].used && !c->params[use].frozen;
+}
+
+bool case_has_gradient(const struct check_case *c, int param)
+{
+    for (int i = 0; i < c->param_count; i++)
+        if (case_owner(c, i) == param && case_is_used(c, i))
+            return true;
+    return false;
+}
+
 void case_gradient_name(char out[CASE_TENSOR_BYTES], int micro, int rank, const char *name)
 {
     snprintf(out, CASE_TENSOR_BYTES, "m%d/r%d/%s", micro, rank, name);

@@ -126,6 +126,10 @@ int case_owner(const struct check_case *c, int param);
 // Whether a parameter has moments and is updated: it is trained and not a tied use of another.
 bool case_is_trained(const struct check_case *c, int param);
 
+// Whether a use of a parameter, itself or tied, gets a gradient; and whether any use of one that is not tied does.
+bool case_is_used(const struct check_case *c, int use);
+bool case_has_gradient(const struct check_case *c, int param);
+
 // All numbers of a case: initial parameters and gradients, in fp32, as the files hold them, that is, rounded to the
 // precision.
 struct case_values;

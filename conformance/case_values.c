@@ -12,11 +12,6 @@ struct case_values {
     float *numbers;     // all of them: the pointers above point here
 };
 
-static bool has_gradient(const struct check_case *c, int param)
-{
-    return c->params[param].used && !c->params[param].frozen;
-}
-
 static size_t slot_count(const struct check_case *c)
 {
     return (size_t)c->steps * (size_t)c->accumulation * (size_t)c->world;
@@ -33,7 +28,7 @@ static size_t number_count(const struct check_case *c)
     size_t count = 1;
     for (int i = 0; i < c->param_count; i++) {
         count += c->params[i].tied_to < 0 ? c->params[i].count : 0;
-        count += has_gradient(c, i) ? c->params[i].count * slot_count(c) : 0;
+        count += case_is_used(c, i) ? c->params[i].count * slot_count(c) : 0;
     }
     return count;
 }
@@ -58,7 +53,7 @@ static void fill_gradients(struct case_values *values, float **next)
         for (int micro = 0; micro < c->accumulation; micro++)
             for (int rank = 0; rank < c->world; rank++)
                 for (int i = 0; i < c->param_count; i++) {
-                    if (!has_gradient(c, i))
+                    if (!case_is_used(c, i))
                         continue;
                     float *gradient = values->gradients[gradient_at(c, step, micro, rank, i)] = *next;
                     *next += c->params[i].count;
@@ -75,7 +70,7 @@ static int poke(struct case_values *values)
         const struct case_poke *p = &c->data.pokes[i];
         bool inside = p->step >= 1 && p->step <= c->steps && p->micro >= 0 && p->micro < c->accumulation &&
                       p->rank >= 0 && p->rank < c->world && p->param >= 0 && p->param < c->param_count;
-        if (!inside || !has_gradient(c, p->param) || p->element >= c->params[p->param].count)
+        if (!inside || !case_is_used(c, p->param) || p->element >= c->params[p->param].count)
             return err_set(ERR_INTERNAL, "case %s: its single value %d is in no gradient", c->name, i);
         values->gradients[gradient_at(c, p->step, p->micro, p->rank, p->param)][p->element] = p->value;
     }

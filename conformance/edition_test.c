@@ -4,6 +4,7 @@
 #include "edition.h"
 #include "err.h"
 #include "requirement.h"
+#include "unsharded.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -197,6 +198,29 @@ Test(edition, twins_are_given_the_same)
                 break;
             }
     cr_assert_gt(pairs, 1000);
+    free(list.cases);
+}
+
+Test(edition, no_case_overflows_at_the_smallest_loss_scale_by_the_rule_that_ends_the_run_there)
+{
+    struct list list = list_of(LEVEL_FULL);
+    size_t overflows = 0;
+    for (size_t k = 0; k < list.count; k++) {
+        const struct check_case *c = &list.cases[k];
+        struct unsharded_decision decisions[CASE_STEP_MAX];
+        struct case_values *values;
+        if (c->loss_scale.kind != SCALE_DYNAMIC || c->expects_refusal)
+            continue;
+        cr_assert_eq(case_values_open(c, &values), ERR_NONE, "%s", err_message());
+        cr_assert_eq(unsharded_decide(c, values, SCALER_DEEPSPEED, decisions), ERR_NONE, "%s", err_message());
+        case_values_close(values);
+        for (int i = 0; i < case_last_step(c); i++) {
+            overflows += decisions[i].skipped;
+            cr_assert(!decisions[i].skipped || decisions[i].scale > c->loss_scale.min_scale, "%s, step %d", c->name,
+                      i + 1);
+        }
+    }
+    cr_assert_gt(overflows, 100);
     free(list.cases);
 }
 

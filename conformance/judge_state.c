@@ -73,7 +73,7 @@ static int all_rules(const struct trial *trial, struct rule_set *out)
     const struct check_case *c = trial->c;
     bool unused = false;
     for (int i = 0; i < c->param_count; i++)
-        unused |= case_is_trained(c, i) && !unsharded_has_gradient(c, i);
+        unused |= case_is_trained(c, i) && !case_has_gradient(c, i);
     int count = rule_count(c);
     for (int i = 0; i < count; i++) {
         struct rule rule = rule_at(c, i);

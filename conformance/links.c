@@ -50,7 +50,7 @@ struct update {
 static double gradient_of(const struct update *u, size_t k, double *slack)
 {
     *slack = 0;
-    if (!unsharded_has_gradient(u->c, u->param))
+    if (!case_has_gradient(u->c, u->param))
         return 0;
     if (u->in->applied_grad && u->in->applied_grad[u->param])
         return u->coefficient * (double)u->in->applied_grad[u->param][k];
@@ -186,7 +186,7 @@ static void check_update(struct update *u, struct link_result *out)
             continue;
         if (!applies || !case_is_trained(c, i))
             check_kept(u->in, i, c->params[i].count, out);
-        else if (!unsharded_has_gradient(c, i))
+        else if (!case_has_gradient(c, i))
             check_unused(u, i, out);
         else
             check_moved(u, i, out);

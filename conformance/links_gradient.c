@@ -95,7 +95,7 @@ int exact_gradient_open(const struct check_case *c, const struct case_values *va
     *out = (struct exact_gradient){0};
     int rc = ERR_NONE;
     for (int i = 0; !rc && i < c->param_count; i++)
-        if (case_is_trained(c, i) && unsharded_has_gradient(c, i))
+        if (case_is_trained(c, i) && case_has_gradient(c, i))
             rc = open_param(c, values, step, (float)scale, i, out);
     if (!rc && c->exact)
         rc = take_canonical(c, values, step, scale, out);

@@ -46,11 +46,6 @@ static int result_of(struct plugin_run *run, const char *call, int result)
 
 // --- what comes in ---
 
-static bool has_gradient(const struct plugin_run *run, int param)
-{
-    return run->c.params[param].used && !run->c.params[param].frozen;
-}
-
 // One more: an empty tensor is there, too.
 static int make_array(size_t count, size_t element_bytes, void *out)
 {
@@ -76,7 +71,7 @@ static int make_arrays(struct plugin_run *run)
             TRY(make_array(count, sizeof(float), &run->now.exp_avg_sq[i]));
             TRY(make_array(count, sizeof(float), &run->now.grad[i]));
         }
-        if (has_gradient(run, i))
+        if (case_is_used(&run->c, i))
             TRY(make_array(count, element_bytes, &run->gradients[i]));
         for (int rank = 0; rank < c->world && c->params[i].used; rank++)
             for (int micro = 0; micro < c->accumulation; micro++)
@@ -134,7 +129,7 @@ static int hand_over(struct plugin_run *run, const struct safetensors *file, int
         // NaN: what is not filled in shows.
         if (c->params[i].used)
             memset(run->seen[rank][micro][i], 0xff, c->params[i].count * dtype_bytes(c->precision));
-        if (!has_gradient(run, i))
+        if (!case_is_used(&run->c, i))
             continue;
         case_gradient_name(name, micro, rank, c->params[i].name);
         TRY(read_tensor(file, name, c->precision, c->params[i].count, run->gradients[i]));

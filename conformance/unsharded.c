@@ -263,15 +263,9 @@ static int uses_of(const struct check_case *c, int param, int uses[CASE_PARAM_MA
 {
     int count = 0;
     for (int i = 0; i < c->param_count; i++)
-        if (case_owner(c, i) == param && c->params[i].used && !c->params[i].frozen)
+        if (case_owner(c, i) == param && case_is_used(c, i))
             uses[count++] = i;
     return count;
-}
-
-bool unsharded_has_gradient(const struct check_case *c, int param)
-{
-    int uses[CASE_PARAM_MAX];
-    return uses_of(c, param, uses) > 0;
 }
 
 static void gradient_of_param(struct mean *mean, const struct case_values *values, int step, int param, float *out)
@@ -318,7 +312,7 @@ int unsharded_adam(const struct check_case *c, const struct rule *rule, const st
     for (int i = 0; i < c->param_count; i++) {
         const struct case_group *group = &c->groups[c->params[i].group];
         copy_param(c, i, from, to);
-        bool zero_gradient = !unsharded_has_gradient(c, i);
+        bool zero_gradient = !case_has_gradient(c, i);
         if (!case_is_trained(c, i) || (zero_gradient && update->leaves_unused))
             continue;
         struct recipe_step step = {

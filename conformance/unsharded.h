@@ -59,9 +59,6 @@ int unsharded_gradient(const struct check_case *c, const struct case_values *val
 double unsharded_norm(const struct check_case *c, const float *const gradients[CASE_PARAM_MAX]);
 float unsharded_coefficient(const struct check_case *c, const struct rule *rule, double norm);
 
-// Whether anything trained gives this parameter, which is not tied, a gradient: itself or a tied use.
-bool unsharded_has_gradient(const struct check_case *c, int param);
-
 // Adam's step t of all trained parameters from `from` to `to` (which may be the same) with these mean gradients and
 // this coefficient, and with the hyper-parameters of the step `lr_step`. leaves_unused: parameters without a gradient
 // stay as they are; otherwise they get a gradient of zero. resumed_t: where a recipe has running products for the

@@ -338,7 +338,7 @@ Test(unsharded, tied_uses_add_up_and_frozen_and_unused_parameters_stay)
     trial_arrays_open(&c, gradients);
     unsharded_begin(&c, values, &from);
     cr_expect(!from.param[4] && !from.exp_avg[1] && from.param[1] && from.exp_avg[2]);
-    cr_expect(unsharded_has_gradient(&c, 0) && !unsharded_has_gradient(&c, 1) && !unsharded_has_gradient(&c, 2));
+    cr_expect(case_has_gradient(&c, 0) && !case_has_gradient(&c, 1) && !case_has_gradient(&c, 2));
     struct rule rule = rule_canonical(&c);
     cr_assert_eq(unsharded_gradient(&c, values, &rule, &(struct unsharded_choice){0}, 1, 1, gradients), 0);
     for (size_t k = 0; k < c.params[0].count; k++) {
