@@ -5,20 +5,18 @@
 
 #include "err.h"
 #include "file.h"
-#include "json.h"
+#include "launch_start.h"
 #include "launch_watch.h"
 #include "size.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -28,8 +26,7 @@ enum {
     SAMPLE_MS = 50,
     SAMPLE_SHARE = 20,  // looking takes at most one part in so many of the time
     GRACE_MS = 2000,    // between SIGTERM and SIGKILL
-    GIVE_UP_MS = 10000,
-    NOT_STARTED = 127
+    GIVE_UP_MS = 10000
 };
 
 // When something is looked at again.
@@ -65,94 +62,6 @@ static void set_next(struct pace *pace, uint64_t begin_ns)
     uint64_t end_ns = now_ns(), pause_ns = (end_ns - begin_ns) * SAMPLE_SHARE;
     uint64_t least_ns = (uint64_t)SAMPLE_MS * 1000000u;
     pace->next_ns = end_ns + (pause_ns > least_ns ? pause_ns : least_ns);
-}
-
-// --- starting ---
-
-// exec closes all but the first three.
-static void hide_descriptors(void)
-{
-    enum { OLD_SYSTEM_MAX = 65536 };
-    if (close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) == 0)
-        return;
-    for (int fd = 3; fd < OLD_SYSTEM_MAX; fd++)
-        fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
-
-// In the new process: everything that exec keeps is put right. Only what may be called between fork and exec.
-static void become(const struct run *run, int null_fd, int failure_fd, pid_t suite)
-{
-    sigset_t none;
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != suite)
-        _exit(NOT_STARTED);
-    for (int signal_number = 1; signal_number < NSIG; signal_number++)
-        signal(signal_number, SIG_DFL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    hide_descriptors();
-    if (dup2(null_fd, 0) >= 0 && dup2(run->output_fd, 1) >= 0 && dup2(run->output_fd, 2) >= 0)
-        execvp(run->setting->argv[0], (char *const *)(uintptr_t)run->setting->argv);
-    int failure = errno;
-    ssize_t told = write(failure_fd, &failure, sizeof failure);
-    _exit(told > 0 ? NOT_STARTED : NOT_STARTED + 1);
-}
-
-// Forks; no handler of the suite's runs in the new process.
-static pid_t fork_command(const struct run *run, int null_fd, int failure_fd)
-{
-    sigset_t all, kept;
-    pid_t suite = getpid();
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &kept);
-    pid_t pid = fork();
-    if (pid == 0)
-        become(run, null_fd, failure_fd, suite);
-    int failure = errno;
-    pthread_sigmask(SIG_SETMASK, &kept, NULL);
-    errno = failure;
-    return pid;
-}
-
-// Waits until the command has been started, or has not: then the pipe says why.
-static int start_through(struct run *run, int null_fd, const int failure_fds[2])
-{
-    const char *name = run->setting->argv[0];
-    char shown[JSON_SHOW_BYTES];
-    int failure = 0;
-    run->leader = fork_command(run, null_fd, failure_fds[1]);
-    if (run->leader < 0)
-        return err_set(ERR_IO, "no process for %s: %s", json_show(shown, name, 200), strerror(errno));
-    setpgid(run->leader, run->leader);
-    close(failure_fds[1]);
-    ssize_t bytes;
-    while ((bytes = read(failure_fds[0], &failure, sizeof failure)) < 0 && errno == EINTR)
-        continue;
-    if (bytes == 0)
-        return ERR_NONE;
-    waitpid(run->leader, NULL, 0);
-    return err_set(ERR_USAGE, "%s: cannot be started: %s", json_show(shown, name, 200), strerror(failure));
-}
-
-static int start(struct run *run)
-{
-    int failure_fds[2];
-    int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (null_fd < 0)
-        return err_set(ERR_IO, "/dev/null: cannot be opened: %s", strerror(errno));
-    int rc;
-    if (pipe2(failure_fds, O_CLOEXEC) != 0) {
-        rc = err_set(ERR_IO, "no pipe to start %s: %s", run->setting->argv[0], strerror(errno));
-    } else {
-        rc = start_through(run, null_fd, failure_fds);
-        close(failure_fds[0]);
-        if (run->leader < 0)
-            close(failure_fds[1]);
-    }
-    close(null_fd);
-    return rc;
 }
 
 // --- watching ---
@@ -305,7 +214,7 @@ static int end_all(struct run *run)
 static int run_to_end(struct run *run)
 {
     TRY(process_scan(&run->before));
-    int start_rc = start(run);
+    int start_rc = launch_start(run->setting->argv, run->output_fd, &run->leader);
     if (start_rc != ERR_NONE) {
         unlink(run->setting->output_path);
         return start_rc;
