@@ -19,10 +19,12 @@ def read_json(path, default):
 
 
 def read_results(path):
+    """The last row of each mutant."""
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as stream:
-        return [json.loads(line) for line in stream]
+        rows = [json.loads(line) for line in stream]
+    return list({row["key"]: row for row in rows}.values())
 
 
 def forget_survivors(path):
