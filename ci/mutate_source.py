@@ -72,7 +72,8 @@ class Source:
         self.found = []
 
     def is_text(self, i, *texts):
-        return 0 <= i < len(self.tokens) and self.tokens[i].text in texts and self.tokens[i].kind in ("operator", "word")
+        inside = 0 <= i < len(self.tokens)
+        return inside and self.tokens[i].text in texts and self.tokens[i].kind in ("operator", "word")
 
     def starts_line(self, i):
         begin = self.tokens[i].begin
