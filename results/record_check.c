@@ -64,7 +64,8 @@ static const char *const statuses[] = {"complete", "interrupted", NULL};
 static const char *const metrics[] = {"ratio", "median", NULL};
 
 static const struct shape short_text = TEXT(256), argument = TEXT(4096), reason = TEXT(2048), sample = ABOVE_ZERO,
-                          node_bytes = WHOLE(0, COUNT_MAX), scalar = {.kind = SHAPE_SCALAR, .high = 256};
+                          node_bytes = WHOLE(0, COUNT_MAX), scalar = {.kind = SHAPE_SCALAR, .high = 256},
+                          detail = {.kind = SHAPE_DETAIL, .high = 256};
 
 static const struct shape_field suite_fields[] = {
     {"version", TEXT(64)},
@@ -190,6 +191,7 @@ static const struct shape_field bench_fields[] = {
     {"verified", {.kind = SHAPE_TRUE}},
     {"yardstick", {.kind = SHAPE_OBJECT, .fields = yardstick_fields, .or_null = true}},
     {"ratio", {.kind = SHAPE_NUMBER, .above = true, .high = INFINITY, .or_null = true}},
+    {"detail", {.kind = SHAPE_NAMES, .high = 32, .element = &detail, .optional = true}},
     {"timeline", {.kind = SHAPE_LIST, .low = 1, .high = 2000, .element = &interval, .optional = true}},
     {0},
 };

@@ -31,10 +31,32 @@ Test(record_read, the_schema_says_what_the_reader_takes)
     json_t *bench = json_loads(SAMPLE_BENCH, 0, NULL);
     json_object_set_new(bench, "timeline", json_pack("[{s:s, s:f, s:f}]", "lane", "adam", "begin_ms", 0.5, "end_ms",
                                                      1.5));
+    json_object_set_new(bench, "detail", json_pack("{s:{s:{s:f}}}", "lanes", "nvme_read", "busy_ms", 0.5));
     char *sample = json_dumps(bench, 0);
     cr_expect_gt(schema_check("results/schema.json", "bench", sample, read_record), 100);
     free(sample);
     json_decref(bench);
+}
+
+Test(record_read, details_are_scalars_or_objects_two_deep)
+{
+    static const struct {
+        const char *text;
+        bool good;
+    } details[] = {{"{}", true},
+                   {"{\"a\":1.5,\"b\":null,\"c\":\"d\",\"e\":true}", true},
+                   {"{\"a\":{\"p50\":1,\"p99\":2}}", true},
+                   {"{\"a\":{\"b\":{\"c\":1}}}", true},
+                   {"{\"a\":{\"b\":{\"c\":{}}}}", false},
+                   {"{\"a\":[1]}", false},
+                   {"{\"a\":{\"b\":[1]}}", false},
+                   {"[]", false}};
+    for (size_t i = 0; i < sizeof details / sizeof details[0]; i++) {
+        json_t *record = json_loads(SAMPLE_BENCH, 0, NULL);
+        json_object_set_new(record, "detail", json_loads(details[i].text, 0, NULL));
+        cr_expect_eq(record_check("a line", record) == ERR_NONE, details[i].good, "%s", details[i].text);
+        json_decref(record);
+    }
 }
 
 Test(record_read, a_case_may_have_a_thousand_samples)

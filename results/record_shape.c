@@ -59,8 +59,9 @@ static void expected_text(const struct shape *shape, char out[EXPECTED_BYTES])
                  NAME_LENGTH_MAX);
         break;
     case SHAPE_SCALAR:
-        snprintf(out, EXPECTED_BYTES, "a string of at most %.0f characters, a number, true, false or null",
-                 shape->high);
+    case SHAPE_DETAIL:
+        snprintf(out, EXPECTED_BYTES, "a string of at most %.0f characters, a number, true, false or null%s",
+                 shape->high, shape->kind == SHAPE_DETAIL ? ", or objects of such, at most two deep" : "");
         break;
     }
     if (shape->or_null)
@@ -108,11 +109,31 @@ static bool list_fits(const json_t *value, const struct shape *shape)
     return json_is_array(value) && count >= shape->low && count <= shape->high;
 }
 
+static bool scalar_fits(const json_t *value, const struct shape *shape)
+{
+    return json_is_number(value) || json_is_boolean(value) || json_is_null(value) || text_fits(value, shape);
+}
+
+static bool detail_fits(const json_t *value, const struct shape *shape, int depth)
+{
+    const struct shape names = {.kind = SHAPE_NAMES, .high = 64};
+    const char *key;
+    json_t *inner;
+    if (!json_is_object(value) || depth == 0)
+        return scalar_fits(value, shape);
+    if (!names_fit(value, &names))
+        return false;
+    json_object_foreach((json_t *)(uintptr_t)value, key, inner)
+        if (!detail_fits(inner, shape, depth - 1))
+            return false;
+    return true;
+}
+
 // The value itself, without what is inside it.
 static bool fits(const json_t *value, const struct shape *shape)
 {
     if (json_is_null(value))
-        return shape->or_null || shape->kind == SHAPE_SCALAR;
+        return shape->or_null || shape->kind == SHAPE_SCALAR || shape->kind == SHAPE_DETAIL;
     switch (shape->kind) {
     case SHAPE_TEXT: return text_fits(value, shape);
     case SHAPE_WORD: return is_word(value, shape->words);
@@ -123,7 +144,8 @@ static bool fits(const json_t *value, const struct shape *shape)
     case SHAPE_LIST: return list_fits(value, shape);
     case SHAPE_OBJECT: return json_is_object(value);
     case SHAPE_NAMES: return names_fit(value, shape);
-    case SHAPE_SCALAR: return json_is_number(value) || json_is_boolean(value) || text_fits(value, shape);
+    case SHAPE_SCALAR: return scalar_fits(value, shape);
+    case SHAPE_DETAIL: return detail_fits(value, shape, 2);
     }
     return false;
 }

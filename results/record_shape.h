@@ -17,6 +17,8 @@ enum shape_kind {
     SHAPE_LIST,     // from `low` to `high` elements of the shape `element`
     SHAPE_OBJECT,   // with these `fields`, and others that are not looked at
     SHAPE_NAMES,    // at most `high` keys of at most NAME_LENGTH_MAX characters; each value of the shape `element`
+    SHAPE_DETAIL,   // as SHAPE_SCALAR, or an object of at most 64 keys of at most NAME_LENGTH_MAX characters, whose
+                    // values are such details, too, at most two objects deep
     SHAPE_SCALAR,   // a text of at most `high` characters, a number, a boolean or null
 };
 
