@@ -21,6 +21,10 @@ struct search {
     unsigned char *explained;  // by element of all compared parameters: IN_BODY, IN_TAIL, both, or 0
     size_t element_count;
     int step;
+    bool own_norm;             // gradients are clipped by the norm that the answer tells, where it is right
+    bool updated;              // some step applied a gradient
+    bool failed;               // at this step, the last one looked at
+    bool frozen_changed;       // likewise
     // Of the step at hand, the rule that explains most elements, and what it misses first.
     size_t best_count;
     struct rule best;
@@ -164,18 +168,29 @@ static uint64_t powers_begin(const struct trial *trial, const struct rule *rule,
     }
 }
 
+// A norm is rounded many times on its way, in an order that is nobody's business: as many roundings as links.h grants.
+static bool norm_is_near(double norm, double told)
+{
+    return fabs(told - norm) <= 16 * 0x1p-24 * norm;
+}
+
 // The state after the step under a rule and one of its choices.
-static int expect(struct trial *trial, int step, const struct rule *rule, bool leaves_unused,
+static int expect(const struct search *search, const struct rule *rule, bool leaves_unused,
                   const struct unsharded_choice *choice)
 {
+    struct trial *trial = search->trial;
     const struct check_case *c = trial->c;
-    const struct unsharded_decision *decision = &trial->decisions[step - 1];
+    const struct unsharded_decision *decision = &trial->decisions[search->step - 1];
     TRY(trial_gradient(trial, rule, choice, decision->applies));
     const float *const *gradients = (const float *const *)trial->gradient;
+    double norm = unsharded_norm(c, gradients);
+    bool tells = search->own_norm && trial->step.has_norm && decision->applies == search->step;
+    if (tells && norm_is_near(norm, trial->step.norm))
+        norm = trial->step.norm;
     struct unsharded_update update = {
         .t = decision->t,
         .lr_step = decision->applies,
-        .coefficient = unsharded_coefficient(c, rule, unsharded_norm(c, gradients)),
+        .coefficient = unsharded_coefficient(c, rule, norm),
         .tail = choice->tail,
         .leaves_unused = leaves_unused,
         .resumed_t = powers_begin(trial, rule, decision->t),
@@ -224,7 +239,7 @@ static int try_rule(struct search *search, const struct rule *rule, bool leaves_
     *marked = 0;
     for (int k = 0; k < choices && (k == 0 || has_tail || *marked < search->element_count); k++) {
         struct unsharded_choice choice = unsharded_choice_at(trial->c, rule, k);
-        TRY(expect(trial, search->step, rule, leaves_unused, &choice));
+        TRY(expect(search, rule, leaves_unused, &choice));
         *marked = mark(search, choice.tail ? IN_TAIL : IN_BODY, sequences);
     }
     return ERR_NONE;
@@ -345,7 +360,7 @@ static int describe_failure(struct search *search, struct finding *out)
     struct unsharded_choice choice = {0};
     if (trial->decisions[search->step - 1].applies > 0) {
         choice = unsharded_choice_at(trial->c, &search->best, 0);
-        TRY(expect(trial, search->step, &search->best, search->best_leaves_unused, &choice));
+        TRY(expect(search, &search->best, search->best_leaves_unused, &choice));
     }
     TRY(note_difference(search));
     out->has_difference = true;
@@ -356,6 +371,66 @@ static int describe_failure(struct search *search, struct finding *out)
     return ERR_NONE;
 }
 
+// Which rules explain all steps; stops at the first that none explains. out: gets the difference of a frozen parameter.
+static int search_steps(struct search *search, struct finding *out)
+{
+    struct trial *trial = search->trial;
+    rule_set_clear(&search->alive);
+    search->updated = search->failed = false;
+    TRY(all_rules(trial, &search->alive));
+    int last = case_last_step(trial->c);
+    for (int step = case_first_step(trial->c); step <= last && !search->failed; step++) {
+        search->step = step;
+        TRY(trial_step(trial, step));
+        if ((search->frozen_changed = frozen_changed(trial, step, &out->difference)))
+            return ERR_NONE;
+        if (trial->decisions[step - 1].applies == 0) {
+            search->failed = !unchanged(search);
+            continue;
+        }
+        search->updated = true;
+        TRY(search_step(search));
+        search->failed = search->next.count == 0;
+        struct rule_set spare = search->alive;
+        search->alive = search->next;
+        search->next = spare;
+        rule_set_clear(&search->next);
+    }
+    return ERR_NONE;
+}
+
+static int describe(struct search *search, struct finding *out)
+{
+    struct trial *trial = search->trial;
+    const struct check_case *c = trial->c;
+    if (search->frozen_changed) {
+        out->verdict = VERDICT_FAIL;
+        out->has_difference = true;
+        out->hint = HINT_DECAY;
+        snprintf(out->text, sizeof out->text, "a frozen parameter changed");
+        return ERR_NONE;
+    }
+    if (search->failed) {
+        TRY(describe_failure(search, out));
+        if (trial->decisions[search->step - 1].applies > 0)
+            return judge_by_links(trial, out);
+        out->verdict = VERDICT_FAIL;
+        snprintf(out->text, sizeof out->text, "the state changed in a step that applies nothing");
+        return ERR_NONE;
+    }
+    struct rule canonical = rule_canonical(c);
+    const struct rule *first = search->alive.count > 0 ? &search->alive.rules[0] : &canonical;
+    bool is_canonical = rule_same_gradient(first, &canonical) && first->recipe == canonical.recipe &&
+                        first->clip == canonical.clip && !search->own_norm;
+    out->verdict = !search->updated || is_canonical ? VERDICT_PASS : VERDICT_EQUIVALENT;
+    if (search->updated)
+        rule_text(first, out->text, sizeof out->text);
+    size_t used = strlen(out->text);
+    if (search->own_norm)
+        snprintf(out->text + used, sizeof out->text - used, ", clipped by a norm of other roundings");
+    return ERR_NONE;
+}
+
 int judge_state(struct trial *trial, struct finding *out, struct rule_set *explained)
 {
     const struct check_case *c = trial->c;
@@ -363,49 +438,15 @@ int judge_state(struct trial *trial, struct finding *out, struct rule_set *expla
     for (int i = 0; i < c->param_count; i++)
         search.element_count += trial_compares(trial, i) ? c->params[i].count : 0;
     search.explained = malloc(search.element_count + 1);
-    int rc = search.explained ? all_rules(trial, &search.alive) : err_set(ERR_MEMORY, "no memory to judge %s", c->name);
-    bool updated = false, failed = false, changed = false;
-    for (int step = case_first_step(c); rc == ERR_NONE && step <= case_last_step(c) && !failed && !changed; step++) {
-        search.step = step;
-        if ((rc = trial_step(trial, step)) != ERR_NONE)
-            break;
-        if ((changed = frozen_changed(trial, step, &out->difference)))
-            break;
-        if (trial->decisions[step - 1].applies == 0) {
-            failed = !unchanged(&search);
-        } else {
-            updated = true;
-            rc = search_step(&search);
-            failed = rc == ERR_NONE && search.next.count == 0;
-            struct rule_set spare = search.alive;
-            search.alive = search.next;
-            search.next = spare;
-            rule_set_clear(&search.next);
-        }
+    int rc = search.explained ? search_steps(&search, out) : err_set(ERR_MEMORY, "no memory to judge %s", c->name);
+    // How the squares of a norm are added is not a rule: once more, with the norm that the answer tells.
+    if (rc == ERR_NONE && search.failed && c->gradient_clipping > 0) {
+        search.own_norm = true;
+        rc = search_steps(&search, out);
     }
-    if (rc == ERR_NONE && changed) {
-        out->verdict = VERDICT_FAIL;
-        out->has_difference = true;
-        out->hint = HINT_DECAY;
-        snprintf(out->text, sizeof out->text, "a frozen parameter changed");
-    } else if (rc == ERR_NONE && failed) {
-        rc = describe_failure(&search, out);
-        if (rc == ERR_NONE && trial->decisions[search.step - 1].applies == 0) {
-            out->verdict = VERDICT_FAIL;
-            snprintf(out->text, sizeof out->text, "the state changed in a step that applies nothing");
-        } else if (rc == ERR_NONE) {
-            rc = judge_by_links(trial, out);
-        }
-    } else if (rc == ERR_NONE) {
-        struct rule canonical = rule_canonical(c);
-        const struct rule *first = search.alive.count > 0 ? &search.alive.rules[0] : &canonical;
-        bool is_canonical = rule_same_gradient(first, &canonical) && first->recipe == canonical.recipe &&
-                            first->clip == canonical.clip;
-        out->verdict = !updated || is_canonical ? VERDICT_PASS : VERDICT_EQUIVALENT;
-        if (updated)
-            rule_text(&search.alive.rules[0], out->text, sizeof out->text);
-    }
-    if (rc == ERR_NONE && updated && !failed && !changed) {
+    if (rc == ERR_NONE)
+        rc = describe(&search, out);
+    if (rc == ERR_NONE && search.updated && !search.failed && !search.frozen_changed) {
         *explained = search.alive;
         search.alive = (struct rule_set){0};
     }

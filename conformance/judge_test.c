@@ -263,6 +263,60 @@ Test(judge, a_recipe_that_changes_midway_is_no_rule)
     cr_assert_eq(finding.verdict, VERDICT_BOUNDED, "%s", finding.text);
 }
 
+// What the answer says of its norm, if it does.
+static double told_norm;
+static bool tells_norm;
+
+static double norm_behind(const struct check_case *c, float coefficient)
+{
+    return c->gradient_clipping / (double)coefficient - 1e-6;
+}
+
+static void other_norm(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
+{
+    (void)step;
+    told_norm = norm_behind(c, update->coefficient) * (1 - 0x1p-22);
+    update->coefficient = unsharded_coefficient(c, rule, told_norm);
+}
+
+static void tell_norm(const struct check_case *c, int step, struct answer_step *says)
+{
+    (void)c, (void)step;
+    says->has_norm = tells_norm;
+    says->norm = told_norm;
+}
+
+Test(judge, a_norm_of_other_roundings_clips_by_another_coefficient)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    c.gradient_clipping = 1e-3;
+    struct wrong wrong = {.update = other_norm, .says = tell_norm};
+    struct finding finding = state_finding(&c, NULL, NULL);
+    cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
+    finding = state_finding(&c, NULL, &wrong);
+    cr_assert_eq(finding.verdict, VERDICT_BOUNDED, "%s", finding.text);
+    tells_norm = true;
+    finding = state_finding(&c, NULL, &wrong);
+    cr_assert_eq(finding.verdict, VERDICT_EQUIVALENT, "%s", finding.text);
+    cr_assert(strstr(finding.text, "norm of other roundings"), "%s", finding.text);
+}
+
+static void half_the_norm(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
+{
+    (void)step;
+    told_norm = norm_behind(c, update->coefficient) / 2;
+    update->coefficient = unsharded_coefficient(c, rule, told_norm);
+}
+
+Test(judge, a_wrong_norm_is_wrong_although_the_answer_tells_it)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    c.gradient_clipping = 1e-3;
+    tells_norm = true;
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.update = half_the_norm, .says = tell_norm});
+    cr_assert_eq(finding.verdict, VERDICT_FAIL, "%s", finding.text);
+}
+
 static int recipe_called(const char *name)
 {
     int index = 0;
