@@ -42,8 +42,9 @@ static void print_head(const struct table *t)
     text_plain(t->out, facts->version, 4);
     fprintf(t->out, ", level ");
     text_plain(t->out, facts->level, 4);
-    fprintf(t->out, ", seed %" PRIu64 ": %zu cases in %zu launches, %.1f s\n", facts->seed, facts->case_count,
-            facts->launch_count, facts->seconds);
+    fprintf(t->out, ", seed %" PRIu64 ": %zu case%s in %zu launch%s, %.1f s\n", facts->seed, facts->case_count,
+            facts->case_count == 1 ? "" : "s", facts->launch_count, facts->launch_count == 1 ? "" : "es",
+            facts->seconds);
     for (const char *const *rule = facts->rules; rule && *rule; rule++) {
         fprintf(t->out, "  ");
         text_plain(t->out, *rule, 4);
