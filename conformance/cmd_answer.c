@@ -3,6 +3,7 @@
 #include "reference.h"
 
 #include "err.h"
+#include "launcher.h"
 #include "plugin.h"
 
 #include <popt.h>
@@ -14,6 +15,7 @@
 struct answer_options {
     char *recipe, *schedule, *clip_form, *nvme_path, *plugin;
     int one;
+    struct launcher launcher;
 };
 
 static const char arguments_text[] = "[OPTION...] CASES ANSWERS WORLD [STATE] | --case [OPTION...] CASE ANSWER [STATE]";
@@ -91,6 +93,11 @@ static int answer_by_plugin(const struct answer_options *a, char *arguments[], c
     return plugin_answer(a->plugin, arguments[0], arguments[1], world, state);
 }
 
+static bool shows_progress(const struct answer_options *a)
+{
+    return a->launcher.rank == 0 && isatty(STDERR_FILENO);
+}
+
 static int answer_cases(const struct answer_options *a, char *arguments[], int count)
 {
     struct reference_options options;
@@ -98,13 +105,22 @@ static int answer_cases(const struct answer_options *a, char *arguments[], int c
     if (count < extra || count > extra + 1)
         return err_set(ERR_USAGE, "expected %s", arguments_text);
     const char *state = count > extra ? arguments[extra] : NULL;
+    if (a->plugin && a->launcher.world > 0)
+        return err_set(ERR_USAGE, "--plugin is answered by one process: start it without a launcher");
     if (a->plugin)
         return answer_by_plugin(a, arguments, state);
     TRY(read_options(a, &options));
-    if (a->one)
-        return reference_answer(&options, arguments[0], arguments[1], 0, state);
-    TRY(read_world(arguments[2], &world));
-    return reference_answer_all(&options, arguments[0], arguments[1], world, state, isatty(STDERR_FILENO));
+    if (!a->one)
+        TRY(read_world(arguments[2], &world));
+    TRY(launcher_world(&a->launcher, world, 0, &world));
+    if (a->launcher.world > 0)
+        TRY(launcher_open(&a->launcher, &options.comm));
+    int rc = a->one ? reference_answer(&options, arguments[0], arguments[1], world, state)
+                    : reference_answer_all(&options, arguments[0], arguments[1], world, state, shows_progress(a));
+    if (options.comm && rc != ERR_NONE)
+        comm_abort(options.comm, err_message());
+    launcher_close(options.comm, err_exit_status(rc));
+    return rc;
 }
 
 int answer_main(int argc, const char **argv)
@@ -112,6 +128,8 @@ int answer_main(int argc, const char **argv)
     struct answer_options a = {0};
     char *arguments[5] = {NULL};
     int count = 0, rc = parse(argc, argv, &a, arguments, &count);
+    if (rc == ERR_NONE)
+        rc = launcher_find(&a.launcher);
     if (rc == ERR_NONE)
         rc = answer_cases(&a, arguments, count);
     if (rc != ERR_NONE)

@@ -45,6 +45,12 @@ static int make_folder(const char *path)
     return ERR_NONE;
 }
 
+// Whether this process has rank 0.
+static bool is_first(const struct reference_run *run)
+{
+    return !run->options->comm || comm_rank(run->options->comm) == 0;
+}
+
 // The weights of the checkpoint, and nothing else of it, begin the run.
 static int take_weights(struct reference_run *run, struct train_setting *setting)
 {
@@ -54,10 +60,12 @@ static int take_weights(struct reference_run *run, struct train_setting *setting
     if (!checkpoint)
         return err_set(ERR_USAGE, "%s: there is no checkpoint", run->store);
     int rc = file_join(run->store, "weights.safetensors", path);
-    if (rc == ERR_NONE)
+    if (rc == ERR_NONE && is_first(run))
         rc = export_weights(checkpoint, path, DTYPE_FP32);
     checkpoint_close(checkpoint);
     TRY(rc);
+    if (setting->comm)
+        TRY(comm_barrier(setting->comm));
     TRY(weights_open(path, setting->model, &run->weights));
     setting->model = &run->weights->model;
     return ERR_NONE;
@@ -135,6 +143,7 @@ static int train(struct reference_run *run, const char *folder)
         .config = &run->config.config,
         .model = given_model(run->given),
         .world = c->world,
+        .comm = options->comm,
         .steps = (uint64_t)(case_last_step(c) - run->before_steps),
         .schedule = options->has_schedule ? options->schedule
                                           : (struct flow_schedule){c->overlap ? FLOW_OVERLAP : FLOW_SERIAL, 0},
@@ -148,7 +157,7 @@ static int train(struct reference_run *run, const char *folder)
     }
     if (c->phase != PHASE_WHOLE)
         TRY(open_checkpoints(run, &setting));
-    TRY(reference_report_open(c, run->given, run->answer, run->before_steps, &run->report));
+    TRY(reference_report_open(c, run->given, run->answer, run->before_steps, options->comm, &run->report));
     struct train_result result;
     int rc = train_run(&setting, &result);
     free(result.step_ns);
@@ -183,6 +192,8 @@ static int answer(struct reference_run *run, const char *folder)
     run->before_steps = anew ? c->checkpoint_step : 0;
     int rc = reference_config(c, run->options, run->nvme_path, run->before_steps, &run->config, &unsupported);
     // What is refused although it makes sense is what the reference has not.
+    if (rc == ERR_USAGE && !is_first(run))
+        return ERR_NONE;
     if (rc == ERR_USAGE)
         return answer_write_text(run->answer,
                                  unsupported || !c->expects_refusal ? ANSWER_UNSUPPORTED : ANSWER_REFUSED,

@@ -13,6 +13,7 @@ struct reference_options {
     bool has_schedule;   // false: overlap where the case hints at it, otherwise serial
     struct flow_schedule schedule;
     const char *nvme_path;  // null: the folder of states, or TMPDIR, or /tmp
+    struct comm *comm;      // of the ranks that a launcher has started, of which this process is one; null: threads
 };
 
 // Answers the case in the folder with a folder, which is made if need be and must be empty. world: the case's; 0:
@@ -21,6 +22,8 @@ struct reference_options {
 int reference_answer(const struct reference_options *options, const char *case_folder, const char *answer_folder,
                      int world, const char *state);
 
+// Of processes all answer the same cases together, and rank 0 writes what is not a rank's own.
+//
 // The same for all cases of the list in CASES/order.json, in that order. An error is printed with the case's name and
 // ends nothing; at the end there is one that says how many there were. world: of every case. progress: to stderr.
 int reference_answer_all(const struct reference_options *options, const char *cases, const char *answers, int world,
@@ -48,11 +51,11 @@ struct reference_report;
 struct train_moment;
 struct given;
 
-// c and given outlive it.
+// c and given outlive it. comm: as in reference_options; with it, the report's calls are collective.
 int reference_report_open(const struct check_case *c, const struct given *given, const char *folder, int before_steps,
-                          struct reference_report **out);
+                          struct comm *comm, struct reference_report **out);
 int reference_report_observe(struct reference_report *report, const struct train_moment *moment);  // train.h
-int reference_report_usage(const struct reference_report *report);  // when the run is over
+int reference_report_usage(struct reference_report *report);  // when the run is over
 void reference_report_close(struct reference_report *report);       // null-safe
 
 #endif

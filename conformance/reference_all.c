@@ -30,13 +30,19 @@ int reference_answer_all(const struct reference_options *options, const char *ca
         const char *name = json_string_value(json_array_get(order, i));
         if (progress)
             fprintf(stderr, "\r\033[Kcase %zu/%zu  %s", i + 1, count, name);
-        if (answer_one(options, cases, answers, world, state, name) == ERR_NONE)
+        int rc = answer_one(options, cases, answers, world, state, name);
+        if (rc == ERR_NONE)
             continue;
         failed++;
         fprintf(stderr, "%szerogauge answer: %s: %s\n", progress ? "\r\033[K" : "", name, err_message());
+        // With it the communication of ranks that are processes has failed.
+        if (options->comm)
+            break;
     }
     if (progress)
         fprintf(stderr, "\r\033[K");
     json_decref(order);
+    if (failed > 0 && options->comm)
+        return err_set(ERR_CHECK, "the ranks end with the first case that has no answer");
     return failed == 0 ? ERR_NONE : err_set(ERR_CHECK, "%zu of %zu cases have no answer", failed, count);
 }

@@ -22,6 +22,7 @@ struct reference_report {
     const struct given *given;
     const char *folder;
     int before_steps;
+    struct comm *comm;
     struct answer_step now, before;  // of rank 0, after this step and the one before
     struct answer_usage usage[CASE_WORLD_MAX];
 };
@@ -185,7 +186,7 @@ int reference_report_observe(struct reference_report *report, const struct train
 }
 
 int reference_report_open(const struct check_case *c, const struct given *given, const char *folder, int before_steps,
-                          struct reference_report **out)
+                          struct comm *comm, struct reference_report **out)
 {
     struct reference_report *report = *out = calloc(1, sizeof *report);
     if (!report)
@@ -194,13 +195,24 @@ int reference_report_open(const struct check_case *c, const struct given *given,
     report->given = given;
     report->folder = folder;
     report->before_steps = before_steps;
+    report->comm = comm;
     TRY(state_open(c, &report->now));
     return state_open(c, &report->before);
 }
 
-int reference_report_usage(const struct reference_report *report)
+int reference_report_usage(struct reference_report *report)
 {
-    return answer_write_usage(report->c, report->folder, report->usage);
+    if (!report->comm)
+        return answer_write_usage(report->c, report->folder, report->usage);
+    int world = comm_world(report->comm);
+    size_t counts[CASE_WORLD_MAX], offsets[CASE_WORLD_MAX];
+    for (int rank = 0; rank < world; rank++) {
+        counts[rank] = sizeof report->usage[rank];
+        offsets[rank] = (size_t)rank * sizeof report->usage[rank];
+    }
+    const struct answer_usage *own = &report->usage[comm_rank(report->comm)];
+    TRY(comm_all_gather(report->comm, own, report->usage, counts, offsets, DTYPE_BYTE));
+    return comm_rank(report->comm) == 0 ? answer_write_usage(report->c, report->folder, report->usage) : ERR_NONE;
 }
 
 void reference_report_close(struct reference_report *report)

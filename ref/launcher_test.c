@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char output[65536];
+static char output[1 << 20];
 
 // The digest in a line of JSON; "" if there is none.
 static void digest_in(const char *text, char out[33])
@@ -138,4 +138,20 @@ Test(launcher, variables_say_world_and_rank)
         cr_expect_eq(launcher_find(&launcher), ERR_USAGE, "%s", bad[i]);
         cr_expect_not_null(strstr(err_message(), "PMI_RANK"), "%s", err_message());
     }
+}
+
+// Through mpirun the suite sees what it sees through threads: arithmetic, tied and empty tensors, resharding, usage.
+Test(launcher, the_suite_accepts_ranks_that_are_processes)
+{
+    MPI_OR_SKIP();
+    char command[4 * PATH_MAX];
+    snprintf(command, sizeof command,
+             "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
+             "OMPI_MCA_hwloc_base_binding_policy=none ASAN_OPTIONS=detect_leaks=0 '%s/zerogauge' check --json "
+             "--case '*-exact.w3.*' --case 'part-*.w3.*' --case 'ckpt-reshard-down.w3*' --case 'usage-*.w3.*' -- "
+             "mpirun -n {world} '%s/zerogauge' answer {cases} {answers} {world} {state} 2>&1",
+             ZG_BINARY_DIR, ZG_BINARY_DIR);
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    cr_expect_not_null(strstr(output, "\"verdict\":\"CONFORMS"), "%s", output);
+    cr_expect_null(strstr(output, "\"verdict\":\"BROKEN\""), "%s", output);
 }
