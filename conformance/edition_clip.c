@@ -115,6 +115,18 @@ static void make_large(struct check_case *c, struct edition_item *item)
     clip(c, 4096);
 }
 
+// So many squares that none of them may be added in a format, or an integer, for a few: 6400 fours.
+static void make_many(struct check_case *c, struct edition_item *item)
+{
+    enum { MANY_NORM = 480 };
+    (void)item;
+    edition_tensor(c, 160, 160);
+    c->steps = 2;
+    c->data.same_mean = c->data.square_norm = true;
+    c->data.reach = 5;
+    c->gradient_clipping = MANY_NORM * odd_part(c->world) / 32.0;
+}
+
 static void make_overflow(struct check_case *c, struct edition_item *item)
 {
     make_changing(c, item);
@@ -138,6 +150,7 @@ const struct edition_row edition_clip[] = {
     {"clip-accumulated", "The norm is that of the mean over micro-steps.", make_accumulated, "2:0123:fb",
      "3,4:0123:f"},
     {"clip-large", "Squares that fp16 does not hold.", make_large, "2:0123:bh", "4:0123:h 3:0123:b"},
+    {"clip-many", "The norm of many elements.", make_many, "2:02:f", "2:13:f 3:13:b"},
     {"clip-overflow", "Skipped steps between clipped ones.", make_overflow, "2:0123:bh", "3,4:0123:bh"},
     {0},
 };
