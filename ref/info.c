@@ -32,7 +32,11 @@ static const struct {
     const char *note;
 } backends[] = {
     {"local", true, "ranks are threads of one process"},
-    {"mpi", false, "not part of this version"},
+#ifdef ZG_HAVE_MPI
+    {"mpi", true, "ranks are processes, where mpirun or srun starts them"},
+#else
+    {"mpi", false, "not found when this was built (libopenmpi-dev brings it): ranks are threads"},
+#endif
     {"nccl", false, "not part of this version"},
     {"cuda", false, "not part of this version: the device tier is host memory under a budget"},
 };
