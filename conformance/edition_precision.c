@@ -97,6 +97,14 @@ static void make_overflow_tensor(struct check_case *c, struct edition_item *item
     edition_poke(c, 6, 0, c->world - 1, 5, c->params[5].count - 1, -INFINITY);
 }
 
+// The learning rate is that of the step, however many before it were skipped.
+static void make_lr(struct check_case *c, struct edition_item *item)
+{
+    static const double lr[] = {0.01, 0.08, 0.02, 0.05, 0.04, 0.03};
+    make_overflow_first(c, item);
+    edition_lr(c, 0, lr, sizeof lr / sizeof *lr);
+}
+
 static void make_nan(struct check_case *c, struct edition_item *item)
 {
     make_checked(c, item);
@@ -147,6 +155,7 @@ const struct edition_row edition_precision[] = {
      "3,4:0123:bh"},
     {"mp-overflow-tensor", "inf in the last element of the last and of the first tensor.", make_overflow_tensor,
      "2:0123:bh", "1,3,4:0123:bh"},
+    {"mp-lr", "Another learning rate in every step, and skipped steps.", make_lr, "2:03:bh", "2:12:bh 3:13:h"},
     {"mp-nan", "NaN in a gradient.", make_nan, "2:0123:bh", "3,4:0123:bh"},
     {"mp-finite", "A finite gradient that is too large once it is scaled.", make_finite, "2:0123:h", "3,4:0123:h"},
     {"mp-shrink", "Overflows in a row, down to the smallest loss scale.", make_shrink, "2:0123:h", "3,4:0123:h"},
