@@ -181,6 +181,12 @@ static bool are_moments_short(const struct trial *trial, int param, size_t i)
     return !is_parameter_alone(trial, param, i) && is_near && is_short(right_m, m) && is_short(right_v, v);
 }
 
+static bool are_moments_swapped(const struct trial *trial, int param, size_t i)
+{
+    return value_same(trial->after.exp_avg[param][i], trial->expected.exp_avg_sq[param][i]) &&
+           value_same(trial->after.exp_avg_sq[param][i], trial->expected.exp_avg[param][i]);
+}
+
 static bool is_second_moment_right(const struct trial *trial, int param, size_t i)
 {
     return trial->after.exp_avg_sq[param][i] == trial->expected.exp_avg_sq[param][i];
@@ -204,7 +210,7 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
     }
     if (resumes)
         return HINT_RESUME;
-    if (all_wrong(row, are_moments_short))
+    if (all_wrong(row, are_moments_short) || all_wrong(row, are_moments_swapped))
         return HINT_MOMENTS;
     if (all_wrong(row, is_parameter_short))
         return HINT_MASTER;
@@ -217,6 +223,37 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
     if (row->wrong_moment_count > 0 && !all_wrong(row, is_second_moment_right))
         hint = diagnose_gradient(row);
     return or_other(hint == HINT_NONE ? hint_of_places(row) : hint);
+}
+
+static void fill_told(struct row *row)
+{
+    const struct trial *trial = row->trial;
+    row->coefficient = 1;  // what is told is not clipped
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
+            size_t at = row->begin[param] + i;
+            float right = trial->gradient[param][i];
+            float told = trial->step.grad[param] ? trial->step.grad[param][i] : right;
+            row->expected[at] = (double)right;
+            row->used[at] = (double)told;
+            row->wrong[at] = row->wrong_moment[at] = !value_same(right, told);
+            row->wrong_count += row->wrong[at];
+            row->wrong_moment_count += row->wrong_moment[at];
+        }
+}
+
+enum hint diagnose_told_gradient(const struct trial *trial, const struct rule *rule,
+                                 const struct difference *difference)
+{
+    struct row row;
+    enum hint hint = HINT_NONE;
+    if (open_row(&row, trial, rule, difference->step) == 0) {
+        fill_told(&row);
+        hint = diagnose_gradient(&row);
+        hint = hint == HINT_NONE ? hint_of_places(&row) : hint;
+    }
+    close_row(&row);
+    return or_other(hint);
 }
 
 // A state that changes, or a decision that is another one.

@@ -4,6 +4,7 @@
 #include "diagnose_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 // A guess that may hold for each element in another way must hold for at least so many.
@@ -80,6 +81,9 @@ static enum hint hint_of_factor(const struct row *row, double factor)
     // A threshold of zero, or a norm that is no number, leaves nothing.
     if (is_clipped(row) || (factor == 0.0 && is_about(c, "R-CLIP-")))
         return HINT_CLIP;
+    // Of what is nowhere, the place says more.
+    if (factor == 0.0)
+        return HINT_NONE;
     double either = factor > 1 ? factor : 1 / factor;
     if (scale != scale_after && (value_near(factor, scale / scale_after) || value_near(factor, scale_after / scale)))
         return HINT_FACTOR_SCALE;
@@ -254,6 +258,37 @@ static bool is_shifted(struct row *row)
     return false;
 }
 
+static int compare_numbers(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Whether a sorted list has a number near to this one.
+static bool has_near(const double *sorted, size_t count, double number)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (sorted[middle] < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (low < count && value_near(sorted[low], number)) || (low > 0 && value_near(sorted[low - 1], number));
+}
+
+// Nearly all values are those that other elements should have: pieces in another order. A few may be so by chance.
+static bool is_permuted(struct row *row)
+{
+    size_t moved = 0;
+    memcpy(row->guess, row->expected, row->count * sizeof *row->guess);
+    qsort(row->guess, row->count, sizeof *row->guess, compare_numbers);
+    for (size_t at = 0; at < row->count; at++)
+        moved += row->wrong_moment[at] && row->used[at] != 0.0 && has_near(row->guess, row->count, row->used[at]);
+    return moved >= TELLING_COUNT && moved * 10 >= row->wrong_moment_count * 9;
+}
+
 enum hint diagnose_gradient(struct row *row)
 {
     enum hint of_factor = hint_of_factor(row, common_factor(row));
@@ -274,5 +309,5 @@ enum hint diagnose_gradient(struct row *row)
         return earlier;
     if (of_factor != HINT_NONE)
         return of_factor;
-    return is_shifted(row) ? HINT_SHIFTED : HINT_NONE;
+    return is_shifted(row) || is_permuted(row) ? HINT_SHIFTED : HINT_NONE;
 }

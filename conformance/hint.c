@@ -83,6 +83,9 @@ static const struct {
     [HINT_TORN_COPY] = {"torn-copy",
                         "Forward used parameters of several steps at once. Look at which tensors or pieces are "
                         "gathered, and at what forward waits for."},
+    [HINT_FOREIGN_COPY] = {"foreign-copy",
+                           "Forward used values that were never parameters. Look for layers that are used without "
+                           "being gathered, and for memory that is lent, or written, while they are in it."},
     [HINT_RESUME] = {"resume",
                      "It is right until the checkpoint and wrong from there on. Look at what the checkpoint holds, and "
                      "at what is set up anew after it was loaded."},

@@ -108,6 +108,35 @@ static int explains_gradient(struct trial *trial, const struct rule *rule, int s
     return ERR_NONE;
 }
 
+// The gradient that the answer tells is not that of a rule of its own states.
+static int differ_in_gradient(struct trial *trial, const struct rule *rule, int step, struct finding *out)
+{
+    const struct check_case *c = trial->c;
+    struct unsharded_choice choice = unsharded_choice_at(c, rule, 0);
+    bool same;
+    int param;
+    size_t element;
+    TRY(explains_gradient(trial, rule, step, &same, &param, &element));
+    TRY(trial_gradient(trial, rule, &choice, step));
+    float expected = trial->gradient[param][element], actual = trial->step.grad[param][element];
+    double magnitude = fmax(fabs((double)expected), fabs((double)actual));
+    out->verdict = VERDICT_FAIL;
+    out->has_difference = true;
+    out->difference = (struct difference){
+        .step = step, .rank = -1, .micro = -1, .param = param, .what = "grad", .element = element,
+        .expected_bits = f32_bits(expected), .actual_bits = f32_bits(actual), .bits = 32,
+        .roundings = fabs((double)expected - (double)actual) / (magnitude * 0x1p-24),
+    };
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; trial_compares(trial, i) && trial->step.grad[i] && k < c->params[i].count; k++) {
+            out->difference.compared_count++;
+            out->difference.differing_count += !value_same(trial->gradient[i][k], trial->step.grad[i][k]);
+        }
+    out->hint = diagnose_told_gradient(trial, rule, &out->difference);
+    snprintf(out->text, sizeof out->text, "the gradient that is told is not the one that the moments are made of");
+    return ERR_NONE;
+}
+
 int judge_gradient(struct trial *trial, const struct rule_set *explained, struct finding *out)
 {
     const struct check_case *c = trial->c;
@@ -123,15 +152,8 @@ int judge_gradient(struct trial *trial, const struct rule_set *explained, struct
         size_t at = 0;
         for (size_t i = 0; i < (explained->count ? explained->count : 1) && !same; i++)
             TRY(explains_gradient(trial, explained->count ? &explained->rules[i] : &first, step, &same, &param, &at));
-        if (!same && explained->count) {
-            struct unsharded_choice choice = unsharded_choice_at(c, &first, 0);
-            TRY(trial_gradient(trial, &first, &choice, step));
-            float expected = trial->gradient[param][at], actual = trial->step.grad[param][at];
-            differ(out, step, "grad", (double)expected, (double)actual, HINT_OTHER);
-            out->difference.param = param;
-            out->difference.element = at;
-            return ERR_NONE;
-        }
+        if (!same && explained->count)
+            return differ_in_gradient(trial, &explained->rules[0], step, out);
         if (out->verdict == VERDICT_UNSUPPORTED) {
             out->verdict = explained->count ? VERDICT_PASS : VERDICT_BOUNDED;
             out->text[0] = '\0';

@@ -90,4 +90,9 @@ void judge_usage(const struct trial *trial, enum aspect aspect, struct finding *
 // gradient the expected one, times the clip coefficient.
 enum hint diagnose_state(const struct trial *trial, const struct rule *rule, const struct difference *difference);
 
+// The same where an answer's state is right and the gradient that it tells is not: trial->step is of the difference's
+// step, and trial->gradient the right one.
+enum hint diagnose_told_gradient(const struct trial *trial, const struct rule *rule,
+                                 const struct difference *difference);
+
 #endif

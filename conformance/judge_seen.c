@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+// So many values that are another element's are no chance.
+enum { TELLING_COUNT = 8 };
+
 // The search for the first element that differs, and what its wrong values could be instead.
 struct sight {
     struct trial *trial;
@@ -16,7 +19,12 @@ struct sight {
     bool has_older;
     float *seen;
     uint64_t differing, compared;  // elements of the step in which the first difference is
-    uint64_t older_count, neighbour_count;  // differing ones that are the older value; that are one 16-bit step away
+    // Differing ones that are the older value; that are one 16-bit step away; that are the value of another element.
+    // And those that are the same as the differing one before: what is everywhere has not moved.
+    uint64_t older_count, neighbour_count, moved_count, repeated_count;
+    float last;
+    float *sorted;  // all values that forward should use in this step
+    size_t sorted_count;
     struct finding *finding;
 };
 
@@ -30,6 +38,22 @@ static int bits_of(enum dtype precision, float x, uint64_t *out)
     return 16;
 }
 
+static int compare_values(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static void sort_expected(struct sight *sight)
+{
+    const struct trial *trial = sight->trial;
+    sight->sorted_count = 0;
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; case_owner(trial->c, param) == param && i < trial->c->params[param].count; i++)
+            sight->sorted[sight->sorted_count++] = unsharded_round(trial->c->precision, trial->before.param[param][i]);
+    qsort(sight->sorted, sight->sorted_count, sizeof *sight->sorted, compare_values);
+}
+
 static void note(struct sight *sight, int step, int rank, int micro, int param, size_t i, float expected, float actual)
 {
     struct trial *trial = sight->trial;
@@ -41,6 +65,11 @@ static void note(struct sight *sight, int step, int rank, int micro, int param, 
     const float *older = sight->has_older ? sight->older.param[case_owner(trial->c, param)] : NULL;
     sight->older_count += older && value_same(unsharded_round(precision, older[i]), actual);
     sight->neighbour_count += expected_bits - actual_bits + 1 <= 2;
+    if (!sight->finding->has_difference)
+        sort_expected(sight);
+    sight->repeated_count += sight->differing > 1 && value_same(actual, sight->last);
+    sight->last = actual;
+    sight->moved_count += bsearch(&actual, sight->sorted, sight->sorted_count, sizeof actual, compare_values) != NULL;
     if (sight->finding->has_difference)
         return;
     sight->finding->has_difference = true;
@@ -71,6 +100,12 @@ static int look_at_step(struct sight *sight, int step)
     return ERR_NONE;
 }
 
+// Nine of ten: some values are the same by chance.
+static bool is_most(const struct sight *sight, uint64_t count)
+{
+    return count * 10 >= sight->differing * 9;
+}
+
 static void conclude(struct sight *sight)
 {
     struct finding *finding = sight->finding;
@@ -81,12 +116,15 @@ static void conclude(struct sight *sight)
         finding->hint = HINT_STALE_COPY;
     else if (sight->neighbour_count == sight->differing && finding->difference.bits == 16)
         finding->hint = HINT_ROUNDING;
-    else if (sight->older_count > 0)
+    else if (sight->moved_count >= TELLING_COUNT && is_most(sight, sight->moved_count) &&
+             sight->repeated_count * 2 < sight->differing)
+        finding->hint = HINT_SHIFTED;
+    else if (is_most(sight, 2 * sight->older_count))
         finding->hint = HINT_TORN_COPY;
     else if (sight->trial->c->phase == PHASE_RESUME && finding->difference.step == case_first_step(sight->trial->c))
         finding->hint = HINT_RESUME;
     else
-        finding->hint = HINT_STALE_COPY;
+        finding->hint = HINT_FOREIGN_COPY;
     snprintf(finding->text, sizeof finding->text, "forward did not use the parameters of the step before, rounded");
 }
 
@@ -99,11 +137,15 @@ int judge_seen(struct trial *trial, struct finding *out)
         return ERR_NONE;
     }
     struct sight sight = {.trial = trial, .finding = out};
-    size_t largest = 1;
-    for (int i = 0; i < c->param_count; i++)
+    size_t largest = 1, all = 1;
+    for (int i = 0; i < c->param_count; i++) {
         largest = c->params[i].count > largest ? c->params[i].count : largest;
+        all += c->params[i].count;
+    }
     sight.seen = malloc(largest * sizeof *sight.seen);
-    int rc = sight.seen ? unsharded_state_open(c, &sight.older) : err_set(ERR_MEMORY, "no memory to judge %s", c->name);
+    sight.sorted = malloc(all * sizeof *sight.sorted);
+    int rc = sight.seen && sight.sorted ? unsharded_state_open(c, &sight.older)
+                                        : err_set(ERR_MEMORY, "no memory to judge %s", c->name);
     out->verdict = VERDICT_PASS;
     for (int step = case_first_step(c); rc == ERR_NONE && step <= case_last_step(c); step++) {
         if (sight.has_older || step > case_first_step(c))
@@ -119,5 +161,6 @@ int judge_seen(struct trial *trial, struct finding *out)
     }
     unsharded_state_close(&sight.older);
     free(sight.seen);
+    free(sight.sorted);
     return rc;
 }

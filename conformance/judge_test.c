@@ -191,6 +191,45 @@ Test(judge, moments_of_16_bits_are_recognised)
     assert_fails(finding, HINT_MOMENTS);
 }
 
+static void swapped_moments(const struct check_case *c, int step, const struct unsharded_state *before,
+                            struct unsharded_state *after)
+{
+    (void)before;
+    for (int i = 0; i < c->param_count && step == 2; i++)
+        for (size_t j = 0; j < c->params[i].count; j++) {
+            float m = after->exp_avg[i][j];
+            after->exp_avg[i][j] = after->exp_avg_sq[i][j];
+            after->exp_avg_sq[i][j] = m;
+        }
+}
+
+Test(judge, moments_in_each_others_place_are_recognised)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.state = swapped_moments});
+    assert_fails(finding, HINT_MOMENTS);
+    cr_assert_eq(finding.difference.step, 2);
+}
+
+// The halves of two tensors change places.
+static void pieces_in_another_order(const struct check_case *c, const struct case_values *values, int step,
+                                    float *const g[])
+{
+    (void)c, (void)values, (void)step;
+    for (int k = 0; k < 20; k++) {
+        float kept = g[0][k];
+        g[0][k] = g[2][k + 20];
+        g[2][k + 20] = kept;
+    }
+}
+
+Test(judge, pieces_in_another_order_are_values_of_other_elements)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    struct finding finding = state_finding(&c, NULL, &(struct wrong){.gradient = pieces_in_another_order});
+    assert_fails(finding, HINT_SHIFTED);
+}
+
 static void older_on_rank_1(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
 {
     if (step == 3 && rank == 1 && param == 3)
@@ -204,6 +243,22 @@ static void truncated(const struct check_case *c, int step, int rank, int param,
         uint32_t bits = f32_bits(whole[i]) & 0xffff0000u;
         whole[i] = f32_of_bits(bits);
     }
+}
+
+// Each element of rank 1 sees the next one's value.
+static void moved_by_one(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
+{
+    (void)older;
+    size_t count = c->params[param].count;
+    if (step == 3 && rank == 1)
+        memmove(whole, whole + 1, (count - 1) * sizeof *whole);
+}
+
+static void not_gathered(const struct check_case *c, int step, int rank, int param, const float *older, float *whole)
+{
+    (void)older;
+    if (step >= 2 && rank == 1)
+        memset(whole, 0, c->params[param].count / 2 * sizeof *whole);
 }
 
 static struct finding seen_finding(const struct wrong *wrong)
@@ -230,6 +285,11 @@ Test(judge, what_forward_used_is_the_rounded_master)
     cr_assert_eq(finding.difference.param, 3);
     finding = seen_finding(&(struct wrong){.seen = truncated});
     assert_fails(finding, HINT_ROUNDING);
+    finding = seen_finding(&(struct wrong){.seen = moved_by_one});
+    assert_fails(finding, HINT_SHIFTED);
+    finding = seen_finding(&(struct wrong){.seen = not_gathered});
+    assert_fails(finding, HINT_FOREIGN_COPY);
+    cr_assert_eq(finding.difference.step, 2);
 }
 
 static void t_stands_still(const struct check_case *c, int step, struct answer_step *says)
@@ -439,4 +499,59 @@ Test(judge, a_wrong_gradient_that_the_answer_tells_is_wrong_in_a_later_step_too)
                                                                      .gradient = doubled_from_step_2});
     cr_assert_eq(finding.verdict, VERDICT_FAIL, "%s", finding.text);
     cr_assert_eq(finding.difference.step, 2);
+}
+
+static void keeps_its_gradient(const struct check_case *c, const struct case_values *values, int step,
+                               float *const g[])
+{
+    (void)c, (void)values, (void)step;
+    memcpy(gradient_of_step, g, sizeof gradient_of_step);
+}
+
+// The state has been made already: what is told alone is wrong.
+static void tells_the_sum(const struct check_case *c, int step, struct answer_step *says)
+{
+    for (int i = 0; step == 2 && i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++)
+            gradient_of_step[i][k] *= (float)c->world;
+    tells_its_gradient(c, step, says);
+}
+
+static void tells_zeros_for_a_tensor(const struct check_case *c, int step, struct answer_step *says)
+{
+    if (step == 3)
+        memset(gradient_of_step[2], 0, c->params[2].count * sizeof(float));
+    tells_its_gradient(c, step, says);
+}
+
+static struct finding told_finding(void (*says)(const struct check_case *c, int step, struct answer_step *says))
+{
+    struct check_case c = trial_case(4, 1, DTYPE_FP32, false);
+    strcpy(c.name, "red-rounding.test");
+    struct findings findings = trial_judge(&c, NULL, &(struct wrong){.gradient = keeps_its_gradient, .says = says});
+    const struct finding *state = trial_finding(&findings, ASPECT_STATE);
+    const struct finding *told = trial_finding(&findings, ASPECT_GRADIENT);
+    cr_assert(state && told);
+    cr_assert_eq(state->verdict, VERDICT_PASS, "%s", state->text);
+    struct finding copy = *told;
+    findings_free(&findings);
+    return copy;
+}
+
+Test(judge, a_gradient_that_is_told_wrong_has_the_hint_of_a_gradient)
+{
+    struct finding finding = told_finding(tells_its_gradient);
+    cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
+    finding = told_finding(tells_the_sum);
+    assert_fails(finding, HINT_FACTOR_WORLD);
+    cr_assert_eq(finding.difference.step, 2);
+    cr_assert_eq(finding.difference.bits, 32);
+    cr_assert_str_eq(finding.difference.what, "grad");
+    finding = told_finding(tells_zeros_for_a_tensor);
+    assert_fails(finding, HINT_BUCKET);
+    cr_assert_eq(finding.difference.step, 3);
+    cr_assert_eq(finding.difference.param, 2);
+    cr_assert_eq(finding.difference.element, 0);
+    cr_assert_eq(finding.difference.compared_count, 159);
+    cr_assert_eq(finding.difference.actual_bits, 0);
 }

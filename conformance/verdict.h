@@ -50,6 +50,7 @@ enum hint {
     HINT_ROUNDING,             // the 16-bit copy is not rounded to nearest even
     HINT_STALE_COPY,           // forward used parameters of an earlier step
     HINT_TORN_COPY,            // forward used parameters of several steps
+    HINT_FOREIGN_COPY,         // forward used what was no step's parameters
     HINT_RESUME,               // right until the checkpoint, wrong from there on
     HINT_OTHER,                // different everywhere: other arithmetic
     HINT_COUNT
