@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which benchmarks there are, and all of them in turn.
-#include "bench.h"
+#include "bench_file.h"
 
 #include "err.h"
 
@@ -15,6 +15,7 @@ static const struct benchmark {
 } benchmarks[] = {
     {"adam", bench_adam_main, BENCH_USES_NOTHING, "the optimizer: ns per parameter against a copy of the same streams"},
     {"comm", bench_comm_main, BENCH_USES_NOTHING, "the collectives: time against concurrent copies of the same bytes"},
+    {"memory", bench_memory_main, BENCH_USES_NOTHING, "copies, reads, writes, Adam's mix: GB/s against libc's"},
     {"nvme", bench_nvme_main, BENCH_USES_STORAGE, "storage: GB/s and latency against fio, and what checksums cost"},
     {"overlap", bench_overlap_main, BENCH_USES_STATES, "a step with every state on NVMe against its busiest lane"},
     {"step", bench_step_main, BENCH_USES_NOTHING, "a training step of every stage against one process doing it all"},
@@ -30,8 +31,8 @@ static void benchmarks_print(FILE *out)
     fprintf(out, "  %-8s %s\n", "all", "each of these in turn, with the options that all of them have");
 }
 
-// A benchmark's command line: those options that are not of one benchmark alone.
-static int run_one(const struct benchmark *benchmark, const struct bench_options *options)
+// Runs a benchmark with the options that are not of one alone. *worst becomes its exit status if that is worse.
+static int run_one(const struct benchmark *benchmark, const struct bench_options *options, int *worst)
 {
     enum { FIXED = 8, PATHS_MAX = 64 };
     char repeat[32], warmup[32];
@@ -57,7 +58,11 @@ static int run_one(const struct benchmark *benchmark, const struct bench_options
     }
     if (!options->json)
         printf("%s%s: %s\n", benchmark == benchmarks ? "" : "\n", benchmark->name, benchmark->summary);
-    return benchmark->run(argc, argv);
+    uint64_t begin_ns = bench_now_ns();
+    int status = benchmark->run(argc, argv);
+    TRY(bench_file_part(argc, argv, begin_ns, status));
+    *worst = status > *worst && status <= 2 ? status : *worst;
+    return ERR_NONE;
 }
 
 // Goes on after a benchmark that fails. The exit status is that of the worst: 2, then 1; 77 counts as 0.
@@ -67,10 +72,8 @@ static int all_main(int argc, const char **argv)
     int worst = 0, code = bench_parse(argc, argv, BENCH_USES_STORAGE, NULL, &options);
     if (code == ERR_NONE && (options.size_count > 0 || options.thread_count > 0 || options.storage.engine))
         code = err_set(ERR_USAGE, "--sizes, --threads and --engine mean something else to each benchmark");
-    for (int i = 0; i < BENCHMARK_COUNT && code == ERR_NONE && !options.help; i++) {
-        int status = run_one(&benchmarks[i], &options);
-        worst = status > worst && status <= 2 ? status : worst;
-    }
+    for (int i = 0; i < BENCHMARK_COUNT && code == ERR_NONE && !options.help; i++)
+        code = run_one(&benchmarks[i], &options, &worst);
     bench_release(&options);
     int status = bench_exit("all", code);
     return code == ERR_NONE ? worst : status;

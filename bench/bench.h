@@ -42,7 +42,8 @@ struct bench_options {
 };
 
 // Parses argv[1..] by `own` options (a popt table, or null) and the shared ones; ERR_USAGE for anything else. argv[0]
-// is the benchmark's name. Released with bench_release, also after an error.
+// is the benchmark's name. Opens the result file of --out, which bench_exit ends. Released with bench_release, also
+// after an error.
 struct poptOption;
 int bench_parse(int argc, const char **argv, enum bench_uses uses, const struct poptOption *own,
                 struct bench_options *out);
@@ -65,6 +66,13 @@ size_t bench_cache_bytes(void);
 // contiguous part. Null: none left. Given back with bench_free.
 void *bench_alloc(size_t bytes, int threads);
 void bench_free(void *memory, size_t bytes);
+
+// The two steps of it: memory that is not written yet, in huge pages or in none; and zeros in it.
+void *bench_map(size_t bytes, bool huge);
+void bench_touch(void *memory, size_t bytes, int threads);
+
+// How many bytes of the mappings that hold this memory are in huge pages, at most `bytes`.
+size_t bench_huge_bytes(const void *memory, size_t bytes);
 
 // One line on standard error saying what runs now, only if that is a terminal; replaced by the next, and removed by
 // any result.
@@ -108,35 +116,39 @@ int bench_time(const struct bench_work *work, uint64_t *ns);
 int bench_alternate(const struct bench_work *work, const struct bench_work *yardstick, size_t warmup, size_t repeat,
                     double items, struct bench_samples *work_samples, struct bench_samples *yardstick_samples);
 
-// Nanoseconds for each byte become GB/s.
-void bench_invert(struct bench_samples *samples);
+// Nanoseconds become GB/s.
+void bench_rate(struct bench_samples *samples, double bytes);
 
 // One case's result. lower_is_better: units of time; then ratio = yardstick / work, else work / yardstick.
 struct bench_record {
     const char *name;
-    json_t *description;  // the "case" object
+    json_t *description;     // the "case" object: settings alone, so that the same case is found in another run
+    json_t *detail;          // what else was measured, as RECORDS.md has it; null: nothing
     const char *unit;
     bool lower_is_better;
     bool verified;
-    double items;       // that one sample covers, the yardstick's, too
-    uint64_t begin_ns;  // when the case began (bench_now_ns), its warm-up included
-    double item_bytes;  // bytes that one item of a unit of time must move, for GB/s beside it; 0: not shown
+    double items;            // that one sample covers
+    double yardstick_items;  // that one of the yardstick covers; 0: the same
+    uint64_t begin_ns;       // when the case began (bench_now_ns), its warm-up included
+    double item_bytes;       // bytes that one item of a unit of time must move, for GB/s beside it; 0: not shown
     const struct bench_samples *samples;
     const char *yardstick_name;
     const struct bench_samples *yardstick;  // null: this machine has none, and the ratio is null
-    json_t *timeline;  // of one step, as RECORDS.md has it; null: none
-    const char *row;   // what a reader sees after the percentage; null: the case, median, spread and yardstick
+    json_t *timeline;        // of one step, as RECORDS.md has it; null: none
+    const char *row;         // what a reader sees after the percentage; null: the case, median, spread and yardstick
 };
 double bench_ratio(const struct bench_record *record);
 
-// Prints the case: with --json its record, else for a reader, the percentage of the yardstick first. Takes description
-// and timeline over. An unverified record is refused with ERR_CHECK, and a null description with ERR_MEMORY.
+// Prints the case: with --json its record, else for a reader, the percentage of the yardstick first; and writes the
+// record to the file of --out. Takes description, detail and timeline over. An unverified record is
+// refused with ERR_CHECK, and a null description with ERR_MEMORY.
 int bench_print(const struct bench_options *options, struct bench_record *record);
 
 // The subcommands: `zerogauge bench NAME ...`; each returns an exit status, and argv[0] is its own name.
 int bench_main(int argc, const char **argv);
 int bench_adam_main(int argc, const char **argv);
 int bench_comm_main(int argc, const char **argv);
+int bench_memory_main(int argc, const char **argv);
 int bench_nvme_main(int argc, const char **argv);
 int bench_overlap_main(int argc, const char **argv);
 int bench_step_main(int argc, const char **argv);

@@ -119,9 +119,9 @@ static int case_run(const struct selection *selection, enum operation operation,
     char row[160];
     struct bench_record record = {
         .name = "comm",
-        .description = json_pack("{s:s, s:i, s:s, s:I, s:f, s:i}", "operation", name, "world", selection->world,
-                                 "dtype", "fp32", "buffer_bytes", (json_int_t)(ranks.count * sizeof(float)),
-                                 "bus_bytes", bus_bytes(&ranks), "wrong", 0),
+        .description = json_pack("{s:s, s:i, s:s, s:I}", "operation", name, "world", selection->world, "dtype", "fp32",
+                                 "buffer_bytes", (json_int_t)(ranks.count * sizeof(float))),
+        .detail = json_pack("{s:f, s:i}", "bus_bytes", bus_bytes(&ranks), "wrong", 0),
         .unit = "ns",
         .lower_is_better = true,
         .verified = true,

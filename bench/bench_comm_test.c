@@ -92,11 +92,11 @@ Test(bench_comm, a_json_line_names_the_case_and_its_yardstick)
     json_int_t buffer_bytes;
     double median, ratio, bus_bytes;
     json_t *samples;
-    static const char *const form = "{s:s, s:{s:s, s:i, s:I, s:f, s:i}, s:o, s:f, s:s, s:b, s:{s:s}, s:f}";
+    static const char *const form = "{s:s, s:{s:s, s:i, s:I}, s:{s:f, s:i}, s:o, s:f, s:s, s:b, s:{s:s}, s:f}";
     cr_assert_eq(json_unpack(line, form, "name", &name,
                              "case", "operation", &operation, "world", &world, "buffer_bytes", &buffer_bytes,
-                             "bus_bytes", &bus_bytes, "wrong", &wrong, "samples", &samples, "median", &median, "unit",
-                             &unit, "verified", &verified, "yardstick", "name", &yardstick, "ratio", &ratio),
+                             "detail", "bus_bytes", &bus_bytes, "wrong", &wrong, "samples", &samples, "median", &median,
+                             "unit", &unit, "verified", &verified, "yardstick", "name", &yardstick, "ratio", &ratio),
                  0, "%s", text);
     cr_expect_str_eq(name, "comm");
     cr_expect_str_eq(operation, "all-reduce");

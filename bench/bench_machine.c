@@ -5,6 +5,7 @@
 #include <hwloc.h>
 
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -37,7 +38,7 @@ size_t bench_cache_bytes(void)
 
 enum { HUGE_PAGE_BYTES = 2 << 20 };
 
-void *bench_alloc(size_t bytes, int threads)
+void *bench_map(size_t bytes, bool huge)
 {
     // A mapping is rounded up to whole huge pages and begins at one, so that all of it can be made of them.
     size_t whole = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
@@ -51,14 +52,47 @@ void *bench_alloc(size_t bytes, int threads)
         munmap(mapped, skip);
     if (skip < HUGE_PAGE_BYTES)
         munmap(memory + whole, HUGE_PAGE_BYTES - skip);
-    madvise(memory, whole, MADV_HUGEPAGE);  // advice: a refusal costs speed alone
+    madvise(memory, whole, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // advice: a refusal costs speed alone
+    return memory;
+}
+
+void bench_touch(void *memory, size_t bytes, int threads)
+{
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int part = 0; part < threads; part++) {
         size_t begin = bytes / (size_t)threads * (size_t)part;
         size_t end = part + 1 == threads ? bytes : begin + bytes / (size_t)threads;
-        memset(memory + begin, 0, end - begin);
+        memset((char *)memory + begin, 0, end - begin);
     }
+}
+
+void *bench_alloc(size_t bytes, int threads)
+{
+    void *memory = bench_map(bytes, true);
+    if (memory)
+        bench_touch(memory, bytes, threads);
     return memory;
+}
+
+size_t bench_huge_bytes(const void *memory, size_t bytes)
+{
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    if (!maps)
+        return 0;
+    char line[512];
+    uintptr_t begin = 0, end = 0, from = (uintptr_t)memory;
+    size_t kib, found = 0;
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long low, high;
+        if (sscanf(line, "%lx-%lx ", &low, &high) == 2) {
+            begin = low;
+            end = high;
+        } else if (begin < from + bytes && from < end && sscanf(line, "AnonHugePages: %zu kB", &kib) == 1) {
+            found += kib << 10;
+        }
+    }
+    fclose(maps);
+    return found < bytes ? found : bytes;
 }
 
 void bench_free(void *memory, size_t bytes)

@@ -57,8 +57,8 @@ int bench_alternate(const struct bench_work *work, const struct bench_work *yard
     return ERR_NONE;
 }
 
-void bench_invert(struct bench_samples *samples)
+void bench_rate(struct bench_samples *samples, double bytes)
 {
     for (size_t i = 0; i < samples->count; i++)
-        samples->values[i] = 1 / samples->values[i];
+        samples->values[i] = bytes / samples->values[i];
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of a benchmark: the options that all have, those of storage, and its own.
-#include "bench.h"
+#include "bench_file.h"
 
 #include "err.h"
 
@@ -75,7 +75,7 @@ static int parse_threads(const char *text, struct bench_options *options)
 
 // The shared options as popt stores them; the strings are popt's allocations.
 struct raw_options {
-    char *sizes, *threads;
+    char *sizes, *threads, *out;
     int repeat, warmup, quick, json, help, buffered, no_checksum;
 };
 
@@ -151,6 +151,7 @@ int bench_parse(int argc, const char **argv, enum bench_uses uses, const struct 
         {"warmup", '\0', INT, &raw.warmup, 0, "repetitions before them", "N"},
         {"quick", '\0', FLAG, &raw.quick, 0, "fewer and smaller cases", NULL},
         {"json", '\0', FLAG, &raw.json, 0, "one JSON line a case", NULL},
+        {"out", '\0', TEXT, &raw.out, 0, "write a result file, a new one", "FILE"},
         {"help", '?', FLAG, &raw.help, 0, "show this text", NULL},
         POPT_TABLEEND,
     };
@@ -173,8 +174,11 @@ int bench_parse(int argc, const char **argv, enum bench_uses uses, const struct 
         POPT_TABLEEND,
     };
     int code = options_read(argc, argv, table, &raw, out);
+    if (code == ERR_NONE && raw.out && !out->help)
+        code = bench_file_open(raw.out, argc, argv, out);
     free(raw.sizes);
     free(raw.threads);
+    free(raw.out);
     return code;
 }
 

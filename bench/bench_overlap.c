@@ -54,6 +54,7 @@ struct overlap_run {
     bool infinity;  // else ZeRO-3 with everything on the device
     enum flow_mode mode;
     struct emulation emulation;
+    const char *machine;  // whose proportions these are; null: rates as given
     uint64_t begin_ns, steps;
     struct trace trace;
     char digest[33];
@@ -171,22 +172,23 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
                  double serial_ms, double flops)
 {
     char emulated[EMULATION_TEXT_BYTES], lanes[EMULATION_TEXT_BYTES + 16] = "as they are", yardstick[64];
+    emulation_text(&run->emulation, emulated);
+    // Another machine's rates are scaled by what was measured here: they are no setting.
     if (emulation_any(&run->emulation))
-        snprintf(lanes, sizeof lanes, "EMULATED %s", emulation_text(&run->emulation, emulated));
+        snprintf(lanes, sizeof lanes, "EMULATED %s", run->machine ? run->machine : emulated);
     enum lane busiest = lane_table_busiest(table);
     snprintf(yardstick, sizeof yardstick, "busy time of %s", ledger_lane_name(busiest));
     double gain = serial_ms / bench_median(&table->step_ms);
     const struct bench_storage *storage = &bench->options->shared.storage;
     struct bench_record record = {
         .name = "overlap",
-        .description = json_pack("{s:s,s:s,s:i,s:I,s:b,s:b,s:b,s:s,s:f,s:f,s:f,s:o}", "what",
-                                 "ZeRO-3, every state on NVMe", "model", bench->model->name, "world",
-                                 bench->options->world,
-                                 "tokens_a_rank",
+        .description = json_pack("{s:s,s:s,s:i,s:I,s:b,s:b,s:b,s:s}", "what", "ZeRO-3, every state on NVMe", "model",
+                                 bench->model->name, "world", bench->options->world, "tokens_a_rank",
                                  (json_int_t)(bench->sequences * bench->model->sequence_length), "eager",
                                  bench->options->eager, "checksum", !storage->no_checksum, "buffered",
-                                 storage->buffered, "lanes", lanes, "flops_a_rank", flops, "serial_ms", serial_ms,
-                                 "gain_over_serial", gain, "by_lane", lane_table_json(table)),
+                                 storage->buffered, "lanes", lanes),
+        .detail = json_pack("{s:s,s:f,s:f,s:f,s:o}", "emulated", emulated, "flops_a_rank", flops, "serial_ms",
+                            serial_ms, "gain_over_serial", gain, "by_lane", lane_table_json(table)),
         .unit = "ms_per_step",
         .lower_is_better = true,
         .verified = true,
@@ -202,6 +204,8 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
     lane_table_print(table, stdout);
     printf("         one operation after the other %.4g ms, %.2f times as long; a rank computes %.1f Gflop/s\n",
            serial_ms, gain, flops * 1e-9);
+    if (*emulated)
+        printf("         EMULATED %s\n", emulated);
     return ERR_NONE;
 }
 
@@ -240,6 +244,7 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
         .infinity = true,
         .mode = FLOW_OVERLAP,
         .emulation = *emulation,
+        .machine = scaled ? "dgx-2" : NULL,
         .begin_ns = bench_now_ns(),
         .steps = given->shared.warmup + given->shared.repeat,
     };

@@ -71,11 +71,11 @@ Test(bench_overlap, a_json_line_has_every_lane_and_says_what_is_emulated)
     json_int_t tokens;
     double serial, gain, median, limit, ratio;
     static const char *const form =
-        "{s:s, s:{s:s, s:i, s:I, s:s, s:f, s:f, s:o}, s:o, s:f, s:s, s:b, s:{s:s, s:f}, s:f}";
+        "{s:s, s:{s:s, s:i, s:I, s:s}, s:{s:f, s:f, s:o}, s:o, s:f, s:s, s:b, s:{s:s, s:f}, s:f}";
     cr_assert_eq(json_unpack(line, form, "name", &name, "case", "model", &model, "world", &world, "tokens_a_rank",
-                             &tokens, "lanes", &how, "serial_ms", &serial, "gain_over_serial", &gain, "by_lane", &lanes,
-                             "samples", &samples, "median", &median, "unit", &unit, "verified", &verified, "yardstick",
-                             "name", &yardstick, "median", &limit, "ratio", &ratio),
+                             &tokens, "lanes", &how, "detail", "serial_ms", &serial, "gain_over_serial", &gain,
+                             "by_lane", &lanes, "samples", &samples, "median", &median, "unit", &unit, "verified",
+                             &verified, "yardstick", "name", &yardstick, "median", &limit, "ratio", &ratio),
                  0, "%s", text);
     cr_expect_str_eq(name, "overlap");
     cr_expect_str_eq(model, "gpt-nano");

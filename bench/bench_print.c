@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Results: a case's record as results/RECORDS.md has it, and the same for a reader; progress, and the exit status.
-#include "bench.h"
+#include "bench_file.h"
 
 #include "err.h"
 
@@ -39,10 +39,11 @@ static json_t *yardstick_json(const struct bench_record *record)
     return json_pack("{s:s, s:o, s:f, s:f, s:f, s:s, s:o}", "name", record->yardstick_name, "samples",
                      samples_json(record->yardstick), "median", bench_median(record->yardstick), "p10",
                      bench_quantile(record->yardstick, 0.1), "p90", bench_quantile(record->yardstick, 0.9), "unit",
-                     record->unit, "items", number_json(record->items));
+                     record->unit, "items",
+                     number_json(record->yardstick_items > 0 ? record->yardstick_items : record->items));
 }
 
-// The whole record; it shares description and timeline.
+// The whole record; it shares description, detail and timeline.
 static json_t *record_json(const struct bench_record *record)
 {
     json_t *line = json_pack(
@@ -53,19 +54,17 @@ static json_t *record_json(const struct bench_record *record)
         number_json(record->items), "elapsed_s", (double)(bench_now_ns() - record->begin_ns) * 1e-9, "verified", 1,
         "yardstick", yardstick_json(record), "ratio",
         record->yardstick ? json_real(bench_ratio(record)) : json_null());
+    if (line && record->detail)
+        json_object_set(line, "detail", record->detail);
     if (line && record->timeline)
         json_object_set(line, "timeline", record->timeline);
     return line;
 }
 
-static int print_json(const struct bench_record *record)
+static int print_json(const json_t *line)
 {
-    json_t *line = record_json(record);
-    if (!line)
-        return err_set(ERR_MEMORY, "no memory for a result line");
     // Six digits are finer than the clock; more would be noise.
     int failed = json_dumpf(line, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
-    json_decref(line);
     return failed || putchar('\n') == EOF ? err_set(ERR_IO, "cannot write the result") : ERR_NONE;
 }
 
@@ -115,21 +114,29 @@ static int refuse_unverified(const struct bench_record *record)
     return code;
 }
 
+static int print(const struct bench_options *options, const struct bench_record *record)
+{
+    json_t *line = record_json(record);
+    if (!line)
+        return err_set(ERR_MEMORY, "no memory for a result line");
+    bench_progress("%s", "");
+    int code = options->json ? print_json(line) : print_text(record);
+    if (code == ERR_NONE && fflush(stdout) == EOF)
+        code = err_set(ERR_IO, "cannot write the result");
+    printed_count++;
+    int filed = bench_file_append(line);
+    return code != ERR_NONE ? code : filed;
+}
+
 int bench_print(const struct bench_options *options, struct bench_record *record)
 {
     int code;
     if (!record->description)
         code = err_set(ERR_MEMORY, "no memory for a result line");
-    else if (!record->verified)
-        code = refuse_unverified(record);
-    else {
-        bench_progress("%s", "");
-        code = options->json ? print_json(record) : print_text(record);
-        if (code == ERR_NONE && fflush(stdout) == EOF)
-            code = err_set(ERR_IO, "cannot write the result");
-        printed_count++;
-    }
+    else
+        code = record->verified ? print(options, record) : refuse_unverified(record);
     json_decref(record->description);
+    json_decref(record->detail);
     json_decref(record->timeline);
     return code;
 }
@@ -163,6 +170,7 @@ int bench_exit(const char *name, int code)
 {
     enum { STATUS_NOTHING_TESTED = 77 };
     bench_progress("%s", "");
+    code = bench_file_close(name, code);
     if (code != ERR_NONE)
         fprintf(stderr, "zerogauge bench %s: %s\n", name, err_message());
     bool nothing = code == ERR_NONE && printed_count == 0 && skipped_count > 0;

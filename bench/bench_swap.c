@@ -91,25 +91,24 @@ static double checksum_ms(const struct swap_states *states)
 
 static json_t *case_json(const struct swap_bench *bench, const struct swap_case *of, const struct swap_run *run)
 {
-    size_t bytes = swap_states_bytes(&run->swapped);
-    return json_pack("{s:I,s:I,s:i,s:s,s:b,s:b,s:I,s:i,s:i,s:i,s:i,s:I,s:f,s:f,s:f}", "params",
-                     (json_int_t)of->count, "sub_group_params",
-                     (json_int_t)optimizer_sub_group_count(&run->swapped.optimizer, 0), "buffers", of->buffer_count,
-                     "engine", io_engine_of(of->engine)->name, "checksum", of->checksum, "buffered",
+    return json_pack("{s:I,s:I,s:i,s:s,s:b,s:b,s:I,s:i,s:i,s:i,s:i}", "params", (json_int_t)of->count,
+                     "sub_group_params", (json_int_t)optimizer_sub_group_count(&run->swapped.optimizer, 0), "buffers",
+                     of->buffer_count, "engine", io_engine_of(of->engine)->name, "checksum", of->checksum, "buffered",
                      bench->storage->buffered, "block_bytes", (json_int_t)bench->aio.block_bytes, "depth",
                      bench->aio.queue_depth, "io_threads", bench->aio.intra_op_parallelism, "threads", of->threads,
-                     "paths", bench->storage->path_count, "read_and_written_bytes", (json_int_t)(2 * bytes),
-                     "transfer_ms", bench_median(&run->samples[TRANSFER]), "adam_ms", bench_median(&run->samples[ADAM]),
-                     "checksum_thread_ms", of->checksum ? checksum_ms(&run->swapped) : 0.0);
+                     "paths", bench->storage->path_count);
 }
 
 static int print(const struct swap_bench *bench, const struct swap_case *of, const struct swap_run *run,
                  uint64_t begin_ns)
 {
     double bytes = 2 * (double)swap_states_bytes(&run->swapped);
+    double transfer = bench_median(&run->samples[TRANSFER]), checksum = of->checksum ? checksum_ms(&run->swapped) : 0;
     struct bench_record record = {
         .name = "swap",
         .description = case_json(bench, of, run),
+        .detail = json_pack("{s:f, s:f, s:f, s:f}", "read_and_written_bytes", bytes, "transfer_ms", transfer, "adam_ms",
+                            bench_median(&run->samples[ADAM]), "checksum_thread_ms", checksum),
         .unit = "ms",
         .lower_is_better = true,
         .verified = true,
@@ -120,7 +119,6 @@ static int print(const struct swap_bench *bench, const struct swap_case *of, con
         .yardstick_name = "the longer of transfers and Adam",
         .yardstick = &run->bound,
     };
-    double transfer = bench_median(&run->samples[TRANSFER]), checksum = of->checksum ? checksum_ms(&run->swapped) : 0;
     TRY(bench_print(&bench->options->shared, &record));
     if (!bench->options->shared.json)
         printf("         transfers alone %.4g ms (%.4g to %.4g), %.2f GB/s; Adam alone %.4g ms; checksums %.4g ms of a "

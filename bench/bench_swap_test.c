@@ -127,16 +127,16 @@ Test(bench_swap, a_json_line_names_the_case_and_its_yardstick)
     json_t *line = json_loads(text, 0, NULL), *samples, *limits;
     cr_assert_not_null(line, "%s", text);
     const char *name, *engine, *unit, *yardstick;
-    json_int_t params, sub_group, bytes;
+    json_int_t params, sub_group;
     int buffers, checksum, buffered, verified;
-    double median, limit, transfer, adam, ratio;
-    static const char *const form = "{s:s, s:{s:I, s:I, s:i, s:s, s:b, s:b, s:I, s:f, s:f}, s:o, s:f, s:s, s:b, "
+    double median, limit, transfer, adam, ratio, bytes;
+    static const char *const form = "{s:s, s:{s:I, s:I, s:i, s:s, s:b, s:b}, s:{s:F, s:f, s:f}, s:o, s:f, s:s, s:b, "
                                     "s:{s:s, s:o, s:f}, s:f}";
     cr_assert_eq(json_unpack(line, form, "name", &name, "case", "params", &params, "sub_group_params", &sub_group,
                              "buffers", &buffers, "engine", &engine, "checksum", &checksum, "buffered", &buffered,
-                             "read_and_written_bytes", &bytes, "transfer_ms", &transfer, "adam_ms", &adam, "samples",
-                             &samples, "median", &median, "unit", &unit, "verified", &verified, "yardstick", "name",
-                             &yardstick, "samples", &limits, "median", &limit, "ratio", &ratio),
+                             "detail", "read_and_written_bytes", &bytes, "transfer_ms", &transfer, "adam_ms", &adam,
+                             "samples", &samples, "median", &median, "unit", &unit, "verified", &verified,
+                             "yardstick", "name", &yardstick, "samples", &limits, "median", &limit, "ratio", &ratio),
                  0, "%s", text);
     cr_expect_str_eq(name, "swap");
     cr_expect_str_eq(engine, "libaio");

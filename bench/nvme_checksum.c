@@ -82,16 +82,16 @@ static int print(const struct nvme_bench *bench, const struct side *side, enum n
     const char *direction = side->write ? "write" : "read";
     double alone = checksum_rate(side->source, side->bytes);
     char row[160];
-    bench_invert(with);
-    bench_invert(without);
+    bench_rate(with, (double)side->bytes);
+    bench_rate(without, (double)side->bytes);
     snprintf(row, sizeof row, "%-6s %9.3f GB/s with, %.3f without; the checksums alone: %.1f GB/s", direction,
              bench_median(with), bench_median(without), alone);
     struct bench_record record = {
         .name = "nvme_checksum",
-        .description = json_pack("{s:s, s:s, s:i, s:i, s:I, s:b, s:f}", "direction", direction, "engine",
+        .description = json_pack("{s:s, s:s, s:i, s:i, s:I, s:b}", "direction", direction, "engine",
                                  io_engine_of(engine)->name, "block_bytes", 1 << 20, "depth", DEPTH, "bytes",
-                                 (json_int_t)side->bytes, "buffered", bench->options.storage.buffered,
-                                 "checksums_alone_gb_per_s", alone),
+                                 (json_int_t)side->bytes, "buffered", bench->options.storage.buffered),
+        .detail = json_pack("{s:f}", "checksums_alone_gb_per_s", alone),
         .unit = "GB/s",
         .verified = true,
         .items = (double)side->bytes,
@@ -117,7 +117,7 @@ static int measure(struct nvme_bench *bench, enum nvme_engine engine, struct sid
         bench_progress("nvme checksums, %s", write ? "write" : "read");
         sides[0].write = sides[1].write = write;
         struct bench_samples samples, yardstick;
-        TRY(bench_alternate(&work, &without, 1, repeat, (double)sides[0].bytes, &samples, &yardstick));
+        TRY(bench_alternate(&work, &without, 1, repeat, 1, &samples, &yardstick));
         TRY(verify(sides));
         TRY(print(bench, &sides[0], engine, begin_ns, &samples, &yardstick));
     }

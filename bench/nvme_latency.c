@@ -84,7 +84,14 @@ static void row_of(const struct nvme_bench *bench, const struct stream *stream, 
         at += snprintf(out + at, bytes - (size_t)at, " %9.1f", bench_median(&all->fio_us[i]));
 }
 
-static json_t *case_json(const struct nvme_bench *bench, const struct stream *stream, const struct latencies *all)
+static json_t *case_json(const struct nvme_bench *bench, const struct stream *stream)
+{
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:b}", "direction", stream_direction_name(stream->direction), "engine",
+                     io_engine_of(stream->engine)->name, "block_bytes", REQUEST_BYTES, "depth", 1, "paths",
+                     bench->options.storage.path_count, "buffered", bench->options.storage.buffered);
+}
+
+static json_t *detail_json(const struct nvme_bench *bench, const struct latencies *all)
 {
     json_t *ours = json_object(), *fios = bench->fio[0] ? json_object() : json_null();
     for (int i = 0; i < FIO_PERCENTILE_COUNT; i++) {
@@ -94,10 +101,7 @@ static json_t *case_json(const struct nvme_bench *bench, const struct stream *st
         if (bench->fio[0])
             json_object_set_new(fios, name, json_real(bench_median(&all->fio_us[i])));
     }
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:b, s:I, s:o, s:o}", "direction",
-                     stream_direction_name(stream->direction), "engine", io_engine_of(stream->engine)->name,
-                     "block_bytes", REQUEST_BYTES, "depth", 1, "paths", bench->options.storage.path_count, "buffered",
-                     bench->options.storage.buffered, "requests", (json_int_t)all->count, "percentiles_us", ours,
+    return json_pack("{s:I, s:o, s:o}", "requests", (json_int_t)all->count, "percentiles_us", ours,
                      "fio_percentiles_us", fios);
 }
 
@@ -107,7 +111,8 @@ static int print(const struct nvme_bench *bench, const struct stream *stream, co
 {
     char row[256];
     struct bench_record record = {.name = "nvme_latency",
-                                  .description = case_json(bench, stream, all),
+                                  .description = case_json(bench, stream),
+                                  .detail = detail_json(bench, all),
                                   .unit = "us",
                                   .lower_is_better = true,
                                   .verified = true,
