@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of ranks that are threads, against concurrent copies of the same bytes (comm_ranks.h says which).
+// The collectives of ranks that are threads, against concurrent copies of the same bytes (comm_ranks.h says which). The
+// definitions are those of nccl-tests (its doc/PERFORMANCE.md); for a buffer of S bytes and N ranks:
 //
-// algorithm GB/s   bytes of the whole buffer / time
-// bus GB/s         bytes that a rank must send and receive, the better of both, whatever the algorithm / time. Of a
-//                  buffer of S bytes: reduce-scatter, all-gather, all-to-all S(N-1)/N, all-reduce 2S(N-1)/N,
-//                  broadcast S
+// algorithm GB/s   S / time
+// bus GB/s         bytes that the busiest rank must send or receive, whatever the algorithm / time: reduce-scatter,
+//                  all-gather and all-to-all S(N-1)/N, all-reduce 2S(N-1)/N, broadcast S. With uneven shares the first
+//                  three are S less the smallest share, or N-1 times the largest where an all-to-all receives that
 #include "bench.h"
 #include "comm_ranks.h"
 #include "err.h"
@@ -15,10 +16,13 @@
 #include <string.h>
 
 enum {
-    SMALL_BYTES = 64 << 10,  // a repetition on less is many calls: one alone is as short as the clock is fine
-    SMALL_CALLS = 200,
+    CALLS_MAX = 4096,            // in a repetition
     TRIALS = 5,
+    VARIED_MIN_BYTES = 1 << 20,  // smaller buffers are measured out of place and in equal shares only
 };
+
+// Ranks that are threads of this process; those that are processes of MPI, or devices of NCCL, have none here yet.
+static const struct transport local = {"local", comm_local_open};
 
 struct selection {
     struct bench_options options;
@@ -54,6 +58,22 @@ static int poisoned_repetition(struct comm_ranks *ranks)
     return comm_ranks_repeat(ranks);
 }
 
+// As many calls as a sample takes, by the shortest of a few trials. In place a call changes what the next one finds.
+static int choose_calls(struct comm_ranks *ranks, const struct bench_work *work)
+{
+    while (!ranks->setting.in_place && ranks->calls < CALLS_MAX) {
+        uint64_t ns, least_ns = UINT64_MAX;
+        for (int trial = 0; trial < TRIALS && least_ns >= BENCH_SAMPLE_NS; trial++) {
+            TRY(bench_time(work, &ns));
+            least_ns = ns < least_ns ? ns : least_ns;
+        }
+        if (least_ns >= BENCH_SAMPLE_NS)
+            break;
+        ranks->calls *= 2;
+    }
+    return ERR_NONE;
+}
+
 // The limit is the faster of both ways to copy, as a trial finds it. All results are verified; the first and the last
 // one come into poisoned memory, so that what nobody writes is seen, too.
 static int measure(struct comm_ranks *ranks, const struct bench_options *options, struct bench_samples *samples,
@@ -63,65 +83,65 @@ static int measure(struct comm_ranks *ranks, const struct bench_options *options
     struct work around = {ranks, TASK_COPY_AROUND_CACHE};
     struct bench_work work = work_of(&collective, "collective"), memcpy_work = work_of(&plain, "memcpy");
     struct bench_work around_work = work_of(&around, "copy around the caches");
-    double calls = (double)ranks->calls;
     TRY(poisoned_repetition(ranks));
+    TRY(choose_calls(ranks, &work));
+    double calls = (double)ranks->calls;
     TRY(bench_alternate(&memcpy_work, &around_work, 1, TRIALS, calls, samples, limits));
-    const struct bench_work *limit = bench_median(samples) <= bench_median(limits) ? &memcpy_work : &around_work;
+    const struct bench_work *limit =
+        bench_quantile(samples, 0) <= bench_quantile(limits, 0) ? &memcpy_work : &around_work;
     *yardstick_name = limit->name;
     TRY(bench_alternate(&work, limit, options->warmup, options->repeat, calls, samples, limits));
     return poisoned_repetition(ranks);
-}
-
-static double bus_bytes(const struct comm_ranks *ranks)
-{
-    double bytes = (double)(ranks->count * sizeof(float)), world = ranks->world;
-    if (ranks->operation == BROADCAST)
-        return bytes;
-    return bytes * (world - 1) / world * (ranks->operation == ALL_REDUCE ? 2 : 1);
 }
 
 static void print_header(int world)
 {
     printf("%d ranks; medians, and the time of concurrent copies of the same bytes in per cent of the collective's\n",
            world);
-    printf("copies   %-15s %11s %10s %21s %10s %9s %9s %6s  %s\n", "operation", "bytes", "us", "(10 % to 90 %)",
-           "copies us", "alg GB/s", "bus GB/s", "wrong", "copies by");
+    printf("copies   %-15s %-9s %11s %10s %21s %10s %9s %9s %6s  %s\n", "operation", "", "bytes", "us",
+           "(10 % to 90 %)", "copies us", "alg GB/s", "bus GB/s", "wrong", "copies by");
 }
 
 // The column of wrong elements is of those that were compared: a case with any has no row.
 static void row_of(const struct bench_record *record, const struct comm_ranks *ranks, char *out, size_t bytes)
 {
-    double buffer_bytes = (double)(ranks->count * sizeof(float)), median = bench_median(record->samples);
-    snprintf(out, bytes, "%-15s %11.0f %10.2f %10.2f %10.2f %10.2f %9.2f %9.2f %6d  %s",
-             comm_ranks_operation_name(ranks->operation), buffer_bytes, median / 1e3,
+    const struct comm_setting *setting = &ranks->setting;
+    double buffer_bytes = (double)(setting->count * sizeof(float)), median = bench_median(record->samples);
+    snprintf(out, bytes, "%-15s %-9s %11.0f %10.2f %10.2f %10.2f %10.2f %9.2f %9.2f %6d  %s",
+             comm_ranks_operation_name(setting->operation),
+             setting->in_place ? "in place" : setting->uneven ? "uneven" : "", buffer_bytes, median / 1e3,
              bench_quantile(record->samples, 0.1) / 1e3, bench_quantile(record->samples, 0.9) / 1e3,
-             bench_median(record->yardstick) / 1e3, buffer_bytes / median, bus_bytes(ranks) / median, 0,
+             bench_median(record->yardstick) / 1e3, buffer_bytes / median, comm_ranks_bus_bytes(ranks) / median, 0,
              record->yardstick_name);
 }
 
-static int case_run(const struct selection *selection, enum operation operation, size_t bytes)
+static int case_run(const struct bench_options *options, const struct comm_setting *setting)
 {
-    const char *name = comm_ranks_operation_name(operation), *yardstick_name = NULL;
-    bench_progress("comm %s, %zu bytes, %d ranks", name, bytes, selection->world);
+    const char *name = comm_ranks_operation_name(setting->operation), *yardstick_name = NULL;
+    bench_progress("comm %s, %zu bytes, %d ranks", name, setting->count * sizeof(float), setting->world);
     struct comm_ranks ranks;
     struct bench_samples samples, limits;
     size_t wrong_count;
     uint64_t begin_ns = bench_now_ns();
-    TRY(comm_ranks_open(&ranks, operation, selection->world, bytes / sizeof(float),
-                        bytes < SMALL_BYTES ? SMALL_CALLS : 1));
-    int measured = measure(&ranks, &selection->options, &samples, &limits, &yardstick_name);
+    TRY(comm_ranks_open(setting, &ranks));
+    int measured = measure(&ranks, options, &samples, &limits, &yardstick_name);
     int closed = comm_ranks_close(&ranks, &wrong_count);
     if (measured != ERR_NONE || closed != ERR_NONE)
         return measured != ERR_NONE ? measured : closed;
+    size_t bytes = ranks.setting.count * sizeof(float);
     if (wrong_count > 0)
         return err_set(ERR_CHECK, "%s of %zu bytes among %d ranks left %zu wrong elements", name, bytes,
-                       selection->world, wrong_count);
-    char row[160];
+                       setting->world, wrong_count);
+    char row[192];
+    double median = bench_median(&samples), bus_bytes = comm_ranks_bus_bytes(&ranks);
     struct bench_record record = {
         .name = "comm",
-        .description = json_pack("{s:s, s:i, s:s, s:I}", "operation", name, "world", selection->world, "dtype", "fp32",
-                                 "buffer_bytes", (json_int_t)(ranks.count * sizeof(float))),
-        .detail = json_pack("{s:f, s:i}", "bus_bytes", bus_bytes(&ranks), "wrong", 0),
+        .description = json_pack("{s:s, s:s, s:i, s:s, s:I, s:s, s:b}", "transport", setting->transport->name,
+                                 "operation", name, "world", setting->world, "dtype", "fp32", "buffer_bytes",
+                                 (json_int_t)bytes, "shares", setting->uneven ? "uneven" : "equal", "in_place",
+                                 setting->in_place),
+        .detail = json_pack("{s:f, s:f, s:f, s:i}", "bus_bytes", bus_bytes, "algorithm_gb_per_s",
+                            (double)bytes / median, "bus_gb_per_s", bus_bytes / median, "wrong", 0),
         .unit = "ns",
         .lower_is_better = true,
         .verified = true,
@@ -132,7 +152,24 @@ static int case_run(const struct selection *selection, enum operation operation,
         .yardstick = &limits,
         .row = row};
     row_of(&record, &ranks, row, sizeof row);
-    return bench_print(&selection->options, &record);
+    return bench_print(options, &record);
+}
+
+// One operation at one size: out of place in equal shares, then, where it is large enough, uneven, and in place.
+static int cases_run(const struct selection *selection, enum operation operation, size_t bytes)
+{
+    const struct bench_options *options = &selection->options;
+    struct comm_setting setting = {.transport = &local, .operation = operation, .world = selection->world,
+                                   .count = bytes / sizeof(float)};
+    TRY(case_run(options, &setting));
+    if (bytes < VARIED_MIN_BYTES)
+        return ERR_NONE;
+    struct comm_setting uneven = setting, in_place = setting;
+    uneven.uneven = true;
+    in_place.in_place = true;
+    if (comm_ranks_has_shares(operation))
+        TRY(case_run(options, &uneven));
+    return comm_ranks_has_in_place(operation) ? case_run(options, &in_place) : ERR_NONE;
 }
 
 static int selection_complete(struct selection *selection)
@@ -148,9 +185,10 @@ static int selection_complete(struct selection *selection)
     if (!known)
         return err_set(ERR_USAGE, "unknown operation '%s'; known are reduce-scatter, all-gather, all-reduce, "
                                   "all-to-all, broadcast", selection->operation);
-    static const size_t sizes[] = {1 << 20, 16 << 20, 128 << 20};
-    bench_default_sizes(options, sizes, options->quick ? 2 : 3);
-    bench_default_repeat(options, 15, 10, 2);
+    static const size_t sizes[] = {8, 256, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20};
+    static const size_t quick_sizes[] = {8, 64 << 10, 4 << 20};
+    bench_default_sizes(options, options->quick ? quick_sizes : sizes, options->quick ? 3 : 7);
+    bench_default_repeat(options, 15, 7, 1);
     return ERR_NONE;
 }
 
@@ -164,9 +202,10 @@ static int comm_bench(struct selection *selection)
         if (selection->operation && strcmp(selection->operation, comm_ranks_operation_name(operation)) != 0)
             continue;
         for (size_t i = 0; i < options->size_count; i++)
-            TRY(case_run(selection, operation, options->sizes[i]));
+            TRY(cases_run(selection, operation, options->sizes[i]));
     }
-    return ERR_NONE;
+    return bench_skip("comm_order: sums of the local transport have the canonical order alone; MPI's or NCCL's own, to "
+                      "compare it with, are not built in");
 }
 
 int bench_comm_main(int argc, const char **argv)

@@ -15,70 +15,56 @@ const char *comm_ranks_operation_name(enum operation operation)
     return names[operation];
 }
 
-// Small integers, so that every sum of them is exact.
-static float value_at(int rank, size_t index)
+bool comm_ranks_has_shares(enum operation operation)
 {
-    return (float)((uint32_t)index * 2654435761u >> 24) + (float)(3 * rank);
+    return operation == REDUCE_SCATTER || operation == ALL_GATHER || operation == ALL_TO_ALL;
 }
 
-static void fill(float *to, int rank, size_t count)
+bool comm_ranks_has_in_place(enum operation operation)
 {
-    for (size_t i = 0; i < count; i++)
-        to[i] = value_at(rank, i);
+    return operation == REDUCE_SCATTER || operation == ALL_GATHER || operation == ALL_REDUCE;
 }
 
-// Elements of recv[count] that are not those of `rank` from `start` on.
-static size_t count_wrong(const float *recv, int rank, size_t start, size_t count)
+size_t comm_ranks_recv_count(const struct comm_rank *rank)
 {
-    size_t wrong = 0;
-    for (size_t i = 0; i < count; i++)
-        wrong += recv[i] != value_at(rank, start + i);
-    return wrong;
+    const struct comm_ranks *of = rank->of;
+    size_t all = (size_t)of->setting.world * of->counts[rank->index];
+    return of->setting.operation == ALL_TO_ALL && all > of->setting.count ? all : of->setting.count;
 }
 
-static size_t count_wrong_sums(const float *recv, int world, size_t start, size_t count)
+double comm_ranks_bus_bytes(const struct comm_ranks *ranks)
 {
-    size_t wrong = 0;
-    float of_ranks = (float)(3 * world * (world - 1) / 2);
-    for (size_t i = 0; i < count; i++)
-        wrong += recv[i] != (float)world * value_at(0, start + i) + of_ranks;
-    return wrong;
-}
-
-static size_t result_wrong(const struct comm_rank *rank)
-{
-    const struct comm_ranks *m = rank->of;
-    size_t own = m->offsets[rank->index], wrong = 0;
-    switch (m->operation) {
-    case REDUCE_SCATTER:
-        return count_wrong_sums(rank->recv, m->world, own, m->share_count);
-    case ALL_REDUCE:
-        return count_wrong_sums(rank->recv, m->world, 0, m->count);
-    case BROADCAST:
-        return count_wrong(rank->recv, 0, 0, m->count);
-    default:
-        for (int peer = 0; peer < m->world; peer++)
-            wrong += count_wrong(rank->recv + m->offsets[peer], peer, m->operation == ALL_GATHER ? 0 : own,
-                                 m->share_count);
-        return wrong;
+    size_t whole = ranks->setting.count, most = 0, world = (size_t)ranks->setting.world;
+    for (size_t rank = 0; rank < world; rank++) {
+        // What is not its own share; in an all-to-all it may receive more than it sends.
+        size_t bytes = whole - ranks->counts[rank], received = (world - 1) * ranks->counts[rank];
+        if (ranks->setting.operation == ALL_TO_ALL && received > bytes)
+            bytes = received;
+        most = bytes > most ? bytes : most;
     }
+    if (ranks->setting.operation == BROADCAST)
+        return (double)(whole * sizeof(float));
+    return (double)(most * sizeof(float)) * (ranks->setting.operation == ALL_REDUCE ? 2 : 1);
 }
 
 static int collective(const struct comm_rank *rank)
 {
-    const struct comm_ranks *m = rank->of;
-    switch (m->operation) {
+    const struct comm_ranks *of = rank->of;
+    bool in_place = of->setting.in_place;
+    float *result = comm_rank_result(rank);
+    switch (of->setting.operation) {
     case REDUCE_SCATTER:
-        return comm_reduce_scatter(rank->comm, rank->send, DTYPE_FP32, rank->recv, DTYPE_FP32, m->counts, false);
+        return comm_reduce_scatter(rank->comm, rank->send, DTYPE_FP32, result, DTYPE_FP32, of->counts, false);
     case ALL_GATHER:
-        return comm_all_gather(rank->comm, rank->send, rank->recv, m->counts, m->offsets, DTYPE_FP32);
+        return comm_all_gather(rank->comm, in_place ? result + of->offsets[rank->index] : rank->send, result,
+                               of->counts, of->offsets, DTYPE_FP32);
     case ALL_REDUCE:
-        return comm_all_reduce(rank->comm, rank->send, rank->recv, m->count, DTYPE_FP32, COMM_SUM);
+        return comm_all_reduce(rank->comm, rank->send, result, of->setting.count, DTYPE_FP32, COMM_SUM);
     case ALL_TO_ALL:
-        return comm_all_to_all(rank->comm, rank->send, m->counts, m->offsets, rank->recv, m->counts, m->offsets,
-                               DTYPE_FP32);
+        return comm_all_to_all(rank->comm, rank->send, of->counts, of->offsets, result, rank->recv_counts,
+                               rank->recv_offsets, DTYPE_FP32);
     default:
-        return comm_broadcast(rank->comm, rank->recv, m->count * sizeof(float), 0);
+        return comm_broadcast(rank->comm, result, of->setting.count * sizeof(float), 0);
     }
 }
 
@@ -102,57 +88,58 @@ static void read_only(const void *from, size_t bytes)
     __asm__ volatile("" : : "r"(trace));
 }
 
-// This rank's part of the yardstick: share by share, beginning with the next rank's, as the collectives do.
+// This rank's part of the yardstick: share by share, beginning with the next rank's, as the collectives do. From send to
+// recv, also where the collective is in place.
 static void copy_same_bytes(const struct comm_rank *rank, enum task task)
 {
-    const struct comm_ranks *m = rank->of;
-    size_t share_bytes = m->share_count * sizeof(float), own = m->offsets[rank->index];
-    if (m->operation == BROADCAST) {
+    const struct comm_ranks *of = rank->of;
+    size_t own = of->offsets[rank->index], own_bytes = of->counts[rank->index] * sizeof(float);
+    if (of->setting.operation == BROADCAST) {
         if (rank->index != 0)
-            copy(rank->recv, m->ranks[0].recv, m->count * sizeof(float), task);
+            copy(rank->recv, of->ranks[0].recv, of->setting.count * sizeof(float), task);
         return;
     }
-    for (int step = 1; step <= m->world; step++) {
-        const struct comm_rank *peer = &m->ranks[(rank->index + step) % m->world];
-        if (m->operation == ALL_GATHER)
-            copy(rank->recv + m->offsets[peer->index], peer->send, share_bytes, task);
-        else if (m->operation == ALL_TO_ALL)
-            copy(rank->recv + m->offsets[peer->index], peer->send + own, share_bytes, task);
-        else if (m->operation == ALL_REDUCE)
-            copy(peer->recv + own, peer->send + own, share_bytes, task);
+    for (int step = 1; step <= of->setting.world; step++) {
+        const struct comm_rank *peer = &of->ranks[(rank->index + step) % of->setting.world];
+        if (of->setting.operation == ALL_GATHER)
+            copy(rank->recv + of->offsets[peer->index], peer->send, of->counts[peer->index] * sizeof(float), task);
+        else if (of->setting.operation == ALL_TO_ALL)
+            copy(rank->recv + rank->recv_offsets[peer->index], peer->send + own, own_bytes, task);
+        else if (of->setting.operation == ALL_REDUCE)
+            copy(peer->recv + own, peer->send + own, own_bytes, task);
         else if (peer == rank)
-            copy(rank->recv, rank->send + own, share_bytes, task);
+            copy(rank->recv, rank->send + own, own_bytes, task);
         else
-            read_only(peer->send + own, share_bytes);
+            read_only(peer->send + own, own_bytes);
     }
 }
 
 static int rank_work(struct comm_rank *rank)
 {
-    const struct comm_ranks *m = rank->of;
-    for (size_t call = 0; call < m->calls; call++) {
-        if (m->task == TASK_COLLECTIVE)
+    const struct comm_ranks *of = rank->of;
+    for (size_t call = 0; call < of->calls; call++) {
+        if (of->task == TASK_COLLECTIVE)
             TRY(collective(rank));
         else
-            copy_same_bytes(rank, m->task);
+            copy_same_bytes(rank, of->task);
     }
-    if (m->task == TASK_COPY_AROUND_CACHE)
+    if (of->task == TASK_COPY_AROUND_CACHE)
         copy_around_cache_end();
-    rank->has_result = m->task == TASK_COLLECTIVE;
+    rank->has_result = of->task == TASK_COLLECTIVE;
     return ERR_NONE;
 }
 
 static void rank_prepare(struct comm_rank *rank)
 {
-    const struct comm_ranks *m = rank->of;
+    const struct comm_ranks *of = rank->of;
     if (rank->has_result)
-        rank->wrong_count += result_wrong(rank);
+        rank->wrong_count += comm_rank_wrong(rank);
     rank->has_result = false;
-    if (!m->poisons)
-        return;
-    // The root of a broadcast has the data there.
-    if (m->operation != BROADCAST || rank->index != 0)
-        memset(rank->recv, 0xff, m->count * sizeof(float));
+    if (of->poisons)
+        memset(rank->recv, 0xff, comm_ranks_recv_count(rank) * sizeof(float));
+    // What was reduced in place is not what was sent any more.
+    if (of->poisons || of->setting.in_place)
+        comm_rank_fill(rank);
 }
 
 static int rank_repeat(struct comm_rank *rank)
@@ -165,14 +152,13 @@ static int rank_repeat(struct comm_rank *rank)
 // Each rank's memory is written first by the rank itself.
 static int rank_open(struct comm_rank *rank)
 {
-    size_t bytes = rank->of->count * sizeof(float);
-    rank->send = bench_alloc(bytes, 1);
-    rank->recv = bench_alloc(bytes, 1);
+    size_t send_bytes = rank->of->setting.count * sizeof(float);
+    size_t recv_bytes = comm_ranks_recv_count(rank) * sizeof(float);
+    rank->send = bench_alloc(send_bytes, 1);
+    rank->recv = bench_alloc(recv_bytes, 1);
     if (!rank->send || !rank->recv)
-        return err_set(ERR_MEMORY, "no memory for two buffers of %zu bytes a rank", bytes);
-    fill(rank->send, rank->index, rank->of->count);
-    if (rank->of->operation == BROADCAST && rank->index == 0)
-        fill(rank->recv, 0, rank->of->count);
+        return err_set(ERR_MEMORY, "no memory for buffers of %zu and %zu bytes a rank", send_bytes, recv_bytes);
+    comm_rank_fill(rank);
     return comm_barrier(rank->comm);
 }
 
@@ -200,7 +186,7 @@ static void *rank_thread(void *argument)
 
 static int threads_start(struct comm_ranks *ranks)
 {
-    for (ranks->started = 1; ranks->started < ranks->world; ranks->started++) {
+    for (ranks->started = 1; ranks->started < ranks->setting.world; ranks->started++) {
         struct comm_rank *rank = &ranks->ranks[ranks->started];
         if (pthread_create(&rank->thread, NULL, rank_thread, rank) != 0)
             return err_set(ERR_MEMORY, "no thread for rank %d", rank->index);
@@ -212,28 +198,41 @@ static void threads_end(struct comm_ranks *ranks)
 {
     for (int index = 1; index < ranks->started; index++)
         pthread_join(ranks->ranks[index].thread, NULL);
-    for (int index = 0; index < ranks->world; index++) {
+    for (int index = 0; index < ranks->setting.world; index++) {
         struct comm_rank *rank = &ranks->ranks[index];
-        bench_free(rank->send, ranks->count * sizeof(float));
-        bench_free(rank->recv, ranks->count * sizeof(float));
+        bench_free(rank->send, ranks->setting.count * sizeof(float));
+        bench_free(rank->recv, comm_ranks_recv_count(rank) * sizeof(float));
         comm_close(rank->comm);
     }
 }
 
-int comm_ranks_open(struct comm_ranks *ranks, enum operation operation, int world, size_t count, size_t calls)
+// Equal shares, or shares in proportion to 1, 2, 3, ... of which the last takes what is left.
+static void cut_shares(struct comm_ranks *ranks)
 {
-    size_t share_count = count / (size_t)world > 0 ? count / (size_t)world : 1;
-    *ranks = (struct comm_ranks){.operation = operation,
-                                 .world = world,
-                                 .count = share_count * (size_t)world,
-                                 .share_count = share_count,
-                                 .calls = calls};
+    size_t world = (size_t)ranks->setting.world, whole = ranks->setting.count, offset = 0;
+    for (size_t rank = 0; rank < world; rank++) {
+        size_t count = ranks->setting.uneven ? whole * 2 * (rank + 1) / (world * (world + 1)) : whole / world;
+        ranks->counts[rank] = rank + 1 == world ? whole - offset : count;
+        ranks->offsets[rank] = offset;
+        offset += ranks->counts[rank];
+    }
+}
+
+int comm_ranks_open(const struct comm_setting *setting, struct comm_ranks *ranks)
+{
+    size_t world = (size_t)setting->world, share_count = setting->count / world > 0 ? setting->count / world : 1;
+    *ranks = (struct comm_ranks){.setting = *setting, .calls = 1};
+    ranks->setting.count = share_count * world;
+    cut_shares(ranks);
     struct comm *comms[WORLD_MAX];
-    TRY(comm_local_open(world, comms));
-    for (int index = 0; index < world; index++) {
-        ranks->counts[index] = share_count;
-        ranks->offsets[index] = share_count * (size_t)index;
-        ranks->ranks[index] = (struct comm_rank){.of = ranks, .comm = comms[index], .index = index};
+    TRY(setting->transport->open(setting->world, comms));
+    for (int index = 0; index < setting->world; index++) {
+        struct comm_rank *rank = &ranks->ranks[index];
+        *rank = (struct comm_rank){.of = ranks, .comm = comms[index], .index = index};
+        for (size_t peer = 0; peer < world; peer++) {
+            rank->recv_counts[peer] = ranks->counts[index];
+            rank->recv_offsets[peer] = peer * ranks->counts[index];
+        }
     }
     int code = threads_start(ranks);
     if (code != ERR_NONE) {
@@ -266,7 +265,7 @@ int comm_ranks_close(struct comm_ranks *ranks, size_t *wrong_count)
     int code = comm_ranks_prepare(ranks, TASK_END, false);
     threads_end(ranks);
     *wrong_count = 0;
-    for (int index = 0; index < ranks->world; index++)
+    for (int index = 0; index < ranks->setting.world; index++)
         *wrong_count += ranks->ranks[index].wrong_count;
     return code;
 }
