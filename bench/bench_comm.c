@@ -18,6 +18,7 @@
 enum {
     CALLS_MAX = 4096,            // in a repetition
     TRIALS = 5,
+    SMALL_BYTES = 64 << 10,
     VARIED_MIN_BYTES = 1 << 20,  // smaller buffers are measured out of place and in equal shares only
 };
 
@@ -74,21 +75,24 @@ static int choose_calls(struct comm_ranks *ranks, const struct bench_work *work)
     return ERR_NONE;
 }
 
-// The limit is the faster of both ways to copy, as a trial finds it. All results are verified; the first and the last
+// The limit is the faster of both ways to copy, as a trial finds it; of small buffers, a barrier and the copies. All results are verified; the first and the last
 // one come into poisoned memory, so that what nobody writes is seen, too.
 static int measure(struct comm_ranks *ranks, const struct bench_options *options, struct bench_samples *samples,
                    struct bench_samples *limits, const char **yardstick_name)
 {
     struct work collective = {ranks, TASK_COLLECTIVE}, plain = {ranks, TASK_COPY};
-    struct work around = {ranks, TASK_COPY_AROUND_CACHE};
+    struct work around = {ranks, TASK_COPY_AROUND_CACHE}, meet = {ranks, TASK_MEET_AND_COPY};
     struct bench_work work = work_of(&collective, "collective"), memcpy_work = work_of(&plain, "memcpy");
     struct bench_work around_work = work_of(&around, "copy around the caches");
+    struct bench_work meet_work = work_of(&meet, "a barrier and memcpy");
     TRY(poisoned_repetition(ranks));
     TRY(choose_calls(ranks, &work));
     double calls = (double)ranks->calls;
     TRY(bench_alternate(&memcpy_work, &around_work, 1, TRIALS, calls, samples, limits));
     const struct bench_work *limit =
-        bench_quantile(samples, 0) <= bench_quantile(limits, 0) ? &memcpy_work : &around_work;
+        ranks->setting.count * sizeof(float) < SMALL_BYTES             ? &meet_work
+        : bench_quantile(samples, 0) <= bench_quantile(limits, 0) ? &memcpy_work
+                                                                  : &around_work;
     *yardstick_name = limit->name;
     TRY(bench_alternate(&work, limit, options->warmup, options->repeat, calls, samples, limits));
     return poisoned_repetition(ranks);

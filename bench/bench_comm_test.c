@@ -88,7 +88,7 @@ static void expect_same_extent(const struct comm_setting *setting, enum task tas
 
 Test(bench_comm, concurrent_the_yardstick_writes_what_the_collective_writes)
 {
-    static const enum task tasks[] = {TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE};
+    static const enum task tasks[] = {TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_MEET_AND_COPY};
     for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
         for (size_t task = 0; task < sizeof tasks / sizeof tasks[0]; task++)
             for (int world = 1; world <= 4; world++)

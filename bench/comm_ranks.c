@@ -88,8 +88,8 @@ static void read_only(const void *from, size_t bytes)
     __asm__ volatile("" : : "r"(trace));
 }
 
-// This rank's part of the yardstick: share by share, beginning with the next rank's, as the collectives do. From send to
-// recv, also where the collective is in place.
+// This rank's part of the yardstick: share by share, beginning with the next rank's, as the collectives do. From send
+// to recv, also where the collective is in place.
 static void copy_same_bytes(const struct comm_rank *rank, enum task task)
 {
     const struct comm_ranks *of = rank->of;
@@ -120,7 +120,9 @@ static int rank_work(struct comm_rank *rank)
     for (size_t call = 0; call < of->calls; call++) {
         if (of->task == TASK_COLLECTIVE)
             TRY(collective(rank));
-        else
+        else if (of->task == TASK_MEET_AND_COPY)
+            TRY(comm_barrier(rank->comm));
+        if (of->task != TASK_COLLECTIVE)
             copy_same_bytes(rank, of->task);
     }
     if (of->task == TASK_COPY_AROUND_CACHE)

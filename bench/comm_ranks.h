@@ -22,8 +22,9 @@ enum { WORLD_MAX = 64 };
 
 enum operation { REDUCE_SCATTER, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, OPERATION_KINDS };
 
-// What the ranks do in a repetition. The yardstick's copies are memcpy's, or go around the caches.
-enum task { TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_END };
+// What the ranks do in a repetition. The yardstick's copies are memcpy's, or go around the caches; or each of them
+// follows a barrier, for no collective can do without meeting once, which is most of what a small one takes.
+enum task { TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_MEET_AND_COPY, TASK_END };
 
 // How ranks speak to each other: opens comms[world], for ranks that are threads.
 struct transport {
