@@ -5,6 +5,7 @@
 #include "conformance/reference.h"
 #include "conformance/check.h"
 #include "ref/export.h"
+#include "ref/help.h"
 #include "ref/info.h"
 #include "ref/train.h"
 
@@ -27,9 +28,10 @@ static const struct command {
     {"answer", answer_main, "answer the suite's cases with the reference, as another implementation would"},
     {"export", export_main, "write a checkpoint's weights to one safetensors file"},
     {"info", info_main, "what this machine has, and what this binary can use of it"},
-    {"help", help_main, "this text"},
+    {"help", help_main, "this text; `help COMMAND`, `help presets` and `help models` say more"},
     {"version", version_main, "the version"},
     {"--help", help_main, NULL},
+    {"-h", help_main, NULL},
     {"--version", version_main, NULL},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -41,10 +43,33 @@ static void commands_print(FILE *out)
         fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
 }
 
+static const struct command *command_find(const char *name)
+{
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+    fprintf(stderr, "zerogauge: there is no command '%s'\n", name);
+    return NULL;
+}
+
 static int help_main(int argc, const char **argv)
 {
-    (void)argc, (void)argv;
-    commands_print(stdout);
+    const struct command *command = NULL;
+    if (argc > 1 && strcmp(argv[1], "presets") == 0) {
+        help_print_presets(stdout);
+    } else if (argc > 1 && strcmp(argv[1], "models") == 0) {
+        help_print_models(stdout);
+    } else if (argc > 1 && !(command = command_find(argv[1]))) {
+        commands_print(stderr);
+        return 2;
+    } else if (command && command->run != help_main && command->run != version_main) {
+        // `help bench adam` is `bench adam --help`.
+        const char *asked[] = {argv[1], argc > 2 ? argv[2] : "--help", argc > 2 ? "--help" : NULL, NULL};
+        return command->run(argc > 2 ? 3 : 2, asked);
+    } else {
+        commands_print(stdout);
+        help_print_examples("zerogauge", stdout);
+    }
     return 0;
 }
 
@@ -57,12 +82,9 @@ static int version_main(int argc, const char **argv)
 
 int main(int argc, const char **argv)
 {
-    for (int i = 0; argc >= 2 && i < COMMAND_COUNT; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    }
-    if (argc >= 2)
-        fprintf(stderr, "zerogauge: there is no command '%s'\n", argv[1]);
+    const struct command *command = argc >= 2 ? command_find(argv[1]) : NULL;
+    if (command)
+        return command->run(argc - 1, argv + 1);
     commands_print(stderr);
     return 2;
 }

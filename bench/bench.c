@@ -3,6 +3,7 @@
 #include "bench_file.h"
 
 #include "err.h"
+#include "help.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -81,8 +82,9 @@ static int all_main(int argc, const char **argv)
 
 int bench_main(int argc, const char **argv)
 {
-    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         benchmarks_print(stdout);
+        help_print_examples("zerogauge bench", stdout);
         return 0;
     }
     if (strcmp(argv[1], "all") == 0)

@@ -3,8 +3,7 @@
 #include "bench_file.h"
 
 #include "err.h"
-
-#include <popt.h>
+#include "help.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -131,8 +130,10 @@ static int options_read(int argc, const char **argv, const struct poptOption *ta
         code = err_set(ERR_USAGE, "'%s' is not an option; --help lists them", poptPeekArg(context));
     else
         code = options_convert(raw, out);
-    if (code == ERR_NONE && out->help)
+    if (code == ERR_NONE && out->help) {
         poptPrintHelp(context, stdout, 0);
+        help_print_examples(name, stdout);
+    }
     poptFreeContext(context);
     return code;
 }
@@ -152,7 +153,7 @@ int bench_parse(int argc, const char **argv, enum bench_uses uses, const struct 
         {"quick", '\0', FLAG, &raw.quick, 0, "fewer and smaller cases", NULL},
         {"json", '\0', FLAG, &raw.json, 0, "one JSON line a case", NULL},
         {"out", '\0', TEXT, &raw.out, 0, "write a result file, a new one", "FILE"},
-        {"help", '?', FLAG, &raw.help, 0, "show this text", NULL},
+        {"help", 'h', FLAG, &raw.help, 0, "show this text", NULL},
         POPT_TABLEEND,
     };
     const struct poptOption of_storage[] = {

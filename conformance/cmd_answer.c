@@ -3,10 +3,10 @@
 #include "reference.h"
 
 #include "err.h"
+#include "help.h"
 #include "launcher.h"
 #include "plugin.h"
 
-#include <popt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static int parse(int argc, const char **argv, struct answer_options *a, char *ar
         {"nvme-path", '\0', TEXT, &a->nvme_path, 0, "where what is on NVMe goes; STATE, TMPDIR or /tmp, unless given",
          "DIR"},
         {"plugin", '\0', TEXT, &a->plugin, 0, "a shared object answers (contract.h), and not the reference", "FILE"},
-        POPT_AUTOHELP POPT_TABLEEND,
+        HELP_OPTIONS POPT_TABLEEND,
     };
     const char *named[argc + 1];  // popt calls the program by its first argument
     memcpy(named, argv, (size_t)argc * sizeof *named);

@@ -4,8 +4,8 @@
 
 #include "check_folder.h"
 #include "err.h"
+#include "help.h"
 
-#include <popt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +94,7 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
          "seconds that a launch may take", "S"},
         {"memory-limit", '\0', POPT_ARG_STRING, &a->memory, 0, "of all its processes (9/10 of the machine)", "SIZE"},
         {"output-limit", '\0', POPT_ARG_STRING, &a->output, 0, "of what it prints and writes (4 GiB)", "SIZE"},
-        POPT_AUTOHELP POPT_TABLEEND,
+        HELP_OPTIONS POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     poptSetOtherOptionHelp(context, "[OPTION...] [-- COMMAND ... {cases} {answers} {world} [{state}]]");

@@ -3,11 +3,11 @@
 #include "export.h"
 
 #include "err.h"
+#include "help.h"
 #include "size.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <popt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +121,7 @@ static int run(int argc, const char **argv, char **dtype_text)
 {
     const struct poptOption options[] = {
         {"dtype", '\0', POPT_ARG_STRING, dtype_text, 0, "fp32, unless given; bf16, fp16: rounded to nearest", "NAME"},
-        POPT_AUTOHELP POPT_TABLEEND,
+        HELP_OPTIONS POPT_TABLEEND,
     };
     const char *named[argc + 1];
     memcpy(named, argv, (size_t)argc * sizeof *named);

@@ -5,11 +5,11 @@
 #include "adam.h"
 #include "build.h"
 #include "err.h"
+#include "help.h"
 #include "io.h"
 #include "machine.h"
 
 #include <cblas.h>
-#include <popt.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -155,30 +155,31 @@ static void info_print(const json_t *info)
 }
 
 // ERR_USAGE for anything but the options.
-static int info_parse(int argc, const char **argv, int *json, int *help)
+static int info_parse(int argc, const char **argv, int *json)
 {
     struct poptOption table[] = {
         {"json", '\0', POPT_ARG_NONE, json, 0, "one JSON line", NULL},
-        {"help", '?', POPT_ARG_NONE, help, 0, "show this text", NULL},
-        POPT_TABLEEND,
+        HELP_OPTIONS POPT_TABLEEND,
     };
-    poptContext context = poptGetContext(NULL, argc, argv, table, 0);
+    const char *named[argc + 1];  // popt calls the program by its first argument
+    memcpy(named, argv, (size_t)argc * sizeof *named);
+    named[0] = "zerogauge info";
+    named[argc] = NULL;
+    poptContext context = poptGetContext(NULL, argc, named, table, 0);
     int code = ERR_NONE, rc = poptGetNextOpt(context);
     if (rc < -1)
         code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(rc));
     else if (poptPeekArg(context))
         code = err_set(ERR_USAGE, "'%s' is not an option", poptPeekArg(context));
-    else if (*help)
-        poptPrintHelp(context, stdout, 0);
     poptFreeContext(context);
     return code;
 }
 
 int info_main(int argc, const char **argv)
 {
-    int json = 0, help = 0, code = info_parse(argc, argv, &json, &help);
+    int json = 0, code = info_parse(argc, argv, &json);
     json_t *info = NULL;
-    if (code == ERR_NONE && !help && !(info = info_collect()))
+    if (code == ERR_NONE && !(info = info_collect()))
         code = err_set(ERR_IO, "the system does not tell what machine this is");
     if (info && json) {
         json_dumpf(info, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);

@@ -2,9 +2,9 @@
 #include "train_options.h"
 
 #include "err.h"
+#include "help.h"
 #include "size.h"
 
-#include <popt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, where, 0, "Where states may live:", NULL},
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, checkpoints, 0, "Checkpoints:", NULL},
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, result, 0, "What comes out:", NULL},
-        POPT_AUTOHELP POPT_TABLEEND,
+        HELP_OPTIONS POPT_TABLEEND,
     };
     const char *named[argc + 1];  // popt calls the program by its first argument
     memcpy(named, argv, (size_t)argc * sizeof *named);
