@@ -2,6 +2,7 @@
 """A case in the words of DeepSpeed's configuration, and what these have no words for."""
 import math
 
+import torch
 from zerogauge_adapter import Unsupported
 
 
@@ -15,8 +16,32 @@ def refuse(case):
         raise Unsupported(f"there is no loss scale in {precision}")
     if precision == "fp32" and case.overflow_check:
         raise Unsupported("there is no overflow check in fp32")
+    if scale == "dynamic" and (case.loss_scale["initial_scale"] < 1 or
+                               math.log2(case.loss_scale["initial_scale"]) % 1):
+        raise Unsupported("the dynamic scale begins with a power of two")
     if case.stage == 0 and case.accumulation > 1 and case.accumulation_dtype != precision:
         raise Unsupported("stage 0 accumulates in the model's dtype")
+    if case.resume and case.checkpoint["weights_only"] and precision != "fp32":
+        raise Unsupported("load_module_only takes over the 16-bit weights, not the fp32 ones")
+
+
+BALLAST = 1 << 18  # elements a rank
+
+
+def add_ballast(case, model, groups):
+    """DeepSpeed keeps sub-groups of less than 1 MiB a rank in memory. So that those of a small case go to NVMe all the
+    same, each begins with a parameter that is large enough; it has neither a gradient nor a part in the answer."""
+    for group in groups:
+        members, size, group["params"] = group["params"], math.inf, []
+        for parameter in members:
+            if size >= case.buckets["sub_group"]:
+                ballast = torch.nn.Parameter(torch.zeros(case.world * BALLAST, dtype=parameter.dtype))
+                model.register_parameter(f"ballast{len(model._parameters)}", ballast)
+                group["params"].append(ballast)
+                size = 0
+            group["params"].append(parameter)
+            size += -(-parameter.numel() // case.world)
+    case.buckets["sub_group"] += BALLAST
 
 
 def config_of(case, scratch):
@@ -25,6 +50,8 @@ def config_of(case, scratch):
     decoupled = case.groups[0]["optimizer"] == "AdamW"
     offload = {f"offload_{what}": {"device": device, "nvme_path": str(scratch)}
                for what, device in case.offload.items() if device != "none"}
+    if "offload_param" in offload:
+        offload["offload_param"]["buffer_size"] = 1 << 20  # elements; else 10^8, of which each of five is filled
     adam = {**case.hyper_parameters(0), "adam_w_mode": decoupled}
     # Without torch_adam it is FusedAdam, in CUDA; with offload DeepSpeed's own, on the CPU.
     adam |= {"bias_correction": case.groups[0]["bias_correction"]} if offload else {"torch_adam": True}

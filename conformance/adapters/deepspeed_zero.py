@@ -7,7 +7,7 @@ import deepspeed  # noqa: E402
 from deepspeed.accelerator import get_accelerator  # noqa: E402
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state  # noqa: E402
 
-from deepspeed_config import config_of, refuse  # noqa: E402
+from deepspeed_config import add_ballast, config_of, refuse  # noqa: E402
 from zerogauge_adapter import DTYPES, MOMENTS, Model, main  # noqa: E402
 
 deepspeed.utils.logger.setLevel("ERROR")
@@ -21,6 +21,8 @@ class Trainer:
         self.case, self.model = case, Model(case, DTYPES[case.precision])
         deepspeed.init_distributed(dist_backend="gloo")
         groups = case.optimizer_groups(self.model.by_name, "decoupled")
+        if case.offload["optimizer"] == "nvme":
+            add_ballast(case, self.model, groups)
         self.engine, self.optimizer, _, _ = deepspeed.initialize(
             model=self.model, model_parameters=groups, config=config_of(case, args.scratch))
 
@@ -60,7 +62,9 @@ class Trainer:
         self.engine.save_checkpoint(str(path), tag="zerogauge")
 
     def load(self, path, weights_only):
-        self.engine.load_checkpoint(str(path), tag="zerogauge", load_module_only=weights_only)
+        # In stage 3, load_module_only by itself leaves the parameters as they are, and says nothing.
+        whole = {"load_module_only": weights_only, "load_optimizer_states": not weights_only}
+        self.engine.load_checkpoint(str(path), tag="zerogauge", **whole)
 
     def close(self):
         self.engine.destroy()

@@ -19,9 +19,10 @@ def read_table():
     lines = [line for line in (HERE / "peers.txt").read_text().splitlines() if line and line[0] != "#"]
     runs = [line.split(None, 3)[1:] for line in lines if line.startswith("run ")]
     expected = [line.split(None, 4)[1:] for line in lines if line.startswith("expect ")]
-    if len(runs) + len(expected) != len(lines):
-        sys.exit("ci/peers: peers.txt: a line is neither `run` nor `expect`")
-    return runs, expected
+    cases = [line.split(None, 3)[1:] for line in lines if line.startswith("cases ")]
+    if len(runs) + len(expected) + len(cases) != len(lines):
+        sys.exit("ci/peers: peers.txt: a line is neither `run` nor `expect` nor `cases`")
+    return runs, expected, cases
 
 
 def judge(zerogauge, out, claims, command):
@@ -41,22 +42,38 @@ def judge(zerogauge, out, claims, command):
     return records, printed
 
 
-def surprises(name, records, expected):
+def failures_of(name, records, cases):
+    """The requirements that fail only in cases of which a line says so; in lines, patterns that no failure matches; and
+    in lines, those that some match."""
+    failed = [record for record in records["check"] if record["verdict"] in ("FAIL", "BROKEN") and record["case"]]
+    known = [(pattern, why, {record["case"] for record in failed if fnmatch.fnmatch(record["case"], pattern)})
+             for of, pattern, why in cases if fnmatch.fnmatch(name, of)]
+    told = set().union(*(hits for _, _, hits in known))
+    untold = {id for record in failed if record["case"] not in told for id in record["requirements"]}
+    explained = {id for record in failed if record["case"] in told for id in record["requirements"]} - untold
+    return (explained, [f"no case {pattern} fails: {why}" for pattern, why, hits in known if not hits],
+            [f"{pattern} FAIL, {len(hits)} cases: {why}" for pattern, why, hits in known if hits])
+
+
+def surprises(name, records, expected, cases):
     """What is otherwise than expected, in lines; and in lines what is as expected."""
     end = records["end"][0]
+    explained, stale, told = failures_of(name, records, cases)
     verdicts = {record["id"]: record["verdict"] for record in records["requirement"]}
     known = {id: (verdict, why) for pattern, id, verdict, why in expected if fnmatch.fnmatch(name, pattern)}
     wrong = [f"{id} is {verdicts.get(id)}, expected {verdict}: {why}" for id, (verdict, why) in known.items()
              if verdicts.get(id) != verdict]
     wrong += [f"{id} is {verdict}" for id, verdict in verdicts.items() if verdict in ("FAIL", "BROKEN") and
-              id not in known]
+              id not in known and id not in explained]
+    wrong += stale
     wrong += [f"the command: {end['command_text']}"] if end["command_failed"] else []
     wrong += ["nothing was judged"] if end["verdict"] == "NOTHING-JUDGED" else []
-    return wrong, [f"{id} {verdict}: {why}" for id, (verdict, why) in known.items() if verdicts.get(id) == verdict]
+    return wrong, told + [f"{id} {verdict}: {why}" for id, (verdict, why) in known.items()
+                          if verdicts.get(id) == verdict]
 
 
 def main(zerogauge, out, *names):
-    runs, expected = read_table()
+    runs, expected, cases = read_table()
     unknown = set(names) - {name for name, *_ in runs}
     if unknown:
         sys.exit(f"ci/peers: no such configuration: {', '.join(sorted(unknown))}; "
@@ -77,7 +94,7 @@ def main(zerogauge, out, *names):
         end = records["end"][0]
         print(ROW.format(name, end["verdict"], *(str(end["requirement_counts"][verdict]) for verdict in VERDICTS),
                          seconds))
-        wrong, known = surprises(name, records, expected)
+        wrong, known = surprises(name, records, expected, cases)
         for mark, lines in ("recipe  ", sorted(records["run"][0]["rules"])), ("expected", known), ("WRONG   ", wrong):
             for line in lines:
                 print(f"    {mark} {line}")
