@@ -38,7 +38,8 @@ struct run {
     const struct launch_setting *setting;
     struct launch_result *out;
     pid_t leader;
-    int leader_fd, output_fd;  // leader_fd: -1 where the system has no such thing
+    int leader_fd;  // -1 where the system has no such thing
+    int output_fd, error_fd;  // error_fd: may be output_fd
     uint64_t begin_ns;
     struct process_list before, now;
     struct pace memory_pace, output_pace;
@@ -66,10 +67,16 @@ static void set_next(struct pace *pace, uint64_t begin_ns)
 
 // --- watching ---
 
-static uint64_t output_bytes(const struct run *run)
+static uint64_t file_weight(int fd)
 {
     struct stat status;
-    uint64_t bytes = fstat(run->output_fd, &status) == 0 ? (uint64_t)status.st_size : 0;
+    return fstat(fd, &status) == 0 ? (uint64_t)status.st_size : 0;
+}
+
+static uint64_t output_bytes(const struct run *run)
+{
+    uint64_t bytes = file_weight(run->output_fd);
+    bytes += run->error_fd != run->output_fd ? file_weight(run->error_fd) : 0;
     uint64_t below = run->setting->watched_folder ? folder_weight(run->setting->watched_folder) : 0;
     return __builtin_add_overflow(bytes, below, &bytes) ? UINT64_MAX : bytes;
 }
@@ -156,6 +163,8 @@ static int watch(struct run *run)
             out->end = LAUNCH_OUTPUT;
             return ERR_NONE;
         }
+        if (setting->tick)
+            setting->tick(setting->tick_context, seconds_since(run->begin_ns));
         poll(&(struct pollfd){.fd = run->leader_fd, .events = POLLIN}, 1, SAMPLE_MS);
     }
 }
@@ -214,9 +223,11 @@ static int end_all(struct run *run)
 static int run_to_end(struct run *run)
 {
     TRY(process_scan(&run->before));
-    int start_rc = launch_start(run->setting->argv, run->output_fd, &run->leader);
+    int start_rc = launch_start(run->setting->argv, run->output_fd, run->error_fd, &run->leader);
     if (start_rc != ERR_NONE) {
         unlink(run->setting->output_path);
+        if (run->setting->error_path)
+            unlink(run->setting->error_path);
         return start_rc;
     }
     run->begin_ns = now_ns();
@@ -231,21 +242,38 @@ static int run_to_end(struct run *run)
     return rc != ERR_NONE ? rc : end_rc;
 }
 
+static int make_file(const char *path, int *fd)
+{
+    *fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return *fd >= 0 ? ERR_NONE : err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
+}
+
+static int run_under(struct run *run)
+{
+    int was_subreaper = 0;
+    prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    int rc = run_to_end(run);
+    prctl(PR_SET_CHILD_SUBREAPER, was_subreaper);
+    process_list_free(&run->before);
+    process_list_free(&run->now);
+    return rc;
+}
+
 int launch(const struct launch_setting *setting, struct launch_result *out)
 {
     struct run run = {.setting = setting, .out = out};
-    int was_subreaper = 0;
     *out = (struct launch_result){0};
-    run.output_fd = open(setting->output_path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (run.output_fd < 0)
-        return err_set(ERR_IO, "%s: cannot be created: %s", setting->output_path, strerror(errno));
-    prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper);
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    int rc = run_to_end(&run);
-    prctl(PR_SET_CHILD_SUBREAPER, was_subreaper);
+    TRY(make_file(setting->output_path, &run.output_fd));
+    run.error_fd = run.output_fd;
+    int rc = setting->error_path ? make_file(setting->error_path, &run.error_fd) : ERR_NONE;
+    if (rc == ERR_NONE)
+        rc = run_under(&run);
+    else
+        unlink(setting->output_path);
+    if (run.error_fd >= 0 && run.error_fd != run.output_fd)
+        close(run.error_fd);
     close(run.output_fd);
-    process_list_free(&run.before);
-    process_list_free(&run.now);
     return rc;
 }
 

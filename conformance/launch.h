@@ -11,11 +11,14 @@
 struct launch_setting {
     const char *const *argv;     // NULL at the end
     const char *output_path;     // a new file: stdout and stderr together
+    const char *error_path;      // a new file for stderr apart, which counts as output, too; null: with stdout
     const char *watched_folder;  // what is written below it counts as output, too; null: none
     double time_limit_s;         // 0: none
     uint64_t memory_limit_bytes; // of all its processes together; 0: none
     uint64_t output_limit_bytes; // of the file and the folder; 0: none
     const volatile sig_atomic_t *interrupted;  // may be null; when set, the group is ended
+    void (*tick)(void *context, double seconds);  // now and then while it runs; may be null
+    void *tick_context;
 };
 
 enum launch_end { LAUNCH_EXITED, LAUNCH_SIGNALLED, LAUNCH_TIME, LAUNCH_MEMORY, LAUNCH_OUTPUT, LAUNCH_INTERRUPTED };

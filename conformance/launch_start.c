@@ -85,13 +85,13 @@ static int start_through(const char *const *argv, const int fds[3], const int fa
     return err_set(ERR_USAGE, "%s: cannot be started: %s", json_show(shown, name, 200), strerror(failure));
 }
 
-int launch_start(const char *const *argv, int output_fd, pid_t *leader)
+int launch_start(const char *const *argv, int output_fd, int error_fd, pid_t *leader)
 {
     int failure_fds[2];
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null_fd < 0)
         return err_set(ERR_IO, "/dev/null: cannot be opened: %s", strerror(errno));
-    const int fds[3] = {null_fd, output_fd, output_fd};
+    const int fds[3] = {null_fd, output_fd, error_fd};
     int rc;
     if (pipe2(failure_fds, O_CLOEXEC) != 0) {
         rc = err_set(ERR_IO, "no pipe to start %s: %s", argv[0], strerror(errno));

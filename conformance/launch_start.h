@@ -5,9 +5,9 @@
 
 #include <sys/types.h>
 
-// Starts argv, which NULL ends, as the leader of a new process group, with no input, and its output and errors in
-// output_fd. It is killed when the calling thread ends. ERR_USAGE: it cannot be started; ERR_IO: there is no process to
-// be had. Then there is nothing to wait for.
-int launch_start(const char *const *argv, int output_fd, pid_t *leader);
+// Starts argv, which NULL ends, as the leader of a new process group, with no input, its output in output_fd and its
+// errors in error_fd, which may be the same. It is killed when the calling thread ends. ERR_USAGE: it cannot be
+// started; ERR_IO: there is no process to be had. Then there is nothing to wait for.
+int launch_start(const char *const *argv, int output_fd, int error_fd, pid_t *leader);
 
 #endif

@@ -78,6 +78,47 @@ Test(launch, the_exit_status_is_told)
     expect_output("one\ntwo\nthree\n");
 }
 
+Test(launch, errors_go_to_a_file_of_their_own)
+{
+    char errors[PATH_MAX + 32];
+    snprintf(errors, sizeof errors, "%s/errors", folder);
+    setting.error_path = errors;
+    shell("echo one; echo two >&2; echo three");
+    expect_output("one\nthree\n");
+    size_t bytes;
+    char *text = folder_read(errors, &bytes);
+    text[bytes] = '\0';
+    cr_expect_str_eq(text, "two\n");
+    free(text);
+    unlink(output);
+    cr_expect_eq(launch(&setting, &result), ERR_IO, "an older file of errors was overwritten");
+    cr_expect_neq(access(output, F_OK), 0);
+    unlink(errors);
+    setting.output_limit_bytes = 100000;
+    shell("yes >&2");
+    cr_expect_eq(result.end, LAUNCH_OUTPUT, "%s", result.text);
+}
+
+static int ticks;
+static double ticked_s;
+
+static void count_tick(void *context, double seconds)
+{
+    cr_expect_eq(context, &ticks);
+    cr_expect_geq(seconds, ticked_s);
+    ticked_s = seconds;
+    ticks++;
+}
+
+Test(launch, somebody_is_told_now_and_then_while_it_runs)
+{
+    setting.tick = count_tick;
+    setting.tick_context = &ticks;
+    shell("sleep 0.3");
+    cr_expect_geq(ticks, 3);
+    cr_expect(ticked_s > 0.1 && ticked_s <= result.seconds, "%g", ticked_s);
+}
+
 Test(launch, the_signal_is_told)
 {
     sigset_t blocked;
