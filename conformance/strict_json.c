@@ -51,6 +51,16 @@ static bool is_known(const char *const keys[], const char *key)
     return false;
 }
 
+static int refuse_unknown(const struct strict_object *object, const char *key, const char *const keys[])
+{
+    char known[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; keys[i] && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                 keys[i] + (keys[i][0] == '?'));
+    return strict_fail(object, key, "unknown key, expected %s", known);
+}
+
 int strict_keys(const struct strict_object *object, const char *const keys[])
 {
     const char *key;
@@ -58,7 +68,7 @@ int strict_keys(const struct strict_object *object, const char *const keys[])
     json_object_foreach((json_t *)(uintptr_t)object->value, key, value) {
         (void)value;
         if (!is_known(keys, key))
-            return strict_fail(object, key, "unknown key, expected only those of the contract");
+            return refuse_unknown(object, key, keys);
     }
     for (size_t i = 0; keys[i]; i++)
         if (keys[i][0] != '?' && !json_object_get(object->value, keys[i]))

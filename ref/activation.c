@@ -32,7 +32,7 @@ static int allocate_kept(struct activations *a, struct tier *tier)
     for (int unit = 0; unit < a->model->unit_count; unit++) {
         a->kept[unit].tier = where;
         total_bytes += activations_bytes(a, unit);
-        if (where == TIER_NVME && activations_bytes(a, unit) > 0)
+        if (where == TIER_NVME && a->move->nvme && activations_bytes(a, unit) > 0)
             TRY(tier_nvme_allocate(a->move->nvme, KIND_ACTIVATION, "activation checkpoints",
                                    activations_bytes(a, unit), 0, &a->kept[unit].address));
     }

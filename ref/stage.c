@@ -76,7 +76,7 @@ static int initialise(struct stage *stage)
     return code;
 }
 
-int stage_open(const struct stage_operations *operations, const struct stage_setting *setting, struct stage *out)
+int stage_plan(const struct stage_operations *operations, const struct stage_setting *setting, struct stage *out)
 {
     const struct config *config = setting->config;
     *out = (struct stage){.operations = operations, .setting = *setting};
@@ -102,7 +102,12 @@ int stage_open(const struct stage_operations *operations, const struct stage_set
         .share = operations->replicates_update ? 0 : comm_rank(setting->comm),
         .threads = setting->threads,
     };
-    TRY(operations->open(out));
+    return operations->open(out);
+}
+
+int stage_open(const struct stage_operations *operations, const struct stage_setting *setting, struct stage *out)
+{
+    TRY(stage_plan(operations, setting, out));
     TRY(optimizer_open(&out->optimizer));
     return initialise(out);
 }

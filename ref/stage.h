@@ -47,7 +47,7 @@ struct stage_setting {
     struct comm *comm;
     struct flow *flow;
     struct tier *tier;       // device and host
-    struct tier_nvme *nvme;  // null: nothing is on NVMe
+    struct tier_nvme *nvme;  // null: nothing is on NVMe, or the stage is only planned
     struct ledger *ledger;   // counts what moves between tiers; null: nothing does
     uint64_t seed;  // of the initial parameters
     int threads;    // for the update
@@ -87,6 +87,9 @@ struct stage {
 int stage_find(int number, const struct stage_operations **out);
 
 int stage_open(const struct stage_operations *operations, const struct stage_setting *setting, struct stage *out);
+
+// The same without values: layout, places and staging, for formulas. The tier may be a planned one. No verb may follow.
+int stage_plan(const struct stage_operations *operations, const struct stage_setting *setting, struct stage *out);
 void stage_close(struct stage *stage);
 
 // Begins a micro-step; the accumulation's last is the one after which the caller asks for the step.

@@ -91,7 +91,7 @@ static int allocate_shares(struct stage *stage, const struct shares *shares, voi
             continue;
         bytes[tier] += share_bytes;
         padding_bytes[tier] += share_padding(stage, i) * shares->element_bytes;
-        if (tier != TIER_NVME)
+        if (tier != TIER_NVME || !stage->setting.nvme)
             continue;
         const char *name = NULL;
         TRY(name_share(stage, shares->name, i, &name));

@@ -40,7 +40,7 @@ struct tier {
     struct ledger *ledger;
     struct ledger own; // stands in for a null ledger, so that the budget holds all the same
     uint64_t budget_bytes[TIER_COUNT]; // 0: no limit
-    bool lock_host;
+    bool lock_host, planned;
     uint64_t unlocked_bytes;
     size_t page_bytes;
     struct allocation *_Atomic allocations;
@@ -55,6 +55,7 @@ int tier_open(struct ledger *ledger, const struct tier_setting *setting, struct 
     tier->budget_bytes[TIER_DEVICE] = setting->device_bytes;
     tier->budget_bytes[TIER_HOST] = setting->host_bytes;
     tier->lock_host = setting->lock_host;
+    tier->planned = setting->planned;
     tier->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     *out = tier;
     return ERR_NONE;
@@ -116,28 +117,28 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
     if (end < reserved + reserved_bytes)
         munmap(end, (size_t)(reserved + reserved_bytes - end));
 
-    size_t page_count = data_bytes / page;
+    size_t page_count = tier->planned ? 0 : data_bytes / page;
     uint8_t *pages = malloc(2 * page_count + 1);
-    if (!pages || (data_bytes > 0 && mprotect(data, data_bytes, READ_WRITE))) {
+    if (!pages || (page_count > 0 && mprotect(data, data_bytes, READ_WRITE))) {
         free(pages);
         munmap(begin, (size_t)(end - begin));
         return err_set(ERR_MEMORY, "%s memory: the machine has no %zu bytes for \"%s\"", ledger_tier_name(where),
                        bytes, name);
     }
     // Without huge pages an optimizer step spends its time on address translation. Refusal does no harm.
-    if (bytes >= HUGE_PAGE_BYTES)
+    if (bytes >= HUGE_PAGE_BYTES && page_count > 0)
         madvise(data, data_bytes, MADV_HUGEPAGE);
     memset(pages, READ_WRITE, page_count);
-    tier_poison(data, data_bytes);
+    tier_poison(data, page_count * page);
     // Transfers to a device and to disks go from pages that stay where they are.
-    if (where == TIER_HOST && tier->lock_host && data_bytes > 0 && mlock(data, data_bytes) != 0)
+    if (where == TIER_HOST && tier->lock_host && page_count > 0 && mlock(data, data_bytes) != 0)
         tier->unlocked_bytes += data_bytes;
 
     allocation->address = (uint8_t *)data;
     allocation->page_count = page_count;
     allocation->pages = pages;
     allocation->wanted = pages + page_count;
-    allocation->access = OPEN;
+    allocation->access = tier->planned ? CLOSED : OPEN;
     allocation->name = name;
     allocation->end = (uintptr_t)end;
     allocation->begin = (uintptr_t)begin;

@@ -17,6 +17,7 @@ struct tier;
 struct tier_setting {
     uint64_t device_bytes, host_bytes;  // budgets of this rank; 0: no limit
     bool lock_host;                     // host memory stays in memory; what the system refuses to lock is counted
+    bool planned;                       // addresses alone, that nobody may touch: what would be held is counted
 };
 
 // One rank's memory. The ledger outlives it; null: uncounted.
