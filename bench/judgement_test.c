@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judgement.h"
+
+#include "err.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+
+static struct judgements judgements;
+
+static void add(enum judged verdict, const char *text)
+{
+    struct judgement judgement = {.kind = "band", .verdict = verdict, .id = "x", .line = 7, .value = 0.5};
+    snprintf(judgement.text, sizeof judgement.text, "%s", text);
+    cr_assert_eq(judgements_add(&judgements, &judgement), ERR_NONE);
+}
+
+Test(judgement, the_worst_decides_and_its_texts_are_the_reasons)
+{
+    json_t *reasons = judgements_reasons(&judgements, JUDGED_VALID);
+    cr_expect_eq(judgements_verdict(&judgements), JUDGED_VALID, "nothing was found wrong");
+    cr_expect_eq(json_array_size(reasons), 0);
+    json_decref(reasons);
+    add(JUDGED_VALID, "good");
+    cr_expect_eq(judgements_verdict(&judgements), JUDGED_VALID);
+    add(JUDGED_INCOMPLETE, "unknown");
+    cr_expect_eq(judgements_verdict(&judgements), JUDGED_INCOMPLETE);
+    add(JUDGED_INVALID, "slow");
+    for (int i = 0; i < 200; i++)
+        add(JUDGED_VALID, "good");
+    add(JUDGED_INVALID, "slower");
+    add(JUDGED_INCOMPLETE, "unknown, too");
+    cr_expect_eq(judgements_verdict(&judgements), JUDGED_INVALID);
+    reasons = judgements_reasons(&judgements, JUDGED_INVALID);
+    cr_assert_eq(json_array_size(reasons), 2);
+    cr_expect_str_eq(json_string_value(json_array_get(reasons, 0)), "slow");
+    cr_expect_str_eq(json_string_value(json_array_get(reasons, 1)), "slower");
+    json_decref(reasons);
+    judgements_free(&judgements);
+}
+
+Test(judgement, a_record_has_null_where_there_is_no_line_and_no_value)
+{
+    struct judgement judgement = {
+        .kind = "part", .verdict = JUDGED_INCOMPLETE, .id = "bench-adam", .value = NAN, .text = "t"};
+    json_t *record = judgement_json(&judgement);
+    cr_assert_not_null(record);
+    cr_expect(json_is_null(json_object_get(record, "line")));
+    cr_expect(json_is_null(json_object_get(record, "value")));
+    cr_expect_str_eq(json_string_value(json_object_get(record, "verdict")), "INCOMPLETE");
+    json_decref(record);
+    judgement.line = 3;
+    judgement.value = 0.25;
+    record = judgement_json(&judgement);
+    cr_expect_eq(json_integer_value(json_object_get(record, "line")), 3);
+    cr_expect_eq(json_real_value(json_object_get(record, "value")), 0.25);
+    json_decref(record);
+}
