@@ -151,6 +151,7 @@ int bench_comm_main(int argc, const char **argv);
 int bench_memory_main(int argc, const char **argv);
 int bench_nvme_main(int argc, const char **argv);
 int bench_overlap_main(int argc, const char **argv);
+int bench_ranks_main(int argc, const char **argv);
 int bench_step_main(int argc, const char **argv);
 int bench_swap_main(int argc, const char **argv);
 

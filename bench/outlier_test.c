@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Outliers among ranks, from given numbers.
+#include "outlier.h"
+
+#include "err.h"
+#include "validate_trial.h"
+
+static size_t outliers_of(const double *times, size_t count, size_t *last)
+{
+    size_t found = 0;
+    double centre;
+    for (size_t i = 0; i < count; i++)
+        if (outlier_is(times, count, i, &centre)) {
+            found++;
+            *last = i;
+        }
+    return found;
+}
+
+Test(outlier, of_two_ranks_the_slower_is_one_beyond_the_floor_alone)
+{
+    size_t last = 99;
+    cr_expect_eq(outliers_of((double[]){10, 13.4}, 2, &last), 0);
+    cr_expect_eq(outliers_of((double[]){10, 13.6}, 2, &last), 1);
+    cr_expect_eq(last, 1);
+    cr_expect_eq(outliers_of((double[]){25, 10}, 2, &last), 1);
+    cr_expect_eq(last, 0);
+    cr_expect_eq(outliers_of((double[]){10, 10}, 2, &last), 0);
+}
+
+Test(outlier, one_of_many_is_found_whatever_the_others_spread)
+{
+    size_t last = 99;
+    cr_expect_eq(outliers_of((double[]){10, 10.1, 20, 9.9, 10}, 5, &last), 1);
+    cr_expect_eq(last, 2);
+    cr_expect_eq(outliers_of((double[]){10, 10, 10}, 3, &last), 0);
+    cr_expect_eq(outliers_of((double[]){10, 10, 30}, 3, &last), 1);
+    // The median is 11, the MAD 1: with a deviation of 1.4826, 16.19 is the limit.
+    cr_expect_eq(outliers_of((double[]){8, 10, 11, 12, 16.1}, 5, &last), 0);
+    cr_expect_eq(outliers_of((double[]){8, 10, 11, 12, 16.3}, 5, &last), 1);
+    cr_expect_eq(last, 4);
+    // Half of them slow: the centre is still that of the others.
+    cr_expect_eq(outliers_of((double[]){10, 10, 10, 10, 40, 40, 40}, 7, &last), 3);
+}
+
+Test(outlier, a_fast_rank_is_none)
+{
+    size_t last;
+    cr_expect_eq(outliers_of((double[]){10, 10, 1, 10, 10}, 5, &last), 0);
+}
+
+static struct validate_line lines[16];
+static size_t line_count;
+static struct judgements found;
+
+static void add(const char *lane, int rank, bool together, double median, double waited)
+{
+    char of_case[256];
+    snprintf(of_case, sizeof of_case,
+             "\"lane\":\"%s\",\"rank\":%d,\"world\":2,\"host\":\"here\",\"processor\":%d,\"together\":%s,"
+             "\"waited_share\":%g", lane, rank, rank + 4, together ? "true" : "false", waited);
+    lines[line_count] = (struct validate_line){10 + line_count, trial_record("ranks", of_case, median)};
+    line_count++;
+}
+
+static void find(void)
+{
+    cr_assert_eq(outliers_find(lines, line_count, &found), ERR_NONE, "%s", err_message());
+    for (size_t i = 0; i < line_count; i++)
+        json_decref(lines[i].record);
+}
+
+Test(outlier, equal_ranks_have_one_valid_judgement_a_lane)
+{
+    add("memory", 0, false, 10, 0);
+    add("compute", 0, false, 5, 0);
+    add("memory", 1, false, 11, 0);
+    add("compute", 1, false, 5, 0);
+    find();
+    cr_assert_eq(found.count, 2);
+    cr_expect_str_eq(found.list[0].id, "ranks-memory-alone");
+    cr_expect_eq(found.list[0].verdict, JUDGED_VALID);
+    cr_expect_float_eq(found.list[0].value, 1.1, 1e-6);
+    cr_expect_eq(found.list[0].line, 10, "the slowest is the one looked at");
+    cr_expect_str_eq(found.list[1].id, "ranks-compute-alone");
+    judgements_free(&found);
+}
+
+// Rates: the rank with fewer GB/s is the slow one.
+Test(outlier, the_slow_rank_is_named_with_its_host_processor_lane_and_how_much)
+{
+    add("memory", 0, false, 10, 0);
+    add("memory", 1, false, 4, 0.55);
+    add("memory", 0, true, 10, 0);
+    add("memory", 1, true, 2, 0.01);
+    find();
+    cr_assert_eq(found.count, 2);
+    cr_expect_eq(found.list[0].verdict, JUDGED_INVALID);
+    cr_expect_eq(found.list[0].line, 11);
+    cr_expect_float_eq(found.list[0].value, 2.5, 1e-6);
+    cr_expect_str_eq(found.list[0].text,
+                     "ranks-memory-alone: rank 1 (host here, processor 5) takes 2.50 times as long as the other rank "
+                     "in the lane memory, each alone; for 55 % of the time its thread waited for the processor");
+    cr_expect_eq(found.list[1].line, 13);
+    cr_expect_str_eq(found.list[1].text,
+                     "ranks-memory-together: rank 1 (host here, processor 5) takes 5.00 times as long as the other "
+                     "rank in the lane memory, all at work; it reaches 50 % of what it does alone");
+    judgements_free(&found);
+}
+
+Test(outlier, one_rank_and_other_benchmarks_say_nothing)
+{
+    add("memory", 0, false, 10, 0);
+    lines[line_count] = (struct validate_line){20, trial_record("nvme", "\"lane\":\"memory\",\"host\":\"here\"", 1)};
+    line_count++;
+    find();
+    cr_expect_eq(found.count, 0);
+}
