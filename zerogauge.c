@@ -2,6 +2,7 @@
 // The command line: one table of subcommands. Exit status: 0 good, 1 a check failed, 2 usage or bad input, 77 nothing
 // could be tested.
 #include "bench/bench.h"
+#include "bench/validate.h"
 #include "conformance/reference.h"
 #include "conformance/check.h"
 #include "ref/export.h"
@@ -23,6 +24,7 @@ static const struct command {
     const char *summary;
 } commands[] = {
     {"train", train_main, "train a model at a ZeRO stage; --verify compares it with unsharded Adam, bit by bit"},
+    {"validate", validate_main, "say whether this machine does what its parts allow, and leave a folder that shows it"},
     {"check", check_main, "the conformance suite, on the reference or on another implementation"},
     {"bench", bench_main, "measure a part against what this machine allows"},
     {"answer", answer_main, "answer the suite's cases with the reference, as another implementation would"},

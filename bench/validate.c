@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// The run: part after part into the result file, then the judgements, then the end.
+#include "validate.h"
+
+#include "bench.h"
+#include "err.h"
+#include "file.h"
+#include "fit.h"
+#include "other_load.h"
+#include "outlier.h"
+#include "record.h"
+#include "validate_part.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct validation {
+    const struct validate_setting *setting;
+    struct validate_result *result;
+    struct record_writer *writer;
+    uint64_t begin_ns;
+    size_t part;           // that runs
+    double part_begin_s;
+};
+
+static double seconds_since(const struct validation *v)
+{
+    return (double)(bench_now_ns() - v->begin_ns) * 1e-9;
+}
+
+static bool is_interrupted(const struct validation *v)
+{
+    return v->setting->interrupted && *v->setting->interrupted;
+}
+
+// --- records ---
+
+static int keep_line(struct validate_result *result, json_t *record, size_t line)
+{
+    if (result->line_count == result->line_room) {
+        size_t room = result->line_room ? 2 * result->line_room : 64;
+        struct validate_line *lines = realloc(result->lines, room * sizeof *lines);
+        if (!lines)
+            return err_set(ERR_MEMORY, "no memory for %zu results", room);
+        result->lines = lines;
+        result->line_room = room;
+    }
+    result->lines[result->line_count++] = (struct validate_line){line, json_incref(record)};
+    return ERR_NONE;
+}
+
+// The records of a part, and what is kept of them to be judged.
+static int take_records(struct validation *v, json_t *records)
+{
+    size_t i;
+    json_t *record;
+    json_array_foreach(records, i, record)
+    {
+        const char *kind = json_string_value(json_object_get(record, "record"));
+        TRY(record_append(v->writer, json_incref(record)));
+        if (strcmp(kind, "bench") == 0)
+            TRY(keep_line(v->result, record, record_line_count(v->writer)));
+        if (strcmp(kind, "conformance") == 0)
+            v->result->conformance = (struct validate_line){record_line_count(v->writer), json_incref(record)};
+    }
+    return ERR_NONE;
+}
+
+static int judge(struct validation *v, const struct judgement *judgement)
+{
+    TRY(record_append(v->writer, judgement_json(judgement)));
+    return judgements_add(&v->result->judgements, judgement);
+}
+
+// --- parts ---
+
+static double left_s(const struct validation *v, double part_seconds)
+{
+    const struct plan *plan = v->setting->plan;
+    double left = fmax(plan->parts[v->part].expected_s - part_seconds, 0);
+    for (size_t i = v->part + 1; i < plan->count; i++)
+        left += plan->parts[i].expected_s;
+    return left;
+}
+
+static void show_progress(void *context, double part_seconds)
+{
+    const struct validation *v = context;
+    bench_progress("[%zu of %zu] %s, %.0f s; about %.0f s left", v->part + 1, v->setting->plan->count,
+                   v->setting->plan->parts[v->part].name, part_seconds, left_s(v, part_seconds));
+}
+
+// As somebody would type it: the program without its folder.
+static json_t *command_json(const char *const *argv)
+{
+    const char *base = strrchr(argv[0], '/');
+    json_t *command = json_pack("[s]", base ? base + 1 : argv[0]);
+    for (argv++; *argv; argv++)
+        json_array_append_new(command, json_string(*argv));
+    return command;
+}
+
+static json_t *part_json(const struct plan_part *part, const struct part_run *run, double begin_s, double end_s)
+{
+    // What this program ended, or could not start, has neither.
+    bool exited = run->launch.end == LAUNCH_EXITED && !run->not_started;
+    bool by_signal = run->launch.end == LAUNCH_SIGNALLED;
+    return json_pack("{s:s, s:s, s:o, s:f, s:f, s:o, s:o, s:o}", "record", "part", "name", part->name, "command",
+                     command_json(part->argv), "begin_s", begin_s, "end_s", end_s, "status",
+                     exited ? json_integer(run->launch.status) : json_null(), "signal",
+                     by_signal ? json_integer(run->launch.status) : json_null(), "reason",
+                     *run->reason ? json_string(run->reason) : json_null());
+}
+
+static void show_part(const struct plan_part *part, const struct part_run *run, double seconds)
+{
+    bench_progress("%s", "");
+    printf("%-16s %6.1f s  ", part->name, seconds);
+    if (run->state == PART_DONE && part->bench)
+        printf("%zu results\n", json_array_size(run->records));
+    else if (run->state == PART_DONE)
+        printf("%s\n", json_string_value(json_object_get(json_array_get(run->records, 0), "verdict")));
+    else
+        printf("%s%s\n", run->state == PART_ABSENT ? "not here: " : "", run->reason);
+    fflush(stdout);
+}
+
+// A part that did not end well. What a machine does not have at all speaks neither for it nor against it.
+static int judge_part(struct validation *v, const struct plan_part *part, const struct part_run *run, size_t line)
+{
+    struct judgement judgement = {.kind = "part", .verdict = run->verdict, .line = line, .value = NAN};
+    if (run->state == PART_ABSENT)
+        judgement.verdict = JUDGED_VALID;
+    snprintf(judgement.id, sizeof judgement.id, "%s", part->name);
+    snprintf(judgement.text, sizeof judgement.text, "%s: %.*s", part->name, JUDGEMENT_TEXT_BYTES - PLAN_NAME_BYTES - 3,
+             run->reason);
+    return judge(v, &judgement);
+}
+
+static int take_part(struct validation *v, const struct plan_part *part, struct part_run *run)
+{
+    const struct part_setting setting = {
+        .folder = v->setting->folder,
+        .interrupted = v->setting->interrupted,
+        .tick = show_progress,
+        .tick_context = v,
+    };
+    double begin_s = seconds_since(v);
+    TRY(part_run(part, &setting, run));
+    double end_s = seconds_since(v);
+    v->result->states[v->part] = run->state;
+    memcpy(v->result->reasons[v->part], run->reason, sizeof run->reason);
+    if (run->launch.end == LAUNCH_INTERRUPTED)
+        v->result->interrupted = true;
+    TRY(record_append(v->writer, part_json(part, run, begin_s, end_s)));
+    size_t line = record_line_count(v->writer);
+    if (run->state == PART_DONE)
+        TRY(take_records(v, run->records));
+    show_part(part, run, end_s - begin_s);
+    return *run->reason ? judge_part(v, part, run, line) : ERR_NONE;
+}
+
+static int run_parts(struct validation *v)
+{
+    for (v->part = 0; v->part < v->setting->plan->count; v->part++) {
+        struct part_run run;
+        if (is_interrupted(v)) {
+            v->result->interrupted = true;
+            break;
+        }
+        int rc = take_part(v, &v->setting->plan->parts[v->part], &run);
+        part_run_free(&run);
+        TRY(rc);
+        if (v->result->interrupted)
+            break;
+    }
+    return ERR_NONE;
+}
+
+// --- judgements ---
+
+static int judge_arithmetic(struct validation *v)
+{
+    const struct validate_line *conformance = &v->result->conformance;
+    if (!conformance->record)
+        return ERR_NONE;
+    const char *verdict = json_string_value(json_object_get(conformance->record, "verdict"));
+    bool conforms = strcmp(verdict, "CONFORMS") == 0, fails = strcmp(verdict, "FAILS") == 0;
+    struct judgement judgement = {
+        .kind = "arithmetic",
+        .verdict = conforms ? JUDGED_VALID : fails ? JUDGED_INVALID : JUDGED_INCOMPLETE,
+        .id = "arithmetic",
+        .line = conformance->line,
+        .value = NAN,
+    };
+    snprintf(judgement.text, sizeof judgement.text, "arithmetic: the conformance suite says %s%s", verdict,
+             conforms ? "" : "; arithmetic.out says which requirements");
+    return judge(v, &judgement);
+}
+
+// Whether the band is for this run: not for the other level, nor for what this machine does not have.
+static bool band_is_for(const struct validation *v, const struct band *band)
+{
+    const struct plan *plan = v->setting->plan;
+    if (band->full_only && strcmp(v->setting->level, "quick") == 0)
+        return false;
+    for (size_t i = 0; i < plan->count; i++)
+        if (v->result->states[i] == PART_ABSENT && part_is_of(plan->parts[i].bench, band->bench))
+            return false;
+    return true;
+}
+
+static int judge_unmet(struct validation *v, const struct band *band)
+{
+    struct judgement judgement = {.kind = "band", .verdict = JUDGED_INCOMPLETE, .value = NAN};
+    snprintf(judgement.id, sizeof judgement.id, "%s", band->id);
+    snprintf(judgement.text, sizeof judgement.text, "%s: no result of %s is one that this band is for", band->id,
+             band->bench);
+    return judge(v, &judgement);
+}
+
+static int judge_band(struct validation *v, const struct band *band)
+{
+    bool applied = false;
+    for (size_t i = 0; i < v->result->line_count; i++) {
+        const struct validate_line *line = &v->result->lines[i];
+        struct judgement judgement;
+        if (!band_applies(band, line->record))
+            continue;
+        applied = true;
+        band_judge(band, line->record, line->line, &judgement);
+        TRY(judge(v, &judgement));
+    }
+    return applied ? ERR_NONE : judge_unmet(v, band);
+}
+
+static int judge_bands(struct validation *v)
+{
+    const struct bands *bands = v->setting->bands;
+    for (size_t i = 0; i < bands->count; i++)
+        if (band_is_for(v, &bands->list[i]))
+            TRY(record_append(v->writer, band_json(&bands->list[i])));
+    for (size_t i = 0; i < bands->count; i++)
+        if (band_is_for(v, &bands->list[i]))
+            TRY(judge_band(v, &bands->list[i]));
+    return ERR_NONE;
+}
+
+static int judge_outliers(struct validation *v)
+{
+    struct judgements outliers = {0};
+    int rc = outliers_find(v->result->lines, v->result->line_count, &outliers);
+    for (size_t i = 0; i < outliers.count && rc == ERR_NONE; i++)
+        rc = judge(v, &outliers.list[i]);
+    judgements_free(&outliers);
+    return rc;
+}
+
+// Another machine's proportions say nothing of this one.
+static int judge_emulation(struct validation *v)
+{
+    struct judgement judgement = {.kind = "part", .verdict = JUDGED_INCOMPLETE, .id = "emulate", .value = NAN};
+    if (!v->setting->emulate)
+        return ERR_NONE;
+    snprintf(judgement.text, sizeof judgement.text,
+             "emulate: lanes are EMULATED, %.200s GB/s: not what this machine does", v->setting->emulate);
+    return judge(v, &judgement);
+}
+
+static int take_fits(struct validation *v)
+{
+    size_t i;
+    json_t *record;
+    if (!v->setting->fit)
+        return ERR_NONE;
+    TRY(fit_all(v->setting->fit, v->result->fits));
+    json_array_foreach(v->result->fits, i, record)
+    {
+        TRY(record_append(v->writer, json_incref(record)));
+    }
+    return ERR_NONE;
+}
+
+static int run_and_judge(struct validation *v)
+{
+    const struct validate_setting *s = v->setting;
+    TRY(record_append(v->writer, record_run(s->program, s->level, s->argc, s->argv, s->paths)));
+    TRY(run_parts(v));
+    if (v->result->interrupted)
+        return ERR_NONE;
+    TRY(take_fits(v));
+    TRY(judge_emulation(v));
+    TRY(judge_arithmetic(v));
+    TRY(judge_bands(v));
+    return judge_outliers(v);
+}
+
+static int end(struct validation *v, double other_load)
+{
+    enum judged verdict = validate_verdict(v->result);
+    json_t *reasons = judgements_reasons(&v->result->judgements, verdict);
+    json_t *load = isfinite(other_load) ? json_real(other_load) : json_null();
+    v->result->seconds = seconds_since(v);
+    v->result->other_load = other_load;
+    return record_end(v->writer, json_pack("{s:s, s:s, s:s, s:o, s:f, s:o}", "record", "end", "status",
+                                           v->result->interrupted ? "interrupted" : "complete", "verdict",
+                                           judged_name(verdict), "reasons", reasons, "elapsed_s",
+                                           v->result->seconds, "other_load", load));
+}
+
+int validate_run(const struct validate_setting *setting, struct validate_result *out)
+{
+    char path[PATH_MAX];
+    struct validation v = {.setting = setting, .result = out, .begin_ns = bench_now_ns()};
+    struct other_load before, after;
+    other_load_now(&before);
+    *out = (struct validate_result){.fits = json_array()};
+    TRY(file_join(setting->folder, "result.jsonl", path));
+    TRY(record_create(path, &v.writer));
+    int rc = run_and_judge(&v);
+    other_load_now(&after);
+    if (rc == ERR_NONE)
+        rc = end(&v, other_load_share(&before, &after));
+    record_close(v.writer);
+    return rc;
+}
+
+void validate_result_free(struct validate_result *result)
+{
+    for (size_t i = 0; i < result->line_count; i++)
+        json_decref(result->lines[i].record);
+    free(result->lines);
+    judgements_free(&result->judgements);
+    json_decref(result->fits);
+    json_decref(result->conformance.record);
+    *result = (struct validate_result){0};
+}
+
+enum judged validate_verdict(const struct validate_result *result)
+{
+    return result->interrupted ? JUDGED_INCOMPLETE : judgements_verdict(&result->judgements);
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a validation runs: arithmetic first, then the parts of the machine, then what they do together.
+#include "validate.h"
+
+#include "err.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// What a part is told of the user's choice.
+enum { NVME = 1, EMULATE = 2, WORLD = 4, PIN = 8, ENGINE = 16 };
+
+struct row {
+    const char *bench;  // null: the conformance suite
+    const char *quick[8], *full[8];
+    unsigned takes;
+    bool may_be_absent;
+    double quick_s, full_s;  // about
+};
+
+static const struct row rows[] = {
+    {NULL, {"check", "--json"}, {"check", "--json", "--level", "full"}, 0, false, 30, 600},
+    {"adam", {0}, {0}, 0, false, 4, 60},
+    {"ranks", {0}, {0}, WORLD | PIN, false, 4, 30},
+    {"comm", {0}, {0}, WORLD, false, 5, 60},
+    {"nvme", {0}, {0}, NVME | EMULATE | ENGINE, false, 15, 180},
+    {"swap", {0}, {0}, NVME | ENGINE, false, 10, 120},
+    {"overlap", {0}, {0}, NVME | EMULATE | ENGINE, false, 15, 120},
+    {"step", {0}, {0}, 0, false, 15, 90},
+};
+enum { ROW_COUNT = sizeof rows / sizeof *rows };
+_Static_assert((int)ROW_COUNT <= (int)PLAN_PART_MAX, "a plan has room for every row");
+
+// A part that takes so many times as long as expected is stuck: a machine whose processors are busy is slow, too.
+static const double PATIENCE = 20;
+
+// Its arguments so far; too many are refused at the end.
+struct arguments {
+    const char **argv;
+    size_t count;
+    bool full;
+};
+
+static void append(struct arguments *arguments, const char *word)
+{
+    arguments->full |= arguments->count + 1 == PLAN_ARGUMENT_MAX;
+    if (!arguments->full)
+        arguments->argv[arguments->count++] = word;
+}
+
+static void append_option(struct arguments *arguments, const char *option, const char *value)
+{
+    if (!value)
+        return;
+    append(arguments, option);
+    append(arguments, value);
+}
+
+static int make_part(const struct row *row, const struct plan_choice *choice, struct plan_part *part)
+{
+    struct arguments a = {.argv = part->argv};
+    const char *const *own = choice->quick ? row->quick : row->full;
+    snprintf(part->name, sizeof part->name, "%s%s", row->bench ? "bench-" : "arithmetic", row->bench ? row->bench : "");
+    append(&a, choice->program);
+    if (row->bench) {
+        append(&a, "bench");
+        append(&a, row->bench);
+        append(&a, "--json");
+        if (choice->quick)
+            append(&a, "--quick");
+    }
+    for (; *own; own++)
+        append(&a, *own);
+    for (const char *const *path = choice->nvme_paths; row->takes & NVME && path && *path; path++)
+        append_option(&a, "--nvme-path", *path);
+    append_option(&a, "--emulate", row->takes & EMULATE ? choice->emulate : NULL);
+    append_option(&a, "--world", row->takes & WORLD ? choice->world : NULL);
+    append_option(&a, "--pin", row->takes & PIN ? choice->pin : NULL);
+    append_option(&a, "--engine", row->takes & ENGINE ? choice->engine : NULL);
+    if (a.full)
+        return err_set(ERR_USAGE, "%s: more than %d words of a command; give fewer folders", part->name,
+                       PLAN_ARGUMENT_MAX);
+    part->bench = row->bench;
+    part->may_be_absent = row->may_be_absent;
+    part->expected_s = choice->quick ? row->quick_s : row->full_s;
+    part->limit_s = choice->time_limit_s > 0 ? choice->time_limit_s : PATIENCE * part->expected_s;
+    return ERR_NONE;
+}
+
+int plan_make(const struct plan_choice *choice, struct plan *out)
+{
+    *out = (struct plan){0};
+    for (int i = 0; i < ROW_COUNT; i++)
+        TRY(make_part(&rows[i], choice, &out->parts[out->count++]));
+    return ERR_NONE;
+}
