@@ -9,6 +9,7 @@
 #include "ref/help.h"
 #include "ref/info.h"
 #include "ref/train.h"
+#include "results/report_command.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,6 +28,7 @@ static const struct command {
     {"validate", validate_main, "say whether this machine does what its parts allow, and leave a folder that shows it"},
     {"check", check_main, "the conformance suite, on the reference or on another implementation"},
     {"bench", bench_main, "measure a part against what this machine allows"},
+    {"report", report_main, "verify, show and compare result files"},
     {"answer", answer_main, "answer the suite's cases with the reference, as another implementation would"},
     {"export", export_main, "write a checkpoint's weights to one safetensors file"},
     {"info", info_main, "what this machine has, and what this binary can use of it"},
