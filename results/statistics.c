@@ -79,7 +79,7 @@ static double rank_all(struct ranked *all, size_t count)
 static double exact(const struct ranked *all, size_t count, size_t a_count, int seen)
 {
     enum { SUM_MAX = STATISTICS_EXACT_MAX * (STATISTICS_EXACT_MAX + 1) };
-    static _Thread_local double ways[STATISTICS_EXACT_MAX + 1][SUM_MAX + 1];
+    double ways[STATISTICS_EXACT_MAX + 1][SUM_MAX + 1];  // half a megabyte
     memset(ways, 0, sizeof ways);
     ways[0][0] = 1;
     for (size_t i = 0; i < count; i++) {

@@ -21,7 +21,7 @@ double statistics_sum(const double *values, size_t count);
 // The two-sided Mann-Whitney U test: how likely ranks are that lie at least as far apart as these if both sets come
 // from one distribution. Equal values share the mean of their ranks. Up to STATISTICS_EXACT_MAX values in all it counts
 // every way to divide them; beyond, it takes the normal approximation, corrected for ties and for continuity.
-enum { STATISTICS_EXACT_MAX = 60 };
+enum { STATISTICS_EXACT_MAX = 40 };
 double statistics_rank_test(const double *a, size_t a_count, const double *b, size_t b_count);
 
 #endif

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as a result file: refused with a message that names it, or read, verified and shown in every form, as XML
+// that no text has left. What does not hold is shown here, too: no report may trust its numbers.
+#include "err.h"
+#include "record_read.h"
+#include "record_verify.h"
+#include "result_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static char path[64];
+
+static void must(int rc)
+{
+    if (rc == ERR_NONE)
+        return;
+    fprintf(stderr, "%s\n", err_message());
+    abort();
+}
+
+static int csv(const struct result_view *view, FILE *out)
+{
+    return result_csv(view, true, out);
+}
+
+static void show(const struct result_view *view, int (*form)(const struct result_view *view, FILE *out))
+{
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        abort();
+    must(form(view, out));
+    fclose(out);
+    if (strstr(text, "<script") && form == result_html)
+        abort();
+    for (size_t i = 0; i < bytes; i++)
+        if ((unsigned char)text[i] < 0x20 && text[i] != '\n' && text[i] != '\r')
+            abort();
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+    struct result_file file;
+    struct result_view view;
+    size_t refusal_count;
+    int fd = memfd_create("result", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+        abort();
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int rc = result_open(path, &file);
+    close(fd);
+    if (rc != ERR_NONE) {
+        if (strncmp(err_message(), path, strlen(path)) != 0)
+            abort();
+        return 0;
+    }
+    must(record_verify(&file, NULL, &refusal_count));
+    if (file.end) {
+        must(result_view_open(&file, &view));
+        show(&view, result_markdown);
+        show(&view, csv);
+        show(&view, result_html);
+        result_view_close(&view);
+    }
+    result_close(&file);
+    return 0;
+}
