@@ -9,8 +9,7 @@ from zerogauge_adapter import DTYPES, Unsupported
 
 
 def refuse(case, mode):
-    scale = case.loss_scale
-    if scale["kind"] == "dynamic" and scale["initial_scale"] / 2**case.steps < scale["min_scale"]:
+    if case.loss_scale.get("min_scale", 1) > 1:
         raise Unsupported("GradScaler has no smallest scale")
     if case.accumulation > 1 and case.accumulation_dtype != "fp32":
         raise Unsupported("micro-steps are added in fp32")
