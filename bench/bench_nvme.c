@@ -17,6 +17,7 @@ static int run_ours(struct nvme_bench *bench, struct stream stream, double *out,
 {
     struct stream_result result;
     stream.files = &bench->files;
+    stream.emulation = &bench->emulation;
     TRY(stream_run(&stream, &result));
     free(result.latencies_ns);
     *out = (double)result.bytes / (double)result.ns;
@@ -68,21 +69,41 @@ static void row_of(const struct bench_record *record, const struct stream *strea
              fio);
 }
 
+// The rates of those lanes that the stream uses; none is throttled where it uses no such lane.
+static struct emulation emulation_of(const struct nvme_bench *bench, enum stream_direction direction)
+{
+    struct emulation used = {0};
+    if (direction != STREAM_WRITE)
+        used.bytes_per_s[LANE_NVME_READ] = bench->emulation.bytes_per_s[LANE_NVME_READ];
+    if (direction != STREAM_READ)
+        used.bytes_per_s[LANE_NVME_WRITE] = bench->emulation.bytes_per_s[LANE_NVME_WRITE];
+    return used;
+}
+
+static json_t *case_json(const struct nvme_bench *bench, const struct stream *stream)
+{
+    char emulated[EMULATION_TEXT_BYTES], lanes[EMULATION_TEXT_BYTES + 16];
+    const struct emulation emulation = emulation_of(bench, stream->direction);
+    json_t *of_case = json_pack("{s:s, s:s, s:I, s:i, s:i, s:I, s:f, s:b}", "direction",
+                                stream_direction_name(stream->direction), "engine", io_engine_of(stream->engine)->name,
+                                "block_bytes", (json_int_t)stream->block_bytes, "depth", stream->depth, "paths",
+                                bench->options.storage.path_count, "file_bytes", (json_int_t)bench->bytes, "seconds",
+                                bench->seconds, "buffered", bench->options.storage.buffered);
+    if (of_case && emulation_any(&emulation)) {
+        snprintf(lanes, sizeof lanes, "EMULATED %s", emulation_text(&emulation, emulated));
+        json_object_set_new(of_case, "lanes", json_string(lanes));
+    }
+    return of_case;
+}
+
 static int case_run(struct nvme_bench *bench, const struct stream *stream)
 {
     struct bench_samples ours, fios;
     uint64_t least_bytes, begin_ns = bench_now_ns();
     TRY(measure(bench, stream, &ours, &fios, &least_bytes));
-    const struct bench_storage *storage = &bench->options.storage;
     char row[160];
     struct bench_record record = {.name = "nvme",
-                                  .description = json_pack("{s:s, s:s, s:I, s:i, s:i, s:I, s:f, s:b}", "direction",
-                                                           stream_direction_name(stream->direction), "engine",
-                                                           io_engine_of(stream->engine)->name, "block_bytes",
-                                                           (json_int_t)stream->block_bytes, "depth", stream->depth,
-                                                           "paths", storage->path_count, "file_bytes",
-                                                           (json_int_t)bench->bytes, "seconds", bench->seconds,
-                                                           "buffered", storage->buffered),
+                                  .description = case_json(bench, stream),
                                   .unit = "GB/s",
                                   .verified = true,
                                   .items = (double)least_bytes,
@@ -118,7 +139,7 @@ int nvme_rates_run(struct nvme_bench *bench)
 
 // What the user said, as popt stores it.
 struct given {
-    char *size, *depths, *direction;
+    char *size, *depths, *direction, *emulate;
     double seconds;
     int no_fio;
 };
@@ -192,6 +213,8 @@ static int choose(struct nvme_bench *bench, const struct given *given)
     TRY(choose_numbers(bench, given));
     TRY(choose_engines(bench, engine ? engine : bench->options.quick ? "libaio" : NULL));
     TRY(choose_directions(bench, given->direction));
+    if (given->emulate)
+        TRY(emulation_parse(given->emulate, &bench->emulation));
     if (!given->no_fio && fio_version(bench->fio) != ERR_NONE) {
         bench->fio[0] = '\0';
         fprintf(stderr, "zerogauge bench nvme: no yardstick: %s\n", err_message());
@@ -201,10 +224,12 @@ static int choose(struct nvme_bench *bench, const struct given *given)
 
 static void print_header(const struct nvme_bench *bench)
 {
-    char size[SIZE_TEXT_BYTES];
+    char size[SIZE_TEXT_BYTES], emulated[EMULATION_TEXT_BYTES];
     printf("files of %s in", size_short_text(bench->bytes, size));
     for (int i = 0; i < bench->options.storage.path_count; i++)
         printf(" %s", bench->options.storage.paths[i]);
+    if (emulation_any(&bench->emulation))
+        printf(" EMULATED %s", emulation_text(&bench->emulation, emulated));
     printf("%s\nevery block verified; medians of %zu runs of %g s, in turn with %s\n",
            bench->options.storage.buffered ? " BUFFERED: through the page cache" : "", bench->options.repeat,
            bench->seconds, bench->fio[0] ? bench->fio : "nothing: without fio there is no ratio");
@@ -249,6 +274,8 @@ int bench_nvme_main(int argc, const char **argv)
         {"seconds", '\0', POPT_ARG_DOUBLE, &given.seconds, 0, "of each run (3; quickly 0.4)", "S"},
         {"depths", '\0', POPT_ARG_STRING, &given.depths, 0, "requests in flight (32); --sizes are theirs", "8,32"},
         {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "read, write or mixed alone", "NAME"},
+        {"emulate", '\0', POPT_ARG_STRING, &given.emulate, 0, "throttle the rates: nvme-read=0.5,nvme-write=0.2 GB/s",
+         "LIST"},
         {"no-fio", '\0', POPT_ARG_NONE, &given.no_fio, 0, "without the yardstick", NULL},
         POPT_TABLEEND,
     };
@@ -259,5 +286,6 @@ int bench_nvme_main(int argc, const char **argv)
     free(given.size);
     free(given.depths);
     free(given.direction);
+    free(given.emulate);
     return bench_exit("nvme", code);
 }

@@ -11,6 +11,7 @@ struct nvme_bench {
     struct bench_options options;  // sizes: of a request
     uint64_t bytes;                // of each file
     double seconds;                // of each run
+    struct emulation emulation;    // of the rates alone
     size_t depths[BENCH_LIST_MAX];
     size_t depth_count;
     bool engines[NVME_ENGINE_COUNT], directions[STREAM_DIRECTION_COUNT];

@@ -78,6 +78,38 @@ Test(bench_nvme, a_stream_ends_when_its_time_is_over_and_times_single_requests)
     nvme_files_close(&files);
 }
 
+// What an emulated disk cannot do by then has not been done; where only one direction is slow, the other is not paced.
+Test(bench_nvme, an_emulated_disk_takes_its_time_for_all_that_it_moves)
+{
+    static const struct {
+        enum stream_direction direction;
+        const char *emulate;
+        double least_ns;
+    } runs[] = {
+        {STREAM_READ, "nvme-read=0.04", 4 / 0.04},
+        {STREAM_READ, "nvme-write=0.001", 0},
+        {STREAM_WRITE, "nvme-write=0.04,nvme-read=0.001", 4 / 0.04},
+        {STREAM_MIXED, "nvme-read=0.02", 2 / 0.02},
+        {STREAM_MIXED, "nvme-write=0.01,nvme-read=0.02", 2 / 0.01},
+    };
+    struct nvme_files files = written_files(1);
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        struct stream stream = stream_of(&files, runs[i].direction);
+        struct stream_result result;
+        struct emulation emulation;
+        cr_assert_eq(emulation_parse(runs[i].emulate, &emulation), ERR_NONE, "%s", err_message());
+        stream.block_max = files.bytes / stream.block_bytes;
+        stream.emulation = &emulation;
+        cr_assert_eq(stream_run(&stream, &result), ERR_NONE, "%s", err_message());
+        cr_expect_eq(result.bytes, files.bytes);
+        cr_expect_geq((double)result.ns, 0.999 * runs[i].least_ns * (1 << 20), "%s: %llu ns", runs[i].emulate,
+                      (unsigned long long)result.ns);
+        cr_expect_lt(result.ns, 4000000000u, "%s: the other lane's rate does not matter", runs[i].emulate);
+        free(result.latencies_ns);
+    }
+    nvme_files_close(&files);
+}
+
 // Replaces the 4 KiB at `to` by those that are, or were, elsewhere.
 static void put(const struct nvme_files *files, off_t to, const unsigned char *block)
 {
@@ -172,6 +204,33 @@ Test(bench_nvme, without_fio_lines_have_numbers_and_no_ratio)
     free(text);
 }
 
+// How many rates say in their case that their lane is emulated, and stay below its rate.
+static int emulated_count(const char *text, const char *lanes, double limit)
+{
+    int count = 0;
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+        const char *said = json_string_value(json_object_get(json_object_get(record, "case"), "lanes"));
+        if (said && strcmp(said, lanes) == 0) {
+            count++;
+            cr_expect_leq(json_number_value(json_object_get(record, "median")), limit, "%s", line);
+        }
+        json_decref(record);
+    }
+    return count;
+}
+
+Test(bench_nvme, emulated_lanes_are_named_where_they_are_used)
+{
+    static const char *const arguments[] = {SMALL, "--no-fio", "--json", "--emulate", "nvme-read=0.05,h2d=1", NULL};
+    char *text;
+    cr_assert_eq(run(arguments, &text), 0);
+    cr_expect_eq(lines_of(text, "nvme", false), 3 * 2 * 2, "%s", text);
+    // Reads alone, and with as many writes.
+    cr_expect_eq(emulated_count(text, "EMULATED nvme-read=0.05", 0.1), 2 * 2 * 2, "%s", text);
+    free(text);
+}
+
 Test(bench_nvme, with_fio_lines_have_its_version_and_a_ratio)
 {
     char version[FIO_VERSION_BYTES], *text;
@@ -208,6 +267,7 @@ Test(bench_nvme, what_cannot_be_measured_is_refused)
                                          {"--size", "5000"},
                                          {"--sizes", "5000"},
                                          {"--depths", "100000"},
+                                         {"--emulate", "disk=1"},
                                          {"--threads", "2"},
                                          {"--seconds", "-1"},
                                          {"--nvme-path", "/nowhere", "--no-fio"},

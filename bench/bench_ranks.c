@@ -193,12 +193,13 @@ static int print(const struct ranks *ranks, const struct rank *rank, bool togeth
     char host[HOST_BYTES] = "";
     const struct rank_times *times = &rank->times[together];
     gethostname(host, sizeof host - 1);
-    json_t *waited = times->waited_ns < 0 ? json_null() : json_real(times->waited_ns / times->elapsed_ns);
+    bool waited_known = times->waited_ns >= 0;
     struct bench_record record = {
         .name = "ranks",
-        .description = json_pack("{s:s, s:i, s:b, s:i, s:s, s:i, s:I, s:o}", "lane", ranks->lane->name, "rank",
+        .description = json_pack("{s:s, s:i, s:b, s:i, s:s, s:i, s:I}", "lane", ranks->lane->name, "rank",
                                  rank->index, "together", together, "world", ranks->world, "host", host, "processor",
-                                 rank->processor, "params", (json_int_t)ranks->lane->params, "waited_share", waited),
+                                 rank->processor, "params", (json_int_t)ranks->lane->params),
+        .detail = waited_known ? json_pack("{s:f}", "waited_share", times->waited_ns / times->elapsed_ns) : NULL,
         .unit = "ns_per_param",
         .lower_is_better = true,
         .verified = true,

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +93,7 @@ struct activity {
     unsigned char **vacant;  // buffers of block_bytes that no request has
     int vacant_count;
     uint64_t began_ns;  // the request, where there is but one
+    double due_ns[2];   // since the start: when an emulated disk has read, and written, all requests so far
     size_t latency_room;
     struct stream_result *result;
 };
@@ -121,6 +123,17 @@ static struct target target_of(const struct activity *activity, uint64_t n)
     return target;
 }
 
+// An emulated disk takes the next request when it is done with those before; reads do not wait for writes.
+static void wait_for_disk(struct activity *activity, bool write)
+{
+    const struct emulation *emulation = activity->stream->emulation;
+    double bytes_per_s = emulation ? emulation->bytes_per_s[write ? LANE_NVME_WRITE : LANE_NVME_READ] : 0;
+    if (bytes_per_s == 0)
+        return;
+    emulation_sleep_until(activity->start_ns + (uint64_t)activity->due_ns[write]);
+    activity->due_ns[write] += (double)activity->stream->block_bytes / bytes_per_s * 1e9;
+}
+
 static void place(void *context, uint64_t at, struct io_place *out)
 {
     struct activity *activity = context;
@@ -130,6 +143,7 @@ static void place(void *context, uint64_t at, struct io_place *out)
         return;
     }
     struct target target = target_of(activity, at / stream->block_bytes);
+    wait_for_disk(activity, target.write);
     const struct nvme_folder *folder = &stream->files->folders[target.file];
     *out = (struct io_place){.write = target.write,
                              .file = folder->file,
@@ -202,6 +216,7 @@ static int activity_run(struct activity *activity)
     activity->start_ns = bench_now_ns();
     activity->deadline_ns = activity->start_ns + (uint64_t)(stream->seconds * 1e9);
     int code = io_pool_transfer(pool, &transfer);
+    emulation_sleep_until(activity->start_ns + (uint64_t)fmax(activity->due_ns[0], activity->due_ns[1]));
     activity->result->ns = bench_now_ns() - activity->start_ns;
     io_pool_close(pool);
     return code;

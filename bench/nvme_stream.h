@@ -6,6 +6,7 @@
 #ifndef ZG_NVME_STREAM_H
 #define ZG_NVME_STREAM_H
 
+#include "emulate.h"
 #include "io.h"
 #include "nvme_folder.h"
 
@@ -34,6 +35,7 @@ struct stream {
     bool random;         // places by chance instead of one after the other; with depth 1 only
     double seconds;      // nothing is begun later; what is in flight ends
     uint64_t block_max;  // or after so many blocks; 0: no limit
+    const struct emulation *emulation;  // how fast reads and writes are at most; null: as fast as they are
     bool thorough;       // every byte that is read is compared, not one stamp in 4 KiB
 };
 

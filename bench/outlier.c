@@ -35,6 +35,7 @@ struct member {
 static bool member_of(const struct validate_line *line, struct member *out)
 {
     const json_t *record = line->record, *of_case = json_object_get(record, "case");
+    const json_t *detail = json_object_get(record, "detail");
     const char *name = json_string_value(json_object_get(record, "name"));
     double median = json_number_value(json_object_get(record, "median"));
     *out = (struct member){
@@ -45,7 +46,7 @@ static bool member_of(const struct validate_line *line, struct member *out)
         .processor = json_integer_value(json_object_get(of_case, "processor")),
         .together = json_is_true(json_object_get(of_case, "together")),
         .time = json_is_true(json_object_get(record, "lower_is_better")) ? median : 1 / median,
-        .waited_share = json_number_value(json_object_get(of_case, "waited_share")),
+        .waited_share = json_number_value(json_object_get(detail, "waited_share")),
     };
     return name && strcmp(name, "ranks") == 0 && out->lane && out->host && median > 0;
 }

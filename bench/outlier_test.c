@@ -57,9 +57,10 @@ static void add(const char *lane, int rank, bool together, double median, double
 {
     char of_case[256];
     snprintf(of_case, sizeof of_case,
-             "\"lane\":\"%s\",\"rank\":%d,\"world\":2,\"host\":\"here\",\"processor\":%d,\"together\":%s,"
-             "\"waited_share\":%g", lane, rank, rank + 4, together ? "true" : "false", waited);
+             "\"lane\":\"%s\",\"rank\":%d,\"world\":2,\"host\":\"here\",\"processor\":%d,\"together\":%s",
+             lane, rank, rank + 4, together ? "true" : "false");
     lines[line_count] = (struct validate_line){10 + line_count, trial_record("ranks", of_case, median)};
+    json_object_set_new(lines[line_count].record, "detail", json_pack("{s:f}", "waited_share", waited));
     line_count++;
 }
 

@@ -4,9 +4,11 @@
 #include "err.h"
 #include "json.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const double BYTES_PER_GB = 1e9, GB_PER_S_MIN = 1e-6, GB_PER_S_MAX = 1e6;
 static const char FORM[] = "expected LANE=GB/s,... with lanes of collective, h2d, d2h, nvme-read, nvme-write";
@@ -75,6 +77,13 @@ bool emulation_any(const struct emulation *emulation)
         if (emulation->bytes_per_s[lane] != 0)
             return true;
     return false;
+}
+
+void emulation_sleep_until(uint64_t time_ns)
+{
+    struct timespec time = {(time_t)(time_ns / UINT64_C(1000000000)), (long)(time_ns % UINT64_C(1000000000))};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
+        continue;
 }
 
 const char *emulation_text(const struct emulation *emulation, char out[EMULATION_TEXT_BYTES])

@@ -7,6 +7,7 @@
 #include "ledger.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct emulation {
     double bytes_per_s[LANE_COUNT];  // 0: as fast as it is
@@ -17,6 +18,9 @@ int emulation_parse(const char *text, struct emulation *out);
 
 // Whether any lane is throttled.
 bool emulation_any(const struct emulation *emulation);
+
+// Sleeps until then, in nanoseconds of CLOCK_MONOTONIC; a time that is over is no wait.
+void emulation_sleep_until(uint64_t time_ns);
 
 // The same form, in the order of the lanes; "" if none is throttled. Returns out.
 enum { EMULATION_TEXT_BYTES = 192 };

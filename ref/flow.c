@@ -2,6 +2,7 @@
 // The executor's interface, the derivation of dependencies, and the serial mode.
 #include "flow_internal.h"
 
+#include "emulate.h"
 #include "err.h"
 
 #include <assert.h>
@@ -183,13 +184,6 @@ uint64_t flow_now(void)
     return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
 }
 
-static void sleep_until(uint64_t time_ns)
-{
-    struct timespec time = {(time_t)(time_ns / UINT64_C(1000000000)), (long)(time_ns % UINT64_C(1000000000))};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
-        continue;
-}
-
 // A lane is one thread at a time, so its list needs no lock.
 static int record(struct flow_lane *lane, const struct operation *operation, uint64_t begin_ns)
 {
@@ -210,7 +204,7 @@ void flow_ended(struct flow *flow, const struct operation *operation, uint64_t b
 {
     struct flow_lane *lane = &flow->lanes[operation->lane];
     if (lane->bytes_per_s > 0)
-        sleep_until(begin_ns + (uint64_t)((double)operation->bytes / lane->bytes_per_s * 1e9));
+        emulation_sleep_until(begin_ns + (uint64_t)((double)operation->bytes / lane->bytes_per_s * 1e9));
     // What a timeline lacks, nobody could see in it.
     int code = flow->recording ? record(lane, operation, begin_ns) : ERR_NONE;
     if (code != ERR_NONE)
