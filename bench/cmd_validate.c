@@ -204,7 +204,7 @@ static int parse_and_run(int argc, const char **argv, struct options *a, int *st
         {"host-memory", '\0', POPT_ARG_STRING, &a->host_memory, 0, "of each rank, for --model", "SIZE"},
         {"engine", '\0', POPT_ARG_STRING, &a->engine, 0, "of storage: libaio or io_uring", "NAME"},
         {"emulate", '\0', POPT_ARG_STRING, &a->emulate, 0, "throttle lanes to so many GB/s; never VALID", "LIST"},
-        {"time-limit", '\0', POPT_ARG_DOUBLE, &a->time_limit_s, 0, "seconds for each part (20 x what it takes)", "S"},
+        {"time-limit", '\0', POPT_ARG_DOUBLE, &a->time_limit_s, 0, "seconds for each part (300, or 20 x as long)", "S"},
         POPT_AUTOHELP POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);

@@ -4,6 +4,7 @@
 
 #include "err.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct row {
 static const struct row rows[] = {
     {NULL, {"check", "--json"}, {"check", "--json", "--level", "full"}, 0, false, 30, 600},
     {"adam", {0}, {0}, 0, false, 4, 60},
+    {"memory", {0}, {0}, 0, false, 6, 60},
     {"ranks", {0}, {0}, WORLD | PIN, false, 4, 30},
     {"comm", {0}, {0}, WORLD, false, 5, 60},
     {"nvme", {0}, {0}, NVME | EMULATE | ENGINE, false, 15, 180},
@@ -31,8 +33,9 @@ static const struct row rows[] = {
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 _Static_assert((int)ROW_COUNT <= (int)PLAN_PART_MAX, "a plan has room for every row");
 
-// A part that takes so many times as long as expected is stuck: a machine whose processors are busy is slow, too.
-static const double PATIENCE = 20;
+// A part that takes so many times as long as expected, and so many seconds, is stuck: a machine whose processors are
+// busy is slow, too.
+static const double PATIENCE = 20, PATIENCE_S = 300;
 
 // Its arguments so far; too many are refused at the end.
 struct arguments {
@@ -83,7 +86,7 @@ static int make_part(const struct row *row, const struct plan_choice *choice, st
     part->bench = row->bench;
     part->may_be_absent = row->may_be_absent;
     part->expected_s = choice->quick ? row->quick_s : row->full_s;
-    part->limit_s = choice->time_limit_s > 0 ? choice->time_limit_s : PATIENCE * part->expected_s;
+    part->limit_s = choice->time_limit_s > 0 ? choice->time_limit_s : fmax(PATIENCE * part->expected_s, PATIENCE_S);
     return ERR_NONE;
 }
 
