@@ -17,8 +17,8 @@
 static int help_main(int argc, const char **argv);
 static int version_main(int argc, const char **argv);
 
-// Each takes its own name as argv[0] and returns the exit status. The last rows are other words for the same, not
-// listed.
+// Each takes "zerogauge NAME" as argv[0], as its help calls it, and returns the exit status. The last rows are other
+// words for the same, not listed.
 static const struct command {
     const char *name;
     int (*run)(int argc, const char **argv);
@@ -56,6 +56,14 @@ static const struct command *command_find(const char *name)
     return NULL;
 }
 
+static int command_run(const struct command *command, int argc, const char **argv)
+{
+    char name[64];
+    snprintf(name, sizeof name, "zerogauge %s", command->name);
+    argv[0] = name;
+    return command->run(argc, argv);
+}
+
 static int help_main(int argc, const char **argv)
 {
     const struct command *command = NULL;
@@ -68,8 +76,8 @@ static int help_main(int argc, const char **argv)
         return 2;
     } else if (command && command->run != help_main && command->run != version_main) {
         // `help bench adam` is `bench adam --help`.
-        const char *asked[] = {argv[1], argc > 2 ? argv[2] : "--help", argc > 2 ? "--help" : NULL, NULL};
-        return command->run(argc > 2 ? 3 : 2, asked);
+        const char *asked[] = {NULL, argc > 2 ? argv[2] : "--help", argc > 2 ? "--help" : NULL, NULL};
+        return command_run(command, argc > 2 ? 3 : 2, asked);
     } else {
         commands_print(stdout);
         help_print_examples("zerogauge", stdout);
@@ -88,7 +96,7 @@ int main(int argc, const char **argv)
 {
     const struct command *command = argc >= 2 ? command_find(argv[1]) : NULL;
     if (command)
-        return command->run(argc - 1, argv + 1);
+        return command_run(command, argc - 1, argv + 1);
     commands_print(stderr);
     return 2;
 }

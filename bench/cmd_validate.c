@@ -4,11 +4,11 @@
 
 #include "emulate.h"
 #include "err.h"
+#include "help.h"
 #include "fit.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <popt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,7 +205,7 @@ static int parse_and_run(int argc, const char **argv, struct options *a, int *st
         {"engine", '\0', POPT_ARG_STRING, &a->engine, 0, "of storage: libaio or io_uring", "NAME"},
         {"emulate", '\0', POPT_ARG_STRING, &a->emulate, 0, "throttle lanes to so many GB/s; never VALID", "LIST"},
         {"time-limit", '\0', POPT_ARG_DOUBLE, &a->time_limit_s, 0, "seconds for each part (300, or 20 x as long)", "S"},
-        POPT_AUTOHELP POPT_TABLEEND,
+        HELP_OPTIONS POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     poptSetOtherOptionHelp(context, "[OPTION...]\n\nSays whether this machine does what its parts allow: VALID, "

@@ -33,11 +33,7 @@ static int parse(int argc, const char **argv, struct answer_options *a, char *ar
         {"plugin", '\0', TEXT, &a->plugin, 0, "a shared object answers (contract.h), and not the reference", "FILE"},
         HELP_OPTIONS POPT_TABLEEND,
     };
-    const char *named[argc + 1];  // popt calls the program by its first argument
-    memcpy(named, argv, (size_t)argc * sizeof *named);
-    named[0] = "zerogauge answer";
-    named[argc] = NULL;
-    poptContext context = poptGetContext(NULL, argc, named, options, 0);
+    poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     poptSetOtherOptionHelp(context, arguments_text);
     int rc = ERR_NONE, code = poptGetNextOpt(context);
     if (code < -1)

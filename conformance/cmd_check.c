@@ -120,7 +120,7 @@ int check_main(int argc, const char **argv)
         if (strcmp(argv[i], "--") == 0)
             rest = argv + i + 1;
         else
-            own[own_count++] = i ? argv[i] : "zerogauge check";
+            own[own_count++] = argv[i];
     }
     own[own_count] = NULL;
     int rc = run(own_count, own, &a, rest, &status);

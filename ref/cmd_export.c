@@ -123,11 +123,7 @@ static int run(int argc, const char **argv, char **dtype_text)
         {"dtype", '\0', POPT_ARG_STRING, dtype_text, 0, "fp32, unless given; bf16, fp16: rounded to nearest", "NAME"},
         HELP_OPTIONS POPT_TABLEEND,
     };
-    const char *named[argc + 1];
-    memcpy(named, argv, (size_t)argc * sizeof *named);
-    named[0] = "zerogauge export";
-    named[argc] = NULL;
-    poptContext context = poptGetContext(NULL, argc, named, options, 0);
+    poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     poptSetOtherOptionHelp(context, "CHECKPOINT OUT.safetensors [OPTION...]");
     int rc = ERR_NONE, code = poptGetNextOpt(context);
     const char *from = poptGetArg(context), *to = poptGetArg(context), *extra = poptGetArg(context);

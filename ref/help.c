@@ -16,15 +16,22 @@ static const struct {
     const char *command;
     const char *const lines[4];
 } examples[] = {
-    {"zerogauge", {"zerogauge info", "zerogauge train --preset zero3 --world 4 --verify", "zerogauge check"}},
+    {"zerogauge",
+     {"zerogauge validate --quick", "zerogauge train --preset zero3 --world 4 --verify", "zerogauge check"}},
     {"zerogauge train",
      {"zerogauge train --preset zero3 --world 4 --steps 50 --verify",
       "zerogauge train --preset zero_infinity --nvme-path . --checkpoint saved --every 20",
       "zerogauge train --config ds.json --set zero_optimization.stage=2 --print-config"}},
+    {"zerogauge validate",
+     {"zerogauge validate --quick", "zerogauge validate --nvme-path /mnt/nvme --model llama-8b --out results",
+      "zerogauge validate --bands fleet.json --world 8"}},
     {"zerogauge check",
      {"zerogauge check", "zerogauge check --requirement R-OPT-01 --plugin ./example.so",
       "zerogauge check --claims claims.json --out report -- torchrun --nproc-per-node {world} mine.py {cases} "
       "{answers}"}},
+    {"zerogauge report",
+     {"zerogauge report --html page.html results/result.jsonl", "zerogauge report --verify results/result.jsonl",
+      "zerogauge report --compare yesterday/result.jsonl results/result.jsonl"}},
     {"zerogauge answer",
      {"zerogauge answer --case cases/adam-basic.w2.s0.fp32 answer",
       "zerogauge check --out report -- zerogauge answer --recipe torch-fused-cpu {cases} {answers} {world} {state}",
@@ -45,6 +52,7 @@ static const struct {
      {"zerogauge bench nvme --nvme-path /mnt/nvme --size 4G", "zerogauge bench nvme --quick --direction read"}},
     {"zerogauge bench overlap",
      {"zerogauge bench overlap --emulate dgx-2", "zerogauge bench overlap --world 2 --trace timeline.json"}},
+    {"zerogauge bench ranks", {"zerogauge bench ranks --world 4", "zerogauge bench ranks --pin 0,1 --json"}},
     {"zerogauge bench step",
      {"zerogauge bench step --model gpt-10m", "zerogauge bench step --quick --schedule overlap --json"}},
     {"zerogauge bench swap",

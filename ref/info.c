@@ -161,11 +161,7 @@ static int info_parse(int argc, const char **argv, int *json)
         {"json", '\0', POPT_ARG_NONE, json, 0, "one JSON line", NULL},
         HELP_OPTIONS POPT_TABLEEND,
     };
-    const char *named[argc + 1];  // popt calls the program by its first argument
-    memcpy(named, argv, (size_t)argc * sizeof *named);
-    named[0] = "zerogauge info";
-    named[argc] = NULL;
-    poptContext context = poptGetContext(NULL, argc, named, table, 0);
+    poptContext context = poptGetContext(NULL, argc, argv, table, 0);
     int code = ERR_NONE, rc = poptGetNextOpt(context);
     if (rc < -1)
         code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(rc));

@@ -67,11 +67,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, result, 0, "What comes out:", NULL},
         HELP_OPTIONS POPT_TABLEEND,
     };
-    const char *named[argc + 1];  // popt calls the program by its first argument
-    memcpy(named, argv, (size_t)argc * sizeof *named);
-    named[0] = "zerogauge train";
-    named[argc] = NULL;
-    poptContext context = poptGetContext(NULL, argc, named, options, 0);
+    poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     poptSetOtherOptionHelp(context, "(--preset NAME | --config FILE) [OPTION...]");
     int rc = ERR_NONE, code = poptGetNextOpt(context);
     const char *extra = poptPeekArg(context);

@@ -4,13 +4,13 @@
 
 #include "compare.h"
 #include "err.h"
+#include "help.h"
 #include "leaderboard.h"
 #include "record_verify.h"
 #include "result_report.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <popt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,7 +180,7 @@ int report_main(int argc, const char **argv)
         {"compare", '\0', POPT_ARG_NONE, &a.compare, 0, "two files: what is better, worse or within noise", NULL},
         {"leaderboard", '\0', POPT_ARG_STRING, &a.leaderboard, 0, "a table of all result files in a folder", "DIR"},
         {"output", 'o', POPT_ARG_STRING, &a.output, 0, "write the tables to this new file", "FILE"},
-        POPT_AUTOHELP POPT_TABLEEND,
+        HELP_OPTIONS POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     poptSetOtherOptionHelp(context, "[OPTION...] FILE...");

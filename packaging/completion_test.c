@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the shells' completion: the functions are called as a shell calls them, and what they offer is compared
+// with what the program has.
+#include "command_test.h"
+
+#include <criterion/criterion.h>
+
+#include <string.h>
+
+static char output[1 << 16];
+
+// What is offered for the last of the words, a line each.
+static void complete_bash(const char *words)
+{
+    char command[4096];
+    snprintf(command, sizeof command,
+             "PATH='%s':\"$PATH\" bash -c 'set -u; . %s/packaging/zerogauge.bash; COMP_WORDS=(%s); "
+             "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _zerogauge; printf \"%%s\\n\" \"${COMPREPLY[@]}\"' 2>&1",
+             ZG_BINARY_DIR, ZG_SOURCE_DIR, words);
+    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s: %s", words, output);
+}
+
+// The shell's own functions, which are there only at a prompt, are replaced: what they are given is printed.
+static void complete_zsh(const char *words)
+{
+    char command[4096];
+    snprintf(command, sizeof command,
+             "PATH='%s':\"$PATH\" zsh -f -c 'compadd() { shift; print -l -- $@ }; _files() { print files }; "
+             "offer() { . %s/packaging/_zerogauge }; words=(%s); CURRENT=${#words}; offer' 2>&1",
+             ZG_BINARY_DIR, ZG_SOURCE_DIR, words);
+    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s: %s", words, output);
+}
+
+static bool offered(const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = output; (at = strstr(at, word)) != NULL; at++)
+        if ((at == output || at[-1] == '\n') && at[length] == '\n')
+            return true;
+    return false;
+}
+
+static void expect(bool there, const char *words, const char *const *expected)
+{
+    for (; *expected; expected++)
+        cr_expect_eq(offered(*expected), there, "%s: %s%s: %s", words, *expected, there ? "" : ", wrongly", output);
+}
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static const struct {
+    const char *words;
+    const char *const *offered, *const *not_offered;
+} cases[] = {
+    {"zerogauge \"\"", WORDS("train", "check", "bench", "help", "version"), WORDS("zerogauge", "usage")},
+    {"zerogauge help \"\"", WORDS("train", "presets", "models"), WORDS("zero1")},
+    {"zerogauge bench \"\"", WORDS("adam", "all", "swap"), WORDS("train", "zerogauge")},
+    {"zerogauge train --preset \"\"", WORDS("zero0", "zero2_offload", "zero_infinity"), WORDS("gpt-tiny")},
+    {"zerogauge train --model \"\"", WORDS("gpt-tiny", "gpt2-124m", "linear"), WORDS("zero1", "--model")},
+    {"zerogauge train --", WORDS("--preset", "--nvme-path", "--verify", "--help"), WORDS("--explain", "zerogauge")},
+    {"zerogauge bench swap --", WORDS("--buffers", "--engine", "--repeat"), WORDS("--recipe")},
+    {"zerogauge check --explain \"\"", WORDS("R-OPT-01", "R-RED-04"), WORDS("R-")},
+};
+enum { CASE_COUNT = sizeof cases / sizeof cases[0] };
+
+Test(completion, bash_offers_what_the_program_lists)
+{
+    for (int i = 0; i < CASE_COUNT; i++) {
+        complete_bash(cases[i].words);
+        expect(true, cases[i].words, cases[i].offered);
+        expect(false, cases[i].words, cases[i].not_offered);
+    }
+}
+
+Test(completion, bash_offers_only_what_begins_so)
+{
+    complete_bash("zerogauge tr");
+    cr_expect_str_eq(output, "train\n");
+    complete_bash("zerogauge train --preset zero2");
+    cr_expect_str_eq(output, "zero2\nzero2_offload\n");
+    complete_bash("zerogauge train --preset = zero_");
+    cr_expect_str_eq(output, "zero_infinity\n", "%s", output);
+    complete_bash("zerogauge check -- mine --");
+    cr_expect_str_eq(output, "\n", "behind -- stands another program: %s", output);
+    complete_bash("zerogauge train --text READ");
+    cr_expect_str_eq(output, "\n", "files are left to the shell: %s", output);
+}
+
+Test(completion, zsh_offers_what_the_program_lists)
+{
+    if (command_run("command -v zsh", output, sizeof output) != 0) {
+        puts("SKIP: no zsh here (apt-get install zsh)");
+        return;
+    }
+    for (int i = 0; i < CASE_COUNT; i++) {
+        complete_zsh(cases[i].words);
+        expect(true, cases[i].words, cases[i].offered);
+        expect(false, cases[i].words, cases[i].not_offered);
+    }
+    complete_zsh("zerogauge check -- \"\"");
+    cr_expect_str_eq(output, "files\n");
+}
