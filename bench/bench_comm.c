@@ -75,8 +75,8 @@ static int choose_calls(struct comm_ranks *ranks, const struct bench_work *work)
     return ERR_NONE;
 }
 
-// The limit is the faster of both ways to copy, as a trial finds it; of small buffers, a barrier and the copies. All results are verified; the first and the last
-// one come into poisoned memory, so that what nobody writes is seen, too.
+// The limit is the faster of both ways to copy, as a trial finds it; of small buffers, a barrier and the copies. All
+// results are verified; the first and the last one come into poisoned memory, so that what nobody writes is seen, too.
 static int measure(struct comm_ranks *ranks, const struct bench_options *options, struct bench_samples *samples,
                    struct bench_samples *limits, const char **yardstick_name)
 {
