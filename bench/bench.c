@@ -19,6 +19,8 @@ static const struct benchmark {
     {"memory", bench_memory_main, BENCH_USES_NOTHING, "copies, reads, writes, Adam's mix: GB/s against libc's"},
     {"nvme", bench_nvme_main, BENCH_USES_STORAGE, "storage: GB/s and latency against fio, and what checksums cost"},
     {"overlap", bench_overlap_main, BENCH_USES_STATES, "a step with every state on NVMe against its busiest lane"},
+    {"pcie", bench_pcie_main, BENCH_USES_STORAGE, "copies between host and devices; skipped where there is no CUDA"},
+    {"pipeline", bench_pipeline_main, BENCH_USES_STORAGE, "lanes of training: how much they disturb each other"},
     {"ranks", bench_ranks_main, BENCH_USES_NOTHING, "each rank's processor alone and all together: which is slow"},
     {"step", bench_step_main, BENCH_USES_NOTHING, "a training step of every stage against one process doing it all"},
     {"swap", bench_swap_main, BENCH_USES_STATES, "the optimizer with its states on NVMe against the disk, or Adam"},

@@ -135,6 +135,7 @@ struct bench_record {
     const char *yardstick_name;
     const struct bench_samples *yardstick;  // null: this machine has none, and the ratio is null
     json_t *timeline;        // of one step, as RECORDS.md has it; null: none
+    bool tabled;             // a reader sees it in a table of the benchmark's own: nothing is printed for one
     const char *row;         // what a reader sees after the percentage; null: the case, median, spread and yardstick
 };
 double bench_ratio(const struct bench_record *record);
@@ -151,6 +152,8 @@ int bench_comm_main(int argc, const char **argv);
 int bench_memory_main(int argc, const char **argv);
 int bench_nvme_main(int argc, const char **argv);
 int bench_overlap_main(int argc, const char **argv);
+int bench_pcie_main(int argc, const char **argv);
+int bench_pipeline_main(int argc, const char **argv);
 int bench_ranks_main(int argc, const char **argv);
 int bench_step_main(int argc, const char **argv);
 int bench_swap_main(int argc, const char **argv);

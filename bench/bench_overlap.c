@@ -189,6 +189,7 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
                                  storage->buffered, "lanes", lanes),
         .detail = json_pack("{s:s,s:f,s:f,s:f,s:o}", "emulated", emulated, "flops_a_rank", flops, "serial_ms",
                             serial_ms, "gain_over_serial", gain, "by_lane", lane_table_json(table)),
+        .timeline = lane_table_timeline(&run->trace),
         .unit = "ms_per_step",
         .lower_is_better = true,
         .verified = true,

@@ -38,6 +38,25 @@ Test(bench_overlap, a_lanes_share_is_the_union_of_its_intervals_on_the_busiest_r
     cr_expect_float_eq(table.busy_ms[LANE_H2D].values[0], 9, 1e-9);
 }
 
+Test(bench_overlap, a_timeline_has_what_the_last_step_did_since_it_began)
+{
+    enum { MS = 1000000 };
+    // Before the step; over its begin; then two with a gap of less than a 250th of 1000 ms between them; one more.
+    struct flow_interval h2d[] = {{"a", 0, 90 * MS, 1}, {"b", 95 * MS, 110 * MS, 1}, {"c", 200 * MS, 300 * MS, 1},
+                                  {"d", 303 * MS, 400 * MS, 1}, {"e", 405 * MS, 1200 * MS, 1}};
+    struct trace_step steps[] = {{1, 0, 100 * MS}, {2, 100 * MS, 1100 * MS}};
+    struct trace_rank rank = {.intervals = {[LANE_H2D] = h2d}, .interval_count = {[LANE_H2D] = 5}, .steps = steps,
+                              .step_count = 2};
+    const struct trace trace = {1, &rank};
+    json_t *timeline = lane_table_timeline(&trace);
+    char *text = json_dumps(timeline, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+    cr_expect_str_eq(text, "[{\"lane\":\"h2d\",\"begin_ms\":0.0,\"end_ms\":10.0},"
+                           "{\"lane\":\"h2d\",\"begin_ms\":100.0,\"end_ms\":300.0},"
+                           "{\"lane\":\"h2d\",\"begin_ms\":305.0,\"end_ms\":1000.0}]");
+    json_decref(timeline);
+    free(text);
+}
+
 static char text_path[] = "/tmp/zg-overlap-text-XXXXXX";
 
 static int run(const char *const arguments[], char **text)
@@ -90,6 +109,13 @@ Test(bench_overlap, a_json_line_has_every_lane_and_says_what_is_emulated)
         cr_assert_eq(json_unpack(json_object_get(lanes, ledger_lane_name((enum lane)lane)), "{s:f, s:f, s:f}",
                                  "busy_ms", &busy, "share", &share, "bytes", &bytes), 0, "%s", text);
         cr_expect(busy > 0 && share > 0 && share <= 1, "%s", ledger_lane_name((enum lane)lane));
+        const char *lane_name = ledger_lane_name((enum lane)lane);
+        bool drawn = false;
+        size_t index;
+        json_t *interval;
+        json_array_foreach(json_object_get(line, "timeline"), index, interval)
+            drawn |= strcmp(json_string_value(json_object_get(interval, "lane")), lane_name) == 0;
+        cr_expect(drawn, "%s is not in the timeline", lane_name);
         cr_expect_eq(bytes > 0, lane != LANE_COMPUTE && lane != LANE_CPU, "%s", ledger_lane_name((enum lane)lane));
     }
     json_decref(line);

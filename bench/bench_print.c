@@ -120,7 +120,7 @@ static int print(const struct bench_options *options, const struct bench_record 
     if (!line)
         return err_set(ERR_MEMORY, "no memory for a result line");
     bench_progress("%s", "");
-    int code = options->json ? print_json(line) : print_text(record);
+    int code = options->json ? print_json(line) : record->tabled ? ERR_NONE : print_text(record);
     if (code == ERR_NONE && fflush(stdout) == EOF)
         code = err_set(ERR_IO, "cannot write the result");
     printed_count++;

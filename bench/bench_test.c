@@ -169,11 +169,12 @@ Test(bench, a_line_without_a_yardstick_says_null_and_has_its_timeline)
     struct bench_samples two = samples_of(1, (double[]){2});
     struct bench_record record = record_of(&two, NULL);
     record.items = 2.5;
-    record.timeline = json_pack("{s:[[ii]]}", "compute", 0, 3);
+    record.timeline = json_pack("[{s:s, s:i, s:i}]", "lane", "compute", "begin_ms", 0, "end_ms", 3);
     int code;
     char *text = printed(&for_programs, &record, &code);
     cr_assert_eq(code, ERR_NONE);
-    cr_expect(strstr(text, "\"yardstick\":null,\"ratio\":null,\"timeline\":{\"compute\":[[0,3]]}}\n"), "%s", text);
+    cr_expect(strstr(text, "\"yardstick\":null,\"ratio\":null,"
+                           "\"timeline\":[{\"lane\":\"compute\",\"begin_ms\":0,\"end_ms\":3}]}\n"), "%s", text);
     cr_expect(strstr(text, "\"items\":2.5,"), "%s", text);
     free(text);
 }

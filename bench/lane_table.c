@@ -80,6 +80,45 @@ json_t *lane_table_json(const struct lane_table *table)
     return lanes;
 }
 
+static void add_interval(json_t *timeline, int lane, const struct trace_step *step, uint64_t begin_ns, uint64_t end_ns)
+{
+    json_array_append_new(timeline, json_pack("{s:s, s:f, s:f}", "lane", ledger_lane_name((enum lane)lane), "begin_ms",
+                                              (double)(begin_ns - step->begin_ns) * 1e-6, "end_ms",
+                                              (double)(end_ns - step->begin_ns) * 1e-6));
+}
+
+// A lane's intervals follow each other.
+static void add_lane(json_t *timeline, const struct trace_rank *rank, int lane, const struct trace_step *step)
+{
+    uint64_t gap_ns = (step->end_ns - step->begin_ns) / LANE_TIMELINE_GAPS, begin_ns = 0, end_ns = 0;
+    for (size_t i = 0; i < rank->interval_count[lane]; i++) {
+        struct flow_interval next = rank->intervals[lane][i];
+        if (next.end_ns <= step->begin_ns || next.begin_ns >= step->end_ns)
+            continue;
+        next.begin_ns = next.begin_ns < step->begin_ns ? step->begin_ns : next.begin_ns;
+        next.end_ns = next.end_ns > step->end_ns ? step->end_ns : next.end_ns;
+        if (end_ns > 0 && next.begin_ns <= end_ns + gap_ns) {
+            end_ns = next.end_ns > end_ns ? next.end_ns : end_ns;
+            continue;
+        }
+        if (end_ns > 0)
+            add_interval(timeline, lane, step, begin_ns, end_ns);
+        begin_ns = next.begin_ns;
+        end_ns = next.end_ns;
+    }
+    if (end_ns > 0)
+        add_interval(timeline, lane, step, begin_ns, end_ns);
+}
+
+json_t *lane_table_timeline(const struct trace *trace)
+{
+    const struct trace_rank *rank = &trace->ranks[0];
+    json_t *timeline = json_array();
+    for (int lane = 0; lane < LANE_COUNT && timeline; lane++)
+        add_lane(timeline, rank, lane, &rank->steps[rank->step_count - 1]);
+    return timeline;
+}
+
 void lane_table_print(const struct lane_table *table, FILE *out)
 {
     fprintf(out, "    %-10s %10s %7s %12s %12s\n", "lane", "busy ms", "share", "MB a step", "MB/s busy");

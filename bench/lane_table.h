@@ -21,6 +21,11 @@ enum lane lane_table_busiest(const struct lane_table *table);
 // {"compute": {"busy_ms":..,"share":..,"bytes":..}, ...}; null where there is no memory.
 json_t *lane_table_json(const struct lane_table *table);
 
+// What the lanes of rank 0 did in its last step: [{"lane":"h2d","begin_ms":..,"end_ms":..}, ...], since the step began.
+// Intervals with less than a LANE_TIMELINE_GAPS-th of the step between them are one. Null: no memory.
+enum { LANE_TIMELINE_GAPS = 250 };
+json_t *lane_table_timeline(const struct trace *trace);
+
 void lane_table_print(const struct lane_table *table, FILE *out);
 
 #endif

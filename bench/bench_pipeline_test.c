@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of `bench pipeline` and `bench pcie`: every pair of lanes has its line, lanes work for their time and beside
+// each other, and what they leave is compared.
+#include "bench.h"
+#include "err.h"
+#include "lane_load.h"
+#include "printed_test.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+
+#include <string.h>
+
+static const char *const folder[] = {ZG_BINARY_DIR};
+static const struct bench_storage storage = {.paths = folder, .path_count = 1};
+
+Test(bench_pipeline, every_lane_works_for_its_time_and_what_it_leaves_is_right)
+{
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        struct lane_load *load;
+        struct lane_done done;
+        const char *name = ledger_lane_name((enum lane)lane);
+        cr_assert_eq(lane_load_open((enum lane)lane, &storage, &load), ERR_NONE, "%s: %s", name, err_message());
+        for (int i = 0; i < 2; i++) {
+            cr_assert_eq(lane_load_run(load, 0.01, &done), ERR_NONE, "%s: %s", name, err_message());
+            cr_expect(done.items > 0 && done.ns >= 10000000, "%s: %g items, %llu ns", name, done.items,
+                      (unsigned long long)done.ns);
+            cr_assert_eq(lane_load_check(load), ERR_NONE, "%s: %s", name, err_message());
+        }
+        lane_load_close(load);
+    }
+    lane_load_close(NULL);
+}
+
+static int run(int (*bench)(int, const char **), const char *name, const char *const arguments[], char **text)
+{
+    const char *argv[16] = {name};
+    int argc = 1;
+    for (; arguments[argc - 1]; argc++)
+        argv[argc] = arguments[argc - 1];
+    struct printed printed = printed_begin();
+    int status = bench(argc, argv);
+    *text = printed_end(printed);
+    return status;
+}
+
+#define SHORT "--nvme-path", ZG_BINARY_DIR, "--seconds", "0.002", "--repeat", "2", "--quick"
+
+Test(bench_pipeline, every_lane_has_a_line_alone_beside_each_other_one_and_beside_all)
+{
+    static const char *const arguments[] = {SHORT, "--json", NULL};
+    char *text;
+    int seen[LANE_COUNT][LANE_COUNT + 2] = {0};
+    cr_assert_eq(run(bench_pipeline_main, "pipeline", arguments, &text), 0);
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL), *samples, *yardstick, *ratio;
+        const char *lane, *beside;
+        cr_assert_eq(json_unpack(record, "{s:{s:s, s:s}, s:o, s:o, s:o}", "case", "lane", &lane, "beside", &beside,
+                                 "samples", &samples, "yardstick", &yardstick, "ratio", &ratio), 0, "%s", line);
+        int of = 0, with = 0;
+        while (of < LANE_COUNT - 1 && strcmp(lane, ledger_lane_name((enum lane)of)) != 0)
+            of++;
+        while (with < LANE_COUNT && strcmp(beside, ledger_lane_name((enum lane)with)) != 0)
+            with++;
+        bool alone = strcmp(beside, "nothing") == 0;
+        seen[of][alone ? LANE_COUNT + 1 : with]++;
+        cr_expect_eq(json_array_size(samples), 2);
+        cr_expect_eq(json_is_null(yardstick), alone, "%s", line);
+        cr_expect_eq(json_number_value(ratio) > 0, !alone, "%s", line);
+        json_decref(record);
+    }
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (int beside = 0; beside < LANE_COUNT + 2; beside++)
+            cr_expect_eq(seen[lane][beside], beside != lane, "%d beside %d", lane, beside);
+    free(text);
+}
+
+Test(bench_pipeline, a_reader_sees_a_matrix_and_nothing_else)
+{
+    static const char *const arguments[] = {SHORT, NULL};
+    char *text;
+    cr_assert_eq(run(bench_pipeline_main, "pipeline", arguments, &text), 0);
+    int lines = 0;
+    for (const char *at = text; (at = strchr(at, '\n')); at++)
+        lines++;
+    cr_expect_eq(lines, 2 + LANE_COUNT, "%s", text);
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        char row[32];
+        snprintf(row, sizeof row, "\n%-11s ", ledger_lane_name((enum lane)lane));
+        cr_expect(strstr(text, row), "no \"%s\" in\n%s", row + 1, text);
+    }
+    free(text);
+}
+
+Test(bench_pipeline, bad_input_is_refused)
+{
+    static const char *const bad[][3] = {{"--sizes", "4K"}, {"--threads", "2"}, {"--seconds", "-1"},
+                                         {"--engine", "io_uring"}, {"--nvme-path", "/nowhere"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char *text;
+        cr_expect_eq(run(bench_pipeline_main, "pipeline", bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);
+        cr_expect_str_empty(text);
+        free(text);
+    }
+}
+
+Test(bench_pipeline, without_cuda_copies_to_devices_are_skipped_and_say_so)
+{
+    static const char *const arguments[] = {"--quick", "--json", NULL};
+    char *text;
+    cr_expect_eq(run(bench_pcie_main, "pcie", arguments, &text), 77);
+    cr_expect_str_empty(text);
+    free(text);
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lane_load.h"
+
+#include "adam_arrays.h"
+#include "comm_ranks.h"
+#include "err.h"
+#include "gpt_math.h"
+#include "nvme_stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SIDE = 512,  // of the matrices
+    PARAMS = 4 << 20,
+    BUFFER_BYTES = 64 << 20,  // copied piece by piece
+    PIECE_BYTES = 8 << 20,
+    REDUCED_BYTES = 16 << 20,
+    CALLS = 4,
+    FILE_BYTES = 128 << 20,
+    REQUEST_BYTES = 1 << 20,
+    DEPTH = 32,
+    RANKS = 2,
+};
+
+// What a lane has of these depends on the lane.
+struct lane_load {
+    enum lane lane;
+    float *a, *b, *product, *expected;  // compute
+    struct adam_arrays arrays;          // cpu
+    struct adam_step step;
+    uint64_t step_count;
+    struct comm_ranks *ranks;  // collective
+    unsigned char *from, *to;  // copies
+    unsigned char value;       // that from holds
+    size_t copied_bytes;       // since it does
+    struct nvme_files files;   // storage
+};
+
+const char *lane_load_unit(enum lane lane)
+{
+    return lane == LANE_COMPUTE ? "GFLOP/s" : "GB/s";
+}
+
+// Small integers, so that the product is exact in any order.
+static int compute_open(struct lane_load *load)
+{
+    size_t bytes = (size_t)SIDE * SIDE * sizeof(float);
+    load->a = bench_alloc(bytes, 1);
+    load->b = bench_alloc(bytes, 1);
+    load->product = bench_alloc(bytes, 1);
+    load->expected = bench_alloc(bytes, 1);
+    if (!load->a || !load->b || !load->product || !load->expected)
+        return err_set(ERR_MEMORY, "no memory for matrices");
+    for (size_t i = 0; i < (size_t)SIDE * SIDE; i++) {
+        load->a[i] = (float)(i * 7 % 13) - 6;
+        load->b[i] = (float)(i * 5 % 11) - 5;
+    }
+    for (size_t row = 0; row < SIDE; row++)
+        for (size_t k = 0; k < SIDE; k++)
+            for (size_t column = 0; column < SIDE; column++)
+                load->expected[row * SIDE + column] += load->a[row * SIDE + k] * load->b[k * SIDE + column];
+    matmul_prepare();
+    return ERR_NONE;
+}
+
+static int compute_run(struct lane_load *load, double *items)
+{
+    const struct matmul_operand a = {load->a, SIDE, false}, b = {load->b, SIDE, false};
+    matmul(SIDE, SIDE, SIDE, 1, a, b, 0, load->product, SIDE);
+    *items += 2.0 * SIDE * SIDE * SIDE;
+    return ERR_NONE;
+}
+
+static int compute_check(struct lane_load *load)
+{
+    size_t bytes = (size_t)SIDE * SIDE * sizeof(float);
+    bool right = memcmp(load->product, load->expected, bytes) == 0;
+    memset(load->product, 0xff, bytes);
+    return right ? ERR_NONE : err_set(ERR_CHECK, "a product of matrices is wrong");
+}
+
+static int cpu_open(struct lane_load *load)
+{
+    const struct adam_hyper hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
+                                     .decoupled = true, .bias_correction = true};
+    struct adam_arrays *arrays = &load->arrays;
+    struct recipe_state state = {0};
+    TRY(adam_arrays_open(PARAMS, 1, arrays));
+    adam_arrays_fill(arrays, DTYPE_FP32);
+    load->step = (struct adam_step){.recipe = recipe_at(0), .grad = arrays->grad, .grad_dtype = DTYPE_FP32,
+                                    .grad_divisor = 1, .grad_coefficient = 1, .param = arrays->param,
+                                    .exp_avg = arrays->exp_avg, .exp_avg_sq = arrays->exp_avg_sq, .count = PARAMS,
+                                    .tensor_count = PARAMS};
+    return recipe_begin_step(load->step.recipe, &hyper, 1000, &state, &load->step.scalars);
+}
+
+static int cpu_run(struct lane_load *load, double *items)
+{
+    enum { BYTES = 28 };  // of a parameter: four arrays read, three written
+    adam_update(&load->step);
+    load->step_count++;
+    *items += (double)PARAMS * BYTES;
+    return ERR_NONE;
+}
+
+static int cpu_check(struct lane_load *load)
+{
+    return adam_arrays_check(&load->arrays, &load->step, load->step_count);
+}
+
+static int collective_open(struct lane_load *load)
+{
+    static const struct transport local = {"local", comm_local_open};
+    const struct comm_setting setting = {.transport = &local, .operation = REDUCE_SCATTER, .world = RANKS,
+                                         .count = REDUCED_BYTES / sizeof(float)};
+    load->ranks = calloc(1, sizeof *load->ranks);
+    if (!load->ranks)
+        return err_set(ERR_MEMORY, "no memory for ranks");
+    int code = comm_ranks_open(&setting, load->ranks);
+    if (code != ERR_NONE) {
+        free(load->ranks);
+        load->ranks = NULL;
+        return code;
+    }
+    load->ranks->calls = CALLS;
+    return ERR_NONE;
+}
+
+static int collective_run(struct lane_load *load, double *items)
+{
+    // The other ranks wait; only the last result is compared, when no clock runs.
+    for (int rank = 0; rank < RANKS; rank++)
+        load->ranks->ranks[rank].has_result = false;
+    TRY(comm_ranks_prepare(load->ranks, TASK_COLLECTIVE, false));
+    TRY(comm_ranks_repeat(load->ranks));
+    *items += (double)CALLS * REDUCED_BYTES;
+    return ERR_NONE;
+}
+
+static int collective_check(struct lane_load *load)
+{
+    // Compares what is there, and begins anew in poisoned memory.
+    TRY(comm_ranks_prepare(load->ranks, TASK_COLLECTIVE, true));
+    TRY(comm_ranks_repeat(load->ranks));
+    size_t wrong = 0;
+    for (int rank = 0; rank < RANKS; rank++)
+        wrong += load->ranks->ranks[rank].wrong_count;
+    return wrong == 0 ? ERR_NONE : err_set(ERR_CHECK, "a reduce-scatter left %zu wrong elements", wrong);
+}
+
+static void renew_source(struct lane_load *load)
+{
+    load->value++;
+    load->copied_bytes = 0;
+    memset(load->from, load->value, BUFFER_BYTES);
+}
+
+static int copy_open(struct lane_load *load)
+{
+    load->from = bench_alloc(BUFFER_BYTES, 1);
+    load->to = bench_alloc(BUFFER_BYTES, 1);
+    if (!load->from || !load->to)
+        return err_set(ERR_MEMORY, "no memory for copies");
+    renew_source(load);
+    return ERR_NONE;
+}
+
+static int copy_run(struct lane_load *load, double *items)
+{
+    size_t at = load->copied_bytes % BUFFER_BYTES;
+    memcpy(load->to + at, load->from + at, PIECE_BYTES);
+    load->copied_bytes += PIECE_BYTES;
+    *items += 2.0 * PIECE_BYTES;
+    return ERR_NONE;
+}
+
+static int copy_check(struct lane_load *load)
+{
+    size_t bytes = load->copied_bytes < BUFFER_BYTES ? load->copied_bytes : BUFFER_BYTES;
+    // All bytes are one value: the first is it, and each equals the one before.
+    bool right = load->to[0] == load->value && memcmp(load->to, load->to + 1, bytes - 1) == 0;
+    renew_source(load);
+    return right ? ERR_NONE : err_set(ERR_CHECK, "a copy is not what was copied");
+}
+
+static int storage_open(struct lane_load *load, const struct bench_storage *storage)
+{
+    TRY(nvme_files_open(storage->paths, 1, FILE_BYTES, storage->buffered, &load->files));
+    return stream_all(&load->files, STREAM_WRITE);
+}
+
+// What is read is compared as it comes; what was written is read back when no clock runs.
+static int storage_run(struct lane_load *load, double seconds, struct lane_done *out)
+{
+    struct stream_result result;
+    const struct stream stream = {.files = &load->files, .engine = NVME_LIBAIO,
+                                  .direction = load->lane == LANE_NVME_READ ? STREAM_READ : STREAM_WRITE,
+                                  .block_bytes = REQUEST_BYTES, .depth = DEPTH, .seconds = seconds};
+    TRY(stream_run(&stream, &result));
+    free(result.latencies_ns);
+    *out = (struct lane_done){(double)result.bytes, result.ns};
+    return ERR_NONE;
+}
+
+static const struct {
+    int (*open)(struct lane_load *load);
+    int (*run)(struct lane_load *load, double *items);  // one piece of work, some milliseconds
+    int (*check)(struct lane_load *load);               // what the last ones left
+} kinds[LANE_COUNT] = {
+    [LANE_COMPUTE] = {compute_open, compute_run, compute_check},
+    [LANE_CPU] = {cpu_open, cpu_run, cpu_check},
+    [LANE_COLLECTIVE] = {collective_open, collective_run, collective_check},
+    [LANE_H2D] = {copy_open, copy_run, copy_check},
+    [LANE_D2H] = {copy_open, copy_run, copy_check},
+};
+
+int lane_load_open(enum lane lane, const struct bench_storage *storage, struct lane_load **out)
+{
+    *out = NULL;
+    struct lane_load *load = calloc(1, sizeof *load);
+    if (!load)
+        return err_set(ERR_MEMORY, "no memory for a lane");
+    load->lane = lane;
+    int code = kinds[lane].open ? kinds[lane].open(load) : storage_open(load, storage);
+    if (code == ERR_NONE)
+        *out = load;
+    else
+        lane_load_close(load);
+    return code;
+}
+
+void lane_load_close(struct lane_load *load)
+{
+    if (!load)
+        return;
+    size_t matrix_bytes = (size_t)SIDE * SIDE * sizeof(float), wrong;
+    float *const matrices[] = {load->a, load->b, load->product, load->expected};
+    for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
+        bench_free(matrices[i], matrix_bytes);
+    adam_arrays_close(&load->arrays);
+    if (load->ranks)
+        comm_ranks_close(load->ranks, &wrong);
+    free(load->ranks);
+    bench_free(load->from, BUFFER_BYTES);
+    bench_free(load->to, BUFFER_BYTES);
+    nvme_files_close(&load->files);
+    free(load);
+}
+
+int lane_load_run(struct lane_load *load, double seconds, struct lane_done *out)
+{
+    if (!kinds[load->lane].run)
+        return storage_run(load, seconds, out);
+    *out = (struct lane_done){0};
+    uint64_t begin_ns = bench_now_ns(), now_ns = begin_ns;
+    do {
+        TRY(kinds[load->lane].run(load, &out->items));
+        now_ns = bench_now_ns();
+    } while ((double)(now_ns - begin_ns) < seconds * 1e9);
+    out->ns = now_ns - begin_ns;
+    return ERR_NONE;
+}
+
+int lane_load_check(struct lane_load *load)
+{
+    if (kinds[load->lane].check)
+        return kinds[load->lane].check(load);
+    return load->lane == LANE_NVME_WRITE ? stream_all(&load->files, STREAM_READ) : ERR_NONE;
+}
