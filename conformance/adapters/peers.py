@@ -32,8 +32,15 @@ def judge(zerogauge, out, claims, command):
     line = [zerogauge, "check", "--level", "quick", "--claims", HERE / "claims" / f"{claims}.json", "--out", out, "--",
             sys.executable, HERE / adapter, *options, "{cases}", "{answers}", "{world}", "{state}"]
     printed = out.with_suffix(".txt")
-    with printed.open("w") as file:
-        subprocess.run(line, stdout=file, stderr=subprocess.STDOUT, check=False)
+    with printed.open("w") as file, subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT) as process:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            process.terminate()  # it ends the ranks, and then itself
+            process.wait()
+            raise
+    if status in (-signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM):
+        raise KeyboardInterrupt
     records = {}
     report = out / "report.jsonl"
     for text in report.read_text().splitlines() if report.exists() else []:
@@ -78,7 +85,8 @@ def main(zerogauge, out, *names):
     if unknown:
         sys.exit(f"ci/peers: no such configuration: {', '.join(sorted(unknown))}; "
                  f"there are {', '.join(name for name, *_ in runs)}")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended as by Ctrl-C: the judge ends the ranks
+    for number in signal.SIGINT, signal.SIGTERM:
+        signal.signal(number, signal.default_int_handler)
     passed = failed = 0
     print(ROW.format("configuration", "verdict", *VERDICTS, "s"), flush=True)
     for name, claims, command in runs:
