@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+# What `cmake --install` puts where, and the Debian package that `cpack -G DEB` makes of it. Everything but the program
+# is the same on every processor and lies in share/; the files name each other by relative paths, so that any prefix
+# will do.
+include(CMakePackageConfigHelpers)
+
+set(share ${CMAKE_INSTALL_DATADIR})
+set(packaging ${CMAKE_SOURCE_DIR}/packaging)
+
+install(TARGETS zerogauge EXPORT zerogauge RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY datasets/configs DESTINATION ${share}/zerogauge)
+install(FILES ${packaging}/zerogauge.bash DESTINATION ${share}/bash-completion/completions RENAME zerogauge)
+install(FILES ${packaging}/_zerogauge DESTINATION ${share}/zsh/vendor-completions)
+
+# The C contract: a header, found by pkg-config or find_package, and all that its reader wants.
+set(include ${CMAKE_INSTALL_INCLUDEDIR}/zerogauge)
+file(STRINGS conformance/contract.h contract REGEX "^#define ZEROGAUGE_CONTRACT ")
+string(REGEX MATCH "[0-9]+" contract "${contract}")
+add_library(zerogauge_contract INTERFACE)
+set_target_properties(zerogauge_contract PROPERTIES EXPORT_NAME contract)
+target_include_directories(zerogauge_contract INTERFACE $<INSTALL_INTERFACE:${include}>)
+install(TARGETS zerogauge_contract EXPORT zerogauge)
+install(FILES conformance/contract.h DESTINATION ${include})
+install(FILES conformance/CONTRACT.md conformance/SPEC.md README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES conformance/adapters/contract_example.c conformance/adapters/skeleton.py
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+
+install(EXPORT zerogauge NAMESPACE zerogauge:: FILE zerogaugeTargets.cmake DESTINATION ${share}/cmake/zerogauge)
+configure_package_config_file(${packaging}/zerogaugeConfig.cmake.in ${CMAKE_BINARY_DIR}/zerogaugeConfig.cmake
+                              INSTALL_DESTINATION ${share}/cmake/zerogauge NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/zerogaugeConfigVersion.cmake COMPATIBILITY SameMinorVersion
+                                 ARCH_INDEPENDENT)
+install(FILES ${CMAKE_BINARY_DIR}/zerogaugeConfig.cmake ${CMAKE_BINARY_DIR}/zerogaugeConfigVersion.cmake
+        DESTINATION ${share}/cmake/zerogauge)
+configure_file(${packaging}/zerogauge.pc.in ${CMAKE_BINARY_DIR}/zerogauge.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/zerogauge.pc DESTINATION ${share}/pkgconfig)
+
+# A manual and a change log are compressed where Debian is; `-n` leaves name and time out, so that bytes repeat.
+function(zg_compressed file name destination)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  execute_process(COMMAND gzip -9nc ${file} OUTPUT_FILE ${CMAKE_BINARY_DIR}/${name} COMMAND_ERROR_IS_FATAL ANY)
+  install(FILES ${CMAKE_BINARY_DIR}/${name} DESTINATION ${destination})
+endfunction()
+zg_compressed(${packaging}/zerogauge.1 zerogauge.1.gz ${CMAKE_INSTALL_MANDIR}/man1)
+zg_compressed(${packaging}/changelog changelog.gz ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${packaging}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_VENDOR zerogauge)
+set(CPACK_PACKAGE_CONTACT "zerogauge <zerogauge@localhost.localdomain>" CACHE STRING "who answers for a package")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "conformance suite and benchmark for ZeRO-style training")
+set(CPACK_PACKAGE_DESCRIPTION "Judges implementations of sharded training (data parallelism, ZeRO-1 to ZeRO-3, FSDP,
+offload to host and NVMe) by numbered requirements, bit by bit; measures what
+a machine allows and what it reaches; and trains small GPTs itself, equal to
+unsharded Adam in every bit.")
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "bible-kjv, fio")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "gnuplot-nox, openmpi-bin, pkgconf")
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
+    WORLD_READ WORLD_EXECUTE)
+include(CPack)
