@@ -148,7 +148,9 @@ static int validate(const struct options *a, int argc, const char **argv, const 
     int rc = validate_run(&setting, &result);
     if (rc == ERR_NONE) {
         validate_table(&setting, &result);
-        rc = save_bands(a, folder, &result);
+        rc = validate_report(folder);
+        if (rc == ERR_NONE)
+            rc = save_bands(a, folder, &result);
         *status = exit_status(&result);
     }
     validate_result_free(&result);

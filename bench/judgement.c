@@ -42,15 +42,6 @@ enum judged judgements_verdict(const struct judgements *judgements)
     return verdict;
 }
 
-json_t *judgements_reasons(const struct judgements *judgements, enum judged verdict)
-{
-    json_t *reasons = json_array();
-    for (size_t i = 0; i < judgements->count && verdict != JUDGED_VALID; i++)
-        if (judgements->list[i].verdict == verdict)
-            json_array_append_new(reasons, json_string(judgements->list[i].text));
-    return reasons;
-}
-
 json_t *judgement_json(const struct judgement *judgement)
 {
     json_t *line = judgement->line > 0 ? json_integer((json_int_t)judgement->line) : json_null();
@@ -58,4 +49,15 @@ json_t *judgement_json(const struct judgement *judgement)
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:s}", "record", "finding", "kind", judgement->kind, "verdict",
                      judged_name(judgement->verdict), "id", judgement->id, "line", line, "value", value, "text",
                      judgement->text);
+}
+
+json_t *judgements_json(const struct judgements *judgements)
+{
+    json_t *findings = json_array();
+    for (size_t i = 0; i < judgements->count; i++)
+        if (json_array_append_new(findings, judgement_json(&judgements->list[i])) != 0) {
+            json_decref(findings);
+            return NULL;
+        }
+    return findings;
 }

@@ -36,10 +36,8 @@ void judgements_free(struct judgements *judgements);
 
 enum judged judgements_verdict(const struct judgements *judgements);
 
-// The texts of those that make a run that: none where all is VALID. Null: no memory.
-json_t *judgements_reasons(const struct judgements *judgements, enum judged verdict);
-
-// The `finding` record. Null: no memory.
+// The `finding` record, and an array of all. Null: no memory.
 json_t *judgement_json(const struct judgement *judgement);
+json_t *judgements_json(const struct judgements *judgements);
 
 #endif

@@ -3,6 +3,7 @@
 #include "validate.h"
 
 #include "bench.h"
+#include "conclusion.h"
 #include "err.h"
 #include "file.h"
 #include "fit.h"
@@ -22,7 +23,7 @@ struct validation {
     struct record_writer *writer;
     uint64_t begin_ns;
     size_t part;           // that runs
-    double part_begin_s;
+    size_t gpu_count;      // that the machine has
 };
 
 static double seconds_since(const struct validation *v)
@@ -127,11 +128,12 @@ static void show_part(const struct plan_part *part, const struct part_run *run, 
     fflush(stdout);
 }
 
-// A part that did not end well. What a machine does not have at all speaks neither for it nor against it.
+// A part that did not end well. What a machine does not have at all speaks neither for it nor against it; but a GPU
+// that it has, and this program cannot use, was not tested.
 static int judge_part(struct validation *v, const struct plan_part *part, const struct part_run *run, size_t line)
 {
     struct judgement judgement = {.kind = "part", .verdict = run->verdict, .line = line, .value = NAN};
-    if (run->state == PART_ABSENT)
+    if (run->state == PART_ABSENT && v->gpu_count == 0)
         judgement.verdict = JUDGED_VALID;
     snprintf(judgement.id, sizeof judgement.id, "%s", part->name);
     snprintf(judgement.text, sizeof judgement.text, "%s: %.*s", part->name, JUDGEMENT_TEXT_BYTES - PLAN_NAME_BYTES - 3,
@@ -286,7 +288,9 @@ static int take_fits(struct validation *v)
 static int run_and_judge(struct validation *v)
 {
     const struct validate_setting *s = v->setting;
-    TRY(record_append(v->writer, record_run(s->program, s->level, s->argc, s->argv, s->paths)));
+    json_t *run = record_run(s->program, s->level, s->argc, s->argv, s->paths);
+    v->gpu_count = json_array_size(json_object_get(json_object_get(run, "machine"), "gpus"));
+    TRY(record_append(v->writer, run));
     TRY(run_parts(v));
     if (v->result->interrupted)
         return ERR_NONE;
@@ -299,15 +303,12 @@ static int run_and_judge(struct validation *v)
 
 static int end(struct validation *v, double other_load)
 {
-    enum judged verdict = validate_verdict(v->result);
-    json_t *reasons = judgements_reasons(&v->result->judgements, verdict);
-    json_t *load = isfinite(other_load) ? json_real(other_load) : json_null();
+    json_t *findings = judgements_json(&v->result->judgements);
     v->result->seconds = seconds_since(v);
     v->result->other_load = other_load;
-    return record_end(v->writer, json_pack("{s:s, s:s, s:s, s:o, s:f, s:o}", "record", "end", "status",
-                                           v->result->interrupted ? "interrupted" : "complete", "verdict",
-                                           judged_name(verdict), "reasons", reasons, "elapsed_s",
-                                           v->result->seconds, "other_load", load));
+    json_t *record = conclusion_end(findings, v->result->interrupted, v->result->seconds, other_load);
+    json_decref(findings);
+    return record_end(v->writer, record);
 }
 
 int validate_run(const struct validate_setting *setting, struct validate_result *out)

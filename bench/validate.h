@@ -90,6 +90,10 @@ enum judged validate_verdict(const struct validate_result *result);
 // The summary: a row for each result, the share of its yardstick first; what fits; then the verdict and why.
 void validate_table(const struct validate_setting *setting, const struct validate_result *result);
 
+// Writes report.html, report.md and results.csv beside the result.jsonl of the folder, after verifying it. ERR_CHECK
+// where it does not hold.
+int validate_report(const char *folder);
+
 // `zerogauge validate`
 int validate_main(int argc, const char **argv);
 

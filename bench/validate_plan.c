@@ -26,8 +26,10 @@ static const struct row rows[] = {
     {"ranks", {0}, {0}, WORLD | PIN, false, 4, 30},
     {"comm", {0}, {0}, WORLD, false, 5, 60},
     {"nvme", {0}, {0}, NVME | EMULATE | ENGINE, false, 15, 180},
+    {"pcie", {0}, {0}, 0, true, 1, 120},
     {"swap", {0}, {0}, NVME | ENGINE, false, 10, 120},
     {"overlap", {0}, {0}, NVME | EMULATE | ENGINE, false, 15, 120},
+    {"pipeline", {0}, {0}, NVME | ENGINE, false, 10, 60},
     {"step", {0}, {0}, 0, false, 15, 90},
 };
 enum { ROW_COUNT = sizeof rows / sizeof *rows };

@@ -107,5 +107,5 @@ void validate_table(const struct validate_setting *setting, const struct validat
     printf("\n%s, %.0f s", setting->level, result->seconds);
     if (isfinite(result->other_load))
         printf("; others had %.0f %% of the processors' time", 100 * result->other_load);
-    printf("; %s/result.jsonl\n", setting->folder);
+    printf("; %s has result.jsonl, report.html, report.md, results.csv\n", setting->folder);
 }

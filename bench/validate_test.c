@@ -214,6 +214,7 @@ Test(validate, an_interrupt_ends_the_part_and_the_file_says_so)
 Test(validate, results_that_are_there_stay)
 {
     add_bench("nvme", "", 3);
+    add_band("nvme", "nvme", "");
     validate();
     validate_result_free(&result);
     cr_expect_eq(validate_run(&setting, &result), ERR_USAGE);

@@ -160,6 +160,37 @@ Test(record_verify, parts_that_ended_badly_are_found)
             "signal", "expected null beside a status");
 }
 
+static size_t refusals_of_part(const char *name, int status, const char *gpus)
+{
+    char run[4096], part[512], finding[512];
+    const char *lines[16], *at = strstr(SAMPLE_RUN, "\"gpus\":[");
+    size_t count = 0;
+    snprintf(run, sizeof run, "%.*s\"gpus\":%s%s", (int)(at - SAMPLE_RUN), SAMPLE_RUN, gpus, strchr(at, ']') + 1);
+    snprintf(part, sizeof part,
+             "{\"record\":\"part\",\"name\":\"%s\",\"command\":[\"zerogauge\"],\"begin_s\":1,\"end_s\":2,"
+             "\"status\":%d,\"signal\":null,\"reason\":\"SKIP\"}", name, status);
+    for (; sample_file[count]; count++)
+        lines[count] = sample_file[count];
+    lines[0] = run;
+    lines[3] = part;
+    snprintf(finding, sizeof finding,
+             "{\"record\":\"finding\",\"kind\":\"part\",\"verdict\":\"VALID\",\"id\":\"%s\",\"line\":4,"
+             "\"value\":null,\"text\":\"not here\"}", name);
+    lines[count] = lines[count - 1];
+    lines[count - 1] = finding;
+    lines[count + 1] = NULL;
+    free(refusals_of(lines, &count));
+    return count;
+}
+
+Test(record_verify, only_a_device_that_the_machine_does_not_have_may_be_left_out)
+{
+    cr_expect_eq(refusals_of_part("bench-pcie", 77, "[]"), 0);
+    cr_expect_eq(refusals_of_part("bench-pcie", 77, "[{\"model\":\"A GPU\"}]"), 1);
+    cr_expect_eq(refusals_of_part("bench-pcie", 1, "[]"), 1);
+    cr_expect_eq(refusals_of_part("bench-nvme", 77, "[]"), 1);
+}
+
 Test(record_verify, arithmetic_follows_from_its_requirements)
 {
     refused(2, "\"PASS\":1", "\"PASS\":2", 2, "requirement_counts", "has 2 PASS, expected the 1");
