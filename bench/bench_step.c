@@ -190,7 +190,7 @@ static int step_main(int argc, const char **argv)
     };
     struct bench_options options;
     int rc = bench_parse(argc, argv, BENCH_USES_NOTHING, own, &options);
-    bench.steps = options.quick ? 5 : 13;
+    bench.steps = options.quick ? 4 : 13;
     if (rc == ERR_NONE && !options.help) {
         rc = model_find(model ? model : "gpt-3m", &bench.model);
         if (rc == ERR_NONE)
