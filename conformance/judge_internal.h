@@ -76,6 +76,10 @@ int judge_rules(struct judge *judge);
 // BOUNDED or worse, or nothing was ever updated).
 int judge_state(struct trial *trial, struct finding *out, struct rule_set *explained);
 
+// The answer follows no rule: is every link of every step within its limit all the same? Sets the verdict to BOUNDED or
+// FAIL, and adds the worst of each link to the text.
+int judge_by_links(struct trial *trial, struct finding *out);
+
 // Gradient and norm, where the answer has them; `explained` as judge_state found it.
 int judge_gradient(struct trial *trial, const struct rule_set *explained, struct finding *out);
 int judge_norm(struct trial *trial, struct finding *out);
