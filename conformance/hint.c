@@ -78,8 +78,8 @@ static const struct {
                        "The 16-bit copy is not the master's, rounded to nearest even. Look at the conversion: does it "
                        "truncate, round half up, or round twice?"},
     [HINT_STALE_COPY] = {"stale-copy",
-                         "Forward used the parameters of an earlier step. Look at whether the gather comes after the "
-                         "update, on every rank and for every micro-step."},
+                         "Forward used the parameters of another step, as a rule of an earlier one. Look at whether "
+                         "the gather comes after the update, on every rank and for every micro-step."},
     [HINT_TORN_COPY] = {"torn-copy",
                         "Forward used parameters of several steps at once. Look at which tensors or pieces are "
                         "gathered, and at what forward waits for."},

@@ -19,9 +19,10 @@ struct sight {
     bool has_older;
     float *seen;
     uint64_t differing, compared;  // elements of the step in which the first difference is
-    // Differing ones that are the older value; that are one 16-bit step away; that are the value of another element.
+    // Differing ones that are the value of the step before or after; that are one 16-bit step away; that are the value
+    // of another element.
     // And those that are the same as the differing one before: what is everywhere has not moved.
-    uint64_t older_count, neighbour_count, moved_count, repeated_count;
+    uint64_t other_step_count, neighbour_count, moved_count, repeated_count;
     float last;
     float *sorted;  // all values that forward should use in this step
     size_t sorted_count;
@@ -62,8 +63,10 @@ static void note(struct sight *sight, int step, int rank, int micro, int param, 
     int bits = bits_of(precision, expected, &expected_bits);
     bits_of(precision, actual, &actual_bits);
     sight->differing++;
-    const float *older = sight->has_older ? sight->older.param[case_owner(trial->c, param)] : NULL;
-    sight->older_count += older && value_same(unsharded_round(precision, older[i]), actual);
+    int owner = case_owner(trial->c, param);
+    const float *older = sight->has_older ? sight->older.param[owner] : NULL, *newer = trial->after.param[owner];
+    sight->other_step_count += (older && value_same(unsharded_round(precision, older[i]), actual)) ||
+                               value_same(unsharded_round(precision, newer[i]), actual);
     sight->neighbour_count += expected_bits - actual_bits + 1 <= 2;
     if (!sight->finding->has_difference)
         sort_expected(sight);
@@ -112,14 +115,14 @@ static void conclude(struct sight *sight)
     finding->difference.differing_count = sight->differing;
     finding->difference.compared_count = sight->compared;
     finding->verdict = VERDICT_FAIL;
-    if (sight->older_count > 0 && sight->older_count == sight->differing)
+    if (sight->other_step_count > 0 && sight->other_step_count == sight->differing)
         finding->hint = HINT_STALE_COPY;
     else if (sight->neighbour_count == sight->differing && finding->difference.bits == 16)
         finding->hint = HINT_ROUNDING;
     else if (sight->moved_count >= TELLING_COUNT && is_most(sight, sight->moved_count) &&
              sight->repeated_count * 2 < sight->differing)
         finding->hint = HINT_SHIFTED;
-    else if (is_most(sight, 2 * sight->older_count))
+    else if (is_most(sight, 2 * sight->other_step_count))
         finding->hint = HINT_TORN_COPY;
     else if (sight->trial->c->phase == PHASE_RESUME && finding->difference.step == case_first_step(sight->trial->c))
         finding->hint = HINT_RESUME;

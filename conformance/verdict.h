@@ -48,7 +48,7 @@ enum hint {
     HINT_MOMENTS,              // moments are lost, swapped or of low precision
     HINT_MASTER,               // the master parameters went through a 16-bit format
     HINT_ROUNDING,             // the 16-bit copy is not rounded to nearest even
-    HINT_STALE_COPY,           // forward used parameters of an earlier step
+    HINT_STALE_COPY,           // forward used parameters of another step
     HINT_TORN_COPY,            // forward used parameters of several steps
     HINT_FOREIGN_COPY,         // forward used what was no step's parameters
     HINT_RESUME,               // right until the checkpoint, wrong from there on
