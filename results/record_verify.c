@@ -201,8 +201,9 @@ int record_verify(const struct result_file *file, FILE *out, size_t *refusal_cou
     verify_conformance(&v);
     verify_fits(&v);
     verify_findings(&v);
+    int rc = verify_outliers(&v);
     verify_end(&v);
     free(lists);
     *refusal_count = v.refusal_count;
-    return ERR_NONE;
+    return rc;
 }

@@ -136,6 +136,42 @@ Test(record_verify, bands_decide_and_nothing_else)
     refused(7, "\"metric\":\"ratio\",\"unit\":null", "\"metric\":\"median\",\"unit\":\"ms\"", 5, "unit", "is of ms");
 }
 
+// The ranks' results, one of each of two ranks.
+#define RANK(rank, ns) \
+    "{\"record\":\"bench\",\"name\":\"ranks\",\"case\":{\"lane\":\"compute\",\"host\":\"a\",\"rank\":" #rank "," \
+    "\"processor\":" #rank ",\"together\":false},\"samples\":[" #ns "],\"median\":" #ns ",\"p10\":" #ns "," \
+    "\"p90\":" #ns ",\"unit\":\"ns\",\"lower_is_better\":true,\"items\":1,\"elapsed_s\":1,\"verified\":true," \
+    "\"yardstick\":null,\"ratio\":null}"
+#define OUTLIER(verdict, line, value) \
+    "{\"record\":\"finding\",\"kind\":\"outlier\",\"verdict\":\"" verdict "\",\"id\":\"ranks-compute-alone\"," \
+    "\"line\":" #line ",\"value\":" #value ",\"text\":\"slow\"}"
+#define VALID_END \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20," \
+    "\"other_load\":null}"
+#define SLOW_END \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"slow\"],\"elapsed_s\":20," \
+    "\"other_load\":null}"
+
+Test(record_verify, outliers_are_those_that_the_ranks_samples_show)
+{
+    expect_holds((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 110), OUTLIER("VALID", 3, 1.1), VALID_END,
+                                       NULL});
+    expect_holds((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 3, 2), SLOW_END,
+                                       NULL});
+    expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("VALID", 3, 2), VALID_END,
+                                         NULL},
+                   3, "median", "is called VALID by the finding ranks-compute-alone, expected INVALID");
+    expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 3, 1.5), SLOW_END,
+                                         NULL},
+                   3, "median", "is 2 times that of its peers, and 1.5");
+    expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 2, 2), SLOW_END,
+                                         NULL},
+                   3, "line", "has 0 findings of the kind outlier");
+    expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 110), OUTLIER("VALID", 3, 1.1),
+                                         OUTLIER("VALID", 2, 1.1), VALID_END, NULL},
+                   6, "kind", "2 findings are of outliers, expected 1");
+}
+
 Test(record_verify, the_verdict_and_its_reasons_follow_from_the_findings)
 {
     refused(9, "\"verdict\":\"VALID\"", "\"verdict\":\"INVALID\"", 9, "verdict", "is INVALID, expected VALID");

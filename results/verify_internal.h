@@ -20,8 +20,8 @@ struct verify {
     size_t *first_finding, *next_finding;  // by the line that is judged, a chain of the findings' own; 0 ends it
 };
 
-// A file with more bands than this is refused.
-enum { VERIFY_BAND_MAX = 500 };
+// A file with more bands, or more results of ranks, than this is refused.
+enum { VERIFY_BAND_MAX = 1024, VERIFY_RANK_MAX = 4096 };
 
 void verify_refuse(struct verify *v, size_t line, const char *key, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -43,6 +43,7 @@ void verify_bands(struct verify *v);
 void verify_parts(struct verify *v);
 void verify_conformance(struct verify *v);
 void verify_fits(struct verify *v);
+int verify_outliers(struct verify *v);  // ERR_MEMORY
 
 // The one finding of this kind about this line, and with this id unless id is null. Null, after a refusal at the line,
 // if there is none or more than one.
