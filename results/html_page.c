@@ -83,8 +83,10 @@ void html_badge(FILE *out, const char *verdict)
     fputs("</span>", out);
 }
 
-static const char *meaning(const char *verdict)
+static const char *meaning(const char *verdict, const json_t *end)
 {
+    if (strcmp(view_text(end, "status"), "interrupted") == 0)
+        return "the run was interrupted";
     if (strcmp(verdict, "VALID") == 0)
         return "every figure is within its limits";
     if (strcmp(verdict, "INVALID") == 0)
@@ -99,7 +101,7 @@ static void put_verdict(const struct result_view *view, FILE *out)
     const json_t *reasons = json_object_get(view->file->end, "reasons"), *reason;
     size_t i;
     fprintf(out, "<div class=\"verdict %s\"><strong>%s</strong> &#8211; %s", html_class(view->verdict), view->verdict,
-            meaning(view->verdict));
+            meaning(view->verdict, view->file->end));
     if (json_array_size(reasons) > 0)
         fputs("\n<ul>\n", out);
     json_array_foreach(reasons, i, reason) {
