@@ -20,17 +20,17 @@ struct row {
 };
 
 static const struct row rows[] = {
-    {NULL, {"check", "--json"}, {"check", "--json", "--level", "full"}, 0, false, 30, 600},
-    {"adam", {0}, {0}, 0, false, 4, 60},
-    {"memory", {0}, {0}, 0, false, 6, 60},
+    {NULL, {"check", "--json"}, {"check", "--json", "--level", "full"}, 0, false, 25, 600},
+    {"adam", {0}, {0}, 0, false, 8, 60},
+    {"memory", {0}, {0}, 0, false, 8, 60},
     {"ranks", {0}, {0}, WORLD | PIN, false, 4, 30},
-    {"comm", {0}, {0}, WORLD, false, 5, 60},
+    {"comm", {0}, {0}, WORLD, false, 4, 60},
     {"nvme", {0}, {0}, NVME | EMULATE | ENGINE, false, 15, 180},
     {"pcie", {0}, {0}, 0, true, 1, 120},
-    {"swap", {0}, {0}, NVME | ENGINE, false, 10, 120},
-    {"overlap", {0}, {0}, NVME | EMULATE | ENGINE, false, 15, 120},
-    {"pipeline", {0}, {0}, NVME | ENGINE, false, 10, 60},
-    {"step", {0}, {0}, 0, false, 15, 90},
+    {"swap", {0}, {0}, NVME | ENGINE, false, 5, 120},
+    {"overlap", {0}, {0}, NVME | EMULATE | ENGINE, false, 12, 120},
+    {"pipeline", {0}, {0}, NVME | ENGINE, false, 12, 60},
+    {"step", {0}, {0}, 0, false, 40, 120},
 };
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 _Static_assert((int)ROW_COUNT <= (int)PLAN_PART_MAX, "a plan has room for every row");
