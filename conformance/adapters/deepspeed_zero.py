@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --offload: of the optimizer's states in every case."""
+import functools
 import os
 
+import cpuinfo
+
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
+cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)  # each DeepSpeedCPUAdam asks, by a process that takes 1 s
 import deepspeed  # noqa: E402
 from deepspeed.accelerator import get_accelerator  # noqa: E402
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state  # noqa: E402
