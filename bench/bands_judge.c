@@ -3,6 +3,7 @@
 #include "bands.h"
 
 #include "err.h"
+#include "size.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,6 +50,7 @@ static bool names_a_case(const json_t *value)
 
 const char *bench_label(const json_t *bench_record, char out[BENCH_LABEL_BYTES])
 {
+    char bytes[SIZE_TEXT_BYTES];
     const char *key, *name = json_string_value(json_object_get(bench_record, "name"));
     json_t *value, *of_case = json_object_get(bench_record, "case");
     int used = snprintf(out, BENCH_LABEL_BYTES, "%s", name ? name : "?");
@@ -56,8 +58,12 @@ const char *bench_label(const json_t *bench_record, char out[BENCH_LABEL_BYTES])
     {
         size_t room = (size_t)used < BENCH_LABEL_BYTES ? BENCH_LABEL_BYTES - (size_t)used : 0;
         char *at = out + (BENCH_LABEL_BYTES - room);
+        size_t length = strlen(key);
         if (json_is_string(value))
             used += snprintf(at, room, " %s", json_string_value(value));
+        else if (json_is_integer(value) && length > 6 && strcmp(key + length - 6, "_bytes") == 0)
+            used += snprintf(at, room, " %.*s=%s", (int)length - 6, key,
+                             size_short_text((uint64_t)json_integer_value(value), bytes));
         else if (json_is_integer(value))
             used += snprintf(at, room, " %s=%" JSON_INTEGER_FORMAT, key, json_integer_value(value));
         else if (json_is_true(value))

@@ -170,6 +170,15 @@ Test(bands, a_band_is_for_cases_that_have_all_its_keys_with_its_values)
     json_decref(record);
 }
 
+Test(bands, a_label_names_the_case_in_few_words)
+{
+    char label[BENCH_LABEL_BYTES];
+    json_t *record = trial_record("nvme", "\"direction\":\"read\",\"block_bytes\":1048576,\"depth\":32,\"seconds\":0.4,"
+                                          "\"buffered\":false,\"checksum\":true", 3);
+    cr_expect_str_eq(bench_label(record, label), "nvme read block=1 MiB depth=32 checksum");
+    json_decref(record);
+}
+
 // Samples of trial_record spread by 16 % between the quantiles, so that 48 % lie between the median and the limit.
 Test(bands, saved_bands_hold_for_what_they_were_made_of_and_not_for_much_less)
 {

@@ -48,7 +48,7 @@ static void print_line(const struct validate_result *result, const struct valida
         printf("%6.1f %%", 100 * json_number_value(ratio));
     else
         printf("%8s", "");
-    printf("  %-10s  %-44.44s  %-22s  %s\n", judgement ? judged_name(judgement->verdict) : "",
+    printf("  %-10s  %-56.56s  %-22s  %s\n", judgement ? judged_name(judgement->verdict) : "",
            bench_label(record, label), measured, of);
 }
 
@@ -98,7 +98,7 @@ void validate_table(const struct validate_setting *setting, const struct validat
     if (result->conformance.record)
         print_arithmetic(result->conformance.record);
     if (result->line_count > 0)
-        printf("%8s  %-10s  %-44s  %-22s  %s\n", "of limit", "", "result", "median", "limit, yardstick");
+        printf("%8s  %-10s  %-56s  %-22s  %s\n", "of limit", "", "result", "median", "limit, yardstick");
     for (size_t i = 0; i < result->line_count; i++)
         print_line(result, &result->lines[i]);
     print_fits(result->fits);
