@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The summary for people.
+// The summary for people: what was judged; the report has the rest.
 #include "validate.h"
 
 #include "size.h"
@@ -33,12 +33,11 @@ static const struct judgement *judgement_of(const struct validate_result *result
     return worst;
 }
 
-static void print_line(const struct validate_result *result, const struct validate_line *line)
+static void print_line(const struct validate_line *line, const struct judgement *judgement)
 {
     char label[BENCH_LABEL_BYTES], measured[48], of[96] = "";
     const json_t *record = line->record, *ratio = json_object_get(record, "ratio");
     const json_t *yardstick = json_object_get(record, "yardstick");
-    const struct judgement *judgement = judgement_of(result, line->line);
     snprintf(measured, sizeof measured, "%.4g %s", json_number_value(json_object_get(record, "median")),
              json_string_value(json_object_get(record, "unit")));
     if (json_is_object(yardstick))
@@ -48,8 +47,7 @@ static void print_line(const struct validate_result *result, const struct valida
         printf("%6.1f %%", 100 * json_number_value(ratio));
     else
         printf("%8s", "");
-    printf("  %-10s  %-56.56s  %-22s  %s\n", judgement ? judged_name(judgement->verdict) : "",
-           bench_label(record, label), measured, of);
+    printf("  %-10s  %-56.56s  %-22s  %s\n", judged_name(judgement->verdict), bench_label(record, label), measured, of);
 }
 
 static void print_fits(const json_t *fits)
@@ -97,10 +95,17 @@ void validate_table(const struct validate_setting *setting, const struct validat
     printf("\n");
     if (result->conformance.record)
         print_arithmetic(result->conformance.record);
+    size_t judged_count = 0;
     if (result->line_count > 0)
         printf("%8s  %-10s  %-56s  %-22s  %s\n", "of limit", "", "result", "median", "limit, yardstick");
-    for (size_t i = 0; i < result->line_count; i++)
-        print_line(result, &result->lines[i]);
+    for (size_t i = 0; i < result->line_count; i++) {
+        const struct judgement *judgement = judgement_of(result, result->lines[i].line);
+        judged_count += judgement != NULL;
+        if (judgement)
+            print_line(&result->lines[i], judgement);
+    }
+    if (judged_count < result->line_count)
+        printf("%8s  and %zu more without limits\n", "", result->line_count - judged_count);
     print_fits(result->fits);
     print_absent(setting, result);
     print_verdict(result);

@@ -3,6 +3,7 @@
 #include "validate.h"
 
 #include "err.h"
+#include "printed_test.h"
 #include "record_read.h"
 #include "validate_trial.h"
 
@@ -180,6 +181,26 @@ Test(validate, the_slow_rank_is_named)
     cr_expect_eq(validate(), JUDGED_INVALID);
     cr_expect_str_eq(reason(0), "ranks-compute-alone: rank 1 (host node7, processor 1) takes 3.00 times as long as the "
                                 "other rank in the lane compute, each alone");
+}
+
+Test(validate, the_summary_has_what_was_judged_with_the_verdict_and_its_reasons)
+{
+    add_bench("nvme", "\"direction\":\"read\",\"block_bytes\":4096", 1);
+    add_bench("swap", "", 3);
+    add_bench("adam", "", 3.5);
+    add_band("nvme-read", "nvme", "");
+    add_band("adam", "adam", "");
+    cr_expect_eq(validate(), JUDGED_INVALID);
+    struct printed printed = printed_begin();
+    validate_table(&setting, &result);
+    char *text = printed_end(printed);
+    cr_expect(strstr(text, "  25.0 %  INVALID     nvme read block=4 KiB "), "%s", text);
+    cr_expect(strstr(text, "  87.5 %  VALID       adam "), "%s", text);
+    cr_expect(strstr(text, "and 1 more without limits"), "%s", text);
+    cr_expect_null(strstr(text, "swap"), "%s", text);
+    cr_expect(strstr(text, "\nINVALID\n              nvme-read: nvme read block=4 KiB reaches 25.0 % of fio"), "%s",
+              text);
+    free(text);
 }
 
 Test(validate, emulated_lanes_are_never_valid)
