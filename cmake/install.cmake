@@ -49,10 +49,10 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_VENDOR zerogauge)
 set(CPACK_PACKAGE_CONTACT "zerogauge <zerogauge@localhost.localdomain>" CACHE STRING "who answers for a package")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "conformance suite and benchmark for ZeRO-style training")
-set(CPACK_PACKAGE_DESCRIPTION "Judges implementations of sharded training (data parallelism, ZeRO-1 to ZeRO-3, FSDP,
-offload to host and NVMe) by numbered requirements, bit by bit; measures what
-a machine allows and what it reaches; and trains small GPTs itself, equal to
-unsharded Adam in every bit.")
+set(CPACK_PACKAGE_DESCRIPTION "Judges implementations of sharded training (data parallelism, ZeRO-1 to
+ZeRO-3, FSDP, offload to host and NVMe) by numbered requirements, bit by bit;
+measures what a machine allows and what it reaches; and trains small GPTs
+itself, equal to unsharded Adam in every bit.")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)

@@ -4,11 +4,16 @@
 #include "build_commit.h"
 #include "build_flags.h"
 #include "edition.h"
+#include "report_text.h"
 
 #include <cblas.h>
 #include <gnu/libc-version.h>
 #include <hwloc.h>
+#ifdef ZG_HAVE_MPI
+#include <mpi.h>
+#endif
 #include <stdio.h>
+#include <string.h>
 #include <xxhash.h>
 
 #ifdef __clang__
@@ -17,6 +22,20 @@ const char build_compiler[] = __VERSION__;
 const char build_compiler[] = "GCC " __VERSION__;
 #endif
 
+// "Open MPI v4.1.4"; null in a build without.
+static json_t *mpi_json(void)
+{
+#ifdef ZG_HAVE_MPI
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(text, &length);  // may be called before MPI begins
+    text[strcspn(text, ",\n")] = '\0';
+    return text_json(text);
+#else
+    return NULL;
+#endif
+}
+
 // As they are when the program runs; those that do not tell, as they were when it was built.
 static json_t *libraries_json(void)
 {
@@ -24,9 +43,9 @@ static json_t *libraries_json(void)
     unsigned version = hwloc_get_api_version(), digits = XXH_versionNumber();
     snprintf(hwloc, sizeof hwloc, "%u.%u.%u", version >> 16, version >> 8 & 0xff, version & 0xff);
     snprintf(xxhash, sizeof xxhash, "%u.%u.%u", digits / 10000, digits / 100 % 100, digits % 100);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "glibc", gnu_get_libc_version(), "hwloc API", hwloc,
-                     "jansson", jansson_version_str(), "liburing", BUILD_LIBURING, "openblas", openblas_get_config(),
-                     "popt", BUILD_POPT, "xxhash", xxhash);
+    return json_pack("{s:s, s:s, s:s, s:o*, s:s, s:s, s:s, s:s}", "glibc", gnu_get_libc_version(), "hwloc API", hwloc,
+                     "jansson", jansson_version_str(), "MPI", mpi_json(), "liburing", BUILD_LIBURING, "openblas",
+                     openblas_get_config(), "popt", BUILD_POPT, "xxhash", xxhash);
 }
 
 json_t *build_facts(void)

@@ -6,6 +6,7 @@
 #include "build.h"
 #include "err.h"
 #include "help.h"
+#include "info_programs.h"
 #include "io.h"
 #include "machine.h"
 
@@ -37,8 +38,8 @@ static const struct {
 #else
     {"mpi", false, "not found when this was built (libopenmpi-dev brings it): ranks are threads"},
 #endif
-    {"nccl", false, "not part of this version"},
-    {"cuda", false, "not part of this version: the device tier is host memory under a budget"},
+    {"nccl", false, "not part of this version; it would carry collectives between GPUs"},
+    {"cuda", false, "not part of this version; without it the device tier is host memory under a budget"},
 };
 enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };
 
@@ -69,11 +70,11 @@ json_t *info_collect(void)
     static const char *const threading[] = {"one thread", "pthreads", "OpenMP"};
     static const char *const here[] = {".", NULL};
     int kind = openblas_get_parallel();
-    return json_pack("{s:s, s:s, s:s, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o}", "record", "info", "version",
-                     ZG_VERSION, "compiler", build_compiler, "machine", machine_facts(here), "isa", "available",
-                     isa_json(), "used", adam_isa_name(adam_isa_now()), "openblas", "config", openblas_get_config(),
-                     "core", openblas_get_corename(), "threading", kind >= 0 && kind < 3 ? threading[kind] : "unknown",
-                     "backends", backends_json());
+    return json_pack("{s:s, s:o, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o, s:o}", "record", "info", "build",
+                     build_facts(), "machine", machine_facts(here), "isa", "available", isa_json(), "used",
+                     adam_isa_name(adam_isa_now()), "openblas", "config", openblas_get_config(), "core",
+                     openblas_get_corename(), "threading", kind >= 0 && kind < 3 ? threading[kind] : "unknown",
+                     "backends", backends_json(), "programs", info_programs());
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -113,6 +114,8 @@ static void print_machine(const json_t *machine)
            text_or(machine, "container", "no"));
     json_array_foreach(json_object_get(machine, "gpus"), index, item)
         printf("GPU         %s\n", text_of(item, "model"));
+    if (json_array_size(json_object_get(machine, "gpus")) == 0)
+        printf("GPU         none that NVIDIA's driver lists: the device tier is host memory\n");
     json_array_foreach(json_object_get(machine, "disks"), index, item) {
         printf("disk        %s on %s, %s, ", text_or(item, "file_system", "unknown"),
                text_or(item, "device", "unknown"), text_or(item, "model", "model unknown"));
@@ -123,13 +126,38 @@ static void print_machine(const json_t *machine)
     }
 }
 
+// What each program is for is said of those that are there, too: a reader sees what to expect.
+static void print_software(const json_t *info)
+{
+    size_t index;
+    const json_t *item;
+    const char *name, *path;
+    json_t *libraries = json_object_get(json_object_get(info, "build"), "libraries"), *version;
+    json_object_foreach(libraries, name, version)
+        if (strcmp(name, "openblas") != 0)  // which has a line of its own
+            printf("%-11s %s\n", name, json_string_value(version));
+    json_array_foreach(json_object_get(info, "backends"), index, item)
+        printf("%-11s %s: %s\n", text_of(item, "name"),
+               json_is_true(json_object_get(item, "built_in")) ? "built in" : "absent", text_of(item, "note"));
+    json_array_foreach(json_object_get(info, "programs"), index, item) {
+        name = text_of(item, "name");
+        if ((path = text_of(item, "path")) != NULL)
+            printf("%-11s %s: %s\n", name, text_or(item, "version", path), text_of(item, "enables"));
+        else
+            printf("%-11s absent, apt-get install %s brings it: %s\n", name, text_of(item, "package"),
+                   text_of(item, "enables"));
+    }
+}
+
 static void info_print(const json_t *info)
 {
     const json_t *machine = json_object_get(info, "machine"), *isa = json_object_get(info, "isa");
-    const json_t *openblas = json_object_get(info, "openblas");
+    const json_t *openblas = json_object_get(info, "openblas"), *build = json_object_get(info, "build");
     size_t index;
     const json_t *item;
-    printf("zerogauge   %s, compiled by %s\n", text_of(info, "version"), text_of(info, "compiler"));
+    printf("zerogauge   %s, commit %.12s%s, compiled by %s\n", text_of(build, "version"),
+           text_or(build, "commit", "unknown"), json_is_true(json_object_get(build, "dirty")) ? " with changes" : "",
+           text_of(build, "compiler"));
     printf("processor   %s, %s\n", text_of(machine, "processor"), text_of(machine, "architecture"));
     printf("topology    sockets %lld, cores %lld, threads %lld, NUMA nodes %lld\n", number_of(machine, "sockets"),
            number_of(machine, "cores"), number_of(machine, "threads"), number_of(machine, "numa_nodes"));
@@ -141,6 +169,11 @@ static void info_print(const json_t *info)
     }
     printf("\nmemory      ");
     print_bytes(number_of(machine, "memory_bytes"));
+    json_array_foreach(json_object_get(machine, "numa_node_bytes"), index, item)
+    {
+        printf(", node %zu ", index);
+        print_bytes((long long)json_integer_value(item));
+    }
     printf(", transparent huge pages: %s\n", text_of(machine, "transparent_huge_pages"));
     print_machine(machine);
     printf("vectors     ");
@@ -149,9 +182,7 @@ static void info_print(const json_t *info)
     printf("; used: %s\n", text_of(isa, "used"));
     printf("openblas    %s, core %s, threads by %s\n", text_of(openblas, "config"), text_of(openblas, "core"),
            text_of(openblas, "threading"));
-    json_array_foreach(json_object_get(info, "backends"), index, item)
-        printf("%-11s %s: %s\n", text_of(item, "name"),
-               json_is_true(json_object_get(item, "built_in")) ? "built in" : "absent", text_of(item, "note"));
+    print_software(info);
 }
 
 // ERR_USAGE for anything but the options.

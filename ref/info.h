@@ -5,8 +5,8 @@
 
 #include <jansson.h>
 
-// A new object with the keys record, version, compiler, machine, isa, openblas and backends; null when the system
-// does not tell.
+// A new object with the keys record, build, machine, isa, openblas, backends and programs; null when the system does
+// not tell.
 json_t *info_collect(void);
 
 // The subcommand; --json prints the object in one line. argv[0] is its own name; returns the exit status.
