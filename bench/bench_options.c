@@ -4,6 +4,7 @@
 
 #include "err.h"
 #include "help.h"
+#include "launcher.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -130,6 +131,8 @@ static int options_read(int argc, const char **argv, const struct poptOption *ta
         code = err_set(ERR_USAGE, "'%s' is not an option; --help lists them", poptPeekArg(context));
     else
         code = options_convert(raw, out);
+    if (code == ERR_NONE && !out->help)
+        code = launcher_refuse();
     if (code == ERR_NONE && out->help) {
         poptPrintHelp(context, stdout, 0);
         help_print_examples(name, stdout);

@@ -5,6 +5,7 @@
 #include "emulate.h"
 #include "err.h"
 #include "help.h"
+#include "launcher.h"
 #include "fit.h"
 
 #include <errno.h>
@@ -163,6 +164,7 @@ static int run(int argc, const char **argv, const struct options *a, int *status
     struct emulation emulation;
     struct plan plan;
     struct bands bands = {0};
+    TRY(launcher_refuse());
     if (a->emulate)
         TRY(emulation_parse(a->emulate, &emulation));
     if (!(a->time_limit_s >= 0))
@@ -235,11 +237,7 @@ int validate_main(int argc, const char **argv)
 {
     struct options a = {0};
     int status = 0;
-    const char *named[argc + 1];
-    memcpy(named, argv, (size_t)argc * sizeof *named);
-    named[0] = "zerogauge validate";
-    named[argc] = NULL;
-    int rc = parse_and_run(argc, named, &a, &status);
+    int rc = parse_and_run(argc, argv, &a, &status);
     if (rc != ERR_NONE)
         fprintf(stderr, "zerogauge validate: %s\n", err_message());
     free_list(a.nvme_paths);

@@ -94,14 +94,14 @@ static bool shows_progress(const struct answer_options *a)
     return a->launcher.rank == 0 && isatty(STDERR_FILENO);
 }
 
-static int answer_cases(const struct answer_options *a, char *arguments[], int count)
+static int answer_cases(struct answer_options *a, char *arguments[], int count)
 {
     struct reference_options options;
     int world = 0, extra = a->one ? 2 : 3;
     if (count < extra || count > extra + 1)
         return err_set(ERR_USAGE, "expected %s", arguments_text);
     const char *state = count > extra ? arguments[extra] : NULL;
-    if (a->plugin && a->launcher.world > 0)
+    if (a->plugin && a->launcher.world > 1)
         return err_set(ERR_USAGE, "--plugin is answered by one process: start it without a launcher");
     if (a->plugin)
         return answer_by_plugin(a, arguments, state);

@@ -5,6 +5,7 @@
 #include "check_folder.h"
 #include "err.h"
 #include "help.h"
+#include "launcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,7 @@ static int check(const struct check_options *a, const char *const *rest, int *st
     sigaction(SIGTERM, &action, NULL);
     if (a->write_cases)
         return write_cases(&part, a->write_cases);
+    TRY(launcher_refuse());
     return check_and_report(a, &part, rest, &interrupted, status);
 }
 

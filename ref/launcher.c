@@ -52,12 +52,25 @@ int launcher_find(struct launcher *out)
     return ERR_NONE;
 }
 
-int launcher_world(const struct launcher *launcher, int asked, int otherwise, int *world)
+int launcher_world(struct launcher *launcher, int asked, int otherwise, int *world)
 {
+    if (launcher->world == 1 && asked > 1)
+        *launcher = (struct launcher){0};
     if (launcher->world > 0 && asked > 0 && asked != launcher->world)
         return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes (%s): leave --world out",
                        asked, launcher->world, launcher->name);
     *world = launcher->world > 0 ? launcher->world : asked > 0 ? asked : otherwise;
+    return ERR_NONE;
+}
+
+int launcher_refuse(void)
+{
+    struct launcher launcher;
+    TRY(launcher_find(&launcher));
+    if (launcher.world > 1)
+        return err_set(ERR_USAGE, "%s says that this is one of %d processes: start it once, without a launcher; it "
+                                  "starts its ranks itself",
+                       launcher.name, launcher.world);
     return ERR_NONE;
 }
 

@@ -15,9 +15,13 @@ struct launcher {
 // ERR_USAGE: they say it badly, or this binary was built without MPI.
 int launcher_find(struct launcher *out);
 
-// The number of ranks: that of the launcher, or `asked`, or where that is 0 `otherwise`. ERR_USAGE: launcher and
-// `asked` differ.
-int launcher_world(const struct launcher *launcher, int asked, int otherwise, int *world);
+// The number of ranks: that of the launcher, or `asked`, or where that is 0 `otherwise`. A process that was started
+// alone, as by `srun -n 1`, may have several ranks: they are threads, and *launcher is as if there was none. ERR_USAGE:
+// several processes, and `asked` differs.
+int launcher_world(struct launcher *launcher, int asked, int otherwise, int *world);
+
+// ERR_USAGE: a launcher has started this process several times, and it is one that starts its ranks itself.
+int launcher_refuse(void);
 
 // Joins the other processes. ERR_USAGE: MPI sees another world than the launcher's variables say.
 int launcher_open(const struct launcher *launcher, struct comm **out);

@@ -140,6 +140,28 @@ Test(launcher, variables_say_world_and_rank)
     }
 }
 
+Test(launcher, a_process_started_alone_has_ranks_that_are_threads)
+{
+    MPI_OR_SKIP();
+    cr_expect_eq(mpirun(1, "zerogauge", "train --preset zero2 --world 3 --model linear --steps 2 --verify", output,
+                        sizeof output), 0, "%s", output);
+    cr_expect_not_null(strstr(output, ", 3 ranks,"), "%s", output);
+    cr_expect_eq(mpirun(1, "zerogauge", "train --preset zero2 --model linear --steps 2", output, sizeof output), 0);
+    cr_expect_not_null(strstr(output, ", 1 rank"), "unless asked for more, it is one: %s", output);
+    cr_expect_eq(mpirun(1, "zerogauge", "check --case adam-basic.w2.s1.fp32", output, sizeof output), 0, "%s", output);
+}
+
+Test(launcher, what_starts_its_own_ranks_is_not_started_several_times)
+{
+    static const char *const commands[] = {"check --case adam-basic.w2.s1.fp32", "bench adam --quick", "validate"};
+    MPI_OR_SKIP();
+    for (int i = 0; i < 3; i++) {
+        cr_expect_eq(mpirun(2, "zerogauge", commands[i], output, sizeof output), 2, "%s: %s", commands[i], output);
+        cr_expect_not_null(strstr(output, "one of 2 processes: start it once"), "%s: %s", commands[i], output);
+    }
+    cr_expect_eq(mpirun(2, "zerogauge", "bench adam --help", output, sizeof output), 0, "%s", output);
+}
+
 // Through mpirun the suite sees what it sees through threads: arithmetic, tied and empty tensors, resharding, usage.
 Test(launcher, the_suite_accepts_ranks_that_are_processes)
 {

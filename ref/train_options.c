@@ -128,7 +128,7 @@ int train_options_parse(int argc, const char **argv, struct train_options *a)
     TRY(parse(argc, argv, a));
     TRY(check(a));
     TRY(launcher_find(&a->launcher));
-    if (a->find_largest && a->launcher.world > 0)
+    if (a->find_largest && a->launcher.world > 1)
         return err_set(ERR_USAGE, "--find-largest has ranks that are threads: start it without a launcher");
     return launcher_world(&a->launcher, a->world == WORLD_NOT_GIVEN ? 0 : a->world, WORLD_DEFAULT, &a->world);
 }
