@@ -146,7 +146,7 @@ static void judge_end(const struct plan_part *part, const char *error_path, stru
     if (status == PART_UNTESTED && said[0])
         snprintf(run->reason, sizeof run->reason, "%s", said);
     else
-        snprintf(run->reason, sizeof run->reason, "%s%s%s", launch->text, said[0] ? ": " : "", said);
+        snprintf(run->reason, sizeof run->reason, "%.250s%s%.250s", launch->text, said[0] ? ": " : "", said);
 }
 
 int part_run(const struct plan_part *part, const struct part_setting *setting, struct part_run *out)
