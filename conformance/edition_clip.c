@@ -115,13 +115,15 @@ static void make_large(struct check_case *c, struct edition_item *item)
     clip(c, 4096);
 }
 
-// So many squares that none of them may be added in a format, or an integer, for a few: 6400 fours.
+// So many squares that none of them may be added in a format, or an integer, for a few: 6400 fours. They are one
+// bucket, so that messages are large, too.
 static void make_many(struct check_case *c, struct edition_item *item)
 {
     enum { MANY_NORM = 480 };
     (void)item;
     edition_tensor(c, 160, 160);
     c->steps = 2;
+    c->reduce_bucket = c->allgather_bucket = c->prefetch_bucket = 160 * 160;
     c->data.same_mean = c->data.square_norm = true;
     c->data.reach = 5;
     c->gradient_clipping = MANY_NORM * odd_part(c->world) / 32.0;
