@@ -108,10 +108,11 @@ static int running_count(void)
 }
 
 // Programs that do nothing else, on one processor, and end with this test: so many that there is more to do there than
-// all others can outweigh. Returns how many.
+// all others can outweigh. Each in a session of its own: the system may share its processors out by sessions. Returns
+// how many.
 static int burners_start(int processor, pid_t burners[BURNER_MAX])
 {
-    int count = 6 + 2 * running_count();
+    int count = 6 + running_count();
     count = count < BURNER_MAX ? count : BURNER_MAX;
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -121,6 +122,7 @@ static int burners_start(int processor, pid_t burners[BURNER_MAX])
         if (burners[i] != 0)
             continue;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        setsid();
         sched_setaffinity(0, sizeof set, &set);
         for (volatile unsigned long turns = 0;; turns++)
             continue;
