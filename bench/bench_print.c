@@ -3,11 +3,11 @@
 #include "bench_file.h"
 
 #include "err.h"
+#include "terminal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 // One benchmark runs in a process at a time; these are of the present one.
 static size_t printed_count, skipped_count;
@@ -143,14 +143,10 @@ int bench_print(const struct bench_options *options, struct bench_record *record
 
 void bench_progress(const char *format, ...)
 {
-    if (!isatty(STDERR_FILENO))
-        return;
     va_list arguments;
     va_start(arguments, format);
-    fputs("\r\033[K", stderr);
-    vfprintf(stderr, format, arguments);
+    terminal_progress_list(format, arguments);
     va_end(arguments);
-    fflush(stderr);
 }
 
 int bench_skip(const char *format, ...)

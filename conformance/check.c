@@ -6,6 +6,7 @@
 #include "file.h"
 #include "launch.h"
 #include "random.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -227,8 +228,8 @@ static int fill_group(const struct check_setting *setting, const struct check_ru
 static void show_progress(const struct check_setting *setting, const struct group *group, size_t done, size_t all)
 {
     if (setting->progress)
-        fprintf(stderr, "\r\033[K%zu of %zu cases; now %zu at world %d%s ...", done, all, group->count, group->world,
-                group->resumes ? ", resumed" : "");
+        terminal_progress("%zu of %zu cases; now %zu at world %d%s ...", done, all, group->count, group->world,
+                          group->resumes ? ", resumed" : "");
 }
 
 static int run_groups(const struct check_setting *setting, struct check_run *run)
@@ -249,7 +250,7 @@ static int run_groups(const struct check_setting *setting, struct check_run *run
             free(group.cases);
         }
     if (setting->progress)
-        fprintf(stderr, "\r\033[K");
+        terminal_progress("%s", "");
     return rc;
 }
 

@@ -6,11 +6,11 @@
 #include "help.h"
 #include "launcher.h"
 #include "plugin.h"
+#include "terminal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct answer_options {
     char *recipe, *schedule, *clip_form, *nvme_path, *plugin;
@@ -91,7 +91,7 @@ static int answer_by_plugin(const struct answer_options *a, char *arguments[], c
 
 static bool shows_progress(const struct answer_options *a)
 {
-    return a->launcher.rank == 0 && isatty(STDERR_FILENO);
+    return a->launcher.rank == 0 && terminal_shows_progress();
 }
 
 static int answer_cases(struct answer_options *a, char *arguments[], int count)

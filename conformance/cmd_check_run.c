@@ -8,12 +8,12 @@
 #include "report.h"
 #include "shell_word.h"
 #include "size.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // The reference, or a plug-in, through the same door as everybody.
 static int own_command(const struct check_options *a, const char *plugin, char own[PATH_MAX], const char *command[16])
@@ -212,7 +212,7 @@ static int check_with(const struct check_options *a, const struct check_part *pa
         .command = command,
         .folder = folder,
         .seed = (uint64_t)a->seed,
-        .progress = isatty(STDERR_FILENO) && !a->json,
+        .progress = terminal_shows_progress() && !a->json,
         .interrupted = interrupted,
     };
     TRY(limits(a, &setting));

@@ -5,6 +5,7 @@
 #include "case_folders.h"
 #include "err.h"
 #include "file.h"
+#include "terminal.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -29,18 +30,20 @@ int reference_answer_all(const struct reference_options *options, const char *ca
     for (size_t i = 0; i < count; i++) {
         const char *name = json_string_value(json_array_get(order, i));
         if (progress)
-            fprintf(stderr, "\r\033[Kcase %zu/%zu  %s", i + 1, count, name);
+            terminal_progress("case %zu/%zu  %s", i + 1, count, name);
         int rc = answer_one(options, cases, answers, world, state, name);
         if (rc == ERR_NONE)
             continue;
         failed++;
-        fprintf(stderr, "%szerogauge answer: %s: %s\n", progress ? "\r\033[K" : "", name, err_message());
+        if (progress)
+            terminal_progress("%s", "");
+        fprintf(stderr, "zerogauge answer: %s: %s\n", name, err_message());
         // With it the communication of ranks that are processes has failed.
         if (options->comm)
             break;
     }
     if (progress)
-        fprintf(stderr, "\r\033[K");
+        terminal_progress("%s", "");
     json_decref(order);
     if (failed > 0 && options->comm)
         return err_set(ERR_CHECK, "the ranks end with the first case that has no answer");

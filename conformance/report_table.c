@@ -2,11 +2,10 @@
 #include "report.h"
 #include "report_part.h"
 #include "report_text.h"
+#include "terminal.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct table {
     const struct run_facts *facts;
@@ -129,9 +128,8 @@ static void print_end(const struct table *t)
 int report_table(const struct run_facts *facts, const struct findings *findings,
                  const struct requirement_verdict verdicts[], int count, FILE *out)
 {
-    const char *no_color = getenv("NO_COLOR");
     struct table t = {.facts = facts, .findings = findings, .verdicts = verdicts, .count = count, .out = out,
-                      .colours = isatty(fileno(out)) && !(no_color && no_color[0])};
+                      .colours = terminal_has_colours(out)};
     const char *group = "";
     print_head(&t);
     for (int i = 0; i < count; i++) {

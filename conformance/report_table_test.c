@@ -90,6 +90,7 @@ Test(report_table, colours_are_for_terminals_that_want_them)
 {
     struct told *told = told_open(false);
     unsetenv("NO_COLOR");
+    setenv("TERM", "xterm", 1);
     char *table = told_print(told, report_table);
     cr_assert_null(strchr(table, '\033'), "no terminal");
     free(table);
@@ -100,6 +101,11 @@ Test(report_table, colours_are_for_terminals_that_want_them)
     table = print_to_terminal(told);
     cr_assert_null(strchr(table, '\033'), "%s", table);
     cr_assert_not_null(strstr(table, "UNSUPPORTED  R-ARI-01"), "%s", table);
+    free(table);
+    unsetenv("NO_COLOR");
+    setenv("TERM", "dumb", 1);
+    table = print_to_terminal(told);
+    cr_assert_null(strchr(table, '\033'), "%s", table);
     free(table);
     told_close(told);
 }

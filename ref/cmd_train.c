@@ -4,6 +4,7 @@
 
 #include "err.h"
 #include "find_largest.h"
+#include "terminal.h"
 #include "train_checkpoint.h"
 #include "train_options.h"
 #include "weights.h"
@@ -13,7 +14,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static volatile sig_atomic_t interrupted;
 
@@ -26,14 +26,10 @@ static void on_interrupt(int signal_number)
 static void show_progress(void *context, const struct train_progress *p)
 {
     (void)context;
-    fprintf(stderr,
-            "\r\033[Kstep %" PRIu64 "/%" PRIu64 "  loss %.4f  lr %.2e  norm %.3g  scale %g  %.0f tokens/s"
-            "  %.0f s left%s",
-            p->step, p->steps, p->loss, p->lr, p->norm, p->scale, p->tokens_per_s, p->eta_s,
-            p->skipped ? "  skipped" : "");
-    if (p->step == p->steps)
-        fprintf(stderr, "\r\033[K");
-    fflush(stderr);
+    terminal_progress("step %" PRIu64 "/%" PRIu64 "  %.0f s left  loss %.4f  %.0f tokens/s  lr %.2e  norm %.3g  "
+                      "scale %g%s",
+                      p->step, p->steps, p->eta_s, p->loss, p->tokens_per_s, p->lr, p->norm, p->scale,
+                      p->skipped ? "  skipped" : "");
 }
 
 // Prints what the notes say, a line each.
@@ -47,6 +43,8 @@ static int train_and_report(const struct train_options *a, const struct train_se
 {
     struct train_result result;
     int rc = train_run(setting, &result);
+    if (setting->progress)
+        terminal_progress("%s", "");
     bool prints = rc == ERR_NONE && a->launcher.rank == 0;
     if (prints && a->json)
         rc = train_print_json(setting, &result, stdout);
@@ -182,7 +180,7 @@ static int run(const struct train_options *a, const struct config *config)
     TRY(train_options_setting(a, &setting));
     setting.config = config;
     setting.interrupted = &interrupted;
-    if (isatty(STDERR_FILENO))
+    if (a->launcher.rank == 0 && terminal_shows_progress())
         setting.progress = show_progress;
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
