@@ -10,6 +10,8 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MUTANTS ZG_SOURCE_DIR "/conformance/mutants"
@@ -360,4 +362,17 @@ Test(requirement, every_mutant_has_a_file_and_every_file_is_a_mutant)
             check_mutant(entry->d_name);
     }
     closedir(entries);
+}
+
+// ci/mutants says so, too, but after minutes: whoever changes the lines that a mutant changes learns it here.
+Test(requirement, every_mutant_applies)
+{
+    if (access(MUTANTS, R_OK) != 0 || system("command -v patch >/dev/null") != 0) {
+        printf("SKIP: conformance/mutants/ or the program patch is not there\n");
+        return;
+    }
+    cr_expect_eq(system("cd '" ZG_SOURCE_DIR "' || exit; for file in conformance/mutants/*.patch; do\n"
+                        "patch -s -p1 -F0 -f --dry-run <\"$file\" || { echo \"$file does not apply\"; failed=1; }\n"
+                        "done >&2; exit $failed"),
+                 0);
 }
