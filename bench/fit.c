@@ -72,6 +72,8 @@ static int plan_rank(const struct model *model, const char *preset, int world, s
     if (!p)
         return err_set(ERR_MEMORY, "no memory to plan a rank");
     int rc = config_load_preset(preset, &options, &p->config, NULL);
+    // A limit alone, which a user raises for a large model: what is held follows from the model's own layers.
+    p->config.offload_param.buffer_size = SIZE_MAX;
     if (rc == ERR_NONE)
         rc = plan(model, comm, p, formula);
     activations_close(&p->activations);

@@ -94,6 +94,8 @@ Test(fit, large_models_hold_what_the_papers_say_and_what_the_layers_in_use_take)
     cr_expect(two[TIER_DEVICE] - eight[TIER_DEVICE] >= 14 * (psi / 2 - psi / 8) &&
                   two[TIER_DEVICE] - eight[TIER_DEVICE] <= 14 * (psi / 2 - psi / 8) + (1 << 20),
               "%zu", (size_t)(two[TIER_DEVICE] - eight[TIER_DEVICE]));
+    for (size_t i = 0; config_preset_name(i); i++)
+        cr_expect_eq(fit_bytes(find("llama-8b"), config_preset_name(i), 2, two), ERR_NONE, "%s", err_message());
     cr_assert_eq(fit_bytes(find("llama-70b"), "zero_infinity", 64, eight), ERR_NONE, "%s", err_message());
     cr_expect_geq(eight[TIER_NVME], 16 * (uint64_t)70553706496 / 64);
     cr_expect_leq(eight[TIER_NVME], 16 * (uint64_t)70553706496 / 64 + (64 << 20));

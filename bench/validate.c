@@ -291,10 +291,10 @@ static int run_and_judge(struct validation *v)
     json_t *run = record_run(s->program, s->level, s->argc, s->argv, s->paths);
     v->gpu_count = json_array_size(json_object_get(json_object_get(run, "machine"), "gpus"));
     TRY(record_append(v->writer, run));
+    TRY(take_fits(v));
     TRY(run_parts(v));
     if (v->result->interrupted)
         return ERR_NONE;
-    TRY(take_fits(v));
     TRY(judge_emulation(v));
     TRY(judge_arithmetic(v));
     TRY(judge_bands(v));
