@@ -141,7 +141,8 @@ static void make_overflow(struct check_case *c, struct edition_item *item)
 }
 
 const struct edition_row edition_clip[] = {
-    {"clip-above", "The norm is 32 times the threshold.", make_above, "2:0123:fb 3:13:f", "1,3,4,5,8:0123:f 4:0123:b"},
+    {"clip-above", "The norm is 32 times the threshold.", make_above, "2:0123:fb 3:13:f 6:3:b",
+     "1,3,4,5,8:0123:f 4:0123:b"},
     {"clip-below", "The norm is three quarters of the threshold.", make_below, "2:0123:fb", "3,4:0123:f"},
     {"clip-at", "The norm is the threshold.", make_at, "2:0123:f", "3,4:0123:f 2:0123:b"},
     {"clip-off", "Zero is no threshold.", make_off, "2:0123:fb", "3,4:0123:f"},
