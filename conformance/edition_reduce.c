@@ -2,6 +2,8 @@
 // Cases about the mean over ranks and micro-steps.
 #include "edition_build.h"
 
+#include <string.h>
+
 static void make_exact(struct check_case *c, struct edition_item *item)
 {
     (void)item;
@@ -58,11 +60,13 @@ static void make_steps(struct check_case *c, struct edition_item *item)
     c->data.zero_steps = 1 << 2 | 1 << 4;
 }
 
-// 256 times an integer, and then an integer: bf16 has no room for both.
+// 256 times an integer, and then an integer: bf16 has no room for both. "one": a step has one micro-step, whose
+// gradient is widened all the same.
 static void make_trap(struct check_case *c, struct edition_item *item)
 {
     make_exact(c, item);
-    c->accumulation = 2;
+    item->own_data = strcmp(item->variant, "one") == 0;
+    c->accumulation = item->own_data ? 1 : 2;
     c->accumulation_dtype = c->communication_dtype = DTYPE_FP32;
     c->data.lead = 8;
     c->data.reach = 7;
@@ -87,6 +91,7 @@ const struct edition_row edition_reduce[] = {
      "1,3,4,5:0123:f:a2,a3,a4,a5 2:0123:f:a16"},
     {"acc-steps", "Micro-steps in several steps; in some of these all gradients are zero.", make_steps, "2:0123:fb",
      "3,4,5:0123:f"},
-    {"acc-trap", "A micro-step is 256 times larger than the next.", make_trap, "2:0123:b", "1,4:0123:b"},
+    {"acc-trap", "A micro-step is 256 times larger than the next.", make_trap, "2:0123:b 2:0123:b:one",
+     "1,4:0123:b"},
     {0},
 };
