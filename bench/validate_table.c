@@ -47,7 +47,7 @@ static void print_line(const struct validate_line *line, const struct judgement 
         printf("%6.1f %%", 100 * json_number_value(ratio));
     else
         printf("%8s", "");
-    printf("  %-10s  %-56.56s  %-22s  %s\n", judged_name(judgement->verdict), bench_label(record, label), measured, of);
+    printf("  %-10s  %-50.50s  %-18s  %s\n", judged_name(judgement->verdict), bench_label(record, label), measured, of);
 }
 
 static void print_fits(const json_t *fits)
@@ -97,7 +97,7 @@ void validate_table(const struct validate_setting *setting, const struct validat
         print_arithmetic(result->conformance.record);
     size_t judged_count = 0;
     if (result->line_count > 0)
-        printf("%8s  %-10s  %-56s  %-22s  %s\n", "of limit", "", "result", "median", "limit, yardstick");
+        printf("%8s  %-10s  %-50s  %-18s  %s\n", "of limit", "", "result", "median", "limit, yardstick");
     for (size_t i = 0; i < result->line_count; i++) {
         const struct judgement *judgement = judgement_of(result, result->lines[i].line);
         judged_count += judgement != NULL;
