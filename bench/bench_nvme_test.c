@@ -235,7 +235,7 @@ Test(bench_nvme, with_fio_lines_have_its_version_and_a_ratio)
 {
     char version[FIO_VERSION_BYTES], *text;
     if (fio_version(version) != ERR_NONE) {
-        printf("SKIP: %s\n", err_message());
+        printf("TEST SKIPPED: %s\n", err_message());
         return;
     }
     static const char *const arguments[] = {SMALL,         "--direction",  "read", "--json",

@@ -77,7 +77,7 @@ Test(validate_machine, a_throttled_lane_is_found_and_named)
 {
     char version[FIO_VERSION_BYTES];
     if (fio_version(version) != ERR_NONE) {
-        printf("SKIP: %s\n", err_message());
+        printf("TEST SKIPPED: %s\n", err_message());
         return;
     }
     static const char band[] = "{\"schema\":1,\"about\":\"x\",\"bands\":[{\"id\":\"nvme-read\",\"bench\":\"nvme\","
@@ -155,7 +155,7 @@ Test(validate_machine, a_rank_on_a_busy_processor_is_found_and_named_long)
 {
     int processors[2];
     if (!two_processors(processors)) {
-        printf("SKIP: one processor is as busy as itself\n");
+        printf("TEST SKIPPED: one processor is as busy as itself\n");
         return;
     }
     char pin[32], who[64], *end = NULL;

@@ -79,7 +79,7 @@ Test(check, initial_parameters_for_every_step_are_rejected)
 {
     char text[64];
     if (command_run("command -v python3", text, sizeof text) != 0) {
-        fprintf(stderr, "SKIP: there is no python3\n");
+        fprintf(stderr, "TEST SKIPPED: there is no python3\n");
         return;
     }
     // Every tensor of init.safetensors as the parameter and both moments of every step, and t as it should be.

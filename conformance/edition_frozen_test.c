@@ -144,7 +144,7 @@ static bool has_python(void)
 {
     if (command_run("command -v python3", output, sizeof output) == 0)
         return true;
-    fprintf(stderr, "SKIP: there is no python3 for the second generator\n");
+    fprintf(stderr, "TEST SKIPPED: there is no python3 for the second generator\n");
     return false;
 }
 

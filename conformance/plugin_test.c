@@ -453,7 +453,7 @@ Test(plugin, the_table_is_c_and_cplusplus_by_itself)
     for (int i = 0; i < 2; i++) {
         snprintf(command, sizeof command, "command -v %.3s >/dev/null", compilers[i]);
         if (command_run(command, output, sizeof output) != 0) {
-            printf("SKIP: there is no %.3s\n", compilers[i]);
+            printf("TEST SKIPPED: there is no %.3s\n", compilers[i]);
             continue;
         }
         snprintf(command, sizeof command,

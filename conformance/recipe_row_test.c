@@ -202,7 +202,7 @@ Test(recipe_row, every_two_recipes_differ_somewhere)
 Test(recipe_row, mkl_square_roots_are_at_most_one_unit_low)
 {
     if (!mkl_sqrt_is_here()) {
-        printf("SKIP: this processor has no VRSQRT14\n");
+        printf("TEST SKIPPED: this processor has no VRSQRT14\n");
         return;
     }
     int low = 0;
@@ -222,7 +222,7 @@ Test(recipe_row, mkl_square_roots_are_at_most_one_unit_low)
 Test(recipe_row, mkl_square_roots_in_sse_are_at_most_one_unit_off_to_either_side)
 {
     if (!mkl_sse_sqrt_is_here()) {
-        printf("SKIP: this processor has no RSQRTPS\n");
+        printf("TEST SKIPPED: this processor has no RSQRTPS\n");
         return;
     }
     int low = 0, high = 0;

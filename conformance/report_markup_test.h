@@ -14,7 +14,7 @@ static inline bool xml_can_be_read(void)
     char output[64];
     if (command_run("xmllint --version >/dev/null 2>&1", output, sizeof output) == 0)
         return true;
-    printf("SKIP: xmllint is not there\n");
+    printf("TEST SKIPPED: xmllint is not there\n");
     return false;
 }
 

@@ -345,7 +345,7 @@ Test(requirement, every_mutant_has_a_file_and_every_file_is_a_mutant)
 {
     DIR *entries = opendir(MUTANTS);
     if (!entries) {
-        printf("SKIP: conformance/mutants/ is not there\n");
+        printf("TEST SKIPPED: conformance/mutants/ is not there\n");
         return;
     }
     const struct requirement *requirement;
@@ -368,7 +368,7 @@ Test(requirement, every_mutant_has_a_file_and_every_file_is_a_mutant)
 Test(requirement, every_mutant_applies)
 {
     if (access(MUTANTS, R_OK) != 0 || system("command -v patch >/dev/null") != 0) {
-        printf("SKIP: conformance/mutants/ or the program patch is not there\n");
+        printf("TEST SKIPPED: conformance/mutants/ or the program patch is not there\n");
         return;
     }
     cr_expect_eq(system("cd '" ZG_SOURCE_DIR "' || exit; for file in conformance/mutants/*.patch; do\n"

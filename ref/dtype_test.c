@@ -109,7 +109,7 @@ Test(dtype, every_fp16_widens_to_the_value_it_means_and_nan_to_a_quiet_nan_with_
 Test(dtype, every_fp16_widens_as_the_hardware_does)
 {
     if (!__builtin_cpu_supports("f16c")) {
-        puts("SKIP: this processor has no F16C");
+        puts("TEST SKIPPED: this processor has no F16C");
         return;
     }
     static uint16_t in[CHUNK];
@@ -211,7 +211,7 @@ Test(dtype, values_beside_every_tie_narrow_to_the_nearest)
 static void narrow_fp16_agrees_with_hardware(uint64_t stride)
 {
     if (!__builtin_cpu_supports("f16c")) {
-        puts("SKIP: this processor has no F16C");
+        puts("TEST SKIPPED: this processor has no F16C");
         return;
     }
     for (EACH_ISA(isa))
@@ -222,7 +222,7 @@ static void narrow_fp16_agrees_with_hardware(uint64_t stride)
 static void narrow_bf16_agrees_with_hardware(uint64_t stride)
 {
     if (!__builtin_cpu_supports("avx512bf16")) {
-        puts("SKIP: this processor has no AVX512_BF16");
+        puts("TEST SKIPPED: this processor has no AVX512_BF16");
         return;
     }
     for (EACH_ISA(isa))

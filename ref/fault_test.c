@@ -232,7 +232,7 @@ Test(fault, without_direct_io_only_buffered_works_and_marks_the_result)
     char memory[PATH_MAX];
     snprintf(memory, sizeof memory, "%s/zg-fault-XXXXXX", STORAGE_MEMORY_FOLDER);
     if (!mkdtemp(memory)) {
-        printf("SKIP: no folder can be made in %s\n", STORAGE_MEMORY_FOLDER);
+        printf("TEST SKIPPED: no folder can be made in %s\n", STORAGE_MEMORY_FOLDER);
         return;
     }
     int plain = train_in(memory, "--steps 1 --json");
@@ -242,7 +242,7 @@ Test(fault, without_direct_io_only_buffered_works_and_marks_the_result)
     int left = entries(memory);
     folder_remove(memory);
     if (has_direct) {
-        printf("SKIP: %s has direct I/O\n", STORAGE_MEMORY_FOLDER);
+        printf("TEST SKIPPED: %s has direct I/O\n", STORAGE_MEMORY_FOLDER);
         return;
     }
     cr_expect(plain == 2 && refused);

@@ -168,7 +168,7 @@ Test(gpt_bits, every_build_of_the_kernels_gives_the_same_bits)
         gpt_free(model);
     }
     if (builds == 15)
-        printf("SKIP: this processor has one build of the kernels only\n");
+        printf("TEST SKIPPED: this processor has one build of the kernels only\n");
 }
 
 // Everything ends at the edge of a page that nothing may touch; parameters are read-only; the working memory has

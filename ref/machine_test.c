@@ -53,7 +53,7 @@ Test(machine, a_disk_is_one_of_the_kernels)
     const json_t *disk = json_array_get(json_object_get(machine, "disks"), 0);
     const char *device = json_string_value(json_object_get(disk, "device"));
     if (!device) {
-        fprintf(stderr, "SKIP: / is on no disk here\n");
+        fprintf(stderr, "TEST SKIPPED: / is on no disk here\n");
     } else {
         snprintf(path, sizeof path, "/sys/block/%s", device);
         cr_expect_eq(access(path, F_OK), 0, "%s", path);

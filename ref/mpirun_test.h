@@ -10,7 +10,7 @@
 #else
 #define MPI_OR_SKIP()                                                \
     do {                                                             \
-        puts("SKIP: built without MPI (libopenmpi-dev brings one)"); \
+        puts("TEST SKIPPED: built without MPI (libopenmpi-dev brings one)"); \
         return;                                                      \
     } while (0)
 #endif

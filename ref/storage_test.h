@@ -56,7 +56,7 @@ static inline bool storage_skips(enum nvme_engine engine)
 {
     if (storage_has(engine))
         return false;
-    printf("SKIP: %s\n", err_message());
+    printf("TEST SKIPPED: %s\n", err_message());
     return true;
 }
 

@@ -31,7 +31,7 @@ static bool installed(void)
 {
     if (system("command -v bible >/dev/null 2>&1") == 0)
         return true;
-    puts("SKIP: the program bible (package bible-kjv) is not installed");
+    puts("TEST SKIPPED: the program bible (package bible-kjv) is not installed");
     return false;
 }
 

@@ -272,7 +272,7 @@ Test(tier_nvme, a_folder_without_direct_io_says_so_and_works_when_told_to)
     wanted.paths = folders;
     struct statfs system;
     if (statfs(STORAGE_MEMORY_FOLDER, &system) != 0 || system.f_type != TMPFS_MAGIC) {
-        printf("SKIP: %s is not memory here\n", STORAGE_MEMORY_FOLDER);
+        printf("TEST SKIPPED: %s is not memory here\n", STORAGE_MEMORY_FOLDER);
         return;
     }
     struct tier_nvme *tier;
@@ -331,7 +331,7 @@ Test(tier_nvme, a_full_file_system_shows_at_the_allocation_and_takes_nothing)
     char folder[] = STORAGE_FOLDER "/small-XXXXXX";
     cr_assert_not_null(mkdtemp(folder));
     if (!mount_small(folder)) {
-        printf("SKIP: no file system can be mounted here: %s\n", strerror(errno));
+        printf("TEST SKIPPED: no file system can be mounted here: %s\n", strerror(errno));
         rmdir(folder);
         return;
     }

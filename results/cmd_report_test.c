@@ -110,7 +110,7 @@ Test(cmd_report, plots_are_drawn_and_texts_in_them_do_nothing)
 {
     char path[PATH_MAX], folder[PATH_MAX], output[256];
     if (command_run("gnuplot --version 2>&1", output, sizeof output) != 0) {
-        printf("SKIP: gnuplot is not there (Debian: gnuplot-nox)\n");
+        printf("TEST SKIPPED: gnuplot is not there (Debian: gnuplot-nox)\n");
         return;
     }
     rich_write(strcpy(path, sample_path("a.jsonl")), &hostile, 1);
@@ -148,7 +148,7 @@ Test(cmd_report, a_browser_shows_the_page_long)
 {
     char path[PATH_MAX], page[PATH_MAX], output[256];
     if (command_run("command -v chromium >/dev/null", output, sizeof output) != 0) {
-        printf("SKIP: chromium is not there (Debian: chromium)\n");
+        printf("TEST SKIPPED: chromium is not there (Debian: chromium)\n");
         return;
     }
     rich_write(strcpy(path, sample_path("a.jsonl")), &hostile, 1);

@@ -92,7 +92,7 @@ Test(report_file, a_page_is_xml_whatever_it_says)
 {
     char command[PATH_MAX + 64], output[4096];
     if (command_run("xmllint --version >/dev/null 2>&1", output, sizeof output) != 0) {
-        printf("SKIP: xmllint is not there\n");
+        printf("TEST SKIPPED: xmllint is not there\n");
         return;
     }
     rich_write(sample_path("a"), &hostile, 1);
