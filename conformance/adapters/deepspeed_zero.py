@@ -24,6 +24,7 @@ class Trainer:
         refuse(case)
         self.case, self.model = case, Model(case, DTYPES[case.precision])
         deepspeed.init_distributed(dist_backend="gloo")
+        deepspeed.zero.Init.param_id = 0  # as in a process of its own: files on NVMe are named by it
         groups = case.optimizer_groups(self.model.by_name, "decoupled")
         if case.offload["optimizer"] == "nvme":
             add_ballast(case, self.model, groups)
