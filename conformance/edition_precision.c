@@ -38,15 +38,16 @@ static void make_copy(struct check_case *c, struct edition_item *item)
     }
 }
 
-// Parameters from 2^-17 to 2^-14 are subnormal in fp16, where numbers are 2^-24 apart: each update is half of that.
+// Parameters begin from 2^-14 to 2^-11, normal in fp16; updates of about 2^-14 take a sixth or more of them below, where
+// numbers are 2^-24 apart.
 static void make_tiny(struct check_case *c, struct edition_item *item)
 {
-    static const double lr = 0x1p-25;
+    static const double lr = 0x1p-14;
     (void)item;
     edition_model(c);
     c->data.steps_alike = true;
     c->data.exponent_low = c->data.exponent_high = -8;
-    c->data.init_exponent = -14;
+    c->data.init_exponent = -11;
     edition_lr(c, 0, &lr, 1);
     c->groups[0].lr_by_step = false;
     c->groups[0].weight_decay = 0;
@@ -160,7 +161,7 @@ const struct edition_row edition_precision[] = {
      "3,4:0123:bh 2:0123:b:large"},
     {"mp-copy", "Master parameters at the ties of the 16-bit format, and beside them.", make_copy, "2:0123:bh",
      "3,4:0123:bh 2:0123:b:seed1,large"},
-    {"mp-tiny", "Parameters that are subnormal in fp16.", make_tiny, "2:03:h", "2:12:h 3:13:h"},
+    {"mp-tiny", "Parameters that become subnormal in fp16.", make_tiny, "2:03:h", "2:12:h 3:13:h"},
     {"mp-fp16", "A dynamic loss scale that has no reason to change.", make_dynamic, "2:0123:h 3:23:h", "3,4,5:0123:h"},
     {"mp-static", "A static loss scale.", make_static, "2:0123:h 3:1:h", "3,4,5:0123:h"},
     {"mp-overflow-first", "inf on the first rank.", make_overflow_first, "2:0123:bh", "1,3,4:0123:bh"},
