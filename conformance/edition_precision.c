@@ -38,7 +38,7 @@ static void make_copy(struct check_case *c, struct edition_item *item)
     }
 }
 
-// Parameters begin from 2^-14 to 2^-11, normal in fp16; updates of about 2^-14 take a sixth or more of them below, where
+// Parameters begin from 2^-14 to 2^-11, normal in fp16; updates of about 2^-14 take a sixth or more of them to where
 // numbers are 2^-24 apart.
 static void make_tiny(struct check_case *c, struct edition_item *item)
 {
