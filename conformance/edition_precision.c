@@ -3,6 +3,7 @@
 #include "edition_build.h"
 
 #include <math.h>
+#include <string.h>
 
 // Updates of a thousandth of the parameter, always the same way.
 static void make_master(struct check_case *c, struct edition_item *item)
@@ -148,12 +149,17 @@ static void make_shrink(struct check_case *c, struct edition_item *item)
     edition_poke(c, 7, 0, c->world - 1, 1, 12, INFINITY);
 }
 
+// "again": growth has given back the overflow that hysteresis allows.
 static void make_grow(struct check_case *c, struct edition_item *item)
 {
     make_checked(c, item);
     c->steps = 9;
     edition_dynamic(c, 0x1p8, 2, 2, 1);
     edition_poke(c, 4, 0, c->world - 1, 2, 9, INFINITY);
+    if (strcmp(item->variant, "again") != 0)
+        return;
+    item->own_data = true;
+    edition_poke(c, 8, 0, 0, 0, 9, INFINITY);
 }
 
 const struct edition_row edition_precision[] = {
@@ -175,6 +181,7 @@ const struct edition_row edition_precision[] = {
     {"mp-nan", "NaN in a gradient.", make_nan, "2:0123:bh", "3,4:0123:bh"},
     {"mp-finite", "A finite gradient that is too large once it is scaled.", make_finite, "2:0123:h", "3,4:0123:h"},
     {"mp-shrink", "Overflows in a row, down to the smallest loss scale.", make_shrink, "2:0123:h", "3,4:0123:h"},
-    {"mp-grow", "The loss scale grows after two clean steps.", make_grow, "2:0123:h", "3,4:0123:h"},
+    {"mp-grow", "The loss scale grows after two clean steps.", make_grow, "2:0123:h 2:03:h:again",
+     "3,4:0123:h 2:12:h:again"},
     {0},
 };
