@@ -19,10 +19,9 @@ struct sight {
     bool has_older;
     float *seen;
     uint64_t differing, compared;  // elements of the step in which the first difference is
-    // Differing ones that are the value of the step before or after; that are one 16-bit step away; that are the value
-    // of another element.
+    // Differing ones that are the older value; the value after this step; one 16-bit step away; another element's.
     // And those that are the same as the differing one before: what is everywhere has not moved.
-    uint64_t other_step_count, neighbour_count, moved_count, repeated_count;
+    uint64_t older_count, newer_count, neighbour_count, moved_count, repeated_count;
     float last;
     float *sorted;  // all values that forward should use in this step
     size_t sorted_count;
@@ -65,8 +64,8 @@ static void note(struct sight *sight, int step, int rank, int micro, int param, 
     sight->differing++;
     int owner = case_owner(trial->c, param);
     const float *older = sight->has_older ? sight->older.param[owner] : NULL, *newer = trial->after.param[owner];
-    sight->other_step_count += (older && value_same(unsharded_round(precision, older[i]), actual)) ||
-                               value_same(unsharded_round(precision, newer[i]), actual);
+    sight->older_count += older && value_same(unsharded_round(precision, older[i]), actual);
+    sight->newer_count += value_same(unsharded_round(precision, newer[i]), actual);
     sight->neighbour_count += expected_bits - actual_bits + 1 <= 2;
     if (!sight->finding->has_difference)
         sort_expected(sight);
@@ -115,17 +114,19 @@ static void conclude(struct sight *sight)
     finding->difference.differing_count = sight->differing;
     finding->difference.compared_count = sight->compared;
     finding->verdict = VERDICT_FAIL;
-    if (sight->other_step_count > 0 && sight->other_step_count == sight->differing)
+    if (sight->older_count > 0 && sight->older_count == sight->differing)
         finding->hint = HINT_STALE_COPY;
     else if (sight->neighbour_count == sight->differing && finding->difference.bits == 16)
         finding->hint = HINT_ROUNDING;
     else if (sight->moved_count >= TELLING_COUNT && is_most(sight, sight->moved_count) &&
              sight->repeated_count * 2 < sight->differing)
         finding->hint = HINT_SHIFTED;
-    else if (is_most(sight, 2 * sight->other_step_count))
+    else if (is_most(sight, 2 * sight->older_count))
         finding->hint = HINT_TORN_COPY;
     else if (sight->trial->c->phase == PHASE_RESUME && finding->difference.step == case_first_step(sight->trial->c))
         finding->hint = HINT_RESUME;
+    else if (is_most(sight, sight->newer_count))
+        finding->hint = HINT_STALE_COPY;
     else
         finding->hint = HINT_FOREIGN_COPY;
     snprintf(finding->text, sizeof finding->text, "forward did not use the parameters of the step before, rounded");
