@@ -5,10 +5,10 @@
 #include "bench/validate.h"
 #include "conformance/reference.h"
 #include "conformance/check.h"
-#include "ref/export.h"
-#include "ref/help.h"
-#include "ref/info.h"
-#include "ref/train.h"
+#include "ref/checkpoint/export.h"
+#include "ref/base/help.h"
+#include "ref/base/info.h"
+#include "ref/train/train.h"
 #include "results/report_command.h"
 
 #include <stdio.h>

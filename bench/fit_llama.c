@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block is x2 = x + wo(attention(wq(n), wk(n), wv(n))), n = norm(x); x' = x2 + down(silu(gate(m)) * up(m)),
-// m = norm(x2). Its working memory is counted as the reference lays out that of a GPT (ref/gpt_pass.c): x, q, k, v, the
-// attention's output, x2, gate and up of every block are kept, in fp32; scores are those of one head.
+// m = norm(x2). Its working memory is counted as the reference lays out that of a GPT (ref/model/gpt_pass.c): x, q, k,
+// v, the attention's output, x2, gate and up of every block are kept, in fp32; scores are those of one head.
 #include "fit_llama.h"
 
 #include "err.h"

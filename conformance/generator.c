@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys are folded from coordinates (ref/random.h); which coordinates belong to which value is GENERATOR.md's.
+// Keys are folded from coordinates (ref/arithmetic/random.h); which coordinates belong to which value is
+// GENERATOR.md's.
 #include "generator.h"
 
 #include "random.h"
