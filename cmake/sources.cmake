@@ -151,6 +151,15 @@ set(ZG_SOURCES
   ref/zero3.c
 )
 
+# Where there is a compiler for CUDA.
+set(ZG_CUDA_SOURCES
+  ref/cuda/cuda_lane.c
+)
+
+set(ZG_CUDA_TEST_SOURCES
+  ref/cuda/cuda_lane_test.c
+)
+
 set(ZG_TEST_SOURCES
   bench/bands_test.c
   bench/bench_adam_test.c

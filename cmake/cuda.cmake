@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+# CUDA, where nvcc is found: ON by default there, and nothing needs it. Device code is built for sm_80 and sm_90, with
+# PTX for what comes after them. It is arithmetic under the same contract as the C: no contraction, IEEE square root
+# and division, subnormals kept.
+find_program(ZG_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+set(found OFF)
+# The runtime's own threads and memory are not instrumented.
+if(ZG_NVCC AND NOT ZG_SANITIZE MATCHES "thread")
+  set(found ON)
+endif()
+option(ZG_CUDA "the device tier on GPUs, where there is nvcc" ${found})
+if(NOT ZG_CUDA)
+  return()
+endif()
+if(NOT ZG_NVCC)
+  message(FATAL_ERROR "ZG_CUDA is ON, and there is no nvcc: install the CUDA toolkit, name nvcc with -DZG_NVCC=FILE, "
+                      "or configure with -DZG_CUDA=OFF")
+endif()
+set(CMAKE_CUDA_COMPILER ${ZG_NVCC})
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+endif()
+if(CMAKE_C_COMPILER_LAUNCHER AND NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
+endif()
+enable_language(CUDA)
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3 -g -lineinfo")
+find_package(CUDAToolkit REQUIRED)
+
+add_library(zg_cuda INTERFACE)
+set(ZG_CUDA_OPTIONS --fmad=false --prec-sqrt=true --prec-div=true --ftz=false --Werror=all-warnings
+    -Xcompiler=-ffp-contract=off,-fno-fast-math,-Wall,-Wextra,-Wshadow,-Werror)
+target_compile_options(zg_cuda INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${ZG_CUDA_OPTIONS}>")
+target_compile_definitions(zg_cuda INTERFACE ZG_HAVE_CUDA)
+target_link_libraries(zg_cuda INTERFACE CUDA::cudart_static)

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_lane.h"
+
+#include "err.h"
+
+#include <cuda_runtime_api.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 512 };
+
+// The calling thread's.
+static _Thread_local struct {
+    int device;
+    cudaStream_t stream;
+    int code;  // the first error noted
+    char message[MESSAGE_BYTES];
+} lane;
+
+// What the driver said when it was first asked: a machine's devices do not change while a process runs.
+static struct {
+    pthread_once_t once;
+    int device_count;
+    char absent[MESSAGE_BYTES];
+    pthread_key_t key;  // has threads destroy their streams
+    bool has_key;
+} process = {.once = PTHREAD_ONCE_INIT};
+
+static void destroy_stream(void *stream)
+{
+    // A thread that ends has nobody to tell.
+    (void)cudaStreamDestroy(stream);
+}
+
+static void ask_driver(void)
+{
+    int count = 0, driver = 0;
+    cudaError_t status = cudaGetDeviceCount(&count);
+    // A version of 0 is no driver at all, which the runtime would call an insufficient one.
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+        snprintf(process.absent, sizeof process.absent, "no CUDA device: NVIDIA's driver is not loaded");
+    else if (status != cudaSuccess || count == 0)
+        snprintf(process.absent, sizeof process.absent, "no CUDA device: %s",
+                 status != cudaSuccess ? cudaGetErrorString(status) : "the driver lists none");
+    else
+        process.device_count = count;
+    (void)cudaGetLastError();
+    process.has_key = pthread_key_create(&process.key, destroy_stream) == 0;
+}
+
+const char *cuda_lane_absent(void)
+{
+    pthread_once(&process.once, ask_driver);
+    return process.device_count > 0 ? NULL : process.absent;
+}
+
+int cuda_lane_device_count(void)
+{
+    return cuda_lane_absent() ? 0 : process.device_count;
+}
+
+int cuda_lane_device_of(int local_rank, int device_count)
+{
+    return local_rank % device_count;
+}
+
+int cuda_lane_device(void)
+{
+    return lane.device;
+}
+
+int cuda_lane_error(int status, const char *what)
+{
+    if (status == cudaSuccess)
+        return ERR_NONE;
+    cudaError_t error = (cudaError_t)status;
+    return err_set(error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_IO, "CUDA: %s on device %d: %s: %s", what,
+                   lane.device, cudaGetErrorName(error), cudaGetErrorString(error));
+}
+
+static int note(int code)
+{
+    if (code != ERR_NONE && lane.code == ERR_NONE) {
+        lane.code = code;
+        snprintf(lane.message, sizeof lane.message, "%s", err_message());
+    }
+    return code;
+}
+
+int cuda_lane_note(int status, const char *what)
+{
+    return note(cuda_lane_error(status, what));
+}
+
+int cuda_lane_launched(const char *what)
+{
+    return cuda_lane_note(cudaGetLastError(), what);
+}
+
+int cuda_lane_use(int device)
+{
+    const char *absent = cuda_lane_absent();
+    if (absent)
+        return err_set(ERR_USAGE, "%s", absent);
+    if (device < 0 || device >= process.device_count)
+        return err_set(ERR_USAGE, "no CUDA device %d: there are %d, counted from 0", device, process.device_count);
+    if (lane.stream && device != lane.device) {
+        TRY(cuda_lane_wait());
+        cudaStream_t stream = lane.stream;
+        lane.stream = NULL;
+        (void)pthread_setspecific(process.key, NULL);
+        TRY(cuda_lane_error(cudaStreamDestroy(stream), "the end of a stream"));
+    }
+    TRY(cuda_lane_error(cudaSetDevice(device), "the choice of a device"));
+    lane.device = device;
+    return ERR_NONE;
+}
+
+struct CUstream_st *cuda_lane_stream(void)
+{
+    const char *absent;
+    if (lane.stream)
+        return lane.stream;
+    if ((absent = cuda_lane_absent()) != NULL) {
+        note(err_set(ERR_USAGE, "%s", absent));
+        return NULL;
+    }
+    cudaStream_t stream;
+    if (cuda_lane_note(cudaSetDevice(lane.device), "the choice of a device") != ERR_NONE ||
+        cuda_lane_note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream") != ERR_NONE)
+        return NULL;
+    // Without the key, or memory for its value, the stream lasts as long as the process.
+    if (process.has_key)
+        (void)pthread_setspecific(process.key, stream);
+    return lane.stream = stream;
+}
+
+int cuda_lane_wait(void)
+{
+    if (lane.stream)
+        cuda_lane_note(cudaStreamSynchronize(lane.stream), "what was enqueued");
+    if (lane.code == ERR_NONE)
+        return ERR_NONE;
+    int code = lane.code;
+    lane.code = ERR_NONE;
+    return err_set(code, "%s", lane.message);
+}

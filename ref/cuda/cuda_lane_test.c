@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_lane.h"
+
+#include "err.h"
+
+#include <cuda_runtime_api.h>
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool skipped(void)
+{
+    const char *absent = cuda_lane_absent();
+    if (absent)
+        printf("TEST SKIPPED: %s\n", absent);
+    return absent != NULL;
+}
+
+Test(cuda_lane, ranks_take_turns_on_the_devices)
+{
+    static const int expected[] = {0, 1, 2, 0, 1, 2, 0, 1};
+    for (int rank = 0; rank < 8; rank++) {
+        cr_expect_eq(cuda_lane_device_of(rank, 3), expected[rank], "rank %d", rank);
+        cr_expect_eq(cuda_lane_device_of(rank, 1), 0, "rank %d of one device", rank);
+    }
+}
+
+Test(cuda_lane, an_error_says_what_failed_and_where)
+{
+    cr_expect_eq(cuda_lane_error(cudaSuccess, "nothing"), ERR_NONE);
+    cr_expect_eq(cuda_lane_error(cudaErrorInvalidValue, "a copy of 7 bytes"), ERR_IO);
+    cr_expect(strstr(err_message(), "CUDA: a copy of 7 bytes on device 0: cudaErrorInvalidValue: "), "%s",
+              err_message());
+    cr_expect_eq(cuda_lane_error(cudaErrorMemoryAllocation, "\"gradients\""), ERR_MEMORY);
+}
+
+Test(cuda_lane, the_wait_returns_the_first_error_noted_and_forgets_it)
+{
+    cr_expect_eq(cuda_lane_note(cudaErrorMemoryAllocation, "the first"), ERR_MEMORY);
+    cr_expect_eq(cuda_lane_note(cudaErrorInvalidValue, "the second"), ERR_IO);
+    err_set(ERR_CHECK, "something else");
+    cr_expect_eq(cuda_lane_wait(), ERR_MEMORY);
+    cr_expect(strstr(err_message(), "the first"), "%s", err_message());
+    cr_expect_eq(cuda_lane_wait(), ERR_NONE);
+}
+
+static void *wait_elsewhere(void *code)
+{
+    *(int *)code = cuda_lane_wait();
+    return NULL;
+}
+
+Test(cuda_lane, an_error_is_the_threads_that_noted_it)
+{
+    pthread_t thread;
+    int code = -1;
+    cuda_lane_note(cudaErrorInvalidValue, "here");
+    cr_assert_eq(pthread_create(&thread, NULL, wait_elsewhere, &code), 0);
+    pthread_join(thread, NULL);
+    cr_expect_eq(code, ERR_NONE);
+    cr_expect_eq(cuda_lane_wait(), ERR_IO);
+}
+
+Test(cuda_lane, a_device_that_is_not_there_is_refused)
+{
+    int count = cuda_lane_device_count();
+    cr_expect_eq(cuda_lane_use(count), ERR_USAGE);
+    cr_expect(strstr(err_message(), "no CUDA device"), "%s", err_message());
+    cr_expect_eq(cuda_lane_use(-1), ERR_USAGE);
+}
+
+Test(cuda_lane, without_a_device_a_stream_is_an_error_that_the_wait_returns)
+{
+    if (!cuda_lane_absent()) {
+        printf("TEST SKIPPED: there is a CUDA device\n");
+        return;
+    }
+    cr_expect_null(cuda_lane_stream());
+    cr_expect_eq(cuda_lane_wait(), ERR_USAGE);
+    cr_expect(strstr(err_message(), "no CUDA device"), "%s", err_message());
+}
+
+static void *stream_elsewhere(void *stream)
+{
+    *(struct CUstream_st **)stream = cuda_lane_stream();
+    return NULL;
+}
+
+Test(cuda_lane, each_thread_has_a_stream_of_its_own_gpu)
+{
+    if (skipped())
+        return;
+    struct CUstream_st *mine = cuda_lane_stream(), *other = NULL;
+    pthread_t thread;
+    cr_assert_not_null(mine, "%s", err_message());
+    cr_expect_eq(cuda_lane_stream(), mine);
+    cr_assert_eq(pthread_create(&thread, NULL, stream_elsewhere, &other), 0);
+    pthread_join(thread, NULL);
+    cr_expect_not_null(other);
+    cr_expect_neq(other, mine);
+    cr_expect_eq(cuda_lane_wait(), ERR_NONE);
+}
