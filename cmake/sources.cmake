@@ -200,6 +200,7 @@ set(ZG_TEST_SOURCES
   ref/comm/comm_large_test.c
   ref/comm/comm_mpi_test.c
   ref/comm/comm_test.c
+  ref/comm/hosts_test.c
   ref/comm/launcher_test.c
   ref/config/config_bad_test.c
   ref/config/config_offload_test.c

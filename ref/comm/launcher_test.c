@@ -12,13 +12,6 @@
 
 static char output[1 << 20];
 
-// The digest in a line of JSON; "" if there is none.
-static void digest_in(const char *text, char out[33])
-{
-    const char *at = strstr(text, "\"state_digest\":\"");
-    snprintf(out, 33, "%.32s", at ? at + strlen("\"state_digest\":\"") : "");
-}
-
 static void expect_the_bits_of_threads(int world, const char *arguments)
 {
     char command[PATH_MAX + 1024], by_threads[33], by_processes[33];

@@ -5,6 +5,8 @@
 
 #include "command_test.h"
 
+#include <string.h>
+
 #ifdef ZG_HAVE_MPI
 #define MPI_OR_SKIP() (void)0
 #else
@@ -16,7 +18,7 @@
 #endif
 
 // The exit status of mpirun; output is what the ranks and mpirun print.
-static int mpirun(int world, const char *program, const char *arguments, char *output, size_t output_bytes)
+static inline int mpirun(int world, const char *program, const char *arguments, char *output, size_t output_bytes)
 {
     char command[8192];
     snprintf(command, sizeof command,
@@ -25,6 +27,13 @@ static int mpirun(int world, const char *program, const char *arguments, char *o
              "timeout 60 mpirun -n %d '%s/%s' %s 2>&1",
              world, ZG_BINARY_DIR, program, arguments);
     return command_run(command, output, output_bytes);
+}
+
+// The digest in a line of JSON; "" if there is none.
+static inline void digest_in(const char *text, char out[33])
+{
+    const char *at = strstr(text, "\"state_digest\":\"");
+    snprintf(out, 33, "%.32s", at ? at + strlen("\"state_digest\":\"") : "");
 }
 
 #endif

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks on several hosts, which are network namespaces of this machine with TCP between them (ci/hosts): the same bits
+// as on one. Skipped, with the reason, where namespaces cannot be made.
+#include "mpirun_test.h"
+
+#include "err.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+enum { SKIPPED_STATUS = 77 };
+
+static char output[1 << 20];
+
+// The exit status of a command among hosts. Where there can be none, the test says why and ends: false.
+static bool hosts(const char *arguments, const char *command, int *status)
+{
+    char whole[8192];
+    snprintf(whole, sizeof whole, "env ASAN_OPTIONS=detect_leaks=0 timeout 100 '%s/ci/hosts' %s -- %s 2>&1",
+             ZG_SOURCE_DIR, arguments, command);
+    *status = command_run(whole, output, sizeof output);
+    const char *reason = strstr(output, "SKIP: ");
+    if (*status == SKIPPED_STATUS && reason) {
+        printf("TEST SKIPPED: %.*s\n", (int)strcspn(reason + 6, "\n"), reason + 6);
+        return false;
+    }
+    return true;
+}
+
+// `world` ranks on so many hosts, dealt out in turn.
+static bool expect_the_bits_of_threads(int host_count, int world, const char *arguments)
+{
+    char command[PATH_MAX + 1024], count[16], by_threads[33], over_hosts[33];
+    int status;
+    snprintf(command, sizeof command, "mpirun -n %d '%s/zerogauge' train %s --verify --json", world, ZG_BINARY_DIR,
+             arguments);
+    snprintf(count, sizeof count, "%d", host_count);
+    if (!hosts(count, command, &status))
+        return false;
+    cr_assert_eq(status, 0, "%s", output);
+    digest_in(output, over_hosts);
+    snprintf(command, sizeof command, "'%s/zerogauge' train %s --world %d --verify --json 2>&1", ZG_BINARY_DIR,
+             arguments, world);
+    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    digest_in(output, by_threads);
+    cr_expect_eq(strlen(by_threads), 32);
+    cr_expect_str_eq(over_hosts, by_threads, "%s, %d ranks on %d hosts", arguments, world, host_count);
+    return true;
+}
+
+Test(hosts, two_hosts_end_in_the_bits_of_threads)
+{
+    MPI_OR_SKIP();
+    if (expect_the_bits_of_threads(2, 2, "--preset zero2 --model linear --steps 3"))
+        expect_the_bits_of_threads(2, 5, "--preset zero3 --model gpt-nano --steps 3 --schedule chaos:5");
+}
+
+Test(hosts, three_hosts_end_in_the_bits_of_threads)
+{
+    MPI_OR_SKIP();
+    if (expect_the_bits_of_threads(3, 3, "--preset zero3 --model gpt-nano --steps 3"))
+        expect_the_bits_of_threads(3, 4, "--preset zero1 --model linear --steps 3 --set gradient_clipping=0.1");
+}
+
+// Every host has its own name, and the command's status is that of all.
+Test(hosts, ranks_are_dealt_out_to_hosts_in_turn)
+{
+    int status;
+    MPI_OR_SKIP();
+    if (!hosts("3", "mpirun -n 5 --tag-output hostname", &status))
+        return;
+    cr_expect_eq(status, 0, "%s", output);
+    for (int rank = 0; rank < 5; rank++) {
+        char line[64];
+        snprintf(line, sizeof line, "[1,%d]<stdout>:host%d\n", rank, rank % 3 + 1);
+        cr_expect_not_null(strstr(output, line), "%s: %s", line, output);
+    }
+    hosts("1", "false", &status);
+    cr_expect_eq(status, 1);
+    hosts("2 --slow 3", "true", &status);
+    cr_expect_eq(status, 2);
+}
+
+// Whatever ends it, a process that was started among hosts has ended, too.
+Test(hosts, nothing_is_left_of_hosts_that_are_killed)
+{
+    int status;
+    if (!hosts("1", "true", &status))
+        return;
+    static const char *const signals[] = {"INT", "TERM", "KILL"};
+    for (int i = 0; i < 3; i++) {
+        char command[PATH_MAX + 512], name[64];
+        snprintf(name, sizeof name, "zg-hosts-%d-%s", (int)getpid(), signals[i]);
+        snprintf(command, sizeof command,
+                 "bash -c 'set -m; \"%s/ci/hosts\" 2 -- bash -c \"exec -a %s sleep 60\" & n=0; "
+                 "until pgrep -f \"^%s\" >/dev/null || [ $((n += 1)) -gt 200 ]; do sleep 0.05; done; "
+                 "[ $n -le 200 ] || echo never started; kill -%s $!; wait $!; n=0; "
+                 "while pgrep -f \"^%s\" && [ $((n += 1)) -le 200 ]; do sleep 0.05; done; "
+                 "[ $n -le 200 ] || echo still there; ip netns list | grep -w host2' 2>/dev/null",
+                 ZG_SOURCE_DIR, name, name, signals[i], name);
+        command_run(command, output, sizeof output);
+        cr_expect_null(strstr(output, "never started"), "%s: %s", signals[i], output);
+        cr_expect_null(strstr(output, "still there"), "%s: %s", signals[i], output);
+        cr_expect_null(strstr(output, "host2"), "%s: %s", signals[i], output);
+    }
+}
