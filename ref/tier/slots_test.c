@@ -54,6 +54,8 @@ Test(slots, sizes_and_counts_are_those_of_the_bundles_that_take_turns)
     // Shares fill whole blocks of NVMe.
     cr_expect_eq(slots_bytes(&layout, &SHARES, 0), 4096);
     cr_expect_eq(slots_bytes(&layout, &SHARES, 4), 8192);
+    struct bundle block = {.count = 4096, .padded_count = 4096, .share_count = 2048};
+    cr_expect_eq(slots_bytes(&(struct layout){.shares = 2, .bundle_count = 1, .bundles = &block}, &SHARES, 0), 4096);
     cr_expect_eq(slots_bytes(&layout, &WHOLE, 1), 6000);
     // Unit 1 uses three at once, unit 0 none but the persistent one; the tied one is not counted.
     cr_expect_eq(slots_least(&layout, &WHOLE, 3), 3);
