@@ -49,10 +49,20 @@ static int streams_run(void *context)
     return ERR_NONE;
 }
 
-// PyTorch divides twice: by the bias correction, and by the denominator.
+// All divide m by the denominator. Most divide by a bias correction, too; Apex by both, and one of PyTorch's forms
+// divides the denominator by the step size.
 static int divisions_of(const struct recipe *recipe)
 {
-    return recipe->family == RECIPE_TORCH ? 2 : 1;
+    switch (recipe->family) {
+    case RECIPE_DEEPSPEED:
+    case RECIPE_TORCH_CUDA_SINGLE:
+        return 1;
+    case RECIPE_TORCH_CAPTURABLE_FOREACH:
+    case RECIPE_APEX:
+        return 3;
+    default:
+        return 2;
+    }
 }
 
 static int divisions_run(void *context)
@@ -211,9 +221,9 @@ static int measure(struct measurement *m, const struct bench_options *options, s
     const struct adam_case *of = m->of;
     const struct bench_work work = {.name = "adam", .run = step_run, .context = m};
     const struct bench_work streams = {.name = of->variant->yardstick, .run = streams_run, .context = m};
+    static const char *const names[] = {"divide_1_sqrt_1", "divide_2_sqrt_1", "divide_3_sqrt_1"};
     const struct bench_work divisions = {
-        .name = divisions_of(of->recipe) == 2 ? "divide_2_sqrt_1" : "divide_1_sqrt_1", .run = divisions_run,
-        .context = m};
+        .name = names[divisions_of(of->recipe) - 1], .run = divisions_run, .context = m};
     const struct bench_work *yardstick;
     TRY(choose_rounds(m, &work));
     TRY(choose_yardstick(m, &streams, &divisions, &yardstick));

@@ -17,7 +17,7 @@
 // Elements whose results the next round takes: enough that none waits for another.
 enum { BLOCK = 512 };
 
-// As Adam's last operations: sqrt(v) / bias + eps, and m over that.
+// As Adam's last operations: sqrt(v) / bias + eps, and m over that; or over that over the step size.
 DIVISIONS_INLINE float divide_block(size_t count, int per_element)
 {
     _Alignas(64) float x[BLOCK];
@@ -26,7 +26,10 @@ DIVISIONS_INLINE float divide_block(size_t count, int per_element)
     for (size_t i = 0; i < BLOCK; i++)
         x[i] = 1 + (float)i / BLOCK;
     for (size_t done = 0; done < count; done += BLOCK) {
-        if (per_element == 2)
+        if (per_element == 3)
+            for (size_t i = 0; i < BLOCK; i++)
+                x[i] = a / ((sqrtf(x[i]) / b + c) / a);
+        else if (per_element == 2)
             for (size_t i = 0; i < BLOCK; i++)
                 x[i] = a / (sqrtf(x[i]) / b + c);
         else

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-// For each of `count` elements one square root and `per_element` divisions, 1 or 2, cut over `threads`. Returns one
+// For each of `count` elements one square root and `per_element` divisions, 1 to 3, cut over `threads`. Returns one
 // of the results, which tend to 1, so that they have a use; not a number shows as that.
 float divisions_step(size_t count, int per_element, int threads);
 

@@ -103,6 +103,14 @@ Test(recipe_row, both_texts_of_a_recipe_agree_in_every_bit)
         {"deepspeed-cpu-gcc", "deepspeed-cpu-gcc-avx512"},
         {"deepspeed-cpu-clang", "deepspeed-cpu-clang"},
         {"deepspeed-cpu-scalar", "deepspeed-cpu-scalar"},
+        {"torch-cuda-foreach", "torch-cuda-foreach"},
+        {"torch-cuda-single", "torch-cuda-single"},
+        {"torch-cuda-fused", "torch-cuda-fused"},
+        {"torch-capturable-foreach", "torch-capturable-foreach"},
+        {"torch-capturable-single", "torch-capturable-single"},
+        {"apex", "apex"},
+        {"apex-other-fusion", "apex-other-fusion"},
+        {"apex-nofma", "apex-nofma"},
     };
     for (size_t pair = 0; pair < sizeof pairs / sizeof *pairs; pair++)
         for (int variant = 0; variant < VARIANT_COUNT; variant++)

@@ -33,10 +33,7 @@ ADAM_INLINE void adam_loop(enum recipe_family family, enum recipe_fusion fusion,
 #pragma GCC ivdep
     for (size_t i = 0; i < count; i++) {
         float g = (dtype == DTYPE_FP32 ? wide[i] : bf16_to_f32(brain[i])) * reciprocal * coefficient;
-        if (family == RECIPE_TORCH)
-            recipe_torch_element(fusion, &s, g, &p[i], &m[i], &v[i]);
-        else
-            recipe_deepspeed_element(fusion, &s, g, &p[i], &m[i], &v[i]);
+        recipe_family_element(family, fusion, &s, g, &p[i], &m[i], &v[i]);
     }
 }
 
@@ -70,6 +67,37 @@ ADAM_INLINE void adam_family(enum recipe_family family, enum recipe_fusion fusio
         adam_fused(family, FUSE_MOMENT, scalars, g, p, m, v, count);
     else
         adam_fused(family, FUSE_GRADIENT, scalars, g, p, m, v, count);
+}
+
+static void adam_block(enum recipe_family family, enum recipe_fusion fusion, const struct adam_scalars *scalars,
+                       const struct adam_gradients *g, float *p, float *m, float *v, size_t count)
+{
+    switch (family) {
+    case RECIPE_TORCH:
+        adam_family(RECIPE_TORCH, fusion, scalars, g, p, m, v, count);
+        break;
+    case RECIPE_DEEPSPEED:
+        adam_family(RECIPE_DEEPSPEED, fusion, scalars, g, p, m, v, count);
+        break;
+    case RECIPE_TORCH_CUDA_FOREACH:
+    case RECIPE_TORCH_CAPTURABLE_SINGLE:
+        adam_fused(RECIPE_TORCH_CUDA_FOREACH, FUSE_GRADIENT, scalars, g, p, m, v, count);
+        break;
+    case RECIPE_TORCH_CUDA_SINGLE:
+        adam_fused(RECIPE_TORCH_CUDA_SINGLE, FUSE_GRADIENT, scalars, g, p, m, v, count);
+        break;
+    case RECIPE_TORCH_CUDA_FUSED:
+        adam_fused(RECIPE_TORCH_CUDA_FUSED, FUSE_GRADIENT, scalars, g, p, m, v, count);
+        break;
+    case RECIPE_TORCH_CAPTURABLE_FOREACH:
+        adam_fused(RECIPE_TORCH_CAPTURABLE_FOREACH, FUSE_GRADIENT, scalars, g, p, m, v, count);
+        break;
+    case RECIPE_APEX:
+        adam_family(RECIPE_APEX, fusion, scalars, g, p, m, v, count);
+        break;
+    case RECIPE_FAMILY_COUNT:
+        break;
+    }
 }
 
 // A division by a power of two and a multiplication by its reciprocal round the same real number.
@@ -128,10 +156,7 @@ static void adam_range(const struct adam_step *step, enum recipe_fusion fusion, 
         float buffer[KERNEL_BLOCK];
         const struct adam_gradients g = adam_block_gradients(step, divide, start, buffer, count);
         float *p = step->param + start, *m = step->exp_avg + start, *v = step->exp_avg_sq + start;
-        if (step->recipe->family == RECIPE_TORCH)
-            adam_family(RECIPE_TORCH, fusion, &step->scalars, &g, p, m, v, count);
-        else
-            adam_family(RECIPE_DEEPSPEED, fusion, &step->scalars, &g, p, m, v, count);
+        adam_block(step->recipe->family, fusion, &step->scalars, &g, p, m, v, count);
         if (step->copy)
             adam_copy(step->copy_dtype, p, (char *)step->copy + start * copy_bytes, count, stream);
     }

@@ -8,7 +8,8 @@
 #include <string.h>
 
 // "Checked" means: these operations, written out, gave no differing bit in p, m and v against the named code over
-// several steps and at least 100,000 elements.
+// several steps and at least 100,000 elements. "Read": they follow the source's text or the machine code that its
+// compiler makes, and were not compared with a run of it.
 static const struct recipe recipes[] = {
     {.name = "torch-cpu",
      .source = "PyTorch torch.optim.Adam/AdamW on CPU, single tensor and foreach, fp32",
@@ -63,6 +64,62 @@ static const struct recipe recipes[] = {
      .family = RECIPE_DEEPSPEED,
      .body = FUSE_NONE,
      .tail = FUSE_NONE},
+    {.name = "torch-cuda-foreach",
+     .source = "PyTorch torch.optim.Adam/AdamW on CUDA, foreach (the default), fp32",
+     .version = "2.6.0",
+     .note = "read",
+     .family = RECIPE_TORCH_CUDA_FOREACH,
+     .body = FUSE_GRADIENT,
+     .tail = FUSE_GRADIENT},
+    {.name = "torch-cuda-single",
+     .source = "PyTorch torch.optim.Adam/AdamW(foreach=False) on CUDA, fp32",
+     .version = "2.6.0",
+     .note = "read; the root is multiplied by the reciprocal of its bias correction",
+     .family = RECIPE_TORCH_CUDA_SINGLE,
+     .body = FUSE_GRADIENT,
+     .tail = FUSE_GRADIENT},
+    {.name = "torch-cuda-fused",
+     .source = "PyTorch torch.optim.Adam/AdamW(fused=True) on CUDA, fp32",
+     .version = "2.6.0",
+     .note = "read; the device's own powers of beta, rounded to fp32, are taken to be the host's",
+     .family = RECIPE_TORCH_CUDA_FUSED,
+     .body = FUSE_GRADIENT,
+     .tail = FUSE_GRADIENT},
+    {.name = "torch-capturable-foreach",
+     .source = "PyTorch torch.optim.Adam/AdamW(capturable=True) on CUDA, foreach, fp32",
+     .version = "2.6.0",
+     .note = "read; the device's own fp32 powers of beta are taken to be correctly rounded",
+     .family = RECIPE_TORCH_CAPTURABLE_FOREACH,
+     .body = FUSE_GRADIENT,
+     .tail = FUSE_GRADIENT},
+    {.name = "torch-capturable-single",
+     .source = "PyTorch torch.optim.Adam/AdamW(capturable=True, foreach=False) on CUDA, fp32",
+     .version = "2.6.0",
+     .note = "read; the device's own fp32 powers of beta are taken to be correctly rounded",
+     .family = RECIPE_TORCH_CAPTURABLE_SINGLE,
+     .body = FUSE_GRADIENT,
+     .tail = FUSE_GRADIENT},
+    {.name = "apex",
+     .source = "FusedAdam of DeepSpeed, Apex and Transformer Engine on CUDA, fp32",
+     .version = "edaa7221, 004da4ed, c250752a",
+     .note = "read; DeepSpeed and Apex build it with fast-math, this is the IEEE form",
+     .family = RECIPE_APEX,
+     .body = FUSE_MOMENT,
+     .tail = FUSE_MOMENT},
+    {.name = "apex-other-fusion",
+     .source = "FusedAdam of DeepSpeed, Apex and Transformer Engine on CUDA, fp32",
+     .version = "edaa7221, 004da4ed, c250752a",
+     .note = "read; as apex, where the compiler fuses the gradient's product",
+     .family = RECIPE_APEX,
+     .body = FUSE_GRADIENT,
+     .tail = FUSE_GRADIENT},
+    {.name = "apex-nofma",
+     .source = "FusedAdam of DeepSpeed, Apex and Transformer Engine on CUDA, fp32",
+     .version = "edaa7221, 004da4ed, c250752a",
+     .note = "read; as apex, nothing fused",
+     .family = RECIPE_APEX,
+     .body = FUSE_NONE,
+     .tail = FUSE_NONE},
 };
 
 const struct recipe *recipe_at(int index)
@@ -93,6 +150,12 @@ static enum recipe_decay decay_of(const struct adam_hyper *hyper, bool active)
     return !active ? DECAY_NONE : hyper->decoupled ? DECAY_DECOUPLED : DECAY_L2;
 }
 
+// PyTorch counts steps by adding 1 to an fp32 number, which stays at 2^24 when it gets there.
+static double torch_step(uint64_t t)
+{
+    return t < 1u << 24 ? (double)t : 0x1p24;
+}
+
 // Doubles throughout; each scalar is rounded to fp32 once, where it enters the element's arithmetic.
 static int begin_torch(const struct recipe *recipe, const struct adam_hyper *hyper, uint64_t t,
                        struct adam_scalars *out)
@@ -100,10 +163,9 @@ static int begin_torch(const struct recipe *recipe, const struct adam_hyper *hyp
     if (!hyper->bias_correction)
         return err_set(ERR_USAGE,
                        "recipe %s always corrects the bias, as PyTorch does; for bias_correction false choose a "
-                       "deepspeed-cpu recipe",
+                       "deepspeed-cpu or an apex recipe",
                        recipe->name);
-    // PyTorch counts steps by adding 1 to an fp32 number, which stays at 2^24 when it gets there.
-    double step = t < 1u << 24 ? (double)t : 0x1p24;
+    double step = torch_step(t);
     double bias1 = 1 - pow(hyper->beta1, step);
     double bias2 = 1 - pow(hyper->beta2, step);
     float take = (float)(1 - hyper->beta1);
@@ -120,6 +182,43 @@ static int begin_torch(const struct recipe *recipe, const struct adam_hyper *hyp
         .decay_decoupled = (float)(1 - hyper->lr * hyper->weight_decay),
     };
     return ERR_NONE;
+}
+
+// Capturable steps keep the corrections in fp32 tensors.
+static float tensor_correction(double beta, uint64_t t)
+{
+    return 1.0f - (float)pow((double)(float)beta, torch_step(t));
+}
+
+// What a form of PyTorch's on a GPU has in other places than the one on a CPU.
+static void begin_torch_cuda(enum recipe_family family, const struct adam_hyper *hyper, uint64_t t,
+                             struct adam_scalars *out)
+{
+    float bias1 = tensor_correction(hyper->beta1, t), root2 = sqrtf(tensor_correction(hyper->beta2, t));
+    if (family == RECIPE_TORCH_CUDA_SINGLE) {
+        out->bias2 = 1.0f / out->bias2;
+    } else if (family == RECIPE_TORCH_CUDA_FUSED) {
+        out->step_size = (float)(hyper->lr / (double)(float)(1 - pow(hyper->beta1, torch_step(t))));
+        out->wide = (struct adam_wide){
+            .m_keep = hyper->beta1,
+            .m_take = 1 - hyper->beta1,
+            .v_keep = hyper->beta2,
+            .v_take = 1 - hyper->beta2,
+            .eps = hyper->eps,
+            .decay_l2 = hyper->weight_decay,
+            .decay_decoupled = -(hyper->lr * hyper->weight_decay),
+        };
+    } else if (family == RECIPE_TORCH_CAPTURABLE_FOREACH) {
+        // A list of tensors divided by a number is multiplied by the number's reciprocal, rounded from double.
+        out->bias2 = root2;
+        out->step_size = 1.0f / (-bias1 * (float)(1 / hyper->lr));
+    } else if (family == RECIPE_TORCH_CAPTURABLE_SINGLE) {
+        // A number divided by a tensor is the tensor's reciprocal times the number.
+        float minus_step = -(1.0f / bias1 * (float)hyper->lr);
+        out->bias2 = root2 * minus_step;
+        out->eps = 1.0f / minus_step * (float)hyper->eps;
+        out->step_size = 1;
+    }
 }
 
 // The powers are running products in fp32; only after a jump (a resumed run, changed betas) are they computed by pow.
@@ -163,13 +262,37 @@ static void begin_deepspeed(const struct adam_hyper *hyper, uint64_t t, struct r
     };
 }
 
+// Every hyper-parameter is a float; the powers are computed in double and rounded once.
+static void begin_apex(const struct adam_hyper *hyper, uint64_t t, struct adam_scalars *out)
+{
+    float beta1 = (float)hyper->beta1, beta2 = (float)hyper->beta2, weight_decay = (float)hyper->weight_decay;
+    *out = (struct adam_scalars){
+        .decay = decay_of(hyper, weight_decay != 0),
+        .m_keep = beta1,
+        .m_take = 1.0f - beta1,
+        .v_keep = beta2,
+        .v_take = 1.0f - beta2,
+        .bias1 = hyper->bias_correction ? (float)(1 - pow((double)beta1, (double)t)) : 1.0f,
+        .bias2 = hyper->bias_correction ? (float)(1 - pow((double)beta2, (double)t)) : 1.0f,
+        .eps = (float)hyper->eps,
+        .step_size = -(float)hyper->lr,
+        .decay_l2 = weight_decay,
+        .decay_decoupled = weight_decay,
+    };
+}
+
 int recipe_begin_step(const struct recipe *recipe, const struct adam_hyper *hyper, uint64_t t,
                       struct recipe_state *state, struct adam_scalars *out)
 {
     if (t == 0)
         return err_set(ERR_USAGE, "recipe %s: steps count from 1", recipe->name);
-    if (recipe->family == RECIPE_TORCH)
-        return begin_torch(recipe, hyper, t, out);
-    begin_deepspeed(hyper, t, state, out);
+    if (recipe->family == RECIPE_DEEPSPEED) {
+        begin_deepspeed(hyper, t, state, out);
+    } else if (recipe->family == RECIPE_APEX) {
+        begin_apex(hyper, t, out);
+    } else {
+        TRY(begin_torch(recipe, hyper, t, out));
+        begin_torch_cuda(recipe->family, hyper, t, out);
+    }
     return ERR_NONE;
 }

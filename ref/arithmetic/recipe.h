@@ -28,12 +28,24 @@ struct adam_hyper {
     bool bias_correction;
 };
 
-// Two ways of writing Adam. PyTorch interpolates m, divides by the bias corrections, adds q; DeepSpeed weighs both
-// terms of m, multiplies by a reciprocal, and folds the learning rate into one last multiply-add.
-enum recipe_family { RECIPE_TORCH, RECIPE_DEEPSPEED };
+// Ways of writing Adam. PyTorch interpolates m, divides by the bias corrections, adds q; on a GPU it associates the
+// second moment and the update differently, and differently again in each of its forms, of which the fused one
+// computes in double. DeepSpeed on a CPU weighs both terms of m, multiplies by a reciprocal, and folds the learning
+// rate into one last multiply-add. Apex corrects m and v themselves, and has decay and learning rate last.
+enum recipe_family {
+    RECIPE_TORCH,
+    RECIPE_DEEPSPEED,
+    RECIPE_TORCH_CUDA_FOREACH,
+    RECIPE_TORCH_CUDA_SINGLE,
+    RECIPE_TORCH_CUDA_FUSED,
+    RECIPE_TORCH_CAPTURABLE_FOREACH,
+    RECIPE_TORCH_CAPTURABLE_SINGLE,
+    RECIPE_APEX,
+    RECIPE_FAMILY_COUNT
+};
 
 // Of the two products in moment x beta + gradient term: which one enters the sum unrounded. FUSE_NONE also means that
-// no other multiply-add of the recipe is fused.
+// no other multiply-add of the recipe is fused. PyTorch's forms on a GPU have FUSE_GRADIENT only.
 enum recipe_fusion { FUSE_NONE, FUSE_MOMENT, FUSE_GRADIENT };
 
 enum recipe_decay { DECAY_NONE, DECAY_L2, DECAY_DECOUPLED };
@@ -60,7 +72,15 @@ struct recipe_state {
     uint64_t step;
 };
 
-// Everything a step's elements need. The comments give PyTorch's meaning, then DeepSpeed's.
+// Hyper-parameters of PyTorch's fused form on a GPU, which multiplies by doubles.
+struct adam_wide {
+    double m_keep, m_take, v_keep, v_take, eps;
+    double decay_l2;        // weight decay
+    double decay_decoupled; // -lr x weight decay
+};
+
+// Everything a step's elements need. The comments give PyTorch's meaning, then DeepSpeed's on a CPU; recipe.c says what
+// the other families put there.
 struct adam_scalars {
     enum recipe_decay decay;
     bool from_gradient;    // |1 - beta1| >= 0.5: m is interpolated from the gradient's end; not used
@@ -68,11 +88,13 @@ struct adam_scalars {
     float m_take;          // 1 - beta1, less 1 if from_gradient; 1 - beta1
     float v_keep;          // beta2; the same
     float v_take;          // 1 - beta2; the same
+    float bias1;           // not used
     float bias2;           // sqrt(1 - beta2^t), a divisor; 1 / sqrt(1 - beta2^t), a factor
     float eps;             // the same
     float step_size;       // -lr / (1 - beta1^t); the same
     float decay_l2;        // weight decay; the same
     float decay_decoupled; // 1 - lr x weight decay, a factor; -lr x weight decay
+    struct adam_wide wide; // RECIPE_TORCH_CUDA_FUSED only
 };
 
 const struct recipe *recipe_find(const char *name); // null: unknown
@@ -135,15 +157,116 @@ RECIPE_INLINE void recipe_deepspeed_element(enum recipe_fusion fusion, const str
     *v = square;
 }
 
+// Of PyTorch's unfused forms on a GPU: the parameter after decay, and both moments.
+RECIPE_INLINE float recipe_torch_cuda_moments(const struct adam_scalars *s, float g, float p, float *m, float *v)
+{
+    if (s->decay == DECAY_L2)
+        g = fmaf(s->decay_l2, p, g);
+    if (s->decay == DECAY_DECOUPLED)
+        p = p * s->decay_decoupled;
+    *m = fmaf(s->m_take, g - *m, s->from_gradient ? g : *m);
+    *v = fmaf(s->v_take, g * g, *v * s->v_keep);
+    return p;
+}
+
+// The foreach form divides by a list of numbers. The capturable single form has 1 as step size: its learning rate lies
+// in the denominator's scalars, which are tensors there.
+RECIPE_INLINE void recipe_torch_cuda_foreach_element(const struct adam_scalars *s, float g, float *p, float *m,
+                                                     float *v)
+{
+    float parameter = recipe_torch_cuda_moments(s, g, *p, m, v);
+    float denominator = sqrtf(*v) / s->bias2 + s->eps;
+    *p = fmaf(s->step_size, *m / denominator, parameter);
+}
+
+// A tensor divided by one number of the host is multiplied by its reciprocal: bias2 is a factor.
+RECIPE_INLINE void recipe_torch_cuda_single_element(const struct adam_scalars *s, float g, float *p, float *m, float *v)
+{
+    float parameter = recipe_torch_cuda_moments(s, g, *p, m, v);
+    float denominator = sqrtf(*v) * s->bias2 + s->eps;
+    *p = fmaf(s->step_size, *m / denominator, parameter);
+}
+
+// The step size divides the denominator.
+RECIPE_INLINE void recipe_torch_capturable_foreach_element(const struct adam_scalars *s, float g, float *p, float *m,
+                                                           float *v)
+{
+    float parameter = recipe_torch_cuda_moments(s, g, *p, m, v);
+    float denominator = (sqrtf(*v) / s->bias2 + s->eps) / s->step_size;
+    *p = parameter + *m / denominator;
+}
+
+// Each product with a hyper-parameter is one of doubles, and rounded to fp32 with the sum that it enters. The step size
+// is positive.
+RECIPE_INLINE void recipe_torch_cuda_fused_element(const struct adam_scalars *s, float g, float *p, float *m, float *v)
+{
+    const struct adam_wide *wide = &s->wide;
+    float parameter = *p;
+    if (s->decay == DECAY_L2)
+        g = (float)fma((double)parameter, wide->decay_l2, (double)g);
+    if (s->decay == DECAY_DECOUPLED)
+        parameter = (float)fma(wide->decay_decoupled, (double)parameter, (double)parameter);
+    float moment = (float)fma((double)*m, wide->m_keep, wide->m_take * (double)g);
+    float square = (float)fma((double)*v, wide->v_keep, wide->v_take * (double)g * (double)g);
+    float denominator = (float)((double)(sqrtf(square) / s->bias2) + wide->eps);
+    *p = parameter - s->step_size * moment / denominator;
+    *m = moment;
+    *v = square;
+}
+
+// bias1 and bias2 divide m and v.
+RECIPE_INLINE void recipe_apex_element(enum recipe_fusion fusion, const struct adam_scalars *s, float g, float *p,
+                                       float *m, float *v)
+{
+    float parameter = *p;
+    if (s->decay == DECAY_L2)
+        g = recipe_multiply_add(fusion, parameter, s->decay_l2, g);
+    float moment = recipe_weigh(fusion, *m, s->m_keep, s->m_take, g);
+    float square = recipe_weigh(fusion, *v, s->v_keep, s->v_take * g, g);
+    float update = moment / s->bias1 / (sqrtf(square / s->bias2) + s->eps);
+    if (s->decay == DECAY_DECOUPLED)
+        update = recipe_multiply_add(fusion, parameter, s->decay_decoupled, update);
+    *p = recipe_multiply_add(fusion, update, s->step_size, parameter);
+    *m = moment;
+    *v = square;
+}
+
 // One element of one tensor: reads g, updates *p, *m and *v.
+RECIPE_INLINE void recipe_family_element(enum recipe_family family, enum recipe_fusion fusion,
+                                         const struct adam_scalars *scalars, float g, float *p, float *m, float *v)
+{
+    switch (family) {
+    case RECIPE_TORCH:
+        recipe_torch_element(fusion, scalars, g, p, m, v);
+        break;
+    case RECIPE_DEEPSPEED:
+        recipe_deepspeed_element(fusion, scalars, g, p, m, v);
+        break;
+    case RECIPE_TORCH_CUDA_FOREACH:
+    case RECIPE_TORCH_CAPTURABLE_SINGLE:
+        recipe_torch_cuda_foreach_element(scalars, g, p, m, v);
+        break;
+    case RECIPE_TORCH_CUDA_SINGLE:
+        recipe_torch_cuda_single_element(scalars, g, p, m, v);
+        break;
+    case RECIPE_TORCH_CUDA_FUSED:
+        recipe_torch_cuda_fused_element(scalars, g, p, m, v);
+        break;
+    case RECIPE_TORCH_CAPTURABLE_FOREACH:
+        recipe_torch_capturable_foreach_element(scalars, g, p, m, v);
+        break;
+    case RECIPE_APEX:
+        recipe_apex_element(fusion, scalars, g, p, m, v);
+        break;
+    case RECIPE_FAMILY_COUNT:
+        break;
+    }
+}
+
 RECIPE_INLINE void recipe_element(const struct recipe *recipe, const struct adam_scalars *scalars, bool tail, float g,
                                   float *p, float *m, float *v)
 {
-    enum recipe_fusion fusion = tail ? recipe->tail : recipe->body;
-    if (recipe->family == RECIPE_TORCH)
-        recipe_torch_element(fusion, scalars, g, p, m, v);
-    else
-        recipe_deepspeed_element(fusion, scalars, g, p, m, v);
+    recipe_family_element(recipe->family, tail ? recipe->tail : recipe->body, scalars, g, p, m, v);
 }
 
 #ifdef __cplusplus

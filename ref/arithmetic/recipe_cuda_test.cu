@@ -21,10 +21,7 @@ __global__ void update(arrays x, adam_scalars scalars, size_t begin, size_t end)
     size_t i = begin + blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= end)
         return;
-    if (family == RECIPE_TORCH)
-        recipe_torch_element(fusion, &scalars, x.g[i], &x.p[i], &x.m[i], &x.v[i]);
-    else
-        recipe_deepspeed_element(fusion, &scalars, x.g[i], &x.p[i], &x.m[i], &x.v[i]);
+    recipe_family_element(family, fusion, &scalars, x.g[i], &x.p[i], &x.m[i], &x.v[i]);
 }
 
 template <recipe_family family>
@@ -44,10 +41,17 @@ static void update_family(recipe_fusion fusion, arrays x, const adam_scalars &sc
 static void update_range(const recipe *r, recipe_fusion fusion, arrays x, const adam_scalars &scalars, size_t begin,
                          size_t end)
 {
-    if (r->family == RECIPE_TORCH)
-        update_family<RECIPE_TORCH>(fusion, x, scalars, begin, end);
-    else
-        update_family<RECIPE_DEEPSPEED>(fusion, x, scalars, begin, end);
+    static void (*const updates[RECIPE_FAMILY_COUNT])(recipe_fusion, arrays, const adam_scalars &, size_t, size_t) = {
+        update_family<RECIPE_TORCH>,
+        update_family<RECIPE_DEEPSPEED>,
+        update_family<RECIPE_TORCH_CUDA_FOREACH>,
+        update_family<RECIPE_TORCH_CUDA_SINGLE>,
+        update_family<RECIPE_TORCH_CUDA_FUSED>,
+        update_family<RECIPE_TORCH_CAPTURABLE_FOREACH>,
+        update_family<RECIPE_TORCH_CAPTURABLE_SINGLE>,
+        update_family<RECIPE_APEX>,
+    };
+    updates[r->family](fusion, x, scalars, begin, end);
 }
 
 static uint64_t mix(uint64_t bits)

@@ -177,6 +177,122 @@ class DeepSpeed:
         return p, m, v
 
 
+def fma64(a, b, c):
+    """Python's floats are doubles; a Fraction becomes the nearest one."""
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact != 0:
+        return float(exact)
+    return -0.0 if (minus(a) != minus(b)) and minus(c) else 0.0
+
+
+class TorchCuda(Torch):
+    """torch.optim.Adam and AdamW on CUDA, foreach."""
+
+    def element(self, g, p, m, v, fma, other_product=False):
+        h = self.hyper
+        if h["wd"] != 0 and not h["decoupled"]:
+            g = fma(self.wd, p, g)
+        if h["decoupled"]:
+            p = mul(p, self.d)
+        if abs(self.w) < 0.5:
+            m = fma(self.w, sub(g, m), m)
+        else:
+            m = fma(-sub(g, m), sub(1.0, self.w), g)
+        v = mul(v, self.b2)
+        v = fma(self.c2, mul(g, g), v)
+        return self.update(sqrt(v), p, m), m, v
+
+    def update(self, root, p, m):
+        return fma(self.s, div(m, add(div(root, self.big_b), self.e)), p)
+
+
+class TorchCudaSingle(TorchCuda):
+    """A tensor over a number is the tensor times the number's reciprocal."""
+
+    def update(self, root, p, m):
+        return fma(self.s, div(m, add(mul(root, div(1.0, self.big_b)), self.e)), p)
+
+
+class TorchCapturable(TorchCuda):
+    """Corrections in fp32 tensors; the powers are correctly rounded."""
+
+    def begin(self, t):
+        super().begin(t)
+        h = self.hyper
+        self.power1 = f32(math.pow(f32(h["beta1"]), t))
+        self.root2 = sqrt(sub(1.0, f32(math.pow(f32(h["beta2"]), t))))
+
+
+class TorchCapturableSingle(TorchCapturable):
+    def update(self, root, p, m):
+        step_size_neg = -mul(div(1.0, sub(1.0, self.power1)), f32(self.hyper["lr"]))
+        s = div(root, mul(self.root2, step_size_neg))
+        s = add(s, mul(div(1.0, step_size_neg), self.e))
+        return add(p, div(m, s))
+
+
+class TorchCapturableForeach(TorchCapturable):
+    def update(self, root, p, m):
+        step_size = div(1.0, mul(sub(self.power1, 1.0), f32(1 / self.hyper["lr"])))
+        s = div(add(div(root, self.root2), self.e), step_size)
+        return add(p, div(m, s))
+
+
+class TorchCudaFused:
+    """Doubles in every product with a hyper-parameter, and a rounding to fp32 at every assignment."""
+
+    def __init__(self, hyper):
+        self.hyper = hyper
+
+    def begin(self, t):
+        h = self.hyper
+        self.bias1 = f32(1 - math.pow(h["beta1"], t))
+        self.root2 = f32(math.sqrt(1 - math.pow(h["beta2"], t)))
+
+    def element(self, g, p, m, v, fma, other_product=False):
+        h = self.hyper
+        if h["wd"] != 0 and not h["decoupled"]:
+            g = f32(fma64(p, h["wd"], g))
+        if h["decoupled"]:
+            p = f32(fma64(-(h["lr"] * h["wd"]), p, p))
+        m = f32(fma64(m, h["beta1"], (1 - h["beta1"]) * g))
+        v = f32(fma64(v, h["beta2"], ((1 - h["beta2"]) * g) * g))
+        s = f32(div(sqrt(v), self.root2) + h["eps"])
+        q = div(mul(f32(h["lr"] / self.bias1), m), s)
+        return sub(p, q), m, v
+
+
+class Apex:
+    """FusedAdam of DeepSpeed, Apex and Transformer Engine, without fast-math."""
+
+    def __init__(self, hyper):
+        self.hyper = hyper
+
+    def begin(self, t):
+        h = self.hyper
+        self.b1, self.b2, self.lr, self.wd = f32(h["beta1"]), f32(h["beta2"]), f32(h["lr"]), f32(h["wd"])
+        self.eps, self.bc1, self.bc2 = f32(h["eps"]), 1.0, 1.0
+        if h["bias_correction"]:
+            self.bc1, self.bc2 = f32(1 - math.pow(self.b1, t)), f32(1 - math.pow(self.b2, t))
+        self.c1, self.c2 = sub(1.0, self.b1), sub(1.0, self.b2)
+
+    def element(self, g, p, m, v, fma, other_product=False):
+        h = self.hyper
+        if self.wd != 0 and not h["decoupled"]:
+            g = fma(self.wd, p, g)
+        if other_product:
+            m = fma(m, self.b1, mul(self.c1, g))
+            v = fma(v, self.b2, mul(mul(self.c2, g), g))
+        else:
+            m = fma(self.c1, g, mul(self.b1, m))
+            v = fma(mul(self.c2, g), g, mul(self.b2, v))
+        q = div(div(m, self.bc1), add(sqrt(div(v, self.bc2)), self.eps))
+        if self.wd != 0 and h["decoupled"]:
+            q = fma(p, self.wd, q)
+        p = fma(-q, self.lr, p)
+        return p, m, v
+
+
 def mix(bits):
     """splitmix64, for inputs that any language can make."""
     bits = (bits + 0x9E3779B97F4A7C15) & MASK
@@ -199,19 +315,28 @@ def gradient(t, i):
     return of_bits((bits & 1) << 31 | (low + (bits >> 8) % (130 - low)) << 23 | bits >> 41)
 
 
+# The class, the lanes, the multiply-add, and where the other product of the moments is the fused one.
 RECIPES = {
-    "torch-cpu": (Torch, 0, fma, False),
-    "torch-cpu-nofma": (Torch, 0, no_fma, False),
-    "torch-fused-cpu": (Torch, 8, fma, True),
-    "deepspeed-cpu-gcc-avx512": (DeepSpeed, 16, fma, True),
-    "deepspeed-cpu-gcc-avx2": (DeepSpeed, 8, fma, True),
-    "deepspeed-cpu-clang": (DeepSpeed, 0, fma, False),
-    "deepspeed-cpu-scalar": (DeepSpeed, 0, no_fma, False),
+    "torch-cpu": (Torch, 0, fma, None),
+    "torch-cpu-nofma": (Torch, 0, no_fma, None),
+    "torch-fused-cpu": (Torch, 8, fma, "tail"),
+    "deepspeed-cpu-gcc-avx512": (DeepSpeed, 16, fma, "tail"),
+    "deepspeed-cpu-gcc-avx2": (DeepSpeed, 8, fma, "tail"),
+    "deepspeed-cpu-clang": (DeepSpeed, 0, fma, None),
+    "deepspeed-cpu-scalar": (DeepSpeed, 0, no_fma, None),
+    "torch-cuda-foreach": (TorchCuda, 0, fma, None),
+    "torch-cuda-single": (TorchCudaSingle, 0, fma, None),
+    "torch-cuda-fused": (TorchCudaFused, 0, fma, None),
+    "torch-capturable-foreach": (TorchCapturableForeach, 0, fma, None),
+    "torch-capturable-single": (TorchCapturableSingle, 0, fma, None),
+    "apex": (Apex, 0, fma, "everywhere"),
+    "apex-other-fusion": (Apex, 0, fma, None),
+    "apex-nofma": (Apex, 0, no_fma, None),
 }
 
 
 def run(name, hyper):
-    family, lanes, multiply_add, other_tail = RECIPES[name]
+    family, lanes, multiply_add, where = RECIPES[name]
     optimizer = family(hyper)
     tail_start = COUNT - COUNT % lanes if lanes else COUNT
     p = [parameter(i) for i in range(COUNT)]
@@ -219,7 +344,7 @@ def run(name, hyper):
     for t in STEPS:
         optimizer.begin(t)
         for i in range(COUNT):
-            other = other_tail and i >= tail_start
+            other = where == "everywhere" or (where == "tail" and i >= tail_start)
             p[i], m[i], v[i] = optimizer.element(gradient(t, i), p[i], m[i], v[i], multiply_add, other)
     digest = 0
     for values in (p, m, v):

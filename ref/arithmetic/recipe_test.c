@@ -90,7 +90,15 @@ Test(recipe, the_table_has_every_named_recipe_with_its_source_and_golden_bits)
                                         "deepspeed-cpu-gcc-avx512",
                                         "deepspeed-cpu-gcc-avx2",
                                         "deepspeed-cpu-clang",
-                                        "deepspeed-cpu-scalar"};
+                                        "deepspeed-cpu-scalar",
+                                        "torch-cuda-foreach",
+                                        "torch-cuda-single",
+                                        "torch-cuda-fused",
+                                        "torch-capturable-foreach",
+                                        "torch-capturable-single",
+                                        "apex",
+                                        "apex-other-fusion",
+                                        "apex-nofma"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         cr_expect_not_null(recipe_find(names[i]), "%s", names[i]);
     cr_expect_str_eq(recipe_name(recipe_at(0)), "torch-cpu");
@@ -143,9 +151,12 @@ Test(recipe, torch_refuses_to_leave_the_bias_uncorrected)
     struct adam_scalars scalars;
     cr_expect_eq(recipe_begin_step(recipe_find("torch-cpu"), &hyper, 1, &state, &scalars), ERR_USAGE);
     cr_expect(strstr(err_message(), "torch-cpu") && strstr(err_message(), "bias_correction"), "%s", err_message());
+    cr_expect_eq(recipe_begin_step(recipe_find("torch-cuda-fused"), &hyper, 1, &state, &scalars), ERR_USAGE);
     cr_expect_eq(recipe_begin_step(recipe_find("deepspeed-cpu-clang"), &hyper, 1, &state, &scalars), 0);
     cr_expect_eq(scalars.bias2, 1);
     cr_expect_eq(scalars.step_size, -1e-3f);
+    cr_expect_eq(recipe_begin_step(recipe_find("apex"), &hyper, 1, &state, &scalars), 0);
+    cr_expect(scalars.bias1 == 1 && scalars.bias2 == 1);
 }
 
 Test(recipe, steps_count_from_one)
