@@ -46,6 +46,12 @@ set(ZG_SOURCES
   bench/validate_plan.c
   bench/validate_report.c
   bench/validate_table.c
+  plan/equation.c
+  plan/paper.c
+  plan/paper_print.c
+  plan/query.c
+  plan/query_plan.c
+  plan/stand_in.c
   ref/activation.c
   ref/arithmetic/adam.c
   ref/arithmetic/clip.c
@@ -180,6 +186,9 @@ set(ZG_TEST_SOURCES
   packaging/completion_test.c
   packaging/install_test.c
   packaging/manual_test.c
+  plan/equation_test.c
+  plan/paper_test.c
+  plan/query_test.c
   ref/arithmetic/adam_test.c
   ref/arithmetic/clip_test.c
   ref/arithmetic/dtype_test.c
