@@ -113,8 +113,10 @@ static int answer_cases(struct answer_options *a, char *arguments[], int count)
         TRY(launcher_open(&a->launcher, &options.comm));
     int rc = a->one ? reference_answer(&options, arguments[0], arguments[1], world, state)
                     : reference_answer_all(&options, arguments[0], arguments[1], world, state, shows_progress(a));
-    if (options.comm && rc != ERR_NONE)
+    if (options.comm && rc != ERR_NONE) {
         comm_abort(options.comm, err_message());
+        launcher_tell("zerogauge answer");
+    }
     launcher_close(options.comm, err_exit_status(rc));
     return rc;
 }
@@ -128,7 +130,7 @@ int answer_main(int argc, const char **argv)
         rc = launcher_find(&a.launcher);
     if (rc == ERR_NONE)
         rc = answer_cases(&a, arguments, count);
-    if (rc != ERR_NONE)
+    if (rc != ERR_NONE && *err_message())
         fprintf(stderr, "zerogauge answer: %s\n", err_message());
     char *texts[] = {a.recipe, a.schedule, a.clip_form, a.nvme_path, a.plugin};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)

@@ -19,6 +19,9 @@ enum { STAGE_BYTES = 8 << 20, STAGE_PIECE_BYTES = 4096 };
 // How long a rank that ends waits for others to end as well.
 static const uint64_t close_limit_ns = 5000000000u;
 
+// How long after a failed transfer a rank's death may become known.
+static const uint64_t explain_limit_ns = 500000000u;
+
 static uint64_t now_ns(void)
 {
     struct timespec time;
@@ -58,16 +61,13 @@ static int check(struct comm_mpi *mpi)
 // Tells every other rank, without waiting for them.
 static void send_notice(struct comm_mpi *mpi, uint32_t kind)
 {
+    struct comm_mpi_notice *notice = &mpi->sent[kind];
     pthread_mutex_lock(&mpi->lock);
-    if (mpi->notice_count == 0) {
-        mpi->notice.sequence = mpi->comm.sequence;
-        mpi->notice.kind = kind;
-        snprintf(mpi->notice.text, sizeof mpi->notice.text, "%s", mpi->message);
-        for (int rank = 0; rank < mpi->comm.world; rank++)
-            if (rank != mpi->comm.rank)
-                MPI_Isend(&mpi->notice, sizeof mpi->notice, MPI_BYTE, rank, 0, mpi->control,
-                          &mpi->notices[mpi->notice_count++]);
-    }
+    *notice = (struct comm_mpi_notice){mpi->comm.sequence, kind, atomic_load(&mpi->dead), ""};
+    snprintf(notice->text, sizeof notice->text, "%s", mpi->message);
+    for (int rank = 0; rank < mpi->comm.world; rank++)
+        if (rank != mpi->comm.rank && rank != notice->dead)
+            MPI_Isend(notice, sizeof *notice, MPI_BYTE, rank, 0, mpi->control, &mpi->notices[mpi->notice_count++]);
     pthread_mutex_unlock(&mpi->lock);
 }
 
@@ -75,6 +75,25 @@ static void fail_everywhere(struct comm_mpi *mpi, int code, const char *message)
 {
     if (keep_failure(mpi, code, message) == ERR_NONE)
         send_notice(mpi, NOTICE_FAILED);
+}
+
+static void note_failing(struct comm_mpi *mpi, int rank, uint64_t sequence)
+{
+    mpi->left_count += mpi->left[rank] == 0;
+    mpi->left[rank] = sequence + 1;
+}
+
+static void note_leaving(struct comm_mpi *mpi, int rank, uint64_t sequence)
+{
+    note_failing(mpi, rank, sequence);
+    mpi->gone_count += !mpi->gone[rank];
+    mpi->gone[rank] = true;
+}
+
+static void note_death(struct comm_mpi *mpi, int rank)
+{
+    note_leaving(mpi, rank, 0);
+    atomic_store(&mpi->dead, rank);
 }
 
 // Reads what other ranks have told.
@@ -89,11 +108,23 @@ static void take_notices(struct comm_mpi *mpi)
             return;
         if (MPI_Mrecv(&notice, sizeof notice, MPI_BYTE, &message, MPI_STATUS_IGNORE) != MPI_SUCCESS)
             return;
-        mpi->left_count += mpi->left[status.MPI_SOURCE] == 0;
-        mpi->left[status.MPI_SOURCE] = notice.sequence + 1;
+        (notice.kind == NOTICE_LEFT ? note_leaving : note_failing)(mpi, status.MPI_SOURCE, notice.sequence);
+        if (notice.dead >= 0 && notice.dead < mpi->comm.world && notice.dead != mpi->comm.rank)
+            note_death(mpi, notice.dead);
         if (notice.kind == NOTICE_FAILED)
             keep_failure(mpi, ERR_PEER, notice.text);
     }
+}
+
+// A neighbour that died after it had left owes nothing.
+static void look_for_deaths(struct comm_mpi *mpi)
+{
+    char text[256];
+    int rank = wires_look(&mpi->wires, text, sizeof text);
+    if (rank < 0 || mpi->gone[rank])
+        return;
+    note_death(mpi, rank);
+    fail_everywhere(mpi, ERR_PEER, text);
 }
 
 // Nobody who has left takes part in a later collective.
@@ -126,22 +157,38 @@ static void cancel(MPI_Request requests[], int count)
         }
 }
 
+// A transfer that MPI could not make fails for a reason: most often a rank has died, which MPI may see before this rank
+// is told.
+static int explain_transfer(struct comm_mpi *mpi)
+{
+    char message[512];
+    snprintf(message, sizeof message, "%s", err_message());
+    uint64_t limit = now_ns() + explain_limit_ns;
+    while (atomic_load(&mpi->failed) == ERR_NONE && now_ns() < limit) {
+        take_notices(mpi);
+        look_for_deaths(mpi);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    fail_everywhere(mpi, ERR_PEER, message);
+    return check(mpi);
+}
+
 // Returns when the requests are complete, or with a failure, when they may be under way still.
 static int wait_for(struct comm_mpi *mpi, MPI_Request requests[], int count)
 {
     for (unsigned tests = 0;; tests++) {
         int done = 0;
         int rc = comm_mpi_code(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE), "a transfer");
-        if (rc != ERR_NONE) {
-            fail_everywhere(mpi, ERR_PEER, err_message());
-            return check(mpi);
-        }
+        if (rc != ERR_NONE)
+            return explain_transfer(mpi);
         if (done)
             return ERR_NONE;
         if (tests % 16 == 15) {
             take_notices(mpi);
             look_for_leavers(mpi);
         }
+        if (tests % 256 == 255)
+            look_for_deaths(mpi);
         TRY(check(mpi));
         pause_between_tests(tests);
     }
@@ -247,6 +294,7 @@ static void free_handle(struct comm_mpi *mpi)
     free(mpi->pair_counts);
     free(mpi->signatures);
     free(mpi->left);
+    free(mpi->gone);
     free(mpi->notices);
     free(mpi);
 }
@@ -255,18 +303,21 @@ static void mpi_close(struct comm *comm)
 {
     struct comm_mpi *mpi = (struct comm_mpi *)comm;
     send_notice(mpi, NOTICE_LEFT);
-    // Everybody tells everybody once, so nothing stays under way.
+    // Everybody tells everybody that it leaves, so nothing stays under way; and a launcher that ends all ranks as soon
+    // as one has ended finds none that still has something to say.
     uint64_t limit = now_ns() + close_limit_ns;
     int sent = 0;
     for (unsigned tests = 0; now_ns() < limit; tests++) {
         MPI_Testall(mpi->notice_count, mpi->notices, &sent, MPI_STATUSES_IGNORE);
         take_notices(mpi);
-        if (sent && mpi->left_count == comm->world - 1)
+        look_for_deaths(mpi);
+        if (sent && mpi->gone_count == comm->world - 1)
             break;
         pause_between_tests(tests);
         if (atomic_load(&mpi->failed) == ERR_NONE)
             limit = now_ns() + close_limit_ns;
     }
+    wires_close(&mpi->wires);
     // After a failure MPI may hold this memory still, and the process ends.
     if (atomic_load(&mpi->failed) != ERR_NONE)
         return;
@@ -281,7 +332,8 @@ static int open_communicators(MPI_Comm world, struct comm_mpi *mpi)
     TRY(comm_mpi_code(MPI_Comm_dup(world, &mpi->data), "MPI_Comm_dup"));
     TRY(comm_mpi_code(MPI_Comm_dup(world, &mpi->control), "MPI_Comm_dup"));
     TRY(comm_mpi_code(MPI_Comm_set_errhandler(mpi->data, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
-    return comm_mpi_code(MPI_Comm_set_errhandler(mpi->control, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    TRY(comm_mpi_code(MPI_Comm_set_errhandler(mpi->control, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+    return wires_open(mpi->control, &mpi->wires);
 }
 
 int comm_mpi_open(MPI_Comm world, struct comm **out)
@@ -304,9 +356,12 @@ int comm_mpi_open(MPI_Comm world, struct comm **out)
     mpi->pair_counts = calloc(2 * ranks, sizeof *mpi->pair_counts);
     mpi->signatures = calloc(ranks + 1, sizeof *mpi->signatures);
     mpi->left = calloc(ranks, sizeof *mpi->left);
-    mpi->notices = calloc(ranks, sizeof(MPI_Request));
+    mpi->gone = calloc(ranks, sizeof *mpi->gone);
+    mpi->notices = calloc(2 * ranks, sizeof(MPI_Request));
+    atomic_init(&mpi->dead, -1);
     pthread_mutex_init(&mpi->lock, NULL);
-    bool enough = mpi->stage && mpi->requests && mpi->pair_counts && mpi->signatures && mpi->left && mpi->notices;
+    bool enough = mpi->stage && mpi->requests && mpi->pair_counts && mpi->signatures && mpi->left && mpi->gone &&
+                  mpi->notices;
     int rc = enough ? open_communicators(world, mpi)
                     : err_set(ERR_MEMORY, "no memory for the communication of %d ranks", size);
     if (rc != ERR_NONE) {

@@ -5,6 +5,7 @@
 #define ZG_COMM_MPI_H
 
 #include "comm_backend.h"
+#include "wire.h"
 
 #include <mpi.h>
 #include <pthread.h>
@@ -12,10 +13,11 @@
 
 enum { COMM_MPI_TEXT_BYTES = 2048 };
 
-// What a rank tells every other one outside the collectives.
+// What a rank tells every other one outside the collectives: that something has failed, and at the end that it leaves.
 struct comm_mpi_notice {
     uint64_t sequence;  // collectives it has begun
     uint32_t kind;
+    int32_t dead;       // the rank that has died, if that is what happened; else -1
     char text[COMM_MPI_TEXT_BYTES];
 };
 
@@ -29,12 +31,15 @@ struct comm_mpi {
     uint64_t *pair_counts;  // in an all-to-all: what this rank sends to each, and what each sends
     struct comm_signature *signatures;  // of all, when they differ
     enum comm_operation operation;  // the one under way
-    uint64_t *left;         // by rank: 1 + the collectives it had begun when it left; 0: it is there
-    int left_count;
+    uint64_t *left;         // by rank: 1 + the collectives it had begun when it failed or left; 0: it takes part
+    bool *gone;             // by rank: it has left, or died
+    int left_count, gone_count;
+    struct wires wires;     // to the neighbours, to see them die
+    atomic_int dead;        // a rank that will not answer any more; -1: none
     atomic_int failed;      // an error code
     pthread_mutex_t lock;   // of what follows, which any thread may write
     char message[COMM_MPI_TEXT_BYTES];
-    struct comm_mpi_notice notice;  // the one that is sent, at most once a kind
+    struct comm_mpi_notice sent[2];  // at most one of each kind
     MPI_Request *notices;
     int notice_count;
 };

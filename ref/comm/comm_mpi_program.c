@@ -4,6 +4,7 @@
 // regenerate. The other words provoke failures; what each rank was told goes to standard output, a line a rank.
 #include "comm_mpi.h"
 #include "err.h"
+#include "launcher.h"
 #include "random.h"
 
 #include <signal.h>
@@ -268,10 +269,9 @@ static int provoke(struct comm *comm, const char *word)
 
 int main(int argc, char **argv)
 {
-    int threading;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &threading);
+    struct launcher launcher;
     struct comm *comm;
-    if (argc < 2 || comm_mpi_open(MPI_COMM_WORLD, &comm) != ERR_NONE) {
+    if (argc < 2 || launcher_find(&launcher) != ERR_NONE || launcher_open(&launcher, &comm) != ERR_NONE) {
         fprintf(stderr, "%s\n", err_message());
         return 2;
     }
@@ -280,10 +280,8 @@ int main(int argc, char **argv)
     int rc = plain ? collectives(comm, strtoull(argv[2], NULL, 10), atoi(argv[3])) : provoke(comm, argv[1]);
     printf("rank %d: %s\n", rank, rc == ERR_NONE ? "good" : err_message());
     fflush(stdout);
-    comm_close(comm);
-    if (plain && rc == ERR_NONE)
-        MPI_Finalize();
-    else
+    launcher_close(comm, !plain || rc != ERR_NONE);
+    if (!plain || rc != ERR_NONE)
         _exit(rc == ERR_NONE ? 0 : 1);
     return 0;
 }

@@ -57,6 +57,17 @@ Test(comm_mpi, a_rank_that_leaves_early_is_named)
     expect_told("leave", "rank 0: rank 1 left while rank ", "rank 1: good\n", "rank 2: rank 1 left while rank ");
 }
 
+// mpirun sends SIGTERM to the others at once; they say what has happened all the same.
+Test(comm_mpi, a_rank_that_is_killed_is_named)
+{
+    MPI_OR_SKIP();
+    char output[16384];
+    cr_expect_neq(start(3, "die", output, sizeof output), 0, "%s", output);
+    cr_expect_not_null(strstr(output, "rank 0: rank 1 (host "), "%s", output);
+    cr_expect_not_null(strstr(output, "rank 2: rank 1 (host "), "%s", output);
+    cr_expect_eq(times_said(output, ") has died: it was killed, or crashed\n"), 2, "%s", output);
+}
+
 Test(comm_mpi, calls_that_do_not_match_are_both_named_on_every_rank)
 {
     MPI_OR_SKIP();

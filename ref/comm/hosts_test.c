@@ -3,7 +3,7 @@
 // as on one. Skipped, with the reason, where namespaces cannot be made.
 #include "mpirun_test.h"
 
-#include "err.h"
+#include "folder_test.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@ static char output[1 << 20];
 // The exit status of a command among hosts. Where there can be none, the test says why and ends: false.
 static bool hosts(const char *arguments, const char *command, int *status)
 {
-    char whole[8192];
+    char whole[4 * PATH_MAX];
     snprintf(whole, sizeof whole, "env ASAN_OPTIONS=detect_leaks=0 timeout 100 '%s/ci/hosts' %s -- %s 2>&1",
              ZG_SOURCE_DIR, arguments, command);
     *status = command_run(whole, output, sizeof output);
@@ -80,6 +80,32 @@ Test(hosts, ranks_are_dealt_out_to_hosts_in_turn)
     cr_expect_eq(status, 1);
     hosts("2 --slow 3", "true", &status);
     cr_expect_eq(status, 2);
+}
+
+// What a killed rank leaves behind is what every step left: a checkpoint, and nothing of the states on NVMe.
+Test(hosts, a_rank_killed_on_another_host_is_named_by_all_others)
+{
+    char folder[PATH_MAX], command[3 * PATH_MAX], *line, *rest = output;
+    int status, entries = 0;
+    MPI_OR_SKIP();
+    folder_make(folder);
+    snprintf(command, sizeof command,
+             "mpirun -n 5 '%s/zerogauge' train --preset zero_infinity --buffered --nvme-path %s --checkpoint %s/c "
+             "--every 1 --model gpt-nano --steps 9 --inject rank:1:kill@4", ZG_BINARY_DIR, folder, folder);
+    if (hosts("3", command, &status)) {
+        cr_expect_neq(status, 0, "%s", output);
+        cr_expect_eq(times_said(output, "zerogauge train: rank 1 (host host2, process "), 4, "%s", output);
+        snprintf(command, sizeof command, "ls -A %s %s/c", folder, folder);
+        cr_assert_eq(command_run(command, output, sizeof output), 0);
+        while ((line = strsep(&rest, "\n")) != NULL) {
+            bool known = strncmp(line, "step-0000000", 12) == 0 || strcmp(line, ".lock") == 0 ||
+                         strcmp(line, "c") == 0 || line[0] == '/' || line[0] == '\0';
+            cr_expect(known, "left behind: %s", line);
+            entries += strcmp(line, "step-00000003") == 0;
+        }
+        cr_expect_eq(entries, 1);
+    }
+    folder_remove(folder);
 }
 
 // Whatever ends it, a process that was started among hosts has ended, too.

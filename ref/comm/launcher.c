@@ -3,10 +3,14 @@
 
 #include "err.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #ifdef ZG_HAVE_MPI
 #include "comm_mpi.h"
+
+#include <signal.h>
+#include <sys/time.h>
 #endif
 
 // The names under which launchers say how many processes there are, and which one this is. The first that is there
@@ -74,7 +78,38 @@ int launcher_refuse(void)
     return ERR_NONE;
 }
 
+void launcher_tell(const char *command)
+{
+    fprintf(stderr, "%s: %s\n", command, err_message());
+    err_set(ERR_NONE, "%s", "");
+}
+
 #ifdef ZG_HAVE_MPI
+static void end_by_sigterm(int signal_number)
+{
+    (void)signal_number;
+    signal(SIGTERM, SIG_DFL);
+    raise(SIGTERM);
+}
+
+static void end_soon(int signal_number)
+{
+    (void)signal_number;
+    const struct itimerval soon = {.it_value.tv_usec = 500000};
+    setitimer(ITIMER_REAL, &soon, NULL);
+}
+
+// When a rank dies, mpirun sends SIGTERM to the others at once, before they can say why they end: so a rank that does
+// not treat it otherwise ends half a second later, if it has not ended by then. mpirun waits for a second.
+static void delay_sigterm(void)
+{
+    struct sigaction before, delayed = {.sa_handler = end_soon}, alarm = {.sa_handler = end_by_sigterm};
+    if (sigaction(SIGTERM, NULL, &before) != 0 || before.sa_handler != SIG_DFL)
+        return;
+    sigaction(SIGALRM, &alarm, NULL);
+    sigaction(SIGTERM, &delayed, NULL);
+}
+
 int launcher_open(const struct launcher *launcher, struct comm **out)
 {
     int threading, world;
@@ -85,6 +120,7 @@ int launcher_open(const struct launcher *launcher, struct comm **out)
                        "%s says %d processes, MPI sees %d: the launcher and the MPI library do not belong together "
                        "(start with that library's mpirun, or with srun --mpi=pmix)",
                        launcher->name, launcher->world, world);
+    delay_sigterm();
     return comm_mpi_open(MPI_COMM_WORLD, out);
 }
 

@@ -23,8 +23,14 @@ int launcher_world(struct launcher *launcher, int asked, int otherwise, int *wor
 // ERR_USAGE: a launcher has started this process several times, and it is one that starts its ranks itself.
 int launcher_refuse(void);
 
-// Joins the other processes. ERR_USAGE: MPI sees another world than the launcher's variables say.
+// Joins the other processes. From then on SIGTERM, where nothing treats it, ends this one half a second later, by the
+// timer of SIGALRM: time to say which rank has died. ERR_USAGE: MPI sees another world than the launcher's variables
+// say.
 int launcher_open(const struct launcher *launcher, struct comm **out);
+
+// Says the calling thread's message on standard error, "COMMAND: MESSAGE", and empties it. A rank that fails calls this
+// before launcher_close: until then the others wait, and mpirun, which kills all when one ends, sees none end.
+void launcher_tell(const char *command);
 
 // Ends this process's part. With status != 0 the others may have ended already, so nothing waits for them.
 void launcher_close(struct comm *comm, int status);

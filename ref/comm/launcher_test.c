@@ -80,17 +80,26 @@ Test(launcher, an_error_of_one_rank_ends_all_and_is_told_by_all)
     MPI_OR_SKIP();
     cr_expect_eq(mpirun(3, "zerogauge", "train --preset zero3 --model linear --steps 5 --inject rank:1:die@3", output,
                         sizeof output), 2, "%s", output);
-    const char *own = strstr(output, "zerogauge train: rank 1: dies in step 3"), *others = output;
-    int told = 0;
-    while ((others = strstr(others, "zerogauge train: rank 1 failed: dies in step 3")) != NULL) {
-        told++;
-        others++;
-    }
-    cr_expect_not_null(own, "%s", output);
-    cr_expect_eq(told, 2, "%s", output);
+    cr_expect_eq(times_said(output, "zerogauge train: rank 1: dies in step 3"), 1, "%s", output);
+    cr_expect_eq(times_said(output, "zerogauge train: rank 1 failed: dies in step 3"), 2, "%s", output);
     cr_expect_neq(mpirun(2, "zerogauge", "train --preset zero2 --model linear --steps 2 --save /nonexistent/x", output,
                          sizeof output), 0);
     cr_expect_not_null(strstr(output, "rank 0 failed: /nonexistent/x: cannot be created"), "%s", output);
+}
+
+// With five ranks, two of them are no neighbours of the one that dies.
+Test(launcher, a_killed_rank_is_named_by_all_others)
+{
+    MPI_OR_SKIP();
+    for (int rank = 0; rank < 3; rank++) {
+        char arguments[128], told[64];
+        snprintf(arguments, sizeof arguments, "train --preset zero3 --model linear --steps 9 --inject rank:%d:kill@3",
+                 2 * rank);
+        snprintf(told, sizeof told, "zerogauge train: rank %d (host ", 2 * rank);
+        cr_expect_neq(mpirun(5, "zerogauge", arguments, output, sizeof output), 0, "%s", output);
+        cr_expect_eq(times_said(output, told), 4, "%s", output);
+        cr_expect_eq(times_said(output, ") has died: it was killed, or crashed\n"), 4, "%s", output);
+    }
 }
 
 Test(launcher, another_world_than_the_launchers_is_refused)

@@ -29,6 +29,17 @@ static inline int mpirun(int world, const char *program, const char *arguments, 
     return command_run(command, output, output_bytes);
 }
 
+// How often a text says something.
+static inline int times_said(const char *text, const char *what)
+{
+    int times = 0;
+    while ((text = strstr(text, what)) != NULL) {
+        times++;
+        text++;
+    }
+    return times;
+}
+
 // The digest in a line of JSON; "" if there is none.
 static inline void digest_in(const char *text, char out[33])
 {

@@ -14,7 +14,8 @@ enum { SECTOR_BYTES = 512 };
 
 static const char *const kind_names[INJECT_KIND_COUNT] = {
     [INJECT_EIO] = "nvme:eio",     [INJECT_SHORT] = "nvme:short", [INJECT_TORN] = "nvme:torn", [INJECT_DIE] = "die",
-    [INJECT_ENOSPC] = "nvme:enospc", [INJECT_DELAY] = "nvme:delay", [INJECT_FLIP] = "nvme:flip"};
+    [INJECT_ENOSPC] = "nvme:enospc", [INJECT_DELAY] = "nvme:delay", [INJECT_FLIP] = "nvme:flip",
+    [INJECT_KILL] = "kill"};
 
 // Digits from *text up to a character that is none, which *text is left at.
 static bool parse_number(const char **text, uint64_t *out)
@@ -59,7 +60,8 @@ int inject_parse(const char *text, struct inject_plan *plan)
         struct inject_fault fault;
         if (!parse_fault(&rest, &fault) || (*rest != '\0' && *rest != ','))
             return err_set(ERR_USAGE, "--inject %s: expected nvme:FAULT@K, FAULT one of eio, short, torn, enospc, "
-                                      "delay, flip and K the number of a request from 1 up; or rank:R:die@STEP", text);
+                                      "delay, flip and K the number of a request from 1 up; or rank:R:die@STEP or "
+                                      "rank:R:kill@STEP", text);
         if (plan->fault_count == INJECT_FAULT_MAX)
             return err_set(ERR_USAGE, "--inject %s: more than %d faults", text, INJECT_FAULT_MAX);
         plan->faults[plan->fault_count++] = fault;
@@ -68,12 +70,12 @@ int inject_parse(const char *text, struct inject_plan *plan)
     }
 }
 
-uint64_t inject_death_step(const struct inject_plan *plan, int rank)
+uint64_t inject_death_step(const struct inject_plan *plan, int rank, enum inject_kind kind)
 {
     uint64_t step = 0;
     for (int i = 0; i < plan->fault_count; i++) {
         const struct inject_fault *fault = &plan->faults[i];
-        if (fault->kind == INJECT_DIE && fault->rank == rank && (step == 0 || fault->at < step))
+        if (fault->kind == kind && fault->rank == rank && (step == 0 || fault->at < step))
             step = fault->at;
     }
     return step;
@@ -109,7 +111,7 @@ static enum inject_kind fault_of(struct inject *inject, bool write)
     for (int i = 0; i < inject->plan.fault_count; i++) {
         const struct inject_fault *fault = &inject->plan.faults[i];
         bool of_writes = fault->kind == INJECT_TORN || fault->kind == INJECT_ENOSPC;
-        if (fault->kind != INJECT_DIE && (of_writes ? write && number >= fault->at : number == fault->at) &&
+        if (fault->kind < INJECT_DIE && (of_writes ? write && number >= fault->at : number == fault->at) &&
             take(inject, i))
             return fault->kind;
     }

@@ -8,7 +8,8 @@
 //   nvme:enospc@K  the first write or allocation from the K-th request on finds the file system full
 //   nvme:delay@K   the K-th request is held back for a second
 //   nvme:flip@K    a bit of the K-th request changes on the medium: before it is read, or after it was written
-//   rank:R:die@S   rank R dies in step S (the training loop's part)
+//   rank:R:die@S   rank R gives up in step S, and says so (the training loop's part)
+//   rank:R:kill@S  its process gets SIGKILL there, and says nothing (the same)
 //
 // Requests are counted from 1, by each rank its own; the faults of nvme: hold for every rank.
 #ifndef ZG_INJECT_H
@@ -27,14 +28,15 @@ enum inject_kind {
     INJECT_ENOSPC,
     INJECT_DELAY,
     INJECT_FLIP,
-    INJECT_DIE,
+    INJECT_DIE,  // this and what follows is of one rank
+    INJECT_KILL,
     INJECT_KIND_COUNT
 };
 
 struct inject_fault {
     enum inject_kind kind;
     uint64_t at;  // request or step, from 1
-    int rank;     // of INJECT_DIE
+    int rank;     // from INJECT_DIE on
 };
 
 struct inject_plan {
@@ -45,8 +47,8 @@ struct inject_plan {
 // Adds one fault, or several with commas between them; ERR_USAGE says what is expected.
 int inject_parse(const char *text, struct inject_plan *plan);
 
-// The first step, from 1, in which the rank shall die; 0: none.
-uint64_t inject_death_step(const struct inject_plan *plan, int rank);
+// The first step, from 1, in which the rank shall end, by INJECT_DIE or INJECT_KILL; 0: none.
+uint64_t inject_death_step(const struct inject_plan *plan, int rank, enum inject_kind kind);
 
 // One rank's faults, and how far it is. Threads of that rank share it.
 struct inject {

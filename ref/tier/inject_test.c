@@ -271,15 +271,18 @@ Test(inject, concurrent_a_fault_is_met_once_however_many_threads_there_are)
 
 Test(inject, faults_are_parsed_alone_and_in_lists)
 {
-    struct inject_plan plan = plan_of("nvme:eio@7,rank:2:die@40");
+    struct inject_plan plan = plan_of("nvme:eio@7,rank:2:die@40,rank:1:kill@2");
     cr_assert_eq(inject_parse("rank:2:die@3", &plan), ERR_NONE);
     cr_assert_eq(inject_parse("nvme:flip@18446744073709551615", &plan), ERR_NONE);
-    cr_assert_eq(plan.fault_count, 4);
+    cr_assert_eq(plan.fault_count, 5);
     cr_expect(plan.faults[0].kind == INJECT_EIO && plan.faults[0].at == 7);
-    cr_expect(plan.faults[3].kind == INJECT_FLIP && plan.faults[3].at == UINT64_MAX);
-    cr_expect_eq(inject_death_step(&plan, 2), 3);
-    cr_expect_eq(inject_death_step(&plan, 0), 0);
-    cr_expect_eq(inject_death_step(&plan, 7), 0);
+    cr_expect(plan.faults[4].kind == INJECT_FLIP && plan.faults[4].at == UINT64_MAX);
+    cr_expect_eq(inject_death_step(&plan, 2, INJECT_DIE), 3);
+    cr_expect_eq(inject_death_step(&plan, 0, INJECT_DIE), 0);
+    cr_expect_eq(inject_death_step(&plan, 7, INJECT_DIE), 0);
+    cr_expect_eq(inject_death_step(&plan, 1, INJECT_DIE), 0);
+    cr_expect_eq(inject_death_step(&plan, 1, INJECT_KILL), 2);
+    cr_expect_eq(inject_death_step(&plan, 2, INJECT_KILL), 0);
 }
 
 Test(inject, anything_else_is_refused_with_what_is_expected)

@@ -17,10 +17,12 @@
 
 static volatile sig_atomic_t interrupted;
 
+// A second Ctrl-C ends the program at once. A second SIGTERM does not: mpirun sends several when it ends a job.
 static void on_interrupt(int signal_number)
 {
     interrupted = 1;
-    signal(signal_number, SIG_DFL);  // a second one ends the program at once
+    if (signal_number == SIGINT)
+        signal(signal_number, SIG_DFL);
 }
 
 static void show_progress(void *context, const struct train_progress *p)
@@ -170,6 +172,8 @@ static int run_as_rank(const struct train_options *a, struct train_setting *sett
         if (rc != ERR_NONE)
             comm_abort(comm, err_message());
     }
+    if (rc != ERR_NONE)
+        launcher_tell("zerogauge train");
     launcher_close(comm, err_exit_status(rc));
     return rc;
 }
@@ -211,7 +215,7 @@ int train_main(int argc, const char **argv)
 {
     struct train_options a;
     int rc = train(argc, argv, &a);
-    if (rc != ERR_NONE)
+    if (rc != ERR_NONE && *err_message())
         fprintf(stderr, "zerogauge train: %s\n", err_message());
     train_options_close(&a);
     return err_exit_status(rc);

@@ -190,7 +190,9 @@ static int run_steps(struct train_rank *rank)
     for (uint64_t step = rank->resumed_step + 1; step <= rank->setting->steps && !stop; step++) {
         bool applied;
         double loss;
-        if (inject_death_step(&rank->setting->inject, rank->rank) == step)
+        if (inject_death_step(&rank->setting->inject, rank->rank, INJECT_KILL) == step)
+            raise(SIGKILL);
+        if (inject_death_step(&rank->setting->inject, rank->rank, INJECT_DIE) == step)
             return err_set(ERR_IO, "dies in step %llu, as --inject asks", (unsigned long long)step);
         uint64_t begin = now_ns();
         TRY(train_step(rank, step, &applied));
