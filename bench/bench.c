@@ -22,7 +22,7 @@ static const struct benchmark {
     {"pcie", bench_pcie_main, BENCH_USES_STORAGE, "copies between host and devices; skipped where there is no CUDA"},
     {"pipeline", bench_pipeline_main, BENCH_USES_STORAGE, "lanes of training: how much they disturb each other"},
     {"ranks", bench_ranks_main, BENCH_USES_NOTHING, "each rank's processor alone and all together: which is slow"},
-    {"step", bench_step_main, BENCH_USES_NOTHING, "a training step of every stage against one process doing it all"},
+    {"step", bench_step_main, BENCH_USES_STATES, "a training step of every stage and tier against one process"},
     {"swap", bench_swap_main, BENCH_USES_STATES, "the optimizer with its states on NVMe against the disk, or Adam"},
 };
 enum { BENCHMARK_COUNT = sizeof benchmarks / sizeof benchmarks[0] };

@@ -161,12 +161,12 @@ static int validate(const struct options *a, int argc, const char **argv, const 
 static int run(int argc, const char **argv, const struct options *a, int *status)
 {
     char own[PATH_MAX], world[16];
-    struct emulation emulation;
+    struct emulation emulation = {0};
     struct plan plan;
     struct bands bands = {0};
     TRY(launcher_refuse());
     if (a->emulate)
-        TRY(emulation_parse(a->emulate, &emulation));
+        TRY(emulation_parse_all(a->emulate, &emulation));
     if (!(a->time_limit_s >= 0))
         return err_set(ERR_USAGE, "--time-limit %g: expected seconds", a->time_limit_s);
     if (a->save_bands && access(a->save_bands, F_OK) == 0)
@@ -179,7 +179,7 @@ static int run(int argc, const char **argv, const struct options *a, int *status
         .program = own,
         .quick = a->quick,
         .nvme_paths = (const char *const *)a->nvme_paths,
-        .emulate = a->emulate,
+        .emulation = emulation,
         .world = a->world > 0 ? world : NULL,
         .pin = a->pin,
         .engine = a->engine,

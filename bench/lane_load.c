@@ -4,6 +4,7 @@
 #include "adam_arrays.h"
 #include "comm_ranks.h"
 #include "err.h"
+#include "flow.h"
 #include "gpt_math.h"
 #include "nvme_stream.h"
 
@@ -13,7 +14,8 @@
 enum {
     SIDE = 512,  // of the matrices
     PARAMS = 4 << 20,
-    BUFFER_BYTES = 64 << 20,  // copied piece by piece
+    UPDATE_BYTES = 28,  // of a parameter: four arrays read, three written
+    COPY_BYTES = 64 << 20,  // copied piece by piece
     PIECE_BYTES = 8 << 20,
     REDUCED_BYTES = 16 << 20,
     CALLS = 4,
@@ -26,6 +28,8 @@ enum {
 // What a lane has of these depends on the lane.
 struct lane_load {
     enum lane lane;
+    struct flow *flow;  // that runs the work, unless it is called directly; of storage: none
+    struct emulation emulation;
     float *a, *b, *product, *expected;  // compute
     struct adam_arrays arrays;          // cpu
     struct adam_step step;
@@ -33,6 +37,7 @@ struct lane_load {
     struct comm_ranks *ranks;  // collective
     unsigned char *from, *to;  // copies
     unsigned char value;       // that from holds
+    size_t buffer_bytes, piece_bytes;
     size_t copied_bytes;       // since it does
     struct nvme_files files;   // storage
 };
@@ -64,11 +69,10 @@ static int compute_open(struct lane_load *load)
     return ERR_NONE;
 }
 
-static int compute_run(struct lane_load *load, double *items)
+static int compute_run(struct lane_load *load)
 {
     const struct matmul_operand a = {load->a, SIDE, false}, b = {load->b, SIDE, false};
     matmul(SIDE, SIDE, SIDE, 1, a, b, 0, load->product, SIDE);
-    *items += 2.0 * SIDE * SIDE * SIDE;
     return ERR_NONE;
 }
 
@@ -95,12 +99,10 @@ static int cpu_open(struct lane_load *load)
     return recipe_begin_step(load->step.recipe, &hyper, 1000, &state, &load->step.scalars);
 }
 
-static int cpu_run(struct lane_load *load, double *items)
+static int cpu_run(struct lane_load *load)
 {
-    enum { BYTES = 28 };  // of a parameter: four arrays read, three written
     adam_update(&load->step);
     load->step_count++;
-    *items += (double)PARAMS * BYTES;
     return ERR_NONE;
 }
 
@@ -127,15 +129,13 @@ static int collective_open(struct lane_load *load)
     return ERR_NONE;
 }
 
-static int collective_run(struct lane_load *load, double *items)
+static int collective_run(struct lane_load *load)
 {
     // The other ranks wait; only the last result is compared, when no clock runs.
     for (int rank = 0; rank < RANKS; rank++)
         load->ranks->ranks[rank].has_result = false;
     TRY(comm_ranks_prepare(load->ranks, TASK_COLLECTIVE, false));
-    TRY(comm_ranks_repeat(load->ranks));
-    *items += (double)CALLS * REDUCED_BYTES;
-    return ERR_NONE;
+    return comm_ranks_repeat(load->ranks);
 }
 
 static int collective_check(struct lane_load *load)
@@ -153,31 +153,30 @@ static void renew_source(struct lane_load *load)
 {
     load->value++;
     load->copied_bytes = 0;
-    memset(load->from, load->value, BUFFER_BYTES);
+    memset(load->from, load->value, load->buffer_bytes);
 }
 
 static int copy_open(struct lane_load *load)
 {
-    load->from = bench_alloc(BUFFER_BYTES, 1);
-    load->to = bench_alloc(BUFFER_BYTES, 1);
+    load->from = bench_alloc(load->buffer_bytes, 1);
+    load->to = bench_alloc(load->buffer_bytes, 1);
     if (!load->from || !load->to)
         return err_set(ERR_MEMORY, "no memory for copies");
     renew_source(load);
     return ERR_NONE;
 }
 
-static int copy_run(struct lane_load *load, double *items)
+static int copy_run(struct lane_load *load)
 {
-    size_t at = load->copied_bytes % BUFFER_BYTES;
-    memcpy(load->to + at, load->from + at, PIECE_BYTES);
-    load->copied_bytes += PIECE_BYTES;
-    *items += 2.0 * PIECE_BYTES;
+    size_t at = load->copied_bytes % load->buffer_bytes;
+    memcpy(load->to + at, load->from + at, load->piece_bytes);
+    load->copied_bytes += load->piece_bytes;
     return ERR_NONE;
 }
 
 static int copy_check(struct lane_load *load)
 {
-    size_t bytes = load->copied_bytes < BUFFER_BYTES ? load->copied_bytes : BUFFER_BYTES;
+    size_t bytes = load->copied_bytes < load->buffer_bytes ? load->copied_bytes : load->buffer_bytes;
     // All bytes are one value: the first is it, and each equals the one before.
     bool right = load->to[0] == load->value && memcmp(load->to, load->to + 1, bytes - 1) == 0;
     renew_source(load);
@@ -191,12 +190,13 @@ static int storage_open(struct lane_load *load, const struct bench_storage *stor
 }
 
 // What is read is compared as it comes; what was written is read back when no clock runs.
-static int storage_run(struct lane_load *load, double seconds, struct lane_done *out)
+static int storage_run(struct lane_load *load, enum lane_way way, double seconds, struct lane_done *out)
 {
     struct stream_result result;
     const struct stream stream = {.files = &load->files, .engine = NVME_LIBAIO,
                                   .direction = load->lane == LANE_NVME_READ ? STREAM_READ : STREAM_WRITE,
-                                  .block_bytes = REQUEST_BYTES, .depth = DEPTH, .seconds = seconds};
+                                  .block_bytes = REQUEST_BYTES, .depth = DEPTH, .seconds = seconds,
+                                  .emulation = way == LANE_EXECUTED ? &load->emulation : NULL};
     TRY(stream_run(&stream, &result));
     free(result.latencies_ns);
     *out = (struct lane_done){(double)result.bytes, result.ns};
@@ -205,24 +205,44 @@ static int storage_run(struct lane_load *load, double seconds, struct lane_done 
 
 static const struct {
     int (*open)(struct lane_load *load);
-    int (*run)(struct lane_load *load, double *items);  // one piece of work, some milliseconds
-    int (*check)(struct lane_load *load);               // what the last ones left
+    int (*run)(struct lane_load *load);    // one piece of work, some milliseconds
+    double items;                          // of it; 0: the bytes of a piece that is copied
+    int (*check)(struct lane_load *load);  // what the last ones left
 } kinds[LANE_COUNT] = {
-    [LANE_COMPUTE] = {compute_open, compute_run, compute_check},
-    [LANE_CPU] = {cpu_open, cpu_run, cpu_check},
-    [LANE_COLLECTIVE] = {collective_open, collective_run, collective_check},
-    [LANE_H2D] = {copy_open, copy_run, copy_check},
-    [LANE_D2H] = {copy_open, copy_run, copy_check},
+    [LANE_COMPUTE] = {compute_open, compute_run, 2.0 * SIDE * SIDE * SIDE, compute_check},
+    [LANE_CPU] = {cpu_open, cpu_run, (double)UPDATE_BYTES * PARAMS, cpu_check},
+    [LANE_COLLECTIVE] = {collective_open, collective_run, (double)CALLS * REDUCED_BYTES * (RANKS - 1) / RANKS,
+                         collective_check},
+    [LANE_H2D] = {copy_open, copy_run, 0, copy_check},
+    [LANE_D2H] = {copy_open, copy_run, 0, copy_check},
 };
 
-int lane_load_open(enum lane lane, const struct bench_storage *storage, struct lane_load **out)
+static int open_executor(struct lane_load *load)
+{
+    TRY(flow_open((struct flow_schedule){FLOW_SERIAL, 0}, 0, NULL, NULL, NULL, &load->flow));
+    flow_emulate(load->flow, load->emulation.bytes_per_s);
+    return kinds[load->lane].open(load);
+}
+
+// A buffer is whole pieces.
+static void choose_pieces(struct lane_load *load, size_t copy_bytes)
+{
+    size_t bytes = copy_bytes > 0 ? copy_bytes : COPY_BYTES;
+    load->piece_bytes = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+    load->buffer_bytes = bytes / load->piece_bytes * load->piece_bytes;
+}
+
+int lane_load_open(enum lane lane, const struct lane_load_setting *setting, struct lane_load **out)
 {
     *out = NULL;
     struct lane_load *load = calloc(1, sizeof *load);
     if (!load)
         return err_set(ERR_MEMORY, "no memory for a lane");
     load->lane = lane;
-    int code = kinds[lane].open ? kinds[lane].open(load) : storage_open(load, storage);
+    if (setting->emulation)
+        load->emulation = *setting->emulation;
+    choose_pieces(load, setting->copy_bytes);
+    int code = kinds[lane].open ? open_executor(load) : storage_open(load, setting->storage);
     if (code == ERR_NONE)
         *out = load;
     else
@@ -234,6 +254,7 @@ void lane_load_close(struct lane_load *load)
 {
     if (!load)
         return;
+    flow_close(load->flow);
     size_t matrix_bytes = (size_t)SIDE * SIDE * sizeof(float), wrong;
     float *const matrices[] = {load->a, load->b, load->product, load->expected};
     for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
@@ -242,20 +263,44 @@ void lane_load_close(struct lane_load *load)
     if (load->ranks)
         comm_ranks_close(load->ranks, &wrong);
     free(load->ranks);
-    bench_free(load->from, BUFFER_BYTES);
-    bench_free(load->to, BUFFER_BYTES);
+    bench_free(load->from, load->buffer_bytes);
+    bench_free(load->to, load->buffer_bytes);
     nvme_files_close(&load->files);
     free(load);
 }
 
-int lane_load_run(struct lane_load *load, double seconds, struct lane_done *out)
+static double items_of(const struct lane_load *load)
+{
+    double items = kinds[load->lane].items;
+    return items > 0 ? items : (double)load->piece_bytes;
+}
+
+static int run_operation(void *arguments)
+{
+    struct lane_load *load = *(struct lane_load **)arguments;
+    return kinds[load->lane].run(load);
+}
+
+// One piece of work, as an operation of training.
+static int execute(struct lane_load *load)
+{
+    return flow_issue(load->flow, &(struct flow_operation){.name = "load",
+                                                           .lane = load->lane,
+                                                           .run = run_operation,
+                                                           .arguments = &load,
+                                                           .arguments_bytes = sizeof(struct lane_load *),
+                                                           .bytes = (size_t)items_of(load)});
+}
+
+int lane_load_run(struct lane_load *load, enum lane_way way, double seconds, struct lane_done *out)
 {
     if (!kinds[load->lane].run)
-        return storage_run(load, seconds, out);
+        return storage_run(load, way, seconds, out);
     *out = (struct lane_done){0};
     uint64_t begin_ns = bench_now_ns(), now_ns = begin_ns;
     do {
-        TRY(kinds[load->lane].run(load, &out->items));
+        TRY(way == LANE_EXECUTED ? execute(load) : kinds[load->lane].run(load));
+        out->items += items_of(load);
         now_ns = bench_now_ns();
     } while ((double)(now_ns - begin_ns) < seconds * 1e9);
     out->ns = now_ns - begin_ns;

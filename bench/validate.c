@@ -267,7 +267,7 @@ static int judge_emulation(struct validation *v)
     if (!v->setting->emulate)
         return ERR_NONE;
     snprintf(judgement.text, sizeof judgement.text,
-             "emulate: lanes are EMULATED, %.200s GB/s: not what this machine does", v->setting->emulate);
+             "emulate: lanes are EMULATED, %.200s: not what this machine does", v->setting->emulate);
     return judge(v, &judgement);
 }
 

@@ -5,6 +5,7 @@
 #define ZG_VALIDATE_H
 
 #include "bands.h"
+#include "emulate.h"
 #include "judgement.h"
 
 #include <jansson.h>
@@ -20,7 +21,8 @@ enum { PLAN_PART_MAX = 16, PLAN_ARGUMENT_MAX = 48, PLAN_NAME_BYTES = 32 };
 struct plan_part {
     char name[PLAN_NAME_BYTES];  // "arithmetic", "bench-adam"
     const char *bench;           // whose lines these are: "adam", or "adam_..."; null: the conformance suite's
-    const char *argv[PLAN_ARGUMENT_MAX];  // NULL at the end
+    const char *argv[PLAN_ARGUMENT_MAX];  // NULL at the end; one may point to `emulate`, so a part stays where it is
+    char emulate[EMULATION_TEXT_BYTES];   // those of the emulated lanes that it has
     double expected_s;           // about, for the time left
     double limit_s;              // then it is ended
     bool may_be_absent;          // exit status 77 says that this machine has no such thing: a note, nothing to judge
@@ -36,7 +38,7 @@ struct plan_choice {
     const char *program;  // zerogauge itself
     bool quick;
     const char *const *nvme_paths;  // NULL at the end; null: none given
-    const char *emulate;  // null: nothing
+    struct emulation emulation;
     const char *world;    // ranks; null: each benchmark's own
     const char *pin;      // null: the first processors
     const char *engine;   // null: libaio

@@ -208,7 +208,7 @@ Test(validate, emulated_lanes_are_never_valid)
     add_bench("nvme", "", 3);
     setting.emulate = "nvme-read=0.2";
     cr_expect_eq(validate(), JUDGED_INCOMPLETE);
-    cr_expect(strstr(reason(0), "EMULATED, nvme-read=0.2 GB/s"), "%s", reason(0));
+    cr_expect(strstr(reason(0), "EMULATED, nvme-read=0.2: not"), "%s", reason(0));
 }
 
 static void interrupt(int signal_number)
@@ -245,7 +245,8 @@ Test(validate, the_plan_passes_on_what_each_part_understands)
 {
     static const char *const paths[] = {"/one", "/two", NULL};
     const struct plan_choice choice = {.program = "/usr/bin/zerogauge", .quick = true, .nvme_paths = paths,
-                                       .emulate = "nvme-read=1", .world = "3", .pin = "0,1", .engine = "io_uring"};
+                                       .world = "3", .pin = "0,1", .engine = "io_uring",
+                                       .emulation = {{[LANE_NVME_READ] = 1e9, [LANE_CPU] = 2e9}}};
     struct plan made;
     cr_assert_eq(plan_make(&choice, &made), ERR_NONE, "%s", err_message());
     double expected_s = 0;
@@ -262,6 +263,9 @@ Test(validate, the_plan_passes_on_what_each_part_understands)
         if (strcmp(made.parts[i].name, "bench-nvme") == 0)
             cr_expect_str_eq(line, " /usr/bin/zerogauge bench nvme --json --quick --nvme-path /one --nvme-path /two "
                                    "--emulate nvme-read=1 --engine io_uring");
+        if (strcmp(made.parts[i].name, "bench-pipeline") == 0)
+            cr_expect_str_eq(line, " /usr/bin/zerogauge bench pipeline --json --quick --nvme-path /one --nvme-path /two "
+                                   "--emulate nvme-read=1,cpu=2", "the only part that throttles what is computed");
         if (strcmp(made.parts[i].name, "bench-ranks") == 0)
             cr_expect_str_eq(line, " /usr/bin/zerogauge bench ranks --json --quick --world 3 --pin 0,1");
     }

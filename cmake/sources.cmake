@@ -25,11 +25,13 @@ set(ZG_SOURCES
   bench/comm_data.c
   bench/comm_ranks.c
   bench/divisions.c
+  bench/efficiency.c
   bench/fio.c
   bench/fit.c
   bench/fit_llama.c
   bench/judgement.c
   bench/lane_load.c
+  bench/lane_parts.c
   bench/lane_table.c
   bench/memory_kernels.c
   bench/memory_nodes.c
@@ -39,6 +41,9 @@ set(ZG_SOURCES
   bench/nvme_latency.c
   bench/nvme_stream.c
   bench/outlier.c
+  bench/step_case.c
+  bench/step_links.c
+  bench/step_peak.c
   bench/streams.c
   bench/swap_states.c
   bench/validate.c
@@ -175,8 +180,10 @@ set(ZG_TEST_SOURCES
   bench/bench_nvme_test.c
   bench/bench_overlap_test.c
   bench/bench_pipeline_test.c
+  bench/bench_step_test.c
   bench/bench_swap_test.c
   bench/bench_test.c
+  bench/efficiency_test.c
   bench/fit_test.c
   bench/judgement_test.c
   bench/outlier_test.c
@@ -387,6 +394,7 @@ set(ZG_RESULT_SOURCES
   results/verify_bench.c
   results/verify_other.c
   results/verify_outlier.c
+  results/verify_step.c
 )
 
 set(ZG_RESULT_TEST_SOURCES

@@ -193,6 +193,7 @@ int record_verify(const struct result_file *file, FILE *out, size_t *refusal_cou
     if (file->end)
         v.elapsed_s = verify_number(file->end, "elapsed_s");
     verify_bench(&v);
+    verify_steps(&v);
     if (v.band_count > VERIFY_BAND_MAX)
         verify_refuse(&v, v.bands[VERIFY_BAND_MAX], "record", "is one `band` more than %d", VERIFY_BAND_MAX);
     else

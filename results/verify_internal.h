@@ -39,6 +39,7 @@ const char *verify_text(const json_t *record, const char *key);  // null where i
 
 // The parts. Each goes through the records that are its own.
 void verify_bench(struct verify *v);
+void verify_steps(struct verify *v);
 void verify_bands(struct verify *v);
 void verify_parts(struct verify *v);
 void verify_conformance(struct verify *v);

@@ -11,7 +11,9 @@
 #include <time.h>
 
 static const double BYTES_PER_GB = 1e9, GB_PER_S_MIN = 1e-6, GB_PER_S_MAX = 1e6;
-static const char FORM[] = "expected LANE=GB/s,... with lanes of collective, h2d, d2h, nvme-read, nvme-write";
+static const char FORM[] = "expected LANE=GB/s,... with lanes of collective, h2d, d2h, nvme-read, nvme-write",
+                  FORM_OF_ALL[] = "expected LANE=GB/s,... with lanes of collective, h2d, d2h, nvme-read, nvme-write, "
+                                  "cpu, and compute=GFLOP/s";
 enum { SHOWN_BYTES = 60 };
 
 // A lane as the ledger calls it, with a hyphen for the underscore; out has EMULATION_TEXT_BYTES.
@@ -34,16 +36,17 @@ static enum lane lane_find(const char *name, size_t bytes)
 }
 
 // One "LANE=GB/s", terminated.
-static int parse_one(const char *text, struct emulation *out)
+static int parse_one(const char *text, bool all, struct emulation *out)
 {
+    const char *form = all ? FORM_OF_ALL : FORM;
     char shown[JSON_SHOW_BYTES];
     json_show(shown, text, SHOWN_BYTES);
     size_t bytes = strcspn(text, "=");
     enum lane lane = lane_find(text, bytes);
     if (lane == LANE_COUNT || text[bytes] == '\0')
-        return err_set(ERR_USAGE, "--emulate: \"%s\": %s", shown, FORM);
-    if (lane == LANE_COMPUTE || lane == LANE_CPU)
-        return err_set(ERR_USAGE, "--emulate: \"%s\": what this lane does is computed for real; %s", shown, FORM);
+        return err_set(ERR_USAGE, "--emulate: \"%s\": %s", shown, form);
+    if (!all && (lane == LANE_COMPUTE || lane == LANE_CPU))
+        return err_set(ERR_USAGE, "--emulate: \"%s\": what this lane does is computed for real; %s", shown, form);
     if (out->bytes_per_s[lane] != 0)
         return err_set(ERR_USAGE, "--emulate: \"%s\": the lane is given twice", shown);
     const char *number = text + bytes + 1;
@@ -58,7 +61,7 @@ static int parse_one(const char *text, struct emulation *out)
     return ERR_NONE;
 }
 
-int emulation_parse(const char *text, struct emulation *out)
+static int parse(const char *text, bool all, struct emulation *out)
 {
     *out = (struct emulation){0};
     char *copy = strdup(text), *rest = copy, *one;
@@ -66,9 +69,19 @@ int emulation_parse(const char *text, struct emulation *out)
         return err_set(ERR_MEMORY, "no memory for a list of lanes");
     int rc = ERR_NONE;
     while (rc == ERR_NONE && (one = strsep(&rest, ",")) != NULL)
-        rc = parse_one(one, out);
+        rc = parse_one(one, all, out);
     free(copy);
     return rc;
+}
+
+int emulation_parse(const char *text, struct emulation *out)
+{
+    return parse(text, false, out);
+}
+
+int emulation_parse_all(const char *text, struct emulation *out)
+{
+    return parse(text, true, out);
 }
 
 bool emulation_any(const struct emulation *emulation)

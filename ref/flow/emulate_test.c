@@ -85,6 +85,18 @@ Test(emulate, what_is_no_rate_of_a_lane_is_refused_by_name)
     }
 }
 
+Test(emulate, a_benchmark_of_the_lanes_throttles_what_is_computed_too)
+{
+    struct emulation e;
+    char text[EMULATION_TEXT_BYTES];
+    cr_assert_eq(emulation_parse_all("cpu=2,compute=5,h2d=1", &e), ERR_NONE, "%s", err_message());
+    cr_expect_eq(e.bytes_per_s[LANE_CPU], 2e9);
+    cr_expect_eq(e.bytes_per_s[LANE_COMPUTE], 5e9);
+    cr_expect_str_eq(emulation_text(&e, text), "compute=5,h2d=1,cpu=2");
+    cr_expect_eq(emulation_parse_all("gpu=2", &e), ERR_USAGE);
+    cr_expect(strstr(err_message(), "cpu, and compute=GFLOP/s"), "%s", err_message());
+}
+
 Test(emulate, a_list_of_a_megabyte_makes_a_short_message)
 {
     static char text[1 << 20];
