@@ -407,4 +407,5 @@ set(ZG_RESULT_TEST_SOURCES
   results/record_verify_test.c
   results/report_file_test.c
   results/statistics_test.c
+  results/verify_step_test.c
 )
