@@ -210,7 +210,8 @@ int bench_pipeline_main(int argc, const char **argv)
     char *emulate = NULL;
     const struct poptOption own[] = {
         {"seconds", '\0', POPT_ARG_DOUBLE, &pipeline->seconds, 0, "of each run (0.3; quickly 0.05)", "S"},
-        {"emulate", '\0', POPT_ARG_STRING, &emulate, 0, "throttle lanes: h2d=0.5,cpu=1 GB/s, compute=2 GFLOP/s", "LIST"},
+        {"emulate", '\0', POPT_ARG_STRING, &emulate, 0, "throttle lanes: h2d=0.5,cpu=1,compute=2, GB/s, GFLOP/s",
+         "LIST"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, BENCH_USES_STORAGE, own, &pipeline->options);

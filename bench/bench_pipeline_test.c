@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of `bench pipeline` and `bench pcie`: every pair of lanes has its line, lanes work for their time and beside
 // each other, and what they leave is compared.
+#include "bands.h"
 #include "bench.h"
 #include "err.h"
 #include "lane_load.h"
@@ -23,7 +24,8 @@ Test(bench_pipeline, every_lane_works_for_its_time_and_what_it_leaves_is_right)
         const char *name = ledger_lane_name((enum lane)lane);
         cr_assert_eq(lane_load_open((enum lane)lane, &plain, &load), ERR_NONE, "%s: %s", name, err_message());
         for (int i = 0; i < 4; i++) {
-            cr_assert_eq(lane_load_run(load, i % 2 == 0 ? LANE_DIRECT : LANE_EXECUTED, 0.01, &done), ERR_NONE, "%s: %s", name, err_message());
+            enum lane_way way = i % 2 == 0 ? LANE_DIRECT : LANE_EXECUTED;
+            cr_assert_eq(lane_load_run(load, way, 0.01, &done), ERR_NONE, "%s: %s", name, err_message());
             cr_expect(done.items > 0 && done.ns >= 10000000, "%s: %g items, %llu ns", name, done.items,
                       (unsigned long long)done.ns);
             cr_assert_eq(lane_load_check(load), ERR_NONE, "%s: %s", name, err_message());
@@ -112,9 +114,9 @@ Test(bench_pipeline, copies_may_be_of_few_bytes)
 // A lane works as slowly as is asked, and no other one does: a band over the lanes alone names it.
 Test(bench_pipeline, a_lane_that_is_throttled_is_the_one_that_is_slow)
 {
-    static const double rates[LANE_COUNT] = {[LANE_COMPUTE] = 1e9,   [LANE_COLLECTIVE] = 0.2e9, [LANE_H2D] = 0.05e9,
-                                             [LANE_D2H] = 0.05e9,    [LANE_NVME_READ] = 0.05e9, [LANE_NVME_WRITE] = 0.05e9,
-                                             [LANE_CPU] = 0.5e9};
+    static const double rates[LANE_COUNT] = {
+        [LANE_COMPUTE] = 1e9,    [LANE_COLLECTIVE] = 0.2e9, [LANE_H2D] = 0.05e9, [LANE_D2H] = 0.05e9,
+        [LANE_NVME_READ] = 0.05e9, [LANE_NVME_WRITE] = 0.05e9, [LANE_CPU] = 0.5e9};
     for (int lane = 0; lane < LANE_COUNT; lane++)
         for (int throttled = 0; throttled < LANE_COUNT; throttled++) {
             struct emulation emulation = {0};
@@ -137,25 +139,43 @@ Test(bench_pipeline, a_lane_that_is_throttled_is_the_one_that_is_slow)
         }
 }
 
-Test(bench_pipeline, emulated_lanes_are_named_where_they_are_used)
+// What the default limits say of a lane alone; JUDGED_VALID also where none is about it.
+static enum judged judged_alone(const struct bands *bands, const json_t *record, char text[JUDGEMENT_TEXT_BYTES])
 {
-    static const char *const arguments[] = {SHORT, "--json", "--emulate", "h2d=0.1,cpu=3", NULL};
-    char *text;
+    struct judgement judgement = {.verdict = JUDGED_VALID};
+    for (size_t i = 0; i < bands->count; i++)
+        if (strcmp(bands->list[i].id, "pipeline-alone") == 0 && band_applies(&bands->list[i], record))
+            band_judge(&bands->list[i], record, 1, &judgement);
+    memcpy(text, judgement.text, JUDGEMENT_TEXT_BYTES);
+    return judgement.verdict;
+}
+
+Test(bench_pipeline, emulated_lanes_are_named_where_they_are_used_and_by_their_limit)
+{
+    static const char *const arguments[] = {SHORT, "--json", "--emulate", "h2d=0.1,cpu=0.5", NULL};
+    char *text, said[JUDGEMENT_TEXT_BYTES];
     int named = 0, alone = 0;
+    struct bands bands = {0};
+    cr_assert_eq(bands_add("default", &bands), ERR_NONE, "%s", err_message());
     cr_assert_eq(run(bench_pipeline_main, "pipeline", arguments, &text), 0);
     for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
         json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL), *of_case = json_object_get(record, "case");
         const char *lanes = json_string_value(json_object_get(of_case, "lanes"));
         const char *beside = json_string_value(json_object_get(of_case, "beside"));
         const char *lane = json_string_value(json_object_get(of_case, "lane"));
-        named += lanes && strcmp(lanes, "EMULATED h2d=0.1,cpu=3") == 0;
-        if (strcmp(beside, "nothing") == 0 && lanes)
-            alone += strcmp(lane, "h2d") == 0 ? strcmp(lanes, "EMULATED h2d=0.1") == 0
-                                              : strcmp(lane, "cpu") == 0 && strcmp(lanes, "EMULATED cpu=3") == 0;
+        named += lanes && strcmp(lanes, "EMULATED h2d=0.1,cpu=0.5") == 0;
+        if (strcmp(beside, "nothing") == 0 && lanes) {
+            bool is_cpu = strcmp(lane, "cpu") == 0;
+            alone += is_cpu || strcmp(lane, "h2d") == 0;
+            cr_expect_str_eq(lanes, is_cpu ? "EMULATED cpu=0.5" : "EMULATED h2d=0.1");
+            cr_expect_eq(judged_alone(&bands, record, said), JUDGED_INVALID, "%s", line);
+            cr_expect(strstr(said, is_cpu ? "pipeline cpu " : "pipeline h2d "), "%s", said);
+        }
         json_decref(record);
     }
     cr_expect_eq(named, LANE_COUNT * LANE_COUNT, "beside others: %s", text);
     cr_expect_eq(alone, 2, "%s", text);
+    bands_free(&bands);
     free(text);
 }
 

@@ -8,8 +8,8 @@
 
 struct step_peak;
 
-// Products of one rank's micro-batch, forward and backward, and side x side x side; each measurement takes `seconds`, or
-// once through all products if that is longer. ERR_USAGE for what is no GPT.
+// Products of one rank's micro-batch, forward and backward, and side x side x side; each measurement takes `seconds`,
+// or once through all products if that is longer. ERR_USAGE for what is no GPT.
 int step_peak_open(const struct model *model, size_t sequence_count, int threads, size_t side, double seconds,
                    struct step_peak **out);
 void step_peak_close(struct step_peak *peak);  // null-safe

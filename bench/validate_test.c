@@ -264,8 +264,8 @@ Test(validate, the_plan_passes_on_what_each_part_understands)
             cr_expect_str_eq(line, " /usr/bin/zerogauge bench nvme --json --quick --nvme-path /one --nvme-path /two "
                                    "--emulate nvme-read=1 --engine io_uring");
         if (strcmp(made.parts[i].name, "bench-pipeline") == 0)
-            cr_expect_str_eq(line, " /usr/bin/zerogauge bench pipeline --json --quick --nvme-path /one --nvme-path /two "
-                                   "--emulate nvme-read=1,cpu=2", "the only part that throttles what is computed");
+            cr_expect_str_eq(line, " /usr/bin/zerogauge bench pipeline --json --quick --nvme-path /one --nvme-path "
+                                   "/two --emulate nvme-read=1,cpu=2", "the only part that throttles what is computed");
         if (strcmp(made.parts[i].name, "bench-ranks") == 0)
             cr_expect_str_eq(line, " /usr/bin/zerogauge bench ranks --json --quick --world 3 --pin 0,1");
     }

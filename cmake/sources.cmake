@@ -44,6 +44,7 @@ set(ZG_SOURCES
   bench/step_case.c
   bench/step_links.c
   bench/step_peak.c
+  bench/step_print.c
   bench/streams.c
   bench/swap_states.c
   bench/validate.c
