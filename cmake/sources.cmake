@@ -59,6 +59,7 @@ set(ZG_SOURCES
   plan/query_plan.c
   plan/stand_in.c
   ref/activation.c
+  ref/arithmetic/accelerator.c
   ref/arithmetic/adam.c
   ref/arithmetic/clip.c
   ref/arithmetic/dtype.c
@@ -147,6 +148,7 @@ set(ZG_SOURCES
   ref/tier/ring.c
   ref/tier/slots.c
   ref/tier/tier.c
+  ref/tier/tier_apart.c
   ref/tier/tier_nvme.c
   ref/train/cmd_train.c
   ref/train/find_largest.c
@@ -197,6 +199,7 @@ set(ZG_TEST_SOURCES
   plan/equation_test.c
   plan/paper_test.c
   plan/query_test.c
+  ref/arithmetic/accelerator_test.c
   ref/arithmetic/adam_test.c
   ref/arithmetic/clip_test.c
   ref/arithmetic/dtype_test.c
@@ -256,6 +259,7 @@ set(ZG_TEST_SOURCES
   ref/tier/tier_nvme_test.c
   ref/tier/tier_test.c
   ref/train/cmd_train_test.c
+  ref/train/device_test.c
   ref/train/find_largest_test.c
 )
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stage.h"
 
+#include "accelerator.h"
 #include "err.h"
 
 #include <stdlib.h>
@@ -37,8 +38,8 @@ static int initialise_bundle(struct stage *stage, int bundle, const struct initi
         dtype_narrow(precision, room->tensor, room->rounded, count);
         dtype_widen(precision, room->rounded, room->tensor, count);
         if (place->whole)
-            memcpy((char *)place->whole + stage->layout.offset_of[param] * dtype_bytes(precision), room->rounded,
-                   count * dtype_bytes(precision));
+            TRY(bytes_copy((char *)place->whole + stage->layout.offset_of[param] * dtype_bytes(precision),
+                            room->rounded, count * dtype_bytes(precision)));
         struct piece piece;
         for (int next = 0; bundle_next_piece(&stage->layout, model, bundle, stage_share(stage, bundle), &next, &piece);)
             if (piece.param == param)

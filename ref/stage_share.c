@@ -2,6 +2,7 @@
 // The shares of a rank, read and written wherever they live, and whole bundles collected from all ranks.
 #include "stage.h"
 
+#include "accelerator.h"
 #include "err.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static int collect(struct stage *stage, int bundle, const void *share, void *who
     struct comm *comm = stage->setting.comm;
     if (bundle_is_everybodys(b)) {
         if (whole != share)
-            memcpy(whole, share, b->count * dtype_bytes(dtype));
+            TRY(bytes_copy(whole, share, b->count * dtype_bytes(dtype)));
         return ERR_NONE;
     }
     size_t counts[comm_world(comm)], offsets[comm_world(comm)];
@@ -36,10 +37,8 @@ int stage_share(const struct stage *stage, int bundle)
 // Bytes between memory and a state's place, through a buffer where the place is on NVMe.
 static int pass_bytes(struct stage *stage, struct spot place, void *memory, size_t bytes, bool write)
 {
-    if (place.tier != TIER_NVME) {
-        memcpy(write ? place.address : memory, write ? memory : place.address, bytes);
-        return ERR_NONE;
-    }
+    if (place.tier != TIER_NVME)
+        return bytes_copy(write ? place.address : memory, write ? memory : place.address, bytes);
     enum { BUFFER_BYTES = 4 << 20 };
     void *buffer;
     if (posix_memalign(&buffer, TIER_NVME_ALIGNMENT, BUFFER_BYTES) != 0)
@@ -184,6 +183,5 @@ int stage_collect_copy(struct stage *stage, int bundle, void *whole)
     enum dtype precision = stage->setting.config->precision;
     if (!place->whole)
         return collect_with(stage, bundle, precision, whole, read_copy, STATE_PARAMETER);
-    memcpy(whole, place->whole, stage->layout.bundles[bundle].count * dtype_bytes(precision));
-    return ERR_NONE;
+    return bytes_copy(whole, place->whole, stage->layout.bundles[bundle].count * dtype_bytes(precision));
 }

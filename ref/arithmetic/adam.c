@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adam over arrays: the build of adam_kernel.h for this processor, cut over threads.
+// Adam over arrays: the build of adam_kernel.h for the processor that has the arrays, cut over threads.
 #include "adam.h"
 
+#include "accelerator.h"
 #include "isa.h"
 
 // Chunks begin at multiples of this many elements, so that no two threads write to one 64-byte line of an aligned
@@ -13,7 +14,7 @@ enum { THREAD_MINIMUM = 4096 };
 
 void adam_update(const struct adam_step *step)
 {
-    isa_kernels()->adam(step);
+    isa_kernels_at(step->param)->adam(step);
 }
 
 static struct adam_step step_slice(const struct adam_step *step, size_t begin, size_t end)
@@ -32,7 +33,8 @@ static struct adam_step step_slice(const struct adam_step *step, size_t begin, s
 
 void adam_update_parallel(const struct adam_step *step, int threads)
 {
-    size_t useful = step->count / THREAD_MINIMUM;
+    // An accelerator has threads enough of its own.
+    size_t useful = accelerator_of(step->param) ? 0 : step->count / THREAD_MINIMUM;
     if (threads > 0 && (size_t)threads > useful)
         threads = (int)useful;
     if (threads <= 1) {

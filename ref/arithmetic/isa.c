@@ -2,6 +2,7 @@
 // Which build of the kernels runs: the best that this processor has, or the one that was asked for.
 #include "isa.h"
 
+#include "accelerator.h"
 #include "err.h"
 
 #include <assert.h>
@@ -65,4 +66,10 @@ enum adam_isa adam_isa_now(void)
 const struct isa_kernels *isa_kernels(void)
 {
     return kernels[adam_isa_now()];
+}
+
+const struct isa_kernels *isa_kernels_at(const void *address)
+{
+    const struct accelerator *accelerator = accelerator_of(address);
+    return accelerator ? accelerator->kernels : isa_kernels();
 }

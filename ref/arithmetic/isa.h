@@ -52,4 +52,7 @@ extern const struct isa_kernels isa_scalar, isa_avx2, isa_avx512;
 // The kernels of adam_isa_now().
 const struct isa_kernels *isa_kernels(void);
 
+// Those for an array at that address: these, or an accelerator's, if the memory is its (accelerator.h).
+const struct isa_kernels *isa_kernels_at(const void *address);
+
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The global norm: the build of norm_kernel.h for this processor, and what is done once per sum.
+// The global norm: the build of norm_kernel.h for the processor that has the values, and what is done once per sum.
 #include "norm.h"
 
 #include "isa.h"
@@ -14,12 +14,12 @@ int norm_exponent(uint32_t max_bits)
 
 uint32_t norm_max(enum dtype dtype, const void *values, size_t count)
 {
-    return isa_kernels()->norm_max(dtype, values, count);
+    return isa_kernels_at(values)->norm_max(dtype, values, count);
 }
 
 void norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count, uint32_t max_bits)
 {
-    isa_kernels()->norm_accumulate(sum, dtype, values, count, max_bits);
+    isa_kernels_at(values)->norm_accumulate(sum, dtype, values, count, max_bits);
 }
 
 void norm_add(struct norm_sum *sum, struct norm_sum other)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm_local.h"
 
+#include "accelerator.h"
 #include "err.h"
 
 #include <inttypes.h>
@@ -40,7 +41,7 @@ static void publish(struct comm *comm, struct slot *slot, const struct comm_call
 {
     size_t bytes = published_count(comm, call) * dtype_bytes(call->send_dtype);
     slot->signature = call->signature;
-    slot->direct = bytes > SMALL_BYTES;
+    slot->direct = bytes > SMALL_BYTES || accelerator_of(call->send);
     slot->send = slot->direct ? call->send : slot->small;
     slot->recv = call->recv;
     if (has_shares_in_send(call))
@@ -120,11 +121,14 @@ static int meet_and_move(struct comm_local *local, const struct comm_call *call)
     TRY(compare_calls(group, call));
     if (!any_direct(group, call->signature.sequence)) {
         comm_local_move(local, call);
-        return ERR_NONE;
+        return accelerator_wait();
     }
     TRY(meet_reach_begin(&group->meet));
     comm_local_move(local, call);
+    int code = accelerator_wait();
     meet_reach_end(&group->meet);
+    if (code != ERR_NONE)
+        return code;
     return meet_wait(&group->meet, &local->spins);
 }
 
@@ -133,6 +137,8 @@ static int local_run(struct comm *comm, const struct comm_call *call)
     struct comm_local *local = (struct comm_local *)comm;
     struct group *group = local->group;
     TRY(meet_check(&group->meet));
+    // What others are about to read is there.
+    TRY(accelerator_wait());
     publish(comm, slot_of(group, comm->rank, call->signature.sequence), call);
     int rc = meet_and_move(local, call);
     if (rc != ERR_NONE)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How data moves between ranks that are threads of one process: each pulls its own from the others' buffers.
+// Buffers on an accelerator are copied and folded there; its errors are those of the wait that follows.
+#include "accelerator.h"
 #include "comm_copy.h"
 #include "comm_local.h"
 
@@ -11,10 +13,10 @@ static void copy(void *to, const void *from, size_t bytes, bool large)
 {
     if (bytes == 0)
         return;
-    if (large)
+    if (large && !accelerator_of(to) && !accelerator_of(from))
         copy_around_cache(to, from, bytes);
     else
-        memcpy(to, from, bytes);
+        bytes_copy(to, from, bytes);
 }
 
 // The peers in an order that differs from rank to rank, so that not all read from the same one at a time.
@@ -112,6 +114,14 @@ static void reduce(struct comm_local *local, const struct comm_call *call, const
                    char *const out[], int out_count, bool large)
 {
     int world = local->comm.world;
+    // out[0] is this rank's. Where it also is a source, an element is read at every rank before it is written.
+    if (accelerator_of(out[0])) {
+        if (count > 0)
+            comm_fold(call, (const void *const *)sources, world, out[0], count);
+        for (int k = 1; k < out_count; k++)
+            copy(out[k], out[0], count * dtype_bytes(call->recv_dtype), large);
+        return;
+    }
     if (large && call->send_dtype == DTYPE_FP32 && call->recv_dtype == DTYPE_FP32 && call->reduction == COMM_SUM) {
         sum_large((const float *const *)sources, world, count, out, out_count);
         return;
@@ -135,7 +145,7 @@ static void reduce_scatter(struct comm_local *local, const struct comm_call *cal
     const char *sources[local->comm.world];
     find_sources(local, call, 0, sources);
     // A sum that is added to recv reads it anyway.
-    if (large && !call->add)
+    if (large && !call->add && !accelerator_of(call->recv))
         reduce(local, call, sources, count, (char *[]){call->recv}, 1, true);
     else if (count > 0)
         comm_fold(call, (const void *const *)sources, local->comm.world, call->recv, count);

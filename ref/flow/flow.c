@@ -2,6 +2,7 @@
 // The executor's interface, the derivation of dependencies, and the serial mode.
 #include "flow_internal.h"
 
+#include "accelerator.h"
 #include "emulate.h"
 #include "err.h"
 
@@ -177,6 +178,12 @@ int flow_error(const struct flow *flow)
     return code == ERR_NONE ? ERR_NONE : err_set(code, "%s", flow->message);
 }
 
+int flow_run(const struct operation *operation)
+{
+    TRY(operation->run(operation->arguments));
+    return accelerator_wait();
+}
+
 uint64_t flow_now(void)
 {
     struct timespec time;
@@ -238,7 +245,7 @@ static int serial_open(struct flow *flow, uint64_t seed)
 static int serial_issue(struct flow *flow, struct operation *operation)
 {
     uint64_t begin_ns = flow_now();
-    int code = operation->run(operation->arguments);
+    int code = flow_run(operation);
     flow_ended(flow, operation, begin_ns);
     arena_reset(flow);
     return code;

@@ -85,7 +85,7 @@ static void chaos_wait(struct flow *flow)
             delay(chaos);
             const struct operation *operation = flow_ready(flow, lane);
             uint64_t begin_ns = flow_now();
-            int code = chaos->guard ? flow_guard_run(chaos->guard, operation) : operation->run(operation->arguments);
+            int code = chaos->guard ? flow_guard_run(chaos->guard, operation) : flow_run(operation);
             flow_ended(flow, operation, begin_ns);
             if (code != ERR_NONE)
                 flow_fail(flow, code);

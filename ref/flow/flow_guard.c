@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flow_guard.h"
 
+#include "accelerator.h"
 #include "err.h"
 #include "flow_fault.h"
 
@@ -159,7 +160,7 @@ static int cover(struct flow_guard *guard, const struct operation *operation)
         const struct flow_span *span = &operation->spans[i];
         guard->ranges[range_count++] =
             (struct tier_range){span->address, span->bytes, (span->access & FLOW_WRITE) != 0};
-        if (tier_name_of(guard->tier, span->address)) {
+        if (tier_name_of(guard->tier, span->address) && !accelerator_of(span->address)) {
             add_edge(guard, span->address);
             add_edge(guard, (const uint8_t *)span->address + span->bytes);
         }
@@ -181,7 +182,7 @@ int flow_guard_run(struct flow_guard *guard, const struct operation *operation)
 {
     TRY(cover(guard, operation));
     flow_fault_enter(&guard->fault, operation);
-    int code = operation->run(operation->arguments);
+    int code = flow_run(operation);
     flow_fault_leave(&guard->fault);
     const uint8_t *changed = NULL;
     for (size_t i = 0; i < guard->edge_count; i++) {

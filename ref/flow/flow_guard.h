@@ -2,6 +2,7 @@
 // Runs operations of the chaos mode so that an access they did not declare does not stay silent:
 //   on a page that none of its spans touches, or a write where all spans are reads: the program ends, with a message
 //   on the rest of a page at whose border a span ends: a write is an error, a read yields NaN
+// An accelerator's memory has no pages that this processor could protect: there only the order of operations is tried.
 #ifndef ZG_FLOW_GUARD_H
 #define ZG_FLOW_GUARD_H
 

@@ -76,6 +76,9 @@ struct operation *flow_ready(const struct flow *flow, enum lane lane);
 // Takes a lane's oldest operation away.
 void flow_complete(struct flow *flow, enum lane lane);
 
+// Runs an operation, and waits for what it has begun on an accelerator.
+int flow_run(const struct operation *operation);
+
 // What surrounds every operation, on the thread that runs it: flow_ended, given what flow_now said before it, holds an
 // emulated lane back and keeps the interval.
 uint64_t flow_now(void);

@@ -57,6 +57,9 @@ static void *run_lane(void *argument)
     struct flow *flow = self->flow;
     struct overlap *overlap = flow->state;
     prctl(PR_SET_TIMERSLACK, 1000);  // ns; an emulated lane sleeps as long as it says
+    int entered = tier_enter(flow->tier);
+    if (entered != ERR_NONE)
+        flow_fail(flow, entered);
     pthread_mutex_lock(&overlap->lock);
     for (;;) {
         struct operation *operation = flow_ready(flow, self->lane);
@@ -69,7 +72,7 @@ static void *run_lane(void *argument)
         pthread_mutex_unlock(&overlap->lock);
         if (flow->code == ERR_NONE) {
             uint64_t begin_ns = flow_now();
-            int code = operation->run(operation->arguments);
+            int code = flow_run(operation);
             flow_ended(flow, operation, begin_ns);
             if (code != ERR_NONE)
                 flow_fail(flow, code);

@@ -2,6 +2,7 @@
 // Models whose gradients are given: the generator, and passes that only hand its values over.
 #include "linear.h"
 
+#include "accelerator.h"
 #include "err.h"
 #include "random.h"
 
@@ -133,11 +134,12 @@ void linear_draw(const struct model *model, const struct model_batch *batch, int
     }
 }
 
-// A run's memory: g and p of a chunk, in fp32.
+// A run's memory: a chunk in fp32, where the parameters and gradients are. Values are drawn and added up here, wherever
+// that is, so that the loss has one order of its sum.
 static size_t linear_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
 {
     (void)model, (void)sequence_count, (void)dtype, (void)checkpointing;
-    return 2 * CHUNK * sizeof(float);
+    return CHUNK * sizeof(float);
 }
 
 // Nothing passes from unit to unit.
@@ -152,7 +154,7 @@ static int linear_forward(struct model_run *run, int unit, const struct model_ba
 {
     (void)checkpoint;
     const struct model *model = run->model;
-    float *g = run->memory, *p = g + CHUNK;
+    float g[CHUNK], p[CHUNK];
     if (unit == 0)
         run->loss = 0.0;
     for (int i = 0; i < model->units[unit].param_count; i++) {
@@ -162,7 +164,8 @@ static int linear_forward(struct model_run *run, int unit, const struct model_ba
         for (size_t first = 0; first < count; first += piece) {
             piece = count - first < CHUNK ? count - first : CHUNK;
             linear_draw(model, batch, unit, param, run->dtype, first, piece, g);
-            dtype_widen(run->dtype, data + first * dtype_bytes(run->dtype), p, piece);
+            dtype_widen(run->dtype, data + first * dtype_bytes(run->dtype), run->memory, piece);
+            TRY(bytes_copy(p, run->memory, piece * sizeof *p));
             for (size_t j = 0; j < piece; j++)
                 run->loss += isfinite(g[j]) ? (double)p[j] * (double)g[j] : 0.0;
         }
@@ -174,7 +177,7 @@ static int linear_backward(struct model_run *run, int unit, const struct model_b
                            const struct model_gradient gradients[], float loss_scale, const void *checkpoint)
 {
     const struct model *model = run->model;
-    float *g = run->memory;
+    float g[CHUNK];
     (void)params, (void)checkpoint;
     for (int i = 0; i < model->units[unit].param_count; i++) {
         int param = model->units[unit].params[i];
@@ -185,11 +188,12 @@ static int linear_backward(struct model_run *run, int unit, const struct model_b
             linear_draw(model, batch, unit, param, run->dtype, first, piece, g);
             for (size_t j = 0; j < piece; j++)
                 g[j] *= loss_scale;
+            TRY(bytes_copy(run->memory, g, piece * sizeof *g));
             void *out = data + first * dtype_bytes(run->dtype);
             if (gradients[param].accumulate)
-                dtype_accumulate(run->dtype, out, DTYPE_FP32, g, piece);
+                dtype_accumulate(run->dtype, out, DTYPE_FP32, run->memory, piece);
             else
-                dtype_narrow(run->dtype, g, out, piece);
+                dtype_narrow(run->dtype, run->memory, out, piece);
         }
     }
     return ERR_NONE;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "move.h"
 
+#include "accelerator.h"
 #include "err.h"
-
-#include <string.h>
 
 // The lane from a tier (row) to a tier (column). There is none between device and NVMe: what goes there passes the
 // host.
@@ -35,7 +34,7 @@ static int run_copy(void *arguments)
     else if (a->lane == LANE_NVME_WRITE)
         TRY(tier_nvme_write(a->move->nvme, a->to, a->from, a->bytes));
     else
-        memcpy(a->to, a->from, a->bytes);
+        TRY(bytes_copy(a->to, a->from, a->bytes));
     ledger_move(a->move->ledger, a->lane, OPERATION_COPY, a->bytes);
     return ERR_NONE;
 }
@@ -77,7 +76,7 @@ static int run_cast(void *arguments)
     if (a->add)
         dtype_accumulate(a->to_dtype, a->to, a->from_dtype, a->from, a->count);
     else if (a->from_dtype == a->to_dtype)
-        memcpy(a->to, a->from, a->count * dtype_bytes(a->to_dtype));
+        return bytes_copy(a->to, a->from, a->count * dtype_bytes(a->to_dtype));
     else if (a->from_dtype == DTYPE_FP32)
         dtype_narrow(a->to_dtype, a->from, a->to, a->count);
     else

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's memory: anonymous mappings under a budget for each tier. On a machine without a GPU the device is host
-// memory as well. A budget is compared with the bytes that the ledger counts, not with the pages behind them.
+// One rank's memory: anonymous mappings under a budget for each tier. Without an accelerator the device is host memory
+// as well. A budget is compared with the bytes that the ledger counts, not with the pages behind them.
 #include "tier.h"
 
+#include "accelerator.h"
 #include "err.h"
 #include "size.h"
+#include "tier_apart.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -31,6 +33,8 @@ struct allocation {
     enum ledger_tier where;
     enum ledger_kind kind;
     enum { OPEN, PARTLY, CLOSED } access;
+    bool apart;   // an accelerator's memory
+    bool locked;  // the host's, by the accelerator
     size_t page_count;
     uint8_t *pages;  // each page's protection as the kernel has it
     uint8_t *wanted; // and as it shall be
@@ -41,6 +45,8 @@ struct tier {
     struct ledger own; // stands in for a null ledger, so that the budget holds all the same
     uint64_t budget_bytes[TIER_COUNT]; // 0: no limit
     bool lock_host, planned;
+    const struct accelerator *accelerator; // null: none
+    int device;
     uint64_t unlocked_bytes;
     size_t page_bytes;
     struct allocation *_Atomic allocations;
@@ -56,9 +62,21 @@ int tier_open(struct ledger *ledger, const struct tier_setting *setting, struct 
     tier->budget_bytes[TIER_HOST] = setting->host_bytes;
     tier->lock_host = setting->lock_host;
     tier->planned = setting->planned;
+    tier->accelerator = setting->planned ? NULL : setting->accelerator;
+    tier->device = setting->device;
     tier->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    int code = tier_enter(tier);
+    if (code != ERR_NONE) {
+        free(tier);
+        return code;
+    }
     *out = tier;
     return ERR_NONE;
+}
+
+int tier_enter(const struct tier *tier)
+{
+    return tier && tier->accelerator ? tier->accelerator->enter(tier->device) : ERR_NONE;
 }
 
 static size_t round_up(size_t value, size_t unit)
@@ -96,6 +114,15 @@ static int refuse(const struct tier *tier, enum ledger_tier where, const char *n
                    size_short_text(bytes + held_bytes - tier->budget_bytes[where], missing), advice[where]);
 }
 
+// Transfers to a device and to disks go from pages that stay where they are.
+static void lock_pages(struct tier *tier, struct allocation *allocation, void *data, size_t bytes)
+{
+    if (tier->accelerator)
+        allocation->locked = tier->accelerator->lock(data, bytes) == ERR_NONE;
+    if (!allocation->locked && mlock(data, bytes) != 0)
+        tier->unlocked_bytes += bytes;
+}
+
 // Maps `bytes`, rounded up to pages, between two guard pages.
 static int map_pages(struct tier *tier, struct allocation *allocation, enum ledger_tier where, const char *name,
                      size_t bytes)
@@ -130,18 +157,35 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
         madvise(data, data_bytes, MADV_HUGEPAGE);
     memset(pages, READ_WRITE, page_count);
     tier_poison(data, page_count * page);
-    // Transfers to a device and to disks go from pages that stay where they are.
-    if (where == TIER_HOST && tier->lock_host && page_count > 0 && mlock(data, data_bytes) != 0)
-        tier->unlocked_bytes += data_bytes;
+    allocation->locked = false;
+    if (where == TIER_HOST && tier->lock_host && page_count > 0)
+        lock_pages(tier, allocation, data, data_bytes);
 
     allocation->address = (uint8_t *)data;
     allocation->page_count = page_count;
     allocation->pages = pages;
     allocation->wanted = pages + page_count;
+    allocation->apart = false;
     allocation->access = tier->planned ? CLOSED : OPEN;
     allocation->name = name;
     allocation->end = (uintptr_t)end;
     allocation->begin = (uintptr_t)begin;
+    return ERR_NONE;
+}
+
+// The accelerator's memory, which this processor cannot protect.
+static int allocate_apart(struct tier *tier, struct allocation *allocation, const char *name, size_t bytes)
+{
+    uintptr_t begin, end;
+    TRY(apart_allocate(tier->accelerator, name, bytes, &allocation->address, &begin, &end));
+    allocation->page_count = 0;
+    allocation->pages = allocation->wanted = NULL;
+    allocation->apart = true;
+    allocation->locked = false;
+    allocation->access = CLOSED;
+    allocation->name = name;
+    allocation->end = end;
+    allocation->begin = begin;
     return ERR_NONE;
 }
 
@@ -169,7 +213,10 @@ int tier_allocate(struct tier *tier, enum ledger_tier where, enum ledger_kind ki
     struct allocation *allocation = free_entry(tier);
     if (!allocation)
         return err_set(ERR_MEMORY, "no memory for the bookkeeping of memory");
-    TRY(map_pages(tier, allocation, where, name, bytes));
+    if (where == TIER_DEVICE && tier->accelerator)
+        TRY(allocate_apart(tier, allocation, name, bytes));
+    else
+        TRY(map_pages(tier, allocation, where, name, bytes));
     allocation->where = where;
     allocation->bytes = bytes;
     allocation->padding_bytes = padding_bytes;
@@ -197,8 +244,16 @@ static void release(struct tier *tier, struct allocation *allocation)
     assert(allocation->access != OPEN || slack_is_untouched(tier, allocation));
     uintptr_t begin = allocation->begin, end = allocation->end;
     allocation->begin = 0;
-    munmap((void *)begin, end - begin);
-    free(allocation->pages);
+    if (allocation->apart) {
+        bool intact = apart_release(tier->accelerator, allocation->address, allocation->bytes);
+        assert(intact);
+        (void)intact;
+    } else {
+        if (allocation->locked)
+            (void)tier->accelerator->unlock(allocation->address);
+        munmap((void *)begin, end - begin);
+        free(allocation->pages);
+    }
     ledger_drop(tier->ledger, allocation->where, allocation->kind, allocation->bytes - allocation->padding_bytes);
     ledger_drop(tier->ledger, allocation->where, KIND_PADDING, allocation->padding_bytes);
 }
@@ -262,6 +317,8 @@ static int want(struct tier *tier, const struct tier_range *range)
         if (begin < data || end > data + entry->bytes)
             return err_set(ERR_INTERNAL, "%zu bytes at offset %td are not within \"%s\", which has %zu bytes",
                            range->bytes, (ptrdiff_t)(begin - data), entry->name, entry->bytes);
+        if (entry->apart)
+            return ERR_NONE;
         if (entry->access != PARTLY) {
             entry->access = PARTLY;
             memset(entry->wanted, PROT_NONE, entry->page_count);
@@ -297,7 +354,7 @@ int tier_protect(struct tier *tier, const struct tier_range ranges[], size_t ran
 int tier_unprotect(struct tier *tier)
 {
     for (struct allocation *entry = tier->allocations; entry; entry = entry->next) {
-        if (entry->begin == 0 || entry->access == OPEN)
+        if (entry->begin == 0 || entry->access == OPEN || entry->apart)
             continue;
         memset(entry->wanted, READ_WRITE, entry->page_count);
         TRY(apply(tier, entry));

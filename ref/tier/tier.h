@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tier is where states live. This is one rank's memory: the device and the host; on a machine without a GPU both are
+// A tier is where states live. This is one rank's memory: the device and the host; without an accelerator both are
 // host memory, each under a budget of its own, with the same accounting and the same refusal (NVMe: tier_nvme.h).
-// Every allocation begins on a page of its own between guard pages, and is filled with a NaN pattern, so that a byte
-// that is read before it is written shows.
+// Every allocation begins on a page of its own between guard pages, or on an accelerator between borders that are
+// looked at when it is freed, and is filled with a NaN pattern, so that a byte that is read before it is written shows.
 #ifndef ZG_TIER_H
 #define ZG_TIER_H
 
@@ -12,19 +12,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct accelerator;
 struct tier;
 
 struct tier_setting {
     uint64_t device_bytes, host_bytes;  // budgets of this rank; 0: no limit
     bool lock_host;                     // host memory stays in memory; what the system refuses to lock is counted
     bool planned;                       // addresses alone, that nobody may touch: what would be held is counted
+    const struct accelerator *accelerator;  // whose memory the device's is (accelerator.h); null: the host's
+    int device;                             // which of its devices
 };
 
-// One rank's memory. The ledger outlives it; null: uncounted.
+// One rank's memory. The ledger outlives it; null: uncounted. The calling thread enters the tier.
 int tier_open(struct ledger *ledger, const struct tier_setting *setting, struct tier **out);
 
 // Frees the tier with all that is still allocated in it. Null-safe.
 void tier_close(struct tier *tier);
+
+// The calling thread works on the tier's device from now on: so does every thread that has to do with its memory.
+// Null-safe.
+int tier_enter(const struct tier *tier);
 
 // bytes of device or host memory of that kind, of which the last padding_bytes are padding and are counted as such.
 // bytes == 0 gives a valid address that must not be touched. name appears in refusals and fault messages; it is not
@@ -39,9 +46,10 @@ uint64_t tier_unlocked_bytes(const struct tier *tier);
 // Fills memory with the NaN pattern: 0x7fc07fc0 is NaN as fp32 and, twice, as bf16; as fp16 it is NaN as well.
 void tier_poison(void *address, size_t bytes);
 
-// Page protection for the chaos schedule. tier_protect leaves accessible only the pages that the ranges touch: those
-// of writable ranges for all access, the others for reading. Ranges outside the tier, and of 0 bytes, are passed over;
-// one that reaches beyond its allocation is ERR_INTERNAL. tier_unprotect opens everything.
+// Page protection for the chaos schedule, of host memory: an accelerator's stays as it is. tier_protect leaves
+// accessible only the pages that the ranges touch: those of writable ranges for all access, the others for reading.
+// Ranges outside the tier, and of 0 bytes, are passed over; one that reaches beyond its allocation is ERR_INTERNAL.
+// tier_unprotect opens everything.
 struct tier_range {
     const void *address;
     size_t bytes;

@@ -45,6 +45,8 @@ static int open_tiers(struct train_rank *rank)
         .device_bytes = setting->device_memory_bytes,
         .host_bytes = setting->host_memory_bytes,
         .lock_host = config->offload_optimizer.pin_memory || config->offload_param.pin_memory,
+        .accelerator = setting->accelerator,
+        .device = setting->accelerator ? rank->rank % setting->device_count : 0,
     };
     TRY(tier_open(&rank->ledger, &memory, &rank->tier));
     if (!config_uses_nvme(config))

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct accelerator;
 struct train_checkpoints;
 
 struct train_progress {
@@ -47,6 +48,8 @@ struct train_setting {
     struct flow_schedule schedule;
     uint64_t device_memory_bytes;  // a rank; 0: no limit
     uint64_t host_memory_bytes, nvme_space_bytes;  // the same
+    const struct accelerator *accelerator;  // what the device tier is; null: host memory
+    int device_count;                       // of the accelerator: ranks of this process take turns
     bool buffered;                 // NVMe through the page cache, where a file system has no O_DIRECT
     bool swap_checksum;            // of every block on NVMe, compared when it is read
     struct emulation emulation;

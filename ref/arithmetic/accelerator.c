@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "accelerator.h"
+
+#include "err.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct claim {
+    uintptr_t begin, end;
+};
+
+// Globals, as memory is the process's: the claims of all ranks in it, in no order, and whose they are. `count` is
+// read without the lock, so that a process without an accelerator pays for a load.
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct claim *claims;
+static size_t capacity;
+static atomic_size_t count;
+static const struct accelerator *_Atomic present;
+
+int accelerator_claim(const struct accelerator *accelerator, const void *memory, size_t bytes)
+{
+    int code = ERR_NONE;
+    pthread_rwlock_wrlock(&lock);
+    if (count == capacity) {
+        size_t larger = 2 * capacity + 64;
+        struct claim *grown = realloc(claims, larger * sizeof *grown);
+        if (grown) {
+            claims = grown;
+            capacity = larger;
+        }
+    }
+    if (count == capacity) {
+        code = err_set(ERR_MEMORY, "no memory for the bookkeeping of memory");
+    } else {
+        claims[count] = (struct claim){(uintptr_t)memory, (uintptr_t)memory + bytes};
+        present = accelerator;
+        count++;
+    }
+    pthread_rwlock_unlock(&lock);
+    return code;
+}
+
+void accelerator_disclaim(const void *memory)
+{
+    pthread_rwlock_wrlock(&lock);
+    for (size_t i = 0; i < count; i++)
+        if (claims[i].begin == (uintptr_t)memory) {
+            claims[i] = claims[--count];
+            break;
+        }
+    pthread_rwlock_unlock(&lock);
+}
+
+const struct accelerator *accelerator_of(const void *address)
+{
+    if (atomic_load_explicit(&count, memory_order_relaxed) == 0)
+        return NULL;
+    bool found = false;
+    pthread_rwlock_rdlock(&lock);
+    for (size_t i = 0; i < count && !found; i++)
+        found = claims[i].begin <= (uintptr_t)address && (uintptr_t)address < claims[i].end;
+    pthread_rwlock_unlock(&lock);
+    return found ? present : NULL;
+}
+
+int accelerator_wait(void)
+{
+    const struct accelerator *accelerator = present;
+    return accelerator ? accelerator->wait() : ERR_NONE;
+}
+
+int bytes_copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes == 0)
+        return ERR_NONE;
+    const struct accelerator *accelerator = accelerator_of(to);
+    accelerator = accelerator ? accelerator : accelerator_of(from);
+    if (accelerator)
+        return accelerator->copy(to, from, bytes);
+    memcpy(to, from, bytes);
+    return ERR_NONE;
+}
+
+int bytes_zero(void *memory, size_t bytes)
+{
+    const struct accelerator *accelerator = accelerator_of(memory);
+    if (accelerator)
+        return bytes > 0 ? accelerator->fill(memory, 0, bytes) : ERR_NONE;
+    memset(memory, 0, bytes);
+    return ERR_NONE;
+}

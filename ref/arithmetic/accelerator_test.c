@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "accelerator.h"
+
+#include "dtype.h"
+#include "flow.h"
+#include "shadow_test.h"
+#include "tier.h"
+
+#include <criterion/criterion.h>
+#include <sys/wait.h>
+
+static struct tier *open_tier(const struct tier_setting *setting)
+{
+    struct tier *tier = NULL;
+    cr_assert_eq(tier_open(NULL, setting, &tier), ERR_NONE, "%s", err_message());
+    return tier;
+}
+
+static void *take(struct tier *tier, enum ledger_tier where, size_t bytes)
+{
+    void *memory = NULL;
+    cr_assert_eq(tier_allocate(tier, where, KIND_GRADIENT, "gradients", bytes, 0, &memory), ERR_NONE, "%s",
+                 err_message());
+    return memory;
+}
+
+static const struct tier_setting apart = {.accelerator = &shadow_accelerator, .device = 1};
+
+Test(accelerator, memory_is_whose_it_was_claimed_for_until_it_is_disclaimed)
+{
+    static char around[65], other[64];
+    char *memory = around + 1;
+    cr_expect_null(accelerator_of(memory));
+    cr_assert_eq(accelerator_claim(&shadow_accelerator, memory, 32), ERR_NONE);
+    cr_assert_eq(accelerator_claim(&shadow_accelerator, other, 1), ERR_NONE);
+    cr_expect_eq(accelerator_of(memory), &shadow_accelerator);
+    cr_expect_eq(accelerator_of(memory + 31), &shadow_accelerator);
+    cr_expect_null(accelerator_of(memory + 32));
+    cr_expect_null(accelerator_of(memory - 1));
+    accelerator_disclaim(memory);
+    cr_expect_null(accelerator_of(memory));
+    cr_expect_eq(accelerator_of(other), &shadow_accelerator);
+    accelerator_disclaim(other);
+    cr_expect_null(accelerator_of(other));
+}
+
+Test(accelerator, the_device_tier_is_its_memory_and_the_host_tier_is_not)
+{
+    struct tier *tier = open_tier(&apart);
+    cr_expect_eq(shadow_device, 1);
+    void *device = take(tier, TIER_DEVICE, 1000), *host = take(tier, TIER_HOST, 1000);
+    cr_expect_eq(accelerator_of(device), &shadow_accelerator);
+    cr_expect_null(accelerator_of(host));
+    cr_expect_str_eq(tier_name_of(tier, (char *)device + 999), "gradients");
+    cr_expect_eq(tier_offset_of(tier, (char *)device + 999), 999);
+    tier_free(tier, device);
+    cr_expect_null(accelerator_of(device));
+    cr_expect_null(tier_name_of(tier, device));
+    tier_close(tier);
+    cr_expect_eq(shadow.block_count, 0);
+}
+
+Test(accelerator, its_memory_begins_as_nan_and_is_counted_under_the_budget)
+{
+    struct tier_setting setting = apart;
+    setting.device_bytes = 4096;
+    struct tier *tier = open_tier(&setting);
+    float values[250];
+    void *device = take(tier, TIER_DEVICE, sizeof values), *refused = NULL;
+    cr_assert_eq(bytes_copy(values, device, sizeof values), ERR_NONE);
+    for (int i = 0; i < 250; i++)
+        cr_expect_eq(f32_bits(values[i]), 0x7fc07fc0u, "element %d", i);
+    cr_expect_eq(tier_allocate(tier, TIER_DEVICE, KIND_GRADIENT, "more", 3097, 0, &refused), ERR_BUDGET);
+    void *rest = take(tier, TIER_DEVICE, 3096), *nothing = take(tier, TIER_DEVICE, 0);
+    cr_expect_neq(rest, nothing);
+    tier_close(tier);
+}
+
+Test(accelerator, planned_memory_asks_nothing_of_it)
+{
+    struct tier_setting setting = apart;
+    setting.planned = true;
+    struct tier *tier = open_tier(&setting);
+    take(tier, TIER_DEVICE, (size_t)1 << 40);
+    cr_expect_eq(shadow.block_count, 0);
+    tier_close(tier);
+}
+
+// A write before the first byte or after the last, which cannot fault there, is found when the memory is freed.
+Test(accelerator, a_write_beyond_an_end_of_its_memory_is_found)
+{
+    for (int place = 0; place < 4; place++) {
+        struct tier *tier = open_tier(&apart);
+        char *device = take(tier, TIER_DEVICE, 1001), *shadow_of = shadow_find(device), *at_place[] = {
+            shadow_of - 1, shadow_of - 256, shadow_of + 1001, shadow_of + 1001 + 278};
+        char before = *at_place[place];
+        cr_expect(!accelerator_of(device + 1001 + 279));
+        *at_place[place] ^= 1;
+        pid_t child = fork();
+        if (child == 0) {
+            fclose(stderr);
+            tier_free(tier, device);
+            _exit(0);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        cr_expect(WIFSIGNALED(status), "place %d", place);
+        *at_place[place] = before;
+        tier_close(tier);
+    }
+}
+
+Test(accelerator, host_memory_for_transfers_is_locked_by_it_and_unlocked)
+{
+    struct tier_setting setting = apart;
+    setting.lock_host = true;
+    struct tier *tier = open_tier(&setting);
+    take(tier, TIER_HOST, 5000);
+    take(tier, TIER_DEVICE, 5000);
+    cr_expect_eq(shadow.lock_count, 1);
+    cr_expect_geq(shadow.locked_bytes, 5000u);
+    cr_expect_eq(tier_unlocked_bytes(tier), 0u);
+    cr_expect_eq(shadow.unlock_count, 0);
+    tier_close(tier);
+    cr_expect_eq(shadow.unlock_count, 1);
+}
+
+Test(accelerator, copies_and_zeros_reach_both_sides)
+{
+    struct tier *tier = open_tier(&apart);
+    uint16_t in[101], out[101] = {0};
+    uint16_t *a = take(tier, TIER_DEVICE, sizeof in), *b = take(tier, TIER_DEVICE, sizeof in);
+    for (uint16_t i = 0; i < 101; i++)
+        in[i] = (uint16_t)(i * 257);
+    cr_assert_eq(bytes_copy(a, in, sizeof in), ERR_NONE);
+    cr_assert_eq(bytes_copy(b, a, sizeof in), ERR_NONE);
+    cr_assert_eq(bytes_copy(out, b, sizeof in), ERR_NONE);
+    cr_expect_arr_eq(out, in, sizeof in);
+    cr_assert_eq(bytes_zero(b, 200), ERR_NONE);
+    cr_assert_eq(bytes_copy(out, b, sizeof in), ERR_NONE);
+    cr_expect_eq(out[99], 0);
+    cr_expect_eq(out[100], in[100]);
+    cr_assert_eq(bytes_zero(in, sizeof in), ERR_NONE);
+    cr_expect_eq(in[100], 0);
+    tier_close(tier);
+}
+
+Test(accelerator, arrays_are_worked_on_where_they_lie)
+{
+    struct tier *tier = open_tier(&apart);
+    enum { COUNT = 67 };
+    float in[COUNT], out[COUNT];
+    struct bf16 expected[COUNT], narrow[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        in[i] = 1.0f + (float)i * 0.001f;
+    float *wide = take(tier, TIER_DEVICE, sizeof in);
+    struct bf16 *half = take(tier, TIER_DEVICE, sizeof narrow);
+    cr_assert_eq(bytes_copy(wide, in, sizeof in), ERR_NONE);
+    dtype_narrow(DTYPE_BF16, in, expected, COUNT);
+    dtype_narrow(DTYPE_BF16, wide, half, COUNT);
+    cr_assert_eq(bytes_copy(narrow, half, sizeof narrow), ERR_NONE);
+    cr_expect_arr_eq(narrow, expected, sizeof narrow);
+    dtype_accumulate(DTYPE_FP32, wide, DTYPE_BF16, half, COUNT);
+    dtype_accumulate(DTYPE_FP32, in, DTYPE_BF16, expected, COUNT);
+    cr_assert_eq(bytes_copy(out, wide, sizeof out), ERR_NONE);
+    cr_expect_arr_eq(out, in, sizeof out);
+    cr_expect_eq(norm_max(DTYPE_FP32, wide, COUNT), norm_max(DTYPE_FP32, in, COUNT));
+    tier_close(tier);
+}
+
+static int set_code(void *code)
+{
+    shadow_code = *(int *)code;
+    return ERR_NONE;
+}
+
+Test(accelerator, an_operation_fails_with_what_it_left_behind_there)
+{
+    const enum flow_mode modes[] = {FLOW_SERIAL, FLOW_OVERLAP, FLOW_CHAOS};
+    for (int i = 0; i < 3; i++) {
+        struct tier *tier = open_tier(&apart);
+        struct flow *flow;
+        int code = ERR_IO;
+        char *device = take(tier, TIER_DEVICE, 100);
+        const struct flow_span span = {device + 10, 7, FLOW_WRITE};
+        cr_assert_eq(flow_open((struct flow_schedule){modes[i], 3}, 0, tier, NULL, NULL, &flow), ERR_NONE);
+        const struct flow_operation operation = {.name = "kernel",
+                                                 .lane = LANE_COMPUTE,
+                                                 .run = set_code,
+                                                 .arguments = &code,
+                                                 .arguments_bytes = sizeof code,
+                                                 .spans = &span,
+                                                 .span_count = 1};
+        int issued = flow_issue(flow, &operation), waited = flow_wait(flow);
+        cr_expect_eq(issued != ERR_NONE ? issued : waited, ERR_IO, "mode %d", i);
+        cr_expect_str_eq(err_message(), "the shadow has failed");
+        flow_close(flow);
+        tier_close(tier);
+    }
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// An accelerator for tests on a machine that has none. Its memory is mapped twice: the address that it gives away is
+// inaccessible, so that this processor cannot touch it unnoticed, and a shadow of it is where its kernels, those of
+// isa_scalar.c, do their work. A kernel that is given this processor's memory aborts, as one on a GPU would fault.
+#ifndef ZG_SHADOW_TEST_H
+#define ZG_SHADOW_TEST_H
+
+#include "accelerator.h"
+#include "err.h"
+#include "gpt_math.h"
+#include "isa.h"
+
+#include <cblas.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { SHADOW_MAX = 1024 };
+
+// What a test may look at: how often it was called, and on which device each thread is.
+static struct {
+    pthread_mutex_t lock;
+    struct {
+        uintptr_t begin, bytes;
+        char *shadow;
+    } blocks[SHADOW_MAX];
+    int block_count;
+    size_t locked_bytes;
+    int lock_count, unlock_count;
+} shadow = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static _Thread_local int shadow_device = -1, shadow_code;
+
+static void *shadow_find(const void *address)
+{
+    void *found = NULL;
+    pthread_mutex_lock(&shadow.lock);
+    for (int i = 0; i < shadow.block_count && !found; i++)
+        if ((uintptr_t)address - shadow.blocks[i].begin < shadow.blocks[i].bytes)
+            found = shadow.blocks[i].shadow + ((uintptr_t)address - shadow.blocks[i].begin);
+    pthread_mutex_unlock(&shadow.lock);
+    return found;
+}
+
+// Where a kernel finds what is at the address, which may be null.
+static void *at(const void *address)
+{
+    void *found = shadow_find(address);
+    if (address && !found) {
+        fprintf(stderr, "a kernel of the accelerator was given memory that is not the accelerator's\n");
+        abort();
+    }
+    return found;
+}
+
+static int shadow_enter(int device)
+{
+    shadow_device = device;
+    return ERR_NONE;
+}
+
+static int shadow_allocate(size_t bytes, void **out)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), mapped = (bytes + page - 1) / page * page;
+    int file = memfd_create("shadow", 0);
+    if (shadow_device < 0 || file < 0 || ftruncate(file, (off_t)mapped) != 0)
+        return err_set(ERR_INTERNAL, "no shadow: the thread has not entered, or there is no memory");
+    char *address = mmap(NULL, mapped, PROT_NONE, MAP_SHARED, file, 0);
+    char *work = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    pthread_mutex_lock(&shadow.lock);
+    bool full = shadow.block_count == SHADOW_MAX;
+    if (!full) {
+        shadow.blocks[shadow.block_count].begin = (uintptr_t)address;
+        shadow.blocks[shadow.block_count].bytes = mapped;
+        shadow.blocks[shadow.block_count++].shadow = work;
+    }
+    pthread_mutex_unlock(&shadow.lock);
+    *out = address;
+    return full ? err_set(ERR_INTERNAL, "more than %d shadows", SHADOW_MAX) : ERR_NONE;
+}
+
+static int shadow_release(void *memory)
+{
+    pthread_mutex_lock(&shadow.lock);
+    for (int i = 0; i < shadow.block_count; i++)
+        if (shadow.blocks[i].begin == (uintptr_t)memory) {
+            munmap(memory, shadow.blocks[i].bytes);
+            munmap(shadow.blocks[i].shadow, shadow.blocks[i].bytes);
+            shadow.blocks[i] = shadow.blocks[--shadow.block_count];
+            break;
+        }
+    pthread_mutex_unlock(&shadow.lock);
+    return ERR_NONE;
+}
+
+static int shadow_lock(void *memory, size_t bytes)
+{
+    (void)memory;
+    pthread_mutex_lock(&shadow.lock);
+    shadow.locked_bytes += bytes;
+    shadow.lock_count++;
+    pthread_mutex_unlock(&shadow.lock);
+    return ERR_NONE;
+}
+
+static int shadow_unlock(void *memory)
+{
+    (void)memory;
+    pthread_mutex_lock(&shadow.lock);
+    shadow.unlock_count++;
+    pthread_mutex_unlock(&shadow.lock);
+    return ERR_NONE;
+}
+
+static int shadow_copy(void *to, const void *from, size_t bytes)
+{
+    void *there = shadow_find(to);
+    const void *here = shadow_find(from);
+    memcpy(there ? there : to, here ? here : from, bytes);
+    return ERR_NONE;
+}
+
+static int shadow_fill(void *memory, uint32_t word, size_t bytes)
+{
+    char *to = at(memory);
+    for (size_t i = 0; i < bytes; i += sizeof word)
+        memcpy(to + i, &word, sizeof word);
+    return ERR_NONE;
+}
+
+// A test makes the next wait of its thread fail by setting shadow_code.
+static int shadow_wait(void)
+{
+    int code = shadow_code;
+    shadow_code = ERR_NONE;
+    return code == ERR_NONE ? ERR_NONE : err_set(code, "the shadow has failed");
+}
+
+static void shadow_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
+                          float beta, float *c, size_t c_stride)
+{
+    cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
+                (blasint)m, (blasint)n, (blasint)k, alpha, at(a.data), (blasint)a.stride, at(b.data),
+                (blasint)b.stride, beta, at(c), (blasint)c_stride);
+}
+
+static void shadow_widen(enum dtype dtype, const void *in, float *out, size_t count)
+{
+    isa_scalar.widen(dtype, at(in), at(out), count);
+}
+
+static void shadow_narrow(enum dtype dtype, const float *in, void *out, size_t count)
+{
+    isa_scalar.narrow(dtype, at(in), at(out), count);
+}
+
+static void shadow_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dtype, const void *in, size_t count)
+{
+    isa_scalar.accumulate(sum_dtype, at(sum), in_dtype, at(in), count);
+}
+
+static void shadow_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
+                        size_t count, int add)
+{
+    const void *there[world];
+    for (int rank = 0; rank < world; rank++)
+        there[rank] = at(in[rank]);
+    isa_scalar.fold(in_dtype, there, world, out_dtype, at(out), count, add);
+}
+
+static void shadow_adam(const struct adam_step *step)
+{
+    struct adam_step there = *step;
+    there.grad = at(step->grad);
+    there.param = at(step->param);
+    there.exp_avg = at(step->exp_avg);
+    there.exp_avg_sq = at(step->exp_avg_sq);
+    there.copy = at(step->copy);
+    isa_scalar.adam(&there);
+}
+
+static uint32_t shadow_norm_max(enum dtype dtype, const void *values, size_t count)
+{
+    return isa_scalar.norm_max(dtype, at(values), count);
+}
+
+static void shadow_norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
+                                   uint32_t max_bits)
+{
+    isa_scalar.norm_accumulate(sum, dtype, at(values), count, max_bits);
+}
+
+static void shadow_bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
+{
+    isa_scalar.bias_add(row_count, width, at(in), at(bias), at(out));
+}
+
+static void shadow_rows_sum(size_t row_count, size_t width, const float *in, float *out)
+{
+    isa_scalar.rows_sum(row_count, width, at(in), at(out));
+}
+
+static void shadow_layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
+{
+    isa_scalar.layernorm_stats(row_count, width, at(in), at(stats));
+}
+
+static void shadow_layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats,
+                                   const float *weight, const float *bias, float *out)
+{
+    isa_scalar.layernorm_apply(row_count, width, at(in), at(stats), at(weight), at(bias), at(out));
+}
+
+static void shadow_layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats,
+                                      const float *weight, const float *out_gradient, float *in_gradient,
+                                      float *weight_gradient, float *bias_gradient)
+{
+    isa_scalar.layernorm_backward(row_count, width, at(in), at(stats), at(weight), at(out_gradient), at(in_gradient),
+                                  at(weight_gradient), at(bias_gradient));
+}
+
+static void shadow_gelu_forward(size_t count, const float *in, float *out)
+{
+    isa_scalar.gelu_forward(count, at(in), at(out));
+}
+
+static void shadow_gelu_backward(size_t count, const float *in, float *out, float *gradient)
+{
+    isa_scalar.gelu_backward(count, at(in), at(out), at(gradient));
+}
+
+static void shadow_softmax_causal(size_t length, float *scores)
+{
+    isa_scalar.softmax_causal(length, at(scores));
+}
+
+static void shadow_softmax_causal_backward(size_t length, const float *softmax, float *gradient)
+{
+    isa_scalar.softmax_causal_backward(length, at(softmax), at(gradient));
+}
+
+static double shadow_crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target)
+{
+    return isa_scalar.crossentropy_forward(row_count, width, at(logits), target);
+}
+
+static void shadow_crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target,
+                                         float scale)
+{
+    isa_scalar.crossentropy_backward(row_count, width, at(softmax), target, scale);
+}
+
+static const struct isa_kernels shadow_kernels = {
+    .widen = shadow_widen,
+    .narrow = shadow_narrow,
+    .accumulate = shadow_accumulate,
+    .fold = shadow_fold,
+    .adam = shadow_adam,
+    .norm_max = shadow_norm_max,
+    .norm_accumulate = shadow_norm_accumulate,
+    .bias_add = shadow_bias_add,
+    .rows_sum = shadow_rows_sum,
+    .layernorm_stats = shadow_layernorm_stats,
+    .layernorm_apply = shadow_layernorm_apply,
+    .layernorm_backward = shadow_layernorm_backward,
+    .gelu_forward = shadow_gelu_forward,
+    .gelu_backward = shadow_gelu_backward,
+    .softmax_causal = shadow_softmax_causal,
+    .softmax_causal_backward = shadow_softmax_causal_backward,
+    .crossentropy_forward = shadow_crossentropy_forward,
+    .crossentropy_backward = shadow_crossentropy_backward,
+};
+
+static const struct accelerator shadow_accelerator = {
+    .name = "shadow",
+    .kernels = &shadow_kernels,
+    .enter = shadow_enter,
+    .allocate = shadow_allocate,
+    .release = shadow_release,
+    .lock = shadow_lock,
+    .unlock = shadow_unlock,
+    .copy = shadow_copy,
+    .fill = shadow_fill,
+    .wait = shadow_wait,
+    .matmul = shadow_matmul,
+};
+
+#endif

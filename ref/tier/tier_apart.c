@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier_apart.h"
+
+#include "accelerator.h"
+#include "err.h"
+#include "tier.h"
+
+#include <string.h>
+
+// A border is as wide as the accelerator's alignment; the one at the end also has what rounding up leaves.
+enum { BORDER_BYTES = 256 };
+
+static const uint32_t POISON = 0x7fc07fc0;
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + BORDER_BYTES - 1) / BORDER_BYTES * BORDER_BYTES;
+}
+
+int apart_allocate(const struct accelerator *accelerator, const char *name, size_t bytes, uint8_t **out,
+                   uintptr_t *begin, uintptr_t *end)
+{
+    void *memory;
+    size_t all_bytes = BORDER_BYTES + round_up(bytes) + BORDER_BYTES;
+    int code = bytes > SIZE_MAX / 2 ? err_set(ERR_MEMORY, "that is no size")
+                                    : accelerator->allocate(all_bytes, &memory);
+    if (code != ERR_NONE)
+        return err_prefix(code, "device memory: the device has no %zu bytes for \"%s\"", bytes, name);
+    code = accelerator_claim(accelerator, memory, all_bytes);
+    if (code != ERR_NONE) {
+        (void)accelerator->release(memory);
+        return code;
+    }
+    code = accelerator->fill(memory, POISON, all_bytes);
+    // Other threads may use it as soon as it has an address.
+    if (code == ERR_NONE)
+        code = accelerator->wait();
+    if (code != ERR_NONE) {
+        accelerator_disclaim(memory);
+        (void)accelerator->release(memory);
+        return err_prefix(code, "device memory: \"%s\"", name);
+    }
+    *out = (uint8_t *)memory + BORDER_BYTES;
+    *begin = (uintptr_t)memory;
+    *end = (uintptr_t)memory + all_bytes;
+    return ERR_NONE;
+}
+
+// The pattern has a period of two bytes, and both the border and `copy` begin at even addresses.
+static bool border_is_untouched(const struct accelerator *accelerator, const uint8_t *border, size_t bytes)
+{
+    _Alignas(4) uint8_t copy[2 * BORDER_BYTES], untouched[2 * BORDER_BYTES];
+    if (accelerator->copy(copy, border, bytes) != ERR_NONE)
+        return true;
+    tier_poison(untouched, sizeof untouched);
+    return memcmp(copy, untouched + (uintptr_t)border % 2, bytes) == 0;
+}
+
+bool apart_release(const struct accelerator *accelerator, uint8_t *address, size_t bytes)
+{
+    uint8_t *memory = address - BORDER_BYTES;
+    size_t after_bytes = round_up(bytes) + BORDER_BYTES - bytes;
+    // The rest of what this thread began may be under way.
+    (void)accelerator->wait();
+    bool intact = border_is_untouched(accelerator, memory, BORDER_BYTES) &&
+                  border_is_untouched(accelerator, address + bytes, after_bytes);
+    accelerator_disclaim(memory);
+    (void)accelerator->release(memory);
+    return intact;
+}

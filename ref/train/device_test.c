@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training whose device is an accelerator, one that this processor plays: nothing of a stage, a collective, an
+// optimizer or a model may touch its memory but through the accelerator's kernels and copies, and no bit may change.
+#include "offload_trial.h"
+#include "shadow_test.h"
+
+static void demand(struct offload_trial t)
+{
+    struct train_result here, apart;
+    const struct train_setting verified = {.verify = true, .swap_checksum = true};
+    struct train_setting setting = verified;
+    setting.accelerator = &shadow_accelerator;
+    setting.device_count = 2;
+    cr_assert_eq(offload_run_with(&t, verified, &here), ERR_NONE, "%s\n%s", err_message(), offload_name(&t));
+    cr_assert_eq(offload_run_with(&t, setting, &apart), ERR_NONE, "%s\n%s", err_message(), offload_name(&t));
+    cr_expect_not(apart.difference.found, "%s of %s", apart.difference.state, apart.difference.tensor);
+    cr_expect_str_eq(apart.digest, here.digest, "%s", offload_name(&t));
+    cr_expect_eq(apart.loss, here.loss);
+    cr_expect(apart.accounting_equal, "%s", offload_name(&t));
+    cr_expect_arr_eq(apart.held_bytes, here.held_bytes, sizeof here.held_bytes);
+    cr_expect_arr_eq(apart.moved_bytes, here.moved_bytes, sizeof here.moved_bytes);
+    cr_expect_eq(shadow.block_count, 0, "%d allocations are left", shadow.block_count);
+}
+
+Test(device, each_stage_trains_on_an_accelerator_bit_for_bit)
+{
+    for (int stage = 0; stage <= 3; stage++)
+        demand(OFFLOAD_TRIAL(.stage = stage, .world = 3));
+}
+
+Test(device, each_format_trains_on_an_accelerator_bit_for_bit)
+{
+    demand(OFFLOAD_TRIAL(.stage = 2, .precision = DTYPE_FP32, .wire = DTYPE_FP32, .sum = DTYPE_FP32));
+    demand(OFFLOAD_TRIAL(.stage = 1, .precision = DTYPE_FP16, .wire = DTYPE_FP16, .sum = DTYPE_FP16));
+    demand(OFFLOAD_TRIAL(.stage = 3, .sum = DTYPE_FP32, .wire = DTYPE_FP32, .accumulation = 2));
+    demand(OFFLOAD_TRIAL(.stage = 3, .model = "linear-overflow", .precision = DTYPE_FP16, .wire = DTYPE_FP16,
+                         .sum = DTYPE_FP16));
+}
+
+Test(device, states_offloaded_from_an_accelerator_come_back_bit_for_bit)
+{
+    demand(OFFLOAD_TRIAL(.optimizer = TIER_HOST, .gradient = TIER_HOST));
+    demand(OFFLOAD_TRIAL(.optimizer = TIER_HOST, .gradient = TIER_HOST, .parameter = TIER_HOST, .ratio = 0.5));
+    demand(OFFLOAD_TRIAL(.stage = 2, .optimizer = TIER_HOST, .gradient = TIER_HOST, .delay = 2));
+}
+
+Test(device, states_on_nvme_pass_between_it_and_an_accelerator_bit_for_bit)
+{
+    demand(OFFLOAD_TRIAL(.optimizer = TIER_NVME, .gradient = TIER_NVME, .parameter = TIER_NVME));
+}
+
+Test(device, each_schedule_trains_on_an_accelerator_bit_for_bit)
+{
+    demand(OFFLOAD_TRIAL(.schedule = {FLOW_SERIAL, 0}, .world = 1));
+    demand(OFFLOAD_TRIAL(.schedule = {FLOW_CHAOS, 5}, .optimizer = TIER_HOST, .gradient = TIER_HOST));
+    demand(OFFLOAD_TRIAL(.schedule = {FLOW_CHAOS, 6}, .stage = 1, .world = 8));
+}
