@@ -97,6 +97,7 @@ set(ZG_SOURCES
   ref/comm/comm_local.c
   ref/comm/comm_local_move.c
   ref/comm/comm_meet.c
+  ref/comm/comm_native_sum.c
   ref/comm/launcher.c
   ref/config/config.c
   ref/config/config_check.c

@@ -42,6 +42,7 @@ struct comm_call {
 
 struct comm_ops {
     const char *name;
+    bool has_native;  // sums of its own: run then looks at comm.native, and fills it in
     // Does not return before nobody touches this rank's buffers any more, whether it fails or not.
     int (*run)(struct comm *comm, const struct comm_call *call);
     void (*abort)(struct comm *comm, const char *message);
@@ -55,7 +56,13 @@ struct comm {
     uint64_t sequence;
     struct ledger *ledger;
     enum ledger_purpose purpose;
+    bool uses_native;
+    struct comm_native native;  // of this rank
 };
+
+// Notes that `count` elements of a format have come of a sum, of the whole from `offset` on.
+void comm_native_compare(struct comm *comm, enum dtype dtype, const void *canonical, const void *native, size_t offset,
+                         size_t count);
 
 const char *comm_operation_name(enum comm_operation operation);
 

@@ -202,7 +202,10 @@ int comm_mpi_wait(struct comm_mpi *mpi, MPI_Request requests[], int count)
     return rc;
 }
 
-// MPI's own collectives cannot be cancelled: what they read and write lies in the handle.
+int comm_mpi_wait_collective(struct comm_mpi *mpi, MPI_Request *request)
+{
+    return wait_for(mpi, request, 1);
+}
 
 // Every rank sees the same signatures, and so comes to the same conclusion.
 static int name_disagreement(struct comm_mpi *mpi, const struct comm_signature *mine)
@@ -213,7 +216,7 @@ static int name_disagreement(struct comm_mpi *mpi, const struct comm_signature *
     all[world] = *mine;
     TRY(comm_mpi_code(MPI_Iallgather(&all[world], bytes, MPI_BYTE, all, bytes, MPI_BYTE, mpi->data, &request),
                       "signatures"));
-    TRY(wait_for(mpi, &request, 1));
+    TRY(comm_mpi_wait_collective(mpi, &request));
     int rank = 1;
     while (rank < world - 1 && memcmp(&all[rank], &all[0], sizeof all[0]) == 0)
         rank++;
@@ -234,7 +237,7 @@ static int compare_calls(struct comm_mpi *mpi, const struct comm_call *call)
     digests[1] = ~digests[0];
     MPI_Request request;
     TRY(comm_mpi_code(MPI_Iallreduce(digests, least, 2, MPI_UINT64_T, MPI_MIN, mpi->data, &request), "agreement"));
-    TRY(wait_for(mpi, &request, 1));
+    TRY(comm_mpi_wait_collective(mpi, &request));
     return least[0] == ~least[1] ? ERR_NONE : name_disagreement(mpi, &call->signature);
 }
 
@@ -247,7 +250,7 @@ static int compare_pairs(struct comm_mpi *mpi, const struct comm_call *call)
     MPI_Request request;
     TRY(comm_mpi_code(MPI_Ialltoall(sent, 1, MPI_UINT64_T, received, 1, MPI_UINT64_T, mpi->data, &request),
                       "counts of an all-to-all"));
-    TRY(wait_for(mpi, &request, 1));
+    TRY(comm_mpi_wait_collective(mpi, &request));
     for (int rank = 0; rank < world; rank++) {
         if (received[rank] == call->recv_counts[rank])
             continue;
@@ -272,7 +275,9 @@ static int mpi_run(struct comm *comm, const struct comm_call *call)
     TRY(compare_calls(mpi, call));
     if (call->operation == COMM_ALL_TO_ALL)
         TRY(compare_pairs(mpi, call));
-    int rc = comm_mpi_move(mpi, call);
+    bool sums = call->operation == COMM_REDUCE_SCATTER ||
+                (call->operation == COMM_ALL_REDUCE && call->reduction == COMM_SUM);
+    int rc = comm->uses_native && sums ? comm_mpi_native(mpi, call) : comm_mpi_move(mpi, call);
     if (rc != ERR_NONE)
         fail_everywhere(mpi, ERR_PEER, err_message());
     return rc;
@@ -289,6 +294,7 @@ static void mpi_abort(struct comm *comm, const char *message)
 static void free_handle(struct comm_mpi *mpi)
 {
     pthread_mutex_destroy(&mpi->lock);
+    comm_mpi_native_close(mpi);
     free(mpi->stage);
     free(mpi->requests);
     free(mpi->pair_counts);
@@ -338,7 +344,8 @@ static int open_communicators(MPI_Comm world, struct comm_mpi *mpi)
 
 int comm_mpi_open(MPI_Comm world, struct comm **out)
 {
-    static const struct comm_ops ops = {.name = "mpi", .run = mpi_run, .abort = mpi_abort, .close = mpi_close};
+    static const struct comm_ops ops = {
+        .name = "mpi", .has_native = true, .run = mpi_run, .abort = mpi_abort, .close = mpi_close};
     int threading, rank, size;
     MPI_Query_thread(&threading);
     if (threading < MPI_THREAD_MULTIPLE)
@@ -358,6 +365,7 @@ int comm_mpi_open(MPI_Comm world, struct comm **out)
     mpi->left = calloc(ranks, sizeof *mpi->left);
     mpi->gone = calloc(ranks, sizeof *mpi->gone);
     mpi->notices = calloc(2 * ranks, sizeof(MPI_Request));
+    mpi->native_operations[0] = mpi->native_operations[1] = MPI_OP_NULL;
     atomic_init(&mpi->dead, -1);
     pthread_mutex_init(&mpi->lock, NULL);
     bool enough = mpi->stage && mpi->requests && mpi->pair_counts && mpi->signatures && mpi->left && mpi->gone &&

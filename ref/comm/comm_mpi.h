@@ -42,6 +42,10 @@ struct comm_mpi {
     struct comm_mpi_notice sent[2];  // at most one of each kind
     MPI_Request *notices;
     int notice_count;
+    unsigned char *native_memory;  // of native sums: what is sent, the sum, and the canonical one
+    size_t native_bytes;
+    int *native_counts;
+    MPI_Op native_operations[2];   // bf16, fp16
 };
 
 // All processes of `world`, whose MPI has MPI_THREAD_MULTIPLE, call it together.
@@ -50,10 +54,18 @@ int comm_mpi_open(MPI_Comm world, struct comm **out);
 // Waits for sends and receives while watching for the failure of a rank, upon which they are cancelled.
 int comm_mpi_wait(struct comm_mpi *mpi, MPI_Request requests[], int count);
 
+// The same of one of MPI's own collectives, which cannot be cancelled: after a failure it may be under way still, so
+// what it reads and writes lies in the handle.
+int comm_mpi_wait_collective(struct comm_mpi *mpi, MPI_Request *request);
+
 // An MPI call's result as an error of this program.
 int comm_mpi_code(int mpi_result, const char *call);
 
 // Carries out a call that all ranks have agreed about.
 int comm_mpi_move(struct comm_mpi *mpi, const struct comm_call *call);
+
+// Carries out a sum by MPI's own, and the canonical one beside it to compare.
+int comm_mpi_native(struct comm_mpi *mpi, const struct comm_call *call);
+void comm_mpi_native_close(struct comm_mpi *mpi);
 
 #endif

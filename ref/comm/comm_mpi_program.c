@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank of the tests of comm_mpi.c, started by mpirun. `collectives SEED COUNT`: random collectives of random shapes,
 // formats and places, each compared in every byte with what plain loops make of all ranks' inputs, which every rank can
-// regenerate. The other words provoke failures; what each rank was told goes to standard output, a line a rank.
+// regenerate. `native SEED COUNT`: the same of MPI's own sums, of small whole numbers, whose sum is the same in every
+// order. The other words provoke failures; what each rank was told goes to standard output, a line a rank.
 #include "comm_mpi.h"
 #include "err.h"
 #include "launcher.h"
 #include "random.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { EDGE_BYTES = 64, POISON = 0xa5, COUNT_MAX = 70001, RANKS_MAX = 16 };
+enum { EDGE_BYTES = 64, POISON = 0xa5, COUNT_MAX = 70001, RANKS_MAX = 16, SUM_COUNT = 1000 };
 
 // A seed's numbers, the same on every rank.
 static uint64_t key, position;
+
+static bool whole_numbers;
 
 static size_t below(size_t limit)
 {
@@ -35,6 +39,7 @@ static void make_input(enum dtype dtype, uint64_t call, int rank, size_t count, 
     uint64_t input = random_key(call, (uint64_t)rank + 1);
     for (size_t i = 0; i < count; i++) {
         float value = random_normal(random_at(input, i));
+        value = whole_numbers ? roundf(value * 4) : value;
         if (dtype == DTYPE_FP32)
             ((float *)out)[i] = value;
         else if (dtype == DTYPE_BF16)
@@ -234,6 +239,29 @@ static int collectives(struct comm *comm, uint64_t seed, int count)
     return comm_barrier(comm);
 }
 
+static int native(struct comm *comm, uint64_t seed, int count)
+{
+    struct comm_native found;
+    whole_numbers = true;
+    TRY(comm_native_begin(comm));
+    TRY(collectives(comm, seed, count));
+    TRY(comm_native_found(comm, &found));
+    if (found.sums == 0 || found.elements == 0 || found.different != 0)
+        return err_set(ERR_CHECK, "%llu of %llu elements differ", (unsigned long long)found.different,
+                       (unsigned long long)found.elements);
+    // Of three ranks or more, two roundings are not one; of two, there is one order.
+    struct bf16 terms[SUM_COUNT], sums[SUM_COUNT];
+    whole_numbers = false;
+    make_input(DTYPE_BF16, seed, comm_rank(comm), SUM_COUNT, terms);
+    TRY(comm_all_reduce(comm, terms, sums, SUM_COUNT, DTYPE_BF16, COMM_SUM));
+    TRY(comm_native_found(comm, &found));
+    bool many = comm_world(comm) > 2;
+    bool first = found.first_sum == found.sums && found.canonical_bits != found.native_bits;
+    if (many != (found.different > 0) || many != first)
+        return err_set(ERR_CHECK, "%llu elements differ", (unsigned long long)found.different);
+    return ERR_NONE;
+}
+
 // Rank 1 does what the word says; the others go on with collectives.
 static int provoke(struct comm *comm, const char *word)
 {
@@ -276,8 +304,9 @@ int main(int argc, char **argv)
         return 2;
     }
     int rank = comm_rank(comm);
-    bool plain = strcmp(argv[1], "collectives") == 0 && argc == 4;
-    int rc = plain ? collectives(comm, strtoull(argv[2], NULL, 10), atoi(argv[3])) : provoke(comm, argv[1]);
+    bool plain = argc == 4;
+    int (*const trial)(struct comm *, uint64_t, int) = strcmp(argv[1], "native") == 0 ? native : collectives;
+    int rc = plain ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3])) : provoke(comm, argv[1]);
     printf("rank %d: %s\n", rank, rc == ERR_NONE ? "good" : err_message());
     fflush(stdout);
     launcher_close(comm, !plain || rc != ERR_NONE);

@@ -10,10 +10,10 @@ static int start(int world, const char *words, char *output, size_t output_bytes
     return mpirun(world, "comm_mpi_program", words, output, output_bytes);
 }
 
-static void expect_collectives(int world)
+static void expect_good(int world, const char *words)
 {
     char output[16384], line[64];
-    cr_expect_eq(start(world, "collectives 7 300", output, sizeof output), 0, "world %d: %s", world, output);
+    cr_expect_eq(start(world, words, output, sizeof output), 0, "world %d: %s", world, output);
     for (int rank = 0; rank < world; rank++) {
         snprintf(line, sizeof line, "rank %d: good\n", rank);
         cr_expect_not_null(strstr(output, line), "world %d, rank %d: %s", world, rank, output);
@@ -24,14 +24,23 @@ Test(comm_mpi, every_collective_is_that_of_plain_loops_with_1_and_2_and_3_proces
 {
     MPI_OR_SKIP();
     for (int world = 1; world <= 3; world++)
-        expect_collectives(world);
+        expect_good(world, "collectives 7 300");
 }
 
 Test(comm_mpi, every_collective_is_that_of_plain_loops_with_4_and_8_processes)
 {
     MPI_OR_SKIP();
-    expect_collectives(4);
-    expect_collectives(8);
+    expect_good(4, "collectives 7 300");
+    expect_good(8, "collectives 7 300");
+}
+
+Test(comm_mpi, native_sums_of_whole_numbers_are_the_canonical_ones_and_others_are_seen_to_differ)
+{
+    MPI_OR_SKIP();
+    expect_good(1, "native 5 100");
+    expect_good(2, "native 6 100");
+    expect_good(3, "native 7 100");
+    expect_good(7, "native 8 100");
 }
 
 // Every rank but the one that ended on its own accord says what happened.

@@ -275,6 +275,8 @@ static int add_totals(struct train_rank *rank)
 static int run_rank(struct train_rank *rank)
 {
     TRY(open_rank(rank));
+    if (rank->setting->native_reduction)
+        TRY(comm_native_begin(rank->comm));
     TRY(train_resume(rank));
     TRY(run_steps(rank));
     account(rank);
@@ -283,6 +285,12 @@ static int run_rank(struct train_rank *rank)
         rank->result->traffic_formula = formula_traffic_text(&rank->stage);
     }
     TRY(add_totals(rank));
+    if (rank->setting->native_reduction) {
+        struct comm_native found;
+        TRY(comm_native_found(rank->comm, &found));
+        if (rank->rank == 0)
+            rank->result->native = found;
+    }
     return verify_digest(rank, rank->result->digest);
 }
 

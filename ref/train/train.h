@@ -57,6 +57,7 @@ struct train_setting {
     struct trace *trace;           // open for the world, and given the timeline; null: none is kept
     int threads;                   // a rank, for the update; 0: cores / world
     bool verify;
+    bool native_reduction;         // sums in the transport's own order, compared with the canonical ones
     struct train_checkpoints *checkpoints;  // train_checkpoint.h; may be null
     const volatile sig_atomic_t *interrupted;  // may be null; when set, training ends after the step
     void (*progress)(void *context, const struct train_progress *progress);  // after each step, from one thread
@@ -98,6 +99,7 @@ struct train_result {
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT], formula_held_bytes[TIER_COUNT][KIND_COUNT];  // rank 0
     uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];                                       // all ranks
     uint64_t formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];
+    struct comm_native native; // where native_reduction was asked for
     bool accounting_equal;     // on every rank, every line
     uint64_t unlocked_bytes;   // host memory of all ranks that should be locked and is not
     uint64_t host_hits, host_misses;  // parameters on NVMe that the host still had, and those that were read; all ranks

@@ -84,6 +84,22 @@ static json_t *text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
+static json_t *native_json(const struct train_setting *setting, const struct comm_native *n)
+{
+    char canonical[11], native[11];
+    if (!setting->native_reduction)
+        return json_null();
+    snprintf(canonical, sizeof canonical, "0x%" PRIx32, n->canonical_bits);
+    snprintf(native, sizeof native, "0x%" PRIx32, n->native_bits);
+    json_t *first = n->first_sum == 0 ? json_null()
+                                      : json_pack("{s:I,s:I,s:I,s:s,s:s}", "sum", (json_int_t)n->first_sum, "rank",
+                                                  (json_int_t)n->first_rank, "element", (json_int_t)n->first_element,
+                                                  "canonical_bits", canonical, "native_bits", native);
+    return json_pack("{s:b,s:I,s:I,s:I,s:o}", "equal", n->different == 0, "sums", (json_int_t)n->sums, "elements",
+                     (json_int_t)n->elements, "different_elements", (json_int_t)n->different, "first_difference",
+                     first);
+}
+
 // What was run.
 static json_t *run_json(const struct train_setting *setting, const struct train_result *result)
 {
@@ -110,7 +126,7 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
 // What came of it.
 static json_t *outcome_json(const struct train_setting *setting, const struct train_result *result)
 {
-    return json_pack("{s:I,s:o,s:o,s:s,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I}", "verified_steps",
+    return json_pack("{s:I,s:o,s:o,s:s,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:o}", "verified_steps",
                      (json_int_t)result->verified_steps, "equal",
                      setting->verify ? json_boolean(train_equal(result)) : json_null(), "first_difference",
                      difference_json(&result->difference), "state_digest", result->digest, "first_loss",
@@ -118,7 +134,8 @@ static json_t *outcome_json(const struct train_setting *setting, const struct tr
                      train_tokens_per_s(result), "skipped_steps", (json_int_t)result->skipped_steps, "interrupted",
                      result->interrupted, "resumed_step", step_or_null(result->resumed_step), "saved_step",
                      step_or_null(result->saved_step), "unlocked_bytes", (json_int_t)result->unlocked_bytes,
-                     "host_hits", (json_int_t)result->host_hits, "host_misses", (json_int_t)result->host_misses);
+                     "host_hits", (json_int_t)result->host_hits, "host_misses", (json_int_t)result->host_misses,
+                     "native_reduction", native_json(setting, &result->native));
 }
 
 // Bytes held and moved, and what the formulas say.

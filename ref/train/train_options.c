@@ -30,6 +30,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
     };
     struct poptOption how[] = {
         {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, as threads (2); mpirun starts them as processes", "N"},
+        {"native-reduction", '\0', FLAG, &a->native_reduction, 0, "MPI's own sums, compared with canonical ones", NULL},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "a rank's threads for the optimizer (cores / ranks)", "N"},
         {"schedule", '\0', TEXT, &a->schedule, 0, "overlap, unless given; serial; chaos:SEED", "HOW"},
         {"emulate", '\0', TEXT, &a->emulate, 0, "throttle lanes, in GB/s: h2d=12,d2h=12,nvme-read=3.2", "LIST"},
@@ -130,7 +131,11 @@ int train_options_parse(int argc, const char **argv, struct train_options *a)
     TRY(launcher_find(&a->launcher));
     if (a->find_largest && a->launcher.world > 1)
         return err_set(ERR_USAGE, "--find-largest has ranks that are threads: start it without a launcher");
-    return launcher_world(&a->launcher, a->world == WORLD_NOT_GIVEN ? 0 : a->world, WORLD_DEFAULT, &a->world);
+    TRY(launcher_world(&a->launcher, a->world == WORLD_NOT_GIVEN ? 0 : a->world, WORLD_DEFAULT, &a->world));
+    if (a->native_reduction && a->launcher.world == 0)
+        return err_set(ERR_USAGE, "--native-reduction: ranks that are threads have no sums but the canonical ones; "
+                                  "start them with mpirun or srun");
+    return ERR_NONE;
 }
 
 static size_t list_length(char *const *list)
@@ -175,6 +180,7 @@ int train_options_setting(const struct train_options *a, struct train_setting *o
         .seed = (uint64_t)a->seed,
         .threads = a->threads,
         .verify = a->verify,
+        .native_reduction = a->native_reduction,
         .buffered = a->buffered,
         .swap_checksum = !a->no_swap_checksum,
     };

@@ -18,7 +18,7 @@ struct train_options {
     struct launcher launcher;
     long long steps, seed, every;
     int verify, json, print_config, find_largest;
-    int buffered, no_swap_checksum;
+    int buffered, no_swap_checksum, native_reduction;
 };
 
 // ERR_USAGE; what was read until then is closed all the same. Prints and ends the program on --help.

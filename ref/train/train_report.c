@@ -102,6 +102,19 @@ static void print_placement(const struct config *config, FILE *out)
         fprintf(out, "  updates one step late from step %" PRIu64 " on\n", config->delayed_update_start_step);
 }
 
+static void print_native(const struct comm_native *n, FILE *out)
+{
+    if (n->different == 0)
+        fprintf(out, "  NATIVE reduction: equal in every bit, %" PRIu64 " elements of %" PRIu64 " sums\n", n->elements,
+                n->sums);
+    else
+        fprintf(out,
+                "  NATIVE reduction: differs in %" PRIu64 " of %" PRIu64 " elements, first in sum %" PRIu64
+                " of %" PRIu64 ", rank %" PRIu64 ", element %" PRIu64 ": canonical bits 0x%x, got 0x%x\n",
+                n->different, n->elements, n->first_sum, n->sums, n->first_rank, n->first_element, n->canonical_bits,
+                n->native_bits);
+}
+
 // What makes a run another than it seems.
 static void print_marks(const struct train_setting *setting, const struct train_result *result, FILE *out)
 {
@@ -110,6 +123,8 @@ static void print_marks(const struct train_setting *setting, const struct train_
         fprintf(out, "  EMULATED lanes, GB/s: %s\n", emulation_text(&setting->emulation, text));
     if (setting->buffered && config_uses_nvme(setting->config))
         fprintf(out, "  BUFFERED: NVMe through the page cache, not the disk's speed\n");
+    if (setting->native_reduction)
+        print_native(&result->native, out);
     if (result->unlocked_bytes)
         fprintf(out, "  NOT LOCKED: %s bytes of host memory, for the limit of locked memory (ulimit -l)\n",
                 size_text(result->unlocked_bytes, number));

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The comparison of a transport's own sums with the canonical ones: what comm.h has about it, for all transports.
+#include "comm_backend.h"
+#include "err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int comm_native_begin(struct comm *comm)
+{
+    if (!comm->ops->has_native)
+        return err_set(ERR_USAGE, "ranks that are threads have no sums but the canonical ones");
+    comm->uses_native = true;
+    return ERR_NONE;
+}
+
+void comm_native_compare(struct comm *comm, enum dtype dtype, const void *canonical, const void *native, size_t offset,
+                         size_t count)
+{
+    struct comm_native *found = &comm->native;
+    size_t bytes = dtype_bytes(dtype);
+    found->sums++;
+    found->elements += count;
+    for (size_t i = 0; i < count; i++) {
+        const char *expected = (const char *)canonical + i * bytes, *actual = (const char *)native + i * bytes;
+        if (memcmp(expected, actual, bytes) == 0)
+            continue;
+        found->different++;
+        if (found->first_sum != 0)
+            continue;
+        found->first_sum = found->sums;
+        found->first_rank = (uint64_t)comm->rank;
+        found->first_element = offset + i;
+        memcpy(&found->canonical_bits, expected, bytes);
+        memcpy(&found->native_bits, actual, bytes);
+    }
+}
+
+int comm_native_found(struct comm *comm, struct comm_native *out)
+{
+    size_t world = (size_t)comm->world;
+    struct comm_native *all = calloc(world, sizeof *all);
+    size_t *counts = calloc(2 * world, sizeof *counts);
+    struct ledger *ledger = comm->ledger;
+    int rc = all && counts ? ERR_NONE : err_set(ERR_MEMORY, "no memory for what %zu ranks found", world);
+    for (size_t rank = 0; rank < world && rc == ERR_NONE; rank++) {
+        counts[rank] = sizeof *all;
+        counts[world + rank] = rank * sizeof *all;
+    }
+    comm->ledger = NULL;
+    if (rc == ERR_NONE)
+        rc = comm_all_gather(comm, &comm->native, all, counts, counts + world, DTYPE_BYTE);
+    comm->ledger = ledger;
+    *out = rc == ERR_NONE ? all[0] : (struct comm_native){0};
+    for (size_t rank = 1; rank < world && rc == ERR_NONE; rank++) {
+        struct comm_native sum = all[rank];
+        bool earlier = sum.first_sum != 0 && (out->first_sum == 0 || sum.first_sum < out->first_sum);
+        if (!earlier) {
+            sum = *out;
+            sum.elements = all[rank].elements;
+            sum.different = all[rank].different;
+        }
+        sum.elements += out->elements;
+        sum.different += out->different;
+        *out = sum;
+    }
+    free(all);
+    free(counts);
+    return rc;
+}
