@@ -168,11 +168,14 @@ set(ZG_SOURCES
 
 # Where there is a compiler for CUDA.
 set(ZG_CUDA_SOURCES
+  ref/cuda/cuda_grid.cu
   ref/cuda/cuda_lane.c
+  ref/cuda/isa_cuda.cu
 )
 
 set(ZG_CUDA_TEST_SOURCES
   ref/cuda/cuda_lane_test.c
+  ref/cuda/isa_cuda_test.c
 )
 
 set(ZG_TEST_SOURCES

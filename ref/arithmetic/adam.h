@@ -35,6 +35,13 @@ struct adam_step {
     size_t tensor_count;  // elements of that tensor
 };
 
+// Whether a multiplication by the divisor's reciprocal rounds the same real number as a division: it is a power of two.
+static inline bool adam_divides_exactly(float divisor)
+{
+    int exponent;
+    return isfinite(divisor) && fabsf(frexpf(divisor, &exponent)) == 0.5f && isfinite(1.0f / divisor);
+}
+
 // One thread.
 void adam_update(const struct adam_step *step);
 

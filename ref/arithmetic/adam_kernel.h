@@ -100,13 +100,6 @@ static void adam_block(enum recipe_family family, enum recipe_fusion fusion, con
     }
 }
 
-// A division by a power of two and a multiplication by its reciprocal round the same real number.
-static bool adam_divides_exactly(float divisor)
-{
-    int exponent;
-    return isfinite(divisor) && fabsf(frexpf(divisor, &exponent)) == 0.5f && isfinite(1.0f / divisor);
-}
-
 // The gradients of a block of the step. Where the loop cannot take them as they are, for their format or because the
 // mean is a true division, they are made ready in `buffer`.
 static struct adam_gradients adam_block_gradients(const struct adam_step *step, bool divide, size_t start,

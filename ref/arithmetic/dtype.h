@@ -10,6 +10,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __CUDACC__
+#define DTYPE_INLINE __host__ __device__ static inline
+#else
+#define DTYPE_INLINE static inline
+#endif
+
 enum dtype { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16, DTYPE_BYTE };
 
 struct bf16 {
@@ -23,19 +29,19 @@ struct fp16 {
 const char *dtype_name(enum dtype dtype);
 
 // Bytes of one element.
-static inline size_t dtype_bytes(enum dtype dtype)
+DTYPE_INLINE size_t dtype_bytes(enum dtype dtype)
 {
     return dtype == DTYPE_FP32 ? 4 : dtype == DTYPE_BYTE ? 1 : 2;
 }
 
-static inline uint32_t f32_bits(float value)
+DTYPE_INLINE uint32_t f32_bits(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-static inline float f32_of_bits(uint32_t bits)
+DTYPE_INLINE float f32_of_bits(uint32_t bits)
 {
     float value;
     memcpy(&value, &bits, sizeof value);
@@ -44,13 +50,13 @@ static inline float f32_of_bits(uint32_t bits)
 
 // The four conversions have no branches, so that a loop over them is a loop over vectors.
 
-static inline float bf16_to_f32(struct bf16 value)
+DTYPE_INLINE float bf16_to_f32(struct bf16 value)
 {
     uint16_t quiet = (value.bits & 0x7fffu) > 0x7f80u ? 0x0040u : 0;
     return f32_of_bits((uint32_t)(value.bits | quiet) << 16);
 }
 
-static inline struct bf16 f32_to_bf16(float value)
+DTYPE_INLINE struct bf16 f32_to_bf16(float value)
 {
     uint32_t bits = f32_bits(value);
     bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
@@ -59,7 +65,7 @@ static inline struct bf16 f32_to_bf16(float value)
     return (struct bf16){(uint16_t)(((bits | quiet) + half) >> 16)};
 }
 
-static inline float fp16_to_f32(struct fp16 value)
+DTYPE_INLINE float fp16_to_f32(struct fp16 value)
 {
     uint32_t sign = (uint32_t)(value.bits & 0x8000u) << 16;
     // Exponent and fraction, moved to their places in fp32 but with fp16's exponent bias: 112 less than fp32's.
@@ -72,7 +78,7 @@ static inline float fp16_to_f32(struct fp16 value)
     return f32_of_bits(sign | bits);
 }
 
-static inline struct fp16 f32_to_fp16(float value)
+DTYPE_INLINE struct fp16 f32_to_fp16(float value)
 {
     uint32_t sign = (f32_bits(value) >> 16) & 0x8000u;
     uint32_t magnitude = f32_bits(value) & 0x7fffffffu;

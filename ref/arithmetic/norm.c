@@ -22,12 +22,6 @@ void norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values,
     isa_kernels_at(values)->norm_accumulate(sum, dtype, values, count, max_bits);
 }
 
-void norm_add(struct norm_sum *sum, struct norm_sum other)
-{
-    sum->low += other.low;
-    sum->high += other.high + (sum->low < other.low);
-}
-
 double norm_finish(struct norm_sum sum, uint32_t max_bits)
 {
     if (max_bits >= 0x7f800000u)

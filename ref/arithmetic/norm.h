@@ -25,7 +25,11 @@ struct norm_sum {
 
 // Adds the squares of values, none of which is larger than max_bits says; nothing if that is inf or NaN.
 void norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count, uint32_t max_bits);
-void norm_add(struct norm_sum *sum, struct norm_sum other);
+DTYPE_INLINE void norm_add(struct norm_sum *sum, struct norm_sum other)
+{
+    sum->low += other.low;
+    sum->high += other.high + (sum->low < other.low);
+}
 
 // The square root of the sum, as a double; inf or NaN if max_bits says so.
 double norm_finish(struct norm_sum sum, uint32_t max_bits);

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one thread does of a loop over arrays: the texts of dtype.h, norm.h and recipe.h, on four neighbouring elements
+// at a time where every array of the loop is aligned for that, else on one. All of it is host code, too, so that a host
+// can run any number of such threads one after the other and see their bits.
+#ifndef ZG_ARRAY_ELEMENT_CUH
+#define ZG_ARRAY_ELEMENT_CUH
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+extern "C" {
+#include "adam.h"
+#include "norm.h"
+}
+
+#define BOTH __host__ __device__ static inline
+
+enum { WIDE = 4, FOLD_INPUTS = 64 };
+
+// A thread's number among all that share a loop.
+struct place {
+    size_t index, count;
+};
+
+// The thread's part of a loop over count elements: the operation takes WIDE of them at once, and what is left one by
+// one.
+template <typename operation> BOTH void each(operation &o, struct place place, size_t count, bool wide)
+{
+    size_t groups = wide ? count / WIDE : 0;
+    for (size_t group = place.index; group < groups; group += place.count)
+        o.template at<WIDE>(group * WIDE);
+    for (size_t i = groups * WIDE + place.index; i < count; i += place.count)
+        o.template at<1>(i);
+}
+
+// Whether WIDE elements, counted from the first, are one load.
+BOTH bool is_wide(enum dtype dtype, const void *values)
+{
+    return (uintptr_t)values % (WIDE * dtype_bytes(dtype)) == 0;
+}
+
+template <int lanes> BOTH void load_bits(const uint16_t *values, size_t i, uint16_t out[lanes])
+{
+    if constexpr (lanes == WIDE) {
+        ushort4 four = *(const ushort4 *)(values + i);
+        out[0] = four.x;
+        out[1] = four.y;
+        out[2] = four.z;
+        out[3] = four.w;
+    } else {
+        out[0] = values[i];
+    }
+}
+
+template <int lanes> BOTH void load_floats(const float *values, size_t i, float out[lanes])
+{
+    if constexpr (lanes == WIDE) {
+        float4 four = *(const float4 *)(values + i);
+        out[0] = four.x;
+        out[1] = four.y;
+        out[2] = four.z;
+        out[3] = four.w;
+    } else {
+        out[0] = values[i];
+    }
+}
+
+// values[i] and the following, widened.
+template <int lanes> BOTH void load(enum dtype dtype, const void *values, size_t i, float out[lanes])
+{
+    if (dtype == DTYPE_FP32) {
+        load_floats<lanes>((const float *)values, i, out);
+        return;
+    }
+    uint16_t bits[lanes];
+    load_bits<lanes>((const uint16_t *)values, i, bits);
+    for (int k = 0; k < lanes; k++) {
+        struct bf16 brain = {bits[k]};
+        struct fp16 half = {bits[k]};
+        out[k] = dtype == DTYPE_BF16 ? bf16_to_f32(brain) : fp16_to_f32(half);
+    }
+}
+
+template <int lanes> BOTH void store_floats(float *values, size_t i, const float in[lanes])
+{
+    if constexpr (lanes == WIDE)
+        *(float4 *)(values + i) = make_float4(in[0], in[1], in[2], in[3]);
+    else
+        values[i] = in[0];
+}
+
+template <int lanes> BOTH void store_bits(uint16_t *values, size_t i, const uint16_t in[lanes])
+{
+    if constexpr (lanes == WIDE)
+        *(ushort4 *)(values + i) = make_ushort4(in[0], in[1], in[2], in[3]);
+    else
+        values[i] = in[0];
+}
+
+// values[i] and the following become the nearest values of the format.
+template <int lanes> BOTH void store(enum dtype dtype, void *values, size_t i, const float in[lanes])
+{
+    if (dtype == DTYPE_FP32) {
+        store_floats<lanes>((float *)values, i, in);
+        return;
+    }
+    uint16_t bits[lanes];
+    for (int k = 0; k < lanes; k++)
+        bits[k] = dtype == DTYPE_BF16 ? f32_to_bf16(in[k]).bits : f32_to_fp16(in[k]).bits;
+    store_bits<lanes>((uint16_t *)values, i, bits);
+}
+
+// dtype_fold. With one input and no addition it is a conversion, with one and `add` an accumulation.
+template <enum dtype in_dtype> struct fold_operation {
+    const void *some[FOLD_INPUTS];  // the inputs, if there are no more
+    const void *const *many;        // else they are here; null otherwise
+    int world;
+    enum dtype out_dtype;
+    void *out;
+    bool add;
+
+    template <int lanes> __host__ __device__ void at(size_t i) const
+    {
+        const void *const *in = many ? many : some;
+        float sum[lanes];
+        load<lanes>(in_dtype, in[0], i, sum);
+        for (int rank = 1; rank < world; rank++) {
+            float term[lanes];
+            load<lanes>(in_dtype, in[rank], i, term);
+            for (int k = 0; k < lanes; k++)
+                sum[k] = sum[k] + term[k];
+        }
+        if (add) {
+            float before[lanes];
+            load<lanes>(out_dtype, out, i, before);
+            for (int k = 0; k < lanes; k++)
+                sum[k] = before[k] + sum[k];
+        }
+        store<lanes>(out_dtype, out, i, sum);
+    }
+};
+
+// adam_update, all elements of the tensor's body or all of its tail.
+template <enum recipe_family family, enum recipe_fusion fusion> struct adam_operation {
+    struct adam_step step;
+    float reciprocal;  // of the divisor
+    bool divides;      // and not multiplies by the reciprocal
+
+    template <int lanes> __host__ __device__ void at(size_t i) const
+    {
+        float g[lanes], p[lanes], m[lanes], v[lanes];
+        load<lanes>(step.grad_dtype, step.grad, i, g);
+        load_floats<lanes>(step.param, i, p);
+        load_floats<lanes>(step.exp_avg, i, m);
+        load_floats<lanes>(step.exp_avg_sq, i, v);
+        for (int k = 0; k < lanes; k++) {
+            float mean = divides ? g[k] / step.grad_divisor : g[k] * reciprocal;
+            recipe_family_element(family, fusion, &step.scalars, mean * step.grad_coefficient, &p[k], &m[k], &v[k]);
+        }
+        store_floats<lanes>(step.param, i, p);
+        store_floats<lanes>(step.exp_avg, i, m);
+        store_floats<lanes>(step.exp_avg_sq, i, v);
+        if (step.copy)
+            store<lanes>(step.copy_dtype, step.copy, i, p);
+    }
+};
+
+BOTH bool is_wide_step(const struct adam_step *step)
+{
+    return is_wide(step->grad_dtype, step->grad) && is_wide(DTYPE_FP32, step->param) &&
+           is_wide(DTYPE_FP32, step->exp_avg) && is_wide(DTYPE_FP32, step->exp_avg_sq) &&
+           (!step->copy || is_wide(step->copy_dtype, step->copy));
+}
+
+// An optimizer step's loads and stores with hardly any arithmetic: what the step is measured against. The state's
+// arrays take each other's place, and v the gradient's bits, so that every byte is needed.
+struct mix_operation {
+    struct adam_step step;
+
+    template <int lanes> __host__ __device__ void at(size_t i) const
+    {
+        float g[lanes], p[lanes], m[lanes], v[lanes];
+        load<lanes>(step.grad_dtype, step.grad, i, g);
+        load_floats<lanes>(step.param, i, p);
+        load_floats<lanes>(step.exp_avg, i, m);
+        load_floats<lanes>(step.exp_avg_sq, i, v);
+        store_floats<lanes>(step.param, i, m);
+        store_floats<lanes>(step.exp_avg, i, v);
+        for (int k = 0; k < lanes; k++)
+            v[k] = f32_of_bits(f32_bits(p[k]) ^ f32_bits(g[k]));
+        store_floats<lanes>(step.exp_avg_sq, i, v);
+        if (step.copy)
+            store<lanes>(step.copy_dtype, step.copy, i, p);
+    }
+};
+
+// The largest magnitude's encoding, in the values' own format: the order of the encodings is that of the magnitudes.
+struct norm_max_operation {
+    enum dtype dtype;
+    const void *values;
+    uint32_t max;
+
+    template <int lanes> __host__ __device__ void at(size_t i)
+    {
+        if (dtype == DTYPE_FP32) {
+            float x[lanes];
+            load_floats<lanes>((const float *)values, i, x);
+            for (int k = 0; k < lanes; k++)
+                take(f32_bits(x[k]) & 0x7fffffffu);
+        } else {
+            uint16_t x[lanes];
+            load_bits<lanes>((const uint16_t *)values, i, x);
+            for (int k = 0; k < lanes; k++)
+                take(x[k] & 0x7fffu);
+        }
+    }
+
+    __host__ __device__ void take(uint32_t bits)
+    {
+        max = bits > max ? bits : max;
+    }
+};
+
+BOTH uint32_t norm_max_as_fp32(enum dtype dtype, uint32_t bits)
+{
+    struct bf16 brain = {(uint16_t)bits};
+    struct fp16 half = {(uint16_t)bits};
+    return dtype == DTYPE_FP32 ? bits : f32_bits(dtype == DTYPE_BF16 ? bf16_to_f32(brain) : fp16_to_f32(half));
+}
+
+BOTH uint64_t f64_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+// The squares as integers: adding 2^k, which is larger than any of them, rounds a square to the fixed point and leaves
+// it in the low bits. Integers are added in any order.
+struct norm_operation {
+    enum dtype dtype;
+    const void *values;
+    double two_k;
+    struct norm_sum sum;
+
+    template <int lanes> __host__ __device__ void at(size_t i)
+    {
+        float x[lanes];
+        load<lanes>(dtype, values, i, x);
+        for (int k = 0; k < lanes; k++) {
+            struct norm_sum square = {f64_bits(fma((double)x[k], (double)x[k], two_k)) - f64_bits(two_k), 0};
+            norm_add(&sum, square);
+        }
+    }
+};
+
+// A sum in four parts of 32 bits, each in a 64-bit number: 2^32 blocks can add theirs without a carry.
+enum { NORM_LIMBS = 4 };
+
+BOTH uint64_t norm_limb(struct norm_sum sum, int limb)
+{
+    uint64_t word = limb < 2 ? sum.low : sum.high;
+    return limb % 2 ? word >> 32 : word & 0xffffffffu;
+}
+
+BOTH struct norm_sum norm_of_limbs(const uint64_t limbs[NORM_LIMBS])
+{
+    struct norm_sum sum = {limbs[0], limbs[2]};
+    norm_add(&sum, norm_sum{limbs[1] << 32, limbs[1] >> 32});
+    norm_add(&sum, norm_sum{0, limbs[3] << 32});
+    return sum;
+}
+
+#endif

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The entries of struct isa_kernels for arrays, on whatever runs a loop's threads. `where` has
+//   run(operation, count, wide, what)                     o.at(i) for every element
+//   max(norm_max_operation, count, wide) -> uint32_t      the largest of the threads' maxima
+//   sum(norm_operation, count, wide) -> norm_sum          the sum of the threads' sums
+//   list(inputs, count) -> const void *const *            the same pointers where the threads can read them, or null
+//                                                         with an error noted
+//   unlist(list)                                          after the loop that reads it has been begun
+#ifndef ZG_ARRAY_KERNELS_CUH
+#define ZG_ARRAY_KERNELS_CUH
+
+#include "array_element.cuh"
+
+#include <assert.h>
+
+template <typename where> struct array_kernels {
+    template <enum dtype in_dtype>
+    static void fold_from(const void *const in[], int world, enum dtype out_dtype, void *out, size_t count, bool add)
+    {
+        fold_operation<in_dtype> o = {};
+        bool wide = is_wide(out_dtype, out);
+        for (int rank = 0; rank < world; rank++)
+            wide = wide && is_wide(in_dtype, in[rank]);
+        if (world <= FOLD_INPUTS)
+            memcpy(o.some, in, (size_t)world * sizeof *in);
+        else if (!(o.many = where::list(in, (size_t)world)))
+            return;
+        o.world = world;
+        o.out_dtype = out_dtype;
+        o.out = out;
+        o.add = add;
+        where::run(o, count, wide, "a fold");
+        if (o.many)
+            where::unlist(o.many);
+    }
+
+    static void fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
+                     size_t count, int add)
+    {
+        assert(in_dtype != DTYPE_BYTE && out_dtype != DTYPE_BYTE);
+        if (in_dtype == DTYPE_FP32)
+            fold_from<DTYPE_FP32>(in, world, out_dtype, out, count, add);
+        else if (in_dtype == DTYPE_BF16)
+            fold_from<DTYPE_BF16>(in, world, out_dtype, out, count, add);
+        else
+            fold_from<DTYPE_FP16>(in, world, out_dtype, out, count, add);
+    }
+
+    static void widen(enum dtype dtype, const void *in, float *out, size_t count)
+    {
+        if (in != out)
+            fold(dtype, &in, 1, DTYPE_FP32, out, count, false);
+    }
+
+    static void narrow(enum dtype dtype, const float *in, void *out, size_t count)
+    {
+        const void *inputs[] = {in};
+        if (in != out)
+            fold(DTYPE_FP32, inputs, 1, dtype, out, count, false);
+    }
+
+    static void accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dtype, const void *in, size_t count)
+    {
+        fold(in_dtype, &in, 1, sum_dtype, sum, count, true);
+    }
+
+    template <enum recipe_family family, enum recipe_fusion fusion> static void adam_run(const struct adam_step *step)
+    {
+        adam_operation<family, fusion> o = {*step, 1.0f / step->grad_divisor,
+                                            !adam_divides_exactly(step->grad_divisor)};
+        where::run(o, step->count, is_wide_step(step), "an optimizer step");
+    }
+
+    template <enum recipe_family family> static void adam_fused(enum recipe_fusion fusion, const struct adam_step *step)
+    {
+        if (fusion == FUSE_NONE)
+            adam_run<family, FUSE_NONE>(step);
+        else if (fusion == FUSE_MOMENT)
+            adam_run<family, FUSE_MOMENT>(step);
+        else
+            adam_run<family, FUSE_GRADIENT>(step);
+    }
+
+    // Elements [begin, end) of the step.
+    static void adam_range(const struct adam_step *step, enum recipe_fusion fusion, size_t begin, size_t end)
+    {
+        struct adam_step part = *step;
+        part.grad = (const char *)step->grad + begin * dtype_bytes(step->grad_dtype);
+        part.param += begin;
+        part.exp_avg += begin;
+        part.exp_avg_sq += begin;
+        if (step->copy)
+            part.copy = (char *)step->copy + begin * dtype_bytes(step->copy_dtype);
+        part.count = end - begin;
+        switch (step->recipe->family) {
+        case RECIPE_TORCH:
+            adam_fused<RECIPE_TORCH>(fusion, &part);
+            break;
+        case RECIPE_DEEPSPEED:
+            adam_fused<RECIPE_DEEPSPEED>(fusion, &part);
+            break;
+        case RECIPE_TORCH_CUDA_FOREACH:
+        case RECIPE_TORCH_CAPTURABLE_SINGLE:
+            adam_run<RECIPE_TORCH_CUDA_FOREACH, FUSE_GRADIENT>(&part);
+            break;
+        case RECIPE_TORCH_CUDA_SINGLE:
+            adam_run<RECIPE_TORCH_CUDA_SINGLE, FUSE_GRADIENT>(&part);
+            break;
+        case RECIPE_TORCH_CUDA_FUSED:
+            adam_run<RECIPE_TORCH_CUDA_FUSED, FUSE_GRADIENT>(&part);
+            break;
+        case RECIPE_TORCH_CAPTURABLE_FOREACH:
+            adam_run<RECIPE_TORCH_CAPTURABLE_FOREACH, FUSE_GRADIENT>(&part);
+            break;
+        case RECIPE_APEX:
+            adam_fused<RECIPE_APEX>(fusion, &part);
+            break;
+        case RECIPE_FAMILY_COUNT:
+            break;
+        }
+    }
+
+    static void adam(const struct adam_step *step)
+    {
+        assert(!step->recipe->lanes || step->tensor_index + step->count <= step->tensor_count);
+        size_t tail_start = recipe_tail_start(step->recipe, step->tensor_count), body = step->count;
+        if (step->recipe->lanes && step->tensor_index + step->count > tail_start)
+            body = step->tensor_index < tail_start ? tail_start - step->tensor_index : 0;
+        adam_range(step, step->recipe->body, 0, body);
+        adam_range(step, step->recipe->tail, body, step->count);
+    }
+
+    static uint32_t norm_max(enum dtype dtype, const void *values, size_t count)
+    {
+        norm_max_operation o = {dtype, values, 0};
+        return norm_max_as_fp32(dtype, where::max(o, count, is_wide(dtype, values)));
+    }
+
+    static void norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
+                                uint32_t max_bits)
+    {
+        if (max_bits == 0 || max_bits >= 0x7f800000u)
+            return;
+        norm_operation o = {dtype, values, ldexp(1, norm_exponent(max_bits)), {0, 0}};
+        norm_add(sum, where::sum(o, count, is_wide(dtype, values)));
+    }
+};
+
+#endif

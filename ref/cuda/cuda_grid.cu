@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_grid.cuh"
+
+unsigned grid_blocks(size_t work, unsigned rounds)
+{
+    int multiprocessors = 0;
+    if (cuda_lane_note(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, cuda_lane_device()),
+                       "the number of multiprocessors"))
+        multiprocessors = 1;
+    size_t most = (size_t)multiprocessors * GRID_BLOCKS_HELD * rounds;
+    size_t needed = work / GRID_THREADS + (work % GRID_THREADS > 0);
+    return (unsigned)(needed < most ? needed : most);
+}
+
+// The calling thread's, given back when it ends.
+struct scratch {
+    void *memory;
+    size_t bytes;
+    int device;
+
+    ~scratch()
+    {
+        // A thread that ends has nobody to tell.
+        (void)cudaFree(memory);
+    }
+};
+
+static thread_local struct scratch scratch;
+
+void *grid_scratch(size_t bytes)
+{
+    const size_t least = 4096;
+    if (scratch.memory && scratch.bytes >= bytes && scratch.device == cuda_lane_device())
+        return scratch.memory;
+    (void)cuda_lane_stream();  // which makes the thread's device the current one
+    cuda_lane_note(cudaFree(scratch.memory), "the memory of results");
+    scratch.memory = NULL;
+    scratch.bytes = bytes > least ? bytes : least;
+    scratch.device = cuda_lane_device();
+    if (cuda_lane_note(cudaMalloc(&scratch.memory, scratch.bytes), "memory for results"))
+        scratch.memory = NULL;
+    return scratch.memory;
+}
+
+int grid_fetch(void *to, const void *from, size_t bytes, const char *what)
+{
+    int code = cuda_lane_launched(what);
+    if (code == 0)
+        code = cuda_lane_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda_lane_stream()), what);
+    if (code == 0)
+        code = cuda_lane_note(cudaStreamSynchronize(cuda_lane_stream()), what);
+    return code;
+}

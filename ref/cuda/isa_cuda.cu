@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arrays' kernels on a GPU: array_element.cuh's operations by as many threads as fill it.
+#include "array_kernels.cuh"
+#include "cuda_grid.cuh"
+#include "isa_cuda.h"
+
+// The operation stays where the launch put it: its list of inputs is indexed there.
+template <typename operation>
+__global__ void element_kernel(const __grid_constant__ operation o, size_t count, bool wide)
+{
+    each(o, grid_place(), count, wide);
+}
+
+__global__ void norm_max_kernel(norm_max_operation o, size_t count, bool wide, uint32_t *result)
+{
+    __shared__ uint32_t max;
+    if (threadIdx.x == 0)
+        max = 0;
+    __syncthreads();
+    each(o, grid_place(), count, wide);
+    atomicMax(&max, o.max);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        atomicMax(result, max);
+}
+
+__global__ void norm_kernel(norm_operation o, size_t count, bool wide, unsigned long long *limbs)
+{
+    __shared__ struct norm_sum sums[GRID_THREADS];
+    each(o, grid_place(), count, wide);
+    sums[threadIdx.x] = o.sum;
+    for (unsigned half = GRID_THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half)
+            norm_add(&sums[threadIdx.x], sums[threadIdx.x + half]);
+    }
+    if (threadIdx.x == 0)
+        for (int limb = 0; limb < NORM_LIMBS; limb++)
+            atomicAdd(&limbs[limb], norm_limb(sums[0], limb));
+}
+
+static size_t group_count(size_t count, bool wide)
+{
+    return wide ? count / WIDE + count % WIDE : count;
+}
+
+struct on_device {
+    template <typename operation> static void run(const operation &o, size_t count, bool wide, const char *what)
+    {
+        if (count == 0)
+            return;
+        element_kernel<operation><<<grid_blocks(group_count(count, wide), GRID_ROUNDS), GRID_THREADS, 0,
+                                    cuda_lane_stream()>>>(o, count, wide);
+        cuda_lane_launched(what);
+    }
+
+    static uint32_t max(const norm_max_operation &o, size_t count, bool wide)
+    {
+        uint32_t found = 0;
+        uint32_t *result = (uint32_t *)(count > 0 ? grid_scratch(sizeof *result) : NULL);
+        if (count == 0)
+            return 0;
+        if (!result || cuda_lane_note(cudaMemsetAsync(result, 0, sizeof *result, cuda_lane_stream()), "a maximum"))
+            return UINT32_MAX;
+        norm_max_kernel<<<grid_blocks(group_count(count, wide), 1), GRID_THREADS, 0, cuda_lane_stream()>>>(
+            o, count, wide, result);
+        return grid_fetch(&found, result, sizeof found, "a maximum") ? UINT32_MAX : found;
+    }
+
+    static struct norm_sum sum(const norm_operation &o, size_t count, bool wide)
+    {
+        unsigned long long limbs[NORM_LIMBS] = {0};
+        unsigned long long *result = (unsigned long long *)(count > 0 ? grid_scratch(sizeof limbs) : NULL);
+        if (!result || cuda_lane_note(cudaMemsetAsync(result, 0, sizeof limbs, cuda_lane_stream()), "a norm"))
+            return norm_sum{0, 0};
+        norm_kernel<<<grid_blocks(group_count(count, wide), 1), GRID_THREADS, 0, cuda_lane_stream()>>>(o, count, wide,
+                                                                                                    result);
+        if (grid_fetch(limbs, result, sizeof limbs, "a norm"))
+            return norm_sum{0, 0};
+        uint64_t found[NORM_LIMBS] = {limbs[0], limbs[1], limbs[2], limbs[3]};
+        return norm_of_limbs(found);
+    }
+
+    static const void *const *list(const void *const in[], size_t count)
+    {
+        void *there = NULL;
+        // The copy has left the caller's memory when the call returns, as that is not page-locked.
+        if (cuda_lane_note(cudaMallocAsync(&there, count * sizeof *in, cuda_lane_stream()), "a list of inputs") ||
+            cuda_lane_note(cudaMemcpyAsync(there, in, count * sizeof *in, cudaMemcpyHostToDevice, cuda_lane_stream()),
+                           "a list of inputs"))
+            return NULL;
+        return (const void *const *)there;
+    }
+
+    static void unlist(const void *const *there)
+    {
+        cuda_lane_note(cudaFreeAsync((void *)there, cuda_lane_stream()), "a list of inputs");
+    }
+};
+
+void isa_cuda_mix(const struct adam_step *step)
+{
+    on_device::run(mix_operation{*step}, step->count, is_wide_step(step), "the yardstick of an optimizer step");
+}
+
+typedef array_kernels<on_device> arrays;
+
+const struct isa_kernels isa_cuda = {
+    .widen = arrays::widen,
+    .narrow = arrays::narrow,
+    .accumulate = arrays::accumulate,
+    .fold = arrays::fold,
+    .adam = arrays::adam,
+    .norm_max = arrays::norm_max,
+    .norm_accumulate = arrays::norm_accumulate,
+    .bias_add = NULL,
+    .rows_sum = NULL,
+    .layernorm_stats = NULL,
+    .layernorm_apply = NULL,
+    .layernorm_backward = NULL,
+    .gelu_forward = NULL,
+    .gelu_backward = NULL,
+    .softmax_causal = NULL,
+    .softmax_causal_backward = NULL,
+    .crossentropy_forward = NULL,
+    .crossentropy_backward = NULL,
+};
