@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which benchmarks there are, and all of them in turn.
 #include "bench_file.h"
+#include "bench_world.h"
 
 #include "err.h"
 #include "help.h"
@@ -12,18 +13,29 @@ static const struct benchmark {
     const char *name;
     int (*run)(int argc, const char **argv);
     enum bench_uses uses;
+    bool together;  // under a launcher: all its ranks measure one thing, and not the first of each host its host
     const char *summary;
 } benchmarks[] = {
-    {"adam", bench_adam_main, BENCH_USES_NOTHING, "the optimizer: ns per parameter against a copy of the same streams"},
-    {"comm", bench_comm_main, BENCH_USES_NOTHING, "the collectives: time against concurrent copies of the same bytes"},
-    {"memory", bench_memory_main, BENCH_USES_NOTHING, "copies, reads, writes, Adam's mix: GB/s against libc's"},
-    {"nvme", bench_nvme_main, BENCH_USES_STORAGE, "storage: GB/s and latency against fio, and what checksums cost"},
-    {"overlap", bench_overlap_main, BENCH_USES_STATES, "a step with every state on NVMe against its busiest lane"},
-    {"pcie", bench_pcie_main, BENCH_USES_STORAGE, "copies between host and devices; skipped where there is no CUDA"},
-    {"pipeline", bench_pipeline_main, BENCH_USES_STORAGE, "lanes of training: how much they disturb each other"},
-    {"ranks", bench_ranks_main, BENCH_USES_NOTHING, "each rank's processor alone and all together: which is slow"},
-    {"step", bench_step_main, BENCH_USES_STATES, "a training step of every stage and tier against one process"},
-    {"swap", bench_swap_main, BENCH_USES_STATES, "the optimizer with its states on NVMe against the disk, or Adam"},
+    {"adam", bench_adam_main, BENCH_USES_NOTHING, false,
+     "the optimizer: ns per parameter against a copy of the same streams"},
+    {"comm", bench_comm_main, BENCH_USES_NOTHING, true,
+     "the collectives: time against concurrent copies of the same bytes"},
+    {"memory", bench_memory_main, BENCH_USES_NOTHING, false,
+     "copies, reads, writes, Adam's mix: GB/s against libc's"},
+    {"nvme", bench_nvme_main, BENCH_USES_STORAGE, false,
+     "storage: GB/s and latency against fio, and what checksums cost"},
+    {"overlap", bench_overlap_main, BENCH_USES_STATES, false,
+     "a step with every state on NVMe against its busiest lane"},
+    {"pcie", bench_pcie_main, BENCH_USES_STORAGE, false,
+     "copies between host and devices; skipped where there is no CUDA"},
+    {"pipeline", bench_pipeline_main, BENCH_USES_STORAGE, false,
+     "lanes of training: how much they disturb each other"},
+    {"ranks", bench_ranks_main, BENCH_USES_NOTHING, true,
+     "each rank's processor alone and all together: which is slow"},
+    {"step", bench_step_main, BENCH_USES_STATES, false,
+     "a training step of every stage and tier against one process"},
+    {"swap", bench_swap_main, BENCH_USES_STATES, false,
+     "the optimizer with its states on NVMe against the disk, or Adam"},
 };
 enum { BENCHMARK_COUNT = sizeof benchmarks / sizeof benchmarks[0] };
 
@@ -60,10 +72,10 @@ static int run_one(const struct benchmark *benchmark, const struct bench_options
         argv[argc++] = "--nvme-path";
         argv[argc++] = options->storage.paths[i];
     }
-    if (!options->json)
+    if (!options->json && bench_world_rank() == 0)
         printf("%s%s: %s\n", benchmark == benchmarks ? "" : "\n", benchmark->name, benchmark->summary);
     uint64_t begin_ns = bench_now_ns();
-    int status = benchmark->run(argc, argv);
+    int status = bench_world_run(benchmark->name, benchmark->run, benchmark->together, argc, argv);
     TRY(bench_file_part(argc, argv, begin_ns, status));
     *worst = status > *worst && status <= 2 ? status : *worst;
     return ERR_NONE;
@@ -73,14 +85,30 @@ static int run_one(const struct benchmark *benchmark, const struct bench_options
 static int all_main(int argc, const char **argv)
 {
     struct bench_options options;
-    int worst = 0, code = bench_parse(argc, argv, BENCH_USES_STORAGE, NULL, &options);
+    int worst = 0, code = bench_world_join();
+    options = (struct bench_options){0};
+    if (code == ERR_NONE)
+        code = bench_parse(argc, argv, BENCH_USES_STORAGE, NULL, &options);
     if (code == ERR_NONE && (options.size_count > 0 || options.thread_count > 0 || options.storage.engine))
         code = err_set(ERR_USAGE, "--sizes, --threads and --engine mean something else to each benchmark");
-    for (int i = 0; i < BENCHMARK_COUNT && code == ERR_NONE && !options.help; i++)
+    for (int i = 0; i < BENCHMARK_COUNT && code == ERR_NONE && !options.help && !bench_world_is_broken(); i++)
         code = run_one(&benchmarks[i], &options, &worst);
     bench_release(&options);
     int status = bench_exit("all", code);
     return code == ERR_NONE ? worst : status;
+}
+
+static int run_named(int argc, const char **argv)
+{
+    if (strcmp(argv[0], "all") == 0)
+        return all_main(argc, argv);
+    for (int i = 0; i < BENCHMARK_COUNT; i++) {
+        if (strcmp(argv[0], benchmarks[i].name) == 0)
+            return bench_world_run(argv[0], benchmarks[i].run, benchmarks[i].together, argc, argv);
+    }
+    fprintf(stderr, "zerogauge bench: there is no benchmark '%s'\n", argv[0]);
+    benchmarks_print(stderr);
+    return err_exit_status(ERR_USAGE);
 }
 
 int bench_main(int argc, const char **argv)
@@ -90,13 +118,7 @@ int bench_main(int argc, const char **argv)
         help_print_examples("zerogauge bench", stdout);
         return 0;
     }
-    if (strcmp(argv[1], "all") == 0)
-        return all_main(argc - 1, argv + 1);
-    for (int i = 0; i < BENCHMARK_COUNT; i++) {
-        if (strcmp(argv[1], benchmarks[i].name) == 0)
-            return benchmarks[i].run(argc - 1, argv + 1);
-    }
-    fprintf(stderr, "zerogauge bench: there is no benchmark '%s'\n", argv[1]);
-    benchmarks_print(stderr);
-    return err_exit_status(ERR_USAGE);
+    int status = run_named(argc - 1, argv + 1);
+    bench_world_leave(status);
+    return status;
 }

@@ -11,22 +11,10 @@
 
 #include <string.h>
 
-static const struct transport local = {"local", comm_local_open};
-
 static struct comm_setting setting_of(enum operation operation, int world, bool uneven, bool in_place)
 {
-    return (struct comm_setting){.transport = &local, .operation = operation, .world = world, .count = 1000,
+    return (struct comm_setting){.operation = operation, .world = world, .count = 1000,
                                  .uneven = uneven, .in_place = in_place};
-}
-
-// Elements of a rank's result.
-static size_t result_count(const struct comm_rank *rank)
-{
-    const struct comm_ranks *of = rank->of;
-    size_t own = of->counts[rank->index];
-    return of->setting.operation == REDUCE_SCATTER ? own
-           : of->setting.operation == ALL_TO_ALL   ? own * (size_t)of->setting.world
-                                                   : of->setting.count;
 }
 
 // With spoiled_rank -1: nothing is; else its first or its last element.
@@ -42,7 +30,7 @@ static size_t wrong_after_spoiling(const struct comm_setting *setting, int spoil
         // The other ranks wait for the next repetition; what a root sends then must be right again.
         if (i == 2 && spoiled_rank >= 0) {
             const struct comm_rank *rank = &ranks.ranks[spoiled_rank];
-            comm_rank_result(rank)[last ? result_count(rank) - 1 : 0] += 1;
+            comm_rank_result(rank)[last ? comm_rank_result_count(rank) - 1 : 0] += 1;
         }
     }
     cr_assert_eq(comm_ranks_prepare(&ranks, TASK_COPY, false), ERR_NONE, "%s", err_message());
@@ -81,7 +69,7 @@ static void expect_same_extent(const struct comm_setting *setting, enum task tas
     for (int rank = 0; rank < setting->world; rank++)
         for (size_t i = 0; i < comm_ranks_recv_count(&ranks.ranks[rank]); i++)
             cr_assert_eq(memcmp(&ranks.ranks[rank].recv[i], poison, sizeof poison) != 0,
-                         i < result_count(&ranks.ranks[rank]), "%s among %d, rank %d, element %zu", name,
+                         i < comm_rank_result_count(&ranks.ranks[rank]), "%s among %d, rank %d, element %zu", name,
                          setting->world, rank, i);
     cr_assert_eq(comm_ranks_close(&ranks, &wrong_count), ERR_NONE, "%s", err_message());
 }

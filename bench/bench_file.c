@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench_file.h"
+#include "bench_world.h"
 
 #include "err.h"
 #include "other_load.h"
@@ -55,7 +56,7 @@ int bench_file_open(const char *path, int argc, const char **argv, const struct 
 
 int bench_file_append(json_t *record)
 {
-    if (file.writer)
+    if (!bench_world_keep(record) && file.writer)
         return record_append(file.writer, record);
     json_decref(record);
     return ERR_NONE;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of a benchmark: the options that all have, those of storage, and its own.
 #include "bench_file.h"
+#include "bench_world.h"
 
 #include "err.h"
 #include "help.h"
-#include "launcher.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -131,8 +131,6 @@ static int options_read(int argc, const char **argv, const struct poptOption *ta
         code = err_set(ERR_USAGE, "'%s' is not an option; --help lists them", poptPeekArg(context));
     else
         code = options_convert(raw, out);
-    if (code == ERR_NONE && !out->help)
-        code = launcher_refuse();
     if (code == ERR_NONE && out->help) {
         poptPrintHelp(context, stdout, 0);
         help_print_examples(name, stdout);
@@ -178,7 +176,7 @@ int bench_parse(int argc, const char **argv, enum bench_uses uses, const struct 
         POPT_TABLEEND,
     };
     int code = options_read(argc, argv, table, &raw, out);
-    if (code == ERR_NONE && raw.out && !out->help)
+    if (code == ERR_NONE && raw.out && !out->help && bench_world_rank() == 0)
         code = bench_file_open(raw.out, argc, argv, out);
     free(raw.sizes);
     free(raw.threads);

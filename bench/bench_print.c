@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Results: a case's record as results/RECORDS.md has it, and the same for a reader; progress, and the exit status.
 #include "bench_file.h"
+#include "bench_world.h"
 
 #include "err.h"
 #include "terminal.h"
@@ -128,9 +129,25 @@ static int print(const struct bench_options *options, const struct bench_record 
     return code != ERR_NONE ? code : filed;
 }
 
+// Among several processes a result says whose it is, or how many hosts they are on.
+static void place(json_t *description)
+{
+    if (!bench_world_comm())
+        return;
+    if (bench_world_is_together()) {
+        json_object_set_new(description, "transport", json_string("mpi"));
+        json_object_set_new(description, "hosts", json_integer(bench_world_host_count()));
+    } else {
+        json_object_set_new(description, "rank", json_integer(bench_world_rank()));
+        json_object_set_new(description, "host", json_string(bench_world_host(bench_world_rank())));
+    }
+}
+
 int bench_print(const struct bench_options *options, struct bench_record *record)
 {
     int code;
+    if (record->description)
+        place(record->description);
     if (!record->description)
         code = err_set(ERR_MEMORY, "no memory for a result line");
     else
@@ -144,6 +161,8 @@ int bench_print(const struct bench_options *options, struct bench_record *record
 void bench_progress(const char *format, ...)
 {
     va_list arguments;
+    if (bench_world_rank() > 0)
+        return;
     va_start(arguments, format);
     terminal_progress_list(format, arguments);
     va_end(arguments);
@@ -151,13 +170,17 @@ void bench_progress(const char *format, ...)
 
 int bench_skip(const char *format, ...)
 {
-    bench_progress("%s", "");
+    char text[1024];
     va_list arguments;
     va_start(arguments, format);
-    fputs("SKIP: ", stderr);
-    vfprintf(stderr, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    fputc('\n', stderr);
+    bench_progress("%s", "");
+    if (bench_world_rank() == 0)
+        fprintf(stderr, "SKIP: %s\n", text);
+    else if (!bench_world_is_together())
+        fprintf(stderr, "SKIP: rank %d on host %s: %s\n", bench_world_rank(), bench_world_host(bench_world_rank()),
+                text);
     skipped_count++;
     return ERR_NONE;
 }
@@ -166,8 +189,9 @@ int bench_exit(const char *name, int code)
 {
     enum { STATUS_NOTHING_TESTED = 77 };
     bench_progress("%s", "");
+    code = bench_world_end(code, &printed_count, &skipped_count);
     code = bench_file_close(name, code);
-    if (code != ERR_NONE)
+    if (code != ERR_NONE && bench_world_speaks(code))
         fprintf(stderr, "zerogauge bench %s: %s\n", name, err_message());
     bool nothing = code == ERR_NONE && printed_count == 0 && skipped_count > 0;
     printed_count = skipped_count = 0;

@@ -2,7 +2,8 @@
 // What ranks send, and whether what they received is right.
 #include "comm_ranks.h"
 
-#include <stdint.h>
+#include "random.h"
+
 #include <string.h>
 
 // Small integers, so that every sum of them is exact.
@@ -29,10 +30,27 @@ void comm_rank_fill(struct comm_rank *rank)
         fill(rank->recv + own, rank->index, 0, of->counts[rank->index]);
 }
 
+// A third of anything has all its digits, so that nearly every addition rounds.
+void comm_rank_fill_roughly(struct comm_rank *rank)
+{
+    uint64_t key = random_key(1, (uint64_t)rank->index);
+    for (size_t i = 0; i < rank->of->setting.count; i++)
+        rank->send[i] = random_normal(random_at(key, i)) / 3;
+}
+
+size_t comm_rank_result_count(const struct comm_rank *rank)
+{
+    const struct comm_ranks *of = rank->of;
+    size_t own = of->counts[rank->index];
+    return of->setting.operation == REDUCE_SCATTER ? own
+           : of->setting.operation == ALL_TO_ALL   ? own * (size_t)of->setting.world
+                                                   : of->setting.count;
+}
+
 float *comm_rank_result(const struct comm_rank *rank)
 {
     const struct comm_ranks *of = rank->of;
-    if (!of->setting.in_place || of->setting.operation == ALL_GATHER)
+    if (rank->has_native_result || !of->setting.in_place || of->setting.operation == ALL_GATHER)
         return rank->recv;
     return rank->send + (of->setting.operation == REDUCE_SCATTER ? of->offsets[rank->index] : 0);
 }

@@ -3,9 +3,10 @@
 
 #include "bench.h"
 #include "comm_copy.h"
+#include "comm_native.h"
 #include "err.h"
 
-#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *comm_ranks_operation_name(enum operation operation)
@@ -68,6 +69,27 @@ static int collective(const struct comm_rank *rank)
     }
 }
 
+// The same by MPI, from send to recv also where the collective is in place.
+static int native(const struct comm_rank *rank)
+{
+    static const enum comm_operation operations[OPERATION_KINDS] = {COMM_REDUCE_SCATTER, COMM_ALL_GATHER,
+                                                                    COMM_ALL_REDUCE, COMM_ALL_TO_ALL, COMM_BROADCAST};
+    const struct comm_ranks *of = rank->of;
+    const struct comm_call call = {
+        .operation = operations[of->setting.operation],
+        .send_dtype = DTYPE_FP32,
+        .recv_dtype = DTYPE_FP32,
+        .send = rank->send,
+        .recv = rank->recv,
+        .count = of->setting.count,
+        .counts = of->counts,
+        .offsets = of->offsets,
+        .recv_counts = rank->recv_counts,
+        .recv_offsets = rank->recv_offsets,
+    };
+    return comm_native_run(rank->comm, &call);
+}
+
 static void copy(void *to, const void *from, size_t bytes, enum task task)
 {
     if (task == TASK_COPY_AROUND_CACHE)
@@ -120,14 +142,17 @@ static int rank_work(struct comm_rank *rank)
     for (size_t call = 0; call < of->calls; call++) {
         if (of->task == TASK_COLLECTIVE)
             TRY(collective(rank));
+        else if (of->task == TASK_NATIVE)
+            TRY(native(rank));
         else if (of->task == TASK_MEET_AND_COPY)
             TRY(comm_barrier(rank->comm));
-        if (of->task != TASK_COLLECTIVE)
+        if (of->task != TASK_COLLECTIVE && of->task != TASK_NATIVE)
             copy_same_bytes(rank, of->task);
     }
     if (of->task == TASK_COPY_AROUND_CACHE)
         copy_around_cache_end();
-    rank->has_result = of->task == TASK_COLLECTIVE;
+    rank->has_native_result = of->task == TASK_NATIVE;
+    rank->has_result = of->task == TASK_COLLECTIVE || of->task == TASK_NATIVE;
     return ERR_NONE;
 }
 
@@ -136,7 +161,7 @@ static void rank_prepare(struct comm_rank *rank)
     const struct comm_ranks *of = rank->of;
     if (rank->has_result)
         rank->wrong_count += comm_rank_wrong(rank);
-    rank->has_result = false;
+    rank->has_result = rank->has_native_result = false;
     if (of->poisons)
         memset(rank->recv, 0xff, comm_ranks_recv_count(rank) * sizeof(float));
     // What was reduced in place is not what was sent any more.
@@ -188,7 +213,7 @@ static void *rank_thread(void *argument)
 
 static int threads_start(struct comm_ranks *ranks)
 {
-    for (ranks->started = 1; ranks->started < ranks->setting.world; ranks->started++) {
+    for (ranks->started = 1; ranks->started < ranks->own_count; ranks->started++) {
         struct comm_rank *rank = &ranks->ranks[ranks->started];
         if (pthread_create(&rank->thread, NULL, rank_thread, rank) != 0)
             return err_set(ERR_MEMORY, "no thread for rank %d", rank->index);
@@ -196,16 +221,28 @@ static int threads_start(struct comm_ranks *ranks)
     return rank_open(&ranks->ranks[0]);
 }
 
-static void threads_end(struct comm_ranks *ranks)
+static void ranks_free(struct comm_ranks *ranks)
 {
-    for (int index = 1; index < ranks->started; index++)
-        pthread_join(ranks->ranks[index].thread, NULL);
-    for (int index = 0; index < ranks->setting.world; index++) {
-        struct comm_rank *rank = &ranks->ranks[index];
+    for (int i = 0; ranks->ranks && i < ranks->own_count; i++)
+        free(ranks->ranks[i].recv_counts);
+    free(ranks->ranks);
+    free(ranks->counts);
+    ranks->ranks = NULL;
+    ranks->counts = NULL;
+}
+
+static void ranks_end(struct comm_ranks *ranks)
+{
+    for (int i = 1; i < ranks->started; i++)
+        pthread_join(ranks->ranks[i].thread, NULL);
+    for (int i = 0; i < ranks->own_count; i++) {
+        struct comm_rank *rank = &ranks->ranks[i];
         bench_free(rank->send, ranks->setting.count * sizeof(float));
         bench_free(rank->recv, comm_ranks_recv_count(rank) * sizeof(float));
-        comm_close(rank->comm);
+        if (!ranks->setting.comm)
+            comm_close(rank->comm);
     }
+    ranks_free(ranks);
 }
 
 // Equal shares, or shares in proportion to 1, 2, 3, ... of which the last takes what is left.
@@ -220,26 +257,58 @@ static void cut_shares(struct comm_ranks *ranks)
     }
 }
 
+static int rank_place(struct comm_ranks *ranks, int own, struct comm *comm)
+{
+    size_t world = (size_t)ranks->setting.world;
+    struct comm_rank *rank = &ranks->ranks[own];
+    *rank = (struct comm_rank){.of = ranks, .comm = comm, .index = comm_rank(comm)};
+    rank->recv_counts = calloc(2 * world, sizeof *rank->recv_counts);
+    if (!rank->recv_counts)
+        return err_set(ERR_MEMORY, "no memory for the shares of %zu ranks", world);
+    rank->recv_offsets = rank->recv_counts + world;
+    for (size_t peer = 0; peer < world; peer++) {
+        rank->recv_counts[peer] = ranks->counts[rank->index];
+        rank->recv_offsets[peer] = peer * ranks->counts[rank->index];
+    }
+    return ERR_NONE;
+}
+
+// Each rank of this process with its place in the world.
+static int ranks_place(struct comm_ranks *ranks)
+{
+    struct comm *comms[WORLD_MAX] = {ranks->setting.comm};
+    size_t world = (size_t)ranks->setting.world;
+    ranks->own_count = ranks->setting.comm ? 1 : ranks->setting.world;
+    ranks->counts = calloc(2 * world, sizeof *ranks->counts);
+    ranks->ranks = calloc((size_t)ranks->own_count, sizeof *ranks->ranks);
+    if (!ranks->counts || !ranks->ranks)
+        return err_set(ERR_MEMORY, "no memory for %zu ranks", world);
+    ranks->offsets = ranks->counts + world;
+    cut_shares(ranks);
+    if (!ranks->setting.comm)
+        TRY(comm_local_open(ranks->setting.world, comms));
+    int code = ERR_NONE;
+    for (int own = 0; own < ranks->own_count && code == ERR_NONE; own++)
+        code = rank_place(ranks, own, comms[own]);
+    for (int own = 0; own < ranks->own_count && code != ERR_NONE && !ranks->setting.comm; own++)
+        comm_close(comms[own]);
+    return code;
+}
+
 int comm_ranks_open(const struct comm_setting *setting, struct comm_ranks *ranks)
 {
     size_t world = (size_t)setting->world, share_count = setting->count / world > 0 ? setting->count / world : 1;
     *ranks = (struct comm_ranks){.setting = *setting, .calls = 1};
     ranks->setting.count = share_count * world;
-    cut_shares(ranks);
-    struct comm *comms[WORLD_MAX];
-    TRY(setting->transport->open(setting->world, comms));
-    for (int index = 0; index < setting->world; index++) {
-        struct comm_rank *rank = &ranks->ranks[index];
-        *rank = (struct comm_rank){.of = ranks, .comm = comms[index], .index = index};
-        for (size_t peer = 0; peer < world; peer++) {
-            rank->recv_counts[peer] = ranks->counts[index];
-            rank->recv_offsets[peer] = peer * ranks->counts[index];
-        }
+    int code = ranks_place(ranks);
+    if (code != ERR_NONE) {
+        ranks_free(ranks);
+        return code;
     }
-    int code = threads_start(ranks);
+    code = threads_start(ranks);
     if (code != ERR_NONE) {
         comm_abort(ranks->ranks[0].comm, err_message());
-        threads_end(ranks);
+        ranks_end(ranks);
     }
     return code;
 }
@@ -264,10 +333,16 @@ int comm_ranks_repeat(struct comm_ranks *ranks)
 
 int comm_ranks_close(struct comm_ranks *ranks, size_t *wrong_count)
 {
+    uint64_t wrong = 0;
     int code = comm_ranks_prepare(ranks, TASK_END, false);
-    threads_end(ranks);
-    *wrong_count = 0;
-    for (int index = 0; index < ranks->setting.world; index++)
-        *wrong_count += ranks->ranks[index].wrong_count;
+    for (int i = 1; i < ranks->started; i++)
+        pthread_join(ranks->ranks[i].thread, NULL);
+    ranks->started = 0;
+    for (int i = 0; i < ranks->own_count; i++)
+        wrong += ranks->ranks[i].wrong_count;
+    if (code == ERR_NONE)
+        code = comm_ranks_sum(ranks, wrong, &wrong);
+    ranks_end(ranks);
+    *wrong_count = (size_t)wrong;
     return code;
 }

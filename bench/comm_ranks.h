@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads that repeat a collective, or its yardstick, from a barrier to a barrier, and verify every result.
+// Ranks that repeat a collective, or its yardstick, from a barrier to a barrier, and verify every result. They are
+// threads of this process, or processes of a launcher; then each of them calls all that follows, with equal settings.
 //
-// The yardstick reads exactly the bytes that the collective must read, at the ranks that have them, and writes exactly
+// The yardstick of processes is MPI's own collective of the same bytes, which adds up in an order of its own. That of
+// threads reads exactly the bytes that the collective must read, at the ranks that have them, and writes exactly
 // those that it must write, once each, without arithmetic and without any agreement between ranks. With N ranks, each
 // of them does:
 //   reduce-scatter   one share of the buffer copied, N-1 shares read
@@ -17,23 +19,18 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-enum { WORLD_MAX = 64 };
+enum { WORLD_MAX = 64 };  // ranks that are threads
 
 enum operation { REDUCE_SCATTER, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, OPERATION_KINDS };
 
 // What the ranks do in a repetition. The yardstick's copies are memcpy's, or go around the caches; or each of them
 // follows a barrier, for no collective can do without meeting once, which is most of what a small one takes.
-enum task { TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_MEET_AND_COPY, TASK_END };
-
-// How ranks speak to each other: opens comms[world], for ranks that are threads.
-struct transport {
-    const char *name;
-    int (*open)(int world, struct comm *comms[]);
-};
+enum task { TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_MEET_AND_COPY, TASK_NATIVE, TASK_END };
 
 struct comm_setting {
-    const struct transport *transport;
+    struct comm *comm;  // of this process, where ranks are processes, not owned; null: they are threads
     enum operation operation;
     int world;
     size_t count;   // elements of the whole buffer; made a multiple of the ranks, and at least one for each
@@ -48,21 +45,23 @@ struct comm_rank {
     struct comm *comm;
     int index;
     float *send, *recv;
-    size_t recv_counts[WORLD_MAX], recv_offsets[WORLD_MAX];  // of an all-to-all
+    size_t *recv_counts, *recv_offsets;  // by rank, of an all-to-all
     bool has_result;     // what a collective left is there, and not verified yet
+    bool has_native_result;  // it is MPI's, which is in recv whatever the setting
     size_t wrong_count;  // elements, of all repetitions
     pthread_t thread;
 };
 
-// One operation on buffers of one size. The thread that opens it is rank 0; the others follow it.
+// One operation on buffers of one size. Of threads the one that opens it is rank 0, and the others follow it.
 struct comm_ranks {
     struct comm_setting setting;
     size_t calls;    // in a repetition; may change between repetitions. In place it stays 1
     enum task task;  // of the present repetition
     bool poisons;    // before it
     int started;     // threads
-    size_t counts[WORLD_MAX], offsets[WORLD_MAX];  // of the shares in the whole buffer
-    struct comm_rank ranks[WORLD_MAX];
+    int own_count;   // ranks of this process: all, or one
+    size_t *counts, *offsets;  // by rank: of the shares in the whole buffer
+    struct comm_rank *ranks;   // of this process
 };
 
 const char *comm_ranks_operation_name(enum operation operation);
@@ -78,9 +77,11 @@ double comm_ranks_bus_bytes(const struct comm_ranks *ranks);
 size_t comm_ranks_recv_count(const struct comm_rank *rank);
 
 // What a rank begins with (comm_data.c): all of send, and what a collective finds in recv. And where the result of one
-// is, and how many of its elements are wrong.
+// is, how long, and how many of its elements are wrong. Filled roughly, send has numbers whose sum depends on the order.
 void comm_rank_fill(struct comm_rank *rank);
+void comm_rank_fill_roughly(struct comm_rank *rank);
 float *comm_rank_result(const struct comm_rank *rank);
+size_t comm_rank_result_count(const struct comm_rank *rank);
 size_t comm_rank_wrong(const struct comm_rank *rank);
 
 // Before a repetition: every rank verifies what the last collective left in recv. Poisoned, recv shows what a
@@ -90,7 +91,17 @@ int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons);
 // From a barrier to a barrier.
 int comm_ranks_repeat(struct comm_ranks *ranks);
 
-// Verifies the last result and ends the threads. The number of wrong elements in all results; 0 is a verified run.
+// Of processes (comm_order.c): what rank 0 holds in *value becomes everybody's; and the sum of what each has. Of
+// threads, which one thread speaks for, both are the value itself.
+int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value);
+int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum);
+
+// Of processes: a reduction out of place, once in canonical order and once by MPI, of numbers whose sum depends on the
+// order: how many elements of all ranks' results differ in their bits.
+int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count);
+
+// Verifies the last result and ends the threads. The number of wrong elements in all results of all ranks; 0 is a
+// verified run.
 int comm_ranks_close(struct comm_ranks *ranks, size_t *wrong_count);
 
 #endif

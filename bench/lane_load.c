@@ -113,8 +113,7 @@ static int cpu_check(struct lane_load *load)
 
 static int collective_open(struct lane_load *load)
 {
-    static const struct transport local = {"local", comm_local_open};
-    const struct comm_setting setting = {.transport = &local, .operation = REDUCE_SCATTER, .world = RANKS,
+    const struct comm_setting setting = {.operation = REDUCE_SCATTER, .world = RANKS,
                                          .count = REDUCED_BYTES / sizeof(float)};
     load->ranks = calloc(1, sizeof *load->ranks);
     if (!load->ranks)

@@ -9,6 +9,7 @@ set(ZG_SOURCES
   bench/bench_adam.c
   bench/bench_comm.c
   bench/bench_file.c
+  bench/bench_hosts.c
   bench/bench_machine.c
   bench/bench_measure.c
   bench/bench_memory.c
@@ -21,8 +22,10 @@ set(ZG_SOURCES
   bench/bench_ranks.c
   bench/bench_step.c
   bench/bench_swap.c
+  bench/bench_world.c
   bench/cmd_validate.c
   bench/comm_data.c
+  bench/comm_order.c
   bench/comm_ranks.c
   bench/divisions.c
   bench/efficiency.c
@@ -45,6 +48,7 @@ set(ZG_SOURCES
   bench/step_links.c
   bench/step_peak.c
   bench/step_print.c
+  bench/ranks.c
   bench/streams.c
   bench/swap_states.c
   bench/validate.c
@@ -98,6 +102,7 @@ set(ZG_SOURCES
   ref/comm/comm_local_move.c
   ref/comm/comm_meet.c
   ref/comm/comm_native_sum.c
+  ref/comm/comm_native.c
   ref/comm/launcher.c
   ref/config/config.c
   ref/config/config_check.c

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks that are processes find together: sums over all of them, and whether MPI's order of addition has other
+// bits than the canonical one.
+#include "comm_ranks.h"
+
+#include "bench.h"
+#include "err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value)
+{
+    return ranks->setting.comm ? comm_broadcast(ranks->setting.comm, value, sizeof *value, 0) : ERR_NONE;
+}
+
+int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum)
+{
+    struct comm *comm = ranks->setting.comm;
+    *sum = own;
+    if (!comm)
+        return ERR_NONE;
+    size_t world = (size_t)comm_world(comm);
+    uint64_t *all = calloc(world, sizeof *all);
+    size_t *counts = calloc(2 * world, sizeof *counts);
+    int code = all && counts ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the counts of %zu ranks", world);
+    for (size_t rank = 0; rank < world && code == ERR_NONE; rank++) {
+        counts[rank] = sizeof own;
+        counts[world + rank] = rank * sizeof own;
+    }
+    if (code == ERR_NONE)
+        code = comm_all_gather(comm, &own, all, counts, counts + world, DTYPE_BYTE);
+    *sum = 0;
+    for (size_t rank = 0; rank < world && code == ERR_NONE; rank++)
+        *sum += all[rank];
+    free(all);
+    free(counts);
+    return code;
+}
+
+// One call of either, of what send has now; its result is not verified.
+static int call_once(struct comm_ranks *ranks, enum task task)
+{
+    struct comm_rank *rank = &ranks->ranks[0];
+    ranks->task = task;
+    int code = comm_ranks_repeat(ranks);
+    rank->has_result = false;
+    return code;
+}
+
+int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count)
+{
+    struct comm_rank *rank = &ranks->ranks[0];
+    size_t bytes = comm_rank_result_count(rank) * sizeof(float), calls = ranks->calls;
+    uint64_t differing = 0;
+    float *canonical = bench_alloc(bytes, 1);
+    if (!canonical)
+        return err_set(ERR_MEMORY, "no memory for a result of %zu bytes", bytes);
+    comm_rank_fill_roughly(rank);
+    ranks->calls = 1;
+    int code = call_once(ranks, TASK_COLLECTIVE);
+    if (code == ERR_NONE) {
+        memcpy(canonical, comm_rank_result(rank), bytes);
+        code = call_once(ranks, TASK_NATIVE);
+    }
+    for (size_t i = 0; i < bytes / sizeof(float) && code == ERR_NONE; i++)
+        differing += memcmp(&canonical[i], &rank->recv[i], sizeof(float)) != 0;
+    bench_free(canonical, bytes);
+    comm_rank_fill(rank);
+    rank->has_native_result = false;
+    ranks->calls = calls;
+    return code == ERR_NONE ? comm_ranks_sum(ranks, differing, count) : code;
+}
