@@ -195,6 +195,7 @@ set(ZG_TEST_SOURCES
   bench/bench_step_test.c
   bench/bench_swap_test.c
   bench/bench_test.c
+  bench/bench_world_test.c
   bench/efficiency_test.c
   bench/fit_test.c
   bench/judgement_test.c
