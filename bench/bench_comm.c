@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of ranks that are threads, against concurrent copies of the same bytes (comm_ranks.h says which); or
 // of the processes of a launcher, against MPI's own collectives of the same bytes, which add up in an order of their
-// own: what bitwise equality costs. The definitions are those of nccl-tests (its doc/PERFORMANCE.md); for a buffer of S bytes and N ranks:
+// own: what bitwise equality costs. The definitions are those of nccl-tests (its doc/PERFORMANCE.md); for a buffer of S
+// bytes and N ranks:
 //
 // algorithm GB/s   S / time
 // bus GB/s         bytes that the busiest rank must send or receive, whatever the algorithm / time: reduce-scatter,
@@ -305,7 +306,8 @@ int bench_comm_main(int argc, const char **argv)
 {
     struct selection selection = {.world = BENCH_WORLD_UNSAID};
     struct poptOption own[] = {
-        {"world", '\0', POPT_ARG_INT, &selection.world, 0, "ranks (2, or the launcher's); --sizes are bytes of the whole buffer", "N"},
+        {"world", '\0', POPT_ARG_INT, &selection.world, 0,
+         "ranks (2, or the launcher's); --sizes are bytes of the whole buffer", "N"},
         {"operation", '\0', POPT_ARG_STRING, &selection.operation, 0,
          "one of reduce-scatter, all-gather, all-reduce, all-to-all, broadcast", "NAME"},
         POPT_TABLEEND,

@@ -85,8 +85,8 @@ static int print(const struct ranks *ranks, const struct rank *rank, bool togeth
     struct bench_record record = {
         .name = "ranks",
         .description = json_pack("{s:s, s:i, s:b, s:i, s:s, s:i, s:I}", "lane", ranks->lane->name, "rank",
-                                 rank->index, "together", together, "world", ranks->world, "host", rank->host, "processor",
-                                 rank->processor, "params", (json_int_t)ranks->lane->params),
+                                 rank->index, "together", together, "world", ranks->world, "host", rank->host,
+                                 "processor", rank->processor, "params", (json_int_t)ranks->lane->params),
         .detail = waited_known ? json_pack("{s:f}", "waited_share", times->waited_ns / times->elapsed_ns) : NULL,
         .unit = "ns_per_param",
         .lower_is_better = true,
@@ -136,7 +136,8 @@ static int measure(struct ranks *ranks, const struct bench_options *options)
     return ERR_NONE;
 }
 
-static int run_lane(const struct ranks_lane *lane, const size_t *processors, int world, const struct bench_options *options)
+static int run_lane(const struct ranks_lane *lane, const size_t *processors, int world,
+                    const struct bench_options *options)
 {
     char host[BENCH_HOST_BYTES] = "";
     struct ranks ranks = {.lane = lane, .world = world, .comm = bench_world_comm()};

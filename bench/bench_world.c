@@ -166,7 +166,8 @@ static int gather_known(const char *text, size_t bytes, const size_t lengths[], 
         whole += lengths[i];
     }
     char *joined = malloc(whole + 1);
-    int code = numbers && joined && (texts || !first) ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %zu bytes", whole);
+    bool enough = numbers && joined && (texts || !first);
+    int code = enough ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %zu bytes", whole);
     if (code == ERR_NONE) {
         sends[0] = bytes;
         code = comm_all_to_all(world.comm, text, sends, send_offsets, joined, receives, receive_offsets, DTYPE_BYTE);

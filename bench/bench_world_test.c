@@ -138,11 +138,12 @@ static void expect_ranks(int world)
     for (size_t i = 0; i < line_count; i++) {
         const json_t *of_case = json_object_get(lines[i], "case");
         json_int_t rank = number_of(of_case, "rank");
+        bool together = json_is_true(json_object_get(of_case, "together"));
         cr_assert(rank >= 0 && rank < world, "%s", output);
         cr_expect_eq(number_of(of_case, "world"), world);
         cr_expect_str_neq(text_of(of_case, "host"), "");
         cr_expect_eq(json_array_size(json_object_get(lines[i], "samples")), 2);
-        seen[strcmp(text_of(of_case, "lane"), "memory") == 0][json_is_true(json_object_get(of_case, "together"))][rank]++;
+        seen[strcmp(text_of(of_case, "lane"), "memory") == 0][together][rank]++;
     }
     for (int lane = 0; lane < 2; lane++)
         for (int together = 0; together < 2; together++)

@@ -77,7 +77,8 @@ double comm_ranks_bus_bytes(const struct comm_ranks *ranks);
 size_t comm_ranks_recv_count(const struct comm_rank *rank);
 
 // What a rank begins with (comm_data.c): all of send, and what a collective finds in recv. And where the result of one
-// is, how long, and how many of its elements are wrong. Filled roughly, send has numbers whose sum depends on the order.
+// is, how many elements it has, and how many are wrong. Filled roughly, send has numbers whose sum depends on the
+// order.
 void comm_rank_fill(struct comm_rank *rank);
 void comm_rank_fill_roughly(struct comm_rank *rank);
 float *comm_rank_result(const struct comm_rank *rank);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of `bench ranks`: threads of this process, or processes of a launcher, of which this one is a rank and calls
-// all that follows together with the others.
+// The ranks of `bench ranks`: threads of this process, or processes of a launcher, of which this one is a rank and
+// calls all that follows together with the others.
 #ifndef ZG_RANKS_H
 #define ZG_RANKS_H
 
