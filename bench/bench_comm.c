@@ -10,9 +10,9 @@
 //                  three are S less the smallest share, or N-1 times the largest where an all-to-all receives that
 #include "bench.h"
 #include "bench_world.h"
-#include "comm_native.h"
 #include "comm_ranks.h"
 #include "err.h"
+#include "mpi_collective.h"
 
 #include <inttypes.h>
 #include <popt.h>
@@ -97,7 +97,7 @@ static int measure_processes(struct comm_ranks *ranks, const struct bench_option
 static int measure(struct comm_ranks *ranks, const struct bench_options *options, struct bench_samples *samples,
                    struct bench_samples *limits, const char **yardstick_name)
 {
-    *yardstick_name = comm_native_name();
+    *yardstick_name = mpi_collective_library();
     if (ranks->setting.comm)
         return measure_processes(ranks, options, samples, limits);
     struct work collective = {ranks, TASK_COLLECTIVE}, plain = {ranks, TASK_COPY};
@@ -298,7 +298,7 @@ static int comm_bench(struct selection *selection)
     if (bench_world_comm())
         return ERR_NONE;
     return bench_skip("comm_native: ranks that are threads add up in canonical order alone; %s",
-                      comm_native_name() ? "mpirun -n N zerogauge bench comm compares with MPI's own order"
+                      mpi_collective_library() ? "mpirun -n N zerogauge bench comm compares with MPI's own order"
                                          : "this binary was built without MPI, whose own order it would compare with");
 }
 

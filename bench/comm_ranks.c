@@ -3,8 +3,8 @@
 
 #include "bench.h"
 #include "comm_copy.h"
-#include "comm_native.h"
 #include "err.h"
+#include "mpi_collective.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +87,7 @@ static int native(const struct comm_rank *rank)
         .recv_counts = rank->recv_counts,
         .recv_offsets = rank->recv_offsets,
     };
-    return comm_native_run(rank->comm, &call);
+    return mpi_collective_run(rank->comm, &call);
 }
 
 static void copy(void *to, const void *from, size_t bytes, enum task task)

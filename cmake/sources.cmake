@@ -102,8 +102,8 @@ set(ZG_SOURCES
   ref/comm/comm_local_move.c
   ref/comm/comm_meet.c
   ref/comm/comm_native_sum.c
-  ref/comm/comm_native.c
   ref/comm/launcher.c
+  ref/comm/mpi_collective.c
   ref/config/config.c
   ref/config/config_check.c
   ref/config/config_doc.c

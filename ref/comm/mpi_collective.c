@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm_native.h"
+#include "mpi_collective.h"
 
 #include "err.h"
 
@@ -63,7 +63,7 @@ static int run(MPI_Comm world, int rank, const struct comm_call *call, const str
     return comm_mpi_code(MPI_Barrier(world), "MPI_Barrier");
 }
 
-int comm_native_run(struct comm *comm, const struct comm_call *call)
+int mpi_collective_run(struct comm *comm, const struct comm_call *call)
 {
     if (strcmp(comm->ops->name, "mpi") != 0)
         return err_set(ERR_USAGE, "ranks that are threads have no collectives of MPI");
@@ -75,7 +75,7 @@ int comm_native_run(struct comm *comm, const struct comm_call *call)
     return rc;
 }
 
-const char *comm_native_name(void)
+const char *mpi_collective_library(void)
 {
     static char name[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
@@ -84,13 +84,13 @@ const char *comm_native_name(void)
     return name;
 }
 #else
-int comm_native_run(struct comm *comm, const struct comm_call *call)
+int mpi_collective_run(struct comm *comm, const struct comm_call *call)
 {
     (void)comm, (void)call;
     return err_set(ERR_USAGE, "this binary was built without MPI");
 }
 
-const char *comm_native_name(void)
+const char *mpi_collective_library(void)
 {
     return NULL;
 }
