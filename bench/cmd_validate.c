@@ -7,6 +7,7 @@
 #include "help.h"
 #include "launcher.h"
 #include "fit.h"
+#include "plan_model.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -112,7 +113,7 @@ static int choose_fit(const struct options *a, struct fit_setting *fit)
     const struct model *model;
     fit->models = a->models ? (const char *const *)a->models : models;
     for (const char *const *name = fit->models; *name; name++)
-        TRY(fit_find(*name, &model));
+        TRY(plan_model_find(*name, 1, &model));
     return fit_available(a->world > 0 ? a->world : 2, a->device_memory, a->host_memory, paths_of(a), fit);
 }
 

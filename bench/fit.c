@@ -3,9 +3,8 @@
 
 #include "activation.h"
 #include "err.h"
-#include "fit_llama.h"
 #include "formula.h"
-#include "gpt_find.h"
+#include "plan_model.h"
 #include "size.h"
 #include "stage.h"
 
@@ -17,23 +16,6 @@
 #include <sys/statvfs.h>
 
 enum { WORLD_MAX = 4096 };
-
-int fit_find(const char *name, const struct model **out)
-{
-    if (gpt_is_name(name))
-        return gpt_find(name, out);
-    TRY(fit_llama_find(name, out));
-    if (*out)
-        return ERR_NONE;
-    char known[256] = "";
-    size_t used = 0;
-    for (int i = 0; gpt_name(i) && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", gpt_name(i));
-    for (int i = 0; fit_llama_name(i) && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", fit_llama_name(i));
-    return err_set(ERR_USAGE, "no model is called '%.64s'; there are %sand gpt:layers=4,width=64,heads=4,...", name,
-                   known);
-}
 
 // A rank as it would be opened.
 struct planned {
@@ -153,7 +135,7 @@ int fit_all(const struct fit_setting *setting, json_t *records)
     for (const char *const *name = setting->models; *name; name++) {
         const struct model *model;
         const char *preset;
-        TRY(fit_find(*name, &model));
+        TRY(plan_model_find(*name, 1, &model));
         for (size_t i = 0; (preset = config_preset_name(i)); i++)
             TRY(fit_one(setting, model, preset, records));
     }

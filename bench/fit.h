@@ -10,15 +10,13 @@
 #include <stdint.h>
 
 struct fit_setting {
-    const char *const *models;  // NULL at the end: those of `train`, and llama-8b and llama-70b
+    const char *const *models;  // of plan_model_find; NULL at the end
     int world;
     // A rank's share; 0: not known, and then nothing is said about it.
     uint64_t device_bytes, host_bytes, nvme_bytes;
 };
 
-// ERR_USAGE lists the models.
 struct model;
-int fit_find(const char *name, const struct model **out);
 
 // What rank 0 holds, the rank with the largest shares, on device, host and NVMe.
 int fit_bytes(const struct model *model, const char *preset, int world, uint64_t out[3]);

@@ -3,8 +3,8 @@
 #include "fit.h"
 
 #include "err.h"
-#include "fit_llama.h"
 #include "folder_test.h"
+#include "plan_model.h"
 #include "train.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 static const struct model *find(const char *name)
 {
     const struct model *model;
-    cr_assert_eq(fit_find(name, &model), ERR_NONE, "%s", err_message());
+    cr_assert_eq(plan_model_find(name, 1, &model), ERR_NONE, "%s", err_message());
     return model;
 }
 

@@ -31,7 +31,6 @@ set(ZG_SOURCES
   bench/efficiency.c
   bench/fio.c
   bench/fit.c
-  bench/fit_llama.c
   bench/judgement.c
   bench/lane_load.c
   bench/lane_parts.c
@@ -59,6 +58,10 @@ set(ZG_SOURCES
   plan/equation.c
   plan/paper.c
   plan/paper_print.c
+  plan/plan.c
+  plan/plan_llama.c
+  plan/plan_machine.c
+  plan/plan_model.c
   plan/query.c
   plan/query_plan.c
   plan/stand_in.c
@@ -98,6 +101,7 @@ set(ZG_SOURCES
   ref/checkpoint/weights.c
   ref/comm/comm.c
   ref/comm/comm_call.c
+  ref/comm/comm_dry.c
   ref/comm/comm_local.c
   ref/comm/comm_local_move.c
   ref/comm/comm_meet.c
@@ -118,9 +122,11 @@ set(ZG_SOURCES
   ref/flow/emulate.c
   ref/flow/flow.c
   ref/flow/flow_chaos.c
+  ref/flow/flow_dry.c
   ref/flow/flow_fault.c
   ref/flow/flow_guard.c
   ref/flow/flow_overlap.c
+  ref/flow/reach.c
   ref/flow/trace.c
   ref/formula.c
   ref/formula_held.c

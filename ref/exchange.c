@@ -15,39 +15,74 @@ struct piece_arguments {
     enum dtype dtype;
 };
 
-static size_t piece_lengths(const struct piece_arguments *a, size_t counts[], size_t offsets[])
+// A piece's elements of a share that has `real` of them.
+static size_t part_count(const struct piece_arguments *a, size_t real)
 {
-    size_t total = 0;
+    size_t left = real > a->from ? real - a->from : 0;
+    return left < a->length ? left : a->length;
+}
+
+static size_t own_count(const struct piece_arguments *a)
+{
+    return part_count(a, bundle_share_real(a->bundle, comm_rank(a->comm)));
+}
+
+// A piece's elements of all ranks together: so many shares are full, and one may be in part.
+static size_t piece_count(const struct piece_arguments *a)
+{
+    const struct bundle *b = a->bundle;
+    if (b->owner >= 0)
+        return part_count(a, b->share_count);
+    return b->count / b->share_count * part_count(a, b->share_count) + part_count(a, b->count % b->share_count);
+}
+
+static void piece_lengths(const struct piece_arguments *a, size_t counts[], size_t offsets[])
+{
     for (int rank = 0; rank < comm_world(a->comm); rank++) {
-        size_t real = bundle_share_real(a->bundle, rank);
-        size_t left = real > a->from ? real - a->from : 0;
-        counts[rank] = left < a->length ? left : a->length;
+        counts[rank] = part_count(a, bundle_share_real(a->bundle, rank));
         offsets[rank] = bundle_share_begin(a->bundle, rank) + a->from;
-        total += counts[rank];
     }
-    return total;
 }
 
 // Bytes that this rank sends for a piece: to every other rank its part, or its own part to every other rank.
 static size_t scattered_bytes(const struct piece_arguments *a)
 {
-    size_t counts[comm_world(a->comm)], offsets[comm_world(a->comm)];
-    return (piece_lengths(a, counts, offsets) - counts[comm_rank(a->comm)]) * dtype_bytes(a->dtype);
+    return (piece_count(a) - own_count(a)) * dtype_bytes(a->dtype);
 }
 
 static size_t gathered_bytes(const struct piece_arguments *a)
 {
-    size_t counts[comm_world(a->comm)], offsets[comm_world(a->comm)];
-    piece_lengths(a, counts, offsets);
-    return (size_t)(comm_world(a->comm) - 1) * counts[comm_rank(a->comm)] * dtype_bytes(a->dtype);
+    return (size_t)(comm_world(a->comm) - 1) * own_count(a) * dtype_bytes(a->dtype);
+}
+
+// Bytes of `count` elements that pass each rank when they go around in a ring.
+static size_t passing_bytes(const struct piece_arguments *a, size_t count)
+{
+    double world = comm_world(a->comm);
+    return (size_t)((double)(count * dtype_bytes(a->dtype)) * (world - 1) / world);
+}
+
+static void count_reduce_scatter(const void *arguments)
+{
+    const struct piece_arguments *a = arguments;
+    if (piece_count(a) > 0)
+        ledger_send(comm_ledger(a->comm), PURPOSE_REDUCE, OPERATION_REDUCE_SCATTER, scattered_bytes(a));
+}
+
+static void count_all_gather(const void *arguments)
+{
+    const struct piece_arguments *a = arguments;
+    if (piece_count(a) > 0)
+        ledger_send(comm_ledger(a->comm), PURPOSE_GATHER, OPERATION_ALL_GATHER, gathered_bytes(a));
 }
 
 static int run_reduce_scatter(void *arguments)
 {
     struct piece_arguments *a = arguments;
     size_t counts[comm_world(a->comm)], offsets[comm_world(a->comm)];
-    if (piece_lengths(a, counts, offsets) == 0)
+    if (piece_count(a) == 0)
         return ERR_NONE;
+    piece_lengths(a, counts, offsets);
     char *share = a->share + a->from * dtype_bytes(a->dtype);
     comm_count_as(a->comm, PURPOSE_REDUCE);
     int rc = comm_reduce_scatter_at(a->comm, a->whole, offsets, share, counts, a->dtype);
@@ -59,8 +94,9 @@ static int run_all_gather(void *arguments)
 {
     struct piece_arguments *a = arguments;
     size_t counts[comm_world(a->comm)], offsets[comm_world(a->comm)];
-    if (piece_lengths(a, counts, offsets) == 0)
+    if (piece_count(a) == 0)
         return ERR_NONE;
+    piece_lengths(a, counts, offsets);
     comm_count_as(a->comm, PURPOSE_GATHER);
     int rc = comm_all_gather(a->comm, a->share + a->from * dtype_bytes(a->dtype), a->whole, counts, offsets, a->dtype);
     comm_count_as(a->comm, PURPOSE_OTHER);
@@ -80,12 +116,14 @@ struct collective {
     const char *name;
     int (*run)(void *arguments);
     size_t (*sent_bytes)(const struct piece_arguments *arguments);
+    void (*count)(const void *arguments);
     enum flow_access whole_access, share_access;
 };
 
-static const struct collective reduce_scatter = {"reduce-scatter", run_reduce_scatter, scattered_bytes, FLOW_READ,
-                                                 FLOW_WRITE};
-static const struct collective all_gather = {"all-gather", run_all_gather, gathered_bytes, FLOW_WRITE, FLOW_READ};
+static const struct collective reduce_scatter = {"reduce-scatter", run_reduce_scatter, scattered_bytes,
+                                                 count_reduce_scatter, FLOW_READ, FLOW_WRITE};
+static const struct collective all_gather = {"all-gather", run_all_gather, gathered_bytes, count_all_gather,
+                                             FLOW_WRITE, FLOW_READ};
 
 static int issue_pieces(const struct exchange *exchange, const struct collective *collective, size_t bucket_count,
                         const struct bundle *bundle, void *whole, void *share, enum dtype dtype)
@@ -105,7 +143,9 @@ static int issue_pieces(const struct exchange *exchange, const struct collective
                                                                 .arguments_bytes = sizeof a,
                                                                 .spans = spans,
                                                                 .span_count = 2,
-                                                                .bytes = collective->sent_bytes(&a)}));
+                                                                .bytes = collective->sent_bytes(&a),
+                                                                .count = collective->count,
+                                                                .work_bytes = passing_bytes(&a, piece_count(&a))}));
     }
     return ERR_NONE;
 }
@@ -128,6 +168,20 @@ int exchange_all_gather(const struct exchange *exchange, const struct bundle *bu
     // The cast drops const for the argument block alone; an all-gather reads its share.
     void *from = share ? (void *)(uintptr_t)share : own_share(exchange, bundle, whole, dtype);
     return issue_pieces(exchange, &all_gather, exchange->gather_bucket_count, bundle, whole, from, dtype);
+}
+
+// A reduce-scatter and an all-gather, over shares as equal as they can be.
+static size_t reduced_bytes(const struct piece_arguments *a)
+{
+    size_t world = (size_t)comm_world(a->comm), rank = (size_t)comm_rank(a->comm);
+    size_t own = a->length / world + (rank < a->length % world);
+    return (a->length - own + (world - 1) * own) * dtype_bytes(a->dtype);
+}
+
+static void count_all_reduce(const void *arguments)
+{
+    const struct piece_arguments *a = arguments;
+    ledger_send(comm_ledger(a->comm), PURPOSE_REDUCE, OPERATION_ALL_REDUCE, reduced_bytes(a));
 }
 
 static int run_all_reduce(void *arguments)
@@ -155,9 +209,9 @@ int exchange_all_reduce(const struct exchange *exchange, const struct bundle *bu
                                                                 .arguments_bytes = sizeof a,
                                                                 .spans = &span,
                                                                 .span_count = 1,
-                                                                .bytes = 2 * span.bytes *
-                                                                         (size_t)(comm_world(exchange->comm) - 1) /
-                                                                         (size_t)comm_world(exchange->comm)}));
+                                                                .bytes = reduced_bytes(&a),
+                                                                .count = count_all_reduce,
+                                                                .work_bytes = 2 * passing_bytes(&a, a.length)}));
     }
     return ERR_NONE;
 }

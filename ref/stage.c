@@ -103,13 +103,13 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
         .share = operations->replicates_update ? 0 : comm_rank(setting->comm),
         .threads = setting->threads,
     };
-    return operations->open(out);
+    TRY(operations->open(out));
+    return optimizer_open(&out->optimizer);
 }
 
 int stage_open(const struct stage_operations *operations, const struct stage_setting *setting, struct stage *out)
 {
     TRY(stage_plan(operations, setting, out));
-    TRY(optimizer_open(&out->optimizer));
     return initialise(out);
 }
 

@@ -47,7 +47,7 @@ struct stage_setting {
     struct comm *comm;
     struct flow *flow;
     struct tier *tier;       // device and host
-    struct tier_nvme *nvme;  // null: nothing is on NVMe, or the stage is only planned
+    struct tier_nvme *nvme;  // null: nothing is on NVMe, or the stage is planned and no verb follows
     struct ledger *ledger;   // counts what moves between tiers; null: nothing does
     uint64_t seed;  // of the initial parameters
     int threads;    // for the update
@@ -88,7 +88,8 @@ int stage_find(int number, const struct stage_operations **out);
 
 int stage_open(const struct stage_operations *operations, const struct stage_setting *setting, struct stage *out);
 
-// The same without values: layout, places and staging, for formulas. The tier may be a planned one. No verb may follow.
+// The same without values: layout, places and staging, for formulas and for verbs on a dry flow. The tiers may be
+// planned ones.
 int stage_plan(const struct stage_operations *operations, const struct stage_setting *setting, struct stage *out);
 void stage_close(struct stage *stage);
 

@@ -140,7 +140,7 @@ static int issue_update(struct sub_group *g, enum ledger_tier here)
         {g->exp_avg_sq, state_bytes, FLOW_READ_WRITE},
         {g->copy, g->copy ? g->count * dtype_bytes(o->config->precision) : 0, FLOW_WRITE},
     };
-    size_t span_count = 5;
+    size_t span_count = 5, work_bytes = flow_span_bytes(spans, span_count);
     if (!o->config->offload_optimizer.pipeline_read)
         spans[span_count++] = order(&o->read_order);
     if (!o->config->offload_optimizer.pipeline_write)
@@ -151,7 +151,8 @@ static int issue_update(struct sub_group *g, enum ledger_tier here)
                                                              .arguments = g,
                                                              .arguments_bytes = sizeof *g,
                                                              .spans = spans,
-                                                             .span_count = span_count});
+                                                             .span_count = span_count,
+                                                             .work_bytes = work_bytes});
 }
 
 static void *element(void *address, size_t index, size_t element_bytes)

@@ -98,7 +98,8 @@ static int issue_look(struct optimizer *o, const char *name, int (*run)(void *),
                                                              .arguments = a,
                                                              .arguments_bytes = sizeof *a,
                                                              .spans = &span,
-                                                             .span_count = 1});
+                                                             .span_count = 1,
+                                                             .work_bytes = span.bytes});
 }
 
 int optimizer_look(struct optimizer *o, int bundle, enum ledger_tier tier, const void *gradient)

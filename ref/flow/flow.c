@@ -40,6 +40,14 @@ int flow_schedule_parse(const char *text, struct flow_schedule *out)
                    text);
 }
 
+size_t flow_span_bytes(const struct flow_span spans[], size_t span_count)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < span_count; i++)
+        bytes += spans[i].bytes * (spans[i].access == FLOW_READ_WRITE ? 2 : 1);
+    return bytes;
+}
+
 // Memory for operations, taken in chunks and given back all at once at a wait.
 struct flow_chunk {
     struct flow_chunk *next;
@@ -68,7 +76,7 @@ static void *arena_take(struct flow *flow, size_t bytes)
 }
 
 // Keeps one chunk for the next round.
-static void arena_reset(struct flow *flow)
+void flow_arena_reset(struct flow *flow)
 {
     while (flow->arena && flow->arena->next) {
         struct flow_chunk *chunk = flow->arena;
@@ -98,7 +106,10 @@ static struct operation *copy_operation(struct flow *flow, const struct flow_ope
                                     .arguments = arguments,
                                     .spans = spans,
                                     .span_count = span_count,
-                                    .bytes = given->bytes};
+                                    .bytes = given->bytes,
+                                    .count = given->count,
+                                    .flops = given->flops,
+                                    .work_bytes = given->work_bytes};
     return operation;
 }
 
@@ -247,7 +258,7 @@ static int serial_issue(struct flow *flow, struct operation *operation)
     uint64_t begin_ns = flow_now();
     int code = flow_run(operation);
     flow_ended(flow, operation, begin_ns);
-    arena_reset(flow);
+    flow_arena_reset(flow);
     return code;
 }
 
@@ -262,7 +273,8 @@ int flow_open(struct flow_schedule schedule, int rank, struct tier *tier, flow_f
               struct flow **out)
 {
     static const struct flow_way *const ways[] = {
-        [FLOW_SERIAL] = &flow_way_serial, [FLOW_OVERLAP] = &flow_way_overlap, [FLOW_CHAOS] = &flow_way_chaos};
+        [FLOW_SERIAL] = &flow_way_serial, [FLOW_OVERLAP] = &flow_way_overlap, [FLOW_CHAOS] = &flow_way_chaos,
+        [FLOW_DRY] = &flow_way_dry};
     struct flow *flow = calloc(1, sizeof *flow);
     if (!flow)
         return err_set(ERR_MEMORY, "flow: no memory for its bookkeeping");
@@ -296,7 +308,7 @@ int flow_issue(struct flow *flow, const struct flow_operation *operation)
 int flow_wait(struct flow *flow)
 {
     flow->way->wait(flow);
-    arena_reset(flow);
+    flow_arena_reset(flow);
     return flow_error(flow);
 }
 
@@ -306,7 +318,7 @@ void flow_close(struct flow *flow)
         return;
     flow->way->wait(flow);
     flow->way->close(flow);
-    arena_reset(flow);
+    flow_arena_reset(flow);
     free(flow->arena);
     for (int lane = 0; lane < LANE_COUNT; lane++)
         free(flow->lanes[lane].intervals);

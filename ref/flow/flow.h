@@ -12,7 +12,9 @@
 //              page with bytes outside of it, writing those is an error (ERR_INTERNAL), and reading them gives NaN
 //
 // Between an operation's issue and the next wait its spans belong to the executor, and operations issue none.
-// A fourth way, dry (no data, a virtual clock), needs nothing from a stage that is not in struct flow_operation.
+//
+// A fourth way, dry, touches no data and takes no time: what an operation would have moved is counted, and a virtual
+// clock says when it would have begun and ended (flow_dry.h).
 #ifndef ZG_FLOW_H
 #define ZG_FLOW_H
 
@@ -23,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum flow_mode { FLOW_SERIAL, FLOW_OVERLAP, FLOW_CHAOS };
+enum flow_mode { FLOW_SERIAL, FLOW_OVERLAP, FLOW_CHAOS, FLOW_DRY };
 
 struct flow_schedule {
     enum flow_mode mode;
@@ -47,6 +49,11 @@ struct flow_operation {
     const struct flow_span *spans;  // copied at issue
     size_t span_count;
     size_t bytes;                   // that it moves on its lane: for emulated lanes, and for timelines
+    // For the dry way alone. count enters into the ledger what run would; null: nothing.
+    void (*count)(const void *arguments);
+    double flops;       // floating-point operations
+    size_t work_bytes;  // of memory read and written, on a lane that computes; of a collective: that pass each rank
+                        // when it goes around in a ring
 };
 
 // What an operation took, for timelines.
@@ -61,6 +68,9 @@ struct flow;
 // Called once, on whichever thread ran the operation that failed first, before anybody waits: the owner can make its
 // peers give up. message is that of the operation.
 typedef void flow_failed(void *context, const char *message);
+
+// Bytes that operations with these spans read and write.
+size_t flow_span_bytes(const struct flow_span spans[], size_t span_count);
 
 // "serial", "overlap", "chaos:SEED". ERR_USAGE names what was expected.
 int flow_schedule_parse(const char *text, struct flow_schedule *out);

@@ -20,6 +20,9 @@ struct operation {
     const struct flow_span *spans;  // none of 0 bytes
     size_t span_count;
     size_t bytes;
+    void (*count)(const void *arguments);
+    double flops;
+    size_t work_bytes;
     // It may start when each lane has completed that many operations. Lanes are first in, first out, so one number a
     // lane stands for all dependencies on it.
     uint64_t after[LANE_COUNT];
@@ -49,6 +52,7 @@ struct flow_way {
 
 extern const struct flow_way flow_way_overlap;
 extern const struct flow_way flow_way_chaos;
+extern const struct flow_way flow_way_dry;
 
 struct flow {
     const struct flow_way *way;
@@ -78,6 +82,9 @@ void flow_complete(struct flow *flow, enum lane lane);
 
 // Runs an operation, and waits for what it has begun on an accelerator.
 int flow_run(const struct operation *operation);
+
+// Frees the operations that the arena holds, all of them complete.
+void flow_arena_reset(struct flow *flow);
 
 // What surrounds every operation, on the thread that runs it: flow_ended, given what flow_now said before it, holds an
 // emulated lane back and keeps the interval.

@@ -20,14 +20,19 @@ struct gpt {
     char name[GPT_NAME_BYTES];
 };
 
-// Forward is 2 operations for each element of a matrix and row, and 4 x length x width a row for attention; backward
-// is twice that.
-static double gpt_flops(const struct model *model, size_t sequence_count)
+// 2 operations for each element of a matrix and row, and 4 x length x width a row for attention.
+static double gpt_unit_flops(const struct model *model, int unit, size_t sequence_count)
 {
     const struct gpt_shape *shape = model->shape;
-    double rows = (double)(sequence_count * shape->sequence_length), width = (double)shape->width;
-    double block = 2.0 * 12.0 * width * width + 4.0 * (double)shape->sequence_length * width;
-    return 3.0 * rows * ((double)shape->layer_count * block + 2.0 * (double)shape->vocabulary * width);
+    double rows = (double)(sequence_count * shape->sequence_length), width = (double)shape->width, row = 0;
+    struct gpt_unit part = gpt_unit_of(model, unit);
+    if (part.kind == GPT_HEAD)
+        row = 2.0 * (double)shape->vocabulary * width;
+    if (part.kind == GPT_BLOCK && part.attention)
+        row = 2.0 * 4.0 * width * width + 4.0 * (double)shape->sequence_length * width;
+    if (part.kind == GPT_BLOCK && part.mlp)
+        row += 2.0 * 8.0 * width * width / (double)shape->tile_count;
+    return rows * row;
 }
 
 static int block_units(const struct gpt_shape *shape)
@@ -88,7 +93,7 @@ static void gpt_initialise(const struct model *model, int param, uint64_t seed, 
 
 static const struct model_operations gpt_operations = {
     .initialise = gpt_initialise,
-    .flops = gpt_flops,
+    .unit_flops = gpt_unit_flops,
     .run_bytes = gpt_run_bytes,
     .checkpoint_bytes = gpt_checkpoint_bytes,
     .forward = gpt_forward,

@@ -199,10 +199,14 @@ static int linear_backward(struct model_run *run, int unit, const struct model_b
     return ERR_NONE;
 }
 
-static double linear_flops(const struct model *model, size_t sequence_count)
+// A product and a sum for each element.
+static double linear_unit_flops(const struct model *model, int unit, size_t sequence_count)
 {
     (void)sequence_count;
-    return 2.0 * (double)model_param_elements(model, false);
+    double flops = 0;
+    for (int i = 0; i < model->units[unit].param_count; i++)
+        flops += 2.0 * (double)model->params[model->units[unit].params[i]].count;
+    return flops;
 }
 
 // Normal values over 8 octaves, none of them a matter of taste: the gradients do not depend on them.
@@ -217,7 +221,7 @@ static void linear_initialise(const struct model *model, int param, uint64_t see
 
 static const struct model_operations linear_operations = {
     .initialise = linear_initialise,
-    .flops = linear_flops,
+    .unit_flops = linear_unit_flops,
     .run_bytes = linear_run_bytes,
     .checkpoint_bytes = linear_checkpoint_bytes,
     .forward = linear_forward,

@@ -59,9 +59,17 @@ uint64_t model_param_elements(const struct model *model, bool trainable_only)
     return count;
 }
 
+double model_unit_flops(const struct model *model, int unit, size_t sequence_count)
+{
+    return model->operations->unit_flops(model, unit, sequence_count);
+}
+
 double model_flops(const struct model *model, size_t sequence_count)
 {
-    return model->operations->flops(model, sequence_count);
+    double flops = 0;
+    for (int unit = 0; unit < model->unit_count; unit++)
+        flops += 3.0 * model_unit_flops(model, unit, sequence_count);
+    return flops;
 }
 
 size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)

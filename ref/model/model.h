@@ -79,7 +79,9 @@ void model_initialise(const struct model *model, int param, uint64_t seed, float
 // Elements of all parameters (trainable_only: without frozen ones); a tied weight counts once.
 uint64_t model_param_elements(const struct model *model, bool trainable_only);
 
-// Floating-point operations of forward and backward for one micro-batch.
+// Floating-point operations of one unit's forward for one micro-batch; its backward has twice as many. And those of
+// forward and backward of all units.
+double model_unit_flops(const struct model *model, int unit, size_t sequence_count);
 double model_flops(const struct model *model, size_t sequence_count);
 
 // Working memory for sequence_count sequences with parameters and gradients in dtype: one allocation of kind
@@ -119,7 +121,7 @@ double model_loss(const struct model_run *run);
 // Behind the functions above, one table a model.
 struct model_operations {
     void (*initialise)(const struct model *model, int param, uint64_t seed, float *out);
-    double (*flops)(const struct model *model, size_t sequence_count);
+    double (*unit_flops)(const struct model *model, int unit, size_t sequence_count);
     size_t (*run_bytes)(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
     size_t (*checkpoint_bytes)(const struct model *model, int unit, size_t sequence_count);
     int (*forward)(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],

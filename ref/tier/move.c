@@ -26,6 +26,12 @@ struct copy_arguments {
     size_t bytes;
 };
 
+static void count_copy(const void *arguments)
+{
+    const struct copy_arguments *a = arguments;
+    ledger_move(a->move->ledger, a->lane, OPERATION_COPY, a->bytes);
+}
+
 static int run_copy(void *arguments)
 {
     struct copy_arguments *a = arguments;
@@ -35,7 +41,7 @@ static int run_copy(void *arguments)
         TRY(tier_nvme_write(a->move->nvme, a->to, a->from, a->bytes));
     else
         TRY(bytes_copy(a->to, a->from, a->bytes));
-    ledger_move(a->move->ledger, a->lane, OPERATION_COPY, a->bytes);
+    count_copy(a);
     return ERR_NONE;
 }
 
@@ -59,7 +65,9 @@ int move_copy(const struct move *move, const char *name, struct spot to, struct 
                                                            .arguments_bytes = sizeof a,
                                                            .spans = spans,
                                                            .span_count = 3,
-                                                           .bytes = moved});
+                                                           .bytes = moved,
+                                                           .count = count_copy,
+                                                           .work_bytes = 2 * moved});
 }
 
 struct cast_arguments {
@@ -100,5 +108,6 @@ int move_cast(const struct move *move, enum ledger_tier tier, const void *from, 
                                                            .arguments = &a,
                                                            .arguments_bytes = sizeof a,
                                                            .spans = spans,
-                                                           .span_count = 2});
+                                                           .span_count = 2,
+                                                           .work_bytes = flow_span_bytes(spans, 2)});
 }

@@ -47,6 +47,7 @@ struct tier {
     bool lock_host, planned;
     const struct accelerator *accelerator; // null: none
     int device;
+    uintptr_t next_address;  // of a planned tier
     uint64_t unlocked_bytes;
     size_t page_bytes;
     struct allocation *_Atomic allocations;
@@ -64,6 +65,7 @@ int tier_open(struct ledger *ledger, const struct tier_setting *setting, struct 
     tier->planned = setting->planned;
     tier->accelerator = setting->planned ? NULL : setting->accelerator;
     tier->device = setting->device;
+    tier->next_address = TIER_PLANNED_ADDRESS;
     tier->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     int code = tier_enter(tier);
     if (code != ERR_NONE) {
@@ -123,6 +125,27 @@ static void lock_pages(struct tier *tier, struct allocation *allocation, void *d
         tier->unlocked_bytes += bytes;
 }
 
+// Addresses of nothing, between two guard pages of nothing.
+static int plan_pages(struct tier *tier, struct allocation *allocation, const char *name, size_t bytes)
+{
+    const size_t page = tier->page_bytes;
+    if (bytes > TIER_PLANNED_BYTES - 3 * page - (tier->next_address - TIER_PLANNED_ADDRESS))
+        return err_set(ERR_MEMORY, "a plan has no addresses for the %zu bytes of \"%s\"", bytes, name);
+    uintptr_t begin = tier->next_address, end = begin + round_up(bytes, page) + 2 * page;
+    tier->next_address = end;
+    allocation->address = (uint8_t *)(begin + page);
+    allocation->page_count = 0;
+    allocation->pages = allocation->wanted = NULL;
+    allocation->apart = false;
+    allocation->locked = false;
+    allocation->access = CLOSED;
+    allocation->name = name;
+    allocation->end = end;
+    allocation->begin = begin;
+    return ERR_NONE;
+}
+}
+
 // Maps `bytes`, rounded up to pages, between two guard pages.
 static int map_pages(struct tier *tier, struct allocation *allocation, enum ledger_tier where, const char *name,
                      size_t bytes)
@@ -144,7 +167,7 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
     if (end < reserved + reserved_bytes)
         munmap(end, (size_t)(reserved + reserved_bytes - end));
 
-    size_t page_count = tier->planned ? 0 : data_bytes / page;
+    size_t page_count = data_bytes / page;
     uint8_t *pages = malloc(2 * page_count + 1);
     if (!pages || (page_count > 0 && mprotect(data, data_bytes, READ_WRITE))) {
         free(pages);
@@ -166,7 +189,7 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
     allocation->pages = pages;
     allocation->wanted = pages + page_count;
     allocation->apart = false;
-    allocation->access = tier->planned ? CLOSED : OPEN;
+    allocation->access = OPEN;
     allocation->name = name;
     allocation->end = (uintptr_t)end;
     allocation->begin = (uintptr_t)begin;
@@ -213,7 +236,9 @@ int tier_allocate(struct tier *tier, enum ledger_tier where, enum ledger_kind ki
     struct allocation *allocation = free_entry(tier);
     if (!allocation)
         return err_set(ERR_MEMORY, "no memory for the bookkeeping of memory");
-    if (where == TIER_DEVICE && tier->accelerator)
+    if (tier->planned)
+        TRY(plan_pages(tier, allocation, name, bytes));
+    else if (where == TIER_DEVICE && tier->accelerator)
         TRY(allocate_apart(tier, allocation, name, bytes));
     else
         TRY(map_pages(tier, allocation, where, name, bytes));
@@ -248,7 +273,7 @@ static void release(struct tier *tier, struct allocation *allocation)
         bool intact = apart_release(tier->accelerator, allocation->address, allocation->bytes);
         assert(intact);
         (void)intact;
-    } else {
+    } else if (!tier->planned) {
         if (allocation->locked)
             (void)tier->accelerator->unlock(allocation->address);
         munmap((void *)begin, end - begin);

@@ -15,6 +15,10 @@
 struct accelerator;
 struct tier;
 
+// Where the addresses of planned tiers lie: no processor has memory there.
+#define TIER_PLANNED_ADDRESS (UINT64_C(1) << 60)
+#define TIER_PLANNED_BYTES (UINT64_C(1) << 60)
+
 struct tier_setting {
     uint64_t device_bytes, host_bytes;  // budgets of this rank; 0: no limit
     bool lock_host;                     // host memory stays in memory; what the system refuses to lock is counted

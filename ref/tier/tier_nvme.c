@@ -10,6 +10,7 @@
 #include "err.h"
 #include "nvme_folder.h"
 #include "size.h"
+#include "tier.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -25,6 +26,7 @@ enum { BLOCK_BYTES = TIER_NVME_ALIGNMENT };
 struct allocation {
     struct allocation *next;
     unsigned char *address;  // of a range that nobody may touch
+    bool planned;            // the range is not even reserved
     const char *name;
     enum ledger_kind kind;
     uint64_t bytes, padding_bytes;
@@ -40,7 +42,8 @@ struct tier_nvme {
     struct ledger own;  // stands in for a null ledger, so that the budget holds all the same
     int rank;
     uint64_t budget_bytes;
-    bool checksum;
+    bool checksum, planned;
+    uintptr_t next_address;  // of a planned tier
     uint64_t stripe_bytes;
     struct inject *inject;
     struct io_pool *readers, *writers;
@@ -53,7 +56,7 @@ struct tier_nvme {
 
 int tier_nvme_open(const struct tier_nvme_setting *setting, struct ledger *ledger, struct tier_nvme **out)
 {
-    if (setting->path_count < 1 || setting->path_count > TIER_NVME_PATH_MAX)
+    if (!setting->planned && (setting->path_count < 1 || setting->path_count > TIER_NVME_PATH_MAX))
         return err_set(ERR_USAGE, "NVMe: %d folders are given; from 1 to %d with --nvme-path or nvme_path",
                        setting->path_count, TIER_NVME_PATH_MAX);
     struct tier_nvme *tier = calloc(1, sizeof *tier);
@@ -62,10 +65,15 @@ int tier_nvme_open(const struct tier_nvme_setting *setting, struct ledger *ledge
     tier->ledger = ledger ? ledger : &tier->own;
     tier->rank = setting->rank;
     tier->budget_bytes = setting->budget_bytes;
-    tier->checksum = setting->checksum;
+    tier->checksum = setting->checksum && !setting->planned;
+    tier->planned = setting->planned;
+    tier->next_address = TIER_PLANNED_ADDRESS + TIER_PLANNED_BYTES;
     tier->stripe_bytes = setting->aio.block_bytes;
     tier->inject = setting->inject;
     pthread_mutex_init(&tier->mutex, NULL);
+    *out = tier;
+    if (setting->planned)
+        return ERR_NONE;
     const struct io_engine *engine = io_engine_of(setting->aio.engine);
     int code = io_pool_open(engine, &setting->aio, setting->inject, &tier->readers);
     if (code == ERR_NONE)
@@ -78,9 +86,9 @@ int tier_nvme_open(const struct tier_nvme_setting *setting, struct ledger *ledge
     }
     if (code != ERR_NONE) {
         tier_nvme_close(tier);
+        *out = NULL;
         return err_prefix(code, "NVMe of rank %d", setting->rank);
     }
-    *out = tier;
     return ERR_NONE;
 }
 
@@ -135,7 +143,7 @@ static size_t range_bytes(const struct allocation *allocation)
 
 static void discard(struct allocation *allocation)
 {
-    if (allocation->address)
+    if (allocation->address && !allocation->planned)
         munmap(allocation->address, range_bytes(allocation));
     free(allocation->checksums);
     free(allocation->written);
@@ -148,6 +156,9 @@ static struct allocation *prepare(const struct tier_nvme *tier, uint64_t disk_by
     if (!allocation)
         return NULL;
     allocation->disk_bytes = disk_bytes;
+    allocation->planned = tier->planned;
+    if (tier->planned)
+        return allocation;
     size_t block_count = disk_bytes / BLOCK_BYTES + 1;
     void *range = mmap(NULL, range_bytes(allocation), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     allocation->address = range == MAP_FAILED ? NULL : range;
@@ -159,14 +170,28 @@ static struct allocation *prepare(const struct tier_nvme *tier, uint64_t disk_by
     return NULL;
 }
 
+static int plan_range(struct tier_nvme *tier, struct allocation *allocation)
+{
+    if (range_bytes(allocation) > UINTPTR_MAX - tier->next_address)
+        return err_set(ERR_MEMORY, "a plan has no addresses for the %" PRIu64 " bytes of \"%s\"",
+                       allocation->disk_bytes, allocation->name);
+    allocation->address = (unsigned char *)tier->next_address;
+    tier->next_address += range_bytes(allocation);
+    return ERR_NONE;
+}
+
 static int allocate(struct tier_nvme *tier, struct allocation *allocation)
 {
     uint64_t held_bytes = tier->ledger->tier_bytes[TIER_NVME], disk_bytes = allocation->disk_bytes;
     if (tier->budget_bytes != 0 && (held_bytes > tier->budget_bytes || disk_bytes > tier->budget_bytes - held_bytes))
         return refuse(tier, allocation->name, disk_bytes, held_bytes);
-    allocation->first = tier->next_folder;
-    TRY(take_space(tier, allocation));
-    tier->next_folder = (tier->next_folder + 1) % tier->folder_count;
+    if (tier->planned) {
+        TRY(plan_range(tier, allocation));
+    } else {
+        allocation->first = tier->next_folder;
+        TRY(take_space(tier, allocation));
+        tier->next_folder = (tier->next_folder + 1) % tier->folder_count;
+    }
     allocation->next = tier->allocations;
     tier->allocations = allocation;
     ledger_hold(tier->ledger, TIER_NVME, allocation->kind, allocation->bytes - allocation->padding_bytes);

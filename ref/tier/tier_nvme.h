@@ -27,6 +27,7 @@ struct tier_nvme_setting {
     struct nvme_aio aio;
     bool buffered;             // through the page cache, where a file system has no O_DIRECT
     bool checksum;
+    bool planned;              // no files and no folders: addresses alone, and what would be held is counted
     struct inject *inject;     // faults to provoke; null: none
 };
 

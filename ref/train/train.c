@@ -37,6 +37,12 @@ static int open_batches(struct train_rank *rank)
     return ERR_NONE;
 }
 
+// Without data: tiers have addresses alone, and states no values.
+static bool is_dry(const struct train_rank *rank)
+{
+    return rank->setting->schedule.mode == FLOW_DRY;
+}
+
 static int open_tiers(struct train_rank *rank)
 {
     const struct train_setting *setting = rank->setting;
@@ -45,6 +51,7 @@ static int open_tiers(struct train_rank *rank)
         .device_bytes = setting->device_memory_bytes,
         .host_bytes = setting->host_memory_bytes,
         .lock_host = config->offload_optimizer.pin_memory || config->offload_param.pin_memory,
+        .planned = is_dry(rank),
         .accelerator = setting->accelerator,
         .device = setting->accelerator ? rank->rank % setting->device_count : 0,
     };
@@ -63,12 +70,13 @@ static int open_tiers(struct train_rank *rank)
         .aio = config->aio,
         .buffered = setting->buffered,
         .checksum = setting->swap_checksum,
+        .planned = is_dry(rank),
         .inject = setting->inject.fault_count > 0 ? &rank->inject : NULL,
     };
     return tier_nvme_open(&nvme, &rank->ledger, &rank->nvme);
 }
 
-static int open_rank(struct train_rank *rank)
+int train_rank_open(struct train_rank *rank)
 {
     const struct train_setting *setting = rank->setting;
     const struct config *config = setting->config;
@@ -91,7 +99,7 @@ static int open_rank(struct train_rank *rank)
         .seed = setting->seed,
         .threads = setting->threads > 0 ? setting->threads : cores > setting->world ? cores / setting->world : 1,
     };
-    TRY(stage_open(operations, &stage_setting, &rank->stage));
+    TRY((is_dry(rank) ? stage_plan : stage_open)(operations, &stage_setting, &rank->stage));
     TRY(model_run_open(setting->model, config->micro_batch, config->precision, config->activation_checkpointing,
                        rank->tier, &rank->run));
     size_t run_bytes = model_run_bytes(setting->model, config->micro_batch, config->precision,
@@ -100,10 +108,10 @@ static int open_rank(struct train_rank *rank)
     comm_count_in(rank->comm, &rank->ledger);
     formula_of(&rank->stage, rank->rank, run_bytes, sizeof(struct train_report_of_rank), &rank->formula);
     activations_formula(&rank->activations, &rank->formula);
-    return verify_open(rank);
+    return is_dry(rank) ? ERR_NONE : verify_open(rank);
 }
 
-static void close_rank(struct train_rank *rank)
+void train_rank_close(struct train_rank *rank)
 {
     flow_close(rank->flow);
     verify_close(rank);
@@ -120,7 +128,7 @@ static void close_rank(struct train_rank *rank)
 }
 
 // The mean loss over ranks, and whether any rank wants to stop: all do the same.
-static int agree(struct train_rank *rank, double *loss, bool *stop)
+int train_agree(struct train_rank *rank, double *loss, bool *stop)
 {
     int world = comm_world(rank->comm);
     const volatile sig_atomic_t *interrupted = rank->setting->interrupted;
@@ -198,7 +206,7 @@ static int run_steps(struct train_rank *rank)
             return err_set(ERR_IO, "dies in step %llu, as --inject asks", (unsigned long long)step);
         uint64_t begin = now_ns();
         TRY(train_step(rank, step, &applied));
-        TRY(agree(rank, &loss, &stop));
+        TRY(train_agree(rank, &loss, &stop));
         uint64_t end = now_ns(), took = end - begin;
         TRY(trace_step(rank->setting->trace, rank->rank, step, begin, end));
         if (rank->rank == 0)
@@ -274,7 +282,7 @@ static int add_totals(struct train_rank *rank)
 
 static int run_rank(struct train_rank *rank)
 {
-    TRY(open_rank(rank));
+    TRY(train_rank_open(rank));
     if (rank->setting->native_reduction)
         TRY(comm_native_begin(rank->comm));
     TRY(train_resume(rank));
@@ -304,7 +312,7 @@ static void *rank_thread(void *context)
         snprintf(rank->message, sizeof rank->message, "%s", err_message());
         comm_abort(rank->comm, rank->message);
     }
-    close_rank(rank);
+    train_rank_close(rank);
     if (!rank->setting->comm)
         comm_close(rank->comm);
     return NULL;

@@ -40,7 +40,7 @@ struct train_moment {
 struct train_setting {
     const struct config *config;
     const struct model *model;
-    const struct text *text;  // null for models that want none
+    const struct text *text;  // null for models that want none, and on a dry flow
     int world;
     struct comm *comm;  // of the world that a launcher has started, this process being a rank of it; null: all ranks
                         // are threads of this process

@@ -44,6 +44,14 @@ struct train_rank {
     struct train_totals totals;  // this rank's, and after train_collect all ranks'
 };
 
+// Opens a rank whose setting, result, number and comm are given, and frees what it has. With the dry schedule it has no
+// data, its tiers are planned ones, and it is never verified.
+int train_rank_open(struct train_rank *rank);
+void train_rank_close(struct train_rank *rank);
+
+// Collective, after each step: the mean loss over ranks, and whether any rank wants to stop.
+int train_agree(struct train_rank *rank, double *loss, bool *stop);
+
 // The micro-batch of (step, micro, rank); tokens is room for it, or null where the model wants none.
 int train_batch(const struct train_setting *setting, uint64_t step, int micro, int rank, uint16_t *tokens,
                 struct model_batch *out);

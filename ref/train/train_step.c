@@ -17,7 +17,7 @@ int train_batch(const struct train_setting *setting, uint64_t step, int micro, i
         .micro = micro,
         .rank = rank,
     };
-    if (!setting->model->wants_text)
+    if (!setting->text)
         return ERR_NONE;
     // Batches are numbered micro-step by micro-step, so the text of a step depends only on ranks x micro-steps.
     uint64_t index = (uint64_t)micro * (uint64_t)setting->world + (uint64_t)rank;
@@ -89,6 +89,8 @@ static int issue_compute(struct train_rank *rank, int unit, enum pass pass, cons
             spans[count++] = (struct flow_span){gradient->data, bytes,
                                                 gradient->accumulate ? FLOW_READ_WRITE : FLOW_WRITE};
     }
+    // Backward has two products for each of forward's, and with checkpoints makes forward once more.
+    double passes = pass == PASS_FORWARD ? 1 : config->activation_checkpointing ? 3 : 2;
     return flow_issue(rank->flow, &(struct flow_operation){
                                       .name = pass == PASS_FORWARD ? "forward" : "backward",
                                       .lane = LANE_COMPUTE,
@@ -97,6 +99,8 @@ static int issue_compute(struct train_rank *rank, int unit, enum pass pass, cons
                                       .arguments_bytes = sizeof *a + params_bytes + gradients_bytes,
                                       .spans = spans,
                                       .span_count = count,
+                                      .flops = passes * model_unit_flops(model, unit, config->micro_batch),
+                                      .work_bytes = flow_span_bytes(spans + 2, count - 2),
                                   });
 }
 

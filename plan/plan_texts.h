@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of datasets/models and datasets/machines as they were when this was built.
+#ifndef ZG_PLAN_TEXTS_H
+#define ZG_PLAN_TEXTS_H
+
+#include <stddef.h>
+
+// In alphabetical order; the last has no name.
+struct plan_text {
+    const char *name, *text;
+    size_t bytes;
+};
+extern const struct plan_text plan_model_texts[], plan_machine_texts[];
+
+#endif
