@@ -214,6 +214,7 @@ set(ZG_TEST_SOURCES
   packaging/manual_test.c
   plan/equation_test.c
   plan/paper_test.c
+  plan/plan_test.c
   plan/query_test.c
   ref/arithmetic/accelerator_test.c
   ref/arithmetic/adam_test.c

@@ -6,8 +6,8 @@
 #include "comm_backend.h"
 #include "config.h"
 #include "err.h"
-#include "fit.h"
 #include "formula.h"
+#include "plan_model.h"
 #include "stage.h"
 #include "stand_in.h"
 
@@ -37,7 +37,7 @@ static int read_model(const struct strict_object *o, struct plan *plan)
     if (named) {
         char name[MODEL_NAME_BYTES];
         TRY(strict_string(o, "model", name, sizeof name));
-        int rc = fit_find(name, &plan->model);
+        int rc = plan_model_find(name, 1, &plan->model);
         char why[256];
         snprintf(why, sizeof why, "%s", err_message());
         return rc == ERR_USAGE ? strict_fail(o, "model", "%s", why) : rc;
