@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-enum { GPT_NAME_BYTES = 160, GPT_LAYERS_MAX = 1000, GPT_SIZE_MAX = 1 << 20, GPT_TILES_MAX = 1024 };
+enum { GPT_NAME_BYTES = 160, GPT_LAYERS_MAX = 1000, GPT_SIZE_MAX = 1 << 18, GPT_TILES_MAX = 1024 };
 
 struct gpt_shape {
     size_t layer_count;

@@ -144,7 +144,6 @@ static int plan_pages(struct tier *tier, struct allocation *allocation, const ch
     allocation->begin = begin;
     return ERR_NONE;
 }
-}
 
 // Maps `bytes`, rounded up to pages, between two guard pages.
 static int map_pages(struct tier *tier, struct allocation *allocation, enum ledger_tier where, const char *name,
