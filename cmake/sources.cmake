@@ -401,12 +401,14 @@ set(ZG_RESULT_SOURCES
   results/html_timeline.c
   results/leaderboard.c
   results/other_load.c
+  results/own_limits.c
   results/record.c
   results/record_check.c
   results/record_read.c
   results/record_run.c
   results/record_shape.c
   results/record_verify.c
+  results/result_summary.c
   results/result_svg.c
   results/result_table.c
   results/result_text.c
@@ -423,6 +425,8 @@ set(ZG_RESULT_TEST_SOURCES
   results/cmd_report_test.c
   results/compare_test.c
   results/other_load_test.c
+  results/own_limits_test.c
+  results/published_test.c
   results/record_read_test.c
   results/record_run_test.c
   results/record_test.c

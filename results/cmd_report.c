@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 struct options {
-    int verify, markdown, csv, compare;
+    int verify, markdown, csv, compare, summary;
     char *html, *svg, *leaderboard, *output;
 };
 
@@ -35,19 +35,26 @@ static int open_verified(const char *path, struct result_file *out)
     return rc;
 }
 
+static int verify_one(const char *path)
+{
+    struct result_file file;
+    struct result_view view;
+    TRY(open_verified(path, &file));
+    int rc = result_view_open(&file, &view);
+    if (rc == ERR_NONE)
+        printf("%s: holds; %s%s%s\n", path, view.verdict, *view.own_limits ? ": " : "", view.own_limits);
+    result_view_close(&view);
+    result_close(&file);
+    return rc;
+}
+
 // Every file is looked at, whatever the others are.
 static int verify_all(const char **paths)
 {
     int worst = ERR_NONE;
     for (size_t i = 0; paths[i]; i++) {
-        struct result_file file;
-        int rc = open_verified(paths[i], &file);
-        if (rc == ERR_NONE) {
-            const json_t *verdict = json_object_get(file.end, "verdict");
-            printf("%s: holds; %s\n", paths[i],
-                   json_is_string(verdict) ? json_string_value(verdict) : "nothing judged");
-            result_close(&file);
-        } else {
+        int rc = verify_one(paths[i]);
+        if (rc != ERR_NONE) {
             fprintf(stderr, "zerogauge report: %s\n", err_message());
             worst = worst == ERR_NONE ? rc : worst;
         }
@@ -100,6 +107,8 @@ static int show(const struct options *a, const struct result_file *file, bool is
         rc = result_svg(&view, a->svg);
     if (rc == ERR_NONE && a->csv)
         rc = result_csv(&view, is_first, out);
+    if (rc == ERR_NONE && a->summary)
+        rc = result_summary(&view, out);
     if (rc == ERR_NONE && !is_first && a->markdown)
         fputc('\n', out);
     if (rc == ERR_NONE && a->markdown)
@@ -138,17 +147,18 @@ static int check_usage(const struct options *a, const char **paths)
     size_t count = 0;
     while (paths && paths[count])
         count++;
-    int modes = a->verify + a->compare + (a->leaderboard != NULL) + a->markdown + a->csv;
+    int modes = a->verify + a->compare + (a->leaderboard != NULL) + a->markdown + a->csv + a->summary;
     if (modes > 1)
-        return err_set(ERR_USAGE, "--verify, --compare, --leaderboard, --markdown and --csv exclude each other");
+        return err_set(ERR_USAGE, "--verify, --compare, --leaderboard, --markdown, --csv and --summary exclude each "
+                                  "other");
     if (a->leaderboard)
         return count == 0 ? ERR_NONE : err_set(ERR_USAGE, "%s: --leaderboard takes all files of its folder", paths[0]);
     if (count == 0)
         return err_set(ERR_USAGE, "give a result file, as `zerogauge validate` writes it");
     if (a->compare && count != 2)
         return err_set(ERR_USAGE, "--compare takes two result files, not %zu", count);
-    if ((a->html || a->svg) && count != 1)
-        return err_set(ERR_USAGE, "--html and --svg take one result file, not %zu", count);
+    if ((a->html || a->svg || a->summary) && count != 1)
+        return err_set(ERR_USAGE, "--html, --svg and --summary take one result file, not %zu", count);
     return ERR_NONE;
 }
 
@@ -158,7 +168,7 @@ static int run(struct options *a, const char **paths)
     TRY(check_usage(a, paths));
     if (a->verify)
         return verify_all(paths);
-    if (!a->csv && !a->html && !a->svg)
+    if (!a->csv && !a->html && !a->svg && !a->summary)
         a->markdown = 1;
     TRY(open_output(a->output, &out));
     int rc = a->leaderboard ? leaderboard(a->leaderboard, out) : a->compare ? compare(paths, out)
@@ -175,6 +185,7 @@ int report_main(int argc, const char **argv)
         {"verify", '\0', POPT_ARG_NONE, &a.verify, 0, "only recompute all that follows from the samples", NULL},
         {"markdown", '\0', POPT_ARG_NONE, &a.markdown, 0, "tables in Markdown; so unless given otherwise", NULL},
         {"csv", '\0', POPT_ARG_NONE, &a.csv, 0, "one table with a row for each case", NULL},
+        {"summary", '\0', POPT_ARG_NONE, &a.summary, 0, "one table of a few rows in Markdown, for a README", NULL},
         {"html", '\0', POPT_ARG_STRING, &a.html, 0, "one page that needs nothing else", "FILE"},
         {"svg", '\0', POPT_ARG_STRING, &a.svg, 0, "plots by gnuplot, in this folder", "DIR"},
         {"compare", '\0', POPT_ARG_NONE, &a.compare, 0, "two files: what is better, worse or within noise", NULL},

@@ -103,6 +103,47 @@ Test(cmd_report, the_leaderboard_has_a_row_for_each_file_that_holds)
     free(report(1, "--leaderboard", sample_folder, NULL, NULL));
 }
 
+Test(cmd_report, what_is_valid_by_its_own_limits_says_so_and_is_not_ranked)
+{
+    char path[PATH_MAX];
+    strcpy(path, sample_write("b.jsonl", sample_file));
+    rich_write(sample_path("a.jsonl"), NULL, 1);
+    char *text = report(0, "--verify", path, NULL, NULL);
+    cr_expect(strstr(text, "holds; VALID BY OWN LIMITS: adam-update is looser, adam-fused is missing, "), "%s", text);
+    free(text);
+    expect_printed("# VALID BY OWN LIMITS\n\nNot by the default limits: adam-update is looser", path, NULL, NULL, NULL);
+    text = report(0, "--leaderboard", sample_folder, NULL, NULL);
+    cr_expect(strstr(text, "\n| no | A processor | 2 | 1 KiB | VALID BY OWN LIMITS | quick | "), "%s", text);
+    cr_expect_null(strstr(text, "\n| yes "), "%s", text);
+    free(text);
+    free(report(0, "--html", sample_path("b.html"), path, NULL));
+    char command[PATH_MAX + 128], output[4096];
+    snprintf(command, sizeof command, "grep -c 'limits, but they are not the default ones: adam-update is looser' '%s'",
+             sample_path("b.html"));
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+}
+
+// Two lanes, four steps at one thread and at two: the middle of eight, and one of a benchmark that nothing judges.
+Test(cmd_report, a_summary_has_a_row_for_each_limit_and_each_benchmark_without)
+{
+    char path[PATH_MAX];
+    rich_write(strcpy(path, sample_path("a.jsonl")), NULL, 1);
+    char *text = report(0, "--summary", path, NULL, NULL);
+    int rows = 0;
+    for (const char *at = text; (at = strstr(at, "\n| `")); at++)
+        rows++;
+    cr_expect_eq(rows, 4, "the head, adam, nvme, overlap; latency has no limit: %s", text);
+    cr_expect(strstr(text, "INVALID, quick, on "), "%s", text);
+    cr_expect(strstr(text, "\n| `adam` step=update"), "%s", text);
+    cr_expect(strstr(text, " of 8 |\n"), "%s", text);
+    cr_expect(strstr(text, " of 12 |\n"), "%s", text);
+    cr_expect(strstr(text, "\n| `overlap` "), "%s", text);
+    cr_expect_null(strstr(text, "`latency`"), "%s", text);
+    free(text);
+    free(report(2, "--summary", path, path, NULL));
+    free(report(2, "--summary", "--csv", path, NULL));
+}
+
 static const struct rich_texts hostile = {.setting = "\"; system(\"touch evil\") #`touch evil`",
                                           .text = "<img src=x onerror=alert(1)>"};
 

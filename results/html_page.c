@@ -62,7 +62,8 @@ static const struct {
 } badges[] = {{"VALID", "good", "&#10003;"}, {"PASS", "good", "&#10003;"},       {"CONFORMS", "good", "&#10003;"},
               {"INVALID", "bad", "&#10007;"}, {"FAIL", "bad", "&#10007;"},       {"BROKEN", "bad", "!"},
               {"FAILS", "bad", "&#10007;"},   {"INCOMPLETE", "fair", "&#8230;"}, {"EQUIVALENT", "good", "&#8776;"},
-              {"BOUNDED", "fair", "~"},       {"CONFORMS-PARTLY", "good", "&#10003;"}};
+              {"BOUNDED", "fair", "~"},       {"CONFORMS-PARTLY", "good", "&#10003;"},
+              {OWN_VERDICT, "fair", "~"}};
 
 const char *html_class(const char *verdict)
 {
@@ -89,6 +90,8 @@ static const char *meaning(const char *verdict, const json_t *end)
         return "the run was interrupted";
     if (strcmp(verdict, "VALID") == 0)
         return "every figure is within its limits";
+    if (strcmp(verdict, OWN_VERDICT) == 0)
+        return "every figure is within its limits, but they are not the default ones: ";
     if (strcmp(verdict, "INVALID") == 0)
         return "what is listed here is not as it should be";
     if (strcmp(verdict, "INCOMPLETE") == 0)
@@ -102,6 +105,7 @@ static void put_verdict(const struct result_view *view, FILE *out)
     size_t i;
     fprintf(out, "<div class=\"verdict %s\"><strong>%s</strong> &#8211; %s", html_class(view->verdict), view->verdict,
             meaning(view->verdict, view->file->end));
+    text_markup(out, view->own_limits);
     if (json_array_size(reasons) > 0)
         fputs("\n<ul>\n", out);
     json_array_foreach(reasons, i, reason) {

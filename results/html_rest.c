@@ -105,6 +105,34 @@ static void put_fits(const struct result_view *view, FILE *out)
     close_table(is_open, out);
 }
 
+// Of a step: what ZeRO-Infinity's model lets each kind of state cost, together, and what was measured.
+static void put_efficiency(const struct result_view *view, FILE *out)
+{
+    static const char *const states[] = {"params_and_gradients", "optimizer_states", "activations"};
+    bool is_open = false;
+    for (size_t i = 0; i < view->bench_count; i++) {
+        const json_t *detail = json_object_get(view->benches[i].record, "detail");
+        const json_t *model = json_object_get(detail, "efficiency");
+        if (strcmp(view->benches[i].name, "step") != 0 || !json_is_object(model))
+            continue;
+        open_table(&is_open, "Efficiency of a step, by ZeRO-Infinity's model of the lanes measured beside it",
+                   "Step|Tokens/s|Parameters, gradients|Optimizer states|Activations|Together|Measured|Difference",
+                   out);
+        fputs("<tr>", out);
+        put_cell(out, view_text(json_object_get(view->benches[i].record, "case"), "what"));
+        fprintf(out, "<td class=\"number\">%.0f</td>", view_number(detail, "tokens_per_s"));
+        for (size_t s = 0; s < sizeof states / sizeof states[0]; s++) {
+            double of_state = view_number(json_object_get(model, states[s]), "efficiency");
+            fprintf(out, isnan(of_state) ? "<td class=\"number\">&#8211;</td>" : "<td class=\"number\">%.3f</td>",
+                    of_state);
+        }
+        fprintf(out, "<td class=\"number\">%.3f</td><td class=\"number\">%.3f</td><td class=\"number\">%+.3f</td>",
+                view_number(model, "predicted"), view_number(model, "measured"), view_number(model, "difference"));
+        fputs("</tr>\n", out);
+    }
+    close_table(is_open, out);
+}
+
 static void put_parts(const struct result_view *view, FILE *out)
 {
     bool is_open = false;
@@ -176,6 +204,7 @@ static void put_machine(const struct result_view *view, FILE *out)
 
 void html_rest(const struct result_view *view, FILE *out)
 {
+    put_efficiency(view, out);
     put_findings(view, out);
     put_requirements(view, out);
     put_fits(view, out);

@@ -51,13 +51,20 @@ static int add_entry(struct board *board, const char *folder, const char *name)
     return result_view_open(&entry->file, &entry->view);
 }
 
-// VALID first; then by processor, and by the file's name.
+// RULES.md: VALID by the default limits, the whole of it, from a clean commit.
+static bool is_ranked(const struct entry *entry)
+{
+    const json_t *run = entry->file.run;
+    return strcmp(entry->view.verdict, "VALID") == 0 && strcmp(view_text(run, "level"), "full") == 0 &&
+           !json_is_true(json_object_get(json_object_get(run, "suite"), "dirty"));
+}
+
+// What has a place in the ranking first; then by processor, and by the file's name.
 static int compare_entries(const void *left, const void *right)
 {
     const struct entry *a = left, *b = right;
-    bool a_valid = strcmp(a->view.verdict, "VALID") == 0, b_valid = strcmp(b->view.verdict, "VALID") == 0;
-    if (a_valid != b_valid)
-        return b_valid - a_valid;
+    if (is_ranked(a) != is_ranked(b))
+        return is_ranked(b) - is_ranked(a);
     int order = strcmp(view_text(json_object_get(a->file.run, "machine"), "processor"),
                        view_text(json_object_get(b->file.run, "machine"), "processor"));
     return order ? order : strcmp(a->name, b->name);
@@ -105,7 +112,7 @@ static void put_entry(const struct board *board, const struct entry *entry, FILE
 {
     const json_t *run = entry->file.run, *machine = json_object_get(run, "machine");
     char number[NUMBER_TEXT_BYTES];
-    fputs("| ", out);
+    fprintf(out, "| %s | ", is_ranked(entry) ? "yes" : "no");
     text_markdown(out, view_text(machine, "processor"));
     fprintf(out, " | %.0f | %s | %s | ", view_number(machine, "threads"),
             bytes_text(view_number(machine, "memory_bytes"), number), entry->view.verdict);
@@ -121,18 +128,19 @@ static void put_entry(const struct board *board, const struct entry *entry, FILE
 
 static int put_board(const struct board *board, FILE *out)
 {
-    fputs("| processor | threads | memory | verdict | level", out);
+    fputs("| ranked | processor | threads | memory | verdict | level", out);
     for (size_t i = 0; i < board->column_count; i++) {
         fputs(" | ", out);
         text_markdown(out, board->columns[i]);
     }
-    fputs(" | suite | date | file |\n| --- | ---: | ---: | --- | ---", out);
+    fputs(" | suite | date | file |\n| --- | --- | ---: | ---: | --- | ---", out);
     for (size_t i = 0; i < board->column_count; i++)
         fputs(" | ---:", out);
     fputs(" | --- | --- | --- |\n", out);
     for (size_t i = 0; i < board->entry_count; i++)
         put_entry(board, &board->entries[i], out);
-    fputs("\nOf each benchmark: the median share of the limit over its cases; the best of its figures.\n", out);
+    fputs("\nRanked: VALID by the default limits, at the level full, from a clean commit. Of each benchmark: the "
+          "median share of the limit over its cases; the best of its figures.\n", out);
     return result_written(out, "the leaderboard");
 }
 

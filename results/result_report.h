@@ -11,6 +11,9 @@
 // Tables: verdict, machine, figures, findings.
 int result_markdown(const struct result_view *view, FILE *out);
 
+// One table in Markdown of a few rows, for a README.
+int result_summary(const struct result_view *view, FILE *out);
+
 // A row for each case; the first call writes the heads of the columns, too.
 int result_csv(const struct result_view *view, bool with_head, FILE *out);
 

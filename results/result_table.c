@@ -21,6 +21,8 @@ static void put_head(const struct result_view *view, FILE *out)
     char *command = command_text(json_object_get(run, "command")), number[NUMBER_TEXT_BYTES];
     size_t i;
     fprintf(out, "# %s\n\n", view->verdict);
+    if (*view->own_limits)
+        fprintf(out, "Not by the default limits: %s.\n\n", view->own_limits);
     json_array_foreach(json_object_get(end, "reasons"), i, reason) {
         fputs("- ", out);
         text_markdown(out, json_string_value(reason));
@@ -85,6 +87,27 @@ static void put_findings(const struct result_view *view, FILE *out)
     }
 }
 
+// Of a step: the efficiency that ZeRO-Infinity's model predicts, and the one that was measured.
+static void put_efficiency(const struct result_view *view, FILE *out)
+{
+    bool any = false;
+    for (size_t i = 0; i < view->bench_count; i++) {
+        const json_t *detail = json_object_get(view->benches[i].record, "detail");
+        const json_t *model = json_object_get(detail, "efficiency");
+        if (strcmp(view->benches[i].name, "step") != 0 || !json_is_object(model))
+            continue;
+        if (!any)
+            fputs("\n## Efficiency of a step, by ZeRO-Infinity's model of the lanes measured beside it\n\n"
+                  "| step | tokens/s | predicted | measured | difference |\n| --- | ---: | ---: | ---: | ---: |\n",
+                  out);
+        any = true;
+        fputs("| ", out);
+        text_markdown(out, view_text(json_object_get(view->benches[i].record, "case"), "what"));
+        fprintf(out, " | %.0f | %.3f | %.3f | %+.3f |\n", view_number(detail, "tokens_per_s"),
+                view_number(model, "predicted"), view_number(model, "measured"), view_number(model, "difference"));
+    }
+}
+
 int result_markdown(const struct result_view *view, FILE *out)
 {
     put_head(view, out);
@@ -94,6 +117,7 @@ int result_markdown(const struct result_view *view, FILE *out)
               out);
     for (size_t i = 0; i < view->bench_count; i++)
         put_bench(&view->benches[i], out);
+    put_efficiency(view, out);
     put_findings(view, out);
     return result_written(out, "the tables");
 }

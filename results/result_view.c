@@ -113,6 +113,10 @@ int result_view_open(const struct result_file *file, struct result_view *out)
         if (view_is(view_record(out, line), "finding"))
             judge(out, view_record(out, line), bands, band_count);
     free(bands);
+    if (rc == ERR_NONE && strcmp(out->verdict, "VALID") == 0)
+        rc = own_limits(file, out->own_limits);
+    if (*out->own_limits)
+        out->verdict = OWN_VERDICT;
     return rc;
 }
 

@@ -3,6 +3,7 @@
 #ifndef ZG_RESULT_VIEW_H
 #define ZG_RESULT_VIEW_H
 
+#include "own_limits.h"
 #include "record_read.h"
 
 // Numbers are NaN where there is none. Strings belong to the file, except `text`.
@@ -20,7 +21,9 @@ struct result_view {
     const struct result_file *file;
     struct bench_view *benches;
     size_t bench_count;
-    const char *verdict;  // "VALID", ..., or "MEASURED" where nothing was judged
+    // "VALID", ...; "VALID BY OWN LIMITS" where they are not the default ones; "MEASURED" where nothing was judged
+    const char *verdict;
+    char own_limits[OWN_LIMITS_TEXT_BYTES];  // own_limits.h, of a run that is VALID; else ""
 };
 
 // The file has an end, and was verified. ERR_MEMORY. Closed with result_view_close, also after a failure.
