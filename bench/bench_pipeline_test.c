@@ -152,7 +152,7 @@ static enum judged judged_alone(const struct bands *bands, const json_t *record,
 
 Test(bench_pipeline, emulated_lanes_are_named_where_they_are_used_and_by_their_limit)
 {
-    static const char *const arguments[] = {SHORT, "--json", "--emulate", "h2d=0.1,cpu=0.5", NULL};
+    static const char *const arguments[] = {SHORT, "--json", "--emulate", "h2d=0.1,nvme-read=0.02", NULL};
     char *text, said[JUDGEMENT_TEXT_BYTES];
     int named = 0, alone = 0;
     struct bands bands = {0};
@@ -163,13 +163,13 @@ Test(bench_pipeline, emulated_lanes_are_named_where_they_are_used_and_by_their_l
         const char *lanes = json_string_value(json_object_get(of_case, "lanes"));
         const char *beside = json_string_value(json_object_get(of_case, "beside"));
         const char *lane = json_string_value(json_object_get(of_case, "lane"));
-        named += lanes && strcmp(lanes, "EMULATED h2d=0.1,cpu=0.5") == 0;
+        named += lanes && strcmp(lanes, "EMULATED h2d=0.1,nvme-read=0.02") == 0;
         if (strcmp(beside, "nothing") == 0 && lanes) {
-            bool is_cpu = strcmp(lane, "cpu") == 0;
-            alone += is_cpu || strcmp(lane, "h2d") == 0;
-            cr_expect_str_eq(lanes, is_cpu ? "EMULATED cpu=0.5" : "EMULATED h2d=0.1");
+            bool is_read = strcmp(lane, "nvme_read") == 0;
+            alone += is_read || strcmp(lane, "h2d") == 0;
+            cr_expect_str_eq(lanes, is_read ? "EMULATED nvme-read=0.02" : "EMULATED h2d=0.1");
             cr_expect_eq(judged_alone(&bands, record, said), JUDGED_INVALID, "%s", line);
-            cr_expect(strstr(said, is_cpu ? "pipeline cpu " : "pipeline h2d "), "%s", said);
+            cr_expect(strstr(said, is_read ? "pipeline nvme_read " : "pipeline h2d "), "%s", said);
         }
         json_decref(record);
     }

@@ -170,6 +170,10 @@ Test(bench_step, the_products_have_the_operations_of_the_model)
         cr_expect_gt(gflops, 0);
         step_peak_close(peak);
     }
+    const struct model *model;
+    struct step_peak *peak;
+    cr_assert_eq(model_find("linear", &model), ERR_NONE, "%s", err_message());
+    cr_expect_eq(step_peak_open(model, 2, 2, 7, 0.001, &peak), ERR_USAGE, "no GPT");
     step_peak_close(NULL);
 }
 
@@ -191,9 +195,9 @@ Test(bench_step, links_that_nothing_moves_on_are_not_measured)
 
 Test(bench_step, bad_input_is_refused)
 {
-    static const char *const bad[][3] = {{"--threads", "2"},    {"--preset", "zero4"},   {"--preset", ""},
-                                         {"--sizes", "0"},      {"--model", "linear"},   {"--schedule", "chaos:1"},
-                                         {"--emulate", "cpu=1"}, {"--inject", "nvme:eio@1"}};
+    static const char *const bad[][3] = {{"--threads", "2"}, {"--preset", "zero4"},    {"--preset", ""},
+                                         {"--sizes", "0"},   {"--schedule", "chaos:1"}, {"--emulate", "cpu=1"},
+                                         {"--inject", "nvme:eio@1"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char *text;
         cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);

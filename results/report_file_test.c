@@ -51,7 +51,7 @@ Test(report_file, a_page_has_the_verdict_on_top_and_every_case)
     cr_assert(verdict && figures && verdict < figures);
     cr_expect_eq(count_of(page, "<div class=\"row\">"), CASE_COUNT);
     cr_expect_eq(count_of(page, "<table class=\"heat\">"), 1);
-    cr_expect_eq(count_of(page, "<svg class=\"timeline\""), 1);
+    cr_expect_eq(count_of(page, "<div class=\"timeline\""), 1);
     cr_expect_eq(count_of(page, "<script"), 0);
     cr_expect_eq(count_of(page, "http"), 1);  // http-equiv
     free(page);
