@@ -56,7 +56,7 @@ static const char head[] =
     "@media print { body { margin: 0; max-width: none; font-size: 9pt; }\n"
     "  .row { grid-template-columns: 12rem 3.6rem 1fr 5.2rem; padding: .25rem 0; }\n"
     "  .case, .row .figures, code { font-size: 8pt; } .share { font-size: 11pt; }\n"
-    "  h2, h3 { break-after: avoid; }\n"
+    "  h2, h3, p.case { break-after: avoid; }\n"
     "  * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } tr { break-inside: avoid; } }\n"
     "</style>\n";
 
