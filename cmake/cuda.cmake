@@ -33,5 +33,6 @@ add_library(zg_cuda INTERFACE)
 set(ZG_CUDA_OPTIONS --fmad=false --prec-sqrt=true --prec-div=true --ftz=false --Werror=all-warnings
     -Xcompiler=-ffp-contract=off,-fno-fast-math,-Wall,-Wextra,-Wshadow,-Werror)
 target_compile_options(zg_cuda INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${ZG_CUDA_OPTIONS}>")
-target_compile_definitions(zg_cuda INTERFACE ZG_HAVE_CUDA)
+list(GET CUDAToolkit_LIBRARY_DIR 0 folder)
+target_compile_definitions(zg_cuda INTERFACE ZG_HAVE_CUDA ZG_CUDA_LIBRARIES="${folder}")
 target_link_libraries(zg_cuda INTERFACE CUDA::cudart_static)

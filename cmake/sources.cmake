@@ -163,6 +163,7 @@ set(ZG_SOURCES
   ref/tier/tier_apart.c
   ref/tier/tier_nvme.c
   ref/train/cmd_train.c
+  ref/train/device.c
   ref/train/find_largest.c
   ref/train/train.c
   ref/train/train_checkpoint.c
@@ -181,11 +182,15 @@ set(ZG_SOURCES
 set(ZG_CUDA_SOURCES
   ref/cuda/cuda_grid.cu
   ref/cuda/cuda_lane.c
+  ref/cuda/cuda_matmul.c
   ref/cuda/isa_cuda.cu
+  ref/cuda/tier_cuda.c
+  ref/cuda/tier_cuda_fill.cu
 )
 
 set(ZG_CUDA_TEST_SOURCES
   ref/cuda/cuda_lane_test.c
+  ref/cuda/gpt_cuda_test.c
   ref/cuda/isa_cuda_test.c
 )
 

@@ -22,6 +22,7 @@ _zerogauge_values()
         --model | -m) "$1" help models | cut -d ' ' -f 1 ;;
         --engine) echo libaio io_uring ;;
         --schedule) echo serial overlap ;;
+        --device) echo cpu cuda ;;
         --level | -l) echo quick full ;;
         --dtype) echo fp32 bf16 fp16 ;;
         --clip-form) echo torch deepspeed ;;

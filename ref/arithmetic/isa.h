@@ -30,6 +30,10 @@ struct isa_kernels {
     void (*gelu_backward)(size_t count, const float *in, float *out, float *gradient);
     void (*softmax_causal)(size_t length, float *scores);
     void (*softmax_causal_backward)(size_t length, const float *softmax, float *gradient);
+    void (*embedding_forward)(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
+                              const float *position_weight, float *out);
+    void (*embedding_backward)(size_t row_count, size_t width, const uint16_t *tokens, const float *in,
+                               float *gradient);
     double (*crossentropy_forward)(size_t row_count, size_t width, float *logits, const uint16_t *target);
     void (*crossentropy_backward)(size_t row_count, size_t width, float *softmax, const uint16_t *target, float scale);
 };
@@ -44,6 +48,7 @@ struct isa_kernels {
         .layernorm_apply = kernel_layernorm_apply, .layernorm_backward = kernel_layernorm_backward,                \
         .gelu_forward = kernel_gelu_forward, .gelu_backward = kernel_gelu_backward,                                \
         .softmax_causal = kernel_softmax_causal, .softmax_causal_backward = kernel_softmax_causal_backward,        \
+        .embedding_forward = kernel_embedding_forward, .embedding_backward = kernel_embedding_backward,            \
         .crossentropy_forward = kernel_crossentropy_forward, .crossentropy_backward = kernel_crossentropy_backward \
     }
 

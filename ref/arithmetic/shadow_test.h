@@ -242,6 +242,18 @@ static void shadow_softmax_causal_backward(size_t length, const float *softmax, 
     isa_scalar.softmax_causal_backward(length, at(softmax), at(gradient));
 }
 
+static void shadow_embedding_forward(size_t row_count, size_t width, const uint16_t *tokens,
+                                     const float *token_weight, const float *position_weight, float *out)
+{
+    isa_scalar.embedding_forward(row_count, width, tokens, at(token_weight), at(position_weight), at(out));
+}
+
+static void shadow_embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *in,
+                                      float *gradient)
+{
+    isa_scalar.embedding_backward(row_count, width, tokens, at(in), at(gradient));
+}
+
 static double shadow_crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target)
 {
     return isa_scalar.crossentropy_forward(row_count, width, at(logits), target);
@@ -270,6 +282,8 @@ static const struct isa_kernels shadow_kernels = {
     .gelu_backward = shadow_gelu_backward,
     .softmax_causal = shadow_softmax_causal,
     .softmax_causal_backward = shadow_softmax_causal_backward,
+    .embedding_forward = shadow_embedding_forward,
+    .embedding_backward = shadow_embedding_backward,
     .crossentropy_forward = shadow_crossentropy_forward,
     .crossentropy_backward = shadow_crossentropy_backward,
 };

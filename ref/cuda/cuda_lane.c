@@ -76,11 +76,13 @@ int cuda_lane_error(int status, const char *what)
     if (status == cudaSuccess)
         return ERR_NONE;
     cudaError_t error = (cudaError_t)status;
+    // What has been told here is not the next launch's.
+    (void)cudaGetLastError();
     return err_set(error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_IO, "CUDA: %s on device %d: %s: %s", what,
                    lane.device, cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
-static int note(int code)
+int cuda_lane_keep(int code)
 {
     if (code != ERR_NONE && lane.code == ERR_NONE) {
         lane.code = code;
@@ -91,7 +93,7 @@ static int note(int code)
 
 int cuda_lane_note(int status, const char *what)
 {
-    return note(cuda_lane_error(status, what));
+    return cuda_lane_keep(cuda_lane_error(status, what));
 }
 
 int cuda_lane_launched(const char *what)
@@ -124,7 +126,7 @@ struct CUstream_st *cuda_lane_stream(void)
     if (lane.stream)
         return lane.stream;
     if ((absent = cuda_lane_absent()) != NULL) {
-        note(err_set(ERR_USAGE, "%s", absent));
+        cuda_lane_keep(err_set(ERR_USAGE, "%s", absent));
         return NULL;
     }
     cudaStream_t stream;

@@ -41,6 +41,9 @@ int cuda_lane_error(int status, const char *what);
 // The same, and keeps the first such error of the thread until its next cuda_lane_wait.
 int cuda_lane_note(int status, const char *what);
 
+// Notes an error whose message is set: ERR_NONE does nothing. Returns code.
+int cuda_lane_keep(int code);
+
 // Notes what the launch just made says of itself (cudaGetLastError). what names the kernel.
 int cuda_lane_launched(const char *what);
 

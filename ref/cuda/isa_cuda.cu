@@ -2,6 +2,7 @@
 // The arrays' kernels on a GPU: array_element.cuh's operations by as many threads as fill it.
 #include "array_kernels.cuh"
 #include "cuda_grid.cuh"
+#include "gpt_kernels.cuh"
 #include "isa_cuda.h"
 
 // The operation stays where the launch put it: its list of inputs is indexed there.
@@ -39,6 +40,15 @@ __global__ void norm_kernel(norm_operation o, size_t count, bool wide, unsigned 
             atomicAdd(&limbs[limb], norm_limb(sums[0], limb));
 }
 
+// A team of LANES threads for each row.
+template <typename operation> __global__ void row_kernel(const __grid_constant__ operation o, size_t count)
+{
+    struct place place = grid_place();
+    const device_team team;
+    for (size_t row = place.index / LANES; row < count; row += place.count / LANES)
+        o.row(team, row);
+}
+
 static size_t group_count(size_t count, bool wide)
 {
     return wide ? count / WIDE + count % WIDE : count;
@@ -52,6 +62,25 @@ struct on_device {
         element_kernel<operation><<<grid_blocks(group_count(count, wide), GRID_ROUNDS), GRID_THREADS, 0,
                                     cuda_lane_stream()>>>(o, count, wide);
         cuda_lane_launched(what);
+    }
+
+    template <typename operation> static void rows(const operation &o, size_t count, const char *what)
+    {
+        if (count == 0)
+            return;
+        row_kernel<operation><<<grid_blocks(count * LANES, GRID_ROUNDS), GRID_THREADS, 0, cuda_lane_stream()>>>(o,
+                                                                                                              count);
+        cuda_lane_launched(what);
+    }
+
+    static struct row_loss *results(size_t count)
+    {
+        return (struct row_loss *)grid_scratch(count * sizeof(struct row_loss));
+    }
+
+    static int fetch(void *to, const void *from, size_t bytes, const char *what)
+    {
+        return grid_fetch(to, from, bytes, what);
     }
 
     static uint32_t max(const norm_max_operation &o, size_t count, bool wide)
@@ -104,6 +133,7 @@ void isa_cuda_mix(const struct adam_step *step)
 }
 
 typedef array_kernels<on_device> arrays;
+typedef gpt_kernels<on_device> gpt;
 
 const struct isa_kernels isa_cuda = {
     .widen = arrays::widen,
@@ -113,15 +143,17 @@ const struct isa_kernels isa_cuda = {
     .adam = arrays::adam,
     .norm_max = arrays::norm_max,
     .norm_accumulate = arrays::norm_accumulate,
-    .bias_add = NULL,
-    .rows_sum = NULL,
-    .layernorm_stats = NULL,
-    .layernorm_apply = NULL,
-    .layernorm_backward = NULL,
-    .gelu_forward = NULL,
-    .gelu_backward = NULL,
-    .softmax_causal = NULL,
-    .softmax_causal_backward = NULL,
-    .crossentropy_forward = NULL,
-    .crossentropy_backward = NULL,
+    .bias_add = gpt::bias_add,
+    .rows_sum = gpt::rows_sum,
+    .layernorm_stats = gpt::layernorm_stats,
+    .layernorm_apply = gpt::layernorm_apply,
+    .layernorm_backward = gpt::layernorm_backward,
+    .gelu_forward = gpt::gelu_forward,
+    .gelu_backward = gpt::gelu_backward,
+    .softmax_causal = gpt::softmax_causal,
+    .softmax_causal_backward = gpt::softmax_causal_backward,
+    .embedding_forward = gpt::embedding_forward,
+    .embedding_backward = gpt::embedding_backward,
+    .crossentropy_forward = gpt::crossentropy_forward,
+    .crossentropy_backward = gpt::crossentropy_backward,
 };

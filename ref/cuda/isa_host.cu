@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "array_kernels.cuh"
+#include "gpt_kernels.cuh"
 #include "isa_host.h"
 
 // A test's own; tests are processes.
@@ -15,6 +16,25 @@ struct on_host {
     {
         for (size_t thread = 0; thread < threads; thread++)
             each(o, {thread, threads}, count, wide);
+    }
+
+    template <typename operation> static void rows(const operation &o, size_t count, const char *)
+    {
+        const host_team team;
+        for (size_t row = 0; row < count; row++)
+            o.row(team, row);
+    }
+
+    static struct row_loss *results(size_t)
+    {
+        static struct row_loss losses[ROW_TOKENS];
+        return losses;
+    }
+
+    static int fetch(void *to, const void *from, size_t bytes, const char *)
+    {
+        memcpy(to, from, bytes);
+        return 0;
     }
 
     static uint32_t max(const norm_max_operation &o, size_t count, bool wide)
@@ -57,6 +77,7 @@ void isa_host_mix(const struct adam_step *step)
 }
 
 typedef array_kernels<on_host> arrays;
+typedef gpt_kernels<on_host> gpt;
 
 const struct isa_kernels isa_host = {
     .widen = arrays::widen,
@@ -66,15 +87,17 @@ const struct isa_kernels isa_host = {
     .adam = arrays::adam,
     .norm_max = arrays::norm_max,
     .norm_accumulate = arrays::norm_accumulate,
-    .bias_add = NULL,
-    .rows_sum = NULL,
-    .layernorm_stats = NULL,
-    .layernorm_apply = NULL,
-    .layernorm_backward = NULL,
-    .gelu_forward = NULL,
-    .gelu_backward = NULL,
-    .softmax_causal = NULL,
-    .softmax_causal_backward = NULL,
-    .crossentropy_forward = NULL,
-    .crossentropy_backward = NULL,
+    .bias_add = gpt::bias_add,
+    .rows_sum = gpt::rows_sum,
+    .layernorm_stats = gpt::layernorm_stats,
+    .layernorm_apply = gpt::layernorm_apply,
+    .layernorm_backward = gpt::layernorm_backward,
+    .gelu_forward = gpt::gelu_forward,
+    .gelu_backward = gpt::gelu_backward,
+    .softmax_causal = gpt::softmax_causal,
+    .softmax_causal_backward = gpt::softmax_causal_backward,
+    .embedding_forward = gpt::embedding_forward,
+    .embedding_backward = gpt::embedding_backward,
+    .crossentropy_forward = gpt::crossentropy_forward,
+    .crossentropy_backward = gpt::crossentropy_backward,
 };

@@ -2,10 +2,9 @@
 // A GPT's first unit, tokens to stream, and its last one, stream to loss.
 #include "gpt_pass.h"
 
+#include "accelerator.h"
 #include "err.h"
 #include "gpt_math.h"
-
-#include <string.h>
 
 static int tokens_check(const struct gpt_pass *pass, const struct model_batch *batch)
 {
@@ -27,36 +26,31 @@ static const uint16_t *token_of(const struct gpt_pass *pass, const struct model_
 
 int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch *batch)
 {
-    size_t width = pass->width;
+    size_t width = pass->width, length = pass->shape->sequence_length;
     float *out = pass->memory + pass->at.input;
     TRY(tokens_check(pass, batch));
-    for (size_t row = 0; row < pass->rows; row++) {
-        const float *token = pass->weights[0] + *token_of(pass, batch, row) * width;
-        const float *position = pass->weights[1] + row % pass->shape->sequence_length * width;
-        for (size_t j = 0; j < width; j++)
-            out[row * width + j] = token[j] + position[j];
-    }
+    for (size_t row = 0; row < pass->rows; row += length)
+        embedding_forward(length, width, token_of(pass, batch, row), pass->weights[0], pass->weights[1],
+                          out + row * width);
     return ERR_NONE;
 }
 
 // Rows are added in token order to a gradient that begins as zero; a tied head's part, if there is one, is added to
 // the finished sum, element by element.
-void gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch)
+int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch)
 {
-    size_t width = pass->width;
+    size_t width = pass->width, length = pass->shape->sequence_length;
     const float *in = pass->memory + pass->at.gradient;
     for (int index = 0; index < 2; index++) {
         if (!pass_wants(pass, index))
             continue;
         float *place = pass_gradient(pass, index);
-        memset(place, 0, pass->run->model->params[pass->list->params[index]].count * sizeof *place);
-        for (size_t row = 0; row < pass->rows; row++) {
-            size_t to = index == 0 ? *token_of(pass, batch, row) : row % pass->shape->sequence_length;
-            for (size_t j = 0; j < width; j++)
-                place[to * width + j] += in[row * width + j];
-        }
+        TRY(bytes_zero(place, pass->run->model->params[pass->list->params[index]].count * sizeof *place));
+        for (size_t row = 0; row < pass->rows; row += length)
+            embedding_backward(length, width, index == 0 ? token_of(pass, batch, row) : NULL, in + row * width, place);
         pass_hand_over(pass, index, place);
     }
+    return ERR_NONE;
 }
 
 void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch)
@@ -75,7 +69,7 @@ void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *bat
     pass->run->loss = loss / (double)rows;
 }
 
-void gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale)
+int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale)
 {
     size_t rows = pass->rows, width = pass->width, vocabulary = pass->shape->vocabulary;
     size_t length = pass->shape->sequence_length;
@@ -93,6 +87,7 @@ void gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *ba
     }
     matmul(rows, width, vocabulary, 1.0f, (struct matmul_operand){logits, vocabulary, false},
            (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, false}, 0.0f, normed, width);
-    memset(memory + pass->at.gradient, 0, rows * width * sizeof *memory);
+    TRY(bytes_zero(memory + pass->at.gradient, rows * width * sizeof *memory));
     pass_norm_back(pass, 0, input, stats, normed);
+    return ERR_NONE;
 }

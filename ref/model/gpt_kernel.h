@@ -94,28 +94,19 @@ static void kernel_layernorm_backward(size_t row_count, size_t width, const floa
     }
 }
 
-// 0.5 (1 + tanh(u)) is the logistic function of 2u, so GELU is x / (1 + exp(-2u)) with 2u = x (GELU_A + GELU_B x^2):
-// no tanh, and no cancellation where it is near -1.
-#define GELU_A 1.5957691216f
-#define GELU_B 0.0713548163f
-
 static void kernel_gelu_forward(size_t count, const float *restrict in, float *restrict out)
 {
-    for (size_t i = 0; i < count; i++) {
-        float x = in[i];
-        out[i] = x / (1.0f + exp_within(-x * (GELU_A + GELU_B * (x * x))));
-    }
+    for (size_t i = 0; i < count; i++)
+        out[i] = gelu_value(in[i]);
 }
 
 static void kernel_gelu_backward(size_t count, const float *restrict in, float *restrict out,
                                  float *restrict gradient)
 {
     for (size_t i = 0; i < count; i++) {
-        float x = in[i], square = x * x;
-        float e = exp_within(-x * (GELU_A + GELU_B * square));
-        float logistic = 1.0f / (1.0f + e);
-        out[i] = x / (1.0f + e);
-        gradient[i] *= logistic + x * logistic * (e * logistic) * (GELU_A + 3.0f * GELU_B * square);
+        struct gelu gelu = gelu_with_slope(in[i]);
+        out[i] = gelu.value;
+        gradient[i] *= gelu.slope;
     }
 }
 
@@ -166,6 +157,27 @@ static void kernel_softmax_causal_backward(size_t length, const float *restrict 
         for (size_t j = 0; j <= i; j++)
             gradient[j] = softmax[j] * (gradient[j] - common);
         memset(gradient + i + 1, 0, (length - i - 1) * sizeof *gradient);
+    }
+}
+
+static void kernel_embedding_forward(size_t row_count, size_t width, const uint16_t *tokens,
+                                     const float *restrict token_weight, const float *restrict position_weight,
+                                     float *restrict out)
+{
+    for (size_t r = 0; r < row_count; r++) {
+        const float *token = token_weight + tokens[r] * width, *position = position_weight + r * width;
+        for (size_t j = 0; j < width; j++)
+            out[r * width + j] = token[j] + position[j];
+    }
+}
+
+static void kernel_embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *restrict in,
+                                      float *restrict gradient)
+{
+    for (size_t r = 0; r < row_count; r++) {
+        size_t to = tokens ? tokens[r] : r;
+        for (size_t j = 0; j < width; j++)
+            gradient[to * width + j] += in[r * width + j];
     }
 }
 

@@ -119,6 +119,17 @@ void gelu_backward(size_t count, const float *in, float *out, float *gradient)
     isa_kernels_at(out)->gelu_backward(count, in, out, gradient);
 }
 
+void embedding_forward(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
+                       const float *position_weight, float *out)
+{
+    isa_kernels_at(out)->embedding_forward(row_count, width, tokens, token_weight, position_weight, out);
+}
+
+void embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *in, float *gradient)
+{
+    isa_kernels_at(gradient)->embedding_backward(row_count, width, tokens, in, gradient);
+}
+
 double crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target)
 {
     return isa_kernels_at(logits)->crossentropy_forward(row_count, width, logits, target);

@@ -2,9 +2,12 @@
 // The kernels of a GPT, forward and backward, in fp32 and on one thread. Matrices are row-major; no pointer needs more
 // than the alignment of float. Every sum has an order that the shape alone decides, so the bits of a result depend
 // neither on where the operands lie nor on the width of the processor's vectors. NaN and infinities are carried on,
-// never hidden, so that an overflow is seen in the gradients. Buffers of one call do not overlap unless it says so.
+// never hidden, so that an overflow is seen in the gradients. Buffers of one call do not overlap unless it says so. All
+// arrays of a call are one processor's (accelerator.h), but tokens and targets, which always are this one's.
 #ifndef ZG_GPT_MATH_H
 #define ZG_GPT_MATH_H
+
+#include "dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,6 +59,12 @@ void attention_forward(const struct attention_shape *shape, const float *qkv, fl
 void attention_backward(const struct attention_shape *shape, const float *qkv, const float *out_gradient,
                         float *qkv_gradient, float *scores, float *scores_gradient);
 
+// out[r] = the token's row of token_weight + the r-th row of position_weight, for one sequence of row_count tokens.
+void embedding_forward(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
+                       const float *position_weight, float *out);
+// gradient[tokens[r]] += in[r], or gradient[r] where tokens is null; rows ascending.
+void embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *in, float *gradient);
+
 // Each row of logits becomes its softmax; returns the sum over the rows of -log(softmax of the target). target[r] is
 // the row's class.
 double crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target);
@@ -65,7 +74,7 @@ void crossentropy_backward(size_t row_count, size_t width, float *softmax, const
 // e^x within 2 ulp for |x| <= 87, the value at the nearer end beyond, NaN for NaN. Plain IEEE and integer operations,
 // so that a loop over it vectorises and an element has the same bits wherever it lies. Cody and Waite's reduction by
 // ln 2 in two parts, Cephes' polynomial, and 2^n put together from its bits.
-static inline float exp_within(float x)
+DTYPE_INLINE float exp_within(float x)
 {
     // The limits are applied to the bits: a choice between integers is no branch to the compiler.
     const int32_t limit = 0x42ae0000, infinity = 0x7f800000;
@@ -92,6 +101,31 @@ static inline float exp_within(float x)
     float power;
     memcpy(&power, &bits, sizeof power);
     return y * power;
+}
+
+// 0.5 (1 + tanh(u)) is the logistic function of 2u, so GELU is x / (1 + exp(-2u)) with 2u = x (GELU_A + GELU_B x^2):
+// no tanh, and no cancellation where it is near -1.
+#define GELU_A 1.5957691216f
+#define GELU_B 0.0713548163f
+
+struct gelu {
+    float value, slope;
+};
+
+DTYPE_INLINE float gelu_value(float x)
+{
+    return x / (1.0f + exp_within(-x * (GELU_A + GELU_B * (x * x))));
+}
+
+DTYPE_INLINE struct gelu gelu_with_slope(float x)
+{
+    float square = x * x;
+    float e = exp_within(-x * (GELU_A + GELU_B * square));
+    float logistic = 1.0f / (1.0f + e);
+    struct gelu gelu;
+    gelu.value = x / (1.0f + e);
+    gelu.slope = logistic + x * logistic * (e * logistic) * (GELU_A + 3.0f * GELU_B * square);
+    return gelu;
 }
 
 #endif

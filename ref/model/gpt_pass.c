@@ -6,10 +6,9 @@
 // handed over; everything between is fp32.
 #include "gpt_pass.h"
 
+#include "accelerator.h"
 #include "err.h"
 #include "gpt_math.h"
-
-#include <string.h>
 
 static const struct gpt_shape *shape_of(const struct model *model)
 {
@@ -234,7 +233,7 @@ int gpt_forward(struct model_run *run, int unit, const struct model_batch *batch
 {
     struct gpt_pass pass = pass_make(run, unit, params, NULL);
     if (checkpoint)
-        memcpy(checkpoint, checkpoint_source(&pass), pass.rows * pass.width * sizeof(float));
+        TRY(bytes_copy(checkpoint, checkpoint_source(&pass), pass.rows * pass.width * sizeof(float)));
     switch (pass.unit.kind) {
     case GPT_EMBEDDING:
         return gpt_embedding_forward(&pass, batch);
@@ -253,11 +252,10 @@ int gpt_backward(struct model_run *run, int unit, const struct model_batch *batc
 {
     struct gpt_pass pass = pass_make(run, unit, params, gradients);
     if (checkpoint)
-        memcpy(checkpoint_source(&pass), checkpoint, pass.rows * pass.width * sizeof(float));
+        TRY(bytes_copy(checkpoint_source(&pass), checkpoint, pass.rows * pass.width * sizeof(float)));
     switch (pass.unit.kind) {
     case GPT_EMBEDDING:
-        gpt_embedding_backward(&pass, batch);
-        break;
+        return gpt_embedding_backward(&pass, batch);
     case GPT_BLOCK:
         if (run->checkpointing)
             gpt_block_activations(&pass);
@@ -266,8 +264,7 @@ int gpt_backward(struct model_run *run, int unit, const struct model_batch *batc
     case GPT_HEAD:
         if (run->checkpointing)
             gpt_head_forward(&pass, batch);
-        gpt_head_backward(&pass, batch, loss_scale);
-        break;
+        return gpt_head_backward(&pass, batch, loss_scale);
     }
     return ERR_NONE;
 }

@@ -99,9 +99,9 @@ void gpt_block_forward(const struct gpt_pass *pass);
 void gpt_block_backward(const struct gpt_pass *pass);
 
 int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch *batch);
-void gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch);
+int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch);
 void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch);
-void gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale);
+int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale);
 
 // The passes as model_operations have them.
 size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);

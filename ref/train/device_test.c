@@ -55,3 +55,11 @@ Test(device, each_schedule_trains_on_an_accelerator_bit_for_bit)
     demand(OFFLOAD_TRIAL(.schedule = {FLOW_CHAOS, 5}, .optimizer = TIER_HOST, .gradient = TIER_HOST));
     demand(OFFLOAD_TRIAL(.schedule = {FLOW_CHAOS, 6}, .stage = 1, .world = 8));
 }
+
+Test(device, a_gpt_trains_on_an_accelerator_bit_for_bit)
+{
+    demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 3));
+    demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 1, .precision = DTYPE_FP32, .wire = DTYPE_FP32,
+                         .sum = DTYPE_FP32));
+    demand(OFFLOAD_TRIAL(.model = "gpt-nano", .checkpointing = true, .activation = TIER_HOST, .tiles = 2));
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_options.h"
 
+#include "device.h"
 #include "err.h"
 #include "help.h"
 #include "size.h"
@@ -32,6 +33,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
         {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, as threads (2); mpirun starts them as processes", "N"},
         {"native-reduction", '\0', FLAG, &a->native_reduction, 0, "MPI's own sums, compared with canonical ones", NULL},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "a rank's threads for the optimizer (cores / ranks)", "N"},
+        {"device", '\0', TEXT, &a->device, 0, "cpu, unless given: host memory stands for it; cuda", "WHICH"},
         {"schedule", '\0', TEXT, &a->schedule, 0, "overlap, unless given; serial; chaos:SEED", "HOW"},
         {"emulate", '\0', TEXT, &a->emulate, 0, "throttle lanes, in GB/s: h2d=12,d2h=12,nvme-read=3.2", "LIST"},
         {"inject", '\0', TEXT, &a->inject, 0, "provoke faults: nvme:eio@K, nvme:flip@K, rank:R:die@STEP, ...", "LIST"},
@@ -184,6 +186,7 @@ int train_options_setting(const struct train_options *a, struct train_setting *o
         .buffered = a->buffered,
         .swap_checksum = !a->no_swap_checksum,
     };
+    TRY(device_find(a->device, a->launcher.world > 0, out));
     TRY(flow_schedule_parse(a->schedule ? a->schedule : "overlap", &out->schedule));
     TRY(parse_budget("--device-memory", a->device_memory, &out->device_memory_bytes));
     TRY(parse_budget("--host-memory", a->host_memory, &out->host_memory_bytes));
@@ -218,7 +221,7 @@ void train_options_close(struct train_options *a)
 {
     char *texts[] = {a->preset, a->config_path, a->model, a->schedule, a->text_path, a->device_memory, a->host_memory,
                      a->nvme_space, a->engine, a->emulate, a->trace, a->inject, a->save, a->resume, a->checkpoint,
-                     a->weights};
+                     a->weights, a->device};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     list_free(a->set);

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_matmul.h"
+
+#include "cuda_lane.h"
+#include "err.h"
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+#define LIBRARY "libcublas.so." TEXT(CUBLAS_VER_MAJOR)
+
+// What cuBLAS itself advises for the newest devices; older ones need less.
+enum { WORKSPACE_BYTES = 32 << 20 };
+
+// The library, once a process.
+static struct {
+    pthread_once_t once;
+    char missing[512];  // "" when it is there
+    char version[32];
+    cublasStatus_t (*create)(cublasHandle_t *handle);
+    cublasStatus_t (*destroy)(cublasHandle_t handle);
+    cublasStatus_t (*set_stream)(cublasHandle_t handle, cudaStream_t stream);
+    cublasStatus_t (*set_workspace)(cublasHandle_t handle, void *workspace, size_t bytes);
+    cublasStatus_t (*set_math_mode)(cublasHandle_t handle, cublasMath_t mode);
+    cublasStatus_t (*set_atomics_mode)(cublasHandle_t handle, cublasAtomicsMode_t mode);
+    cublasStatus_t (*get_property)(libraryPropertyType type, int *value);
+    const char *(*status_name)(cublasStatus_t status);
+    cublasStatus_t (*sgemm)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
+                            int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
+                            const float *b, int64_t b_stride, const float *beta, float *c, int64_t c_stride);
+    pthread_key_t key;  // has threads give back what is theirs
+    bool has_key;
+} library = {.once = PTHREAD_ONCE_INIT};
+
+// The calling thread's.
+struct handle {
+    cublasHandle_t cublas;
+    void *workspace;
+    int device;
+    struct CUstream_st *stream;
+};
+static _Thread_local struct handle own;
+
+// A thread that ends has nobody to tell. Its own variables are still there.
+static void give_back(void *handle)
+{
+    struct handle *h = handle;
+    if (h->cublas)
+        (void)library.destroy(h->cublas);
+    (void)cudaFree(h->workspace);
+    *h = (struct handle){0};
+}
+
+static void load(void)
+{
+    const struct {
+        const char *name;
+        void *place;
+    } functions[] = {
+        {"cublasCreate_v2", &library.create},
+        {"cublasDestroy_v2", &library.destroy},
+        {"cublasSetStream_v2", &library.set_stream},
+        {"cublasSetWorkspace_v2", &library.set_workspace},
+        {"cublasSetMathMode", &library.set_math_mode},
+        {"cublasSetAtomicsMode", &library.set_atomics_mode},
+        {"cublasGetProperty", &library.get_property},
+        {"cublasGetStatusName", &library.status_name},
+        {"cublasSgemm_v2_64", &library.sgemm},
+    };
+    void *file = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!file)
+        file = dlopen(ZG_CUDA_LIBRARIES "/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!file) {
+        snprintf(library.missing, sizeof library.missing,
+                 "matrix products on a GPU need " LIBRARY ", which is neither among the system's libraries nor in "
+                 ZG_CUDA_LIBRARIES ": install the CUDA toolkit, or set LD_LIBRARY_PATH");
+        return;
+    }
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        void *symbol = dlsym(file, functions[i].name);
+        memcpy(functions[i].place, &symbol, sizeof symbol);
+        if (!symbol) {
+            snprintf(library.missing, sizeof library.missing, LIBRARY " has no %s", functions[i].name);
+            return;
+        }
+    }
+    int numbers[3] = {0};
+    for (int i = 0; i < 3; i++)
+        (void)library.get_property((libraryPropertyType)i, &numbers[i]);
+    snprintf(library.version, sizeof library.version, "%d.%d.%d", numbers[0], numbers[1], numbers[2]);
+    library.has_key = pthread_key_create(&library.key, give_back) == 0;
+}
+
+int cuda_matmul_load(void)
+{
+    pthread_once(&library.once, load);
+    return *library.missing ? err_set(ERR_USAGE, "%s", library.missing) : ERR_NONE;
+}
+
+const char *cuda_matmul_version(void)
+{
+    return cuda_matmul_load() == ERR_NONE ? library.version : NULL;
+}
+
+static int check(cublasStatus_t status, const char *what)
+{
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return ERR_NONE;
+    int code = status == CUBLAS_STATUS_ALLOC_FAILED ? ERR_MEMORY : ERR_IO;
+    return err_set(code, "CUDA: %s on device %d: %s", what, cuda_lane_device(), library.status_name(status));
+}
+
+static int open_handle(struct handle *h)
+{
+    TRY(cuda_lane_error(cudaMalloc(&h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS"));
+    TRY(check(library.create(&h->cublas), "cuBLAS"));
+    h->device = cuda_lane_device();
+    TRY(check(library.set_math_mode(h->cublas, CUBLAS_PEDANTIC_MATH), "the mode of cuBLAS"));
+    return check(library.set_atomics_mode(h->cublas, CUBLAS_ATOMICS_NOT_ALLOWED), "the mode of cuBLAS");
+}
+
+// The handle on the calling thread's device and stream. A stream is set before the workspace, which it would replace.
+static int ready(struct handle *h)
+{
+    TRY(cuda_matmul_load());
+    struct CUstream_st *stream = cuda_lane_stream();
+    if (!stream)
+        return cuda_lane_wait();
+    if (h->cublas && h->device != cuda_lane_device())
+        give_back(h);
+    if (!h->cublas) {
+        if (library.has_key)
+            (void)pthread_setspecific(library.key, h);
+        int code = open_handle(h);
+        if (code != ERR_NONE) {
+            give_back(h);
+            return code;
+        }
+    }
+    if (h->stream == stream)
+        return ERR_NONE;
+    TRY(check(library.set_stream(h->cublas, stream), "the stream of cuBLAS"));
+    TRY(check(library.set_workspace(h->cublas, h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS"));
+    h->stream = stream;
+    return ERR_NONE;
+}
+
+static cublasOperation_t operation_of(struct matmul_operand operand)
+{
+    return operand.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+// cuBLAS' matrices are column-major: the transpose of a row-major one, without a move. c^T = op(b)^T op(a)^T.
+static int multiply(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
+                    float beta, float *c, size_t c_stride)
+{
+    TRY(ready(&own));
+    return check(library.sgemm(own.cublas, operation_of(b), operation_of(a), (int64_t)n, (int64_t)m, (int64_t)k,
+                               &alpha, b.data, (int64_t)b.stride, a.data, (int64_t)a.stride, &beta, c,
+                               (int64_t)c_stride),
+                 "a matrix product");
+}
+
+void cuda_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
+                 float beta, float *c, size_t c_stride)
+{
+    cuda_lane_keep(multiply(m, n, k, alpha, a, b, beta, c, c_stride));
+}

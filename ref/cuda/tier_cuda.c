@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier_cuda.h"
+
+#include "cuda_lane.h"
+#include "cuda_matmul.h"
+#include "err.h"
+#include "isa_cuda.h"
+#include "tier_cuda_fill.h"
+
+#include <cuda_runtime_api.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+enum { DEVICE_MAX = 64 };
+
+// A device's memory is opened to another once a process, whichever thread comes first.
+static pthread_mutex_t peers_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool reaches[DEVICE_MAX][DEVICE_MAX];
+
+// The calling thread's device reaches all that it can.
+static int open_peers(int device)
+{
+    int code = ERR_NONE;
+    pthread_mutex_lock(&peers_lock);
+    for (int other = 0; code == ERR_NONE && other < cuda_lane_device_count() && other < DEVICE_MAX; other++) {
+        int can = 0;
+        if (other == device || reaches[device][other])
+            continue;
+        code = cuda_lane_error(cudaDeviceCanAccessPeer(&can, device, other), "the question for a peer");
+        if (code != ERR_NONE || !can)
+            continue;
+        cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+        if (status == cudaErrorPeerAccessAlreadyEnabled) {
+            (void)cudaGetLastError();
+            status = cudaSuccess;
+        }
+        code = cuda_lane_error(status, "access to a peer");
+        reaches[device][other] = code == ERR_NONE;
+    }
+    pthread_mutex_unlock(&peers_lock);
+    return code;
+}
+
+static int cuda_enter(int device)
+{
+    TRY(cuda_lane_use(device));
+    return device < DEVICE_MAX ? open_peers(device) : ERR_NONE;
+}
+
+int cuda_devices_for(int rank_count, int *device_count)
+{
+    const char *absent = cuda_lane_absent();
+    if (absent)
+        return err_set(ERR_USAGE, "%s", absent);
+    int count = cuda_lane_device_count();
+    count = count < rank_count ? count : rank_count;
+    count = count < DEVICE_MAX ? count : DEVICE_MAX;
+    for (int device = 0; device < count; device++)
+        for (int other = 0; other < count; other++) {
+            int can = 1;
+            if (other != device)
+                TRY(cuda_lane_error(cudaDeviceCanAccessPeer(&can, device, other), "the question for a peer"));
+            if (!can)
+                return err_set(ERR_USAGE,
+                               "CUDA: device %d cannot reach the memory of device %d, and ranks in one process fold "
+                               "each other's arrays: let them share one device, with CUDA_VISIBLE_DEVICES=0",
+                               device, other);
+        }
+    *device_count = count;
+    return ERR_NONE;
+}
+
+static int cuda_allocate(size_t bytes, void **out)
+{
+    char what[64];
+    snprintf(what, sizeof what, "an allocation of %zu bytes", bytes);
+    return cuda_lane_error(cudaMalloc(out, bytes), what);
+}
+
+static int cuda_release(void *memory)
+{
+    return cuda_lane_error(cudaFree(memory), "the end of an allocation");
+}
+
+static int cuda_lock(void *memory, size_t bytes)
+{
+    return cuda_lane_error(cudaHostRegister(memory, bytes, cudaHostRegisterPortable), "locked host memory");
+}
+
+static int cuda_unlock(void *memory)
+{
+    return cuda_lane_error(cudaHostUnregister(memory), "the end of locked host memory");
+}
+
+static int cuda_wait(void)
+{
+    return cuda_lane_wait();
+}
+
+// The runtime knows from the addresses which side each of them is on.
+static int cuda_copy(void *to, const void *from, size_t bytes)
+{
+    struct CUstream_st *stream = cuda_lane_stream();
+    char what[64];
+    snprintf(what, sizeof what, "a copy of %zu bytes", bytes);
+    if (!stream)
+        return cuda_lane_wait();
+    TRY(cuda_lane_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), what));
+    if (accelerator_of(to) && accelerator_of(from))
+        return ERR_NONE;
+    return cuda_lane_note(cudaStreamSynchronize(stream), what);
+}
+
+static int cuda_fill(void *memory, uint32_t word, size_t bytes)
+{
+    struct CUstream_st *stream = cuda_lane_stream();
+    if (!stream)
+        return cuda_lane_wait();
+    tier_cuda_fill(memory, word, bytes / sizeof word, stream);
+    return cuda_lane_launched("a fill");
+}
+
+const struct accelerator cuda_accelerator = {
+    .name = "cuda",
+    .kernels = &isa_cuda,
+    .enter = cuda_enter,
+    .allocate = cuda_allocate,
+    .release = cuda_release,
+    .lock = cuda_lock,
+    .unlock = cuda_unlock,
+    .copy = cuda_copy,
+    .fill = cuda_fill,
+    .wait = cuda_wait,
+    .matmul = cuda_matmul,
+};

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier_cuda_fill.h"
+
+static const size_t THREADS = 256, BLOCKS_MAX = 4096;
+
+__global__ void fill(uint32_t *memory, uint32_t word, size_t count)
+{
+    size_t stride = gridDim.x * THREADS;
+    for (size_t i = blockIdx.x * THREADS + threadIdx.x; i < count; i += stride)
+        memory[i] = word;
+}
+
+void tier_cuda_fill(void *memory, uint32_t word, size_t count, struct CUstream_st *stream)
+{
+    size_t blocks = (count + THREADS - 1) / THREADS;
+    if (count > 0)
+        fill<<<(unsigned)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX), (unsigned)THREADS, 0, stream>>>((uint32_t *)memory, word,
+                                                                                         count);
+}

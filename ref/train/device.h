@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `--device` names: the processor that the device tier belongs to.
+#ifndef ZG_DEVICE_H
+#define ZG_DEVICE_H
+
+#include "train.h"
+
+// Sets accelerator and device_count of the setting, whose world it looks at. name: "cpu", where
+// the device is host memory under a budget; "cuda"; null is "cpu". launched: the ranks are processes, of a launcher.
+// ERR_USAGE: unknown, not built in, or not here; the message says what to do.
+int device_find(const char *name, bool launched, struct train_setting *setting);
+
+#endif
