@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "oracle.h"
 
+#include "accelerator.h"
 #include "clip.h"
 #include "err.h"
 #include "norm.h"
@@ -19,6 +20,7 @@ struct tensor {
     float *state[STATE_COUNT];
     void *copy;      // the parameter in the model's dtype
     void *made;      // gradient of one micro-batch, in the model's dtype
+    void *copy_there, *made_there;  // both where the model runs: the same, or on the accelerator
     float *partial;  // a rank's sum over micro-steps, or a micro-step's sum over ranks
     float *sum;      // over both
 };
@@ -29,6 +31,7 @@ struct oracle {
     const void **params;
     struct model_gradient *gradients;
     struct model_run *run;
+    struct tier *tier;  // of the accelerator; null: there is none
     const struct recipe *recipe;
     struct recipe_state *states;
     struct scaler scaler;
@@ -70,6 +73,14 @@ static void set_element(enum dtype dtype, void *array, size_t i, float x)
         ((float *)array)[i] = x;
 }
 
+static int open_there(struct oracle *o, struct tensor *tensor, size_t bytes)
+{
+    TRY(tier_allocate(o->tier, TIER_DEVICE, KIND_PARAMETER, "unsharded copy", bytes, 0, &tensor->copy_there));
+    if (!tensor->trainable)
+        return ERR_NONE;
+    return tier_allocate(o->tier, TIER_DEVICE, KIND_GRADIENT, "unsharded gradient", bytes, 0, &tensor->made_there);
+}
+
 static int open_tensor(struct oracle *o, int param)
 {
     const struct oracle_setting *setting = &o->setting;
@@ -96,7 +107,11 @@ static int open_tensor(struct oracle *o, int param)
         set_element(precision, tensor->copy, i, tensor->state[STATE_PARAMETER][i]);
         tensor->state[STATE_PARAMETER][i] = element(precision, tensor->copy, i);
     }
-    o->params[param] = tensor->copy;
+    tensor->copy_there = tensor->copy;
+    tensor->made_there = tensor->made;
+    if (o->tier)
+        TRY(open_there(o, tensor, (p->count + 1) * dtype_bytes(precision)));
+    o->params[param] = tensor->copy_there;
     return ERR_NONE;
 }
 
@@ -113,13 +128,16 @@ int oracle_open(const struct oracle_setting *setting, struct oracle **out)
     o->states = calloc((size_t)setting->model->group_count, sizeof *o->states);
     if (!o->tensors || !o->params || !o->gradients || !o->states)
         return err_set(ERR_MEMORY, "no memory for the unsharded run");
+    const struct tier_setting apart = {.accelerator = setting->accelerator, .device = setting->device};
+    if (setting->accelerator)
+        TRY(tier_open(NULL, &apart, &o->tier));
     for (int i = 0; i < setting->model->param_count; i++)
         TRY(open_tensor(o, i));
     o->recipe = recipe_find(setting->config->recipe);
     if (!o->recipe)
         return err_set(ERR_USAGE, "no recipe is called \"%s\"", setting->config->recipe);
     scaler_open(&o->scaler, &setting->config->loss_scale);
-    return model_run_open(setting->model, setting->config->micro_batch, setting->config->precision, false, NULL,
+    return model_run_open(setting->model, setting->config->micro_batch, setting->config->precision, false, o->tier,
                           &o->run);
 }
 
@@ -137,11 +155,30 @@ void oracle_close(struct oracle *o)
         free(tensor->sum);
     }
     model_run_close(o->run);
+    tier_close(o->tier);
     free(o->tensors);
     free(o->params);
     free(o->gradients);
     free(o->states);
     free(o);
+}
+
+// Between here and where the model runs.
+static int bring_copies(struct oracle *o)
+{
+    size_t element_bytes = dtype_bytes(o->setting.config->precision);
+    for (int i = 0; o->tier && i < o->setting.model->param_count; i++)
+        TRY(bytes_copy(o->tensors[i].copy_there, o->tensors[i].copy, o->tensors[i].count * element_bytes));
+    return ERR_NONE;
+}
+
+static int fetch_made(struct oracle *o)
+{
+    size_t element_bytes = dtype_bytes(o->setting.config->precision);
+    for (int i = 0; o->tier && i < o->setting.model->param_count; i++)
+        if (o->tensors[i].trainable)
+            TRY(bytes_copy(o->tensors[i].made, o->tensors[i].made_there, o->tensors[i].count * element_bytes));
+    return ERR_NONE;
 }
 
 // Forward and backward of one micro-batch: its gradients are in tensor->made.
@@ -150,18 +187,20 @@ static int make_gradients(struct oracle *o, uint64_t step, int micro, int rank, 
     const struct model *model = o->setting.model;
     struct model_batch batch;
     TRY(o->setting.batch(o->setting.batch_context, step, micro, rank, &batch));
+    TRY(bring_copies(o));
     for (int unit = 0; unit < model->unit_count; unit++)
         TRY(model_forward(o->run, unit, &batch, o->params, NULL));
     *loss = model_loss(o->run);
     for (int unit = model->unit_count - 1; unit >= 0; unit--) {
         for (int i = 0; i < model->units[unit].param_count; i++) {
             int param = model->units[unit].params[i];
-            o->gradients[param].data = o->tensors[param].made;
+            o->gradients[param].data = o->tensors[param].made_there;
             o->gradients[param].accumulate = unit != o->tensors[param].high_unit;
         }
         TRY(model_backward(o->run, unit, &batch, o->params, o->gradients, (float)scaler_scale(&o->scaler), NULL));
     }
-    return ERR_NONE;
+    TRY(fetch_made(o));
+    return accelerator_wait();
 }
 
 // into = first ? x : round(into + x), element by element, x being the rounded value of from.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unsharded Adam, plainly: one thread, whole tensors, every rank's micro-batches one after the other, one element at a
 // time. It shares the model, the recipe's element and the definitions of rounding with the sharded program, and
-// nothing else; no value of the sharded run enters it. What it computes is the definition of right.
+// nothing else; no value of the sharded run enters it. What it computes is the definition of right. On an accelerator
+// the model runs there, as a gradient is a function of its inputs on one processor; all the rest is done here.
 //
 // A gradient summed over R ranks and M micro-steps has two definitions in the field:
 //   accumulate, then reduce (stages 0 and 1)   A_r = ((g_r,1 + g_r,2) + ...) in the accumulation dtype; then
@@ -42,6 +43,8 @@ struct oracle_setting {
     bool reduces_each_micro_step;
     oracle_batch *batch;
     void *batch_context;
+    const struct accelerator *accelerator;  // where the model runs, and on which device; null: here
+    int device;
 };
 
 struct oracle;

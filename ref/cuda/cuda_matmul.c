@@ -9,6 +9,8 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -157,15 +159,75 @@ static cublasOperation_t operation_of(struct matmul_operand operand)
     return operand.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
+// A matrix that cuBLAS may take. Which of its kernels fits is for it to choose, by the addresses as well, of which none
+// loads more than ALIGNMENT bytes at once; and where a parameter lies depends on how it is sharded. So a matrix that is
+// not aligned is multiplied as a copy that is.
+struct matrix {
+    float *data, *copy;  // copy: null where data is aligned
+    size_t rows, columns, stride;
+};
+enum { ALIGNMENT = 16 };
+
+static int open_matrix(struct matrix *matrix, bool is_read)
+{
+    if ((uintptr_t)matrix->data % ALIGNMENT == 0 || matrix->rows == 0)
+        return ERR_NONE;
+    size_t bytes = ((matrix->rows - 1) * matrix->stride + matrix->columns) * sizeof *matrix->data;
+    void *copy = NULL;
+    TRY(cuda_lane_error(cudaMallocAsync(&copy, bytes, cuda_lane_stream()), "a copy of a matrix"));
+    matrix->copy = copy;
+    if (!is_read)
+        return ERR_NONE;
+    return cuda_lane_error(cudaMemcpyAsync(copy, matrix->data, bytes, cudaMemcpyDeviceToDevice, cuda_lane_stream()),
+                           "a copy of a matrix");
+}
+
+static int close_matrix(struct matrix *matrix, bool is_written)
+{
+    int code = ERR_NONE;
+    if (!matrix->copy)
+        return ERR_NONE;
+    if (is_written)
+        code = cuda_lane_error(cudaMemcpy2DAsync(matrix->data, matrix->stride * sizeof(float), matrix->copy,
+                                                 matrix->stride * sizeof(float), matrix->columns * sizeof(float),
+                                                 matrix->rows, cudaMemcpyDeviceToDevice, cuda_lane_stream()),
+                               "a copy of a matrix");
+    int freed = cuda_lane_error(cudaFreeAsync(matrix->copy, cuda_lane_stream()), "a copy of a matrix");
+    return code != ERR_NONE ? code : freed;
+}
+
+static struct matrix matrix_of(struct matmul_operand operand, size_t rows, size_t columns)
+{
+    return (struct matrix){.data = (float *)(uintptr_t)operand.data,
+                           .rows = operand.transposed ? columns : rows,
+                           .columns = operand.transposed ? rows : columns,
+                           .stride = operand.stride};
+}
+
+static const float *data_of(const struct matrix *matrix)
+{
+    return matrix->copy ? matrix->copy : matrix->data;
+}
+
 // cuBLAS' matrices are column-major: the transpose of a row-major one, without a move. c^T = op(b)^T op(a)^T.
 static int multiply(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
                     float beta, float *c, size_t c_stride)
 {
+    struct matrix left = matrix_of(a, m, k), right = matrix_of(b, k, n);
+    struct matrix out = {.data = c, .rows = m, .columns = n, .stride = c_stride};
     TRY(ready(&own));
-    return check(library.sgemm(own.cublas, operation_of(b), operation_of(a), (int64_t)n, (int64_t)m, (int64_t)k,
-                               &alpha, b.data, (int64_t)b.stride, a.data, (int64_t)a.stride, &beta, c,
-                               (int64_t)c_stride),
-                 "a matrix product");
+    int code = open_matrix(&left, true);
+    code = code == ERR_NONE ? open_matrix(&right, true) : code;
+    code = code == ERR_NONE ? open_matrix(&out, beta != 0.0f) : code;
+    if (code == ERR_NONE)
+        code = check(library.sgemm(own.cublas, operation_of(b), operation_of(a), (int64_t)n, (int64_t)m, (int64_t)k,
+                                   &alpha, data_of(&right), (int64_t)b.stride, data_of(&left), (int64_t)a.stride,
+                                   &beta, out.copy ? out.copy : out.data, (int64_t)c_stride),
+                     "a matrix product");
+    int closed[] = {close_matrix(&left, false), close_matrix(&right, false), close_matrix(&out, code == ERR_NONE)};
+    for (int i = 0; i < 3; i++)
+        code = code == ERR_NONE ? closed[i] : code;
+    return code;
 }
 
 void cuda_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,

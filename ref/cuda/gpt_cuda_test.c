@@ -234,6 +234,15 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
         cr_assert_eq(bytes_copy(found, b.there[out], sizeof found), ERR_NONE);
         cr_assert_eq(bytes_copy(repeated, b.there[again], sizeof repeated), ERR_NONE);
         cr_expect_arr_eq(found, repeated, sizeof found);
+        // One element further on, where no load of four fits.
+        int shifted = add(&b, K * N + 1), target = add(&b, M * (N + 2) + 1);
+        cr_assert_eq(bytes_copy(b.there[shifted] + 1, b.there[right], K * N * sizeof(float)), ERR_NONE);
+        cr_assert_eq(bytes_copy(b.there[target] + 1, b.here[out], M * (N + 2) * sizeof(float)), ERR_NONE);
+        cuda_matmul(M, N, K, 0.5f, x, (struct matmul_operand){b.there[shifted] + 1, y.stride, y.transposed}, 1.0f,
+                    b.there[target] + 1, N + 2);
+        cr_assert_eq(cuda_lane_wait(), ERR_NONE, "%s", err_message());
+        cr_assert_eq(bytes_copy(repeated, b.there[target] + 1, sizeof repeated), ERR_NONE);
+        cr_expect_arr_eq(found, repeated, sizeof found);
         for (size_t i = 0; i < M; i++)
             for (size_t j = 0; j < N + 2; j++) {
                 double exact = b.here[out][i * (N + 2) + j];

@@ -12,8 +12,8 @@ __global__ void fill(uint32_t *memory, uint32_t word, size_t count)
 
 void tier_cuda_fill(void *memory, uint32_t word, size_t count, struct CUstream_st *stream)
 {
-    size_t blocks = (count + THREADS - 1) / THREADS;
+    size_t needed = (count + THREADS - 1) / THREADS;
+    unsigned blocks = (unsigned)(needed < BLOCKS_MAX ? needed : BLOCKS_MAX);
     if (count > 0)
-        fill<<<(unsigned)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX), (unsigned)THREADS, 0, stream>>>((uint32_t *)memory, word,
-                                                                                         count);
+        fill<<<blocks, (unsigned)THREADS, 0, stream>>>((uint32_t *)memory, word, count);
 }

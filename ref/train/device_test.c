@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training whose device is an accelerator, one that this processor plays: nothing of a stage, a collective, an
 // optimizer or a model may touch its memory but through the accelerator's kernels and copies, and no bit may change.
+#include "device.h"
 #include "offload_trial.h"
 #include "shadow_test.h"
 
@@ -62,4 +63,24 @@ Test(device, a_gpt_trains_on_an_accelerator_bit_for_bit)
     demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 1, .precision = DTYPE_FP32, .wire = DTYPE_FP32,
                          .sum = DTYPE_FP32));
     demand(OFFLOAD_TRIAL(.model = "gpt-nano", .checkpointing = true, .activation = TIER_HOST, .tiles = 2));
+}
+
+Test(device, a_device_is_found_by_name_or_the_refusal_says_what_there_is)
+{
+    struct train_setting setting = {.world = 3, .accelerator = &shadow_accelerator};
+    cr_expect_eq(device_find(NULL, false, &setting), ERR_NONE);
+    cr_expect_null(setting.accelerator);
+    cr_expect_eq(device_find("cpu", true, &setting), ERR_NONE);
+    cr_expect_null(setting.accelerator);
+    cr_expect_eq(device_find("gpu", false, &setting), ERR_USAGE);
+    cr_expect_str_eq(err_message(), "--device gpu: expected cpu or cuda");
+    cr_expect_eq(device_find("cuda", true, &setting), ERR_USAGE);
+    int rc = device_find("cuda", false, &setting);
+    if (rc == ERR_NONE) {
+        cr_expect_str_eq(setting.accelerator->name, "cuda");
+        cr_expect(setting.device_count >= 1 && setting.device_count <= 3, "%d devices", setting.device_count);
+    } else {
+        cr_expect_eq(rc, ERR_USAGE);
+        cr_expect(strstr(err_message(), "--device cuda: "), "%s", err_message());
+    }
 }

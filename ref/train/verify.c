@@ -40,6 +40,7 @@ int verify_open(struct train_rank *rank)
         .reduces_each_micro_step = rank->stage.operations->reduces_each_micro_step,
         .batch = oracle_micro_batch,
         .batch_context = rank,
+        .accelerator = rank->setting->accelerator,
     };
     return oracle_open(&setting, &rank->oracle);
 }
