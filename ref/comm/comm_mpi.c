@@ -16,6 +16,8 @@ enum { NOTICE_FAILED, NOTICE_LEFT };
 // Of what others send until it is folded, for a reduction's two pieces in flight together.
 enum { STAGE_BYTES = 8 << 20, STAGE_PIECE_BYTES = 4096 };
 
+enum { MESSAGE_BYTES = 256 << 20 };
+
 // How long a rank that ends waits for others to end as well.
 static const uint64_t close_limit_ns = 5000000000u;
 
@@ -357,6 +359,7 @@ int comm_mpi_open(MPI_Comm world, struct comm **out)
     if (!mpi)
         return err_set(ERR_MEMORY, "no memory for the ranks' communication");
     mpi->comm = (struct comm){.ops = &ops, .rank = rank, .world = size};
+    mpi->message_bytes = MESSAGE_BYTES;
     size_t ranks = (size_t)size, least = 2 * ranks * STAGE_PIECE_BYTES;
     mpi->stage_bytes = least > STAGE_BYTES ? least : STAGE_BYTES;
     mpi->stage = malloc(mpi->stage_bytes);

@@ -24,6 +24,7 @@ struct comm_mpi_notice {
 struct comm_mpi {
     struct comm comm;
     MPI_Comm data, control;
+    size_t message_bytes;  // of the largest message: MPI counts in int
     unsigned char *stage;  // what others send of this rank's share until it is folded
     size_t stage_bytes;
     MPI_Request *requests;  // 4 a rank

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-// Rounds in flight, and the largest message: MPI counts in int.
-enum { WINDOW = 16, MESSAGE_BYTES = 256 << 20, SMALL_BYTES = 64 << 10 };
+// Rounds in flight, and of an all-reduce all that is sent to all at once.
+enum { WINDOW = 16, SMALL_BYTES = 64 << 10 };
 
 struct transfer {
     const char *send;
@@ -37,10 +37,10 @@ static int peer_before(const struct comm *comm, int round)
     return (comm->rank - round + comm->world) % comm->world;
 }
 
-static size_t message_bytes(size_t bytes, size_t at)
+static size_t message_bytes(const struct comm_mpi *mpi, size_t bytes, size_t at)
 {
     size_t left = bytes > at ? bytes - at : 0;
-    return left < MESSAGE_BYTES ? left : MESSAGE_BYTES;
+    return left < mpi->message_bytes ? left : mpi->message_bytes;
 }
 
 // `of` says what goes to one rank and what comes from another. All that is sent to a rank is as much as it expects.
@@ -50,19 +50,19 @@ static int exchange(struct comm_mpi *mpi, const struct comm_call *call,
     const struct comm *comm = &mpi->comm;
     for (int first = 1; first < comm->world; first += WINDOW) {
         bool more = true;
-        for (size_t at = 0; more; at += MESSAGE_BYTES) {
+        for (size_t at = 0; more; at += mpi->message_bytes) {
             MPI_Request requests[2 * WINDOW];
             int count = 0;
             more = false;
             for (int round = first; round < comm->world && round < first + WINDOW; round++) {
                 int to = peer_after(comm, round), from = peer_before(comm, round);
                 struct transfer t = of(mpi, call, to, from);
-                size_t send = message_bytes(t.send_bytes, at), recv = message_bytes(t.recv_bytes, at);
+                size_t send = message_bytes(mpi, t.send_bytes, at), recv = message_bytes(mpi, t.recv_bytes, at);
                 if (recv > 0)
                     TRY(start_receive(mpi, t.recv + at, recv, from, &requests[count++]));
                 if (send > 0)
                     TRY(start_send(mpi, t.send + at, send, to, &requests[count++]));
-                more |= send == MESSAGE_BYTES || recv == MESSAGE_BYTES;
+                more |= send == mpi->message_bytes || recv == mpi->message_bytes;
             }
             TRY(comm_mpi_wait(mpi, requests, count));
         }
@@ -239,8 +239,8 @@ static int broadcast_message(struct comm_mpi *mpi, char *buffer, size_t bytes, i
 
 static int broadcast(struct comm_mpi *mpi, const struct comm_call *call)
 {
-    for (size_t at = 0; at < call->count; at += MESSAGE_BYTES)
-        TRY(broadcast_message(mpi, (char *)call->recv + at, message_bytes(call->count, at), call->root));
+    for (size_t at = 0; at < call->count; at += mpi->message_bytes)
+        TRY(broadcast_message(mpi, (char *)call->recv + at, message_bytes(mpi, call->count, at), call->root));
     return ERR_NONE;
 }
 

@@ -2,7 +2,8 @@
 // A rank of the tests of comm_mpi.c, started by mpirun. `collectives SEED COUNT`: random collectives of random shapes,
 // formats and places, each compared in every byte with what plain loops make of all ranks' inputs, which every rank can
 // regenerate. `native SEED COUNT`: the same of MPI's own sums, of small whole numbers, whose sum is the same in every
-// order. The other words provoke failures; what each rank was told goes to standard output, a line a rank.
+// order. `pieces SEED COUNT`: as `collectives`, in messages of odd sizes and little room, so that everything is cut.
+// `large`: single buffers beyond 2^31 bytes. The other words provoke failures; what each rank was told goes to standard output, a line a rank.
 #include "comm_mpi.h"
 #include "err.h"
 #include "launcher.h"
@@ -239,6 +240,53 @@ static int collectives(struct comm *comm, uint64_t seed, int count)
     return comm_barrier(comm);
 }
 
+static int pieces(struct comm *comm, uint64_t seed, int count)
+{
+    struct comm_mpi *mpi = (struct comm_mpi *)comm;
+    mpi->message_bytes = 4099;
+    mpi->stage_bytes = 128 << 10;
+    return collectives(comm, seed, count);
+}
+
+// Element i of a large buffer: one of 64 small whole numbers, without a period that a message could have.
+static uint16_t large_element(size_t i, int rank)
+{
+    uint64_t number = (i + (size_t)rank * 7919) * 0x9E3779B97F4A7C15u;
+    return f32_to_bf16((float)(number >> 58)).bits;
+}
+
+// 2 ranks. A broadcast, an all-to-all in which one rank sends all, and a reduce-scatter of one share, in place.
+static int large(struct comm *comm)
+{
+    const size_t count = ((size_t)1 << 30) + 4099;
+    int rank = comm_rank(comm);
+    uint16_t *buffer = malloc(count * sizeof *buffer), *other = rank == 0 ? malloc(count * sizeof *other) : buffer;
+    if (!buffer || !other)
+        return err_set(ERR_MEMORY, "no memory for %zu bytes", count * sizeof *buffer);
+    size_t wrong = 0;
+    for (size_t i = 0; i < count; i++)
+        buffer[i] = rank == 1 ? large_element(i, 1) : 0;
+    TRY(comm_broadcast(comm, buffer, count * sizeof *buffer, 1));
+    for (size_t i = 0; i < count; i++)
+        wrong += buffer[i] != large_element(i, 1);
+    const size_t none[] = {0, 0}, to_zero[] = {count, 0}, from_one[] = {0, count};
+    memset(other, 0, rank == 0 ? count * sizeof *other : 0);
+    TRY(comm_all_to_all(comm, buffer, rank == 1 ? to_zero : none, none, rank == 0 ? other : NULL,
+                        rank == 0 ? from_one : none, none, DTYPE_BF16));
+    for (size_t i = 0; i < count && rank == 0; i++)
+        wrong += other[i] != large_element(i, 1);
+    for (size_t i = 0; i < count && rank == 0; i++)
+        buffer[i] = large_element(i, 0);
+    TRY(comm_reduce_scatter(comm, buffer, DTYPE_BF16, rank == 0 ? buffer : other + count, DTYPE_BF16, to_zero, false));
+    for (size_t i = 0; i < count && rank == 0; i++) {
+        float sum = bf16_to_f32((struct bf16){large_element(i, 0)}) + bf16_to_f32((struct bf16){large_element(i, 1)});
+        wrong += buffer[i] != f32_to_bf16(sum).bits;
+    }
+    free(rank == 0 ? other : NULL);
+    free(buffer);
+    return wrong == 0 ? comm_barrier(comm) : err_set(ERR_CHECK, "%zu elements are wrong", wrong);
+}
+
 static int native(struct comm *comm, uint64_t seed, int count)
 {
     struct comm_native found;
@@ -304,9 +352,14 @@ int main(int argc, char **argv)
         return 2;
     }
     int rank = comm_rank(comm);
-    bool plain = argc == 4;
-    int (*const trial)(struct comm *, uint64_t, int) = strcmp(argv[1], "native") == 0 ? native : collectives;
-    int rc = plain ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3])) : provoke(comm, argv[1]);
+    const char *word = argv[1];
+    bool seeded = argc == 4, plain = seeded || strcmp(word, "large") == 0;
+    int (*const trial)(struct comm *, uint64_t, int) = strcmp(word, "native") == 0   ? native
+                                                       : strcmp(word, "pieces") == 0 ? pieces
+                                                                                     : collectives;
+    int rc = seeded  ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3]))
+             : plain ? large(comm)
+                     : provoke(comm, word);
     printf("rank %d: %s\n", rank, rc == ERR_NONE ? "good" : err_message());
     fflush(stdout);
     launcher_close(comm, !plain || rc != ERR_NONE);

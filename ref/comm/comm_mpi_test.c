@@ -34,6 +34,20 @@ Test(comm_mpi, every_collective_is_that_of_plain_loops_with_4_and_8_processes)
     expect_good(8, "collectives 7 300");
 }
 
+Test(comm_mpi, collectives_are_the_same_in_many_messages)
+{
+    MPI_OR_SKIP();
+    expect_good(2, "pieces 1 100");
+    expect_good(5, "pieces 2 100");
+}
+
+// 6.5 GiB of memory.
+Test(comm_mpi, buffers_beyond_two_to_the_31_bytes_arrive_whole_long)
+{
+    MPI_OR_SKIP();
+    expect_good(2, "large");
+}
+
 Test(comm_mpi, native_sums_of_whole_numbers_are_the_canonical_ones_and_others_are_seen_to_differ)
 {
     MPI_OR_SKIP();

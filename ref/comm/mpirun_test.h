@@ -24,7 +24,7 @@ static inline int mpirun(int world, const char *program, const char *arguments, 
     snprintf(command, sizeof command,
              "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
              "OMPI_MCA_hwloc_base_binding_policy=none ASAN_OPTIONS=detect_leaks=0 "
-             "timeout 60 mpirun -n %d '%s/%s' %s 2>&1",
+             "timeout 300 mpirun -n %d '%s/%s' %s 2>&1",
              world, ZG_BINARY_DIR, program, arguments);
     return command_run(command, output, output_bytes);
 }
