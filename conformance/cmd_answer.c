@@ -108,6 +108,9 @@ static int answer_cases(struct answer_options *a, char *arguments[], int count)
     TRY(read_options(a, &options));
     if (!a->one)
         TRY(read_world(arguments[2], &world));
+    // A process that was started alone answers a case of any world, in threads.
+    if (a->one && a->launcher.world == 1)
+        a->launcher = (struct launcher){0};
     TRY(launcher_world(&a->launcher, world, 0, &world));
     if (a->launcher.world > 0)
         TRY(launcher_open(&a->launcher, &options.comm));

@@ -3,7 +3,8 @@
 // formats and places, each compared in every byte with what plain loops make of all ranks' inputs, which every rank can
 // regenerate. `native SEED COUNT`: the same of MPI's own sums, of small whole numbers, whose sum is the same in every
 // order. `pieces SEED COUNT`: as `collectives`, in messages of odd sizes and little room, so that everything is cut.
-// `large`: single buffers beyond 2^31 bytes. The other words provoke failures; what each rank was told goes to standard output, a line a rank.
+// `large`: single buffers beyond 2^31 bytes. The other words provoke failures; what each rank was told goes to standard
+// output, a line a rank.
 #include "comm_mpi.h"
 #include "err.h"
 #include "launcher.h"

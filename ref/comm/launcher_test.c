@@ -149,6 +149,22 @@ Test(launcher, variables_say_world_and_rank)
     cr_expect_eq(world, 5);
 
     MPI_OR_SKIP();
+    // A batch script of Slurm has its job's number of tasks; a process of a step has the step's.
+    setenv("SLURM_NTASKS", "6", 1);
+    setenv("SLURM_PROCID", "0", 1);
+    cr_assert_eq(launcher_find(&launcher), ERR_NONE);
+    cr_expect_eq(launcher.world, 0);
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    setenv("SLURM_PROCID", "3", 1);
+    cr_assert_eq(launcher_find(&launcher), ERR_NONE);
+    cr_expect_eq(launcher.world, 4);
+    cr_expect_eq(launcher.rank, 3);
+    cr_expect_str_eq(launcher.name, "SLURM_STEP_NUM_TASKS");
+    setenv("SLURM_PROCID", "4", 1);
+    cr_expect_eq(launcher_find(&launcher), ERR_USAGE);
+    cr_expect_not_null(strstr(err_message(), "SLURM_PROCID"), "%s", err_message());
+
+    // What an MPI's own launcher says counts more.
     setenv("PMI_SIZE", "7", 1);
     setenv("PMI_RANK", "6", 1);
     cr_assert_eq(launcher_find(&launcher), ERR_NONE);
@@ -176,6 +192,27 @@ Test(launcher, a_process_started_alone_has_ranks_that_are_threads)
     cr_expect_eq(mpirun(1, "zerogauge", "train --preset zero2 --model linear --steps 2", output, sizeof output), 0);
     cr_expect_not_null(strstr(output, ", 1 rank"), "unless asked for more, it is one: %s", output);
     cr_expect_eq(mpirun(1, "zerogauge", "check --case adam-basic.w2.s1.fp32", output, sizeof output), 0, "%s", output);
+}
+
+Test(launcher, a_case_of_any_world_is_answered_by_a_process_started_alone)
+{
+    MPI_OR_SKIP();
+    char folder[PATH_MAX], command[2 * PATH_MAX];
+    folder_make(folder);
+    snprintf(command, sizeof command, "'%s/zerogauge' check --case adam-basic.w2.s1.fp32 --out %s/report 2>&1",
+             ZG_BINARY_DIR, folder);
+    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    for (int world = 1; world <= 3; world++) {
+        snprintf(command, sizeof command,
+                 "answer --case %.1000s/report/cases/w2/adam-basic.w2.s1.fp32 %.1000s/answer-%d", folder, folder,
+                 world);
+        int status = mpirun(world, "zerogauge", command, output, sizeof output);
+        cr_expect_eq(status != 0, world == 3, "%d processes: %s", world, output);
+    }
+    cr_expect_not_null(strstr(output, "is a case of world 2, in a run of world 3"), "%s", output);
+    snprintf(command, sizeof command, "cd %s && diff -r answer-1 answer-2 2>&1", folder);
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    folder_remove(folder);
 }
 
 Test(launcher, what_starts_its_own_ranks_is_not_started_several_times)

@@ -20,7 +20,7 @@
 // The exit status of mpirun; output is what the ranks and mpirun print.
 static inline int mpirun(int world, const char *program, const char *arguments, char *output, size_t output_bytes)
 {
-    char command[8192];
+    char command[16384];
     snprintf(command, sizeof command,
              "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
              "OMPI_MCA_hwloc_base_binding_policy=none ASAN_OPTIONS=detect_leaks=0 "
