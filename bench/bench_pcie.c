@@ -1,19 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge bench pcie`: copies between host and devices, pinned and pageable, each way and both ways at once, of one
-// device and of all, and beside NVMe. Without CUDA there is nothing to measure; the copies to the device tier, which is
-// host memory then, are in `bench memory` and, beside other lanes, in `bench pipeline`.
-#include "bench.h"
+// `zerogauge bench pcie`: copies between host and devices. Without CUDA there is nothing to measure; the copies to the
+// device tier, which is host memory then, are in `bench memory` and, beside other lanes, in `bench pipeline`.
+#include "bench_pcie.h"
 
 #include "err.h"
+#include "size.h"
 
-#include <stddef.h>
+#include <popt.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int find_link(const struct pcie_link **out)
+{
+#ifdef ZG_HAVE_CUDA
+    return pcie_cuda(out);
+#else
+    *out = NULL;
+    return err_set(ERR_USAGE, "this version is built without CUDA: its device tier is host memory, and no link leads "
+                              "to it");
+#endif
+}
+
+static int choose(struct bench_options *options, const char *size, uint64_t *bytes)
+{
+    if (options->thread_count > 0)
+        return err_set(ERR_USAGE, "--threads: each stream has one thread here");
+    *bytes = options->quick ? 64 << 20 : 256 << 20;
+    if (size)
+        TRY(size_parse(size, bytes));
+    bench_default_sizes(options, (const size_t[]){16 << 20, 1 << 20, 64 << 10}, options->quick ? 1 : 3);
+    bench_default_repeat(options, 15, 5, 2);
+    for (size_t i = 0; i < options->size_count; i++)
+        if (options->sizes[i] % sizeof(uint64_t) != 0 || *bytes % options->sizes[i] != 0)
+            return err_set(ERR_USAGE, "--sizes %zu: copies are multiples of 8 bytes that divide --size (%llu)",
+                           options->sizes[i], (unsigned long long)*bytes);
+    return ERR_NONE;
+}
+
+static int run(struct bench_options *options, const char *size)
+{
+    const struct pcie_link *link;
+    uint64_t bytes;
+    TRY(choose(options, size, &bytes));
+    if (find_link(&link) != ERR_NONE)
+        return bench_skip("pcie: %s", err_message());
+    return pcie_cases_run(link, options, (size_t)bytes);
+}
 
 int bench_pcie_main(int argc, const char **argv)
 {
     struct bench_options options;
-    int code = bench_parse(argc, argv, BENCH_USES_STORAGE, NULL, &options);
+    char *size = NULL;
+    const struct poptOption own[] = {
+        {"size", '\0', POPT_ARG_STRING, &size, 0, "bytes of a sample (256M); --sizes are of one copy", "SIZE"},
+        POPT_TABLEEND,
+    };
+    int code = bench_parse(argc, argv, BENCH_USES_STORAGE, own, &options);
     if (code == ERR_NONE && !options.help)
-        bench_skip("pcie: this version is built without CUDA: its device tier is host memory, and no link leads to it");
+        code = run(&options, size);
     bench_release(&options);
+    free(size);
     return bench_exit("pcie", code);
 }

@@ -43,6 +43,8 @@ set(ZG_SOURCES
   bench/nvme_latency.c
   bench/nvme_stream.c
   bench/outlier.c
+  bench/pcie_cases.c
+  bench/pcie_copies.c
   bench/step_case.c
   bench/step_links.c
   bench/step_peak.c
@@ -180,6 +182,7 @@ set(ZG_SOURCES
 
 # Where there is a compiler for CUDA.
 set(ZG_CUDA_SOURCES
+  bench/pcie_cuda.c
   ref/cuda/cuda_grid.cu
   ref/cuda/cuda_lane.c
   ref/cuda/cuda_matmul.c
@@ -211,6 +214,7 @@ set(ZG_TEST_SOURCES
   bench/fit_test.c
   bench/judgement_test.c
   bench/outlier_test.c
+  bench/pcie_test.c
   bench/validate_machine_test.c
   bench/validate_part_test.c
   bench/validate_test.c
