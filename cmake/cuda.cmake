@@ -36,3 +36,18 @@ target_compile_options(zg_cuda INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${ZG_CUDA_O
 list(GET CUDAToolkit_LIBRARY_DIR 0 folder)
 target_compile_definitions(zg_cuda INTERFACE ZG_HAVE_CUDA ZG_CUDA_LIBRARIES="${folder}")
 target_link_libraries(zg_cuda INTERFACE CUDA::cudart_static)
+
+# NCCL's header is enough: the library is loaded when ranks ask for it.
+find_path(ZG_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_library(ZG_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib)
+set(found OFF)
+if(ZG_NCCL_INCLUDE)
+  set(found ON)
+endif()
+option(ZG_NCCL "ranks with a GPU each through NCCL, where there is its header" ${found})
+if(ZG_NCCL)
+  target_include_directories(zg_cuda SYSTEM INTERFACE ${ZG_NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
+  target_compile_definitions(zg_cuda INTERFACE ZG_HAVE_NCCL)
+  set_source_files_properties(ref/comm/comm_nccl_calls.c PROPERTIES COMPILE_DEFINITIONS
+    "ZG_NCCL_LIBRARY=\"$<IF:$<BOOL:${ZG_NCCL_LIBRARY}>,${ZG_NCCL_LIBRARY},libnccl.so>\"")
+endif()

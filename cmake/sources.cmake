@@ -191,6 +191,17 @@ set(ZG_CUDA_SOURCES
   ref/cuda/tier_cuda_fill.cu
 )
 
+set(ZG_NCCL_SOURCES
+  ref/comm/comm_nccl.c
+  ref/comm/comm_nccl_calls.c
+  ref/comm/comm_nccl_move.c
+  ref/comm/comm_nccl_native.c
+)
+
+set(ZG_NCCL_TEST_SOURCES
+  ref/comm/comm_nccl_test.c
+)
+
 set(ZG_CUDA_TEST_SOURCES
   ref/cuda/cuda_lane_test.c
   ref/cuda/gpt_cuda_test.c

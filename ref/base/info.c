@@ -38,7 +38,11 @@ static const struct {
 #else
     {"mpi", false, "not found when this was built (libopenmpi-dev brings it): ranks are threads"},
 #endif
-    {"nccl", false, "not part of this version; it would carry collectives between GPUs"},
+#ifdef ZG_HAVE_NCCL
+    {"nccl", true, "carries collectives between GPUs, for ranks that have one each"},
+#else
+    {"nccl", false, "not found when this was built (it needs nvcc and libnccl-dev): ranks are threads or processes"},
+#endif
     {"cuda", false, "not part of this version; without it the device tier is host memory under a budget"},
 };
 enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };

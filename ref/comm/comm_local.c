@@ -146,6 +146,11 @@ static int local_run(struct comm *comm, const struct comm_call *call)
     return rc;
 }
 
+static int local_check(struct comm *comm)
+{
+    return meet_check(&((struct comm_local *)comm)->group->meet);
+}
+
 static void local_abort(struct comm *comm, const char *message)
 {
     meet_fail(&((struct comm_local *)comm)->group->meet, ERR_PEER, "rank %d failed: %s", comm->rank, message);
@@ -213,7 +218,7 @@ static struct group *group_open(int world)
 int comm_local_open(int world, struct comm *comms[])
 {
     static const struct comm_ops ops = {
-        .name = "local", .run = local_run, .abort = local_abort, .close = local_close};
+        .name = "local", .run = local_run, .check = local_check, .abort = local_abort, .close = local_close};
     if (world < 1)
         return err_set(ERR_USAGE, "a world of %d ranks; it has at least one", world);
     struct group *group = group_open(world);

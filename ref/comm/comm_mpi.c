@@ -286,6 +286,15 @@ static int mpi_run(struct comm *comm, const struct comm_call *call)
     return rc;
 }
 
+static int mpi_check(struct comm *comm)
+{
+    struct comm_mpi *mpi = (struct comm_mpi *)comm;
+    take_notices(mpi);
+    look_for_leavers(mpi);
+    look_for_deaths(mpi);
+    return check(mpi);
+}
+
 static void mpi_abort(struct comm *comm, const char *message)
 {
     struct comm_mpi *mpi = (struct comm_mpi *)comm;
@@ -348,7 +357,8 @@ static int open_communicators(MPI_Comm world, struct comm_mpi *mpi)
 int comm_mpi_open(MPI_Comm world, struct comm **out)
 {
     static const struct comm_ops ops = {
-        .name = "mpi", .has_native = true, .run = mpi_run, .abort = mpi_abort, .close = mpi_close};
+        .name = "mpi", .has_native = true, .run = mpi_run, .check = mpi_check,
+        .abort = mpi_abort, .close = mpi_close};
     int threading, rank, size;
     MPI_Query_thread(&threading);
     if (threading < MPI_THREAD_MULTIPLE)

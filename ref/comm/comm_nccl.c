@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm_nccl.h"
+
+#include "accelerator.h"
+#include "err.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+const struct comm_nccl_options comm_nccl_defaults = {NULL, 64 << 20, 120000000000u};
+
+// When NCCL fails, a rank has most often died, and control is soon told which.
+static const uint64_t explain_limit_ns = 1000000000u;
+
+// Kernels that were aborted end within this.
+static const uint64_t drain_limit_ns = 5000000000u;
+
+// Where a call's buffers are; a call without elements has none.
+enum place { PLACE_NOWHERE, PLACE_HERE, PLACE_ACCELERATOR };
+
+static uint64_t now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void pause_between_looks(unsigned looks)
+{
+    if (looks < 1000)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+}
+
+int comm_nccl_code(const struct comm_nccl *nccl, ncclResult_t result, const char *call)
+{
+    if (result == ncclSuccess || result == ncclInProgress)
+        return ERR_NONE;
+    return err_set(ERR_PEER, "NCCL: %s: %s", call, nccl->options.calls->text(result));
+}
+
+static int check_control(struct comm_nccl *nccl)
+{
+    return nccl->control->ops->check(nccl->control);
+}
+
+// One look at NCCL and at the other ranks. *settled: NCCL is done with what it was told.
+static int look(struct comm_nccl *nccl, unsigned looks, uint64_t limit, bool *settled)
+{
+    ncclResult_t state = ncclInProgress;
+    TRY(comm_nccl_code(nccl, nccl->options.calls->async_error(nccl->nccl, &state), "ncclCommGetAsyncError"));
+    TRY(comm_nccl_code(nccl, state, "a rank or its connection failed"));
+    *settled = state == ncclSuccess;
+    if (looks % 16 == 15)
+        TRY(check_control(nccl));
+    if (now_ns() > limit)
+        return err_set(ERR_PEER, "NCCL: no end after %.3g s: a rank does not take part",
+                       (double)nccl->options.limit_ns * 1e-9);
+    return ERR_NONE;
+}
+
+// Returns when NCCL has enqueued what it was told and, if `finished`, when the stream has ended it.
+static int wait_until(struct comm_nccl *nccl, bool finished)
+{
+    uint64_t limit = now_ns() + nccl->options.limit_ns;
+    for (unsigned looks = 0;; looks++) {
+        bool done = !finished, settled = false;
+        TRY(look(nccl, looks, limit, &settled));
+        if (settled && finished)
+            TRY(nccl->options.calls->is_done(nccl->options.calls->stream(), &done));
+        if (settled && done)
+            return ERR_NONE;
+        pause_between_looks(looks);
+    }
+}
+
+int comm_nccl_begin(struct comm_nccl *nccl)
+{
+    return comm_nccl_code(nccl, nccl->options.calls->group_start(), "ncclGroupStart");
+}
+
+int comm_nccl_end(struct comm_nccl *nccl)
+{
+    TRY(comm_nccl_code(nccl, nccl->options.calls->group_end(), "ncclGroupEnd"));
+    return wait_until(nccl, false);
+}
+
+int comm_nccl_wait(struct comm_nccl *nccl)
+{
+    return wait_until(nccl, true);
+}
+
+int comm_nccl_allocate(const struct comm_nccl *nccl, size_t bytes, void **out)
+{
+    *out = NULL;
+    TRY(nccl->accelerator->allocate(bytes, out));
+    int rc = accelerator_claim(nccl->accelerator, *out, bytes);
+    if (rc != ERR_NONE) {
+        nccl->accelerator->release(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+void comm_nccl_release(const struct comm_nccl *nccl, void *memory)
+{
+    if (!memory)
+        return;
+    accelerator_disclaim(memory);
+    nccl->accelerator->release(memory);
+}
+
+// NCCL's kernels may wait for a rank that never comes: they are made to end, so that nobody touches the buffers when
+// this returns. Then the others are told. The error is control's if it knows of one, as that names a rank.
+static int give_up(struct comm_nccl *nccl, int code)
+{
+    char message[1024];
+    snprintf(message, sizeof message, "%s", err_message());
+    int known = check_control(nccl);
+    for (uint64_t limit = now_ns() + explain_limit_ns; known == ERR_NONE && now_ns() < limit; pause_between_looks(1000))
+        known = check_control(nccl);
+    if (nccl->nccl)
+        nccl->options.calls->abort(nccl->nccl);
+    nccl->nccl = NULL;
+    bool done = false;
+    for (uint64_t limit = now_ns() + drain_limit_ns; !done && now_ns() < limit; pause_between_looks(1000))
+        if (nccl->options.calls->is_done(nccl->options.calls->stream(), &done) != ERR_NONE)
+            break;
+    if (known != ERR_NONE)
+        return check_control(nccl);
+    comm_abort(nccl->control, message);
+    return err_set(code, "%s", message);
+}
+
+static enum place place_of_address(const void *address)
+{
+    return accelerator_of(address) ? PLACE_ACCELERATOR : PLACE_HERE;
+}
+
+static enum place place_of(const struct comm_call *call)
+{
+    if (call->count > 0)
+        return place_of_address(call->operation == COMM_ALL_GATHER ? call->recv : call->send);
+    return PLACE_NOWHERE;
+}
+
+// A rank may send nothing and receive something, or neither: the ranks find out together where their buffers are.
+static int place_of_all_to_all(struct comm_nccl *nccl, const struct comm_call *call, enum place *out)
+{
+    size_t received = 0;
+    for (int rank = 0; rank < nccl->comm.world; rank++)
+        received += call->recv_counts[rank];
+    uint8_t own = (uint8_t)place_of(call), most = 0;
+    if (own == PLACE_NOWHERE && received > 0)
+        own = (uint8_t)place_of_address(call->recv);
+    TRY(comm_all_reduce(nccl->control, &own, &most, 1, DTYPE_BYTE, COMM_MAX));
+    *out = (enum place)most;
+    if (own == most || own == PLACE_NOWHERE)
+        return ERR_NONE;
+    comm_abort(nccl->control, "an all-to-all between memories of different kinds");
+    return check_control(nccl);
+}
+
+static int run_on_control(struct comm_nccl *nccl, const struct comm_call *call, enum comm_operation operation)
+{
+    struct comm_call same = *call;
+    same.operation = operation;
+    same.signature.sequence = ++nccl->control->sequence;
+    return nccl->control->ops->run(nccl->control, &same);
+}
+
+// The ranks meet at a barrier that bears the call's signature, so that control compares it. That a rank's buffers are
+// on its accelerator is a part of it.
+static int agree(struct comm_nccl *nccl, const struct comm_call *call)
+{
+    struct comm_call same = *call;
+    same.signature.shares_digest ^= PLACE_ACCELERATOR;
+    same.count = 0;
+    same.send = NULL;
+    same.recv = NULL;
+    return run_on_control(nccl, &same, COMM_BARRIER);
+}
+
+static int compare_pairs(struct comm_nccl *nccl, const struct comm_call *call)
+{
+    int world = nccl->comm.world, rc = ERR_NONE;
+    uint64_t sent[world], received[world];
+    size_t counts[world], offsets[world];
+    for (int rank = 0; rank < world; rank++) {
+        sent[rank] = call->counts[rank];
+        counts[rank] = sizeof *sent;
+        offsets[rank] = (size_t)rank * sizeof *sent;
+    }
+    TRY(comm_all_to_all(nccl->control, sent, counts, offsets, received, counts, offsets, DTYPE_BYTE));
+    for (int rank = 0; rank < world && rc == ERR_NONE; rank++)
+        if (received[rank] != call->recv_counts[rank])
+            rc = err_set(ERR_INTERNAL, "the ranks disagree about an all-to-all: rank %d sends %" PRIu64
+                         " elements to rank %d, which expects %zu", rank, received[rank], nccl->comm.rank,
+                         call->recv_counts[rank]);
+    if (rc != ERR_NONE)
+        comm_abort(nccl->control, err_message());
+    // Nobody begins before everybody has compared.
+    int met = comm_barrier(nccl->control);
+    return rc != ERR_NONE ? rc : met;
+}
+
+// The first call says whose memory it is; a rank that moves nothing in it says so later.
+static int meet_accelerator(struct comm_nccl *nccl, const struct comm_call *call)
+{
+    const struct accelerator *found = accelerator_of(call->recv);
+    if (nccl->stage || (!found && !(found = accelerator_of(call->send))))
+        return ERR_NONE;
+    nccl->accelerator = found;
+    return comm_nccl_allocate(nccl, nccl->options.stage_bytes, &nccl->stage);
+}
+
+// Maxima are of a few numbers, and a processor's work.
+static int max_through_control(struct comm_nccl *nccl, const struct comm_call *call)
+{
+    size_t bytes = call->count * dtype_bytes(call->send_dtype);
+    void *values = malloc(bytes);
+    int rc = values ? bytes_copy(values, call->send, bytes) : err_set(ERR_MEMORY, "no memory for %zu bytes", bytes);
+    struct comm_call here = *call;
+    here.send = values;
+    here.recv = values;
+    if (rc == ERR_NONE)
+        rc = run_on_control(nccl, &here, COMM_ALL_REDUCE);
+    if (rc == ERR_NONE)
+        rc = bytes_copy(call->recv, values, bytes);
+    free(values);
+    return rc;
+}
+
+static int run_on_accelerator(struct comm_nccl *nccl, const struct comm_call *call)
+{
+    bool sums = call->operation == COMM_REDUCE_SCATTER || call->operation == COMM_ALL_REDUCE;
+    TRY(agree(nccl, call));
+    if (call->operation == COMM_ALL_TO_ALL)
+        TRY(compare_pairs(nccl, call));
+    int rc = nccl->nccl ? meet_accelerator(nccl, call) : err_set(ERR_PEER, "NCCL has failed before");
+    if (rc == ERR_NONE)
+        rc = sums && nccl->comm.uses_native ? comm_nccl_native(nccl, call) : comm_nccl_move(nccl, call);
+    if (rc == ERR_NONE)
+        rc = comm_nccl_wait(nccl);
+    return rc == ERR_NONE ? accelerator_wait() : give_up(nccl, rc);
+}
+
+static int nccl_run(struct comm *comm, const struct comm_call *call)
+{
+    struct comm_nccl *nccl = (struct comm_nccl *)comm;
+    enum place place = place_of(call);
+    TRY(check_control(nccl));
+    if (call->operation == COMM_ALL_TO_ALL)
+        TRY(place_of_all_to_all(nccl, call, &place));
+    if (place != PLACE_ACCELERATOR)
+        return run_on_control(nccl, call, call->operation);
+    if (call->reduction == COMM_MAX)
+        return max_through_control(nccl, call);
+    return run_on_accelerator(nccl, call);
+}
+
+static int nccl_check(struct comm *comm)
+{
+    return check_control((struct comm_nccl *)comm);
+}
+
+static void nccl_abort(struct comm *comm, const char *message)
+{
+    struct comm_nccl *nccl = (struct comm_nccl *)comm;
+    nccl->control->ops->abort(nccl->control, message);
+}
+
+static void nccl_close(struct comm *comm)
+{
+    struct comm_nccl *nccl = (struct comm_nccl *)comm;
+    const struct comm_nccl_calls *calls = nccl->options.calls;
+    // Its end is a collective: a rank alone would wait for the others.
+    bool whole = nccl->nccl && check_control(nccl) == ERR_NONE &&
+                 comm_nccl_code(nccl, calls->finalize(nccl->nccl), "ncclCommFinalize") == ERR_NONE &&
+                 wait_until(nccl, false) == ERR_NONE;
+    if (nccl->nccl)
+        (whole ? calls->destroy : calls->abort)(nccl->nccl);
+    comm_nccl_release(nccl, nccl->stage);
+    comm_nccl_release(nccl, nccl->native);
+    comm_close(nccl->control);
+    free(nccl);
+}
+
+static int connect_ranks(struct comm_nccl *nccl)
+{
+    const struct comm_nccl_calls *calls = nccl->options.calls;
+    // The root's error travels with the identity, so that nobody waits for one that does not come.
+    struct {
+        ncclUniqueId id;
+        int32_t result;
+    } root = {.result = ncclSuccess};
+    if (nccl->comm.rank == 0)
+        root.result = (int32_t)calls->unique_id(&root.id);
+    TRY(comm_broadcast(nccl->control, &root, sizeof root, 0));
+    TRY(comm_nccl_code(nccl, (ncclResult_t)root.result, "rank 0: ncclGetUniqueId"));
+    int rc = comm_nccl_code(nccl, calls->init(&nccl->nccl, nccl->comm.world, root.id, nccl->comm.rank),
+                            "ncclCommInitRankConfig");
+    if (rc == ERR_NONE)
+        rc = wait_until(nccl, false);
+    if (rc == ERR_NONE)
+        rc = comm_barrier(nccl->control);
+    return rc == ERR_NONE ? ERR_NONE : give_up(nccl, rc);
+}
+
+int comm_nccl_open(struct comm *control, const struct comm_nccl_options *options, struct comm **out)
+{
+    static const struct comm_ops ops = {.name = "nccl", .has_native = true, .run = nccl_run, .check = nccl_check,
+                                        .abort = nccl_abort, .close = nccl_close};
+    struct comm_nccl *nccl = calloc(1, sizeof *nccl);
+    int rc = nccl ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the ranks' communication");
+    if (rc == ERR_NONE) {
+        nccl->comm = (struct comm){.ops = &ops, .rank = control->rank, .world = control->world};
+        nccl->control = control;
+        nccl->options = *options;
+        if (!options->calls)
+            rc = comm_nccl_library(&nccl->options.calls);
+    }
+    if (rc != ERR_NONE)
+        comm_abort(control, err_message());
+    else
+        rc = connect_ranks(nccl);
+    if (rc != ERR_NONE) {
+        free(nccl);
+        return rc;
+    }
+    *out = &nccl->comm;
+    return ERR_NONE;
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL's and CUDA's own calls. NCCL is loaded when it is first asked for, so that a program that knows it runs where it
+// is not installed. The communicator does not block: its calls return while NCCL is still at work, and its failure or
+// its end is asked for, so that a rank can give up.
+#include "comm_nccl.h"
+
+#include "cuda_lane.h"
+#include "err.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+
+static struct {
+    pthread_once_t once;
+    struct comm_nccl_calls calls;
+    ncclResult_t (*init)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *);
+    char absent[512];  // why there is none; "" if there is
+} library = {.once = PTHREAD_ONCE_INIT};
+
+static ncclResult_t init(ncclComm_t *out, int world, ncclUniqueId id, int rank)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    return library.init(out, world, id, rank, &config);
+}
+
+static int is_done(cudaStream_t stream, bool *out)
+{
+    cudaError_t status = cudaStreamQuery(stream);
+    *out = status == cudaSuccess;
+    return status == cudaErrorNotReady ? ERR_NONE : cuda_lane_error(status, "a collective");
+}
+
+// Where the system looks, and then where it was when this was built.
+static void *open_library(void)
+{
+    void *handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!handle)
+        snprintf(library.absent, sizeof library.absent, "no NCCL: %s", dlerror());
+    return handle ? handle : dlopen(ZG_NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void load(void)
+{
+    struct comm_nccl_calls *calls = &library.calls;
+    const struct {
+        const char *name;
+        void *function;  // a pointer to the function's pointer
+    } symbols[] = {
+        {"ncclGetErrorString", &calls->text},     {"ncclGetUniqueId", &calls->unique_id},
+        {"ncclCommInitRankConfig", &library.init}, {"ncclCommGetAsyncError", &calls->async_error},
+        {"ncclCommAbort", &calls->abort},         {"ncclCommFinalize", &calls->finalize},
+        {"ncclCommDestroy", &calls->destroy},     {"ncclGroupStart", &calls->group_start},
+        {"ncclGroupEnd", &calls->group_end},      {"ncclSend", &calls->send},
+        {"ncclRecv", &calls->recv},               {"ncclBroadcast", &calls->broadcast},
+        {"ncclReduce", &calls->reduce},           {"ncclReduceScatter", &calls->reduce_scatter},
+        {"ncclAllReduce", &calls->all_reduce},
+    };
+    void *handle = open_library();
+    if (!handle)
+        return;
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *address = dlsym(handle, symbols[i].name);
+        if (!address) {
+            snprintf(library.absent, sizeof library.absent, "NCCL is older than 2.14: it has no %s", symbols[i].name);
+            return;
+        }
+        memcpy(symbols[i].function, &address, sizeof address);
+    }
+    calls->init = init;
+    calls->stream = cuda_lane_stream;
+    calls->is_done = is_done;
+    library.absent[0] = '\0';
+}
+
+int comm_nccl_library(const struct comm_nccl_calls **out)
+{
+    pthread_once(&library.once, load);
+    *out = &library.calls;
+    return library.absent[0] == '\0' ? ERR_NONE : err_set(ERR_USAGE, "%s", library.absent);
+}

@@ -1,0 +1,628 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL's transport over a stand-in for NCCL that records what each rank calls, matches sends with receives when all
+// have ended their groups, and moves the bytes; GPUs are shadows. What it shows is the order and the matching of calls,
+// the sums, and what happens when ranks or NCCL fail; that NCCL carries it is shown on a GPU only.
+#include "comm_nccl.h"
+
+#include "comm_test.h"
+#include "cuda_lane.h"
+#include "random.h"
+#include "shadow_test.h"
+#include "tier_cuda.h"
+
+#include <stdatomic.h>
+
+enum { CALLS_MAX = 64, ARENA_BYTES = 1 << 17, POISON = 0xa5 };
+
+enum kind { KIND_SEND, KIND_RECV, KIND_BROADCAST, KIND_REDUCE, KIND_REDUCE_SCATTER, KIND_ALL_REDUCE };
+
+struct recorded {
+    enum kind kind;
+    int peer;  // or the root
+    const void *from;
+    void *to;
+    size_t count;
+};
+
+// What ncclComm_t points to here.
+struct member {
+    int rank;
+    struct recorded calls[CALLS_MAX];
+    int call_count, groups, aborts, destroys;
+};
+
+// How the stand-in behaves, and the ranks in it.
+static struct {
+    pthread_barrier_t meeting;
+    int world;
+    struct member members[RANKS_MAX];
+    atomic_int mismatches;
+    bool hangs;        // nothing that is enqueued ever ends, until it is aborted
+    int failing_rank;  // whose NCCL reports an error; -1: none
+} standin;
+
+static _Thread_local struct member *me;
+
+static const char *standin_text(ncclResult_t result)
+{
+    return result == ncclRemoteError ? "remote error" : "error";
+}
+
+static ncclResult_t standin_unique_id(ncclUniqueId *out)
+{
+    memset(out, 7, sizeof *out);
+    return ncclSuccess;
+}
+
+static ncclResult_t standin_init(ncclComm_t *out, int world, ncclUniqueId id, int rank)
+{
+    me = &standin.members[rank];
+    *me = (struct member){.rank = rank};
+    *out = (ncclComm_t)(void *)me;
+    return world == standin.world && id.internal[0] == 7 ? ncclInProgress : ncclInvalidArgument;
+}
+
+static ncclResult_t standin_async_error(ncclComm_t comm, ncclResult_t *out)
+{
+    struct member *member = (struct member *)(void *)comm;
+    bool waits = standin.hangs && member->groups > 0;
+    *out = waits ? ncclInProgress : ncclSuccess;
+    if (member->groups > 0 && member->rank == standin.failing_rank)
+        *out = ncclRemoteError;
+    return ncclSuccess;
+}
+
+static ncclResult_t standin_abort(ncclComm_t comm)
+{
+    ((struct member *)(void *)comm)->aborts++;
+    return ncclSuccess;
+}
+
+static ncclResult_t standin_finalize(ncclComm_t comm)
+{
+    (void)comm;
+    return ncclInProgress;
+}
+
+static ncclResult_t standin_destroy(ncclComm_t comm)
+{
+    ((struct member *)(void *)comm)->destroys++;
+    return ncclSuccess;
+}
+
+static ncclResult_t standin_group_start(void)
+{
+    me->call_count = 0;
+    return ncclSuccess;
+}
+
+static ncclResult_t record(enum kind kind, int peer, const void *from, void *to, size_t count, ncclComm_t comm)
+{
+    if ((struct member *)(void *)comm != me || me->call_count == CALLS_MAX)
+        return ncclInvalidUsage;
+    me->calls[me->call_count++] = (struct recorded){kind, peer, from, to, count};
+    return ncclSuccess;
+}
+
+static ncclResult_t standin_send(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                                 cudaStream_t stream)
+{
+    (void)stream;
+    return type == ncclInt8 ? record(KIND_SEND, peer, from, NULL, count, comm) : ncclInvalidArgument;
+}
+
+static ncclResult_t standin_recv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                                 cudaStream_t stream)
+{
+    (void)stream;
+    return type == ncclInt8 ? record(KIND_RECV, peer, NULL, to, count, comm) : ncclInvalidArgument;
+}
+
+static ncclResult_t standin_broadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
+                                      ncclComm_t comm, cudaStream_t stream)
+{
+    (void)stream;
+    return type == ncclInt8 ? record(KIND_BROADCAST, root, from, to, count, comm) : ncclInvalidArgument;
+}
+
+// The sums that the stand-in makes itself are of fp32.
+static bool is_sum(ncclDataType_t type, ncclRedOp_t operation)
+{
+    return type == ncclFloat32 && operation == ncclSum;
+}
+
+static ncclResult_t standin_reduce(const void *from, void *to, size_t count, ncclDataType_t type,
+                                   ncclRedOp_t operation, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    (void)stream;
+    return is_sum(type, operation) ? record(KIND_REDUCE, root, from, to, count, comm) : ncclInvalidArgument;
+}
+
+static ncclResult_t standin_reduce_scatter(const void *from, void *to, size_t count, ncclDataType_t type,
+                                           ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream)
+{
+    (void)stream;
+    return is_sum(type, operation) ? record(KIND_REDUCE_SCATTER, 0, from, to, count, comm) : ncclInvalidArgument;
+}
+
+static ncclResult_t standin_all_reduce(const void *from, void *to, size_t count, ncclDataType_t type,
+                                       ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream)
+{
+    (void)stream;
+    return is_sum(type, operation) ? record(KIND_ALL_REDUCE, 0, from, to, count, comm) : ncclInvalidArgument;
+}
+
+// The k-th call of that kind with that peer; null: there are not as many.
+static const struct recorded *nth(const struct member *member, enum kind kind, int peer, int k)
+{
+    for (int i = 0; i < member->call_count; i++)
+        if (member->calls[i].kind == kind && member->calls[i].peer == peer && k-- == 0)
+            return &member->calls[i];
+    return NULL;
+}
+
+static void move_pairs(void)
+{
+    for (int peer = 0; peer < standin.world; peer++)
+        for (int k = 0;; k++) {
+            const struct recorded *send = nth(&standin.members[peer], KIND_SEND, me->rank, k);
+            const struct recorded *recv = nth(me, KIND_RECV, peer, k);
+            if (!send && !recv)
+                break;
+            if (!send || !recv || send->count != recv->count || peer == me->rank) {
+                atomic_fetch_add(&standin.mismatches, 1);
+                break;
+            }
+            shadow_copy(recv->to, send->from, send->count);
+        }
+}
+
+// From the highest rank down: not the canonical order.
+static void sum_down(const struct recorded *call, int index, size_t offset)
+{
+    float *sum = calloc(call->count, sizeof *sum), *term = calloc(call->count, sizeof *term);
+    for (int rank = standin.world - 1; rank >= 0; rank--) {
+        shadow_copy(term, (const float *)standin.members[rank].calls[index].from + offset, call->count * sizeof *term);
+        for (size_t i = 0; i < call->count; i++)
+            sum[i] = rank == standin.world - 1 ? term[i] : sum[i] + term[i];
+    }
+    shadow_copy(call->to, sum, call->count * sizeof *sum);
+    free(sum);
+    free(term);
+}
+
+static ncclResult_t standin_group_end(void)
+{
+    me->groups++;
+    if (standin.hangs || standin.failing_rank >= 0)
+        return ncclInProgress;
+    pthread_barrier_wait(&standin.meeting);
+    move_pairs();
+    for (int i = 0; i < me->call_count; i++) {
+        const struct recorded *call = &me->calls[i];
+        if (call->kind == KIND_BROADCAST && call->peer != me->rank)
+            shadow_copy(call->to, standin.members[call->peer].calls[i].from, call->count);
+        if (call->kind == KIND_ALL_REDUCE || (call->kind == KIND_REDUCE && call->peer == me->rank))
+            sum_down(call, i, 0);
+        if (call->kind == KIND_REDUCE_SCATTER)
+            sum_down(call, i, (size_t)me->rank * call->count);
+    }
+    pthread_barrier_wait(&standin.meeting);
+    return ncclInProgress;
+}
+
+static cudaStream_t standin_stream(void)
+{
+    return NULL;
+}
+
+static int standin_is_done(cudaStream_t stream, bool *out)
+{
+    (void)stream;
+    *out = !standin.hangs || me->aborts > 0;
+    return ERR_NONE;
+}
+
+static const struct comm_nccl_calls standin_calls = {
+    .text = standin_text,
+    .unique_id = standin_unique_id,
+    .init = standin_init,
+    .async_error = standin_async_error,
+    .abort = standin_abort,
+    .finalize = standin_finalize,
+    .destroy = standin_destroy,
+    .group_start = standin_group_start,
+    .group_end = standin_group_end,
+    .send = standin_send,
+    .recv = standin_recv,
+    .broadcast = standin_broadcast,
+    .reduce = standin_reduce,
+    .reduce_scatter = standin_reduce_scatter,
+    .all_reduce = standin_all_reduce,
+    .stream = standin_stream,
+    .is_done = standin_is_done,
+};
+
+// A rank's memory here and on its accelerator, at the same offsets.
+struct memory {
+    char *here, *there, *expected;
+};
+
+static void memory_open(struct memory *memory, const struct accelerator *accelerator)
+{
+    void *there = NULL;
+    memory->here = malloc(ARENA_BYTES);
+    memory->expected = malloc(ARENA_BYTES);
+    if (accelerator->enter(0) != ERR_NONE || accelerator->allocate(ARENA_BYTES, &there) != ERR_NONE ||
+        accelerator_claim(accelerator, there, ARENA_BYTES) != ERR_NONE)
+        abort();
+    memory->there = there;
+}
+
+static void memory_close(struct memory *memory, const struct accelerator *accelerator)
+{
+    accelerator_disclaim(memory->there);
+    accelerator->release(memory->there);
+    free(memory->here);
+    free(memory->expected);
+}
+
+// Whose memory NCCL carries.
+static const struct accelerator *carried = &shadow_accelerator;
+
+// Begins a rank's body: its handle over NCCL takes control's place.
+static void rank_open(struct rank *rank, const struct comm_nccl_options *options, struct memory *memory)
+{
+    memory_open(memory, carried);
+    struct comm *comm;
+    if (comm_nccl_open(rank->comm, options, &comm) != ERR_NONE)
+        rank_wrong(rank, "open: %s", err_message());
+    else
+        rank->comm = comm;
+}
+
+static void rank_close(struct rank *rank, struct memory *memory)
+{
+    comm_close(rank->comm);
+    rank->closed = true;
+    memory_close(memory, carried);
+}
+
+static void standin_begin(int world)
+{
+    cr_assert_eq(pthread_barrier_init(&standin.meeting, NULL, (unsigned)world), 0);
+    standin.world = world;
+    standin.mismatches = 0;
+    standin.hangs = false;
+    standin.failing_rank = -1;
+}
+
+static const int worlds[] = {1, 2, 3, 4, 8};
+enum { WORLDS = sizeof worlds / sizeof *worlds, PATTERNS = 4, OPERATIONS = 9 };
+
+static size_t pattern_count(int pattern, int rank)
+{
+    static const size_t counts[PATTERNS][3] = {{64, 64, 64}, {0, 257, 31}, {1009, 0, 1}, {0, 0, 700}};
+    return counts[pattern][rank % 3];
+}
+
+// A case: one collective with one format and one pattern of counts.
+struct collective {
+    int operation, pattern;
+    enum dtype dtype;
+};
+
+static int call_collective(struct comm *comm, const struct collective *c, char *base)
+{
+    int world = comm_world(comm), rank = comm_rank(comm);
+    size_t counts[world], offsets[world], back[world], places[world], total = 0, element = dtype_bytes(c->dtype);
+    for (int peer = 0; peer < world; peer++) {
+        counts[peer] = pattern_count(c->pattern, peer);
+        offsets[peer] = total;
+        total += counts[peer];
+    }
+    char *send = base + 256, *recv = base + ARENA_BYTES / 2;
+    switch (c->operation) {
+    case 0:
+        return comm_reduce_scatter(comm, send, c->dtype, recv, DTYPE_FP32, counts, false);
+    case 1:
+        return comm_reduce_scatter(comm, send, c->dtype, recv, c->dtype, counts, true);
+    case 2:  // in place
+        return comm_reduce_scatter(comm, send, c->dtype, send + offsets[rank] * element, c->dtype, counts, false);
+    case 3:
+        return comm_all_gather(comm, send, recv, counts, offsets, c->dtype);
+    case 4:  // in place
+        return comm_all_gather(comm, recv + offsets[rank] * element, recv, counts, offsets, c->dtype);
+    case 5:
+        return comm_all_reduce(comm, send, recv, total, c->dtype, COMM_SUM);
+    case 6:  // in place
+        return comm_all_reduce(comm, send, send, total, c->dtype, COMM_SUM);
+    case 7:
+        return comm_all_reduce(comm, send, recv, total, c->dtype, COMM_MAX);
+    default:
+        break;
+    }
+    // What goes from one rank to another depends on both.
+    size_t sent = 0, received = 0;
+    for (int peer = 0; peer < world; peer++) {
+        counts[peer] = pattern_count(c->pattern, rank + 2 * peer);
+        offsets[peer] = sent;
+        sent += counts[peer] + 3;
+        back[peer] = pattern_count(c->pattern, peer + 2 * rank);
+        places[peer] = received;
+        received += back[peer] + 5;
+    }
+    int rc = comm_all_to_all(comm, send, counts, offsets, recv, back, places, c->dtype);
+    return rc != ERR_NONE ? rc : comm_broadcast(comm, send, 1001, world / 2);
+}
+
+static void fill(char *memory, enum dtype dtype, uint64_t key)
+{
+    memset(memory, POISON, ARENA_BYTES);
+    float value;
+    for (size_t i = 0; i < ARENA_BYTES / 8 / dtype_bytes(dtype); i++)
+        for (int half = 0; half < 2; half++) {
+            value = random_normal(random_at(key + (uint64_t)half, i));
+            size_t at = (half ? ARENA_BYTES / 2 : 256) + i * dtype_bytes(dtype);
+            dtype_narrow(dtype, &value, memory + at, 1);
+        }
+}
+
+// The same call on memory here, which control carries, and on the accelerator, which NCCL does.
+static void run_all_collectives(struct rank *rank)
+{
+    // A stage this small holds one piece of 64 elements of each rank's: most shares are cut.
+    const struct comm_nccl_options options = {rank->context, (size_t)rank->world * 64 * sizeof(float), 10000000000u};
+    struct memory memory;
+    rank_open(rank, &options, &memory);
+    for (int i = 0; i < OPERATIONS * PATTERNS * 3 && !rank->report[0]; i++) {
+        const struct collective c = {i % OPERATIONS, i / OPERATIONS % PATTERNS,
+                                     (enum dtype)(i / OPERATIONS / PATTERNS)};
+        fill(memory.here, c.dtype, random_key((uint64_t)i, (uint64_t)rank->index));
+        if (bytes_copy(memory.there, memory.here, ARENA_BYTES) != ERR_NONE ||
+            call_collective(rank->comm, &c, memory.here) != ERR_NONE ||
+            call_collective(rank->comm, &c, memory.there) != ERR_NONE ||
+            bytes_copy(memory.expected, memory.there, ARENA_BYTES) != ERR_NONE)
+            rank_wrong(rank, "collective %d: %s", i, err_message());
+        else if (memcmp(memory.here, memory.expected, ARENA_BYTES) != 0)
+            rank_wrong(rank, "operation %d of %s, pattern %d: other bytes", c.operation, dtype_name(c.dtype),
+                       c.pattern);
+    }
+    rank_close(rank, &memory);
+}
+
+Test(comm_nccl, in_every_world_sends_match_receives_and_the_bytes_are_those_of_threads)
+{
+    for (int w = 0; w < WORLDS; w++) {
+        standin_begin(worlds[w]);
+        ranks_run_well(worlds[w], run_all_collectives, (void *)&standin_calls);
+        cr_expect_eq(standin.mismatches, 0, "world %d", worlds[w]);
+        for (int rank = 0; rank < worlds[w]; rank++) {
+            const struct member *member = &standin.members[rank];
+            cr_expect_eq(member->groups, standin.members[0].groups, "all begin and end as many groups");
+            cr_expect(worlds[w] == 1 || member->groups > 100);
+            cr_expect(member->destroys == 1 && member->aborts == 0);
+        }
+        pthread_barrier_destroy(&standin.meeting);
+    }
+}
+
+static void gather_equal_shares(struct rank *rank)
+{
+    const struct comm_nccl_options *options = rank->context;
+    struct memory memory;
+    rank_open(rank, options, &memory);
+    size_t counts[RANKS_MAX], offsets[RANKS_MAX];
+    for (int peer = 0; peer < rank->world; peer++) {
+        counts[peer] = 100;
+        offsets[peer] = 100 * (size_t)peer;
+    }
+    double start = seconds_now();
+    rank_keep(rank, start, comm_all_gather(rank->comm, memory.there, memory.there + 4096, counts, offsets, DTYPE_FP32));
+    rank_close(rank, &memory);
+}
+
+Test(comm_nccl, a_rank_names_the_next_places_in_turn_and_the_previous_ones)
+{
+    struct comm_nccl_options options = {&standin_calls, 1 << 16, 10000000000u};
+    standin_begin(4);
+    ranks_run_well(4, gather_equal_shares, &options);
+    static const struct {
+        enum kind kind;
+        int peer;
+    } expected[] = {{KIND_SEND, 2}, {KIND_RECV, 0}, {KIND_SEND, 3}, {KIND_RECV, 3}, {KIND_SEND, 0}, {KIND_RECV, 2}};
+    const struct member *member = &standin.members[1];
+    cr_assert_eq(member->call_count, 6);
+    for (int i = 0; i < 6; i++) {
+        cr_expect_eq(member->calls[i].kind, expected[i].kind, "call %d", i);
+        cr_expect_eq(member->calls[i].peer, expected[i].peer, "call %d", i);
+        cr_expect_eq(member->calls[i].count, 400);
+    }
+}
+
+Test(comm_nccl, what_never_ends_is_an_error_after_the_limit_and_is_aborted)
+{
+    struct comm_nccl_options options = {&standin_calls, 1 << 16, 50000000u};
+    struct rank ranks[RANKS_MAX];
+    standin_begin(2);
+    standin.hangs = true;
+    ranks_run(ranks, 2, gather_equal_shares, &options);
+    for (int rank = 0; rank < 2; rank++) {
+        cr_expect_eq(ranks[rank].rc, ERR_PEER);
+        cr_expect(strstr(ranks[rank].message, "no end after 0.05 s"), "%s", ranks[rank].message);
+        cr_expect_lt(ranks[rank].seconds, 10);
+        cr_expect(standin.members[rank].aborts == 1 && standin.members[rank].destroys == 0);
+    }
+}
+
+Test(comm_nccl, a_rank_whose_nccl_fails_is_named_by_all_and_none_waits_for_it)
+{
+    struct comm_nccl_options options = {&standin_calls, 1 << 16, 60000000000u};
+    struct rank ranks[RANKS_MAX];
+    standin_begin(3);
+    standin.hangs = true;
+    standin.failing_rank = 2;
+    ranks_run(ranks, 3, gather_equal_shares, &options);
+    for (int rank = 0; rank < 3; rank++) {
+        cr_expect_eq(ranks[rank].rc, ERR_PEER);
+        cr_expect(strstr(ranks[rank].message, "remote error"), "%s", ranks[rank].message);
+        cr_expect(rank == 2 || strstr(ranks[rank].message, "rank 2 failed"), "%s", ranks[rank].message);
+        cr_expect_lt(ranks[rank].seconds, 30, "rank %d", rank);
+        cr_expect_eq(standin.members[rank].aborts, 1);
+    }
+}
+
+// Rank 1 fails for a reason of its own while the others are in NCCL.
+static void gather_or_fail(struct rank *rank)
+{
+    const struct comm_nccl_options *options = rank->context;
+    if (rank->index != 1) {
+        gather_equal_shares(rank);
+        return;
+    }
+    struct memory memory;
+    rank_open(rank, options, &memory);
+    comm_abort(rank->comm, "out of luck");
+    rank_close(rank, &memory);
+}
+
+Test(comm_nccl, a_rank_that_fails_elsewhere_ends_the_wait_of_the_others_with_its_message)
+{
+    struct comm_nccl_options options = {&standin_calls, 1 << 16, 60000000000u};
+    struct rank ranks[RANKS_MAX];
+    standin_begin(3);
+    standin.hangs = true;
+    ranks_run(ranks, 3, gather_or_fail, &options);
+    for (int rank = 0; rank < 3; rank += 2) {
+        cr_expect_eq(ranks[rank].rc, ERR_PEER);
+        cr_expect(strstr(ranks[rank].message, "rank 1 failed: out of luck"), "%s", ranks[rank].message);
+    }
+}
+
+// Rank 1 disagrees, in a way that the context names: about a count, about a pair, or about where its memory is.
+static void disagree(struct rank *rank)
+{
+    const struct comm_nccl_options options = {&standin_calls, 1 << 16, 10000000000u};
+    const char *about = rank->context;
+    struct memory memory;
+    rank_open(rank, &options, &memory);
+    bool odd = rank->index == 1;
+    size_t counts[RANKS_MAX], offsets[RANKS_MAX], places[RANKS_MAX];
+    for (int peer = 0; peer < rank->world; peer++) {
+        counts[peer] = odd && *about == 'c' ? 9 : 10;
+        offsets[peer] = 16 * (size_t)peer;
+        places[peer] = 1024 + 16 * (size_t)peer;
+    }
+    char *base = odd && *about == 'm' ? memory.here : memory.there;
+    int rc;
+    if (*about == 'p') {
+        size_t back[RANKS_MAX];
+        memcpy(back, counts, sizeof back);
+        back[0] -= odd;
+        rc = comm_all_to_all(rank->comm, base, counts, offsets, base, back, places, DTYPE_FP32);
+    } else {
+        rc = comm_all_gather(rank->comm, base, base + 4096, counts, offsets, DTYPE_FP32);
+    }
+    rank_keep(rank, seconds_now(), rc);
+    rank_close(rank, &memory);
+}
+
+Test(comm_nccl, ranks_that_disagree_are_told_so_before_anything_moves)
+{
+    static const char *const about[] = {"count", "pair", "memory"};
+    for (int i = 0; i < 3; i++) {
+        struct rank ranks[RANKS_MAX];
+        standin_begin(3);
+        ranks_run(ranks, 3, disagree, (void *)about[i]);
+        for (int rank = 0; rank < 3; rank++) {
+            cr_expect_neq(ranks[rank].rc, ERR_NONE, "%s, rank %d", about[i], rank);
+            cr_expect(strstr(ranks[rank].message, "disagree"), "%s, rank %d: %s", about[i], rank, ranks[rank].message);
+            cr_expect_eq(standin.members[rank].groups, 0);
+        }
+    }
+}
+
+// What the stand-in adds, from the highest rank down, and what the comparison says of it.
+static void sum_natively(struct rank *rank)
+{
+    const struct comm_nccl_options options = {rank->context, 1 << 16, 10000000000u};
+    enum { COUNT = 1000 };
+    struct memory memory;
+    rank_open(rank, &options, &memory);
+    fill(memory.here, DTYPE_FP32, (uint64_t)rank->index);
+    bytes_copy(memory.there, memory.here, ARENA_BYTES);
+    size_t equal[RANKS_MAX], unequal[RANKS_MAX], total = 0;
+    for (int peer = 0; peer < rank->world; peer++) {
+        equal[peer] = COUNT;
+        unequal[peer] = pattern_count(2, peer);
+        total += COUNT + unequal[peer];
+    }
+    char *send = memory.there + 256, *recv = memory.there + ARENA_BYTES / 2;
+    struct comm_native found = {0};
+    if (comm_native_begin(rank->comm) != ERR_NONE ||
+        comm_reduce_scatter(rank->comm, send, DTYPE_FP32, recv, DTYPE_FP32, equal, false) != ERR_NONE ||
+        comm_reduce_scatter(rank->comm, send, DTYPE_FP32, recv, DTYPE_BF16, unequal, true) != ERR_NONE ||
+        comm_all_reduce(rank->comm, send, recv, COUNT, DTYPE_FP32, COMM_SUM) != ERR_NONE ||
+        bytes_copy(memory.expected, recv, COUNT * sizeof(float)) != ERR_NONE ||
+        comm_native_found(rank->comm, &found) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    float sum[COUNT];
+    for (int peer = rank->world - 1; peer >= 0; peer--) {
+        fill(memory.here, DTYPE_FP32, (uint64_t)peer);
+        for (int i = 0; i < COUNT; i++) {
+            float term;
+            memcpy(&term, memory.here + 256 + (size_t)i * sizeof term, sizeof term);
+            sum[i] = peer == rank->world - 1 ? term : sum[i] + term;
+        }
+    }
+    if (memcmp(sum, memory.expected, sizeof sum) != 0)
+        rank_wrong(rank, "the sum is not the stand-in's");
+    if (found.sums != 3 || found.elements != total + (size_t)rank->world * COUNT)
+        rank_wrong(rank, "%lu sums of %lu elements", (unsigned long)found.sums, (unsigned long)found.elements);
+    if ((rank->world > 2) != (found.different > 0) || found.different > found.elements / 2)
+        rank_wrong(rank, "world %d: %lu differ", rank->world, (unsigned long)found.different);
+    rank_close(rank, &memory);
+}
+
+Test(comm_nccl, native_sums_are_left_in_the_buffers_and_compared_with_the_canonical_ones)
+{
+    for (int world = 1; world <= 4; world++) {
+        standin_begin(world);
+        ranks_run_well(world, sum_natively, (void *)&standin_calls);
+    }
+}
+
+Test(comm_nccl, a_stage_too_small_for_the_world_is_refused)
+{
+    struct comm_nccl nccl = {.comm = {.world = 2}, .options = {.stage_bytes = 256}};
+    struct comm_call call = {.operation = COMM_REDUCE_SCATTER, .count = 2, .counts = (size_t[]){1, 1},
+                             .offsets = (size_t[]){0, 1}};
+    cr_expect_eq(comm_nccl_move(&nccl, &call), ERR_USAGE);
+    cr_expect(strstr(err_message(), "256 bytes of stage for 2 ranks"), "%s", err_message());
+}
+
+Test(comm_nccl, the_library_is_found_or_its_absence_has_a_reason)
+{
+    const struct comm_nccl_calls *calls;
+    if (comm_nccl_library(&calls) != ERR_NONE) {
+        cr_expect(strstr(err_message(), "NCCL"), "%s", err_message());
+        printf("TEST SKIPPED: %s\n", err_message());
+        return;
+    }
+    cr_expect(calls->send && calls->abort && calls->init);
+    cr_expect_str_eq(calls->text(ncclSuccess), "no error");
+}
+
+// One rank: what a machine with one GPU can show of NCCL itself.
+Test(comm_nccl, a_world_of_one_on_nccl_itself_has_the_bytes_of_threads_gpu)
+{
+    const char *absent = cuda_lane_absent();
+    const struct comm_nccl_calls *calls;
+    if (absent || comm_nccl_library(&calls) != ERR_NONE) {
+        printf("TEST SKIPPED: %s\n", absent ? absent : err_message());
+        return;
+    }
+    carried = &cuda_accelerator;
+    ranks_run_well(1, run_all_collectives, NULL);
+    ranks_run_well(1, sum_natively, (void *)calls);
+}
