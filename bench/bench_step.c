@@ -148,7 +148,7 @@ static int prepare_and_run(struct step_bench *bench, const struct step_texts *te
     struct step_setting *setting = &bench->setting;
     bool chosen[PRESET_COUNT];
     const char *model = texts->model ? texts->model : bench->options.quick ? QUICK_MODEL : FULL_MODEL;
-    setting->steps = bench->options.quick ? 4 : 13;
+    setting->steps = bench->options.quick ? 4 : 9;
     setting->storage = &bench->options.storage;
     TRY(choose(texts->presets, chosen));
     TRY(model_find(model, &setting->model));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run: part after part into the result file, then the judgements, then the end.
-#include "validate.h"
+// The run: part after part into the result file, then the judgements (validate_judge.c), then the end.
+#include "validate_internal.h"
 
 #include "bench.h"
 #include "conclusion.h"
@@ -8,7 +8,6 @@
 #include "file.h"
 #include "fit.h"
 #include "other_load.h"
-#include "outlier.h"
 #include "record.h"
 #include "validate_part.h"
 
@@ -16,15 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct validation {
-    const struct validate_setting *setting;
-    struct validate_result *result;
-    struct record_writer *writer;
-    uint64_t begin_ns;
-    size_t part;           // that runs
-    size_t gpu_count;      // that the machine has
-};
 
 static double seconds_since(const struct validation *v)
 {
@@ -35,8 +25,6 @@ static bool is_interrupted(const struct validation *v)
 {
     return v->setting->interrupted && *v->setting->interrupted;
 }
-
-// --- records ---
 
 static int keep_line(struct validate_result *result, json_t *record, size_t line)
 {
@@ -68,14 +56,6 @@ static int take_records(struct validation *v, json_t *records)
     }
     return ERR_NONE;
 }
-
-static int judge(struct validation *v, const struct judgement *judgement)
-{
-    TRY(record_append(v->writer, judgement_json(judgement)));
-    return judgements_add(&v->result->judgements, judgement);
-}
-
-// --- parts ---
 
 static double left_s(const struct validation *v, double part_seconds)
 {
@@ -138,7 +118,7 @@ static int judge_part(struct validation *v, const struct plan_part *part, const 
     snprintf(judgement.id, sizeof judgement.id, "%s", part->name);
     snprintf(judgement.text, sizeof judgement.text, "%s: %.*s", part->name, JUDGEMENT_TEXT_BYTES - PLAN_NAME_BYTES - 3,
              run->reason);
-    return judge(v, &judgement);
+    return validation_judge(v, &judgement);
 }
 
 static int take_part(struct validation *v, const struct plan_part *part, struct part_run *run)
@@ -181,96 +161,6 @@ static int run_parts(struct validation *v)
     return ERR_NONE;
 }
 
-// --- judgements ---
-
-static int judge_arithmetic(struct validation *v)
-{
-    const struct validate_line *conformance = &v->result->conformance;
-    if (!conformance->record)
-        return ERR_NONE;
-    const char *verdict = json_string_value(json_object_get(conformance->record, "verdict"));
-    bool conforms = strcmp(verdict, "CONFORMS") == 0, fails = strcmp(verdict, "FAILS") == 0;
-    struct judgement judgement = {
-        .kind = "arithmetic",
-        .verdict = conforms ? JUDGED_VALID : fails ? JUDGED_INVALID : JUDGED_INCOMPLETE,
-        .id = "arithmetic",
-        .line = conformance->line,
-        .value = NAN,
-    };
-    snprintf(judgement.text, sizeof judgement.text, "arithmetic: the conformance suite says %s%s", verdict,
-             conforms ? "" : "; arithmetic.out says which requirements");
-    return judge(v, &judgement);
-}
-
-// Whether the band is for this run: not for the other level, nor for what this machine does not have.
-static bool band_is_for(const struct validation *v, const struct band *band)
-{
-    const struct plan *plan = v->setting->plan;
-    if (band->full_only && strcmp(v->setting->level, "quick") == 0)
-        return false;
-    for (size_t i = 0; i < plan->count; i++)
-        if (v->result->states[i] == PART_ABSENT && part_is_of(plan->parts[i].bench, band->bench))
-            return false;
-    return true;
-}
-
-static int judge_unmet(struct validation *v, const struct band *band)
-{
-    struct judgement judgement = {.kind = "band", .verdict = JUDGED_INCOMPLETE, .value = NAN};
-    snprintf(judgement.id, sizeof judgement.id, "%s", band->id);
-    snprintf(judgement.text, sizeof judgement.text, "%s: no result of %s is one that this band is for", band->id,
-             band->bench);
-    return judge(v, &judgement);
-}
-
-static int judge_band(struct validation *v, const struct band *band)
-{
-    bool applied = false;
-    for (size_t i = 0; i < v->result->line_count; i++) {
-        const struct validate_line *line = &v->result->lines[i];
-        struct judgement judgement;
-        if (!band_applies(band, line->record))
-            continue;
-        applied = true;
-        band_judge(band, line->record, line->line, &judgement);
-        TRY(judge(v, &judgement));
-    }
-    return applied ? ERR_NONE : judge_unmet(v, band);
-}
-
-static int judge_bands(struct validation *v)
-{
-    const struct bands *bands = v->setting->bands;
-    for (size_t i = 0; i < bands->count; i++)
-        if (band_is_for(v, &bands->list[i]))
-            TRY(record_append(v->writer, band_json(&bands->list[i])));
-    for (size_t i = 0; i < bands->count; i++)
-        if (band_is_for(v, &bands->list[i]))
-            TRY(judge_band(v, &bands->list[i]));
-    return ERR_NONE;
-}
-
-static int judge_outliers(struct validation *v)
-{
-    struct judgements outliers = {0};
-    int rc = outliers_find(v->result->lines, v->result->line_count, &outliers);
-    for (size_t i = 0; i < outliers.count && rc == ERR_NONE; i++)
-        rc = judge(v, &outliers.list[i]);
-    judgements_free(&outliers);
-    return rc;
-}
-
-// Another machine's proportions say nothing of this one.
-static int judge_emulation(struct validation *v)
-{
-    struct judgement judgement = {.kind = "part", .verdict = JUDGED_INCOMPLETE, .id = "emulate", .value = NAN};
-    if (!v->setting->emulate)
-        return ERR_NONE;
-    snprintf(judgement.text, sizeof judgement.text,
-             "emulate: lanes are EMULATED, %.200s: not what this machine does", v->setting->emulate);
-    return judge(v, &judgement);
-}
-
 static int take_fits(struct validation *v)
 {
     size_t i;
@@ -295,10 +185,7 @@ static int run_and_judge(struct validation *v)
     TRY(run_parts(v));
     if (v->result->interrupted)
         return ERR_NONE;
-    TRY(judge_emulation(v));
-    TRY(judge_arithmetic(v));
-    TRY(judge_bands(v));
-    return judge_outliers(v);
+    return validation_judge_all(v);
 }
 
 static int end(struct validation *v, double other_load)

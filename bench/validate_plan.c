@@ -28,17 +28,17 @@ struct row {
 };
 
 static const struct row rows[] = {
-    {NULL, {"check", "--json"}, {"check", "--json", "--level", "full"}, 0, 0, false, 25, 600},
-    {"adam", {0}, {0}, 0, 0, false, 8, 60},
-    {"memory", {0}, {0}, 0, 0, false, 8, 60},
-    {"ranks", {0}, {0}, WORLD | PIN, 0, false, 4, 30},
+    {NULL, {"check", "--json"}, {"check", "--json", "--level", "full"}, 0, 0, false, 25, 90},
+    {"adam", {0}, {0}, 0, 0, false, 8, 90},
+    {"memory", {0}, {0}, 0, 0, false, 8, 20},
+    {"ranks", {0}, {0}, WORLD | PIN, 0, false, 4, 20},
     {"comm", {0}, {0}, WORLD, 0, false, 4, 60},
-    {"nvme", {0}, {0}, NVME | ENGINE, STORAGE, false, 15, 180},
+    {"nvme", {0}, {0}, NVME | ENGINE, STORAGE, false, 15, 580},
     {"pcie", {0}, {0}, 0, 0, true, 1, 120},
-    {"swap", {0}, {0}, NVME | ENGINE, 0, false, 5, 120},
-    {"overlap", {0}, {0}, NVME | ENGINE, MOVING, false, 12, 120},
-    {"pipeline", {0}, {0}, NVME, ALL, false, 12, 60},
-    {"step", {0}, {0}, NVME | ENGINE, MOVING, false, 12, 240},
+    {"swap", {0}, {0}, NVME | ENGINE, 0, false, 5, 100},
+    {"overlap", {0}, {0}, NVME | ENGINE, MOVING, false, 12, 100},
+    {"pipeline", {0}, {0}, NVME, ALL, false, 12, 30},
+    {"step", {0}, {0}, NVME | ENGINE, MOVING, false, 12, 150},
 };
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 _Static_assert((int)ROW_COUNT <= (int)PLAN_PART_MAX, "a plan has room for every row");

@@ -43,6 +43,7 @@ set(ZG_SOURCES
   bench/nvme_latency.c
   bench/nvme_stream.c
   bench/outlier.c
+  bench/overlap_run.c
   bench/pcie_cases.c
   bench/pcie_copies.c
   bench/step_case.c
@@ -53,6 +54,7 @@ set(ZG_SOURCES
   bench/streams.c
   bench/swap_states.c
   bench/validate.c
+  bench/validate_judge.c
   bench/validate_part.c
   bench/validate_plan.c
   bench/validate_report.c
