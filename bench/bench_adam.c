@@ -4,6 +4,7 @@
 // turn, in the same memory.
 #include "adam_case.h"
 
+#include "adam_device.h"
 #include "err.h"
 
 #include <popt.h>
@@ -13,7 +14,7 @@
 
 // What the user asked for; null: not said.
 struct selection {
-    char *recipe, *isa, *step;
+    char *recipe, *isa, *step, *device;
     struct bench_options options;
 };
 
@@ -78,10 +79,41 @@ static int selection_complete(struct selection *selection)
     return ERR_NONE;
 }
 
+// The same on a GPU, which is larger: every recipe's update and the default one's other steps, in arrays of one size.
+static int device_bench(const struct selection *selection)
+{
+    struct bench_options options = selection->options;
+    struct adam_device device;
+    if (adam_device_find(&device) != ERR_NONE)
+        return bench_skip("adam --device cuda: %s", err_message());
+    if (options.quick)
+        options.sizes[0] = options.sizes[options.size_count - 1];
+    for (size_t s = 0; s < (options.quick ? 1 : options.size_count); s++) {
+        struct adam_arrays arrays;
+        TRY(adam_arrays_open(options.sizes[s], bench_thread_count(), &arrays));
+        int code = ERR_NONE;
+        for (int v = 0; v < ADAM_VARIANT_COUNT; v++)
+            for (int r = 0; recipe_at(r) && code == ERR_NONE; r++) {
+                const struct adam_case of = {&adam_variants[v], recipe_at(r), adam_isa_best(), options.sizes[s],
+                                             bench_thread_count()};
+                if (!of.variant->norm && chosen(selection->step, of.variant->name) &&
+                    chosen(selection->recipe, recipe_name(of.recipe)) && case_wanted(selection, &of))
+                    code = adam_device_run(&device, &of, &options, &arrays);
+            }
+        adam_arrays_close(&arrays);
+        TRY(code);
+    }
+    return ERR_NONE;
+}
+
 static int adam_bench(struct selection *selection)
 {
     TRY(selection_complete(selection));
     const struct bench_options *options = &selection->options;
+    if (selection->device && strcmp(selection->device, "cuda") == 0)
+        return device_bench(selection);
+    if (selection->device && strcmp(selection->device, "cpu") != 0)
+        return err_set(ERR_USAGE, "--device %s: expected cpu or cuda", selection->device);
     int threads[BENCH_LIST_MAX] = {bench_thread_count(), 1};
     size_t thread_count = threads[0] == 1 ? 1 : 2;
     if (options->thread_count > 0) {
@@ -100,6 +132,7 @@ int bench_adam_main(int argc, const char **argv)
     struct poptOption own[] = {
         {"recipe", '\0', POPT_ARG_STRING, &selection.recipe, 0, "one recipe, or all", "NAME"},
         {"isa", '\0', POPT_ARG_STRING, &selection.isa, 0, "scalar, avx2, avx512 or all", "NAME"},
+        {"device", '\0', POPT_ARG_STRING, &selection.device, 0, "cpu, unless given; cuda", "WHICH"},
         {"step", '\0', POPT_ARG_STRING, &selection.step, 0, "update, fused, whole or all", "NAME"},
         POPT_TABLEEND,
     };
@@ -112,5 +145,6 @@ int bench_adam_main(int argc, const char **argv)
     free(selection.recipe);
     free(selection.isa);
     free(selection.step);
+    free(selection.device);
     return bench_exit("adam", code);
 }

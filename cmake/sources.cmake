@@ -3,6 +3,7 @@
 set(ZG_SOURCES
   bench/adam_arrays.c
   bench/adam_case.c
+  bench/adam_device.c
   bench/bands.c
   bench/bands_judge.c
   bench/bench.c
@@ -87,6 +88,7 @@ set(ZG_SOURCES
   ref/base/file.c
   ref/base/help.c
   ref/base/info.c
+  ref/base/info_cuda.c
   ref/base/info_programs.c
   ref/base/json.c
   ref/base/machine.c
@@ -186,6 +188,7 @@ set(ZG_SOURCES
 set(ZG_CUDA_SOURCES
   bench/pcie_cuda.c
   ref/cuda/cuda_grid.cu
+  ref/cuda/cuda_info.c
   ref/cuda/cuda_lane.c
   ref/cuda/cuda_matmul.c
   ref/cuda/isa_cuda.cu
@@ -208,9 +211,11 @@ set(ZG_CUDA_TEST_SOURCES
   ref/cuda/cuda_lane_test.c
   ref/cuda/gpt_cuda_test.c
   ref/cuda/isa_cuda_test.c
+  ref/cuda/train_cuda_test.c
 )
 
 set(ZG_TEST_SOURCES
+  bench/adam_device_test.c
   bench/bands_test.c
   bench/bench_adam_test.c
   bench/bench_comm_test.c

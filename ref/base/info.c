@@ -6,6 +6,7 @@
 #include "build.h"
 #include "err.h"
 #include "help.h"
+#include "info_cuda.h"
 #include "info_programs.h"
 #include "io.h"
 #include "machine.h"
@@ -43,7 +44,6 @@ static const struct {
 #else
     {"nccl", false, "not found when this was built (it needs nvcc and libnccl-dev): ranks are threads or processes"},
 #endif
-    {"cuda", false, "not part of this version; without it the device tier is host memory under a budget"},
 };
 enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };
 
@@ -58,12 +58,13 @@ static json_t *engine_json(enum nvme_engine engine)
                      "note", usable ? "I/O engine of the NVMe tier, usable here" : err_message());
 }
 
-static json_t *backends_json(void)
+static json_t *backends_json(const json_t *cuda)
 {
     json_t *list = json_array();
     for (int i = 0; i < BACKEND_COUNT; i++)
         json_array_append_new(list, json_pack("{s:s, s:b, s:s}", "name", backends[i].name, "built_in",
                                               backends[i].built_in, "note", backends[i].note));
+    info_cuda_backends(cuda, list);
     for (int engine = 0; engine < NVME_ENGINE_COUNT; engine++)
         json_array_append_new(list, engine_json((enum nvme_engine)engine));
     return list;
@@ -74,11 +75,12 @@ json_t *info_collect(void)
     static const char *const threading[] = {"one thread", "pthreads", "OpenMP"};
     static const char *const here[] = {".", NULL};
     int kind = openblas_get_parallel();
-    return json_pack("{s:s, s:o, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o, s:o}", "record", "info", "build",
+    json_t *cuda = info_cuda(), *parts = backends_json(cuda);
+    return json_pack("{s:s, s:o, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o, s:o, s:o}", "record", "info", "build",
                      build_facts(), "machine", machine_facts(here), "isa", "available", isa_json(), "used",
                      adam_isa_name(adam_isa_now()), "openblas", "config", openblas_get_config(), "core",
                      openblas_get_corename(), "threading", kind >= 0 && kind < 3 ? threading[kind] : "unknown",
-                     "backends", backends_json(), "programs", info_programs());
+                     "backends", parts, "cuda", cuda, "programs", info_programs());
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -180,6 +182,7 @@ static void info_print(const json_t *info)
     }
     printf(", transparent huge pages: %s\n", text_of(machine, "transparent_huge_pages"));
     print_machine(machine);
+    info_cuda_print(json_object_get(info, "cuda"));
     printf("vectors     ");
     json_array_foreach(json_object_get(isa, "available"), index, item)
         printf("%s%s", index ? ", " : "", json_string_value(item));

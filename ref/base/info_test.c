@@ -5,6 +5,7 @@
 #include "err.h"
 #include "folder_test.h"
 #include "info.h"
+#include "info_cuda.h"
 #include "info_programs.h"
 #include "io.h"
 
@@ -139,4 +140,66 @@ Test(info, unknown_options_are_usage_errors)
 {
     cr_assert_eq(info_main(2, (const char *[]){"info", "--jsn", NULL}), 2);
     cr_assert_eq(info_main(2, (const char *[]){"info", "now", NULL}), 2);
+}
+
+static const json_t *backend_of(const json_t *backends, const char *name)
+{
+    size_t index;
+    const json_t *backend;
+    json_array_foreach(backends, index, backend)
+        if (strcmp(json_string_value(json_object_get(backend, "name")), name) == 0)
+            return backend;
+    return NULL;
+}
+
+static const char *note_of(const json_t *backends, const char *name)
+{
+    return json_string_value(json_object_get(backend_of(backends, name), "note"));
+}
+
+Test(info, what_cuda_finds_or_lacks_is_said)
+{
+    json_t *list = json_array(), *none = json_null();
+    json_t *absent = json_pack("{s:s, s:n, s:s, s:n, s:n, s:[]}", "runtime", "13.0", "driver", "absent",
+                               "no CUDA device: NVIDIA's driver is not loaded", "cublas", "cufile", "devices");
+    json_t *found = json_pack("{s:s, s:s, s:n, s:s, s:s, s:[{s:s, s:s, s:I, s:i, s:i, s:s}]}", "runtime", "13.0",
+                              "driver", "13.1", "absent", "cublas", "13.1.0", "cufile", "libcufile.so.0", "devices",
+                              "name", "A GPU", "compute_capability", "9.0", "memory_bytes", (json_int_t)1 << 36,
+                              "multiprocessors", 132, "copy_engines", 3, "pci", "0000:3b:00");
+    info_cuda_backends(none, list);
+    cr_expect_eq(json_array_size(list), 1u);
+    cr_expect(json_is_false(json_object_get(backend_of(list, "cuda"), "built_in")));
+    json_array_clear(list);
+    info_cuda_backends(absent, list);
+    cr_expect(json_is_true(json_object_get(backend_of(list, "cuda"), "built_in")));
+    cr_expect(strstr(note_of(list, "cuda"), "runtime 13.0; no CUDA device: NVIDIA's driver is not loaded"), "%s",
+              note_of(list, "cuda"));
+    cr_expect(json_is_false(json_object_get(backend_of(list, "cublas"), "built_in")));
+    cr_expect(strstr(note_of(list, "cufile"), "libcufile is not here"), "%s", note_of(list, "cufile"));
+    json_array_clear(list);
+    info_cuda_backends(found, list);
+    cr_expect(strstr(note_of(list, "cuda"), "runtime 13.0, driver 13.1, devices: 1"), "%s", note_of(list, "cuda"));
+    cr_expect(strstr(note_of(list, "cublas"), "13.1.0"), "%s", note_of(list, "cublas"));
+    cr_expect(strstr(note_of(list, "cufile"), "found, not used: libcufile.so.0"), "%s", note_of(list, "cufile"));
+    json_decref(list);
+    json_decref(none);
+    json_decref(absent);
+    json_decref(found);
+}
+
+Test(info, a_build_with_cuda_says_its_runtime_and_one_without_says_null)
+{
+    json_t *info = info_collect();
+    const json_t *cuda = json_object_get(info, "cuda");
+#ifdef ZG_HAVE_CUDA
+    int major = 0;
+    cr_expect_eq(sscanf(json_string_value(json_object_get(cuda, "runtime")), "%d.", &major), 1);
+    cr_expect_geq(major, 11);
+    // Devices are listed, or the reason is given.
+    bool listed = json_array_size(json_object_get(cuda, "devices")) > 0;
+    cr_expect_eq(listed, json_is_null(json_object_get(cuda, "absent")));
+#else
+    cr_expect(json_is_null(cuda));
+#endif
+    json_decref(info);
 }

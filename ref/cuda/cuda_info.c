@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda_info.h"
+
+#include "cuda_lane.h"
+#include "cuda_matmul.h"
+
+#include <cuda_runtime_api.h>
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+
+// "13.0" of 13000; null of 0.
+static json_t *version_json(int version)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%d.%d", version / 1000, version % 1000 / 10);
+    return version > 0 ? json_string(text) : json_null();
+}
+
+static json_t *text_or_null(const char *text)
+{
+    return text ? json_string(text) : json_null();
+}
+
+// cuFile needs its library, and the driver's part for direct transfers.
+static json_t *cufile_json(void)
+{
+    void *file = dlopen("libcufile.so.0", RTLD_LAZY | RTLD_LOCAL);
+    if (!file)
+        file = dlopen(ZG_CUDA_LIBRARIES "/libcufile.so.0", RTLD_LAZY | RTLD_LOCAL);
+    if (!file)
+        return json_null();
+    dlclose(file);
+    return json_string(access("/proc/driver/nvidia-fs", F_OK) == 0 ? "libcufile.so.0, with nvidia-fs"
+                                                                   : "libcufile.so.0, without nvidia-fs");
+}
+
+static json_t *device_json(int device)
+{
+    struct cudaDeviceProp of;
+    char capability[32], pci[32];
+    if (cuda_lane_error(cudaGetDeviceProperties(&of, device), "a device's properties") != 0)
+        return NULL;
+    snprintf(capability, sizeof capability, "%d.%d", of.major, of.minor);
+    snprintf(pci, sizeof pci, "%04x:%02x:%02x", (unsigned)of.pciDomainID, (unsigned)of.pciBusID,
+             (unsigned)of.pciDeviceID);
+    return json_pack("{s:s, s:s, s:I, s:i, s:i, s:s}", "name", of.name, "compute_capability", capability,
+                     "memory_bytes", (json_int_t)of.totalGlobalMem, "multiprocessors", of.multiProcessorCount,
+                     "copy_engines", of.asyncEngineCount, "pci", pci);
+}
+
+json_t *cuda_info(void)
+{
+    int runtime = 0, driver = 0;
+    (void)cudaRuntimeGetVersion(&runtime);
+    (void)cudaDriverGetVersion(&driver);
+    json_t *devices = json_array();
+    for (int device = 0; device < cuda_lane_device_count(); device++)
+        json_array_append_new(devices, device_json(device));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "runtime", version_json(runtime), "driver",
+                     version_json(driver), "absent", text_or_null(cuda_lane_absent()), "cublas",
+                     text_or_null(cuda_matmul_version()), "cufile", cufile_json(), "devices", devices);
+}
