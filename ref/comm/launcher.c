@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #ifdef ZG_HAVE_MPI
 #include "comm_mpi.h"
@@ -76,6 +78,30 @@ int launcher_refuse(void)
                                   "starts its ranks itself",
                        launcher.name, launcher.world);
     return ERR_NONE;
+}
+
+int launcher_place(struct comm *comm, int *local_rank, int *local_count)
+{
+    enum { NAME_BYTES = 256 };
+    int world = comm_world(comm);
+    char own[NAME_BYTES] = "";
+    char (*names)[NAME_BYTES] = calloc((size_t)world, sizeof *names);
+    size_t counts[world], offsets[world];
+    for (int rank = 0; rank < world; rank++) {
+        counts[rank] = NAME_BYTES;
+        offsets[rank] = (size_t)rank * NAME_BYTES;
+    }
+    (void)gethostname(own, sizeof own - 1);
+    int rc = names ? comm_all_gather(comm, own, names, counts, offsets, DTYPE_BYTE)
+                   : err_set(ERR_MEMORY, "no memory for the names of %d hosts", world);
+    *local_rank = *local_count = 0;
+    for (int rank = 0; rank < world && rc == ERR_NONE; rank++) {
+        bool here = strcmp(names[rank], own) == 0;
+        *local_count += here;
+        *local_rank += here && rank < comm_rank(comm);
+    }
+    free(names);
+    return rc;
 }
 
 void launcher_tell(const char *command)

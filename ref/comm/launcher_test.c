@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training whose ranks a launcher starts: the bits are those of ranks that are threads, and errors end all of them.
 #include "launcher.h"
+#include "comm_test.h"
 #include "mpirun_test.h"
 
 #include "err.h"
@@ -213,6 +214,21 @@ Test(launcher, a_case_of_any_world_is_answered_by_a_process_started_alone)
     snprintf(command, sizeof command, "cd %s && diff -r answer-1 answer-2 2>&1", folder);
     cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
     folder_remove(folder);
+}
+
+static void find_place(struct rank *rank)
+{
+    int local_rank, local_count;
+    if (launcher_place(rank->comm, &local_rank, &local_count) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+    else if (local_rank != rank->index || local_count != rank->world)
+        rank_wrong(rank, "%d of %d", local_rank, local_count);
+}
+
+Test(launcher, ranks_of_one_host_are_counted_in_their_order)
+{
+    ranks_run_well(1, find_place, NULL);
+    ranks_run_well(5, find_place, NULL);
 }
 
 Test(launcher, what_starts_its_own_ranks_is_not_started_several_times)

@@ -2,6 +2,7 @@
 // `zerogauge train`: the command line of training.
 #include "train_report.h"
 
+#include "device.h"
 #include "err.h"
 #include "find_largest.h"
 #include "terminal.h"
@@ -167,8 +168,10 @@ static int run_as_rank(const struct train_options *a, struct train_setting *sett
     struct comm *comm = NULL;
     int rc = launcher_open(&a->launcher, &comm);
     if (rc == ERR_NONE) {
+        rc = device_connect(setting, &comm);
         setting->comm = comm;
-        rc = run_with_sources(a, setting);
+        if (rc == ERR_NONE)
+            rc = run_with_sources(a, setting);
         if (rc != ERR_NONE)
             comm_abort(comm, err_message());
     }

@@ -2,8 +2,13 @@
 #include "device.h"
 
 #include "err.h"
+#include "launcher.h"
 #ifdef ZG_HAVE_CUDA
+#include "cuda_lane.h"
 #include "tier_cuda.h"
+#endif
+#ifdef ZG_HAVE_NCCL
+#include "comm_nccl.h"
 #endif
 
 #include <string.h>
@@ -11,10 +16,12 @@
 static int find_cuda(bool launched, struct train_setting *setting)
 {
 #ifdef ZG_HAVE_CUDA
+#ifndef ZG_HAVE_NCCL
     if (launched)
-        return err_set(ERR_USAGE, "--device cuda: the transport between processes carries host memory only; ranks as "
-                                  "threads (--world without a launcher) share GPUs");
-    int rc = cuda_devices_for(setting->world, &setting->device_count);
+        return err_set(ERR_USAGE, "--device cuda: this binary was built without NCCL, which carries what lies on GPUs "
+                                  "between processes; ranks as threads (--world without a launcher) share GPUs");
+#endif
+    int rc = cuda_devices_for(launched ? 1 : setting->world, &setting->device_count);
     if (rc != ERR_NONE)
         return err_prefix(rc, "--device cuda");
     setting->accelerator = &cuda_accelerator;
@@ -35,4 +42,24 @@ int device_find(const char *name, bool launched, struct train_setting *setting)
     if (strcmp(name, "cuda") == 0)
         return find_cuda(launched, setting);
     return err_set(ERR_USAGE, "--device %s: expected cpu or cuda", name);
+}
+
+int device_connect(struct train_setting *setting, struct comm **comm)
+{
+#ifdef ZG_HAVE_NCCL
+    int local_rank, local_count;
+    if (setting->accelerator != &cuda_accelerator)
+        return ERR_NONE;
+    TRY(launcher_place(*comm, &local_rank, &local_count));
+    if (local_count > cuda_lane_device_count())
+        return err_set(ERR_USAGE, "--device cuda: %d ranks on this host, which has %d GPUs, and NCCL wants one each: "
+                                  "start fewer, or let ranks be threads (--world without a launcher)", local_count,
+                       cuda_lane_device_count());
+    setting->device = local_rank;
+    TRY(cuda_lane_use(local_rank));
+    return comm_nccl_open(*comm, &comm_nccl_defaults, comm);
+#else
+    (void)setting, (void)comm;
+    return ERR_NONE;
+#endif
 }
