@@ -20,6 +20,8 @@ static const struct benchmark {
      "the optimizer: ns per parameter against a copy of the same streams"},
     {"comm", bench_comm_main, BENCH_USES_NOTHING, true,
      "the collectives: time against concurrent copies of the same bytes"},
+    {"links", bench_links_main, BENCH_USES_NOTHING, true,
+     "what lies between hosts, in pairs: whose link is slow"},
     {"memory", bench_memory_main, BENCH_USES_NOTHING, false,
      "copies, reads, writes, Adam's mix: GB/s against libc's"},
     {"nvme", bench_nvme_main, BENCH_USES_STORAGE, false,

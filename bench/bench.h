@@ -149,6 +149,7 @@ int bench_print(const struct bench_options *options, struct bench_record *record
 int bench_main(int argc, const char **argv);
 int bench_adam_main(int argc, const char **argv);
 int bench_comm_main(int argc, const char **argv);
+int bench_links_main(int argc, const char **argv);
 int bench_memory_main(int argc, const char **argv);
 int bench_nvme_main(int argc, const char **argv);
 int bench_overlap_main(int argc, const char **argv);

@@ -229,3 +229,25 @@ Test(bench_world, each_host_measures_its_own_parts_and_rank_0_prints_them)
     cr_assert_not_null(heading, "%s", output);
     cr_expect(strstr(output, "host=host1") < heading && strstr(heading, "host=host2"), "%s", output);
 }
+
+// Of an odd number one rests in every round; every rank meets every other one all the same, up to eight of them.
+Test(bench_world, links_are_measured_with_every_partner)
+{
+    static const int partners[] = {0, 0, 1, 2, 3, 4};
+    MPI_OR_SKIP();
+    for (int world = 2; world <= 5; world++) {
+        bench(world, "links --quick --repeat 2 --sizes 64");
+        cr_assert_eq(line_count, 2 * (size_t)world, "%s", output);
+        for (size_t i = 0; i < line_count; i++) {
+            const json_t *of_case = json_object_get(lines[i], "case"), *detail = json_object_get(lines[i], "detail");
+            cr_expect_eq(number_of(of_case, "rank"), (json_int_t)i % world);
+            cr_expect_str_eq(text_of(of_case, "lane"), i < (size_t)world ? "ping" : "bandwidth");
+            cr_expect_eq(number_of(of_case, "bytes"), i < (size_t)world ? 8 : 64);
+            cr_expect_eq(number_of(detail, "partners"), partners[world], "%d ranks: %s", world, output);
+            cr_expect_neq(number_of(detail, "slowest_partner"), (json_int_t)i % world);
+            cr_expect(json_is_true(json_object_get(lines[i], "verified")));
+        }
+    }
+    cr_expect_eq(mpirun(1, "zerogauge", "bench links", output, sizeof output), SKIPPED_STATUS, "%s", output);
+    cr_expect_not_null(strstr(output, "SKIP: links: one process alone has none"), "%s", output);
+}

@@ -23,10 +23,10 @@ bool outlier_is(const double *times, size_t count, size_t index, double *centre)
     return times[index] > *centre + OUTLIER_DEVIATIONS * fmax(deviation, OUTLIER_FLOOR * *centre);
 }
 
-// A rank's result in a group.
+// A rank's result in a group: of `bench ranks`, or of `bench links`.
 struct member {
     const struct validate_line *line;
-    const char *lane, *host;
+    const char *name, *lane, *host;
     json_int_t rank, processor;
     bool together;
     double time, waited_share;
@@ -37,9 +37,11 @@ static bool member_of(const struct validate_line *line, struct member *out)
     const json_t *record = line->record, *of_case = json_object_get(record, "case");
     const json_t *detail = json_object_get(record, "detail");
     const char *name = json_string_value(json_object_get(record, "name"));
+    bool known = name && (strcmp(name, "ranks") == 0 || strcmp(name, "links") == 0);
     double median = json_number_value(json_object_get(record, "median"));
     *out = (struct member){
         .line = line,
+        .name = name,
         .lane = json_string_value(json_object_get(of_case, "lane")),
         .host = json_string_value(json_object_get(of_case, "host")),
         .rank = json_integer_value(json_object_get(of_case, "rank")),
@@ -48,18 +50,33 @@ static bool member_of(const struct validate_line *line, struct member *out)
         .time = json_is_true(json_object_get(record, "lower_is_better")) ? median : 1 / median,
         .waited_share = json_number_value(json_object_get(detail, "waited_share")),
     };
-    return name && strcmp(name, "ranks") == 0 && out->lane && out->host && median > 0;
+    return known && out->lane && out->host && median > 0;
 }
 
 static bool same_group(const struct member *a, const struct member *b)
 {
-    return strcmp(a->lane, b->lane) == 0 && a->together == b->together;
+    return strcmp(a->name, b->name) == 0 && strcmp(a->lane, b->lane) == 0 && a->together == b->together;
+}
+
+static bool is_link(const struct member *member)
+{
+    return strcmp(member->name, "links") == 0;
 }
 
 static void begin_judgement(const struct member *member, struct judgement *out)
 {
     *out = (struct judgement){.kind = "outlier", .verdict = JUDGED_VALID, .value = NAN};
-    snprintf(out->id, sizeof out->id, "ranks-%.32s-%s", member->lane, member->together ? "together" : "alone");
+    if (is_link(member))
+        snprintf(out->id, sizeof out->id, "links-%.32s", member->lane);
+    else
+        snprintf(out->id, sizeof out->id, "ranks-%.32s-%s", member->lane, member->together ? "together" : "alone");
+}
+
+static void say_of_link(const struct member *member, struct judgement *judgement)
+{
+    snprintf(judgement->text, sizeof judgement->text,
+             "%s: the link of host %.64s (rank %d) takes %.2f times as long as the links' median in the lane %s",
+             judgement->id, member->host, (int)member->rank, judgement->value, member->lane);
 }
 
 static int judge_outlier(const struct member *member, size_t count, double centre, struct judgements *out)
@@ -69,6 +86,10 @@ static int judge_outlier(const struct member *member, size_t count, double centr
     judgement.verdict = JUDGED_INVALID;
     judgement.line = member->line->line;
     judgement.value = member->time / centre;
+    if (is_link(member)) {
+        say_of_link(member, &judgement);
+        return judgements_add(out, &judgement);
+    }
     const json_t *ratio = json_object_get(member->line->record, "ratio");
     int used = snprintf(judgement.text, sizeof judgement.text,
                         "%s: rank %d (host %.64s, processor %d) takes %.2f times as long as %s in the lane %s%s",
@@ -107,8 +128,8 @@ static int judge_group(const struct member *members, size_t count, struct judgem
     judgement.line = members[slowest].line->line;
     judgement.value = times[slowest] / times[fastest];
     snprintf(judgement.text, sizeof judgement.text,
-             "%s: of %zu ranks the slowest takes %.2f times as long as the fastest", judgement.id, count,
-             judgement.value);
+             "%s: of %zu %s the slowest takes %.2f times as long as the fastest", judgement.id, count,
+             is_link(&members[slowest]) ? "links" : "ranks", judgement.value);
     return judgements_add(out, &judgement);
 }
 

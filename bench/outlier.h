@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that should be equal and are not. `bench ranks` measures each rank alone and all together; in each of these
-// groups a rank is an outlier when it is slow beyond
+// Ranks that should be equal and are not. `bench ranks` measures each rank alone and all together, `bench links` the
+// links between their hosts; in each of these groups a rank is an outlier when it is slow beyond
 //
 //     centre + OUTLIER_DEVIATIONS x max(1.4826 x MAD, OUTLIER_FLOOR x centre)
 //
@@ -19,7 +19,7 @@ static const double OUTLIER_DEVIATIONS = 3.5, OUTLIER_FLOOR = 0.1;
 // For `count` times, 2 or more: whether the one at `index` is an outlier. *centre is what it is compared with.
 bool outlier_is(const double *times, size_t count, size_t index, double *centre);
 
-// One judgement for each outlier among the records of `bench ranks`, and one VALID one for each group that has none.
+// One judgement for each outlier among the records of these two, and one VALID one for each group that has none.
 int outliers_find(const struct validate_line *lines, size_t count, struct judgements *out);
 
 #endif

@@ -64,6 +64,15 @@ static void add(const char *lane, int rank, bool together, double median, double
     line_count++;
 }
 
+static void add_link(const char *lane, int rank, const char *host, double median)
+{
+    char of_case[256];
+    snprintf(of_case, sizeof of_case, "\"lane\":\"%s\",\"rank\":%d,\"world\":3,\"host\":\"%s\",\"bytes\":8", lane,
+             rank, host);
+    lines[line_count] = (struct validate_line){10 + line_count, trial_record("links", of_case, median)};
+    line_count++;
+}
+
 static void find(void)
 {
     cr_assert_eq(outliers_find(lines, line_count, &found), ERR_NONE, "%s", err_message());
@@ -116,4 +125,24 @@ Test(outlier, one_rank_and_other_benchmarks_say_nothing)
     line_count++;
     find();
     cr_expect_eq(found.count, 0);
+}
+
+// Rates of links, beside ranks whose lane has the same name.
+Test(outlier, the_slow_link_is_named_by_its_host)
+{
+    add_link("memory", 0, "one", 10);
+    add("memory", 0, false, 10, 0);
+    add_link("memory", 2, "two", 0.5);
+    add("memory", 1, false, 10, 0);
+    add_link("memory", 4, "three", 9);
+    find();
+    cr_assert_eq(found.count, 2);
+    cr_expect_eq(found.list[0].verdict, JUDGED_INVALID);
+    cr_expect_str_eq(found.list[0].id, "links-memory");
+    cr_expect_eq(found.list[0].line, 12);
+    cr_expect_str_eq(found.list[0].text, "links-memory: the link of host two (rank 2) takes 18.00 times as long as the "
+                                         "links' median in the lane memory");
+    cr_expect_eq(found.list[1].verdict, JUDGED_VALID);
+    cr_expect_str_eq(found.list[1].id, "ranks-memory-alone");
+    judgements_free(&found);
 }

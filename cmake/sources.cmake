@@ -11,6 +11,7 @@ set(ZG_SOURCES
   bench/bench_comm.c
   bench/bench_file.c
   bench/bench_hosts.c
+  bench/bench_links.c
   bench/bench_machine.c
   bench/bench_measure.c
   bench/bench_memory.c

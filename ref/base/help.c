@@ -46,6 +46,8 @@ static const struct {
      {"zerogauge bench adam --quick", "zerogauge bench adam --recipe all --isa all --sizes 1M --json > adam.jsonl"}},
     {"zerogauge bench comm",
      {"zerogauge bench comm --world 4 --sizes 8,1K,1M", "zerogauge bench comm --operation all-reduce --json"}},
+    {"zerogauge bench links",
+     {"mpirun -n 4 --host one,two,three,four zerogauge bench links", "srun -N 8 zerogauge bench links --json"}},
     {"zerogauge bench memory",
      {"zerogauge bench memory --quick", "zerogauge bench memory --threads 1,all --out memory.jsonl"}},
     {"zerogauge bench nvme",

@@ -197,6 +197,15 @@ int comm_broadcast(struct comm *comm, void *buffer, size_t bytes, int root)
     return ERR_NONE;
 }
 
+int comm_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes)
+{
+    if (!comm->ops->exchange)
+        return err_set(ERR_USAGE, "ranks that are threads have no link to send through");
+    if (peer < 0 || peer >= comm->world || peer == comm->rank)
+        return err_set(ERR_INTERNAL, "rank %d is no peer of rank %d in a world of %d", peer, comm->rank, comm->world);
+    return comm->ops->exchange(comm, peer, send, recv, bytes);
+}
+
 int comm_barrier(struct comm *comm)
 {
     return run(comm, &(struct comm_call){.operation = COMM_BARRIER});

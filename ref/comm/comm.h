@@ -66,6 +66,10 @@ int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t coun
 int comm_broadcast(struct comm *comm, void *buffer, size_t bytes, int root);
 int comm_barrier(struct comm *comm);
 
+// Between this rank and `peer` alone: each sends `bytes` and receives as many. The others take no part, and nothing is
+// counted or compared. send and recv do not overlap. ERR_USAGE: ranks that are threads have no link to send through.
+int comm_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);
+
 // A transport's own sums, in an order that it chooses itself, each beside the canonical one of the same values.
 struct comm_native {
     uint64_t sums;                 // collectives that added up, in all

@@ -45,6 +45,7 @@ struct comm_ops {
     bool has_native;  // sums of its own: run then looks at comm.native, and fills it in
     // Does not return before nobody touches this rank's buffers any more, whether it fails or not.
     int (*run)(struct comm *comm, const struct comm_call *call);
+    int (*exchange)(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);  // null: there is none
     // Without waiting: the failure of a rank, if this one has heard of any.
     int (*check)(struct comm *comm);
     void (*abort)(struct comm *comm, const char *message);

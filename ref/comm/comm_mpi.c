@@ -356,9 +356,13 @@ static int open_communicators(MPI_Comm world, struct comm_mpi *mpi)
 
 int comm_mpi_open(MPI_Comm world, struct comm **out)
 {
-    static const struct comm_ops ops = {
-        .name = "mpi", .has_native = true, .run = mpi_run, .check = mpi_check,
-        .abort = mpi_abort, .close = mpi_close};
+    static const struct comm_ops ops = {.name = "mpi",
+                                        .has_native = true,
+                                        .run = mpi_run,
+                                        .exchange = comm_mpi_exchange,
+                                        .check = mpi_check,
+                                        .abort = mpi_abort,
+                                        .close = mpi_close};
     int threading, rank, size;
     MPI_Query_thread(&threading);
     if (threading < MPI_THREAD_MULTIPLE)

@@ -65,6 +65,9 @@ int comm_mpi_code(int mpi_result, const char *call);
 // Carries out a call that all ranks have agreed about.
 int comm_mpi_move(struct comm_mpi *mpi, const struct comm_call *call);
 
+// comm_exchange, in messages of its own between the two.
+int comm_mpi_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);
+
 // Carries out a sum by MPI's own, and the canonical one beside it to compare.
 int comm_mpi_native(struct comm_mpi *mpi, const struct comm_call *call);
 void comm_mpi_native_close(struct comm_mpi *mpi);

@@ -262,3 +262,16 @@ int comm_mpi_move(struct comm_mpi *mpi, const struct comm_call *call)
     }
     return ERR_NONE;
 }
+
+int comm_mpi_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes)
+{
+    struct comm_mpi *mpi = (struct comm_mpi *)comm;
+    for (size_t at = 0; at < bytes; at += mpi->message_bytes) {
+        MPI_Request requests[2];
+        size_t length = message_bytes(mpi, bytes, at);
+        TRY(start_receive(mpi, (char *)recv + at, length, peer, &requests[0]));
+        TRY(start_send(mpi, (const char *)send + at, length, peer, &requests[1]));
+        TRY(comm_mpi_wait(mpi, requests, 2));
+    }
+    return ERR_NONE;
+}

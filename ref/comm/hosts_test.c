@@ -82,6 +82,38 @@ Test(hosts, ranks_are_dealt_out_to_hosts_in_turn)
     cr_expect_eq(status, 2);
 }
 
+// Of three links, the slow one is the one that is slow with every partner. A rate of 40 Mbit/s is 0.005 GB/s.
+Test(hosts, the_host_with_a_slow_link_is_named)
+{
+    char command[PATH_MAX + 128];
+    int status;
+    MPI_OR_SKIP();
+    snprintf(command, sizeof command, "mpirun -n 6 '%s/zerogauge' bench links --quick --repeat 3 --sizes 128K",
+             ZG_BINARY_DIR);
+    if (!hosts("3 --rate 40 --slow 2", command, &status))
+        return;
+    cr_expect_eq(status, 0, "%s", output);
+    const char *named = strstr(output, "OUTLIER  the link of host host2 (rank 1) takes ");
+    cr_assert_not_null(named, "%s", output);
+    const char *measured = strstr(output, "lane=bandwidth  rank=1  world=6  host=host2  hosts=3  bytes=131072");
+    cr_assert_not_null(measured, "%s", output);
+    double rate = strtod(measured + strcspn(measured, "\n") + 1, NULL);
+    cr_expect(rate > 0 && rate < 0.02, "%g GB/s: %s", rate, output);
+}
+
+Test(hosts, the_host_with_a_delayed_link_is_named)
+{
+    char command[PATH_MAX + 128];
+    int status;
+    MPI_OR_SKIP();
+    snprintf(command, sizeof command, "mpirun -n 3 '%s/zerogauge' bench links --quick --repeat 3 --sizes 4K",
+             ZG_BINARY_DIR);
+    if (!hosts("3 --delay 5 --slow 3", command, &status))
+        return;
+    cr_expect_eq(status, 0, "%s", output);
+    cr_expect_not_null(strstr(output, "OUTLIER  the link of host host3 (rank 2) takes "), "%s", output);
+}
+
 // What a killed rank leaves behind is what every step left: a checkpoint, and nothing of the states on NVMe.
 Test(hosts, a_rank_killed_on_another_host_is_named_by_all_others)
 {
