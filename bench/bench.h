@@ -145,6 +145,10 @@ double bench_ratio(const struct bench_record *record);
 // refused with ERR_CHECK, and a null description with ERR_MEMORY.
 int bench_print(const struct bench_options *options, struct bench_record *record);
 
+// By name: whether all ranks of a launcher measure it together; and it itself, as `zerogauge bench ARGV` runs it.
+bool bench_is_together(const char *name);
+int bench_named(int argc, const char **argv);
+
 // The subcommands: `zerogauge bench NAME ...`; each returns an exit status, and argv[0] is its own name.
 int bench_main(int argc, const char **argv);
 int bench_adam_main(int argc, const char **argv);

@@ -19,7 +19,7 @@ struct member {
 static struct {
     struct comm *comm;  // null: there is none
     struct member *members;  // by rank
-    int host_count, rank_on_host;
+    int host_count, rank_on_host, host_size;
 } world;
 
 static bool same_host(int a, int b)
@@ -30,12 +30,13 @@ static bool same_host(int a, int b)
 static void count_hosts(void)
 {
     int rank = comm_rank(world.comm);
-    world.host_count = world.rank_on_host = 0;
+    world.host_count = world.rank_on_host = world.host_size = 0;
     for (int i = 0; i < comm_world(world.comm); i++) {
         int first = 0;
         while (!same_host(first, i))
             first++;
         world.host_count += first == i;
+        world.host_size += same_host(i, rank);
         world.rank_on_host += i < rank && same_host(i, rank);
     }
 }
@@ -73,11 +74,11 @@ int bench_world_join(void)
     return meet();
 }
 
-void bench_world_leave(int status)
+void bench_world_leave(int code)
 {
     if (!world.comm)
         return;
-    launcher_close(world.comm, status);
+    launcher_close(world.comm, code);
     free(world.members);
     world.comm = NULL;
     world.members = NULL;
@@ -136,6 +137,11 @@ int bench_world_processor(void)
         if (CPU_ISSET((size_t)processor, set) && skip-- == 0)
             break;
     return processor;
+}
+
+int bench_world_host_size(void)
+{
+    return world.host_size;
 }
 
 void bench_world_take_host(bool take)

@@ -16,8 +16,8 @@ enum { BENCH_HOST_BYTES = 64 };
 // Joins the world, unless this process has or there is none. ERR_USAGE: launcher and library do not belong together.
 int bench_world_join(void);
 
-// Ends this process's part, if it has one. With status != 0 it waits for nobody.
-void bench_world_leave(int status);
+// Ends this process's part, if it has one. After a code other than ERR_NONE it waits for nobody.
+void bench_world_leave(int code);
 
 // The number of ranks that --world asks for becomes that of the launcher, or `otherwise` where nothing is said, which
 // is BENCH_WORLD_UNSAID. ERR_USAGE: the launcher's is another, or it is not from 1 to `most` threads.
@@ -32,6 +32,7 @@ int bench_world_size(void);
 const char *bench_world_host(int rank);
 int bench_world_host_count(void);
 int bench_world_rank_on_host(void);  // 0: this rank is its host's first
+int bench_world_host_size(void);     // ranks on this one's
 
 // The processor that this rank takes for itself: of those that it may run on, in turn with the ranks of its host that
 // may run on the same.

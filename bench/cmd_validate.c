@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge validate`: the command line.
-#include "validate.h"
+#include "validate_world.h"
 
+#include "bench_world.h"
 #include "emulate.h"
 #include "err.h"
 #include "help.h"
@@ -34,6 +35,13 @@ static void on_interrupt(int signal_number)
 {
     (void)signal_number;
     interrupted = 1;
+}
+
+static void watch_interruptions(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
 }
 
 // The folder given, which must be new or empty, or one named after the time.
@@ -114,7 +122,12 @@ static int choose_fit(const struct options *a, struct fit_setting *fit)
     fit->models = a->models ? (const char *const *)a->models : models;
     for (const char *const *name = fit->models; *name; name++)
         TRY(plan_model_find(*name, 1, &model));
-    return fit_available(a->world > 0 ? a->world : 2, a->device_memory, a->host_memory, paths_of(a), fit);
+    // The ranks of a host share its memory.
+    int world = bench_world_comm() ? bench_world_size() : a->world > 0 ? a->world : 2;
+    int here = bench_world_comm() ? bench_world_host_size() : world;
+    int rc = fit_available(here, a->device_memory, a->host_memory, paths_of(a), fit);
+    fit->world = world;
+    return rc;
 }
 
 static int validate(const struct options *a, int argc, const char **argv, const struct plan *plan,
@@ -143,9 +156,6 @@ static int validate(const struct options *a, int argc, const char **argv, const 
         .fit = &fit,
         .interrupted = &interrupted,
     };
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
     struct validate_result result;
     int rc = validate_run(&setting, &result);
     if (rc == ERR_NONE) {
@@ -165,13 +175,17 @@ static int run(int argc, const char **argv, const struct options *a, int *status
     struct emulation emulation = {0};
     struct plan plan;
     struct bands bands = {0};
-    TRY(launcher_refuse());
+    TRY(bench_world_join());
+    launcher_hide();
     if (a->emulate)
         TRY(emulation_parse_all(a->emulate, &emulation));
     if (!(a->time_limit_s >= 0))
         return err_set(ERR_USAGE, "--time-limit %g: expected seconds", a->time_limit_s);
     if (a->save_bands && access(a->save_bands, F_OK) == 0)
         return err_set(ERR_USAGE, "--save-bands %s: is there already; give a new file", a->save_bands);
+    if (bench_world_comm() && a->world > 0 && a->world != bench_world_size())
+        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: leave --world out", a->world,
+                       bench_world_size());
     if (a->world < 0 || a->world > VALIDATE_WORLD_MAX)
         return err_set(ERR_USAGE, "--world %d: from 1 to %d ranks", a->world, VALIDATE_WORLD_MAX);
     snprintf(world, sizeof world, "%d", a->world);
@@ -181,12 +195,15 @@ static int run(int argc, const char **argv, const struct options *a, int *status
         .quick = a->quick,
         .nvme_paths = (const char *const *)a->nvme_paths,
         .emulation = emulation,
-        .world = a->world > 0 ? world : NULL,
+        .world = a->world > 0 && !bench_world_comm() ? world : NULL,
         .pin = a->pin,
         .engine = a->engine,
         .time_limit_s = a->time_limit_s,
     };
     TRY(plan_make(&choice, &plan));
+    watch_interruptions();
+    if (bench_world_rank() > 0)
+        return validate_world_follow(&plan, &interrupted);
     int rc = read_bands(a, &bands);
     if (rc == ERR_NONE)
         rc = validate(a, argc, argv, &plan, &bands, status);
@@ -239,8 +256,11 @@ int validate_main(int argc, const char **argv)
     struct options a = {0};
     int status = 0;
     int rc = parse_and_run(argc, argv, &a, &status);
-    if (rc != ERR_NONE)
+    if (rc != ERR_NONE && bench_world_comm())
+        comm_abort(bench_world_comm(), err_message());
+    if (rc != ERR_NONE && bench_world_speaks(rc))
         fprintf(stderr, "zerogauge validate: %s\n", err_message());
+    bench_world_leave(rc != ERR_NONE || status == INTERRUPTED_STATUS ? ERR_PEER : ERR_NONE);
     free_list(a.nvme_paths);
     free_list(a.bands);
     free_list(a.models);

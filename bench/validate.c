@@ -3,13 +3,14 @@
 #include "validate_internal.h"
 
 #include "bench.h"
+#include "bench_world.h"
 #include "conclusion.h"
 #include "err.h"
 #include "file.h"
 #include "fit.h"
 #include "other_load.h"
 #include "record.h"
-#include "validate_part.h"
+#include "validate_world.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -40,14 +41,16 @@ static int keep_line(struct validate_result *result, json_t *record, size_t line
     return ERR_NONE;
 }
 
-// The records of a part, and what is kept of them to be judged.
-static int take_records(struct validation *v, json_t *records)
+// The records of a part, and what is kept of them to be judged. The conformance suite's are those of rank 0.
+static int take_records(struct validation *v, json_t *records, int rank)
 {
     size_t i;
     json_t *record;
     json_array_foreach(records, i, record)
     {
         const char *kind = json_string_value(json_object_get(record, "record"));
+        if (rank > 0 && strcmp(kind, "bench") != 0)
+            continue;
         TRY(record_append(v->writer, json_incref(record)));
         if (strcmp(kind, "bench") == 0)
             TRY(keep_line(v->result, record, record_line_count(v->writer)));
@@ -83,22 +86,30 @@ static json_t *command_json(const char *const *argv)
     return command;
 }
 
-static json_t *part_json(const struct plan_part *part, const struct part_run *run, double begin_s, double end_s)
+static json_t *part_json(const struct plan_part *part, const struct part_run *run, int rank, double begin_s)
 {
     // What this program ended, or could not start, has neither.
     bool exited = run->launch.end == LAUNCH_EXITED && !run->not_started;
     bool by_signal = run->launch.end == LAUNCH_SIGNALLED;
-    return json_pack("{s:s, s:s, s:o, s:f, s:f, s:o, s:o, s:o}", "record", "part", "name", part->name, "command",
-                     command_json(part->argv), "begin_s", begin_s, "end_s", end_s, "status",
-                     exited ? json_integer(run->launch.status) : json_null(), "signal",
-                     by_signal ? json_integer(run->launch.status) : json_null(), "reason",
-                     *run->reason ? json_string(run->reason) : json_null());
+    json_t *record = json_pack(
+        "{s:s, s:s, s:o, s:f, s:f, s:o, s:o, s:o}", "record", "part", "name", part->name, "command",
+        command_json(part->argv), "begin_s", begin_s, "end_s", begin_s + run->launch.seconds, "status",
+        exited ? json_integer(run->launch.status) : json_null(), "signal",
+        by_signal ? json_integer(run->launch.status) : json_null(), "reason",
+        *run->reason ? json_string(run->reason) : json_null());
+    if (record && bench_world_comm()) {
+        json_object_set_new(record, "rank", json_integer(rank));
+        json_object_set_new(record, "host", json_string(bench_world_host(rank)));
+    }
+    return record;
 }
 
-static void show_part(const struct plan_part *part, const struct part_run *run, double seconds)
+static void show_part(const struct plan_part *part, const struct part_run *run, int rank)
 {
     bench_progress("%s", "");
-    printf("%-16s %6.1f s  ", part->name, seconds);
+    printf("%-16s %6.1f s  ", part->name, run->launch.seconds);
+    if (rank > 0)
+        printf("rank %d on host %s: ", rank, bench_world_host(rank));
     if (run->state == PART_DONE && part->bench)
         printf("%zu results\n", json_array_size(run->records));
     else if (run->state == PART_DONE)
@@ -110,18 +121,68 @@ static void show_part(const struct plan_part *part, const struct part_run *run, 
 
 // A part that did not end well. What a machine does not have at all speaks neither for it nor against it; but a GPU
 // that it has, and this program cannot use, was not tested.
-static int judge_part(struct validation *v, const struct plan_part *part, const struct part_run *run, size_t line)
+static int judge_part(struct validation *v, const struct plan_part *part, const struct part_run *run, int rank,
+                      size_t line)
 {
+    char whose[96] = "";
     struct judgement judgement = {.kind = "part", .verdict = run->verdict, .line = line, .value = NAN};
     if (run->state == PART_ABSENT && v->gpu_count == 0)
         judgement.verdict = JUDGED_VALID;
     snprintf(judgement.id, sizeof judgement.id, "%s", part->name);
-    snprintf(judgement.text, sizeof judgement.text, "%s: %.*s", part->name, JUDGEMENT_TEXT_BYTES - PLAN_NAME_BYTES - 3,
-             run->reason);
+    if (rank > 0)
+        snprintf(whose, sizeof whose, "rank %d on host %s: ", rank, bench_world_host(rank));
+    snprintf(judgement.text, sizeof judgement.text, "%s: %s%.*s", part->name, whose,
+             JUDGEMENT_TEXT_BYTES - PLAN_NAME_BYTES - (int)sizeof whose - 3, run->reason);
     return validation_judge(v, &judgement);
 }
 
-static int take_part(struct validation *v, const struct plan_part *part, struct part_run *run)
+// Another host's processors calculate, too: its suite's verdict, where it is not that it conforms.
+static int judge_other_arithmetic(struct validation *v, const struct part_run *run, int rank)
+{
+    const char *verdict = json_string_value(json_object_get(json_array_get(run->records, 0), "verdict"));
+    if (run->state != PART_DONE || !verdict || strcmp(verdict, "CONFORMS") == 0)
+        return ERR_NONE;
+    struct judgement judgement = {.kind = "arithmetic", .id = "arithmetic", .value = NAN};
+    judgement.verdict = strcmp(verdict, "FAILS") == 0 ? JUDGED_INVALID : JUDGED_INCOMPLETE;
+    snprintf(judgement.text, sizeof judgement.text,
+             "arithmetic: rank %d on host %s: the conformance suite says %s; arithmetic.rank-%d.out says which "
+             "requirements", rank, bench_world_host(rank), verdict, rank);
+    return validation_judge(v, &judgement);
+}
+
+// What one rank has of a part.
+static int take_run(struct validation *v, const struct plan_part *part, const struct part_run *run, int rank,
+                    double begin_s)
+{
+    struct validate_result *result = v->result;
+    bool is_first = result->states[v->part] == PART_NOT_RUN;
+    if (is_first || run->state == PART_DONE) {
+        result->states[v->part] = run->state;
+        memcpy(result->reasons[v->part], run->reason, sizeof run->reason);
+    }
+    if (run->launch.end == LAUNCH_INTERRUPTED)
+        result->interrupted = true;
+    TRY(record_append(v->writer, part_json(part, run, rank, begin_s)));
+    size_t line = record_line_count(v->writer);
+    if (run->state == PART_DONE)
+        TRY(take_records(v, run->records, rank));
+    show_part(part, run, rank);
+    if (rank > 0 && !part->bench)
+        TRY(judge_other_arithmetic(v, run, rank));
+    return *run->reason ? judge_part(v, part, run, rank, line) : ERR_NONE;
+}
+
+// The ranks that are processes cannot go on together: what comes after is not tested.
+static int judge_broken(struct validation *v, const char *why)
+{
+    struct judgement judgement = {.kind = "part", .verdict = JUDGED_INCOMPLETE, .id = "ranks", .value = NAN};
+    v->broken = true;
+    snprintf(judgement.text, sizeof judgement.text, "ranks: %.300s; what comes after %s was not run", why,
+             v->setting->plan->parts[v->part].name);
+    return validation_judge(v, &judgement);
+}
+
+static int take_part(struct validation *v, const struct plan_part *part, struct part_run runs[])
 {
     const struct part_setting setting = {
         .folder = v->setting->folder,
@@ -129,36 +190,40 @@ static int take_part(struct validation *v, const struct plan_part *part, struct 
         .tick = show_progress,
         .tick_context = v,
     };
+    char broken[JUDGEMENT_TEXT_BYTES] = "";
     double begin_s = seconds_since(v);
-    TRY(part_run(part, &setting, run));
-    double end_s = seconds_since(v);
-    v->result->states[v->part] = run->state;
-    memcpy(v->result->reasons[v->part], run->reason, sizeof run->reason);
-    if (run->launch.end == LAUNCH_INTERRUPTED)
-        v->result->interrupted = true;
-    TRY(record_append(v->writer, part_json(part, run, begin_s, end_s)));
-    size_t line = record_line_count(v->writer);
-    if (run->state == PART_DONE)
-        TRY(take_records(v, run->records));
-    show_part(part, run, end_s - begin_s);
-    return *run->reason ? judge_part(v, part, run, line) : ERR_NONE;
+    if (bench_world_comm())
+        TRY(validate_world_part(part, &setting, runs, broken));
+    else
+        TRY(part_run(part, &setting, &runs[0]));
+    for (int rank = 0; rank < bench_world_size(); rank++)
+        if (runs[rank].state != PART_NOT_RUN)
+            TRY(take_run(v, part, &runs[rank], rank, begin_s));
+    return *broken ? judge_broken(v, broken) : ERR_NONE;
 }
 
 static int run_parts(struct validation *v)
 {
-    for (v->part = 0; v->part < v->setting->plan->count; v->part++) {
-        struct part_run run;
+    int world = bench_world_size();
+    struct part_run *runs = calloc((size_t)world, sizeof *runs);
+    int rc = runs ? ERR_NONE : err_set(ERR_MEMORY, "no memory for what %d ranks measure", world);
+    for (v->part = 0; rc == ERR_NONE && v->part < v->setting->plan->count; v->part++) {
         if (is_interrupted(v)) {
             v->result->interrupted = true;
             break;
         }
-        int rc = take_part(v, &v->setting->plan->parts[v->part], &run);
-        part_run_free(&run);
-        TRY(rc);
-        if (v->result->interrupted)
+        rc = take_part(v, &v->setting->plan->parts[v->part], runs);
+        for (int rank = 0; rank < world; rank++) {
+            part_run_free(&runs[rank]);
+            runs[rank] = (struct part_run){0};
+        }
+        if (bench_world_comm() && is_interrupted(v))
+            v->result->interrupted = true;
+        if (v->result->interrupted || v->broken)
             break;
     }
-    return ERR_NONE;
+    free(runs);
+    return rc;
 }
 
 static int take_fits(struct validation *v)

@@ -13,6 +13,7 @@ struct validation {
     uint64_t begin_ns;
     size_t part;           // that runs
     size_t gpu_count;      // that the machine has
+    bool broken;           // the ranks cannot go on together
 };
 
 // Appends the finding to the file, and keeps it.

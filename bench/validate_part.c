@@ -149,20 +149,59 @@ static void judge_end(const struct plan_part *part, const char *error_path, stru
         snprintf(run->reason, sizeof run->reason, "%.250s%s%.250s", launch->text, said[0] ? ": " : "", said);
 }
 
-int part_run(const struct plan_part *part, const struct part_setting *setting, struct part_run *out)
+// The files' names, and no records.
+static int begin(const struct plan_part *part, const struct part_setting *setting, struct part_run *out,
+                 struct part_files *files)
 {
-    char output_path[PATH_MAX], error_path[PATH_MAX], name[PLAN_NAME_BYTES + 8];
+    char name[PLAN_NAME_BYTES + 8];
+    *files = (struct part_files){0};
     *out = (struct part_run){.records = json_array()};
     if (!out->records)
         return err_set(ERR_MEMORY, "no memory for the records of %s", part->name);
     snprintf(name, sizeof name, "%s.out", part->name);
-    TRY(file_join(setting->folder, name, output_path));
+    TRY(file_join(setting->folder, name, files->output_path));
     snprintf(name, sizeof name, "%s.err", part->name);
-    TRY(file_join(setting->folder, name, error_path));
+    return file_join(setting->folder, name, files->error_path);
+}
+
+int part_files_open(const struct plan_part *part, const struct part_setting *setting, struct part_run *out,
+                    struct part_files *files)
+{
+    TRY(begin(part, setting, out, files));
+    files->output = fopen(files->output_path, "wxe");
+    files->errors = fopen(files->error_path, "wxe");
+    if (files->output && files->errors)
+        return ERR_NONE;
+    int failure = errno;
+    if (files->output)
+        fclose(files->output);
+    return err_set(ERR_IO, "%s: cannot be made: %s", files->output ? files->error_path : files->output_path,
+                   strerror(failure));
+}
+
+int part_end(const struct plan_part *part, const struct part_files *files, struct part_run *out)
+{
+    judge_end(part, files->error_path, out);
+    if (out->state != PART_DONE)
+        return ERR_NONE;
+    int rc = part_read(files->output_path, part->bench, out->records);
+    if (rc == ERR_USAGE) {
+        out->state = PART_FAILED;
+        out->verdict = JUDGED_INCOMPLETE;
+        snprintf(out->reason, sizeof out->reason, "what it printed is not as it should be: %s", err_message());
+        return ERR_NONE;
+    }
+    return rc;
+}
+
+int part_run(const struct plan_part *part, const struct part_setting *setting, struct part_run *out)
+{
+    struct part_files files;
+    TRY(begin(part, setting, out, &files));
     const struct launch_setting launch_setting = {
         .argv = part->argv,
-        .output_path = output_path,
-        .error_path = error_path,
+        .output_path = files.output_path,
+        .error_path = files.error_path,
         .time_limit_s = part->limit_s,
         .output_limit_bytes = OUTPUT_BYTES_MAX,
         .interrupted = setting->interrupted,
@@ -178,17 +217,7 @@ int part_run(const struct plan_part *part, const struct part_setting *setting, s
         return ERR_NONE;
     }
     TRY(rc);
-    judge_end(part, error_path, out);
-    if (out->state != PART_DONE)
-        return ERR_NONE;
-    rc = part_read(output_path, part->bench, out->records);
-    if (rc == ERR_USAGE) {
-        out->state = PART_FAILED;
-        out->verdict = JUDGED_INCOMPLETE;
-        snprintf(out->reason, sizeof out->reason, "what it printed is not as it should be: %s", err_message());
-        return ERR_NONE;
-    }
-    return rc;
+    return part_end(part, &files, out);
 }
 
 void part_run_free(struct part_run *run)

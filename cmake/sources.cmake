@@ -55,12 +55,14 @@ set(ZG_SOURCES
   bench/ranks.c
   bench/streams.c
   bench/swap_states.c
+  bench/supervise.c
   bench/validate.c
   bench/validate_judge.c
   bench/validate_part.c
   bench/validate_plan.c
   bench/validate_report.c
   bench/validate_table.c
+  bench/validate_world.c
   plan/equation.c
   plan/paper.c
   plan/paper_print.c

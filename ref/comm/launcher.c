@@ -104,6 +104,14 @@ int launcher_place(struct comm *comm, int *local_rank, int *local_count)
     return rc;
 }
 
+void launcher_hide(void)
+{
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        unsetenv(variables[i].world);
+        unsetenv(variables[i].rank);
+    }
+}
+
 void launcher_tell(const char *command)
 {
     fprintf(stderr, "%s: %s\n", command, err_message());

@@ -31,6 +31,9 @@ int launcher_open(const struct launcher *launcher, struct comm **out);
 // Collective: which of the ranks on its host this rank is, and how many they are. A host is known by its name.
 int launcher_place(struct comm *comm, int *local_rank, int *local_count);
 
+// Takes world and rank out of this process's environment: what it starts from now on is not of the launcher's world.
+void launcher_hide(void);
+
 // Says the calling thread's message on standard error, "COMMAND: MESSAGE", and empties it. A rank that fails calls this
 // before launcher_close: until then the others wait, and mpirun, which kills all when one ends, sees none end.
 void launcher_tell(const char *command);

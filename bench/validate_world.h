@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// A validation by the processes of a launcher. What is about a machine is run by the first rank of each host, as a child
+// process with the processors of all the host's ranks; what all ranks measure together, by these processes themselves.
+// Rank 0 writes the file, and has what the others found.
+#ifndef ZG_VALIDATE_WORLD_H
+#define ZG_VALIDATE_WORLD_H
+
+#include "validate_part.h"
+
+// On rank 0, while the others follow: one part into runs, one for each rank of the world, which is PART_NOT_RUN where a
+// rank ran nothing itself. Each to be freed with part_run_free, also after an error. *broken says why the ranks cannot
+// go on together, such as "rank 1 (host b, process 7) has died"; "" where they can.
+int validate_world_part(const struct plan_part *part, const struct part_setting *setting, struct part_run runs[],
+                        char broken[JUDGEMENT_TEXT_BYTES]);
+
+// On every other rank: its share of all parts of the plan. ERR_PEER: the ranks could not go on together.
+int validate_world_follow(const struct plan *plan, const volatile sig_atomic_t *interrupted);
+
+#endif
