@@ -23,39 +23,76 @@ bool outlier_is(const double *times, size_t count, size_t index, double *centre)
     return times[index] > *centre + OUTLIER_DEVIATIONS * fmax(deviation, OUTLIER_FLOOR * *centre);
 }
 
-// A rank's result in a group: of `bench ranks`, or of `bench links`.
+// A rank's result in a group: of `bench ranks`, of `bench links`, or of its host in another benchmark.
 struct member {
     const struct validate_line *line;
     const char *name, *lane, *host;
     json_int_t rank, processor;
-    bool together;
-    double time, waited_share;
+    bool of_host, together;
+    double time, fast, slow;  // the median, and what one and nine tenths of the samples are faster than
+    double waited_share;
+    char *key;  // of the group, owned; null: it has no peers
 };
 
-static bool member_of(const struct validate_line *line, struct member *out)
+// Whether it is compared by lane, and not by case.
+static bool has_lane(const json_t *record)
+{
+    const char *name = json_string_value(json_object_get(record, "name"));
+    return name && (strcmp(name, "ranks") == 0 || strcmp(name, "links") == 0);
+}
+
+bool outlier_has_peers(const json_t *record)
+{
+    const json_t *of_case = json_object_get(record, "case");
+    bool placed = json_is_integer(json_object_get(of_case, "rank")) && json_is_string(json_object_get(of_case, "host"));
+    return placed && (!has_lane(record) || json_is_string(json_object_get(of_case, "lane")));
+}
+
+static double time_of(const json_t *record, const char *key, const char *rate_key)
+{
+    bool is_time = json_is_true(json_object_get(record, "lower_is_better"));
+    return is_time ? json_number_value(json_object_get(record, key))
+                   : 1 / json_number_value(json_object_get(record, rate_key));
+}
+
+// What a host's case is among hosts: its benchmark, and the case without whose it is.
+static char *key_of_host(const json_t *record)
+{
+    json_t *others = json_copy(json_object_get(record, "case"));
+    json_object_del(others, "rank");
+    json_object_del(others, "host");
+    char *key = NULL, *text = json_dumps(others, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(others);
+    if (text && asprintf(&key, "%s %s", json_string_value(json_object_get(record, "name")), text) < 0)
+        key = NULL;
+    free(text);
+    return key;
+}
+
+static int member_open(const struct validate_line *line, struct member *out)
 {
     const json_t *record = line->record, *of_case = json_object_get(record, "case");
-    const json_t *detail = json_object_get(record, "detail");
-    const char *name = json_string_value(json_object_get(record, "name"));
-    bool known = name && (strcmp(name, "ranks") == 0 || strcmp(name, "links") == 0);
-    double median = json_number_value(json_object_get(record, "median"));
     *out = (struct member){
         .line = line,
-        .name = name,
+        .name = json_string_value(json_object_get(record, "name")),
         .lane = json_string_value(json_object_get(of_case, "lane")),
         .host = json_string_value(json_object_get(of_case, "host")),
         .rank = json_integer_value(json_object_get(of_case, "rank")),
         .processor = json_integer_value(json_object_get(of_case, "processor")),
+        .of_host = !has_lane(record),
         .together = json_is_true(json_object_get(of_case, "together")),
-        .time = json_is_true(json_object_get(record, "lower_is_better")) ? median : 1 / median,
-        .waited_share = json_number_value(json_object_get(detail, "waited_share")),
+        .time = time_of(record, "median", "median"),
+        .fast = time_of(record, "p10", "p90"),
+        .slow = time_of(record, "p90", "p10"),
+        .waited_share = json_number_value(json_object_get(json_object_get(record, "detail"), "waited_share")),
     };
-    return known && out->lane && out->host && median > 0;
-}
-
-static bool same_group(const struct member *a, const struct member *b)
-{
-    return strcmp(a->name, b->name) == 0 && strcmp(a->lane, b->lane) == 0 && a->together == b->together;
+    if (!outlier_has_peers(record) || !(json_number_value(json_object_get(record, "median")) > 0))
+        return ERR_NONE;
+    if (out->of_host)
+        out->key = key_of_host(record);
+    else if (asprintf(&out->key, "%s %s %d", out->name, out->lane, out->together) < 0)
+        out->key = NULL;
+    return out->key ? ERR_NONE : err_set(ERR_MEMORY, "no memory to compare ranks");
 }
 
 static bool is_link(const struct member *member)
@@ -105,7 +142,7 @@ static int judge_outlier(const struct member *member, size_t count, double centr
     return judgements_add(out, &judgement);
 }
 
-static int judge_group(const struct member *members, size_t count, struct judgements *out)
+static int judge_ranks(const struct member *members, size_t count, struct judgements *out)
 {
     double times[count], centre;
     size_t slowest = 0, fastest = 0;
@@ -133,25 +170,68 @@ static int judge_group(const struct member *members, size_t count, struct judgem
     return judgements_add(out, &judgement);
 }
 
+// What nine tenths of the samples of the host in the middle are faster than; of two hosts, of the faster one.
+static double slow_of_middle(const struct member *members, size_t count)
+{
+    double slow[STATISTICS_COUNT_MAX] = {0};
+    for (size_t i = 0; i < count; i++)
+        slow[i] = members[i].slow;
+    return count == 2 ? fmin(slow[0], slow[1]) : statistics_median(slow, count);
+}
+
+static int judge_hosts(const struct member *members, size_t count, struct judgements *out)
+{
+    double times[count], centre, middle = slow_of_middle(members, count);
+    for (size_t i = 0; i < count; i++)
+        times[i] = members[i].time;
+    for (size_t i = 0; i < count; i++) {
+        const struct member *member = &members[i];
+        if (!outlier_is(times, count, i, &centre) || member->fast <= middle)
+            continue;
+        struct judgement judgement = {.kind = "outlier", .verdict = JUDGED_INVALID, .line = member->line->line,
+                                      .value = member->time / centre};
+        snprintf(judgement.id, sizeof judgement.id, "hosts-%.32s", member->name);
+        snprintf(judgement.text, sizeof judgement.text,
+                 "%s: rank %d (host %.64s) takes %.2f times as long as %s in %.280s", judgement.id, (int)member->rank,
+                 member->host, judgement.value, count == 2 ? "the other host" : "the hosts' median", member->key);
+        TRY(judgements_add(out, &judgement));
+    }
+    return ERR_NONE;
+}
+
+// The members from `first` on that are of its group, which then are of none any more.
+static size_t take_group(struct member *members, size_t first, size_t count, struct member *group)
+{
+    size_t found = 0;
+    for (size_t i = first + 1; i < count; i++) {
+        if (!members[i].key || members[i].of_host != members[first].of_host ||
+            strcmp(members[i].key, members[first].key) != 0)
+            continue;
+        group[++found] = members[i];
+        free(members[i].key);
+        members[i].key = NULL;
+    }
+    group[0] = members[first];
+    for (size_t i = 1; i <= found; i++)
+        group[i].key = members[first].key;
+    return found + 1;
+}
+
 int outliers_find(const struct validate_line *lines, size_t count, struct judgements *out)
 {
-    struct member *group = calloc(count + 1, sizeof *group), first, other;
-    bool *taken = calloc(count + 1, sizeof *taken);
-    int rc = group && taken ? ERR_NONE : err_set(ERR_MEMORY, "no memory to compare ranks");
+    struct member *members = calloc(2 * count + 1, sizeof *members), *group = members ? members + count : NULL;
+    int rc = members ? ERR_NONE : err_set(ERR_MEMORY, "no memory to compare ranks");
+    for (size_t i = 0; i < count && rc == ERR_NONE; i++)
+        rc = member_open(&lines[i], &members[i]);
     for (size_t i = 0; i < count && rc == ERR_NONE; i++) {
-        size_t members = 0;
-        if (taken[i] || !member_of(&lines[i], &first))
+        if (!members[i].key)
             continue;
-        for (size_t k = i; k < count; k++) {
-            if (!member_of(&lines[k], &other) || !same_group(&first, &other))
-                continue;
-            taken[k] = true;
-            group[members++] = other;
-        }
-        if (members >= 2 && members <= STATISTICS_COUNT_MAX)
-            rc = judge_group(group, members, out);
+        size_t size = take_group(members, i, count, group);
+        if (size >= 2 && size <= STATISTICS_COUNT_MAX)
+            rc = members[i].of_host ? judge_hosts(group, size, out) : judge_ranks(group, size, out);
     }
-    free(group);
-    free(taken);
+    for (size_t i = 0; i < count && members; i++)
+        free(members[i].key);
+    free(members);
     return rc;
 }

@@ -8,6 +8,10 @@
 // standard deviation of a normal distribution. Half of the ranks can be slow and the centre still stands. The floor is
 // what equal ranks differ by without a fault: it alone decides where the others agree better than that, and of two
 // ranks, whose median and MAD say nothing: there the centre is the faster one. A rank that is fast is none.
+//
+// Hosts that measured the same case of a benchmark are compared in the same way, by their median times. There are many
+// cases, some of which vary by more than the floor from run to run: so a host is an outlier only where, besides, nine
+// tenths of its samples are slower than nine tenths of those of the host in the middle.
 #ifndef ZG_OUTLIER_H
 #define ZG_OUTLIER_H
 
@@ -19,7 +23,10 @@ static const double OUTLIER_DEVIATIONS = 3.5, OUTLIER_FLOOR = 0.1;
 // For `count` times, 2 or more: whether the one at `index` is an outlier. *centre is what it is compared with.
 bool outlier_is(const double *times, size_t count, size_t index, double *centre);
 
-// One judgement for each outlier among the records of these two, and one VALID one for each group that has none.
+// Whether the record is one that is compared with its peers: of these two, or of one host among others.
+bool outlier_has_peers(const json_t *record);
+
+// One judgement for each outlier among the records, and one VALID one for each group of these two that has none.
 int outliers_find(const struct validate_line *lines, size_t count, struct judgements *out);
 
 #endif

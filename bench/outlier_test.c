@@ -144,5 +144,47 @@ Test(outlier, the_slow_link_is_named_by_its_host)
                                          "links' median in the lane memory");
     cr_expect_eq(found.list[1].verdict, JUDGED_VALID);
     cr_expect_str_eq(found.list[1].id, "ranks-memory-alone");
+static void add_host(const char *name, int rank, double median, const char *more)
+{
+    char of_case[256];
+    snprintf(of_case, sizeof of_case, "\"block\":4096%s,\"rank\":%d,\"host\":\"node%d\"", more, rank, rank);
+    lines[line_count] = (struct validate_line){10 + line_count, trial_record(name, of_case, median)};
+    line_count++;
+}
+
+// The samples are nine tenths, the median and eleven tenths of it.
+Test(outlier, a_host_that_is_slow_in_a_case_that_others_have_too_is_named)
+{
+    add_host("nvme", 0, 3, "");
+    add_host("nvme", 2, 3.1, "");
+    add_host("nvme", 4, 1, "");
+    add_host("nvme", 0, 3, ",\"depth\":2");
+    add_host("nvme", 4, 2.9, ",\"depth\":2");
+    add_host("swap", 4, 0.1, "");
+    find();
+    cr_assert_eq(found.count, 1);
+    cr_expect_eq(found.list[0].verdict, JUDGED_INVALID);
+    cr_expect_eq(found.list[0].line, 12);
+    cr_expect_float_eq(found.list[0].value, 3, 1e-6);
+    cr_expect_str_eq(found.list[0].text, "hosts-nvme: rank 4 (host node4) takes 3.00 times as long as the hosts' median "
+                                         "in nvme {\"block\":4096}");
+    judgements_free(&found);
+}
+
+Test(outlier, a_host_whose_samples_overlap_with_those_of_the_others_is_none)
+{
+    add_host("nvme", 0, 3, "");
+    add_host("nvme", 1, 2, "");
+    json_object_set_new(lines[1].record, "p90", json_real(2.9));
+    find();
+    cr_expect_eq(found.count, 0, "its best tenth is as fast as the other's worst");
+    line_count = 0;
+    add_host("nvme", 0, 3, "");
+    add_host("nvme", 1, 2, "");
+    json_object_set_new(lines[1].record, "p90", json_real(2.7));
+    find();
+    cr_assert_eq(found.count, 1);
+    cr_expect(strstr(found.list[0].text, "rank 1 (host node1) takes 1.50 times as long as the other host"), "%s",
+              found.list[0].text);
     judgements_free(&found);
 }

@@ -239,6 +239,7 @@ set(ZG_TEST_SOURCES
   bench/validate_machine_test.c
   bench/validate_part_test.c
   bench/validate_test.c
+  bench/validate_world_test.c
   packaging/completion_test.c
   packaging/install_test.c
   packaging/manual_test.c

@@ -20,8 +20,8 @@ struct verify {
     size_t *first_finding, *next_finding;  // by the line that is judged, a chain of the findings' own; 0 ends it
 };
 
-// A file with more bands, or more results of ranks, than this is refused.
-enum { VERIFY_BAND_MAX = 1024, VERIFY_RANK_MAX = 4096 };
+// A file with more bands, or more results that are compared among ranks or hosts, than this is refused.
+enum { VERIFY_BAND_MAX = 1024, VERIFY_RANK_MAX = 16384 };
 
 void verify_refuse(struct verify *v, size_t line, const char *key, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -45,11 +45,6 @@ static void compare(struct verify *v, const struct judgements *judgements)
                       judgements->count);
 }
 
-static bool is_judged(const char *name)
-{
-    return strcmp(name, "ranks") == 0 || strcmp(name, "links") == 0;
-}
-
 int verify_outliers(struct verify *v)
 {
     struct validate_line *lines = calloc(v->bench_count + 1, sizeof *lines);
@@ -58,11 +53,11 @@ int verify_outliers(struct verify *v)
     if (!lines)
         return err_set(ERR_MEMORY, "no memory to verify %s", v->file->path);
     for (size_t i = 0; i < v->bench_count; i++)
-        if (is_judged(verify_text(verify_record(v, v->benches[i]), "name")))
+        if (outlier_has_peers(verify_record(v, v->benches[i])))
             lines[count++] = (struct validate_line){v->benches[i], v->file->lines[v->benches[i] - 1]};
     int rc = ERR_NONE;
     if (count > VERIFY_RANK_MAX)
-        verify_refuse(v, lines[VERIFY_RANK_MAX].line, "name", "is one result of ranks more than %d", VERIFY_RANK_MAX);
+        verify_refuse(v, lines[VERIFY_RANK_MAX].line, "name", "is one result of ranks or hosts more than %d", VERIFY_RANK_MAX);
     else if ((rc = outliers_find(lines, count, &judgements)) == ERR_NONE)
         compare(v, &judgements);
     judgements_free(&judgements);
