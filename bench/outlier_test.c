@@ -166,8 +166,9 @@ Test(outlier, a_host_that_is_slow_in_a_case_that_others_have_too_is_named)
     cr_expect_eq(found.list[0].verdict, JUDGED_INVALID);
     cr_expect_eq(found.list[0].line, 12);
     cr_expect_float_eq(found.list[0].value, 3, 1e-6);
-    cr_expect_str_eq(found.list[0].text, "hosts-nvme: rank 4 (host node4) takes 3.00 times as long as the hosts' median "
-                                         "in nvme {\"block\":4096}");
+    cr_expect_str_eq(found.list[0].text,
+                     "hosts-nvme: rank 4 (host node4) takes 3.00 times as long as the hosts' median in nvme "
+                     "{\"block\":4096}");
     judgements_free(&found);
 }
 

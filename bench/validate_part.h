@@ -28,8 +28,8 @@ struct part_setting {
 };
 int part_run(const struct plan_part *part, const struct part_setting *setting, struct part_run *out);
 
-// The steps of it, for a part that is no child process: the two files, opened for writing where they are to be; and what
-// its end, in out->launch, and what stands in the files mean.
+// The steps of it, for a part that is no child process: the two files, opened for writing where they are to be; and
+// what its end, in out->launch, and what stands in the files mean.
 struct part_files {
     char output_path[PATH_MAX], error_path[PATH_MAX];
     FILE *output, *errors;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A validation by the processes of a launcher. What is about a machine is run by the first rank of each host, as a child
-// process with the processors of all the host's ranks; what all ranks measure together, by these processes themselves.
+// A validation by the processes of a launcher. What is about a machine is run by the first rank of each host, as a
+// child process with the processors of all the host's ranks; what all ranks measure together, by these processes.
 // Rank 0 writes the file, and has what the others found.
 #ifndef ZG_VALIDATE_WORLD_H
 #define ZG_VALIDATE_WORLD_H

@@ -139,6 +139,8 @@ static const struct shape_field part_fields[] = {
     {"status", WHOLE_OR_NULL(0, 255)},
     {"signal", WHOLE_OR_NULL(1, 64)},
     {"reason", TEXT_OR_NULL(2048)},
+    {"rank", {.kind = SHAPE_WHOLE, .low = 0, .high = 1000000, .optional = true}},
+    {"host", {.kind = SHAPE_TEXT, .high = 256, .optional = true}},
     {0},
 };
 

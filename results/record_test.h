@@ -31,7 +31,7 @@
     "\"suite\":" SAMPLE_SUITE ",\"machine\":" SAMPLE_MACHINE "}"
 #define SAMPLE_PART \
     "{\"record\":\"part\",\"name\":\"bench-adam\",\"command\":[\"zerogauge\",\"bench\",\"adam\"],\"begin_s\":12.1," \
-    "\"end_s\":19.4,\"status\":0,\"signal\":null,\"reason\":null}"
+    "\"end_s\":19.4,\"status\":0,\"signal\":null,\"reason\":null,\"rank\":0,\"host\":\"node7\"}"
 #define SAMPLE_COUNTS(pass) \
     "{\"PASS\":" #pass ",\"EQUIVALENT\":0,\"BOUNDED\":0,\"FAIL\":0,\"BROKEN\":0,\"UNSUPPORTED\":0}"
 #define SAMPLE_CONFORMANCE \

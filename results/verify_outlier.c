@@ -57,7 +57,8 @@ int verify_outliers(struct verify *v)
             lines[count++] = (struct validate_line){v->benches[i], v->file->lines[v->benches[i] - 1]};
     int rc = ERR_NONE;
     if (count > VERIFY_RANK_MAX)
-        verify_refuse(v, lines[VERIFY_RANK_MAX].line, "name", "is one result of ranks or hosts more than %d", VERIFY_RANK_MAX);
+        verify_refuse(v, lines[VERIFY_RANK_MAX].line, "name", "is one result of ranks or hosts more than %d",
+                      VERIFY_RANK_MAX);
     else if ((rc = outliers_find(lines, count, &judgements)) == ERR_NONE)
         compare(v, &judgements);
     judgements_free(&judgements);

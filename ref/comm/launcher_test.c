@@ -233,12 +233,9 @@ Test(launcher, ranks_of_one_host_are_counted_in_their_order)
 
 Test(launcher, what_starts_its_own_ranks_is_not_started_several_times)
 {
-    static const char *const commands[] = {"check --case adam-basic.w2.s1.fp32", "validate"};
     MPI_OR_SKIP();
-    for (int i = 0; i < 2; i++) {
-        cr_expect_eq(mpirun(2, "zerogauge", commands[i], output, sizeof output), 2, "%s: %s", commands[i], output);
-        cr_expect_not_null(strstr(output, "one of 2 processes: start it once"), "%s: %s", commands[i], output);
-    }
+    cr_expect_eq(mpirun(2, "zerogauge", "check --case adam-basic.w2.s1.fp32", output, sizeof output), 2, "%s", output);
+    cr_expect_not_null(strstr(output, "one of 2 processes: start it once"), "%s", output);
     cr_expect_eq(mpirun(2, "zerogauge", "bench adam --help", output, sizeof output), 0, "%s", output);
 }
 
