@@ -195,6 +195,7 @@ static int run(int argc, const char **argv, const struct options *a, int *status
         .quick = a->quick,
         .nvme_paths = (const char *const *)a->nvme_paths,
         .emulation = emulation,
+        .several_hosts = bench_world_host_count() > 1,
         .world = a->world > 0 && !bench_world_comm() ? world : NULL,
         .pin = a->pin,
         .engine = a->engine,

@@ -153,7 +153,8 @@ static int judge_ranks(const struct member *members, size_t count, struct judgem
         fastest = times[i] < times[fastest] ? i : fastest;
     }
     for (size_t i = 0; i < count; i++) {
-        if (!outlier_is(times, count, i, &centre))
+        // Two links are the ends of one: neither is the one that is slow.
+        if (!outlier_is(times, count, i, &centre) || (is_link(&members[i]) && count == 2))
             continue;
         any = true;
         TRY(judge_outlier(&members[i], count, centre, out));

@@ -144,6 +144,19 @@ Test(outlier, the_slow_link_is_named_by_its_host)
                                          "links' median in the lane memory");
     cr_expect_eq(found.list[1].verdict, JUDGED_VALID);
     cr_expect_str_eq(found.list[1].id, "ranks-memory-alone");
+    judgements_free(&found);
+}
+
+Test(outlier, of_two_links_none_is_named_for_they_are_the_ends_of_one)
+{
+    add_link("memory", 0, "one", 10);
+    add_link("memory", 1, "two", 1);
+    find();
+    cr_assert_eq(found.count, 1);
+    cr_expect_eq(found.list[0].verdict, JUDGED_VALID);
+    judgements_free(&found);
+}
+
 static void add_host(const char *name, int rank, double median, const char *more)
 {
     char of_case[256];

@@ -39,6 +39,7 @@ struct plan_choice {
     bool quick;
     const char *const *nvme_paths;  // NULL at the end; null: none given
     struct emulation emulation;
+    bool several_hosts;   // ranks are processes, on more than one
     const char *world;    // ranks; null: each benchmark's own
     const char *pin;      // null: the first processors
     const char *engine;   // null: libaio

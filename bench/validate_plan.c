@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// What a part is told of the user's choice.
-enum { NVME = 1, WORLD = 2, PIN = 4, ENGINE = 8 };
+// What a part is told of the user's choice; BETWEEN_HOSTS: it is about several alone.
+enum { NVME = 1, WORLD = 2, PIN = 4, ENGINE = 8, BETWEEN_HOSTS = 16 };
 
 // And the lanes that it can throttle.
 #define BIT(lane) (1u << (lane))
@@ -32,6 +32,7 @@ static const struct row rows[] = {
     {"adam", {0}, {0}, 0, 0, false, 8, 90},
     {"memory", {0}, {0}, 0, 0, false, 8, 20},
     {"ranks", {0}, {0}, WORLD | PIN, 0, false, 4, 20},
+    {"links", {0}, {0}, BETWEEN_HOSTS, 0, false, 4, 30},
     {"comm", {0}, {0}, WORLD, 0, false, 4, 60},
     {"nvme", {0}, {0}, NVME | ENGINE, STORAGE, false, 15, 580},
     {"pcie", {0}, {0}, 0, 0, true, 1, 120},
@@ -115,6 +116,7 @@ int plan_make(const struct plan_choice *choice, struct plan *out)
 {
     *out = (struct plan){0};
     for (int i = 0; i < ROW_COUNT; i++)
-        TRY(make_part(&rows[i], choice, &out->parts[out->count++]));
+        if (choice->several_hosts || !(rows[i].takes & BETWEEN_HOSTS))
+            TRY(make_part(&rows[i], choice, &out->parts[out->count++]));
     return ERR_NONE;
 }
