@@ -128,7 +128,7 @@ static int note_time(const struct dry_run *run, struct plan *out)
             return err_set(ERR_INTERNAL, "a plan has operations of more than %d names", PLAN_PART_MAX);
         if (!part)
             continue;
-        part->count += issued;
+        part->count += issued ? events[i].times : 0;
         part->bytes += issued ? events[i].bytes : 0;
         part->flops += issued ? events[i].flops : 0;
         out->device_flops += issued ? events[i].flops : 0;

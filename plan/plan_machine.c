@@ -208,5 +208,5 @@ double plan_lanes_seconds(const void *context, const struct flow_operation *oper
     size_t bytes = works ? operation->work_bytes : operation->bytes;
     double seconds = bytes > 0 ? (double)bytes / lanes->bytes_per_s[lane] : 0;
     double computed = lane == LANE_COMPUTE ? operation->flops / lanes->flops_per_s : 0;
-    return lanes->latency_s[lane] + (computed > seconds ? computed : seconds);
+    return (double)operation->times * lanes->latency_s[lane] + (computed > seconds ? computed : seconds);
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-// One piece: elements [from, from + length) of every rank's share.
+// One piece: elements [from, from + length) of every rank's share. When nothing is run, all pieces of a bundle at once.
 struct piece_arguments {
     struct comm *comm;
     const struct bundle *bundle;
@@ -13,6 +13,7 @@ struct piece_arguments {
     char *whole;
     char *share;  // this rank's, from its first element
     enum dtype dtype;
+    size_t times;  // pieces
 };
 
 // A piece's elements of a share that has `real` of them.
@@ -65,15 +66,13 @@ static size_t passing_bytes(const struct piece_arguments *a, size_t count)
 static void count_reduce_scatter(const void *arguments)
 {
     const struct piece_arguments *a = arguments;
-    if (piece_count(a) > 0)
-        ledger_send(comm_ledger(a->comm), PURPOSE_REDUCE, OPERATION_REDUCE_SCATTER, scattered_bytes(a));
+    ledger_send_all(comm_ledger(a->comm), PURPOSE_REDUCE, OPERATION_REDUCE_SCATTER, a->times, scattered_bytes(a));
 }
 
 static void count_all_gather(const void *arguments)
 {
     const struct piece_arguments *a = arguments;
-    if (piece_count(a) > 0)
-        ledger_send(comm_ledger(a->comm), PURPOSE_GATHER, OPERATION_ALL_GATHER, gathered_bytes(a));
+    ledger_send_all(comm_ledger(a->comm), PURPOSE_GATHER, OPERATION_ALL_GATHER, a->times, gathered_bytes(a));
 }
 
 static int run_reduce_scatter(void *arguments)
@@ -134,8 +133,13 @@ static int issue_pieces(const struct exchange *exchange, const struct collective
         {whole, bundle->padded_count * element_bytes, collective->whole_access},
         {share, bundle_share_room(bundle, comm_rank(exchange->comm)) * element_bytes, collective->share_access},
     };
+    size_t times = 1;
+    if (flow_is_dry(exchange->flow) && length > 0) {
+        times = (bundle->share_count + length - 1) / length;
+        length = bundle->share_count;
+    }
     for (size_t from = 0; from < bundle->share_count; from += length) {
-        struct piece_arguments a = {exchange->comm, bundle, from, length, whole, share, dtype};
+        struct piece_arguments a = {exchange->comm, bundle, from, length, whole, share, dtype, times};
         TRY(flow_issue(exchange->flow, &(struct flow_operation){.name = collective->name,
                                                                 .lane = LANE_COLLECTIVE,
                                                                 .run = collective->run,
@@ -145,6 +149,7 @@ static int issue_pieces(const struct exchange *exchange, const struct collective
                                                                 .span_count = 2,
                                                                 .bytes = collective->sent_bytes(&a),
                                                                 .count = collective->count,
+                                                                .times = times,
                                                                 .work_bytes = passing_bytes(&a, piece_count(&a))}));
     }
     return ERR_NONE;
@@ -181,7 +186,8 @@ static size_t reduced_bytes(const struct piece_arguments *a)
 static void count_all_reduce(const void *arguments)
 {
     const struct piece_arguments *a = arguments;
-    ledger_send(comm_ledger(a->comm), PURPOSE_REDUCE, OPERATION_ALL_REDUCE, reduced_bytes(a));
+    ledger_send_all(comm_ledger(a->comm), PURPOSE_REDUCE, OPERATION_ALL_REDUCE, a->times,
+                    a->times * reduced_bytes(a));
 }
 
 static int run_all_reduce(void *arguments)
@@ -196,22 +202,28 @@ static int run_all_reduce(void *arguments)
 
 int exchange_all_reduce(const struct exchange *exchange, const struct bundle *bundle, void *whole, enum dtype dtype)
 {
-    size_t limit = exchange->reduce_bucket_count > 0 ? exchange->reduce_bucket_count : bundle->count;
-    for (size_t from = 0; from < bundle->count; from += limit) {
+    size_t limit = exchange->reduce_bucket_count > 0 ? exchange->reduce_bucket_count : bundle->count, times;
+    for (size_t from = 0; from < bundle->count; from += times * limit) {
         size_t left = bundle->count - from;
-        struct piece_arguments a = {exchange->comm, bundle, from, left < limit ? left : limit, whole, NULL, dtype};
-        struct flow_span span = {(char *)whole + from * dtype_bytes(dtype), a.length * dtype_bytes(dtype),
+        // The last piece may be shorter than those before it.
+        times = flow_is_dry(exchange->flow) && left >= limit ? left / limit : 1;
+        struct piece_arguments a = {exchange->comm, bundle, from, left < limit ? left : limit, whole, NULL, dtype,
+                                    times};
+        struct flow_span span = {(char *)whole + from * dtype_bytes(dtype), times * a.length * dtype_bytes(dtype),
                                  FLOW_READ_WRITE};
-        TRY(flow_issue(exchange->flow, &(struct flow_operation){.name = "all-reduce",
-                                                                .lane = LANE_COLLECTIVE,
-                                                                .run = run_all_reduce,
-                                                                .arguments = &a,
-                                                                .arguments_bytes = sizeof a,
-                                                                .spans = &span,
-                                                                .span_count = 1,
-                                                                .bytes = reduced_bytes(&a),
-                                                                .count = count_all_reduce,
-                                                                .work_bytes = 2 * passing_bytes(&a, a.length)}));
+        TRY(flow_issue(exchange->flow, &(struct flow_operation){
+                                           .name = "all-reduce",
+                                           .lane = LANE_COLLECTIVE,
+                                           .run = run_all_reduce,
+                                           .arguments = &a,
+                                           .arguments_bytes = sizeof a,
+                                           .spans = &span,
+                                           .span_count = 1,
+                                           .bytes = times * reduced_bytes(&a),
+                                           .count = count_all_reduce,
+                                           .times = times,
+                                           .work_bytes = 2 * times * passing_bytes(&a, a.length),
+                                       }));
     }
     return ERR_NONE;
 }

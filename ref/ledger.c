@@ -70,11 +70,18 @@ void ledger_move(struct ledger *ledger, enum lane lane, enum ledger_operation op
 
 void ledger_send(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation, uint64_t bytes)
 {
-    ledger_move(ledger, LANE_COLLECTIVE, operation, bytes);
+    ledger_send_all(ledger, purpose, operation, 1, bytes);
+}
+
+void ledger_send_all(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation,
+                     uint64_t count, uint64_t bytes)
+{
     if (!ledger)
         return;
+    atomic_fetch_add(&ledger->moved_bytes[LANE_COLLECTIVE][operation], bytes);
+    atomic_fetch_add(&ledger->moved_count[LANE_COLLECTIVE][operation], count);
     atomic_fetch_add(&ledger->sent_bytes[purpose], bytes);
-    atomic_fetch_add(&ledger->sent_count[purpose], 1);
+    atomic_fetch_add(&ledger->sent_count[purpose], count);
 }
 
 const char *ledger_held_text(const struct ledger *ledger, enum ledger_tier tier, char out[LEDGER_HELD_TEXT_BYTES])

@@ -62,7 +62,10 @@ void ledger_drop(struct ledger *ledger, enum ledger_tier tier, enum ledger_kind 
 // Counts one operation that sent `bytes` from this rank.
 void ledger_move(struct ledger *ledger, enum lane lane, enum ledger_operation operation, uint64_t bytes);
 
-// Counts a collective, and for what it was: a move in the lane of collectives, and more.
+// Counts a collective, and for what it was: a move in the lane of collectives, and more. ledger_send_all: so many of
+// them, which sent `bytes` together.
 void ledger_send(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation, uint64_t bytes);
+void ledger_send_all(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation,
+                     uint64_t count, uint64_t bytes);
 
 #endif

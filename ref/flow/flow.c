@@ -108,6 +108,7 @@ static struct operation *copy_operation(struct flow *flow, const struct flow_ope
                                     .span_count = span_count,
                                     .bytes = given->bytes,
                                     .count = given->count,
+                                    .times = given->times,
                                     .flops = given->flops,
                                     .work_bytes = given->work_bytes};
     return operation;
@@ -290,6 +291,11 @@ int flow_open(struct flow_schedule schedule, int rank, struct tier *tier, flow_f
     }
     *out = flow;
     return ERR_NONE;
+}
+
+bool flow_is_dry(const struct flow *flow)
+{
+    return flow->way == &flow_way_dry;
 }
 
 int flow_issue(struct flow *flow, const struct flow_operation *operation)

@@ -49,8 +49,10 @@ struct flow_operation {
     const struct flow_span *spans;  // copied at issue
     size_t span_count;
     size_t bytes;                   // that it moves on its lane: for emulated lanes, and for timelines
-    // For the dry way alone. count enters into the ledger what run would; null: nothing.
+    // For the dry way alone. count enters into the ledger what run would; null: nothing. times: so many operations like
+    // this one, one after the other on its lane, are issued as one; bytes, flops and work_bytes are theirs together.
     void (*count)(const void *arguments);
+    size_t times;       // 0: one
     double flops;       // floating-point operations
     size_t work_bytes;  // of memory read and written, on a lane that computes; of a collective: that pass each rank
                         // when it goes around in a ring
@@ -87,6 +89,9 @@ void flow_emulate(struct flow *flow, const double bytes_per_s[LANE_COUNT]);
 // valid until the next operation. Both after a wait.
 void flow_record(struct flow *flow, bool on);
 const struct flow_interval *flow_intervals(const struct flow *flow, enum lane lane, size_t *count);
+
+// Whether nothing is run: operations that are many and alike can then be issued as one.
+bool flow_is_dry(const struct flow *flow);
 
 // Issues an operation. After a failure nothing more is run, and every call returns that first error.
 int flow_issue(struct flow *flow, const struct flow_operation *operation);

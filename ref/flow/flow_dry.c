@@ -97,6 +97,7 @@ static int dry_issue(struct flow *flow, struct operation *operation)
     const struct flow_operation declared = {.name = operation->name,
                                             .lane = operation->lane,
                                             .bytes = operation->bytes,
+                                            .times = operation->times > 0 ? operation->times : 1,
                                             .flops = operation->flops,
                                             .work_bytes = operation->work_bytes};
     long number = (long)dry->event_count, after;
@@ -108,6 +109,7 @@ static int dry_issue(struct flow *flow, struct operation *operation)
                                      .begin_ns = begin_ns,
                                      .end_ns = begin_ns + (uint64_t)llround(seconds * 1e9),
                                      .bytes = operation->bytes,
+                                     .times = declared.times,
                                      .flops = operation->flops,
                                      .after = after};
     TRY(keep_event(dry, &event));

@@ -18,6 +18,7 @@ struct flow_event {
     enum lane lane;
     uint64_t begin_ns, end_ns;  // on the virtual clock, from 0
     size_t bytes;               // that it moves on its lane
+    size_t times;               // operations that it stands for
     double flops;
     long after;  // the event whose end it waited for: begin_ns is that one's end_ns; FLOW_NO_EVENT: for none
 };

@@ -21,6 +21,7 @@ struct operation {
     size_t span_count;
     size_t bytes;
     void (*count)(const void *arguments);
+    size_t times;
     double flops;
     size_t work_bytes;
     // It may start when each lane has completed that many operations. Lanes are first in, first out, so one number a
