@@ -5,6 +5,7 @@
 #include "bench/validate.h"
 #include "conformance/reference.h"
 #include "conformance/check.h"
+#include "plan/cmd_plan.h"
 #include "ref/checkpoint/export.h"
 #include "ref/base/help.h"
 #include "ref/base/info.h"
@@ -28,6 +29,7 @@ static const struct command {
     {"validate", validate_main, "say whether this machine does what its parts allow, and leave a folder that shows it"},
     {"check", check_main, "the conformance suite, on the reference or on another implementation"},
     {"bench", bench_main, "measure a part against what this machine allows"},
+    {"plan", plan_main, "what training would hold, move and take on a machine, of any model and world"},
     {"report", report_main, "verify, show and compare result files"},
     {"answer", answer_main, "answer the suite's cases with the reference, as another implementation would"},
     {"export", export_main, "write a checkpoint's weights to one safetensors file"},

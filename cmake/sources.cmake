@@ -63,13 +63,19 @@ set(ZG_SOURCES
   bench/validate_report.c
   bench/validate_table.c
   bench/validate_world.c
+  plan/cmd_plan.c
   plan/equation.c
   plan/paper.c
   plan/paper_print.c
   plan/plan.c
+  plan/plan_explain.c
+  plan/plan_json.c
   plan/plan_llama.c
   plan/plan_machine.c
   plan/plan_model.c
+  plan/plan_options.c
+  plan/plan_print.c
+  plan/plan_search.c
   plan/query.c
   plan/query_plan.c
   plan/stand_in.c
