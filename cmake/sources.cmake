@@ -251,6 +251,8 @@ set(ZG_TEST_SOURCES
   packaging/manual_test.c
   plan/equation_test.c
   plan/paper_test.c
+  plan/plan_machine_test.c
+  plan/plan_model_test.c
   plan/plan_test.c
   plan/query_test.c
   ref/arithmetic/accelerator_test.c
@@ -281,6 +283,7 @@ set(ZG_TEST_SOURCES
   ref/config/config_random_test.c
   ref/config/config_test.c
   ref/flow/emulate_test.c
+  ref/flow/flow_dry_test.c
   ref/flow/flow_guard_test.c
   ref/flow/flow_record_test.c
   ref/flow/flow_test.c

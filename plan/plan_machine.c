@@ -75,10 +75,9 @@ static int parse_object(const struct strict_object *object, struct plan_machine 
     TRY(strict_string(object, "about", out->about, sizeof out->about));
     TRY(strict_int(object, "devices_per_node", 1, 1024, &out->devices_per_node));
     TRY(strict_object_of(object, "figures", &figures));
-    TRY(strict_keys(&figures, FIGURES));
     for (int figure = 0; figure < MACHINE_FIGURE_COUNT; figure++)
         TRY(parse_figure(&figures, (enum machine_figure)figure, out));
-    return ERR_NONE;
+    return strict_keys(&figures, FIGURES);
 }
 
 static int parse(const char *file, const char *text, size_t bytes, struct plan_machine *out)

@@ -5,12 +5,13 @@
 #include "help.h"
 #include "plan_model.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { WORLD_MAX = 100000, CHANGE_MAX = 256 };
+// The most elements that a configuration's buffer_size may say.
+#define BUFFER_COUNT_MAX 1000000000000000
 
 static int parse(int argc, const char **argv, struct plan_options *a)
 {
@@ -125,7 +126,7 @@ int plan_options_config(const struct plan_options *options, const char *const ch
         return config_load_file(options->config_path, &how, config, notes);
     TRY(config_load_preset(options->preset, &how, config, notes));
     // A limit alone, which a user raises for a large model: what is held follows from the model's own layers.
-    config->offload_param.buffer_size = INT64_MAX;
+    config->offload_param.buffer_size = BUFFER_COUNT_MAX;
     return ERR_NONE;
 }
 

@@ -162,6 +162,8 @@ static int search_batch(const struct plan_options *options, const struct plan_ma
                 char text[CHOICE_CHANGE_BYTES];
                 change_all(&choice, &placements[p]);
                 change_all(&choice, &checkpoints[c]);
+                snprintf(choice.label, sizeof choice.label, "%s; %s; %zu x %zu sequences; buckets %s",
+                         placements[p].name, checkpoints[c].name, accumulation, micro_batch, buckets[b]);
                 snprintf(text, sizeof text, "train_micro_batch_size_per_gpu=%zu", micro_batch);
                 change(&choice, text);
                 snprintf(text, sizeof text, "gradient_accumulation_steps=%zu", accumulation);
@@ -175,23 +177,32 @@ static int search_batch(const struct plan_options *options, const struct plan_ma
     return ERR_NONE;
 }
 
+// Whether a change made no difference.
+static bool same(const struct plan *a, const struct plan *b)
+{
+    return a->step_s == b->step_s && memcmp(a->held_bytes, b->held_bytes, sizeof a->held_bytes) == 0;
+}
+
 static void print_found(const struct found *found, const struct plan_options *options, FILE *out)
 {
     fprintf(out, "%zu of %zu configurations fit; the fastest:\n", found->count, found->tried);
     fprintf(out, "%10s %14s %10s %10s %10s\n", "step", "tokens/s", "device", "host", "nvme");
-    for (size_t i = 0; i < found->count && i < SHOWN_MAX; i++) {
+    for (size_t i = 0, shown = 0; i < found->count && shown < SHOWN_MAX; i++) {
         const struct plan *plan = &found->list[i].plan;
         char text[SIZE_TEXT_BYTES];
+        if (i > 0 && same(plan, &found->list[i - 1].plan))
+            continue;
+        shown++;
         fprintf(out, "%8.3f s %14s", plan->step_s,
                 size_text((uint64_t)((double)plan->tokens / plan->step_s), text));
         for (int tier = 0; tier < TIER_COUNT; tier++)
             fprintf(out, " %10s", plan->peak_bytes[tier] > 0 ? size_short_text(plan->peak_bytes[tier], text) : "-");
-        fprintf(out, "\n  ");
-        print_changes(&found->list[i], out);
-        fprintf(out, "\n");
+        fprintf(out, "  %s\n", found->list[i].label);
     }
     if (options->write)
         fprintf(out, "the first one is written to %s\n", options->write);
+    else
+        fprintf(out, "--write FILE writes the first one\n");
 }
 
 static int print_found_json(const struct found *found, const struct plan_options *options, FILE *out)
