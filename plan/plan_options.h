@@ -23,8 +23,8 @@ struct plan_options {
 int plan_options_parse(int argc, const char **argv, struct plan_options *out);
 void plan_options_close(struct plan_options *options);
 
-// The configuration with `changes` ("path.to.key=value", [change_count]) behind those of the options. Of a preset, whose
-// buckets are made for the models that are trained here, buckets and sub-groups have DeepSpeed's own sizes.
+// The configuration with `changes` ("path.to.key=value", [change_count]) behind those of the options. Of a preset,
+// whose buckets are made for the models that are trained here, buckets and sub-groups have DeepSpeed's own sizes.
 int plan_options_config(const struct plan_options *options, const char *const changes[], size_t change_count,
                         struct config *config, struct config_notes *notes);
 
