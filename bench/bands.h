@@ -44,6 +44,9 @@ struct band_set {
 };
 extern const struct band_set band_sets[];
 
+// Whether records of this name are of the benchmark (null: of none): "nvme_latency" is of "nvme".
+bool bench_is_of(const char *bench, const char *name);
+
 // The `band` record. Null: no memory.
 json_t *band_json(const struct band *band);
 

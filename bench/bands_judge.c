@@ -26,6 +26,12 @@ json_t *band_json(const struct band *band)
                      "at_most", limit_json(band->at_most), "source", band->source);
 }
 
+bool bench_is_of(const char *bench, const char *name)
+{
+    size_t length = bench ? strlen(bench) : 0;
+    return bench && strncmp(name, bench, length) == 0 && (name[length] == '\0' || name[length] == '_');
+}
+
 bool band_applies(const struct band *band, const json_t *bench_record)
 {
     const char *name = json_string_value(json_object_get(bench_record, "name")), *key;

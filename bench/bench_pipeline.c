@@ -110,8 +110,10 @@ static json_t *emulated_json(const struct pipeline *pipeline, int lane, bool alo
 static json_t *case_json(const struct pipeline *pipeline, int lane, int beside)
 {
     bool alone = beside == lane;
-    const char *other = alone ? "nothing" : beside == ALL ? "all" : ledger_lane_name((enum lane)beside);
-    json_t *of_case = json_pack("{s:s, s:s, s:f, s:b}", "lane", ledger_lane_name((enum lane)lane), "beside", other,
+    char how[32] = "alone";
+    if (!alone)
+        snprintf(how, sizeof how, "beside %s", beside == ALL ? "all" : ledger_lane_name((enum lane)beside));
+    json_t *of_case = json_pack("{s:s, s:s, s:f, s:b}", "lane", ledger_lane_name((enum lane)lane), "works", how,
                                 "seconds", pipeline->seconds, "buffered", pipeline->options.storage.buffered);
     json_t *emulated = emulated_json(pipeline, lane, alone);
     if (emulated)

@@ -57,15 +57,17 @@ Test(bench_pipeline, every_lane_has_a_line_alone_beside_each_other_one_and_besid
     cr_assert_eq(run(bench_pipeline_main, "pipeline", arguments, &text), 0);
     for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
         json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL), *samples, *yardstick, *ratio;
-        const char *lane, *beside;
-        cr_assert_eq(json_unpack(record, "{s:{s:s, s:s}, s:o, s:o, s:o}", "case", "lane", &lane, "beside", &beside,
+        const char *lane, *works;
+        cr_assert_eq(json_unpack(record, "{s:{s:s, s:s}, s:o, s:o, s:o}", "case", "lane", &lane, "works", &works,
                                  "samples", &samples, "yardstick", &yardstick, "ratio", &ratio), 0, "%s", line);
         int of = 0, with = 0;
         while (of < LANE_COUNT - 1 && strcmp(lane, ledger_lane_name((enum lane)of)) != 0)
             of++;
-        while (with < LANE_COUNT && strcmp(beside, ledger_lane_name((enum lane)with)) != 0)
+        bool alone = strcmp(works, "alone") == 0;
+        cr_expect(alone || strncmp(works, "beside ", 7) == 0, "%s", works);
+        while (!alone && with < LANE_COUNT && strcmp(works + 7, ledger_lane_name((enum lane)with)) != 0)
             with++;
-        bool alone = strcmp(beside, "nothing") == 0;
+        cr_expect(alone || with < LANE_COUNT || strcmp(works, "beside all") == 0, "%s", works);
         seen[of][alone ? LANE_COUNT + 1 : with]++;
         cr_expect_eq(json_array_size(samples), 2);
         cr_expect_str_eq(json_string_value(json_object_get(yardstick, "name")),
@@ -161,15 +163,15 @@ Test(bench_pipeline, emulated_lanes_are_named_where_they_are_used_and_by_their_l
     for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
         json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL), *of_case = json_object_get(record, "case");
         const char *lanes = json_string_value(json_object_get(of_case, "lanes"));
-        const char *beside = json_string_value(json_object_get(of_case, "beside"));
+        const char *works = json_string_value(json_object_get(of_case, "works"));
         const char *lane = json_string_value(json_object_get(of_case, "lane"));
         named += lanes && strcmp(lanes, "EMULATED h2d=0.1,nvme-read=0.02") == 0;
-        if (strcmp(beside, "nothing") == 0 && lanes) {
+        if (strcmp(works, "alone") == 0 && lanes) {
             bool is_read = strcmp(lane, "nvme_read") == 0;
             alone += is_read || strcmp(lane, "h2d") == 0;
             cr_expect_str_eq(lanes, is_read ? "EMULATED nvme-read=0.02" : "EMULATED h2d=0.1");
             cr_expect_eq(judged_alone(&bands, record, said), JUDGED_INVALID, "%s", line);
-            cr_expect(strstr(said, is_read ? "pipeline nvme_read " : "pipeline h2d "), "%s", said);
+            cr_expect(strstr(said, is_read ? "pipeline nvme_read alone " : "pipeline h2d alone "), "%s", said);
         }
         json_decref(record);
     }

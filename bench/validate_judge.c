@@ -4,7 +4,6 @@
 
 #include "err.h"
 #include "outlier.h"
-#include "validate_part.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -42,7 +41,7 @@ static bool band_is_for(const struct validation *v, const struct band *band)
     if (band->full_only && strcmp(v->setting->level, "quick") == 0)
         return false;
     for (size_t i = 0; i < plan->count; i++)
-        if (v->result->states[i] == PART_ABSENT && part_is_of(plan->parts[i].bench, band->bench))
+        if (v->result->states[i] == PART_ABSENT && bench_is_of(plan->parts[i].bench, band->bench))
             return false;
     return true;
 }

@@ -25,12 +25,6 @@ static void last_line(const char *path, char *out, size_t bytes)
         memmove(out, line + 1, strlen(line + 1) + 1);
 }
 
-bool part_is_of(const char *bench, const char *name)
-{
-    size_t length = bench ? strlen(bench) : 0;
-    return bench && strncmp(name, bench, length) == 0 && (name[length] == '\0' || name[length] == '_');
-}
-
 static int take_bench(const char *where, const char *bench, json_t *record, json_t *records)
 {
     const char *kind = json_string_value(json_object_get(record, "record"));
@@ -38,7 +32,7 @@ static int take_bench(const char *where, const char *bench, json_t *record, json
     if (!kind || strcmp(kind, "bench") != 0)
         return err_set(ERR_USAGE, "%s: is no record of a benchmark", where);
     TRY(record_check(where, record));
-    if (!part_is_of(bench, name))
+    if (!bench_is_of(bench, name))
         return err_set(ERR_USAGE, "%s: is a record of the benchmark \"%.64s\", not of \"%s\"", where, name, bench);
     return json_array_append(records, record) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a record");
 }

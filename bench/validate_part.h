@@ -44,7 +44,4 @@ void part_run_free(struct part_run *run);
 // which `conformance` and `requirement` records remain. ERR_USAGE names the line and what is wrong with it.
 int part_read(const char *path, const char *bench, json_t *records);
 
-// Whether records of this name are of the benchmark (null: of none): "nvme_latency" is of "nvme".
-bool part_is_of(const char *bench, const char *name);
-
 #endif

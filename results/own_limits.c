@@ -3,7 +3,6 @@
 
 #include "bands.h"
 #include "err.h"
-#include "validate_part.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +37,7 @@ static bool may_be_missing(const struct result_file *file, const struct band *ba
         return true;
     for (size_t i = 0; i < file->line_count; i++) {
         const char *name = text_of(file->lines[i], "name");
-        if (is(file->lines[i], "part") && strncmp(name, "bench-", 6) == 0 && part_is_of(name + 6, band->bench) &&
+        if (is(file->lines[i], "part") && strncmp(name, "bench-", 6) == 0 && bench_is_of(name + 6, band->bench) &&
             json_integer_value(json_object_get(file->lines[i], "status")) == UNTESTED_STATUS)
             return true;
     }

@@ -8,3 +8,9 @@ const struct isa_kernels *isa_kernels(void)
 {
     abort();
 }
+
+const struct isa_kernels *isa_kernels_at(const void *address)
+{
+    (void)address;
+    abort();
+}
