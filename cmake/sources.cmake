@@ -64,6 +64,8 @@ set(ZG_SOURCES
   bench/validate_table.c
   bench/validate_world.c
   plan/cmd_plan.c
+  plan/claim.c
+  plan/claim_print.c
   plan/equation.c
   plan/paper.c
   plan/paper_print.c
@@ -249,6 +251,7 @@ set(ZG_TEST_SOURCES
   packaging/completion_test.c
   packaging/install_test.c
   packaging/manual_test.c
+  plan/claim_test.c
   plan/equation_test.c
   plan/paper_test.c
   plan/plan_machine_test.c

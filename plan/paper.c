@@ -2,6 +2,7 @@
 #include "paper.h"
 
 #include "err.h"
+#include "plan_texts.h"
 #include "query.h"
 
 #include <jansson.h>
@@ -294,7 +295,7 @@ static int each_of_file(const char *file, const char *text, size_t bytes, struct
 
 static int each_of_all(struct walk *walk)
 {
-    for (const struct paper_file *file = paper_files; file->name; file++)
+    for (const struct plan_text *file = plan_paper_texts; file->name; file++)
         TRY(each_of_file(file->name, file->text, file->bytes, walk));
     return ERR_NONE;
 }

@@ -53,11 +53,4 @@ int paper_each_of(const char *file, const char *text, size_t bytes,
 // verdict. ERR_CHECK when a cell differs.
 int paper_print(const char *name, bool json, FILE *out);
 
-// A row for each file that is compiled in; the last has no name.
-struct paper_file {
-    const char *name, *text;
-    size_t bytes;
-};
-extern const struct paper_file paper_files[];
-
 #endif

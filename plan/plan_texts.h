@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of datasets/models and datasets/machines as they were when this was built.
+// The files of datasets/claims, machines, models and papers as they were when this was built.
 #ifndef ZG_PLAN_TEXTS_H
 #define ZG_PLAN_TEXTS_H
 
@@ -10,6 +10,6 @@ struct plan_text {
     const char *name, *text;
     size_t bytes;
 };
-extern const struct plan_text plan_model_texts[], plan_machine_texts[];
+extern const struct plan_text plan_claim_texts[], plan_machine_texts[], plan_model_texts[], plan_paper_texts[];
 
 #endif

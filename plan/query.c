@@ -120,18 +120,36 @@ static int equation_number(const struct strict_object *e, int depth, double *out
     return ERR_NONE;
 }
 
-// {"rounded": x, "to": "fp16"}: what the format makes of x, by the conversions that the stages use.
-static int rounded_number(const struct strict_object *e, int depth, double *out)
+static const char *const FORMATS[] = {"fp32", "bf16", "fp16", NULL};
+
+// By the conversions that the stages use.
+static double rounded(double value, int format)
 {
-    static const char *const formats[] = {"fp32", "bf16", "fp16", NULL};
-    int format;
-    double value;
-    TRY(strict_word(e, "to", formats, &format));
-    TRY(number_of(e, "rounded", depth, &value));
     float single = (float)value;
-    *out = format == 0   ? single
+    return format == 0   ? single
            : format == 1 ? bf16_to_f32(f32_to_bf16(single))
                          : fp16_to_f32(f32_to_fp16(single));
+}
+
+// {"rounded": x, "to": "fp16"}: what the format makes of x.
+static int rounded_number(const struct strict_object *e, int depth, double *out)
+{
+    int format;
+    double value;
+    TRY(strict_word(e, "to", FORMATS, &format));
+    TRY(number_of(e, "rounded", depth, &value));
+    *out = rounded(value, format);
+    return ERR_NONE;
+}
+
+// {"overflows": x, "to": "fp16"}: 1 where the format makes an infinity of x, 0 where it does not.
+static int overflows_number(const struct strict_object *e, int depth, double *out)
+{
+    int format;
+    double value;
+    TRY(strict_word(e, "to", FORMATS, &format));
+    TRY(number_of(e, "overflows", depth, &value));
+    *out = isinf(rounded(value, format));
     return ERR_NONE;
 }
 
@@ -162,6 +180,7 @@ static const struct form {
     {{"equation"}, equation_number},
     {{"printed", "row", "column", "?compare", "?value", "?within"}, printed_number},
     {{"rounded", "to", "?compare", "?value", "?within"}, rounded_number},
+    {{"overflows", "to", "?compare", "?value", "?within"}, overflows_number},
     {{"accepts", "?compare", "?value", "?within"}, accepts_number},
     {{"sum", "?compare", "?value", "?within"}, sum_number},
     {{"product", "?compare", "?value", "?within"}, product_number},
@@ -186,8 +205,8 @@ static int expression_number(const struct strict_object *e, int depth, double *o
         TRY(forms[i].number(e, depth + 1, out));
         return isfinite(*out) ? ERR_NONE : strict_fail(e, "", "has no finite value");
     }
-    return strict_fail(e, "", "expected one of the keys plan, equation, printed, rounded, accepts, sum, product, "
-                              "difference, quotient, smallest");
+    return strict_fail(e, "", "expected one of the keys plan, equation, printed, rounded, overflows, accepts, sum, "
+                              "product, difference, quotient, smallest");
 }
 
 static int number_of(const struct strict_object *object, const char *key, int depth, double *out)
@@ -271,7 +290,7 @@ static int object_holds(const struct strict_object *query, int depth, bool *out,
         return list_holds(query, "any", depth, false, out, measured);
     if (json_object_get(query->value, "compare"))
         return comparison_holds(query, out, measured);
-    if (!json_object_get(query->value, "accepts"))
+    if (!json_object_get(query->value, "accepts") && !json_object_get(query->value, "overflows"))
         return strict_fail(query, "compare", "missing: one of <, <=, >, >=, ==, about, and beside it a value");
     TRY(expression_number(query, 0, measured));
     *out = *measured != 0;

@@ -92,7 +92,9 @@ static int read_config(const struct strict_object *o, int world, struct config *
             return strict_fail(o, "preset", "is '%s', which is no preset; `zerogauge help presets` lists them", preset);
         return config_load_preset(preset, &options, out, NULL);
     }
-    char *text = json_dumps(json_object_get(o->value, "config"), JSON_COMPACT);
+    // A string is a configuration's text as it is written.
+    const json_t *config = json_object_get(o->value, "config");
+    char *text = json_is_string(config) ? strdup(json_string_value(config)) : json_dumps(config, JSON_COMPACT);
     int rc = text ? config_load_text("config", text, strlen(text), &options, out, NULL)
                   : err_set(ERR_MEMORY, "no memory for a configuration");
     free(text);

@@ -106,6 +106,8 @@ Test(query, formats_round_as_the_stages_do)
     holds("{\"rounded\":257,\"to\":\"fp16\",\"compare\":\"==\",\"value\":257}", 257);
     holds("{\"rounded\":65519,\"to\":\"fp16\",\"compare\":\"==\",\"value\":65504}", 65504);
     holds("{\"rounded\":16777217,\"to\":\"fp32\",\"compare\":\"==\",\"value\":16777216}", 16777216);
+    holds("{\"overflows\":65520,\"to\":\"fp16\"}", 1);
+    fails("{\"overflows\":65519,\"to\":\"fp16\"}");
     refused("{\"rounded\":65520,\"to\":\"fp16\",\"compare\":\"==\",\"value\":0}",
             "q.json:1: query: has no finite value");
 }
@@ -171,8 +173,8 @@ Test(query, a_mistake_is_named_with_its_place)
                                                            "\"<=\", \">\", \">=\", \"==\", \"about\"");
     refused("{\"sum\":[1]}", "q.json:1: query.compare: missing: one of <, <=, >, >=, ==, about, and beside it a value");
     refused("{\"summ\":[1],\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query: expected one of the keys plan, equation, printed, rounded, accepts, sum, product, "
-            "difference, quotient, smallest");
+            "q.json:1: query: expected one of the keys plan, equation, printed, rounded, overflows, accepts, sum, "
+            "product, difference, quotient, smallest");
     refused("{\"quotient\":[1,{\"difference\":[2,2]}],\"compare\":\"==\",\"value\":1}",
             "q.json:1: query.quotient: divides by zero");
     refused("{\"equation\":\"infinity-11\",\"hidden\":3,\"compare\":\"==\",\"value\":1}",
