@@ -20,9 +20,10 @@ def read_table():
     runs = [line.split(None, 3)[1:] for line in lines if line.startswith("run ")]
     expected = [line.split(None, 4)[1:] for line in lines if line.startswith("expect ")]
     cases = [line.split(None, 3)[1:] for line in lines if line.startswith("cases ")]
-    if len(runs) + len(expected) + len(cases) != len(lines):
-        sys.exit("ci/peers: peers.txt: a line is neither `run` nor `expect` nor `cases`")
-    return runs, expected, cases
+    programs = [line.split(None, 2)[1:] for line in lines if line.startswith("program ")]
+    if len(runs) + len(expected) + len(cases) + len(programs) != len(lines):
+        sys.exit("ci/peers: peers.txt: a line is neither `run` nor `expect` nor `cases` nor `program`")
+    return runs, expected, cases, programs
 
 
 def judge(zerogauge, out, claims, command):
@@ -82,12 +83,23 @@ def surprises(name, records, expected, cases):
                           if verdicts[id] == verdict]
 
 
+def ask(zerogauge, out, name, command):
+    """Runs a program that judges by itself; whether it is as it should be. What it prints is shown."""
+    line = [sys.executable, HERE / command.split()[0], *command.split()[1:], zerogauge, out / name]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        text = process.stdout.read()
+    (out / name).with_suffix(".txt").write_text(text)
+    print(f"{name:24} {'FAIL' if process.returncode else 'PASS'}")
+    print("".join(f"    {line}\n" for line in text.splitlines()), end="", flush=True)
+    return process.returncode == 0
+
+
 def main(zerogauge, out, *names):
-    runs, expected, cases = read_table()
-    unknown = set(names) - {name for name, *_ in runs}
+    runs, expected, cases, programs = read_table()
+    known_names = [name for name, *_ in runs + programs]
+    unknown = set(names) - set(known_names)
     if unknown:
-        sys.exit(f"ci/peers: no such configuration: {', '.join(sorted(unknown))}; "
-                 f"there are {', '.join(name for name, *_ in runs)}")
+        sys.exit(f"ci/peers: no such configuration: {', '.join(sorted(unknown))}; there are {', '.join(known_names)}")
     for number in signal.SIGINT, signal.SIGTERM:
         signal.signal(number, signal.default_int_handler)
     passed = failed = 0
@@ -113,6 +125,10 @@ def main(zerogauge, out, *names):
             print(f"    see      {printed}")
         sys.stdout.flush()
         passed, failed = passed + (not wrong), failed + bool(wrong)
+    for name, command in programs:
+        if not names or name in names:
+            right = ask(zerogauge, Path(out).resolve(), name, command)
+            passed, failed = passed + right, failed + (not right)
     print(f"{passed} passed, {failed} failed, 0 skipped")
     return failed > 0 or passed == 0
 
