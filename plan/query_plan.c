@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan holds and moves: the stages of ref/ laid out without memory, as rank 0 has them.
+// What a plan holds, moves and takes: plan_run for the model and configuration of a query, as rank 0 has it.
 #include "query.h"
 
-#include "activation.h"
-#include "comm_backend.h"
-#include "config.h"
 #include "err.h"
-#include "formula.h"
+#include "plan.h"
 #include "plan_model.h"
-#include "stage.h"
 #include "stand_in.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SET_MAX = 16, WORLD_MAX = 100000, NAME_BYTES = 64 };
+enum { SET_MAX = 16, SET_BYTES = 128, WORLD_MAX = 100000, NAME_BYTES = 64 };
 
-struct plan {
+// A plan that has been run, and all that it stands on.
+struct planned {
     const struct model *model;
     struct stand_in *stand_in;  // owned; null where the model has a name
     struct config config;
-    struct comm comm;
-    struct tier *tier;
-    struct ledger ledger;
-    struct stage stage;
-    struct activations activations;
-    struct formula formula;
+    struct plan_machine machine;
+    bool has_machine;
+    struct plan plan;
 };
 
-static int read_model(const struct strict_object *o, struct plan *plan)
+// Whether the message is about the query's own file, and not about the configuration.
+static bool is_of_file(const struct strict_object *o)
+{
+    return strncmp(err_message(), o->file, strlen(o->file)) == 0;
+}
+
+static int read_model(const struct strict_object *o, struct planned *p)
 {
     bool named = json_object_get(o->value, "model");
     if (named == !!json_object_get(o->value, "params"))
@@ -37,7 +37,7 @@ static int read_model(const struct strict_object *o, struct plan *plan)
     if (named) {
         char name[MODEL_NAME_BYTES];
         TRY(strict_string(o, "model", name, sizeof name));
-        int rc = plan_model_find(name, 1, &plan->model);
+        int rc = plan_model_find(name, 1, &p->model);
         char why[256];
         snprintf(why, sizeof why, "%s", err_message());
         return rc == ERR_USAGE ? strict_fail(o, "model", "%s", why) : rc;
@@ -49,20 +49,24 @@ static int read_model(const struct strict_object *o, struct plan *plan)
         return strict_fail(o, "params", "is %g, expected 1 to 1e15 parameters", params);
     if (json_object_get(o->value, "layers"))
         TRY(strict_int(o, "layers", 1, STAND_IN_LAYER_MAX, &layers));
-    if (!(plan->stand_in = malloc(sizeof *plan->stand_in)))
+    if (!(p->stand_in = malloc(sizeof *p->stand_in)))
         return err_set(ERR_MEMORY, "no memory to plan a model");
-    stand_in_make((uint64_t)params, layers, plan->stand_in);
-    plan->model = &plan->stand_in->model;
+    stand_in_make((uint64_t)params, layers, p->stand_in);
+    p->model = &p->stand_in->model;
     return ERR_NONE;
 }
 
 // The plan's preset with what is set, or its own configuration.
 static int read_config(const struct strict_object *o, int world, struct config *out)
 {
+    // Without a model, pieces are large: a stand-in's one layer would be cut in millions.
+    static const char *const whole[] = {"zero_optimization.reduce_bucket_size=1073741824",
+                                        "zero_optimization.allgather_bucket_size=1073741824",
+                                        "zero_optimization.sub_group_size=1073741824"};
     static const char *const path[] = {"."};
-    char micro[] = "train_micro_batch_size_per_gpu=1", accumulation[64], texts[SET_MAX][128];
-    const char *set[SET_MAX + 2] = {micro, accumulation};
-    size_t count = 0;
+    char accumulation[64], texts[SET_MAX][SET_BYTES];
+    const char *set[SET_MAX + 5] = {"train_micro_batch_size_per_gpu=1", accumulation, whole[0], whole[1], whole[2]};
+    size_t first = json_object_get(o->value, "params") ? 5 : 2, count = 0;
     int micro_steps = 1;
     if (json_object_get(o->value, "accumulation"))
         TRY(strict_int(o, "accumulation", 1, 1 << 20, &micro_steps));
@@ -74,11 +78,11 @@ static int read_config(const struct strict_object *o, int world, struct config *
             const char *text = json_string_value(json_array_get(array, i));
             if (!text || strlen(text) >= sizeof texts[i])
                 return strict_fail(o, "set", "element %zu is not a short string such as \"bf16.enabled=true\"", i);
-            set[2 + i] = strcpy(texts[i], text);
+            set[first + i] = strcpy(texts[i], text);
         }
     }
     const struct config_options options = {
-        .world = world, .set = set, .set_count = 2 + count, .nvme_paths = path, .nvme_path_count = 1};
+        .world = world, .set = set, .set_count = first + count, .nvme_paths = path, .nvme_path_count = 1};
     char preset[NAME_BYTES] = "";
     bool named = json_object_get(o->value, "preset");
     if (named == !!json_object_get(o->value, "config"))
@@ -101,57 +105,45 @@ static int read_config(const struct strict_object *o, int world, struct config *
     return rc;
 }
 
-// Whether the message is about the query's own file, and not about the configuration.
-static bool is_of_file(const struct strict_object *o)
-{
-    return strncmp(err_message(), o->file, strlen(o->file)) == 0;
-}
-
 static const char *const PLAN_KEYS[] = {"world", "?model", "?params", "?layers", "?preset", "?config", "?accumulation",
-                                        "?set", NULL};
+                                        "?set", "?machine", NULL};
 
-static int plan_open(const struct strict_object *o, struct plan *plan)
+static int read_machine(const struct strict_object *o, struct planned *p)
 {
-    static const struct comm_ops no_comm = {.name = "none"};
-    int world;
-    TRY(strict_keys(o, PLAN_KEYS));
-    TRY(strict_int(o, "world", 1, WORLD_MAX, &world));
-    TRY(read_model(o, plan));
-    int rc = read_config(o, world, &plan->config);
-    if (rc != ERR_NONE) {
-        char why[512];
-        snprintf(why, sizeof why, "%s", err_message());
-        return rc == ERR_USAGE && !is_of_file(o) ? strict_fail(o, "", "%s", why) : rc;
-    }
-    // A limit alone, which a user raises for a large model.
-    plan->config.offload_param.buffer_size = SIZE_MAX;
-    plan->comm = (struct comm){.ops = &no_comm, .world = world};
-    const struct tier_setting tier_setting = {.planned = true};
-    const struct stage_operations *operations;
-    TRY(tier_open(&plan->ledger, &tier_setting, &plan->tier));
-    TRY(stage_find(plan->config.stage, &operations));
-    const struct stage_setting setting = {.model = plan->model,
-                                          .config = &plan->config,
-                                          .comm = &plan->comm,
-                                          .tier = plan->tier,
-                                          .ledger = &plan->ledger};
-    TRY(stage_plan(operations, &setting, &plan->stage));
-    TRY(activations_open(plan->model, &plan->config, &plan->stage.move, plan->tier, &plan->activations));
-    size_t run_bytes = model_run_bytes(plan->model, plan->config.micro_batch, plan->config.precision,
-                                       plan->config.activation_checkpointing);
-    formula_of(&plan->stage, 0, run_bytes, 0, &plan->formula);
-    activations_formula(&plan->activations, &plan->formula);
-    return ERR_NONE;
+    char name[MACHINE_NAME_BYTES], why[SET_BYTES * 4];
+    if (!(p->has_machine = json_object_get(o->value, "machine")))
+        return ERR_NONE;
+    TRY(strict_string(o, "machine", name, sizeof name));
+    int rc = plan_machine_find(name, &p->machine);
+    snprintf(why, sizeof why, "%s", err_message());
+    return rc == ERR_USAGE ? strict_fail(o, "machine", "%s", why) : rc;
 }
 
-static void plan_close(struct plan *plan)
+static int run_plan(const struct strict_object *e, struct planned *p)
 {
-    activations_close(&plan->activations);
-    if (plan->stage.operations)
-        stage_close(&plan->stage);
-    tier_close(plan->tier);
-    free(plan->stand_in);
-    free(plan);
+    struct strict_object o;
+    int world;
+    TRY(strict_object_of(e, "plan", &o));
+    TRY(strict_keys(&o, PLAN_KEYS));
+    TRY(strict_int(&o, "world", 1, WORLD_MAX, &world));
+    TRY(read_model(&o, p));
+    TRY(read_machine(&o, p));
+    int rc = read_config(&o, world, &p->config);
+    if (rc == ERR_NONE) {
+        // A limit alone, which a user raises for a large model.
+        p->config.offload_param.buffer_size = SIZE_MAX;
+        rc = plan_run(&(struct plan_setting){.config = &p->config,
+                                             .model = p->model,
+                                             .machine = p->has_machine ? &p->machine : NULL,
+                                             .world = world,
+                                             .keeps_events = true},
+                      &p->plan);
+    }
+    if (rc != ERR_USAGE || is_of_file(&o))
+        return rc;
+    char why[512];
+    snprintf(why, sizeof why, "%s", err_message());
+    return strict_fail(&o, "", "%s", why);
 }
 
 // The index of the word at a key; -1 where the key is not there.
@@ -193,7 +185,7 @@ static bool is_of_kind(int kind, int asked)
     return asked < 0 || (asked == KIND_COUNT ? state : kind == asked);
 }
 
-static int held_number(const struct strict_object *e, const struct plan *plan, double *out)
+static int held_number(const struct strict_object *e, const struct planned *p, double *out)
 {
     int tier, kind;
     TRY(read_word(e, "tier", tier_name, TIER_COUNT, &tier));
@@ -202,11 +194,11 @@ static int held_number(const struct strict_object *e, const struct plan *plan, d
     for (int t = 0; t < TIER_COUNT; t++)
         for (int k = 0; k < KIND_COUNT; k++)
             if ((tier < 0 || t == tier) && is_of_kind(k, kind))
-                *out += (double)plan->formula.held_bytes[t][k];
+                *out += (double)p->plan.held_bytes[t][k];
     return ERR_NONE;
 }
 
-static int moved_number(const struct strict_object *e, const struct plan *plan, double *out)
+static int moved_number(const struct strict_object *e, const struct planned *p, double *out)
 {
     int lane, operation;
     TRY(read_word(e, "lane", lane_name, LANE_COUNT, &lane));
@@ -215,42 +207,104 @@ static int moved_number(const struct strict_object *e, const struct plan *plan, 
     for (int l = 0; l < LANE_COUNT; l++)
         for (int o = 0; o < OPERATION_COUNT; o++)
             if ((lane < 0 || l == lane) && (operation < 0 || o == operation))
-                *out += (double)(plan->formula.step_bytes[l][o] + plan->formula.applied_bytes[l][o] +
-                                 plan->formula.returned_bytes[l][o]);
+                *out += (double)p->plan.step_bytes[l][o];
     return ERR_NONE;
 }
 
-static int params_number(const struct strict_object *e, const struct plan *plan, double *out)
+static int params_number(const struct strict_object *e, const struct planned *p, double *out)
 {
     (void)e;
-    *out = (double)model_param_elements(plan->model, false);
+    *out = (double)model_param_elements(p->model, false);
     return ERR_NONE;
 }
 
-static int bucket_number(const struct strict_object *e, const struct plan *plan, double *out)
+static int bucket_number(const struct strict_object *e, const struct planned *p, double *out)
 {
     (void)e;
-    *out = (double)plan->config.reduce_bucket_size;
+    *out = (double)p->config.reduce_bucket_size;
     return ERR_NONE;
 }
 
-static int block_number(const struct strict_object *e, const struct plan *plan, double *out)
+static int block_number(const struct strict_object *e, const struct planned *p, double *out)
 {
     (void)e;
-    *out = (double)plan->config.aio.block_bytes;
+    *out = (double)p->config.aio.block_bytes;
+    return ERR_NONE;
+}
+
+static const char *purpose_name(int i)
+{
+    static const char *const names[] = {"reduce", "gather"};
+    return names[i];
+}
+
+// By collectives, for gradients and parameters; what a run tells itself besides is left out.
+static int sent_number(const struct strict_object *e, const struct planned *p, double *out)
+{
+    int purpose;
+    TRY(read_word(e, "purpose", purpose_name, 2, &purpose));
+    *out = 0;
+    if (purpose != 1)
+        *out += (double)p->plan.step_sent_bytes[PURPOSE_REDUCE];
+    if (purpose != 0)
+        *out += (double)p->plan.step_sent_bytes[PURPOSE_GATHER];
+    return ERR_NONE;
+}
+
+static int demand_machine(const struct strict_object *e, const struct planned *p)
+{
+    return p->has_machine ? ERR_NONE : strict_fail(e, "plan.machine", "missing: nothing takes time without one");
+}
+
+static int step_number(const struct strict_object *e, const struct planned *p, double *out)
+{
+    *out = p->plan.step_s;
+    return demand_machine(e, p);
+}
+
+// The part of a lane's time in the step in which another lane is at work, too.
+static int overlap_number(const struct strict_object *e, const struct planned *p, double *out)
+{
+    const struct plan *plan = &p->plan;
+    int lane, other;
+    uint64_t both_ns = 0, busy_ns = 0;
+    TRY(demand_machine(e, p));
+    TRY(read_word(e, "lane", lane_name, LANE_COUNT, &lane));
+    TRY(read_word(e, "beside", lane_name, LANE_COUNT, &other));
+    if (lane < 0 || other < 0)
+        return strict_fail(e, lane < 0 ? "lane" : "beside", "missing: an overlap is of two lanes");
+    for (size_t i = 0; i < plan->event_count; i++) {
+        const struct flow_event *a = &plan->events[i];
+        busy_ns += (int)a->lane == lane ? a->end_ns - a->begin_ns : 0;
+        for (size_t j = 0; (int)a->lane == lane && j < plan->event_count; j++) {
+            const struct flow_event *b = &plan->events[j];
+            uint64_t begin_ns = a->begin_ns > b->begin_ns ? a->begin_ns : b->begin_ns;
+            uint64_t end_ns = a->end_ns < b->end_ns ? a->end_ns : b->end_ns;
+            both_ns += (int)b->lane == other && begin_ns < end_ns ? end_ns - begin_ns : 0;
+        }
+    }
+    if (busy_ns == 0)
+        return strict_fail(e, "lane", "has nothing to do in this plan");
+    *out = (double)both_ns / (double)busy_ns;
     return ERR_NONE;
 }
 
 static const struct quantity {
     const char *name;
-    int (*number)(const struct strict_object *e, const struct plan *plan, double *out);
+    int (*number)(const struct strict_object *e, const struct planned *p, double *out);
 } quantities[] = {
-    {"held_bytes", held_number},           {"moved_bytes", moved_number},   {"params", params_number},
-    {"reduce_bucket_elements", bucket_number}, {"aio_block_bytes", block_number},
+    {"held_bytes", held_number},
+    {"moved_bytes", moved_number},
+    {"sent_bytes", sent_number},
+    {"step_s", step_number},
+    {"overlap", overlap_number},
+    {"params", params_number},
+    {"reduce_bucket_elements", bucket_number},
+    {"aio_block_bytes", block_number},
 };
 enum { QUANTITY_COUNT = sizeof quantities / sizeof quantities[0] };
 
-static int quantity_number(const struct strict_object *e, const struct plan *plan, double *out)
+static int quantity_number(const struct strict_object *e, const struct planned *p, double *out)
 {
     const char *words[QUANTITY_COUNT + 1] = {0};
     static const char *const per[] = {"param", NULL};
@@ -258,28 +312,28 @@ static int quantity_number(const struct strict_object *e, const struct plan *pla
     for (i = 0; i < QUANTITY_COUNT; i++)
         words[i] = quantities[i].name;
     TRY(strict_word(e, "quantity", words, &i));
-    TRY(quantities[i].number(e, plan, out));
+    TRY(quantities[i].number(e, p, out));
     if (!json_object_get(e->value, "per"))
         return ERR_NONE;
     TRY(strict_word(e, "per", per, &divisor));
-    *out /= (double)model_param_elements(plan->model, false);
+    *out /= (double)model_param_elements(p->model, false);
     return ERR_NONE;
 }
 
 int query_plan_number(const struct strict_object *e, double *out)
 {
-    static const char *const keys[] = {"plan",       "quantity", "?tier",    "?kind",   "?lane", "?operation",
-                                       "?per",       "?compare", "?value",   "?within", NULL};
-    struct strict_object o;
+    static const char *const keys[] = {"plan",    "quantity", "?tier", "?kind",    "?lane",  "?beside",  "?operation",
+                                       "?purpose", "?per",    "?compare", "?value", "?within", NULL};
     TRY(strict_keys(e, keys));
-    TRY(strict_object_of(e, "plan", &o));
-    struct plan *plan = calloc(1, sizeof *plan);
-    if (!plan)
+    struct planned *p = calloc(1, sizeof *p);
+    if (!p)
         return err_set(ERR_MEMORY, "no memory for a plan");
-    int rc = plan_open(&o, plan);
+    int rc = run_plan(e, p);
     if (rc == ERR_NONE)
-        rc = quantity_number(e, plan, out);
-    plan_close(plan);
+        rc = quantity_number(e, p, out);
+    plan_free(&p->plan);
+    free(p->stand_in);
+    free(p);
     return rc;
 }
 

@@ -15,7 +15,13 @@ static size_t checkpoint_bytes(const struct model *model, int unit, size_t seque
     return 0;
 }
 
-static const struct model_operations operations = {.run_bytes = run_bytes, .checkpoint_bytes = checkpoint_bytes};
+static double unit_flops(const struct model *model, int unit, size_t sequence_count)
+{
+    return 2 * (double)model->params[unit].count * (double)sequence_count;
+}
+
+static const struct model_operations operations = {
+    .unit_flops = unit_flops, .run_bytes = run_bytes, .checkpoint_bytes = checkpoint_bytes};
 
 void stand_in_make(uint64_t params, int layers, struct stand_in *out)
 {
