@@ -253,6 +253,7 @@ set(ZG_TEST_SOURCES
   packaging/manual_test.c
   plan/claim_test.c
   plan/equation_test.c
+  plan/model_files_test.c
   plan/paper_test.c
   plan/plan_machine_test.c
   plan/plan_model_test.c

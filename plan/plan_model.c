@@ -14,12 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES = 160, SOURCE_BYTES = 512, LAYERS_MAX = 1000, SIZE_MAX_OF_SHAPE = 1 << 20, EXPERTS_MAX = 1024 };
+enum { NAME_BYTES = 160, SOURCE_BYTES = 512, LAYERS_MAX = 1000, SIZE_MAX_OF_SHAPE = 1 << 20, EXPERTS_MAX = 1024,
+       PARAMETERS_BYTES = 32 };
 
 // A shape that has been made, in so many tiles.
 struct made {
     struct made *next;
-    char name[NAME_BYTES], source[SOURCE_BYTES];
+    char name[NAME_BYTES], source[SOURCE_BYTES], parameters[PARAMETERS_BYTES];
     size_t tiling_factor;
     struct model *model;
 };
@@ -30,7 +31,7 @@ static struct made *made_models;
 static const char *const KEYS[] = {
     "schema",   "about",       "source",          "architecture", "layers",     "width",   "heads",
     "?key_heads", "?head_width", "?hidden",       "vocabulary",   "sequence_length", "?experts", "?experts_used",
-    "?tied_head", NULL};
+    "?tied_head", "?parameters",  NULL};
 
 static int read_size(const struct strict_object *object, const char *key, size_t low, size_t high, size_t *out)
 {
@@ -106,6 +107,8 @@ static int parse(const char *file, const char *text, size_t bytes, struct made *
         code = strict_string(&object, "about", about, sizeof about);
     if (code == ERR_NONE)
         code = strict_string(&object, "source", made->source, sizeof made->source);
+    if (code == ERR_NONE && json_object_get(object.value, "parameters"))
+        code = strict_string(&object, "parameters", made->parameters, sizeof made->parameters);
     if (code == ERR_NONE)
         code = strict_word(&object, "architecture", architectures, &architecture);
     if (code == ERR_NONE)
@@ -197,13 +200,24 @@ const char *plan_model_name(size_t index)
     return index < count ? plan_model_texts[index].name : NULL;
 }
 
+static const struct made *made_of(const struct model *model)
+{
+    pthread_mutex_lock(&lock);
+    const struct made *made = made_models;
+    while (made && made->model != model)
+        made = made->next;
+    pthread_mutex_unlock(&lock);
+    return made;
+}
+
 const char *plan_model_source(const struct model *model)
 {
-    const char *source = "";
-    pthread_mutex_lock(&lock);
-    for (const struct made *made = made_models; made; made = made->next)
-        if (made->model == model)
-            source = made->source;
-    pthread_mutex_unlock(&lock);
-    return source;
+    const struct made *made = made_of(model);
+    return made ? made->source : "";
+}
+
+const char *plan_model_parameters(const struct model *model)
+{
+    const struct made *made = made_of(model);
+    return made ? made->parameters : "";
 }

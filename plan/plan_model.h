@@ -18,4 +18,8 @@ const char *plan_model_name(size_t index);
 // The source that the model's file gives; "" for models without a file.
 const char *plan_model_source(const struct model *model);
 
+// The count of parameters that the source gives, as it is written there ("46.7B", or all digits); "" where the file has
+// none.
+const char *plan_model_parameters(const struct model *model);
+
 #endif
