@@ -67,6 +67,7 @@ set(ZG_SOURCES
   plan/claim.c
   plan/claim_print.c
   plan/equation.c
+  plan/overlap.c
   plan/paper.c
   plan/paper_print.c
   plan/plan.c
@@ -254,6 +255,7 @@ set(ZG_TEST_SOURCES
   plan/claim_test.c
   plan/equation_test.c
   plan/model_files_test.c
+  plan/overlap_test.c
   plan/paper_test.c
   plan/plan_machine_test.c
   plan/plan_model_test.c

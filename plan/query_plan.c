@@ -3,6 +3,7 @@
 #include "query.h"
 
 #include "err.h"
+#include "overlap.h"
 #include "plan.h"
 #include "plan_model.h"
 #include "stand_in.h"
@@ -262,31 +263,16 @@ static int step_number(const struct strict_object *e, const struct planned *p, d
     return demand_machine(e, p);
 }
 
-// The part of a lane's time in the step in which another lane is at work, too.
+// {"quantity": "overlap", "of": "Adam", "beside": "forward"}: operations, or lanes.
 static int overlap_number(const struct strict_object *e, const struct planned *p, double *out)
 {
-    const struct plan *plan = &p->plan;
-    int lane, other;
-    uint64_t both_ns = 0, busy_ns = 0;
+    char of[NAME_BYTES], beside[NAME_BYTES], why[SET_BYTES];
     TRY(demand_machine(e, p));
-    TRY(read_word(e, "lane", lane_name, LANE_COUNT, &lane));
-    TRY(read_word(e, "beside", lane_name, LANE_COUNT, &other));
-    if (lane < 0 || other < 0)
-        return strict_fail(e, lane < 0 ? "lane" : "beside", "missing: an overlap is of two lanes");
-    for (size_t i = 0; i < plan->event_count; i++) {
-        const struct flow_event *a = &plan->events[i];
-        busy_ns += (int)a->lane == lane ? a->end_ns - a->begin_ns : 0;
-        for (size_t j = 0; (int)a->lane == lane && j < plan->event_count; j++) {
-            const struct flow_event *b = &plan->events[j];
-            uint64_t begin_ns = a->begin_ns > b->begin_ns ? a->begin_ns : b->begin_ns;
-            uint64_t end_ns = a->end_ns < b->end_ns ? a->end_ns : b->end_ns;
-            both_ns += (int)b->lane == other && begin_ns < end_ns ? end_ns - begin_ns : 0;
-        }
-    }
-    if (busy_ns == 0)
-        return strict_fail(e, "lane", "has nothing to do in this plan");
-    *out = (double)both_ns / (double)busy_ns;
-    return ERR_NONE;
+    TRY(strict_string(e, "of", of, sizeof of));
+    TRY(strict_string(e, "beside", beside, sizeof beside));
+    int rc = overlap_of(&p->plan, of, beside, out);
+    snprintf(why, sizeof why, "%s", err_message());
+    return rc == ERR_USAGE ? strict_fail(e, "quantity", "%s", why) : rc;
 }
 
 static const struct quantity {
@@ -322,7 +308,7 @@ static int quantity_number(const struct strict_object *e, const struct planned *
 
 int query_plan_number(const struct strict_object *e, double *out)
 {
-    static const char *const keys[] = {"plan",    "quantity", "?tier", "?kind",    "?lane",  "?beside",  "?operation",
+    static const char *const keys[] = {"plan",    "quantity", "?tier", "?kind",    "?lane",  "?of", "?beside",  "?operation",
                                        "?purpose", "?per",    "?compare", "?value", "?within", NULL};
     TRY(strict_keys(e, keys));
     struct planned *p = calloc(1, sizeof *p);
