@@ -66,6 +66,7 @@ set(ZG_SOURCES
   plan/cmd_plan.c
   plan/claim.c
   plan/claim_print.c
+  plan/cmd_plan.c
   plan/equation.c
   plan/overlap.c
   plan/paper.c
@@ -253,6 +254,7 @@ set(ZG_TEST_SOURCES
   packaging/install_test.c
   packaging/manual_test.c
   plan/claim_test.c
+  plan/cmd_plan_test.c
   plan/equation_test.c
   plan/model_files_test.c
   plan/overlap_test.c

@@ -2,6 +2,7 @@
 // `zerogauge plan`: what training would hold, move and take, without data.
 #include "cmd_plan.h"
 
+#include "claim.h"
 #include "err.h"
 #include "paper.h"
 #include "plan_print.h"
@@ -57,6 +58,8 @@ static int run(struct plan_options *options)
     struct plan_machine machine;
     if (options->papers)
         return paper_print(options->paper, options->json, stdout);
+    if (options->claims)
+        return claim_print(options->claim, options->json, stdout);
     TRY(plan_machine_find(options->machine ? options->machine : "dgx-h100", &machine));
     if (options->world == 0)
         options->world = machine.devices_per_node;

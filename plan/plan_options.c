@@ -36,6 +36,8 @@ static int parse(int argc, const char **argv, struct plan_options *a)
         {"explain", '\0', FLAG, &a->explain, 0, "the formula or source behind every number", NULL},
         {"json", '\0', FLAG, &a->json, 0, "print one line of JSON; of a search, one a configuration", NULL},
         {"paper", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->paper, 'P', "the papers' tables, cell by cell", "NAME"},
+        {"claims", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->claim, 'C', "what is said about ZeRO, decided anew",
+         "NAME|FILE"},
         POPT_TABLEEND,
     };
     const struct poptOption options[] = {
@@ -45,10 +47,16 @@ static int parse(int argc, const char **argv, struct plan_options *a)
         HELP_OPTIONS POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    poptSetOtherOptionHelp(context, "(--preset NAME | --config FILE | --paper) [OPTION...]");
+    poptSetOtherOptionHelp(context, "(--preset NAME | --config FILE | --paper | --claims) [OPTION...]");
     int code, rc = ERR_NONE;
-    while ((code = poptGetNextOpt(context)) > 0)
+    while ((code = poptGetNextOpt(context)) > 0) {
         a->papers |= code == 'P';
+        a->claims |= code == 'C';
+    }
+    // An argument that is optional stands behind a '='; the name may be a word of its own, too.
+    char **name = a->papers ? &a->paper : a->claims ? &a->claim : NULL;
+    if (name && !*name && poptPeekArg(context) && !(*name = strdup(poptGetArg(context))))
+        rc = err_set(ERR_MEMORY, "no memory for options");
     const char *extra = poptPeekArg(context);
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
@@ -60,8 +68,12 @@ static int parse(int argc, const char **argv, struct plan_options *a)
 
 static int check(const struct plan_options *a)
 {
-    if (a->papers)
-        return a->preset || a->config_path ? err_set(ERR_USAGE, "--paper has configurations of its own") : ERR_NONE;
+    if (a->papers && a->claims)
+        return err_set(ERR_USAGE, "--paper and --claims exclude each other");
+    if (a->papers || a->claims)
+        return a->preset || a->config_path
+                   ? err_set(ERR_USAGE, "%s configurations of their own", a->papers ? "papers have" : "claims have")
+                   : ERR_NONE;
     if (!a->preset == !a->config_path)
         return err_set(ERR_USAGE, "give one of --preset NAME and --config FILE");
     if (a->world < 0 || a->world > WORLD_MAX)
@@ -84,7 +96,7 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
 
 void plan_options_close(struct plan_options *a)
 {
-    char *texts[] = {a->preset, a->config_path, a->model, a->machine, a->write, a->paper};
+    char *texts[] = {a->preset, a->config_path, a->model, a->machine, a->write, a->paper, a->claim};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)

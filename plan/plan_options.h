@@ -10,12 +10,12 @@
 #include <stddef.h>
 
 struct plan_options {
-    char *preset, *config_path, *model, *machine, *write, *paper;
+    char *preset, *config_path, *model, *machine, *write, *paper, *claim;
     char **set;
     int world;
     long long sequences;
     int json, explain, search;  // flags
-    bool papers;
+    bool papers, claims;
     double tbw;  // terabytes that a node's drives bear; 0: not given
 };
 

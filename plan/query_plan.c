@@ -308,8 +308,9 @@ static int quantity_number(const struct strict_object *e, const struct planned *
 
 int query_plan_number(const struct strict_object *e, double *out)
 {
-    static const char *const keys[] = {"plan",    "quantity", "?tier", "?kind",    "?lane",  "?of", "?beside",  "?operation",
-                                       "?purpose", "?per",    "?compare", "?value", "?within", NULL};
+    static const char *const keys[] = {"plan",       "quantity", "?tier", "?kind",    "?lane",  "?operation",
+                                       "?purpose",   "?of",      "?beside", "?per",   "?compare", "?value",
+                                       "?within",    NULL};
     TRY(strict_keys(e, keys));
     struct planned *p = calloc(1, sizeof *p);
     if (!p)

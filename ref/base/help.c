@@ -30,7 +30,7 @@ static const struct {
       "zerogauge check --claims claims.json --out report -- torchrun --nproc-per-node {world} mine.py {cases} "
       "{answers}"}},
     {"zerogauge plan",
-     {"zerogauge plan --preset zero3 --model llama-70b --world 64", "zerogauge plan --paper",
+     {"zerogauge plan --preset zero3 --model llama-70b --world 64", "zerogauge plan --paper zero-table-1",
       "zerogauge plan --config ds.json --model gpt-1t --world 1024 --machine dgx-2 --explain",
       "zerogauge plan --preset zero3 --model llama-8b --machine workstation --search --write found.json"}},
     {"zerogauge report",

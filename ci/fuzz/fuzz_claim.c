@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any text as claims: it is refused with a message, or every claim has a verdict; what is written down of one follows
+// or not, and never both. Plans are not run: their numbers follow from the query's text alone.
+#include "claim.h"
+#include "err.h"
+#include "plan_texts.h"
+#include "query.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct plan_text plan_claim_texts[] = {{0}};
+static const char paper[] =
+    "{\"paper\":\"p\",\"source\":\"s\",\"tables\":[{\"table\":\"t\",\"title\":\"t\","
+    "\"columns\":[{\"column\":\"c\"}],\"rows\":[{\"row\":\"r\",\"printed\":[\"7.6B\"]}]}]}";
+const struct plan_text plan_paper_texts[] = {{"p", paper, sizeof paper - 1}, {0}};
+
+int query_plan_number(const struct strict_object *expression, double *out)
+{
+    int world;
+    struct strict_object plan;
+    TRY(strict_object_of(expression, "plan", &plan));
+    TRY(strict_int(&plan, "world", 1, 100000, &world));
+    *out = world;
+    return ERR_NONE;
+}
+
+int query_accepts_number(const struct strict_object *expression, double *out)
+{
+    *out = json_object_size(expression->value) % 2 == 0;
+    return ERR_NONE;
+}
+
+static int look(const struct claim *claim, void *context)
+{
+    (void)context;
+    if (claim->verdict >= CLAIM_NONE || strlen(claim->statement) >= sizeof claim->statement)
+        abort();
+    if (claim->follows && claim->stored != CLAIM_NONE && claim->stored != claim->verdict)
+        abort();
+    if (claim->verdict == CLAIM_TRUE_UNDER && !*claim->condition)
+        abort();
+    return ERR_NONE;
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{
+    int rc = claim_each_of("fuzz", (const char *)data, size, look, NULL);
+    if (rc != ERR_NONE && err_message()[0] == '\0')
+        abort();
+    return 0;
+}
