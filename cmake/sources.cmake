@@ -66,7 +66,6 @@ set(ZG_SOURCES
   plan/cmd_plan.c
   plan/claim.c
   plan/claim_print.c
-  plan/cmd_plan.c
   plan/equation.c
   plan/overlap.c
   plan/paper.c

@@ -130,6 +130,36 @@ Test(query, a_plan_says_what_a_rank_holds)
 #undef PLAN
 }
 
+Test(query, what_is_sent_is_told_by_its_purpose)
+{
+#define SENT(REST)                                                                                                     \
+    "{\"plan\":{\"params\":1200000,\"preset\":\"zero3\",\"world\":4},\"quantity\":\"sent_bytes\"," REST "}"
+    holds(SENT("\"purpose\":\"reduce\",\"compare\":\"==\",\"value\":1800000"), 1.8e6);
+    holds(SENT("\"purpose\":\"gather\",\"compare\":\"==\",\"value\":3600000"), 3.6e6);
+    holds(SENT("\"per\":\"param\",\"compare\":\"==\",\"value\":4.5"), 4.5);
+#undef SENT
+}
+
+Test(query, a_machine_gives_time_and_overlap)
+{
+#define STEP(MACHINE, REST)                                                                                            \
+    "{\"plan\":{\"model\":\"gpt2\",\"preset\":\"zero2_offload\",\"world\":2" MACHINE "}," REST "}"
+    static const char h100[] =
+        STEP(",\"machine\":\"dgx-h100\"", "\"quantity\":\"step_s\",\"compare\":\"<\",\"value\":9");
+    bool out;
+    double step_s = 0;
+    cr_assert_eq(ask(h100, &out, &step_s), ERR_NONE, "%s", err_message());
+    cr_assert(out && step_s > 0, "%g", step_s);
+    holds(STEP(",\"machine\":\"dgx-h100\"", "\"quantity\":\"overlap\",\"of\":\"backward\",\"beside\":\"compute\","
+                                              "\"compare\":\"==\",\"value\":1"), 1);
+    refused(STEP("", "\"quantity\":\"step_s\",\"compare\":\"<\",\"value\":9"),
+            "q.json:1: query.plan.machine: missing: nothing takes time without one");
+    refused(STEP(",\"machine\":\"dgx-h100\"", "\"quantity\":\"overlap\",\"of\":\"sleep\",\"beside\":\"compute\","
+                                                "\"compare\":\"==\",\"value\":1"),
+            "q.json:1: query.quantity: nothing called 'sleep' takes any time in this plan");
+#undef STEP
+}
+
 Test(query, what_is_set_and_accumulated_counts)
 {
     static const char form[] = "{\"plan\":{\"params\":4000,\"preset\":\"%s\",\"world\":4,\"accumulation\":%d,"
@@ -187,8 +217,8 @@ Test(query, a_mistake_is_named_with_its_place)
             "q.json:1: query.plan.model: expected either the name of a model or a count of params");
     refused("{\"plan\":{\"params\":10,\"preset\":\"zero1\",\"world\":2},\"quantity\":\"bytes\","
             "\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.quantity: is \"bytes\", expected one of \"held_bytes\", \"moved_bytes\", \"params\", "
-            "\"reduce_bucket_elements\", \"aio_block_bytes\"");
+            "q.json:1: query.quantity: is \"bytes\", expected one of \"held_bytes\", \"moved_bytes\", \"sent_bytes\", "
+            "\"step_s\", \"overlap\", \"params\", \"reduce_bucket_elements\", \"aio_block_bytes\"");
 }
 
 Test(query, what_is_too_deep_is_refused)

@@ -14,7 +14,7 @@
 // check, answer and export.
 static const struct {
     const char *command;
-    const char *const lines[4];
+    const char *const lines[6];
 } examples[] = {
     {"zerogauge",
      {"zerogauge validate --quick", "zerogauge train --preset zero3 --world 4 --verify", "zerogauge check"}},
@@ -31,6 +31,7 @@ static const struct {
       "{answers}"}},
     {"zerogauge plan",
      {"zerogauge plan --preset zero3 --model llama-70b --world 64", "zerogauge plan --paper zero-table-1",
+      "zerogauge plan --claims",
       "zerogauge plan --config ds.json --model gpt-1t --world 1024 --machine dgx-2 --explain",
       "zerogauge plan --preset zero3 --model llama-8b --machine workstation --search --write found.json"}},
     {"zerogauge report",
