@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device.h"
 
+#include "accelerator.h"
 #include "err.h"
 #include "launcher.h"
 #ifdef ZG_HAVE_CUDA
@@ -62,4 +63,9 @@ int device_connect(struct train_setting *setting, struct comm **comm)
     (void)setting, (void)comm;
     return ERR_NONE;
 #endif
+}
+
+const char *device_name(const struct train_setting *setting)
+{
+    return setting->accelerator ? setting->accelerator->name : "cpu";
 }

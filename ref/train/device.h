@@ -10,6 +10,9 @@
 // ERR_USAGE: unknown, not built in, or not here; the message says what to do.
 int device_find(const char *name, bool launched, struct train_setting *setting);
 
+// "cpu", or the accelerator's name.
+const char *device_name(const struct train_setting *setting);
+
 // Collective: the processes of a launcher's world take a GPU each, and *comm becomes the transport that carries what
 // lies there, over the one that it was. Without an accelerator it stays. ERR_USAGE: a host has more ranks than GPUs, or
 // no NCCL; *comm is then as it was.

@@ -2,6 +2,7 @@
 // The record of a run, as one line of JSON.
 #include "train_report.h"
 
+#include "device.h"
 #include "err.h"
 
 #include <inttypes.h>
@@ -106,11 +107,11 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
     const struct config *config = setting->config;
     char schedule[SCHEDULE_TEXT_BYTES], emulated[EMULATION_TEXT_BYTES];
     bool nvme = config_uses_nvme(config), offloads = config->offload_optimizer.tier != TIER_DEVICE;
-    return json_pack("{s:s,s:s,s:i,s:s,s:i,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:s,s:s,s:s,s:o,s:o,s:o}", "record", "train",
+    return json_pack("{s:s,s:s,s:i,s:s,s:i,s:s,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:s,s:s,s:s,s:o,s:o,s:o}", "record", "train",
                      "model",
                      setting->model->name, "stage", config->stage, "stage_name", result->operations->name, "world",
-                     setting->world, "steps", (json_int_t)result->steps, "precision", dtype_name(config->precision),
-                     "accumulation", (json_int_t)config->accumulation, "schedule",
+                     setting->world, "device", device_name(setting), "steps", (json_int_t)result->steps, "precision",
+                     dtype_name(config->precision), "accumulation", (json_int_t)config->accumulation, "schedule",
                      train_schedule_text(setting->schedule, schedule), "recipe", config->recipe, "param_elements",
                      (json_int_t)result->param_elements, "emulated",
                      text_or_null(emulation_any(&setting->emulation) ? emulation_text(&setting->emulation, emulated)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_report.h"
 
+#include "device.h"
 #include "err.h"
 #include "size.h"
 #include "train_checkpoint.h"
@@ -137,10 +138,11 @@ void train_print_table(const struct train_setting *setting, const struct train_r
 {
     const struct config *config = setting->config;
     char schedule[SCHEDULE_TEXT_BYTES], number[SIZE_TEXT_BYTES];
-    fprintf(out, "%s%s (%s), %s with %s parameters, %d rank%s, %s, %s, %s\n",
+    fprintf(out, "%s%s (%s), %s with %s parameters, %d rank%s%s%s, %s, %s, %s\n",
             emulation_any(&setting->emulation) ? "EMULATED " : "", result->operations->name,
             result->operations->partition, setting->model->name, size_text(result->param_elements, number),
-            setting->world, setting->world == 1 ? "" : "s", dtype_name(config->precision), config->recipe,
+            setting->world, setting->world == 1 ? "" : "s", setting->accelerator ? " on " : "",
+            setting->accelerator ? device_name(setting) : "", dtype_name(config->precision), config->recipe,
             train_schedule_text(setting->schedule, schedule));
     fprintf(out, "  %" PRIu64 " steps, %" PRIu64 " skipped; loss %.4f -> %.4f; %.0f tokens/s\n", result->steps,
             result->skipped_steps, result->first_loss, result->loss, train_tokens_per_s(result));
