@@ -72,8 +72,7 @@ static int divisions_run(void *context)
     return ERR_NONE;
 }
 
-// The norm of the whole gradient, its parts by one thread each: the same bits for any number of them.
-static double whole_norm(const struct adam_step *step, int threads)
+double adam_case_norm(const struct adam_step *step, int threads)
 {
     size_t bytes = dtype_bytes(step->grad_dtype), part_count = step->count / (size_t)threads;
     uint32_t max_bits = 0;
@@ -127,7 +126,7 @@ static int step_run(void *context)
     }
     for (uint64_t round = 0; round < m->rounds; round++) {
         if (norm) {
-            m->norm = whole_norm(&m->step, m->of->threads);
+            m->norm = adam_case_norm(&m->step, m->of->threads);
             double mean_norm = m->norm / (double)m->step.grad_divisor;
             m->step.grad_coefficient = clip_coefficient(CLIP_DEEPSPEED, mean_norm, m->max_norm);
         }

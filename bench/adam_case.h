@@ -30,4 +30,7 @@ struct adam_case {
 // Measures, verifies every element, and prints. The arrays are of the case's size and threads.
 int adam_case_run(const struct adam_case *of, const struct bench_options *options, struct adam_arrays *arrays);
 
+// The norm of a step's whole gradient, its parts by one thread each: the same bits for any number of them.
+double adam_case_norm(const struct adam_step *step, int threads);
+
 #endif

@@ -30,6 +30,8 @@ static const struct benchmark {
      "a step with every state on NVMe against its busiest lane"},
     {"pcie", bench_pcie_main, BENCH_USES_STORAGE, false,
      "copies between host and devices; skipped where there is no CUDA"},
+    {"peer", bench_peer_main, BENCH_USES_STORAGE, false,
+     "a part beside another implementation of it, such as bench/peers has"},
     {"pipeline", bench_pipeline_main, BENCH_USES_STORAGE, false,
      "lanes of training: how much they disturb each other"},
     {"ranks", bench_ranks_main, BENCH_USES_NOTHING, true,

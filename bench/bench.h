@@ -158,6 +158,7 @@ int bench_memory_main(int argc, const char **argv);
 int bench_nvme_main(int argc, const char **argv);
 int bench_overlap_main(int argc, const char **argv);
 int bench_pcie_main(int argc, const char **argv);
+int bench_peer_main(int argc, const char **argv);
 int bench_pipeline_main(int argc, const char **argv);
 int bench_ranks_main(int argc, const char **argv);
 int bench_step_main(int argc, const char **argv);

@@ -19,6 +19,7 @@ set(ZG_SOURCES
   bench/bench_options.c
   bench/bench_overlap.c
   bench/bench_pcie.c
+  bench/bench_peer.c
   bench/bench_pipeline.c
   bench/bench_print.c
   bench/bench_ranks.c
@@ -48,11 +49,16 @@ set(ZG_SOURCES
   bench/overlap_run.c
   bench/pcie_cases.c
   bench/pcie_copies.c
+  bench/peer.c
+  bench/peer_adam.c
+  bench/peer_comm.c
+  bench/peer_nvme.c
+  bench/peer_step.c
+  bench/ranks.c
   bench/step_case.c
   bench/step_links.c
   bench/step_peak.c
   bench/step_print.c
-  bench/ranks.c
   bench/streams.c
   bench/swap_states.c
   bench/supervise.c
@@ -235,6 +241,7 @@ set(ZG_TEST_SOURCES
   bench/bench_memory_test.c
   bench/bench_nvme_test.c
   bench/bench_overlap_test.c
+  bench/bench_peer_test.c
   bench/bench_pipeline_test.c
   bench/bench_step_test.c
   bench/bench_swap_test.c
@@ -245,6 +252,7 @@ set(ZG_TEST_SOURCES
   bench/judgement_test.c
   bench/outlier_test.c
   bench/pcie_test.c
+  bench/peer_test.c
   bench/validate_machine_test.c
   bench/validate_part_test.c
   bench/validate_test.c

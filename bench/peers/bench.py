@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures the lines of peers.txt beside us: python bench.py ZEROGAUGE OUT [--markdown] [--quick] [--table FILE]
+[NAME...]. OUT/bench/NAME.jsonl is the result file of a line, OUT/bench/NAME.txt what else was printed. Prints a table,
+and last `N passed, N failed, N skipped`. Needs nothing but Python; peers need more."""
+import argparse
+import json
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TEXT = "{:25} {:>15} {:>15} {:>16}  {}"
+MARKDOWN = "| {} | {} | {} | {} | {} |"
+UNITS = {"ns": ((1e6, "ms"), (1e3, "us"), (1, "ns")), "ms_per_step": ((1, "ms"),), "ns_per_param": ((1, "ns/param"),)}
+
+
+def read_table(path):
+    lines = [line for line in path.read_text().splitlines() if line and line[0] != "#"]
+    rows = [[field.strip() for field in line.split("|")] for line in lines]
+    wrong = [line for line, row in zip(lines, rows) if len(row) != 3]
+    if wrong:
+        sys.exit(f"ci/peers bench: {path}: expected NAME | OPTIONS | COMMAND: {wrong[0]}")
+    return rows
+
+
+def filled(text, out):
+    flags = Path("/proc/cpuinfo").read_text()
+    return text.format(here=shlex.quote(str(HERE)), out=shlex.quote(str(out)),
+                       avx="avx512" if "avx512f" in flags else "avx2")
+
+
+def shown(value, unit):
+    for size, name in UNITS.get(unit, ((1, unit),)):
+        if value >= size or size == 1:
+            return f"{value / size:.3g} {name}"
+
+
+def spread(record):
+    """Ours over theirs, turn by turn: what a noisy machine makes of the ratio."""
+    pairs = zip(record["samples"], record["yardstick"]["samples"])
+    ratios = [theirs / ours if record["lower_is_better"] else ours / theirs for ours, theirs in pairs]
+    if len(ratios) < 2:
+        return ratios[0], ratios[0]
+    tenths = statistics.quantiles(ratios, n=10, method="inclusive")
+    return tenths[0], tenths[-1]
+
+
+def what(case):
+    """The case in a few words."""
+    if case["part"] == "adam":
+        return f"AdamW {case['step']}, {case['params'] / 2**20:.0f} M parameters, {case['threads']} threads"
+    if case["part"] == "nvme":
+        return f"NVMe {case['direction']}, {case['block_bytes'] >> 10} KiB, depth {case['depth']}"
+    if case["part"] == "comm":
+        return f"{case['operation']}, {case['world']} ranks, {case['buffer_bytes'] >> 20} MiB"
+    return f"step {case['model']}, {case['world']} ranks, {case['dtype']}, {case['preset']}"
+
+
+def line_of(form, name, record):
+    low, high = spread(record)
+    ours, theirs = (shown(of["median"], record["unit"]) for of in (record, record["yardstick"]))
+    if form == MARKDOWN:
+        return form.format(what(record["case"]), record["yardstick"]["name"], ours, theirs,
+                           f"{record['ratio']:.2f} ({low:.2f} to {high:.2f})")
+    return form.format(name, ours, theirs, f"{record['ratio']:.2f}", f"({low:.2f} to {high:.2f})  "
+                       f"{record['yardstick']['name']}")
+
+
+def measure(zerogauge, out, quick, name, options, command):
+    """The record, or the reason why there is none."""
+    file, printed = out / "bench" / f"{name}.jsonl", out / "bench" / f"{name}.txt"
+    file.unlink(missing_ok=True)
+    line = [zerogauge, "bench", "peer", *shlex.split(filled(options, out)), "--label", name, "--nvme-path", str(out),
+            "--beside", filled(command, out), "--out", str(file), *(["--quick"] if quick else [])]
+    with printed.open("w") as stream, subprocess.Popen(line, stdout=stream, stderr=subprocess.STDOUT) as process:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            raise
+    if status:
+        last = (printed.read_text().strip().splitlines() or [f"status {status}"])[-1]
+        return None, f"{last} ({printed})"
+    records = [json.loads(text) for text in file.read_text().splitlines()]
+    return next(record for record in records if record["record"] == "bench"), None
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="ci/peers bench")
+    parser.add_argument("zerogauge")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--markdown", action="store_true", help="print the table of the README")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter turns")
+    parser.add_argument("--table", type=Path, default=HERE / "peers.txt")
+    options = parser.parse_intermixed_args()
+    rows = read_table(options.table)
+    unknown = set(options.names) - {name for name, *_ in rows}
+    if unknown:
+        sys.exit(f"ci/peers bench: no such line: {', '.join(sorted(unknown))}; "
+                 f"there are {', '.join(name for name, *_ in rows)}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    out = options.out.resolve()
+    (out / "bench").mkdir(parents=True, exist_ok=True)
+    form, passed, failed, skipped, begin = MARKDOWN if options.markdown else TEXT, 0, 0, 0, time.monotonic()
+    print(form.format(*(["what", "beside"] if options.markdown else ["line"]), "here", "there", "times its speed",
+                      *([] if options.markdown else [""])))
+    if options.markdown:
+        print("| --- | --- | --- | --- | --- |")
+    for name, of_bench, command in rows:
+        if options.names and name not in options.names:
+            continue
+        if not shutil.which(shlex.split(filled(command, out))[0]):
+            print(f"SKIP: {name}: there is no {command.split()[0]}", file=sys.stderr)
+            skipped += 1
+            continue
+        record, reason = measure(options.zerogauge, out, options.quick, name, of_bench, command)
+        print(line_of(form, name, record) if record else f"FAILED: {name}: {reason}", flush=True)
+        passed, failed = passed + bool(record), failed + (not record)
+    print(f"{time.monotonic() - begin:.0f} s", file=sys.stderr)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0 if passed else 77
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps of PyTorch or DeepSpeed: python step.py --as ddp|fsdp2|deepspeed [--stage N] [--offload cpu|nvme].
+Buckets and everything else that a user would leave alone are as they come."""
+import argparse
+import functools
+import time
+
+from peer import main, ranks, serve_ranks
+
+
+class Torch:
+    def __init__(self, options, setting, model):
+        import torch
+        from torch.distributed.fsdp import fully_shard
+        from torch.nn.parallel import DistributedDataParallel
+        self.name = f"PyTorch {torch.__version__.split('+')[0]} {options.trainer.upper()}"
+        if options.trainer == "ddp":
+            model = DistributedDataParallel(model)
+        else:
+            for module in [*model.h, model]:
+                fully_shard(module)
+        self.model, self.clip = model, setting["clip"]
+        self.optimizer = torch.optim.AdamW(model.parameters(), fused=True, **hyper(setting))
+
+    def step(self, tokens):
+        import torch
+        loss = self.model(tokens)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss.item()
+
+
+class DeepSpeed:
+    def __init__(self, options, setting, model):
+        import deepspeed
+        where = f", optimizer on {options.offload}" if options.offload else ""
+        self.name = f"DeepSpeed {deepspeed.__version__} ZeRO-{options.stage}{where}"
+        zero, adam = {"stage": options.stage}, hyper(setting)
+        if options.offload:
+            zero["offload_optimizer"] = {"device": options.offload, "nvme_path": setting["nvme_path"],
+                                         "pin_memory": True}
+        else:
+            adam["torch_adam"] = True  # without, its own on the device, which is of CUDA
+        self.engine = deepspeed.initialize(model=model, config={
+            "train_micro_batch_size_per_gpu": setting["sequences"], "gradient_clipping": setting["clip"],
+            "optimizer": {"type": "AdamW", "params": adam}, "zero_optimization": zero})[0]
+
+    def step(self, tokens):
+        loss = self.engine(tokens)
+        self.engine.backward(loss)
+        self.engine.step()
+        return loss.item()
+
+
+def hyper(setting):
+    return {key: setting[key] for key in ("lr", "betas", "eps", "weight_decay")}
+
+
+def prepare(options):
+    """What is imported once, before there are ranks."""
+    import torch  # noqa: F401
+    if options.trainer == "deepspeed":
+        import cpuinfo
+        cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)
+        import deepspeed
+        deepspeed.utils.logger.setLevel("ERROR")
+
+
+def train(rank, peer, options, weights, tokens):
+    import torch
+    import torch.distributed as dist
+    from gpt import GPT
+    setting = peer.setting
+    model = GPT(setting["layers"], setting["heads"], setting["length"], weights)
+    if options.trainer == "deepspeed":
+        import deepspeed
+        deepspeed.init_distributed(dist_backend="gloo")
+    trainer = (DeepSpeed if options.trainer == "deepspeed" else Torch)(options, setting, model)
+    batches = iter(tokens[:, rank].long())
+
+    def run(request):
+        step_ns, losses = [], []
+        dist.barrier()
+        for _ in range(request["calls"]):
+            batch = next(batches)
+            begin = time.perf_counter_ns()
+            losses.append(trainer.step(batch))
+            step_ns.append(time.perf_counter_ns() - begin)
+        losses = torch.tensor(losses, dtype=torch.float64)
+        dist.all_reduce(losses)
+        return {"step_ns": step_ns, "losses": (losses / setting["world"]).tolist()}
+    torch.set_num_threads(1)
+    serve_ranks(rank, peer, trainer.name, run)
+
+
+def body(peer):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--as", dest="trainer", choices=["ddp", "fsdp2", "deepspeed"], required=True)
+    parser.add_argument("--stage", type=int, default=0)
+    parser.add_argument("--offload", choices=["cpu", "nvme"])
+    options, setting = parser.parse_args(), peer.setting
+    prepare(options)
+    import torch
+    weights = {p["name"]: peer.read(torch.float32, *p["shape"]) for p in setting["params"]}
+    tokens = peer.read(torch.uint16, setting["turns"] * setting["steps"], setting["world"], setting["sequences"],
+                       setting["length"] + 1)
+    ranks(peer, setting["world"], functools.partial(train, options=options, weights=weights, tokens=tokens))
+
+
+if __name__ == "__main__":
+    main(body)
