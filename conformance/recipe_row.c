@@ -32,6 +32,8 @@ static const struct adam_recipe rows[] = {
      torch_cuda_single_element, NULL},
     {"torch-cuda-fused", "PyTorch Adam and AdamW(fused=True) on CUDA", READ, false, CUDA, torch_fused_cuda_begin,
      torch_fused_cuda_element, NULL},
+    {"torch-cuda-fused-fp32", "PyTorch Adam and AdamW(fused=True) on CUDA, in fp32", READ, false, CUDA,
+     torch_fused_cuda_fp32_begin, torch_fused_cuda_fp32_element, NULL},
     {"torch-capturable-foreach", "PyTorch Adam and AdamW(capturable=True), foreach", READ, false, CUDA,
      torch_capturable_foreach_begin, torch_capturable_foreach_element, NULL},
     {"torch-capturable-single", "PyTorch Adam and AdamW(capturable=True, foreach=False)", READ, false, CUDA,

@@ -60,6 +60,7 @@ void torch_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void torch_capturable_single_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void torch_capturable_foreach_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void torch_fused_cuda_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void torch_fused_cuda_fp32_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void deepspeed_cpu_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void apex_begin(const struct recipe_step *step, struct recipe_scalars *out);
 void llmc_begin(const struct recipe_step *step, struct recipe_scalars *out);
@@ -75,6 +76,8 @@ void torch_capturable_single_element(const struct recipe_scalars *, enum recipe_
 void torch_capturable_foreach_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
                                       float *v);
 void torch_fused_cuda_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void torch_fused_cuda_fp32_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
+                                   float *v);
 void deepspeed_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void apex_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void llmc_cuda_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);

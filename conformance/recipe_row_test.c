@@ -106,6 +106,7 @@ Test(recipe_row, both_texts_of_a_recipe_agree_in_every_bit)
         {"torch-cuda-foreach", "torch-cuda-foreach"},
         {"torch-cuda-single", "torch-cuda-single"},
         {"torch-cuda-fused", "torch-cuda-fused"},
+        {"torch-cuda-fused-fp32", "torch-cuda-fused-fp32"},
         {"torch-capturable-foreach", "torch-capturable-foreach"},
         {"torch-capturable-single", "torch-capturable-single"},
         {"apex", "apex"},

@@ -158,3 +158,34 @@ void torch_fused_cuda_element(const struct recipe_scalars *s, enum recipe_fuse f
     float denominator = (float)((double)root + wide->eps);
     *p -= s->step_size * *m / denominator;
 }
+
+void torch_fused_cuda_fp32_begin(const struct recipe_step *step, struct recipe_scalars *out)
+{
+    torch_begin(step, out);
+    out->beta1 = (float)step->beta1;
+    out->lr = (float)step->lr;
+    out->step_size = out->lr / tensor_correction(step, step->beta1);
+    out->bias2 = sqrtf(tensor_correction(step, step->beta2));
+    out->shrink = out->lr * out->weight_decay;
+}
+
+// a x (1 - weight) + b x weight.
+static float blend_down(float a, float b, float weight)
+{
+    float rest = fmaf(-weight, a, a);
+    return fmaf(weight, b, rest);
+}
+
+void torch_fused_cuda_fp32_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m,
+                                   float *v)
+{
+    (void)fuse;
+    if (s->l2)
+        g = fmaf(s->weight_decay, *p, g);
+    if (s->decoupled)
+        *p = fmaf(-s->shrink, *p, *p);
+    *m = blend_down(g, *m, s->beta1);
+    *v = blend_down(g * g, *v, s->beta2);
+    float quotient = s->step_size * *m / (sqrtf(*v) / s->bias2 + s->eps);
+    *p -= quotient;
+}

@@ -92,6 +92,9 @@ static void adam_block(enum recipe_family family, enum recipe_fusion fusion, con
     case RECIPE_TORCH_CAPTURABLE_FOREACH:
         adam_fused(RECIPE_TORCH_CAPTURABLE_FOREACH, FUSE_GRADIENT, scalars, g, p, m, v, count);
         break;
+    case RECIPE_TORCH_CUDA_FUSED_FP32:
+        adam_fused(RECIPE_TORCH_CUDA_FUSED_FP32, FUSE_GRADIENT, scalars, g, p, m, v, count);
+        break;
     case RECIPE_APEX:
         adam_family(RECIPE_APEX, fusion, scalars, g, p, m, v, count);
         break;

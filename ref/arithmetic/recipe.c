@@ -66,14 +66,14 @@ static const struct recipe recipes[] = {
      .tail = FUSE_NONE},
     {.name = "torch-cuda-foreach",
      .source = "PyTorch torch.optim.Adam/AdamW on CUDA, foreach (the default), fp32",
-     .version = "2.6.0",
+     .version = "2.6.0, 2.15.0",
      .note = "read",
      .family = RECIPE_TORCH_CUDA_FOREACH,
      .body = FUSE_GRADIENT,
      .tail = FUSE_GRADIENT},
     {.name = "torch-cuda-single",
      .source = "PyTorch torch.optim.Adam/AdamW(foreach=False) on CUDA, fp32",
-     .version = "2.6.0",
+     .version = "2.6.0, 2.15.0",
      .note = "read; the root is multiplied by the reciprocal of its bias correction",
      .family = RECIPE_TORCH_CUDA_SINGLE,
      .body = FUSE_GRADIENT,
@@ -83,6 +83,13 @@ static const struct recipe recipes[] = {
      .version = "2.6.0",
      .note = "read; the device's own powers of beta, rounded to fp32, are taken to be the host's",
      .family = RECIPE_TORCH_CUDA_FUSED,
+     .body = FUSE_GRADIENT,
+     .tail = FUSE_GRADIENT},
+    {.name = "torch-cuda-fused-fp32",
+     .source = "PyTorch torch.optim.Adam/AdamW(fused=True) on CUDA, fp32, where it computes in fp32",
+     .version = "2.15.0",
+     .note = "read, from its machine code; the device's own fp32 powers of beta are taken to be correctly rounded",
+     .family = RECIPE_TORCH_CUDA_FUSED_FP32,
      .body = FUSE_GRADIENT,
      .tail = FUSE_GRADIENT},
     {.name = "torch-capturable-foreach",
@@ -184,7 +191,7 @@ static int begin_torch(const struct recipe *recipe, const struct adam_hyper *hyp
     return ERR_NONE;
 }
 
-// Capturable steps keep the corrections in fp32 tensors.
+// Capturable steps keep the corrections in fp32 tensors, and the fused form in fp32 numbers.
 static float tensor_correction(double beta, uint64_t t)
 {
     return 1.0f - (float)pow((double)(float)beta, torch_step(t));
@@ -208,6 +215,11 @@ static void begin_torch_cuda(enum recipe_family family, const struct adam_hyper 
             .decay_l2 = hyper->weight_decay,
             .decay_decoupled = -(hyper->lr * hyper->weight_decay),
         };
+    } else if (family == RECIPE_TORCH_CUDA_FUSED_FP32) {
+        out->m_keep = (float)hyper->beta1;
+        out->bias2 = root2;
+        out->step_size = (float)hyper->lr / bias1;
+        out->decay_decoupled = -((float)hyper->lr * (float)hyper->weight_decay);
     } else if (family == RECIPE_TORCH_CAPTURABLE_FOREACH) {
         // A list of tensors divided by a number is multiplied by the number's reciprocal, rounded from double.
         out->bias2 = root2;

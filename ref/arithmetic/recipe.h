@@ -29,9 +29,10 @@ struct adam_hyper {
 };
 
 // Ways of writing Adam. PyTorch interpolates m, divides by the bias corrections, adds q; on a GPU it associates the
-// second moment and the update differently, and differently again in each of its forms, of which the fused one
-// computes in double. DeepSpeed on a CPU weighs both terms of m, multiplies by a reciprocal, and folds the learning
-// rate into one last multiply-add. Apex corrects m and v themselves, and has decay and learning rate last.
+// second moment and the update differently, and differently again in each of its forms, of which the fused one computes
+// in double, or in later versions interpolates both moments. DeepSpeed on a CPU weighs both terms of m, multiplies by a
+// reciprocal, and folds the learning rate into one last multiply-add. Apex corrects m and v themselves, and has decay
+// and learning rate last.
 enum recipe_family {
     RECIPE_TORCH,
     RECIPE_DEEPSPEED,
@@ -41,6 +42,7 @@ enum recipe_family {
     RECIPE_TORCH_CAPTURABLE_FOREACH,
     RECIPE_TORCH_CAPTURABLE_SINGLE,
     RECIPE_APEX,
+    RECIPE_TORCH_CUDA_FUSED_FP32,
     RECIPE_FAMILY_COUNT
 };
 
@@ -214,6 +216,29 @@ RECIPE_INLINE void recipe_torch_cuda_fused_element(const struct adam_scalars *s,
     *v = square;
 }
 
+// old x keep + new x (1 - keep).
+RECIPE_INLINE float recipe_interpolate(float old, float keep, float new_value)
+{
+    return fmaf(old, keep, fmaf(new_value, -keep, new_value));
+}
+
+// The step size is positive.
+RECIPE_INLINE void recipe_torch_cuda_fused_fp32_element(const struct adam_scalars *s, float g, float *p, float *m,
+                                                        float *v)
+{
+    float parameter = *p;
+    if (s->decay == DECAY_L2)
+        g = fmaf(parameter, s->decay_l2, g);
+    if (s->decay == DECAY_DECOUPLED)
+        parameter = fmaf(parameter, s->decay_decoupled, parameter);
+    float moment = recipe_interpolate(*m, s->m_keep, g);
+    float square = recipe_interpolate(*v, s->v_keep, g * g);
+    float denominator = sqrtf(square) / s->bias2 + s->eps;
+    *p = parameter - moment * s->step_size / denominator;
+    *m = moment;
+    *v = square;
+}
+
 // bias1 and bias2 divide m and v.
 RECIPE_INLINE void recipe_apex_element(enum recipe_fusion fusion, const struct adam_scalars *s, float g, float *p,
                                        float *m, float *v)
@@ -257,6 +282,9 @@ RECIPE_INLINE void recipe_family_element(enum recipe_family family, enum recipe_
         break;
     case RECIPE_APEX:
         recipe_apex_element(fusion, scalars, g, p, m, v);
+        break;
+    case RECIPE_TORCH_CUDA_FUSED_FP32:
+        recipe_torch_cuda_fused_fp32_element(scalars, g, p, m, v);
         break;
     case RECIPE_FAMILY_COUNT:
         break;

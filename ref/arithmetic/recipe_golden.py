@@ -262,6 +262,32 @@ class TorchCudaFused:
         return sub(p, q), m, v
 
 
+class TorchCudaFusedFp32:
+    """Both moments as lerps of two fused multiply-adds; every hyper-parameter is rounded first."""
+
+    def __init__(self, hyper):
+        self.hyper = hyper
+
+    def begin(self, t):
+        h = self.hyper
+        self.b1, self.b2, self.lr = f32(h["beta1"]), f32(h["beta2"]), f32(h["lr"])
+        self.wd, self.eps = f32(h["wd"]), f32(h["eps"])
+        self.step = div(self.lr, sub(1.0, f32(math.pow(self.b1, t))))
+        self.root2 = sqrt(sub(1.0, f32(math.pow(self.b2, t))))
+
+    def element(self, g, p, m, v, fma, other_product=False):
+        h = self.hyper
+        if self.wd != 0 and not h["decoupled"]:
+            g = fma(p, self.wd, g)
+        if self.wd != 0 and h["decoupled"]:
+            p = fma(p, -mul(self.lr, self.wd), p)
+        square = mul(g, g)
+        v = fma(v, self.b2, fma(square, -self.b2, square))
+        m = fma(m, self.b1, fma(g, -self.b1, g))
+        s = add(div(sqrt(v), self.root2), self.eps)
+        return sub(p, div(mul(m, self.step), s)), m, v
+
+
 class Apex:
     """FusedAdam of DeepSpeed, Apex and Transformer Engine, without fast-math."""
 
@@ -327,6 +353,7 @@ RECIPES = {
     "torch-cuda-foreach": (TorchCuda, 0, fma, None),
     "torch-cuda-single": (TorchCudaSingle, 0, fma, None),
     "torch-cuda-fused": (TorchCudaFused, 0, fma, None),
+    "torch-cuda-fused-fp32": (TorchCudaFusedFp32, 0, fma, None),
     "torch-capturable-foreach": (TorchCapturableForeach, 0, fma, None),
     "torch-capturable-single": (TorchCapturableSingle, 0, fma, None),
     "apex": (Apex, 0, fma, "everywhere"),

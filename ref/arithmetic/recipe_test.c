@@ -94,6 +94,7 @@ Test(recipe, the_table_has_every_named_recipe_with_its_source_and_golden_bits)
                                         "torch-cuda-foreach",
                                         "torch-cuda-single",
                                         "torch-cuda-fused",
+                                        "torch-cuda-fused-fp32",
                                         "torch-capturable-foreach",
                                         "torch-capturable-single",
                                         "apex",

@@ -112,6 +112,9 @@ template <typename where> struct array_kernels {
         case RECIPE_TORCH_CAPTURABLE_FOREACH:
             adam_run<RECIPE_TORCH_CAPTURABLE_FOREACH, FUSE_GRADIENT>(&part);
             break;
+        case RECIPE_TORCH_CUDA_FUSED_FP32:
+            adam_run<RECIPE_TORCH_CUDA_FUSED_FP32, FUSE_GRADIENT>(&part);
+            break;
         case RECIPE_APEX:
             adam_fused<RECIPE_APEX>(fusion, &part);
             break;
