@@ -350,6 +350,7 @@ set(ZG_CONFORMANCE_SOURCES
   conformance/check_command.c
   conformance/check_folder.c
   conformance/check_part.c
+  conformance/check_ranks.c
   conformance/check_select.c
   conformance/claims.c
   conformance/cmd_answer.c

@@ -17,6 +17,7 @@ struct check_part {
     enum edition_level level;
     const char *case_pattern;  // as a shell's, of whole names; null: all
     const char *requirement;   // only cases that serve it; null: all
+    int world;                 // check_run alone: only cases, and pairs, of this many ranks; 0: all
 };
 
 // Calls visit for every case of a part, as edition_cases does. ERR_USAGE: there is no such requirement, or no case.
@@ -28,10 +29,15 @@ int check_write_case(const struct check_case *c, const char *folder);
 // One digest of all these files. ERR_CHECK: one of them is gone.
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES]);
 
+struct check_words;
+
 struct check_setting {
     struct check_part part;
     const struct claims *claims;     // null: everything is claimed
     const char *const *command;      // with {cases}, {answers}, {world}, {state}; or {case}, {answer}. NULL at the end
+    // Answers a launch's cases in place of the command, in this process; null: the command is started.
+    int (*answer)(void *context, const struct check_words *words);
+    void *answer_context;
     const char *folder;              // there and empty: for cases, answers, state and output
     uint64_t seed;                   // of the order
     double time_limit_s;             // a launch; 0: none

@@ -89,9 +89,34 @@ static int repeat_some(const struct check_setting *setting, struct check_run *ru
     return ERR_NONE;
 }
 
+// Both halves of a pair are of this world, or neither is asked.
+static bool is_of_world(const struct check_run *run, const struct check_case *c, int world)
+{
+    const struct check_case *other = check_other_half(run, c);
+    return c->world == world && (!other || other->world == world);
+}
+
+static int keep_world(const struct check_setting *setting, struct check_run *run)
+{
+    int world = setting->part.world;
+    size_t kept = 0;
+    for (size_t i = 0; i < run->case_count; i++)
+        run->asked[i] = world == 0 || is_of_world(run, run->cases[i], world);
+    for (size_t i = 0; i < run->case_count; i++)
+        if (run->asked[i])
+            run->cases[kept++] = run->cases[i];
+        else
+            free(run->cases[i]);
+    run->case_count = kept;
+    for (size_t i = 0; i < kept; i++)
+        run->asked[i] = true;
+    return kept > 0 ? ERR_NONE : err_set(ERR_USAGE, "no case that is asked for has %d ranks", world);
+}
+
 int check_select(const struct check_setting *setting, struct check_run *run)
 {
     TRY(check_cases(&setting->part, visit_case, run));
+    TRY(keep_world(setting, run));
     TRY(apply_claims(setting, run));
     return repeat_some(setting, run);
 }

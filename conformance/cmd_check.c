@@ -3,6 +3,7 @@
 #include "cmd_check.h"
 
 #include "check_folder.h"
+#include "check_ranks.h"
 #include "err.h"
 #include "help.h"
 #include "launcher.h"
@@ -56,6 +57,31 @@ static int write_cases(const struct check_part *part, const char *path)
     return rc;
 }
 
+// As a rank of a launcher's world: the reference alone is answered by its processes.
+static int check_as_rank(const struct check_options *a, const struct launcher *launcher, struct check_part *part,
+                         const char *const *rest, int *status)
+{
+    if (rest[0] || a->plugin)
+        return err_set(ERR_USAGE, "%s says that this is one of %d processes: start it once, without a launcher, which "
+                                  "stands in the command that is checked: zerogauge check -- mpirun -n {world} "
+                                  "PROGRAM {cases} {answers} {world} {state}", launcher->name, launcher->world);
+    struct check_ranks ranks = {.interrupted = &interrupted};
+    int rc = launcher_open(launcher, &ranks.comm);
+    part->world = launcher->world;
+    if (rc == ERR_NONE && launcher->rank > 0)
+        rc = check_ranks_follow(&ranks);
+    else if (rc == ERR_NONE)
+        rc = check_and_report(a, part, rest, &ranks, &interrupted, status);
+    if (rc == ERR_NONE && launcher->rank == 0)
+        rc = check_ranks_end(&ranks);
+    if (rc != ERR_NONE && ranks.comm)
+        comm_abort(ranks.comm, err_message());
+    if (rc != ERR_NONE && (launcher->rank == 0 || rc != ERR_PEER))
+        launcher_tell("zerogauge check");
+    launcher_close(ranks.comm, err_exit_status(rc));
+    return rc;
+}
+
 static int check(const struct check_options *a, const char *const *rest, int *status)
 {
     if (a->explain)
@@ -63,7 +89,7 @@ static int check(const struct check_options *a, const char *const *rest, int *st
     bool full = a->level && strcmp(a->level, "full") == 0;
     if (a->level && !full && strcmp(a->level, "quick") != 0)
         return err_set(ERR_USAGE, "--level %s: expected quick or full", a->level);
-    const struct check_part part = {.level = full ? LEVEL_FULL : LEVEL_QUICK, .case_pattern = a->cases,
+    struct check_part part = {.level = full ? LEVEL_FULL : LEVEL_QUICK, .case_pattern = a->cases,
                                     .requirement = a->requirement};
     if (a->list)
         return check_cases(&part, print_case, NULL);
@@ -72,8 +98,11 @@ static int check(const struct check_options *a, const char *const *rest, int *st
     sigaction(SIGTERM, &action, NULL);
     if (a->write_cases)
         return write_cases(&part, a->write_cases);
-    TRY(launcher_refuse());
-    return check_and_report(a, &part, rest, &interrupted, status);
+    struct launcher launcher;
+    TRY(launcher_find(&launcher));
+    if (launcher.world > 1)
+        return check_as_rank(a, &launcher, &part, rest, status);
+    return check_and_report(a, &part, rest, NULL, &interrupted, status);
 }
 
 static int run(int argc, const char **argv, struct check_options *a, const char *const *rest, int *status)
@@ -126,7 +155,7 @@ int check_main(int argc, const char **argv)
     }
     own[own_count] = NULL;
     int rc = run(own_count, own, &a, rest, &status);
-    if (rc != ERR_NONE)
+    if (rc != ERR_NONE && *err_message() && rc != ERR_PEER)
         fprintf(stderr, "zerogauge check: %s\n", err_message());
     char *texts[] = {a.level, a.cases, a.requirement, a.claims, a.out, a.plugin, a.explain, a.memory, a.output,
                      a.write_cases};

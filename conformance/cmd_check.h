@@ -15,8 +15,9 @@ struct check_options {
 };
 
 // Runs a part of the suite and reports. rest: the command behind --, NULL at the end; without one the plug-in, or the
-// reference. status: the exit status that the run's verdict has.
+// reference; on the ranks of a launcher, unless these are null. status: the exit status that the run's verdict has.
+struct check_ranks;
 int check_and_report(const struct check_options *a, const struct check_part *part, const char *const *rest,
-                     const volatile sig_atomic_t *interrupted, int *status);
+                     struct check_ranks *ranks, const volatile sig_atomic_t *interrupted, int *status);
 
 #endif

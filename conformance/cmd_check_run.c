@@ -3,6 +3,7 @@
 #include "cmd_check.h"
 
 #include "check_folder.h"
+#include "check_ranks.h"
 #include "claims.h"
 #include "err.h"
 #include "report.h"
@@ -59,7 +60,7 @@ static bool is_asked(const struct check_part *part, const struct check_run *run,
 {
     if (part->requirement)
         return strcmp(part->requirement, requirement->id) == 0;
-    bool asked = !part->case_pattern;
+    bool asked = !part->case_pattern && part->world == 0;
     for (size_t i = 0; i < run->case_count && !asked; i++)
         asked = requirement_covers(requirement, run->cases[i]->name);
     return asked;
@@ -109,7 +110,8 @@ static void describe_option(FILE *out, const char *name, const char *value)
 }
 
 // How somebody says again, in a shell, what is judged and how; the caller frees it.
-static int describe_command(const struct check_options *a, const char *const *rest, char **out)
+static int describe_command(const struct check_options *a, const struct check_part *part, const char *const *rest,
+                            char **out)
 {
     size_t bytes;
     FILE *text = open_memstream(out, &bytes);
@@ -125,6 +127,9 @@ static int describe_command(const struct check_options *a, const char *const *re
         fprintf(text, "%s%s", ftell(text) > 0 ? " " : "", i ? "" : "-- ");
         shell_word(text, rest[i]);
     }
+    if (part->world > 0)
+        fprintf(text, "%s-- mpirun -n {world} zerogauge answer {cases} {answers} {world} {state}",
+                ftell(text) > 0 ? " " : "");
     return fclose(text) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a line of the report");
 }
 
@@ -133,13 +138,15 @@ static int describe_part(const struct check_part *part, char **out)
 {
     size_t bytes;
     *out = NULL;
-    if (!part->case_pattern && !part->requirement)
+    if (!part->case_pattern && !part->requirement && part->world == 0)
         return ERR_NONE;
     FILE *text = open_memstream(out, &bytes);
     if (!text)
         return err_set(ERR_MEMORY, "no memory for a line of the report");
     describe_option(text, "requirement", part->requirement);
-    describe_option(text, "case", part->case_pattern);
+    char of_world[32];
+    snprintf(of_world, sizeof of_world, "*.w%d.*", part->world);
+    describe_option(text, "case", !part->case_pattern && part->world > 0 ? of_world : part->case_pattern);
     return fclose(text) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a line of the report");
 }
 
@@ -187,7 +194,7 @@ static int run_and_report(const struct check_options *a, const struct check_sett
     if (rc == ERR_NONE)
         rc = describe_part(&setting->part, &part);
     if (rc == ERR_NONE)
-        rc = describe_command(a, rest, &line);
+        rc = describe_command(a, &setting->part, rest, &line);
     if (rc == ERR_NONE) {
         struct run_facts facts = facts_of(a, setting, &run, rest);
         facts.part = part;
@@ -201,8 +208,8 @@ static int run_and_report(const struct check_options *a, const struct check_sett
 }
 
 static int check_with(const struct check_options *a, const struct check_part *part, const struct claims *claims,
-                      const char *const *rest, const char *const *command, const volatile sig_atomic_t *interrupted,
-                      int *status)
+                      const char *const *rest, const char *const *command, struct check_ranks *ranks,
+                      const volatile sig_atomic_t *interrupted, int *status)
 {
     char folder[PATH_MAX];
     bool temporary = !a->out;
@@ -210,6 +217,8 @@ static int check_with(const struct check_options *a, const struct check_part *pa
         .part = *part,
         .claims = claims,
         .command = command,
+        .answer = ranks ? check_ranks_answer : NULL,
+        .answer_context = ranks,
         .folder = folder,
         .seed = (uint64_t)a->seed,
         .progress = terminal_shows_progress() && !a->json,
@@ -226,7 +235,7 @@ static int check_with(const struct check_options *a, const struct check_part *pa
 }
 
 int check_and_report(const struct check_options *a, const struct check_part *part, const char *const *rest,
-                     const volatile sig_atomic_t *interrupted, int *status)
+                     struct check_ranks *ranks, const volatile sig_atomic_t *interrupted, int *status)
 {
     char own[PATH_MAX], plugin[PATH_MAX] = "";
     const char *command[16];
@@ -239,5 +248,6 @@ int check_and_report(const struct check_options *a, const struct check_part *par
     struct claims claims;
     if (a->claims)
         TRY(claims_read(a->claims, &claims));
-    return check_with(a, part, a->claims ? &claims : NULL, rest, rest[0] ? rest : command, interrupted, status);
+    return check_with(a, part, a->claims ? &claims : NULL, rest, rest[0] ? rest : command, ranks, interrupted,
+                      status);
 }

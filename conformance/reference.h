@@ -7,6 +7,8 @@
 #include "config.h"
 #include "flow.h"
 
+#include <signal.h>
+
 struct reference_options {
     const char *recipe;  // null: torch-cpu, or deepspeed-cpu-clang for what torch has not
     enum clip_form clip_form;
@@ -14,6 +16,7 @@ struct reference_options {
     struct flow_schedule schedule;
     const char *nvme_path;  // null: the folder of states, or TMPDIR, or /tmp
     struct comm *comm;      // of the ranks that a launcher has started, of which this process is one; null: threads
+    const volatile sig_atomic_t *interrupted;  // then no further case is answered; may be null
 };
 
 // Answers the case in the folder with a folder, which is made if need be and must be empty. world: the case's; 0:

@@ -29,6 +29,10 @@ int reference_answer_all(const struct reference_options *options, const char *ca
     size_t count = json_array_size(order);
     for (size_t i = 0; i < count; i++) {
         const char *name = json_string_value(json_array_get(order, i));
+        if (options->interrupted && *options->interrupted) {
+            json_decref(order);
+            return err_set(ERR_USAGE, "interrupted");
+        }
         if (progress)
             terminal_progress("case %zu/%zu  %s", i + 1, count, name);
         int rc = answer_one(options, cases, answers, world, state, name);
