@@ -69,17 +69,6 @@ int launcher_world(struct launcher *launcher, int asked, int otherwise, int *wor
     return ERR_NONE;
 }
 
-int launcher_refuse(void)
-{
-    struct launcher launcher;
-    TRY(launcher_find(&launcher));
-    if (launcher.world > 1)
-        return err_set(ERR_USAGE, "%s says that this is one of %d processes: start it once, without a launcher; it "
-                                  "starts its ranks itself",
-                       launcher.name, launcher.world);
-    return ERR_NONE;
-}
-
 int launcher_place(struct comm *comm, int *local_rank, int *local_count)
 {
     enum { NAME_BYTES = 256 };

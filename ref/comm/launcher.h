@@ -20,9 +20,6 @@ int launcher_find(struct launcher *out);
 // several processes, and `asked` differs.
 int launcher_world(struct launcher *launcher, int asked, int otherwise, int *world);
 
-// ERR_USAGE: a launcher has started this process several times, and it is one that starts its ranks itself.
-int launcher_refuse(void);
-
 // Joins the other processes. From then on SIGTERM, where nothing treats it, ends this one half a second later, by the
 // timer of SIGALRM: time to say which rank has died. ERR_USAGE: MPI sees another world than the launcher's variables
 // say.

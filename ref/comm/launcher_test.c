@@ -231,11 +231,42 @@ Test(launcher, ranks_of_one_host_are_counted_in_their_order)
     ranks_run_well(5, find_place, NULL);
 }
 
-Test(launcher, what_starts_its_own_ranks_is_not_started_several_times)
+// Cases of the launcher's world are answered by its processes, and rank 0 alone judges and reports.
+static void expect_the_suite_accepts(int world, const char *pattern)
+{
+    char arguments[256], part[64];
+    snprintf(arguments, sizeof arguments, "check --json %s", pattern);
+    snprintf(part, sizeof part, "\"world\":%d", world);
+    cr_expect_eq(mpirun(world, "zerogauge", arguments, output, sizeof output), 0, "%d: %s", world, output);
+    const char *verdict = strstr(output, "\"verdict\":\"CONFORMS");
+    cr_assert_not_null(verdict, "%d: %s", world, output);
+    cr_expect_null(strstr(output, "\"verdict\":\"FAIL"), "%d: %s", world, output);
+    cr_expect_null(strstr(output, "\"verdict\":\"BROKEN"), "%d: %s", world, output);
+    const char *end = strstr(output, "\"record\":\"end\"");
+    cr_assert_not_null(end, "%s", output);
+    cr_expect_null(strstr(end + 1, "\"record\":\"end\""), "one rank reports: %s", output);
+    snprintf(part, sizeof part, ".w%d.", world == 2 ? 3 : 2);
+    cr_expect_null(strstr(output, part), "cases of this world alone: %s", output);
+}
+
+Test(launcher, the_suite_judges_2_3_and_4_processes)
 {
     MPI_OR_SKIP();
-    cr_expect_eq(mpirun(2, "zerogauge", "check --case adam-basic.w2.s1.fp32", output, sizeof output), 2, "%s", output);
-    cr_expect_not_null(strstr(output, "one of 2 processes: start it once"), "%s", output);
+    expect_the_suite_accepts(2, "--case '*-exact.*'");
+    expect_the_suite_accepts(3, "--case 'part-*'");
+    expect_the_suite_accepts(4, "--case 'adam-basic.*'");
+}
+
+Test(launcher, the_suite_says_what_it_cannot_judge_under_a_launcher)
+{
+    MPI_OR_SKIP();
+    cr_expect_eq(mpirun(3, "zerogauge", "check --case adam-basic.w2.s1.fp32", output, sizeof output), 2, "%s", output);
+    const char *told = strstr(output, "zerogauge check: no case that is asked for has 3 ranks\n");
+    cr_assert_not_null(told, "%s", output);
+    cr_expect_null(strstr(told + 40, "no case that is asked for"), "rank 0 alone says so: %s", output);
+    cr_expect_eq(mpirun(2, "zerogauge", "check -- true {cases} {answers}", output, sizeof output), 2, "%s", output);
+    cr_expect_not_null(strstr(output, "start it once, without a launcher, which stands in the command that is checked: "
+                                      "zerogauge check -- mpirun -n {world} "), "%s", output);
     cr_expect_eq(mpirun(2, "zerogauge", "bench adam --help", output, sizeof output), 0, "%s", output);
 }
 
