@@ -288,6 +288,7 @@ set(ZG_TEST_SOURCES
   ref/checkpoint/cmd_checkpoint_test.c
   ref/checkpoint/safetensors_test.c
   ref/comm/comm_failure_test.c
+  ref/comm/comm_group_test.c
   ref/comm/comm_large_test.c
   ref/comm/comm_mpi_test.c
   ref/comm/comm_test.c

@@ -23,6 +23,7 @@ struct tensor {
     void *copy_there, *made_there;  // both where the model runs: the same, or on the accelerator
     float *partial;  // a rank's sum over micro-steps, or a micro-step's sum over ranks
     float *sum;      // over both
+    float *group;    // of the ranks of a group, where sums are hierarchical
 };
 
 struct oracle {
@@ -94,8 +95,9 @@ static int open_tensor(struct oracle *o, int param)
             if (setting->model->units[unit].params[i] == param)
                 tensor->high_unit = unit;
     size_t n = p->count + 1;
-    float **floats[] = {&tensor->state[0], &tensor->state[1], &tensor->state[2], &tensor->partial, &tensor->sum};
-    for (size_t i = 0; i < (p->frozen ? 1 : 5); i++)
+    float **floats[] = {&tensor->state[0], &tensor->state[1], &tensor->state[2], &tensor->partial, &tensor->sum,
+                       &tensor->group};
+    for (size_t i = 0; i < (p->frozen ? 1 : setting->config->reduction_group > 0 ? 6 : 5); i++)
         if (!(*floats[i] = calloc(n, sizeof(float))))
             return err_set(ERR_MEMORY, "no memory for the unsharded state of %s", p->name);
     tensor->copy = calloc(n, dtype_bytes(precision));
@@ -153,6 +155,7 @@ void oracle_close(struct oracle *o)
         free(tensor->made);
         free(tensor->partial);
         free(tensor->sum);
+        free(tensor->group);
     }
     model_run_close(o->run);
     tier_close(o->tier);
@@ -213,6 +216,18 @@ static void add(float *into, enum dtype into_dtype, const void *from, enum dtype
     }
 }
 
+// One rank's term of a sum over ranks, in fp32: all in a row, or, in hierarchical order, those of a group first.
+static void add_rank(const struct config *config, struct tensor *a, float *into, const void *from,
+                     enum dtype from_dtype, int rank)
+{
+    int group = (int)config->reduction_group;
+    bool whole = group == 0;
+    add(whole ? into : a->group, DTYPE_FP32, from, from_dtype, config->communication_dtype, a->count,
+        whole ? rank == 0 : rank % group == 0);
+    if (!whole && (rank + 1) % group == 0)
+        add(into, DTYPE_FP32, a->group, DTYPE_FP32, DTYPE_FP32, a->count, rank + 1 == group);
+}
+
 static int accumulate_then_reduce(struct oracle *o, uint64_t step, double losses[])
 {
     const struct config *config = o->setting.config;
@@ -231,7 +246,7 @@ static int accumulate_then_reduce(struct oracle *o, uint64_t step, double losses
         for (int i = 0; i < o->setting.model->param_count; i++) {
             struct tensor *a = &o->tensors[i];
             if (a->trainable)
-                add(a->sum, DTYPE_FP32, a->partial, DTYPE_FP32, communication, a->count, rank == 0);
+                add_rank(config, a, a->sum, a->partial, DTYPE_FP32, rank);
         }
     }
     for (int i = 0; i < o->setting.model->param_count; i++)
@@ -252,7 +267,7 @@ static int reduce_then_accumulate(struct oracle *o, uint64_t step, double losses
             for (int i = 0; i < o->setting.model->param_count; i++) {
                 struct tensor *a = &o->tensors[i];
                 if (a->trainable)
-                    add(a->partial, DTYPE_FP32, a->made, config->precision, communication, a->count, rank == 0);
+                    add_rank(config, a, a->partial, a->made, config->precision, rank);
             }
         }
         for (int i = 0; i < o->setting.model->param_count; i++) {

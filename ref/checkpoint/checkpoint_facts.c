@@ -72,6 +72,7 @@ int facts_of(const struct facts_setting *setting, struct facts *out)
         config->accumulation == 1             ? "over ranks"
         : operations->reduces_each_micro_step ? "over ranks, then over micro-steps"
                                               : "over micro-steps, then over ranks");
+    add(out, FACT_MAY, "reduction_group", "%zu", config->reduction_group);
     add(out, FACT_MAY, "communication_data_type", "%s", dtype_name(config->communication_dtype));
     add(out, FACT_MAY, "grad_accum_dtype", "%s", dtype_name(config->accumulation_dtype));
     add(out, FACT_MAY, "check_overflow", "%s", config->check_overflow ? "true" : "false");

@@ -31,8 +31,17 @@ void comm_count_as(struct comm *comm, enum ledger_purpose purpose)
     comm->purpose = purpose;
 }
 
+int comm_set_group(struct comm *comm, int ranks)
+{
+    if (ranks < 0 || (ranks > 0 && comm->world % ranks != 0))
+        return err_set(ERR_USAGE, "groups of %d ranks do not divide a world of %d", ranks, comm->world);
+    comm->group = ranks > 1 && ranks < comm->world ? ranks : 0;
+    return ERR_NONE;
+}
+
 static int run(struct comm *comm, struct comm_call *call)
 {
+    call->group = call->reduction == COMM_SUM ? comm->group : 0;
     comm_call_sign(call, ++comm->sequence, comm->world);
     return comm->ops->run(comm, call);
 }

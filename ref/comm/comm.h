@@ -2,6 +2,7 @@
 // Collectives among the ranks of data parallelism. Sums are in canonical order: ranks ascending, left fold in fp32,
 // one rounding to the receiver's format (dtype_fold). So their bits depend on the values alone: not on the transport,
 // the number of buckets, or how a buffer is cut. A scaling, if any, is the caller's, once, afterwards.
+// Or in hierarchical order (comm_set_group), whose bits depend on the values and the size of a group alone.
 //
 // All ranks call the same collectives in the same order with matching counts; a mismatch is an error on every rank
 // that names both calls. When a rank fails (comm_abort, or it closes its handle early), every other rank returns
@@ -37,6 +38,12 @@ struct ledger *comm_ledger(const struct comm *comm);
 
 // What the traffic from now on is for; PURPOSE_OTHER at first.
 void comm_count_as(struct comm *comm, enum ledger_purpose purpose);
+
+// From now on sums are hierarchical: every `ranks` ranks in a row, those of a host say, are a group. The left fold in
+// fp32 of each group, ranks ascending, is not rounded; the groups' sums are folded in fp32 in the same way, groups
+// ascending, with one rounding at the end. 0, 1, and as many as there are ranks: the canonical order. All ranks call it
+// with the same number. ERR_USAGE: it does not divide the world. Not of memory on a GPU.
+int comm_set_group(struct comm *comm, int ranks);
 
 // recv + recv_offsets[p] receives recv_counts[p] elements from rank p, taken there from send + send_offsets[rank].
 // recv_counts[p] here equals send_counts[rank] there. Not in place.

@@ -21,8 +21,9 @@ struct comm_signature {
     uint64_t count;         // elements of the whole buffer; 0 for all-to-all, whose counts are compared in pairs
     uint64_t shares_digest;  // of the counts by rank, where there are any
     uint32_t operation, send_dtype, recv_dtype, reduction, add, root;
+    uint64_t group;         // of a hierarchical sum; 0: none
 };
-_Static_assert(sizeof(struct comm_signature) == 3 * 8 + 6 * 4, "no padding");
+_Static_assert(sizeof(struct comm_signature) == 4 * 8 + 6 * 4, "no padding");
 
 // One call of a collective by one rank. The arrays are the caller's and have an entry a rank.
 struct comm_call {
@@ -32,6 +33,7 @@ struct comm_call {
     enum comm_reduction reduction;
     bool add;
     int root;
+    int group;  // ranks in a group of a hierarchical sum; 0: the canonical order
     const void *send;
     void *recv;           // broadcast: send and recv are the buffer
     size_t count;         // elements of the whole buffer; all-to-all: that this rank sends
@@ -59,6 +61,7 @@ struct comm {
     uint64_t sequence;
     struct ledger *ledger;
     enum ledger_purpose purpose;
+    int group;  // of its sums
     bool uses_native;
     struct comm_native native;  // of this rank
 };
@@ -78,8 +81,8 @@ void comm_signature_text(const struct comm_signature *signature, char *text, siz
 // This rank's part when count elements are shared nearly equally: the first count % world shares are one larger.
 size_t comm_share(size_t count, int world, int rank, size_t *offset);
 
-// out[i] = the call's reduction of in[0][i] .. in[world-1][i] in canonical order, added to out[i] if the call says so.
-// Of maxima that compare equal, and of NaNs, the lowest rank's bits win. Aliasing is as in dtype_fold.
+// out[i] = the call's reduction of in[0][i] .. in[world-1][i] in canonical order, or in groups, added to out[i] if the
+// call says so. Of maxima that compare equal, and of NaNs, the lowest rank's bits win. Aliasing is as in dtype_fold.
 void comm_fold(const struct comm_call *call, const void *const in[], int world, void *out, size_t count);
 
 #endif

@@ -122,7 +122,8 @@ static void reduce(struct comm_local *local, const struct comm_call *call, const
             copy(out[k], out[0], count * dtype_bytes(call->recv_dtype), large);
         return;
     }
-    if (large && call->send_dtype == DTYPE_FP32 && call->recv_dtype == DTYPE_FP32 && call->reduction == COMM_SUM) {
+    if (large && call->send_dtype == DTYPE_FP32 && call->recv_dtype == DTYPE_FP32 && call->reduction == COMM_SUM &&
+        call->group == 0) {
         sum_large((const float *const *)sources, world, count, out, out_count);
         return;
     }

@@ -3,8 +3,8 @@
 // formats and places, each compared in every byte with what plain loops make of all ranks' inputs, which every rank can
 // regenerate. `native SEED COUNT`: the same of MPI's own sums, of small whole numbers, whose sum is the same in every
 // order. `pieces SEED COUNT`: as `collectives`, in messages of odd sizes and little room, so that everything is cut.
-// `large`: single buffers beyond 2^31 bytes. The other words provoke failures; what each rank was told goes to standard
-// output, a line a rank.
+// `groups SEED COUNT`: as `pieces`, with hierarchical sums in groups of 2. `large`: single buffers beyond 2^31 bytes.
+// The other words provoke failures; what each rank was told goes to standard output, a line a rank.
 #include "comm_mpi.h"
 #include "err.h"
 #include "launcher.h"
@@ -23,6 +23,7 @@ enum { EDGE_BYTES = 64, POISON = 0xa5, COUNT_MAX = 70001, RANKS_MAX = 16, SUM_CO
 static uint64_t key, position;
 
 static bool whole_numbers;
+static int group;  // of sums
 
 static size_t below(size_t limit)
 {
@@ -124,7 +125,7 @@ static int try_reduce_scatter(struct comm *comm, uint64_t number, bool *good)
     make_input(recv_dtype, number + 1000, rank, own, recv.data);
     memcpy(input, send.data, send.bytes);
     memcpy(expected, recv.data, recv.bytes);
-    struct comm_call call = {.send_dtype = send_dtype, .recv_dtype = recv_dtype, .add = add};
+    struct comm_call call = {.send_dtype = send_dtype, .recv_dtype = recv_dtype, .add = add, .group = group};
     char *all = malloc(s.total * 4 + 1);
     // The sum of the whole, with the share's own addend in its place.
     memset(all, 0, s.total * 4 + 1);
@@ -151,7 +152,7 @@ static int try_all_reduce(struct comm *comm, uint64_t number, bool *good)
     struct guarded send = guarded_open(bytes), recv = guarded_open(bytes);
     char *expected = malloc(bytes + 1);
     make_input(dtype, number, rank, count, send.data);
-    struct comm_call call = {.send_dtype = dtype, .recv_dtype = dtype, .reduction = reduction};
+    struct comm_call call = {.send_dtype = dtype, .recv_dtype = dtype, .reduction = reduction, .group = group};
     reduce_plainly(&call, number, world, count, expected);
     int rc = comm_all_reduce(comm, send.data, in_place ? send.data : recv.data, count, dtype, reduction);
     *good = guarded_is(in_place ? &send : &recv, expected);
@@ -247,6 +248,13 @@ static int pieces(struct comm *comm, uint64_t seed, int count)
     mpi->message_bytes = 4099;
     mpi->stage_bytes = 128 << 10;
     return collectives(comm, seed, count);
+}
+
+static int groups(struct comm *comm, uint64_t seed, int count)
+{
+    group = 2;
+    TRY(comm_set_group(comm, group));
+    return pieces(comm, seed, count);
 }
 
 // Element i of a large buffer: one of 64 small whole numbers, without a period that a message could have.
@@ -357,6 +365,7 @@ int main(int argc, char **argv)
     bool seeded = argc == 4, plain = seeded || strcmp(word, "large") == 0;
     int (*const trial)(struct comm *, uint64_t, int) = strcmp(word, "native") == 0   ? native
                                                        : strcmp(word, "pieces") == 0 ? pieces
+                                                       : strcmp(word, "groups") == 0 ? groups
                                                                                      : collectives;
     int rc = seeded  ? trial(comm, strtoull(argv[2], NULL, 10), atoi(argv[3]))
              : plain ? large(comm)

@@ -41,6 +41,13 @@ Test(comm_mpi, collectives_are_the_same_in_many_messages)
     expect_good(5, "pieces 2 100");
 }
 
+Test(comm_mpi, hierarchical_sums_are_those_of_plain_loops)
+{
+    MPI_OR_SKIP();
+    expect_good(4, "groups 3 100");
+    expect_good(6, "groups 4 100");
+}
+
 // 6.5 GiB of memory.
 Test(comm_mpi, buffers_beyond_two_to_the_31_bytes_arrive_whole_long)
 {

@@ -38,6 +38,22 @@ Test(launcher, every_stage_ends_in_the_bits_of_threads)
     expect_the_bits_of_threads(3, "--preset zero3 --model gpt-nano --steps 3 --schedule chaos:5");
 }
 
+// Gradients in fp32, so that the order shows.
+Test(launcher, hierarchical_sums_end_in_the_bits_of_threads_and_not_in_the_canonical_ones)
+{
+    MPI_OR_SKIP();
+    char canonical[33], hierarchical[33], command[PATH_MAX + 256];
+    const char *common = "--preset zero2 --model gpt-nano --steps 3 --set bf16.enabled=false";
+    snprintf(command, sizeof command, "'%s/zerogauge' train %s --world 4 --json", ZG_BINARY_DIR, common);
+    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    digest_in(output, canonical);
+    snprintf(command, sizeof command, "%s --set zerogauge.reduction_group=2", common);
+    expect_the_bits_of_threads(4, command);
+    digest_in(output, hierarchical);
+    cr_expect_str_neq(hierarchical, canonical);
+    cr_expect_not_null(strstr(output, "\"reduction_group\":2"), "%s", output);
+}
+
 Test(launcher, states_on_every_tier_end_in_the_bits_of_threads)
 {
     MPI_OR_SKIP();

@@ -107,6 +107,7 @@ struct config {
     // "zerogauge"
     uint64_t delayed_update_start_step;  // from this step on the update is one step late; 0: never
     enum config_partitioning partitioning;
+    size_t reduction_group;   // ranks in a group of hierarchical sums; 0: sums in canonical order
     size_t tiling_factor;  // parts of the model's large linear layers; 1: whole
 };
 

@@ -213,6 +213,7 @@ static const struct config_key KEYS[] = {
     USED("zerogauge.activation_checkpointing.enabled", BOOL, ACCEPTS(0)),
     USED("zerogauge.activation_checkpointing.device", STRING, ACCEPTS(0), CHOICES(TIERS)),
     USED("zerogauge.partitioning", STRING, ACCEPTS(0), CHOICES("bandwidth_centric|owner_broadcast")),
+    USED("zerogauge.reduction_group", INTEGER, ACCEPTS(0), RANGE(0, ELEMENTS_MAX)),
     USED("zerogauge.tiling", OBJECT, ACCEPTS(KEY_NULL)),
     USED("zerogauge.tiling.factor", INTEGER, ACCEPTS(0), RANGE(1, TILES_MAX)),
     USED("zerogauge.aio_engine", STRING, ACCEPTS(0), CHOICES("libaio|io_uring")),

@@ -37,11 +37,23 @@ static int resolve_partitioning(struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
+static int resolve_reduction_group(const struct config_doc *doc, struct config *out)
+{
+    static const char KEY[] = "zerogauge.reduction_group";
+    size_t world = (size_t)doc->options->world;
+    out->reduction_group = config_doc_size(doc, KEY, 0);
+    if (out->reduction_group > 0 && world % out->reduction_group != 0)
+        return config_doc_fail(doc, KEY, "is %zu, expected a divisor of the world, which is %zu: the ranks of a host",
+                               out->reduction_group, world);
+    return ERR_NONE;
+}
+
 int config_resolve_own(struct config_doc *doc, struct config *out)
 {
     TRY(resolve_recipe(doc, out));
     bool torch = strcmp(config_doc_string(doc, "zerogauge.clip_form", "deepspeed"), "torch") == 0;
     out->clip_form = torch ? CLIP_TORCH : CLIP_DEEPSPEED;
     out->tiling_factor = config_doc_size(doc, "zerogauge.tiling.factor", 1);
+    TRY(resolve_reduction_group(doc, out));
     return resolve_partitioning(doc, out);
 }

@@ -100,6 +100,8 @@ static void add_own(struct random_text *r, uint32_t stage, uint32_t optimizer)
         add(r, ", 'offload_gradient': {'device': '%s'}", DEVICES[below(r, stage == 3 ? 3 : 2)]);
     if (below(r, 2))
         add(r, ", 'activation_checkpointing': {'enabled': true, 'device': '%s'}", DEVICES[below(r, 3)]);
+    if (below(r, 2))
+        add(r, ", 'reduction_group': %u", below(r, 3));
     if (stage == 3)
         maybe_choice(r, "partitioning", (const char *[]){"bandwidth_centric", "owner_broadcast"}, 2);
     add(r, "}, 'aio': {'block_size': %u", 4096 * (1 + below(r, 262144)));
@@ -173,6 +175,8 @@ Test(config_random, what_is_written_in_a_random_configuration_is_what_it_means)
         const char *delay = strstr(r.text, "'start_step': ");
         cr_assert_eq(c.delayed_update_start_step, delay ? strtoul(delay + strlen("'start_step': "), NULL, 10) : 0);
         cr_assert_eq(c.partitioning == PARTITION_OWNER_BROADCAST, strstr(r.text, "owner_broadcast") != NULL);
+        const char *group = strstr(r.text, "'reduction_group': ");
+        cr_assert_eq(c.reduction_group, group ? strtoul(group + strlen("'reduction_group': "), NULL, 10) : 0);
         cr_assert_eq(c.aio.engine == NVME_IO_URING, config_uses_nvme(&c) && strstr(r.text, "io_uring"));
     }
 }

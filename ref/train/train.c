@@ -283,6 +283,9 @@ static int add_totals(struct train_rank *rank)
 static int run_rank(struct train_rank *rank)
 {
     TRY(train_rank_open(rank));
+    if (rank->setting->config->reduction_group > 0 && rank->setting->accelerator)
+        return err_set(ERR_USAGE, "\"zerogauge.reduction_group\": sums on a GPU have the canonical order alone");
+    TRY(comm_set_group(rank->comm, (int)rank->setting->config->reduction_group));
     if (rank->setting->native_reduction)
         TRY(comm_native_begin(rank->comm));
     TRY(train_resume(rank));

@@ -127,7 +127,7 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
 // What came of it.
 static json_t *outcome_json(const struct train_setting *setting, const struct train_result *result)
 {
-    return json_pack("{s:I,s:o,s:o,s:s,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:o}", "verified_steps",
+    return json_pack("{s:I,s:o,s:o,s:s,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:o,s:I}", "verified_steps",
                      (json_int_t)result->verified_steps, "equal",
                      setting->verify ? json_boolean(train_equal(result)) : json_null(), "first_difference",
                      difference_json(&result->difference), "state_digest", result->digest, "first_loss",
@@ -136,7 +136,8 @@ static json_t *outcome_json(const struct train_setting *setting, const struct tr
                      result->interrupted, "resumed_step", step_or_null(result->resumed_step), "saved_step",
                      step_or_null(result->saved_step), "unlocked_bytes", (json_int_t)result->unlocked_bytes,
                      "host_hits", (json_int_t)result->host_hits, "host_misses", (json_int_t)result->host_misses,
-                     "native_reduction", native_json(setting, &result->native));
+                     "native_reduction", native_json(setting, &result->native), "reduction_group",
+                     (json_int_t)setting->config->reduction_group);
 }
 
 // Bytes held and moved, and what the formulas say.

@@ -124,6 +124,8 @@ static void print_marks(const struct train_setting *setting, const struct train_
         fprintf(out, "  EMULATED lanes, GB/s: %s\n", emulation_text(&setting->emulation, text));
     if (setting->buffered && config_uses_nvme(setting->config))
         fprintf(out, "  BUFFERED: NVMe through the page cache, not the disk's speed\n");
+    if (setting->config->reduction_group > 0)
+        fprintf(out, "  HIERARCHICAL sums, in groups of %zu ranks\n", setting->config->reduction_group);
     if (setting->native_reduction)
         print_native(&result->native, out);
     if (result->unlocked_bytes)
