@@ -41,6 +41,7 @@ int verify_open(struct train_rank *rank)
         .batch = oracle_micro_batch,
         .batch_context = rank,
         .accelerator = rank->setting->accelerator,
+        .device = rank->setting->comm ? rank->setting->device : 0,
     };
     return oracle_open(&setting, &rank->oracle);
 }
