@@ -160,6 +160,25 @@ Test(query, a_machine_gives_time_and_overlap)
 #undef STEP
 }
 
+Test(query, a_delayed_update_runs_beside_the_next_step)
+{
+    static const char form[] =
+        "{\"plan\":{\"model\":\"gpt2-xl\",\"preset\":\"zero2_offload\",\"world\":1,\"machine\":\"dgx-h100\",\"set\":["
+        "\"train_micro_batch_size_per_gpu=64\"%s]},\"quantity\":%s,\"compare\":\">=\",\"value\":0}";
+    static const char late[] = ",\"zerogauge.delayed_update.start_step=1\"";
+    static const char beside[] = "\"overlap\",\"of\":\"Adam\",\"beside\":\"forward\"";
+    char query[1024];
+    double measured[4];
+    bool out;
+    for (int i = 0; i < 4; i++) {
+        snprintf(query, sizeof query, form, i % 2 ? late : "", i < 2 ? beside : "\"step_s\"");
+        cr_assert_eq(ask(query, &out, &measured[i]), ERR_NONE, "%s: %s", query, err_message());
+    }
+    cr_assert_eq(measured[0], 0);
+    cr_assert_gt(measured[1], 0.5);
+    cr_assert_lt(measured[3], measured[2]);
+}
+
 Test(query, what_is_set_and_accumulated_counts)
 {
     static const char form[] = "{\"plan\":{\"params\":4000,\"preset\":\"%s\",\"world\":4,\"accumulation\":%d,"
