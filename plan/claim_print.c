@@ -3,25 +3,40 @@
 #include "claim.h"
 
 #include "err.h"
+#include "size.h"
 
 #include <jansson.h>
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct printing {
     FILE *out;
     bool json;
+    char source[CLAIM_TEXT_BYTES];  // the last one
     size_t counts[CLAIM_VERDICT_COUNT], count, broken;
 };
 
+static void print_value(struct printing *p, const struct claim *claim)
+{
+    char text[SIZE_TEXT_BYTES];
+    if (claim->value >= 1e4 && claim->value < 1e18)
+        size_text((uint64_t)claim->value, text);
+    else
+        snprintf(text, sizeof text, "%.4g", claim->value);
+    fprintf(p->out, "    value: %s%s%s\n", text, *claim->unit ? " " : "", claim->unit);
+}
+
 static void print_text(struct printing *p, const struct claim *claim)
 {
-    fprintf(p->out, "%s%s%s%s\n    \"%s\"%s%s%s\n", claim_verdict_name(claim->verdict), *claim->name ? "  " : "",
-            claim->name, claim->follows ? "" : "  DOES NOT FOLLOW", claim->statement, *claim->source ? " (" : "",
-            claim->source, *claim->source ? ")" : "");
+    if (strcmp(p->source, claim->source) != 0)
+        fprintf(p->out, "%s%s\n\n", p->count > 1 ? "\n" : "", *claim->source ? claim->source : "without a source");
+    memcpy(p->source, claim->source, sizeof p->source);
+    fprintf(p->out, "  %s%s%s%s\n    \"%s\"\n", claim_verdict_name(claim->verdict), *claim->name ? "  " : "",
+            claim->name, claim->follows ? "" : "  DOES NOT FOLLOW", claim->statement);
     if (!isnan(claim->value))
-        fprintf(p->out, "    value: %.6g%s%s\n", claim->value, *claim->unit ? " " : "", claim->unit);
+        print_value(p, claim);
     if (claim->verdict == CLAIM_TRUE_UNDER)
         fprintf(p->out, "    condition: %s\n", claim->condition);
     if (*claim->reason)
@@ -70,7 +85,7 @@ int claim_print(const char *name, bool json, FILE *out)
     struct printing p = {.out = out, .json = json};
     TRY(claim_each(name, print_one, &p));
     if (!json)
-        fprintf(out, "%zu claims: %zu true, %zu true under a condition, %zu false, %zu not decidable\n", p.count,
+        fprintf(out, "\n%zu claims: %zu true, %zu true under a condition, %zu false, %zu not decidable\n", p.count,
                 p.counts[CLAIM_TRUE], p.counts[CLAIM_TRUE_UNDER], p.counts[CLAIM_FALSE],
                 p.counts[CLAIM_UNDECIDABLE]);
     return p.broken == 0 ? ERR_NONE

@@ -134,7 +134,8 @@ Test(claim, a_file_of_the_users_is_read_and_a_broken_one_makes_it_fail)
 {
     char path[] = "/tmp/claim_test_XXXXXX";
     static const char text[] = "{\"source\":\"me\",\"claims\":[{\"statement\":\"one\",\"query\":" HOLDS "},\n"
-                               "{\"statement\":\"two\",\"source\":\"you\",\"verdict\":\"true\",\"query\":" FAILS "}]}";
+                               "{\"statement\":\"two\",\"source\":\"you\",\"verdict\":\"true\",\"query\":" FAILS
+                               ",\"measure\":{\"sum\":[12345678]}}]}";
     int fd = mkstemp(path), rc;
     cr_assert_eq(write(fd, text, sizeof text - 1), (ssize_t)sizeof text - 1);
     close(fd);
@@ -142,10 +143,10 @@ Test(claim, a_file_of_the_users_is_read_and_a_broken_one_makes_it_fail)
     unlink(path);
     cr_assert_eq(rc, ERR_CHECK);
     cr_assert_str_eq(err_message(), "1 of 2 claims: what is written down does not follow");
-    cr_assert_str_eq(page, "true\n    \"one\" (me)\n    value: 1\n"
-                           "false  DOES NOT FOLLOW\n    \"two\" (you)\n    value: 1\n"
+    cr_assert_str_eq(page, "me\n\n  true\n    \"one\"\n    value: 1\n"
+                           "\nyou\n\n  false  DOES NOT FOLLOW\n    \"two\"\n    value: 12,345,678\n"
                            "    written down is the verdict true\n"
-                           "2 claims: 1 true, 0 true under a condition, 1 false, 0 not decidable\n");
+                           "\n2 claims: 1 true, 0 true under a condition, 1 false, 0 not decidable\n");
     free(page);
 }
 

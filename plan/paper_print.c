@@ -27,11 +27,24 @@ static void print_table(struct printing *p, const struct paper_table *table)
     fprintf(p->out, "  %-24s %-26s %14s %10s %-8s %s\n", "row", "column", "ours", "printed", "unit", "");
 }
 
+// What is ours, as the paper writes numbers: "7.642B" beside "7.6B".
+static void write_ours(const struct paper_cell *cell, char *out, size_t bytes)
+{
+    static const char letters[] = "KMBT";
+    const char *last = *cell->printed ? cell->printed + strlen(cell->printed) - 1 : "";
+    const char *letter = *last && strcmp(cell->rule, "equal") != 0 ? strchr(letters, *last) : NULL;
+    if (isnan(cell->ours))
+        snprintf(out, bytes, "-");
+    else if (letter)
+        snprintf(out, bytes, "%.6g%c", cell->ours / pow(1000, (double)(letter - letters + 1)), *letter);
+    else
+        snprintf(out, bytes, "%.7g", cell->ours);
+}
+
 static void print_cell(struct printing *p, const struct paper_cell *cell)
 {
-    char ours[32] = "-", verdict[48];
-    if (!isnan(cell->ours))
-        snprintf(ours, sizeof ours, "%.7g", cell->ours);
+    char ours[32], verdict[48];
+    write_ours(cell, ours, sizeof ours);
     snprintf(verdict, sizeof verdict, cell->erratum ? "%s %d" : "%s", paper_verdict_name(cell->verdict),
              cell->erratum);
     fprintf(p->out, "  %-24s %-26s %14s %10s %-8s %s%s%s\n", cell->row, cell->column, ours, cell->printed, cell->unit,

@@ -208,6 +208,9 @@ Test(paper, the_page_says_how_many_there_are_of_each_verdict)
     cr_assert_not_null(strstr(text, counts), "%s", text);
     cr_assert_not_null(strstr(text, "2: 1.39 s over 0.22 s are 6.32x"));
     free(text);
+    text = printed("zero-table-2", false, &rc);
+    cr_assert_not_null(strstr(text, " 7.64179B       7.6B "), "%s", text);
+    free(text);
 }
 
 Test(paper, a_line_of_json_is_a_cell)

@@ -292,8 +292,9 @@ static int object_holds(const struct strict_object *query, int depth, bool *out,
         return comparison_holds(query, out, measured);
     if (!json_object_get(query->value, "accepts") && !json_object_get(query->value, "overflows"))
         return strict_fail(query, "compare", "missing: one of <, <=, >, >=, ==, about, and beside it a value");
-    TRY(expression_number(query, 0, measured));
-    *out = *measured != 0;
+    double truth;
+    TRY(expression_number(query, 0, &truth));
+    *out = truth != 0;
     return ERR_NONE;
 }
 
