@@ -204,7 +204,7 @@ static int run(int argc, const char **argv, const struct options *a, int *status
     TRY(plan_make(&choice, &plan));
     watch_interruptions();
     if (bench_world_rank() > 0)
-        return validate_world_follow(&plan, &interrupted);
+        return validate_world_follow(&plan, paths_of(a), &interrupted);
     int rc = read_bands(a, &bands);
     if (rc == ERR_NONE)
         rc = validate(a, argc, argv, &plan, &bands, status);

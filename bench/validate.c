@@ -245,6 +245,11 @@ static int run_and_judge(struct validation *v)
     const struct validate_setting *s = v->setting;
     json_t *run = record_run(s->program, s->level, s->argc, s->argv, s->paths);
     v->gpu_count = json_array_size(json_object_get(json_object_get(run, "machine"), "gpus"));
+    int rc = run && bench_world_comm() ? validate_world_describe(s->paths, run) : ERR_NONE;
+    if (rc != ERR_NONE) {
+        json_decref(run);
+        return rc;
+    }
     TRY(record_append(v->writer, run));
     TRY(take_fits(v));
     TRY(run_parts(v));

@@ -252,8 +252,9 @@ int validate_world_part(const struct plan_part *part, const struct part_setting 
                              : run_on_hosts(part, setting, runs, broken);
 }
 
-int validate_world_follow(const struct plan *plan, const volatile sig_atomic_t *interrupted)
+int validate_world_follow(const struct plan *plan, const char *const *paths, const volatile sig_atomic_t *interrupted)
 {
+    TRY(validate_world_describe(paths, NULL));
     for (size_t i = 0; i < plan->count; i++) {
         const struct plan_part *part = &plan->parts[i];
         struct benching benching = {.part = part};

@@ -13,7 +13,12 @@
 int validate_world_part(const struct plan_part *part, const struct part_setting *setting, struct part_run runs[],
                         char broken[JUDGEMENT_TEXT_BYTES]);
 
-// On every other rank: its share of all parts of the plan. ERR_PEER: the ranks could not go on together.
-int validate_world_follow(const struct plan *plan, const volatile sig_atomic_t *interrupted);
+// On every other rank: its share of all that follows, from the description of its host to the last part of the plan.
+// paths are folders whose disks are described, null at the end. ERR_PEER: the ranks could not go on together.
+int validate_world_follow(const struct plan *plan, const char *const *paths, const volatile sig_atomic_t *interrupted);
+
+// On rank 0, before the first part: adds the machines of the other hosts to the `run` record. validate_hosts.c, where
+// the others call it with a null one.
+int validate_world_describe(const char *const *paths, json_t *run);
 
 #endif

@@ -71,9 +71,11 @@ static void make_plan(const char *what, struct plan *plan)
     add_script(plan, "bench-swap", "swap", 0.1, 2);
 }
 
+static const char *const paths[] = {NULL};
+
 static int run(const char *folder, const struct plan *plan)
 {
-    static const char *const argv[] = {"zerogauge", "validate"}, *const paths[] = {NULL};
+    static const char *const argv[] = {"zerogauge", "validate"};
     struct bands bands = {0};
     struct validate_result result;
     const struct validate_setting setting = {.folder = folder, .program = "validate", .level = "quick", .argc = 2,
@@ -111,7 +113,7 @@ int main(int argc, char **argv)
                                                                       : 0;
     if (signal_number != 0)
         pthread_create(&thread, NULL, end_later, &signal_number);
-    int rc = rank == 0 ? run(argv[1], &plan) : validate_world_follow(&plan, &interrupted);
+    int rc = rank == 0 ? run(argv[1], &plan) : validate_world_follow(&plan, paths, &interrupted);
     if (rc != ERR_NONE)
         fprintf(stderr, "rank %d: %s\n", rank, err_message());
     bench_world_leave(rc != ERR_NONE || interrupted || bench_world_is_broken() ? ERR_PEER : ERR_NONE);

@@ -160,6 +160,10 @@ Test(validate_world, a_slow_host_is_an_outlier)
     cr_expect_not_null(strstr(output, named), "%s", output);
     expect_a_file_that_verifies();
     cr_expect_eq(count_of("part", "bench-nvme"), 2);
+    const json_t *others = json_object_get(file.run, "other_hosts");
+    cr_assert_eq(json_array_size(others), 1);
+    cr_expect_str_eq(text_of(json_array_get(others, 0), "host"), "host2");
+    cr_expect_eq(json_integer_value(json_object_get(json_array_get(others, 0), "rank_count")), 1);
     cr_expect_eq(count_of("bench", "swap"), 2);
     char theirs[2 * PATH_MAX];
     snprintf(theirs, sizeof theirs, "%s/v/bench-nvme.rank-1.out", folder);

@@ -64,6 +64,7 @@ set(ZG_SOURCES
   bench/supervise.c
   bench/validate.c
   bench/validate_judge.c
+  bench/validate_hosts.c
   bench/validate_part.c
   bench/validate_plan.c
   bench/validate_report.c

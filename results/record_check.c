@@ -120,6 +120,16 @@ static const struct shape_field machine_fields[] = {
     {0},
 };
 
+static const struct shape_field host_fields[] = {
+    {"host", TEXT(256)},
+    {"rank", WHOLE(0, 1000000)},
+    {"rank_count", WHOLE(1, 1000000)},
+    {"machine", OBJECT(machine_fields)},
+    {0},
+};
+
+static const struct shape host = OBJECT(host_fields);
+
 static const struct shape_field run_fields[] = {
     {"schema", WHOLE(1, 1)},
     {"program", TEXT(64)},
@@ -128,6 +138,7 @@ static const struct shape_field run_fields[] = {
     {"started", FORM(20, is_time, "a time such as \"2026-01-31T12:00:00Z\"")},
     {"suite", OBJECT(suite_fields)},
     {"machine", OBJECT(machine_fields)},
+    {"other_hosts", {.kind = SHAPE_LIST, .low = 0, .high = 256, .element = &host, .optional = true}},
     {0},
 };
 

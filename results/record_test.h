@@ -28,7 +28,8 @@
 #define SAMPLE_RUN \
     "{\"record\":\"run\",\"schema\":1,\"program\":\"validate\",\"level\":\"quick\"," \
     "\"command\":[\"zerogauge\",\"validate\",\"--quick\"],\"started\":\"2026-11-21T15:00:00Z\"," \
-    "\"suite\":" SAMPLE_SUITE ",\"machine\":" SAMPLE_MACHINE "}"
+    "\"suite\":" SAMPLE_SUITE ",\"machine\":" SAMPLE_MACHINE \
+    ",\"other_hosts\":[{\"host\":\"node8\",\"rank\":1,\"rank_count\":2,\"machine\":" SAMPLE_MACHINE "}]}"
 #define SAMPLE_PART \
     "{\"record\":\"part\",\"name\":\"bench-adam\",\"command\":[\"zerogauge\",\"bench\",\"adam\"],\"begin_s\":12.1," \
     "\"end_s\":19.4,\"status\":0,\"signal\":null,\"reason\":null,\"rank\":0,\"host\":\"node7\"}"
