@@ -79,6 +79,7 @@ set(ZG_SOURCES
   plan/paper_print.c
   plan/plan.c
   plan/plan_explain.c
+  plan/plan_html.c
   plan/plan_json.c
   plan/plan_llama.c
   plan/plan_machine.c

@@ -5,6 +5,7 @@
 #include "claim.h"
 #include "err.h"
 #include "paper.h"
+#include "plan_html.h"
 #include "plan_print.h"
 #include "plan_search.h"
 
@@ -25,6 +26,8 @@ static int show(const struct plan_options *options, const struct plan_setting *s
 {
     if (options->write)
         TRY(plan_write(options->write, setting->config));
+    if (options->html)
+        TRY(plan_html(setting, plan, options->html));
     if (options->json)
         return print_json(setting, plan);
     plan_print(setting, plan, stdout);
@@ -42,7 +45,8 @@ static int plan_one(const struct plan_options *options, const struct plan_machin
     static struct config_notes notes;
     struct config config;
     struct plan plan = {0};
-    struct plan_setting setting = {.config = &config, .machine = machine, .world = options->world};
+    struct plan_setting setting = {.config = &config, .machine = machine, .world = options->world,
+                                   .keeps_events = options->html};
     TRY(plan_options_config(options, NULL, 0, &config, &notes));
     TRY(plan_options_model(options, &config, &setting.model));
     config_print_notes(&notes, stderr);

@@ -169,6 +169,8 @@ static int keep_events(const struct dry_run *run, struct plan *out)
         event.after = event.after == FLOW_NO_EVENT ? FLOW_NO_EVENT : index[event.after];
         out->events[out->event_count++] = event;
     }
+    long last = flow_dry_last(run->rank.flow);
+    out->last_event = last == FLOW_NO_EVENT ? FLOW_NO_EVENT : index[last];
     free(index);
     return ERR_NONE;
 }

@@ -57,7 +57,8 @@ struct plan {
     struct plan_part parts[PLAN_PART_MAX];  // by time on the critical path, the longest first
     int part_count;
     struct flow_event *events;  // those that ran in it, in the order of issue, from its beginning on; owned, null
-    size_t event_count;         // unless they were asked for. `after` is an index among these
+    size_t event_count;         // unless they were asked for. `after` is an index among these,
+    long last_event;            // and so is this, the critical path's end
     double model_flops;   // of this rank: forward and backward, without what is computed again
     double device_flops;  // the same with it
     double peak_flops_per_s;  // of a device in the model's dtype; 0: no machine

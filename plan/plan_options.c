@@ -33,6 +33,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     struct poptOption out[] = {
         {"search", '\0', FLAG, &a->search, 0, "what fits, of all placements and batches, the fastest first", NULL},
         {"write", '\0', TEXT, &a->write, 0, "the configuration that was planned, or the first found", "FILE"},
+        {"html", '\0', TEXT, &a->html, 0, "write a page with memory, lanes and the critical path", "FILE"},
         {"explain", '\0', FLAG, &a->explain, 0, "the formula or source behind every number", NULL},
         {"json", '\0', FLAG, &a->json, 0, "print one line of JSON; of a search, one a configuration", NULL},
         {"paper", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->paper, 'P', "the papers' tables, cell by cell", "NAME"},
@@ -82,6 +83,8 @@ static int check(const struct plan_options *a)
         return err_set(ERR_USAGE, "--sequences %lld: expected at least 1", a->sequences);
     if (a->tbw < 0)
         return err_set(ERR_USAGE, "--tbw %g: expected more than 0", a->tbw);
+    if (a->search && a->html)
+        return err_set(ERR_USAGE, "--search and --html exclude each other: --write the first one, and plan that");
     if (a->search && a->explain)
         return err_set(ERR_USAGE, "--search and --explain exclude each other: explain one configuration");
     return ERR_NONE;
@@ -96,7 +99,7 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
 
 void plan_options_close(struct plan_options *a)
 {
-    char *texts[] = {a->preset, a->config_path, a->model, a->machine, a->write, a->paper, a->claim};
+    char *texts[] = {a->preset, a->config_path, a->model, a->machine, a->write, a->html, a->paper, a->claim};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)
