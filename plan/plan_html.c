@@ -22,8 +22,10 @@ static const char head[] =
     "</style>\n";
 
 static const char *const kind_colours[KIND_COUNT] = {
-    [KIND_PARAMETER] = "#2b5d8a", [KIND_GRADIENT] = "#0b7a75",   [KIND_OPTIMIZER] = "#7a5200", [KIND_MASTER] = "#b58a2a",
-    [KIND_STAGING] = "#8b1a85",   [KIND_ACTIVATION] = "#146c2e", [KIND_PADDING] = "#777777"};
+    [KIND_PARAMETER] = "#2b5d8a", [KIND_GRADIENT] = "#0b7a75", [KIND_OPTIMIZER] = "#7a5200",
+    [KIND_MASTER] = "#b58a2a",    [KIND_STAGING] = "#8b1a85",  [KIND_ACTIVATION] = "#146c2e",
+    [KIND_PADDING] = "#777777",
+};
 
 static void put_key(const char *colour, const char *name, FILE *out)
 {
@@ -43,7 +45,8 @@ static void put_tier(const struct plan *plan, int tier, FILE *out)
         double width = (double)plan->held_bytes[tier][kind] * scale;
         char text[SIZE_TEXT_BYTES];
         if (width > 0)
-            fprintf(out, "<rect x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"10\" fill=\"%s\"><title>%s %s</title></rect>",
+            fprintf(out, "<rect x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"10\" fill=\"%s\"><title>%s %s</title>"
+                         "</rect>",
                     x, width, kind_colours[kind], ledger_kind_name((enum ledger_kind)kind),
                     size_short_text(plan->held_bytes[tier][kind], text));
         x += width;
