@@ -96,13 +96,14 @@ Test(own_limits, stricter_ones_and_more_are_as_good)
 Test(own_limits, looser_ones_are_named)
 {
     change("adam-update", "at_least", json_real(0.5));
+    change("adam-fused", "at_most", json_real(1.6));
     change("swap", "at_most", json_null());
     change("memory-copy", "case", json_pack("{s:s}", "operation", "never"));
     change("nvme-read", "metric", json_string("median"));
     change("nvme-write", "bench", json_string("other"));
     change("step", NULL, NULL);
-    cr_expect_str_eq(said(), "adam-update is looser, memory-copy is looser, nvme-read is looser, nvme-write is looser, "
-                             "swap is looser, step is missing");
+    cr_expect_str_eq(said(), "adam-update is looser, adam-fused is looser, memory-copy is looser, nvme-read is looser, "
+                             "nvme-write is looser, swap is looser, step is missing");
 }
 
 Test(own_limits, a_list_that_is_too_long_ends)

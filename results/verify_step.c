@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a `step` record says of tokens and of the efficiency that ZeRO-Infinity's model predicts, from its own figures.
+// What a `step` record says of tokens and of the efficiency that ZeRO-Infinity's model predicts, and `step_flops` of
+// matrix products, from their own figures.
 #include "verify_internal.h"
 
 #include <math.h>
@@ -44,7 +45,7 @@ static void verify_model(struct verify *v, size_t line, const json_t *record, co
                       measured - predicted);
 }
 
-void verify_steps(struct verify *v)
+static void verify_efficiency(struct verify *v)
 {
     for (size_t i = 0; i < v->bench_count; i++) {
         size_t line = v->benches[i];
@@ -61,4 +62,20 @@ void verify_steps(struct verify *v)
         if (json_is_object(model))
             verify_model(v, line, record, model);
     }
+}
+
+static void verify_flops(struct verify *v)
+{
+    for (size_t i = 0; i < v->bench_count; i++) {
+        const json_t *record = verify_record(v, v->benches[i]), *detail = json_object_get(record, "detail");
+        if (strcmp(verify_text(record, "name"), "step_flops") == 0 && json_object_get(detail, "share_of_square"))
+            expect(v, v->benches[i], "detail.share_of_square", verify_number(detail, "share_of_square"),
+                   verify_number(record, "median") / verify_number(detail, "square_gflops"));
+    }
+}
+
+void verify_steps(struct verify *v)
+{
+    verify_efficiency(v);
+    verify_flops(v);
 }

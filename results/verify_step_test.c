@@ -19,23 +19,44 @@ TestSuite(verify_step, .init = sample_folder_make, .fini = sample_folder_remove)
 #define END "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":null,\"reasons\":[],\"elapsed_s\":20," \
     "\"other_load\":0.02,\"lines\":2,\"digest\":\"0123456789abcdef0123456789abcdef\"}"
 
-static char *refusals_of(const char *from, const char *to)
+#define FLOPS \
+    "{\"record\":\"bench\",\"name\":\"step_flops\",\"case\":{},\"samples\":[50],\"median\":50,\"p10\":50,\"p90\":50," \
+    "\"unit\":\"GFLOP/s\",\"lower_is_better\":false,\"items\":1,\"elapsed_s\":4,\"verified\":true,\"yardstick\":null," \
+    "\"ratio\":null,\"detail\":{\"square_gflops\":80,\"square_side\":7,\"share_of_square\":0.625}}"
+
+// Of a file with this line, one place of which is edited.
+static char *refusals_in(const char *line, const char *from, const char *to)
 {
     static const char run[] = SAMPLE_RUN;
     char *text, measured[sizeof run], edited[4096];
-    const char *program = strstr(run, "\"validate\""), *at = strstr(STEP, from);
+    const char *program = strstr(run, "\"validate\""), *at = strstr(line, from);
     struct result_file file;
     size_t bytes, count;
     FILE *out = open_memstream(&text, &bytes);
     cr_assert_not_null(at, "%s", from);
     snprintf(measured, sizeof measured, "%.*s\"bench\"%s", (int)(program - run), run, program + 10);
-    snprintf(edited, sizeof edited, "%.*s%s%s", (int)(at - STEP), STEP, to, at + strlen(from));
+    snprintf(edited, sizeof edited, "%.*s%s%s", (int)(at - line), line, to, at + strlen(from));
     const char *const lines[] = {measured, edited, END, NULL};
     cr_assert_eq(result_open(sample_write("a", lines), &file), ERR_NONE, "%s", err_message());
     cr_assert_eq(record_verify(&file, out, &count), ERR_NONE);
     result_close(&file);
     fclose(out);
     return text;
+}
+
+static char *refusals_of(const char *from, const char *to)
+{
+    return refusals_in(STEP, from, to);
+}
+
+Test(verify_step, the_share_of_a_square_is_recomputed)
+{
+    char *text = refusals_in(FLOPS, "625", "6250");
+    cr_expect_str_empty(text);
+    free(text);
+    text = refusals_in(FLOPS, "625", "62");
+    cr_expect(strstr(text, "detail.share_of_square: is 0.62, expected 0.625"), "%s", text);
+    free(text);
 }
 
 Test(verify_step, an_honest_step_holds)
