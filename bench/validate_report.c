@@ -2,6 +2,7 @@
 // What people read of a run, beside its result file, which is verified first as a stranger's is.
 #include "validate.h"
 
+#include "calibration.h"
 #include "err.h"
 #include "file.h"
 #include "record_verify.h"
@@ -47,6 +48,21 @@ static int write_all(const struct result_file *file, const char *folder)
     return rc;
 }
 
+// The machine as it was measured, for plans; no file where something of it was not.
+static int write_machine(const struct result_file *file, const char *folder)
+{
+    char path[PATH_MAX];
+    const char *missing;
+    json_t *machine;
+    TRY(file_join(folder, "machine.json", path));
+    TRY(calibration_make(file->lines, file->line_count, &machine, &missing));
+    if (!machine)
+        return ERR_NONE;
+    int failed = json_dump_file(machine, path, JSON_INDENT(2));
+    json_decref(machine);
+    return failed ? err_set(ERR_IO, "%s: cannot be written", path) : ERR_NONE;
+}
+
 int validate_report(const char *folder)
 {
     char path[PATH_MAX];
@@ -59,6 +75,8 @@ int validate_report(const char *folder)
         rc = err_set(ERR_CHECK, "%s: %zu of its statements do not hold, so there is no report", path, refusal_count);
     if (rc == ERR_NONE)
         rc = write_all(&file, folder);
+    if (rc == ERR_NONE)
+        rc = write_machine(&file, folder);
     result_close(&file);
     return rc;
 }

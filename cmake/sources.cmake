@@ -26,6 +26,7 @@ set(ZG_SOURCES
   bench/bench_step.c
   bench/bench_swap.c
   bench/bench_world.c
+  bench/calibration.c
   bench/cmd_validate.c
   bench/comm_data.c
   bench/comm_order.c
@@ -249,6 +250,7 @@ set(ZG_TEST_SOURCES
   bench/bench_swap_test.c
   bench/bench_test.c
   bench/bench_world_test.c
+  bench/calibration_test.c
   bench/efficiency_test.c
   bench/fit_test.c
   bench/judgement_test.c
