@@ -26,11 +26,11 @@ static int choose(struct bench_options *options, const char *size, uint64_t *byt
 {
     if (options->thread_count > 0)
         return err_set(ERR_USAGE, "--threads: each stream has one thread here");
-    *bytes = options->quick ? 64 << 20 : 256 << 20;
+    *bytes = options->quick ? 64 << 20 : 128 << 20;
     if (size)
         TRY(size_parse(size, bytes));
     bench_default_sizes(options, (const size_t[]){16 << 20, 1 << 20, 64 << 10}, options->quick ? 1 : 3);
-    bench_default_repeat(options, 15, 5, 2);
+    bench_default_repeat(options, 9, 5, 1);
     for (size_t i = 0; i < options->size_count; i++)
         if (options->sizes[i] % sizeof(uint64_t) != 0 || *bytes % options->sizes[i] != 0)
             return err_set(ERR_USAGE, "--sizes %zu: copies are multiples of 8 bytes that divide --size (%llu)",
@@ -53,7 +53,7 @@ int bench_pcie_main(int argc, const char **argv)
     struct bench_options options;
     char *size = NULL;
     const struct poptOption own[] = {
-        {"size", '\0', POPT_ARG_STRING, &size, 0, "bytes of a sample (256M); --sizes are of one copy", "SIZE"},
+        {"size", '\0', POPT_ARG_STRING, &size, 0, "bytes of a sample (128M); --sizes are of one copy", "SIZE"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, BENCH_USES_STORAGE, own, &options);
