@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "accelerator.h"
 
+#include "comm_local.h"
 #include "dtype.h"
 #include "flow.h"
 #include "shadow_test.h"
@@ -197,4 +198,68 @@ Test(accelerator, an_operation_fails_with_what_it_left_behind_there)
         flow_close(flow);
         tier_close(tier);
     }
+}
+
+enum { WORLD = 3 };
+
+struct reducer {
+    struct comm *comm;
+    pthread_t thread;
+    size_t count;
+    bool in_place;
+    float found[1000];
+};
+
+static void *reduce(void *argument)
+{
+    struct reducer *r = argument;
+    struct tier *tier = open_tier(&apart);
+    float values[1000];
+    for (size_t i = 0; i < r->count; i++)
+        values[i] = (float)((comm_rank(r->comm) + 1) * 1000 + (int)i) * 1.1f;
+    float *send = take(tier, TIER_DEVICE, sizeof values);
+    float *recv = r->in_place ? send : take(tier, TIER_DEVICE, sizeof values);
+    cr_assert_eq(bytes_copy(send, values, r->count * sizeof *values), ERR_NONE);
+    cr_assert_eq(comm_all_reduce(r->comm, send, recv, r->count, DTYPE_FP32, COMM_SUM), ERR_NONE, "%s", err_message());
+    cr_assert_eq(bytes_copy(r->found, recv, r->count * sizeof *values), ERR_NONE);
+    comm_close(r->comm);
+    tier_close(tier);
+    return NULL;
+}
+
+// Few elements, which ranks otherwise exchange by way of the host, and more.
+Test(accelerator, ranks_reduce_there_in_their_order)
+{
+    const size_t counts[] = {1, 2, 7, 1000};
+    for (int i = 0; i < 8; i++) {
+        struct comm *comms[WORLD];
+        struct reducer reducers[WORLD];
+        cr_assert_eq(comm_local_open(WORLD, comms), ERR_NONE);
+        for (int rank = 0; rank < WORLD; rank++) {
+            reducers[rank] = (struct reducer){.comm = comms[rank], .count = counts[i / 2], .in_place = i % 2};
+            cr_assert_eq(pthread_create(&reducers[rank].thread, NULL, reduce, &reducers[rank]), 0);
+        }
+        for (int rank = 0; rank < WORLD; rank++)
+            pthread_join(reducers[rank].thread, NULL);
+        for (size_t k = 0; k < counts[i / 2]; k++) {
+            float sum = (float)(1000 + (int)k) * 1.1f;
+            for (int rank = 1; rank < WORLD; rank++)
+                sum += (float)((rank + 1) * 1000 + (int)k) * 1.1f;
+            for (int rank = 0; rank < WORLD; rank++)
+                cr_expect_eq(reducers[rank].found[k], sum, "rank %d, element %zu of %zu", rank, k, counts[i / 2]);
+        }
+    }
+}
+
+Test(accelerator, a_maximum_over_its_memory_is_refused)
+{
+    struct tier *tier = open_tier(&apart);
+    struct comm *comm;
+    cr_assert_eq(comm_local_open(1, &comm), ERR_NONE);
+    float *there = take(tier, TIER_DEVICE, 8), here[2] = {0};
+    cr_expect_eq(comm_all_reduce(comm, here, here, 2, DTYPE_FP32, COMM_MAX), ERR_NONE);
+    cr_expect_eq(comm_all_reduce(comm, there, there, 2, DTYPE_FP32, COMM_MAX), ERR_INTERNAL);
+    cr_expect(strstr(err_message(), "maxima are taken in this processor's memory alone"), "%s", err_message());
+    comm_close(comm);
+    tier_close(tier);
 }

@@ -3,6 +3,7 @@
 // for every rank, because the others are waiting for it.
 #include "comm.h"
 
+#include "accelerator.h"
 #include "comm_backend.h"
 #include "err.h"
 
@@ -176,6 +177,8 @@ int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t coun
 {
     if (dtype == DTYPE_BYTE && reduction == COMM_SUM)
         return refuse(comm, COMM_ALL_REDUCE, "bytes have no sum");
+    if (reduction == COMM_MAX && (accelerator_of(send) || accelerator_of(recv)))
+        return refuse(comm, COMM_ALL_REDUCE, "maxima are taken in this processor's memory alone");
     if (send != recv &&
         overlaps((uintptr_t)send, count * dtype_bytes(dtype), (uintptr_t)recv, count * dtype_bytes(dtype)))
         return refuse(comm, COMM_ALL_REDUCE, "send and recv overlap, but are not the same");

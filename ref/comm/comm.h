@@ -66,7 +66,7 @@ int comm_all_gather(struct comm *comm, const void *send, void *recv, const size_
                     enum dtype dtype);
 
 // recv[count] = the sum or the maximum over ranks of send[count]. In place: recv == send. COMM_MAX of bytes compares
-// unsigned; of floats, NaN wins.
+// unsigned; of floats, NaN wins. Maxima are taken in this processor's memory alone, not in an accelerator's.
 int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t count, enum dtype dtype,
                     enum comm_reduction reduction);
 
