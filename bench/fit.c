@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fit.h"
 
-#include "activation.h"
 #include "err.h"
-#include "formula.h"
+#include "plan.h"
 #include "plan_model.h"
 #include "size.h"
-#include "stage.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -17,75 +15,25 @@
 
 enum { WORLD_MAX = 4096 };
 
-// A rank as it would be opened.
-struct planned {
-    struct config config;
-    struct tier *tier;
-    struct ledger ledger;
-    struct stage stage;
-    struct activations activations;
-};
-
-static int plan(const struct model *model, struct comm *comm, struct planned *p, struct formula *formula)
-{
-    const struct stage_operations *operations;
-    const struct tier_setting tier_setting = {.planned = true};
-    TRY(tier_open(&p->ledger, &tier_setting, &p->tier));
-    TRY(stage_find(p->config.stage, &operations));
-    const struct stage_setting setting = {
-        .model = model, .config = &p->config, .comm = comm, .tier = p->tier, .ledger = &p->ledger};
-    TRY(stage_plan(operations, &setting, &p->stage));
-    TRY(activations_open(model, &p->config, &p->stage.move, p->tier, &p->activations));
-    size_t run_bytes = model_run_bytes(model, p->config.micro_batch, p->config.precision,
-                                       p->config.activation_checkpointing);
-    formula_of(&p->stage, 0, run_bytes, 0, formula);
-    activations_formula(&p->activations, formula);
-    return ERR_NONE;
-}
-
-static int plan_rank(const struct model *model, const char *preset, int world, struct comm *comm,
-                     struct formula *formula)
+int fit_bytes(const struct model *model, const char *preset, int world, uint64_t out[3])
 {
     static const char *const set[] = {"train_micro_batch_size_per_gpu=1"};
     static const char *const path[] = {"."};
     const struct config_options options = {
         .world = world, .set = set, .set_count = 1, .nvme_paths = path, .nvme_path_count = 1};
-    struct planned *p = calloc(1, sizeof *p);
-    if (!p)
-        return err_set(ERR_MEMORY, "no memory to plan a rank");
-    int rc = config_load_preset(preset, &options, &p->config, NULL);
-    // A limit alone, which a user raises for a large model: what is held follows from the model's own layers.
-    p->config.offload_param.buffer_size = SIZE_MAX;
-    if (rc == ERR_NONE)
-        rc = plan(model, comm, p, formula);
-    activations_close(&p->activations);
-    if (p->stage.operations)
-        stage_close(&p->stage);
-    tier_close(p->tier);
-    free(p);
-    return rc;
-}
-
-int fit_bytes(const struct model *model, const char *preset, int world, uint64_t out[3])
-{
-    struct formula formula;
+    struct config config;
+    struct plan plan;
     if (world < 1 || world > WORLD_MAX)
         return err_set(ERR_USAGE, "%d ranks: expected 1 to %d", world, WORLD_MAX);
-    struct comm **comms = calloc((size_t)world, sizeof(struct comm *));
-    int rc = comms ? comm_local_open(world, comms) : err_set(ERR_MEMORY, "no memory for %d ranks", world);
-    if (rc == ERR_NONE)
-        rc = plan_rank(model, preset, world, comms[0], &formula);
-    for (int i = 0; comms && i < world; i++)
-        comm_close(comms[i]);
-    free(comms);
-    if (rc != ERR_NONE)
-        return err_prefix(rc, "%s, %s", model->name, preset);
-    for (int tier = 0; tier < TIER_COUNT; tier++) {
-        out[tier] = 0;
-        for (int kind = 0; kind < KIND_COUNT; kind++)
-            out[tier] += formula.held_bytes[tier][kind];
-    }
-    return ERR_NONE;
+    TRY(config_load_preset(preset, &options, &config, NULL));
+    // A limit alone, which a user raises for a large model: what is held follows from the model's own layers.
+    config.offload_param.buffer_size = SIZE_MAX;
+    const struct plan_setting setting = {.config = &config, .model = model, .world = world, .steps = 1};
+    int rc = plan_run(&setting, &plan);
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        out[tier] = plan.peak_bytes[tier];
+    plan_free(&plan);
+    return rc == ERR_NONE ? rc : err_prefix(rc, "%s, %s", model->name, preset);
 }
 
 static json_t *available_json(uint64_t bytes)

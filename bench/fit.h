@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which presets hold a model in the memory that a machine has: every stage is laid out as `train` does it, in addresses
-// that nobody touches, and the formulas that `train` is counted against say what it would hold. Micro-batches have one
+// Which presets hold a model in the memory that a machine has, by a plan of a rank (plan.h). Micro-batches have one
 // sequence; all else is the preset's.
 #ifndef ZG_FIT_H
 #define ZG_FIT_H

@@ -22,6 +22,20 @@ static int print_json(const struct plan_setting *setting, const struct plan *pla
     return rc;
 }
 
+// What differs on the last rank.
+static int show_last(const struct plan_setting *setting, const struct plan *plan)
+{
+    struct plan_setting of_last = *setting;
+    struct plan last;
+    of_last.rank = setting->world - 1;
+    of_last.keeps_events = false;
+    int code = plan_run(&of_last, &last);
+    if (code == ERR_NONE)
+        plan_print_last(plan, &last, stdout);
+    plan_free(&last);
+    return code;
+}
+
 static int show(const struct plan_options *options, const struct plan_setting *setting, const struct plan *plan)
 {
     if (options->write)
@@ -31,6 +45,7 @@ static int show(const struct plan_options *options, const struct plan_setting *s
     if (options->json)
         return print_json(setting, plan);
     plan_print(setting, plan, stdout);
+    TRY(show_last(setting, plan));
     TRY(plan_advise(options, setting->machine, plan, stdout));
     if (options->tbw > 0)
         plan_print_endurance(setting, plan, options->tbw, stdout);

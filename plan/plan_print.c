@@ -125,3 +125,14 @@ void plan_print_endurance(const struct plan_setting *setting, const struct plan 
     fprintf(out, "a node writes %s to NVMe each step: %g TB written are %.0f steps, %.1f days\n",
             size_short_text(bytes, text), tbw, steps, steps * plan->step_s / 86400);
 }
+
+void plan_print_last(const struct plan *plan, const struct plan *last, FILE *out)
+{
+    uint64_t padding = 0;
+    char text[SIZE_TEXT_BYTES];
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        if (last->held_bytes[tier][KIND_PADDING] > plan->held_bytes[tier][KIND_PADDING])
+            padding += last->held_bytes[tier][KIND_PADDING] - plan->held_bytes[tier][KIND_PADDING];
+    if (padding > 0)
+        fprintf(out, "the last rank has padding in the place of %s of states\n", size_short_text(padding, text));
+}

@@ -12,6 +12,10 @@
 // Tables of memory, lanes and the critical path, and what follows from them.
 void plan_print(const struct plan_setting *setting, const struct plan *plan, FILE *out);
 
+// How a plan of the last rank differs: ranks have equal room, and where the last ones have no states they have padding.
+// Nothing where it does not.
+void plan_print_last(const struct plan *plan, const struct plan *last, FILE *out);
+
 // "device is 12 GiB short, the most of it activation (40 GiB)", for the first tier that does not fit; "" if all do.
 enum { PLAN_REASON_BYTES = 160 };
 const char *plan_reason(const struct plan *plan, char out[PLAN_REASON_BYTES]);
