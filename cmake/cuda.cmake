@@ -3,9 +3,11 @@
 # PTX for what comes after them. It is arithmetic under the same contract as the C: no contraction, IEEE square root
 # and division, subnormals kept.
 find_program(ZG_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
-# An nvcc that is older than CUDA 12, finds no host compiler that it takes, or comes without libraries is as good as none.
+# An nvcc that is older than CUDA 12, finds no host compiler that it takes, or comes without libraries is as good as
+# none.
 if(ZG_NVCC AND NOT DEFINED ZG_NVCC_WORKS)
-  file(WRITE ${CMAKE_BINARY_DIR}/nvcc_works.cu "#include <cublas_v2.h>\n#include <cuda_runtime.h>\n__global__ void kernel() {}\n"
+  file(WRITE ${CMAKE_BINARY_DIR}/nvcc_works.cu "#include <cublas_v2.h>\n#include <cuda_runtime.h>\n"
+       "__global__ void kernel() {}\n"
        "static_assert(CUDART_VERSION >= 12000, \"too old\");\nint main() { kernel<<<1, 1>>>(); }\n")
   execute_process(COMMAND ${ZG_NVCC} -std=c++17 -arch=sm_90 ${CMAKE_BINARY_DIR}/nvcc_works.cu
                   -o ${CMAKE_BINARY_DIR}/nvcc_works RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
