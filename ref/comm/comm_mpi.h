@@ -62,6 +62,14 @@ int comm_mpi_wait_collective(struct comm_mpi *mpi, MPI_Request *request);
 // An MPI call's result as an error of this program.
 int comm_mpi_code(int mpi_result, const char *call);
 
+// Begins to send to a peer, or to receive from it, as much as one message can have.
+int comm_mpi_send(struct comm_mpi *mpi, const void *from, size_t bytes, int peer, MPI_Request *out);
+int comm_mpi_receive(struct comm_mpi *mpi, void *to, size_t bytes, int peer, MPI_Request *out);
+
+// Of a hierarchical sum, this rank's share into out: the shares lie in call->send, each with counts[] elements.
+int comm_mpi_reduce_groups(struct comm_mpi *mpi, const struct comm_call *call, const size_t counts[],
+                           const size_t offsets[], char *out);
+
 // Carries out a call that all ranks have agreed about.
 int comm_mpi_move(struct comm_mpi *mpi, const struct comm_call *call);
 

@@ -17,12 +17,12 @@ struct transfer {
     size_t send_bytes, recv_bytes;
 };
 
-static int start_send(struct comm_mpi *mpi, const void *from, size_t bytes, int peer, MPI_Request *out)
+int comm_mpi_send(struct comm_mpi *mpi, const void *from, size_t bytes, int peer, MPI_Request *out)
 {
     return comm_mpi_code(MPI_Isend(from, (int)bytes, MPI_BYTE, peer, 0, mpi->data, out), "MPI_Isend");
 }
 
-static int start_receive(struct comm_mpi *mpi, void *to, size_t bytes, int peer, MPI_Request *out)
+int comm_mpi_receive(struct comm_mpi *mpi, void *to, size_t bytes, int peer, MPI_Request *out)
 {
     return comm_mpi_code(MPI_Irecv(to, (int)bytes, MPI_BYTE, peer, 0, mpi->data, out), "MPI_Irecv");
 }
@@ -59,9 +59,9 @@ static int exchange(struct comm_mpi *mpi, const struct comm_call *call,
                 struct transfer t = of(mpi, call, to, from);
                 size_t send = message_bytes(mpi, t.send_bytes, at), recv = message_bytes(mpi, t.recv_bytes, at);
                 if (recv > 0)
-                    TRY(start_receive(mpi, t.recv + at, recv, from, &requests[count++]));
+                    TRY(comm_mpi_receive(mpi, t.recv + at, recv, from, &requests[count++]));
                 if (send > 0)
-                    TRY(start_send(mpi, t.send + at, send, to, &requests[count++]));
+                    TRY(comm_mpi_send(mpi, t.send + at, send, to, &requests[count++]));
                 more |= send == mpi->message_bytes || recv == mpi->message_bytes;
             }
             TRY(comm_mpi_wait(mpi, requests, count));
@@ -152,9 +152,9 @@ static int start_piece(struct comm_mpi *mpi, const struct pieces *p, size_t k, M
         int to = peer_after(comm, round), from = peer_before(comm, round);
         size_t bytes = piece_length(p, to, k) * p->element_bytes;
         if (own > 0)
-            TRY(start_receive(mpi, piece_in_stage(mpi, p, from, k), own, from, &requests[(*count)++]));
+            TRY(comm_mpi_receive(mpi, piece_in_stage(mpi, p, from, k), own, from, &requests[(*count)++]));
         if (bytes > 0)
-            TRY(start_send(mpi, piece_in_send(p, to, k), bytes, to, &requests[(*count)++]));
+            TRY(comm_mpi_send(mpi, piece_in_send(p, to, k), bytes, to, &requests[(*count)++]));
     }
     return ERR_NONE;
 }
@@ -174,6 +174,8 @@ static void fold_piece(const struct comm_mpi *mpi, const struct pieces *p, size_
 static int reduce_shares(struct comm_mpi *mpi, const struct comm_call *call, const size_t counts[],
                          const size_t offsets[], char *out)
 {
+    if (call->group > 0)
+        return comm_mpi_reduce_groups(mpi, call, counts, offsets, out);
     int world = mpi->comm.world, in_flight[2] = {0, 0};
     size_t largest = 0, element_bytes = dtype_bytes(call->send_dtype);
     for (int rank = 0; rank < world; rank++)
@@ -229,11 +231,11 @@ static int broadcast_message(struct comm_mpi *mpi, char *buffer, size_t bytes, i
     while (bit <= v)
         bit *= 2;
     if (v > 0) {
-        TRY(start_receive(mpi, buffer, bytes, (v - bit / 2 + root) % world, requests));
+        TRY(comm_mpi_receive(mpi, buffer, bytes, (v - bit / 2 + root) % world, requests));
         TRY(comm_mpi_wait(mpi, requests, 1));
     }
     for (; v + bit < world; bit *= 2)
-        TRY(start_send(mpi, buffer, bytes, (v + bit + root) % world, &requests[count++]));
+        TRY(comm_mpi_send(mpi, buffer, bytes, (v + bit + root) % world, &requests[count++]));
     return comm_mpi_wait(mpi, requests, count);
 }
 
@@ -269,8 +271,8 @@ int comm_mpi_exchange(struct comm *comm, int peer, const void *send, void *recv,
     for (size_t at = 0; at < bytes; at += mpi->message_bytes) {
         MPI_Request requests[2];
         size_t length = message_bytes(mpi, bytes, at);
-        TRY(start_receive(mpi, (char *)recv + at, length, peer, &requests[0]));
-        TRY(start_send(mpi, (const char *)send + at, length, peer, &requests[1]));
+        TRY(comm_mpi_receive(mpi, (char *)recv + at, length, peer, &requests[0]));
+        TRY(comm_mpi_send(mpi, (const char *)send + at, length, peer, &requests[1]));
         TRY(comm_mpi_wait(mpi, requests, 2));
     }
     return ERR_NONE;

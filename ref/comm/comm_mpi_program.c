@@ -3,7 +3,7 @@
 // formats and places, each compared in every byte with what plain loops make of all ranks' inputs, which every rank can
 // regenerate. `native SEED COUNT`: the same of MPI's own sums, of small whole numbers, whose sum is the same in every
 // order. `pieces SEED COUNT`: as `collectives`, in messages of odd sizes and little room, so that everything is cut.
-// `groups SEED COUNT`: as `pieces`, with hierarchical sums in groups of 2. `large`: single buffers beyond 2^31 bytes.
+// `groups SEED COUNT`: as `pieces`, with hierarchical sums. `large`: single buffers beyond 2^31 bytes.
 // The other words provoke failures; what each rank was told goes to standard output, a line a rank.
 #include "comm_mpi.h"
 #include "err.h"
@@ -252,7 +252,7 @@ static int pieces(struct comm *comm, uint64_t seed, int count)
 
 static int groups(struct comm *comm, uint64_t seed, int count)
 {
-    group = 2;
+    group = comm_world(comm) % 3 == 0 ? 3 : 2;
     TRY(comm_set_group(comm, group));
     return pieces(comm, seed, count);
 }

@@ -44,8 +44,8 @@ Test(comm_mpi, collectives_are_the_same_in_many_messages)
 Test(comm_mpi, hierarchical_sums_are_those_of_plain_loops)
 {
     MPI_OR_SKIP();
-    expect_good(4, "groups 3 100");
-    expect_good(6, "groups 4 100");
+    expect_good(6, "groups 3 100");
+    expect_good(8, "groups 4 100");
 }
 
 // 6.5 GiB of memory.
