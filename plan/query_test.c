@@ -133,6 +133,12 @@ Test(query, a_plan_says_what_a_rank_holds)
 #undef PLAN
 }
 
+Test(query, layers_that_do_not_divide_have_all_parameters)
+{
+    holds("{\"plan\":{\"params\":11,\"layers\":3,\"preset\":\"zero0\",\"world\":1},\"quantity\":\"held_bytes\","
+          "\"kind\":\"parameter\",\"compare\":\"==\",\"value\":22}", 22);
+}
+
 Test(query, what_is_sent_is_told_by_its_purpose)
 {
 #define SENT(REST)                                                                                                     \
