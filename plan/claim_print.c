@@ -85,8 +85,8 @@ int claim_print(const char *name, bool json, FILE *out)
     struct printing p = {.out = out, .json = json};
     TRY(claim_each(name, print_one, &p));
     if (!json)
-        fprintf(out, "\n%zu claims: %zu true, %zu true under a condition, %zu false, %zu not decidable\n", p.count,
-                p.counts[CLAIM_TRUE], p.counts[CLAIM_TRUE_UNDER], p.counts[CLAIM_FALSE],
+        fprintf(out, "\n%zu claim%s: %zu true, %zu true under a condition, %zu false, %zu not decidable\n", p.count,
+                p.count == 1 ? "" : "s", p.counts[CLAIM_TRUE], p.counts[CLAIM_TRUE_UNDER], p.counts[CLAIM_FALSE],
                 p.counts[CLAIM_UNDECIDABLE]);
     return p.broken == 0 ? ERR_NONE
                          : err_set(ERR_CHECK, "%zu of %zu claims: what is written down does not follow", p.broken,

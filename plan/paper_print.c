@@ -96,7 +96,7 @@ int paper_print(const char *name, bool json, FILE *out)
     for (int i = 0; i < PAPER_VERDICT_COUNT; i++)
         count += p.counts[i];
     if (!json)
-        fprintf(out, "\n%zu cells: %zu agree, %zu are listed errata, %zu are measurements of the papers, %zu differ\n",
+        fprintf(out, "\n%zu cells: %zu agree, %zu listed errata, %zu measurements of the papers, %zu differ\n",
                 count, p.counts[PAPER_AGREES], p.counts[PAPER_ERRATUM], p.counts[PAPER_MEASURED], differ);
     return differ == 0 ? ERR_NONE
                        : err_set(ERR_CHECK, "%zu of %zu cells are neither what the paper prints nor a listed erratum",
