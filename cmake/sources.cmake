@@ -79,6 +79,7 @@ set(ZG_SOURCES
   plan/paper.c
   plan/paper_print.c
   plan/plan.c
+  plan/plan_against.c
   plan/plan_explain.c
   plan/plan_html.c
   plan/plan_json.c

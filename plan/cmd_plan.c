@@ -5,6 +5,7 @@
 #include "claim.h"
 #include "err.h"
 #include "paper.h"
+#include "plan_against.h"
 #include "plan_html.h"
 #include "plan_print.h"
 #include "plan_search.h"
@@ -79,6 +80,8 @@ static int run(struct plan_options *options)
         return paper_print(options->paper, options->json, stdout);
     if (options->claims)
         return claim_print(options->claim, options->json, stdout);
+    if (options->against)
+        return plan_against(options->against, options->json, stdout);
     TRY(plan_machine_find(options->machine ? options->machine : "dgx-h100", &machine));
     if (options->world == 0)
         options->world = machine.devices_per_node;

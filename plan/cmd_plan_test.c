@@ -134,6 +134,16 @@ Test(cmd_plan, a_page_has_every_lane_that_is_busy_and_every_source)
     folder_remove(folder);
 }
 
+Test(cmd_plan, without_a_step_there_is_nothing_to_compare_with)
+{
+    char path[] = "/tmp/zg-result-XXXXXX.jsonl", line[128];
+    close(mkstemps(path, 6));
+    snprintf(line, sizeof line, "--against %s", path);
+    cr_expect_eq(plan(line), 2);
+    cr_expect(strstr(output, path), "%s", output);
+    unlink(path);
+}
+
 Test(cmd_plan, errors_name_what_is_wrong)
 {
     static const struct {
@@ -148,6 +158,8 @@ Test(cmd_plan, errors_name_what_is_wrong)
         {"--config /none/ds.json", "/none/ds.json"},
         {"--preset zero3 --html /none/page.html", "/none/page.html: cannot be written"},
         {"--preset zero3 --search --explain", "exclude each other"},
+        {"--preset zero3 --against result.jsonl", "--against has the configurations"},
+        {"--against /none/result.jsonl", "/none/result.jsonl"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cr_expect_eq(plan(cases[i].arguments), 2, "%s", cases[i].arguments);

@@ -80,13 +80,13 @@ static int parse_object(const struct strict_object *object, struct plan_machine 
     return strict_keys(&figures, FIGURES);
 }
 
-static int parse(const char *file, const char *text, size_t bytes, struct plan_machine *out)
+int plan_machine_parse(const char *name, const char *text, size_t bytes, struct plan_machine *out)
 {
     struct json_text json;
-    TRY(json_text_parse(file, text, bytes, &json));
-    struct strict_object object = strict_root(file, &json);
+    TRY(json_text_parse(name, text, bytes, &json));
+    struct strict_object object = strict_root(name, &json);
     *out = (struct plan_machine){0};
-    snprintf(out->name, sizeof out->name, "%s", file);
+    snprintf(out->name, sizeof out->name, "%s", name);
     int code = parse_object(&object, out);
     json_text_close(&json);
     return code;
@@ -105,13 +105,13 @@ int plan_machine_find(const char *name, struct plan_machine *out)
 {
     for (const struct plan_text *text = plan_machine_texts; text->name; text++)
         if (strcmp(text->name, name) == 0)
-            return parse(text->name, text->text, text->bytes, out);
+            return plan_machine_parse(text->name, text->text, text->bytes, out);
     if (!strchr(name, '/') && !strstr(name, ".json"))
         return refuse(name);
     char *text;
     size_t bytes;
     TRY(json_read(name, &text, &bytes));
-    int code = parse(name, text, bytes, out);
+    int code = plan_machine_parse(name, text, bytes, out);
     free(text);
     return code;
 }

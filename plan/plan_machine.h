@@ -51,6 +51,9 @@ struct plan_machine {
 // By the name of a compiled-in file ("dgx-h100"), or a path. ERR_USAGE lists the names, or says FILE:LINE: KEY.
 int plan_machine_find(const char *name, struct plan_machine *out);
 
+// The same of a text; name stands for its file.
+int plan_machine_parse(const char *name, const char *text, size_t bytes, struct plan_machine *out);
+
 // The names of the compiled-in machines in alphabetical order; null past the end.
 const char *plan_machine_name(size_t index);
 

@@ -36,6 +36,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
         {"html", '\0', TEXT, &a->html, 0, "write a page with memory, lanes and the critical path", "FILE"},
         {"explain", '\0', FLAG, &a->explain, 0, "the formula or source behind every number", NULL},
         {"json", '\0', FLAG, &a->json, 0, "print one line of JSON; of a search, one a configuration", NULL},
+        {"against", '\0', TEXT, &a->against, 0, "steps that a result file measured beside plans of them", "FILE"},
         {"paper", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->paper, 'P', "the papers' tables, cell by cell", "NAME"},
         {"claims", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->claim, 'C', "what is said about ZeRO, decided anew",
          "NAME|FILE"},
@@ -75,6 +76,10 @@ static int check(const struct plan_options *a)
         return a->preset || a->config_path
                    ? err_set(ERR_USAGE, "%s configurations of their own", a->papers ? "papers have" : "claims have")
                    : ERR_NONE;
+    if (a->against)
+        return a->preset || a->config_path || a->machine
+                   ? err_set(ERR_USAGE, "--against has the configurations and the machine of its file")
+                   : ERR_NONE;
     if (!a->preset == !a->config_path)
         return err_set(ERR_USAGE, "give one of --preset NAME and --config FILE");
     if (a->world < 0 || a->world > WORLD_MAX)
@@ -99,7 +104,7 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
 
 void plan_options_close(struct plan_options *a)
 {
-    char *texts[] = {a->preset, a->config_path, a->model, a->machine, a->write, a->html, a->paper, a->claim};
+    char *texts[] = {a->preset, a->config_path, a->model, a->machine, a->write, a->html, a->against, a->paper, a->claim};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 struct plan_options {
-    char *preset, *config_path, *model, *machine, *write, *html, *paper, *claim;
+    char *preset, *config_path, *model, *machine, *write, *html, *against, *paper, *claim;
     char **set;
     int world;
     long long sequences;
