@@ -271,6 +271,7 @@ set(ZG_TEST_SOURCES
   plan/model_files_test.c
   plan/overlap_test.c
   plan/paper_test.c
+  plan/plan_against_test.c
   plan/plan_machine_test.c
   plan/plan_model_test.c
   plan/plan_test.c
