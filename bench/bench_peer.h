@@ -36,6 +36,6 @@ int peer_nvme(const struct peer_options *options, struct peer *peer);
 int peer_step(const struct peer_options *options, struct peer *peer);
 
 // The largest relative difference of two losses of the same step.
-#define PEER_LOSS_TOLERANCE 1e-3
+#define PEER_LOSS_TOLERANCE 1e-4
 
 #endif

@@ -15,7 +15,7 @@ struct claims;
 // What of the suite is asked for.
 struct check_part {
     enum edition_level level;
-    const char *case_pattern;  // as a shell's, of whole names; null: all
+    const char *case_pattern;  // as a shell's, "@(adam|off)-*" included, of whole names; null: all
     const char *requirement;   // only cases that serve it; null: all
     int world;                 // check_run alone: only cases, and pairs, of this many ranks; 0: all
 };

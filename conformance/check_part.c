@@ -13,8 +13,8 @@ static bool is_selected(const struct check_part *part, const struct check_case *
 {
     char name[CASE_NAME_BYTES];
     check_whole_name(c, name);
-    if (part->case_pattern && fnmatch(part->case_pattern, name, 0) != 0 &&
-        fnmatch(part->case_pattern, c->name, 0) != 0)
+    if (part->case_pattern && fnmatch(part->case_pattern, name, FNM_EXTMATCH) != 0 &&
+        fnmatch(part->case_pattern, c->name, FNM_EXTMATCH) != 0)
         return false;
     return !part->requirement || requirement_covers(requirement_find(part->requirement), c->name);
 }

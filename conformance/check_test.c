@@ -195,6 +195,10 @@ Test(check, a_part_is_reported_alone_and_said_to_be_one)
     has("CONFORMS (in the part that was run: --case 'adam-eps.w2.*')");
     cr_assert_null(strstr(output, "R-RED-01"), "%s", output);
     // Asked for alone, what only should be decides.
+    cr_assert_eq(check("--case '@(adam-eps|clip-off).w2.s2.fp32'"), 0, "%s", output);
+    has(" 4 cases in 1 launch");
+    cr_assert_eq(check("--case 'adam-eps.w2.s2.fp32'"), 0, "%s", output);
+    has(" 2 cases in 1 launch");
     cr_assert_eq(check("--requirement R-MEM-02 --case '*.w2.s2.fp32'"), 0, "%s", output);
     has("1 PASS of 1 requirement\n");
 }

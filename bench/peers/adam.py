@@ -79,8 +79,8 @@ def offload(peer, tensors):
     torch.set_num_threads(setting["threads"])
     master = optimizer.single_partition_of_fp32_groups[0]
     state = optimizer.optimizer.state[master]
-    for target, source in zip((master.data, state["exp_avg"], state["exp_avg_sq"]), tensors):
-        target.copy_(source)
+    master.data.copy_(tensors[0])
+    state.update(step=0, exp_avg=tensors[1], exp_avg_sq=tensors[2])
     spent = [0]
 
     def work():

@@ -3,6 +3,7 @@
 Buckets and everything else that a user would leave alone are as they come."""
 import argparse
 import functools
+import tempfile
 import time
 
 from peer import main, ranks, serve_ranks
@@ -106,7 +107,9 @@ def body(peer):
     weights = {p["name"]: peer.read(torch.float32, *p["shape"]) for p in setting["params"]}
     tokens = peer.read(torch.uint16, setting["turns"] * setting["steps"], setting["world"], setting["sequences"],
                        setting["length"] + 1)
-    ranks(peer, setting["world"], functools.partial(train, options=options, weights=weights, tokens=tokens))
+    with tempfile.TemporaryDirectory(dir=setting["nvme_path"]) as folder:  # DeepSpeed leaves its files there
+        setting["nvme_path"] = folder
+        ranks(peer, setting["world"], functools.partial(train, options=options, weights=weights, tokens=tokens))
 
 
 if __name__ == "__main__":
