@@ -158,10 +158,11 @@ static void row_of(const struct found *found, const struct comm_ranks *ranks, ch
 
 static json_t *description_of(const struct comm_setting *setting, const char *order)
 {
-    return json_pack("{s:s, s:s, s:i, s:s, s:I, s:s, s:b, s:s}", "transport", setting->comm ? "mpi" : "local",
+    return json_pack("{s:s, s:s, s:i, s:s, s:I, s:I, s:s, s:b, s:s}", "transport", setting->comm ? "mpi" : "local",
                      "operation", comm_ranks_operation_name(setting->operation), "world", setting->world, "dtype",
-                     "fp32", "buffer_bytes", (json_int_t)(setting->count * sizeof(float)), "shares",
-                     setting->uneven ? "uneven" : "equal", "in_place", setting->in_place, "order", order);
+                     "fp32", "asked_bytes", (json_int_t)setting->asked_bytes, "buffer_bytes",
+                     (json_int_t)(setting->count * sizeof(float)), "shares", setting->uneven ? "uneven" : "equal",
+                     "in_place", setting->in_place, "order", order);
 }
 
 static json_t *detail_of(const struct comm_ranks *ranks, const struct found *found, const struct bench_samples *samples)
@@ -252,7 +253,7 @@ static int cases_run(const struct selection *selection, enum operation operation
 {
     const struct bench_options *options = &selection->options;
     struct comm_setting setting = {.comm = bench_world_comm(), .operation = operation,
-                                   .world = selection->world, .count = bytes / sizeof(float)};
+                                   .world = selection->world, .asked_bytes = bytes, .count = bytes / sizeof(float)};
     TRY(case_run(options, &setting));
     if (bytes < VARIED_MIN_BYTES)
         return ERR_NONE;

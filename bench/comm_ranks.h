@@ -33,6 +33,7 @@ struct comm_setting {
     struct comm *comm;  // of this process, where ranks are processes, not owned; null: they are threads
     enum operation operation;
     int world;
+    size_t asked_bytes;  // what `count` was made of, for results alone
     size_t count;   // elements of the whole buffer; made a multiple of the ranks, and at least one for each
     bool uneven;    // rank r's share is in proportion to r + 1; else all are equal
     bool in_place;  // where comm_ranks_has_in_place
