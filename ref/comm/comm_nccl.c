@@ -236,9 +236,28 @@ static int max_through_control(struct comm_nccl *nccl, const struct comm_call *c
     return rc;
 }
 
+// What this rank sends and what it receives lie on its accelerator, both.
+static int check_sides(struct comm_nccl *nccl, const struct comm_call *call)
+{
+    size_t sent = call->count, received = call->count;
+    if (call->operation == COMM_ALL_GATHER)
+        sent = call->counts[nccl->comm.rank];
+    if (call->operation == COMM_REDUCE_SCATTER)
+        received = call->counts[nccl->comm.rank];
+    if (call->operation == COMM_ALL_TO_ALL)
+        received = 0;  // compared with the others' already
+    if ((sent == 0 || accelerator_of(call->send)) && (received == 0 || accelerator_of(call->recv)))
+        return ERR_NONE;
+    int rc = err_set(ERR_INTERNAL, "%s: one buffer lies on the accelerator and one does not",
+                     comm_operation_name(call->operation));
+    comm_abort(nccl->control, err_message());
+    return rc;
+}
+
 static int run_on_accelerator(struct comm_nccl *nccl, const struct comm_call *call)
 {
     bool sums = call->operation == COMM_REDUCE_SCATTER || call->operation == COMM_ALL_REDUCE;
+    TRY(check_sides(nccl, call));
     TRY(agree(nccl, call));
     if (call->operation == COMM_ALL_TO_ALL)
         TRY(compare_pairs(nccl, call));

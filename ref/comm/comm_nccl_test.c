@@ -499,7 +499,8 @@ Test(comm_nccl, a_rank_that_fails_elsewhere_ends_the_wait_of_the_others_with_its
     }
 }
 
-// Rank 1 disagrees, in a way that the context names: about a count, about a pair, or about where its memory is.
+// Rank 1 is wrong, in a way that the context names: about a count, about a pair, about where its memory is, or about
+// where what it sends is.
 static void disagree(struct rank *rank)
 {
     const struct comm_nccl_options options = {&standin_calls, 1 << 16, 10000000000u};
@@ -521,7 +522,8 @@ static void disagree(struct rank *rank)
         back[0] -= odd;
         rc = comm_all_to_all(rank->comm, base, counts, offsets, base, back, places, DTYPE_FP32);
     } else {
-        rc = comm_all_gather(rank->comm, base, base + 4096, counts, offsets, DTYPE_FP32);
+        const char *send = odd && *about == 's' ? memory.here : base;
+        rc = comm_all_gather(rank->comm, send, base + 4096, counts, offsets, DTYPE_FP32);
     }
     rank_keep(rank, seconds_now(), rc);
     rank_close(rank, &memory);
@@ -529,14 +531,15 @@ static void disagree(struct rank *rank)
 
 Test(comm_nccl, ranks_that_disagree_are_told_so_before_anything_moves)
 {
-    static const char *const about[] = {"count", "pair", "memory"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const about[] = {"count", "pair", "memory", "send"};
+    static const char *const said[] = {"disagree", "disagree", "disagree", "one buffer lies on the accelerator"};
+    for (int i = 0; i < 4; i++) {
         struct rank ranks[RANKS_MAX];
         standin_begin(3);
         ranks_run(ranks, 3, disagree, (void *)about[i]);
         for (int rank = 0; rank < 3; rank++) {
             cr_expect_neq(ranks[rank].rc, ERR_NONE, "%s, rank %d", about[i], rank);
-            cr_expect(strstr(ranks[rank].message, "disagree"), "%s, rank %d: %s", about[i], rank, ranks[rank].message);
+            cr_expect(strstr(ranks[rank].message, said[i]), "%s, rank %d: %s", about[i], rank, ranks[rank].message);
             cr_expect_eq(standin.members[rank].groups, 0);
         }
     }
