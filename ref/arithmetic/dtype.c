@@ -30,3 +30,9 @@ void dtype_fold(enum dtype in_dtype, const void *const in[], int world, enum dty
 {
     isa_kernels_at(out)->fold(in_dtype, in, world, out_dtype, out, count, add);
 }
+
+void dtype_fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
+                       void *out, size_t count, int add)
+{
+    isa_kernels_at(out)->fold_groups(in_dtype, in, world, group, out_dtype, out, count, add);
+}

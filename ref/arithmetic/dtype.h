@@ -107,4 +107,9 @@ void dtype_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dtype, cons
 void dtype_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out, size_t count,
                 int add);
 
+// The same in hierarchical order: every `group` inputs in a row, which divides their number, are folded in fp32, and
+// these sums then in the same way, the first group first, with one rounding at the end.
+void dtype_fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
+                       void *out, size_t count, int add);
+
 #endif

@@ -134,4 +134,24 @@ static void kernel_fold(enum dtype in_dtype, const void *const in[], int world, 
     }
 }
 
+// As above: out may be one of the inputs.
+static void kernel_fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
+                               void *out, size_t count, int add)
+{
+    for (size_t start = 0; start < count; start += KERNEL_BLOCK) {
+        size_t block = kernel_block(start, count);
+        float sum[KERNEL_BLOCK], of_group[KERNEL_BLOCK];
+        for (int first = 0; first < world; first += group) {
+            const void *members[group];
+            for (int i = 0; i < group; i++)
+                members[i] = (const char *)in[first + i] + start * dtype_bytes(in_dtype);
+            kernel_fold(in_dtype, members, group, DTYPE_FP32, first == 0 ? sum : of_group, block, false);
+            if (first > 0)
+                kernel_add(sum, of_group, sum, block);
+        }
+        const void *sums[] = {sum};
+        kernel_fold(DTYPE_FP32, sums, 1, out_dtype, (char *)out + start * dtype_bytes(out_dtype), block, add);
+    }
+}
+
 #endif

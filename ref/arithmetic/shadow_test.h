@@ -171,6 +171,15 @@ static void shadow_fold(enum dtype in_dtype, const void *const in[], int world, 
     isa_scalar.fold(in_dtype, there, world, out_dtype, at(out), count, add);
 }
 
+static void shadow_fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
+                               void *out, size_t count, int add)
+{
+    const void *there[world];
+    for (int rank = 0; rank < world; rank++)
+        there[rank] = at(in[rank]);
+    isa_scalar.fold_groups(in_dtype, there, world, group, out_dtype, at(out), count, add);
+}
+
 static void shadow_adam(const struct adam_step *step)
 {
     struct adam_step there = *step;
@@ -270,6 +279,7 @@ static const struct isa_kernels shadow_kernels = {
     .narrow = shadow_narrow,
     .accumulate = shadow_accumulate,
     .fold = shadow_fold,
+    .fold_groups = shadow_fold_groups,
     .adam = shadow_adam,
     .norm_max = shadow_norm_max,
     .norm_accumulate = shadow_norm_accumulate,

@@ -118,33 +118,12 @@ static void fold_max(enum dtype dtype, const void *const in[], int world, void *
     }
 }
 
-// A piece at a time, whose sums stay in the first-level cache. An element is read at every rank before it is written.
-static void fold_groups(const struct comm_call *call, const void *const in[], int world, char *out, size_t count)
-{
-    enum { PIECE_COUNT = 512 };
-    float sum[PIECE_COUNT], of_group[PIECE_COUNT];
-    size_t in_bytes = dtype_bytes(call->send_dtype), out_bytes = dtype_bytes(call->recv_dtype);
-    for (size_t from = 0; from < count; from += PIECE_COUNT) {
-        size_t length = count - from < PIECE_COUNT ? count - from : PIECE_COUNT;
-        for (int first = 0; first < world; first += call->group) {
-            const void *members[call->group];
-            for (int i = 0; i < call->group; i++)
-                members[i] = (const char *)in[first + i] + from * in_bytes;
-            dtype_fold(call->send_dtype, members, call->group, DTYPE_FP32, first == 0 ? sum : of_group, length, false);
-            if (first > 0)
-                dtype_fold(DTYPE_FP32, (const void *const[]){sum, of_group}, 2, DTYPE_FP32, sum, length, false);
-        }
-        dtype_fold(DTYPE_FP32, (const void *const[]){sum}, 1, call->recv_dtype, out + from * out_bytes, length,
-                   call->add);
-    }
-}
-
 void comm_fold(const struct comm_call *call, const void *const in[], int world, void *out, size_t count)
 {
     if (call->reduction == COMM_MAX)
         fold_max(call->send_dtype, in, world, out, count);
     else if (call->group > 0)
-        fold_groups(call, in, world, out, count);
+        dtype_fold_groups(call->send_dtype, in, world, call->group, call->recv_dtype, out, count, call->add);
     else
         dtype_fold(call->send_dtype, in, world, call->recv_dtype, out, count, call->add);
 }

@@ -379,7 +379,9 @@ static void run_all_collectives(struct rank *rank)
         const struct collective c = {i % OPERATIONS, i / OPERATIONS % PATTERNS,
                                      (enum dtype)(i / OPERATIONS / PATTERNS)};
         fill(memory.here, c.dtype, random_key((uint64_t)i, (uint64_t)rank->index));
-        if (bytes_copy(memory.there, memory.here, ARENA_BYTES) != ERR_NONE ||
+        // Every second call in hierarchical order, where the world has it.
+        if (comm_set_group(rank->comm, i % 2 && rank->world % 2 == 0 ? 2 : 0) != ERR_NONE ||
+            bytes_copy(memory.there, memory.here, ARENA_BYTES) != ERR_NONE ||
             call_collective(rank->comm, &c, memory.here) != ERR_NONE ||
             call_collective(rank->comm, &c, memory.there) != ERR_NONE ||
             bytes_copy(memory.expected, memory.there, ARENA_BYTES) != ERR_NONE)

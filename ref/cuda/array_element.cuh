@@ -111,25 +111,38 @@ template <int lanes> BOTH void store(enum dtype dtype, void *values, size_t i, c
     store_bits<lanes>((uint16_t *)values, i, bits);
 }
 
-// dtype_fold. With one input and no addition it is a conversion, with one and `add` an accumulation.
+// dtype_fold_groups; dtype_fold is one group. With one input and no addition it is a conversion, with one and `add` an
+// accumulation.
 template <enum dtype in_dtype> struct fold_operation {
     const void *some[FOLD_INPUTS];  // the inputs, if there are no more
     const void *const *many;        // else they are here; null otherwise
-    int world;
+    int world, group;
     enum dtype out_dtype;
     void *out;
     bool add;
+
+    // The group's inputs from in[0] on.
+    template <int lanes> __host__ __device__ void sum_group(const void *const *in, size_t i, float sum[lanes]) const
+    {
+        load<lanes>(in_dtype, in[0], i, sum);
+        for (int rank = 1; rank < group; rank++) {
+            float term[lanes];
+            load<lanes>(in_dtype, in[rank], i, term);
+            for (int k = 0; k < lanes; k++)
+                sum[k] = sum[k] + term[k];
+        }
+    }
 
     template <int lanes> __host__ __device__ void at(size_t i) const
     {
         const void *const *in = many ? many : some;
         float sum[lanes];
-        load<lanes>(in_dtype, in[0], i, sum);
-        for (int rank = 1; rank < world; rank++) {
-            float term[lanes];
-            load<lanes>(in_dtype, in[rank], i, term);
+        sum_group<lanes>(in, i, sum);
+        for (int first = group; first < world; first += group) {
+            float of_group[lanes];
+            sum_group<lanes>(in + first, i, of_group);
             for (int k = 0; k < lanes; k++)
-                sum[k] = sum[k] + term[k];
+                sum[k] = sum[k] + of_group[k];
         }
         if (add) {
             float before[lanes];

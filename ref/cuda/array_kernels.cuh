@@ -15,7 +15,8 @@
 
 template <typename where> struct array_kernels {
     template <enum dtype in_dtype>
-    static void fold_from(const void *const in[], int world, enum dtype out_dtype, void *out, size_t count, bool add)
+    static void fold_from(const void *const in[], int world, int group, enum dtype out_dtype, void *out, size_t count,
+                          bool add)
     {
         fold_operation<in_dtype> o = {};
         bool wide = is_wide(out_dtype, out);
@@ -26,6 +27,7 @@ template <typename where> struct array_kernels {
         else if (!(o.many = where::list(in, (size_t)world)))
             return;
         o.world = world;
+        o.group = group;
         o.out_dtype = out_dtype;
         o.out = out;
         o.add = add;
@@ -34,16 +36,22 @@ template <typename where> struct array_kernels {
             where::unlist(o.many);
     }
 
+    static void fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
+                            void *out, size_t count, int add)
+    {
+        assert(in_dtype != DTYPE_BYTE && out_dtype != DTYPE_BYTE && world % group == 0);
+        if (in_dtype == DTYPE_FP32)
+            fold_from<DTYPE_FP32>(in, world, group, out_dtype, out, count, add);
+        else if (in_dtype == DTYPE_BF16)
+            fold_from<DTYPE_BF16>(in, world, group, out_dtype, out, count, add);
+        else
+            fold_from<DTYPE_FP16>(in, world, group, out_dtype, out, count, add);
+    }
+
     static void fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
                      size_t count, int add)
     {
-        assert(in_dtype != DTYPE_BYTE && out_dtype != DTYPE_BYTE);
-        if (in_dtype == DTYPE_FP32)
-            fold_from<DTYPE_FP32>(in, world, out_dtype, out, count, add);
-        else if (in_dtype == DTYPE_BF16)
-            fold_from<DTYPE_BF16>(in, world, out_dtype, out, count, add);
-        else
-            fold_from<DTYPE_FP16>(in, world, out_dtype, out, count, add);
+        fold_groups(in_dtype, in, world, world, out_dtype, out, count, add);
     }
 
     static void widen(enum dtype dtype, const void *in, float *out, size_t count)

@@ -140,6 +140,7 @@ const struct isa_kernels isa_cuda = {
     .narrow = arrays::narrow,
     .accumulate = arrays::accumulate,
     .fold = arrays::fold,
+    .fold_groups = arrays::fold_groups,
     .adam = arrays::adam,
     .norm_max = arrays::norm_max,
     .norm_accumulate = arrays::norm_accumulate,

@@ -108,8 +108,9 @@ static void fill(size_t offset, enum dtype dtype, size_t count, uint64_t key)
     isa_scalar.narrow(dtype, wide, start + offset, count);
 }
 
-static void fold_once(const struct target *target, enum dtype in_dtype, enum dtype out_dtype, int world, bool add,
-                      size_t count, size_t shift)
+// group: of a hierarchical sum; 0: none.
+static void fold_once(const struct target *target, enum dtype in_dtype, enum dtype out_dtype, int world, int group,
+                      bool add, size_t count, size_t shift)
 {
     const void *here[world], *there[world];
     arena_clear();
@@ -122,8 +123,13 @@ static void fold_once(const struct target *target, enum dtype in_dtype, enum dty
         there[rank] = target->memory + in;
     }
     arena_begin(target);
-    isa_scalar.fold(in_dtype, here, world, out_dtype, expected + out, count, add);
-    target->kernels->fold(in_dtype, there, world, out_dtype, target->memory + out, count, add);
+    if (group > 0) {
+        isa_scalar.fold_groups(in_dtype, here, world, group, out_dtype, expected + out, count, add);
+        target->kernels->fold_groups(in_dtype, there, world, group, out_dtype, target->memory + out, count, add);
+    } else {
+        isa_scalar.fold(in_dtype, here, world, out_dtype, expected + out, count, add);
+        target->kernels->fold(in_dtype, there, world, out_dtype, target->memory + out, count, add);
+    }
     arena_compare(target, "fold", count, shift);
 }
 
@@ -136,7 +142,10 @@ static void check_folds(const struct target *target)
                 for (int c = 0; c < COUNT_COUNT; c++) {
                     uint64_t bits = random_key(random_key((uint64_t)(in + 3 * out), (uint64_t)w), (uint64_t)c);
                     if (worlds[w] <= 8 || COUNTS[c] <= 1025)
-                        fold_once(target, FORMATS[in], FORMATS[out], worlds[w], bits % 2, COUNTS[c], bits / 2 % 5);
+                        fold_once(target, FORMATS[in], FORMATS[out], worlds[w], 0, bits % 2, COUNTS[c], bits / 2 % 5);
+                    if (worlds[w] == 8)
+                        fold_once(target, FORMATS[in], FORMATS[out], 8, c % 2 ? 2 : 4, bits % 2, COUNTS[c],
+                                  bits / 2 % 5);
                 }
 }
 

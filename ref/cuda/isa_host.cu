@@ -84,6 +84,7 @@ const struct isa_kernels isa_host = {
     .narrow = arrays::narrow,
     .accumulate = arrays::accumulate,
     .fold = arrays::fold,
+    .fold_groups = arrays::fold_groups,
     .adam = arrays::adam,
     .norm_max = arrays::norm_max,
     .norm_accumulate = arrays::norm_accumulate,
