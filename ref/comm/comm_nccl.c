@@ -219,23 +219,6 @@ static int meet_accelerator(struct comm_nccl *nccl, const struct comm_call *call
     return comm_nccl_allocate(nccl, nccl->options.stage_bytes, &nccl->stage);
 }
 
-// Maxima are of a few numbers, and a processor's work.
-static int max_through_control(struct comm_nccl *nccl, const struct comm_call *call)
-{
-    size_t bytes = call->count * dtype_bytes(call->send_dtype);
-    void *values = malloc(bytes);
-    int rc = values ? bytes_copy(values, call->send, bytes) : err_set(ERR_MEMORY, "no memory for %zu bytes", bytes);
-    struct comm_call here = *call;
-    here.send = values;
-    here.recv = values;
-    if (rc == ERR_NONE)
-        rc = run_on_control(nccl, &here, COMM_ALL_REDUCE);
-    if (rc == ERR_NONE)
-        rc = bytes_copy(call->recv, values, bytes);
-    free(values);
-    return rc;
-}
-
 // What this rank sends and what it receives lie on its accelerator, both.
 static int check_sides(struct comm_nccl *nccl, const struct comm_call *call)
 {
@@ -278,8 +261,6 @@ static int nccl_run(struct comm *comm, const struct comm_call *call)
         TRY(place_of_all_to_all(nccl, call, &place));
     if (place != PLACE_ACCELERATOR)
         return run_on_control(nccl, call, call->operation);
-    if (call->reduction == COMM_MAX)
-        return max_through_control(nccl, call);
     return run_on_accelerator(nccl, call);
 }
 

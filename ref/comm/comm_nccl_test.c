@@ -338,7 +338,7 @@ static int call_collective(struct comm *comm, const struct collective *c, char *
     case 6:  // in place
         return comm_all_reduce(comm, send, send, total, c->dtype, COMM_SUM);
     case 7:
-        return comm_all_reduce(comm, send, recv, total, c->dtype, COMM_MAX);
+        return comm_barrier(comm);
     default:
         break;
     }
