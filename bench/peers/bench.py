@@ -16,7 +16,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TEXT = "{:25} {:>15} {:>15} {:>16}  {}"
 MARKDOWN = "| {} | {} | {} | {} | {} |"
-UNITS = {"ns": ((1e6, "ms"), (1e3, "us"), (1, "ns")), "ms_per_step": ((1, "ms"),), "ns_per_param": ((1, "ns/param"),)}
+UNITS = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")), "ms_per_step": ((1e3, "s"), (1, "ms")),
+         "ns_per_param": ((1, "ns/param"),)}
 
 
 def read_table(path):
