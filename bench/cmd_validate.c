@@ -130,7 +130,7 @@ static int choose_fit(const struct options *a, struct fit_setting *fit)
     return rc;
 }
 
-static int validate(const struct options *a, int argc, const char **argv, const struct plan *plan,
+static int validate(const struct options *a, int argc, const char **argv, const struct validate_plan *plan,
                     const struct bands *bands, int *status)
 {
     char folder[PATH_MAX];
@@ -173,7 +173,7 @@ static int run(int argc, const char **argv, const struct options *a, int *status
 {
     char own[PATH_MAX], world[16];
     struct emulation emulation = {0};
-    struct plan plan;
+    struct validate_plan plan;
     struct bands bands = {0};
     TRY(bench_world_join());
     launcher_hide();
@@ -190,7 +190,7 @@ static int run(int argc, const char **argv, const struct options *a, int *status
         return err_set(ERR_USAGE, "--world %d: from 1 to %d ranks", a->world, VALIDATE_WORLD_MAX);
     snprintf(world, sizeof world, "%d", a->world);
     TRY(find_program(own));
-    const struct plan_choice choice = {
+    const struct validate_choice choice = {
         .program = own,
         .quick = a->quick,
         .nvme_paths = (const char *const *)a->nvme_paths,
@@ -201,7 +201,7 @@ static int run(int argc, const char **argv, const struct options *a, int *status
         .engine = a->engine,
         .time_limit_s = a->time_limit_s,
     };
-    TRY(plan_make(&choice, &plan));
+    TRY(validate_plan_make(&choice, &plan));
     watch_interruptions();
     if (bench_world_rank() > 0)
         return validate_world_follow(&plan, paths_of(a), &interrupted);

@@ -62,7 +62,7 @@ static int take_records(struct validation *v, json_t *records, int rank)
 
 static double left_s(const struct validation *v, double part_seconds)
 {
-    const struct plan *plan = v->setting->plan;
+    const struct validate_plan *plan = v->setting->plan;
     double left = fmax(plan->parts[v->part].expected_s - part_seconds, 0);
     for (size_t i = v->part + 1; i < plan->count; i++)
         left += plan->parts[i].expected_s;
@@ -86,7 +86,7 @@ static json_t *command_json(const char *const *argv)
     return command;
 }
 
-static json_t *part_json(const struct plan_part *part, const struct part_run *run, int rank, double begin_s)
+static json_t *part_json(const struct validate_part *part, const struct part_run *run, int rank, double begin_s)
 {
     // What this program ended, or could not start, has neither.
     bool exited = run->launch.end == LAUNCH_EXITED && !run->not_started;
@@ -104,7 +104,7 @@ static json_t *part_json(const struct plan_part *part, const struct part_run *ru
     return record;
 }
 
-static void show_part(const struct plan_part *part, const struct part_run *run, int rank)
+static void show_part(const struct validate_part *part, const struct part_run *run, int rank)
 {
     bench_progress("%s", "");
     printf("%-16s %6.1f s  ", part->name, run->launch.seconds);
@@ -121,7 +121,7 @@ static void show_part(const struct plan_part *part, const struct part_run *run, 
 
 // A part that did not end well. What a machine does not have at all speaks neither for it nor against it; but a GPU
 // that it has, and this program cannot use, was not tested.
-static int judge_part(struct validation *v, const struct plan_part *part, const struct part_run *run, int rank,
+static int judge_part(struct validation *v, const struct validate_part *part, const struct part_run *run, int rank,
                       size_t line)
 {
     char whose[96] = "";
@@ -132,7 +132,7 @@ static int judge_part(struct validation *v, const struct plan_part *part, const 
     if (rank > 0)
         snprintf(whose, sizeof whose, "rank %d on host %s: ", rank, bench_world_host(rank));
     snprintf(judgement.text, sizeof judgement.text, "%s: %s%.*s", part->name, whose,
-             JUDGEMENT_TEXT_BYTES - PLAN_NAME_BYTES - (int)sizeof whose - 3, run->reason);
+             JUDGEMENT_TEXT_BYTES - VALIDATE_NAME_BYTES - (int)sizeof whose - 3, run->reason);
     return validation_judge(v, &judgement);
 }
 
@@ -151,7 +151,7 @@ static int judge_other_arithmetic(struct validation *v, const struct part_run *r
 }
 
 // What one rank has of a part.
-static int take_run(struct validation *v, const struct plan_part *part, const struct part_run *run, int rank,
+static int take_run(struct validation *v, const struct validate_part *part, const struct part_run *run, int rank,
                     double begin_s)
 {
     struct validate_result *result = v->result;
@@ -182,7 +182,7 @@ static int judge_broken(struct validation *v, const char *why)
     return validation_judge(v, &judgement);
 }
 
-static int take_part(struct validation *v, const struct plan_part *part, struct part_run runs[])
+static int take_part(struct validation *v, const struct validate_part *part, struct part_run runs[])
 {
     const struct part_setting setting = {
         .folder = v->setting->folder,

@@ -15,26 +15,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PLAN_PART_MAX = 16, PLAN_ARGUMENT_MAX = 48, PLAN_NAME_BYTES = 32 };
+enum { VALIDATE_PART_MAX = 16, VALIDATE_ARGUMENT_MAX = 48, VALIDATE_NAME_BYTES = 32 };
 
 // One command. Its standard output is JSON lines: the conformance suite's report, or results of one benchmark.
-struct plan_part {
-    char name[PLAN_NAME_BYTES];  // "arithmetic", "bench-adam"
-    const char *bench;           // whose lines these are: "adam", or "adam_..."; null: the conformance suite's
-    const char *argv[PLAN_ARGUMENT_MAX];  // NULL at the end; one may point to `emulate`, so a part stays where it is
-    char emulate[EMULATION_TEXT_BYTES];   // those of the emulated lanes that it has
-    double expected_s;           // about, for the time left
-    double limit_s;              // then it is ended
-    bool may_be_absent;          // exit status 77 says that this machine has no such thing: a note, nothing to judge
+struct validate_part {
+    char name[VALIDATE_NAME_BYTES];  // "arithmetic", "bench-adam"
+    const char *bench;               // whose lines these are: "adam", or "adam_..."; null: the conformance suite's
+    // NULL at the end; one may point to `emulate`, so a part stays where it is.
+    const char *argv[VALIDATE_ARGUMENT_MAX];
+    char emulate[EMULATION_TEXT_BYTES];  // those of the emulated lanes that it has
+    double expected_s;                   // about, for the time left
+    double limit_s;                      // then it is ended
+    bool may_be_absent;  // exit status 77 says that this machine has no such thing: a note, nothing to judge
 };
 
-struct plan {
-    struct plan_part parts[PLAN_PART_MAX];
+struct validate_plan {
+    struct validate_part parts[VALIDATE_PART_MAX];
     size_t count;
 };
 
 // What the user chose for the plan. Strings are not copied, and outlive it.
-struct plan_choice {
+struct validate_choice {
     const char *program;  // zerogauge itself
     bool quick;
     const char *const *nvme_paths;  // NULL at the end; null: none given
@@ -45,7 +46,7 @@ struct plan_choice {
     const char *engine;   // null: libaio
     double time_limit_s;  // of each part; 0: the plan's own
 };
-int plan_make(const struct plan_choice *choice, struct plan *out);
+int validate_plan_make(const struct validate_choice *choice, struct validate_plan *out);
 
 struct fit_setting;
 
@@ -56,7 +57,7 @@ struct validate_setting {
     const char *const *argv;       // the command line
     const char *const *paths;      // folders whose disks are described; null at the end
     const char *emulate;           // lanes that are EMULATED; null: none
-    const struct plan *plan;
+    const struct validate_plan *plan;
     const struct bands *bands;     // may be empty
     const struct fit_setting *fit; // null: none
     const volatile sig_atomic_t *interrupted;  // may be null
@@ -76,8 +77,8 @@ struct validate_result {
     size_t line_count, line_room;
     json_t *fits;                 // array of fit records, owned
     struct validate_line conformance;  // the conformance record, owned; null: none
-    enum part_state states[PLAN_PART_MAX];
-    char reasons[PLAN_PART_MAX][JUDGEMENT_TEXT_BYTES];  // of parts that are absent or failed
+    enum part_state states[VALIDATE_PART_MAX];
+    char reasons[VALIDATE_PART_MAX][JUDGEMENT_TEXT_BYTES];  // of parts that are absent or failed
     bool interrupted;
     double seconds, other_load;
 };

@@ -37,7 +37,7 @@ static int judge_arithmetic(struct validation *v)
 // Whether the band is for this run: not for the other level, nor for what this machine does not have.
 static bool band_is_for(const struct validation *v, const struct band *band)
 {
-    const struct plan *plan = v->setting->plan;
+    const struct validate_plan *plan = v->setting->plan;
     if (band->full_only && strcmp(v->setting->level, "quick") == 0)
         return false;
     for (size_t i = 0; i < plan->count; i++)

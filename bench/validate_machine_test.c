@@ -29,14 +29,14 @@ TestSuite(validate_machine, .init = setup, .fini = teardown);
 // Runs one real benchmark, judged by one band where there is one; what the file says, to be closed.
 static struct result_file validate_part(const char *name, const char *const *words, const char *band)
 {
-    struct plan plan = {.count = 1};
-    struct plan_part *part = &plan.parts[0];
+    struct validate_plan plan = {.count = 1};
+    struct validate_part *part = &plan.parts[0];
     struct bands bands = {0};
     struct validate_result result;
     struct result_file file;
     char path[PATH_MAX + 16];
     static const char *const argv[] = {"zerogauge", "validate"}, *const paths[] = {NULL};
-    *part = (struct plan_part){.bench = name, .expected_s = 3, .limit_s = 300,
+    *part = (struct validate_part){.bench = name, .expected_s = 3, .limit_s = 300,
                                .argv = {ZG_BINARY_DIR "/zerogauge", "bench", name, "--json"}};
     snprintf(part->name, sizeof part->name, "bench-%s", name);
     for (int i = 0; words[i]; i++)

@@ -125,7 +125,7 @@ int part_read(const char *path, const char *bench, json_t *records)
 
 // What the way it ended means. A part that says 1 found something wrong; the conformance suite then has a report all
 // the same.
-static void judge_end(const struct plan_part *part, const char *error_path, struct part_run *run)
+static void judge_end(const struct validate_part *part, const char *error_path, struct part_run *run)
 {
     char said[256];
     const struct launch_result *launch = &run->launch;
@@ -144,10 +144,10 @@ static void judge_end(const struct plan_part *part, const char *error_path, stru
 }
 
 // The files' names, and no records.
-static int begin(const struct plan_part *part, const struct part_setting *setting, struct part_run *out,
+static int begin(const struct validate_part *part, const struct part_setting *setting, struct part_run *out,
                  struct part_files *files)
 {
-    char name[PLAN_NAME_BYTES + 8];
+    char name[VALIDATE_NAME_BYTES + 8];
     *files = (struct part_files){0};
     *out = (struct part_run){.records = json_array()};
     if (!out->records)
@@ -158,7 +158,7 @@ static int begin(const struct plan_part *part, const struct part_setting *settin
     return file_join(setting->folder, name, files->error_path);
 }
 
-int part_files_open(const struct plan_part *part, const struct part_setting *setting, struct part_run *out,
+int part_files_open(const struct validate_part *part, const struct part_setting *setting, struct part_run *out,
                     struct part_files *files)
 {
     TRY(begin(part, setting, out, files));
@@ -173,7 +173,7 @@ int part_files_open(const struct plan_part *part, const struct part_setting *set
                    strerror(failure));
 }
 
-int part_end(const struct plan_part *part, const struct part_files *files, struct part_run *out)
+int part_end(const struct validate_part *part, const struct part_files *files, struct part_run *out)
 {
     judge_end(part, files->error_path, out);
     if (out->state != PART_DONE)
@@ -188,7 +188,7 @@ int part_end(const struct plan_part *part, const struct part_files *files, struc
     return rc;
 }
 
-int part_run(const struct plan_part *part, const struct part_setting *setting, struct part_run *out)
+int part_run(const struct validate_part *part, const struct part_setting *setting, struct part_run *out)
 {
     struct part_files files;
     TRY(begin(part, setting, out, &files));

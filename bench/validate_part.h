@@ -26,7 +26,7 @@ struct part_setting {
     void (*tick)(void *context, double seconds);  // may be null
     void *tick_context;
 };
-int part_run(const struct plan_part *part, const struct part_setting *setting, struct part_run *out);
+int part_run(const struct validate_part *part, const struct part_setting *setting, struct part_run *out);
 
 // The steps of it, for a part that is no child process: the two files, opened for writing where they are to be; and
 // what its end, in out->launch, and what stands in the files mean.
@@ -34,9 +34,9 @@ struct part_files {
     char output_path[PATH_MAX], error_path[PATH_MAX];
     FILE *output, *errors;
 };
-int part_files_open(const struct plan_part *part, const struct part_setting *setting, struct part_run *out,
+int part_files_open(const struct validate_part *part, const struct part_setting *setting, struct part_run *out,
                     struct part_files *files);
-int part_end(const struct plan_part *part, const struct part_files *files, struct part_run *out);
+int part_end(const struct validate_part *part, const struct part_files *files, struct part_run *out);
 
 void part_run_free(struct part_run *run);
 

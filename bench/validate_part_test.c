@@ -22,7 +22,7 @@ static void teardown(void)
 
 TestSuite(validate_part, .init = setup, .fini = teardown);
 
-static void run_part(const struct plan_part *part)
+static void run_part(const struct validate_part *part)
 {
     char path[PATH_MAX + 64];
     const struct part_setting setting = {.folder = folder};
@@ -35,7 +35,7 @@ static void run_part(const struct plan_part *part)
 
 static void run_script(const char *script)
 {
-    struct plan_part part = trial_part("bench-nvme", "nvme", script);
+    struct validate_part part = trial_part("bench-nvme", "nvme", script);
     run_part(&part);
 }
 
@@ -70,7 +70,7 @@ Test(validate_part, wrong_data_makes_the_run_invalid)
 
 Test(validate_part, what_is_not_here_is_a_note_only_where_it_may_be_absent)
 {
-    struct plan_part part = trial_part("bench-nvme", "nvme", "echo first >&2; echo 'SKIP: no GPU' >&2; exit 77");
+    struct validate_part part = trial_part("bench-nvme", "nvme", "echo first >&2; echo 'SKIP: no GPU' >&2; exit 77");
     run_part(&part);
     expect_failure(JUDGED_INCOMPLETE, "SKIP: no GPU");
     part.may_be_absent = true;
@@ -85,7 +85,7 @@ Test(validate_part, what_is_not_here_is_a_note_only_where_it_may_be_absent)
 
 Test(validate_part, what_crashes_hangs_or_cannot_be_started_is_incomplete)
 {
-    struct plan_part part = trial_part("bench-nvme", "nvme", "kill -SEGV $$");
+    struct validate_part part = trial_part("bench-nvme", "nvme", "kill -SEGV $$");
     run_part(&part);
     expect_failure(JUDGED_INCOMPLETE, "was ended by signal 11");
     part = trial_part("bench-nvme", "nvme", "sleep 100");
@@ -141,7 +141,7 @@ Test(validate_part, a_report_of_the_conformance_suite_becomes_its_verdict_and_re
 {
     char script[4096];
     snprintf(script, sizeof script, REPORT, "FAILS", 1);
-    struct plan_part part = trial_part("arithmetic", NULL, script);
+    struct validate_part part = trial_part("arithmetic", NULL, script);
     run_part(&part);
     cr_assert_eq(run.state, PART_DONE, "%s", run.reason);
     cr_assert_eq(json_array_size(run.records), 2);
@@ -168,7 +168,7 @@ Test(validate_part, a_report_of_the_conformance_suite_becomes_its_verdict_and_re
 Test(validate_part, files_of_an_earlier_part_stay)
 {
     const struct part_setting setting = {.folder = folder};
-    struct plan_part part = trial_part("bench-nvme", "nvme", "exit 0");
+    struct validate_part part = trial_part("bench-nvme", "nvme", "exit 0");
     run_part(&part);
     part_run_free(&run);
     cr_expect_eq(part_run(&part, &setting, &run), ERR_IO);

@@ -42,7 +42,7 @@ static const struct row rows[] = {
     {"step", {0}, {0}, NVME | ENGINE, MOVING, false, 12, 150},
 };
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
-_Static_assert((int)ROW_COUNT <= (int)PLAN_PART_MAX, "a plan has room for every row");
+_Static_assert((int)ROW_COUNT <= (int)VALIDATE_PART_MAX, "a plan has room for every row");
 
 // A part that takes so many times as long as expected, and so many seconds, is stuck: a machine whose processors are
 // busy is slow, too.
@@ -57,7 +57,7 @@ struct arguments {
 
 static void append(struct arguments *arguments, const char *word)
 {
-    arguments->full |= arguments->count + 1 == PLAN_ARGUMENT_MAX;
+    arguments->full |= arguments->count + 1 == VALIDATE_ARGUMENT_MAX;
     if (!arguments->full)
         arguments->argv[arguments->count++] = word;
 }
@@ -81,7 +81,7 @@ static const char *emulated_lanes(const struct row *row, const struct emulation 
     return emulation_any(&own) ? emulation_text(&own, out) : NULL;
 }
 
-static int make_part(const struct row *row, const struct plan_choice *choice, struct plan_part *part)
+static int make_part(const struct row *row, const struct validate_choice *choice, struct validate_part *part)
 {
     struct arguments a = {.argv = part->argv};
     const char *const *own = choice->quick ? row->quick : row->full;
@@ -104,7 +104,7 @@ static int make_part(const struct row *row, const struct plan_choice *choice, st
     append_option(&a, "--engine", row->takes & ENGINE ? choice->engine : NULL);
     if (a.full)
         return err_set(ERR_USAGE, "%s: more than %d words of a command; give fewer folders", part->name,
-                       PLAN_ARGUMENT_MAX);
+                       VALIDATE_ARGUMENT_MAX);
     part->bench = row->bench;
     part->may_be_absent = row->may_be_absent;
     part->expected_s = choice->quick ? row->quick_s : row->full_s;
@@ -112,9 +112,9 @@ static int make_part(const struct row *row, const struct plan_choice *choice, st
     return ERR_NONE;
 }
 
-int plan_make(const struct plan_choice *choice, struct plan *out)
+int validate_plan_make(const struct validate_choice *choice, struct validate_plan *out)
 {
-    *out = (struct plan){0};
+    *out = (struct validate_plan){0};
     for (int i = 0; i < ROW_COUNT; i++)
         if (choice->several_hosts || !(rows[i].takes & BETWEEN_HOSTS))
             TRY(make_part(&rows[i], choice, &out->parts[out->count++]));

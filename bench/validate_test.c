@@ -10,7 +10,7 @@
 #include <math.h>
 
 static char folder[PATH_MAX];
-static struct plan plan;
+static struct validate_plan plan;
 static struct bands bands;
 static struct validate_setting setting;
 static struct validate_result result;
@@ -36,7 +36,7 @@ static void teardown(void)
 
 TestSuite(validate, .init = setup, .fini = teardown);
 
-static struct plan_part *add_part(const char *name, const char *bench, const char *script)
+static struct validate_part *add_part(const char *name, const char *bench, const char *script)
 {
     plan.parts[plan.count] = trial_part(name, bench, script);
     return &plan.parts[plan.count++];
@@ -45,7 +45,7 @@ static struct plan_part *add_part(const char *name, const char *bench, const cha
 // A part that prints one result of this median; its yardstick's is 4 GB/s.
 static void add_bench(const char *bench, const char *of_case, double median)
 {
-    static char scripts[8][1200], name[PLAN_NAME_BYTES];
+    static char scripts[8][1200], name[VALIDATE_NAME_BYTES];
     char *script = scripts[plan.count];
     snprintf(script, sizeof scripts[0], "sleep 0.02; echo '%s'", trial_line(bench, of_case, median));
     snprintf(name, sizeof name, "bench-%s", bench);
@@ -244,11 +244,11 @@ Test(validate, results_that_are_there_stay)
 Test(validate, the_plan_passes_on_what_each_part_understands)
 {
     static const char *const paths[] = {"/one", "/two", NULL};
-    const struct plan_choice choice = {.program = "/usr/bin/zerogauge", .quick = true, .nvme_paths = paths,
+    const struct validate_choice choice = {.program = "/usr/bin/zerogauge", .quick = true, .nvme_paths = paths,
                                        .world = "3", .pin = "0,1", .engine = "io_uring",
                                        .emulation = {{[LANE_NVME_READ] = 1e9, [LANE_CPU] = 2e9}}};
-    struct plan made;
-    cr_assert_eq(plan_make(&choice, &made), ERR_NONE, "%s", err_message());
+    struct validate_plan made;
+    cr_assert_eq(validate_plan_make(&choice, &made), ERR_NONE, "%s", err_message());
     double expected_s = 0;
     for (size_t i = 0; i < made.count; i++) {
         char line[512] = "";

@@ -29,9 +29,10 @@ static inline json_t *trial_record(const char *name, const char *of_case, double
 }
 
 // A part that runs a shell script. The script outlives it.
-static inline struct plan_part trial_part(const char *name, const char *bench, const char *script)
+static inline struct validate_part trial_part(const char *name, const char *bench, const char *script)
 {
-    struct plan_part part = {.bench = bench, .argv = {"/bin/sh", "-c", script, NULL}, .expected_s = 1, .limit_s = 20};
+    struct validate_part part = {.bench = bench, .argv = {"/bin/sh", "-c", script, NULL}, .expected_s = 1,
+                                 .limit_s = 20};
     snprintf(part.name, sizeof part.name, "%s", name);
     return part;
 }

@@ -18,9 +18,9 @@ enum { OUTPUT_BYTES_MAX = 32 << 20 };
 // --- what another host's rank has of a part ---
 
 // The file's text; "" where there is none. Null: no memory.
-static char *text_of(const char *folder, const struct plan_part *part, const char *end)
+static char *text_of(const char *folder, const struct validate_part *part, const char *end)
 {
-    char path[PATH_MAX], name[PLAN_NAME_BYTES + 8], *text = NULL;
+    char path[PATH_MAX], name[VALIDATE_NAME_BYTES + 8], *text = NULL;
     size_t bytes;
     snprintf(name, sizeof name, "%s.%s", part->name, end);
     if (file_join(folder, name, path) != ERR_NONE || file_read_text(path, OUTPUT_BYTES_MAX, &text, &bytes) != ERR_NONE)
@@ -28,7 +28,7 @@ static char *text_of(const char *folder, const struct plan_part *part, const cha
     return text;
 }
 
-static char *report_text(const struct plan_part *part, const char *folder, const struct part_run *run)
+static char *report_text(const struct validate_part *part, const char *folder, const struct part_run *run)
 {
     char *output = text_of(folder, part, "out"), *errors = text_of(folder, part, "err"), *text = NULL;
     json_t *report = json_pack("{s:i, s:i, s:i, s:i, s:b, s:f, s:s, s:O, s:s?, s:s?}", "state", (int)run->state,
@@ -48,9 +48,9 @@ static char *report_text(const struct plan_part *part, const char *folder, const
 }
 
 // NAME.rank-2.out and .err, beside those of rank 0.
-static int write_text(const char *folder, const struct plan_part *part, int rank, const char *end, const char *text)
+static int write_text(const char *folder, const struct validate_part *part, int rank, const char *end, const char *text)
 {
-    char path[PATH_MAX], name[PLAN_NAME_BYTES + 32];
+    char path[PATH_MAX], name[VALIDATE_NAME_BYTES + 32];
     snprintf(name, sizeof name, "%s.rank-%d.%s", part->name, rank, end);
     TRY(file_join(folder, name, path));
     FILE *file = fopen(path, "wxe");
@@ -60,7 +60,7 @@ static int write_text(const char *folder, const struct plan_part *part, int rank
     return fclose(file) == 0 ? ERR_NONE : err_set(ERR_IO, "%s: could not be written whole: %s", path, strerror(errno));
 }
 
-static int take_report(const struct plan_part *part, const char *folder, int rank, const char *text,
+static int take_report(const struct validate_part *part, const char *folder, int rank, const char *text,
                        struct part_run *run)
 {
     json_t *report = json_loads(text, 0, NULL);
@@ -104,7 +104,7 @@ static void place_records(json_t *records)
     }
 }
 
-static int run_child(const struct plan_part *part, const struct part_setting *setting, struct part_run *run)
+static int run_child(const struct validate_part *part, const struct part_setting *setting, struct part_run *run)
 {
     bench_world_take_host(true);
     int rc = part_run(part, setting, run);
@@ -131,7 +131,7 @@ static int gather(void *context)
     return bench_world_gather("", &gathering->all);
 }
 
-static int run_on_hosts(const struct plan_part *part, const struct part_setting *setting, struct part_run runs[],
+static int run_on_hosts(const struct validate_part *part, const struct part_setting *setting, struct part_run runs[],
                         char broken[JUDGEMENT_TEXT_BYTES])
 {
     int world = bench_world_size(), rc = run_child(part, setting, &runs[0]);
@@ -155,7 +155,7 @@ static int run_on_hosts(const struct plan_part *part, const struct part_setting 
     return rc;
 }
 
-static int follow_on_host(const struct plan_part *part, const volatile sig_atomic_t *interrupted)
+static int follow_on_host(const struct validate_part *part, const volatile sig_atomic_t *interrupted)
 {
     char *text = NULL, **all = NULL, folder[PATH_MAX];
     int rc = ERR_NONE;
@@ -181,7 +181,7 @@ static int follow_on_host(const struct plan_part *part, const volatile sig_atomi
 
 // --- a part of all ranks together ---
 
-static int words_of(const struct plan_part *part)
+static int words_of(const struct validate_part *part)
 {
     int count = 0;
     while (part->argv[count])
@@ -190,7 +190,7 @@ static int words_of(const struct plan_part *part)
 }
 
 struct benching {
-    const struct plan_part *part;
+    const struct validate_part *part;
     int status;
 };
 
@@ -212,7 +212,7 @@ static void describe_end(const struct supervised *result, int status, struct lau
         snprintf(out->text, sizeof out->text, "%.250s", result->message);
 }
 
-static int run_together(const struct plan_part *part, const struct part_setting *setting, struct part_run *run,
+static int run_together(const struct validate_part *part, const struct part_setting *setting, struct part_run *run,
                         char broken[JUDGEMENT_TEXT_BYTES])
 {
     struct part_files files;
@@ -239,12 +239,12 @@ static int run_together(const struct plan_part *part, const struct part_setting 
     return part_end(part, &files, run);
 }
 
-static bool is_together(const struct plan_part *part)
+static bool is_together(const struct validate_part *part)
 {
     return part->bench && bench_is_together(part->bench);
 }
 
-int validate_world_part(const struct plan_part *part, const struct part_setting *setting, struct part_run runs[],
+int validate_world_part(const struct validate_part *part, const struct part_setting *setting, struct part_run runs[],
                         char broken[JUDGEMENT_TEXT_BYTES])
 {
     broken[0] = '\0';
@@ -252,11 +252,12 @@ int validate_world_part(const struct plan_part *part, const struct part_setting 
                              : run_on_hosts(part, setting, runs, broken);
 }
 
-int validate_world_follow(const struct plan *plan, const char *const *paths, const volatile sig_atomic_t *interrupted)
+int validate_world_follow(const struct validate_plan *plan, const char *const *paths,
+                          const volatile sig_atomic_t *interrupted)
 {
     TRY(validate_world_describe(paths, NULL));
     for (size_t i = 0; i < plan->count; i++) {
-        const struct plan_part *part = &plan->parts[i];
+        const struct validate_part *part = &plan->parts[i];
         struct benching benching = {.part = part};
         if (*interrupted)
             return err_set(ERR_USAGE, "interrupted");

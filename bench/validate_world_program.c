@@ -32,9 +32,9 @@ static void *end_later(void *context)
     return NULL;
 }
 
-static struct plan_part *add(struct plan *plan, const char *name, const char *bench)
+static struct validate_part *add(struct validate_plan *plan, const char *name, const char *bench)
 {
-    struct plan_part *part = &plan->parts[plan->count++];
+    struct validate_part *part = &plan->parts[plan->count++];
     snprintf(part->name, sizeof part->name, "%s", name);
     part->bench = bench;
     part->expected_s = 1;
@@ -42,7 +42,7 @@ static struct plan_part *add(struct plan *plan, const char *name, const char *be
     return part;
 }
 
-static void add_script(struct plan *plan, const char *name, const char *bench, double seconds, double median)
+static void add_script(struct validate_plan *plan, const char *name, const char *bench, double seconds, double median)
 {
     static char scripts[2][1024];
     char *script = scripts[plan->count > 0];
@@ -51,20 +51,20 @@ static void add_script(struct plan *plan, const char *name, const char *bench, d
              "\"median\":%g,\"p10\":%g,\"p90\":%g,\"unit\":\"GB/s\",\"lower_is_better\":false,\"items\":1000,"
              "\"elapsed_s\":0.001,\"verified\":true,\"yardstick\":null,\"ratio\":null}'",
              seconds, bench, median, median, median, median, median);
-    struct plan_part *part = add(plan, name, bench);
+    struct validate_part *part = add(plan, name, bench);
     part->argv[0] = "/bin/sh";
     part->argv[1] = "-c";
     part->argv[2] = script;
 }
 
-static void make_plan(const char *what, struct plan *plan)
+static void make_plan(const char *what, struct validate_plan *plan)
 {
     bool slow = strcmp(what, "slow") == 0 && bench_world_rank() > 0;
     bool together = strcmp(what, "kill-together") == 0, error = strcmp(what, "error") == 0;
     bool ends = strcmp(what, "kill") == 0 || strcmp(what, "interrupt") == 0;
-    *plan = (struct plan){0};
+    *plan = (struct validate_plan){0};
     add_script(plan, "bench-nvme", "nvme", ends ? 20 : 0.1, slow ? 1 : 3);
-    struct plan_part *part = add(plan, "bench-ranks", "ranks");
+    struct validate_part *part = add(plan, "bench-ranks", "ranks");
     const char *const words[] = {"zerogauge", "bench", "ranks",    "--json",
                                  "--quick",   "--repeat", together ? "900" : "2", error ? "--pin=0,1023,0" : NULL};
     memcpy(part->argv, words, sizeof words);
@@ -73,7 +73,7 @@ static void make_plan(const char *what, struct plan *plan)
 
 static const char *const paths[] = {NULL};
 
-static int run(const char *folder, const struct plan *plan)
+static int run(const char *folder, const struct validate_plan *plan)
 {
     static const char *const argv[] = {"zerogauge", "validate"};
     struct bands bands = {0};
@@ -97,7 +97,7 @@ static int run(const char *folder, const struct plan *plan)
 int main(int argc, char **argv)
 {
     static int signal_number;
-    struct plan plan;
+    struct validate_plan plan;
     pthread_t thread;
     if (argc != 3 || bench_world_join() != ERR_NONE) {
         fprintf(stderr, "%s\n", err_message());

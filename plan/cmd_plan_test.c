@@ -116,6 +116,27 @@ Test(cmd_plan, a_search_writes_the_fastest_that_fits_and_keeps_the_batch)
     folder_remove(folder);
 }
 
+Test(cmd_plan, worlds_share_the_sequences_of_a_step_or_are_left_out)
+{
+    const char *base = "--preset zero3 --model gpt2-124m --machine dgx-h100 --world 2 --sequences 4 --search";
+    char arguments[300];
+    int counts[9] = {0};
+    snprintf(arguments, sizeof arguments, "%s --worlds 2,3,8 --json", base);
+    cr_assert_eq(plan(arguments), 0, "%s", output);
+    for (char *rest = output, *line; (line = strsep(&rest, "\n")) && *line;) {
+        json_t *record = json_loads(line, 0, NULL);
+        int world = (int)number(record, "world");
+        cr_assert(world == 2 || world == 8, "%s", line);
+        cr_expect_eq(world * number(record, "micro_batch") * number(record, "accumulation"), 8);
+        counts[world]++;
+        json_decref(record);
+    }
+    cr_expect(counts[2] > counts[8] && counts[8] > 0, "%d, %d", counts[2], counts[8]);
+    snprintf(arguments, sizeof arguments, "%s --worlds 3,5", base);
+    cr_assert_eq(plan(arguments), 2, "%s", output);
+    cr_expect(strstr(output, "share the 8 sequences"), "%s", output);
+}
+
 Test(cmd_plan, a_page_has_every_lane_that_is_busy_and_every_source)
 {
     char folder[PATH_MAX], arguments[PATH_MAX + 300], path[PATH_MAX + 20];
@@ -158,6 +179,9 @@ Test(cmd_plan, errors_name_what_is_wrong)
         {"--config /none/ds.json", "/none/ds.json"},
         {"--preset zero3 --html /none/page.html", "/none/page.html: cannot be written"},
         {"--preset zero3 --search --explain", "exclude each other"},
+        {"--preset zero3 --worlds 2,4", "--search"},
+        {"--preset zero3 --search --worlds 2,,4", "expected numbers"},
+        {"--preset zero3 --search --worlds 0", "expected numbers"},
         {"--preset zero3 --against result.jsonl", "--against has the configurations"},
         {"--against /none/result.jsonl", "/none/result.jsonl"},
     };

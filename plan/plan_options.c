@@ -26,6 +26,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     };
     struct poptOption where[] = {
         {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, one a device; a node of the machine, unless given", "N"},
+        {"worlds", '\0', TEXT, &a->world_list, 0, "of a search: they share the same sequences", "N,N,..."},
         {"machine", '\0', TEXT, &a->machine, 0, "dgx-h100, unless given; an unknown name lists all", "NAME|FILE"},
         {"tbw", '\0', POPT_ARG_DOUBLE, &a->tbw, 0, "terabytes a node's drives bear: how long they last", "TB"},
         POPT_TABLEEND,
@@ -68,6 +69,23 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     return rc;
 }
 
+static int read_worlds(struct plan_options *a)
+{
+    const char *rest = a->world_list;
+    while (rest) {
+        char *end;
+        long world = strtol(rest, &end, 10);
+        if (end == rest || (*end && *end != ',') || world < 1 || world > WORLD_MAX)
+            return err_set(ERR_USAGE, "--worlds %s: expected numbers from 1 to %d with commas between them",
+                           a->world_list, WORLD_MAX);
+        if (a->world_count == PLAN_WORLD_MAX)
+            return err_set(ERR_USAGE, "--worlds %s: expected at most %d numbers", a->world_list, PLAN_WORLD_MAX);
+        a->worlds[a->world_count++] = (int)world;
+        rest = *end ? end + 1 : NULL;
+    }
+    return ERR_NONE;
+}
+
 static int check(const struct plan_options *a)
 {
     if (a->papers && a->claims)
@@ -84,6 +102,8 @@ static int check(const struct plan_options *a)
         return err_set(ERR_USAGE, "give one of --preset NAME and --config FILE");
     if (a->world < 0 || a->world > WORLD_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d", a->world, WORLD_MAX);
+    if (a->world_list && !a->search)
+        return err_set(ERR_USAGE, "--worlds are for --search; --world is for one plan");
     if (a->sequences < 0)
         return err_set(ERR_USAGE, "--sequences %lld: expected at least 1", a->sequences);
     if (a->tbw < 0)
@@ -99,13 +119,14 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
 {
     *out = (struct plan_options){0};
     TRY(parse(argc, argv, out));
+    TRY(read_worlds(out));
     return check(out);
 }
 
 void plan_options_close(struct plan_options *a)
 {
-    char *texts[] = {a->preset, a->config_path, a->model,   a->machine, a->write,
-                     a->html,   a->against,     a->paper, a->claim};
+    char *texts[] = {a->preset, a->config_path, a->model, a->machine, a->write,
+                     a->html,   a->against,     a->paper, a->claim,   a->world_list};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)

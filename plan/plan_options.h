@@ -9,10 +9,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { PLAN_WORLD_MAX = 32 };
+
 struct plan_options {
     char *preset, *config_path, *model, *machine, *write, *html, *against, *paper, *claim;
     char **set;
     int world;
+    char *world_list;
+    int worlds[PLAN_WORLD_MAX];  // of a search, [world_count]; none: `world` alone
+    size_t world_count;
     long long sequences;
     int json, explain, search;  // flags
     bool papers, claims;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FOUND_MAX = 4096, SHOWN_MAX = 12 };
+enum { SHOWN_MAX = 12 };
 
 // Where states live, as changes; the stage of those that have none is the configuration's.
 struct placement {
@@ -85,11 +85,25 @@ static int compare_choices(const void *left, const void *right)
     return a_s < b_s ? -1 : a_s > b_s;
 }
 
-// Choices that were found to fit.
+// Choices that were found to fit. The list is owned.
 struct found {
     struct plan_choice *list;
-    size_t count, tried;
+    size_t count, capacity, tried;
 };
+
+static int keep(const struct plan_choice *choice, struct found *found)
+{
+    if (found->count == found->capacity) {
+        size_t capacity = 2 * found->capacity + 64;
+        struct plan_choice *list = realloc(found->list, capacity * sizeof *list);
+        if (!list)
+            return err_set(ERR_MEMORY, "no memory for %zu configurations", capacity);
+        found->list = list;
+        found->capacity = capacity;
+    }
+    found->list[found->count++] = *choice;
+    return ERR_NONE;
+}
 
 static int add(const struct plan_options *options, const struct plan_machine *machine, struct plan_choice *choice,
                struct found *found)
@@ -98,9 +112,7 @@ static int add(const struct plan_options *options, const struct plan_machine *ma
     bool fits;
     TRY(try_choice(options, machine, choice, &config, &fits));
     found->tried++;
-    if (fits && found->count < FOUND_MAX)
-        found->list[found->count++] = *choice;
-    return ERR_NONE;
+    return fits ? keep(choice, found) : ERR_NONE;
 }
 
 static void print_changes(const struct plan_choice *choice, FILE *out)
@@ -129,9 +141,7 @@ int plan_advise(const struct plan_options *options, const struct plan_machine *m
     };
     if (plan->fits_all)
         return ERR_NONE;
-    struct found found = {.list = calloc(FOUND_MAX, sizeof *found.list)};
-    if (!found.list)
-        return err_set(ERR_MEMORY, "no memory for %d configurations", FOUND_MAX);
+    struct found found = {0};
     int code = ERR_NONE;
     for (size_t i = 0; code == ERR_NONE && i < sizeof changes / sizeof changes[0]; i++) {
         struct plan_choice choice = {0};
@@ -162,8 +172,9 @@ static int search_batch(const struct plan_options *options, const struct plan_ma
                 char text[CHOICE_CHANGE_BYTES];
                 change_all(&choice, &placements[p]);
                 change_all(&choice, &checkpoints[c]);
-                snprintf(choice.label, sizeof choice.label, "%s; %s; %zu x %zu sequences; buckets %s",
-                         placements[p].name, checkpoints[c].name, accumulation, micro_batch, buckets[b]);
+                snprintf(choice.label, sizeof choice.label, "%d ranks; %s; %s; %zu x %zu sequences; buckets %s",
+                         options->world, placements[p].name, checkpoints[c].name, accumulation, micro_batch,
+                         buckets[b]);
                 snprintf(text, sizeof text, "train_micro_batch_size_per_gpu=%zu", micro_batch);
                 change(&choice, text);
                 snprintf(text, sizeof text, "gradient_accumulation_steps=%zu", accumulation);
@@ -180,7 +191,8 @@ static int search_batch(const struct plan_options *options, const struct plan_ma
 // Whether a change made no difference.
 static bool same(const struct plan *a, const struct plan *b)
 {
-    return a->step_s == b->step_s && memcmp(a->held_bytes, b->held_bytes, sizeof a->held_bytes) == 0;
+    return a->step_s == b->step_s && a->tokens == b->tokens &&
+           memcmp(a->held_bytes, b->held_bytes, sizeof a->held_bytes) == 0;
 }
 
 static void print_found(const struct found *found, const struct plan_options *options, FILE *out)
@@ -205,20 +217,35 @@ static void print_found(const struct found *found, const struct plan_options *op
         fprintf(out, "--write FILE writes the first one\n");
 }
 
+// The options in another world.
+static struct plan_options in_world(const struct plan_options *options, int world)
+{
+    struct plan_options out = *options;
+    out.world = world;
+    return out;
+}
+
+// The configuration of a choice.
+static int config_of(const struct plan_options *options, const struct plan_choice *choice, struct config *out)
+{
+    const struct plan_options in = in_world(options, choice->setting.world);
+    const char *changes[CHOICE_CHANGE_MAX];
+    for (size_t i = 0; i < choice->change_count; i++)
+        changes[i] = choice->changes[i];
+    return plan_options_config(&in, changes, choice->change_count, out, NULL);
+}
+
 static int print_found_json(const struct found *found, const struct plan_options *options, FILE *out)
 {
     for (size_t i = 0; i < found->count; i++) {
         const struct plan_choice *choice = &found->list[i];
-        const char *changes[CHOICE_CHANGE_MAX];
         struct config config;
         struct plan_setting setting = choice->setting;
-        for (size_t k = 0; k < choice->change_count; k++)
-            changes[k] = choice->changes[k];
-        TRY(plan_options_config(options, changes, choice->change_count, &config, NULL));
+        TRY(config_of(options, choice, &config));
         setting.config = &config;
         json_t *record = plan_json(&setting, &choice->plan), *set = json_array();
         for (size_t k = 0; k < choice->change_count; k++)
-            json_array_append_new(set, json_string(changes[k]));
+            json_array_append_new(set, json_string(choice->changes[k]));
         json_object_set_new(record, "set", set);
         json_dumpf(record, out, JSON_COMPACT);
         fprintf(out, "\n");
@@ -229,9 +256,10 @@ static int print_found_json(const struct found *found, const struct plan_options
 
 int plan_write(const char *path, const struct config *config)
 {
-    FILE *file = fopen(path, "we");
+    FILE *file = fopen(path, "wxe");
     if (!file)
-        return err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+        return err_set(ERR_IO, "%s: cannot be written: %s%s", path, strerror(errno),
+                       errno == EEXIST ? "; give another name" : "");
     config_print(config, file);
     bool failed = ferror(file) != 0;
     return fclose(file) != 0 || failed ? err_set(ERR_IO, "%s: cannot be written", path) : ERR_NONE;
@@ -239,11 +267,8 @@ int plan_write(const char *path, const struct config *config)
 
 static int write_choice(const struct plan_options *options, const struct plan_choice *choice)
 {
-    const char *changes[CHOICE_CHANGE_MAX];
     struct config config;
-    for (size_t i = 0; i < choice->change_count; i++)
-        changes[i] = choice->changes[i];
-    TRY(plan_options_config(options, changes, choice->change_count, &config, NULL));
+    TRY(config_of(options, choice, &config));
     return plan_write(options->write, &config);
 }
 
@@ -260,18 +285,33 @@ static int finish(const struct plan_options *options, const struct found *found,
     return ERR_NONE;
 }
 
+// All batches by which this world's ranks make the step's sequences; none where they cannot share them equally.
+static int search_world(const struct plan_options *options, const struct plan_machine *machine, size_t sequences,
+                        struct found *found)
+{
+    size_t world = (size_t)options->world, own = sequences / world;
+    if (sequences % world != 0)
+        return ERR_NONE;
+    for (size_t micro = 1; micro <= own; micro *= 2)
+        if (own % micro == 0)
+            TRY(search_batch(options, machine, micro, own / micro, found));
+    return ERR_NONE;
+}
+
 int plan_search(const struct plan_options *options, const struct plan_machine *machine, FILE *out)
 {
     struct config config;
+    struct found found = {0};
     TRY(plan_options_config(options, NULL, 0, &config, NULL));
-    size_t sequences = config.micro_batch * config.accumulation;
-    struct found found = {.list = calloc(FOUND_MAX, sizeof *found.list)};
-    if (!found.list)
-        return err_set(ERR_MEMORY, "no memory for %d configurations", FOUND_MAX);
-    int code = ERR_NONE;
-    for (size_t micro = 1; code == ERR_NONE && micro <= sequences; micro *= 2)
-        if (sequences % micro == 0)
-            code = search_batch(options, machine, micro, sequences / micro, &found);
+    size_t sequences = config.micro_batch * config.accumulation * (size_t)options->world;
+    int code = options->world_count > 0 ? ERR_NONE : search_world(options, machine, sequences, &found);
+    for (size_t i = 0; code == ERR_NONE && i < options->world_count; i++) {
+        const struct plan_options in = in_world(options, options->worlds[i]);
+        code = search_world(&in, machine, sequences, &found);
+    }
+    if (code == ERR_NONE && found.tried == 0)
+        code = err_set(ERR_USAGE, "--worlds %s: none of them can share the %zu sequences of a step equally",
+                       options->world_list, sequences);
     if (code == ERR_NONE)
         code = finish(options, &found, out);
     free(found.list);
