@@ -277,7 +277,7 @@ static int selection_complete(struct selection *selection)
     if (!known)
         return err_set(ERR_USAGE, "unknown operation '%s'; known are reduce-scatter, all-gather, all-reduce, "
                                   "all-to-all, broadcast", selection->operation);
-    static const size_t sizes[] = {8, 256, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20};
+    static const size_t sizes[] = {8, 256, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 256 << 20};
     static const size_t quick_sizes[] = {8, 64 << 10, 4 << 20};
     bench_default_sizes(options, options->quick ? quick_sizes : sizes, options->quick ? 3 : 7);
     bench_default_repeat(options, 15, 7, 1);
