@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arrays' kernels on a GPU: array_element.cuh's operations by as many threads as fill it.
-#include "array_kernels.cuh"
 #include "cuda_grid.cuh"
-#include "gpt_kernels.cuh"
 #include "isa_cuda.h"
+#include "isa_table.cuh"
 
 // The operation stays where the launch put it: its list of inputs is indexed there.
 template <typename operation>
@@ -132,29 +131,4 @@ void isa_cuda_mix(const struct adam_step *step)
     on_device::run(mix_operation{*step}, step->count, is_wide_step(step), "the yardstick of an optimizer step");
 }
 
-typedef array_kernels<on_device> arrays;
-typedef gpt_kernels<on_device> gpt;
-
-const struct isa_kernels isa_cuda = {
-    .widen = arrays::widen,
-    .narrow = arrays::narrow,
-    .accumulate = arrays::accumulate,
-    .fold = arrays::fold,
-    .fold_groups = arrays::fold_groups,
-    .adam = arrays::adam,
-    .norm_max = arrays::norm_max,
-    .norm_accumulate = arrays::norm_accumulate,
-    .bias_add = gpt::bias_add,
-    .rows_sum = gpt::rows_sum,
-    .layernorm_stats = gpt::layernorm_stats,
-    .layernorm_apply = gpt::layernorm_apply,
-    .layernorm_backward = gpt::layernorm_backward,
-    .gelu_forward = gpt::gelu_forward,
-    .gelu_backward = gpt::gelu_backward,
-    .softmax_causal = gpt::softmax_causal,
-    .softmax_causal_backward = gpt::softmax_causal_backward,
-    .embedding_forward = gpt::embedding_forward,
-    .embedding_backward = gpt::embedding_backward,
-    .crossentropy_forward = gpt::crossentropy_forward,
-    .crossentropy_backward = gpt::crossentropy_backward,
-};
+const struct isa_kernels isa_cuda = isa_table<on_device>();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "array_kernels.cuh"
-#include "gpt_kernels.cuh"
 #include "isa_host.h"
+#include "isa_table.cuh"
 
 // A test's own; tests are processes.
 static size_t threads = 7;
@@ -76,29 +75,4 @@ void isa_host_mix(const struct adam_step *step)
     on_host::run(mix_operation{*step}, step->count, is_wide_step(step), "");
 }
 
-typedef array_kernels<on_host> arrays;
-typedef gpt_kernels<on_host> gpt;
-
-const struct isa_kernels isa_host = {
-    .widen = arrays::widen,
-    .narrow = arrays::narrow,
-    .accumulate = arrays::accumulate,
-    .fold = arrays::fold,
-    .fold_groups = arrays::fold_groups,
-    .adam = arrays::adam,
-    .norm_max = arrays::norm_max,
-    .norm_accumulate = arrays::norm_accumulate,
-    .bias_add = gpt::bias_add,
-    .rows_sum = gpt::rows_sum,
-    .layernorm_stats = gpt::layernorm_stats,
-    .layernorm_apply = gpt::layernorm_apply,
-    .layernorm_backward = gpt::layernorm_backward,
-    .gelu_forward = gpt::gelu_forward,
-    .gelu_backward = gpt::gelu_backward,
-    .softmax_causal = gpt::softmax_causal,
-    .softmax_causal_backward = gpt::softmax_causal_backward,
-    .embedding_forward = gpt::embedding_forward,
-    .embedding_backward = gpt::embedding_backward,
-    .crossentropy_forward = gpt::crossentropy_forward,
-    .crossentropy_backward = gpt::crossentropy_backward,
-};
+const struct isa_kernels isa_host = isa_table<on_host>();

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of kernels (isa.h) of one place: a GPU, or the host that stands for it in tests.
+#ifndef ZG_ISA_TABLE_CUH
+#define ZG_ISA_TABLE_CUH
+
+#include "array_kernels.cuh"
+#include "gpt_kernels.cuh"
+
+template <typename place> constexpr struct isa_kernels isa_table()
+{
+    typedef array_kernels<place> arrays;
+    typedef gpt_kernels<place> gpt;
+    return {
+        .widen = arrays::widen,
+        .narrow = arrays::narrow,
+        .accumulate = arrays::accumulate,
+        .fold = arrays::fold,
+        .fold_groups = arrays::fold_groups,
+        .adam = arrays::adam,
+        .norm_max = arrays::norm_max,
+        .norm_accumulate = arrays::norm_accumulate,
+        .bias_add = gpt::bias_add,
+        .rows_sum = gpt::rows_sum,
+        .layernorm_stats = gpt::layernorm_stats,
+        .layernorm_apply = gpt::layernorm_apply,
+        .layernorm_backward = gpt::layernorm_backward,
+        .gelu_forward = gpt::gelu_forward,
+        .gelu_backward = gpt::gelu_backward,
+        .softmax_causal = gpt::softmax_causal,
+        .softmax_causal_backward = gpt::softmax_causal_backward,
+        .embedding_forward = gpt::embedding_forward,
+        .embedding_backward = gpt::embedding_backward,
+        .crossentropy_forward = gpt::crossentropy_forward,
+        .crossentropy_backward = gpt::crossentropy_backward,
+    };
+}
+
+#endif
