@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run in a few rows, for a README: one for each limit that was applied, in their order, and one for each benchmark
-// that none is about, with its typical case.
+// A run in a few rows, for a README: one for each limit that was applied, in their order, with its typical case.
 #include "result_report.h"
 
 #include "err.h"
@@ -9,6 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+// Of what a case is, a row says so many settings; those that the limit asks for are in its name.
+enum { SHOWN_SETTINGS = 3 };
 
 // Cases that share a row.
 struct group {
@@ -23,19 +25,33 @@ static int compare_ratios(const void *left, const void *right)
     return order ? order : (a->line > b->line) - (a->line < b->line);
 }
 
+static void put_share_limits(const json_t *band, FILE *out)
+{
+    double at_least = view_number(band, "at_least"), at_most = view_number(band, "at_most");
+    if (!isnan(at_least))
+        fprintf(out, "from %.0f %%", 100 * at_least);
+    if (!isnan(at_most))
+        fprintf(out, "%sto %.0f %%", isnan(at_least) ? "" : " ", 100 * at_most);
+}
+
 // The typical case: the lower one in the middle, by its share of the limit.
-static void put_group(const struct group *group, FILE *out)
+static int put_group(const json_t *band, const struct group *group, FILE *out)
 {
     char median[NUMBER_TEXT_BYTES], limit[NUMBER_TEXT_BYTES];
     if (group->count == 0)
-        return;
+        return ERR_NONE;
     qsort(group->cases, group->count, sizeof *group->cases, compare_ratios);
     const struct bench_view *least = group->cases[0], *most = group->cases[group->count - 1];
     const struct bench_view *typical = group->cases[(group->count - 1) / 2];
+    char *settings = settings_text_of(json_object_get(typical->record, "case"), json_object_get(band, "case"),
+                                      SHOWN_SETTINGS);
+    if (!settings)
+        return err_set(ERR_MEMORY, "no memory for a summary");
     fputs("| `", out);
-    text_markdown(out, typical->name);
-    fputs("` ", out);
-    text_markdown(out, typical->text);
+    text_markdown(out, view_text(band, "id"));
+    fputs("` | ", out);
+    text_markdown(out, settings);
+    free(settings);
     fprintf(out, " | %s ", number_text(typical->median, median));
     text_markdown(out, typical->unit);
     fprintf(out, " | %s, ", number_text(typical->yardstick_median, limit));
@@ -43,7 +59,10 @@ static void put_group(const struct group *group, FILE *out)
     fprintf(out, " | %.1f %% | ", 100 * typical->ratio);
     if (group->count > 1)
         fprintf(out, "%.1f %% to %.1f %% of %zu", 100 * least->ratio, 100 * most->ratio, group->count);
+    fputs(" | ", out);
+    put_share_limits(band, out);
     fputs(" |\n", out);
+    return ERR_NONE;
 }
 
 static bool has_finding(const struct result_view *view, const char *id, size_t line)
@@ -57,36 +76,14 @@ static bool has_finding(const struct result_view *view, const char *id, size_t l
     return false;
 }
 
-// Cases with a ratio that a band judges.
-static void put_band(const struct result_view *view, const char *id, struct group *group, FILE *out)
+// Cases whose ratio a band judges.
+static int put_band(const struct result_view *view, const json_t *band, struct group *group, FILE *out)
 {
     group->count = 0;
     for (size_t i = 0; i < view->bench_count; i++)
-        if (!isnan(view->benches[i].ratio) && has_finding(view, id, view->benches[i].line))
+        if (!isnan(view->benches[i].ratio) && has_finding(view, view_text(band, "id"), view->benches[i].line))
             group->cases[group->count++] = &view->benches[i];
-    put_group(group, out);
-}
-
-static bool is_judged(const struct result_view *view, const char *name)
-{
-    for (size_t i = 0; i < view->bench_count; i++)
-        if (view->benches[i].verdict && strcmp(view->benches[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-// A benchmark none of whose cases is judged, at the first of them.
-static void put_unjudged(const struct result_view *view, size_t at, struct group *group, FILE *out)
-{
-    const char *name = view->benches[at].name;
-    group->count = 0;
-    for (size_t i = 0; i < at; i++)
-        if (strcmp(view->benches[i].name, name) == 0)
-            return;
-    for (size_t i = at; i < view->bench_count; i++)
-        if (!isnan(view->benches[i].ratio) && strcmp(view->benches[i].name, name) == 0)
-            group->cases[group->count++] = &view->benches[i];
-    put_group(group, out);
+    return put_group(band, group, out);
 }
 
 int result_summary(const struct result_view *view, FILE *out)
@@ -100,17 +97,18 @@ int result_summary(const struct result_view *view, FILE *out)
     text_markdown(out, view_text(view->file->run, "level"));
     fputs(", on ", out);
     text_markdown(out, view_text(machine, "processor"));
-    fprintf(out, ", %.0f threads, %s, %.10s; others had %.1f %% of the processors. Of a row's cases the typical one, "
-                 "and from which to which share of the limit they reach.\n\n",
+    fprintf(out, ", %.0f threads, %s, %.10s; others had %.1f %% of the processors. A row is a limit that was "
+                 "applied: its typical case, from which to which share of the yardstick all its cases reach, and what "
+                 "the limit asks.\n\n",
             view_number(machine, "threads"), bytes_text(view_number(machine, "memory_bytes"), memory),
             view_text(view->file->run, "started"), 100 * view_number(view->file->end, "other_load"));
-    fputs("| `zerogauge bench` | median | limit | of it | cases |\n| --- | --- | --- | ---: | --- |\n", out);
-    for (size_t line = 1; line <= view->file->line_count; line++)
-        if (view_is(view_record(view, line), "band"))
-            put_band(view, view_text(view_record(view, line), "id"), &group, out);
-    for (size_t i = 0; i < view->bench_count; i++)
-        if (!is_judged(view, view->benches[i].name))
-            put_unjudged(view, i, &group, out);
+    fputs("| limit | typical case | median | yardstick | of it | cases | asked |\n"
+          "| --- | --- | --- | --- | ---: | --- | --- |\n", out);
+    int status = ERR_NONE;
+    for (size_t line = 1; status == ERR_NONE && line <= view->file->line_count; line++)
+        if (view_is(view_record(view, line), "band") &&
+            strcmp(view_text(view_record(view, line), "metric"), "ratio") == 0)
+            status = put_band(view, view_record(view, line), &group, out);
     free(group.cases);
-    return result_written(out, "the summary");
+    return status == ERR_NONE ? result_written(out, "the summary") : status;
 }

@@ -106,7 +106,7 @@ static void setting_text(FILE *out, const char *key, const json_t *value)
         fputs(json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "none", out);
 }
 
-char *settings_text(const json_t *settings)
+char *settings_text_of(const json_t *settings, const json_t *without, size_t most)
 {
     char *text = NULL;
     size_t bytes, count = 0;
@@ -116,8 +116,15 @@ char *settings_text(const json_t *settings)
     if (!out)
         return NULL;
     json_object_foreach((json_t *)(uintptr_t)settings, key, value) {
+        if (count == most || json_object_get(without, key))
+            continue;
         fputs(count++ ? ", " : "", out);
         setting_text(out, key, value);
     }
     return fclose(out) == 0 ? text : (free(text), NULL);
+}
+
+char *settings_text(const json_t *settings)
+{
+    return settings_text_of(settings, NULL, SIZE_MAX);
 }

@@ -21,6 +21,9 @@ void text_gnuplot(FILE *out, const char *text);
 // "step=update threads=2 block=1MiB": the settings of a case, to be freed; null without memory.
 char *settings_text(const json_t *settings);
 
+// The same of the first `most` settings whose keys `without` lacks, which may be null.
+char *settings_text_of(const json_t *settings, const json_t *without, size_t most);
+
 // "4.7", four digits that are as long as they need be.
 enum { NUMBER_TEXT_BYTES = 32 };
 const char *number_text(double value, char out[NUMBER_TEXT_BYTES]);
