@@ -54,6 +54,15 @@ Test(check, the_reference_fulfils_a_requirement_through_the_same_door)
     requirement_is("R-OPT-05", "PASS");
 }
 
+// Six ranks as two hosts of three have other bits than the canonical order, which a rule explains.
+Test(check, sums_by_groups_of_ranks_are_equivalent)
+{
+    cr_assert_eq(check("--case 'red-rounding.w6.*' --json -- " ZG_BINARY_DIR "/zerogauge answer --reduction-group 3 "
+                       "{cases} {answers} {world}"), 0, "%s", output);
+    has("\"verdict\":\"EQUIVALENT\"");
+    has("torch-cpu, ranks folded in groups, ");
+}
+
 Test(check, a_program_that_does_nothing_is_broken)
 {
     cr_assert_eq(check("--requirement R-OPT-05 --json -- true {cases} {answers}"), 1, "%s", output);

@@ -14,7 +14,7 @@
 
 struct answer_options {
     char *recipe, *schedule, *clip_form, *nvme_path, *plugin;
-    int one;
+    int one, reduction_group;
     struct launcher launcher;
 };
 
@@ -28,6 +28,9 @@ static int parse(int argc, const char **argv, struct answer_options *a, char *ar
         {"recipe", '\0', TEXT, &a->recipe, 0, "Adam's sequence of operations; torch-cpu, unless given", "NAME"},
         {"clip-form", '\0', TEXT, &a->clip_form, 0, "torch, unless given; deepspeed", "NAME"},
         {"schedule", '\0', TEXT, &a->schedule, 0, "serial; overlap; chaos:SEED; as cases hint, unless given", "HOW"},
+        {"reduction-group", '\0', POPT_ARG_INT, &a->reduction_group, 0,
+         "sums over ranks by groups of so many, where the world is a multiple of it; canonical order, unless given",
+         "N"},
         {"nvme-path", '\0', TEXT, &a->nvme_path, 0, "where what is on NVMe goes; STATE, TMPDIR or /tmp, unless given",
          "DIR"},
         {"plugin", '\0', TEXT, &a->plugin, 0, "a shared object answers (contract.h), and not the reference", "FILE"},
@@ -55,7 +58,10 @@ static int unknown_recipe(const char *name)
 
 static int read_options(const struct answer_options *a, struct reference_options *out)
 {
-    *out = (struct reference_options){.recipe = a->recipe, .nvme_path = a->nvme_path, .clip_form = CLIP_TORCH};
+    *out = (struct reference_options){.recipe = a->recipe, .nvme_path = a->nvme_path, .clip_form = CLIP_TORCH,
+                                      .reduction_group = a->reduction_group};
+    if (a->reduction_group < 0 || a->reduction_group > CASE_WORLD_MAX)
+        return err_set(ERR_USAGE, "--reduction-group %d: expected 1 to %d", a->reduction_group, CASE_WORLD_MAX);
     if (a->recipe && !recipe_find(a->recipe))
         return unknown_recipe(a->recipe);
     if (a->clip_form && strcmp(a->clip_form, "deepspeed") == 0)
@@ -81,8 +87,9 @@ static int read_world(const char *text, int *out)
 static int answer_by_plugin(const struct answer_options *a, char *arguments[], const char *state)
 {
     int world = 0;
-    if (a->recipe || a->clip_form || a->schedule || a->nvme_path)
-        return err_set(ERR_USAGE, "--plugin: --recipe, --clip-form, --schedule and --nvme-path are the reference's");
+    if (a->recipe || a->clip_form || a->schedule || a->nvme_path || a->reduction_group)
+        return err_set(ERR_USAGE, "--plugin: --recipe, --clip-form, --schedule, --reduction-group and --nvme-path are "
+                                  "the reference's");
     if (a->one)
         return plugin_answer_one(a->plugin, arguments[0], arguments[1], state);
     TRY(read_world(arguments[2], &world));

@@ -131,6 +131,7 @@ Test(cmd_answer, bad_lines_are_usage_errors)
         {"cases answers 65", "WORLD is \"65\""},
         {"--recipe torch cases answers 2", "--recipe torch: expected one of torch-cpu, "},
         {"--clip-form both cases answers 2", "--clip-form both: expected torch or deepspeed"},
+        {"--reduction-group -1 cases answers 2", "--reduction-group -1: expected 1 to 64"},
         {"--schedule fast cases answers 2", "fast"},
         {"--fast cases answers 2", "--fast"},
         {"cases answers 2", "order.json"},

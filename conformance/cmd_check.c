@@ -65,6 +65,10 @@ static int check_as_rank(const struct check_options *a, const struct launcher *l
         return err_set(ERR_USAGE, "%s says that this is one of %d processes: start it once, without a launcher, which "
                                   "stands in the command that is checked: zerogauge check -- mpirun -n {world} "
                                   "PROGRAM {cases} {answers} {world} {state}", launcher->name, launcher->world);
+    if (a->time_limit_s != CHECK_TIME_LIMIT_S || a->memory || a->output)
+        return err_set(ERR_USAGE, "--time-limit, --memory-limit and --output-limit bound a command that is launched; "
+                                  "under %s the launched processes answer themselves: limits are the launcher's",
+                       launcher->name);
     struct check_ranks ranks = {.interrupted = &interrupted};
     int rc = launcher_open(launcher, &ranks.comm);
     part->world = launcher->world;

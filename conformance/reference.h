@@ -12,6 +12,7 @@
 struct reference_options {
     const char *recipe;  // null: torch-cpu, or deepspeed-cpu-clang for what torch has not
     enum clip_form clip_form;
+    int reduction_group;  // ranks in a group of hierarchical sums, where the world is a multiple; 0: canonical order
     bool has_schedule;   // false: overlap where the case hints at it, otherwise serial
     struct flow_schedule schedule;
     const char *nvme_path;  // null: the folder of states, or TMPDIR, or /tmp

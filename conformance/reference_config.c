@@ -65,10 +65,13 @@ static json_t *zero_section(const struct check_case *c)
     return section;
 }
 
-static json_t *own_section(const struct check_case *c, const char *recipe, enum clip_form clip_form, int before_steps)
+static json_t *own_section(const struct check_case *c, const char *recipe, const struct reference_options *options,
+                           int before_steps)
 {
     json_t *section = json_pack("{s:s, s:s}", "recipe", recipe, "clip_form",
-                                clip_form == CLIP_TORCH ? "torch" : "deepspeed");
+                                options->clip_form == CLIP_TORCH ? "torch" : "deepspeed");
+    if (options->reduction_group > 0 && c->world % options->reduction_group == 0)
+        json_object_set_new(section, "reduction_group", json_integer(options->reduction_group));
     int start = c->delayed_update > before_steps ? c->delayed_update - before_steps : 1;
     if (c->delayed_update > 0)
         json_object_set_new(section, "delayed_update", json_pack("{s:i}", "start_step", start));
@@ -160,7 +163,7 @@ int reference_config(const struct check_case *c, const struct reference_options 
     TRY(check_loss_scale(c, unsupported));
     // Each group is a configuration; the first is that of all the rest.
     for (int i = 0; i < c->group_count; i++) {
-        json_t *own = own_section(c, recipe, options->clip_form, before_steps);
+        json_t *own = own_section(c, recipe, options, before_steps);
         struct config *config = i == 0 ? &out->config : &other;
         TRY(load(c, document(c, c->precision, &c->groups[i], own), nvme_path, config));
         out->groups[i] = (struct config_group){
@@ -170,7 +173,7 @@ int reference_config(const struct check_case *c, const struct reference_options 
     struct config *config = &out->config;
     // DeepSpeed scales the loss, and looks for overflow, by precision; here any precision can have both.
     if (c->precision != DTYPE_FP16 && c->loss_scale.kind != SCALE_NONE) {
-        json_t *own = own_section(c, recipe, options->clip_form, before_steps);
+        json_t *own = own_section(c, recipe, options, before_steps);
         TRY(load(c, document(c, DTYPE_FP16, &c->groups[0], own), nvme_path, &other));
         config->loss_scale = other.loss_scale;
     }

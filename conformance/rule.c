@@ -17,6 +17,22 @@ bool rule_clip_is_deepspeed(enum rule_clip clip)
     return clip == CLIP_BY_RECIPROCAL || clip == CLIP_BY_RECIPROCAL_IN_DOUBLE;
 }
 
+int rule_group_count(int world)
+{
+    int count = 0;
+    for (int size = 2; size < world; size++)
+        count += world % size == 0;
+    return count;
+}
+
+int rule_group_size(int world, int index)
+{
+    for (int size = 2; size < world; size++)
+        if (world % size == 0 && index-- == 0)
+            return size;
+    return world;
+}
+
 static bool is_power_of_two(int number)
 {
     return (number & (number - 1)) == 0;
@@ -54,13 +70,29 @@ static bool division_is_distinct(const struct check_case *c, const struct rule *
     }
 }
 
-// Whether this rule's gradient can differ from that of a rule before it. Two terms have one sum in any order.
+// Whether the order can differ from those before it. Two terms have one sum in any order, two groups of two are pairs,
+// and a prime number of ranks has no groups.
+static bool order_is_distinct(int world, enum rule_order order)
+{
+    switch (order) {
+    case ORDER_CYCLIC:
+        return world >= 3;
+    case ORDER_TREE:
+        return world >= 4;
+    case ORDER_GROUPS:
+        return world > 4 && rule_group_count(world) > 0;
+    default:
+        return true;
+    }
+}
+
+// Whether this rule's gradient can differ from that of a rule before it.
 static bool gradient_is_distinct(const struct check_case *c, const struct rule *rule)
 {
     struct rule canonical = rule_canonical(c);
     if (c->exact)
         return rule_same_gradient(rule, &canonical);
-    if (rule->order != ORDER_FOLD && c->world < (rule->order == ORDER_TREE ? 4 : 3))
+    if (!order_is_distinct(c->world, rule->order))
         return false;
     if (rule->rounds_each && (c->communication_dtype == DTYPE_FP32 || c->world < 3))
         return false;
@@ -170,7 +202,7 @@ bool rule_same_gradient(const struct rule *a, const struct rule *b)
 }
 
 static const char *const order_text[ORDER_COUNT] = {"ranks folded in order", "ranks folded around a ring",
-                                                    "ranks added in pairs"};
+                                                    "ranks added in pairs", "ranks folded in groups"};
 static const char *const division_text[DIVIDE_COUNT] = {
     "sum divided once",
     "sum over ranks divided",

@@ -34,8 +34,13 @@ enum rule_order {
     ORDER_FOLD,    // canonical: ((g0 + g1) + g2) + ...
     ORDER_CYCLIC,  // from any rank on, upwards or downwards, by element: rings, whatever their chunks
     ORDER_TREE,    // neighbours in pairs, then pairs of pairs
+    ORDER_GROUPS,  // ranks in a row folded in groups of one size, then the groups: hosts
     ORDER_COUNT
 };
+
+// How many sizes groups of ranks can have, between one rank and all of them; and the size with this index, from 0.
+int rule_group_count(int world);
+int rule_group_size(int world, int index);
 
 // Where the mean over ranks divides.
 enum rule_division {

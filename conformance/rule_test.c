@@ -69,6 +69,9 @@ Test(rule, a_rounding_case_has_the_rules_that_it_can_tell_apart)
         {2, 1, DTYPE_FP32, 1},
         {4, 1, DTYPE_FP32, 3},           // fold, ring, tree
         {4, 1, DTYPE_BF16, 6},           // each also rounded at every addition
+        {5, 1, DTYPE_FP32, 3 * 4},       // last, reciprocal, first, first reciprocal
+        {6, 1, DTYPE_FP32, 4 * 4},       // and groups
+        {8, 1, DTYPE_FP32, 4},
         {3, 1, DTYPE_FP32, 2 * 4},       // fold, ring; last, reciprocal, first, first reciprocal
         {3, 1, DTYPE_FP16, 4 * 7},       // and rounded at each addition; all divisions, as the model's dtype is another
         {2, 4, DTYPE_FP32, 2},           // which sum first

@@ -108,12 +108,20 @@ void unsharded_begin(const struct check_case *c, const struct case_values *value
     out->t = 0;
 }
 
+// In how many ways a sum over ranks can be added in this order.
+static int order_count(enum rule_order order, int world)
+{
+    if (order == ORDER_GROUPS && rule_group_count(world) > 0)
+        return rule_group_count(world);
+    if (order != ORDER_CYCLIC || world < 3)
+        return 1;
+    return world == 3 ? 3 : 2 * world;  // of three terms, what counts is which is added last: upwards meets them all
+}
+
 int unsharded_choice_count(const struct check_case *c, const struct rule *rule)
 {
     int tails = adam_recipe_has_tail(adam_recipe_at(rule->recipe)) ? 2 : 1;
-    // Of three terms, what counts is which is added last: upwards alone meets them all.
-    int orders = rule->order != ORDER_CYCLIC || c->world < 3 ? 1 : c->world == 3 ? 3 : 2 * c->world;
-    return tails * orders;
+    return tails * order_count(rule->order, c->world);
 }
 
 struct unsharded_choice unsharded_choice_at(const struct check_case *c, const struct rule *rule, int index)
@@ -123,6 +131,7 @@ struct unsharded_choice unsharded_choice_at(const struct check_case *c, const st
     return (struct unsharded_choice){
         .first_rank = order % c->world,
         .downwards = order / c->world % 2,
+        .group = rule_group_size(c->world, order),
         .tail = index % tails,
     };
 }
@@ -207,28 +216,54 @@ static float add_ranks(const struct mean *mean, float a, float b)
     return mean->rule->rounds_each ? unsharded_round(mean->c->communication_dtype, a + b) : a + b;
 }
 
+// The fold of `size` terms from `first` on; each next one is `stride` further, around the end.
+static float fold_terms(const struct mean *mean, int first, int stride, int size)
+{
+    float sum = mean->terms[first];
+    for (int i = 1; i < size; i++)
+        sum = add_ranks(mean, sum, mean->terms[(first + i * stride) % mean->c->world]);
+    return sum;
+}
+
+static float add_pairs(const struct mean *mean)
+{
+    float *terms = mean->terms;
+    for (int left = mean->c->world; left > 1; left = (left + 1) / 2)
+        for (int i = 0; i < left; i += 2)
+            terms[i / 2] = i + 1 < left ? add_ranks(mean, terms[i], terms[i + 1]) : terms[i];
+    return terms[0];
+}
+
+static float add_groups(const struct mean *mean, int size)
+{
+    int groups = mean->c->world / size;
+    for (int group = 0; group < groups; group++)
+        mean->terms[group] = fold_terms(mean, group * size, 1, size);
+    return fold_terms(mean, 0, 1, groups);
+}
+
+static float add_terms(const struct mean *mean)
+{
+    const struct unsharded_choice *choice = mean->choice;
+    int world = mean->c->world;
+    switch (mean->rule->order) {
+    case ORDER_CYCLIC:
+        return fold_terms(mean, choice->first_rank, choice->downwards ? world - 1 : 1, world);
+    case ORDER_TREE:
+        return add_pairs(mean);
+    case ORDER_GROUPS:
+        return add_groups(mean, choice->group > 0 ? choice->group : rule_group_size(world, 0));
+    default:
+        return fold_terms(mean, 0, 1, world);
+    }
+}
+
 // The sum over ranks of mean->terms, which it overwrites, in the communication dtype.
 static float reduce(const struct mean *mean)
 {
-    int world = mean->c->world;
-    float *terms = mean->terms;
-    for (int rank = 0; rank < world; rank++)
-        terms[rank] = divide_term(mean, terms[rank]);
-    float sum = terms[0];
-    if (mean->rule->order == ORDER_TREE) {
-        for (int left = world; left > 1; left = (left + 1) / 2)
-            for (int i = 0; i < left; i += 2)
-                terms[i / 2] = i + 1 < left ? add_ranks(mean, terms[i], terms[i + 1]) : terms[i];
-        sum = terms[0];
-    } else {
-        bool cyclic = mean->rule->order == ORDER_CYCLIC;
-        int first = cyclic ? mean->choice->first_rank : 0;
-        int stride = cyclic && mean->choice->downwards ? world - 1 : 1;
-        sum = terms[first];
-        for (int i = 1; i < world; i++)
-            sum = add_ranks(mean, sum, terms[(first + i * stride) % world]);
-    }
-    return divide_sum(mean, unsharded_round(mean->c->communication_dtype, sum));
+    for (int rank = 0; rank < mean->c->world; rank++)
+        mean->terms[rank] = divide_term(mean, mean->terms[rank]);
+    return divide_sum(mean, unsharded_round(mean->c->communication_dtype, add_terms(mean)));
 }
 
 static float mean_element(const struct mean *mean, size_t k)

@@ -37,9 +37,9 @@ int unsharded_decide(const struct check_case *c, const struct case_values *value
                      struct unsharded_decision *out);
 
 // Which value of an element is meant, where a rule leaves a choice by element: a rank to begin a cyclic fold with and
-// its direction, and the body or the tail of a recipe that has both.
+// its direction, the ranks in a group (0: as few as there can be), and the body or the tail of a recipe that has both.
 struct unsharded_choice {
-    int first_rank;
+    int first_rank, group;
     bool downwards, tail;
 };
 

@@ -93,22 +93,22 @@ Test(unsharded, the_canonical_gradient_is_the_references_definition)
     cr_expect_eq(checked, 4 * 162 * 165);
 }
 
-// One element on four ranks, by rule.
-static float sum_of_four(enum dtype dtype, struct rule rule, struct unsharded_choice choice, const float terms[4])
+// One element on so many ranks, by rule.
+static float sum_of(int world, enum dtype dtype, struct rule rule, struct unsharded_choice choice, const float terms[])
 {
-    struct check_case c = trial_case_of(4, 1, dtype, dtype, DTYPE_FP32, 2);
+    struct check_case c = trial_case_of(world, 1, dtype, dtype, DTYPE_FP32, 2);
     c.params[0] = c.params[2];
     c.param_count = 1;
     c.steps = 1;
-    c.data.poke_count = 4;
-    for (int rank = 0; rank < 4; rank++)
+    c.data.poke_count = world;
+    for (int rank = 0; rank < world; rank++)
         c.data.pokes[rank] = (struct case_poke){.step = 1, .rank = rank, .value = terms[rank]};
     struct case_values *values;
     cr_assert_eq(case_values_open(&c, &values), 0);
     float sum, *out[CASE_PARAM_MAX] = {&sum};
     cr_assert_eq(unsharded_gradient(&c, values, &rule, &choice, 1, 1, out), 0);
     case_values_close(values);
-    return 4 * sum;
+    return (float)world * sum;
 }
 
 Test(unsharded, every_order_of_addition_is_the_one_its_name_says)
@@ -116,18 +116,36 @@ Test(unsharded, every_order_of_addition_is_the_one_its_name_says)
     const float terms[4] = {0x1p24f, 1, 1, -0x1p24f};
     struct rule fold = {0}, ring = {.order = ORDER_CYCLIC}, tree = {.order = ORDER_TREE};
     struct unsharded_choice none = {0};
-    cr_expect_eq(sum_of_four(DTYPE_FP32, fold, none, terms), 0);  // each 1 is lost in turn
-    cr_expect_eq(sum_of_four(DTYPE_FP32, tree, none, terms), 1);  // 2^24 + 0, 1 - 2^24
+    cr_expect_eq(sum_of(4, DTYPE_FP32, fold, none, terms), 0);  // each 1 is lost in turn
+    cr_expect_eq(sum_of(4, DTYPE_FP32, tree, none, terms), 1);  // 2^24 + 0, 1 - 2^24
     struct unsharded_choice choice = {.first_rank = 1};           // 1 + 1 - 2^24 + 2^24
-    cr_expect_eq(sum_of_four(DTYPE_FP32, ring, choice, terms), 2);
+    cr_expect_eq(sum_of(4, DTYPE_FP32, ring, choice, terms), 2);
     choice = (struct unsharded_choice){.first_rank = 0, .downwards = true};  // 2^24 - 2^24 + 1 + 1
-    cr_expect_eq(sum_of_four(DTYPE_FP32, ring, choice, terms), 2);
+    cr_expect_eq(sum_of(4, DTYPE_FP32, ring, choice, terms), 2);
     choice = (struct unsharded_choice){.first_rank = 3};  // -2^24 + 2^24 + 1 + 1
-    cr_expect_eq(sum_of_four(DTYPE_FP32, ring, choice, terms), 2);
+    cr_expect_eq(sum_of(4, DTYPE_FP32, ring, choice, terms), 2);
     const float small[4] = {256, 1, 1, 0};
-    cr_expect_eq(sum_of_four(DTYPE_BF16, fold, none, small), 258);
+    cr_expect_eq(sum_of(4, DTYPE_BF16, fold, none, small), 258);
     fold.rounds_each = true;
-    cr_expect_eq(sum_of_four(DTYPE_BF16, fold, none, small), 256);
+    cr_expect_eq(sum_of(4, DTYPE_BF16, fold, none, small), 256);
+}
+
+Test(unsharded, groups_are_folded_and_then_added)
+{
+    const float terms[8] = {0x1p24f, 1, 1, -0x1p24f, 1, 1, 1, 1};
+    struct rule groups = {.order = ORDER_GROUPS}, fold = {0}, tree = {.order = ORDER_TREE};
+    struct unsharded_choice none = {0}, four = {.group = 4};
+    cr_expect_eq(sum_of(8, DTYPE_FP32, fold, none, terms), 4);    // two are lost
+    cr_expect_eq(sum_of(8, DTYPE_FP32, groups, none, terms), 5);  // 2^24 + 0, 1 - 2^24, 2, 2
+    cr_expect_eq(sum_of(8, DTYPE_FP32, groups, four, terms), 4);  // 0, 4
+    const float other[8] = {1, 1, 0x1p24f, 0, 1, 0, -0x1p24f, 0};
+    cr_expect_eq(sum_of(8, DTYPE_FP32, groups, none, other), 4);  // 2^24 + 2, then 2^24 + 4, as 2^24 + 3 is none
+    cr_expect_eq(sum_of(8, DTYPE_FP32, tree, none, other), 3);    // 2^24 + 2, 1 - 2^24
+    struct check_case c = trial_case_of(12, 1, DTYPE_FP32, DTYPE_FP32, DTYPE_FP32, 2);
+    static const int sizes[] = {2, 3, 4, 6};
+    cr_assert_eq(unsharded_choice_count(&c, &groups), 4);
+    for (int i = 0; i < 4; i++)
+        cr_expect_eq(unsharded_choice_at(&c, &groups, i).group, sizes[i]);
 }
 
 // gloo adds chunk j of a ring as a fold of the ranks j - 1, j - 2, ..., j.
