@@ -406,7 +406,7 @@ Test(io, a_pool_gives_back_its_files_and_memory)
     struct nvme_aio aio = {.block_bytes = BLOCK, .queue_depth = 8, .intra_op_parallelism = 3};
     int before = dup(0);
     close(before);
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 60; i++) {
         aio.engine = (enum nvme_engine)(i % NVME_ENGINE_COUNT);
         struct io_pool *pool;
         if (io_pool_open(io_engine_of(aio.engine), &aio, NULL, &pool) == ERR_NONE)
