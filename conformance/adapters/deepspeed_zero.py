@@ -1,21 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --offload: of the optimizer's states in every case."""
-import functools
-import os
+import deepspeed_start  # noqa: F401  first: it says which accelerator
+import deepspeed
+from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
-import cpuinfo
-
-os.environ.setdefault("DS_ACCELERATOR", "cpu")
-cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)  # each DeepSpeedCPUAdam asks, by a process that takes 1 s
-import deepspeed  # noqa: E402
-from deepspeed.accelerator import get_accelerator  # noqa: E402
-from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state  # noqa: E402
-
-from deepspeed_config import add_ballast, config_of, refuse  # noqa: E402
-from zerogauge_adapter import DTYPES, MOMENTS, Model, main  # noqa: E402
-
-deepspeed.utils.logger.setLevel("ERROR")
-get_accelerator().is_fp16_supported = lambda: True  # asks for a CPU with instructions for it; without, it works too
+from deepspeed_config import add_ballast, config_of, refuse
+from zerogauge_adapter import DTYPES, MOMENTS, Model, main
 
 
 class Trainer:

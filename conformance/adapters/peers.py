@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judges the configurations of peers.txt by `zerogauge check --level quick`, and holds the verdicts against what is
-expected there: python peers.py ZEROGAUGE OUT [NAME...]. The last line is `N passed, N failed, N skipped`."""
+expected there: python peers.py ZEROGAUGE OUT [NAME...]. As many run at a time as there are processors, from processes
+that have their packages imported (warm.py). The last line is `N passed, N failed, N skipped`."""
 import fnmatch
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VERDICTS = "PASS", "EQUIVALENT", "BOUNDED", "FAIL", "BROKEN", "UNSUPPORTED"
+RUNNING = set()  # processes, to be ended where this one is interrupted
 ROW = "{:24} {:16}" + "".join(f" {{:>{len(verdict)}}}" for verdict in VERDICTS) + " {:>5}"
 
 
@@ -26,24 +31,25 @@ def read_table():
     return runs, expected, cases, programs
 
 
-def judge(zerogauge, out, claims, command):
-    """The records of the report by kind; the report itself and what was printed stay in `out`."""
-    shutil.rmtree(out, ignore_errors=True)
+def parts_of(command):
+    """Options of `zerogauge check`, the adapter, and its options."""
     words = command.split()
     at = next(i for i, word in enumerate(words) if word.endswith(".py"))
-    line = [zerogauge, "check", "--level", "quick", "--claims", HERE / "claims" / f"{claims}.json", *words[:at],
-            "--out", out, "--", sys.executable, HERE / words[at], *words[at + 1:],
+    return words[:at], words[at], words[at + 1:]
+
+
+def judge(zerogauge, out, claims, command, sockets):
+    """The records of the report by kind; the report itself and what was printed stay in `out`."""
+    shutil.rmtree(out, ignore_errors=True)
+    check_options, adapter, options = parts_of(command)
+    line = [zerogauge, "check", "--level", "quick", "--claims", HERE / "claims" / f"{claims}.json", *check_options,
+            "--out", out, "--", sys.executable, "-S", HERE / "warm.py", "launch", f"{sockets}/{adapter}", *options,
             "{cases}", "{answers}", "{world}", "{state}"]
     printed = out.with_suffix(".txt")
     with printed.open("w") as file, subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT) as process:
-        try:
-            status = process.wait()
-        except KeyboardInterrupt:
-            process.terminate()  # it ends the ranks, and then itself
-            process.wait()
-            raise
-    if status in (-signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM):
-        raise KeyboardInterrupt
+        RUNNING.add(process)
+        process.wait()
+        RUNNING.discard(process)
     records = {}
     report = out / "report.jsonl"
     for text in report.read_text().splitlines() if report.exists() else []:
@@ -83,15 +89,69 @@ def surprises(name, records, expected, cases):
                           if verdicts[id] == verdict]
 
 
-def ask(zerogauge, out, name, command):
-    """Runs a program that judges by itself; whether it is as it should be. What it prints is shown."""
+def judged(zerogauge, out, sockets, expected, cases, name, claims, command):
+    """Runs a configuration; whether it is as it should be, and what is to be printed of it."""
+    begin, again = time.monotonic(), []
+    records, printed = judge(zerogauge, out / name, claims, command, sockets)
+    if "end" in records and records["end"][0]["command_failed"]:  # once more: a crash need not be one of every run
+        again = [f"    AGAIN    {records['end'][0]['command_text']}"]
+        records, printed = judge(zerogauge, out / name, claims, command, sockets)
+    if "end" not in records:
+        return False, [f"{name}: no whole report; see {printed}"]
+    end = records["end"][0]
+    lines = [ROW.format(name, end["verdict"], *(str(end["requirement_counts"][verdict]) for verdict in VERDICTS),
+                        f"{time.monotonic() - begin:.0f}"), *again]
+    wrong, known = surprises(name, records, expected, cases)
+    for mark, texts in ("recipe  ", sorted(records["run"][0]["rules"])), ("expected", known), ("WRONG   ", wrong):
+        lines += [f"    {mark} {text}" for text in texts]
+    return not wrong, lines + ([f"    see      {printed}"] if wrong else [])
+
+
+def asked(zerogauge, out, name, command):
+    """Runs a program that judges by itself; the same."""
     line = [sys.executable, HERE / command.split()[0], *command.split()[1:], zerogauge, out / name]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        text = process.stdout.read()
+        RUNNING.add(process)
+        text = process.communicate()[0]
+        RUNNING.discard(process)
     (out / name).with_suffix(".txt").write_text(text)
-    print(f"{name:24} {'FAIL' if process.returncode else 'PASS'}")
-    print("".join(f"    {line}\n" for line in text.splitlines()), end="", flush=True)
-    return process.returncode == 0
+    return process.returncode == 0, [f"{name:24} {'FAIL' if process.returncode else 'PASS'}",
+                                     *(f"    {line}" for line in text.splitlines())]
+
+
+def serve(sockets, runs):
+    """Starts a process for each adapter that its launches are forked from."""
+    options = {}
+    for _, _, command in runs:
+        _, adapter, words = parts_of(command)
+        options.setdefault(adapter, []).extend(words)
+    for adapter, words in options.items():
+        RUNNING.add(subprocess.Popen([sys.executable, HERE / "warm.py", "serve", f"{sockets}/{adapter}",
+                                      HERE / adapter, *words]))
+    servers = list(RUNNING)
+    while not all(os.path.exists(f"{sockets}/{adapter}") for adapter in options):
+        if any(server.poll() is not None for server in servers):
+            sys.exit("ci/peers: an adapter cannot be imported")
+        time.sleep(0.1)
+
+
+def judge_all(zerogauge, out, runs, programs, rules):
+    """Prints what came out, in the order of the table; how many were as they should be, and how many not."""
+    passed = failed = 0
+    with tempfile.TemporaryDirectory() as sockets, ThreadPoolExecutor(os.cpu_count()) as pool:
+        try:
+            serve(sockets, runs)
+            results = [pool.submit(judged, zerogauge, out, sockets, *rules, *run) for run in runs]
+            results += [pool.submit(asked, zerogauge, out, *program) for program in programs]
+            for result in results:
+                right, lines = result.result()
+                print("\n".join(lines), flush=True)
+                passed, failed = passed + right, failed + (not right)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(RUNNING):
+                process.terminate()  # a run ends its ranks, and then itself
+    return passed, failed
 
 
 def main(zerogauge, out, *names):
@@ -102,33 +162,10 @@ def main(zerogauge, out, *names):
         sys.exit(f"ci/peers: no such configuration: {', '.join(sorted(unknown))}; there are {', '.join(known_names)}")
     for number in signal.SIGINT, signal.SIGTERM:
         signal.signal(number, signal.default_int_handler)
-    passed = failed = 0
+    if names:
+        runs, programs = ([row for row in rows if row[0] in names] for rows in (runs, programs))
     print(ROW.format("configuration", "verdict", *VERDICTS, "s"), flush=True)
-    for name, claims, command in runs:
-        if names and name not in names:
-            continue
-        begin = time.monotonic()
-        records, printed = judge(zerogauge, Path(out).resolve() / name, claims, command)
-        seconds = f"{time.monotonic() - begin:.0f}"
-        if "end" not in records:
-            print(f"{name}: no whole report; see {printed}", flush=True)
-            failed += 1
-            continue
-        end = records["end"][0]
-        print(ROW.format(name, end["verdict"], *(str(end["requirement_counts"][verdict]) for verdict in VERDICTS),
-                         seconds))
-        wrong, known = surprises(name, records, expected, cases)
-        for mark, lines in ("recipe  ", sorted(records["run"][0]["rules"])), ("expected", known), ("WRONG   ", wrong):
-            for line in lines:
-                print(f"    {mark} {line}")
-        if wrong:
-            print(f"    see      {printed}")
-        sys.stdout.flush()
-        passed, failed = passed + (not wrong), failed + bool(wrong)
-    for name, command in programs:
-        if not names or name in names:
-            right = ask(zerogauge, Path(out).resolve(), name, command)
-            passed, failed = passed + right, failed + (not right)
+    passed, failed = judge_all(zerogauge, Path(out).resolve(), runs, programs, (expected, cases))
     print(f"{passed} passed, {failed} failed, 0 skipped")
     return failed > 0 or passed == 0
 

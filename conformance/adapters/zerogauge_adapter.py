@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import torch
+import torch._dynamo  # noqa: F401  what the first optimizer imports, here once, before the ranks are forked
 import torch.distributed as dist
 
 from zerogauge_case import DTYPES, MOMENTS, Case, Unsupported  # noqa: F401
