@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every adapter in PyTorch needs: starts the ranks, and asks a Trainer for the steps of each case."""
 import argparse
+import gc
 import json
 import os
 import tempfile
@@ -65,4 +66,5 @@ def main(Trainer, **options):
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         args.scratch, rendezvous = Path(folder), f"file://{folder}/rendezvous"
+        gc.freeze()  # what is imported is no garbage: DeepSpeed's stage 3 looks for some in every case
         torch.multiprocessing.start_processes(serve, (args, rendezvous, Trainer), args.world, start_method="fork")
