@@ -265,6 +265,11 @@ static void lower_rate(struct config *config)
     config->adam.lr = 5e-4;
 }
 
+static void other_scale(struct config *config)
+{
+    config->loss_scale.static_scale = 2;
+}
+
 Test(checkpoint, what_differs_is_refused_or_said)
 {
     struct trial trial = {.stage = 1, .world = 2, .steps = 2, .save = folder, .accumulation = 3};
@@ -282,6 +287,7 @@ Test(checkpoint, what_differs_is_refused_or_said)
         {{.precision = DTYPE_BF16}, ERR_USAGE, "precision"},
         {{.recipe = "deepspeed-cpu-gcc-avx512"}, ERR_USAGE, "recipe"},
         {{.accumulation = 1}, ERR_USAGE, "train_batch_size"},
+        {{.change = other_scale}, ERR_USAGE, "loss_scale"},
         {{.steps = 1}, ERR_USAGE, "--steps 1"},
         {{.change = lower_rate}, ERR_NONE, "lr was 0.001"},
         {{.change = lower_rate, .verify = true}, ERR_USAGE, "--verify"},

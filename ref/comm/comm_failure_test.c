@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank that fails makes every other rank return an error within a second that names the first failure. Never a hang.
 #include "comm_test.h"
+#include "shadow_test.h"
 
 #include <stdlib.h>
 
@@ -249,6 +250,15 @@ static int reduce_overlapping(struct comm *comm, float buffer[32])
     return comm_all_reduce(comm, buffer, buffer + 3, 4, DTYPE_FP32, COMM_SUM);
 }
 
+// Into memory of an accelerator.
+static int maximum_elsewhere(struct comm *comm, float buffer[32])
+{
+    TRY(accelerator_claim(&shadow_accelerator, buffer + 16, 16 * sizeof(float)));
+    int rc = comm_all_reduce(comm, buffer, buffer + 16, 4, DTYPE_FP32, COMM_MAX);
+    accelerator_disclaim(buffer + 16);
+    return rc;
+}
+
 static int scatter_into_others_share(struct comm *comm, float buffer[32])
 {
     return comm_reduce_scatter(comm, buffer, DTYPE_FP32, buffer, DTYPE_FP32, fours, false);
@@ -277,6 +287,7 @@ static int broadcast_from_nobody(struct comm *comm, float buffer[32])
 static const struct bad_call bad_calls[] = {
     {"all-reduce: bytes have no sum", reduce_bytes},
     {"all-reduce: send and recv overlap", reduce_overlapping},
+    {"all-reduce: maxima are taken in this processor's memory alone", maximum_elsewhere},
     {"reduce-scatter: recv overlaps send", scatter_into_others_share},
     {"reduce-scatter: in place", scatter_adding_in_place},
     {"all-gather: send overlaps recv", gather_from_others_share},
