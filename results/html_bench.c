@@ -123,23 +123,32 @@ static void put_row(const struct bench_view *bench, double scale, FILE *out)
     fputs("</div></div>\n", out);
 }
 
-void html_limits(const struct result_view *view, FILE *out)
+// Those that a limit judges, or the others, benchmark by benchmark.
+static void put_section(const struct result_view *view, bool judged, double scale, FILE *out)
 {
-    double scale = scale_of(view);
     const char *name = "";
-    if (view->bench_count == 0)
-        return;
-    fputs("<h2>Figures against their limits</h2>\n<p class=\"faint\">A bar is the share of the limit that was reached; "
-          "the full line is the limit, broken lines are the band that is asked for. Below it is every sample: above "
-          "the part, with its median, and under it the yardstick.</p>\n",
-          out);
     for (size_t i = 0; i < view->bench_count; i++) {
-        if (strcmp(name, view->benches[i].name) != 0) {
+        const struct bench_view *bench = &view->benches[i];
+        if ((bench->verdict != NULL) != judged)
+            continue;
+        if (!*name)
+            fprintf(out,
+                    "<h2>%s</h2>\n<p class=\"faint\">A bar is the share of the yardstick that was reached, which is "
+                    "the full line; broken lines are the limits of that share. Below it is every sample: above the "
+                    "part, with its median, and under it the yardstick.</p>\n",
+                    judged ? "Figures against their limits" : "Figures without limits");
+        if (strcmp(name, bench->name) != 0) {
             fputs("<h3>", out);
-            text_markup(out, view->benches[i].name);
+            text_markup(out, bench->name);
             fputs("</h3>\n", out);
         }
-        name = view->benches[i].name;
-        put_row(&view->benches[i], scale, out);
+        name = bench->name;
+        put_row(bench, scale, out);
     }
+}
+
+void html_limits(const struct result_view *view, FILE *out)
+{
+    put_section(view, true, scale_of(view), out);
+    put_section(view, false, scale_of(view), out);
 }
