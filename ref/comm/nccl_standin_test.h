@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for NCCL: it records what each rank calls, matches sends with receives when all have ended their groups, and
-// moves the bytes of GPUs, which are shadows.
+// A stand-in for NCCL: it records what each rank calls, matches sends with receives when all have ended their groups,
+// and moves the bytes of GPUs, which are shadows.
 #ifndef ZG_NCCL_STANDIN_TEST_H
 #define ZG_NCCL_STANDIN_TEST_H
 
