@@ -272,7 +272,7 @@ Test(dtype, the_single_conversions_are_those_of_the_loops)
 
 // Sums.
 
-enum { SUM_COUNT = 2500, SUM_WORLD = 5 };
+enum { SUM_COUNT = 2500, SUM_WORLD = 6 };
 static const enum dtype FORMATS[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 
 static float load(enum dtype dtype, const void *values, size_t i)
@@ -314,9 +314,21 @@ static void fill(enum dtype dtype, void *values, size_t count, uint64_t key)
 
 struct fold_case {
     enum dtype in, out;
-    int world, add, alias; // alias: the rank whose input is the output, too; -1: none
+    int world, group, add, alias; // group: as world, or less; alias: the rank whose input is the output, too; -1: none
     size_t count;
 };
+
+static float sum_plainly(const struct fold_case *c, const void *const inputs[], size_t i)
+{
+    float sum = 0;
+    for (int first = 0; first < c->world; first += c->group) {
+        float of_group = load(c->in, inputs[first], i);
+        for (int rank = first + 1; rank < first + c->group; rank++)
+            of_group = of_group + load(c->in, inputs[rank], i);
+        sum = first == 0 ? of_group : sum + of_group;
+    }
+    return sum;
+}
 
 static void fold_is_a_left_fold(struct fold_case c)
 {
@@ -334,16 +346,18 @@ static void fold_is_a_left_fold(struct fold_case c)
     if (c.alias < 0)
         fill(c.out, output, c.count, random_key(99, c.count));
     for (size_t i = 0; i < c.count; i++) {
-        float sum = load(c.in, inputs[0], i);
-        for (int rank = 1; rank < c.world; rank++)
-            sum = sum + load(c.in, inputs[rank], i);
+        float sum = sum_plainly(&c, inputs, i);
         expected[i] = rounded(c.out, c.add ? load(c.out, output, i) + sum : sum);
     }
     uint32_t beyond = stored(c.out, output, c.count);
-    dtype_fold(c.in, inputs, c.world, c.out, output, c.count, c.add);
+    if (c.group == c.world)
+        dtype_fold(c.in, inputs, c.world, c.out, output, c.count, c.add);
+    else
+        dtype_fold_groups(c.in, inputs, c.world, c.group, c.out, output, c.count, c.add);
     for (size_t i = 0; i < c.count; i++)
-        cr_assert_eq(stored(c.out, output, i), expected[i], "%s -> %s, world %d, add %d, alias %d, element %zu of %zu",
-                     dtype_name(c.in), dtype_name(c.out), c.world, c.add, c.alias, i, c.count);
+        cr_assert_eq(stored(c.out, output, i), expected[i],
+                     "%s -> %s, world %d, groups of %d, add %d, alias %d, element %zu of %zu", dtype_name(c.in),
+                     dtype_name(c.out), c.world, c.group, c.add, c.alias, i, c.count);
     cr_assert_eq(stored(c.out, output, c.count), beyond, "one element too many");
 }
 
@@ -353,14 +367,34 @@ Test(dtype, fold_is_the_left_fold_in_fp32_with_one_rounding)
     for (EACH_ISA(isa))
         for (int in = 0; in < 3; in++)
             for (int out = 0; out < 3; out++)
-                for (int world = 1; world <= SUM_WORLD; world++)
+                for (int world = 1; world < SUM_WORLD; world++)
                     for (int add = 0; add < 2; add++)
                         for (int alias = -1; alias < world; alias++)
                             for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
                                 if (alias >= 0 && dtype_bytes(FORMATS[in]) != dtype_bytes(FORMATS[out]))
                                     continue;
                                 fold_is_a_left_fold(
-                                    (struct fold_case){FORMATS[in], FORMATS[out], world, add, alias, counts[k]});
+                                    (struct fold_case){FORMATS[in], FORMATS[out], world, world, add, alias, counts[k]});
+                            }
+}
+
+Test(dtype, groups_are_folded_and_then_their_sums_with_one_rounding)
+{
+    static const size_t counts[] = {0, 1, 7, 1023, 1024, 1025, SUM_COUNT - 1};
+    static const struct {
+        int world, group;
+    } shapes[] = {{4, 2}, {6, 2}, {6, 3}, {5, 1}};
+    for (EACH_ISA(isa))
+        for (int in = 0; in < 3; in++)
+            for (int out = 0; out < 3; out++)
+                for (int shape = 0; shape < 4; shape++)
+                    for (int add = 0; add < 2; add++)
+                        for (int alias = -1; alias < shapes[shape].world; alias++)
+                            for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+                                if (alias >= 0 && dtype_bytes(FORMATS[in]) != dtype_bytes(FORMATS[out]))
+                                    continue;
+                                fold_is_a_left_fold((struct fold_case){FORMATS[in], FORMATS[out], shapes[shape].world,
+                                                                       shapes[shape].group, add, alias, counts[k]});
                             }
 }
 
