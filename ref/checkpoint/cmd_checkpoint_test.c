@@ -93,11 +93,13 @@ Test(cmd_checkpoint, an_interrupted_run_saves_first)
     }
     char lock[PATH_MAX + 32];
     snprintf(lock, sizeof lock, "%s/.lock", path);
-    while (access(lock, F_OK) != 0)
+    int status;
+    while (access(lock, F_OK) != 0) {
+        cr_assert_eq(waitpid(child, &status, WNOHANG), 0, "the run has ended, with status %d", status);
         usleep(1000);
+    }
     usleep(100000);
     kill(child, SIGINT);
-    int status;
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 2, "%d", status);
     cr_assert_eq(shell("ls saved | grep -c step-"), 0);
