@@ -9,6 +9,7 @@ set(ZG_SOURCES
   bench/bench.c
   bench/bench_adam.c
   bench/bench_comm.c
+  bench/bench_device.c
   bench/bench_file.c
   bench/bench_hosts.c
   bench/bench_links.c
@@ -241,6 +242,7 @@ set(ZG_TEST_SOURCES
   bench/bands_test.c
   bench/bench_adam_test.c
   bench/bench_comm_test.c
+  bench/bench_device_test.c
   bench/bench_file_test.c
   bench/bench_memory_test.c
   bench/bench_nvme_test.c

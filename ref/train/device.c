@@ -45,6 +45,11 @@ int device_find(const char *name, bool launched, struct train_setting *setting)
     return err_set(ERR_USAGE, "--device %s: expected cpu or cuda", name);
 }
 
+bool device_is_name(const char *name)
+{
+    return !name || strcmp(name, "cpu") == 0 || strcmp(name, "cuda") == 0;
+}
+
 int device_connect(struct train_setting *setting, struct comm **comm)
 {
 #ifdef ZG_HAVE_NCCL
