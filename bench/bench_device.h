@@ -10,9 +10,9 @@ struct bench_device {
     int count;                              // of its devices, which ranks share in turn; 0 without one
 };
 
-// Finds what `name` says for so many ranks of this process: "cpu", which null is, too, or "cuda". launched: each rank is
-// a process of a launcher. ERR_USAGE: an unknown name. *absent: there is no such device here, which whoever measures says
-// in a skip (the message says why), and *out is this processor.
+// Finds what `name` says for so many ranks of this process: "cpu", which null is, too, or "cuda". launched: each rank
+// is a process of a launcher. ERR_USAGE: an unknown name. *absent: there is no such device here, which whoever measures
+// says in a skip (the message says why), and *out is this processor.
 int bench_device_find(const char *name, int ranks, bool launched, struct bench_device *out, bool *absent);
 
 // "cpu", or the accelerator's name.
