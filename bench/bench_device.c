@@ -5,6 +5,8 @@
 #include "device.h"
 #include "err.h"
 
+#include <string.h>
+
 int bench_device_find(const char *name, int ranks, bool launched, struct bench_device *out, bool *absent)
 {
     struct train_setting setting = {.world = ranks};
@@ -19,6 +21,14 @@ int bench_device_find(const char *name, int ranks, bool launched, struct bench_d
 const char *bench_device_name(const struct bench_device *device)
 {
     return device->accelerator ? device->accelerator->name : "cpu";
+}
+
+void bench_device_describe(const struct bench_device *device, json_t *of_case)
+{
+    if (!device->accelerator)
+        return;
+    json_object_set_new(of_case, "device", json_string(device->accelerator->name));
+    json_object_set_new(of_case, "devices", json_integer(device->count));
 }
 
 int bench_device_enter(const struct bench_device *device, int rank)
@@ -53,6 +63,16 @@ void bench_device_free(const struct bench_device *device, void *memory, size_t b
     }
     accelerator_disclaim(memory);
     (void)device->accelerator->release(memory);
+}
+
+int bench_device_fill(const struct bench_device *device, void *memory, uint32_t word, size_t bytes)
+{
+    size_t whole_bytes = bytes - bytes % sizeof word;
+    if (device->accelerator)
+        return whole_bytes > 0 ? device->accelerator->fill(memory, word, whole_bytes) : ERR_NONE;
+    for (size_t i = 0; i < whole_bytes; i += sizeof word)
+        memcpy((char *)memory + i, &word, sizeof word);
+    return ERR_NONE;
 }
 
 int bench_device_alloc_host(const struct bench_device *device, size_t bytes, void **out)

@@ -55,6 +55,36 @@ Test(bench_device, memory_is_the_accelerators_and_is_given_back)
     bench_device_free_host(&device, NULL, 1);
 }
 
+Test(bench_device, whole_words_are_filled_on_either_side)
+{
+    const struct bench_device devices[] = {{&shadow_accelerator, 1}, {0}};
+    const unsigned char expected[] = {0x78, 0x56, 0x34, 0x12, 0x78, 0x56, 0x34, 0x12, 9, 9, 9};
+    for (int d = 0; d < 2; d++) {
+        void *memory;
+        unsigned char back[sizeof expected];
+        memset(back, 9, sizeof back);
+        cr_assert_eq(bench_device_enter(&devices[d], 0), ERR_NONE);
+        cr_assert_eq(bench_device_alloc(&devices[d], sizeof back, &memory), ERR_NONE);
+        cr_expect_eq(bytes_copy(memory, back, sizeof back), ERR_NONE);
+        cr_expect_eq(bench_device_fill(&devices[d], memory, 0x12345678, sizeof back), ERR_NONE);
+        cr_expect_eq(bench_device_fill(&devices[d], (char *)memory + 8, 1, 3), ERR_NONE);
+        cr_expect_eq(bytes_copy(back, memory, sizeof back), ERR_NONE);
+        cr_expect_arr_eq(back, expected, sizeof back);
+        bench_device_free(&devices[d], memory, sizeof back);
+    }
+}
+
+Test(bench_device, a_case_names_the_device_unless_it_is_this_processor)
+{
+    json_t *of_case = json_object();
+    bench_device_describe(&(struct bench_device){0}, of_case);
+    cr_expect_eq(json_object_size(of_case), 0);
+    bench_device_describe(&(struct bench_device){&shadow_accelerator, 2}, of_case);
+    cr_expect_str_eq(json_string_value(json_object_get(of_case, "device")), "shadow");
+    cr_expect_eq(json_integer_value(json_object_get(of_case, "devices")), 2);
+    json_decref(of_case);
+}
+
 Test(bench_device, without_an_accelerator_memory_is_the_processors)
 {
     const struct bench_device device = {0};

@@ -2,7 +2,8 @@
 // `zerogauge bench overlap`: training steps of ZeRO-3 with every state on NVMe, and how much of a step its busiest lane
 // works: the union of that lane's recorded intervals, against the step's whole time. 1.0 would be a step in which
 // everything else hides behind one lane. Once with lanes as they are, and once with lanes in the proportions of a
-// DGX-2, slowed down as much as this machine computes more slowly than a V100.
+// DGX-2, slowed down as much as this machine computes more slowly than a V100. On a GPU (--device) links and computation
+// are in proportion by themselves, and lanes are as they are.
 #include "overlap_run.h"
 
 #include "err.h"
@@ -24,13 +25,16 @@ static const double V100_FLOPS = 70e12;
 enum { SERIAL_STEPS = 2 };
 
 // A model, a rank's micro-batch, and in how many sub-groups a layer is updated. With emulated lanes the model is as
-// small as they are slow: a step takes seconds.
+// small as they are slow: a step takes seconds. A GPU multiplies small matrices no faster than it is told to, so its
+// model is wide; and its micro-batch is so large that the products, some 10^13 operations, take about as long as storage
+// needs for the states, 36 bytes for each of 10^8 parameters: most of a second at 15 Tflop/s and at 5 GB/s.
 struct workload {
     const char *model;
     size_t sequences, sub_groups;
 };
 static const struct workload SMALL = {"gpt:layers=24,width=24,heads=2,length=256", 16, 6},
-                             LARGE = {"gpt:layers=8,width=256,heads=4,length=128", 8, 1};
+                             LARGE = {"gpt:layers=8,width=256,heads=4,length=128", 8, 1},
+                             WIDE = {"gpt:layers=8,width=1024,heads=16,length=512", 32, 1};
 
 static int write_trace(const struct overlap_bench *bench, const struct overlap_run *run)
 {
@@ -76,12 +80,14 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
         .yardstick_name = yardstick,
         .yardstick = &table->busy_ms[busiest],
     };
+    bench_device_describe(&bench->device, record.description);
     TRY(bench_print(&bench->options->shared, &record));
     if (bench->options->shared.json)
         return ERR_NONE;
     lane_table_print(table, stdout);
-    printf("         one operation after the other %.4g ms, %.2f times as long; a rank computes %.1f Gflop/s\n",
-           serial_ms, gain, flops * 1e-9);
+    printf("         one operation after the other %.4g ms, %.2f times as long; a rank computes %.1f Gflop/s%s%s\n",
+           serial_ms, gain, flops * 1e-9, bench->device.accelerator ? " on " : "",
+           bench->device.accelerator ? bench_device_name(&bench->device) : "");
     if (*emulated)
         printf("         EMULATED %s\n", emulated);
     return ERR_NONE;
@@ -141,11 +147,10 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
     return code;
 }
 
-static int run_all(struct overlap_bench *bench, struct overlap_options *given)
+// Refuses what cannot be measured. *chosen: rates that the user gave; none is zeros.
+static int check_options(struct overlap_bench *bench, const struct overlap_options *given, struct emulation *chosen)
 {
-    bench_default_repeat(&given->shared, 7, 3, 1);
-    const struct emulation none = {0};
-    struct emulation chosen;
+    *chosen = (struct emulation){0};
     if (given->world < 1 || given->world > 64)
         return err_set(ERR_USAGE, "--world %d: expected 1 to 64", given->world);
     if (given->sequences < 0)
@@ -154,25 +159,53 @@ static int run_all(struct overlap_bench *bench, struct overlap_options *given)
         return err_set(ERR_USAGE, "--sizes and --threads have no meaning here; --model and --world have");
     if (given->shared.storage.inject)
         TRY(inject_parse(given->shared.storage.inject, &bench->inject));
-    if (given->emulate && strcmp(given->emulate, "none") != 0 && strcmp(given->emulate, "dgx-2") != 0) {
-        TRY(emulation_parse(given->emulate, &chosen));
-        return measure(bench, &SMALL, &chosen, false);
-    }
-    if (!given->emulate || strcmp(given->emulate, "none") == 0)
-        TRY(measure(bench, &LARGE, &none, false));
-    // Emulated lanes are as slow as this machine computes: seconds a step.
-    bool dgx2 = given->emulate ? strcmp(given->emulate, "dgx-2") == 0 : !given->shared.quick;
-    return dgx2 ? measure(bench, &SMALL, &DGX2, true) : ERR_NONE;
+    if (given->emulate && strcmp(given->emulate, "none") != 0 && strcmp(given->emulate, "dgx-2") != 0)
+        TRY(emulation_parse(given->emulate, chosen));
+    return ERR_NONE;
 }
 
-static int overlap_main(int argc, const char **argv)
+static int run_all(struct overlap_bench *bench, const struct overlap_options *given, const struct emulation *chosen)
+{
+    const struct emulation none = {0};
+    const bool apart = bench->device.accelerator != NULL;
+    const struct workload *slow = apart ? &WIDE : &SMALL, *fast = apart ? &WIDE : &LARGE;
+    if (emulation_any(chosen))
+        return measure(bench, slow, chosen, false);
+    if (!given->emulate || strcmp(given->emulate, "none") == 0)
+        TRY(measure(bench, fast, &none, false));
+    // Emulated lanes are as slow as this machine computes: seconds a step.
+    bool dgx2 = given->emulate ? strcmp(given->emulate, "dgx-2") == 0 : !given->shared.quick && !apart;
+    return dgx2 ? measure(bench, slow, &DGX2, true) : ERR_NONE;
+}
+
+// device: null is the one that the user named.
+static int prepare_and_run(const struct bench_device *device, struct overlap_options *given)
+{
+    struct overlap_bench bench = {.options = given};
+    struct emulation chosen;
+    bool absent = false;
+    bench_default_repeat(&given->shared, 7, 3, 1);
+    TRY(check_options(&bench, given, &chosen));
+    if (device)
+        bench.device = *device;
+    else
+        TRY(bench_device_find(given->device, given->world, false, &bench.device, &absent));
+    if (absent)
+        return bench_skip("overlap: %s", err_message());
+    TRY(text_open(given->text_path, &bench.text));
+    int code = run_all(&bench, given, &chosen);
+    text_close(bench.text);
+    return code;
+}
+
+static int overlap_main(const struct bench_device *device, int argc, const char **argv)
 {
     struct overlap_options given = {.world = 1};
-    struct overlap_bench bench = {.options = &given};
     enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT, FLAG = POPT_ARG_NONE };
     const struct poptOption own[] = {
         {"emulate", '\0', TEXT, &given.emulate, 0, "dgx-2 or none (quickly), or lanes' GB/s as for train", "LIST"},
         {"world", '\0', INT, &given.world, 0, "ranks, as threads (1); each computes with one", "N"},
+        {"device", '\0', TEXT, &given.device, 0, "that trains: cpu, unless given; cuda", "WHICH"},
         {"model", '\0', TEXT, &given.model, 0, "instead of a small one for emulated lanes, a larger one else", "NAME"},
         {"sequences", '\0', INT, &given.sequences, 0, "of a rank's micro-batch", "N"},
         {"eager", '\0', FLAG, &given.eager, 0, "no clipping, no check for overflow: no update waits for all", NULL},
@@ -181,20 +214,21 @@ static int overlap_main(int argc, const char **argv)
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, BENCH_USES_STATES, own, &given.shared);
-    if (code == ERR_NONE && !given.shared.help) {
-        code = text_open(given.text_path, &bench.text);
-        if (code == ERR_NONE)
-            code = run_all(&bench, &given);
-    }
-    text_close(bench.text);
+    if (code == ERR_NONE && !given.shared.help)
+        code = prepare_and_run(device, &given);
     bench_release(&given.shared);
-    char *const texts[] = {given.model, given.emulate, given.text_path, given.trace_path};
+    char *const texts[] = {given.model, given.emulate, given.text_path, given.trace_path, given.device};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     return code;
 }
 
+int bench_overlap_on(const struct bench_device *device, int argc, const char **argv)
+{
+    return bench_exit("overlap", overlap_main(device, argc, argv));
+}
+
 int bench_overlap_main(int argc, const char **argv)
 {
-    return bench_exit("overlap", overlap_main(argc, argv));
+    return bench_overlap_on(NULL, argc, argv);
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of `bench overlap`: what a timeline's lanes add up to, the form of its lines, and that a run whose bits are
-// wrong has no number.
-#include "bench.h"
-#include "err.h"
+// wrong has no number; and the same on an accelerator that the host plays.
 #include "lane_table.h"
+#include "overlap_run.h"
 #include "printed_test.h"
+#include "shadow_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
 
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,7 +60,7 @@ Test(bench_overlap, a_timeline_has_what_the_last_step_did_since_it_began)
 
 static char text_path[] = "/tmp/zg-overlap-text-XXXXXX";
 
-static int run(const char *const arguments[], char **text)
+static int run_on(const struct bench_device *device, const char *const arguments[], char **text)
 {
     FILE *file = fdopen(mkstemp(text_path), "w");
     for (int i = 0; i < 1000; i++)
@@ -71,11 +72,16 @@ static int run(const char *const arguments[], char **text)
     for (int i = 0; arguments[i]; i++)
         argv[argc++] = arguments[i];
     struct printed printed = printed_begin();
-    int status = bench_overlap_main(argc, argv);
+    int status = device ? bench_overlap_on(device, argc, argv) : bench_overlap_main(argc, argv);
     *text = printed_end(printed);
     unlink(text_path);
     strcpy(text_path + strlen(text_path) - 6, "XXXXXX");
     return status;
+}
+
+static int run(const char *const arguments[], char **text)
+{
+    return run_on(NULL, arguments, text);
 }
 
 Test(bench_overlap, a_json_line_has_every_lane_and_says_what_is_emulated)
@@ -154,6 +160,90 @@ Test(bench_overlap, a_bit_that_flips_on_the_disk_leaves_no_number)
     free(text);
     cr_expect_eq(run(checked, &text), 2);
     cr_expect_str_eq(text, "");
+    free(text);
+}
+
+static const char *case_text(const json_t *record, const char *key)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(record, "case"), key));
+    return text ? text : "";
+}
+
+Test(bench_overlap, on_an_accelerator_lanes_are_as_they_are_and_the_record_names_it)
+{
+    static const char *const arguments[] = {"--world", "2", "--json", NULL};
+    const struct bench_device device = {&shadow_accelerator, 2};
+    char *text;
+    cr_assert_eq(run_on(&device, arguments, &text), 0);
+    // One line: without a device there is a second, with the lanes of another machine.
+    json_t *line = json_loads(text, 0, NULL);
+    cr_assert_not_null(line, "%s", text);
+    cr_expect_str_eq(case_text(line, "lanes"), "as they are");
+    cr_expect_str_eq(case_text(line, "device"), "shadow");
+    cr_expect_eq(json_integer_value(json_object_get(json_object_get(line, "case"), "devices")), 2);
+    cr_expect(json_is_true(json_object_get(line, "verified")));
+    const json_t *lanes = json_object_get(json_object_get(line, "detail"), "by_lane");
+    cr_expect_gt(json_number_value(json_object_get(json_object_get(lanes, "h2d"), "bytes")), 0);
+    cr_expect_eq(shadow.block_count, 0, "%d allocations are left", shadow.block_count);
+    cr_expect_eq(shadow.lock_count, shadow.unlock_count);
+    json_decref(line);
+    free(text);
+}
+
+Test(bench_overlap, lanes_are_emulated_on_an_accelerator_where_that_is_asked_for)
+{
+    static const char *const arguments[] = {"--emulate", "nvme-read=0.5", NULL};
+    const struct bench_device device = {&shadow_accelerator, 1};
+    char *text;
+    cr_assert_eq(run_on(&device, arguments, &text), 0);
+    cr_expect(strstr(text, "lanes=EMULATED nvme-read=0.5  device=shadow  devices=1"), "%s", text);
+    cr_expect(strstr(text, " Gflop/s on shadow\n"), "%s", text);
+    free(text);
+}
+
+// Products of matrices so far; in one of them, a late one, an element is wrong.
+static atomic_int products;
+static int spoilt_product;
+
+static void wrong_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
+                         float beta, float *c, size_t c_stride)
+{
+    shadow_matmul(m, n, k, alpha, a, b, beta, c, c_stride);
+    if (++products == spoilt_product)
+        ((float *)at(c))[(m - 1) * c_stride + n - 1] += 1;
+}
+
+Test(bench_overlap, a_product_that_is_wrong_once_on_an_accelerator_leaves_no_number)
+{
+    static const char *const arguments[] = {"--json", NULL};
+    struct accelerator accelerator = shadow_accelerator;
+    accelerator.matmul = wrong_matmul;
+    const struct bench_device device = {&accelerator, 1};
+    char *text;
+    cr_assert_eq(run_on(&device, arguments, &text), 0);
+    free(text);
+    // The first run, which says how fast a rank computes, is compared with nothing; then come pairs.
+    spoilt_product = products / 2;
+    products = 0;
+    cr_expect_eq(run_on(&device, arguments, &text), 1);
+    cr_expect_str_eq(text, "");
+    cr_expect_eq(shadow.block_count, 0, "%d allocations are left", shadow.block_count);
+    free(text);
+}
+
+Test(bench_overlap, a_device_that_is_not_here_is_a_skip)
+{
+    static const char *const absent[] = {"--device", "cuda", NULL}, *const unknown[] = {"--device", "gpu", NULL};
+    struct bench_device device;
+    bool is_absent;
+    char *text;
+    cr_assert_eq(bench_device_find("cuda", 1, false, &device, &is_absent), ERR_NONE);
+    if (is_absent) {
+        cr_expect_eq(run(absent, &text), 77);
+        cr_expect_str_eq(text, "");
+        free(text);
+    }
+    cr_expect_eq(run(unknown, &text), 2);
     free(text);
 }
 

@@ -22,6 +22,13 @@ static size_t largest_unit(const struct model *model)
     return largest;
 }
 
+// What one rank computes with on the host: one thread, or on a device, which leaves the host to the optimizer, its share
+// of the processors (0).
+static int threads(const struct overlap_bench *bench)
+{
+    return bench->device.accelerator ? 0 : 1;
+}
+
 // Two layers are fetched ahead, and no parameter stays in memory longer than that. The update waits for
 // all gradients, to clip them and look for overflow; an eager one updates a layer as soon as its gradient is there.
 static int load(const struct overlap_bench *bench, bool infinity, struct config *config)
@@ -70,7 +77,9 @@ int overlap_train(const struct overlap_bench *bench, struct overlap_run *run)
         .steps = run->steps,
         .seed = SEED,
         .schedule = {run->mode, 0},
-        .threads = 1,
+        .accelerator = bench->device.accelerator,
+        .device_count = bench->device.count,
+        .threads = threads(bench),
         .swap_checksum = !bench->options->shared.storage.no_checksum,
         .buffered = bench->options->shared.storage.buffered,
         .emulation = run->emulation,

@@ -4,12 +4,13 @@
 #define ZG_OVERLAP_RUN_H
 
 #include "bench.h"
+#include "bench_device.h"
 #include "lane_table.h"
 #include "train.h"
 
 // What the user chose; null and 0: nothing.
 struct overlap_options {
-    char *model, *emulate, *text_path, *trace_path;
+    char *model, *emulate, *text_path, *trace_path, *device;
     int world, sequences, eager;
     struct bench_options shared;
 };
@@ -18,6 +19,7 @@ struct overlap_bench {
     const struct overlap_options *options;
     const struct model *model;
     struct text *text;
+    struct bench_device device;
     size_t sequences, sub_groups;
     struct inject_plan inject;
 };
@@ -39,5 +41,8 @@ int overlap_train(const struct overlap_bench *bench, struct overlap_run *run);
 // Whether the run ended with the parameters and moments that the same steps have in memory, one operation after the
 // other. *flops is what one rank computed there a second.
 int overlap_compare(const struct overlap_bench *bench, const struct overlap_run *run, double *flops);
+
+// bench_overlap_main on a device that the caller has, whatever --device says.
+int bench_overlap_on(const struct bench_device *device, int argc, const char **argv);
 
 #endif
