@@ -39,6 +39,9 @@ bool band_applies(const struct band *band, const json_t *bench_record)
     json_t *value;
     if (!name || strcmp(name, band->bench) != 0)
         return false;
+    // Limits are those of processors, unless they say of which device.
+    if (json_object_get(of_case, "device") && !json_object_get(band->of_case, "device"))
+        return false;
     json_object_foreach(band->of_case, key, value)
     {
         if (!json_equal(value, json_object_get(of_case, key)))

@@ -170,6 +170,28 @@ Test(bands, a_band_is_for_cases_that_have_all_its_keys_with_its_values)
     json_decref(record);
 }
 
+Test(bands, what_ran_on_a_device_is_for_bands_that_name_it)
+{
+    json_t *record = trial_record("step", "\"tier\":\"host\",\"device\":\"cuda\",\"devices\":1", 3);
+    static const struct {
+        const char *of_case;
+        bool applies;
+    } rows[] = {
+        {"{}", false},
+        {"{\"tier\":\"host\"}", false},
+        {"{\"tier\":\"host\",\"devices\":1}", false},
+        {"{\"device\":\"cuda\"}", true},
+        {"{\"device\":\"rocm\"}", false},
+        {"{\"tier\":\"device\",\"device\":\"cuda\"}", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct band band = {.bench = "step", .of_case = json_loads(rows[i].of_case, 0, NULL)};
+        cr_expect_eq(band_applies(&band, record), rows[i].applies, "%s", rows[i].of_case);
+        json_decref(band.of_case);
+    }
+    json_decref(record);
+}
+
 Test(bands, a_label_names_the_case_in_few_words)
 {
     char label[BENCH_LABEL_BYTES];
