@@ -2,8 +2,8 @@
 // `zerogauge bench overlap`: training steps of ZeRO-3 with every state on NVMe, and how much of a step its busiest lane
 // works: the union of that lane's recorded intervals, against the step's whole time. 1.0 would be a step in which
 // everything else hides behind one lane. Once with lanes as they are, and once with lanes in the proportions of a
-// DGX-2, slowed down as much as this machine computes more slowly than a V100. On a GPU (--device) links and computation
-// are in proportion by themselves, and lanes are as they are.
+// DGX-2, slowed down as much as this machine computes more slowly than a V100. On a GPU (--device) lanes are as they
+// are: links and computation are in proportion by themselves.
 #include "overlap_run.h"
 
 #include "err.h"
@@ -26,8 +26,8 @@ enum { SERIAL_STEPS = 2 };
 
 // A model, a rank's micro-batch, and in how many sub-groups a layer is updated. With emulated lanes the model is as
 // small as they are slow: a step takes seconds. A GPU multiplies small matrices no faster than it is told to, so its
-// model is wide; and its micro-batch is so large that the products, some 10^13 operations, take about as long as storage
-// needs for the states, 36 bytes for each of 10^8 parameters: most of a second at 15 Tflop/s and at 5 GB/s.
+// model is wide; and its micro-batch is so large that the products, some 10^13 operations, take about as long as
+// storage needs for the states, 36 bytes for each of 10^8 parameters: most of a second at 15 Tflop/s and at 5 GB/s.
 struct workload {
     const char *model;
     size_t sequences, sub_groups;

@@ -22,8 +22,8 @@ static size_t largest_unit(const struct model *model)
     return largest;
 }
 
-// What one rank computes with on the host: one thread, or on a device, which leaves the host to the optimizer, its share
-// of the processors (0).
+// A rank's on the host: one, which computes; or its share of the processors (0), where a device computes and the host
+// has the optimizer alone.
 static int threads(const struct overlap_bench *bench)
 {
     return bench->device.accelerator ? 0 : 1;

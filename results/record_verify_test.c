@@ -133,6 +133,7 @@ Test(record_verify, bands_decide_and_nothing_else)
     refused(8, "\"line\":5", "\"line\":99", 8, "line", "is 99");
     refused(8, "\"line\":5", "\"line\":null", 8, "line", "is null, expected the `bench` record");
     refused(7, "\"step\":\"update\"", "\"step\":\"other\"", 7, "id", "holds for no `bench` record");
+    refused(5, "\"step\":\"update\"", "\"step\":\"update\",\"device\":\"cuda\"", 7, "id", "holds for no `bench`");
     refused(7, "\"metric\":\"ratio\",\"unit\":null", "\"metric\":\"median\",\"unit\":\"ms\"", 5, "unit", "is of ms");
 }
 

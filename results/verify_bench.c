@@ -92,11 +92,13 @@ void verify_bench(struct verify *v)
 static bool band_holds_for(const json_t *band, const json_t *bench)
 {
     const char *key;
-    json_t *value;
+    json_t *value, *asked = json_object_get(band, "case"), *of_case = json_object_get(bench, "case");
     if (!verify_is(bench, "bench") || strcmp(verify_text(band, "bench"), verify_text(bench, "name")) != 0)
         return false;
-    json_object_foreach((json_t *)(uintptr_t)json_object_get(band, "case"), key, value)
-        if (!json_equal(value, json_object_get(json_object_get(bench, "case"), key)))
+    if (json_object_get(of_case, "device") && !json_object_get(asked, "device"))
+        return false;
+    json_object_foreach(asked, key, value)
+        if (!json_equal(value, json_object_get(of_case, key)))
             return false;
     return true;
 }
