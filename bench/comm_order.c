@@ -3,6 +3,7 @@
 // bits than the canonical one.
 #include "comm_ranks.h"
 
+#include "accelerator.h"
 #include "bench.h"
 #include "err.h"
 
@@ -48,26 +49,33 @@ static int call_once(struct comm_ranks *ranks, enum task task)
     return code;
 }
 
+// Both results of numbers whose sum depends on the order, here.
+static int sum_both_ways(struct comm_ranks *ranks, float *canonical, float *native, size_t bytes)
+{
+    struct comm_rank *rank = &ranks->ranks[0];
+    TRY(comm_rank_fill_roughly(rank));
+    TRY(call_once(ranks, TASK_COLLECTIVE));
+    TRY(bytes_copy(canonical, comm_rank_result(rank), bytes));
+    TRY(call_once(ranks, TASK_NATIVE));
+    return bytes_copy(native, rank->recv, bytes);
+}
+
 int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count)
 {
     struct comm_rank *rank = &ranks->ranks[0];
-    size_t bytes = comm_rank_result_count(rank) * sizeof(float), calls = ranks->calls;
+    size_t result_count = comm_rank_result_count(rank), bytes = result_count * sizeof(float), calls = ranks->calls;
     uint64_t differing = 0;
-    float *canonical = bench_alloc(bytes, 1);
-    if (!canonical)
-        return err_set(ERR_MEMORY, "no memory for a result of %zu bytes", bytes);
-    comm_rank_fill_roughly(rank);
+    float *results = bench_alloc(2 * bytes, 1);
+    if (!results)
+        return err_set(ERR_MEMORY, "no memory for two results of %zu bytes", bytes);
     ranks->calls = 1;
-    int code = call_once(ranks, TASK_COLLECTIVE);
-    if (code == ERR_NONE) {
-        memcpy(canonical, comm_rank_result(rank), bytes);
-        code = call_once(ranks, TASK_NATIVE);
-    }
-    for (size_t i = 0; i < bytes / sizeof(float) && code == ERR_NONE; i++)
-        differing += memcmp(&canonical[i], &rank->recv[i], sizeof(float)) != 0;
-    bench_free(canonical, bytes);
-    comm_rank_fill(rank);
+    int code = sum_both_ways(ranks, results, results + result_count, bytes);
+    for (size_t i = 0; i < result_count && code == ERR_NONE; i++)
+        differing += memcmp(&results[i], &results[result_count + i], sizeof(float)) != 0;
+    bench_free(results, 2 * bytes);
     rank->has_native_result = false;
     ranks->calls = calls;
+    if (code == ERR_NONE)
+        code = comm_rank_fill(rank);
     return code == ERR_NONE ? comm_ranks_sum(ranks, differing, count) : code;
 }

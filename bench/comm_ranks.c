@@ -2,12 +2,10 @@
 #include "comm_ranks.h"
 
 #include "bench.h"
-#include "comm_copy.h"
 #include "err.h"
 #include "mpi_collective.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 const char *comm_ranks_operation_name(enum operation operation)
 {
@@ -90,52 +88,6 @@ static int native(const struct comm_rank *rank)
     return mpi_collective_run(rank->comm, &call);
 }
 
-static void copy(void *to, const void *from, size_t bytes, enum task task)
-{
-    if (task == TASK_COPY_AROUND_CACHE)
-        copy_around_cache(to, from, bytes);
-    else
-        memcpy(to, from, bytes);
-}
-
-typedef uint64_t __attribute__((may_alias, aligned(1))) word_bits;
-
-// Reads memory and keeps a trace of it, so that the compiler does not leave the reading out.
-static void read_only(const void *from, size_t bytes)
-{
-    const word_bits *words = from;
-    uint64_t trace = 0;
-    for (size_t i = 0; i < bytes / sizeof *words; i++)
-        trace |= words[i];
-    __asm__ volatile("" : : "r"(trace));
-}
-
-// This rank's part of the yardstick: share by share, beginning with the next rank's, as the collectives do. From send
-// to recv, also where the collective is in place.
-static void copy_same_bytes(const struct comm_rank *rank, enum task task)
-{
-    const struct comm_ranks *of = rank->of;
-    size_t own = of->offsets[rank->index], own_bytes = of->counts[rank->index] * sizeof(float);
-    if (of->setting.operation == BROADCAST) {
-        if (rank->index != 0)
-            copy(rank->recv, of->ranks[0].recv, of->setting.count * sizeof(float), task);
-        return;
-    }
-    for (int step = 1; step <= of->setting.world; step++) {
-        const struct comm_rank *peer = &of->ranks[(rank->index + step) % of->setting.world];
-        if (of->setting.operation == ALL_GATHER)
-            copy(rank->recv + of->offsets[peer->index], peer->send, of->counts[peer->index] * sizeof(float), task);
-        else if (of->setting.operation == ALL_TO_ALL)
-            copy(rank->recv + rank->recv_offsets[peer->index], peer->send + own, own_bytes, task);
-        else if (of->setting.operation == ALL_REDUCE)
-            copy(peer->recv + own, peer->send + own, own_bytes, task);
-        else if (peer == rank)
-            copy(rank->recv, rank->send + own, own_bytes, task);
-        else
-            read_only(peer->send + own, own_bytes);
-    }
-}
-
 static int rank_work(struct comm_rank *rank)
 {
     const struct comm_ranks *of = rank->of;
@@ -147,26 +99,24 @@ static int rank_work(struct comm_rank *rank)
         else if (of->task == TASK_MEET_AND_COPY)
             TRY(comm_barrier(rank->comm));
         if (of->task != TASK_COLLECTIVE && of->task != TASK_NATIVE)
-            copy_same_bytes(rank, of->task);
+            comm_rank_copy_same_bytes(rank);
     }
-    if (of->task == TASK_COPY_AROUND_CACHE)
-        copy_around_cache_end();
+    TRY(comm_rank_copies_end(rank));
     rank->has_native_result = of->task == TASK_NATIVE;
     rank->has_result = of->task == TASK_COLLECTIVE || of->task == TASK_NATIVE;
     return ERR_NONE;
 }
 
-static void rank_prepare(struct comm_rank *rank)
+static int rank_prepare(struct comm_rank *rank)
 {
     const struct comm_ranks *of = rank->of;
     if (rank->has_result)
-        rank->wrong_count += comm_rank_wrong(rank);
+        TRY(comm_rank_count_wrong(rank));
     rank->has_result = rank->has_native_result = false;
     if (of->poisons)
-        memset(rank->recv, 0xff, comm_ranks_recv_count(rank) * sizeof(float));
+        TRY(comm_rank_poison(rank));
     // What was reduced in place is not what was sent any more.
-    if (of->poisons || of->setting.in_place)
-        comm_rank_fill(rank);
+    return of->poisons || of->setting.in_place ? comm_rank_fill(rank) : ERR_NONE;
 }
 
 static int rank_repeat(struct comm_rank *rank)
@@ -176,17 +126,55 @@ static int rank_repeat(struct comm_rank *rank)
     return comm_barrier(rank->comm);
 }
 
-// Each rank's memory is written first by the rank itself.
+static const struct bench_device *device_of(const struct comm_ranks *ranks)
+{
+    static const struct bench_device processor = {0};
+    return ranks->setting.device ? ranks->setting.device : &processor;
+}
+
+static int floats_open(const struct comm_rank *rank, size_t count, float **out)
+{
+    void *memory;
+    TRY(bench_device_alloc(device_of(rank->of), count * sizeof **out, &memory));
+    *out = memory;
+    return ERR_NONE;
+}
+
+// What only ranks with memory elsewhere have. The area takes a share; one without elements, too, has an address.
+static int stage_open(struct comm_rank *rank)
+{
+    void *stage;
+    if (!device_of(rank->of)->accelerator)
+        return ERR_NONE;
+    TRY(bench_device_alloc_host(device_of(rank->of), COMM_STAGE_COUNT * sizeof(float), &stage));
+    rank->stage = stage;
+    return rank->of->setting.operation == REDUCE_SCATTER
+               ? floats_open(rank, rank->of->counts[rank->index] + 1, &rank->area) : ERR_NONE;
+}
+
+// Each rank's memory is written first by the rank itself. A process has entered its device, a thread does it here.
 static int rank_open(struct comm_rank *rank)
 {
-    size_t send_bytes = rank->of->setting.count * sizeof(float);
-    size_t recv_bytes = comm_ranks_recv_count(rank) * sizeof(float);
-    rank->send = bench_alloc(send_bytes, 1);
-    rank->recv = bench_alloc(recv_bytes, 1);
-    if (!rank->send || !rank->recv)
-        return err_set(ERR_MEMORY, "no memory for buffers of %zu and %zu bytes a rank", send_bytes, recv_bytes);
-    comm_rank_fill(rank);
+    if (!rank->of->setting.comm)
+        TRY(bench_device_enter(device_of(rank->of), rank->index));
+    int code = floats_open(rank, rank->of->setting.count, &rank->send);
+    if (code == ERR_NONE)
+        code = floats_open(rank, comm_ranks_recv_count(rank), &rank->recv);
+    if (code == ERR_NONE)
+        code = stage_open(rank);
+    if (code != ERR_NONE)
+        return err_prefix(code, "rank %d's buffers", rank->index);
+    TRY(comm_rank_fill(rank));
     return comm_barrier(rank->comm);
+}
+
+static void rank_free(struct comm_rank *rank)
+{
+    const struct bench_device *device = device_of(rank->of);
+    bench_device_free(device, rank->send, rank->of->setting.count * sizeof(float));
+    bench_device_free(device, rank->recv, comm_ranks_recv_count(rank) * sizeof(float));
+    bench_device_free(device, rank->area, (rank->of->counts[rank->index] + 1) * sizeof(float));
+    bench_device_free_host(device, rank->stage, COMM_STAGE_COUNT * sizeof(float));
 }
 
 static int rank_follow(struct comm_rank *rank)
@@ -194,7 +182,7 @@ static int rank_follow(struct comm_rank *rank)
     TRY(rank_open(rank));
     for (;;) {
         TRY(comm_barrier(rank->comm));
-        rank_prepare(rank);
+        TRY(rank_prepare(rank));
         if (rank->of->task == TASK_END)
             return ERR_NONE;
         TRY(comm_barrier(rank->comm));
@@ -236,11 +224,9 @@ static void ranks_end(struct comm_ranks *ranks)
     for (int i = 1; i < ranks->started; i++)
         pthread_join(ranks->ranks[i].thread, NULL);
     for (int i = 0; i < ranks->own_count; i++) {
-        struct comm_rank *rank = &ranks->ranks[i];
-        bench_free(rank->send, ranks->setting.count * sizeof(float));
-        bench_free(rank->recv, comm_ranks_recv_count(rank) * sizeof(float));
+        rank_free(&ranks->ranks[i]);
         if (!ranks->setting.comm)
-            comm_close(rank->comm);
+            comm_close(ranks->ranks[i].comm);
     }
     ranks_free(ranks);
 }
@@ -319,7 +305,7 @@ int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons)
     ranks->task = task;
     ranks->poisons = poisons;
     TRY(comm_barrier(self->comm));
-    rank_prepare(self);
+    TRY(rank_prepare(self));
     if (task == TASK_END)
         return ERR_NONE;
     // The others are awake when this returns: a repetition does not wait for them to wake.

@@ -11,9 +11,13 @@
 //   all-reduce       N shares copied: its share is read at N ranks and written at N ranks
 //   all-to-all       N shares copied
 //   broadcast        the buffer copied, by all but the root
+// On a device the copies are begun one after the other and waited for once. It reads no more than it writes: of a share
+// that lies on the same device and is only read, one half is copied to an area that nobody looks at, which moves as
+// many bytes in its memory; a share of another device comes there in whole, as it must cross the link.
 #ifndef ZG_COMM_RANKS_H
 #define ZG_COMM_RANKS_H
 
+#include "bench_device.h"
 #include "comm.h"
 
 #include <pthread.h>
@@ -22,6 +26,7 @@
 #include <stdint.h>
 
 enum { WORLD_MAX = 64 };  // ranks that are threads
+enum { COMM_STAGE_COUNT = 1 << 18 };  // elements that come from a device at a time to be looked at
 
 enum operation { REDUCE_SCATTER, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, OPERATION_KINDS };
 
@@ -31,6 +36,8 @@ enum task { TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_MEET_AND_CO
 
 struct comm_setting {
     struct comm *comm;  // of this process, where ranks are processes, not owned; null: they are threads
+    const struct bench_device *device;  // where the buffers are, not owned; null: this processor. Ranks that are
+                                        // threads enter its devices in turn; a process has entered its own
     enum operation operation;
     int world;
     size_t asked_bytes;  // what `count` was made of, for results alone
@@ -45,7 +52,9 @@ struct comm_rank {
     struct comm_ranks *of;
     struct comm *comm;
     int index;
-    float *send, *recv;
+    float *send, *recv;  // on the device
+    float *stage;        // here, of COMM_STAGE_COUNT, between the device and whoever looks; null: no device
+    float *area;         // on the device, for what the yardstick of a reduce-scatter only reads; null: not needed
     size_t *recv_counts, *recv_offsets;  // by rank, of an all-to-all
     bool has_result;     // what a collective left is there, and not verified yet
     bool has_native_result;  // it is MPI's, which is in recv whatever the setting
@@ -53,7 +62,8 @@ struct comm_rank {
     pthread_t thread;
 };
 
-// One operation on buffers of one size. Of threads the one that opens it is rank 0, and the others follow it.
+// One operation on buffers of one size. Of threads the one that opens it is rank 0, and the others follow it. Another
+// thread that takes its part has entered the device of rank 0 (bench_device_enter).
 struct comm_ranks {
     struct comm_setting setting;
     size_t calls;    // in a repetition; may change between repetitions. In place it stays 1
@@ -77,14 +87,21 @@ double comm_ranks_bus_bytes(const struct comm_ranks *ranks);
 // Elements that a rank has room for in recv.
 size_t comm_ranks_recv_count(const struct comm_rank *rank);
 
-// What a rank begins with (comm_data.c): all of send, and what a collective finds in recv. And where the result of one
-// is, how many elements it has, and how many are wrong. Filled roughly, send has numbers whose sum depends on the
-// order.
-void comm_rank_fill(struct comm_rank *rank);
-void comm_rank_fill_roughly(struct comm_rank *rank);
+// What a rank begins with (comm_data.c): all of send, and what a collective finds in recv. Filled roughly, send has
+// numbers whose sum depends on the order. Poisoned, all of recv has a value that no collective leaves.
+int comm_rank_fill(struct comm_rank *rank);
+int comm_rank_fill_roughly(struct comm_rank *rank);
+int comm_rank_poison(struct comm_rank *rank);
+
+// Where the result of a collective is, on the device, and how many elements it has; and adds those of them that are
+// wrong to the rank's wrong_count.
 float *comm_rank_result(const struct comm_rank *rank);
 size_t comm_rank_result_count(const struct comm_rank *rank);
-size_t comm_rank_wrong(const struct comm_rank *rank);
+int comm_rank_count_wrong(struct comm_rank *rank);
+
+// This rank's part of the yardstick, as the present task says (comm_copies.c); and the end of what the task has begun.
+void comm_rank_copy_same_bytes(const struct comm_rank *rank);
+int comm_rank_copies_end(const struct comm_rank *rank);
 
 // Before a repetition: every rank verifies what the last collective left in recv. Poisoned, recv shows what a
 // collective does not write; but it is then in the caches as no program would leave it.

@@ -29,6 +29,7 @@ set(ZG_SOURCES
   bench/bench_world.c
   bench/calibration.c
   bench/cmd_validate.c
+  bench/comm_copies.c
   bench/comm_data.c
   bench/comm_order.c
   bench/comm_ranks.c
@@ -254,6 +255,7 @@ set(ZG_TEST_SOURCES
   bench/bench_test.c
   bench/bench_world_test.c
   bench/calibration_test.c
+  bench/comm_device_test.c
   bench/efficiency_test.c
   bench/fit_test.c
   bench/judgement_test.c
