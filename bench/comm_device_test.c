@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the ranks of `bench comm` on an accelerator that the host plays: what they leave is verified there, one wrong
-// bit is found, the yardstick moves what it says, and nothing stays allocated.
+// Tests of the ranks of `bench comm` on an accelerator that the host plays: all that they leave there is verified, one
+// wrong bit is found, the yardstick moves what it says, and nothing stays allocated.
 #include "comm_ranks.h"
 
 #include "shadow_test.h"
