@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks that are processes find together: sums over all of them, and whether MPI's order of addition has other
+// What ranks that are processes find together: sums over all of them, and whether the order of MPI or NCCL has other
 // bits than the canonical one.
 #include "comm_ranks.h"
 

@@ -4,6 +4,7 @@
 #include "bench.h"
 #include "err.h"
 #include "mpi_collective.h"
+#include "nccl_collective.h"
 
 #include <stdlib.h>
 
@@ -67,7 +68,7 @@ static int collective(const struct comm_rank *rank)
     }
 }
 
-// The same by MPI, from send to recv also where the collective is in place.
+// The same by MPI, or of memory on a device by NCCL: from send to recv also where the collective is in place.
 static int native(const struct comm_rank *rank)
 {
     static const enum comm_operation operations[OPERATION_KINDS] = {COMM_REDUCE_SCATTER, COMM_ALL_GATHER,
@@ -85,7 +86,7 @@ static int native(const struct comm_rank *rank)
         .recv_counts = rank->recv_counts,
         .recv_offsets = rank->recv_offsets,
     };
-    return mpi_collective_run(rank->comm, &call);
+    return rank->stage ? nccl_collective_run(rank->comm, &call) : mpi_collective_run(rank->comm, &call);
 }
 
 static int rank_work(struct comm_rank *rank)
@@ -148,7 +149,7 @@ static int stage_open(struct comm_rank *rank)
         return ERR_NONE;
     TRY(bench_device_alloc_host(device_of(rank->of), COMM_STAGE_COUNT * sizeof(float), &stage));
     rank->stage = stage;
-    return rank->of->setting.operation == REDUCE_SCATTER
+    return rank->of->setting.operation == REDUCE_SCATTER && !rank->of->setting.comm
                ? floats_open(rank, rank->of->counts[rank->index] + 1, &rank->area) : ERR_NONE;
 }
 

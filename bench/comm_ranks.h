@@ -2,10 +2,10 @@
 // Ranks that repeat a collective, or its yardstick, from a barrier to a barrier, and verify every result. They are
 // threads of this process, or processes of a launcher; then each of them calls all that follows, with equal settings.
 //
-// The yardstick of processes is MPI's own collective of the same bytes, which adds up in an order of its own. That of
-// threads reads exactly the bytes that the collective must read, at the ranks that have them, and writes exactly
-// those that it must write, once each, without arithmetic and without any agreement between ranks. With N ranks, each
-// of them does:
+// The yardstick of processes is MPI's own collective of the same bytes, or on devices NCCL's, which adds up in an order
+// of its own. That of threads reads exactly the bytes that the collective must read, at the ranks that have them, and
+// writes exactly those that it must write, once each, without arithmetic and without any agreement between ranks. With
+// N ranks, each of them does:
 //   reduce-scatter   one share of the buffer copied, N-1 shares read
 //   all-gather       N shares copied
 //   all-reduce       N shares copied: its share is read at N ranks and written at N ranks
@@ -57,7 +57,7 @@ struct comm_rank {
     float *area;         // on the device, for what the yardstick of a reduce-scatter only reads; null: not needed
     size_t *recv_counts, *recv_offsets;  // by rank, of an all-to-all
     bool has_result;     // what a collective left is there, and not verified yet
-    bool has_native_result;  // it is MPI's, which is in recv whatever the setting
+    bool has_native_result;  // it is the library's, which is in recv whatever the setting
     size_t wrong_count;  // elements, of all repetitions
     pthread_t thread;
 };
@@ -115,8 +115,8 @@ int comm_ranks_repeat(struct comm_ranks *ranks);
 int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value);
 int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum);
 
-// Of processes: a reduction out of place, once in canonical order and once by MPI, of numbers whose sum depends on the
-// order: how many elements of all ranks' results differ in their bits.
+// Of processes: a reduction out of place, once in canonical order and once by the library, of numbers whose sum depends
+// on the order: how many elements of all ranks' results differ in their bits.
 int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count);
 
 // Verifies the last result and ends the threads. The number of wrong elements in all results of all ranks; 0 is a

@@ -138,6 +138,7 @@ set(ZG_SOURCES
   ref/comm/comm_native_sum.c
   ref/comm/launcher.c
   ref/comm/mpi_collective.c
+  ref/comm/nccl_collective.c
   ref/config/config.c
   ref/config/config_check.c
   ref/config/config_doc.c
@@ -228,6 +229,7 @@ set(ZG_NCCL_SOURCES
 )
 
 set(ZG_NCCL_TEST_SOURCES
+  bench/comm_nccl_ranks_test.c
   ref/comm/comm_nccl_test.c
 )
 

@@ -117,7 +117,7 @@ void comm_nccl_release(const struct comm_nccl *nccl, void *memory)
 
 // NCCL's kernels may wait for a rank that never comes: they are made to end, so that nobody touches the buffers when
 // this returns. Then the others are told. The error is control's if it knows of one, as that names a rank.
-static int give_up(struct comm_nccl *nccl, int code)
+int comm_nccl_give_up(struct comm_nccl *nccl, int code)
 {
     char message[1024];
     snprintf(message, sizeof message, "%s", err_message());
@@ -249,7 +249,7 @@ static int run_on_accelerator(struct comm_nccl *nccl, const struct comm_call *ca
         rc = sums && nccl->comm.uses_native ? comm_nccl_native(nccl, call) : comm_nccl_move(nccl, call);
     if (rc == ERR_NONE)
         rc = comm_nccl_wait(nccl);
-    return rc == ERR_NONE ? accelerator_wait() : give_up(nccl, rc);
+    return rc == ERR_NONE ? accelerator_wait() : comm_nccl_give_up(nccl, rc);
 }
 
 static int nccl_run(struct comm *comm, const struct comm_call *call)
@@ -309,7 +309,16 @@ static int connect_ranks(struct comm_nccl *nccl)
         rc = wait_until(nccl, false);
     if (rc == ERR_NONE)
         rc = comm_barrier(nccl->control);
-    return rc == ERR_NONE ? ERR_NONE : give_up(nccl, rc);
+    return rc == ERR_NONE ? ERR_NONE : comm_nccl_give_up(nccl, rc);
+}
+
+static int name_library(struct comm_nccl *nccl)
+{
+    int version = 0;
+    TRY(comm_nccl_code(nccl, nccl->options.calls->version(&version), "ncclGetVersion"));
+    snprintf(nccl->library, sizeof nccl->library, "NCCL %d.%d.%d", version / 10000, version / 100 % 100,
+             version % 100);
+    return ERR_NONE;
 }
 
 int comm_nccl_open(struct comm *control, const struct comm_nccl_options *options, struct comm **out)
@@ -325,6 +334,8 @@ int comm_nccl_open(struct comm *control, const struct comm_nccl_options *options
         if (!options->calls)
             rc = comm_nccl_library(&nccl->options.calls);
     }
+    if (rc == ERR_NONE)
+        rc = name_library(nccl);
     if (rc != ERR_NONE)
         comm_abort(control, err_message());
     else

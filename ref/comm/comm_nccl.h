@@ -13,6 +13,7 @@
 // What is called of NCCL and CUDA; a test puts its own there.
 struct comm_nccl_calls {
     const char *(*text)(ncclResult_t result);
+    ncclResult_t (*version)(int *out);
     ncclResult_t (*unique_id)(ncclUniqueId *out);
     ncclResult_t (*init)(ncclComm_t *out, int world, ncclUniqueId id, int rank);  // non-blocking
     ncclResult_t (*async_error)(ncclComm_t comm, ncclResult_t *out);
@@ -26,6 +27,8 @@ struct comm_nccl_calls {
     ncclResult_t (*recv)(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
     ncclResult_t (*broadcast)(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                               cudaStream_t stream);
+    ncclResult_t (*all_gather)(const void *from, void *to, size_t send_count, ncclDataType_t type, ncclComm_t comm,
+                               cudaStream_t stream);
     ncclResult_t (*reduce)(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
                            int root, ncclComm_t comm, cudaStream_t stream);
     ncclResult_t (*reduce_scatter)(const void *from, void *to, size_t recv_count, ncclDataType_t type,
@@ -53,6 +56,7 @@ struct comm_nccl {
     struct comm *control;
     struct comm_nccl_options options;
     ncclComm_t nccl;  // null: nothing more is possible
+    char library[32];  // "NCCL 2.28.3"
     const struct accelerator *accelerator;  // whose memory is carried
     void *stage, *native;  // on the accelerator: see comm_nccl_options, and a native sum with the canonical one
     size_t native_bytes;
@@ -81,5 +85,11 @@ int comm_nccl_move(struct comm_nccl *nccl, const struct comm_call *call);
 
 // Carries out a sum by NCCL's own, and the canonical one beside it to compare.
 int comm_nccl_native(struct comm_nccl *nccl, const struct comm_call *call);
+
+// Carries out a call by what NCCL itself has for it, alone, and waits for its end (nccl_collective.h).
+int comm_nccl_collective(struct comm_nccl *nccl, const struct comm_call *call);
+
+// After an error of what was enqueued: see comm_nccl.c. Returns the error that the caller shall return.
+int comm_nccl_give_up(struct comm_nccl *nccl, int code);
 
 #endif

@@ -48,7 +48,8 @@ static void load(void)
         const char *name;
         void *function;  // a pointer to the function's pointer
     } symbols[] = {
-        {"ncclGetErrorString", &calls->text},     {"ncclGetUniqueId", &calls->unique_id},
+        {"ncclGetErrorString", &calls->text},     {"ncclGetVersion", &calls->version},
+        {"ncclGetUniqueId", &calls->unique_id},   {"ncclAllGather", &calls->all_gather},
         {"ncclCommInitRankConfig", &library.init}, {"ncclCommGetAsyncError", &calls->async_error},
         {"ncclCommAbort", &calls->abort},         {"ncclCommFinalize", &calls->finalize},
         {"ncclCommDestroy", &calls->destroy},     {"ncclGroupStart", &calls->group_start},

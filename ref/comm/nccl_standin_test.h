@@ -12,7 +12,15 @@
 
 enum { CALLS_MAX = 64 };
 
-enum kind { KIND_SEND, KIND_RECV, KIND_BROADCAST, KIND_REDUCE, KIND_REDUCE_SCATTER, KIND_ALL_REDUCE };
+enum kind {
+    KIND_SEND,
+    KIND_RECV,
+    KIND_BROADCAST,
+    KIND_ALL_GATHER,
+    KIND_REDUCE,
+    KIND_REDUCE_SCATTER,
+    KIND_ALL_REDUCE
+};
 
 struct recorded {
     enum kind kind;
@@ -35,6 +43,7 @@ static struct {
     int world;
     struct member members[RANKS_MAX];
     atomic_int mismatches;
+    bool takes_own;    // a rank may send to itself
     bool hangs;        // nothing that is enqueued ever ends, until it is aborted
     int failing_rank;  // whose NCCL reports an error; -1: none
 } standin;
@@ -44,6 +53,12 @@ static _Thread_local struct member *me;
 static const char *standin_text(ncclResult_t result)
 {
     return result == ncclRemoteError ? "remote error" : "error";
+}
+
+static ncclResult_t standin_version(int *out)
+{
+    *out = 21507;
+    return ncclSuccess;
 }
 
 static ncclResult_t standin_unique_id(ncclUniqueId *out)
@@ -123,6 +138,13 @@ static ncclResult_t standin_broadcast(const void *from, void *to, size_t count, 
     return type == ncclInt8 ? record(KIND_BROADCAST, root, from, to, count, comm) : ncclInvalidArgument;
 }
 
+static ncclResult_t standin_all_gather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                       cudaStream_t stream)
+{
+    (void)stream;
+    return type == ncclInt8 ? record(KIND_ALL_GATHER, 0, from, to, count, comm) : ncclInvalidArgument;
+}
+
 // The sums that the stand-in makes itself are of fp32.
 static bool is_sum(ncclDataType_t type, ncclRedOp_t operation)
 {
@@ -167,7 +189,7 @@ static void move_pairs(void)
             const struct recorded *recv = nth(me, KIND_RECV, peer, k);
             if (!send && !recv)
                 break;
-            if (!send || !recv || send->count != recv->count || peer == me->rank) {
+            if (!send || !recv || send->count != recv->count || (peer == me->rank && !standin.takes_own)) {
                 atomic_fetch_add(&standin.mismatches, 1);
                 break;
             }
@@ -198,8 +220,11 @@ static ncclResult_t standin_group_end(void)
     move_pairs();
     for (int i = 0; i < me->call_count; i++) {
         const struct recorded *call = &me->calls[i];
-        if (call->kind == KIND_BROADCAST && call->peer != me->rank)
+        if (call->kind == KIND_BROADCAST && call->to != standin.members[call->peer].calls[i].from)
             shadow_copy(call->to, standin.members[call->peer].calls[i].from, call->count);
+        for (int peer = 0; peer < standin.world && call->kind == KIND_ALL_GATHER; peer++)
+            shadow_copy((char *)call->to + (size_t)peer * call->count, standin.members[peer].calls[i].from,
+                        call->count);
         if (call->kind == KIND_ALL_REDUCE || (call->kind == KIND_REDUCE && call->peer == me->rank))
             sum_down(call, i, 0);
         if (call->kind == KIND_REDUCE_SCATTER)
@@ -223,6 +248,7 @@ static int standin_is_done(cudaStream_t stream, bool *out)
 
 static const struct comm_nccl_calls standin_calls = {
     .text = standin_text,
+    .version = standin_version,
     .unique_id = standin_unique_id,
     .init = standin_init,
     .async_error = standin_async_error,
@@ -234,6 +260,7 @@ static const struct comm_nccl_calls standin_calls = {
     .send = standin_send,
     .recv = standin_recv,
     .broadcast = standin_broadcast,
+    .all_gather = standin_all_gather,
     .reduce = standin_reduce,
     .reduce_scatter = standin_reduce_scatter,
     .all_reduce = standin_all_reduce,
@@ -247,6 +274,7 @@ static void standin_begin(int world)
     cr_assert_eq(pthread_barrier_init(&standin.meeting, NULL, (unsigned)world), 0);
     standin.world = world;
     standin.mismatches = 0;
+    standin.takes_own = false;
     standin.hangs = false;
     standin.failing_rank = -1;
 }
