@@ -13,8 +13,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-// In quick runs the model is smaller, too.
-static const char FULL_MODEL[] = "gpt-3m", QUICK_MODEL[] = "gpt:layers=4,width=128,heads=4,length=128";
+// What is trained unless the user says otherwise. In quick runs all is smaller. A GPU's products are so fast that those
+// of a small model take less time than to begin them: its model has 4 10^7 parameters, and a rank's micro-batch takes
+// 10^12 operations, tens of milliseconds.
+struct workload {
+    const char *model;
+    size_t sequences, square_side;
+};
+static const struct workload SMALL[] = {{"gpt-3m", 4, 2048}, {"gpt:layers=4,width=128,heads=4,length=128", 2, 1024}},
+                             WIDE[] = {{"gpt:layers=6,width=768,heads=12,length=256", 16, 8192},
+                                       {"gpt:layers=4,width=512,heads=8,length=256", 8, 1024}};
+
+static const struct workload *workload_of(const struct step_bench *bench)
+{
+    return (bench->setting.device.accelerator ? WIDE : SMALL) + (bench->options.quick ? 1 : 0);
+}
 
 static const char *const WHATS[][2] = {
     {"zero0", "DDP"},
@@ -33,10 +46,12 @@ static int open_yardsticks(struct step_bench *bench)
     for (int i = STEP_ALONE + 1; i < bench->case_count; i++)
         for (int lane = 0; lane < LANE_COUNT; lane++)
             bytes[lane] = fmax(bytes[lane], bench->cases[i].bytes[lane]);
-    bench->square_side = bench->options.quick ? 1024 : 2048;
-    TRY(step_peak_open(bench->setting.model, bench->setting.sequences, STEP_WORLD, bench->square_side, seconds,
-                       &bench->peak));
-    return step_links_open(bytes, STEP_WORLD, seconds, &bench->options.storage, &bench->links);
+    const struct step_setting *setting = &bench->setting;
+    bench->square_side = workload_of(bench)->square_side;
+    const struct step_peak_setting peak = {.device = &setting->device, .sequences = setting->sequences,
+                                           .threads = STEP_WORLD, .side = bench->square_side, .seconds = seconds};
+    TRY(step_peak_open(setting->model, &peak, &bench->peak));
+    return step_links_open(bytes, STEP_WORLD, seconds, &bench->options.storage, &setting->device, &bench->links);
 }
 
 static int measure_yardsticks(struct step_bench *bench, bool counted)
@@ -106,12 +121,7 @@ static int run_size(struct step_bench *bench, const bool chosen[PRESET_COUNT], s
 static int run(struct step_bench *bench, const bool chosen[PRESET_COUNT])
 {
     struct bench_options *options = &bench->options;
-    if (options->thread_count > 0)
-        return err_set(ERR_USAGE, "--threads has no meaning here: each rank has one");
-    if (options->storage.inject)
-        return err_set(ERR_USAGE, "--inject: `bench swap` and `bench overlap` provoke faults");
-    const size_t size = options->quick ? 2 : 4;
-    bench_default_sizes(options, &size, 1);
+    bench_default_sizes(options, &workload_of(bench)->sequences, 1);
     bench_default_repeat(options, 7, 3, options->quick ? 0 : 1);
     for (size_t i = 0; i < options->size_count; i++)
         TRY(run_size(bench, chosen, options->sizes[i]));
@@ -140,34 +150,51 @@ static int choose(const char *list, bool chosen[PRESET_COUNT])
 }
 
 struct step_texts {
-    char *model, *schedule, *text_path, *presets, *emulate;
+    char *model, *schedule, *text_path, *presets, *emulate, *device;
 };
 
-static int prepare_and_run(struct step_bench *bench, const struct step_texts *texts)
+// Refuses what cannot be measured.
+static int parse_texts(struct step_bench *bench, const struct step_texts *texts, bool chosen[PRESET_COUNT])
 {
     struct step_setting *setting = &bench->setting;
-    bool chosen[PRESET_COUNT];
-    const char *model = texts->model ? texts->model : bench->options.quick ? QUICK_MODEL : FULL_MODEL;
-    setting->steps = bench->options.quick ? 4 : 9;
-    setting->storage = &bench->options.storage;
+    if (bench->options.thread_count > 0)
+        return err_set(ERR_USAGE, "--threads has no meaning here: each rank has one");
+    if (bench->options.storage.inject)
+        return err_set(ERR_USAGE, "--inject: `bench swap` and `bench overlap` provoke faults");
     TRY(choose(texts->presets, chosen));
-    TRY(model_find(model, &setting->model));
     TRY(flow_schedule_parse(texts->schedule ? texts->schedule : "serial", &setting->schedule));
     if (setting->schedule.mode == FLOW_CHAOS)
         return err_set(ERR_USAGE, "--schedule %s: expected serial or overlap", texts->schedule);
-    if (texts->emulate)
-        TRY(emulation_parse(texts->emulate, &setting->emulation));
+    return texts->emulate ? emulation_parse(texts->emulate, &setting->emulation) : ERR_NONE;
+}
+
+// device: null is the one that the user named.
+static int prepare_and_run(struct step_bench *bench, const struct step_texts *texts, const struct bench_device *device)
+{
+    struct step_setting *setting = &bench->setting;
+    bool chosen[PRESET_COUNT], absent = false;
+    TRY(parse_texts(bench, texts, chosen));
+    if (device)
+        setting->device = *device;
+    else
+        TRY(bench_device_find(texts->device, STEP_WORLD, false, &setting->device, &absent));
+    if (absent)
+        return bench_skip("step: %s", err_message());
+    setting->steps = bench->options.quick ? 4 : 9;
+    setting->storage = &bench->options.storage;
+    TRY(model_find(texts->model ? texts->model : workload_of(bench)->model, &setting->model));
     if (setting->model->wants_text)
         TRY(text_open(texts->text_path, &setting->text));
     return run(bench, chosen);
 }
 
-static int step_main(int argc, const char **argv, struct step_bench *bench)
+static int step_main(const struct bench_device *device, int argc, const char **argv, struct step_bench *bench)
 {
     struct step_texts texts = {0};
     const struct poptOption own[] = {
         {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "only these, with commas between (all)", "LIST"},
-        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (gpt-3m; quickly a smaller one)", "NAME"},
+        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (gpt-3m; quickly a smaller one, on a GPU a wider one)", "NAME"},
+        {"device", '\0', POPT_ARG_STRING, &texts.device, 0, "that trains: cpu, unless given; cuda", "WHICH"},
         {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "serial or overlap (serial)", "HOW"},
         {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes, in GB/s, as for train", "LIST"},
         {"text", '\0', POPT_ARG_STRING, &texts.text_path, 0, "train on this file instead of the King James Bible",
@@ -176,19 +203,24 @@ static int step_main(int argc, const char **argv, struct step_bench *bench)
     };
     int rc = bench_parse(argc, argv, BENCH_USES_STATES, own, &bench->options);
     if (rc == ERR_NONE && !bench->options.help)
-        rc = prepare_and_run(bench, &texts);
+        rc = prepare_and_run(bench, &texts, device);
     text_close(bench->setting.text);
     bench_release(&bench->options);
-    char *const all[] = {texts.model, texts.schedule, texts.text_path, texts.presets, texts.emulate};
+    char *const all[] = {texts.model, texts.schedule, texts.text_path, texts.presets, texts.emulate, texts.device};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
     return rc;
 }
 
-int bench_step_main(int argc, const char **argv)
+int bench_step_on(const struct bench_device *device, int argc, const char **argv)
 {
     struct step_bench *bench = calloc(1, sizeof *bench);
-    int rc = bench ? step_main(argc, argv, bench) : err_set(ERR_MEMORY, "no memory for samples");
+    int rc = bench ? step_main(device, argc, argv, bench) : err_set(ERR_MEMORY, "no memory for samples");
     free(bench);
     return bench_exit("step", rc);
+}
+
+int bench_step_main(int argc, const char **argv)
+{
+    return bench_step_on(NULL, argc, argv);
 }

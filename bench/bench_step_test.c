@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of `bench step`: which lines it has for each preset, that their figures follow from one another, and that its
 // yardsticks are of the model's own operations.
-#include "bench.h"
 #include "err.h"
 #include "printed_test.h"
 #include "record_check.h"
-#include "step_case.h"
-#include "step_links.h"
-#include "step_peak.h"
+#include "step_bench.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -156,13 +153,14 @@ Test(bench_step, a_reader_sees_the_presets_that_were_asked_for)
 
 Test(bench_step, the_products_have_the_operations_of_the_model)
 {
+    const struct step_peak_setting peak_setting = {.sequences = 2, .threads = 2, .side = 7, .seconds = 0.001};
     static const char *const names[] = {"gpt-nano", "gpt-3m", "gpt:layers=3,width=48,heads=3,length=37,vocabulary=300"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const struct model *model;
         struct step_peak *peak;
         double gflops;
         cr_assert_eq(model_find(names[i], &model), ERR_NONE, "%s", err_message());
-        cr_assert_eq(step_peak_open(model, 2, 2, 7, 0.001, &peak), ERR_NONE, "%s", err_message());
+        cr_assert_eq(step_peak_open(model, &peak_setting, &peak), ERR_NONE, "%s", err_message());
         cr_expect_float_eq(step_peak_model_flops(peak), 2 * model_flops(model, 2), 1, "%s", names[i]);
         cr_assert_eq(step_peak_of_model(peak, &gflops), ERR_NONE, "%s", err_message());
         cr_expect_gt(gflops, 0);
@@ -173,7 +171,7 @@ Test(bench_step, the_products_have_the_operations_of_the_model)
     const struct model *model;
     struct step_peak *peak;
     cr_assert_eq(model_find("linear", &model), ERR_NONE, "%s", err_message());
-    cr_expect_eq(step_peak_open(model, 2, 2, 7, 0.001, &peak), ERR_USAGE, "no GPT");
+    cr_expect_eq(step_peak_open(model, &peak_setting, &peak), ERR_USAGE, "no GPT");
     step_peak_close(NULL);
 }
 
@@ -183,7 +181,7 @@ Test(bench_step, links_that_nothing_moves_on_are_not_measured)
     const struct bench_storage storage = {.paths = folder, .path_count = 1};
     const double bytes[LANE_COUNT] = {[LANE_COLLECTIVE] = 1, [LANE_H2D] = 7919, [LANE_NVME_WRITE] = 5};
     struct step_links links;
-    cr_assert_eq(step_links_open(bytes, 2, 0.002, &storage, &links), ERR_NONE, "%s", err_message());
+    cr_assert_eq(step_links_open(bytes, 2, 0.002, &storage, NULL, &links), ERR_NONE, "%s", err_message());
     for (int round = 0; round < 3; round++)
         cr_assert_eq(step_links_measure(&links, round > 0), ERR_NONE, "%s", err_message());
     for (int lane = 0; lane < LANE_COUNT; lane++) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lane_load.h"
 
+#include "accelerator.h"
 #include "adam_arrays.h"
 #include "comm_ranks.h"
 #include "err.h"
@@ -35,7 +36,10 @@ struct lane_load {
     struct adam_step step;
     uint64_t step_count;
     struct comm_ranks *ranks;  // collective
-    unsigned char *from, *to;  // copies
+    struct bench_device device;  // copies
+    int rank;
+    unsigned char *from, *to;
+    unsigned char *twin;       // this processor's, of what lies on the device; null: nothing does
     unsigned char value;       // that from holds
     size_t buffer_bytes, piece_bytes;
     size_t copied_bytes;       // since it does
@@ -148,27 +152,54 @@ static int collective_check(struct lane_load *load)
     return wrong == 0 ? ERR_NONE : err_set(ERR_CHECK, "a reduce-scatter left %zu wrong elements", wrong);
 }
 
-static void renew_source(struct lane_load *load)
+static int renew_source(struct lane_load *load)
 {
+    bool apart = load->twin && load->lane == LANE_D2H;
     load->value++;
     load->copied_bytes = 0;
-    memset(load->from, load->value, load->buffer_bytes);
+    memset(apart ? load->twin : load->from, load->value, load->buffer_bytes);
+    return apart ? bytes_copy(load->from, load->twin, load->buffer_bytes) : ERR_NONE;
 }
 
+// An accelerator's lane copies between its memory and what it has page-locked; else both are alike.
 static int copy_open(struct lane_load *load)
 {
-    load->from = bench_alloc(load->buffer_bytes, 1);
-    load->to = bench_alloc(load->buffer_bytes, 1);
-    if (!load->from || !load->to)
-        return err_set(ERR_MEMORY, "no memory for copies");
-    renew_source(load);
-    return ERR_NONE;
+    const struct bench_device *device = &load->device;
+    void *there = NULL, *here = NULL;
+    TRY(bench_device_enter(device, load->rank));
+    int code = bench_device_alloc(device, load->buffer_bytes, &there);
+    if (code == ERR_NONE)
+        code = bench_device_alloc_host(device, load->buffer_bytes, &here);
+    load->from = load->lane == LANE_H2D ? here : there;
+    load->to = load->lane == LANE_H2D ? there : here;
+    TRY(code);
+    if (device->accelerator) {
+        load->twin = bench_alloc(load->buffer_bytes, 1);
+        if (!load->twin)
+            return err_set(ERR_MEMORY, "no memory for copies");
+    }
+    return renew_source(load);
+}
+
+static void copy_close(struct lane_load *load)
+{
+    bool to_device = load->lane == LANE_H2D;
+    bench_device_free(&load->device, to_device ? load->to : load->from, load->buffer_bytes);
+    bench_device_free_host(&load->device, to_device ? load->from : load->to, load->buffer_bytes);
+    bench_free(load->twin, load->buffer_bytes);
+}
+
+// The thread works on the rank's device. What its first copy there takes longer than the next ones is on no clock.
+static int copy_enter(struct lane_load *load)
+{
+    TRY(bench_device_enter(&load->device, load->rank));
+    return load->twin ? bytes_copy(load->to, load->from, 1) : ERR_NONE;
 }
 
 static int copy_run(struct lane_load *load)
 {
     size_t at = load->copied_bytes % load->buffer_bytes;
-    memcpy(load->to + at, load->from + at, load->piece_bytes);
+    TRY(bytes_copy(load->to + at, load->from + at, load->piece_bytes));
     load->copied_bytes += load->piece_bytes;
     return ERR_NONE;
 }
@@ -176,9 +207,15 @@ static int copy_run(struct lane_load *load)
 static int copy_check(struct lane_load *load)
 {
     size_t bytes = load->copied_bytes < load->buffer_bytes ? load->copied_bytes : load->buffer_bytes;
+    const unsigned char *to = load->to;
+    TRY(bench_device_enter(&load->device, load->rank));
+    if (load->twin && load->lane == LANE_H2D) {
+        TRY(bytes_copy(load->twin, to, bytes));
+        to = load->twin;
+    }
     // All bytes are one value: the first is it, and each equals the one before.
-    bool right = load->to[0] == load->value && memcmp(load->to, load->to + 1, bytes - 1) == 0;
-    renew_source(load);
+    bool right = to[0] == load->value && memcmp(to, to + 1, bytes - 1) == 0;
+    TRY(renew_source(load));
     return right ? ERR_NONE : err_set(ERR_CHECK, "a copy is not what was copied");
 }
 
@@ -204,16 +241,17 @@ static int storage_run(struct lane_load *load, enum lane_way way, double seconds
 
 static const struct {
     int (*open)(struct lane_load *load);
+    int (*enter)(struct lane_load *load);  // by the thread that runs it, before the clock; null: nothing is to be done
     int (*run)(struct lane_load *load);    // one piece of work, some milliseconds
     double items;                          // of it; 0: the bytes of a piece that is copied
     int (*check)(struct lane_load *load);  // what the last ones left
 } kinds[LANE_COUNT] = {
-    [LANE_COMPUTE] = {compute_open, compute_run, 2.0 * SIDE * SIDE * SIDE, compute_check},
-    [LANE_CPU] = {cpu_open, cpu_run, (double)UPDATE_BYTES * PARAMS, cpu_check},
-    [LANE_COLLECTIVE] = {collective_open, collective_run, (double)CALLS * REDUCED_BYTES * (RANKS - 1) / RANKS,
-                         collective_check},
-    [LANE_H2D] = {copy_open, copy_run, 0, copy_check},
-    [LANE_D2H] = {copy_open, copy_run, 0, copy_check},
+    [LANE_COMPUTE] = {compute_open, NULL, compute_run, 2.0 * SIDE * SIDE * SIDE, compute_check},
+    [LANE_CPU] = {cpu_open, NULL, cpu_run, (double)UPDATE_BYTES * PARAMS, cpu_check},
+    [LANE_COLLECTIVE] = {collective_open, NULL, collective_run,
+                         (double)CALLS * REDUCED_BYTES * (RANKS - 1) / RANKS, collective_check},
+    [LANE_H2D] = {copy_open, copy_enter, copy_run, 0, copy_check},
+    [LANE_D2H] = {copy_open, copy_enter, copy_run, 0, copy_check},
 };
 
 static int open_executor(struct lane_load *load)
@@ -240,6 +278,9 @@ int lane_load_open(enum lane lane, const struct lane_load_setting *setting, stru
     load->lane = lane;
     if (setting->emulation)
         load->emulation = *setting->emulation;
+    if (setting->device)
+        load->device = *setting->device;
+    load->rank = setting->rank;
     choose_pieces(load, setting->copy_bytes);
     int code = kinds[lane].open ? open_executor(load) : storage_open(load, setting->storage);
     if (code == ERR_NONE)
@@ -262,8 +303,7 @@ void lane_load_close(struct lane_load *load)
     if (load->ranks)
         comm_ranks_close(load->ranks, &wrong);
     free(load->ranks);
-    bench_free(load->from, load->buffer_bytes);
-    bench_free(load->to, load->buffer_bytes);
+    copy_close(load);
     nvme_files_close(&load->files);
     free(load);
 }
@@ -296,6 +336,8 @@ int lane_load_run(struct lane_load *load, enum lane_way way, double seconds, str
     if (!kinds[load->lane].run)
         return storage_run(load, way, seconds, out);
     *out = (struct lane_done){0};
+    if (kinds[load->lane].enter)
+        TRY(kinds[load->lane].enter(load));
     uint64_t begin_ns = bench_now_ns(), now_ns = begin_ns;
     do {
         TRY(way == LANE_EXECUTED ? execute(load) : kinds[load->lane].run(load));

@@ -26,4 +26,7 @@ struct step_bench {
 // A step, its flops and its lanes, for each case but the first. Samples of all cases are there.
 int step_bench_print(struct step_bench *bench);
 
+// bench_step_main on a device that the caller has, whatever --device says.
+int bench_step_on(const struct bench_device *device, int argc, const char **argv);
+
 #endif

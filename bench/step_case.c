@@ -75,9 +75,9 @@ static void note_bytes(const struct config *config, const struct step_setting *s
                                                                           : (int)config->offload_param.tier;
 }
 
-// A null case: nothing is noted in it.
+// A null case: nothing is noted in it. The first rank is on that device, if there are any.
 static int train(const struct step_setting *setting, const struct step_case *c, struct step_case *noted,
-                 struct step_run *out)
+                 int first_device, struct step_run *out)
 {
     struct config config;
     struct trace trace;
@@ -91,7 +91,11 @@ static int train(const struct step_setting *setting, const struct step_case *c, 
         .steps = setting->steps,
         .seed = SEED,
         .schedule = setting->schedule,
-        .threads = 1,
+        .accelerator = setting->device.accelerator,
+        .device_count = setting->device.count,
+        .device = first_device,
+        // A rank computes with one; where a device computes, the host's processors have only the optimizer.
+        .threads = setting->device.accelerator ? 0 : 1,
         .swap_checksum = !setting->storage->no_checksum,
         .buffered = setting->storage->buffered,
         .emulation = setting->emulation,
@@ -119,6 +123,7 @@ static int train(const struct step_setting *setting, const struct step_case *c, 
 struct alone {
     const struct step_setting *setting;
     const struct step_case *step_case;
+    int device;
     pthread_t thread;
     struct step_run run;
     char message[512];
@@ -128,7 +133,7 @@ struct alone {
 static void *train_alone(void *context)
 {
     struct alone *alone = context;
-    alone->rc = train(alone->setting, alone->step_case, NULL, &alone->run);
+    alone->rc = train(alone->setting, alone->step_case, NULL, alone->device, &alone->run);
     snprintf(alone->message, sizeof alone->message, "%s", err_message());
     return NULL;
 }
@@ -160,6 +165,7 @@ static int train_ranks_alone(const struct step_setting *setting, const struct st
     for (; started < c->ranks_alone; started++) {
         ranks[started].setting = setting;
         ranks[started].step_case = c;
+        ranks[started].device = setting->device.accelerator ? started % setting->device.count : 0;
         if (pthread_create(&ranks[started].thread, NULL, train_alone, &ranks[started]) != 0)
             break;
     }
@@ -173,7 +179,7 @@ static int train_ranks_alone(const struct step_setting *setting, const struct st
 int step_case_verify(const struct step_setting *setting, struct step_case *c)
 {
     struct step_run run = {0};
-    TRY(train(setting, c, c, &run));
+    TRY(train(setting, c, c, 0, &run));
     json_decref(run.timeline);
     memcpy(c->digest, run.digest, sizeof c->digest);
     return ERR_NONE;
@@ -182,7 +188,7 @@ int step_case_verify(const struct step_setting *setting, struct step_case *c)
 int step_case_measure(const struct step_setting *setting, struct step_case *c, bool counted)
 {
     struct step_run run = {0};
-    TRY(c->ranks_alone ? train_ranks_alone(setting, c, &run) : train(setting, c, NULL, &run));
+    TRY(c->ranks_alone ? train_ranks_alone(setting, c, &run) : train(setting, c, NULL, 0, &run));
     json_decref(c->timeline);
     c->timeline = run.timeline;
     if (strcmp(run.digest, c->digest) != 0)

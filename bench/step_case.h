@@ -5,6 +5,7 @@
 #define ZG_STEP_CASE_H
 
 #include "bench.h"
+#include "bench_device.h"
 #include "emulate.h"
 #include "flow.h"
 #include "model.h"
@@ -19,6 +20,7 @@ struct step_setting {
     struct flow_schedule schedule;
     struct emulation emulation;
     const struct bench_storage *storage;
+    struct bench_device device;  // that trains; rank by rank in turn
     size_t sequences;  // of a rank's micro-batch
     uint64_t steps;    // of a run; the first ones are not measured
 };

@@ -12,18 +12,18 @@ static int load_count(const struct step_links *links, int lane)
 }
 
 int step_links_open(const double bytes[LANE_COUNT], int ranks, double seconds, const struct bench_storage *storage,
-                    struct step_links *out)
+                    const struct bench_device *device, struct step_links *out)
 {
     *out = (struct step_links){.seconds = seconds, .ranks = ranks};
     for (int lane = 0; lane < LANE_COUNT; lane++) {
-        const struct lane_load_setting setting = {.storage = storage, .copy_bytes = (size_t)bytes[lane]};
+        struct lane_load_setting setting = {.storage = storage, .copy_bytes = (size_t)bytes[lane], .device = device};
         if (bytes[lane] == 0)
             continue;
         out->loads[lane] = calloc((size_t)ranks, sizeof *out->loads[lane]);
         if (!out->loads[lane])
             return err_set(ERR_MEMORY, "no memory for lanes");
-        for (int i = 0; i < load_count(out, lane); i++)
-            TRY(lane_load_open((enum lane)lane, &setting, &out->loads[lane][i]));
+        for (; setting.rank < load_count(out, lane); setting.rank++)
+            TRY(lane_load_open((enum lane)lane, &setting, &out->loads[lane][setting.rank]));
     }
     return ERR_NONE;
 }

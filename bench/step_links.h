@@ -5,6 +5,7 @@
 #define ZG_STEP_LINKS_H
 
 #include "bench.h"
+#include "bench_device.h"
 #include "ledger.h"
 
 struct step_links {
@@ -16,10 +17,10 @@ struct step_links {
 };
 
 // bytes: what a rank moves in a step; 0: the lane is not wanted. Only lanes that move bytes can be. Copies are over and
-// over of that many, so that they come from the caches where a step's do. Closed with step_links_close, also after an
-// error.
+// over of that many, so that they come from the caches where a step's do, and between the ranks' devices and the host;
+// device: null is this processor. Closed with step_links_close, also after an error.
 int step_links_open(const double bytes[LANE_COUNT], int ranks, double seconds, const struct bench_storage *storage,
-                    struct step_links *out);
+                    const struct bench_device *device, struct step_links *out);
 void step_links_close(struct step_links *links);
 
 // Measures each lane once, and verifies what it did. Not counted, it warms up.

@@ -2,11 +2,13 @@
 #include "step_peak.h"
 
 #include "bench.h"
+#include "dtype.h"
 #include "err.h"
 #include "gpt.h"
 #include "gpt_find.h"
 #include "gpt_math.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { PRODUCT_MAX = 17 };
@@ -23,12 +25,24 @@ struct program {
     size_t product_count;
 };
 
+// A thread, in place of a rank.
+struct worker {
+    float *memory;  // where the rank's device is: two operands of ones, and the results
+    double gflops;  // of the last measurement
+    int code;
+    char message[512];
+};
+
+enum { SEEN_COUNT = 1 << 18 };  // results that are compared at a time
+
 struct step_peak {
+    struct bench_device device;
     struct program of_model, of_square;
-    int threads;
     double seconds;
-    size_t operand_count, result_count;  // elements of each operand, and of all results, of a thread
-    float *memory;                       // of each thread: two operands of ones, and the results
+    size_t operand_count, result_count;  // elements of each operand, and of all results, of a worker
+    int worker_count;
+    struct worker *workers;
+    float *seen;  // this processor's room for SEEN_COUNT results
 };
 
 static void add(struct program *program, struct product product)
@@ -59,7 +73,7 @@ static void add_products(struct program *program, const struct gpt_shape *shape,
     add(program, (struct product){length, head, length, 4 * heads, false, false});
 }
 
-// What the program needs of a thread's memory.
+// What the program needs of a worker's memory.
 static void grow(struct step_peak *peak, const struct program *program)
 {
     size_t results = 0;
@@ -72,43 +86,115 @@ static void grow(struct step_peak *peak, const struct program *program)
     peak->result_count = results > peak->result_count ? results : peak->result_count;
 }
 
-static size_t thread_elements(const struct step_peak *peak)
+static size_t worker_bytes(const struct step_peak *peak)
 {
-    return 2 * peak->operand_count + peak->result_count;
+    return (2 * peak->operand_count + peak->result_count) * sizeof(float);
 }
 
-int step_peak_open(const struct model *model, size_t sequence_count, int threads, size_t side, double seconds,
-                   struct step_peak **out)
+static float *results_of(const struct step_peak *peak, const struct worker *worker)
+{
+    return worker->memory + 2 * peak->operand_count;
+}
+
+static void multiply_all(const struct step_peak *peak, const struct worker *worker, const struct program *program)
+{
+    const float *a = worker->memory, *b = a + peak->operand_count;
+    float *result = results_of(peak, worker);
+    for (size_t i = 0; i < program->product_count; i++) {
+        const struct product *p = &program->products[i];
+        const struct matmul_operand left = {a, p->a_transposed ? p->m : p->k, p->a_transposed};
+        const struct matmul_operand right = {b, p->b_transposed ? p->k : p->n, p->b_transposed};
+        for (size_t k = 0; k < p->count; k++)
+            matmul(p->m, p->n, p->k, 1, left, right, 0, result, p->n);
+        result += p->m * p->n;
+    }
+}
+
+// Every worker where its rank works, all at once. The error is the first one's.
+static int work_all(struct step_peak *peak, const struct program *program,
+                    int (*work)(const struct step_peak *peak, struct worker *worker, const struct program *program))
+{
+#pragma omp parallel for num_threads(peak->worker_count) schedule(static)
+    for (int rank = 0; rank < peak->worker_count; rank++) {
+        struct worker *worker = &peak->workers[rank];
+        worker->code = bench_device_enter(&peak->device, rank);
+        if (worker->code == ERR_NONE)
+            worker->code = work(peak, worker, program);
+        snprintf(worker->message, sizeof worker->message, "%s", err_message());
+    }
+    for (int rank = 0; rank < peak->worker_count; rank++)
+        if (peak->workers[rank].code != ERR_NONE)
+            return err_set(peak->workers[rank].code, "matrix products of rank %d: %s", rank,
+                           peak->workers[rank].message);
+    return ERR_NONE;
+}
+
+// An accelerator's first products load what multiplies, which is not to be measured.
+static int prepare(const struct step_peak *peak, struct worker *worker, const struct program *program)
+{
+    void *memory;
+    (void)program;
+    TRY(bench_device_alloc(&peak->device, worker_bytes(peak), &memory));
+    worker->memory = memory;
+    TRY(bench_device_fill(&peak->device, memory, f32_bits(1), worker_bytes(peak)));
+    if (peak->device.accelerator) {
+        multiply_all(peak, worker, &peak->of_model);
+        multiply_all(peak, worker, &peak->of_square);
+    }
+    return accelerator_wait();
+}
+
+static int forget_results(const struct step_peak *peak, struct worker *worker, const struct program *program)
+{
+    (void)program;
+    TRY(bench_device_fill(&peak->device, results_of(peak, worker), f32_bits(-1),
+                          peak->result_count * sizeof(float)));
+    return accelerator_wait();
+}
+
+static int open_workers(struct step_peak *peak)
+{
+    peak->workers = calloc((size_t)peak->worker_count, sizeof *peak->workers);
+    peak->seen = malloc(SEEN_COUNT * sizeof *peak->seen);
+    if (!peak->workers || !peak->seen)
+        return err_set(ERR_MEMORY, "no memory for matrix products");
+    matmul_prepare();
+    TRY(work_all(peak, NULL, prepare));
+    return work_all(peak, NULL, forget_results);
+}
+
+int step_peak_open(const struct model *model, const struct step_peak_setting *setting, struct step_peak **out)
 {
     if (!gpt_is_name(model->name))
         return err_set(ERR_USAGE, "the model %s is no GPT, whose matrix products are known", model->name);
     struct step_peak *peak = calloc(1, sizeof *peak);
     if (!peak)
         return err_set(ERR_MEMORY, "no memory for matrix products");
-    peak->threads = threads;
-    peak->seconds = seconds;
-    add_products(&peak->of_model, model->shape, sequence_count);
+    size_t side = setting->side;
+    if (setting->device)
+        peak->device = *setting->device;
+    peak->worker_count = setting->threads;
+    peak->seconds = setting->seconds;
+    add_products(&peak->of_model, model->shape, setting->sequences);
     add(&peak->of_square, (struct product){side, side, side, 1, false, false});
     grow(peak, &peak->of_model);
     grow(peak, &peak->of_square);
-    size_t total = thread_elements(peak) * (size_t)threads;
-    peak->memory = bench_alloc(total * sizeof(float), threads);
-    if (!peak->memory) {
-        free(peak);
-        return err_set(ERR_MEMORY, "no memory for %zu elements of matrices", total);
-    }
-    for (size_t i = 0; i < total; i++)
-        peak->memory[i] = 1;
-    matmul_prepare();
-    *out = peak;
-    return ERR_NONE;
+    int code = open_workers(peak);
+    if (code == ERR_NONE)
+        *out = peak;
+    else
+        step_peak_close(peak);
+    return code;
 }
 
 void step_peak_close(struct step_peak *peak)
 {
     if (!peak)
         return;
-    bench_free(peak->memory, thread_elements(peak) * (size_t)peak->threads * sizeof(float));
+    for (int rank = 0; peak->workers && rank < peak->worker_count; rank++)
+        bench_device_free(&peak->device, peak->workers[rank].memory, worker_bytes(peak));
+    free(peak->workers);
+    free(peak->seen);
     free(peak);
 }
 
@@ -124,62 +210,57 @@ static double flops_of(const struct program *program)
 
 double step_peak_model_flops(const struct step_peak *peak)
 {
-    return flops_of(&peak->of_model) * peak->threads;
+    return flops_of(&peak->of_model) * peak->worker_count;
 }
 
-static float *results_of(const struct step_peak *peak, int thread)
+// Products are waited for in rounds that last some milliseconds, so that what waiting takes is small beside them.
+static int multiply_for_a_time(const struct step_peak *peak, struct worker *worker, const struct program *program)
 {
-    return peak->memory + (size_t)thread * thread_elements(peak) + 2 * peak->operand_count;
+    uint64_t begin_ns = bench_now_ns(), before_ns, now_ns = begin_ns;
+    size_t rounds = 1, done = 0;
+    do {
+        before_ns = now_ns;
+        for (size_t i = 0; i < rounds; i++)
+            multiply_all(peak, worker, program);
+        TRY(accelerator_wait());
+        done += rounds;
+        now_ns = bench_now_ns();
+        rounds *= now_ns - before_ns < BENCH_SAMPLE_NS ? 2 : 1;
+    } while ((double)(now_ns - begin_ns) < peak->seconds * 1e9);
+    worker->gflops = flops_of(program) * (double)done / (double)(now_ns - begin_ns);
+    return ERR_NONE;
 }
 
-static void multiply_all(const struct step_peak *peak, const struct program *program, int thread)
+// A sum of k ones is exact.
+static int count_wrong(const struct step_peak *peak, const struct worker *worker, const struct program *program,
+                       size_t *wrong)
 {
-    float *result = results_of(peak, thread);
-    const float *b = result - peak->operand_count, *a = b - peak->operand_count;
+    const float *result = results_of(peak, worker);
     for (size_t i = 0; i < program->product_count; i++) {
         const struct product *p = &program->products[i];
-        const struct matmul_operand left = {a, p->a_transposed ? p->m : p->k, p->a_transposed};
-        const struct matmul_operand right = {b, p->b_transposed ? p->k : p->n, p->b_transposed};
-        for (size_t k = 0; k < p->count; k++)
-            matmul(p->m, p->n, p->k, 1, left, right, 0, result, p->n);
-        result += p->m * p->n;
-    }
-}
-
-// A sum of k ones is exact. The results are gone afterwards.
-static size_t take_wrong(const struct step_peak *peak, const struct program *program, int thread)
-{
-    float *result = results_of(peak, thread);
-    size_t wrong = 0;
-    for (size_t i = 0; i < program->product_count; i++) {
-        const struct product *p = &program->products[i];
-        for (size_t k = 0; k < p->m * p->n; k++) {
-            wrong += result[k] != (float)p->k;
-            result[k] = -1;
+        size_t count = p->m * p->n;
+        for (size_t from = 0; from < count; from += SEEN_COUNT) {
+            size_t seen = count - from < SEEN_COUNT ? count - from : SEEN_COUNT;
+            TRY(bytes_copy(peak->seen, result + from, seen * sizeof *peak->seen));
+            for (size_t k = 0; k < seen; k++)
+                *wrong += peak->seen[k] != (float)p->k;
         }
-        result += p->m * p->n;
+        result += count;
     }
-    return wrong;
+    return ERR_NONE;
 }
 
-static int measure(const struct step_peak *peak, const struct program *program, double *gflops)
+static int measure(struct step_peak *peak, const struct program *program, double *gflops)
 {
-    double rate = 0;
     size_t wrong = 0;
-#pragma omp parallel for num_threads(peak->threads) schedule(static) reduction(+ : rate)
-    for (int thread = 0; thread < peak->threads; thread++) {
-        uint64_t begin_ns = bench_now_ns(), ns;
-        double flops = 0;
-        do {
-            multiply_all(peak, program, thread);
-            flops += flops_of(program);
-            ns = bench_now_ns() - begin_ns;
-        } while ((double)ns < peak->seconds * 1e9);
-        rate += flops / (double)ns;
+    TRY(work_all(peak, program, multiply_for_a_time));
+    *gflops = 0;
+    for (int rank = 0; rank < peak->worker_count; rank++) {
+        TRY(bench_device_enter(&peak->device, rank));
+        TRY(count_wrong(peak, &peak->workers[rank], program, &wrong));
+        *gflops += peak->workers[rank].gflops;
     }
-    for (int thread = 0; thread < peak->threads; thread++)
-        wrong += take_wrong(peak, program, thread);
-    *gflops = rate;
+    TRY(work_all(peak, program, forget_results));
     return wrong == 0 ? ERR_NONE : err_set(ERR_CHECK, "matrix products have %zu wrong elements", wrong);
 }
 

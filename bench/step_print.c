@@ -19,6 +19,7 @@ static json_t *case_json(const struct step_bench *bench, const struct step_case 
                              "sequences_a_rank", (json_int_t)bench->setting.sequences, "sequence_tokens",
                              (json_int_t)bench->setting.model->sequence_length, "schedule",
                              bench->setting.schedule.mode == FLOW_SERIAL ? "serial" : "overlap");
+    bench_device_describe(&bench->setting.device, json);
     if (c->tier == TIER_NVME) {
         json_object_set_new(json, "buffered", json_boolean(bench->setting.storage->buffered));
         json_object_set_new(json, "checksum", json_boolean(!bench->setting.storage->no_checksum));

@@ -264,6 +264,7 @@ set(ZG_TEST_SOURCES
   bench/outlier_test.c
   bench/pcie_test.c
   bench/peer_test.c
+  bench/step_device_test.c
   bench/validate_machine_test.c
   bench/validate_part_test.c
   bench/validate_test.c

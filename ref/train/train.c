@@ -53,7 +53,9 @@ static int open_tiers(struct train_rank *rank)
         .lock_host = config->offload_optimizer.pin_memory || config->offload_param.pin_memory,
         .planned = is_dry(rank),
         .accelerator = setting->accelerator,
-        .device = setting->comm ? setting->device : setting->accelerator ? rank->rank % setting->device_count : 0,
+        .device = setting->comm          ? setting->device
+                  : setting->accelerator ? (setting->device + rank->rank) % setting->device_count
+                                         : 0,
     };
     TRY(tier_open(&rank->ledger, &memory, &rank->tier));
     if (!config_uses_nvme(config))

@@ -50,7 +50,7 @@ struct train_setting {
     uint64_t host_memory_bytes, nvme_space_bytes;  // the same
     const struct accelerator *accelerator;  // what the device tier is; null: host memory
     int device_count;  // of the accelerator: where the ranks are threads, they take turns
-    int device;        // where this process is a rank: its own
+    int device;        // where this process is a rank: its own; else that of rank 0, from which they take turns
     bool buffered;                 // NVMe through the page cache, where a file system has no O_DIRECT
     bool swap_checksum;            // of every block on NVMe, compared when it is read
     struct emulation emulation;

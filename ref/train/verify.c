@@ -41,7 +41,7 @@ int verify_open(struct train_rank *rank)
         .batch = oracle_micro_batch,
         .batch_context = rank,
         .accelerator = rank->setting->accelerator,
-        .device = rank->setting->comm ? rank->setting->device : 0,
+        .device = rank->setting->device,
     };
     return oracle_open(&setting, &rank->oracle);
 }
