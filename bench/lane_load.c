@@ -35,10 +35,10 @@ struct lane_load {
     struct adam_arrays arrays;          // cpu
     struct adam_step step;
     uint64_t step_count;
-    struct comm_ranks *ranks;  // collective
-    struct bench_device device;  // copies
+    struct bench_device device;  // collective and copies
     int rank;
-    unsigned char *from, *to;
+    struct comm_ranks *ranks;  // collective
+    unsigned char *from, *to;  // copies
     unsigned char *twin;       // this processor's, of what lies on the device; null: nothing does
     unsigned char value;       // that from holds
     size_t buffer_bytes, piece_bytes;
@@ -117,7 +117,7 @@ static int cpu_check(struct lane_load *load)
 
 static int collective_open(struct lane_load *load)
 {
-    const struct comm_setting setting = {.operation = REDUCE_SCATTER, .world = RANKS,
+    const struct comm_setting setting = {.device = &load->device, .operation = REDUCE_SCATTER, .world = RANKS,
                                          .count = REDUCED_BYTES / sizeof(float)};
     load->ranks = calloc(1, sizeof *load->ranks);
     if (!load->ranks)
@@ -132,6 +132,14 @@ static int collective_open(struct lane_load *load)
     return ERR_NONE;
 }
 
+// The thread takes rank 0's part. What an accelerator does for a thread when it first comes is on no clock.
+static int collective_enter(struct lane_load *load)
+{
+    const struct comm_rank *rank = &load->ranks->ranks[0];
+    TRY(bench_device_enter(&load->device, rank->index));
+    return rank->stage ? bytes_copy(rank->stage, rank->recv, sizeof *rank->recv) : ERR_NONE;
+}
+
 static int collective_run(struct lane_load *load)
 {
     // The other ranks wait; only the last result is compared, when no clock runs.
@@ -143,6 +151,7 @@ static int collective_run(struct lane_load *load)
 
 static int collective_check(struct lane_load *load)
 {
+    TRY(collective_enter(load));
     // Compares what is there, and begins anew in poisoned memory.
     TRY(comm_ranks_prepare(load->ranks, TASK_COLLECTIVE, true));
     TRY(comm_ranks_repeat(load->ranks));
@@ -189,7 +198,7 @@ static void copy_close(struct lane_load *load)
     bench_free(load->twin, load->buffer_bytes);
 }
 
-// The thread works on the rank's device. What its first copy there takes longer than the next ones is on no clock.
+// The thread works on the rank's device. As above, its first copy is on no clock.
 static int copy_enter(struct lane_load *load)
 {
     TRY(bench_device_enter(&load->device, load->rank));
@@ -248,7 +257,7 @@ static const struct {
 } kinds[LANE_COUNT] = {
     [LANE_COMPUTE] = {compute_open, NULL, compute_run, 2.0 * SIDE * SIDE * SIDE, compute_check},
     [LANE_CPU] = {cpu_open, NULL, cpu_run, (double)UPDATE_BYTES * PARAMS, cpu_check},
-    [LANE_COLLECTIVE] = {collective_open, NULL, collective_run,
+    [LANE_COLLECTIVE] = {collective_open, collective_enter, collective_run,
                          (double)CALLS * REDUCED_BYTES * (RANKS - 1) / RANKS, collective_check},
     [LANE_H2D] = {copy_open, copy_enter, copy_run, 0, copy_check},
     [LANE_D2H] = {copy_open, copy_enter, copy_run, 0, copy_check},
@@ -300,8 +309,10 @@ void lane_load_close(struct lane_load *load)
     for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
         bench_free(matrices[i], matrix_bytes);
     adam_arrays_close(&load->arrays);
-    if (load->ranks)
+    if (load->ranks) {
+        (void)bench_device_enter(&load->device, 0);
         comm_ranks_close(load->ranks, &wrong);
+    }
     free(load->ranks);
     copy_close(load);
     nvme_files_close(&load->files);

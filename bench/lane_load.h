@@ -4,11 +4,12 @@
 //
 //   compute      products of matrices of 512 x 512, fp32, one thread
 //   cpu          Adam over 4 M parameters, one thread
-//   collective   reduce-scatters of 16 MiB between two ranks that are threads
-//   h2d, d2h     copies of at most 8 MiB between host memory and the device tier: an accelerator's, then from and to
-//                page-locked memory, or without one host memory, too
+//   collective   reduce-scatters of 16 MiB between two ranks that are threads, in the device tier
+//   h2d, d2h     copies of at most 8 MiB between host memory, page-locked for an accelerator, and the device tier
 //   nvme_read    requests of 1 MiB, 32 in flight, without the page cache
 //   nvme_write   the same
+//
+// The device tier is an accelerator's memory, or without one host memory, too.
 #ifndef ZG_LANE_LOAD_H
 #define ZG_LANE_LOAD_H
 
@@ -29,8 +30,8 @@ struct lane_load_setting {
     const struct bench_storage *storage;  // the first folder is used
     const struct emulation *emulation;    // rates of lanes, in items; null: none
     size_t copy_bytes;  // of all that is copied over and over: in the caches, if it is small; 0: 64 MiB
-    const struct bench_device *device;  // where copies go to or come from, for this rank; null: this processor
-    int rank;
+    const struct bench_device *device;  // that has the device tier; null: this processor
+    int rank;                           // whose copies these are
 };
 
 // Opens the lane's work. Null in `out` after an error.

@@ -263,6 +263,48 @@ Test(step_device, a_byte_that_is_copied_wrong_is_found_in_either_direction)
     expect_nothing_left();
 }
 
+// One fold of all leaves its last element wrong.
+static atomic_int folds;
+static int spoilt_fold;
+
+static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
+                       size_t count, int add)
+{
+    shadow_fold(in_dtype, in, world, out_dtype, out, count, add);
+    if (++folds == spoilt_fold)
+        ((float *)at(out))[count - 1] += 1;
+}
+
+Test(step_device, reduce_scatters_are_of_what_lies_on_the_device)
+{
+    struct isa_kernels kernels = shadow_kernels;
+    struct accelerator accelerator = counting_accelerator();
+    kernels.fold = wrong_fold;
+    accelerator.kernels = &kernels;
+    const struct bench_device device = {&accelerator, 2};
+    const struct lane_load_setting setting = {.device = &device};
+    struct lane_done done;
+    struct lane_load *load;
+    cr_assert_eq(lane_load_open(LANE_COLLECTIVE, &setting, &load), ERR_NONE, "%s", err_message());
+    int folds_of_check = 0;
+    for (int round = 0; round < 2; round++) {
+        cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE, "%s", err_message());
+        folds_of_check = -folds;
+        cr_assert_eq(lane_load_check(load), ERR_NONE, "%s", err_message());
+        folds_of_check += folds;
+    }
+    cr_expect_gt(folds_of_check, 0);
+    cr_expect_eq(host.devices, 3);
+    // The last fold of what is run makes what is compared.
+    spoilt_fold = folds + folds_of_check;
+    cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE, "%s", err_message());
+    cr_assert_eq(folds, spoilt_fold, "a run has as many as a check");
+    cr_expect_eq(lane_load_check(load), ERR_CHECK);
+    cr_expect_str_eq(err_message(), "a reduce-scatter left 1 wrong elements");
+    lane_load_close(load);
+    expect_nothing_left();
+}
+
 static int run(const char *option, const char *value)
 {
     const char *argv[] = {"step", option, value};
