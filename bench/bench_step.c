@@ -193,7 +193,7 @@ static int step_main(const struct bench_device *device, int argc, const char **a
     struct step_texts texts = {0};
     const struct poptOption own[] = {
         {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "only these, with commas between (all)", "LIST"},
-        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (gpt-3m; quickly a smaller one; on a GPU wider)", "NAME"},
+        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (gpt-3m; quickly, or on a GPU, another)", "NAME"},
         {"device", '\0', POPT_ARG_STRING, &texts.device, 0, "that trains: cpu, unless given; cuda", "WHICH"},
         {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "serial or overlap (serial)", "HOW"},
         {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes, in GB/s, as for train", "LIST"},
