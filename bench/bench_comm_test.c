@@ -2,13 +2,14 @@
 // Tests of `bench comm`: one wrong element is found, its yardstick moves what the collective moves, and its lines say
 // what was asked for.
 #include "bench.h"
-#include "comm_ranks.h"
-#include "err.h"
+#include "comm_case.h"
 #include "printed_test.h"
+#include "shadow_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
 
+#include <stdatomic.h>
 #include <string.h>
 
 static struct comm_setting setting_of(enum operation operation, int world, bool uneven, bool in_place)
@@ -111,16 +112,21 @@ Test(bench_comm, bus_bytes_are_those_that_the_busiest_rank_moves)
     cr_expect_eq(bus_bytes_of(ALL_GATHER, 1, false), 0);
 }
 
-static int run(const char *const arguments[], char **text)
+static int run_on(const struct bench_device *device, const char *const arguments[], char **text)
 {
     const char *argv[16] = {"comm"};
     int argc = 1;
     for (; arguments[argc - 1]; argc++)
         argv[argc] = arguments[argc - 1];
     struct printed printed = printed_begin();
-    int status = bench_comm_main(argc, argv);
+    int status = device ? bench_comm_on(device, argc, argv) : bench_comm_main(argc, argv);
     *text = printed_end(printed);
     return status;
+}
+
+static int run(const char *const arguments[], char **text)
+{
+    return run_on(NULL, arguments, text);
 }
 
 Test(bench_comm, a_json_line_names_the_case_and_its_yardstick)
@@ -149,8 +155,94 @@ Test(bench_comm, a_json_line_names_the_case_and_its_yardstick)
     cr_expect_eq(buffer_bytes, 65532);
     cr_expect_float_eq(bus_bytes, 2 * 65532 * 2.0 / 3, 1e-6);
     cr_expect_eq(wrong, 0);
+    cr_expect_null(json_object_get(json_object_get(line, "case"), "device"));
     cr_expect(verified && median > 0 && ratio > 0 && json_array_size(samples) == 10);
     json_decref(line);
+    free(text);
+}
+
+static const struct bench_device shadows = {&shadow_accelerator, 2};
+
+static void expect_on_shadows(const char *size, const char *yardstick)
+{
+    const char *const arguments[] = {"--world", "3",        "--operation", "reduce-scatter", "--sizes",
+                                     size,      "--repeat", "2",           "--json",         NULL};
+    char *text;
+    const char *transport, *device, *order, *name;
+    int devices, verified;
+    double ratio;
+    cr_assert_eq(run_on(&shadows, arguments, &text), 0);
+    json_t *line = json_loads(text, JSON_DISABLE_EOF_CHECK, NULL);
+    cr_assert_eq(json_unpack(line, "{s:{s:s, s:s, s:i, s:s}, s:b, s:{s:s}, s:f}", "case", "transport", &transport,
+                             "device", &device, "devices", &devices, "order", &order, "verified", &verified,
+                             "yardstick", "name", &name, "ratio", &ratio), 0, "%s", text);
+    cr_expect_str_eq(transport, "local");
+    cr_expect_str_eq(device, "shadow");
+    cr_expect_str_eq(order, "canonical");
+    cr_expect_str_eq(name, yardstick);
+    cr_expect(devices == 2 && verified && ratio > 0, "%s", text);
+    cr_expect_eq(shadow.block_count, 0);
+    json_decref(line);
+    free(text);
+}
+
+Test(bench_comm, on_a_device_a_line_says_so_and_copies_there_are_the_yardstick)
+{
+    expect_on_shadows("64K", "a barrier and copies on the device");
+    expect_on_shadows("33M", "copies on the device");
+}
+
+Test(bench_comm, on_a_device_the_table_says_on_how_many)
+{
+    static const char *const arguments[] = {"--sizes", "4K", "--repeat", "1", "--operation", "broadcast", NULL};
+    char *text;
+    cr_assert_eq(run_on(&shadows, arguments, &text), 0);
+    cr_expect(strstr(text, "2 ranks on 2 devices (shadow); medians"), "%s", text);
+    cr_expect(strstr(text, " a barrier and copies on the device\n"), "%s", text);
+    free(text);
+}
+
+static atomic_int folds_until_wrong = 7;
+
+static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
+                       size_t count, int add)
+{
+    shadow_fold(in_dtype, in, world, out_dtype, out, count, add);
+    if (atomic_fetch_sub(&folds_until_wrong, 1) == 1)
+        *(uint32_t *)at(out) ^= 1;
+}
+
+Test(bench_comm, one_wrong_bit_on_a_device_is_an_error_and_leaves_no_record)
+{
+    struct isa_kernels kernels = shadow_kernels;
+    struct accelerator wrong = shadow_accelerator;
+    kernels.fold = wrong_fold;
+    wrong.kernels = &kernels;
+    const struct bench_device device = {&wrong, 1};
+    // Large enough for one call a repetition, in which each of the ranks folds once.
+    const struct bench_options options = {.repeat = 5, .warmup = 1, .json = true};
+    const struct comm_setting setting = {.device = &device, .operation = REDUCE_SCATTER, .world = 2, .count = 1 << 20,
+                                         .in_place = true};
+    struct printed printed = printed_begin();
+    int code = comm_case_run(&options, &setting);
+    char *text = printed_end(printed);
+    cr_expect_eq(code, ERR_CHECK);
+    cr_expect(strstr(err_message(), "reduce-scatter of 4194304 bytes among 2 ranks left 1 wrong elements"), "%s",
+              err_message());
+    cr_expect_str_eq(text, "");
+    cr_expect_eq(shadow.block_count, 0);
+    free(text);
+}
+
+Test(bench_comm, a_device_that_is_not_there_is_a_skip)
+{
+    static const char *const arguments[] = {"--device", "cuda", "--quick", "--sizes", "64", "--repeat", "1", NULL};
+    char *text;
+    struct bench_device device;
+    bool absent;
+    cr_assert_eq(bench_device_find("cuda", 2, false, &device, &absent), ERR_NONE);
+    cr_expect_eq(run(arguments, &text), absent ? 77 : 0);
+    cr_expect_eq(strlen(text) == 0, absent, "%s", text);
     free(text);
 }
 
@@ -181,7 +273,7 @@ Test(bench_comm, large_buffers_are_measured_uneven_and_in_place_too)
 Test(bench_comm, an_unknown_operation_world_or_thread_count_is_refused)
 {
     static const char *const bad[][3] = {
-        {"--world", "0"}, {"--world", "65"}, {"--operation", "gather"}, {"--threads", "2"}, {"--sizes", "x"}};
+        {"--device", "gpu"}, {"--world", "0"}, {"--world", "65"}, {"--operation", "gather"}, {"--threads", "2"}, {"--sizes", "x"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char *text;
         cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench_world.h"
 
+#include "device.h"
 #include "err.h"
 #include "launcher.h"
 
@@ -94,6 +95,31 @@ int bench_world_choose(int *asked, int otherwise, int most)
         return err_set(ERR_USAGE, "--world %d: from 1 to %d ranks", *asked, most);
     *asked = world.comm ? comm_world(world.comm) : said ? *asked : otherwise;
     return ERR_NONE;
+}
+
+// What one rank lacks nobody uses.
+static int agree_about_absence(const char *name, bool *absent)
+{
+    uint8_t own = *absent, any = 0;
+    TRY(comm_all_reduce(world.comm, &own, &any, 1, DTYPE_BYTE, COMM_MAX));
+    if (any && !own)
+        err_set(ERR_USAGE, "--device %s: another rank has no such device", name);
+    *absent = any;
+    return ERR_NONE;
+}
+
+int bench_world_find_device(const char *name, int ranks, struct bench_device *out, bool *absent)
+{
+    TRY(bench_device_find(name, ranks, world.comm != NULL, out, absent));
+    if (!world.comm)
+        return ERR_NONE;
+    TRY(agree_about_absence(name, absent));
+    struct train_setting setting = {.world = ranks, .accelerator = out->accelerator};
+    int code = *absent ? ERR_NONE : device_connect(&setting, &world.comm);
+    *absent |= code == ERR_USAGE;
+    if (*absent)
+        *out = (struct bench_device){0};
+    return *absent ? ERR_NONE : code;
 }
 
 struct comm *bench_world_comm(void)

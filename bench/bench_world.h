@@ -7,6 +7,7 @@
 #ifndef ZG_BENCH_WORLD_H
 #define ZG_BENCH_WORLD_H
 
+#include "bench_device.h"
 #include "comm.h"
 
 #include <jansson.h>
@@ -23,6 +24,11 @@ void bench_world_leave(int code);
 // is BENCH_WORLD_UNSAID. ERR_USAGE: the launcher's is another, or it is not from 1 to `most` threads.
 enum { BENCH_WORLD_UNSAID = -1000000 };
 int bench_world_choose(int *asked, int otherwise, int most);
+
+// bench_device_find for so many ranks; those of a launcher, which all call it, take a device of their host each, that
+// the calling thread has then entered, and bench_world_comm is from now on the transport that carries what lies there,
+// too. *absent: one of them has none, or no NCCL, so that none of them uses one.
+int bench_world_find_device(const char *name, int ranks, struct bench_device *out, bool *absent);
 
 struct comm *bench_world_comm(void);
 int bench_world_rank(void);

@@ -3,9 +3,10 @@
 // are run and verified, and elements of other bits are counted. That NCCL carries it is shown on GPUs only.
 #include "nccl_standin_test.h"
 
-#include "comm_ranks.h"
+#include "comm_case.h"
 #include "cuda_lane.h"
 #include "nccl_collective.h"
+#include "printed_test.h"
 #include "tier_cuda.h"
 
 // What a rank of the test does; the ranks are threads here, and each is a process to comm_ranks.
@@ -151,6 +152,51 @@ Test(comm_nccl_ranks, the_yardstick_is_the_librarys_own_collective)
     expect_calls(BROADCAST, 0, (const enum kind[]){KIND_BROADCAST}, 1);
     expect_calls(ALL_TO_ALL, 0, (const enum kind[]){KIND_SEND, KIND_RECV, KIND_SEND, KIND_RECV, KIND_SEND, KIND_RECV},
                  6);
+}
+
+static void run_case(struct rank *rank)
+{
+    const struct comm_nccl_options options = {calls, 1 << 24, 10000000000u};
+    const struct bench_options shared = {.repeat = 2, .warmup = 1, .json = true};
+    struct comm_setting setting = {.device = &device, .operation = ALL_REDUCE, .world = 1, .count = 1 << 20};
+    if (device.accelerator->enter(0) != ERR_NONE || comm_nccl_open(rank->comm, &options, &rank->comm) != ERR_NONE) {
+        rank_wrong(rank, "open: %s", err_message());
+        return;
+    }
+    setting.comm = rank->comm;
+    if (comm_case_run(&shared, &setting) != ERR_NONE)
+        rank_wrong(rank, "%s", err_message());
+}
+
+static void expect_record(const char *line, const char *name, const char *order)
+{
+    json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+    const char *found_name, *transport, *found_order, *found_device;
+    int devices, verified;
+    cr_assert_eq(json_unpack(record, "{s:s, s:{s:s, s:s, s:s, s:i}, s:b}", "name", &found_name, "case", "transport",
+                             &transport, "order", &found_order, "device", &found_device, "devices", &devices,
+                             "verified", &verified), 0, "%s", line);
+    cr_expect_str_eq(found_name, name);
+    cr_expect_str_eq(transport, "nccl");
+    cr_expect_str_eq(found_order, order);
+    cr_expect_str_eq(found_device, "shadow");
+    cr_expect(devices == 1 && verified);
+    json_decref(record);
+}
+
+Test(comm_nccl_ranks, a_case_has_a_record_of_each_order_which_name_nccl_and_the_device)
+{
+    standin_begin(1);
+    struct printed printed = printed_begin();
+    ranks_run_well(1, run_case, NULL);
+    char *text = printed_end(printed), *second = strchr(text, '\n');
+    cr_assert_not_null(second, "%s", text);
+    expect_record(text, "comm", "canonical");
+    expect_record(second + 1, "comm_native", "native");
+    cr_expect(strstr(text, "\"yardstick\":{\"name\":\"NCCL 2.15.7\""), "%s", text);
+    cr_expect(strstr(second, "\"library\":\"NCCL 2.15.7\""), "%s", second);
+    cr_expect(strstr(second, "\"other_bits\":0"), "%s", second);
+    free(text);
 }
 
 Test(comm_nccl_ranks, other_transports_have_no_collectives_of_nccl)

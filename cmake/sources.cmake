@@ -32,6 +32,7 @@ set(ZG_SOURCES
   bench/comm_copies.c
   bench/comm_data.c
   bench/comm_order.c
+  bench/comm_print.c
   bench/comm_ranks.c
   bench/divisions.c
   bench/efficiency.c
@@ -231,6 +232,7 @@ set(ZG_NCCL_SOURCES
 set(ZG_NCCL_TEST_SOURCES
   bench/comm_nccl_ranks_test.c
   ref/comm/comm_nccl_test.c
+  ref/train/device_nccl_test.c
 )
 
 set(ZG_CUDA_TEST_SOURCES

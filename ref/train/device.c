@@ -50,6 +50,32 @@ bool device_is_name(const char *name)
     return !name || strcmp(name, "cpu") == 0 || strcmp(name, "cuda") == 0;
 }
 
+#ifdef ZG_HAVE_NCCL
+// Whether each of this host's ranks can have what NCCL wants.
+static int check_host(int local_count)
+{
+    const struct comm_nccl_calls *calls;
+    int devices = cuda_lane_device_count(), code = comm_nccl_library(&calls);
+    if (code != ERR_NONE)
+        return err_prefix(code, "--device cuda");
+    if (local_count > devices)
+        return err_set(ERR_USAGE, "--device cuda: %d ranks on this host, which has %d GPU%s, and NCCL wants one each: "
+                                  "start fewer, or let ranks be threads (--world without a launcher)", local_count,
+                       devices, devices == 1 ? "" : "s");
+    return ERR_NONE;
+}
+
+// Every rank returns an error where one has one, so that nobody goes on alone.
+static int refuse_together(struct comm *comm, int code)
+{
+    uint8_t own = code != ERR_NONE, any = 0;
+    TRY(comm_all_reduce(comm, &own, &any, 1, DTYPE_BYTE, COMM_MAX));
+    if (any && !own)
+        return err_set(ERR_USAGE, "--device cuda: a rank of another host has no GPU of its own there, or no NCCL");
+    return code;
+}
+#endif
+
 int device_connect(struct train_setting *setting, struct comm **comm)
 {
 #ifdef ZG_HAVE_NCCL
@@ -57,10 +83,7 @@ int device_connect(struct train_setting *setting, struct comm **comm)
     if (setting->accelerator != &cuda_accelerator)
         return ERR_NONE;
     TRY(launcher_place(*comm, &local_rank, &local_count));
-    if (local_count > cuda_lane_device_count())
-        return err_set(ERR_USAGE, "--device cuda: %d ranks on this host, which has %d GPUs, and NCCL wants one each: "
-                                  "start fewer, or let ranks be threads (--world without a launcher)", local_count,
-                       cuda_lane_device_count());
+    TRY(refuse_together(*comm, check_host(local_count)));
     setting->device = local_rank;
     TRY(cuda_lane_use(local_rank));
     return comm_nccl_open(*comm, &comm_nccl_defaults, comm);
