@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of ranks that are threads, against concurrent copies of the same bytes (comm_ranks.h says which); or
 // of the processes of a launcher, against MPI's own collectives of the same bytes, or on GPUs NCCL's, which add up in
-// an order of their own: what bitwise equality costs. The definitions are those of nccl-tests (its doc/PERFORMANCE.md); for a buffer of S
-// bytes and N ranks:
+// an order of their own: what bitwise equality costs. The definitions are those of nccl-tests (its
+// doc/PERFORMANCE.md); for a buffer of S bytes and N ranks:
 //
 // algorithm GB/s   S / time
 // bus GB/s         bytes that the busiest rank must send or receive, whatever the algorithm / time: reduce-scatter,

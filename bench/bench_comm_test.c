@@ -270,10 +270,10 @@ Test(bench_comm, large_buffers_are_measured_uneven_and_in_place_too)
     free(text);
 }
 
-Test(bench_comm, an_unknown_operation_world_or_thread_count_is_refused)
+Test(bench_comm, an_unknown_device_operation_world_or_thread_count_is_refused)
 {
-    static const char *const bad[][3] = {
-        {"--device", "gpu"}, {"--world", "0"}, {"--world", "65"}, {"--operation", "gather"}, {"--threads", "2"}, {"--sizes", "x"}};
+    static const char *const bad[][3] = {{"--device", "gpu"},       {"--world", "0"},   {"--world", "65"},
+                                         {"--operation", "gather"}, {"--threads", "2"}, {"--sizes", "x"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char *text;
         cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);

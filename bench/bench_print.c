@@ -135,7 +135,8 @@ static void place(json_t *description)
     if (!bench_world_comm())
         return;
     if (bench_world_is_together()) {
-        json_object_set_new(description, "transport", json_string("mpi"));
+        if (!json_object_get(description, "transport"))
+            json_object_set_new(description, "transport", json_string("mpi"));
         json_object_set_new(description, "hosts", json_integer(bench_world_host_count()));
     } else {
         json_object_set_new(description, "rank", json_integer(bench_world_rank()));

@@ -130,6 +130,20 @@ Test(bench_world, large_buffers_of_processes_are_measured_uneven_and_in_place_to
     cr_expect_eq(in_place, 2);
 }
 
+Test(bench_world, processes_without_a_gpu_each_skip_together_and_say_so_once)
+{
+    MPI_OR_SKIP();
+    int status = mpirun(2, "zerogauge", "bench comm --device cuda --quick --sizes 4K --repeat 1 --json", output,
+                        sizeof output);
+    if (status == 0) {
+        read_lines();
+        cr_expect_str_eq(text_of(json_object_get(comm_line("comm", "broadcast", 4096), "case"), "transport"), "nccl");
+        return;
+    }
+    cr_expect_eq(status, SKIPPED_STATUS, "%s", output);
+    cr_expect_eq(times_said(output, "SKIP: comm: --device cuda: "), 1, "%s", output);
+}
+
 // Every rank alone and together in both lanes, once each.
 static void expect_ranks(int world)
 {

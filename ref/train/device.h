@@ -19,8 +19,8 @@ bool device_is_name(const char *name);
 const char *device_name(const struct train_setting *setting);
 
 // Collective: the processes of a launcher's world take a GPU each, and *comm becomes the transport that carries what
-// lies there, over the one that it was. Without an accelerator it stays. ERR_USAGE, on all of them: a host has more ranks
-// than GPUs, or no NCCL; *comm is then as it was.
+// lies there, over the one that it was. Without an accelerator it stays. ERR_USAGE, on all of them: a host has more
+// ranks than GPUs, or no NCCL; *comm is then as it was.
 int device_connect(struct train_setting *setting, struct comm **comm);
 
 #endif
