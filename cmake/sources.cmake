@@ -150,6 +150,7 @@ set(ZG_SOURCES
   ref/config/config_print.c
   ref/config/config_resolve.c
   ref/ddp.c
+  ref/cuda/io_cufile.c
   ref/exchange.c
   ref/flow/emulate.c
   ref/flow/flow.c
@@ -217,6 +218,7 @@ set(ZG_CUDA_SOURCES
   ref/cuda/cuda_info.c
   ref/cuda/cuda_lane.c
   ref/cuda/cuda_matmul.c
+  ref/cuda/io_cufile_calls.c
   ref/cuda/isa_cuda.cu
   ref/cuda/tier_cuda.c
   ref/cuda/tier_cuda_fill.cu
@@ -313,6 +315,7 @@ set(ZG_TEST_SOURCES
   ref/config/config_offload_test.c
   ref/config/config_random_test.c
   ref/config/config_test.c
+  ref/cuda/io_cufile_test.c
   ref/flow/emulate_test.c
   ref/flow/flow_dry_test.c
   ref/flow/flow_guard_test.c

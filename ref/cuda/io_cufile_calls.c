@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuFile's own calls. The library is loaded when it is first asked for, so that a program that knows it runs where it
+// is not installed.
+#include "io_cufile.h"
+
+#include "err.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct {
+    pthread_once_t once;
+    struct cufile_calls calls;
+    char absent[512];  // why there is none; "" if there is
+} library = {.once = PTHREAD_ONCE_INIT};
+
+// Where the system looks, and then where CUDA's libraries were when this was built.
+static void *open_library(void)
+{
+    static const char *const names[] = {"libcufile.so.0", "libcufile.so", ZG_CUDA_LIBRARIES "/libcufile.so.0",
+                                        ZG_CUDA_LIBRARIES "/libcufile.so"};
+    void *handle = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !handle; i++) {
+        handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        const char *why = handle ? NULL : dlerror();
+        if (why && library.absent[0] == '\0')
+            snprintf(library.absent, sizeof library.absent, "no cuFile: %s", why);
+    }
+    return handle;
+}
+
+static void load(void)
+{
+    struct cufile_calls *calls = &library.calls;
+    const struct {
+        const char *name;
+        void *function;  // a pointer to the function's pointer
+    } symbols[] = {
+        {"cuFileDriverOpen", &calls->driver_open},
+        {"cuFileDriverClose_v2", &calls->driver_close},
+        {"cuFileDriverGetProperties", &calls->properties},
+        {"cuFileHandleRegister", &calls->file_register},
+        {"cuFileHandleDeregister", &calls->file_deregister},
+        {"cuFileBufRegister", &calls->buffer_register},
+        {"cuFileBufDeregister", &calls->buffer_deregister},
+        {"cuFileRead", &calls->read},
+        {"cuFileWrite", &calls->write},
+    };
+    void *handle = open_library();
+    if (!handle)
+        return;
+    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
+        void *address = dlsym(handle, symbols[i].name);
+        if (!address) {
+            snprintf(library.absent, sizeof library.absent, "cuFile is older than that of CUDA 12: it has no %s",
+                     symbols[i].name);
+            return;
+        }
+        memcpy(symbols[i].function, &address, sizeof address);
+    }
+    library.absent[0] = '\0';
+}
+
+int io_cufile_library(const struct cufile_calls **out)
+{
+    pthread_once(&library.once, load);
+    *out = &library.calls;
+    return library.absent[0] == '\0' ? ERR_NONE : err_set(ERR_USAGE, "%s", library.absent);
+}
