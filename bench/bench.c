@@ -20,6 +20,8 @@ static const struct benchmark {
      "the optimizer: ns per parameter against a copy of the same streams"},
     {"comm", bench_comm_main, BENCH_USES_NOTHING, true,
      "the collectives: time against concurrent copies of the same bytes"},
+    {"gds", bench_gds_main, BENCH_USES_DIRECT, false,
+     "a GPU and files by cuFile, against host memory between; or skipped"},
     {"links", bench_links_main, BENCH_USES_NOTHING, true,
      "what lies between hosts, in pairs: whose link is slow"},
     {"memory", bench_memory_main, BENCH_USES_NOTHING, false,
@@ -70,7 +72,7 @@ static int run_one(const struct benchmark *benchmark, const struct bench_options
         snprintf(warmup, sizeof warmup, "--warmup=%zu", options->warmup);
         argv[argc++] = warmup;
     }
-    if (benchmark->uses != BENCH_USES_NOTHING && options->storage.buffered)
+    if (benchmark->uses > BENCH_USES_DIRECT && options->storage.buffered)
         argv[argc++] = "--buffered";
     for (int i = 0; benchmark->uses != BENCH_USES_NOTHING && i < options->storage.path_count && i < PATHS_MAX; i++) {
         argv[argc++] = "--nvme-path";

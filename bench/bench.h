@@ -15,8 +15,9 @@
 
 enum { BENCH_LIST_MAX = 32 };
 
-// Which of the shared options a benchmark takes: those of all; those of storage; those of states on storage, too.
-enum bench_uses { BENCH_USES_NOTHING, BENCH_USES_STORAGE, BENCH_USES_STATES };
+// Which of the shared options a benchmark takes: those of all; those of storage, of which one without a page cache
+// refuses --buffered; those of states on storage, too.
+enum bench_uses { BENCH_USES_NOTHING, BENCH_USES_DIRECT, BENCH_USES_STORAGE, BENCH_USES_STATES };
 
 struct bench_storage {
     const char *const *paths;  // --nvme-path, again for more; "." where nothing is said
@@ -153,6 +154,7 @@ int bench_named(int argc, const char **argv);
 int bench_main(int argc, const char **argv);
 int bench_adam_main(int argc, const char **argv);
 int bench_comm_main(int argc, const char **argv);
+int bench_gds_main(int argc, const char **argv);
 int bench_links_main(int argc, const char **argv);
 int bench_memory_main(int argc, const char **argv);
 int bench_nvme_main(int argc, const char **argv);

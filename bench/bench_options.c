@@ -170,7 +170,7 @@ int bench_parse(int argc, const char **argv, enum bench_uses uses, const struct 
     };
     const struct poptOption table[] = {
         included(own, "Options of this benchmark:"),
-        included(uses >= BENCH_USES_STORAGE ? of_storage : NULL, "Options of storage:"),
+        included(uses != BENCH_USES_NOTHING ? of_storage : NULL, "Options of storage:"),
         included(uses >= BENCH_USES_STATES ? of_states : NULL, "Options of states on storage:"),
         included(shared, "Options of every benchmark:"),
         POPT_TABLEEND,

@@ -11,6 +11,7 @@ set(ZG_SOURCES
   bench/bench_comm.c
   bench/bench_device.c
   bench/bench_file.c
+  bench/bench_gds.c
   bench/bench_hosts.c
   bench/bench_links.c
   bench/bench_machine.c
@@ -38,6 +39,8 @@ set(ZG_SOURCES
   bench/efficiency.c
   bench/fio.c
   bench/fit.c
+  bench/gds_cases.c
+  bench/gds_ways.c
   bench/judgement.c
   bench/lane_load.c
   bench/lane_parts.c
@@ -251,6 +254,7 @@ set(ZG_TEST_SOURCES
   bench/bench_comm_test.c
   bench/bench_device_test.c
   bench/bench_file_test.c
+  bench/bench_gds_test.c
   bench/bench_memory_test.c
   bench/bench_nvme_test.c
   bench/bench_overlap_test.c
