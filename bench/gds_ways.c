@@ -214,8 +214,8 @@ int gds_ways_open(const struct gds_setting *setting, struct gds_ways **out)
     size_t bytes = (size_t)setting->files->bytes * (size_t)setting->files->count;
     size_t piece_bytes = bytes / PIECES / setting->block_bytes * setting->block_bytes;
     if (bytes / 4 < flight_bytes)
-        return err_set(ERR_USAGE, "--size: %d requests of %zu bytes in flight need files of at least %zu bytes together",
-                       setting->flight_count, setting->block_bytes, 4 * flight_bytes);
+        return err_set(ERR_USAGE, "--size: %d requests of %zu bytes in flight need files of at least %zu bytes "
+                                  "together", setting->flight_count, setting->block_bytes, 4 * flight_bytes);
     struct gds_ways *ways = calloc(1, sizeof *ways);
     if (!ways)
         return err_set(ERR_MEMORY, "no memory for a case");

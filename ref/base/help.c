@@ -51,6 +51,8 @@ static const struct {
      {"zerogauge bench adam --quick", "zerogauge bench adam --recipe all --isa all --sizes 1M --json > adam.jsonl"}},
     {"zerogauge bench comm",
      {"zerogauge bench comm --world 4 --sizes 8,1K,1M", "zerogauge bench comm --operation all-reduce --json"}},
+    {"zerogauge bench gds",
+     {"zerogauge bench gds --nvme-path /mnt/nvme", "zerogauge bench gds --quick --direction read --threads 1,8,16"}},
     {"zerogauge bench links",
      {"mpirun -n 4 --host one,two,three,four zerogauge bench links", "srun -N 8 zerogauge bench links --json"}},
     {"zerogauge bench memory",

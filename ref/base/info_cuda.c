@@ -49,9 +49,12 @@ void info_cuda_backends(const json_t *cuda, json_t *list)
     snprintf(note, sizeof note, cublas ? "%s, for matrix products on GPUs" : "not found: a GPT cannot run on a GPU%s",
              cublas ? cublas : "");
     add(list, "cublas", cublas != NULL, note);
-    snprintf(note, sizeof note, "GPUDirect Storage: %s%s; between a GPU and NVMe bytes pass host memory",
-             cufile ? "found, not used: " : "libcufile is not here", cufile ? cufile : "");
-    add(list, "cufile", false, note);
+    snprintf(note, sizeof note,
+             cufile ? "GPUDirect Storage: %s; bench gds measures it, and training passes host memory, where checksums "
+                      "are made"
+                    : "GPUDirect Storage: libcufile is not here%s; with it bench gds measures transfers between a GPU and NVMe",
+             cufile ? cufile : "");
+    add(list, "cufile", cufile != NULL, note);
 }
 
 void info_cuda_print(const json_t *cuda)

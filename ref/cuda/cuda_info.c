@@ -3,12 +3,12 @@
 
 #include "cuda_lane.h"
 #include "cuda_matmul.h"
+#include "err.h"
+#include "io_cufile.h"
 
 #include <cuda_runtime_api.h>
 
-#include <dlfcn.h>
 #include <stdio.h>
-#include <unistd.h>
 
 // "13.0" of 13000; null of 0.
 static json_t *version_json(int version)
@@ -23,17 +23,16 @@ static json_t *text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
-// cuFile needs its library, and the driver's part for direct transfers.
+// Only an open cuFile knows whether it has PCI P2PDMA.
 static json_t *cufile_json(void)
 {
-    void *file = dlopen("libcufile.so.0", RTLD_LAZY | RTLD_LOCAL);
-    if (!file)
-        file = dlopen(ZG_CUDA_LIBRARIES "/libcufile.so.0", RTLD_LAZY | RTLD_LOCAL);
-    if (!file)
+    const struct cufile_calls *calls;
+    if (io_cufile_library(&calls) != ERR_NONE)
         return json_null();
-    dlclose(file);
-    return json_string(access("/proc/driver/nvidia-fs", F_OK) == 0 ? "libcufile.so.0, with nvidia-fs"
-                                                                   : "libcufile.so.0, without nvidia-fs");
+    const char *path = io_cufile_has_nvidia_fs()
+                           ? "with nvidia-fs"
+                           : "without nvidia-fs: compatibility mode, unless there is PCI P2PDMA";
+    return json_sprintf("%s %s", calls->library, path);
 }
 
 static json_t *device_json(int device)

@@ -44,6 +44,7 @@ enum { CUFILE_ALLOWS_COMPATIBILITY = 1u << 1, CUFILE_HAS_PCI_P2PDMA = 1u << 4 };
 
 // What is called of cuFile; a test puts its own there.
 struct cufile_calls {
+    const char *library;  // the file that was loaded
     struct cufile_status (*driver_open)(void);
     struct cufile_status (*driver_close)(void);
     struct cufile_status (*properties)(struct cufile_properties *out);

@@ -24,6 +24,7 @@ static void *open_library(void)
     void *handle = NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !handle; i++) {
         handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        library.calls.library = names[i];
         const char *why = handle ? NULL : dlerror();
         if (why && library.absent[0] == '\0')
             snprintf(library.absent, sizeof library.absent, "no cuFile: %s", why);
