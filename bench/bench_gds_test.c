@@ -89,6 +89,21 @@ Test(bench_gds, a_wrong_byte_is_an_error_that_says_where_it_is)
     rig_close(&rig);
 }
 
+// The samples before have left the right bytes of theirs in files and on the GPU.
+Test(bench_gds, bytes_that_do_not_move_are_found)
+{
+    struct rig rig;
+    double rate;
+    cr_assert_eq(rig_open(&rig, 2, 1, 64 << 10, 2), ERR_NONE, "%s", err_message());
+    for (int sample = 0; sample < 4; sample++) {
+        standin.drop_at = standin.move_count + 7;
+        cr_expect_eq(gds_ways_sample(rig.ways, sample & 1, true, &rate), ERR_CHECK);
+        cr_expect_eq(gds_ways_sample(rig.ways, true, sample & 2, &rate), ERR_NONE, "%s", err_message());
+        cr_expect_eq(gds_ways_sample(rig.ways, false, sample & 2, &rate), ERR_NONE, "%s", err_message());
+    }
+    rig_close(&rig);
+}
+
 Test(bench_gds, an_error_of_cufiles_names_it)
 {
     struct rig rig;

@@ -164,7 +164,8 @@ Test(info, what_cuda_finds_or_lacks_is_said)
                                "no CUDA device: NVIDIA's driver is not loaded", "cublas", "cufile", "devices");
     json_t *found = json_pack("{s:s, s:s, s:n, s:s, s:s, s:[{s:s, s:s, s:I, s:i, s:i, s:s}]}", "runtime", "13.0",
                               "driver", "13.1", "absent", "cublas", "13.1.0", "cufile",
-                              "libcufile.so.0 with nvidia-fs", "devices", "name", "A GPU", "compute_capability", "9.0", "memory_bytes", (json_int_t)1 << 36,
+                              "libcufile.so.0 with nvidia-fs", "devices", "name", "A GPU", "compute_capability",
+                              "9.0", "memory_bytes", (json_int_t)1 << 36,
                               "multiprocessors", 132, "copy_engines", 3, "pci", "0000:3b:00");
     info_cuda_backends(none, list);
     cr_expect_eq(json_array_size(list), 1u);
@@ -175,7 +176,8 @@ Test(info, what_cuda_finds_or_lacks_is_said)
     cr_expect(strstr(note_of(list, "cuda"), "runtime 13.0; no CUDA device: NVIDIA's driver is not loaded"), "%s",
               note_of(list, "cuda"));
     cr_expect(json_is_false(json_object_get(backend_of(list, "cublas"), "built_in")));
-    cr_expect(strstr(note_of(list, "cufile"), "libcufile is not here; with it bench gds measures"), "%s", note_of(list, "cufile"));
+    cr_expect(strstr(note_of(list, "cufile"), "libcufile is not here; with it bench gds measures"), "%s",
+              note_of(list, "cufile"));
     cr_expect(json_is_false(json_object_get(backend_of(list, "cufile"), "built_in")));
     json_array_clear(list);
     info_cuda_backends(found, list);

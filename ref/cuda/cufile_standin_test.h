@@ -21,7 +21,7 @@ static struct {
     int device;                // that a calling thread must have entered
     atomic_int move_count;
     size_t piece_bytes;        // that one call moves at most; 0: all
-    int fail_at, spoil_at;     // the call, from 1, that fails, or has one bit wrong; 0: none
+    int fail_at, spoil_at, drop_at;  // the call, from 1, that fails, has one bit wrong, or moves nothing; 0: none
     ssize_t fail_result;
     int fail_errno;
     struct cufile_status driver_status, file_status, buffer_status;
@@ -128,6 +128,8 @@ static ssize_t standin_read(void *handle, void *memory, size_t bytes, off_t file
     ssize_t wrong = standin_begin(handle, memory, file_offset, memory_offset, &bytes, &call);
     if (wrong != 0)
         return wrong;
+    if (call == standin.drop_at)
+        return (ssize_t)bytes;
     unsigned char *to = shadow_find((char *)memory + memory_offset);
     ssize_t moved = pread(*(int *)handle - 1, to, bytes, file_offset);
     if (moved > 0 && call == standin.spoil_at)
@@ -141,6 +143,8 @@ static ssize_t standin_write(void *handle, const void *memory, size_t bytes, off
     ssize_t wrong = standin_begin(handle, memory, file_offset, memory_offset, &bytes, &call);
     if (wrong != 0)
         return wrong;
+    if (call == standin.drop_at)
+        return (ssize_t)bytes;
     unsigned char *from = shadow_find((const char *)memory + memory_offset);
     if (call == standin.spoil_at)
         from[bytes / 2] ^= 4;
