@@ -7,6 +7,7 @@
 #include "err.h"
 #include "flow.h"
 #include "gpt_math.h"
+#include "lane_copy.h"
 #include "nvme_stream.h"
 
 #include <stdlib.h>
@@ -16,8 +17,6 @@ enum {
     SIDE = 512,  // of the matrices
     PARAMS = 4 << 20,
     UPDATE_BYTES = 28,  // of a parameter: four arrays read, three written
-    COPY_BYTES = 64 << 20,  // copied piece by piece
-    PIECE_BYTES = 8 << 20,
     REDUCED_BYTES = 16 << 20,
     CALLS = 4,
     FILE_BYTES = 128 << 20,
@@ -38,11 +37,8 @@ struct lane_load {
     struct bench_device device;  // collective and copies
     int rank;
     struct comm_ranks *ranks;  // collective
-    unsigned char *from, *to;  // copies
-    unsigned char *twin;       // this processor's, of what lies on the device; null: nothing does
-    unsigned char value;       // that from holds
-    size_t buffer_bytes, piece_bytes;
-    size_t copied_bytes;       // since it does
+    struct lane_copy copy;     // copies
+    size_t copy_bytes;
     struct nvme_files files;   // storage
 };
 
@@ -161,71 +157,25 @@ static int collective_check(struct lane_load *load)
     return wrong == 0 ? ERR_NONE : err_set(ERR_CHECK, "a reduce-scatter left %zu wrong elements", wrong);
 }
 
-static int renew_source(struct lane_load *load)
-{
-    bool apart = load->twin && load->lane == LANE_D2H;
-    load->value++;
-    load->copied_bytes = 0;
-    memset(apart ? load->twin : load->from, load->value, load->buffer_bytes);
-    return apart ? bytes_copy(load->from, load->twin, load->buffer_bytes) : ERR_NONE;
-}
-
-// An accelerator's lane copies between its memory and what it has page-locked; else both are alike.
 static int copy_open(struct lane_load *load)
 {
-    const struct bench_device *device = &load->device;
-    void *there = NULL, *here = NULL;
-    TRY(bench_device_enter(device, load->rank));
-    int code = bench_device_alloc(device, load->buffer_bytes, &there);
-    if (code == ERR_NONE)
-        code = bench_device_alloc_host(device, load->buffer_bytes, &here);
-    load->from = load->lane == LANE_H2D ? here : there;
-    load->to = load->lane == LANE_H2D ? there : here;
-    TRY(code);
-    if (device->accelerator) {
-        load->twin = bench_alloc(load->buffer_bytes, 1);
-        if (!load->twin)
-            return err_set(ERR_MEMORY, "no memory for copies");
-    }
-    return renew_source(load);
+    load->copy = (struct lane_copy){.device = load->device, .rank = load->rank, .to_device = load->lane == LANE_H2D};
+    return lane_copy_open(load->copy_bytes, &load->copy);
 }
 
-static void copy_close(struct lane_load *load)
-{
-    bool to_device = load->lane == LANE_H2D;
-    bench_device_free(&load->device, to_device ? load->to : load->from, load->buffer_bytes);
-    bench_device_free_host(&load->device, to_device ? load->from : load->to, load->buffer_bytes);
-    bench_free(load->twin, load->buffer_bytes);
-}
-
-// The thread works on the rank's device. As above, its first copy is on no clock.
 static int copy_enter(struct lane_load *load)
 {
-    TRY(bench_device_enter(&load->device, load->rank));
-    return load->twin ? bytes_copy(load->to, load->from, 1) : ERR_NONE;
+    return lane_copy_enter(&load->copy);
 }
 
 static int copy_run(struct lane_load *load)
 {
-    size_t at = load->copied_bytes % load->buffer_bytes;
-    TRY(bytes_copy(load->to + at, load->from + at, load->piece_bytes));
-    load->copied_bytes += load->piece_bytes;
-    return ERR_NONE;
+    return lane_copy_run(&load->copy);
 }
 
 static int copy_check(struct lane_load *load)
 {
-    size_t bytes = load->copied_bytes < load->buffer_bytes ? load->copied_bytes : load->buffer_bytes;
-    const unsigned char *to = load->to;
-    TRY(bench_device_enter(&load->device, load->rank));
-    if (load->twin && load->lane == LANE_H2D) {
-        TRY(bytes_copy(load->twin, to, bytes));
-        to = load->twin;
-    }
-    // All bytes are one value: the first is it, and each equals the one before.
-    bool right = to[0] == load->value && memcmp(to, to + 1, bytes - 1) == 0;
-    TRY(renew_source(load));
-    return right ? ERR_NONE : err_set(ERR_CHECK, "a copy is not what was copied");
+    return lane_copy_check(&load->copy);
 }
 
 static int storage_open(struct lane_load *load, const struct bench_storage *storage)
@@ -270,14 +220,6 @@ static int open_executor(struct lane_load *load)
     return kinds[load->lane].open(load);
 }
 
-// A buffer is whole pieces.
-static void choose_pieces(struct lane_load *load, size_t copy_bytes)
-{
-    size_t bytes = copy_bytes > 0 ? copy_bytes : COPY_BYTES;
-    load->piece_bytes = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
-    load->buffer_bytes = bytes / load->piece_bytes * load->piece_bytes;
-}
-
 int lane_load_open(enum lane lane, const struct lane_load_setting *setting, struct lane_load **out)
 {
     *out = NULL;
@@ -290,7 +232,7 @@ int lane_load_open(enum lane lane, const struct lane_load_setting *setting, stru
     if (setting->device)
         load->device = *setting->device;
     load->rank = setting->rank;
-    choose_pieces(load, setting->copy_bytes);
+    load->copy_bytes = setting->copy_bytes;
     int code = kinds[lane].open ? open_executor(load) : storage_open(load, setting->storage);
     if (code == ERR_NONE)
         *out = load;
@@ -314,7 +256,7 @@ void lane_load_close(struct lane_load *load)
         comm_ranks_close(load->ranks, &wrong);
     }
     free(load->ranks);
-    copy_close(load);
+    lane_copy_close(&load->copy);
     nvme_files_close(&load->files);
     free(load);
 }
@@ -322,7 +264,7 @@ void lane_load_close(struct lane_load *load)
 static double items_of(const struct lane_load *load)
 {
     double items = kinds[load->lane].items;
-    return items > 0 ? items : (double)load->piece_bytes;
+    return items > 0 ? items : (double)load->copy.piece_bytes;
 }
 
 static int run_operation(void *arguments)

@@ -42,6 +42,7 @@ set(ZG_SOURCES
   bench/gds_cases.c
   bench/gds_ways.c
   bench/judgement.c
+  bench/lane_copy.c
   bench/lane_load.c
   bench/lane_parts.c
   bench/lane_table.c
