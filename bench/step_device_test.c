@@ -18,7 +18,10 @@
 static struct {
     atomic_int products, spoilt_product, copies, spoilt_copy;
     atomic_int devices;  // a bit for each that was entered
+    atomic_int pending;  // products that nobody has waited for
+    atomic_int early;    // copies while there were any
 } host;
+static _Thread_local int begun;  // of them, the thread's
 
 static int counting_enter(int device)
 {
@@ -38,6 +41,8 @@ static void counting_matmul(size_t m, size_t n, size_t k, float alpha, struct ma
                             struct matmul_operand b, float beta, float *c, size_t c_stride)
 {
     shadow_matmul(m, n, k, alpha, a, b, beta, c, c_stride);
+    host.pending++;
+    begun++;
     if (++host.products == host.spoilt_product)
         ((float *)at(c))[(m - 1) * c_stride + n - 1] += 1;
 }
@@ -46,9 +51,17 @@ static int counting_copy(void *to, const void *from, size_t bytes)
 {
     TRY(shadow_copy(to, from, bytes));
     char *there = shadow_find(to);
+    host.early += host.pending > 0;
     if (++host.copies == host.spoilt_copy)
         (there ? there : (char *)to)[bytes - 1] ^= 4;
     return ERR_NONE;
+}
+
+static int counting_wait(void)
+{
+    host.pending -= begun;
+    begun = 0;
+    return shadow_wait();
 }
 
 static struct accelerator counting_accelerator(void)
@@ -57,6 +70,7 @@ static struct accelerator counting_accelerator(void)
     accelerator.enter = counting_enter;
     accelerator.matmul = counting_matmul;
     accelerator.copy = counting_copy;
+    accelerator.wait = counting_wait;
     return accelerator;
 }
 
@@ -189,6 +203,8 @@ Test(step_device, a_product_that_is_wrong_is_no_peak)
         cr_assert_eq(step_peak_of_square(peak, &gflops), ERR_NONE, "%s", err_message());
         cr_expect_gt(gflops, 0);
     }
+    cr_expect_gt(host.copies, 0);
+    cr_expect_eq(host.early, 0, "results are looked at before they are waited for");
     // In no time each thread multiplies once, so that no later product hides what is wrong.
     host.spoilt_product = host.products + 2;
     cr_expect_eq(step_peak_of_square(peak, &gflops), ERR_CHECK);
