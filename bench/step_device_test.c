@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of `bench step` on an accelerator that the host plays: its steps, products and copies are the accelerator's,
 // what is wrong there is found, and nothing stays allocated.
+#include "lane_copy.h"
 #include "lane_load.h"
 #include "printed_test.h"
 #include "record_check.h"
@@ -275,6 +276,29 @@ Test(step_device, a_byte_that_is_copied_wrong_is_found_in_either_direction)
         cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE);
         cr_expect_eq(lane_load_check(load), ERR_NONE, "%s", err_message());
         lane_load_close(load);
+    }
+    expect_nothing_left();
+}
+
+Test(step_device, pieces_of_a_large_copy_follow_one_another)
+{
+    enum { PIECE_BYTES = 8 << 20 };
+    const struct accelerator accelerator = counting_accelerator();
+    const struct bench_device device = {&accelerator, 1};
+    for (int lane = LANE_H2D; lane <= LANE_D2H; lane++) {
+        struct lane_copy copy = {.device = device, .to_device = lane == LANE_H2D};
+        cr_assert_eq(lane_copy_open(2 * PIECE_BYTES + 5, &copy), ERR_NONE, "%s", err_message());
+        cr_expect_eq(copy.buffer_bytes, 2 * PIECE_BYTES, "whole pieces");
+        for (int pieces = 1; pieces <= 3; pieces++) {
+            for (int i = 0; i < pieces; i++)
+                cr_assert_eq(lane_copy_run(&copy), ERR_NONE);
+            cr_expect_eq(lane_copy_check(&copy), ERR_NONE, "%d pieces: %s", pieces, err_message());
+        }
+        host.spoilt_copy = host.copies + 2;
+        cr_assert_eq(lane_copy_run(&copy), ERR_NONE);
+        cr_assert_eq(lane_copy_run(&copy), ERR_NONE);
+        cr_expect_eq(lane_copy_check(&copy), ERR_CHECK);
+        lane_copy_close(&copy);
     }
     expect_nothing_left();
 }
