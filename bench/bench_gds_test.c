@@ -16,7 +16,7 @@ static const struct bench_device device = {&shadow_accelerator, 1};
 
 // Files of so many MiB in one or both folders, and the ways of one setting.
 struct rig {
-    struct nvme_files files;
+    struct gds_files files;
     struct gds_ways *ways;
 };
 
@@ -25,7 +25,7 @@ static int rig_open(struct rig *rig, int folder_count, size_t mib, size_t block_
     const char *path;
     cr_assert_eq(bench_device_enter(&device, 0), ERR_NONE);
     cr_assert_eq(io_cufile_open(&standin_calls, &path), ERR_NONE, "%s", err_message());
-    cr_assert_eq(nvme_files_open(folders, folder_count, mib << 20, false, &rig->files), ERR_NONE, "%s", err_message());
+    cr_assert_eq(gds_files_open(folders, folder_count, mib << 20, &rig->files), ERR_NONE, "%s", err_message());
     const struct gds_setting setting = {.device = &device, .files = &rig->files, .block_bytes = block_bytes,
                                         .flight_count = flight_count};
     rig->ways = NULL;
@@ -35,7 +35,7 @@ static int rig_open(struct rig *rig, int folder_count, size_t mib, size_t block_
 static void rig_close(struct rig *rig)
 {
     gds_ways_close(rig->ways);
-    nvme_files_close(&rig->files);
+    gds_files_close(&rig->files);
     io_cufile_close();
     cr_expect_eq(standin.file_count, 0);
     cr_expect_eq(standin.buffer_count, 0);

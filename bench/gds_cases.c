@@ -82,7 +82,7 @@ static int run_trial(const struct trial *trial)
     return code;
 }
 
-static int run_trials(const struct gds_bench *bench, const char *path, struct nvme_files *files)
+static int run_trials(const struct gds_bench *bench, const char *path, const struct gds_files *files)
 {
     struct trial trial = {.bench = bench, .path = path,
                           .setting = {.device = &bench->device, .files = files, .engine = bench->engine}};
@@ -111,16 +111,16 @@ static void print_header(const struct gds_bench *bench, const char *path)
 int gds_cases_run(const struct gds_bench *bench)
 {
     const struct bench_storage *storage = &bench->options->storage;
-    struct nvme_files files;
+    struct gds_files files;
     const char *path;
     TRY(bench_device_enter(&bench->device, 0));
     TRY(io_cufile_open(bench->calls, &path));
-    int code = nvme_files_open(storage->paths, storage->path_count, bench->bytes, false, &files);
+    int code = gds_files_open(storage->paths, storage->path_count, bench->bytes, &files);
     if (code == ERR_NONE) {
         if (!bench->options->json)
             print_header(bench, path);
         code = run_trials(bench, path, &files);
-        nvme_files_close(&files);
+        gds_files_close(&files);
     }
     io_cufile_close();
     return code;

@@ -6,8 +6,8 @@
 #define ZG_GDS_WAYS_H
 
 #include "bench_device.h"
+#include "gds_files.h"
 #include "io.h"
-#include "nvme_stream.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 struct gds_setting {
     const struct bench_device *device;  // the first of its devices is used, which the caller has entered
-    struct nvme_files *files;           // all of their bytes are moved; blocks lie in them in turn
+    const struct gds_files *files;      // all of their bytes are moved; blocks lie in them in turn
     size_t block_bytes;                 // of one request; a multiple of IO_ALIGNMENT that divides a file's bytes
     int flight_count;                   // requests: cuFile's threads, or the depth of the other engine's queue
     enum nvme_engine engine;            // of the way through the host

@@ -40,6 +40,7 @@ set(ZG_SOURCES
   bench/fio.c
   bench/fit.c
   bench/gds_cases.c
+  bench/gds_files.c
   bench/gds_ways.c
   bench/judgement.c
   bench/lane_copy.c

@@ -8,7 +8,9 @@
 #include "shadow_test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 
 enum { STANDIN_FILES = 64 };
 
@@ -58,6 +60,11 @@ static struct cufile_status standin_file_register(void **handle, struct cufile_d
         if (standin.files[i] == 0 && !vacant)
             vacant = &standin.files[i];
     }
+    struct stat of;
+    if (fcntl(description->handle.file, F_GETFL) & (O_TMPFILE & ~O_DIRECTORY))
+        status.error = 5019;
+    else if (fstat(description->handle.file, &of) == 0 && of.st_nlink == 0)
+        status.error = 5031;
     if (description->type != CUFILE_DESCRIPTOR || description->operations || !vacant)
         status.error = 5022;
     if (status.error == 0) {

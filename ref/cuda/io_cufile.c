@@ -62,9 +62,13 @@ static const struct {
     {5012, EFAULT, "the memory is not the GPU's"},
     {5014, EFAULT, "the request reaches beyond the memory"},
     {5016, ENOMEM, "more memory than may be pinned at once"},
+    {5017, EFAULT, "the request reaches beyond the memory"},
+    {5019, EINVAL, "the file was opened with flags that cuFile does not take, such as O_TMPFILE"},
     {5020, EINVAL, "the file was not opened with O_DIRECT"},
     {5025, EACCES, "access is denied"},
+    {5027, EBADF, "nothing is known of the file, or of the disk that it is on; cufile.log says more"},
     {5028, EEXIST, "the file is registered already"},
+    {5031, ENOENT, "the file cannot be opened again by its name"},
     {5036, ENOMEM, "no GPU memory could be pinned"},
     {5043, ENOMEM, "no memory is left"},
 };
@@ -192,6 +196,22 @@ static int add_file(int descriptor, struct file **out)
     return 0;
 }
 
+// One more that uses the file. 0 or -errno.
+static int take_file(int descriptor, struct file **out)
+{
+    pthread_mutex_lock(&process.mutex);
+    struct file *file = process.files;
+    while (file && file->descriptor != descriptor)
+        file = file->next;
+    int code = file ? 0 : add_file(descriptor, &file);
+    if (code == 0) {
+        file->use_count++;
+        *out = file;
+    }
+    pthread_mutex_unlock(&process.mutex);
+    return code;
+}
+
 // The queue has used the file before, or does so from now on. 0 or -errno.
 static int find_file(struct cufile_queue *own, int descriptor, void **handle)
 {
@@ -204,21 +224,16 @@ static int find_file(struct cufile_queue *own, int descriptor, void **handle)
     if (!larger)
         return -ENOMEM;
     own->files = larger;
-    pthread_mutex_lock(&process.mutex);
-    struct file *file = process.files;
-    while (file && file->descriptor != descriptor)
-        file = file->next;
-    int code = file ? 0 : add_file(descriptor, &file);
+    struct file *file;
+    int code = take_file(descriptor, &file);
     if (code == 0) {
-        file->use_count++;
         own->files[own->file_count++] = file;
         *handle = file->handle;
     }
-    pthread_mutex_unlock(&process.mutex);
     return code;
 }
 
-// The last queue that has used a file deregisters it.
+// The last that has used a file deregisters it.
 static void give_file(struct file *file)
 {
     pthread_mutex_lock(&process.mutex);
@@ -231,6 +246,24 @@ static void give_file(struct file *file)
         free(file);
     }
     pthread_mutex_unlock(&process.mutex);
+}
+
+int io_cufile_keep(int file, const char *path)
+{
+    struct file *kept;
+    int code = take_file(file, &kept);
+    return code == 0 ? ERR_NONE : io_cufile_explain(err_set(ERR_IO, "%s: the file there: %s", path, strerror(-code)));
+}
+
+void io_cufile_give(int file)
+{
+    pthread_mutex_lock(&process.mutex);
+    struct file *kept = process.files;
+    while (kept && kept->descriptor != file)
+        kept = kept->next;
+    pthread_mutex_unlock(&process.mutex);
+    if (kept)
+        give_file(kept);
 }
 
 // The registered memory that the address is in, or the address itself.
@@ -262,7 +295,7 @@ static int64_t move(struct cufile_queue *own, const struct io_request *request)
     ssize_t moved = request->write ? process.calls->write(handle, buffer.memory, request->bytes, offset, inside)
                                    : process.calls->read(handle, buffer.memory, request->bytes, offset, inside);
     if (moved == -1)
-        return errno != 0 ? -errno : -EIO;
+        moved = errno != 0 ? -errno : -EIO;
     if (moved >= -CUFILE_ERROR_BASE)
         return moved;
     pthread_mutex_lock(&process.mutex);

@@ -5,7 +5,9 @@
 //
 // cuFile is one for the whole process, and so is this: it is opened, memory is registered, queues come and go, memory
 // is given back, it is closed. A file is registered when a request first names it, once however many queues it has, and
-// it stays open until the last of them is closed. The engine needs no CUDA; the library's calls do (io_cufile_library).
+// it stays open until the last of them is closed. cuFile takes files that were opened with O_DIRECT, by their name
+// (O_TMPFILE is refused), and that still have it when they are registered. The engine needs no CUDA; the library's calls
+// do (io_cufile_library).
 #ifndef ZG_IO_CUFILE_H
 #define ZG_IO_CUFILE_H
 
@@ -52,13 +54,13 @@ struct cufile_calls {
     void (*file_deregister)(void *handle);
     struct cufile_status (*buffer_register)(const void *memory, size_t bytes, int flags);
     struct cufile_status (*buffer_deregister)(const void *memory);
-    // Bytes that were moved; -1 with errno; or minus a CUfileOpError. The second offset is into the memory.
+    // Bytes that were moved; -1 with errno, which may be a CUfileOpError; or minus a CUfileOpError. The second offset is into the memory.
     ssize_t (*read)(void *handle, void *memory, size_t bytes, off_t file_offset, off_t memory_offset);
     ssize_t (*write)(void *handle, const void *memory, size_t bytes, off_t file_offset, off_t memory_offset);
 };
 
-// The library's own, loaded when first asked for. ERR_USAGE: there is none on this machine. It has no call that a
-// machine without NVIDIA's driver may make: driver_open may not return there. Built with CUDA only.
+// The library's own, loaded when first asked for. ERR_USAGE: there is none on this machine, or none that could be
+// opened. Built with CUDA only.
 int io_cufile_library(const struct cufile_calls **out);
 
 // Whether the kernel has the module nvidia-fs.
@@ -79,6 +81,11 @@ void io_cufile_close(void);
 // (accelerator.h), which a thread enters at that device before it calls cuFile for it. ERR_IO: cuFile refuses.
 int io_cufile_register(void *memory, size_t bytes, int device);
 void io_cufile_deregister(void *memory);  // null-safe
+
+// The file is registered from now on until it is given back, used by queues or not; it may lose its name meanwhile.
+// path is for messages. ERR_IO: cuFile refuses it.
+int io_cufile_keep(int file, const char *path);
+void io_cufile_give(int file);
 
 // The engine. A request whose memory is not registered goes through what cuFile has for such memory. ERR_INTERNAL
 // where cuFile is not open.

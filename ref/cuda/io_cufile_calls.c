@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct {
     pthread_once_t once;
@@ -52,6 +53,12 @@ static void load(void)
     void *handle = open_library();
     if (!handle)
         return;
+    // cuFileDriverOpen reads that list until it has come to its end.
+    if (access("/proc/modules", R_OK) != 0) {
+        snprintf(library.absent, sizeof library.absent, "no cuFile: it waits for ever where the kernel has no "
+                                                        "/proc/modules");
+        return;
+    }
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         void *address = dlsym(handle, symbols[i].name);
         if (!address) {

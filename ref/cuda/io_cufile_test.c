@@ -31,6 +31,7 @@ enum { BLOCK = IO_ALIGNMENT, FILES = 3, DEVICE = 2, MEMORY_BASE = 5 * BLOCK, FIL
 // A transfer between memory from MEMORY_BASE on and files, two blocks of each in turn, from FILE_BASE on.
 struct trial {
     int files[FILES];
+    char names[FILES][sizeof STORAGE_FOLDER + 32];
     unsigned char *memory;
     size_t bytes;
     bool write;
@@ -57,7 +58,8 @@ static void trial_open(struct trial *trial, size_t bytes)
     standin.device = DEVICE;
     standin.control_flags = CUFILE_ALLOWS_COMPATIBILITY;
     for (int i = 0; i < FILES; i++) {
-        trial->files[i] = open(STORAGE_FOLDER, O_TMPFILE | O_RDWR | O_DIRECT, 0600);
+        snprintf(trial->names[i], sizeof trial->names[i], "%s/cufile-XXXXXX", STORAGE_FOLDER);
+        trial->files[i] = mkostemp(trial->names[i], O_DIRECT);
         cr_assert_geq(trial->files[i], 0, "%s: %s", STORAGE_FOLDER, strerror(errno));
     }
     cr_assert_eq(io_cufile_open(&standin_calls, &path), ERR_NONE, "%s", err_message());
@@ -75,8 +77,10 @@ static void trial_close(struct trial *trial)
     io_cufile_close();
     accelerator_disclaim(trial->memory);
     cr_assert_eq(shadow_release(trial->memory), ERR_NONE);
-    for (int i = 0; i < FILES; i++)
+    for (int i = 0; i < FILES; i++) {
         close(trial->files[i]);
+        unlink(trial->names[i]);
+    }
     cr_expect_eq(standin.file_count, 0, "files are left registered");
     cr_expect_eq(standin.buffer_count, 0, "memory is left registered");
     cr_expect_eq(standin.driver_opens, standin.driver_closes);
@@ -208,6 +212,31 @@ Test(io_cufile, a_file_is_registered_once_however_many_queues_use_it)
     trial_close(&trial);
 }
 
+Test(io_cufile, a_file_that_is_kept_stays_registered_without_its_name)
+{
+    struct trial trial;
+    trial_open(&trial, 5 * BLOCK);
+    for (int i = 0; i < FILES; i++) {
+        cr_assert_eq(io_cufile_keep(trial.files[i], "the folder"), ERR_NONE, "%s", err_message());
+        unlink(trial.names[i]);
+    }
+    for (int round = 0; round < 2; round++) {
+        struct io_pool *pool = open_pool(2, 1, BLOCK);
+        there_and_back(pool, &trial, 5);
+        io_pool_close(pool);
+        cr_expect_eq(standin.file_count, FILES);
+    }
+    for (int i = 0; i < FILES; i++)
+        io_cufile_give(trial.files[i]);
+    io_cufile_give(trial.files[0]);  // nobody's
+    cr_expect_eq(standin.file_total, FILES);
+    cr_expect_eq(standin.file_count, 0);
+    cr_expect_eq(io_cufile_keep(trial.files[0], "the folder"), ERR_IO);
+    cr_expect_str_eq(err_message(), "the folder: the file there: No such file or directory: cuFileHandleRegister: "
+                                    "cuFile's error 5031: the file cannot be opened again by its name");
+    trial_close(&trial);
+}
+
 // The fourth of five blocks, which are in the first file, the first, the second, the second and the third.
 static void expect_failure(ssize_t result, int number, bool write, const char *expected)
 {
@@ -241,6 +270,9 @@ Test(io_cufile, an_error_names_path_and_offset_and_cufiles_number)
     expect_failure(-5030, 0, false,
                    "the folder: reading 4096 bytes at offset 16384 of the file there: Input/output error: "
                    "cuFileRead: cuFile's error 5030: cufile.log says more");
+    expect_failure(-1, 5017, false,
+                   "the folder: reading 4096 bytes at offset 16384 of the file there: Bad address: "
+                   "cuFileRead: cuFile's error 5017: the request reaches beyond the memory");
     expect_failure(-ENODATA, 0, false,
                    "the folder: reading 4096 bytes at offset 16384 of the file there: No data available");
 }
