@@ -56,6 +56,11 @@ Test(bench_gds, both_ways_move_every_byte_in_both_directions)
         double rate = 0;
         cr_assert_eq(rig_open(&rig, settings[i].folder_count, 3, settings[i].block_bytes, settings[i].flight_count),
                      ERR_NONE, "%s", err_message());
+        for (int file = 0; file < settings[i].folder_count; file++) {
+            struct stat of;
+            cr_assert_eq(fstat(rig.files.folders[file].file, &of), 0);
+            cr_expect_eq(of.st_nlink, 0, "the file would be left behind");
+        }
         cr_expect_eq(gds_ways_piece_bytes(rig.ways) % settings[i].block_bytes, 0);
         for (int sample = 0; sample < 8; sample++) {
             int before = standin.move_count;
@@ -67,6 +72,27 @@ Test(bench_gds, both_ways_move_every_byte_in_both_directions)
         }
         rig_close(&rig);
     }
+}
+
+Test(bench_gds, files_that_cannot_be_had_are_an_error_and_given_back)
+{
+    static const char *const bad[] = {ZG_BINARY_DIR, "/nowhere"};
+    const char *path;
+    struct gds_files files;
+    cr_assert_eq(io_cufile_open(&standin_calls, &path), ERR_NONE);
+    cr_expect_eq(gds_files_open(bad, 2, 1 << 20, &files), ERR_USAGE);
+    cr_expect(strstr(err_message(), "/nowhere: "), "%s", err_message());
+    cr_expect_eq(standin.file_total, 1);
+    cr_expect_eq(standin.file_count, 0);
+    cr_expect_eq(gds_files_open(bad, 1, UINT64_C(1) << 45, &files), ERR_IO);
+    cr_expect_eq(standin.file_total, 2);
+    cr_expect_eq(standin.file_count, 0);
+    standin.file_status = (struct cufile_status){5027, 0};
+    cr_expect_eq(gds_files_open(bad, 1, 1 << 20, &files), ERR_IO);
+    cr_expect_str_eq(err_message(), ZG_BINARY_DIR ": the file there: Bad file descriptor: cuFileHandleRegister: "
+                                    "cuFile's error 5027: nothing is known of the file, or of the disk that it is on; "
+                                    "cufile.log says more");
+    io_cufile_close();
 }
 
 Test(bench_gds, a_wrong_byte_is_an_error_that_says_where_it_is)
