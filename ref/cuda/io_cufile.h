@@ -6,8 +6,8 @@
 // cuFile is one for the whole process, and so is this: it is opened, memory is registered, queues come and go, memory
 // is given back, it is closed. A file is registered when a request first names it, once however many queues it has, and
 // it stays open until the last of them is closed. cuFile takes files that were opened with O_DIRECT, by their name
-// (O_TMPFILE is refused), and that still have it when they are registered. The engine needs no CUDA; the library's calls
-// do (io_cufile_library).
+// (O_TMPFILE is refused), and that still have it when they are registered. The engine needs no CUDA; the library's
+// calls do (io_cufile_library).
 #ifndef ZG_IO_CUFILE_H
 #define ZG_IO_CUFILE_H
 
@@ -54,7 +54,8 @@ struct cufile_calls {
     void (*file_deregister)(void *handle);
     struct cufile_status (*buffer_register)(const void *memory, size_t bytes, int flags);
     struct cufile_status (*buffer_deregister)(const void *memory);
-    // Bytes that were moved; -1 with errno, which may be a CUfileOpError; or minus a CUfileOpError. The second offset is into the memory.
+    // Bytes that were moved; -1 with errno, which may be a CUfileOpError; or minus a CUfileOpError. The second offset is
+    // into the memory.
     ssize_t (*read)(void *handle, void *memory, size_t bytes, off_t file_offset, off_t memory_offset);
     ssize_t (*write)(void *handle, const void *memory, size_t bytes, off_t file_offset, off_t memory_offset);
 };
