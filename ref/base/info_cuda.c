@@ -52,8 +52,8 @@ void info_cuda_backends(const json_t *cuda, json_t *list)
     snprintf(note, sizeof note,
              cufile ? "GPUDirect Storage: %s; bench gds measures it, and training passes host memory, where checksums "
                       "are made"
-                    : "GPUDirect Storage: no usable libcufile is here%s; with it bench gds measures transfers between a "
-                      "GPU and NVMe",
+                    : "GPUDirect Storage: no usable libcufile is here%s; with it bench gds measures transfers between "
+                      "a GPU and NVMe",
              cufile ? cufile : "");
     add(list, "cufile", cufile != NULL, note);
 }

@@ -54,8 +54,8 @@ struct cufile_calls {
     void (*file_deregister)(void *handle);
     struct cufile_status (*buffer_register)(const void *memory, size_t bytes, int flags);
     struct cufile_status (*buffer_deregister)(const void *memory);
-    // Bytes that were moved; -1 with errno, which may be a CUfileOpError; or minus a CUfileOpError. The second offset is
-    // into the memory.
+    // Bytes that were moved; -1 with errno, which may be a CUfileOpError; or minus a CUfileOpError. The second offset
+    // is into the memory.
     ssize_t (*read)(void *handle, void *memory, size_t bytes, off_t file_offset, off_t memory_offset);
     ssize_t (*write)(void *handle, const void *memory, size_t bytes, off_t file_offset, off_t memory_offset);
 };
