@@ -160,7 +160,8 @@ int bench_parse(int argc, const char **argv, enum bench_uses uses, const struct 
     const struct poptOption of_storage[] = {
         {"nvme-path", '\0', POPT_ARG_ARGV, &storage->given_paths, 0, "a folder to use (.); again for one more", "DIR"},
         {"engine", '\0', TEXT, &storage->engine, 0, "libaio or io_uring alone", "NAME"},
-        {"buffered", '\0', FLAG, &raw.buffered, 0, "through the page cache, and mark the result", NULL},
+        {"buffered", '\0', FLAG, &raw.buffered, 0,
+         uses == BENCH_USES_DIRECT ? "refused here" : "through the page cache, and mark the result", NULL},
         POPT_TABLEEND,
     };
     const struct poptOption of_states[] = {
