@@ -139,7 +139,7 @@ int adam_arrays_check(const struct adam_arrays *arrays, const struct adam_step *
     tail = body;
     uint16_t body_copies[ARRAYS_PERIOD], tail_copies[ARRAYS_PERIOD];
     size_t tail_start = recipe_tail_start(step->recipe, arrays->count);
-    for (size_t i = 0; i < ARRAYS_PERIOD; i++)
+    for (size_t i = 0; i < run_length(tail_start, 0); i++)
         replay(step, steps, false, body.grad[i], &body.param[i], &body.exp_avg[i], &body.exp_avg_sq[i]);
     for (size_t i = tail_start; i < arrays->count; i++) {
         size_t k = i % ARRAYS_PERIOD;

@@ -181,7 +181,7 @@ static size_t recipe_count(void)
 Test(bench_adam, every_recipe_on_every_instruction_set_is_verified)
 {
     int status;
-    size_t lines = run_lines((const char *const[]){"--recipe=all", "--isa=all", "--step=fused", "--sizes=5003",
+    size_t lines = run_lines((const char *const[]){"--recipe=all", "--isa=all", "--step=fused", "--sizes=50021",
                                                    "--threads=1", NULL}, &status);
     cr_assert_eq(status, 0);
     cr_assert_eq(lines, recipe_count() * ((size_t)adam_isa_best() + 1) * 2, "%zu", lines);

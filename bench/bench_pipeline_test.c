@@ -49,38 +49,6 @@ static int run(int (*bench)(int, const char **), const char *name, const char *c
 
 #define SHORT "--nvme-path", ZG_BINARY_DIR, "--seconds", "0.002", "--repeat", "2", "--quick"
 
-Test(bench_pipeline, every_lane_has_a_line_alone_beside_each_other_one_and_beside_all)
-{
-    static const char *const arguments[] = {SHORT, "--json", NULL};
-    char *text;
-    int seen[LANE_COUNT][LANE_COUNT + 2] = {0};
-    cr_assert_eq(run(bench_pipeline_main, "pipeline", arguments, &text), 0);
-    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
-        json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL), *samples, *yardstick, *ratio;
-        const char *lane, *works;
-        cr_assert_eq(json_unpack(record, "{s:{s:s, s:s}, s:o, s:o, s:o}", "case", "lane", &lane, "works", &works,
-                                 "samples", &samples, "yardstick", &yardstick, "ratio", &ratio), 0, "%s", line);
-        int of = 0, with = 0;
-        while (of < LANE_COUNT - 1 && strcmp(lane, ledger_lane_name((enum lane)of)) != 0)
-            of++;
-        bool alone = strcmp(works, "alone") == 0;
-        cr_expect(alone || strncmp(works, "beside ", 7) == 0, "%s", works);
-        while (!alone && with < LANE_COUNT && strcmp(works + 7, ledger_lane_name((enum lane)with)) != 0)
-            with++;
-        cr_expect(alone || with < LANE_COUNT || strcmp(works, "beside all") == 0, "%s", works);
-        seen[of][alone ? LANE_COUNT + 1 : with]++;
-        cr_expect_eq(json_array_size(samples), 2);
-        cr_expect_str_eq(json_string_value(json_object_get(yardstick, "name")),
-                         alone ? "the same work called directly" : "the lane alone");
-        cr_expect_gt(json_number_value(ratio), 0, "%s", line);
-        json_decref(record);
-    }
-    for (int lane = 0; lane < LANE_COUNT; lane++)
-        for (int beside = 0; beside < LANE_COUNT + 2; beside++)
-            cr_expect_eq(seen[lane][beside], beside != lane, "%d beside %d", lane, beside);
-    free(text);
-}
-
 Test(bench_pipeline, a_reader_sees_a_matrix_and_nothing_else)
 {
     static const char *const arguments[] = {SHORT, NULL};
@@ -152,31 +120,63 @@ static enum judged judged_alone(const struct bands *bands, const json_t *record,
     return judgement.verdict;
 }
 
-Test(bench_pipeline, emulated_lanes_are_named_where_they_are_used_and_by_their_limit)
+// A lane by itself, whose limits are those of its own throttle.
+static void expect_emulated(const json_t *record, const char *lane, const char *lanes, const struct bands *bands)
+{
+    char said[JUDGEMENT_TEXT_BYTES];
+    bool is_read = strcmp(lane, "nvme_read") == 0;
+    cr_expect_eq(lanes != NULL, is_read || strcmp(lane, "h2d") == 0, "%s", lane);
+    if (!lanes)
+        return;
+    cr_expect_str_eq(lanes, is_read ? "EMULATED nvme-read=0.02" : "EMULATED h2d=0.1");
+    cr_expect_eq(judged_alone(bands, record, said), JUDGED_INVALID, "%s", lane);
+    cr_expect(strstr(said, is_read ? "pipeline nvme_read alone " : "pipeline h2d alone "), "%s", said);
+}
+
+// Of a record: the lane, and what it works beside; LANE_COUNT: all; LANE_COUNT + 1: nothing.
+static void take_place(const json_t *record, int *of, int *beside, const struct bands *bands)
+{
+    const char *lane, *works, *lanes = NULL;
+    json_t *samples, *yardstick, *ratio;
+    cr_assert_eq(json_unpack((json_t *)(uintptr_t)record, "{s:{s:s, s:s, s?s}, s:o, s:o, s:o}", "case", "lane", &lane,
+                             "works", &works, "lanes", &lanes, "samples", &samples, "yardstick", &yardstick, "ratio",
+                             &ratio), 0);
+    bool alone = strcmp(works, "alone") == 0;
+    cr_expect(alone || strncmp(works, "beside ", 7) == 0, "%s", works);
+    for (*of = 0; *of < LANE_COUNT - 1 && strcmp(lane, ledger_lane_name((enum lane)*of)) != 0;)
+        ++*of;
+    *beside = alone ? LANE_COUNT + 1 : 0;
+    while (*beside < LANE_COUNT && strcmp(works + 7, ledger_lane_name((enum lane)*beside)) != 0)
+        ++*beside;
+    cr_expect(alone || *beside < LANE_COUNT || strcmp(works, "beside all") == 0, "%s", works);
+    cr_expect_eq(json_array_size(samples), 2);
+    cr_expect_str_eq(json_string_value(json_object_get(yardstick, "name")),
+                     alone ? "the same work called directly" : "the lane alone");
+    cr_expect_gt(json_number_value(ratio), 0, "%s %s", lane, works);
+    if (alone)
+        expect_emulated(record, lane, lanes, bands);
+    else
+        cr_expect_str_eq(lanes, "EMULATED h2d=0.1,nvme-read=0.02");
+}
+
+Test(bench_pipeline, every_lane_has_a_line_alone_beside_each_other_one_and_beside_all_and_names_what_is_emulated)
 {
     static const char *const arguments[] = {SHORT, "--json", "--emulate", "h2d=0.1,nvme-read=0.02", NULL};
-    char *text, said[JUDGEMENT_TEXT_BYTES];
-    int named = 0, alone = 0;
+    char *text;
+    int seen[LANE_COUNT][LANE_COUNT + 2] = {0};
     struct bands bands = {0};
     cr_assert_eq(bands_add("default", &bands), ERR_NONE, "%s", err_message());
     cr_assert_eq(run(bench_pipeline_main, "pipeline", arguments, &text), 0);
     for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
-        json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL), *of_case = json_object_get(record, "case");
-        const char *lanes = json_string_value(json_object_get(of_case, "lanes"));
-        const char *works = json_string_value(json_object_get(of_case, "works"));
-        const char *lane = json_string_value(json_object_get(of_case, "lane"));
-        named += lanes && strcmp(lanes, "EMULATED h2d=0.1,nvme-read=0.02") == 0;
-        if (strcmp(works, "alone") == 0 && lanes) {
-            bool is_read = strcmp(lane, "nvme_read") == 0;
-            alone += is_read || strcmp(lane, "h2d") == 0;
-            cr_expect_str_eq(lanes, is_read ? "EMULATED nvme-read=0.02" : "EMULATED h2d=0.1");
-            cr_expect_eq(judged_alone(&bands, record, said), JUDGED_INVALID, "%s", line);
-            cr_expect(strstr(said, is_read ? "pipeline nvme_read alone " : "pipeline h2d alone "), "%s", said);
-        }
+        int of, beside;
+        json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+        take_place(record, &of, &beside, &bands);
+        seen[of][beside]++;
         json_decref(record);
     }
-    cr_expect_eq(named, LANE_COUNT * LANE_COUNT, "beside others: %s", text);
-    cr_expect_eq(alone, 2, "%s", text);
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (int beside = 0; beside < LANE_COUNT + 2; beside++)
+            cr_expect_eq(seen[lane][beside], beside != lane, "%d beside %d", lane, beside);
     bands_free(&bands);
     free(text);
 }

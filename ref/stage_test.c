@@ -143,7 +143,7 @@ static void matrix(int stage, int from, int stride, const char *model)
 // Strides without a divisor in common with the numbers of choices, so that each choice meets each other one. Sanitizers
 // look at memory and threads, for which fewer combinations do, and take ten times as long.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SAMPLE_STRIDE = 53 };
+enum { SAMPLE_STRIDE = 107 };
 #else
 enum { SAMPLE_STRIDE = 13 };
 #endif

@@ -100,10 +100,13 @@ static void add_edge(struct flow_guard *guard, const uint8_t *address)
 // Where the run of equal bytes that begins at `at` ends.
 static size_t run_end(const uint8_t *bytes, size_t at, size_t end)
 {
-    uint64_t eight = bytes[at] * UINT64_C(0x0101010101010101);
+    uint64_t eight = bytes[at] * UINT64_C(0x0101010101010101), there;
     size_t next = at;
-    while (next + sizeof eight <= end && memcmp(bytes + next, &eight, sizeof eight) == 0)
-        next += sizeof eight;
+    for (; next + sizeof eight <= end; next += sizeof eight) {
+        memcpy(&there, bytes + next, sizeof there);
+        if (there != eight)
+            break;
+    }
     while (next < end && bytes[next] == bytes[at])
         next++;
     return next;
