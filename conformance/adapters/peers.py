@@ -138,7 +138,7 @@ def serve(sockets, runs):
 def judge_all(zerogauge, out, runs, programs, rules):
     """Prints what came out, in the order of the table; how many were as they should be, and how many not."""
     passed = failed = 0
-    with tempfile.TemporaryDirectory() as sockets, ThreadPoolExecutor(os.cpu_count()) as pool:
+    with tempfile.TemporaryDirectory() as sockets, ThreadPoolExecutor(os.cpu_count() + 1) as pool:
         try:
             serve(sockets, runs)
             results = [pool.submit(judged, zerogauge, out, sockets, *rules, *run) for run in runs]
