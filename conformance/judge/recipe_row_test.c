@@ -3,7 +3,7 @@
 #include "conformance/judge/recipe_row.h"
 
 #include "ref/arithmetic/random.h"
-#include "ref/arithmetic/recipe.h"
+#include "ref/recipe/recipe.h"
 
 #include <criterion/criterion.h>
 

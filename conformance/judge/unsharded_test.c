@@ -5,7 +5,7 @@
 #include "ref/optimizer/clip.h"
 #include "conformance/judge/oracle_trial.h"
 #include "ref/arithmetic/random.h"
-#include "ref/arithmetic/recipe.h"
+#include "ref/recipe/recipe.h"
 
 #include <math.h>
 

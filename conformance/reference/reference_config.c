@@ -3,7 +3,7 @@
 #include "conformance/reference/reference.h"
 
 #include "base/err.h"
-#include "ref/arithmetic/recipe.h"
+#include "ref/recipe/recipe.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -6,7 +6,7 @@
 #define ZG_ADAM_H
 
 #include "ref/arithmetic/dtype.h"
-#include "ref/arithmetic/recipe.h"
+#include "ref/recipe/recipe.h"
 
 #include <stddef.h>
 

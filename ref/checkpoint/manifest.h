@@ -18,7 +18,7 @@
 #define ZG_MANIFEST_H
 
 #include "base/file.h"
-#include "ref/arithmetic/recipe.h"
+#include "ref/recipe/recipe.h"
 #include "ref/checkpoint/safetensors.h"
 #include "ref/optimizer/scaler.h"
 

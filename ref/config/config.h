@@ -16,7 +16,7 @@
 
 #include "ref/arithmetic/dtype.h"
 #include "ref/ledger/ledger.h"
-#include "ref/arithmetic/recipe.h"
+#include "ref/recipe/recipe.h"
 #include "ref/tier/tier_nvme.h"
 
 #include <stdbool.h>

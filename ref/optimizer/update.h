@@ -8,7 +8,7 @@
 #include "ref/config/config.h"
 #include "ref/flow/move.h"
 #include "ref/arithmetic/norm.h"
-#include "ref/arithmetic/recipe.h"
+#include "ref/recipe/recipe.h"
 #include "ref/tier/ring.h"
 #include "ref/optimizer/scaler.h"
 #include "ref/partition/shard.h"

@@ -5,7 +5,7 @@
 #include "ref/optimizer/clip.h"
 #include "base/err.h"
 #include "ref/arithmetic/norm.h"
-#include "ref/arithmetic/recipe.h"
+#include "ref/recipe/recipe.h"
 #include "ref/optimizer/scaler.h"
 #include "ref/optimizer/update.h"
 
