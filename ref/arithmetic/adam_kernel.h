@@ -2,9 +2,9 @@
 // The loops over recipe.h's element. This text is compiled once per processor type, by the isa_*.c files; its
 // functions are private to each. Inside a loop the recipe's family, fusion and decay are constants, so that the
 // compiler turns the element's text into vector code without branches.
-#include "adam.h"
-#include "dtype_kernel.h"
-#include "ivdep.h"
+#include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/dtype_kernel.h"
+#include "ref/arithmetic/ivdep.h"
 
 #include <assert.h>
 #include <math.h>

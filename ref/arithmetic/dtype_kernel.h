@@ -4,8 +4,8 @@
 #ifndef ZG_DTYPE_KERNEL_H
 #define ZG_DTYPE_KERNEL_H
 
-#include "dtype.h"
-#include "ivdep.h"
+#include "ref/arithmetic/dtype.h"
+#include "ref/arithmetic/ivdep.h"
 
 #include <assert.h>
 #include <stdbool.h>
