@@ -46,8 +46,11 @@ set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3 -g -lineinfo")
 find_package(CUDAToolkit REQUIRED)
 
 add_library(zg_cuda INTERFACE)
-set(ZG_CUDA_OPTIONS --fmad=false --prec-sqrt=true --prec-div=true --ftz=false --Werror=all-warnings
-    -Xcompiler=-ffp-contract=off,-fno-fast-math,-Wall,-Wextra,-Wshadow,-Werror)
+set(ZG_CUDA_OPTIONS --fmad=false --prec-sqrt=true --prec-div=true --ftz=false
+    -Xcompiler=-ffp-contract=off,-fno-fast-math,-Wall,-Wextra,-Wshadow)
+if(ZG_WERROR)
+  list(APPEND ZG_CUDA_OPTIONS --Werror=all-warnings -Xcompiler=-Werror)
+endif()
 target_compile_options(zg_cuda INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${ZG_CUDA_OPTIONS}>")
 list(GET CUDAToolkit_LIBRARY_DIR 0 folder)
 target_compile_definitions(zg_cuda INTERFACE ZG_HAVE_CUDA ZG_CUDA_LIBRARIES="${folder}")

@@ -3,6 +3,7 @@
 #include "bench/adam/streams.h"
 
 #include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/ivdep.h"
 
 #include <emmintrin.h>
 
@@ -28,7 +29,7 @@ STREAMS_INLINE void move(const struct streams *s, size_t begin, size_t end, bool
     word_bits *restrict p = s->param, *restrict m = s->exp_avg, *restrict v = s->exp_avg_sq;
     const word_bits *words = s->grad;
     const half_bits *halves = s->grad;
-#pragma GCC ivdep
+    IVDEP
     for (size_t i = begin; i < end; i++) {
         uint32_t x = (half ? (uint32_t)halves[i] << 16 : words[i]) & mask;
         uint32_t updated = p[i] ^ x;

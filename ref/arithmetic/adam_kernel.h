@@ -4,6 +4,7 @@
 // compiler turns the element's text into vector code without branches.
 #include "ref/arithmetic/adam.h"
 #include "ref/arithmetic/dtype_kernel.h"
+#include "ref/arithmetic/ivdep.h"
 
 #include <assert.h>
 #include <math.h>
@@ -30,7 +31,7 @@ ADAM_INLINE void adam_loop(enum recipe_family family, enum recipe_fusion fusion,
     float reciprocal = gradients->reciprocal, coefficient = gradients->coefficient;
     const float *restrict wide = gradients->values;
     const struct bf16 *restrict brain = gradients->values;
-#pragma GCC ivdep
+    IVDEP
     for (size_t i = 0; i < count; i++) {
         float g = (dtype == DTYPE_FP32 ? wide[i] : bf16_to_f32(brain[i])) * reciprocal * coefficient;
         recipe_family_element(family, fusion, &s, g, &p[i], &m[i], &v[i]);
@@ -115,7 +116,7 @@ static struct adam_gradients adam_block_gradients(const struct adam_step *step, 
     if (!divide)
         return (struct adam_gradients){DTYPE_FP32, g, 1.0f / step->grad_divisor, step->grad_coefficient};
     float divisor = step->grad_divisor, coefficient = step->grad_coefficient;
-#pragma GCC ivdep
+    IVDEP
     for (size_t i = 0; i < count; i++)
         buffer[i] = g[i] / divisor * coefficient;
     return (struct adam_gradients){DTYPE_FP32, buffer, 1.0f, 1.0f};

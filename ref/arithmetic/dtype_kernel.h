@@ -5,6 +5,7 @@
 #define ZG_DTYPE_KERNEL_H
 
 #include "ref/arithmetic/dtype.h"
+#include "ref/arithmetic/ivdep.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -85,7 +86,7 @@ static const float *kernel_as_f32(enum dtype dtype, const void *values, float *b
 // sum[i] = a[i] + b[i]; sum may be a or b.
 static void kernel_add(const float *a, const float *b, float *sum, size_t count)
 {
-#pragma GCC ivdep
+    IVDEP
     for (size_t i = 0; i < count; i++)
         sum[i] = a[i] + b[i];
 }

@@ -6,6 +6,7 @@
 #include "base/err.h"
 
 #include <assert.h>
+#include <cpuid.h>
 #include <stdatomic.h>
 
 static const char *const names[ADAM_ISA_COUNT] = {"scalar", "avx2", "avx512"};
@@ -14,10 +15,18 @@ static const struct isa_kernels *const kernels[ADAM_ISA_COUNT] = {&isa_scalar, &
 // The one global of the numbers: the chosen build, or -1 before the first choice. It changes speed, never a bit.
 static atomic_int chosen = -1;
 
+// __builtin_cpu_supports of clang 14 does not know "f16c". Where the system keeps the vector registers, which the same
+// builtin says of AVX2, the processor's own answer is enough.
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+
 static bool isa_present(enum adam_isa isa)
 {
     __builtin_cpu_init();
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     return isa == ADAM_SCALAR || (isa == ADAM_AVX2 && avx2) || (isa == ADAM_AVX512 && avx512);

@@ -71,7 +71,7 @@ int cuda_lane_device(void)
     return lane.device;
 }
 
-int cuda_lane_error(int status, const char *what)
+int cuda_lane_error(unsigned status, const char *what)
 {
     if (status == cudaSuccess)
         return ERR_NONE;
@@ -91,7 +91,7 @@ int cuda_lane_keep(int code)
     return code;
 }
 
-int cuda_lane_note(int status, const char *what)
+int cuda_lane_note(unsigned status, const char *what)
 {
     return cuda_lane_keep(cuda_lane_error(status, what));
 }

@@ -36,10 +36,10 @@ struct CUstream_st *cuda_lane_stream(void);
 
 // Returns ERR_NONE if status, a cudaError_t, is cudaSuccess; else sets the message, "CUDA: WHAT on device D: NAME:
 // DESCRIPTION", and returns ERR_MEMORY for want of memory, ERR_IO otherwise.
-int cuda_lane_error(int status, const char *what);
+int cuda_lane_error(unsigned status, const char *what);
 
 // The same, and keeps the first such error of the thread until its next cuda_lane_wait.
-int cuda_lane_note(int status, const char *what);
+int cuda_lane_note(unsigned status, const char *what);
 
 // Notes an error whose message is set: ERR_NONE does nothing. Returns code.
 int cuda_lane_keep(int code);

@@ -80,9 +80,11 @@ Test(flow_dry, times_are_those_of_the_definition_for_operations_at_random)
             all[n].spans[i].bytes = random_below(random_at(9, at++), 60);
             all[n].spans[i].access = (enum flow_access)(1 + random_below(random_at(9, at++), 3));
         }
+        enum lane lane = (enum lane)random_below(random_at(9, at++), LANE_COUNT);
+        size_t bytes = random_below(random_at(9, at++), 50);
         all[n].operation = (struct flow_operation){.name = "it",
-                                                   .lane = (enum lane)random_below(random_at(9, at++), LANE_COUNT),
-                                                   .bytes = random_below(random_at(9, at++), 50),
+                                                   .lane = lane,
+                                                   .bytes = bytes,
                                                    .spans = all[n].spans,
                                                    .span_count = span_count};
         for (int before = 0; before < n; before++) {

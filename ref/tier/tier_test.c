@@ -72,11 +72,11 @@ Test(tier, poison_is_nan_in_every_format_at_every_address_and_length)
     _Alignas(4) uint8_t word[4];
     tier_poison(word, sizeof word);
     float single;
-    _Float16 half;
+    uint16_t half;
     memcpy(&single, word, 4);
     memcpy(&half, word, 2);
     uint32_t widened = 0x7fc0u << 16;
-    cr_assert(isnan(single) && isnan((float)half));
+    cr_assert(isnan(single) && (half & 0x7fff) > 0x7c00);
     memcpy(&single, &widened, 4);
     cr_assert(isnan(single));
 }
