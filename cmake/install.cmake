@@ -14,13 +14,13 @@ install(FILES ${packaging}/_zerogauge DESTINATION ${share}/zsh/vendor-completion
 
 # The C contract: a header, found by pkg-config or find_package, and all that its reader wants.
 set(include ${CMAKE_INSTALL_INCLUDEDIR}/zerogauge)
-file(STRINGS conformance/contract.h contract REGEX "^#define ZEROGAUGE_CONTRACT ")
+file(STRINGS conformance/contract/contract.h contract REGEX "^#define ZEROGAUGE_CONTRACT ")
 string(REGEX MATCH "[0-9]+" contract "${contract}")
 add_library(zerogauge_contract INTERFACE)
 set_target_properties(zerogauge_contract PROPERTIES EXPORT_NAME contract)
 target_include_directories(zerogauge_contract INTERFACE $<INSTALL_INTERFACE:${include}>)
 install(TARGETS zerogauge_contract EXPORT zerogauge)
-install(FILES conformance/contract.h DESTINATION ${include})
+install(FILES conformance/contract/contract.h DESTINATION ${include})
 install(FILES conformance/CONTRACT.md conformance/SPEC.md README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
 install(FILES conformance/adapters/contract_example.c conformance/adapters/skeleton.py

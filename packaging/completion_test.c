@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the shells' completion: the functions are called as a shell calls them, and what they offer is compared
 // with what the program has.
-#include "command_test.h"
+#include "base/command_test.h"
 
 #include <criterion/criterion.h>
 

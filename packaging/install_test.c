@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of what `cmake --install` leaves under a prefix: the program works from there, and a plug-in written against
 // the installed contract, found in both ways, is judged by it.
-#include "command_test.h"
-#include "folder_test.h"
+#include "base/command_test.h"
+#include "base/folder_test.h"
 
 #include <criterion/criterion.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the manual page: it has every command and every option that --help lists, and no others.
-#include "command_test.h"
-#include "folder_test.h"
-#include "help_test.h"
+#include "base/command_test.h"
+#include "base/folder_test.h"
+#include "base/help_test.h"
 
 #include <criterion/criterion.h>
 

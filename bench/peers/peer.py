@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A peer's end of bench/peer.h: its setting, the bytes that follow, and answers. Imported before PyTorch, which reads
+"""A peer's end of bench/peers/peer.h: its setting, the bytes that follow, and answers. Imported before PyTorch, which reads
 the environment when it is imported."""
 import json
 import os

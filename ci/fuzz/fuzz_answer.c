@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a file of somebody's answer, or as their claims: refused with a message that names the file, or read,
 // written and read again to the same. The first byte says as which file.
-#include "answer.h"
-#include "claims.h"
-#include "err.h"
-#include "file.h"
+#include "conformance/contract/answer.h"
+#include "conformance/run/claims.h"
+#include "base/err.h"
+#include "base/file.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any text as case.json: it is refused with a message that begins with the file's name, or what is written of it is
 // read again to the same.
-#include "case.h"
-#include "err.h"
+#include "conformance/cases/case.h"
+#include "base/err.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any text as claims: it is refused with a message, or every claim has a verdict; what is written down of one follows
 // or not, and never both. Plans are not run: their numbers follow from the query's text alone.
-#include "claim.h"
-#include "err.h"
-#include "plan_texts.h"
-#include "query.h"
+#include "plan/claims/claim.h"
+#include "base/err.h"
+#include "plan/planner/plan_texts.h"
+#include "plan/claims/query.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any text as a configuration: it is refused with a message, or what is printed of it loads again to the same.
-#include "config.h"
-#include "config_presets.h"
-#include "err.h"
+#include "ref/config/config.h"
+#include "ref/config/config_presets.h"
+#include "base/err.h"
 
 #include <stdio.h>
 #include <stdlib.h>

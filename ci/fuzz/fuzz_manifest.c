@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a checkpoint's manifest, as they are and with their digest put right: it is refused with a message, or
 // written again it says the same.
-#include "err.h"
-#include "manifest.h"
+#include "base/err.h"
+#include "ref/checkpoint/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a result file: refused with a message that names it, or read, verified and shown in every form, as XML
 // that no text has left. What does not hold is shown here, too: no report may trust its numbers.
-#include "bands.h"
-#include "err.h"
-#include "record_read.h"
-#include "record_verify.h"
-#include "result_report.h"
+#include "results/limits/bands.h"
+#include "base/err.h"
+#include "results/record/record_read.h"
+#include "results/record/record_verify.h"
+#include "results/page/result_report.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a safetensors file: it is refused with a message, or its tensors are the data, once and in order.
-#include "err.h"
-#include "safetensors.h"
+#include "base/err.h"
+#include "ref/checkpoint/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the parts under test are linked with and never reach: the loops over arrays, which have builds of their own.
-#include "isa.h"
+#include "ref/arithmetic/isa.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "accelerator.h"
+#include "ref/arithmetic/accelerator.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "accelerator.h"
+#include "ref/arithmetic/accelerator.h"
 
-#include "comm_local.h"
-#include "dtype.h"
-#include "flow.h"
-#include "shadow_test.h"
-#include "tier.h"
+#include "ref/comm/comm_local.h"
+#include "ref/arithmetic/dtype.h"
+#include "ref/flow/flow.h"
+#include "ref/arithmetic/shadow_test.h"
+#include "ref/tier/tier.h"
 
 #include <criterion/criterion.h>
 #include <sys/wait.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adam over arrays: the build of adam_kernel.h for the processor that has the arrays, cut over threads.
-#include "adam.h"
+#include "ref/arithmetic/adam.h"
 
-#include "accelerator.h"
-#include "isa.h"
+#include "ref/arithmetic/accelerator.h"
+#include "ref/arithmetic/isa.h"
 
 // Chunks begin at multiples of this many elements, so that no two threads write to one 64-byte line of an aligned
 // array, the 16-bit copy included.

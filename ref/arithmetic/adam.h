@@ -5,8 +5,8 @@
 #ifndef ZG_ADAM_H
 #define ZG_ADAM_H
 
-#include "dtype.h"
-#include "recipe.h"
+#include "ref/arithmetic/dtype.h"
+#include "ref/arithmetic/recipe.h"
 
 #include <stddef.h>
 

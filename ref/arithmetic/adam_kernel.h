@@ -2,8 +2,8 @@
 // The loops over recipe.h's element. This text is compiled once per processor type, by the isa_*.c files; its
 // functions are private to each. Inside a loop the recipe's family, fusion and decay are constants, so that the
 // compiler turns the element's text into vector code without branches.
-#include "adam.h"
-#include "dtype_kernel.h"
+#include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/dtype_kernel.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every build of the kernels against recipe_element, one element at a time.
-#include "adam.h"
+#include "ref/arithmetic/adam.h"
 
-#include "err.h"
-#include "isa_test.h"
-#include "random.h"
+#include "base/err.h"
+#include "ref/arithmetic/isa_test.h"
+#include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions and sums over arrays: the build of dtype_kernel.h for the processor that has the arrays.
-#include "dtype.h"
+#include "ref/arithmetic/dtype.h"
 
-#include "isa.h"
+#include "ref/arithmetic/isa.h"
 
 const char *dtype_name(enum dtype dtype)
 {

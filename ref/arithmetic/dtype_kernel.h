@@ -4,7 +4,7 @@
 #ifndef ZG_DTYPE_KERNEL_H
 #define ZG_DTYPE_KERNEL_H
 
-#include "dtype.h"
+#include "ref/arithmetic/dtype.h"
 
 #include <assert.h>
 #include <stdbool.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions are compared with the processor's own instructions, and with definitions that share no code with them.
-#include "dtype.h"
+#include "ref/arithmetic/dtype.h"
 
-#include "isa_test.h"
-#include "random.h"
+#include "ref/arithmetic/isa_test.h"
+#include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which build of the kernels runs: the best that this processor has, or the one that was asked for.
-#include "isa.h"
+#include "ref/arithmetic/isa.h"
 
-#include "accelerator.h"
-#include "err.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
 
 #include <assert.h>
 #include <stdatomic.h>

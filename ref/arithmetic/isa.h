@@ -4,8 +4,8 @@
 #ifndef ZG_ISA_H
 #define ZG_ISA_H
 
-#include "adam.h"
-#include "norm.h"
+#include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/norm.h"
 
 struct isa_kernels {
     void (*widen)(enum dtype dtype, const void *in, float *out, size_t count);

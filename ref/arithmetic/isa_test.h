@@ -3,7 +3,7 @@
 #ifndef ZG_ISA_TEST_H
 #define ZG_ISA_TEST_H
 
-#include "adam.h"
+#include "ref/arithmetic/adam.h"
 
 // Sets the first build after `isa` that can run, and returns it; -1 when there is none.
 static inline int isa_test_next(int isa)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The global norm: the build of norm_kernel.h for the processor that has the values, and what is done once per sum.
-#include "norm.h"
+#include "ref/arithmetic/norm.h"
 
-#include "isa.h"
+#include "ref/arithmetic/isa.h"
 
 #include <math.h>
 

@@ -8,7 +8,7 @@
 #ifndef ZG_NORM_H
 #define ZG_NORM_H
 
-#include "dtype.h"
+#include "ref/arithmetic/dtype.h"
 
 #include <stddef.h>
 #include <stdint.h>

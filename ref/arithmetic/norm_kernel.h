@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops of the norm. This text is compiled once per processor type, by the isa_*.c files; its functions are
 // private to each.
-#include "norm.h"
+#include "ref/arithmetic/norm.h"
 
-#include "dtype_kernel.h"
+#include "ref/arithmetic/dtype_kernel.h"
 
 #include <math.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The norm against an exact sum of squares, and against itself under every kind of partition.
-#include "norm.h"
+#include "ref/arithmetic/norm.h"
 
-#include "isa_test.h"
-#include "random.h"
+#include "ref/arithmetic/isa_test.h"
+#include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of recipes, and the host-side scalars of a step: they are part of a recipe, because implementations round
 // them at different places.
-#include "recipe.h"
+#include "ref/arithmetic/recipe.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipes against golden bits from exact rational arithmetic (recipe_golden.py), which shares nothing with recipe.h.
-#include "recipe.h"
+#include "ref/arithmetic/recipe.h"
 
-#include "dtype.h"
-#include "err.h"
-#include "random.h"
+#include "ref/arithmetic/dtype.h"
+#include "base/err.h"
+#include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
 
@@ -19,7 +19,7 @@ static const struct golden {
     uint64_t digest;  // of p, m and v
     uint32_t p, m, v; // bits of the last element
 } GOLDEN[] = {
-#include "recipe_golden.h"
+#include "ref/arithmetic/recipe_golden.h"
 };
 
 static const uint64_t STEPS[] = {1, 2, 3, 10}; // the last one as after loading a checkpoint

@@ -5,10 +5,10 @@
 #ifndef ZG_SHADOW_TEST_H
 #define ZG_SHADOW_TEST_H
 
-#include "accelerator.h"
-#include "err.h"
-#include "gpt_math.h"
-#include "isa.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
+#include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/isa.h"
 
 #include <cblas.h>
 #include <pthread.h>

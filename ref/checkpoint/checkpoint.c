@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading checkpoints: the files' headers become an index from every tensor's elements to where they lie.
-#include "checkpoint.h"
+#include "ref/checkpoint/checkpoint.h"
 
-#include "err.h"
-#include "json.h"
+#include "base/err.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <inttypes.h>

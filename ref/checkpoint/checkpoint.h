@@ -21,9 +21,9 @@
 #ifndef ZG_CHECKPOINT_H
 #define ZG_CHECKPOINT_H
 
-#include "manifest.h"
-#include "stage.h"
-#include "text.h"
+#include "ref/checkpoint/manifest.h"
+#include "ref/stage/stage.h"
+#include "ref/model/text.h"
 
 #include <limits.h>
 #include <stdbool.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facts that decide about a run's bits, and how those of a checkpoint compare with those of the run that goes on.
-#include "checkpoint.h"
+#include "ref/checkpoint/checkpoint.h"
 
-#include "err.h"
-#include "json.h"
+#include "base/err.h"
+#include "base/json.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints under attack: runs killed at any moment, disks that are full, files that are cut off, changed, mixed up
 // or made up. What is loaded is what was saved, or nothing, with a message that names the file.
-#include "checkpoint_trial.h"
+#include "ref/checkpoint/checkpoint_trial.h"
 
 #include <dirent.h>
 #include <sched.h>

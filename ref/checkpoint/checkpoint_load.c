@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loading a checkpoint into a stage: whatever cut the tensors then, and whatever cuts them now.
-#include "checkpoint.h"
+#include "ref/checkpoint/checkpoint.h"
 
-#include "err.h"
-#include "json.h"
-#include "lr.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "ref/optimizer/lr.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saving a checkpoint: every rank its own share, then rank 0 the manifest and the rename that makes it one.
-#include "checkpoint.h"
+#include "ref/checkpoint/checkpoint.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints: a run that stopped and went on, at another stage, world, bucket size, has the bits of one that did not
 // stop.
-#include "checkpoint_trial.h"
+#include "ref/checkpoint/checkpoint_trial.h"
 
 static char folder[PATH_MAX];
 

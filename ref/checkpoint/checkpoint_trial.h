@@ -3,9 +3,9 @@
 #ifndef ZG_CHECKPOINT_TRIAL_H
 #define ZG_CHECKPOINT_TRIAL_H
 
-#include "err.h"
-#include "folder_test.h"
-#include "train_checkpoint.h"
+#include "base/err.h"
+#include "base/folder_test.h"
+#include "ref/train/train_checkpoint.h"
 
 #include <string.h>
 

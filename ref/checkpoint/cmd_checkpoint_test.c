@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saving, resuming, exporting and loading weights as a user meets them.
-#include "command_test.h"
-#include "folder_test.h"
-#include "safetensors.h"
+#include "base/command_test.h"
+#include "base/folder_test.h"
+#include "ref/checkpoint/safetensors.h"
 
 #include <jansson.h>
 #include <signal.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge export`: a checkpoint's weights for other programs.
-#include "export.h"
+#include "ref/checkpoint/export.h"
 
-#include "err.h"
-#include "help.h"
-#include "size.h"
+#include "base/err.h"
+#include "base/help.h"
+#include "base/size.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -117,11 +117,17 @@ static int export(const char *from, const char *to, enum dtype dtype)
     return rc;
 }
 
+static const char *const examples[] = {
+    "zerogauge export saved weights.safetensors",
+    "zerogauge export saved weights-bf16.safetensors --dtype bf16",
+    NULL,
+};
+
 static int run(int argc, const char **argv, char **dtype_text)
 {
     const struct poptOption options[] = {
         {"dtype", '\0', POPT_ARG_STRING, dtype_text, 0, "fp32, unless given; bf16, fp16: rounded to nearest", "NAME"},
-        HELP_OPTIONS POPT_TABLEEND,
+        HELP_OPTIONS(examples) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     poptSetOtherOptionHelp(context, "CHECKPOINT OUT.safetensors [OPTION...]");

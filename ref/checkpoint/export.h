@@ -3,7 +3,7 @@
 #ifndef ZG_EXPORT_H
 #define ZG_EXPORT_H
 
-#include "checkpoint.h"
+#include "ref/checkpoint/checkpoint.h"
 
 // Writes the parameters, in the manifest's order, rounded to dtype. In memory is a block at a time. The file appears
 // under its name when it is complete and durable; what was there before is replaced then, and not before.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The manifest of a checkpoint as JSON, and back.
-#include "manifest.h"
+#include "ref/checkpoint/manifest.h"
 
-#include "err.h"
-#include "json.h"
+#include "base/err.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -17,10 +17,10 @@
 #ifndef ZG_MANIFEST_H
 #define ZG_MANIFEST_H
 
-#include "file.h"
-#include "recipe.h"
-#include "safetensors.h"
-#include "scaler.h"
+#include "base/file.h"
+#include "ref/arithmetic/recipe.h"
+#include "ref/checkpoint/safetensors.h"
+#include "ref/optimizer/scaler.h"
 
 #include <jansson.h>
 

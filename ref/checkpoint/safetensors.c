@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading safetensors: the header is checked completely before anything is believed.
-#include "safetensors.h"
+#include "ref/checkpoint/safetensors.h"
 
-#include "err.h"
-#include "json.h"
+#include "base/err.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

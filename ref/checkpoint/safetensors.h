@@ -9,8 +9,8 @@
 #ifndef ZG_SAFETENSORS_H
 #define ZG_SAFETENSORS_H
 
-#include "dtype.h"
-#include "file.h"
+#include "ref/arithmetic/dtype.h"
+#include "base/file.h"
 
 #include <jansson.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Safetensors: what is written is read again, whole and in pieces, and as the format lays it down; what is no such file
 // is refused with the tensor's name.
-#include "err.h"
-#include "folder_test.h"
-#include "safetensors.h"
+#include "base/err.h"
+#include "base/folder_test.h"
+#include "ref/checkpoint/safetensors.h"
 
 #include <fcntl.h>
 #include <signal.h>

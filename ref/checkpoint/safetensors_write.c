@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing safetensors: the header first, then data as it comes.
-#include "safetensors.h"
+#include "ref/checkpoint/safetensors.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <errno.h>
 #include <fcntl.h>

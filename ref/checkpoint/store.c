@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of checkpoints: their names, the newest complete one, the lock, and what dead runs left.
-#include "checkpoint.h"
+#include "ref/checkpoint/checkpoint.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weights.h"
+#include "ref/checkpoint/weights.h"
 
-#include "err.h"
-#include "json.h"
-#include "safetensors.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "ref/checkpoint/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #ifndef ZG_WEIGHTS_H
 #define ZG_WEIGHTS_H
 
-#include "file.h"
-#include "model.h"
+#include "base/file.h"
+#include "ref/model/model.h"
 
 struct weights {
     struct model model;  // what to train

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all backends share: a call is checked and signed before, and counted after. A call that cannot be made fails
 // for every rank, because the others are waiting for it.
-#include "comm.h"
+#include "ref/comm/comm.h"
 
-#include "accelerator.h"
-#include "comm_backend.h"
-#include "err.h"
+#include "ref/arithmetic/accelerator.h"
+#include "ref/comm/comm_backend.h"
+#include "base/err.h"
 
 int comm_rank(const struct comm *comm)
 {

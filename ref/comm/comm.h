@@ -13,8 +13,8 @@
 #ifndef ZG_COMM_H
 #define ZG_COMM_H
 
-#include "dtype.h"
-#include "ledger.h"
+#include "ref/arithmetic/dtype.h"
+#include "ref/ledger/ledger.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
 #ifndef ZG_COMM_BACKEND_H
 #define ZG_COMM_BACKEND_H
 
-#include "comm.h"
+#include "ref/comm/comm.h"
 
 enum comm_operation {
     COMM_ALL_TO_ALL,

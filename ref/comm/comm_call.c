@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a collective that do not depend on how bytes travel: its signature, its shares, its reduction.
-#include "comm_backend.h"
+#include "ref/comm/comm_backend.h"
 
 #include <inttypes.h>
 #include <math.h>

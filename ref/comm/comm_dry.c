@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm_dry.h"
+#include "ref/comm/comm_dry.h"
 
-#include "comm_backend.h"
-#include "err.h"
+#include "ref/comm/comm_backend.h"
+#include "base/err.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef ZG_COMM_DRY_H
 #define ZG_COMM_DRY_H
 
-#include "comm.h"
+#include "ref/comm/comm.h"
 
 // Told of each collective before it returns: bytes that pass each rank in a ring. May be null. An error is the
 // collective's.

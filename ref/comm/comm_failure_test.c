@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank that fails makes every other rank return an error within a second that names the first failure. Never a hang.
-#include "comm_test.h"
-#include "shadow_test.h"
+#include "ref/comm/comm_test.h"
+#include "ref/arithmetic/shadow_test.h"
 
 #include <stdlib.h>
 

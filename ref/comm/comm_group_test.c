@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hierarchical sums: groups of ranks first, then the groups, against plain loops.
-#include "comm_test.h"
+#include "ref/comm/comm_test.h"
 
-#include "dtype.h"
-#include "random.h"
+#include "ref/arithmetic/dtype.h"
+#include "ref/arithmetic/random.h"
 
 #include <math.h>
 #include <stdlib.h>

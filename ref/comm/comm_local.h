@@ -8,8 +8,8 @@
 #ifndef ZG_COMM_LOCAL_H
 #define ZG_COMM_LOCAL_H
 
-#include "comm_backend.h"
-#include "comm_meet.h"
+#include "ref/comm/comm_backend.h"
+#include "ref/comm/comm_meet.h"
 
 enum {
     SMALL_BYTES = 8192,  // what a slot takes in

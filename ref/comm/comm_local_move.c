@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How data moves between ranks that are threads of one process: each pulls its own from the others' buffers.
 // Buffers on an accelerator are copied and folded there; its errors are those of the wait that follows.
-#include "accelerator.h"
-#include "comm_copy.h"
-#include "comm_local.h"
+#include "ref/arithmetic/accelerator.h"
+#include "ref/comm/comm_copy.h"
+#include "ref/comm/comm_local.h"
 
 // When the buffers of all ranks together have this size, they do not fit the last-level cache (of the processors that
 // eight or so cores share), and results go around it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm_meet.h"
+#include "ref/comm/comm_meet.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <limits.h>
 #include <linux/futex.h>

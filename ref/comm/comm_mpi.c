@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm_mpi.h"
+#include "ref/comm/comm_mpi.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <inttypes.h>
 #include <sched.h>

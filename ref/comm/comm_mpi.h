@@ -4,8 +4,8 @@
 #ifndef ZG_COMM_MPI_H
 #define ZG_COMM_MPI_H
 
-#include "comm_backend.h"
-#include "wire.h"
+#include "ref/comm/comm_backend.h"
+#include "ref/comm/wire.h"
 
 #include <mpi.h>
 #include <pthread.h>

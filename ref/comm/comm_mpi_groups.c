@@ -3,9 +3,9 @@
 // shares of all members m. Within a group each rank sends to each other one its column, all in one message, and folds
 // what it receives; then members m of all groups exchange the groups' sums of their shares. So with G ranks in a group
 // and H groups a rank sends G + H - 2 messages a piece, and little of it leaves the group's host.
-#include "comm_mpi.h"
+#include "ref/comm/comm_mpi.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <string.h>
 

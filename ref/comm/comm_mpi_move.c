@@ -2,9 +2,9 @@
 // How data moves between ranks that are processes. In round s a rank sends to the one s places on and receives from the
 // one s places back, so that every link carries one message a round. Of a reduction each rank receives the others'
 // pieces of its share, folds them in canonical order while the next piece is under way, and keeps no more than two.
-#include "comm_mpi.h"
+#include "ref/comm/comm_mpi.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <string.h>
 

@@ -2,9 +2,9 @@
 // Sums by MPI itself, in the order that it chooses, each compared with the canonical one of the same values. fp32 is
 // added by MPI_SUM; for the 16-bit formats, which MPI does not know, an operation adds two numbers in fp32 and rounds,
 // as other libraries do at every hop. The non-blocking forms are used, so that a rank's death is noticed.
-#include "comm_mpi.h"
+#include "ref/comm/comm_mpi.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <limits.h>
 #include <stdlib.h>

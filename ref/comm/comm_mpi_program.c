@@ -5,10 +5,10 @@
 // order. `pieces SEED COUNT`: as `collectives`, in messages of odd sizes and little room, so that everything is cut.
 // `groups SEED COUNT`: as `pieces`, with hierarchical sums. `large`: single buffers beyond 2^31 bytes.
 // The other words provoke failures; what each rank was told goes to standard output, a line a rank.
-#include "comm_mpi.h"
-#include "err.h"
-#include "launcher.h"
-#include "random.h"
+#include "ref/comm/comm_mpi.h"
+#include "base/err.h"
+#include "ref/comm/launcher.h"
+#include "ref/arithmetic/random.h"
 
 #include <math.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as MPI processes, started by mpirun: their collectives against plain loops, and what each of them is told when
 // one of them fails.
-#include "mpirun_test.h"
+#include "ref/comm/mpirun_test.h"
 
 #include <string.h>
 

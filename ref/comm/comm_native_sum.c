@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The comparison of a transport's own sums with the canonical ones: what comm.h has about it, for all transports.
-#include "comm_backend.h"
-#include "err.h"
+#include "ref/comm/comm_backend.h"
+#include "base/err.h"
 
 #include <stdlib.h>
 #include <string.h>

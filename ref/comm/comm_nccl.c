@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm_nccl.h"
+#include "ref/comm/comm_nccl.h"
 
-#include "accelerator.h"
-#include "err.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
 
 #include <inttypes.h>
 #include <sched.h>

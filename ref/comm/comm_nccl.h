@@ -6,7 +6,7 @@
 #ifndef ZG_COMM_NCCL_H
 #define ZG_COMM_NCCL_H
 
-#include "comm_backend.h"
+#include "ref/comm/comm_backend.h"
 
 #include <nccl.h>
 

@@ -2,10 +2,10 @@
 // NCCL's and CUDA's own calls. NCCL is loaded when it is first asked for, so that a program that knows it runs where it
 // is not installed. The communicator does not block: its calls return while NCCL is still at work, and its failure or
 // its end is asked for, so that a rank can give up.
-#include "comm_nccl.h"
+#include "ref/comm/comm_nccl.h"
 
-#include "cuda_lane.h"
-#include "err.h"
+#include "ref/cuda/cuda_lane.h"
+#include "base/err.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -3,10 +3,10 @@
 // the one s places back, s = 1, 2, ..., so that all links are used alike. Of a reduction each rank receives the others'
 // pieces of its share beside each other and folds them in canonical order. All of it is enqueued on one stream, so a
 // piece is folded before the next one overwrites it.
-#include "comm_nccl.h"
+#include "ref/comm/comm_nccl.h"
 
-#include "accelerator.h"
-#include "err.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
 
 // Pieces begin at multiples of this many elements, for the GPU's wide loads.
 enum { PIECE_ALIGNMENT = 64 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives by NCCL itself, whose sums have the order that it chooses; and such sums in the place of canonical ones,
 // each compared with the canonical one of the same values.
-#include "comm_nccl.h"
+#include "ref/comm/comm_nccl.h"
 
-#include "accelerator.h"
-#include "err.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
 
 #include <stdlib.h>
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL's transport over a stand-in for NCCL; GPUs are shadows. What it shows is the order and the matching of calls,
 // the sums, and what happens when ranks or NCCL fail; that NCCL carries it is shown on a GPU only.
-#include "comm_nccl.h"
+#include "ref/comm/comm_nccl.h"
 
-#include "comm_test.h"
-#include "cuda_lane.h"
-#include "nccl_standin_test.h"
-#include "random.h"
-#include "shadow_test.h"
-#include "tier_cuda.h"
+#include "ref/comm/comm_test.h"
+#include "ref/cuda/cuda_lane.h"
+#include "ref/comm/nccl_standin_test.h"
+#include "ref/arithmetic/random.h"
+#include "ref/arithmetic/shadow_test.h"
+#include "ref/cuda/tier_cuda.h"
 
 enum { ARENA_BYTES = 1 << 17, POISON = 0xa5 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every collective over worlds, formats, sizes and placements, against plain loops. Whole buffers are compared, with
 // poison around and between what is meant, so that a byte written elsewhere shows as well.
-#include "comm_test.h"
+#include "ref/comm/comm_test.h"
 
-#include "random.h"
+#include "ref/arithmetic/random.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
 #ifndef ZG_COMM_TEST_H
 #define ZG_COMM_TEST_H
 
-#include "comm.h"
-#include "err.h"
+#include "ref/comm/comm.h"
+#include "base/err.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks on several hosts, which are network namespaces of this machine with TCP between them (ci/hosts): the same bits
 // as on one. Skipped, with the reason, where namespaces cannot be made.
-#include "mpirun_test.h"
+#include "ref/comm/mpirun_test.h"
 
-#include "folder_test.h"
+#include "base/folder_test.h"
 
 #include <limits.h>
 #include <stdbool.h>

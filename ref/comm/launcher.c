@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher.h"
+#include "ref/comm/launcher.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #ifdef ZG_HAVE_MPI
-#include "comm_mpi.h"
+#include "ref/comm/comm_mpi.h"
 
 #include <signal.h>
 #include <sys/time.h>

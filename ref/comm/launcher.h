@@ -3,7 +3,7 @@
 #ifndef ZG_LAUNCHER_H
 #define ZG_LAUNCHER_H
 
-#include "comm.h"
+#include "ref/comm/comm.h"
 
 struct launcher {
     int world;         // 0: this process was started by itself

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training whose ranks a launcher starts: the bits are those of ranks that are threads, and errors end all of them.
-#include "launcher.h"
-#include "comm_test.h"
-#include "mpirun_test.h"
+#include "ref/comm/launcher.h"
+#include "ref/comm/comm_test.h"
+#include "ref/comm/mpirun_test.h"
 
-#include "err.h"
-#include "folder_test.h"
+#include "base/err.h"
+#include "base/folder_test.h"
 
 #include <limits.h>
 #include <stdlib.h>

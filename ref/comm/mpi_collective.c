@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mpi_collective.h"
+#include "ref/comm/mpi_collective.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #ifdef ZG_HAVE_MPI
-#include "comm_mpi.h"
+#include "ref/comm/comm_mpi.h"
 
 // The arrays of size_t as MPI's ints: counts, offsets, and the same of what is received.
 struct int_arrays {

@@ -3,7 +3,7 @@
 #ifndef ZG_MPIRUN_TEST_H
 #define ZG_MPIRUN_TEST_H
 
-#include "command_test.h"
+#include "base/command_test.h"
 
 #include <string.h>
 

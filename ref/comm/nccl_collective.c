@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nccl_collective.h"
+#include "ref/comm/nccl_collective.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #ifdef ZG_HAVE_NCCL
-#include "comm_nccl.h"
+#include "ref/comm/comm_nccl.h"
 
 #include <string.h>
 

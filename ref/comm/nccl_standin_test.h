@@ -4,9 +4,9 @@
 #ifndef ZG_NCCL_STANDIN_TEST_H
 #define ZG_NCCL_STANDIN_TEST_H
 
-#include "comm_nccl.h"
-#include "comm_test.h"
-#include "shadow_test.h"
+#include "ref/comm/comm_nccl.h"
+#include "ref/comm/comm_test.h"
+#include "ref/arithmetic/shadow_test.h"
 
 #include <stdatomic.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "wire.h"
+#include "ref/comm/wire.h"
 
-#include "comm_mpi.h"
-#include "err.h"
+#include "ref/comm/comm_mpi.h"
+#include "base/err.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config.h"
+#include "ref/config/config.h"
 
-#include "config_doc.h"
-#include "config_presets.h"
-#include "err.h"
+#include "ref/config/config_doc.h"
+#include "ref/config/config_presets.h"
+#include "base/err.h"
 
 #include <stdlib.h>
 #include <string.h>

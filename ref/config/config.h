@@ -14,10 +14,10 @@
 #ifndef ZG_CONFIG_H
 #define ZG_CONFIG_H
 
-#include "dtype.h"
-#include "ledger.h"
-#include "recipe.h"
-#include "tier_nvme.h"
+#include "ref/arithmetic/dtype.h"
+#include "ref/ledger/ledger.h"
+#include "ref/arithmetic/recipe.h"
+#include "ref/tier/tier_nvme.h"
 
 #include <stdbool.h>
 #include <stddef.h>

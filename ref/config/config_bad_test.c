@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations that must be refused. datasets/configs-bad has one a file: NAME.json, and in NAME.txt the message
 // expected for it at a world of 2, from the file's name on; " ..." at its end stands for anything.
-#include "config.h"
+#include "ref/config/config.h"
 
-#include "config_keys.h"
-#include "err.h"
-#include "json.h"
+#include "ref/config/config_keys.h"
+#include "base/err.h"
+#include "base/json.h"
 
 #include <criterion/criterion.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every key of a configuration against the table.
-#include "config_doc.h"
+#include "ref/config/config_doc.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config_doc.h"
+#include "ref/config/config_doc.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

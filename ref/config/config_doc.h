@@ -4,9 +4,9 @@
 #ifndef ZG_CONFIG_DOC_H
 #define ZG_CONFIG_DOC_H
 
-#include "config.h"
-#include "config_keys.h"
-#include "json.h"
+#include "ref/config/config.h"
+#include "ref/config/config_keys.h"
+#include "base/json.h"
 
 struct config_doc {
     const char *name;  // of the file, for messages; not owned

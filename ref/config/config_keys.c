@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keys of DeepSpeed's configuration (its config.py, constants.py, zero/config.py, zero/offload_config.py,
 // precision_config.py, lr_schedules.py at edaa7221), and the section "zerogauge", which DeepSpeed does not know.
-#include "config_keys.h"
+#include "ref/config/config_keys.h"
 
-#include "config.h"
+#include "ref/config/config.h"
 
 #include <ctype.h>
 #include <float.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The disks: which folders, and how they are read and written. Without a state on NVMe none of it has a meaning.
-#include "config_doc.h"
+#include "ref/config/config_doc.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <stdio.h>
 #include <string.h>

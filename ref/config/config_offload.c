@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where each kind of state lives: offload_optimizer, offload_param, and gradients and activations beside them.
-#include "config_doc.h"
+#include "ref/config/config_doc.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where states live: what the keys of offloading mean, alone and together.
-#include "config_test.h"
+#include "ref/config/config_test.h"
 
 Test(config_offload, without_its_sections_everything_is_on_the_device)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The section "zerogauge", which DeepSpeed does not know, but for where states live.
-#include "config_doc.h"
+#include "ref/config/config_doc.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The effective configuration as JSON.
-#include "config_doc.h"
+#include "ref/config/config_doc.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random configurations that are right: each is printed, and what is printed loads again to the same.
-#include "config_test.h"
+#include "ref/config/config_test.h"
 
 #include <stdint.h>
 

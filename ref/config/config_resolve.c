@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a configuration means: defaults, the batch triple, precision, and which values contradict each other.
-#include "config_doc.h"
+#include "ref/config/config_doc.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <float.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config_test.h"
+#include "ref/config/config_test.h"
 
 #include <limits.h>
 

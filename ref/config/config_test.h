@@ -3,9 +3,9 @@
 #ifndef ZG_CONFIG_TEST_H
 #define ZG_CONFIG_TEST_H
 
-#include "config.h"
+#include "ref/config/config.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <criterion/criterion.h>
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 extern "C" {
-#include "adam.h"
-#include "norm.h"
+#include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/norm.h"
 }
 
 #define BOTH __host__ __device__ static inline

@@ -9,7 +9,7 @@
 #ifndef ZG_ARRAY_KERNELS_CUH
 #define ZG_ARRAY_KERNELS_CUH
 
-#include "array_element.cuh"
+#include "ref/cuda/array_element.cuh"
 
 #include <assert.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda_grid.cuh"
+#include "ref/cuda/cuda_grid.cuh"
 
 unsigned grid_blocks(size_t work, unsigned rounds)
 {

@@ -3,8 +3,8 @@
 #ifndef ZG_CUDA_GRID_CUH
 #define ZG_CUDA_GRID_CUH
 
-#include "array_element.cuh"
-#include "cuda_lane.h"
+#include "ref/cuda/array_element.cuh"
+#include "ref/cuda/cuda_lane.h"
 
 // Threads of a block; blocks that a multiprocessor holds; how many times that many are launched, where a block has
 // nothing to give back, so that the last ones even out what the first were late.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda_info.h"
+#include "ref/cuda/cuda_info.h"
 
-#include "cuda_lane.h"
-#include "cuda_matmul.h"
-#include "err.h"
-#include "io_cufile.h"
+#include "ref/cuda/cuda_lane.h"
+#include "ref/cuda/cuda_matmul.h"
+#include "base/err.h"
+#include "ref/cuda/io_cufile.h"
 
 #include <cuda_runtime_api.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda_lane.h"
+#include "ref/cuda/cuda_lane.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <cuda_runtime_api.h>
 

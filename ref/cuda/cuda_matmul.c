@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda_matmul.h"
+#include "ref/cuda/cuda_matmul.h"
 
-#include "cuda_lane.h"
-#include "err.h"
+#include "ref/cuda/cuda_lane.h"
+#include "base/err.h"
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>

@@ -5,7 +5,7 @@
 #ifndef ZG_CUDA_MATMUL_H
 #define ZG_CUDA_MATMUL_H
 
-#include "gpt_math.h"
+#include "ref/arithmetic/gpt_math.h"
 
 // matmul of gpt_math.h, for arrays in the memory of the calling thread's device, begun on its stream. Errors are noted
 // (cuda_lane.h).

@@ -4,8 +4,8 @@
 #ifndef ZG_CUFILE_STANDIN_TEST_H
 #define ZG_CUFILE_STANDIN_TEST_H
 
-#include "io_cufile.h"
-#include "shadow_test.h"
+#include "ref/cuda/io_cufile.h"
+#include "ref/arithmetic/shadow_test.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPT's kernels as nvcc compiles them, against the scalar build, bit by bit: for the host anywhere, and the GPU's own
 // where there is one; and matrix products by cuBLAS, within the rounding of theirs.
-#include "accelerator.h"
-#include "cuda_lane.h"
-#include "cuda_matmul.h"
-#include "err.h"
-#include "isa_host.h"
-#include "random.h"
-#include "tier_cuda.h"
+#include "ref/arithmetic/accelerator.h"
+#include "ref/cuda/cuda_lane.h"
+#include "ref/cuda/cuda_matmul.h"
+#include "base/err.h"
+#include "ref/cuda/isa_host.h"
+#include "ref/arithmetic/random.h"
+#include "ref/cuda/tier_cuda.h"
 
 #include <criterion/criterion.h>
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 extern "C" {
-#include "gpt_math.h"
+#include "ref/arithmetic/gpt_math.h"
 }
 
 enum { LANES = 16, ROW_TOKENS = 1024 };

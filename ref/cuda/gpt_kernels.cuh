@@ -4,7 +4,7 @@
 #ifndef ZG_GPT_KERNELS_CUH
 #define ZG_GPT_KERNELS_CUH
 
-#include "gpt_element.cuh"
+#include "ref/cuda/gpt_element.cuh"
 
 #include <string.h>
 

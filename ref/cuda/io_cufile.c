@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io_cufile.h"
+#include "ref/cuda/io_cufile.h"
 
-#include "accelerator.h"
-#include "err.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -11,7 +11,7 @@
 #ifndef ZG_IO_CUFILE_H
 #define ZG_IO_CUFILE_H
 
-#include "io.h"
+#include "ref/tier/io.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuFile's own calls. The library is loaded when it is first asked for, so that a program that knows it runs where it
 // is not installed.
-#include "io_cufile.h"
+#include "ref/cuda/io_cufile.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

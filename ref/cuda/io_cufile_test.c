@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of cuFile's engine, over a stand-in for cuFile: every byte goes to its place in memory and in its file, errors
 // of either kind say where and what, and each file and memory is registered once and given back.
-#include "io_cufile.h"
+#include "ref/cuda/io_cufile.h"
 
-#include "cufile_standin_test.h"
-#include "storage_test.h"
+#include "ref/cuda/cufile_standin_test.h"
+#include "ref/tier/storage_test.h"
 
 #if __has_include(<cufile.h>)
 #include <cufile.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arrays' kernels on a GPU: array_element.cuh's operations by as many threads as fill it.
-#include "cuda_grid.cuh"
-#include "isa_cuda.h"
-#include "isa_table.cuh"
+#include "ref/cuda/cuda_grid.cuh"
+#include "ref/cuda/isa_cuda.h"
+#include "ref/cuda/isa_table.cuh"
 
 // The operation stays where the launch put it: its list of inputs is indexed there.
 template <typename operation>

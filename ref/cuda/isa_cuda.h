@@ -13,7 +13,7 @@ extern "C" {
 #pragma GCC diagnostic ignored "-Wshadow"
 #endif
 
-#include "isa.h"
+#include "ref/arithmetic/isa.h"
 
 #ifdef __cplusplus
 #pragma GCC diagnostic pop

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // isa_cuda against the scalar build, bit by bit: what nvcc makes of it for the host anywhere, and the GPU's own where
 // there is one. The arrays of a case lie in one piece of memory that is otherwise poison and is compared as a whole.
-#include "isa_cuda.h"
+#include "ref/cuda/isa_cuda.h"
 
-#include "cuda_lane.h"
-#include "isa_host.h"
-#include "random.h"
+#include "ref/cuda/cuda_lane.h"
+#include "ref/cuda/isa_host.h"
+#include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
 #include <cuda_runtime_api.h>

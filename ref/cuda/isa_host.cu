@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "isa_host.h"
-#include "isa_table.cuh"
+#include "ref/cuda/isa_host.h"
+#include "ref/cuda/isa_table.cuh"
 
 // A test's own; tests are processes.
 static size_t threads = 7;

@@ -4,7 +4,7 @@
 #ifndef ZG_ISA_HOST_H
 #define ZG_ISA_HOST_H
 
-#include "isa_cuda.h"
+#include "ref/cuda/isa_cuda.h"
 
 #ifdef __cplusplus
 extern "C" {

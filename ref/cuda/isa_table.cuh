@@ -3,8 +3,8 @@
 #ifndef ZG_ISA_TABLE_CUH
 #define ZG_ISA_TABLE_CUH
 
-#include "array_kernels.cuh"
-#include "gpt_kernels.cuh"
+#include "ref/cuda/array_kernels.cuh"
+#include "ref/cuda/gpt_kernels.cuh"
 
 template <typename place> constexpr struct isa_kernels isa_table()
 {

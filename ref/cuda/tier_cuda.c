@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tier_cuda.h"
+#include "ref/cuda/tier_cuda.h"
 
-#include "cuda_lane.h"
-#include "cuda_matmul.h"
-#include "err.h"
-#include "isa_cuda.h"
-#include "tier_cuda_fill.h"
+#include "ref/cuda/cuda_lane.h"
+#include "ref/cuda/cuda_matmul.h"
+#include "base/err.h"
+#include "ref/cuda/isa_cuda.h"
+#include "ref/cuda/tier_cuda_fill.h"
 
 #include <cuda_runtime_api.h>
 

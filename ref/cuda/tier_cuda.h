@@ -11,7 +11,7 @@
 #ifndef ZG_TIER_CUDA_H
 #define ZG_TIER_CUDA_H
 
-#include "accelerator.h"
+#include "ref/arithmetic/accelerator.h"
 
 extern const struct accelerator cuda_accelerator;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tier_cuda_fill.h"
+#include "ref/cuda/tier_cuda_fill.h"
 
 static const size_t THREADS = 256, BLOCKS_MAX = 4096;
 

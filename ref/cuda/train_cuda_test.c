@@ -2,10 +2,10 @@
 // Training on GPUs. Of the linear models every bit is that of the same run without one, whatever the stage, the world,
 // the formats and the schedule. A GPT's products are cuBLAS', so there the demand is equality with unsharded Adam whose
 // model runs on the GPU, and from world to world.
-#include "device.h"
-#include "offload_trial.h"
+#include "ref/train/device.h"
+#include "ref/train/offload_trial.h"
 
-#include "cuda_lane.h"
+#include "ref/cuda/cuda_lane.h"
 
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "emulate.h"
+#include "ref/flow/emulate.h"
 
-#include "err.h"
-#include "json.h"
+#include "base/err.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <stdio.h>

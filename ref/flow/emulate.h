@@ -5,7 +5,7 @@
 #ifndef ZG_EMULATE_H
 #define ZG_EMULATE_H
 
-#include "ledger.h"
+#include "ref/ledger/ledger.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "emulate.h"
+#include "ref/flow/emulate.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <criterion/criterion.h>
 

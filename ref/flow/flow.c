@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor's interface, the derivation of dependencies, and the serial mode.
-#include "flow_internal.h"
+#include "ref/flow/flow_internal.h"
 
-#include "accelerator.h"
-#include "emulate.h"
-#include "err.h"
+#include "ref/arithmetic/accelerator.h"
+#include "ref/flow/emulate.h"
+#include "base/err.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -18,8 +18,8 @@
 #ifndef ZG_FLOW_H
 #define ZG_FLOW_H
 
-#include "ledger.h"
-#include "tier.h"
+#include "ref/ledger/ledger.h"
+#include "ref/tier/tier.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chaos mode: operations are kept until the wait, and then run on the waiting thread in an order that a seeded
 // generator chooses among those that may start, with random delays in between. Ranks draw different orders.
-#include "flow_guard.h"
+#include "ref/flow/flow_guard.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flow_dry.h"
+#include "ref/flow/flow_dry.h"
 
-#include "err.h"
-#include "flow_internal.h"
-#include "reach.h"
+#include "base/err.h"
+#include "ref/flow/flow_internal.h"
+#include "ref/flow/reach.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef ZG_FLOW_DRY_H
 #define ZG_FLOW_DRY_H
 
-#include "flow.h"
+#include "ref/flow/flow.h"
 
 // Seconds that an operation takes on a machine, by its lane and by what it declares.
 typedef double flow_seconds(const void *context, const struct flow_operation *operation);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The virtual clock: lanes are first in, first out, dependencies are those of the spans, and the way back along the
 // critical path has no gap.
-#include "flow_dry.h"
+#include "ref/flow/flow_dry.h"
 
-#include "err.h"
-#include "flow_internal.h"
-#include "random.h"
+#include "base/err.h"
+#include "ref/flow/flow_internal.h"
+#include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flow_fault.h"
+#include "ref/flow/flow_fault.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <pthread.h>
 #include <signal.h>

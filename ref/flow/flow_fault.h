@@ -3,7 +3,7 @@
 #ifndef ZG_FLOW_FAULT_H
 #define ZG_FLOW_FAULT_H
 
-#include "flow_internal.h"
+#include "ref/flow/flow_internal.h"
 
 // One rank whose tier is guarded.
 struct flow_fault {

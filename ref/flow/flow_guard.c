@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flow_guard.h"
+#include "ref/flow/flow_guard.h"
 
-#include "accelerator.h"
-#include "err.h"
-#include "flow_fault.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
+#include "ref/flow/flow_fault.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #ifndef ZG_FLOW_GUARD_H
 #define ZG_FLOW_GUARD_H
 
-#include "flow_internal.h"
+#include "ref/flow/flow_internal.h"
 
 struct flow_guard;
 

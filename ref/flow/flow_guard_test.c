@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // In the chaos mode an operation that touches what it did not declare does not go unnoticed.
-#include "flow.h"
+#include "ref/flow/flow.h"
 
-#include "child_test.h"
-#include "err.h"
+#include "base/child_test.h"
+#include "base/err.h"
 
 #include <math.h>
 #include <pthread.h>

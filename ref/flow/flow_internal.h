@@ -3,7 +3,7 @@
 #ifndef ZG_FLOW_INTERNAL_H
 #define ZG_FLOW_INTERNAL_H
 
-#include "flow.h"
+#include "ref/flow/flow.h"
 
 #include <stdatomic.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The overlap mode: one thread a lane, made at the lane's first operation. The head of a lane starts as soon as the
 // other lanes have completed what it depends on.
-#include "flow_internal.h"
+#include "ref/flow/flow_internal.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <pthread.h>
 #include <stdlib.h>

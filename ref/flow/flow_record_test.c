@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Emulated lanes, which take at least as long as their rate says, and the intervals that are kept of operations.
-#include "flow.h"
+#include "ref/flow/flow.h"
 
-#include "err.h"
-#include "flow_internal.h"
+#include "base/err.h"
+#include "ref/flow/flow_internal.h"
 
 #include <criterion/criterion.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs of operations give the same bits, fail the same way and keep their lanes' order in every mode.
-#include "flow.h"
+#include "ref/flow/flow.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

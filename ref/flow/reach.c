@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reach.h"
+#include "ref/flow/reach.h"
 
-#include "err.h"
-#include "flow_dry.h"
+#include "base/err.h"
+#include "ref/flow/flow_dry.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #ifndef ZG_REACH_H
 #define ZG_REACH_H
 
-#include "flow.h"
+#include "ref/flow/flow.h"
 
 enum { REACH_LEVELS = 20 };
 

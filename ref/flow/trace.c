@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trace.h"
+#include "ref/flow/trace.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <errno.h>
 #include <inttypes.h>

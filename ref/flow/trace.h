@@ -4,7 +4,7 @@
 #ifndef ZG_TRACE_H
 #define ZG_TRACE_H
 
-#include "flow.h"
+#include "ref/flow/flow.h"
 
 #include <stdio.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of timelines: the file is what trace viewers read, and shows every byte that lanes moved, whatever becomes of
 // the run.
-#include "command_test.h"
-#include "trace.h"
+#include "base/command_test.h"
+#include "ref/flow/trace.h"
 
-#include "err.h"
-#include "norm.h"
-#include "train.h"
+#include "base/err.h"
+#include "ref/arithmetic/norm.h"
+#include "ref/train/train.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>

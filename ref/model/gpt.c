@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPT's description: its parameters, its units, their initial values.
-#include "gpt.h"
+#include "ref/model/gpt.h"
 
-#include "err.h"
-#include "gpt_pass.h"
-#include "random.h"
+#include "base/err.h"
+#include "ref/model/gpt_pass.h"
+#include "ref/arithmetic/random.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef ZG_GPT_H
 #define ZG_GPT_H
 
-#include "model.h"
+#include "ref/model/model.h"
 
 #include <stddef.h>
 

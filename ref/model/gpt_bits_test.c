@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bits of a GPT's gradients: what they depend on, and what they must not depend on.
-#include "gpt_trial.h"
-#include "isa_test.h"
+#include "ref/model/gpt_trial.h"
+#include "ref/arithmetic/isa_test.h"
 
 #include <cblas.h>
 #include <math.h>

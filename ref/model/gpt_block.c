@@ -5,9 +5,9 @@
 // Attention passes on the stream's middle x2 and the MLP's input ln_2(x2). The first tile makes x2 + o of it, and each
 // tile, in order, adds its part. Backward, x2's gradient is that of the block's output, and the tiles, in reverse, add
 // up the gradient of the MLP's input, which attention's backward then takes through the layer norm.
-#include "gpt_pass.h"
+#include "ref/model/gpt_pass.h"
 
-#include "gpt_math.h"
+#include "ref/arithmetic/gpt_math.h"
 
 static struct attention_shape attention_of(const struct gpt_pass *pass)
 {

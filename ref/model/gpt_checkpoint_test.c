@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activation checkpointing: the bits of a run that keeps everything, from the memory of one block.
-#include "gpt_trial.h"
-#include "text.h"
-#include "train.h"
+#include "ref/model/gpt_trial.h"
+#include "ref/model/text.h"
+#include "ref/train/train.h"
 
 #include <math.h>
 

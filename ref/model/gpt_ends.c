@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPT's first unit, tokens to stream, and its last one, stream to loss.
-#include "gpt_pass.h"
+#include "ref/model/gpt_pass.h"
 
-#include "accelerator.h"
-#include "err.h"
-#include "gpt_math.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
+#include "ref/arithmetic/gpt_math.h"
 
 static int tokens_check(const struct gpt_pass *pass, const struct model_batch *batch)
 {

@@ -4,7 +4,7 @@
 #ifndef ZG_GPT_FIND_H
 #define ZG_GPT_FIND_H
 
-#include "model.h"
+#include "ref/model/model.h"
 
 // The known GPTs' names; NULL when index is past the last.
 const char *gpt_name(int index);

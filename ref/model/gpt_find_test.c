@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gpt_find.h"
+#include "ref/model/gpt_find.h"
 
-#include "err.h"
-#include "gpt.h"
+#include "base/err.h"
+#include "ref/model/gpt.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -4,11 +4,11 @@
 // makes the rest again. With checkpointing there is room for these of one block: x goes to the checkpoint, and backward
 // makes all the others again from there. 16-bit parameters are widened before use, gradients are rounded when they are
 // handed over; everything between is fp32.
-#include "gpt_pass.h"
+#include "ref/model/gpt_pass.h"
 
-#include "accelerator.h"
-#include "err.h"
-#include "gpt_math.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
+#include "ref/arithmetic/gpt_math.h"
 
 static const struct gpt_shape *shape_of(const struct model *model)
 {

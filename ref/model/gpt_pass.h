@@ -5,8 +5,8 @@
 #ifndef ZG_GPT_PASS_H
 #define ZG_GPT_PASS_H
 
-#include "gpt.h"
-#include "model.h"
+#include "ref/model/gpt.h"
+#include "ref/model/model.h"
 
 // A block's parameters, in the model's order. With tiles the four of the MLP are the first tile's; each further tile
 // has its own FC_WEIGHT, FC_BIAS and OUT_WEIGHT, in this order, behind them.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a GPT computes: its loss and its gradients against an independent loss in double, and that training works.
-#include "gpt_math.h"
-#include "gpt_trial.h"
-#include "text.h"
+#include "ref/arithmetic/gpt_math.h"
+#include "ref/model/gpt_trial.h"
+#include "ref/model/text.h"
 
 #include <math.h>
 

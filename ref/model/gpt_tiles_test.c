@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles: the function, the gradients and the beginning of the whole model, with large layers cut into units.
-#include "gpt_trial.h"
-#include "text.h"
-#include "train.h"
+#include "ref/model/gpt_trial.h"
+#include "ref/model/text.h"
+#include "ref/train/train.h"
 
 #include <math.h>
 

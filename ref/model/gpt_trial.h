@@ -3,10 +3,10 @@
 #ifndef ZG_GPT_TRIAL_H
 #define ZG_GPT_TRIAL_H
 
-#include "dtype.h"
-#include "err.h"
-#include "gpt.h"
-#include "random.h"
+#include "ref/arithmetic/dtype.h"
+#include "base/err.h"
+#include "ref/model/gpt.h"
+#include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models whose gradients are given: the generator, and passes that only hand its values over.
-#include "linear.h"
+#include "ref/model/linear.h"
 
-#include "accelerator.h"
-#include "err.h"
-#include "random.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
+#include "ref/arithmetic/random.h"
 
 #include <math.h>
 #include <string.h>

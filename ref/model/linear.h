@@ -18,7 +18,7 @@
 #ifndef ZG_LINEAR_H
 #define ZG_LINEAR_H
 
-#include "model.h"
+#include "ref/model/model.h"
 
 #include <stdint.h>
 

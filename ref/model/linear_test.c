@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "linear.h"
+#include "ref/model/linear.h"
 
-#include "dtype.h"
-#include "err.h"
-#include "random.h"
+#include "ref/arithmetic/dtype.h"
+#include "base/err.h"
+#include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The models by name, and what is common to all of them.
-#include "model.h"
+#include "ref/model/model.h"
 
-#include "err.h"
-#include "gpt_find.h"
-#include "gpt_math.h"
-#include "linear.h"
+#include "base/err.h"
+#include "ref/model/gpt_find.h"
+#include "ref/arithmetic/gpt_math.h"
+#include "ref/model/linear.h"
 
 #include <stdio.h>
 #include <stdlib.h>

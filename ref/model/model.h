@@ -5,8 +5,8 @@
 #ifndef ZG_MODEL_H
 #define ZG_MODEL_H
 
-#include "dtype.h"
-#include "tier.h"
+#include "ref/arithmetic/dtype.h"
+#include "ref/tier/tier.h"
 
 #include <stdbool.h>
 #include <stddef.h>

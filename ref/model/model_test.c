@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model.h"
+#include "ref/model/model.h"
 
-#include "err.h"
-#include "ledger.h"
+#include "base/err.h"
+#include "ref/ledger/ledger.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

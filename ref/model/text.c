@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text.h"
+#include "ref/model/text.h"
 
-#include "err.h"
-#include "random.h"
+#include "base/err.h"
+#include "ref/arithmetic/random.h"
 
 #include <errno.h>
 #include <inttypes.h>

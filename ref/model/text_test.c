@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text.h"
+#include "ref/model/text.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults as a user of `zerogauge train` meets them: a clear error and a non-zero exit, never a wrong number, and
 // nothing left on the disk however the program ends.
-#include "command_test.h"
-#include "folder_test.h"
-#include "storage_test.h"
+#include "base/command_test.h"
+#include "base/folder_test.h"
+#include "ref/tier/storage_test.h"
 
 #include <dirent.h>
 #include <jansson.h>

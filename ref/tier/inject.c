@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inject.h"
+#include "ref/tier/inject.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <ctype.h>
 #include <errno.h>

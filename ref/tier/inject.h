@@ -15,7 +15,7 @@
 #ifndef ZG_INJECT_H
 #define ZG_INJECT_H
 
-#include "io.h"
+#include "ref/tier/io.h"
 
 #include <stdatomic.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests that every fault that can be provoked ends as it should: a clear error, or nothing at all, never other bytes.
-#include "inject.h"
+#include "ref/tier/inject.h"
 
-#include "storage_test.h"
-#include "tier_nvme.h"
+#include "ref/tier/storage_test.h"
+#include "ref/tier/tier_nvme.h"
 
 #include <pthread.h>
 #include <time.h>

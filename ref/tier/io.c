@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A transfer, cut into requests that one thread keeps in flight; and the pool of threads that share one.
-#include "io.h"
+#include "ref/tier/io.h"
 
-#include "err.h"
-#include "inject.h"
+#include "base/err.h"
+#include "ref/tier/inject.h"
 
 #include <errno.h>
 #include <fcntl.h>

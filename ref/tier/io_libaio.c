@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine that uses libaio: the kernel's own asynchronous calls for files opened with O_DIRECT.
-#include "io.h"
+#include "ref/tier/io.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <libaio.h>
 

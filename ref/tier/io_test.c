@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of transfers and of both engines, on a file beside a copy of it in memory.
-#include "io.h"
+#include "ref/tier/io.h"
 
-#include "storage_test.h"
+#include "ref/tier/storage_test.h"
 
 #include <errno.h>
 #include <signal.h>

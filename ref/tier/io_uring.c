@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine that uses io_uring, through liburing: requests and completions in rings shared with the kernel.
-#include "io.h"
+#include "ref/tier/io.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <liburing.h>
 

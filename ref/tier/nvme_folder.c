@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nvme_folder.h"
+#include "ref/tier/nvme_folder.h"
 
-#include "err.h"
-#include "io.h"
-#include "size.h"
+#include "base/err.h"
+#include "ref/tier/io.h"
+#include "base/size.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ring.h"
+#include "ref/tier/ring.h"
 
-#include "tier_nvme.h"
+#include "ref/tier/tier_nvme.h"
 
 #include <assert.h>
 

@@ -4,7 +4,7 @@
 #ifndef ZG_RING_H
 #define ZG_RING_H
 
-#include "tier.h"
+#include "ref/tier/tier.h"
 
 struct ring {
     char *memory;  // begins on a page

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ring.h"
+#include "ref/tier/ring.h"
 
-#include "err.h"
-#include "tier_nvme.h"
+#include "base/err.h"
+#include "ref/tier/tier_nvme.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

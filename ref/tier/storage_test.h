@@ -3,9 +3,9 @@
 #ifndef ZG_STORAGE_TEST_H
 #define ZG_STORAGE_TEST_H
 
-#include "err.h"
-#include "io.h"
-#include "random.h"
+#include "base/err.h"
+#include "ref/tier/io.h"
+#include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
 

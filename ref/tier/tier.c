@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank's memory: anonymous mappings under a budget for each tier. Without an accelerator the device is host memory
 // as well. A budget is compared with the bytes that the ledger counts, not with the pages behind them.
-#include "tier.h"
+#include "ref/tier/tier.h"
 
-#include "accelerator.h"
-#include "err.h"
-#include "size.h"
-#include "tier_apart.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
+#include "base/size.h"
+#include "ref/tier/tier_apart.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef ZG_TIER_H
 #define ZG_TIER_H
 
-#include "ledger.h"
+#include "ref/ledger/ledger.h"
 
 #include <stdbool.h>
 #include <stddef.h>

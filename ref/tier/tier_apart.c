@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tier_apart.h"
+#include "ref/tier/tier_apart.h"
 
-#include "accelerator.h"
-#include "err.h"
-#include "tier.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
+#include "ref/tier/tier.h"
 
 #include <string.h>
 

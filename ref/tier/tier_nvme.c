@@ -5,12 +5,12 @@
 // folder (first + i) % P, the stripes of one folder one after the other, so that consecutive requests of a transfer go
 // to different disks and each disk sees consecutive ones. `first` moves on with every allocation, as small ones have
 // fewer stripes than there are folders.
-#include "tier_nvme.h"
+#include "ref/tier/tier_nvme.h"
 
-#include "err.h"
-#include "nvme_folder.h"
-#include "size.h"
-#include "tier.h"
+#include "base/err.h"
+#include "ref/tier/nvme_folder.h"
+#include "base/size.h"
+#include "ref/tier/tier.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -10,8 +10,8 @@
 #ifndef ZG_TIER_NVME_H
 #define ZG_TIER_NVME_H
 
-#include "io.h"
-#include "ledger.h"
+#include "ref/tier/io.h"
+#include "ref/ledger/ledger.h"
 
 #include <stdbool.h>
 #include <stddef.h>

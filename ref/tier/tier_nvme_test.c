@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the NVMe tier against a copy of its contents in memory.
-#include "tier_nvme.h"
+#include "ref/tier/tier_nvme.h"
 
-#include "storage_test.h"
+#include "ref/tier/storage_test.h"
 
 #include <errno.h>
 #include <linux/magic.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tier.h"
+#include "ref/tier/tier.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

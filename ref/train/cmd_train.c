@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge train`: the command line of training.
-#include "train_report.h"
+#include "ref/train/train_report.h"
 
-#include "device.h"
-#include "err.h"
-#include "find_largest.h"
-#include "terminal.h"
-#include "train_checkpoint.h"
-#include "train_options.h"
-#include "weights.h"
+#include "ref/train/device.h"
+#include "base/err.h"
+#include "ref/train/find_largest.h"
+#include "base/terminal.h"
+#include "ref/train/train_checkpoint.h"
+#include "ref/train/train_options.h"
+#include "ref/checkpoint/weights.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge train` as a user meets it: exit status, messages, the JSON record.
-#include "command_test.h"
+#include "base/command_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>

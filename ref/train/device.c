@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device.h"
+#include "ref/train/device.h"
 
-#include "accelerator.h"
-#include "err.h"
-#include "launcher.h"
+#include "ref/arithmetic/accelerator.h"
+#include "base/err.h"
+#include "ref/comm/launcher.h"
 #ifdef ZG_HAVE_CUDA
-#include "cuda_lane.h"
-#include "tier_cuda.h"
+#include "ref/cuda/cuda_lane.h"
+#include "ref/cuda/tier_cuda.h"
 #endif
 #ifdef ZG_HAVE_NCCL
-#include "comm_nccl.h"
+#include "ref/comm/comm_nccl.h"
 #endif
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef ZG_DEVICE_H
 #define ZG_DEVICE_H
 
-#include "train.h"
+#include "ref/train/train.h"
 
 #include <stdbool.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the processes that take a GPU each: where one of them cannot, all are refused, and go on without.
-#include "comm_test.h"
-#include "cuda_lane.h"
-#include "device.h"
-#include "tier_cuda.h"
+#include "ref/comm/comm_test.h"
+#include "ref/cuda/cuda_lane.h"
+#include "ref/train/device.h"
+#include "ref/cuda/tier_cuda.h"
 
 static void connect_to_devices(struct rank *rank)
 {

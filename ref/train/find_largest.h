@@ -4,7 +4,7 @@
 #ifndef ZG_FIND_LARGEST_H
 #define ZG_FIND_LARGEST_H
 
-#include "train.h"
+#include "ref/train/train.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "find_largest.h"
+#include "ref/train/find_largest.h"
 
-#include "err.h"
-#include "gpt_find.h"
-#include "storage_test.h"
-#include "train_report.h"
+#include "base/err.h"
+#include "ref/model/gpt_find.h"
+#include "ref/tier/storage_test.h"
+#include "ref/train/train_report.h"
 
 #include <criterion/criterion.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The run: one thread a rank, each with its ledger, tier, flow, stage and model run; errors of one end all.
-#include "train_internal.h"
+#include "ref/train/train_internal.h"
 
-#include "err.h"
-#include "train_checkpoint.h"
+#include "base/err.h"
+#include "ref/train/train_checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,15 +4,15 @@
 #ifndef ZG_TRAIN_H
 #define ZG_TRAIN_H
 
-#include "config.h"
-#include "emulate.h"
-#include "flow.h"
-#include "formula.h"
-#include "inject.h"
-#include "model.h"
-#include "stage.h"
-#include "text.h"
-#include "trace.h"
+#include "ref/config/config.h"
+#include "ref/flow/emulate.h"
+#include "ref/flow/flow.h"
+#include "ref/formula/formula.h"
+#include "ref/tier/inject.h"
+#include "ref/model/model.h"
+#include "ref/stage/stage.h"
+#include "ref/model/text.h"
+#include "ref/flow/trace.h"
 
 #include <signal.h>
 #include <stdbool.h>

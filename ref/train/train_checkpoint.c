@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train_checkpoint.h"
+#include "ref/train/train_checkpoint.h"
 
-#include "err.h"
-#include "train_internal.h"
+#include "base/err.h"
+#include "ref/train/train_internal.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

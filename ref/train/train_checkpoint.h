@@ -3,8 +3,8 @@
 #ifndef ZG_TRAIN_CHECKPOINT_H
 #define ZG_TRAIN_CHECKPOINT_H
 
-#include "checkpoint.h"
-#include "train.h"
+#include "ref/checkpoint/checkpoint.h"
+#include "ref/train/train.h"
 
 struct train_rank;
 

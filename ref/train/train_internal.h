@@ -3,9 +3,9 @@
 #ifndef ZG_TRAIN_INTERNAL_H
 #define ZG_TRAIN_INTERNAL_H
 
-#include "activation.h"
-#include "oracle.h"
-#include "train.h"
+#include "ref/train/activation.h"
+#include "ref/oracle/oracle.h"
+#include "ref/train/train.h"
 
 #include <pthread.h>
 

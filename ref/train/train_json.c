@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of a run, as one line of JSON.
-#include "train_report.h"
+#include "ref/train/train_report.h"
 
-#include "device.h"
-#include "err.h"
+#include "ref/train/device.h"
+#include "base/err.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train_options.h"
+#include "ref/train/train_options.h"
 
-#include "device.h"
-#include "err.h"
-#include "help.h"
-#include "size.h"
+#include "ref/train/device.h"
+#include "base/err.h"
+#include "base/help.h"
+#include "base/size.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { WORLD_MAX = 1024, WORLD_DEFAULT = 2, WORLD_NOT_GIVEN = -1 };
+
+static const char *const examples[] = {
+    "zerogauge train --preset zero3 --world 4 --steps 50 --verify",
+    "zerogauge train --preset zero_infinity --nvme-path . --checkpoint saved --every 20",
+    "zerogauge train --config ds.json --set zero_optimization.stage=2 --print-config",
+    NULL,
+};
 
 static int parse(int argc, const char **argv, struct train_options *a)
 {
@@ -68,7 +75,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, where, 0, "Where states may live:", NULL},
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, checkpoints, 0, "Checkpoints:", NULL},
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, result, 0, "What comes out:", NULL},
-        HELP_OPTIONS POPT_TABLEEND,
+        HELP_OPTIONS(examples) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
     poptSetOtherOptionHelp(context, "(--preset NAME | --config FILE) [OPTION...]");

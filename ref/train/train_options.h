@@ -3,8 +3,8 @@
 #ifndef ZG_TRAIN_OPTIONS_H
 #define ZG_TRAIN_OPTIONS_H
 
-#include "launcher.h"
-#include "train.h"
+#include "ref/comm/launcher.h"
+#include "ref/train/train.h"
 
 #include <stdio.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train_report.h"
+#include "ref/train/train_report.h"
 
-#include "device.h"
-#include "err.h"
-#include "size.h"
-#include "train_checkpoint.h"
+#include "ref/train/device.h"
+#include "base/err.h"
+#include "base/size.h"
+#include "ref/train/train_checkpoint.h"
 
 #include <inttypes.h>
 

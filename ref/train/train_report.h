@@ -3,7 +3,7 @@
 #ifndef ZG_TRAIN_REPORT_H
 #define ZG_TRAIN_REPORT_H
 
-#include "train.h"
+#include "ref/train/train.h"
 
 #include <stdio.h>
 

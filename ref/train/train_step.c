@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training step of one rank: the model's units, forward and backward, through the four verbs of the stage.
-#include "train_internal.h"
+#include "ref/train/train_internal.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The comparison with unsharded Adam: after every step, every rank's every bit of every tensor.
-#include "train_internal.h"
+#include "ref/train/train_internal.h"
 
-#include "err.h"
+#include "base/err.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/err.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 2048 };
+
+static _Thread_local char message[MESSAGE_BYTES];
+
+int err_set(int code, const char *format, ...)
+{
+    // The arguments may point into the message itself, so the new one is made beside it.
+    char text[MESSAGE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    memcpy(message, text, sizeof text);
+    return code;
+}
+
+int err_prefix(int code, const char *format, ...)
+{
+    char text[MESSAGE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length >= 0 && (size_t)length < sizeof text) {
+        // What does not fit any more of the inner message is cut off.
+        int room = (int)sizeof text - length;
+        snprintf(text + length, (size_t)room, ": %.*s", room, message);
+    }
+    memcpy(message, text, sizeof text);
+    return code;
+}
+
+const char *err_message(void)
+{
+    return message;
+}
+
+int err_exit_status(int code)
+{
+    if (code == ERR_NONE)
+        return 0;
+    return code == ERR_CHECK ? 1 : 2;
+}

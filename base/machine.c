@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asked of hwloc, and of the kernel's files.
+#include "base/machine.h"
+
+#include "base/machine_disk.h"
+#include "base/report_text.h"
+
+#include <hwloc.h>
+
+#include <glob.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+static json_t *caches_json(hwloc_topology_t topology)
+{
+    static const struct {
+        hwloc_obj_type_t type;
+        const char *name;
+    } levels[] = {{HWLOC_OBJ_L1CACHE, "L1d"}, {HWLOC_OBJ_L2CACHE, "L2"}, {HWLOC_OBJ_L3CACHE, "L3"}};
+    json_t *caches = json_array();
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        int count = hwloc_get_nbobjs_by_type(topology, levels[i].type);
+        if (count <= 0)
+            continue;
+        hwloc_obj_t first = hwloc_get_obj_by_type(topology, levels[i].type, 0);
+        json_array_append_new(caches, json_pack("{s:s, s:I, s:i}", "name", levels[i].name, "bytes",
+                                                (json_int_t)first->attr->cache.size, "count", count));
+    }
+    return caches;
+}
+
+static json_t *processor_json(hwloc_topology_t topology)
+{
+    hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
+    const char *model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
+    if (!model)
+        model = hwloc_obj_get_info_by_name(hwloc_get_root_obj(topology), "CPUModel");
+    return text_json(model ? model : "unknown");
+}
+
+static json_t *node_bytes_json(hwloc_topology_t topology)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE); i++) {
+        hwloc_obj_t node = hwloc_get_obj_by_type(topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
+        json_array_append_new(list, json_integer((json_int_t)node->attr->numanode.local_memory));
+    }
+    return list;
+}
+
+// The word in brackets of a file such as "always [madvise] never".
+static void transparent_huge_pages(char out[32])
+{
+    strcpy(out, "unknown");
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+    if (!file)
+        return;
+    if (fscanf(file, "%*[^[][%31[^]]", out) != 1)
+        strcpy(out, "unknown");
+    fclose(file);
+}
+
+// The number behind a name of a file such as /proc/meminfo, times `unit`.
+static json_t *number_of_file(const char *path, const char *name, json_int_t unit)
+{
+    char line[256];
+    json_t *number = NULL;
+    FILE *file = fopen(path, "r");
+    while (file && !number && fgets(line, sizeof line, file)) {
+        long long value;
+        size_t length = strlen(name);
+        if (strncmp(line, name, length) == 0 && sscanf(line + length, ": %lld", &value) == 1)
+            number = json_integer(value * unit);
+    }
+    if (file)
+        fclose(file);
+    return number ? number : json_null();
+}
+
+static bool file_has(const char *path, const char *word)
+{
+    char line[8192];
+    bool found = false;
+    FILE *file = fopen(path, "r");
+    while (file && !found && fgets(line, sizeof line, file))
+        found = strstr(line, word) != NULL;
+    if (file)
+        fclose(file);
+    return found;
+}
+
+// The product's name where the processors say that they are virtual; null on hardware.
+static json_t *hypervisor_json(void)
+{
+    if (!file_has("/proc/cpuinfo", " hypervisor"))
+        return json_null();
+    json_t *product = machine_line("/sys/class/dmi/id/product_name");
+    if (json_string_length(product) > 0)
+        return product;
+    json_decref(product);
+    return json_string("yes");
+}
+
+// By the marks that container engines leave; null where there is none.
+static json_t *container_json(void)
+{
+    static const struct {
+        const char *path, *word, *name;  // word: null where the file's being there says it
+    } marks[] = {{"/.dockerenv", NULL, "docker"},          {"/run/.containerenv", NULL, "podman"},
+                 {"/.singularity.d", NULL, "apptainer"},   {"/proc/1/cgroup", "kubepods", "kubernetes"},
+                 {"/proc/1/cgroup", "docker", "docker"},   {"/proc/1/cgroup", "lxc", "lxc"}};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        if (marks[i].word ? file_has(marks[i].path, marks[i].word) : access(marks[i].path, F_OK) == 0)
+            return json_string(marks[i].name);
+    return json_null();
+}
+
+// Those that the driver of NVIDIA lists, whether or not this build can use them.
+static json_t *gpus_json(void)
+{
+    json_t *list = json_array();
+    glob_t found = {0};
+    if (glob("/proc/driver/nvidia/gpus/*/information", 0, NULL, &found) != 0)
+        found.gl_pathc = 0;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        char model[256] = "unknown";
+        FILE *file = fopen(found.gl_pathv[i], "r");
+        if (file && fscanf(file, "Model: %255[^\n]", model) != 1)
+            strcpy(model, "unknown");
+        if (file)
+            fclose(file);
+        json_array_append_new(list, json_pack("{s:o}", "model", text_json(model)));
+    }
+    globfree(&found);
+    return list;
+}
+
+static json_t *disks_json(const char *const *folders)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; folders && folders[i]; i++) {
+        json_t *disk = machine_disk(folders[i]);
+        if (disk)
+            json_array_append_new(list, disk);
+    }
+    return list;
+}
+
+static json_t *topology_json(hwloc_topology_t topology)
+{
+    return json_pack("{s:o, s:i, s:i, s:i, s:i, s:o, s:o}", "processor", processor_json(topology), "sockets",
+                     hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE), "cores",
+                     hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE), "threads",
+                     hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU), "numa_nodes",
+                     hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE), "numa_node_bytes",
+                     node_bytes_json(topology), "caches", caches_json(topology));
+}
+
+json_t *machine_facts(const char *const *folders)
+{
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology) != 0)
+        return NULL;
+    json_t *machine = hwloc_topology_load(topology) == 0 ? topology_json(topology) : NULL;
+    hwloc_topology_destroy(topology);
+    if (!machine)
+        return NULL;
+    struct utsname system;
+    uname(&system);
+    char huge_pages[32];
+    transparent_huge_pages(huge_pages);
+    json_t *others = json_pack(
+        "{s:I, s:s, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o}", "memory_bytes",
+        (json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE), "transparent_huge_pages", huge_pages, "huge_pages",
+        number_of_file("/proc/meminfo", "HugePages_Total", 1), "huge_page_bytes",
+        number_of_file("/proc/meminfo", "Hugepagesize", 1024), "gpus", gpus_json(), "disks", disks_json(folders),
+        "kernel", system.release, "architecture", system.machine, "clock_source",
+        machine_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"), "governor",
+        machine_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), "hypervisor", hypervisor_json(),
+        "container", container_json());
+    if (!others || json_object_update(machine, others) != 0) {
+        json_decref(machine);
+        machine = NULL;
+    }
+    json_decref(others);
+    return machine;
+}

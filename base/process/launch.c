@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command leads a process group of its own. What leaves the group, by a session of its own or by losing its parent,
+// is still found: this process is the subreaper of all of them.
+#include "base/process/launch.h"
+
+#include "base/err.h"
+#include "base/file.h"
+#include "base/process/launch_start.h"
+#include "base/process/launch_watch.h"
+#include "base/size.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    SAMPLE_MS = 50,
+    SAMPLE_SHARE = 20,  // looking takes at most one part in so many of the time
+    GRACE_MS = 2000,    // between SIGTERM and SIGKILL
+    GIVE_UP_MS = 10000
+};
+
+// When something is looked at again.
+struct pace {
+    uint64_t next_ns;
+};
+
+struct run {
+    const struct launch_setting *setting;
+    struct launch_result *out;
+    pid_t leader;
+    int leader_fd;  // -1 where the system has no such thing
+    int output_fd, error_fd;  // error_fd: may be output_fd
+    uint64_t begin_ns;
+    struct process_list before, now;
+    struct pace memory_pace, output_pace;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool is_due(const struct pace *pace)
+{
+    return now_ns() >= pace->next_ns;
+}
+
+// What took long is done the less often.
+static void set_next(struct pace *pace, uint64_t begin_ns)
+{
+    uint64_t end_ns = now_ns(), pause_ns = (end_ns - begin_ns) * SAMPLE_SHARE;
+    uint64_t least_ns = (uint64_t)SAMPLE_MS * 1000000u;
+    pace->next_ns = end_ns + (pause_ns > least_ns ? pause_ns : least_ns);
+}
+
+// --- watching ---
+
+static uint64_t file_weight(int fd)
+{
+    struct stat status;
+    return fstat(fd, &status) == 0 ? (uint64_t)status.st_size : 0;
+}
+
+static uint64_t output_bytes(const struct run *run)
+{
+    uint64_t bytes = file_weight(run->output_fd);
+    bytes += run->error_fd != run->output_fd ? file_weight(run->error_fd) : 0;
+    uint64_t below = run->setting->watched_folder ? folder_weight(run->setting->watched_folder) : 0;
+    return __builtin_add_overflow(bytes, below, &bytes) ? UINT64_MAX : bytes;
+}
+
+static int look_at_memory(struct run *run, bool *over)
+{
+    char held[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
+    uint64_t begin_ns = now_ns();
+    TRY(process_scan(&run->now));
+    process_mark(&run->now, run->leader, &run->before);
+    uint64_t bytes = process_memory(&run->now);
+    if (bytes > run->out->peak_memory_bytes)
+        run->out->peak_memory_bytes = bytes;
+    *over = run->setting->memory_limit_bytes && bytes > run->setting->memory_limit_bytes;
+    if (*over)
+        snprintf(run->out->text, sizeof run->out->text, "was ended: its processes held %s, the limit is %s",
+                 size_short_text(bytes, held), size_short_text(run->setting->memory_limit_bytes, limit));
+    set_next(&run->memory_pace, begin_ns);
+    return ERR_NONE;
+}
+
+static bool look_at_output(struct run *run)
+{
+    char written[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
+    uint64_t begin_ns = now_ns();
+    uint64_t bytes = run->setting->output_limit_bytes ? output_bytes(run) : 0;
+    bool over = bytes > run->setting->output_limit_bytes;
+    if (over && bytes == UINT64_MAX)
+        snprintf(run->out->text, sizeof run->out->text, "was ended: it nested folders too deep");
+    else if (over)
+        snprintf(run->out->text, sizeof run->out->text, "was ended: it had written %s, the limit is %s",
+                 size_short_text(bytes, written), size_short_text(run->setting->output_limit_bytes, limit));
+    set_next(&run->output_pace, begin_ns);
+    return over;
+}
+
+// Whether the leader has ended; it is not reaped yet, so that its number stays its own.
+static bool has_ended(struct run *run)
+{
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)run->leader, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+        return false;
+    struct launch_result *out = run->out;
+    out->status = info.si_status;
+    out->end = info.si_code == CLD_EXITED ? LAUNCH_EXITED : LAUNCH_SIGNALLED;
+    if (out->end == LAUNCH_EXITED)
+        snprintf(out->text, sizeof out->text, "exited with status %d", out->status);
+    else
+        snprintf(out->text, sizeof out->text, "was ended by signal %d (%s)", out->status, strsignal(out->status));
+    return true;
+}
+
+static double seconds_since(uint64_t begin_ns)
+{
+    return (double)(now_ns() - begin_ns) * 1e-9;
+}
+
+// Returns when the command has ended, or should be.
+static int watch(struct run *run)
+{
+    const struct launch_setting *setting = run->setting;
+    struct launch_result *out = run->out;
+    for (;;) {
+        bool over = false;
+        if (has_ended(run))
+            return ERR_NONE;
+        if (setting->interrupted && *setting->interrupted) {
+            out->end = LAUNCH_INTERRUPTED;
+            snprintf(out->text, sizeof out->text, "was interrupted");
+            return ERR_NONE;
+        }
+        if (setting->time_limit_s > 0 && seconds_since(run->begin_ns) > setting->time_limit_s) {
+            out->end = LAUNCH_TIME;
+            snprintf(out->text, sizeof out->text, "was ended after %g s", setting->time_limit_s);
+            return ERR_NONE;
+        }
+        if (is_due(&run->memory_pace))
+            TRY(look_at_memory(run, &over));
+        if (over) {
+            out->end = LAUNCH_MEMORY;
+            return ERR_NONE;
+        }
+        if (is_due(&run->output_pace) && look_at_output(run)) {
+            out->end = LAUNCH_OUTPUT;
+            return ERR_NONE;
+        }
+        if (setting->tick)
+            setting->tick(setting->tick_context, seconds_since(run->begin_ns));
+        poll(&(struct pollfd){.fd = run->leader_fd, .events = POLLIN}, 1, SAMPLE_MS);
+    }
+}
+
+// --- ending ---
+
+// Signals all that live, reaps all that do not, and counts the former. signal_number 0: nothing is sent.
+static int sweep(struct run *run, int signal_number, size_t *alive)
+{
+    pid_t self = getpid();
+    *alive = 0;
+    TRY(process_scan(&run->now));
+    process_mark(&run->now, run->leader, &run->before);
+    if (signal_number)
+        kill(-run->leader, signal_number);
+    for (size_t i = 0; i < run->now.count; i++) {
+        const struct process *process = &run->now.list[i];
+        if (!process->ours)
+            continue;
+        bool is_dead = process->state == 'Z' || process->state == 'X';
+        if (is_dead && process->parent == self && process->pid != run->leader)
+            waitpid(process->pid, NULL, WNOHANG);
+        if (is_dead)
+            continue;
+        ++*alive;
+        if (signal_number)
+            kill(process->pid, signal_number);
+    }
+    return ERR_NONE;
+}
+
+// SIGTERM, some time to end, SIGKILL as often as it takes.
+static int end_all(struct run *run)
+{
+    uint64_t begin_ns = now_ns();
+    // Twice in a row nobody: one that loses its parent while the list is made can be missed once.
+    for (int signal_number = SIGTERM, nobody = 0; nobody < 2;) {
+        size_t alive;
+        TRY(sweep(run, signal_number, &alive));
+        nobody = alive == 0 ? nobody + 1 : 0;
+        if (alive == 0)
+            continue;
+        double waited_ms = seconds_since(begin_ns) * 1e3;
+        if (waited_ms > GIVE_UP_MS)
+            return err_set(ERR_IO, "%s: %zu of its processes cannot be ended", run->setting->argv[0], alive);
+        signal_number = waited_ms < GRACE_MS ? 0 : SIGKILL;
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    int status = 0;
+    while (waitpid(run->leader, &status, 0) < 0 && errno == EINTR)
+        continue;
+    run->out->status = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+    return ERR_NONE;
+}
+
+static int run_to_end(struct run *run)
+{
+    TRY(process_scan(&run->before));
+    int start_rc = launch_start(run->setting->argv, run->output_fd, run->error_fd, &run->leader);
+    if (start_rc != ERR_NONE) {
+        unlink(run->setting->output_path);
+        if (run->setting->error_path)
+            unlink(run->setting->error_path);
+        return start_rc;
+    }
+    run->begin_ns = now_ns();
+    run->leader_fd = pidfd_open(run->leader, 0);
+    int rc = watch(run);
+    run->out->seconds = seconds_since(run->begin_ns);
+    int end_rc = end_all(run);
+    if (run->leader_fd >= 0)
+        close(run->leader_fd);
+    if (rc == ERR_NONE && end_rc == ERR_NONE && run->out->end == LAUNCH_EXITED && look_at_output(run))
+        run->out->end = LAUNCH_OUTPUT;
+    return rc != ERR_NONE ? rc : end_rc;
+}
+
+static int make_file(const char *path, int *fd)
+{
+    *fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return *fd >= 0 ? ERR_NONE : err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
+}
+
+static int run_under(struct run *run)
+{
+    int was_subreaper = 0;
+    prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    int rc = run_to_end(run);
+    prctl(PR_SET_CHILD_SUBREAPER, was_subreaper);
+    process_list_free(&run->before);
+    process_list_free(&run->now);
+    return rc;
+}
+
+int launch(const struct launch_setting *setting, struct launch_result *out)
+{
+    struct run run = {.setting = setting, .out = out};
+    *out = (struct launch_result){0};
+    TRY(make_file(setting->output_path, &run.output_fd));
+    run.error_fd = run.output_fd;
+    int rc = setting->error_path ? make_file(setting->error_path, &run.error_fd) : ERR_NONE;
+    if (rc == ERR_NONE)
+        rc = run_under(&run);
+    else
+        unlink(setting->output_path);
+    if (run.error_fd >= 0 && run.error_fd != run.output_fd)
+        close(run.error_fd);
+    close(run.output_fd);
+    return rc;
+}
+
+const char *launch_tail(const char *output_path, char *out, size_t bytes)
+{
+    uint64_t size = 0;
+    out[0] = '\0';
+    int fd = open(output_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return out;
+    if (file_bytes(fd, output_path, &size) == ERR_NONE) {
+        size_t wanted = size < bytes - 1 ? (size_t)size : bytes - 1;
+        ssize_t got = pread(fd, out, wanted, (off_t)(size - wanted));
+        for (ssize_t i = 0; i < got; i++)
+            if (out[i] != '\n' && (out[i] < ' ' || out[i] >= 0x7f))
+                out[i] = out[i] == '\t' ? ' ' : '?';
+        out[got > 0 ? got : 0] = '\0';
+    }
+    close(fd);
+    // What is cut off at the front is left out up to its line's end.
+    char *line = size > bytes - 1 ? strchr(out, '\n') : NULL;
+    if (line && line[1])
+        memmove(out, line + 1, strlen(line + 1) + 1);
+    return out;
+}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running somebody's command, with real ones: how it ended is told exactly, every limit ends it, and nothing of it
+// stays.
+#include "base/process/launch.h"
+
+#include "base/err.h"
+#include "base/folder_test.h"
+#include "base/process/launch_watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static char folder[PATH_MAX], output[PATH_MAX + 16];
+static struct launch_setting setting;
+static struct launch_result result;
+
+static void setup(void)
+{
+    folder_make(folder);
+    cr_assert_eq(chdir(folder), 0);
+    snprintf(output, sizeof output, "%s/output", folder);
+    setting = (struct launch_setting){.output_path = output, .time_limit_s = 20};
+}
+
+static void teardown(void)
+{
+    cr_expect_eq(chdir("/"), 0);
+    folder_remove(folder);
+}
+
+TestSuite(launch, .init = setup, .fini = teardown);
+
+static void shell(const char *script)
+{
+    const char *const argv[] = {"sh", "-c", script, NULL};
+    setting.argv = argv;
+    unlink(output);
+    cr_assert_eq(launch(&setting, &result), ERR_NONE, "%s", err_message());
+}
+
+static void expect_output(const char *expected)
+{
+    size_t bytes;
+    char *text = folder_read(output, &bytes);
+    text[bytes] = '\0';
+    cr_expect_str_eq(text, expected);
+    free(text);
+}
+
+// The process whose number the command has left in a file is gone.
+static void expect_gone(const char *file)
+{
+    size_t bytes;
+    char *text = folder_read(file, &bytes);
+    text[bytes] = '\0';
+    int pid = atoi(text);
+    free(text);
+    cr_assert_gt(pid, 1, "%s", file);
+    cr_expect(kill(pid, 0) == -1 && errno == ESRCH, "%s: %d is alive", file, pid);
+}
+
+enum { LEAST_SHELL_BYTES = 100000 };
+
+static double seen_s;
+
+// A command that ends between two samples, or was sampled before it had begun, has no memory that anybody saw.
+static void tell_that_memory_was_seen(void *context, double seconds)
+{
+    (void)context;
+    if (seen_s > 0 || result.peak_memory_bytes < LEAST_SHELL_BYTES)
+        return;
+    seen_s = seconds;
+    folder_write("seen", "", 0);
+}
+
+Test(launch, the_exit_status_is_told)
+{
+    shell("exit 0");
+    cr_expect_eq(result.end, LAUNCH_EXITED);
+    cr_expect_eq(result.status, 0);
+    setting.tick = tell_that_memory_was_seen;
+    shell("echo one; echo two >&2; until [ -e seen ]; do sleep 0.02; done; echo three; exit 3");
+    cr_expect_eq(result.end, LAUNCH_EXITED);
+    cr_expect_eq(result.status, 3);
+    cr_expect_str_eq(result.text, "exited with status 3");
+    cr_expect(result.seconds >= seen_s && result.seconds < 20, "%g s, %g s", result.seconds, seen_s);
+    cr_expect_lt(result.peak_memory_bytes, 100000000);
+    expect_output("one\ntwo\nthree\n");
+}
+
+Test(launch, errors_go_to_a_file_of_their_own)
+{
+    char errors[PATH_MAX + 32];
+    snprintf(errors, sizeof errors, "%s/errors", folder);
+    setting.error_path = errors;
+    shell("echo one; echo two >&2; echo three");
+    expect_output("one\nthree\n");
+    size_t bytes;
+    char *text = folder_read(errors, &bytes);
+    text[bytes] = '\0';
+    cr_expect_str_eq(text, "two\n");
+    free(text);
+    unlink(output);
+    cr_expect_eq(launch(&setting, &result), ERR_IO, "an older file of errors was overwritten");
+    cr_expect_neq(access(output, F_OK), 0);
+    unlink(errors);
+    setting.output_limit_bytes = 100000;
+    shell("yes >&2");
+    cr_expect_eq(result.end, LAUNCH_OUTPUT, "%s", result.text);
+}
+
+static int ticks;
+static double ticked_s;
+
+static void count_tick(void *context, double seconds)
+{
+    cr_expect_eq(context, &ticks);
+    cr_expect_geq(seconds, ticked_s);
+    ticked_s = seconds;
+    ticks++;
+}
+
+Test(launch, somebody_is_told_now_and_then_while_it_runs)
+{
+    setting.tick = count_tick;
+    setting.tick_context = &ticks;
+    shell("sleep 1");
+    cr_expect_geq(ticks, 3);
+    cr_expect(ticked_s > 0.1 && ticked_s <= result.seconds, "%g", ticked_s);
+}
+
+Test(launch, the_signal_is_told)
+{
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGTERM);
+    sigprocmask(SIG_BLOCK, &blocked, NULL);
+    signal(SIGTERM, SIG_IGN);
+    shell("kill -TERM $$; echo alive");
+    cr_expect_eq(result.end, LAUNCH_SIGNALLED);
+    cr_expect_eq(result.status, SIGTERM);
+    cr_expect_str_eq(result.text, "was ended by signal 15 (Terminated)");
+    expect_output("");
+    shell("ulimit -c; kill -SEGV $$");
+    cr_expect_eq(result.status, SIGSEGV);
+    expect_output("0\n");
+}
+
+Test(launch, the_command_has_an_empty_stdin_and_no_other_descriptors)
+{
+    int fd = open("/dev/zero", O_RDONLY);
+    cr_assert_eq(dup2(fd, 57), 57);
+    shell("cat; ls /proc/self/fd | tr '\\n' ' '; ps -o pgid= -p $$ | tr -d ' ' >group; echo $$ >self");
+    cr_expect_eq(result.status, 0);
+    expect_output("0 1 2 3 ");
+    size_t bytes;
+    char *group = folder_read("group", &bytes), *self = folder_read("self", &bytes);
+    cr_expect_eq(atoi(group), atoi(self));
+    free(group);
+    free(self);
+    cr_expect_eq(fcntl(57, F_GETFD), 0);
+}
+
+Test(launch, a_time_limit_ends_it)
+{
+    setting.time_limit_s = 1.5;
+    shell("echo $$ >self; sleep 30");
+    cr_expect_eq(result.end, LAUNCH_TIME);
+    cr_expect_eq(result.status, SIGTERM);
+    cr_expect_str_eq(result.text, "was ended after 1.5 s");
+    cr_expect(result.seconds >= 1.5 && result.seconds < 15, "%g s", result.seconds);
+    expect_gone("self");
+}
+
+Test(launch, what_ignores_sigterm_and_leaves_the_session_is_ended)
+{
+    setting.time_limit_s = 1.5;
+    shell("trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$ >grandchild; sleep 31; sleep 31' &) ; echo $$ >self; "
+          "sleep 31; sleep 31");
+    cr_expect_eq(result.end, LAUNCH_TIME);
+    cr_expect_eq(result.status, SIGKILL);
+    expect_gone("grandchild");
+    expect_gone("self");
+}
+
+Test(launch, what_a_command_leaves_behind_is_ended)
+{
+    shell("(setsid sh -c 'echo $$ >orphan.tmp; mv orphan.tmp orphan; exec sleep 32' &); sleep 32 & echo $! >child; "
+          "while [ ! -e orphan ]; do sleep 0.02; done");
+    cr_expect_eq(result.end, LAUNCH_EXITED);
+    cr_expect_eq(result.status, 0);
+    expect_gone("orphan");
+    expect_gone("child");
+}
+
+Test(launch, children_of_the_suite_stay)
+{
+    pid_t mine = fork();
+    cr_assert_geq(mine, 0);
+    if (mine == 0) {
+        sleep(33);
+        _exit(0);
+    }
+    shell("sleep 33 & exit 4");
+    cr_expect_eq(result.status, 4);
+    cr_expect_eq(waitpid(mine, NULL, WNOHANG), 0);
+    cr_expect_eq(kill(mine, SIGKILL), 0);
+    cr_expect_eq(waitpid(mine, NULL, 0), mine);
+    cr_expect_eq(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+Test(launch, a_memory_limit_counts_all_processes_together)
+{
+    setting.memory_limit_bytes = 100 << 20;
+    shell("dd if=/dev/zero of=/dev/null bs=64M count=3 2>/dev/null");
+    cr_expect_eq(result.end, LAUNCH_EXITED, "%s", result.text);
+    cr_expect_eq(result.status, 0);
+    shell("dd if=/dev/zero of=/dev/null bs=64M & echo $! >first; "
+          "dd if=/dev/zero of=/dev/null bs=64M & echo $! >second; wait");
+    cr_expect_eq(result.end, LAUNCH_MEMORY);
+    cr_expect_gt(result.peak_memory_bytes, 100 << 20);
+    cr_expect_lt(result.peak_memory_bytes, 300 << 20);
+    cr_expect_not_null(strstr(result.text, "MiB, the limit is 100 MiB"), "%s", result.text);
+    expect_gone("first");
+    expect_gone("second");
+}
+
+Test(launch, an_output_limit_ends_what_prints_without_end)
+{
+    struct stat status;
+    setting.output_limit_bytes = 1 << 20;
+    shell("echo $$ >self; exec yes");
+    cr_expect_eq(result.end, LAUNCH_OUTPUT);
+    cr_expect_not_null(strstr(result.text, "the limit is 1 MiB"), "%s", result.text);
+    cr_assert_eq(stat(output, &status), 0);
+    cr_expect_gt(status.st_size, 1 << 20);
+    expect_gone("self");
+    shell("head -c 1048577 /dev/zero");
+    cr_expect_eq(result.end, LAUNCH_OUTPUT);
+    shell("head -c 1048576 /dev/zero");
+    cr_expect_eq(result.end, LAUNCH_EXITED);
+}
+
+Test(launch, an_output_limit_counts_the_watched_folder)
+{
+    setting.output_limit_bytes = 4 << 20;
+    setting.watched_folder = "watched";
+    cr_assert_eq(mkdir("watched", 0777), 0);
+    shell("exec dd if=/dev/zero of=watched/file bs=1M count=100000");
+    cr_expect_eq(result.end, LAUNCH_OUTPUT);
+    cr_assert_eq(unlink("watched/file"), 0);
+    shell("mkdir -p watched/a/b; i=0; while :; do head -c 100000 /dev/zero >watched/a/b/$i; i=$((i+1)); done");
+    cr_expect_eq(result.end, LAUNCH_OUTPUT);
+    folder_remove("watched/a");
+    shell("mkdir watched/many; cd watched/many; while :; do mktemp -p . >/dev/null; truncate -s 1T huge; done");
+    cr_expect_eq(result.end, LAUNCH_OUTPUT);
+    folder_remove("watched/many");
+    shell("cd watched; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 "
+          "33; do mkdir x; cd x; done");
+    cr_expect_eq(result.end, LAUNCH_OUTPUT);
+    cr_expect_str_eq(result.text, "was ended: it nested folders too deep");
+}
+
+Test(launch, an_interrupt_ends_it)
+{
+    static volatile sig_atomic_t interrupted;
+    interrupted = 1;
+    setting.interrupted = &interrupted;
+    shell("echo $$ >self; sleep 34");
+    cr_expect_eq(result.end, LAUNCH_INTERRUPTED);
+    cr_expect_lt(result.seconds, 20);
+}
+
+static volatile sig_atomic_t asked_to_end;
+
+static void ask_when_it_runs(void *context, double seconds)
+{
+    (void)context;
+    (void)seconds;
+    asked_to_end = access("self", F_OK) == 0;
+}
+
+Test(launch, an_interrupt_while_it_runs_ends_it)
+{
+    setting.interrupted = &asked_to_end;
+    setting.tick = ask_when_it_runs;
+    shell("echo $$ >self.tmp; mv self.tmp self; sleep 35");
+    cr_expect_eq(result.end, LAUNCH_INTERRUPTED);
+    cr_expect_lt(result.seconds, 20);
+    expect_gone("self");
+}
+
+Test(launch, what_cannot_be_started_is_an_error)
+{
+    static const char *const none[] = {"./nothing", NULL}, *const unknown[] = {"zerogauge-no-such-command", NULL};
+    static const char *const text[] = {"./text", "x", NULL}, *const a_folder[] = {".", NULL};
+    static const struct {
+        const char *const *argv, *why;
+    } rows[] = {{none, "./nothing: cannot be started: No such file or directory"},
+                {unknown, "zerogauge-no-such-command: cannot be started: No such file or directory"},
+                {text, "./text: cannot be started: Permission denied"},
+                {a_folder, ".: cannot be started: Permission denied"}};
+    folder_write("text", "no program", 10);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        setting.argv = rows[i].argv;
+        cr_expect_eq(launch(&setting, &result), ERR_USAGE);
+        cr_expect_str_eq(err_message(), rows[i].why);
+        cr_expect_eq(access(output, F_OK), -1);
+    }
+    cr_expect_eq(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+Test(launch, a_file_of_output_that_is_there_stays)
+{
+    static const char *const argv[] = {"true", NULL};
+    folder_write(output, "mine", 4);
+    setting.argv = argv;
+    cr_expect_eq(launch(&setting, &result), ERR_IO);
+    expect_output("mine");
+}
+
+Test(launch, the_tail_of_the_output_is_whole_lines_of_printable_text)
+{
+    char tail[12], longer[16];
+    folder_write("log", "first line\nsecond\tli\033e\n", 23);
+    cr_expect_str_eq(launch_tail("log", longer, sizeof longer), "second li?e\n");
+    cr_expect_str_eq(launch_tail("log", tail, sizeof tail), "econd li?e\n");
+    folder_write("log", "first\nab\0\xff\n", 11);
+    cr_expect_str_eq(launch_tail("log", tail, sizeof tail), "first\nab??\n");
+    folder_write("log", "0123456789abcdef", 16);
+    cr_expect_str_eq(launch_tail("log", tail, sizeof tail), "56789abcdef");
+    folder_write("log", "", 0);
+    cr_expect_str_eq(launch_tail("log", tail, sizeof tail), "");
+    cr_expect_str_eq(launch_tail("nothing", tail, sizeof tail), "");
+    cr_assert_eq(symlink("/etc/passwd", "link"), 0);
+    cr_expect_str_eq(launch_tail("link", tail, sizeof tail), "");
+}
+
+Test(launch, a_folder_weighs_what_is_in_it_and_links_lead_nowhere)
+{
+    cr_expect_eq(folder_weight("nothing"), 0);
+    cr_assert_eq(mkdir("w", 0777), 0);
+    cr_expect_eq(folder_weight("w"), 0);
+    folder_write("w/a", "1234567", 7);
+    cr_assert_eq(mkdir("w/b", 0777), 0);
+    folder_write("w/b/c", "12345", 5);
+    cr_assert_eq(symlink("..", "w/b/up"), 0);
+    cr_assert_eq(symlink("/", "w/b/root"), 0);
+    cr_expect_eq(folder_weight("w"), 12 + 5 * 512);
+    cr_assert_eq(symlink("w", "link"), 0);
+    cr_expect_eq(folder_weight("link"), 0);
+}

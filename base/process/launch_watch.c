@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/process/launch_watch.h"
+
+#include "base/err.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { STAT_BYTES = 1024, DEPTH_MAX = 32, NAME_WEIGHT_BYTES = 512 };
+
+// The text of /proc/PID/stat; false: the process is gone.
+static bool read_stat(int proc_fd, const char *pid, char text[STAT_BYTES])
+{
+    char path[32];
+    snprintf(path, sizeof path, "%.16s/stat", pid);
+    int fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t bytes = read(fd, text, STAT_BYTES - 1);
+    close(fd);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    return bytes > 0;
+}
+
+// "PID (COMMAND) STATE PARENT ...": the command may hold anything, also blanks and parentheses; field 24 is the number
+// of resident pages.
+static bool parse_stat(const char *text, struct process *out)
+{
+    int pid, parent;
+    long pages;
+    const char *rest = strrchr(text, ')');
+    if (!rest || sscanf(text, "%d", &pid) != 1 ||
+        sscanf(rest + 1, " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld",
+               &out->state, &parent, &pages) != 3)
+        return false;
+    out->pid = pid;
+    out->parent = parent;
+    out->resident_bytes = pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+    out->ours = false;
+    return true;
+}
+
+static int add_process(struct process_list *out, const struct process *process)
+{
+    if (out->count == out->room) {
+        size_t room = out->room ? 2 * out->room : 256;
+        struct process *list = reallocarray(out->list, room, sizeof *list);
+        if (!list)
+            return err_set(ERR_MEMORY, "no memory for the list of processes");
+        out->list = list;
+        out->room = room;
+    }
+    out->list[out->count++] = *process;
+    return ERR_NONE;
+}
+
+int process_scan(struct process_list *out)
+{
+    char text[STAT_BYTES];
+    struct process process;
+    int rc = ERR_NONE;
+    out->count = 0;
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        return err_set(ERR_IO, "/proc: cannot be opened: %s", strerror(errno));
+    for (struct dirent *entry; rc == ERR_NONE && (entry = readdir(proc));)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && read_stat(dirfd(proc), entry->d_name, text) &&
+            parse_stat(text, &process))
+            rc = add_process(out, &process);
+    closedir(proc);
+    return rc;
+}
+
+void process_list_free(struct process_list *list)
+{
+    free(list->list);
+    *list = (struct process_list){0};
+}
+
+static struct process *find_process(const struct process_list *list, pid_t pid)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->list[i].pid == pid)
+            return &list->list[i];
+    return NULL;
+}
+
+void process_mark(struct process_list *list, pid_t leader, const struct process_list *before)
+{
+    pid_t self = getpid();
+    for (size_t i = 0; i < list->count; i++) {
+        struct process *process = &list->list[i];
+        process->ours = process->pid == leader || (process->parent == self && !find_process(before, process->pid));
+    }
+    for (bool found = true; found;) {
+        found = false;
+        for (size_t i = 0; i < list->count; i++) {
+            struct process *process = &list->list[i];
+            const struct process *parent = process->ours ? NULL : find_process(list, process->parent);
+            if (parent && parent->ours)
+                process->ours = found = true;
+        }
+    }
+}
+
+uint64_t process_memory(const struct process_list *list)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < list->count; i++)
+        bytes += list->list[i].ours ? list->list[i].resident_bytes : 0;
+    return bytes;
+}
+
+// Adds what lies in an open folder, which is closed. What vanishes while it is looked at counts no more.
+static uint64_t weigh(int fd, dev_t device, int depth)
+{
+    DIR *folder = fdopendir(fd);
+    if (!folder) {
+        close(fd);
+        return 0;
+    }
+    uint64_t sum = 0;
+    for (struct dirent *entry; sum != UINT64_MAX && (entry = readdir(folder));) {
+        struct stat status;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0 || status.st_dev != device)
+            continue;
+        uint64_t bytes = S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
+        if (S_ISDIR(status.st_mode)) {
+            int inner = -1;
+            if (depth == DEPTH_MAX)
+                bytes = UINT64_MAX;
+            else if ((inner = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) >= 0)
+                bytes = weigh(inner, device, depth + 1);
+        }
+        if (__builtin_add_overflow(sum, bytes, &sum) || __builtin_add_overflow(sum, NAME_WEIGHT_BYTES, &sum))
+            sum = UINT64_MAX;
+    }
+    closedir(folder);
+    return sum;
+}
+
+uint64_t folder_weight(const char *path)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    if (fstat(fd, &status) != 0) {
+        close(fd);
+        return 0;
+    }
+    return weigh(fd, status.st_dev, 1);
+}

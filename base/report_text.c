@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/report_text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+// One character at the start of a text: how many bytes it has there, 0 at the text's end; its code; and whether these
+// bytes are UTF-8 at all (if not, it is one byte).
+static size_t decode(const char *text, uint32_t *code, bool *valid)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *bytes = (const unsigned char *)text;
+    size_t length = bytes[0] < 0x80   ? bytes[0] != 0
+                    : bytes[0] < 0xc0 ? 0
+                    : bytes[0] < 0xe0 ? 2
+                    : bytes[0] < 0xf0 ? 3
+                    : bytes[0] < 0xf8 ? 4
+                                      : 0;
+    *valid = bytes[0] < 0x80;
+    *code = bytes[0];
+    if (length < 2)
+        return bytes[0] != 0;
+    *code = bytes[0] & (0x7fu >> length);
+    for (size_t i = 1; i < length; i++) {
+        // The end of the text is no continuation, so nothing beyond it is read.
+        if ((bytes[i] & 0xc0) != 0x80)
+            break;
+        *code = *code << 6 | (bytes[i] & 0x3fu);
+        *valid = i + 1 == length;
+    }
+    *valid &= *code >= least[length] && *code <= 0x10ffff && (*code < 0xd800 || *code > 0xdfff);
+    if (*valid)
+        return length;
+    *code = bytes[0];
+    return 1;
+}
+
+// Whether a character can be read where it is printed, and does nothing else there.
+static bool is_plain(uint32_t code)
+{
+    static const struct {
+        uint32_t first, last;
+    } others[] = {
+        {0x00, 0x1f},     {0x7f, 0x9f},      // controls
+        {0xad, 0xad},     {0x61c, 0x61c},    // a hyphen that is not there; marks of writing direction
+        {0x200b, 0x200f}, {0x2028, 0x202e},  // of no width; separators of lines; directions
+        {0x2060, 0x206f}, {0xfeff, 0xfeff},  // directions; the byte order mark
+        {0xfff9, 0xfffb}, {0xe0000, 0xe007f},  // annotations; tags
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (code >= others[i].first && code <= others[i].last)
+            return false;
+    }
+    return (code & 0xfffe) != 0xfffe && (code < 0xfdd0 || code > 0xfdef);  // not characters, by definition
+}
+
+enum { PIECE_BYTES = 16 };
+
+// The next character of a text as it may be printed; returns how many bytes of the text that is, 0 at its end.
+static size_t next_piece(const char *text, char piece[PIECE_BYTES])
+{
+    uint32_t code;
+    bool valid;
+    size_t taken = decode(text, &code, &valid);
+    if (!valid || (code < 0x80 && code != '\n' && code != '\t' && !is_plain(code)))
+        snprintf(piece, PIECE_BYTES, "\\x%02x", (unsigned)code);
+    else if (code == '\t')
+        snprintf(piece, PIECE_BYTES, " ");
+    else if (code != '\n' && !is_plain(code))
+        snprintf(piece, PIECE_BYTES, "\\u{%04x}", (unsigned)code);
+    else
+        snprintf(piece, PIECE_BYTES, "%.*s", (int)taken, text);
+    return taken;
+}
+
+void text_plain(FILE *out, const char *text, int indent)
+{
+    char piece[PIECE_BYTES];
+    for (size_t taken; text && (taken = next_piece(text, piece)); text += taken) {
+        if (piece[0] == '\n')
+            fprintf(out, "\n%*s", indent, "");
+        else
+            fputs(piece, out);
+    }
+}
+
+void text_markup(FILE *out, const char *text)
+{
+    static const struct {
+        char character;
+        const char *entity;
+    } entities[] = {{'&', "&amp;"},   {'<', "&lt;"},   {'>', "&gt;"},
+                    {'"', "&quot;"}, {'\'', "&#39;"}, {'\n', "&#10;"}};
+    char piece[PIECE_BYTES];
+    for (size_t taken; text && (taken = next_piece(text, piece)); text += taken) {
+        const char *print = piece;
+        for (size_t i = 0; i < sizeof entities / sizeof entities[0]; i++) {
+            if (piece[0] == entities[i].character)
+                print = entities[i].entity;
+        }
+        fputs(print, out);
+    }
+}
+
+json_t *text_json(const char *text)
+{
+    // No character becomes longer than four times its bytes.
+    char piece[PIECE_BYTES], *safe = malloc(4 * (text ? strlen(text) : 0) + 1);
+    if (!safe)
+        return NULL;
+    size_t used = 0;
+    for (size_t taken; text && (taken = next_piece(text, piece)); text += taken)
+        used += (size_t)sprintf(safe + used, "%s", piece);
+    json_t *string = json_stringn(safe, used);
+    free(safe);
+    return string;
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of text of unknown origin: what can be read stays as it is, and everything else becomes visible and harmless.
+#include "base/report_text.h"
+
+#include <criterion/criterion.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void plain(FILE *out, const char *text)
+{
+    text_plain(out, text, 3);
+}
+
+static char *printed(void (*print)(FILE *out, const char *text), const char *text)
+{
+    char *out = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&out, &bytes);
+    print(file, text);
+    fclose(file);
+    return out;
+}
+
+// What a text becomes in each form.
+static const struct {
+    const char *text, *plain, *markup, *json;
+} rows[] = {
+    {"", "", "", ""},
+    {"x", "x", "x", "x"},
+    {"a \"b\" 'c' <d> & e", "a \"b\" 'c' <d> & e", "a &quot;b&quot; &#39;c&#39; &lt;d&gt; &amp; e",
+     "a \"b\" 'c' <d> & e"},
+    {"]]>", "]]>", "]]&gt;", "]]>"},
+    {"a\nb\n", "a\n   b\n   ", "a&#10;b&#10;", "a\nb\n"},
+    {"a\tb\r", "a b\\x0d", "a b\\x0d", "a b\\x0d"},
+    {"\x01\x1b[31m\x7f", "\\x01\\x1b[31m\\x7f", "\\x01\\x1b[31m\\x7f", "\\x01\\x1b[31m\\x7f"},
+    // Two, three and four bytes: the least, the largest, and usual ones.
+    {"\xc2\xa0\xdf\xbf\xc3\xa9", "\xc2\xa0\xdf\xbf\xc3\xa9", "\xc2\xa0\xdf\xbf\xc3\xa9", "\xc2\xa0\xdf\xbf\xc3\xa9"},
+    {"\xe0\xa0\x80\xef\xbf\xbd\xe2\x82\xac", "\xe0\xa0\x80\xef\xbf\xbd\xe2\x82\xac",
+     "\xe0\xa0\x80\xef\xbf\xbd\xe2\x82\xac", "\xe0\xa0\x80\xef\xbf\xbd\xe2\x82\xac"},
+    {"\xf0\x90\x80\x80\xf0\x9f\x8c\x8d", "\xf0\x90\x80\x80\xf0\x9f\x8c\x8d", "\xf0\x90\x80\x80\xf0\x9f\x8c\x8d",
+     "\xf0\x90\x80\x80\xf0\x9f\x8c\x8d"},
+    // Around the surrogates, which are none.
+    {"\xed\x9f\xbf\xed\xa0\x80\xed\xbf\xbf\xee\x80\x80", "\xed\x9f\xbf\\xed\\xa0\\x80\\xed\\xbf\\xbf\xee\x80\x80",
+     "\xed\x9f\xbf\\xed\\xa0\\x80\\xed\\xbf\\xbf\xee\x80\x80",
+     "\xed\x9f\xbf\\xed\\xa0\\x80\\xed\\xbf\\xbf\xee\x80\x80"},
+    // Longer than needed.
+    {"\xc0\x80\xc1\xbf\xe0\x9f\xbf\xf0\x8f\xbf\xbf", "\\xc0\\x80\\xc1\\xbf\\xe0\\x9f\\xbf\\xf0\\x8f\\xbf\\xbf",
+     "\\xc0\\x80\\xc1\\xbf\\xe0\\x9f\\xbf\\xf0\\x8f\\xbf\\xbf",
+     "\\xc0\\x80\\xc1\\xbf\\xe0\\x9f\\xbf\\xf0\\x8f\\xbf\\xbf"},
+    // Beyond the last code.
+    {"\xf4\x90\x80\x80\xf8\x88\x80\x80\x80\xff", "\\xf4\\x90\\x80\\x80\\xf8\\x88\\x80\\x80\\x80\\xff",
+     "\\xf4\\x90\\x80\\x80\\xf8\\x88\\x80\\x80\\x80\\xff", "\\xf4\\x90\\x80\\x80\\xf8\\x88\\x80\\x80\\x80\\xff"},
+    // A continuation alone, and characters that the end or another one cuts off.
+    {"\x80<\xe2\x82<\xe2<\xf0\x9f\x8c", "\\x80<\\xe2\\x82<\\xe2<\\xf0\\x9f\\x8c",
+     "\\x80&lt;\\xe2\\x82&lt;\\xe2&lt;\\xf0\\x9f\\x8c", "\\x80<\\xe2\\x82<\\xe2<\\xf0\\x9f\\x8c"},
+    // C1 controls, directions, no width, no characters.
+    {"\xc2\x80\xc2\x9f\xe2\x80\x8b\xe2\x80\xae\xe2\x81\xa6\xef\xbb\xbf\xef\xbf\xbe\xef\xbf\xbf\xf0\x9f\xbf\xbe",
+     "\\u{0080}\\u{009f}\\u{200b}\\u{202e}\\u{2066}\\u{feff}\\u{fffe}\\u{ffff}\\u{1fffe}",
+     "\\u{0080}\\u{009f}\\u{200b}\\u{202e}\\u{2066}\\u{feff}\\u{fffe}\\u{ffff}\\u{1fffe}",
+     "\\u{0080}\\u{009f}\\u{200b}\\u{202e}\\u{2066}\\u{feff}\\u{fffe}\\u{ffff}\\u{1fffe}"},
+    {"\xc2\xad\xd8\x9b\xd8\x9c\xd8\x9d", "\\u{00ad}\xd8\x9b\\u{061c}\xd8\x9d",
+     "\\u{00ad}\xd8\x9b\\u{061c}\xd8\x9d", "\\u{00ad}\xd8\x9b\\u{061c}\xd8\x9d"},
+    {"\xf4\x8f\xbf\xbd\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbd\\u{10ffff}", "\xf4\x8f\xbf\xbd\\u{10ffff}",
+     "\xf4\x8f\xbf\xbd\\u{10ffff}"},
+    {"%s%n\\", "%s%n\\", "%s%n\\", "%s%n\\"},
+};
+
+Test(report_text, every_form_keeps_what_can_be_read_and_shows_the_rest)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        // A copy of its exact size, so that a sanitizer sees a read beyond the end.
+        char *text = strdup(rows[i].text), *out = printed(plain, text);
+        cr_assert_str_eq(out, rows[i].plain, "row %zu: %s", i, out);
+        free(out);
+        out = printed(text_markup, text);
+        cr_assert_str_eq(out, rows[i].markup, "row %zu: %s", i, out);
+        free(out);
+        json_t *json = text_json(text);
+        cr_assert_str_eq(json_string_value(json), rows[i].json, "row %zu: %s", i, json_string_value(json));
+        json_decref(json);
+        free(text);
+    }
+}
+
+Test(report_text, no_text_is_an_empty_one)
+{
+    char *out = printed(plain, NULL);
+    cr_assert_str_eq(out, "");
+    free(out);
+    out = printed(text_markup, NULL);
+    cr_assert_str_eq(out, "");
+    free(out);
+    json_t *json = text_json(NULL);
+    cr_assert_str_eq(json_string_value(json), "");
+    json_decref(json);
+}
+
+Test(report_text, any_bytes_become_json_that_reads_back_and_markup_without_markup)
+{
+    uint64_t state = 1;
+    for (int trial = 0; trial < 20000; trial++) {
+        char text[32];
+        int length = trial % 31;
+        for (int i = 0; i < length; i++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            // Half of the bytes begin or continue characters of several bytes.
+            unsigned byte = (unsigned)(state >> 56);
+            text[i] = (char)(byte ? byte : 1);
+        }
+        text[length] = '\0';
+        json_t *json = text_json(text);
+        cr_assert_not_null(json);
+        json_decref(json);
+        char *out = printed(text_markup, text);
+        cr_assert_null(strpbrk(out, "<>\"'\n\x1b\x7f"));
+        json = json_string(out);
+        cr_assert_not_null(json, "no UTF-8");
+        json_decref(json);
+        free(out);
+    }
+}

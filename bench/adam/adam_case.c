@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/adam/adam_case.h"
+
+#include "ref/optimizer/clip.h"
+#include "bench/adam/divisions.h"
+#include "base/err.h"
+#include "ref/arithmetic/norm.h"
+#include "bench/adam/streams.h"
+
+#include <math.h>
+
+const struct adam_variant adam_variants[ADAM_VARIANT_COUNT] = {
+    {"update", DTYPE_FP32, false, false, "copy_4r_3w"},
+    {"fused", DTYPE_FP32, true, false, "copy_4r_4w"},
+    {"fused", DTYPE_BF16, true, false, "copy_4r_4w"},
+    {"whole", DTYPE_FP32, true, true, "read_2_copy_4r_4w"},
+    {"whole", DTYPE_BF16, true, true, "read_2_copy_4r_4w"},
+};
+
+// A repetition is as many steps as BENCH_SAMPLE_NS takes, but not more than this.
+enum { ROUNDS_MAX = 4096, TRIALS = 5 };
+
+struct measurement {
+    const struct adam_case *of;
+    const struct adam_arrays *arrays;
+    struct adam_step step;
+    struct streams streams;
+    uint64_t rounds;      // steps a repetition
+    uint64_t step_count;  // made so far
+    double norm;          // of the gradients' sum; the last that was computed
+    double max_norm;
+    uint32_t sink;        // what the reading yardstick found
+    float divisions;      // what the dividing one found
+};
+
+// Zero, which the compiler cannot know: the yardstick moves every bit and changes none.
+static const volatile uint32_t yardstick_mask = 0;
+
+static int streams_run(void *context)
+{
+    struct measurement *m = context;
+    if (!m->of->variant->norm)
+        streams_step(&m->streams, yardstick_mask, m->of->threads, m->rounds);
+    for (uint64_t round = 0; round < m->rounds && m->of->variant->norm; round++) {
+        m->sink |= streams_read(&m->streams, m->of->threads);
+        m->sink |= streams_read(&m->streams, m->of->threads);
+        streams_step(&m->streams, yardstick_mask, m->of->threads, 1);
+    }
+    return ERR_NONE;
+}
+
+// All divide m by the denominator. Most divide by a bias correction, too; Apex by both, and one of PyTorch's forms
+// divides the denominator by the step size.
+static int divisions_of(const struct recipe *recipe)
+{
+    switch (recipe->family) {
+    case RECIPE_DEEPSPEED:
+    case RECIPE_TORCH_CUDA_SINGLE:
+        return 1;
+    case RECIPE_TORCH_CAPTURABLE_FOREACH:
+    case RECIPE_APEX:
+        return 3;
+    default:
+        return 2;
+    }
+}
+
+static int divisions_run(void *context)
+{
+    struct measurement *m = context;
+    m->divisions = divisions_step(m->of->count * m->rounds, divisions_of(m->of->recipe), m->of->threads);
+    return ERR_NONE;
+}
+
+double adam_case_norm(const struct adam_step *step, int threads)
+{
+    size_t bytes = dtype_bytes(step->grad_dtype), part_count = step->count / (size_t)threads;
+    uint32_t max_bits = 0;
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(max : max_bits)
+    for (int part = 0; part < threads; part++) {
+        size_t begin = (size_t)part * part_count, end = part + 1 == threads ? step->count : begin + part_count;
+        uint32_t found = norm_max(step->grad_dtype, (const char *)step->grad + begin * bytes, end - begin);
+        max_bits = found > max_bits ? found : max_bits;
+    }
+    struct norm_sum sum = {0};
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int part = 0; part < threads; part++) {
+        size_t begin = (size_t)part * part_count, end = part + 1 == threads ? step->count : begin + part_count;
+        struct norm_sum own = {0};
+        norm_accumulate(&own, step->grad_dtype, (const char *)step->grad + begin * bytes, end - begin, max_bits);
+#pragma omp critical
+        norm_add(&sum, own);
+    }
+    return norm_finish(sum, max_bits);
+}
+
+// Small steps are repeated by each thread on its own part: threads that meet after microseconds would mostly wait.
+static void repeat_parts(const struct adam_step *step, int threads, uint64_t rounds)
+{
+    enum { LINE = 32 };  // elements whose 16-bit copies fill one: no two threads write to the same
+    size_t part_count = step->count / (size_t)threads / LINE * LINE;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int part = 0; part < threads; part++) {
+        size_t begin = (size_t)part * part_count, end = part + 1 == threads ? step->count : begin + part_count;
+        struct adam_step own = *step;
+        own.grad = (const char *)step->grad + begin * dtype_bytes(step->grad_dtype);
+        own.param = step->param + begin;
+        own.exp_avg = step->exp_avg + begin;
+        own.exp_avg_sq = step->exp_avg_sq + begin;
+        own.copy = step->copy ? (char *)step->copy + begin * dtype_bytes(step->copy_dtype) : NULL;
+        own.count = end - begin;
+        own.tensor_index = step->tensor_index + begin;
+        for (uint64_t round = 0; round < rounds; round++)
+            adam_update(&own);
+    }
+}
+
+static int step_run(void *context)
+{
+    struct measurement *m = context;
+    bool norm = m->of->variant->norm;
+    m->step_count += m->rounds;
+    if (!norm && m->rounds > 1) {
+        repeat_parts(&m->step, m->of->threads, m->rounds);
+        return ERR_NONE;
+    }
+    for (uint64_t round = 0; round < m->rounds; round++) {
+        if (norm) {
+            m->norm = adam_case_norm(&m->step, m->of->threads);
+            double mean_norm = m->norm / (double)m->step.grad_divisor;
+            m->step.grad_coefficient = clip_coefficient(CLIP_DEEPSPEED, mean_norm, m->max_norm);
+        }
+        adam_update_parallel(&m->step, m->of->threads);
+    }
+    return ERR_NONE;
+}
+
+// The arrays' initial state, and a step over them: the 1000th of AdamW with the usual settings; where there is a mean
+// to take it is over two ranks, and the clipping halves the gradient.
+static int measurement_open(const struct adam_case *of, struct adam_arrays *arrays, struct measurement *out)
+{
+    const struct adam_variant *variant = of->variant;
+    const struct adam_hyper hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
+                                     .decoupled = true, .bias_correction = true};
+    adam_arrays_fill(arrays, variant->grad_dtype);
+    *out = (struct measurement){
+        .of = of,
+        .arrays = arrays,
+        .step = {.recipe = of->recipe, .grad = arrays->grad, .grad_dtype = variant->grad_dtype,
+                 .grad_divisor = variant->copy ? 2 : 1, .grad_coefficient = variant->copy ? 0.5f : 1,
+                 .param = arrays->param, .exp_avg = arrays->exp_avg, .exp_avg_sq = arrays->exp_avg_sq,
+                 .copy = variant->copy ? arrays->copy : NULL, .copy_dtype = DTYPE_BF16, .count = of->count,
+                 .tensor_count = of->count},
+        .rounds = 1,
+        .max_norm = adam_arrays_norm(arrays, variant->grad_dtype) / 4,
+    };
+    out->streams = (struct streams){
+        .param = arrays->param, .exp_avg = arrays->exp_avg, .exp_avg_sq = arrays->exp_avg_sq, .grad = arrays->grad,
+        .grad_dtype = variant->grad_dtype,
+        .copy = variant->copy ? arrays->yardstick_copy : NULL, .count = of->count};
+    struct recipe_state state = {0};
+    return recipe_begin_step(of->recipe, &hyper, 1000, &state, &out->step.scalars);
+}
+
+// As many rounds as a sample takes, of a step. The shortest of a few counts: others may use the machine, too.
+static int choose_rounds(struct measurement *m, const struct bench_work *work)
+{
+    for (; m->rounds < ROUNDS_MAX; m->rounds *= 2) {
+        uint64_t ns, least_ns = UINT64_MAX;
+        for (int trial = 0; trial < TRIALS && least_ns >= BENCH_SAMPLE_NS; trial++) {
+            TRY(bench_time(work, &ns));
+            least_ns = ns < least_ns ? ns : least_ns;
+        }
+        if (least_ns >= BENCH_SAMPLE_NS)
+            return ERR_NONE;
+    }
+    return ERR_NONE;
+}
+
+// The longer of both parts, as the shortest of a few trials find it.
+static int choose_yardstick(const struct measurement *m, const struct bench_work *streams,
+                            const struct bench_work *divisions, const struct bench_work **out)
+{
+    struct bench_samples of_streams, of_divisions;
+    TRY(bench_alternate(streams, divisions, 1, TRIALS, (double)(m->of->count * m->rounds), &of_streams,
+                        &of_divisions));
+    *out = bench_quantile(&of_streams, 0) >= bench_quantile(&of_divisions, 0) ? streams : divisions;
+    return ERR_NONE;
+}
+
+// Every element against a replay, and the norm against a sum in extended precision.
+static int measurement_check(const struct measurement *m)
+{
+    double norm = adam_arrays_norm(m->arrays, m->of->variant->grad_dtype);
+    double bound = norm * ((double)m->of->count * 0x1p-53 + 0x1p-50);
+    if (m->of->variant->norm && !(fabs(m->norm - norm) <= bound))
+        return err_set(ERR_CHECK, "the norm is %.17g and should be %.17g", m->norm, norm);
+    return adam_arrays_check(m->arrays, &m->step, m->step_count);
+}
+
+// Bytes that one element of the case must move.
+static size_t case_bytes(const struct adam_variant *variant)
+{
+    size_t state = 2 * 3 * sizeof(float);  // param, exp_avg, exp_avg_sq: read and written
+    return state + dtype_bytes(variant->grad_dtype) * (variant->norm ? 3 : 1) + (variant->copy ? 2 : 0);
+}
+
+static json_t *case_json(const struct adam_case *of, bool in_cache)
+{
+    const struct adam_variant *variant = of->variant;
+    return json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:I, s:i, s:b, s:i}", "step", variant->name, "recipe",
+                     recipe_name(of->recipe), "isa", adam_isa_name(of->isa), "best_isa", of->isa == adam_isa_best(),
+                     "grad", dtype_name(variant->grad_dtype), "copy", variant->copy ? "bf16" : "none", "params",
+                     (json_int_t)of->count, "threads", of->threads, "in_cache", in_cache, "bytes_per_param",
+                     (int)case_bytes(variant));
+}
+
+static int measure(struct measurement *m, const struct bench_options *options, struct bench_record *record,
+                   struct bench_samples *samples, struct bench_samples *limits)
+{
+    const struct adam_case *of = m->of;
+    const struct bench_work work = {.name = "adam", .run = step_run, .context = m};
+    const struct bench_work streams = {.name = of->variant->yardstick, .run = streams_run, .context = m};
+    static const char *const names[] = {"divide_1_sqrt_1", "divide_2_sqrt_1", "divide_3_sqrt_1"};
+    const struct bench_work divisions = {
+        .name = names[divisions_of(of->recipe) - 1], .run = divisions_run, .context = m};
+    const struct bench_work *yardstick;
+    TRY(choose_rounds(m, &work));
+    TRY(choose_yardstick(m, &streams, &divisions, &yardstick));
+    record->yardstick_name = yardstick->name;
+    record->items = (double)(of->count * m->rounds);
+    TRY(bench_alternate(&work, yardstick, options->warmup, options->repeat, record->items, samples, limits));
+    return measurement_check(m);
+}
+
+int adam_case_run(const struct adam_case *of, const struct bench_options *options, struct adam_arrays *arrays)
+{
+    bench_progress("adam %s %s %s, %zu parameters, %d threads", of->variant->name, recipe_name(of->recipe),
+                   adam_isa_name(of->isa), of->count, of->threads);
+    struct measurement m;
+    struct bench_samples samples, limits;
+    struct bench_record record = {
+        .name = "adam", .begin_ns = bench_now_ns(), .unit = "ns_per_param", .lower_is_better = true, .verified = true,
+        .item_bytes = (double)case_bytes(of->variant), .samples = &samples, .yardstick = &limits};
+    TRY(measurement_open(of, arrays, &m));
+    size_t state_bytes = 3 * sizeof(float) + dtype_bytes(of->variant->grad_dtype) + (of->variant->copy ? 2 : 0);
+    bool in_cache = of->count * state_bytes < bench_cache_bytes();
+    m.streams.past_cache = !in_cache;
+    adam_isa_set(of->isa);
+    int code = measure(&m, options, &record, &samples, &limits);
+    if (code != ERR_NONE)
+        return err_prefix(code, "adam %s %s %s, %zu parameters, %d threads", of->variant->name,
+                          recipe_name(of->recipe), adam_isa_name(of->isa), of->count, of->threads);
+    record.description = case_json(of, in_cache);
+    return bench_print(options, &record);
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/adam/adam_device.h"
+
+#include "base/err.h"
+#ifdef ZG_HAVE_CUDA
+#include "ref/cuda/isa_cuda.h"
+#include "bench/pcie/pcie_link.h"
+#include "ref/cuda/tier_cuda.h"
+#endif
+
+#include <string.h>
+
+enum { ARRAY_COUNT = 5, ROUNDS_MAX = 4096 };
+
+// A step over arrays of the device.
+struct set {
+    void *memory[ARRAY_COUNT];
+    struct adam_step step;
+};
+
+struct trial {
+    const struct adam_device *device;
+    const struct adam_case *of;
+    struct set ours, theirs;  // the yardstick leaves other numbers behind
+    uint64_t rounds, step_count;
+};
+
+int adam_device_find(struct adam_device *out)
+{
+#ifdef ZG_HAVE_CUDA
+    const struct pcie_link *link;
+    TRY(pcie_cuda(&link));
+    *out = (struct adam_device){&cuda_accelerator, link->begin, link->end, isa_cuda_mix};
+    return out->accelerator->enter(0);
+#else
+    (void)out;
+    return err_set(ERR_USAGE, "this version is built without CUDA");
+#endif
+}
+
+static void close_set(const struct adam_device *device, struct set *set)
+{
+    for (int i = 0; i < ARRAY_COUNT; i++)
+        if (set->memory[i]) {
+            accelerator_disclaim(set->memory[i]);
+            (void)device->accelerator->release(set->memory[i]);
+        }
+}
+
+static int open_set(const struct adam_device *device, const struct adam_case *of, struct adam_arrays *arrays,
+                    struct set *out)
+{
+    const void *const from[ARRAY_COUNT] = {arrays->param, arrays->exp_avg, arrays->exp_avg_sq, arrays->grad,
+                                           arrays->copy};
+    const size_t element_bytes[ARRAY_COUNT] = {sizeof(float), sizeof(float), sizeof(float),
+                                               dtype_bytes(of->variant->grad_dtype), sizeof(struct bf16)};
+    const struct adam_hyper hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
+                                     .decoupled = true, .bias_correction = true};
+    for (int i = 0; i < ARRAY_COUNT; i++) {
+        size_t bytes = of->count * element_bytes[i];
+        void *memory;
+        TRY(device->accelerator->allocate(bytes, &memory));
+        int code = accelerator_claim(device->accelerator, memory, bytes);
+        if (code != ERR_NONE) {
+            (void)device->accelerator->release(memory);
+            return code;
+        }
+        out->memory[i] = memory;
+        TRY(bytes_copy(memory, from[i], bytes));
+    }
+    out->step = (struct adam_step){.recipe = of->recipe, .grad = out->memory[3], .grad_dtype = of->variant->grad_dtype,
+                                   .grad_divisor = of->variant->copy ? 2 : 1,
+                                   .grad_coefficient = of->variant->copy ? 0.5f : 1, .param = out->memory[0],
+                                   .exp_avg = out->memory[1], .exp_avg_sq = out->memory[2],
+                                   .copy = of->variant->copy ? out->memory[4] : NULL, .copy_dtype = DTYPE_BF16,
+                                   .count = of->count, .tensor_count = of->count};
+    struct recipe_state state = {0};
+    return recipe_begin_step(of->recipe, &hyper, 1000, &state, &out->step.scalars);
+}
+
+static int run_ours(struct trial *trial, double *ms)
+{
+    TRY(trial->device->begin());
+    for (uint64_t round = 0; round < trial->rounds; round++)
+        adam_update(&trial->ours.step);
+    trial->step_count += trial->rounds;
+    return trial->device->end(ms);
+}
+
+static int run_theirs(struct trial *trial, double *ms)
+{
+    TRY(trial->device->begin());
+    for (uint64_t round = 0; round < trial->rounds; round++)
+        trial->device->mix(&trial->theirs.step);
+    return trial->device->end(ms);
+}
+
+// Pairs in turn; who begins changes.
+static int take_turns(struct trial *trial, const struct bench_options *options, struct bench_samples *samples,
+                      struct bench_samples *limits)
+{
+    double ms = 0, limit_ms = 0;
+    for (trial->rounds = 1; trial->rounds < ROUNDS_MAX && ms * 1e6 < BENCH_SAMPLE_NS; trial->rounds *= 2)
+        TRY(run_ours(trial, &ms));
+    double scale = 1e6 / ((double)trial->of->count * (double)trial->rounds);
+    samples->count = limits->count = 0;
+    for (size_t i = 0; i < options->warmup + options->repeat; i++) {
+        if (i % 2)
+            TRY(run_theirs(trial, &limit_ms));
+        TRY(run_ours(trial, &ms));
+        if (i % 2 == 0)
+            TRY(run_theirs(trial, &limit_ms));
+        if (i < options->warmup)
+            continue;
+        samples->values[samples->count++] = ms * scale;
+        limits->values[limits->count++] = limit_ms * scale;
+    }
+    return ERR_NONE;
+}
+
+// Every element, in the arrays of the host that the step began from.
+static int check(const struct trial *trial, struct adam_arrays *arrays)
+{
+    size_t bytes = trial->of->count * sizeof(float);
+    struct adam_step step = trial->ours.step;
+    TRY(bytes_copy(arrays->param, step.param, bytes));
+    TRY(bytes_copy(arrays->exp_avg, step.exp_avg, bytes));
+    TRY(bytes_copy(arrays->exp_avg_sq, step.exp_avg_sq, bytes));
+    if (step.copy)
+        TRY(bytes_copy(arrays->copy, step.copy, trial->of->count * sizeof(struct bf16)));
+    step.param = arrays->param;
+    step.exp_avg = arrays->exp_avg;
+    step.exp_avg_sq = arrays->exp_avg_sq;
+    step.grad = arrays->grad;
+    step.copy = step.copy ? arrays->copy : NULL;
+    return adam_arrays_check(arrays, &step, trial->step_count);
+}
+
+static int print(const struct trial *trial, const struct bench_options *options, uint64_t begin_ns,
+                 const struct bench_samples *samples, const struct bench_samples *limits)
+{
+    const struct adam_variant *variant = trial->of->variant;
+    size_t bytes = 2 * 3 * sizeof(float) + dtype_bytes(variant->grad_dtype) + (variant->copy ? 2 : 0);
+    struct bench_record record = {
+        .name = "adam",
+        .description = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:i}", "step", variant->name, "recipe",
+                                 recipe_name(trial->of->recipe), "isa", trial->device->accelerator->name, "grad",
+                                 dtype_name(variant->grad_dtype), "copy", variant->copy ? "bf16" : "none", "params",
+                                 (json_int_t)trial->of->count, "bytes_per_param", (int)bytes),
+        .unit = "ns_per_param",
+        .lower_is_better = true,
+        .verified = true,
+        .items = (double)(trial->of->count * trial->rounds),
+        .begin_ns = begin_ns,
+        .item_bytes = (double)bytes,
+        .samples = samples,
+        .yardstick_name = variant->yardstick,
+        .yardstick = limits,
+    };
+    return bench_print(options, &record);
+}
+
+static int measure(struct trial *trial, const struct bench_options *options, struct adam_arrays *arrays)
+{
+    struct bench_samples samples, limits;
+    uint64_t begin_ns = bench_now_ns();
+    adam_arrays_fill(arrays, trial->of->variant->grad_dtype);
+    TRY(open_set(trial->device, trial->of, arrays, &trial->ours));
+    TRY(open_set(trial->device, trial->of, arrays, &trial->theirs));
+    TRY(take_turns(trial, options, &samples, &limits));
+    TRY(check(trial, arrays));
+    return print(trial, options, begin_ns, &samples, &limits);
+}
+
+int adam_device_run(const struct adam_device *device, const struct adam_case *of, const struct bench_options *options,
+                    struct adam_arrays *arrays)
+{
+    bench_progress("adam %s %s on %s, %zu parameters", of->variant->name, recipe_name(of->recipe),
+                   device->accelerator->name, of->count);
+    struct trial trial = {.device = device, .of = of};
+    int code = measure(&trial, options, arrays);
+    close_set(device, &trial.ours);
+    close_set(device, &trial.theirs);
+    if (code == ERR_NONE)
+        return ERR_NONE;
+    return err_prefix(code, "adam %s %s on %s, %zu parameters", of->variant->name, recipe_name(of->recipe),
+                      device->accelerator->name, of->count);
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of `bench adam` on an accelerator that the host plays: a case's record, and that every element is compared.
+#include "bench/adam/adam_device.h"
+
+#include "ref/arithmetic/shadow_test.h"
+
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint64_t begin_ns;
+static int mix_count;
+
+static int begin(void)
+{
+    begin_ns = bench_now_ns();
+    return ERR_NONE;
+}
+
+static int end(double *ms)
+{
+    *ms = (double)(bench_now_ns() - begin_ns) * 1e-6;
+    return ERR_NONE;
+}
+
+static void mix(const struct adam_step *step)
+{
+    float *p = at(step->param);
+    mix_count++;
+    p[step->count - 1] = 77;  // other numbers, which are nobody's concern
+}
+
+// One bit of the last element, as if a thread of the device had missed it.
+static void wrong_adam(const struct adam_step *step)
+{
+    shadow_adam(step);
+    float *p = at(step->param);
+    uint32_t bits = f32_bits(p[step->count - 1]) ^ 1;
+    p[step->count - 1] = f32_of_bits(bits);
+}
+
+static int run(const struct accelerator *accelerator, int variant, json_t **record)
+{
+    enum { COUNT = 5003 };
+    const struct adam_device device = {accelerator, begin, end, mix};
+    const struct bench_options options = {.repeat = 3, .warmup = 1, .json = true};
+    const struct adam_case of = {&adam_variants[variant], recipe_at(0), ADAM_SCALAR, COUNT, 1};
+    struct adam_arrays arrays;
+    char *text = NULL;
+    size_t bytes;
+    cr_assert_eq(accelerator->enter(0), ERR_NONE);
+    cr_assert_eq(adam_arrays_open(COUNT, 1, &arrays), ERR_NONE);
+    FILE *out = open_memstream(&text, &bytes), *before = stdout;
+    stdout = out;
+    int code = adam_device_run(&device, &of, &options, &arrays);
+    stdout = before;
+    fclose(out);
+    adam_arrays_close(&arrays);
+    *record = json_loads(text, 0, NULL);
+    free(text);
+    cr_expect_eq(shadow.block_count, 0);
+    return code;
+}
+
+Test(adam_device, a_case_is_measured_and_verified_where_the_arrays_lie)
+{
+    for (int variant = 0; variant < 3; variant++) {
+        json_t *record;
+        cr_assert_eq(run(&shadow_accelerator, variant, &record), ERR_NONE, "%s", err_message());
+        const json_t *of_case = json_object_get(record, "case");
+        cr_expect_str_eq(json_string_value(json_object_get(of_case, "isa")), "shadow");
+        cr_expect_str_eq(json_string_value(json_object_get(of_case, "step")), adam_variants[variant].name);
+        cr_expect_eq(json_array_size(json_object_get(record, "samples")), 3u);
+        cr_expect_gt(json_number_value(json_object_get(record, "ratio")), 0);
+        cr_expect_gt(mix_count, 0);
+        json_decref(record);
+    }
+}
+
+Test(adam_device, one_wrong_bit_is_an_error_and_leaves_no_record)
+{
+    struct isa_kernels kernels = shadow_kernels;
+    struct accelerator wrong = shadow_accelerator;
+    kernels.adam = wrong_adam;
+    wrong.kernels = &kernels;
+    json_t *record;
+    cr_expect_eq(run(&wrong, 1, &record), ERR_CHECK);
+    cr_expect_null(record);
+}

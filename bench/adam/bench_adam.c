@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge bench adam`: the optimizer's step per recipe, instruction set, size and thread count, against what takes
+// longer of its two parts: its memory streams without arithmetic, or its divisions and square roots without memory; in
+// turn, in the same memory.
+#include "bench/adam/adam_case.h"
+
+#include "bench/adam/adam_device.h"
+#include "base/err.h"
+
+#include <popt.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static int adam_main(int argc, const char **argv);
+
+const struct benchmark bench_adam = {
+    .name = "adam",
+    .run = adam_main,
+    .uses = BENCH_USES_NOTHING,
+    .summary = "the optimizer: ns per parameter against a copy of the same streams",
+    .examples = {"zerogauge bench adam --quick",
+                 "zerogauge bench adam --recipe all --isa all --sizes 1M --json > adam.jsonl"},
+};
+
+// What the user asked for; null: not said.
+struct selection {
+    char *recipe, *isa, *step, *device;
+    struct bench_options options;
+};
+
+// What the user did not choose varies one thing at a time from the default recipe, the best instruction set, all
+// threads and the plain update; quickly, only the step.
+static bool case_wanted(const struct selection *selection, const struct adam_case *of)
+{
+    const struct bench_options *options = &selection->options;
+    bool other_recipe = !selection->recipe && of->recipe != recipe_at(0);
+    bool other_isa = !selection->isa && of->isa != adam_isa_best();
+    bool other_threads = options->thread_count == 0 && of->threads != bench_thread_count();
+    bool other_step = !selection->step && of->variant != &adam_variants[0];
+    if (options->quick && (other_recipe || other_isa || other_threads))
+        return false;
+    return other_recipe + other_isa + other_threads + other_step <= 1;
+}
+
+// Whether `name` is what was chosen: nothing, "all", or itself.
+static bool chosen(const char *choice, const char *name)
+{
+    return !choice || strcmp(choice, "all") == 0 || strcmp(choice, name) == 0;
+}
+
+// All cases of one size and thread count, in one set of arrays.
+static int cases_run(const struct selection *selection, size_t count, int threads)
+{
+    struct adam_arrays arrays;
+    TRY(adam_arrays_open(count, threads, &arrays));
+    int code = ERR_NONE;
+    for (int v = 0; v < ADAM_VARIANT_COUNT; v++) {
+        for (int r = 0; recipe_at(r); r++) {
+            for (int isa = 0; isa < ADAM_ISA_COUNT && code == ERR_NONE; isa++) {
+                const struct adam_case of = {&adam_variants[v], recipe_at(r), (enum adam_isa)isa, count, threads};
+                enum adam_isa present;
+                if (chosen(selection->step, of.variant->name) && chosen(selection->recipe, recipe_name(of.recipe)) &&
+                    chosen(selection->isa, adam_isa_name(of.isa)) &&
+                    adam_isa_parse(adam_isa_name(of.isa), &present) == ERR_NONE && case_wanted(selection, &of))
+                    code = adam_case_run(&of, &selection->options, &arrays);
+            }
+        }
+    }
+    adam_arrays_close(&arrays);
+    return code;
+}
+
+// Refuses names that are in no table, and fills in what was not said.
+static int selection_complete(struct selection *selection)
+{
+    struct bench_options *options = &selection->options;
+    enum adam_isa isa;
+    if (selection->recipe && strcmp(selection->recipe, "all") != 0 && !recipe_find(selection->recipe))
+        return err_set(ERR_USAGE, "unknown recipe '%s'", selection->recipe);
+    if (selection->isa && strcmp(selection->isa, "all") != 0)
+        TRY(adam_isa_parse(selection->isa, &isa));
+    bool known = chosen(selection->step, "all");
+    for (int v = 0; v < ADAM_VARIANT_COUNT; v++)
+        known |= chosen(selection->step, adam_variants[v].name);
+    if (!known)
+        return err_set(ERR_USAGE, "unknown step '%s'; known are update, fused, whole and all", selection->step);
+    bench_default_sizes(options, (const size_t[]){64u << 10, options->quick ? 16u << 20 : 64u << 20}, 2);
+    bench_default_repeat(options, 15, 10, 2);
+    return ERR_NONE;
+}
+
+// The same on a GPU, which is larger: every recipe's update and the default one's other steps, in arrays of one size.
+static int device_bench(const struct selection *selection)
+{
+    struct bench_options options = selection->options;
+    struct adam_device device;
+    if (adam_device_find(&device) != ERR_NONE)
+        return bench_skip("adam --device cuda: %s", err_message());
+    if (options.quick)
+        options.sizes[0] = options.sizes[options.size_count - 1];
+    for (size_t s = 0; s < (options.quick ? 1 : options.size_count); s++) {
+        struct adam_arrays arrays;
+        TRY(adam_arrays_open(options.sizes[s], bench_thread_count(), &arrays));
+        int code = ERR_NONE;
+        for (int v = 0; v < ADAM_VARIANT_COUNT; v++)
+            for (int r = 0; recipe_at(r) && code == ERR_NONE; r++) {
+                const struct adam_case of = {&adam_variants[v], recipe_at(r), adam_isa_best(), options.sizes[s],
+                                             bench_thread_count()};
+                if (!of.variant->norm && chosen(selection->step, of.variant->name) &&
+                    chosen(selection->recipe, recipe_name(of.recipe)) && case_wanted(selection, &of))
+                    code = adam_device_run(&device, &of, &options, &arrays);
+            }
+        adam_arrays_close(&arrays);
+        TRY(code);
+    }
+    return ERR_NONE;
+}
+
+static int adam_bench(struct selection *selection)
+{
+    TRY(selection_complete(selection));
+    const struct bench_options *options = &selection->options;
+    if (selection->device && strcmp(selection->device, "cuda") == 0)
+        return device_bench(selection);
+    if (selection->device && strcmp(selection->device, "cpu") != 0)
+        return err_set(ERR_USAGE, "--device %s: expected cpu or cuda", selection->device);
+    int threads[BENCH_LIST_MAX] = {bench_thread_count(), 1};
+    size_t thread_count = threads[0] == 1 ? 1 : 2;
+    if (options->thread_count > 0) {
+        thread_count = options->thread_count;
+        memcpy(threads, options->threads, thread_count * sizeof threads[0]);
+    }
+    for (size_t t = 0; t < thread_count; t++)
+        for (size_t s = 0; s < options->size_count; s++)
+            TRY(cases_run(selection, options->sizes[s], threads[t]));
+    return ERR_NONE;
+}
+
+static int adam_main(int argc, const char **argv)
+{
+    struct selection selection = {0};
+    struct poptOption own[] = {
+        {"recipe", '\0', POPT_ARG_STRING, &selection.recipe, 0, "one recipe, or all", "NAME"},
+        {"isa", '\0', POPT_ARG_STRING, &selection.isa, 0, "scalar, avx2, avx512 or all", "NAME"},
+        {"device", '\0', POPT_ARG_STRING, &selection.device, 0, "cpu, unless given; cuda", "WHICH"},
+        {"step", '\0', POPT_ARG_STRING, &selection.step, 0, "update, fused, whole or all", "NAME"},
+        POPT_TABLEEND,
+    };
+    enum adam_isa before = adam_isa_now();
+    int code = bench_parse(argc, argv, &bench_adam, own, &selection.options);
+    if (code == ERR_NONE && !selection.options.help)
+        code = adam_bench(&selection);
+    adam_isa_set(before);
+    bench_release(&selection.options);
+    free(selection.recipe);
+    free(selection.isa);
+    free(selection.step);
+    free(selection.device);
+    return bench_exit("adam", code);
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of `bench adam`: its yardstick moves every element, its proof rejects a single wrong bit, and what it prints
+// are the cases that were asked for.
+#include "bench/table/benchmarks.h"
+#include "bench/adam/adam_arrays.h"
+#include "bench/harness/bench.h"
+#include "base/err.h"
+#include "bench/harness/printed_test.h"
+#include "bench/adam/streams.h"
+
+#include <criterion/criterion.h>
+
+#include <string.h>
+
+static const size_t counts[] = {1, 31, 32, 33, 64, 1000, 4099, 100003};
+enum { COUNT_COUNT = sizeof counts / sizeof counts[0] };
+
+// The yardstick over `arrays`, compared with a plain loop over the arrays' initial state.
+static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, bool copy, bool past_cache, uint32_t mask)
+{
+    adam_arrays_fill(arrays, grad_dtype);
+    size_t bytes = arrays->count * sizeof(uint32_t);
+    uint32_t *expected[3] = {malloc(bytes), malloc(bytes), malloc(bytes)};
+    void *actual[3] = {arrays->param, arrays->exp_avg, arrays->exp_avg_sq};
+    for (int a = 0; a < 3; a++) {
+        memcpy(expected[a], actual[a], bytes);
+        for (size_t i = 0; i < arrays->count; i++) {
+            uint32_t grad = 0;
+            if (grad_dtype == DTYPE_FP32)
+                memcpy(&grad, (char *)arrays->grad + 4 * i, 4);
+            else
+                memcpy((char *)&grad + 2, (char *)arrays->grad + 2 * i, 2);
+            expected[a][i] ^= grad & mask;
+        }
+    }
+    struct streams streams = {.param = arrays->param, .exp_avg = arrays->exp_avg, .exp_avg_sq = arrays->exp_avg_sq,
+                              .grad = arrays->grad, .grad_dtype = grad_dtype, .copy = copy ? arrays->copy : NULL,
+                              .count = arrays->count, .past_cache = past_cache};
+    streams_step(&streams, mask, arrays->threads, 1);
+    for (int a = 0; a < 3; a++)
+        cr_assert_eq(memcmp(actual[a], expected[a], bytes), 0, "array %d of %zu", a, arrays->count);
+    for (size_t i = 0; i < arrays->count; i++) {
+        uint16_t stored;
+        memcpy(&stored, (char *)arrays->copy + 2 * i, 2);
+        cr_assert_eq(stored, copy ? expected[0][i] >> 16 : 0xffff, "copy %zu of %zu", i, arrays->count);
+    }
+    for (int a = 0; a < 3; a++)
+        free(expected[a]);
+}
+
+Test(bench_adam, the_yardstick_moves_every_element_of_every_stream)
+{
+    for (int i = 0; i < COUNT_COUNT; i++) {
+        for (int variant = 0; variant < 16; variant++) {
+            struct adam_arrays arrays;
+            cr_assert_eq(adam_arrays_open(counts[i], variant & 8 ? 3 : 1, &arrays), ERR_NONE);
+            check_streams(&arrays, variant & 1 ? DTYPE_BF16 : DTYPE_FP32, variant & 2, variant & 4, UINT32_MAX);
+            adam_arrays_close(&arrays);
+        }
+    }
+}
+
+Test(bench_adam, the_yardstick_with_mask_0_changes_no_state)
+{
+    struct adam_arrays arrays;
+    cr_assert_eq(adam_arrays_open(100003, 2, &arrays), ERR_NONE);
+    check_streams(&arrays, DTYPE_FP32, true, true, 0);
+    check_streams(&arrays, DTYPE_BF16, true, false, 0);
+    adam_arrays_close(&arrays);
+}
+
+Test(bench_adam, the_reading_yardstick_reads_every_word)
+{
+    struct adam_arrays arrays;
+    cr_assert_eq(adam_arrays_open(1000, 3, &arrays), ERR_NONE);
+    struct streams streams = {.grad = arrays.grad, .grad_dtype = DTYPE_FP32, .count = arrays.count};
+    for (uint32_t i = 0; i < 1000; i++) {
+        memset(arrays.grad, 0, 4000);
+        memcpy((char *)arrays.grad + 4 * i, &(uint32_t){i + 1}, 4);
+        cr_assert_eq(streams_read(&streams, 3), i + 1);
+    }
+    streams.grad_dtype = DTYPE_BF16;
+    cr_assert_eq(streams_read(&streams, 1), 0, "the last word is beyond 1000 elements of 16 bits");
+    adam_arrays_close(&arrays);
+}
+
+static struct adam_step step_over(struct adam_arrays *arrays, const struct recipe *recipe, enum dtype grad_dtype)
+{
+    adam_arrays_fill(arrays, grad_dtype);
+    struct adam_step step = {.recipe = recipe, .grad = arrays->grad, .grad_dtype = grad_dtype, .grad_divisor = 3,
+                             .grad_coefficient = 0.7f, .param = arrays->param, .exp_avg = arrays->exp_avg,
+                             .exp_avg_sq = arrays->exp_avg_sq, .copy = arrays->copy, .copy_dtype = DTYPE_FP16,
+                             .count = arrays->count, .tensor_count = arrays->count};
+    const struct adam_hyper hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
+                                     .decoupled = true, .bias_correction = true};
+    struct recipe_state state = {0};
+    cr_assert_eq(recipe_begin_step(recipe, &hyper, 5, &state, &step.scalars), ERR_NONE);
+    return step;
+}
+
+Test(bench_adam, the_proof_accepts_right_steps_of_every_recipe)
+{
+    for (int r = 0; recipe_at(r); r++) {
+        for (int i = 0; i < COUNT_COUNT; i++) {
+            struct adam_arrays arrays;
+            cr_assert_eq(adam_arrays_open(counts[i], 2, &arrays), ERR_NONE);
+            struct adam_step step = step_over(&arrays, recipe_at(r), i % 2 ? DTYPE_BF16 : DTYPE_FP32);
+            for (int repetition = 0; repetition < 3; repetition++)
+                adam_update_parallel(&step, 2);
+            cr_assert_eq(adam_arrays_check(&arrays, &step, 3), ERR_NONE, "%s", err_message());
+            adam_arrays_close(&arrays);
+        }
+    }
+}
+
+Test(bench_adam, the_proof_rejects_any_single_wrong_bit)
+{
+    const struct recipe *recipe = recipe_find("deepspeed-cpu-gcc-avx512");
+    cr_assert_not_null(recipe);
+    struct adam_arrays arrays;
+    const size_t count = 3 * ARRAYS_PERIOD + 20;
+    cr_assert_eq(adam_arrays_open(count, 1, &arrays), ERR_NONE);
+    struct adam_step step = step_over(&arrays, recipe, DTYPE_FP32);
+    adam_update(&step);
+    cr_assert_eq(adam_arrays_check(&arrays, &step, 1), ERR_NONE, "%s", err_message());
+    unsigned char *const all[] = {(unsigned char *)arrays.param, (unsigned char *)arrays.exp_avg,
+                                  (unsigned char *)arrays.exp_avg_sq, arrays.copy};
+    static const size_t element_bytes[] = {4, 4, 4, 2};
+    static const char *const names[] = {"param", "exp_avg", "exp_avg_sq", "copy"};
+    for (int a = 0; a < 4; a++) {
+        for (size_t i = 0; i < count; i += 1 + i % 7) {
+            unsigned char *byte = all[a] + i * element_bytes[a] + i % element_bytes[a];
+            *byte ^= (unsigned char)(1u << i % 8);
+            cr_assert_eq(adam_arrays_check(&arrays, &step, 1), ERR_CHECK);
+            char where[64];
+            snprintf(where, sizeof where, "%s[%zu] ", names[a], i);
+            cr_assert_not_null(strstr(err_message(), where), "%s: %s", where, err_message());
+            *byte ^= (unsigned char)(1u << i % 8);
+        }
+    }
+    cr_assert_eq(adam_arrays_check(&arrays, &step, 1), ERR_NONE);
+    cr_assert_eq(adam_arrays_check(&arrays, &step, 2), ERR_CHECK, "a step that was not made");
+    step.recipe = recipe_find("deepspeed-cpu-clang");
+    cr_assert_eq(adam_arrays_check(&arrays, &step, 1), ERR_CHECK, "the tail is another recipe's");
+    adam_arrays_close(&arrays);
+}
+
+// Lines that a run prints with --json, each checked to be a whole record; `status` of the run.
+static size_t run_lines(const char *const *options, int *status)
+{
+    const char *argv[32] = {"adam", "--json", "--repeat=1", "--warmup=1"};
+    int argc = 4;
+    for (; *options; options++)
+        argv[argc++] = *options;
+    struct printed output = printed_begin();
+    *status = bench_adam.run(argc, argv);
+    char *text = printed_end(output);
+    size_t lines = 0;
+    for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1, lines++) {
+        *end = '\0';
+        json_t *record = json_loads(line, 0, NULL);
+        cr_assert_not_null(record, "%s", line);
+        cr_assert_str_eq(json_string_value(json_object_get(record, "record")), "bench");
+        cr_assert_str_eq(json_string_value(json_object_get(record, "unit")), "ns_per_param");
+        cr_assert(json_is_true(json_object_get(record, "verified")));
+        cr_assert_gt(json_real_value(json_object_get(record, "median")), 0);
+        cr_assert_gt(json_real_value(json_object_get(record, "ratio")), 0);
+        json_decref(record);
+    }
+    free(text);
+    return lines;
+}
+
+static size_t recipe_count(void)
+{
+    size_t count = 0;
+    while (recipe_at((int)count))
+        count++;
+    return count;
+}
+
+Test(bench_adam, every_recipe_on_every_instruction_set_is_verified)
+{
+    int status;
+    size_t lines = run_lines((const char *const[]){"--recipe=all", "--isa=all", "--step=fused", "--sizes=50021",
+                                                   "--threads=1", NULL}, &status);
+    cr_assert_eq(status, 0);
+    cr_assert_eq(lines, recipe_count() * ((size_t)adam_isa_best() + 1) * 2, "%zu", lines);
+}
+
+Test(bench_adam, every_step_is_verified_at_odd_sizes)
+{
+    int status;
+    size_t lines = run_lines((const char *const[]){"--recipe=deepspeed-cpu-gcc-avx2", "--isa=scalar", "--step=all",
+                                                   "--sizes=1,7,1021,2043", "--threads=1,3", NULL}, &status);
+    cr_assert_eq(status, 0);
+    cr_assert_eq(lines, 4 * 2 * 5, "%zu", lines);
+}
+
+Test(bench_adam, without_a_choice_one_thing_varies_at_a_time)
+{
+    int status;
+    size_t lines = run_lines((const char *const[]){"--sizes=100", NULL}, &status);
+    cr_assert_eq(status, 0);
+    size_t other_threads = bench_thread_count() > 1;
+    cr_assert_eq(lines, 5 + other_threads + recipe_count() - 1 + (size_t)adam_isa_best(), "%zu", lines);
+    cr_assert_eq(run_lines((const char *const[]){"--sizes=100", "--quick", NULL}, &status), 5);
+}
+
+Test(bench_adam, names_in_no_table_are_usage_errors)
+{
+    const char *const wrong[] = {"--recipe=torch", "--isa=avx1024", "--step=half", "--sizes=none"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        int status;
+        cr_assert_eq(run_lines((const char *const[]){wrong[i], NULL}, &status), 0);
+        cr_assert_eq(status, 2, "%s", wrong[i]);
+    }
+}
+
+Test(bench_adam, memory_that_is_not_there_is_an_error)
+{
+    int status;
+    cr_assert_eq(run_lines((const char *const[]){"--sizes=8191G", NULL}, &status), 0);
+    cr_assert_eq(status, 2);
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory streams of an optimizer step, vectorised by the compiler for the best instruction set that this processor has.
+#include "bench/adam/streams.h"
+
+#include "ref/arithmetic/adam.h"
+
+#include <emmintrin.h>
+
+#define STREAMS_INLINE static inline __attribute__((always_inline))
+#ifdef __clang__
+#define STREAMS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#else
+#define STREAMS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
+#endif
+#define STREAMS_AVX2 __attribute__((target("avx2")))
+
+// The arrays are an optimizer's floats; here they are only bits.
+typedef uint32_t __attribute__((may_alias)) word_bits;
+typedef uint16_t __attribute__((may_alias)) half_bits;
+
+// Elements whose 16-bit copies fill a cache line.
+enum { LINE = 32 };
+
+// Elements [begin, end); `half`: 16-bit gradients; `copies`: null or the upper halves of these elements' param. All
+// pointers are locals: the stores, which may alias anything, then cannot seem to change them.
+STREAMS_INLINE void move(const struct streams *s, size_t begin, size_t end, bool half, half_bits *copies, uint32_t mask)
+{
+    word_bits *restrict p = s->param, *restrict m = s->exp_avg, *restrict v = s->exp_avg_sq;
+    const word_bits *words = s->grad;
+    const half_bits *halves = s->grad;
+#pragma GCC ivdep
+    for (size_t i = begin; i < end; i++) {
+        uint32_t x = (half ? (uint32_t)halves[i] << 16 : words[i]) & mask;
+        uint32_t updated = p[i] ^ x;
+        p[i] = updated;
+        m[i] ^= x;
+        v[i] ^= x;
+        if (copies)
+            copies[i - begin] = (uint16_t)(updated >> 16);
+    }
+}
+
+STREAMS_INLINE void move_past_cache(const struct streams *s, size_t begin, size_t end, bool half, uint32_t mask)
+{
+    half_bits *copy = s->copy;
+    size_t i = begin;
+    for (; i + LINE <= end; i += LINE) {
+        _Alignas(64) half_bits line[LINE];
+        move(s, i, i + LINE, half, line, mask);
+        for (size_t k = 0; k < LINE; k += 8)
+            _mm_stream_si128((__m128i *)(void *)(copy + i + k), _mm_load_si128((const __m128i *)(void *)(line + k)));
+    }
+    move(s, i, end, half, copy + i, mask);
+    _mm_sfence();
+}
+
+STREAMS_INLINE void move_range(const struct streams *s, size_t begin, size_t end, uint32_t mask)
+{
+    bool half = s->grad_dtype != DTYPE_FP32;
+    half_bits *copy = s->copy;
+    if (copy && s->past_cache && half)
+        move_past_cache(s, begin, end, true, mask);
+    else if (copy && s->past_cache)
+        move_past_cache(s, begin, end, false, mask);
+    else if (copy && half)
+        move(s, begin, end, true, copy + begin, mask);
+    else if (copy)
+        move(s, begin, end, false, copy + begin, mask);
+    else if (half)
+        move(s, begin, end, true, NULL, mask);
+    else
+        move(s, begin, end, false, NULL, mask);
+}
+
+STREAMS_INLINE uint32_t largest(const word_bits *words, size_t begin, size_t end)
+{
+    uint32_t max = 0;
+    for (size_t i = begin; i < end; i++)
+        max = words[i] > max ? words[i] : max;
+    return max;
+}
+
+STREAMS_AVX512 static void move_avx512(const struct streams *s, size_t begin, size_t end, uint32_t mask)
+{
+    move_range(s, begin, end, mask);
+}
+
+STREAMS_AVX2 static void move_avx2(const struct streams *s, size_t begin, size_t end, uint32_t mask)
+{
+    move_range(s, begin, end, mask);
+}
+
+static void move_scalar(const struct streams *s, size_t begin, size_t end, uint32_t mask)
+{
+    move_range(s, begin, end, mask);
+}
+
+STREAMS_AVX512 static uint32_t largest_avx512(const word_bits *words, size_t begin, size_t end)
+{
+    return largest(words, begin, end);
+}
+
+STREAMS_AVX2 static uint32_t largest_avx2(const word_bits *words, size_t begin, size_t end)
+{
+    return largest(words, begin, end);
+}
+
+static uint32_t largest_scalar(const word_bits *words, size_t begin, size_t end)
+{
+    return largest(words, begin, end);
+}
+
+// The yardstick does not follow --isa: the limit is what the machine allows.
+static const struct {
+    void (*move)(const struct streams *s, size_t begin, size_t end, uint32_t mask);
+    uint32_t (*largest)(const word_bits *words, size_t begin, size_t end);
+} builds[ADAM_ISA_COUNT] = {
+    [ADAM_SCALAR] = {move_scalar, largest_scalar},
+    [ADAM_AVX2] = {move_avx2, largest_avx2},
+    [ADAM_AVX512] = {move_avx512, largest_avx512},
+};
+
+// Where part `part` of `parts` begins: at a line of the 16-bit copy.
+static size_t part_begin(size_t count, int part, int parts)
+{
+    return part == parts ? count : count / (size_t)parts / LINE * LINE * (size_t)part;
+}
+
+void streams_step(const struct streams *streams, uint32_t mask, int threads, uint64_t rounds)
+{
+    enum adam_isa isa = adam_isa_best();
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int part = 0; part < threads; part++)
+        for (uint64_t round = 0; round < rounds; round++)
+            builds[isa].move(streams, part_begin(streams->count, part, threads),
+                             part_begin(streams->count, part + 1, threads), mask);
+}
+
+uint32_t streams_read(const struct streams *streams, int threads)
+{
+    enum adam_isa isa = adam_isa_best();
+    size_t words = streams->count * dtype_bytes(streams->grad_dtype) / sizeof(uint32_t);
+    uint32_t max = 0;
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(max : max)
+    for (int part = 0; part < threads; part++) {
+        uint32_t found = builds[isa].largest(streams->grad, part_begin(words, part, threads),
+                                             part_begin(words, part + 1, threads));
+        max = found > max ? found : max;
+    }
+    return max;
+}

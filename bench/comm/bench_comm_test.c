@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of `bench comm`: one wrong element is found, its yardstick moves what the collective moves, and its lines say
+// what was asked for.
+#include "bench/table/benchmarks.h"
+#include "bench/harness/bench.h"
+#include "bench/comm/comm_case.h"
+#include "bench/harness/printed_test.h"
+#include "ref/arithmetic/shadow_test.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+
+#include <stdatomic.h>
+#include <string.h>
+
+static struct comm_setting setting_of(enum operation operation, int world, bool uneven, bool in_place)
+{
+    return (struct comm_setting){.operation = operation, .world = world, .count = 1000,
+                                 .uneven = uneven, .in_place = in_place};
+}
+
+// With spoiled_rank -1: nothing is; else its first or its last element.
+static size_t wrong_after_spoiling(const struct comm_setting *setting, int spoiled_rank, bool last)
+{
+    struct comm_ranks ranks;
+    size_t wrong_count;
+    cr_assert_eq(comm_ranks_open(setting, &ranks), ERR_NONE, "%s", err_message());
+    for (int i = 0; i < 3; i++) {
+        ranks.calls = setting->in_place ? 1 : (size_t)i + 1;
+        cr_assert_eq(comm_ranks_prepare(&ranks, TASK_COLLECTIVE, i % 2), ERR_NONE, "%s", err_message());
+        cr_assert_eq(comm_ranks_repeat(&ranks), ERR_NONE, "%s", err_message());
+        // The other ranks wait for the next repetition; what a root sends then must be right again.
+        if (i == 2 && spoiled_rank >= 0) {
+            const struct comm_rank *rank = &ranks.ranks[spoiled_rank];
+            comm_rank_result(rank)[last ? comm_rank_result_count(rank) - 1 : 0] += 1;
+        }
+    }
+    cr_assert_eq(comm_ranks_prepare(&ranks, TASK_COPY, false), ERR_NONE, "%s", err_message());
+    cr_assert_eq(comm_ranks_repeat(&ranks), ERR_NONE, "%s", err_message());
+    cr_assert_eq(comm_ranks_close(&ranks, &wrong_count), ERR_NONE, "%s", err_message());
+    return wrong_count;
+}
+
+Test(bench_comm, concurrent_every_repetition_is_verified_and_one_wrong_element_is_found)
+{
+    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
+        for (int form = 0; form < 4; form++)
+            for (int world = 1; world <= 4; world++) {
+                const char *name = comm_ranks_operation_name(operation);
+                struct comm_setting setting = setting_of(operation, world, form & 1, form & 2);
+                if ((setting.uneven && !comm_ranks_has_shares(operation)) ||
+                    (setting.in_place && !comm_ranks_has_in_place(operation)))
+                    continue;
+                cr_expect_eq(wrong_after_spoiling(&setting, -1, false), 0, "%s among %d, form %d", name, world, form);
+                cr_expect_eq(wrong_after_spoiling(&setting, world - 1, false), 1, "%s among %d, form %d", name, world,
+                             form);
+                cr_expect_eq(wrong_after_spoiling(&setting, 0, true), 1, "%s among %d, form %d", name, world, form);
+            }
+}
+
+// All elements of recv that the collective writes are written by the yardstick, too, and no others.
+static void expect_same_extent(const struct comm_setting *setting, enum task task)
+{
+    struct comm_ranks ranks;
+    size_t wrong_count;
+    static const unsigned char poison[sizeof(float)] = {0xff, 0xff, 0xff, 0xff};
+    const char *name = comm_ranks_operation_name(setting->operation);
+    cr_assert_eq(comm_ranks_open(setting, &ranks), ERR_NONE, "%s", err_message());
+    cr_assert_eq(comm_ranks_prepare(&ranks, task, true), ERR_NONE, "%s", err_message());
+    cr_assert_eq(comm_ranks_repeat(&ranks), ERR_NONE, "%s", err_message());
+    for (int rank = 0; rank < setting->world; rank++)
+        for (size_t i = 0; i < comm_ranks_recv_count(&ranks.ranks[rank]); i++)
+            cr_assert_eq(memcmp(&ranks.ranks[rank].recv[i], poison, sizeof poison) != 0,
+                         i < comm_rank_result_count(&ranks.ranks[rank]), "%s among %d, rank %d, element %zu", name,
+                         setting->world, rank, i);
+    cr_assert_eq(comm_ranks_close(&ranks, &wrong_count), ERR_NONE, "%s", err_message());
+}
+
+Test(bench_comm, concurrent_the_yardstick_writes_what_the_collective_writes)
+{
+    static const enum task tasks[] = {TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_MEET_AND_COPY};
+    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
+        for (size_t task = 0; task < sizeof tasks / sizeof tasks[0]; task++)
+            for (int world = 1; world <= 4; world++)
+                for (int uneven = 0; uneven <= comm_ranks_has_shares(operation); uneven++) {
+                    struct comm_setting setting = setting_of(operation, world, uneven, false);
+                    expect_same_extent(&setting, tasks[task]);
+                }
+}
+
+static double bus_bytes_of(enum operation operation, int world, bool uneven)
+{
+    struct comm_ranks ranks;
+    size_t wrong_count;
+    struct comm_setting setting = setting_of(operation, world, uneven, false);
+    cr_assert_eq(comm_ranks_open(&setting, &ranks), ERR_NONE, "%s", err_message());
+    double bytes = comm_ranks_bus_bytes(&ranks);
+    cr_assert_eq(comm_ranks_close(&ranks, &wrong_count), ERR_NONE);
+    return bytes;
+}
+
+Test(bench_comm, bus_bytes_are_those_that_the_busiest_rank_moves)
+{
+    // 1000 elements among 4 ranks: 250 each, or 100, 200, 300 and 400.
+    cr_expect_eq(bus_bytes_of(REDUCE_SCATTER, 4, false), 4 * 750);
+    cr_expect_eq(bus_bytes_of(ALL_GATHER, 4, false), 4 * 750);
+    cr_expect_eq(bus_bytes_of(ALL_TO_ALL, 4, false), 4 * 750);
+    cr_expect_eq(bus_bytes_of(ALL_REDUCE, 4, false), 4 * 1500);
+    cr_expect_eq(bus_bytes_of(BROADCAST, 4, false), 4 * 1000);
+    cr_expect_eq(bus_bytes_of(REDUCE_SCATTER, 4, true), 4 * 900);
+    cr_expect_eq(bus_bytes_of(ALL_GATHER, 4, true), 4 * 900);
+    cr_expect_eq(bus_bytes_of(ALL_TO_ALL, 4, true), 4 * 1200, "the last one receives 400 from each of three");
+    cr_expect_eq(bus_bytes_of(ALL_GATHER, 1, false), 0);
+}
+
+static int run_on(const struct bench_device *device, const char *const arguments[], char **text)
+{
+    const char *argv[16] = {"comm"};
+    int argc = 1;
+    for (; arguments[argc - 1]; argc++)
+        argv[argc] = arguments[argc - 1];
+    struct printed printed = printed_begin();
+    int status = device ? bench_comm_on(device, argc, argv) : bench_comm.run(argc, argv);
+    *text = printed_end(printed);
+    return status;
+}
+
+static int run(const char *const arguments[], char **text)
+{
+    return run_on(NULL, arguments, text);
+}
+
+Test(bench_comm, a_json_line_names_the_case_and_its_yardstick)
+{
+    static const char *const arguments[] = {"--world", "3",        "--operation", "all-reduce", "--sizes",
+                                            "64K",     "--repeat", "10",          "--json",     NULL};
+    char *text;
+    cr_assert_eq(run(arguments, &text), 0);
+    json_t *line = json_loads(text, 0, NULL);
+    cr_assert_not_null(line, "%s", text);
+    const char *name, *operation, *unit, *yardstick;
+    int world, wrong, verified;
+    json_int_t buffer_bytes;
+    double median, ratio, bus_bytes;
+    json_t *samples;
+    static const char *const form = "{s:s, s:{s:s, s:i, s:I}, s:{s:f, s:i}, s:o, s:f, s:s, s:b, s:{s:s}, s:f}";
+    cr_assert_eq(json_unpack(line, form, "name", &name,
+                             "case", "operation", &operation, "world", &world, "buffer_bytes", &buffer_bytes,
+                             "detail", "bus_bytes", &bus_bytes, "wrong", &wrong, "samples", &samples, "median", &median,
+                             "unit", &unit, "verified", &verified, "yardstick", "name", &yardstick, "ratio", &ratio),
+                 0, "%s", text);
+    cr_expect_str_eq(name, "comm");
+    cr_expect_str_eq(operation, "all-reduce");
+    cr_expect_str_eq(unit, "ns");
+    cr_expect_eq(world, 3);
+    cr_expect_eq(buffer_bytes, 65532);
+    cr_expect_float_eq(bus_bytes, 2 * 65532 * 2.0 / 3, 1e-6);
+    cr_expect_eq(wrong, 0);
+    cr_expect_null(json_object_get(json_object_get(line, "case"), "device"));
+    cr_expect(verified && median > 0 && ratio > 0 && json_array_size(samples) == 10);
+    json_decref(line);
+    free(text);
+}
+
+static const struct bench_device shadows = {&shadow_accelerator, 2};
+
+static void expect_on_shadows(const char *size, const char *yardstick)
+{
+    const char *const arguments[] = {"--world", "3",        "--operation", "reduce-scatter", "--sizes",
+                                     size,      "--repeat", "2",           "--json",         NULL};
+    char *text;
+    const char *transport, *device, *order, *name;
+    int devices, verified;
+    double ratio;
+    cr_assert_eq(run_on(&shadows, arguments, &text), 0);
+    json_t *line = json_loads(text, JSON_DISABLE_EOF_CHECK, NULL);
+    cr_assert_eq(json_unpack(line, "{s:{s:s, s:s, s:i, s:s}, s:b, s:{s:s}, s:f}", "case", "transport", &transport,
+                             "device", &device, "devices", &devices, "order", &order, "verified", &verified,
+                             "yardstick", "name", &name, "ratio", &ratio), 0, "%s", text);
+    cr_expect_str_eq(transport, "local");
+    cr_expect_str_eq(device, "shadow");
+    cr_expect_str_eq(order, "canonical");
+    cr_expect_str_eq(name, yardstick);
+    cr_expect(devices == 2 && verified && ratio > 0, "%s", text);
+    cr_expect_eq(shadow.block_count, 0);
+    json_decref(line);
+    free(text);
+}
+
+Test(bench_comm, on_a_device_a_line_says_so_and_copies_there_are_the_yardstick)
+{
+    expect_on_shadows("64K", "a barrier and copies on the device");
+    expect_on_shadows("33M", "copies on the device");
+}
+
+Test(bench_comm, on_a_device_the_table_says_on_how_many)
+{
+    static const char *const arguments[] = {"--sizes", "4K", "--repeat", "1", "--operation", "broadcast", NULL};
+    char *text;
+    cr_assert_eq(run_on(&shadows, arguments, &text), 0);
+    cr_expect(strstr(text, "2 ranks on 2 devices (shadow); medians"), "%s", text);
+    cr_expect(strstr(text, " a barrier and copies on the device\n"), "%s", text);
+    free(text);
+}
+
+static atomic_int folds_until_wrong = 7;
+
+static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
+                       size_t count, int add)
+{
+    shadow_fold(in_dtype, in, world, out_dtype, out, count, add);
+    if (atomic_fetch_sub(&folds_until_wrong, 1) == 1)
+        *(uint32_t *)at(out) ^= 1;
+}
+
+Test(bench_comm, one_wrong_bit_on_a_device_is_an_error_and_leaves_no_record)
+{
+    struct isa_kernels kernels = shadow_kernels;
+    struct accelerator wrong = shadow_accelerator;
+    kernels.fold = wrong_fold;
+    wrong.kernels = &kernels;
+    const struct bench_device device = {&wrong, 1};
+    // Large enough for one call a repetition, in which each of the ranks folds once.
+    const struct bench_options options = {.repeat = 5, .warmup = 1, .json = true};
+    const struct comm_setting setting = {.device = &device, .operation = REDUCE_SCATTER, .world = 2, .count = 1 << 20,
+                                         .in_place = true};
+    struct printed printed = printed_begin();
+    int code = comm_case_run(&options, &setting);
+    char *text = printed_end(printed);
+    cr_expect_eq(code, ERR_CHECK);
+    cr_expect(strstr(err_message(), "reduce-scatter of 4194304 bytes among 2 ranks left 1 wrong elements"), "%s",
+              err_message());
+    cr_expect_str_eq(text, "");
+    cr_expect_eq(shadow.block_count, 0);
+    free(text);
+}
+
+Test(bench_comm, a_device_that_is_not_there_is_a_skip)
+{
+    static const char *const arguments[] = {"--device", "cuda", "--quick", "--sizes", "64", "--repeat", "1", NULL};
+    char *text;
+    struct bench_device device;
+    bool absent;
+    cr_assert_eq(bench_device_find("cuda", 2, false, &device, &absent), ERR_NONE);
+    cr_expect_eq(run(arguments, &text), absent ? 77 : 0);
+    cr_expect_eq(strlen(text) == 0, absent, "%s", text);
+    free(text);
+}
+
+Test(bench_comm, a_table_has_a_row_for_each_operation_and_size)
+{
+    static const char *const arguments[] = {"--sizes", "4K,8K", "--repeat", "2", NULL};
+    char *text;
+    cr_assert_eq(run(arguments, &text), 0);
+    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++) {
+        char row[64];
+        snprintf(row, sizeof row, "%-15s %-9s %11d ", comm_ranks_operation_name(operation), "", 8192);
+        cr_expect(strstr(text, row), "no \"%s\" in\n%s", row, text);
+    }
+    free(text);
+}
+
+Test(bench_comm, large_buffers_are_measured_uneven_and_in_place_too)
+{
+    static const char *const arguments[] = {"--sizes", "1M", "--repeat", "1", "--operation", "reduce-scatter", NULL};
+    char *text;
+    cr_assert_eq(run(arguments, &text), 0);
+    cr_expect(strstr(text, "%  reduce-scatter                1048576 "), "%s", text);
+    cr_expect(strstr(text, "%  reduce-scatter  uneven        1048576 "), "%s", text);
+    cr_expect(strstr(text, "%  reduce-scatter  in place      1048576 "), "%s", text);
+    free(text);
+}
+
+Test(bench_comm, an_unknown_device_operation_world_or_thread_count_is_refused)
+{
+    static const char *const bad[][3] = {{"--device", "gpu"},       {"--world", "0"},   {"--world", "65"},
+                                         {"--operation", "gather"}, {"--threads", "2"}, {"--sizes", "x"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char *text;
+        cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);
+        free(text);
+    }
+}

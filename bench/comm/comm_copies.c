@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The yardstick of ranks that are threads: copies of the bytes that their collective must move.
+#include "bench/comm/comm_ranks.h"
+
+#include "ref/comm/comm_copy.h"
+
+#include <string.h>
+
+static bool is_on_device(const struct comm_rank *rank)
+{
+    return rank->stage;
+}
+
+static void copy(const struct comm_rank *rank, float *to, const float *from, size_t count)
+{
+    size_t bytes = count * sizeof *to;
+    if (is_on_device(rank))
+        bytes_copy(to, from, bytes);  // whose error is the next accelerator_wait's
+    else if (rank->of->task == TASK_COPY_AROUND_CACHE)
+        copy_around_cache(to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
+typedef uint64_t __attribute__((may_alias, aligned(1))) word_bits;
+
+// Reads memory and keeps a trace of it, so that the compiler does not leave the reading out.
+static void read_here(const void *from, size_t bytes)
+{
+    const word_bits *words = from;
+    uint64_t trace = 0;
+    for (size_t i = 0; i < bytes / sizeof *words; i++)
+        trace |= words[i];
+    __asm__ volatile("" : : "r"(trace));
+}
+
+// This rank's share of a peer, which nobody writes anywhere.
+static void read_only(const struct comm_rank *rank, const struct comm_rank *peer)
+{
+    const struct comm_ranks *of = rank->of;
+    size_t count = of->counts[rank->index];
+    const float *from = peer->send + of->offsets[rank->index];
+    if (!is_on_device(rank)) {
+        read_here(from, count * sizeof *from);
+        return;
+    }
+    int devices = of->setting.device->count;
+    bool same_device = rank->index % devices == peer->index % devices;
+    copy(rank, rank->area, from, same_device ? (count + 1) / 2 : count);
+}
+
+// Share by share, beginning with the next rank's, as the collectives do. From send to recv, also where the collective
+// is in place.
+void comm_rank_copy_same_bytes(const struct comm_rank *rank)
+{
+    const struct comm_ranks *of = rank->of;
+    size_t own = of->offsets[rank->index], own_count = of->counts[rank->index];
+    if (of->setting.operation == BROADCAST) {
+        if (rank->index != 0)
+            copy(rank, rank->recv, of->ranks[0].recv, of->setting.count);
+        return;
+    }
+    for (int step = 1; step <= of->setting.world; step++) {
+        const struct comm_rank *peer = &of->ranks[(rank->index + step) % of->setting.world];
+        if (of->setting.operation == ALL_GATHER)
+            copy(rank, rank->recv + of->offsets[peer->index], peer->send, of->counts[peer->index]);
+        else if (of->setting.operation == ALL_TO_ALL)
+            copy(rank, rank->recv + rank->recv_offsets[peer->index], peer->send + own, own_count);
+        else if (of->setting.operation == ALL_REDUCE)
+            copy(rank, peer->recv + own, peer->send + own, own_count);
+        else if (peer == rank)
+            copy(rank, rank->recv, rank->send + own, own_count);
+        else
+            read_only(rank, peer);
+    }
+}
+
+int comm_rank_copies_end(const struct comm_rank *rank)
+{
+    if (rank->of->task == TASK_COPY_AROUND_CACHE && !is_on_device(rank))
+        copy_around_cache_end();
+    return accelerator_wait();
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the ranks of `bench comm` on an accelerator that the host plays: all that they leave there is verified, one
+// wrong bit is found, the yardstick moves what it says, and nothing stays allocated.
+#include "bench/comm/comm_ranks.h"
+
+#include "ref/arithmetic/shadow_test.h"
+
+#include <criterion/criterion.h>
+
+#include <stdatomic.h>
+
+// Forms of an operation: bit 0, uneven; bit 1, in place.
+enum { FORMS = 4, DEVICES = 2 };
+
+static struct bench_device device = {&shadow_accelerator, 1};
+
+static struct comm_setting setting_of(enum operation operation, int world, int form)
+{
+    return (struct comm_setting){.device = &device, .operation = operation, .world = world, .count = 1009,
+                                 .uneven = form & 1, .in_place = form & 2};
+}
+
+static bool exists(enum operation operation, int form)
+{
+    return (!(form & 1) || comm_ranks_has_shares(operation)) && (!(form & 2) || comm_ranks_has_in_place(operation));
+}
+
+static void open_ranks(const struct comm_setting *setting, struct comm_ranks *ranks)
+{
+    cr_assert_eq(comm_ranks_open(setting, ranks), ERR_NONE, "%s", err_message());
+}
+
+static void repeat(struct comm_ranks *ranks, enum task task, bool poisons)
+{
+    cr_assert_eq(comm_ranks_prepare(ranks, task, poisons), ERR_NONE, "%s", err_message());
+    cr_assert_eq(comm_ranks_repeat(ranks), ERR_NONE, "%s", err_message());
+}
+
+static size_t close_ranks(struct comm_ranks *ranks)
+{
+    size_t wrong_count;
+    cr_assert_eq(comm_ranks_close(ranks, &wrong_count), ERR_NONE, "%s", err_message());
+    cr_expect_eq(shadow.block_count, 0);
+    cr_expect_eq(shadow.lock_count, shadow.unlock_count);
+    return wrong_count;
+}
+
+// With spoiled_rank -1: nothing is; else its first or its last element.
+static size_t wrong_after_spoiling(const struct comm_setting *setting, int spoiled_rank, bool last)
+{
+    struct comm_ranks ranks;
+    open_ranks(setting, &ranks);
+    for (int i = 0; i < 3; i++) {
+        ranks.calls = setting->in_place ? 1 : (size_t)i + 1;
+        repeat(&ranks, TASK_COLLECTIVE, i % 2);
+    }
+    if (spoiled_rank >= 0) {
+        const struct comm_rank *rank = &ranks.ranks[spoiled_rank];
+        float *spoiled = comm_rank_result(rank) + (last ? comm_rank_result_count(rank) - 1 : 0), value;
+        cr_assert_eq(accelerator_of(rank->send), device.accelerator);
+        cr_assert_eq(bytes_copy(&value, spoiled, sizeof value), ERR_NONE);
+        value += 1;
+        cr_assert_eq(bytes_copy(spoiled, &value, sizeof value), ERR_NONE);
+    }
+    repeat(&ranks, TASK_COPY, false);
+    return close_ranks(&ranks);
+}
+
+Test(comm_device, concurrent_every_element_on_the_device_is_verified_and_all_is_given_back)
+{
+    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
+        for (int form = 0; form < FORMS; form++)
+            for (int world = 1; world <= 4 && exists(operation, form); world++) {
+                const char *name = comm_ranks_operation_name(operation);
+                struct comm_setting setting = setting_of(operation, world, form);
+                cr_expect_eq(wrong_after_spoiling(&setting, -1, false), 0, "%s among %d, form %d", name, world, form);
+                cr_expect_eq(wrong_after_spoiling(&setting, world - 1, false), 1, "%s among %d, form %d", name, world,
+                             form);
+                cr_expect_eq(wrong_after_spoiling(&setting, 0, true), 1, "%s among %d, form %d", name, world, form);
+            }
+}
+
+Test(comm_device, a_result_of_several_stages_is_verified_to_its_last_element)
+{
+    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++) {
+        struct comm_setting setting = setting_of(operation, 2, 0);
+        setting.count = 4 * COMM_STAGE_COUNT + 6;
+        cr_expect_eq(wrong_after_spoiling(&setting, -1, false), 0, "%s", comm_ranks_operation_name(operation));
+        cr_expect_eq(wrong_after_spoiling(&setting, 1, true), 1, "%s", comm_ranks_operation_name(operation));
+    }
+}
+
+static atomic_int folds_until_wrong;
+
+// One bit of the last element, as if a thread of the device had missed it, of one fold of all.
+static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
+                       size_t count, int add)
+{
+    shadow_fold(in_dtype, in, world, out_dtype, out, count, add);
+    uint32_t *last = (uint32_t *)at(out) + count - 1;
+    if (atomic_fetch_sub(&folds_until_wrong, 1) == 1)
+        *last ^= 1;
+}
+
+Test(comm_device, one_bit_that_a_fold_on_the_device_has_wrong_is_found)
+{
+    struct isa_kernels kernels = shadow_kernels;
+    struct accelerator accelerator = shadow_accelerator;
+    kernels.fold = wrong_fold;
+    accelerator.kernels = &kernels;
+    device.accelerator = &accelerator;
+    for (int form = 0; form < FORMS; form++)
+        for (int world = 1; world <= 4; world++) {
+            // Each rank folds once in a call, and the first repetition is one: its last fold.
+            struct comm_setting setting = setting_of(REDUCE_SCATTER, world, form);
+            folds_until_wrong = world;
+            cr_expect_eq(wrong_after_spoiling(&setting, -1, false), 1, "reduce-scatter among %d, form %d", world, form);
+            if (form & 1)
+                continue;
+            setting.operation = ALL_REDUCE;
+            folds_until_wrong = world;
+            cr_expect_eq(wrong_after_spoiling(&setting, -1, false), world, "all-reduce among %d: every rank has it",
+                         world);
+        }
+}
+
+// All elements of recv that the collective writes are written by the yardstick, too, and no others.
+Test(comm_device, the_yardstick_writes_what_the_collective_writes)
+{
+    static const enum task tasks[] = {TASK_COLLECTIVE, TASK_COPY, TASK_MEET_AND_COPY};
+    static const uint32_t poison = 0xffffffff;
+    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
+        for (int form = 0; form < 2; form++)
+            for (int world = 1; world <= 4 && exists(operation, form); world++)
+                for (size_t task = 0; task < sizeof tasks / sizeof tasks[0]; task++) {
+                    struct comm_setting setting = setting_of(operation, world, form);
+                    struct comm_ranks ranks;
+                    open_ranks(&setting, &ranks);
+                    repeat(&ranks, tasks[task], true);
+                    for (int i = 0; i < world; i++) {
+                        const struct comm_rank *rank = &ranks.ranks[i];
+                        const uint32_t *recv = at(rank->recv);
+                        for (size_t k = 0; k < comm_ranks_recv_count(rank); k++)
+                            cr_assert_eq(recv[k] != poison, k < comm_rank_result_count(rank),
+                                         "%s among %d, rank %d, element %zu", comm_ranks_operation_name(operation),
+                                         world, i, k);
+                    }
+                    close_ranks(&ranks);
+                }
+}
+
+static atomic_size_t copied_bytes;
+static atomic_int entered[DEVICES];
+
+static int counted_copy(void *to, const void *from, size_t bytes)
+{
+    if (shadow_find(to) && shadow_find(from))
+        atomic_fetch_add(&copied_bytes, bytes);
+    return shadow_copy(to, from, bytes);
+}
+
+static int counted_enter(int index)
+{
+    atomic_fetch_add(&entered[index], 1);
+    return shadow_enter(index);
+}
+
+// What the yardstick copies among four ranks on so many devices.
+static size_t copied_by_yardstick(enum operation operation, int devices)
+{
+    struct accelerator accelerator = shadow_accelerator;
+    accelerator.copy = counted_copy;
+    accelerator.enter = counted_enter;
+    device = (struct bench_device){&accelerator, devices};
+    entered[0] = entered[1] = 0;
+    struct comm_setting setting = setting_of(operation, 4, 0);
+    setting.count = 4000;
+    struct comm_ranks ranks;
+    open_ranks(&setting, &ranks);
+    copied_bytes = 0;
+    repeat(&ranks, TASK_COPY, false);
+    size_t bytes = copied_bytes;
+    cr_expect_eq(close_ranks(&ranks), 0);
+    return bytes;
+}
+
+Test(comm_device, the_yardstick_moves_no_more_than_the_collective_must)
+{
+    cr_expect_eq(copied_by_yardstick(ALL_GATHER, 1), 4 * 4 * 4000);
+    cr_expect_eq(copied_by_yardstick(ALL_TO_ALL, 1), 4 * 4 * 4000);
+    cr_expect_eq(copied_by_yardstick(ALL_REDUCE, 1), 4 * 4 * 4000);
+    cr_expect_eq(copied_by_yardstick(BROADCAST, 1), 4 * 3 * 4000);
+    // Each rank its own 1000, and a half of 1000 of three others; on two devices, two of those are elsewhere.
+    cr_expect_eq(copied_by_yardstick(REDUCE_SCATTER, 1), 4 * 4 * (1000 + 3 * 500));
+    cr_expect_eq(entered[0], 4);
+    cr_expect_eq(copied_by_yardstick(REDUCE_SCATTER, 2), 4 * 4 * (1000 + 500 + 2 * 1000));
+    cr_expect_eq(entered[0], 2);
+    cr_expect_eq(entered[1], 2);
+}
+
+static int full(size_t bytes, void **out)
+{
+    return bytes > 4000 ? err_set(ERR_MEMORY, "the shadow is full") : shadow_allocate(bytes, out);
+}
+
+Test(comm_device, a_device_without_enough_memory_is_an_error_that_says_whose_buffers_and_leaves_nothing)
+{
+    struct accelerator accelerator = shadow_accelerator;
+    accelerator.allocate = full;
+    device.accelerator = &accelerator;
+    struct comm_setting setting = setting_of(ALL_TO_ALL, 3, 1);
+    struct comm_ranks ranks;
+    cr_expect_eq(comm_ranks_open(&setting, &ranks), ERR_MEMORY);
+    cr_expect(strstr(err_message(), "'s buffers: the shadow is full"), "%s", err_message());
+    cr_expect_eq(shadow.block_count, 0);
+}

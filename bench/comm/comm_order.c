@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks that are processes find together: sums over all of them, and whether the order of MPI or NCCL has other
+// bits than the canonical one.
+#include "bench/comm/comm_ranks.h"
+
+#include "ref/arithmetic/accelerator.h"
+#include "bench/harness/bench.h"
+#include "base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int comm_ranks_agree(const struct comm_ranks *ranks, uint64_t *value)
+{
+    return ranks->setting.comm ? comm_broadcast(ranks->setting.comm, value, sizeof *value, 0) : ERR_NONE;
+}
+
+int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum)
+{
+    struct comm *comm = ranks->setting.comm;
+    *sum = own;
+    if (!comm)
+        return ERR_NONE;
+    size_t world = (size_t)comm_world(comm);
+    uint64_t *all = calloc(world, sizeof *all);
+    size_t *counts = calloc(2 * world, sizeof *counts);
+    int code = all && counts ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the counts of %zu ranks", world);
+    for (size_t rank = 0; rank < world && code == ERR_NONE; rank++) {
+        counts[rank] = sizeof own;
+        counts[world + rank] = rank * sizeof own;
+    }
+    if (code == ERR_NONE)
+        code = comm_all_gather(comm, &own, all, counts, counts + world, DTYPE_BYTE);
+    *sum = 0;
+    for (size_t rank = 0; rank < world && code == ERR_NONE; rank++)
+        *sum += all[rank];
+    free(all);
+    free(counts);
+    return code;
+}
+
+// One call of either, of what send has now; its result is not verified.
+static int call_once(struct comm_ranks *ranks, enum task task)
+{
+    struct comm_rank *rank = &ranks->ranks[0];
+    ranks->task = task;
+    int code = comm_ranks_repeat(ranks);
+    rank->has_result = false;
+    return code;
+}
+
+// Both results of numbers whose sum depends on the order, here.
+static int sum_both_ways(struct comm_ranks *ranks, float *canonical, float *native, size_t bytes)
+{
+    struct comm_rank *rank = &ranks->ranks[0];
+    TRY(comm_rank_fill_roughly(rank));
+    TRY(call_once(ranks, TASK_COLLECTIVE));
+    TRY(bytes_copy(canonical, comm_rank_result(rank), bytes));
+    TRY(call_once(ranks, TASK_NATIVE));
+    return bytes_copy(native, rank->recv, bytes);
+}
+
+int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count)
+{
+    struct comm_rank *rank = &ranks->ranks[0];
+    size_t result_count = comm_rank_result_count(rank), bytes = result_count * sizeof(float), calls = ranks->calls;
+    uint64_t differing = 0;
+    float *results = bench_alloc(2 * bytes, 1);
+    if (!results)
+        return err_set(ERR_MEMORY, "no memory for two results of %zu bytes", bytes);
+    ranks->calls = 1;
+    int code = sum_both_ways(ranks, results, results + result_count, bytes);
+    for (size_t i = 0; i < result_count && code == ERR_NONE; i++)
+        differing += memcmp(&results[i], &results[result_count + i], sizeof(float)) != 0;
+    bench_free(results, 2 * bytes);
+    rank->has_native_result = false;
+    ranks->calls = calls;
+    if (code == ERR_NONE)
+        code = comm_rank_fill(rank);
+    return code == ERR_NONE ? comm_ranks_sum(ranks, differing, count) : code;
+}

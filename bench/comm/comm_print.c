@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/comm/comm_case.h"
+
+#include "bench/harness/bench_world.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void print_columns(const char *first, const char *own_us, const char *last)
+{
+    printf("%-8s %-15s %-9s %11s %10s %21s %10s %9s %9s %6s  %s\n", first, "operation", "", "bytes", "us",
+           "(10 % to 90 %)", own_us, "alg GB/s", "bus GB/s", "wrong", last);
+}
+
+void comm_print_header(int world, const struct bench_device *device)
+{
+    bool nccl = device->accelerator;
+    if (bench_world_comm()) {
+        printf("%d ranks, on %d host%s%s; medians, and the time of %s own order in per cent of the canonical one's\n",
+               world, bench_world_host_count(), bench_world_host_count() == 1 ? "" : "s",
+               nccl ? ", each with a GPU" : "", nccl ? "NCCL's" : "MPI's");
+        print_columns(nccl ? "NCCL's" : "MPI's", nccl ? "NCCL's us" : "MPI's us", "library, elements of other bits");
+        return;
+    }
+    printf("%d ranks", world);
+    if (device->accelerator)
+        printf(" on %d device%s (%s)", device->count, device->count == 1 ? "" : "s", bench_device_name(device));
+    printf("; medians, and the time of concurrent copies of the same bytes in per cent of the collective's\n");
+    print_columns("copies", "copies us", "copies by");
+}
+
+// The column of wrong elements is of those that were compared: a case with any has no row.
+static void row_of(const struct comm_found *found, const struct comm_ranks *ranks, char *out, size_t bytes)
+{
+    const struct comm_setting *setting = &ranks->setting;
+    double buffer_bytes = (double)(setting->count * sizeof(float)), median = bench_median(&found->samples);
+    int used = snprintf(out, bytes, "%-15s %-9s %11.0f %10.2f %10.2f %10.2f %10.2f %9.2f %9.2f %6d  %s",
+                        comm_ranks_operation_name(setting->operation),
+                        setting->in_place ? "in place" : setting->uneven ? "uneven" : "", buffer_bytes, median / 1e3,
+                        bench_quantile(&found->samples, 0.1) / 1e3, bench_quantile(&found->samples, 0.9) / 1e3,
+                        bench_median(&found->limits) / 1e3, buffer_bytes / median,
+                        found->bus_bytes / median, 0, found->yardstick_name);
+    if (found->has_other_bits)
+        snprintf(out + used, bytes - (size_t)used, ", %" PRIu64, found->other_bits);
+}
+
+static json_t *description_of(const struct comm_setting *setting, const char *order)
+{
+    const char *processes = setting->device ? "nccl" : "mpi";
+    json_t *of_case = json_pack(
+        "{s:s, s:s, s:i, s:s, s:I, s:I, s:s, s:b, s:s}", "transport", setting->comm ? processes : "local", "operation",
+        comm_ranks_operation_name(setting->operation), "world", setting->world, "dtype", "fp32", "asked_bytes",
+        (json_int_t)setting->asked_bytes, "buffer_bytes", (json_int_t)(setting->count * sizeof(float)), "shares",
+        setting->uneven ? "uneven" : "equal", "in_place", setting->in_place, "order", order);
+    if (setting->device && of_case) {
+        struct bench_device device = *setting->device;
+        device.count = setting->comm ? setting->world : device.count;  // processes have one each
+        bench_device_describe(&device, of_case);
+    }
+    return of_case;
+}
+
+static json_t *detail_of(const struct comm_ranks *ranks, const struct comm_found *found,
+                         const struct bench_samples *samples)
+{
+    double median = bench_median(samples);
+    return json_pack("{s:f, s:f, s:f, s:i}", "bus_bytes", found->bus_bytes, "algorithm_gb_per_s",
+                     (double)(ranks->setting.count * sizeof(float)) / median, "bus_gb_per_s",
+                     found->bus_bytes / median, "wrong", 0);
+}
+
+int comm_print_canonical(const struct bench_options *options, const struct comm_ranks *ranks,
+                         const struct comm_found *found)
+{
+    char row[256];
+    struct bench_record record = {
+        .name = "comm",
+        .description = description_of(&ranks->setting, "canonical"),
+        .detail = detail_of(ranks, found, &found->samples),
+        .unit = "ns",
+        .lower_is_better = true,
+        .verified = true,
+        .items = (double)ranks->calls,
+        .begin_ns = found->begin_ns,
+        .samples = &found->samples,
+        .yardstick_name = found->yardstick_name,
+        .yardstick = &found->limits,
+        .row = row};
+    row_of(found, ranks, row, sizeof row);
+    return bench_print(options, &record);
+}
+
+int comm_print_native(const struct bench_options *options, const struct comm_ranks *ranks,
+                      const struct comm_found *found)
+{
+    struct bench_record record = {
+        .name = "comm_native",
+        .description = description_of(&ranks->setting, "native"),
+        .detail = detail_of(ranks, found, &found->limits),
+        .unit = "ns",
+        .lower_is_better = true,
+        .verified = true,
+        .items = (double)ranks->calls,
+        .begin_ns = found->begin_ns,
+        .samples = &found->limits,
+        .tabled = true};
+    if (record.detail)
+        json_object_set_new(record.detail, "library", json_string(found->yardstick_name));
+    if (record.detail && found->has_other_bits)
+        json_object_set_new(record.detail, "other_bits", json_integer((json_int_t)found->other_bits));
+    return bench_print(options, &record);
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/harness/bench_device.h"
+
+#include "bench/harness/bench.h"
+#include "ref/train/device.h"
+#include "base/err.h"
+
+#include <string.h>
+
+int bench_device_find(const char *name, int ranks, bool launched, struct bench_device *out, bool *absent)
+{
+    struct train_setting setting = {.world = ranks};
+    int code = device_find(name, launched, &setting);
+    *absent = code != ERR_NONE && device_is_name(name);
+    if (code != ERR_NONE && !*absent)
+        return code;
+    *out = (struct bench_device){setting.accelerator, setting.device_count};
+    return ERR_NONE;
+}
+
+const char *bench_device_name(const struct bench_device *device)
+{
+    return device->accelerator ? device->accelerator->name : "cpu";
+}
+
+void bench_device_describe(const struct bench_device *device, json_t *of_case)
+{
+    if (!device->accelerator)
+        return;
+    json_object_set_new(of_case, "device", json_string(device->accelerator->name));
+    json_object_set_new(of_case, "devices", json_integer(device->count));
+}
+
+int bench_device_enter(const struct bench_device *device, int rank)
+{
+    return device->accelerator ? device->accelerator->enter(rank % device->count) : ERR_NONE;
+}
+
+int bench_device_alloc(const struct bench_device *device, size_t bytes, void **out)
+{
+    const struct accelerator *accelerator = device->accelerator;
+    if (!accelerator) {
+        *out = bench_alloc(bytes, 1);
+        return *out ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %zu bytes", bytes);
+    }
+    void *memory;
+    TRY(accelerator->allocate(bytes, &memory));
+    int code = accelerator_claim(accelerator, memory, bytes);
+    if (code == ERR_NONE)
+        *out = memory;
+    else
+        (void)accelerator->release(memory);
+    return code;
+}
+
+void bench_device_free(const struct bench_device *device, void *memory, size_t bytes)
+{
+    if (!memory)
+        return;
+    if (!device->accelerator) {
+        bench_free(memory, bytes);
+        return;
+    }
+    accelerator_disclaim(memory);
+    (void)device->accelerator->release(memory);
+}
+
+int bench_device_fill(const struct bench_device *device, void *memory, uint32_t word, size_t bytes)
+{
+    size_t whole_bytes = bytes - bytes % sizeof word;
+    if (device->accelerator)
+        return whole_bytes > 0 ? device->accelerator->fill(memory, word, whole_bytes) : ERR_NONE;
+    for (size_t i = 0; i < whole_bytes; i += sizeof word)
+        memcpy((char *)memory + i, &word, sizeof word);
+    return ERR_NONE;
+}
+
+int bench_device_alloc_host(const struct bench_device *device, size_t bytes, void **out)
+{
+    void *memory = bench_alloc(bytes, 1);
+    if (!memory)
+        return err_set(ERR_MEMORY, "no memory for %zu bytes", bytes);
+    int code = device->accelerator ? device->accelerator->lock(memory, bytes) : ERR_NONE;
+    if (code == ERR_NONE)
+        *out = memory;
+    else
+        bench_free(memory, bytes);
+    return code;
+}
+
+void bench_device_free_host(const struct bench_device *device, void *memory, size_t bytes)
+{
+    if (memory && device->accelerator)
+        (void)device->accelerator->unlock(memory);
+    bench_free(memory, bytes);
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// A benchmark under a launcher: who runs it, and how what other hosts' ranks print and record comes to rank 0.
+#include "bench/harness/bench_world.h"
+
+#include "bench/harness/bench_file.h"
+#include "base/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The benchmark that runs now.
+static struct {
+    bool together;
+    json_t *records;  // of a rank other than 0
+    FILE *output;     // where its standard output goes meanwhile
+    char *text;
+    size_t text_bytes;
+} present;
+
+static bool broken;  // a rank has failed, and no collective works any more
+
+bool bench_world_is_together(void)
+{
+    return bench_world_comm() && present.together;
+}
+
+bool bench_world_keep(json_t *record)
+{
+    if (bench_world_rank() == 0)
+        return false;
+    json_array_append(present.records, record);
+    return true;
+}
+
+// What this rank has to tell, as a text. Null: no memory.
+static char *report_text(int code, size_t printed_count, size_t skipped_count)
+{
+    if (present.output)
+        fflush(present.output);
+    json_t *report = json_pack("{s:i, s:s, s:s, s:I, s:I, s:O}", "code", code, "message",
+                               code == ERR_NONE ? "" : err_message(), "output", present.text ? present.text : "",
+                               "printed", (json_int_t)printed_count, "skipped", (json_int_t)skipped_count, "records",
+                               present.records);
+    char *text = json_dumps(report, JSON_COMPACT);
+    json_decref(report);
+    return text;
+}
+
+static int take_report(const char *text, int rank, int *code, size_t *printed_count, size_t *skipped_count)
+{
+    size_t i;
+    json_t *record, *report = json_loads(text, 0, NULL);
+    const char *output = json_string_value(json_object_get(report, "output"));
+    const char *message = json_string_value(json_object_get(report, "message"));
+    if (!output || !message) {
+        json_decref(report);
+        return err_set(ERR_MEMORY, "no memory for what rank %d measured", rank);
+    }
+    if (*output && *output != '{')
+        printf("\nrank %d on host %s\n", rank, bench_world_host(rank));
+    fputs(output, stdout);
+    int rc = ERR_NONE, theirs = (int)json_integer_value(json_object_get(report, "code"));
+    json_array_foreach(json_object_get(report, "records"), i, record)
+        if (rc == ERR_NONE)
+            rc = bench_file_append(json_incref(record));
+    *printed_count += (size_t)json_integer_value(json_object_get(report, "printed"));
+    *skipped_count += (size_t)json_integer_value(json_object_get(report, "skipped"));
+    if (theirs != ERR_NONE && *code == ERR_NONE)
+        *code = err_set(theirs, "rank %d on host %s: %s", rank, bench_world_host(rank), message);
+    json_decref(report);
+    return rc;
+}
+
+// Every rank has come to the end of a benchmark of hosts, with or without an error.
+static int gather_reports(int code, size_t *printed_count, size_t *skipped_count)
+{
+    char **all = NULL, *text = report_text(code, *printed_count, *skipped_count);
+    if (!text)
+        return err_set(ERR_MEMORY, "no memory for what was measured");
+    // An own error's message outlives the calls between.
+    char message[2048];
+    snprintf(message, sizeof message, "%s", err_message());
+    int rc = bench_world_gather(text, &all);
+    broken |= rc != ERR_NONE;
+    if (rc == ERR_NONE && code != ERR_NONE)
+        err_set(code, "%s", message);
+    for (int rank = 1; rank < bench_world_size() && all && rc == ERR_NONE; rank++)
+        rc = take_report(all[rank], rank, &code, printed_count, skipped_count);
+    for (int rank = 0; rank < bench_world_size() && all; rank++)
+        free(all[rank]);
+    free(all);
+    free(text);
+    return rc == ERR_NONE ? code : rc;
+}
+
+int bench_world_end(int code, size_t *printed_count, size_t *skipped_count)
+{
+    if (!present.records)  // nothing runs: the command line of all, say
+        return code;
+    if (!present.together)
+        return gather_reports(code, printed_count, skipped_count);
+    if (code != ERR_NONE) {
+        broken = true;
+        comm_abort(bench_world_comm(), err_message());
+    }
+    return code;
+}
+
+bool bench_world_speaks(int code)
+{
+    return bench_world_rank() == 0 || (code != ERR_PEER && code != ERR_USAGE);
+}
+
+bool bench_world_is_broken(void)
+{
+    return broken;
+}
+
+int bench_world_run(const char *name, int (*run)(int argc, const char **argv), bool together, int argc,
+                    const char **argv)
+{
+    int code = bench_world_join();
+    if (code != ERR_NONE)
+        fprintf(stderr, "zerogauge bench %s: %s\n", name, err_message());
+    if (code != ERR_NONE || !bench_world_comm())
+        return code == ERR_NONE ? run(argc, argv) : err_exit_status(code);
+    bool speaks = bench_world_rank() == 0, leads = bench_world_rank_on_host() == 0;
+    FILE *kept = stdout;
+    present.together = together;
+    present.records = json_array();
+    present.text = NULL;
+    present.output = speaks ? NULL : open_memstream(&present.text, &present.text_bytes);
+    if (present.output)
+        stdout = present.output;
+    if (!together && leads)
+        bench_world_take_host(true);
+    int status = together || leads ? run(argc, argv) : bench_exit(name, ERR_NONE);
+    bench_world_take_host(false);
+    stdout = kept;
+    if (present.output)
+        fclose(present.output);
+    free(present.text);
+    json_decref(present.records);
+    memset(&present, 0, sizeof present);
+    return status;
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine under a benchmark: processors, caches, and memory laid out for the threads that use it.
+#include "bench/harness/bench.h"
+
+#include <hwloc.h>
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+int bench_thread_count(void)
+{
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return 1;
+    return CPU_COUNT(&allowed);
+}
+
+size_t bench_cache_bytes(void)
+{
+    static const hwloc_obj_type_t levels[] = {HWLOC_OBJ_L5CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L3CACHE,
+                                              HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L1CACHE};
+    size_t bytes = 0;
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology) != 0)
+        return 0;
+    if (hwloc_topology_load(topology) == 0) {
+        for (size_t i = 0; i < sizeof levels / sizeof levels[0] && bytes == 0; i++) {
+            hwloc_obj_t cache = NULL;
+            while ((cache = hwloc_get_next_obj_by_type(topology, levels[i], cache)))
+                bytes += cache->attr->cache.size;
+        }
+    }
+    hwloc_topology_destroy(topology);
+    return bytes;
+}
+
+enum { HUGE_PAGE_BYTES = 2 << 20 };
+
+void *bench_map(size_t bytes, bool huge)
+{
+    // A mapping is rounded up to whole huge pages and begins at one, so that all of it can be made of them.
+    size_t whole = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    unsigned char *mapped =
+        mmap(NULL, whole + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED)
+        return NULL;
+    size_t skip = (HUGE_PAGE_BYTES - (uintptr_t)mapped % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+    unsigned char *memory = mapped + skip;
+    if (skip > 0)
+        munmap(mapped, skip);
+    if (skip < HUGE_PAGE_BYTES)
+        munmap(memory + whole, HUGE_PAGE_BYTES - skip);
+    madvise(memory, whole, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // advice: a refusal costs speed alone
+    return memory;
+}
+
+void bench_touch(void *memory, size_t bytes, int threads)
+{
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int part = 0; part < threads; part++) {
+        size_t begin = bytes / (size_t)threads * (size_t)part;
+        size_t end = part + 1 == threads ? bytes : begin + bytes / (size_t)threads;
+        memset((char *)memory + begin, 0, end - begin);
+    }
+}
+
+void *bench_alloc(size_t bytes, int threads)
+{
+    void *memory = bench_map(bytes, true);
+    if (memory)
+        bench_touch(memory, bytes, threads);
+    return memory;
+}
+
+size_t bench_huge_bytes(const void *memory, size_t bytes)
+{
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    if (!maps)
+        return 0;
+    char line[512];
+    uintptr_t begin = 0, end = 0, from = (uintptr_t)memory;
+    size_t kib, found = 0;
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long low, high;
+        if (sscanf(line, "%lx-%lx ", &low, &high) == 2) {
+            begin = low;
+            end = high;
+        } else if (begin < from + bytes && from < end && sscanf(line, "AnonHugePages: %zu kB", &kib) == 1) {
+            found += kib << 10;
+        }
+    }
+    fclose(maps);
+    return found < bytes ? found : bytes;
+}
+
+void bench_free(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES);
+}

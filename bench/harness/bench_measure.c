@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Alternating repetitions of a part and its yardstick, and what their samples say: median and quantiles.
+#include "bench/harness/bench.h"
+
+#include "base/err.h"
+#include "base/statistics.h"
+
+#include <assert.h>
+#include <time.h>
+
+uint64_t bench_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+double bench_quantile(const struct bench_samples *samples, double q)
+{
+    return statistics_quantile(samples->values, samples->count, q);
+}
+
+double bench_median(const struct bench_samples *samples)
+{
+    return bench_quantile(samples, 0.5);
+}
+
+int bench_time(const struct bench_work *work, uint64_t *ns)
+{
+    if (work->prepare)
+        TRY(work->prepare(work->context));
+    uint64_t start_ns = bench_now_ns();
+    TRY(work->run(work->context));
+    *ns = bench_now_ns() - start_ns;
+    return ERR_NONE;
+}
+
+static int repetition(const struct bench_work *work, double items, struct bench_samples *samples)
+{
+    uint64_t ns;
+    TRY(bench_time(work, &ns));
+    if (samples)
+        samples->values[samples->count++] = (double)ns / items;
+    return ERR_NONE;
+}
+
+int bench_alternate(const struct bench_work *work, const struct bench_work *yardstick, size_t warmup, size_t repeat,
+                    double items, struct bench_samples *work_samples, struct bench_samples *yardstick_samples)
+{
+    assert(repeat > 0 && repeat <= BENCH_REPEAT_MAX && items > 0);
+    work_samples->count = yardstick_samples->count = 0;
+    for (size_t i = 0; i < warmup + repeat; i++) {
+        bool counted = i >= warmup;
+        TRY(repetition(work, items, counted ? work_samples : NULL));
+        TRY(repetition(yardstick, items, counted ? yardstick_samples : NULL));
+    }
+    return ERR_NONE;
+}
+
+void bench_rate(struct bench_samples *samples, double bytes)
+{
+    for (size_t i = 0; i < samples->count; i++)
+        samples->values[i] = bytes / samples->values[i];
+}

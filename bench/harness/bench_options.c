@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of a benchmark: the options that all have, those of storage, and its own.
+#include "bench/harness/bench_file.h"
+#include "bench/harness/bench_world.h"
+
+#include "base/err.h"
+#include "base/help.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// One number with an optional K, M or G from *text on, which is left behind it.
+static int parse_size(const char **text, size_t *out)
+{
+    const char *start = *text;
+    char *end;
+    errno = 0;
+    unsigned long long value = isdigit((unsigned char)*start) ? strtoull(start, &end, 10) : 0;
+    if (value == 0 || errno != 0)
+        return err_set(ERR_USAGE, "'%s' is not a list of sizes from 1 up, such as 64K,1M", start);
+    const char *suffixes = "KMG", *suffix = *end ? strchr(suffixes, *end) : NULL;
+    if (suffix) {
+        int shift = 10 * (int)(suffix - suffixes + 1);
+        if (value > (SIZE_MAX >> shift))
+            return err_set(ERR_USAGE, "the size '%s' is too large", start);
+        value <<= shift;
+        end++;
+    }
+    *out = (size_t)value;
+    *text = end;
+    return ERR_NONE;
+}
+
+// `text` as a comma-separated list; with `all` the word "all" stands for that number.
+static int parse_list(const char *text, size_t all, size_t *out, size_t *count)
+{
+    size_t found = 0;
+    for (;;) {
+        if (found == BENCH_LIST_MAX)
+            return err_set(ERR_USAGE, "more than %d sizes in a list", BENCH_LIST_MAX);
+        if (all && strncmp(text, "all", 3) == 0) {
+            out[found++] = all;
+            text += 3;
+        } else {
+            TRY(parse_size(&text, &out[found++]));
+        }
+        if (*text == '\0')
+            break;
+        if (*text++ != ',')
+            return err_set(ERR_USAGE, "'%s' in a list of sizes: a comma was expected", text - 1);
+    }
+    *count = found;
+    return ERR_NONE;
+}
+
+int bench_parse_sizes(const char *text, size_t *out, size_t *count)
+{
+    return parse_list(text, 0, out, count);
+}
+
+static int parse_threads(const char *text, struct bench_options *options)
+{
+    size_t numbers[BENCH_LIST_MAX];
+    TRY(parse_list(text, (size_t)bench_thread_count(), numbers, &options->thread_count));
+    for (size_t i = 0; i < options->thread_count; i++) {
+        if (numbers[i] > 4096)
+            return err_set(ERR_USAGE, "--threads %zu: at most 4096", numbers[i]);
+        options->threads[i] = (int)numbers[i];
+    }
+    return ERR_NONE;
+}
+
+// The shared options as popt stores them; the strings are popt's allocations.
+struct raw_options {
+    char *sizes, *threads, *out;
+    int repeat, warmup, quick, json, help, buffered, no_checksum;
+};
+
+static int options_convert(const struct raw_options *raw, struct bench_options *out)
+{
+    static const char *const here[] = {"."};
+    if (raw->repeat < 0 || raw->repeat > BENCH_REPEAT_MAX || raw->warmup < 0 || raw->warmup > BENCH_REPEAT_MAX)
+        return err_set(ERR_USAGE, "--repeat and --warmup go from 0 (the default) to %d", BENCH_REPEAT_MAX);
+    out->repeat = (size_t)raw->repeat;
+    out->warmup = (size_t)raw->warmup;
+    out->quick = raw->quick;
+    out->json = raw->json;
+    out->help = raw->help;
+    struct bench_storage *storage = &out->storage;
+    storage->buffered = raw->buffered;
+    storage->no_checksum = raw->no_checksum;
+    storage->paths = storage->given_paths ? (const char *const *)storage->given_paths : here;
+    for (storage->path_count = 1; storage->given_paths && storage->given_paths[storage->path_count];)
+        storage->path_count++;
+    if (raw->sizes)
+        TRY(bench_parse_sizes(raw->sizes, out->sizes, &out->size_count));
+    if (raw->threads)
+        TRY(parse_threads(raw->threads, out));
+    return ERR_NONE;
+}
+
+// popt takes included tables without const, and only reads them.
+static struct poptOption included(const struct poptOption *table, const char *title)
+{
+    static const struct poptOption nothing[] = {POPT_TABLEEND};
+    return (struct poptOption){NULL,  '\0', POPT_ARG_INCLUDE_TABLE, (void *)(uintptr_t)(table ? table : nothing), 0,
+                               table ? title : NULL, NULL};
+}
+
+// Reads the options; a table of popt's is made of all of them.
+static int options_read(int argc, const char **argv, const struct benchmark *benchmark, const struct poptOption *table, struct raw_options *raw,
+                        struct bench_options *out)
+{
+    char name[64];
+    const char *named[argc + 1];  // popt calls the program by its first argument
+    snprintf(name, sizeof name, "zerogauge bench %s", argv[0]);
+    memcpy(named, argv, (size_t)argc * sizeof *named);
+    named[0] = name;
+    named[argc] = NULL;
+    poptContext context = poptGetContext(NULL, argc, named, table, 0);
+    if (!context)
+        return err_set(ERR_MEMORY, "no memory for the command line");
+    poptSetOtherOptionHelp(context, "[OPTION...]");
+    int code, rc = poptGetNextOpt(context);
+    if (rc < -1)
+        code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(rc));
+    else if (poptPeekArg(context))
+        code = err_set(ERR_USAGE, "'%s' is not an option; --help lists them", poptPeekArg(context));
+    else
+        code = options_convert(raw, out);
+    if (code == ERR_NONE && out->help) {
+        poptPrintHelp(context, stdout, 0);
+        help_print_examples(benchmark->examples, stdout);
+    }
+    poptFreeContext(context);
+    return code;
+}
+
+int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, const struct poptOption *own,
+                struct bench_options *out)
+{
+    enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT, FLAG = POPT_ARG_NONE };
+    *out = (struct bench_options){0};
+    struct raw_options raw = {0};
+    const enum bench_uses uses = benchmark->uses;
+    struct bench_storage *storage = &out->storage;
+    const struct poptOption shared[] = {
+        {"sizes", '\0', TEXT, &raw.sizes, 0, "sizes to measure; K, M and G are powers of 1024", "64K,64M"},
+        {"threads", '\0', TEXT, &raw.threads, 0, "thread counts to measure", "1,all"},
+        {"repeat", '\0', INT, &raw.repeat, 0, "counted repetitions of each case", "N"},
+        {"warmup", '\0', INT, &raw.warmup, 0, "repetitions before them", "N"},
+        {"quick", '\0', FLAG, &raw.quick, 0, "fewer and smaller cases", NULL},
+        {"json", '\0', FLAG, &raw.json, 0, "one JSON line a case", NULL},
+        {"out", '\0', TEXT, &raw.out, 0, "write a result file, a new one", "FILE"},
+        {"help", 'h', FLAG, &raw.help, 0, "show this text", NULL},
+        POPT_TABLEEND,
+    };
+    const struct poptOption of_storage[] = {
+        {"nvme-path", '\0', POPT_ARG_ARGV, &storage->given_paths, 0, "a folder to use (.); again for one more", "DIR"},
+        {"engine", '\0', TEXT, &storage->engine, 0, "libaio or io_uring alone", "NAME"},
+        {"buffered", '\0', FLAG, &raw.buffered, 0,
+         uses == BENCH_USES_DIRECT ? "refused here" : "through the page cache, and mark the result", NULL},
+        POPT_TABLEEND,
+    };
+    const struct poptOption of_states[] = {
+        {"no-swap-checksum", '\0', FLAG, &raw.no_checksum, 0, "do not check what comes back from NVMe", NULL},
+        {"inject", '\0', TEXT, &storage->inject, 0, "provoke faults, as in train: there is no number then", "LIST"},
+        POPT_TABLEEND,
+    };
+    const struct poptOption table[] = {
+        included(own, "Options of this benchmark:"),
+        included(uses != BENCH_USES_NOTHING ? of_storage : NULL, "Options of storage:"),
+        included(uses >= BENCH_USES_STATES ? of_states : NULL, "Options of states on storage:"),
+        included(shared, "Options of every benchmark:"),
+        POPT_TABLEEND,
+    };
+    int code = options_read(argc, argv, benchmark, table, &raw, out);
+    if (code == ERR_NONE && raw.out && !out->help && bench_world_rank() == 0)
+        code = bench_file_open(raw.out, argc, argv, out);
+    free(raw.sizes);
+    free(raw.threads);
+    free(raw.out);
+    return code;
+}
+
+void bench_release(struct bench_options *options)
+{
+    struct bench_storage *storage = &options->storage;
+    for (int i = 0; storage->given_paths && storage->given_paths[i]; i++)
+        free(storage->given_paths[i]);
+    free(storage->given_paths);
+    free(storage->engine);
+    free(storage->inject);
+    *storage = (struct bench_storage){0};
+}
+
+void bench_default_sizes(struct bench_options *options, const size_t *sizes, size_t count)
+{
+    if (options->size_count > 0)
+        return;
+    memcpy(options->sizes, sizes, count * sizeof *sizes);
+    options->size_count = count;
+}
+
+void bench_default_repeat(struct bench_options *options, size_t repeat, size_t quick_repeat, size_t warmup)
+{
+    if (options->repeat == 0)
+        options->repeat = options->quick ? quick_repeat : repeat;
+    if (options->warmup == 0)
+        options->warmup = warmup;
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results: a case's record as results/RECORDS.md has it, and the same for a reader; progress, and the exit status.
+#include "bench/harness/bench_file.h"
+#include "bench/harness/bench_world.h"
+
+#include "base/err.h"
+#include "base/terminal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// One benchmark runs in a process at a time; these are of the present one.
+static size_t printed_count, skipped_count;
+
+double bench_ratio(const struct bench_record *record)
+{
+    double work = bench_median(record->samples), yardstick = bench_median(record->yardstick);
+    return record->lower_is_better ? yardstick / work : work / yardstick;
+}
+
+static json_t *samples_json(const struct bench_samples *samples)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < samples->count; i++)
+        json_array_append_new(array, json_real(samples->values[i]));
+    return array;
+}
+
+// Whole numbers have no decimal point.
+static json_t *number_json(double number)
+{
+    return number == floor(number) && number < 0x1p62 ? json_integer((json_int_t)number) : json_real(number);
+}
+
+static json_t *yardstick_json(const struct bench_record *record)
+{
+    if (!record->yardstick)
+        return json_null();
+    return json_pack("{s:s, s:o, s:f, s:f, s:f, s:s, s:o}", "name", record->yardstick_name, "samples",
+                     samples_json(record->yardstick), "median", bench_median(record->yardstick), "p10",
+                     bench_quantile(record->yardstick, 0.1), "p90", bench_quantile(record->yardstick, 0.9), "unit",
+                     record->unit, "items",
+                     number_json(record->yardstick_items > 0 ? record->yardstick_items : record->items));
+}
+
+// The whole record; it shares description, detail and timeline.
+static json_t *record_json(const struct bench_record *record)
+{
+    json_t *line = json_pack(
+        "{s:s, s:s, s:O, s:o, s:f, s:f, s:f, s:s, s:b, s:o, s:f, s:b, s:o, s:o}", "record", "bench", "name",
+        record->name, "case", record->description, "samples", samples_json(record->samples), "median",
+        bench_median(record->samples), "p10", bench_quantile(record->samples, 0.1), "p90",
+        bench_quantile(record->samples, 0.9), "unit", record->unit, "lower_is_better", record->lower_is_better, "items",
+        number_json(record->items), "elapsed_s", (double)(bench_now_ns() - record->begin_ns) * 1e-9, "verified", 1,
+        "yardstick", yardstick_json(record), "ratio",
+        record->yardstick ? json_real(bench_ratio(record)) : json_null());
+    if (line && record->detail)
+        json_object_set(line, "detail", record->detail);
+    if (line && record->timeline)
+        json_object_set(line, "timeline", record->timeline);
+    return line;
+}
+
+static int print_json(const json_t *line)
+{
+    // Six digits are finer than the clock; more would be noise.
+    int failed = json_dumpf(line, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+    return failed || putchar('\n') == EOF ? err_set(ERR_IO, "cannot write the result") : ERR_NONE;
+}
+
+static void print_case(const struct bench_record *record)
+{
+    const char *key;
+    json_t *value;
+    printf("%s", record->name);
+    json_object_foreach(record->description, key, value)
+    {
+        if (json_is_string(value))
+            printf("  %s=%s", key, json_string_value(value));
+        else if (json_is_integer(value))
+            printf("  %s=%lld", key, (long long)json_integer_value(value));
+        else if (json_is_boolean(value))
+            printf("  %s=%s", key, json_is_true(value) ? "yes" : "no");
+    }
+    double median = bench_median(record->samples);
+    printf("\n         %.4g %s (%.4g to %.4g in %zu runs)", median, record->unit, bench_quantile(record->samples, 0.1),
+           bench_quantile(record->samples, 0.9), record->samples->count);
+    if (record->item_bytes > 0)
+        printf("  %.1f GB/s", record->item_bytes / median);
+    if (record->yardstick)
+        printf("  %s: %.4g", record->yardstick_name, bench_median(record->yardstick));
+    printf("\n");
+}
+
+static int print_text(const struct bench_record *record)
+{
+    if (record->yardstick)
+        printf("%5.1f %%  ", 100 * bench_ratio(record));
+    else
+        printf("    - %%  ");
+    if (record->row)
+        printf("%s\n", record->row);
+    else
+        print_case(record);
+    return ERR_NONE;
+}
+
+static int refuse_unverified(const struct bench_record *record)
+{
+    char *text = json_dumps(record->description, JSON_PRESERVE_ORDER);
+    int code = err_set(ERR_CHECK, "the data of this case is wrong, so it has no number: %s %s", record->name,
+                       text ? text : "");
+    free(text);
+    return code;
+}
+
+static int print(const struct bench_options *options, const struct bench_record *record)
+{
+    json_t *line = record_json(record);
+    if (!line)
+        return err_set(ERR_MEMORY, "no memory for a result line");
+    bench_progress("%s", "");
+    int code = options->json ? print_json(line) : record->tabled ? ERR_NONE : print_text(record);
+    if (code == ERR_NONE && fflush(stdout) == EOF)
+        code = err_set(ERR_IO, "cannot write the result");
+    printed_count++;
+    int filed = bench_file_append(line);
+    return code != ERR_NONE ? code : filed;
+}
+
+// Among several processes a result says whose it is, or how many hosts they are on.
+static void place(json_t *description)
+{
+    if (!bench_world_comm())
+        return;
+    if (bench_world_is_together()) {
+        if (!json_object_get(description, "transport"))
+            json_object_set_new(description, "transport", json_string("mpi"));
+        json_object_set_new(description, "hosts", json_integer(bench_world_host_count()));
+    } else {
+        json_object_set_new(description, "rank", json_integer(bench_world_rank()));
+        json_object_set_new(description, "host", json_string(bench_world_host(bench_world_rank())));
+    }
+}
+
+int bench_print(const struct bench_options *options, struct bench_record *record)
+{
+    int code;
+    if (record->description)
+        place(record->description);
+    if (!record->description)
+        code = err_set(ERR_MEMORY, "no memory for a result line");
+    else
+        code = record->verified ? print(options, record) : refuse_unverified(record);
+    json_decref(record->description);
+    json_decref(record->detail);
+    json_decref(record->timeline);
+    return code;
+}
+
+void bench_progress(const char *format, ...)
+{
+    va_list arguments;
+    if (bench_world_rank() > 0)
+        return;
+    va_start(arguments, format);
+    terminal_progress_list(format, arguments);
+    va_end(arguments);
+}
+
+int bench_skip(const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    bench_progress("%s", "");
+    if (bench_world_rank() == 0)
+        fprintf(stderr, "SKIP: %s\n", text);
+    else if (!bench_world_is_together())
+        fprintf(stderr, "SKIP: rank %d on host %s: %s\n", bench_world_rank(), bench_world_host(bench_world_rank()),
+                text);
+    skipped_count++;
+    return ERR_NONE;
+}
+
+int bench_exit(const char *name, int code)
+{
+    enum { STATUS_NOTHING_TESTED = 77 };
+    bench_progress("%s", "");
+    code = bench_world_end(code, &printed_count, &skipped_count);
+    code = bench_file_close(name, code);
+    if (code != ERR_NONE && bench_world_speaks(code))
+        fprintf(stderr, "zerogauge bench %s: %s\n", name, err_message());
+    bool nothing = code == ERR_NONE && printed_count == 0 && skipped_count > 0;
+    printed_count = skipped_count = 0;
+    return nothing ? STATUS_NOTHING_TESTED : err_exit_status(code);
+}

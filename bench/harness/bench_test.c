@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the benchmarks' frame: what is timed, what is counted, what is refused, and what is printed.
+#include "bench/table/benchmarks.h"
+#include "bench/harness/bench.h"
+#include "base/err.h"
+#include "bench/harness/printed_test.h"
+
+#include <criterion/criterion.h>
+
+#include <popt.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct bench_samples samples_of(size_t count, const double *values)
+{
+    struct bench_samples samples = {.count = count};
+    memcpy(samples.values, values, count * sizeof *values);
+    return samples;
+}
+
+Test(bench, median_is_the_middle_sample_whatever_their_order)
+{
+    struct bench_samples odd = samples_of(5, (double[]){9, 1, 100, 3, 2});
+    cr_assert_eq(bench_median(&odd), 3);
+    struct bench_samples even = samples_of(4, (double[]){4, 1, 3, 1000});
+    cr_assert_eq(bench_median(&even), 3.5);
+    struct bench_samples one = samples_of(1, (double[]){7});
+    cr_assert_eq(bench_median(&one), 7);
+    cr_assert_eq(odd.values[0], 9, "the samples keep their order");
+}
+
+Test(bench, quantiles_lie_on_the_line_between_two_samples)
+{
+    struct bench_samples samples = samples_of(11, (double[]){10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+    cr_assert_eq(bench_quantile(&samples, 0), 0);
+    cr_assert_eq(bench_quantile(&samples, 1), 10);
+    cr_assert_float_eq(bench_quantile(&samples, 0.1), 1, 1e-12);
+    cr_assert_float_eq(bench_quantile(&samples, 0.25), 2.5, 1e-12);
+}
+
+// Writes down who ran: w and y, and in capitals the calls of prepare.
+struct diary {
+    char text[64];
+    size_t length, fail_after;
+};
+
+static int note(struct diary *diary, char what)
+{
+    if (diary->fail_after && diary->length == diary->fail_after)
+        return err_set(ERR_CHECK, "the diary is full");
+    diary->text[diary->length++] = what;
+    return ERR_NONE;
+}
+
+static int work_run(void *context)
+{
+    usleep(2000);
+    return note(context, 'w');
+}
+
+static int work_prepare(void *context)
+{
+    usleep(20000);
+    return note(context, 'W');
+}
+
+static int yardstick_run(void *context)
+{
+    return note(context, 'y');
+}
+
+Test(bench, work_and_yardstick_run_in_turn_and_only_the_runs_are_timed)
+{
+    struct diary diary = {0};
+    struct bench_work work = {.name = "w", .run = work_run, .prepare = work_prepare, .context = &diary};
+    struct bench_work yardstick = {.name = "y", .run = yardstick_run, .context = &diary};
+    struct bench_samples timed, against;
+    cr_assert_eq(bench_alternate(&work, &yardstick, 1, 3, 1000, &timed, &against), ERR_NONE);
+    cr_assert_str_eq(diary.text, "WwyWwyWwyWwy");
+    cr_assert_eq(timed.count, 3);
+    cr_assert_eq(against.count, 3);
+    // The work sleeps 2 ms, its preparation ten times that; samples are per 1/1000 of the run.
+    for (size_t i = 0; i < 3; i++) {
+        cr_assert_geq(timed.values[i], 2000);
+        cr_assert_geq(against.values[i], 0);
+    }
+    cr_assert_lt(bench_quantile(&timed, 0), 20000);
+}
+
+Test(bench, a_repetition_that_fails_ends_the_measurement)
+{
+    struct diary diary = {.fail_after = 4};
+    struct bench_work work = {.name = "w", .run = work_run, .context = &diary};
+    struct bench_work yardstick = {.name = "y", .run = yardstick_run, .context = &diary};
+    struct bench_samples timed, against;
+    cr_assert_eq(bench_alternate(&work, &yardstick, 0, 9, 1, &timed, &against), ERR_CHECK);
+    cr_assert_str_eq(err_message(), "the diary is full");
+    cr_assert_str_eq(diary.text, "wywy");
+}
+
+// A record of 2 ns against 1 ns.
+static struct bench_record record_of(const struct bench_samples *samples, const struct bench_samples *yardstick)
+{
+    return (struct bench_record){
+        .name = "adam",
+        .description = json_pack("{s:s, s:i, s:b}", "recipe", "torch-cpu", "params", 65536, "in_cache", 1),
+        .unit = "ns_per_param",
+        .lower_is_better = true,
+        .verified = true,
+        .items = 65536,
+        .begin_ns = bench_now_ns(),
+        .item_bytes = 28,
+        .samples = samples,
+        .yardstick_name = "copy_4r_3w",
+        .yardstick = yardstick,
+    };
+}
+
+Test(bench, ratio_is_achieved_over_limit_in_both_directions)
+{
+    struct bench_samples two = samples_of(1, (double[]){2}), one = samples_of(1, (double[]){1});
+    struct bench_record record = record_of(&two, &one);
+    cr_assert_eq(bench_ratio(&record), 0.5);  // 2 ns where 1 ns is possible
+    record.lower_is_better = false;
+    cr_assert_eq(bench_ratio(&record), 2);  // 2 GB/s where 1 GB/s was thought possible
+    json_decref(record.description);
+}
+
+static const struct bench_options for_reader, for_programs = {.json = true};
+
+// Standard output of one result, as text to free; `code` gets its result.
+static char *printed(const struct bench_options *options, struct bench_record *record, int *code)
+{
+    struct printed output = printed_begin();
+    *code = bench_print(options, record);
+    return printed_end(output);
+}
+
+Test(bench, a_result_is_one_json_line_with_every_field)
+{
+    struct bench_samples two = samples_of(3, (double[]){2, 2.5, 1}), one = samples_of(1, (double[]){1});
+    struct bench_record record = record_of(&two, &one);
+    record.begin_ns -= 1500000000;
+    int code;
+    char *text = printed(&for_programs, &record, &code);
+    cr_assert_eq(code, ERR_NONE);
+    json_t *line = json_loads(text, 0, NULL);
+    cr_assert_not_null(line, "%s", text);
+    double elapsed_s = json_number_value(json_object_get(line, "elapsed_s"));
+    cr_expect(elapsed_s >= 1.5 && elapsed_s < 60, "%g", elapsed_s);
+    json_object_set_new(line, "elapsed_s", json_integer(2));
+    char *canonical = json_dumps(line, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+    cr_expect_str_eq(canonical, "{\"record\":\"bench\",\"name\":\"adam\","
+                                "\"case\":{\"recipe\":\"torch-cpu\",\"params\":65536,\"in_cache\":true},"
+                                "\"samples\":[2.0,2.5,1.0],\"median\":2.0,\"p10\":1.2,\"p90\":2.4,"
+                                "\"unit\":\"ns_per_param\",\"lower_is_better\":true,\"items\":65536,"
+                                "\"elapsed_s\":2,\"verified\":true,\"yardstick\":{\"name\":\"copy_4r_3w\","
+                                "\"samples\":[1.0],\"median\":1.0,\"p10\":1.0,\"p90\":1.0,"
+                                "\"unit\":\"ns_per_param\",\"items\":65536},\"ratio\":0.5}");
+    cr_expect_eq(strchr(text, '\n'), text + strlen(text) - 1, "one line: %s", text);
+    json_decref(line);
+    free(canonical);
+    free(text);
+}
+
+Test(bench, a_line_without_a_yardstick_says_null_and_has_its_timeline)
+{
+    struct bench_samples two = samples_of(1, (double[]){2});
+    struct bench_record record = record_of(&two, NULL);
+    record.items = 2.5;
+    record.timeline = json_pack("[{s:s, s:i, s:i}]", "lane", "compute", "begin_ms", 0, "end_ms", 3);
+    int code;
+    char *text = printed(&for_programs, &record, &code);
+    cr_assert_eq(code, ERR_NONE);
+    cr_expect(strstr(text, "\"yardstick\":null,\"ratio\":null,"
+                           "\"timeline\":[{\"lane\":\"compute\",\"begin_ms\":0,\"end_ms\":3}]}\n"), "%s", text);
+    cr_expect(strstr(text, "\"items\":2.5,"), "%s", text);
+    free(text);
+}
+
+Test(bench, a_result_for_a_reader_begins_with_the_percentage_and_shows_spread_and_bandwidth)
+{
+    struct bench_samples two = samples_of(3, (double[]){2, 2.5, 1}), one = samples_of(1, (double[]){1});
+    struct bench_record record = record_of(&two, &one);
+    int code;
+    char *text = printed(&for_reader, &record, &code);
+    cr_assert_eq(code, ERR_NONE);
+    cr_assert_str_eq(text, " 50.0 %  adam  recipe=torch-cpu  params=65536  in_cache=yes\n"
+                           "         2 ns_per_param (1.2 to 2.4 in 3 runs)  14.0 GB/s  copy_4r_3w: 1\n");
+    free(text);
+    record = record_of(&two, NULL);
+    record.row = "a row of a table";
+    text = printed(&for_reader, &record, &code);
+    cr_assert_str_eq(text, "    - %  a row of a table\n");
+    free(text);
+}
+
+Test(bench, a_number_without_verified_data_is_not_printed)
+{
+    const struct bench_options *const forms[] = {&for_reader, &for_programs};
+    for (int i = 0; i < 2; i++) {
+        struct bench_samples two = samples_of(1, (double[]){2}), one = samples_of(1, (double[]){1});
+        struct bench_record record = record_of(&two, &one);
+        record.verified = false;
+        int code;
+        char *text = printed(forms[i], &record, &code);
+        cr_assert_eq(code, ERR_CHECK);
+        cr_assert_str_empty(text);
+        cr_assert_not_null(strstr(err_message(), "torch-cpu"), "the message names the case: %s", err_message());
+        free(text);
+    }
+}
+
+Test(bench, the_exit_status_is_77_only_if_all_was_skipped)
+{
+    struct bench_samples two = samples_of(1, (double[]){2});
+    struct bench_record record = record_of(&two, NULL);
+    int code;
+    cr_expect_eq(bench_exit("x", ERR_NONE), 0);
+    bench_skip("no %s here", "device");
+    cr_expect_eq(bench_exit("x", ERR_NONE), 77);
+    cr_expect_eq(bench_exit("x", ERR_NONE), 0, "the next benchmark skipped nothing");
+    bench_skip("no device here");
+    free(printed(&for_reader, &record, &code));
+    cr_expect_eq(bench_exit("x", ERR_NONE), 0);
+    bench_skip("no device here");
+    cr_expect_eq(bench_exit("x", err_set(ERR_CHECK, "wrong")), 1);
+}
+
+Test(bench, sizes_have_binary_suffixes)
+{
+    size_t sizes[BENCH_LIST_MAX], count;
+    cr_assert_eq(bench_parse_sizes("1,7,64K,3M,2G", sizes, &count), ERR_NONE);
+    cr_assert_eq(count, 5);
+    cr_assert_eq(sizes[0], 1);
+    cr_assert_eq(sizes[1], 7);
+    cr_assert_eq(sizes[2], 65536);
+    cr_assert_eq(sizes[3], 3u << 20);
+    cr_assert_eq(sizes[4], (size_t)2 << 30);
+}
+
+Test(bench, wrong_sizes_are_refused)
+{
+    const char *const wrong[] = {"", ",", "1,", ",1", "0", "-1", "1.5", "64T", "64k", "1 ", "1;2", "x", "K",
+                                 "99999999999999999999999", "18446744073709551615K", "1,2x"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        size_t sizes[BENCH_LIST_MAX], count;
+        cr_assert_eq(bench_parse_sizes(wrong[i], sizes, &count), ERR_USAGE, "'%s'", wrong[i]);
+    }
+    char many[4 * BENCH_LIST_MAX] = "1";
+    for (int i = 1; i <= BENCH_LIST_MAX; i++)
+        strcat(many, ",1");
+    size_t sizes[BENCH_LIST_MAX], count;
+    cr_assert_eq(bench_parse_sizes(many, sizes, &count), ERR_USAGE);
+}
+
+Test(bench, shared_options_are_read_beside_a_benchmarks_own)
+{
+    char *recipe = NULL;
+    struct poptOption own[] = {{"recipe", '\0', POPT_ARG_STRING, &recipe, 0, "one recipe", "NAME"}, POPT_TABLEEND};
+    const char *argv[] = {"adam",    "--recipe", "torch-cpu", "--sizes=1K,2K", "--threads", "1,all",
+                          "--repeat", "11",       "--warmup",  "2",             "--json",    NULL};
+    struct bench_options options;
+    cr_assert_eq(bench_parse(11, argv, &bench_adam, own, &options), ERR_NONE, "%s", err_message());
+    cr_assert_str_eq(recipe, "torch-cpu");
+    cr_assert_eq(options.size_count, 2);
+    cr_assert_eq(options.sizes[1], 2048);
+    cr_assert_eq(options.thread_count, 2);
+    cr_assert_eq(options.threads[0], 1);
+    cr_assert_eq(options.threads[1], bench_thread_count());
+    cr_assert_eq(options.repeat, 11);
+    cr_assert_eq(options.warmup, 2);
+    cr_assert(options.json);
+    cr_assert_not(options.quick);
+    free(recipe);
+}
+
+Test(bench, options_of_storage_and_of_states_are_taken_by_those_that_use_them)
+{
+    const char *argv[] = {"swap",     "--nvme-path", "/a",       "--nvme-path",         "/b",       "--engine",
+                          "io_uring", "--buffered",  "--inject", "--no-swap-checksum", NULL};
+    struct bench_options options;
+    cr_assert_eq(bench_parse(8, argv, &bench_nvme, NULL, &options), ERR_NONE, "%s", err_message());
+    cr_assert_eq(options.storage.path_count, 2);
+    cr_expect_str_eq(options.storage.paths[0], "/a");
+    cr_expect_str_eq(options.storage.paths[1], "/b");
+    cr_expect_str_eq(options.storage.engine, "io_uring");
+    cr_expect(options.storage.buffered && !options.storage.no_checksum);
+    bench_release(&options);
+    cr_expect_eq(bench_parse(8, argv, &bench_adam, NULL, &options), ERR_USAGE);
+    bench_release(&options);
+    argv[8] = "--no-swap-checksum";
+    cr_expect_eq(bench_parse(9, argv, &bench_nvme, NULL, &options), ERR_USAGE);
+    bench_release(&options);
+    cr_expect_eq(bench_parse(9, argv, &bench_swap, NULL, &options), ERR_NONE);
+    cr_expect(options.storage.no_checksum);
+    bench_release(&options);
+    cr_expect_eq(bench_parse(1, argv, &bench_swap, NULL, &options), ERR_NONE);
+    cr_expect(options.storage.path_count == 1 && strcmp(options.storage.paths[0], ".") == 0);
+    bench_release(&options);
+}
+
+Test(bench, defaults_are_set_only_where_nothing_was_said)
+{
+    struct bench_options options = {.quick = true, .warmup = 9};
+    bench_default_sizes(&options, (const size_t[]){3, 5}, 2);
+    bench_default_repeat(&options, 15, 10, 2);
+    cr_expect(options.size_count == 2 && options.sizes[0] == 3 && options.sizes[1] == 5);
+    cr_expect(options.repeat == 10 && options.warmup == 9);
+    bench_default_sizes(&options, (const size_t[]){7}, 1);
+    cr_expect(options.size_count == 2 && options.sizes[0] == 3);
+}
+
+Test(bench, unknown_and_impossible_options_are_usage_errors)
+{
+    const char *const wrong[] = {"--siezs=1", "stray",         "--repeat=-1", "--repeat=2000", "--repeat=x",
+                                 "--warmup=-3", "--threads=0", "--threads=5000", "--sizes=1,,2", "--json=yes"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        const char *argv[] = {"adam", wrong[i], NULL};
+        struct bench_options options;
+        cr_assert_eq(bench_parse(2, argv, &bench_adam, NULL, &options), ERR_USAGE, "%s", wrong[i]);
+        cr_assert_str_not_empty(err_message());
+    }
+}
+
+Test(bench, an_unknown_benchmark_exits_with_2)
+{
+    cr_assert_eq(bench_main(2, (const char *[]){"bench", "adma", NULL}), 2);
+    cr_assert_eq(bench_main(1, (const char *[]){"bench", NULL}), 0);
+}
+
+Test(bench, memory_is_zero_and_begins_at_a_huge_page)
+{
+    const size_t bytes = (3u << 20) + 5;
+    unsigned char *memory = bench_alloc(bytes, 3);
+    cr_assert_not_null(memory);
+    cr_assert_eq((uintptr_t)memory % (2u << 20), 0);
+    for (size_t i = 0; i < bytes; i++)
+        cr_assert_eq(memory[i], 0);
+    memset(memory, 1, bytes);
+    bench_free(memory, bytes);
+    bench_free(NULL, 0);
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/harness/bench_world.h"
+
+#include "ref/train/device.h"
+#include "base/err.h"
+#include "ref/comm/launcher.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// What each rank tells all others as it joins.
+struct member {
+    char host[BENCH_HOST_BYTES];
+    cpu_set_t processors;  // that it may run on
+};
+
+// This process's part of the world, from the first benchmark to the end of the process.
+static struct {
+    struct comm *comm;  // null: there is none
+    struct member *members;  // by rank
+    int host_count, rank_on_host, host_size;
+} world;
+
+static bool same_host(int a, int b)
+{
+    return strcmp(world.members[a].host, world.members[b].host) == 0;
+}
+
+static void count_hosts(void)
+{
+    int rank = comm_rank(world.comm);
+    world.host_count = world.rank_on_host = world.host_size = 0;
+    for (int i = 0; i < comm_world(world.comm); i++) {
+        int first = 0;
+        while (!same_host(first, i))
+            first++;
+        world.host_count += first == i;
+        world.host_size += same_host(i, rank);
+        world.rank_on_host += i < rank && same_host(i, rank);
+    }
+}
+
+static int meet(void)
+{
+    size_t ranks = (size_t)comm_world(world.comm), bytes = sizeof(struct member);
+    struct member own = {0};
+    size_t *counts = calloc(2 * ranks, sizeof *counts);
+    world.members = calloc(ranks, bytes);
+    int code = counts && world.members ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the names of %zu ranks", ranks);
+    gethostname(own.host, sizeof own.host - 1);
+    sched_getaffinity(0, sizeof own.processors, &own.processors);
+    for (size_t i = 0; i < ranks && code == ERR_NONE; i++) {
+        counts[i] = bytes;
+        counts[ranks + i] = i * bytes;
+    }
+    if (code == ERR_NONE)
+        code = comm_all_gather(world.comm, &own, world.members, counts, counts + ranks, DTYPE_BYTE);
+    free(counts);
+    if (code == ERR_NONE)
+        count_hosts();
+    return code;
+}
+
+int bench_world_join(void)
+{
+    struct launcher launcher;
+    if (world.comm)
+        return ERR_NONE;
+    TRY(launcher_find(&launcher));
+    if (launcher.world < 2)
+        return ERR_NONE;
+    TRY(launcher_open(&launcher, &world.comm));
+    return meet();
+}
+
+void bench_world_leave(int code)
+{
+    if (!world.comm)
+        return;
+    launcher_close(world.comm, code);
+    free(world.members);
+    world.comm = NULL;
+    world.members = NULL;
+}
+
+int bench_world_choose(int *asked, int otherwise, int most)
+{
+    bool said = *asked != BENCH_WORLD_UNSAID;
+    if (world.comm && said && *asked != comm_world(world.comm))
+        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: leave --world out", *asked,
+                       comm_world(world.comm));
+    if (!world.comm && said && (*asked < 1 || *asked > most))
+        return err_set(ERR_USAGE, "--world %d: from 1 to %d ranks", *asked, most);
+    *asked = world.comm ? comm_world(world.comm) : said ? *asked : otherwise;
+    return ERR_NONE;
+}
+
+// What one rank lacks nobody uses.
+static int agree_about_absence(const char *name, bool *absent)
+{
+    uint8_t own = *absent, any = 0;
+    TRY(comm_all_reduce(world.comm, &own, &any, 1, DTYPE_BYTE, COMM_MAX));
+    if (any && !own)
+        err_set(ERR_USAGE, "--device %s: another rank has no such device", name);
+    *absent = any;
+    return ERR_NONE;
+}
+
+int bench_world_find_device(const char *name, int ranks, struct bench_device *out, bool *absent)
+{
+    TRY(bench_device_find(name, ranks, world.comm != NULL, out, absent));
+    if (!world.comm)
+        return ERR_NONE;
+    TRY(agree_about_absence(name, absent));
+    struct train_setting setting = {.world = ranks, .accelerator = out->accelerator};
+    int code = *absent ? ERR_NONE : device_connect(&setting, &world.comm);
+    *absent |= code == ERR_USAGE;
+    if (*absent)
+        *out = (struct bench_device){0};
+    return *absent ? ERR_NONE : code;
+}
+
+struct comm *bench_world_comm(void)
+{
+    return world.comm;
+}
+
+int bench_world_rank(void)
+{
+    return world.comm ? comm_rank(world.comm) : 0;
+}
+
+int bench_world_size(void)
+{
+    return world.comm ? comm_world(world.comm) : 1;
+}
+
+const char *bench_world_host(int rank)
+{
+    return world.members[rank].host;
+}
+
+int bench_world_host_count(void)
+{
+    return world.host_count;
+}
+
+int bench_world_rank_on_host(void)
+{
+    return world.rank_on_host;
+}
+
+int bench_world_processor(void)
+{
+    int rank = comm_rank(world.comm), before = 0;
+    const cpu_set_t *set = &world.members[rank].processors;
+    for (int i = 0; i < rank; i++)
+        before += same_host(i, rank) && CPU_EQUAL(set, &world.members[i].processors);
+    int count = CPU_COUNT(set), processor = 0;
+    for (int skip = count > 0 ? before % count : 0; processor < CPU_SETSIZE - 1; processor++)
+        if (CPU_ISSET((size_t)processor, set) && skip-- == 0)
+            break;
+    return processor;
+}
+
+int bench_world_host_size(void)
+{
+    return world.host_size;
+}
+
+void bench_world_take_host(bool take)
+{
+    if (!world.comm)
+        return;
+    int rank = comm_rank(world.comm);
+    cpu_set_t set = world.members[rank].processors;
+    for (int i = 0; take && i < comm_world(world.comm); i++)
+        if (same_host(i, rank))
+            CPU_OR(&set, &set, &world.members[i].processors);
+    // Where the system does not permit it, the rank stays on its own.
+    sched_setaffinity(0, sizeof set, &set);
+}
+
+// To rank 0 what each has, whose length it knows by now.
+static int gather_known(const char *text, size_t bytes, const size_t lengths[], char ***all)
+{
+    size_t ranks = (size_t)comm_world(world.comm), whole = 0;
+    bool first = comm_rank(world.comm) == 0;
+    size_t *numbers = calloc(4 * ranks, sizeof *numbers);
+    size_t *sends = numbers, *send_offsets = numbers + ranks;
+    size_t *receives = numbers + 2 * ranks, *receive_offsets = numbers + 3 * ranks;
+    char **texts = first ? calloc(ranks, sizeof *texts) : NULL;
+    for (size_t i = 0; i < ranks && first && numbers; i++) {
+        receives[i] = lengths[i];
+        receive_offsets[i] = whole;
+        whole += lengths[i];
+    }
+    char *joined = malloc(whole + 1);
+    bool enough = numbers && joined && (texts || !first);
+    int code = enough ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %zu bytes", whole);
+    if (code == ERR_NONE) {
+        sends[0] = bytes;
+        code = comm_all_to_all(world.comm, text, sends, send_offsets, joined, receives, receive_offsets, DTYPE_BYTE);
+    }
+    for (size_t i = 0; i < ranks && first && code == ERR_NONE; i++)
+        if (!(texts[i] = strndup(joined + receive_offsets[i], receives[i])))
+            code = err_set(ERR_MEMORY, "no memory for what rank %zu says", i);
+    free(joined);
+    free(numbers);
+    *all = texts;
+    return code;
+}
+
+int bench_world_gather(const char *text, char ***all)
+{
+    size_t ranks = (size_t)comm_world(world.comm), bytes = strlen(text);
+    size_t *numbers = calloc(3 * ranks, sizeof *numbers);
+    *all = NULL;
+    if (!numbers)
+        return err_set(ERR_MEMORY, "no memory for the lengths of %zu ranks", ranks);
+    for (size_t i = 0; i < ranks; i++) {
+        numbers[i] = sizeof bytes;
+        numbers[ranks + i] = i * sizeof bytes;
+    }
+    size_t *lengths = numbers + 2 * ranks;
+    int code = comm_all_gather(world.comm, &bytes, lengths, numbers, numbers + ranks, DTYPE_BYTE);
+    if (code == ERR_NONE)
+        code = gather_known(text, bytes, lengths, all);
+    free(numbers);
+    return code;
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge bench memory`: how fast this machine copies, reads and writes memory, and moves it as Adam does (4 arrays
+// read, 3 of them written), by thread count: the rooflines of the other benchmarks. Against what the C library has for
+// the same (memcpy, memchr, memset; Adam's mix against memcpy). Then what pages of 4 KiB cost, what the first touch of
+// memory costs, and what memory of another NUMA node costs, each against the same without that.
+//
+// GB/s   bytes that are read and bytes that are written, as the program asks for them, over time: a copy of S bytes
+//        moves 2S. What a processor reads only in order to overwrite it does not count.
+#include "bench/memory/bench_memory.h"
+
+#include "base/err.h"
+#include "bench/memory/memory_work.h"
+
+#include <popt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int memory_main(int argc, const char **argv);
+
+const struct benchmark bench_memory = {
+    .name = "memory",
+    .run = memory_main,
+    .uses = BENCH_USES_NOTHING,
+    .summary = "copies, reads, writes, Adam's mix: GB/s against libc's",
+    .examples = {"zerogauge bench memory --quick",
+                 "zerogauge bench memory --threads 1,all --out memory.jsonl"},
+};
+
+// What is measured beside what; `description` is what the case has besides operation, threads and sizes.
+struct pair {
+    const char *name, *yardstick_name;
+    struct memory_work work, yardstick;
+    json_t *description;
+    double huge_share;  // of the yardstick's memory; 0: not told
+};
+
+static void row_of(const struct bench_record *record, const struct pair *pair, char *out, size_t bytes)
+{
+    int at = snprintf(out, bytes, "%-12s %-8s %3d threads %8.2f GB/s (%.2f to %.2f)  %s %.2f", record->name,
+                      memory_operation_name(pair->work.operation), pair->work.threads, bench_median(record->samples),
+                      bench_quantile(record->samples, 0.1), bench_quantile(record->samples, 0.9),
+                      pair->yardstick_name, bench_median(record->yardstick));
+    const char *key;
+    json_t *value;
+    json_object_foreach(pair->description, key, value)
+    {
+        if (json_is_string(value))
+            at += snprintf(out + at, bytes - (size_t)at, "  %s=%s", key, json_string_value(value));
+        else if (json_is_integer(value))
+            at += snprintf(out + at, bytes - (size_t)at, "  %s=%lld", key, (long long)json_integer_value(value));
+    }
+}
+
+static double moved_bytes(const struct memory_work *work)
+{
+    return (double)(work->arrays->count * sizeof(memory_word)) * memory_operation_bytes(work->operation);
+}
+
+// Takes the pair's description over.
+static int measure(const struct memory_bench *bench, struct pair *pair)
+{
+    struct bench_samples samples, limits;
+    uint64_t begin_ns = bench_now_ns();
+    struct memory_arrays *arrays = pair->work.arrays;
+    size_t bytes = arrays->count * sizeof(memory_word);
+    const struct bench_work work = {"work", memory_work_run, memory_work_prepare, &pair->work};
+    const struct bench_work yardstick = {"yardstick", memory_work_run, memory_work_prepare, &pair->yardstick};
+    bench_progress("%s %s, %d threads, arrays of %zu bytes", pair->name, memory_operation_name(pair->work.operation),
+                   pair->work.threads, bytes);
+    pair->work.past_cache = pair->yardstick.past_cache = 2 * bytes > bench->cache_bytes;
+    int code = bench_alternate(&work, &yardstick, bench->options.warmup, bench->options.repeat, 1, &samples, &limits);
+    if (code == ERR_NONE)
+        code = memory_arrays_check(arrays);
+    if (code == ERR_NONE)
+        code = memory_arrays_check(pair->yardstick.arrays);
+    if (code != ERR_NONE) {
+        json_decref(pair->description);
+        return code;
+    }
+    bench_rate(&samples, moved_bytes(&pair->work));
+    bench_rate(&limits, moved_bytes(&pair->yardstick));
+    char row[256];
+    struct bench_record record = {
+        .name = pair->name,
+        .description = json_pack("{s:s, s:i, s:I, s:b}", "operation", memory_operation_name(pair->work.operation),
+                                 "threads", pair->work.threads, "array_bytes", (json_int_t)bytes, "in_cache",
+                                 !pair->work.past_cache),
+        .detail = pair->huge_share > 0 ? json_pack("{s:f}", "huge_share", pair->huge_share) : NULL,
+        .unit = "GB/s",
+        .verified = true,
+        .items = moved_bytes(&pair->work),
+        .yardstick_items = moved_bytes(&pair->yardstick),
+        .begin_ns = begin_ns,
+        .samples = &samples,
+        .yardstick_name = pair->yardstick_name,
+        .yardstick = &limits,
+        .row = row};
+    row_of(&record, pair, row, sizeof row);
+    json_object_update(record.description, pair->description);
+    json_decref(pair->description);
+    return bench_print(&bench->options, &record);
+}
+
+static bool wanted(const struct memory_bench *bench, int operation)
+{
+    return !bench->operation || strcmp(bench->operation, memory_operation_name((enum memory_operation)operation)) == 0;
+}
+
+// The rooflines, at one thread count, in huge pages where there are some.
+static int rates_run(const struct memory_bench *bench, size_t count, int threads)
+{
+    static const enum memory_operation libc[MEMORY_OWN_COUNT] = {MEMORY_COPY_LIBC, MEMORY_READ_LIBC, MEMORY_WRITE_LIBC,
+                                                                 MEMORY_COPY_LIBC};
+    struct memory_arrays arrays;
+    TRY(memory_arrays_open(count, threads, true, &arrays));
+    int code = ERR_NONE;
+    for (int operation = 0; operation < MEMORY_OWN_COUNT && code == ERR_NONE; operation++) {
+        struct pair pair = {"memory", memory_operation_name(libc[operation]),
+                            {.arrays = &arrays, .operation = (enum memory_operation)operation, .threads = threads},
+                            {.arrays = &arrays, .operation = libc[operation], .threads = threads}, NULL, 0};
+        if (wanted(bench, operation))
+            code = measure(bench, &pair);
+    }
+    memory_arrays_close(&arrays);
+    return code;
+}
+
+// The same in pages of 4 KiB, against huge ones.
+static int pages_run(const struct memory_bench *bench, size_t count, int threads)
+{
+    struct memory_arrays small, huge = {0};
+    TRY(memory_arrays_open(count, threads, false, &small));
+    int code = memory_arrays_open(count, threads, true, &huge);
+    size_t bytes = count * sizeof(memory_word);
+    size_t huge_bytes = code == ERR_NONE ? bench_huge_bytes(huge.arrays[0], bytes) : 0;
+    if (code == ERR_NONE && huge_bytes == 0)
+        bench_skip("memory_pages: this system gives no huge pages (/sys/kernel/mm/transparent_hugepage/enabled)");
+    for (int operation = 0; operation < MEMORY_OWN_COUNT && code == ERR_NONE && huge_bytes > 0; operation++) {
+        enum memory_operation what = (enum memory_operation)operation;
+        struct pair pair = {"memory_pages", "in huge pages",
+                            {.arrays = &small, .operation = what, .threads = threads},
+                            {.arrays = &huge, .operation = what, .threads = threads},
+                            json_pack("{s:s}", "pages", "4 KiB"), (double)huge_bytes / (double)bytes};
+        if (wanted(bench, operation))
+            code = measure(bench, &pair);
+        else
+            json_decref(pair.description);
+    }
+    memory_arrays_close(&small);
+    memory_arrays_close(&huge);
+    return code;
+}
+
+// Arrays that the threads of one node touched first, used by those of another.
+static int node_pair_run(struct memory_bench *bench, size_t count, int node, int memory_node)
+{
+    struct memory_arrays here = {0}, there = {0};
+    int threads = memory_nodes_threads(&bench->nodes, node);
+    TRY(memory_nodes_bind(&bench->nodes, memory_node, threads));
+    int code = memory_arrays_open(count, threads, true, &there);
+    if (code == ERR_NONE)
+        code = memory_nodes_check(&bench->nodes, memory_node, there.arrays[0], count * sizeof(memory_word));
+    if (code == ERR_NONE)
+        code = memory_nodes_bind(&bench->nodes, node, threads);
+    if (code == ERR_NONE)
+        code = memory_arrays_open(count, threads, true, &here);
+    for (int operation = 0; operation < MEMORY_OWN_COUNT && code == ERR_NONE; operation++) {
+        enum memory_operation what = (enum memory_operation)operation;
+        struct pair pair = {"memory_numa", "on its own node",
+                            {.arrays = &there, .operation = what, .threads = threads},
+                            {.arrays = &here, .operation = what, .threads = threads},
+                            json_pack("{s:i, s:i}", "node", memory_nodes_number(&bench->nodes, node), "memory_node",
+                                      memory_nodes_number(&bench->nodes, memory_node)), 0};
+        if (wanted(bench, operation))
+            code = measure(bench, &pair);
+        else
+            json_decref(pair.description);
+    }
+    memory_arrays_close(&here);
+    memory_arrays_close(&there);
+    int back = memory_nodes_bind(&bench->nodes, -1, threads);
+    return code != ERR_NONE ? code : back;
+}
+
+static int nodes_run(struct memory_bench *bench, size_t count)
+{
+    int nodes = bench->nodes.count;
+    if (nodes < 2)
+        return bench_skip("memory_numa: the processors that this process may use are of %d NUMA node%s", nodes,
+                          nodes == 1 ? "" : "s");
+    for (int node = 0; node < nodes; node++)
+        for (int memory_node = 0; memory_node < nodes; memory_node++)
+            if (node != memory_node && (!bench->options.quick || node + memory_node == 1))
+                TRY(node_pair_run(bench, count, node, memory_node));
+    return ERR_NONE;
+}
+
+static int selection_complete(struct memory_bench *bench)
+{
+    struct bench_options *options = &bench->options;
+    bool known = !bench->operation;
+    for (int operation = 0; operation < MEMORY_OWN_COUNT && !known; operation++)
+        known = wanted(bench, operation);
+    if (!known)
+        return err_set(ERR_USAGE, "unknown operation '%s'; known are copy, read, write, adam_mix", bench->operation);
+    enum { UNIT = MEMORY_STAMP_WORDS * sizeof(memory_word) };
+    bench->cache_bytes = bench_cache_bytes();
+    size_t large = 4 * bench->cache_bytes > (size_t)64 << 20 ? 4 * bench->cache_bytes : (size_t)64 << 20;
+    bench_default_sizes(options, &(size_t){large / UNIT * UNIT}, 1);
+    bench_default_repeat(options, 15, 5, 1);
+    for (size_t i = 0; i < options->size_count; i++)
+        if (options->sizes[i] % UNIT != 0)
+            return err_set(ERR_USAGE, "--sizes %zu: bytes of an array, a multiple of %d", options->sizes[i], UNIT);
+    if (options->thread_count > 0)
+        return ERR_NONE;
+    // 1, 2, 4, ... and all; quickly the first and the last of them.
+    int all = bench_thread_count();
+    for (int threads = 1; threads < all && options->thread_count < BENCH_LIST_MAX - 1; threads *= 2)
+        if (threads == 1 || !options->quick)
+            options->threads[options->thread_count++] = threads;
+    options->threads[options->thread_count++] = all;
+    return ERR_NONE;
+}
+
+static int memory_bench_run(struct memory_bench *bench)
+{
+    TRY(selection_complete(bench));
+    const struct bench_options *options = &bench->options;
+    int most = options->threads[options->thread_count - 1];
+    if (!options->json)
+        printf("bytes read and bytes written, medians of %zu runs, in turn with the yardstick; all data verified\n",
+               options->repeat);
+    for (size_t s = 0; s < options->size_count; s++) {
+        size_t count = options->sizes[s] / sizeof(memory_word);
+        for (size_t t = 0; t < options->thread_count; t++)
+            TRY(rates_run(bench, count, options->threads[t]));
+        TRY(pages_run(bench, count, most));
+        TRY(memory_touch_run(bench, options->sizes[s], most));
+        TRY(nodes_run(bench, count));
+    }
+    return ERR_NONE;
+}
+
+static int memory_main(int argc, const char **argv)
+{
+    struct memory_bench bench = {0};
+    const struct poptOption own[] = {
+        {"operation", '\0', POPT_ARG_STRING, &bench.operation, 0,
+         "copy, read, write or adam_mix alone; --sizes are bytes of an array (4 times the caches)", "NAME"},
+        POPT_TABLEEND,
+    };
+    int code = bench_parse(argc, argv, &bench_memory, own, &bench.options);
+    if (code == ERR_NONE && !bench.options.help) {
+        code = memory_nodes_open(&bench.nodes);
+        if (code == ERR_NONE)
+            code = memory_bench_run(&bench);
+        memory_nodes_close(&bench.nodes);
+    }
+    bench_release(&bench.options);
+    free(bench.operation);
+    return bench_exit("memory", code);
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of `bench memory`: every operation touches every word and nothing else, one wrong word is found, memory has the
+// pages that were asked for, and the lines say what was measured.
+#include "bench/table/benchmarks.h"
+#include "bench/memory/bench_memory.h"
+
+#include "base/err.h"
+#include "bench/harness/printed_test.h"
+
+#include <criterion/criterion.h>
+
+#include <string.h>
+
+static const size_t counts[] = {1, 7, 8, 63, 64, 1021, 4099};
+enum { COUNT_COUNT = sizeof counts / sizeof counts[0], MOST = 4099, GUARD = 8 };
+
+static _Alignas(64) memory_word from[MOST + GUARD], to[MOST + GUARD];
+
+static void reset(void)
+{
+    for (size_t i = 0; i < MOST + GUARD; i++) {
+        from[i] = i + 1;
+        to[i] = ~i;
+    }
+}
+
+static void expect_only(size_t count, bool copied, memory_word value)
+{
+    for (size_t i = 0; i < MOST + GUARD; i++)
+        cr_assert_eq(to[i], i >= count ? ~i : copied ? i + 1 : value, "word %zu of %zu", i, count);
+}
+
+Test(bench_memory, copies_and_writes_touch_every_word_and_nothing_else)
+{
+    for (int c = 0; c < COUNT_COUNT; c++)
+        for (int threads = 1; threads <= 3; threads++)
+            for (int past_cache = 0; past_cache < 2; past_cache++) {
+                size_t count = counts[c];
+                reset();
+                memory_copy(to, from, count, past_cache, threads);
+                expect_only(count, true, 0);
+                reset();
+                memory_write(to, count, 0x123456789abcdef0, past_cache, threads);
+                expect_only(count, false, 0x123456789abcdef0);
+                reset();
+                memory_copy_libc(to, from, count * sizeof *to, threads);
+                expect_only(count, true, 0);
+                reset();
+                memory_write_libc(to, count * sizeof *to, 0x5a, threads);
+                expect_only(count, false, 0x5a5a5a5a5a5a5a5a);
+            }
+}
+
+Test(bench_memory, a_read_sees_every_word)
+{
+    for (int c = 0; c < COUNT_COUNT; c++)
+        for (int threads = 1; threads <= 3; threads++) {
+            size_t count = counts[c];
+            reset();
+            cr_expect_eq(memory_read(from, count, threads), (memory_word)count * (count + 1) / 2);
+            memset(from, 1, sizeof from);
+            for (size_t i = 0; i < count; i += 1 + i % 11) {
+                unsigned char *byte = (unsigned char *)&from[i] + i % sizeof *from;
+                cr_assert(memory_read_libc(from, count * sizeof *from, 2, threads));
+                *byte = 2;
+                cr_assert_not(memory_read_libc(from, count * sizeof *from, 2, threads), "word %zu of %zu", i, count);
+                *byte = 1;
+            }
+            ((unsigned char *)from)[count * sizeof *from] = 2;
+            cr_expect(memory_read_libc(from, count * sizeof *from, 2, threads), "it is behind the end");
+        }
+}
+
+static int repeat(struct memory_work *work, int times)
+{
+    for (int i = 0; i < times; i++) {
+        TRY(memory_work_prepare(work));
+        TRY(memory_work_run(work));
+    }
+    return ERR_NONE;
+}
+
+Test(bench_memory, right_repetitions_are_accepted_and_one_wrong_word_is_found)
+{
+    enum { COUNT = 5 * MEMORY_STAMP_WORDS };
+    static const size_t places[] = {0, 1, MEMORY_STAMP_WORDS, COUNT - 1};
+    for (int operation = 0; operation < MEMORY_OPERATION_COUNT; operation++)
+        for (int times = 1; times <= 4; times++) {
+            struct memory_arrays arrays;
+            cr_assert_eq(memory_arrays_open(COUNT, 2, times % 2, &arrays), ERR_NONE);
+            struct memory_work work = {.arrays = &arrays, .operation = (enum memory_operation)operation, .threads = 2,
+                                       .past_cache = times > 2};
+            cr_assert_eq(repeat(&work, times), ERR_NONE, "%s", err_message());
+            cr_assert_eq(memory_arrays_check(&arrays), ERR_NONE, "%s", err_message());
+            const char *name = memory_operation_name(work.operation);
+            // Of what an operation writes; the mix writes to the first array, the others to the last.
+            bool reads = work.operation == MEMORY_READ || work.operation == MEMORY_READ_LIBC;
+            memory_word *written = arrays.arrays[operation == MEMORY_ADAM_MIX ? times % 3 : MEMORY_ARRAY_COUNT - 1];
+            for (size_t i = 0; i < sizeof places / sizeof places[0] && !reads; i++) {
+                cr_assert_eq(repeat(&work, 1), ERR_NONE, "%s", err_message());
+                written[places[i]] ^= 1;
+                cr_expect_eq(memory_work_prepare(&work), ERR_CHECK, "%s, word %zu", name, places[i]);
+                written[places[i]] ^= 1;
+            }
+            memory_arrays_close(&arrays);
+        }
+}
+
+Test(bench_memory, data_that_was_not_moved_again_is_found)
+{
+    enum { COUNT = 3 * MEMORY_STAMP_WORDS };
+    static const enum memory_operation operations[] = {MEMORY_COPY, MEMORY_WRITE, MEMORY_COPY_LIBC, MEMORY_WRITE_LIBC};
+    for (size_t o = 0; o < sizeof operations / sizeof operations[0]; o++) {
+        struct memory_arrays arrays;
+        cr_assert_eq(memory_arrays_open(COUNT, 1, true, &arrays), ERR_NONE);
+        struct memory_work work = {.arrays = &arrays, .operation = operations[o], .threads = 1};
+        static memory_word old[COUNT];
+        memory_word *target = arrays.arrays[MEMORY_ARRAY_COUNT - 1];
+        cr_assert_eq(repeat(&work, 1), ERR_NONE);
+        memcpy(old, target, sizeof old);
+        cr_assert_eq(repeat(&work, 1), ERR_NONE);
+        memcpy(target + MEMORY_STAMP_WORDS, old + MEMORY_STAMP_WORDS, MEMORY_STAMP_WORDS * sizeof *old);
+        cr_expect_eq(memory_arrays_check(&arrays), ERR_CHECK, "4 KiB of the repetition before: %s",
+                     memory_operation_name(operations[o]));
+        memory_arrays_close(&arrays);
+    }
+}
+
+Test(bench_memory, a_sum_that_is_not_the_datas_is_found)
+{
+    struct memory_arrays arrays;
+    cr_assert_eq(memory_arrays_open(MEMORY_STAMP_WORDS, 1, true, &arrays), ERR_NONE);
+    struct memory_work sum = {.arrays = &arrays, .operation = MEMORY_READ, .threads = 1}, search = sum;
+    search.operation = MEMORY_READ_LIBC;
+    cr_assert_eq(memory_work_prepare(&sum), ERR_NONE);
+    ((unsigned char *)&arrays.arrays[0][77])[3] = 0x80;
+    cr_expect_eq(memory_work_run(&sum), ERR_CHECK);
+    cr_expect_eq(memory_work_run(&search), ERR_CHECK);
+    memory_arrays_close(&arrays);
+}
+
+Test(bench_memory, small_pages_are_small_and_nothing_is_counted_twice)
+{
+    enum { BYTES = 6 << 20 };
+    unsigned char *small = bench_map(BYTES, false), *huge = bench_map(BYTES, true);
+    cr_assert(small && huge);
+    cr_expect_eq(bench_huge_bytes(huge, BYTES), 0, "nothing is there before the first touch");
+    bench_touch(small, BYTES, 2);
+    bench_touch(huge, BYTES, 2);
+    cr_expect_eq(bench_huge_bytes(small, BYTES), 0);
+    cr_expect_leq(bench_huge_bytes(huge, BYTES), BYTES);
+    bench_free(small, BYTES);
+    bench_free(huge, BYTES);
+}
+
+Test(bench_memory, nodes_have_the_threads_of_this_process_and_memory_lies_where_it_was_touched)
+{
+    enum { BYTES = 1 << 20 };
+    struct memory_nodes nodes;
+    cr_assert_eq(memory_nodes_open(&nodes), ERR_NONE, "%s", err_message());
+    cr_assert_geq(nodes.count, 1);
+    int threads = 0;
+    for (int node = 0; node < nodes.count; node++) {
+        threads += memory_nodes_threads(&nodes, node);
+        cr_assert_eq(memory_nodes_bind(&nodes, node, 2), ERR_NONE, "%s", err_message());
+        void *memory = bench_alloc(BYTES, 2);
+        cr_expect_eq(memory_nodes_check(&nodes, node, memory, BYTES), ERR_NONE, "%s", err_message());
+        bench_free(memory, BYTES);
+    }
+    cr_assert_eq(memory_nodes_bind(&nodes, -1, 2), ERR_NONE);
+    cr_expect_eq(threads, bench_thread_count());
+    memory_nodes_close(&nodes);
+}
+
+static int run(const char *const arguments[], char **text)
+{
+    const char *argv[16] = {"memory"};
+    int argc = 1;
+    for (; arguments[argc - 1]; argc++)
+        argv[argc] = arguments[argc - 1];
+    struct printed printed = printed_begin();
+    int status = bench_memory.run(argc, argv);
+    *text = printed_end(printed);
+    return status;
+}
+
+// Records of that name and operation (null: any), each of which is looked at.
+static int lines_of(const char *text, const char *name, const char *operation)
+{
+    int count = 0;
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL), *description;
+        const char *found, *what, *unit;
+        double items, median, ratio, limit;
+        int verified;
+        cr_assert_eq(json_unpack(record, "{s:s, s:o, s:s, s:b, s:F, s:F, s:F, s:{s:F}}", "name", &found, "case",
+                                 &description, "unit", &unit, "verified", &verified, "items", &items, "median", &median,
+                                 "ratio", &ratio, "yardstick", "median", &limit), 0, "%s", line);
+        what = json_string_value(json_object_get(description, "operation"));
+        cr_expect(verified && median > 0 && strcmp(unit, "GB/s") == 0, "%s", line);
+        cr_expect_float_eq(ratio, median / limit, 1e-4 * ratio);
+        cr_expect_eq(json_integer_value(json_object_get(description, "array_bytes")), 65536);
+        count += strcmp(found, name) == 0 && (!operation || strcmp(what, operation) == 0);
+        json_decref(record);
+    }
+    return count;
+}
+
+Test(bench_memory, lines_name_operation_threads_and_pages)
+{
+    static const char *const arguments[] = {"--sizes", "64K", "--threads", "1,2", "--repeat", "2", "--json", NULL};
+    char *text;
+    cr_assert_eq(run(arguments, &text), 0);
+    for (int operation = 0; operation < MEMORY_OWN_COUNT; operation++)
+        cr_expect_eq(lines_of(text, "memory", memory_operation_name((enum memory_operation)operation)), 2, "%s", text);
+    cr_expect_eq(lines_of(text, "memory_touch", NULL), 2, "%s", text);
+    cr_expect(strstr(text, "\"pages\":\"4 KiB\""), "%s", text);
+    free(text);
+}
+
+Test(bench_memory, one_operation_can_be_chosen_and_a_reader_sees_its_yardstick)
+{
+    static const char *const arguments[] = {"--sizes", "64K", "--operation", "copy", "--repeat", "1", "--quick", NULL};
+    char *text;
+    cr_assert_eq(run(arguments, &text), 0);
+    cr_expect(strstr(text, " %  memory       copy       1 threads "), "%s", text);
+    cr_expect(strstr(text, "  memcpy "), "%s", text);
+    cr_expect_null(strstr(text, "adam_mix"), "%s", text);
+    free(text);
+}
+
+Test(bench_memory, bad_input_is_refused)
+{
+    static const char *const bad[][2] = {{"--operation", "scale"}, {"--sizes", "5000"}, {"--sizes", "8191G"},
+                                         {"--threads", "0"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        const char *arguments[] = {bad[i][0], bad[i][1], "--json", NULL};
+        char *text;
+        cr_expect_eq(run(arguments, &text), 2, "%s %s", bad[i][0], bad[i][1]);
+        cr_expect_str_empty(text);
+        free(text);
+    }
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each case in turn with its yardstick. For one device that is the method of CUDA's bandwidth sample: copies of 32 MiB,
+// one after the other, between the device and page-locked memory of the driver's, in one direction at a time. For all
+// devices at once it is each of them alone; beside NVMe, the same copies with nothing beside them.
+#include "bench/pcie/bench_pcie.h"
+
+#include "base/err.h"
+#include "bench/storage/nvme_stream.h"
+#include "base/size.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SAMPLE_BLOCK_BYTES = 32 << 20, NVME_BYTES = 256 << 20, NVME_BLOCK_BYTES = 1 << 20, NVME_DEPTH = 32 };
+
+// Sets of copies whose rates add up: all at once, or one after the other.
+struct group {
+    struct pcie_copies **sets;
+    int count;
+};
+
+static void close_group(struct group *group)
+{
+    for (int i = 0; i < group->count; i++)
+        pcie_copies_close(group->sets[i]);
+    free(group->sets);
+}
+
+static int open_group(const struct pcie_setting settings[], int count, struct group *out)
+{
+    *out = (struct group){calloc((size_t)count, sizeof *out->sets), 0};
+    if (!out->sets)
+        return err_set(ERR_MEMORY, "no memory for a case");
+    while (out->count < count) {
+        int code = pcie_copies_open(&settings[out->count], &out->sets[out->count]);
+        if (code != ERR_NONE) {
+            close_group(out);
+            return code;
+        }
+        out->count++;
+    }
+    return ERR_NONE;
+}
+
+// One sample of each set, one after the other: GB/s, added up.
+static int sample_group(const struct group *group, double *gb_per_s)
+{
+    *gb_per_s = 0;
+    for (int i = 0; i < group->count; i++) {
+        double bytes_per_s;
+        TRY(pcie_copies_sample(group->sets[i], &bytes_per_s));
+        *gb_per_s += bytes_per_s * 1e-9;
+    }
+    return ERR_NONE;
+}
+
+// Reads from NVMe that go on until they are told to end.
+struct reads {
+    struct stream stream;
+    pthread_t thread;
+    atomic_bool ends;
+    double bytes, seconds;
+    int code;
+    char message[512];
+};
+
+static void *run_reads(void *argument)
+{
+    struct reads *reads = argument;
+    while (!reads->ends && reads->code == ERR_NONE) {
+        struct stream_result result;
+        reads->code = stream_run(&reads->stream, &result);
+        if (reads->code != ERR_NONE) {
+            snprintf(reads->message, sizeof reads->message, "%s", err_message());
+            break;
+        }
+        free(result.latencies_ns);
+        reads->bytes += (double)result.bytes;
+        reads->seconds += (double)result.ns * 1e-9;
+    }
+    return NULL;
+}
+
+static int begin_reads(struct reads *reads)
+{
+    reads->ends = false;
+    if (pthread_create(&reads->thread, NULL, run_reads, reads) != 0)
+        return err_set(ERR_MEMORY, "a thread for reads could not be started");
+    return ERR_NONE;
+}
+
+static int end_reads(struct reads *reads)
+{
+    reads->ends = true;
+    pthread_join(reads->thread, NULL);
+    return reads->code == ERR_NONE ? ERR_NONE : err_set(reads->code, "%s", reads->message);
+}
+
+// What a case is, and who stands beside it.
+struct trial {
+    const struct bench_options *options;
+    struct pcie_setting setting;
+    const char *beside;       // "nothing", "nvme reads"
+    struct reads *reads;      // null: nothing beside
+    const char *yardstick_name;
+    const struct pcie_setting *yardsticks;
+    int yardstick_count;
+};
+
+static int sample_beside(const struct trial *trial, const struct group *group, double *gb_per_s)
+{
+    if (!trial->reads)
+        return sample_group(group, gb_per_s);
+    TRY(begin_reads(trial->reads));
+    int code = sample_group(group, gb_per_s);
+    int ended = end_reads(trial->reads);
+    return code != ERR_NONE ? code : ended;
+}
+
+static int take_turns(const struct trial *trial, const struct group *ours, const struct group *theirs,
+                      struct bench_samples *rates, struct bench_samples *yardstick)
+{
+    size_t warmup = trial->options->warmup, repeat = trial->options->repeat;
+    rates->count = yardstick->count = 0;
+    for (size_t i = 0; i < warmup + repeat; i++) {
+        double rate = 0, other = 0;
+        bench_progress("pcie %s, %s, %zu bytes, beside %s: sample %zu of %zu",
+                       pcie_direction_name(trial->setting.direction), pcie_memory_name(trial->setting.memory),
+                       trial->setting.block_bytes, trial->beside, i + 1, warmup + repeat);
+        if (i % 2)
+            TRY(sample_beside(trial, ours, &rate));
+        TRY(sample_group(theirs, &other));
+        if (i % 2 == 0)
+            TRY(sample_beside(trial, ours, &rate));
+        if (i < warmup)
+            continue;
+        rates->values[rates->count++] = rate;
+        yardstick->values[yardstick->count++] = other;
+    }
+    return ERR_NONE;
+}
+
+static double bytes_of(const struct pcie_setting *s)
+{
+    return (double)s->bytes * s->device_count * (s->direction == PCIE_BOTH ? 2 : 1);
+}
+
+static int print(const struct trial *trial, const struct bench_samples *rates, const struct bench_samples *yardstick,
+                 uint64_t begin_ns)
+{
+    const struct pcie_setting *s = &trial->setting;
+    char block[SIZE_TEXT_BYTES], row[200], devices[32];
+    snprintf(devices, sizeof devices, s->device_count > 1 ? "all %d" : "device %d",
+             s->device_count > 1 ? s->device_count : s->first_device);
+    snprintf(row, sizeof row, "%-8s %-4s %-8s %9s %9.3f (%6.3f to %6.3f) %9.3f  beside %s", devices,
+             pcie_direction_name(s->direction), pcie_memory_name(s->memory), size_short_text(s->block_bytes, block),
+             bench_median(rates), bench_quantile(rates, 0.1), bench_quantile(rates, 0.9), bench_median(yardstick),
+             trial->beside);
+    struct bench_record record = {
+        .name = "pcie",
+        .description = json_pack("{s:s, s:s, s:I, s:I, s:i, s:i, s:s}", "direction", pcie_direction_name(s->direction),
+                                 "memory", pcie_memory_name(s->memory), "block_bytes", (json_int_t)s->block_bytes,
+                                 "bytes", (json_int_t)s->bytes, "first_device", s->first_device, "devices",
+                                 s->device_count, "beside", trial->beside),
+        .detail = trial->reads && trial->reads->seconds > 0
+                      ? json_pack("{s:f}", "nvme_GB_per_s", trial->reads->bytes / trial->reads->seconds * 1e-9)
+                      : NULL,
+        .unit = "GB/s",
+        .verified = true,
+        .items = bytes_of(s),
+        .yardstick_items = bytes_of(&trial->yardsticks[0]),
+        .begin_ns = begin_ns,
+        .samples = rates,
+        .yardstick_name = trial->yardstick_name,
+        .yardstick = yardstick,
+        .row = row,
+    };
+    return bench_print(trial->options, &record);
+}
+
+static int run_trial(const struct trial *trial)
+{
+    struct group ours, theirs;
+    struct bench_samples rates, yardstick;
+    uint64_t begin_ns = bench_now_ns();
+    TRY(open_group(&trial->setting, 1, &ours));
+    int code = open_group(trial->yardsticks, trial->yardstick_count, &theirs);
+    if (code == ERR_NONE) {
+        code = take_turns(trial, &ours, &theirs, &rates, &yardstick);
+        close_group(&theirs);
+    }
+    close_group(&ours);
+    return code == ERR_NONE ? print(trial, &rates, &yardstick, begin_ns) : code;
+}
+
+// One device against the sample's method.
+static int run_alone(const struct trial *of)
+{
+    struct pcie_setting theirs[2];
+    struct trial trial = *of;
+    size_t block_bytes = SAMPLE_BLOCK_BYTES < of->setting.bytes ? SAMPLE_BLOCK_BYTES : of->setting.bytes;
+    for (int i = 0; i < 2; i++) {
+        theirs[i] = of->setting;
+        theirs[i].memory = PCIE_DRIVERS;
+        theirs[i].bytes = of->setting.bytes / block_bytes * block_bytes;
+        theirs[i].block_bytes = block_bytes;
+        if (of->setting.direction == PCIE_BOTH)
+            theirs[i].direction = i == 0 ? PCIE_H2D : PCIE_D2H;
+    }
+    trial.beside = "nothing";
+    trial.yardstick_name = "CUDA's bandwidth sample";
+    trial.yardsticks = theirs;
+    trial.yardstick_count = of->setting.direction == PCIE_BOTH ? 2 : 1;
+    return run_trial(&trial);
+}
+
+static int run_together(const struct trial *of)
+{
+    int count = of->setting.link->device_count;
+    struct pcie_setting theirs[count];
+    struct trial trial = *of;
+    for (int i = 0; i < count; i++) {
+        theirs[i] = of->setting;
+        theirs[i].first_device = i;
+    }
+    trial.setting.device_count = count;
+    trial.beside = "nothing";
+    trial.yardstick_name = "each device alone";
+    trial.yardsticks = theirs;
+    trial.yardstick_count = count;
+    return run_trial(&trial);
+}
+
+static int run_beside_nvme(const struct trial *of, struct nvme_files *files)
+{
+    struct trial trial = *of;
+    struct reads reads = {.stream = {.files = files,
+                                     .engine = NVME_LIBAIO,
+                                     .direction = STREAM_READ,
+                                     .block_bytes = NVME_BLOCK_BYTES,
+                                     .depth = NVME_DEPTH,
+                                     .seconds = 0.1}};
+    trial.reads = &reads;
+    trial.beside = "nvme reads";
+    trial.yardstick_name = "the same with nothing beside";
+    trial.yardsticks = &of->setting;
+    trial.yardstick_count = 1;
+    return run_trial(&trial);
+}
+
+static int run_nvme_cases(const struct trial *of)
+{
+    const struct bench_storage *storage = &of->options->storage;
+    struct nvme_files files;
+    bench_progress("pcie: writing the files");
+    TRY(nvme_files_open(storage->paths, storage->path_count, NVME_BYTES, storage->buffered, &files));
+    int code = stream_all(&files, STREAM_WRITE);
+    for (int direction = 0; code == ERR_NONE && direction < PCIE_DIRECTION_COUNT; direction++) {
+        struct trial trial = *of;
+        trial.setting.direction = (enum pcie_direction)direction;
+        code = run_beside_nvme(&trial, &files);
+    }
+    if (code == ERR_NONE)
+        code = stream_all(&files, STREAM_READ);
+    nvme_files_close(&files);
+    return code;
+}
+
+// What was not chosen varies one thing at a time from pinned copies of the first size.
+static int run_device_cases(const struct trial *of)
+{
+    for (int direction = 0; direction < PCIE_DIRECTION_COUNT; direction++)
+        for (size_t size = 0; size < of->options->size_count; size++)
+            for (int pageable = 0; pageable < 2; pageable++) {
+                struct trial trial = *of;
+                trial.setting.direction = (enum pcie_direction)direction;
+                trial.setting.block_bytes = of->options->sizes[size];
+                trial.setting.memory = pageable ? PCIE_PAGEABLE : PCIE_PINNED;
+                if (size > 0 && pageable)
+                    continue;
+                TRY(run_alone(&trial));
+            }
+    return ERR_NONE;
+}
+
+int pcie_cases_run(const struct pcie_link *link, const struct bench_options *options, size_t bytes)
+{
+    struct trial trial = {.options = options,
+                          .setting = {.link = link,
+                                      .device_count = 1,
+                                      .memory = PCIE_PINNED,
+                                      .bytes = bytes,
+                                      .block_bytes = options->sizes[0]}};
+    if (!options->json)
+        printf("of limit %-8s %-4s %-8s %9s %9s %18s %9s\n", "", "", "memory", "block", "GB/s", "(10 % to 90 %)",
+               "yardstick");
+    for (int device = 0; device < link->device_count; device++) {
+        trial.setting.first_device = device;
+        TRY(run_device_cases(&trial));
+    }
+    trial.setting.first_device = 0;
+    for (int direction = 0; link->device_count > 1 && direction < PCIE_DIRECTION_COUNT; direction++) {
+        trial.setting.direction = (enum pcie_direction)direction;
+        TRY(run_together(&trial));
+    }
+    return run_nvme_cases(&trial);
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/pcie/pcie_copies.h"
+
+#include "base/err.h"
+#include "ref/arithmetic/random.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct stream {
+    struct pcie_copies *copies;
+    int device;
+    bool to_device;
+    pthread_t thread;
+    void *host, *device_memory;
+    unsigned char *pattern;  // what is copied
+    double ms;
+    int code;
+    char message[512];
+};
+
+struct pcie_copies {
+    struct pcie_setting setting;
+    pthread_barrier_t turn;  // of all streams and the caller: a sample begins, is released, and has ended
+    bool closing;
+    pthread_mutex_t start;  // held until all streams have their threads, or have none
+    bool incomplete;
+    int stream_count;
+    struct stream streams[];
+};
+
+const char *pcie_direction_name(enum pcie_direction direction)
+{
+    static const char *const names[] = {"h2d", "d2h", "both"};
+    return names[direction];
+}
+
+const char *pcie_memory_name(enum pcie_memory memory)
+{
+    static const char *const names[] = {"pinned", "driver's", "pageable"};
+    return names[memory];
+}
+
+// Data that differs from place to place, from stream to stream and from device to device.
+static void fill_pattern(struct stream *stream)
+{
+    uint64_t key = random_key((uint64_t)stream->device, stream->to_device);
+    for (size_t at = 0; at < stream->copies->setting.bytes; at += sizeof(uint64_t)) {
+        uint64_t word = random_at(key, at);
+        memcpy(stream->pattern + at, &word, sizeof word);
+    }
+}
+
+static int copy_all(const struct stream *stream, void *to, const void *from)
+{
+    const struct pcie_setting *s = &stream->copies->setting;
+    for (size_t at = 0; at < s->bytes; at += s->block_bytes)
+        TRY(s->link->copy((char *)to + at, (const char *)from + at, s->block_bytes));
+    return ERR_NONE;
+}
+
+// The same, waited for and not timed.
+static int pass_all(const struct stream *stream, void *to, const void *from)
+{
+    double ms;
+    TRY(stream->copies->setting.link->begin());
+    TRY(copy_all(stream, to, from));
+    return stream->copies->setting.link->end(&ms);
+}
+
+static int open_stream(struct stream *stream)
+{
+    const struct pcie_setting *s = &stream->copies->setting;
+    TRY(s->link->enter(stream->device));
+    TRY(s->link->device_open(s->bytes, &stream->device_memory));
+    TRY(s->link->host_open(s->memory, s->bytes, &stream->host));
+    if (!(stream->pattern = malloc(s->bytes)))
+        return err_set(ERR_MEMORY, "no memory for a pattern of %zu bytes", s->bytes);
+    fill_pattern(stream);
+    memcpy(stream->host, stream->pattern, s->bytes);
+    return pass_all(stream, stream->device_memory, stream->host);
+}
+
+// The target holds nothing of the pattern, so that what is found there afterwards has come now.
+static int prepare(struct stream *stream)
+{
+    const struct pcie_setting *s = &stream->copies->setting;
+    for (size_t i = 0; i < s->bytes; i++)
+        ((unsigned char *)stream->host)[i] = (unsigned char)~stream->pattern[i];
+    if (!stream->to_device)
+        return ERR_NONE;
+    TRY(pass_all(stream, stream->device_memory, stream->host));
+    memcpy(stream->host, stream->pattern, s->bytes);
+    return ERR_NONE;
+}
+
+static int compare(struct stream *stream)
+{
+    const struct pcie_setting *s = &stream->copies->setting;
+    if (stream->to_device) {
+        memset(stream->host, 0, s->bytes);
+        TRY(pass_all(stream, stream->host, stream->device_memory));
+    }
+    if (memcmp(stream->host, stream->pattern, s->bytes) == 0)
+        return ERR_NONE;
+    size_t at = 0;
+    while (((unsigned char *)stream->host)[at] == stream->pattern[at])
+        at++;
+    return err_set(ERR_CHECK, "pcie: byte %zu of %zu copied %s device %d is wrong", at, s->bytes,
+                   stream->to_device ? "to" : "from", stream->device);
+}
+
+static int run_copies(struct stream *stream)
+{
+    const struct pcie_setting *s = &stream->copies->setting;
+    TRY(s->link->begin());
+    TRY(stream->to_device ? copy_all(stream, stream->device_memory, stream->host)
+                          : copy_all(stream, stream->host, stream->device_memory));
+    return s->link->end(&stream->ms);
+}
+
+static void keep(struct stream *stream, int code)
+{
+    if (code == ERR_NONE || stream->code != ERR_NONE)
+        return;
+    stream->code = code;
+    snprintf(stream->message, sizeof stream->message, "%s", err_message());
+}
+
+// All streams pass the same turns, whatever fails in one of them.
+static void *run_stream(void *argument)
+{
+    struct stream *stream = argument;
+    struct pcie_copies *copies = stream->copies;
+    pthread_mutex_lock(&copies->start);
+    bool incomplete = copies->incomplete;
+    pthread_mutex_unlock(&copies->start);
+    if (incomplete)
+        return NULL;
+    keep(stream, open_stream(stream));
+    for (;;) {
+        pthread_barrier_wait(&copies->turn);
+        if (copies->closing)
+            break;
+        if (stream->code == ERR_NONE)
+            keep(stream, prepare(stream));
+        pthread_barrier_wait(&copies->turn);
+        if (stream->code == ERR_NONE)
+            keep(stream, run_copies(stream));
+        pthread_barrier_wait(&copies->turn);
+        if (stream->code == ERR_NONE)
+            keep(stream, compare(stream));
+        pthread_barrier_wait(&copies->turn);
+    }
+    if (stream->device_memory)
+        copies->setting.link->device_close(stream->device_memory);
+    copies->setting.link->host_close(copies->setting.memory, stream->host, copies->setting.bytes);
+    free(stream->pattern);
+    return NULL;
+}
+
+static void free_copies(struct pcie_copies *copies)
+{
+    pthread_mutex_destroy(&copies->start);
+    pthread_barrier_destroy(&copies->turn);
+    free(copies);
+}
+
+int pcie_copies_open(const struct pcie_setting *setting, struct pcie_copies **out)
+{
+    int each = setting->direction == PCIE_BOTH ? 2 : 1, count = each * setting->device_count;
+    struct pcie_copies *copies = calloc(1, sizeof *copies + (size_t)count * sizeof copies->streams[0]);
+    *out = NULL;
+    if (!copies)
+        return err_set(ERR_MEMORY, "no memory for %d streams", count);
+    copies->setting = *setting;
+    copies->stream_count = count;
+    pthread_barrier_init(&copies->turn, NULL, (unsigned)count + 1);
+    pthread_mutex_init(&copies->start, NULL);
+    pthread_mutex_lock(&copies->start);
+    int started = 0;
+    for (; started < count; started++) {
+        struct stream *stream = &copies->streams[started];
+        stream->copies = copies;
+        stream->device = setting->first_device + started / each;
+        stream->to_device = setting->direction == PCIE_H2D || (setting->direction == PCIE_BOTH && started % 2 == 0);
+        if (pthread_create(&stream->thread, NULL, run_stream, stream) != 0)
+            break;
+    }
+    copies->incomplete = started < count;
+    pthread_mutex_unlock(&copies->start);
+    if (started == count) {
+        *out = copies;
+        return ERR_NONE;
+    }
+    for (int i = 0; i < started; i++)
+        pthread_join(copies->streams[i].thread, NULL);
+    free_copies(copies);
+    return err_set(ERR_MEMORY, "a thread for copies could not be started");
+}
+
+void pcie_copies_close(struct pcie_copies *copies)
+{
+    if (!copies)
+        return;
+    copies->closing = true;
+    pthread_barrier_wait(&copies->turn);
+    for (int i = 0; i < copies->stream_count; i++)
+        pthread_join(copies->streams[i].thread, NULL);
+    free_copies(copies);
+}
+
+int pcie_copies_sample(struct pcie_copies *copies, double *bytes_per_s)
+{
+    for (int turn = 0; turn < 4; turn++)
+        pthread_barrier_wait(&copies->turn);
+    double longest_ms = 0;
+    for (int i = 0; i < copies->stream_count; i++) {
+        const struct stream *stream = &copies->streams[i];
+        if (stream->code != ERR_NONE)
+            return err_set(stream->code, "%s", stream->message);
+        longest_ms = stream->ms > longest_ms ? stream->ms : longest_ms;
+    }
+    *bytes_per_s = (double)copies->setting.bytes * copies->stream_count / longest_ms * 1e3;
+    return ERR_NONE;
+}

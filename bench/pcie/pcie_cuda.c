@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// `bench pcie` on GPUs: copies on streams, timed by events.
+#include "bench/pcie/pcie_link.h"
+
+#include "bench/harness/bench.h"
+#include "ref/cuda/cuda_lane.h"
+#include "base/err.h"
+
+#include <cuda_runtime_api.h>
+
+#include <stdlib.h>
+
+// The calling thread's. Two events a thread last as long as the process.
+static _Thread_local struct {
+    cudaEvent_t begin, end;
+} own;
+
+static int device_open(size_t bytes, void **out)
+{
+    return cuda_lane_error(cudaMalloc(out, bytes), "memory for copies");
+}
+
+static void device_close(void *memory)
+{
+    (void)cudaFree(memory);
+}
+
+static int host_open(enum pcie_memory kind, size_t bytes, void **out)
+{
+    if (kind == PCIE_DRIVERS)
+        return cuda_lane_error(cudaHostAlloc(out, bytes, cudaHostAllocPortable), "page-locked memory");
+    void *memory = bench_alloc(bytes, 1);
+    if (!memory)
+        return err_set(ERR_MEMORY, "no %zu bytes of host memory", bytes);
+    int code = kind == PCIE_PINNED
+                   ? cuda_lane_error(cudaHostRegister(memory, bytes, cudaHostRegisterPortable), "locked host memory")
+                   : ERR_NONE;
+    if (code != ERR_NONE)
+        bench_free(memory, bytes);
+    else
+        *out = memory;
+    return code;
+}
+
+static void host_close(enum pcie_memory kind, void *memory, size_t bytes)
+{
+    if (!memory)
+        return;
+    if (kind == PCIE_DRIVERS) {
+        (void)cudaFreeHost(memory);
+        return;
+    }
+    if (kind == PCIE_PINNED)
+        (void)cudaHostUnregister(memory);
+    bench_free(memory, bytes);
+}
+
+static int copy(void *to, const void *from, size_t bytes)
+{
+    return cuda_lane_error(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda_lane_stream()), "a copy");
+}
+
+static int begin(void)
+{
+    struct CUstream_st *stream = cuda_lane_stream();
+    if (!stream)
+        return cuda_lane_wait();
+    if (!own.begin) {
+        TRY(cuda_lane_error(cudaEventCreate(&own.begin), "an event"));
+        TRY(cuda_lane_error(cudaEventCreate(&own.end), "an event"));
+    }
+    return cuda_lane_error(cudaEventRecord(own.begin, stream), "an event");
+}
+
+static int end(double *ms)
+{
+    float took;
+    TRY(cuda_lane_error(cudaEventRecord(own.end, cuda_lane_stream()), "an event"));
+    TRY(cuda_lane_error(cudaEventSynchronize(own.end), "copies"));
+    TRY(cuda_lane_error(cudaEventElapsedTime(&took, own.begin, own.end), "the time between events"));
+    *ms = (double)took;
+    return cuda_lane_wait();
+}
+
+int pcie_cuda(const struct pcie_link **out)
+{
+    static struct pcie_link link = {
+        .enter = cuda_lane_use,
+        .device_open = device_open,
+        .device_close = device_close,
+        .host_open = host_open,
+        .host_close = host_close,
+        .copy = copy,
+        .begin = begin,
+        .end = end,
+    };
+    const char *absent = cuda_lane_absent();
+    if (absent)
+        return err_set(ERR_USAGE, "%s", absent);
+    link.device_count = cuda_lane_device_count();
+    *out = &link;
+    return ERR_NONE;
+}

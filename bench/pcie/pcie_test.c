@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of `bench pcie` over devices that the host plays: every case has its record, what is copied is compared, and a
+// byte that is wrong is an error.
+#include "bench/pcie/bench_pcie.h"
+
+#include "base/err.h"
+#include "ref/arithmetic/random.h"
+
+#include <criterion/criterion.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A device's copies are the host's; `spoilt` copies from now a byte is changed.
+static struct {
+    atomic_int copies, spoilt;
+    atomic_int kinds[3];
+    atomic_int entered[8];
+} host;
+static _Thread_local uint64_t begin_ns;
+static _Thread_local size_t begun_bytes;
+
+static int enter(int device)
+{
+    host.entered[device]++;
+    return ERR_NONE;
+}
+
+static int device_open(size_t bytes, void **out)
+{
+    *out = malloc(bytes);
+    return ERR_NONE;
+}
+
+static int host_open(enum pcie_memory kind, size_t bytes, void **out)
+{
+    host.kinds[kind]++;
+    *out = malloc(bytes);
+    return ERR_NONE;
+}
+
+static void host_close(enum pcie_memory kind, void *memory, size_t bytes)
+{
+    (void)kind, (void)bytes;
+    free(memory);
+}
+
+static int copy(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+    begun_bytes += bytes;
+    if (++host.copies == host.spoilt)
+        ((char *)to)[bytes / 2] ^= 4;
+    return ERR_NONE;
+}
+
+static int begin(void)
+{
+    begin_ns = bench_now_ns();
+    begun_bytes = 0;
+    return ERR_NONE;
+}
+
+// As if the link made 8 GB/s.
+static int end(double *ms)
+{
+    *ms = (double)begun_bytes / 8e9 * 1e3;
+    return begin_ns == 0 ? ERR_INTERNAL : ERR_NONE;
+}
+
+static struct pcie_link link_of(int device_count)
+{
+    return (struct pcie_link){device_count, enter, device_open, free, host_open, host_close, copy, begin, end};
+}
+
+Test(pcie, the_rate_is_that_of_all_streams_together)
+{
+    const struct pcie_link link = link_of(3);
+    for (int direction = 0; direction < PCIE_DIRECTION_COUNT; direction++)
+        for (int devices = 1; devices <= 3; devices++) {
+            struct pcie_setting s = {&link, 3 - devices, devices, (enum pcie_direction)direction, PCIE_PINNED, 96 << 10,
+                                     32 << 10};
+            struct pcie_copies *copies;
+            double rate;
+            cr_assert_eq(pcie_copies_open(&s, &copies), ERR_NONE, "%s", err_message());
+            for (int i = 0; i < 3; i++) {
+                cr_assert_eq(pcie_copies_sample(copies, &rate), ERR_NONE, "%s", err_message());
+                cr_expect_float_eq(rate, 8e9 * devices * (direction == PCIE_BOTH ? 2 : 1), 1);
+            }
+            pcie_copies_close(copies);
+        }
+    cr_expect_eq(host.entered[2], 12);  // in every set, each of its streams
+    cr_expect_eq(host.entered[0], 4);
+}
+
+// Wherever the byte goes astray, in whichever copy of the samples that count.
+Test(pcie, a_byte_that_is_wrong_is_an_error_that_names_it)
+{
+    const struct pcie_link link = link_of(2);
+    for (int direction = 0; direction < PCIE_BOTH; direction++) {
+        struct pcie_setting s = {&link, 1, 1, (enum pcie_direction)direction, PCIE_PAGEABLE, 4096, 1024};
+        struct pcie_copies *copies;
+        double rate;
+        cr_assert_eq(pcie_copies_open(&s, &copies), ERR_NONE);
+        cr_assert_eq(pcie_copies_sample(copies, &rate), ERR_NONE, "%s", err_message());
+        // After the copies that make the target ready.
+        host.spoilt = host.copies + (direction == PCIE_H2D ? 4 : 0) + 3;
+        cr_assert_eq(pcie_copies_sample(copies, &rate), ERR_CHECK);
+        char expected[128];
+        snprintf(expected, sizeof expected, "pcie: byte 2560 of 4096 copied %s device 1 is wrong",
+                 direction == PCIE_H2D ? "to" : "from");
+        cr_expect_str_eq(err_message(), expected);
+        pcie_copies_close(copies);
+        host.spoilt = 0;
+    }
+}
+
+static int fail_to_open(size_t bytes, void **out)
+{
+    (void)out;
+    return err_set(ERR_MEMORY, "no %zu bytes there", bytes);
+}
+
+Test(pcie, a_device_without_memory_is_an_error_of_the_sample)
+{
+    struct pcie_link link = link_of(2);
+    link.device_open = fail_to_open;
+    struct pcie_setting s = {&link, 0, 2, PCIE_BOTH, PCIE_PINNED, 4096, 4096};
+    struct pcie_copies *copies;
+    double rate;
+    cr_assert_eq(pcie_copies_open(&s, &copies), ERR_NONE);
+    cr_expect_eq(pcie_copies_sample(copies, &rate), ERR_MEMORY);
+    cr_expect_str_eq(err_message(), "no 4096 bytes there");
+    pcie_copies_close(copies);
+}
+
+static json_t *cases_of(int device_count)
+{
+    const struct pcie_link link = link_of(device_count);
+    static const char *const paths[] = {ZG_BINARY_DIR};
+    struct bench_options options = {.sizes = {1 << 20, 64 << 10},
+                                    .size_count = 2,
+                                    .repeat = 2,
+                                    .warmup = 1,
+                                    .json = true,
+                                    .storage = {.paths = paths, .path_count = 1}};
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes), *before = stdout;
+    stdout = out;
+    int code = pcie_cases_run(&link, &options, 2 << 20);
+    stdout = before;
+    fclose(out);
+    cr_assert_eq(code, ERR_NONE, "%s", err_message());
+    json_t *records = json_array();
+    for (char *rest = text, *line; (line = strsep(&rest, "\n")) && *line;)
+        json_array_append_new(records, json_loads(line, 0, NULL));
+    free(text);
+    return records;
+}
+
+static int count_with(const json_t *records, const char *key, const char *value)
+{
+    int found = 0;
+    size_t index;
+    const json_t *record;
+    json_array_foreach(records, index, record) {
+        const char *text = json_string_value(json_object_get(json_object_get(record, "case"), key));
+        found += text && strcmp(text, value) == 0;
+    }
+    return found;
+}
+
+Test(pcie, every_device_direction_and_memory_has_its_case_and_nvme_beside)
+{
+    json_t *one = cases_of(1), *two = cases_of(2);
+    // Three directions: pinned in two sizes, pageable in one; and beside NVMe.
+    cr_expect_eq(json_array_size(one), 3u * 3 + 3);
+    cr_expect_eq(json_array_size(two), 2u * 9 + 3 + 3);
+    cr_expect_eq(count_with(one, "memory", "pageable"), 3);
+    cr_expect_eq(count_with(one, "beside", "nvme reads"), 3);
+    cr_expect_eq(count_with(two, "direction", "both"), 2 * 3 + 1 + 1);
+    size_t index;
+    const json_t *record;
+    json_array_foreach(two, index, record) {
+        cr_expect(json_is_true(json_object_get(record, "verified")));
+        cr_expect_float_eq(json_number_value(json_object_get(record, "ratio")), 1, 1e-6, "case %zu", index);
+        double gb_per_s = json_number_value(json_object_get(record, "median"));
+        cr_expect(gb_per_s > 7.9 && gb_per_s < 32.1, "%g", gb_per_s);
+    }
+    json_decref(one);
+    json_decref(two);
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge bench peer`: a part of training beside another implementation of it, such as bench/peers has for PyTorch,
+// DeepSpeed and MPI; ci/peers bench runs all of them.
+#include "bench/peers/bench_peer.h"
+
+#include "base/err.h"
+
+#include <popt.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int peer_main(int argc, const char **argv);
+
+const struct benchmark bench_peer = {
+    .name = "peer",
+    .run = peer_main,
+    .uses = BENCH_USES_STORAGE,
+    .summary = "a part beside another implementation of it, such as bench/peers has",
+    .examples = {"zerogauge bench peer --part adam --recipe torch-fused-cpu --beside 'python3 bench/peers/adam.py --adam fused'",
+                 "zerogauge bench peer --part comm --operation all-reduce --beside 'python3 bench/peers/comm.py'"},
+};
+
+static const struct part {
+    const char *name;
+    int (*run)(const struct peer_options *options, struct peer *peer);
+} parts[] = {{"adam", peer_adam}, {"comm", peer_comm}, {"nvme", peer_nvme}, {"step", peer_step}};
+
+static int run(const struct peer_options *options)
+{
+    const struct part *part = NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && options->part; i++)
+        if (strcmp(options->part, parts[i].name) == 0)
+            part = &parts[i];
+    if (!options->beside)
+        return bench_skip("peer: there is none; --beside COMMAND names one, and ci/peers bench has some");
+    if (!part)
+        return err_set(ERR_USAGE, "--part %s: expected adam, comm, nvme or step", options->part ? options->part : "");
+    struct peer peer;
+    TRY(peer_open(options->beside, &peer));
+    int code = part->run(options, &peer);
+    peer_close(&peer);
+    return code;
+}
+
+static void release(struct peer_options *given)
+{
+    bench_release(&given->shared);
+    char *const texts[] = {given->part, given->beside, given->label, given->recipe, given->step, given->operation,
+                           given->direction, given->size, given->model, given->preset, given->schedule};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        free(texts[i]);
+    for (int i = 0; given->set && given->set[i]; i++)
+        free(given->set[i]);
+    free(given->set);
+}
+
+static int peer_main(int argc, const char **argv)
+{
+    enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT };
+    struct peer_options given = {0};
+    const struct poptOption own[] = {
+        {"beside", '\0', TEXT, &given.beside, 0, "the peer: a program that bench/peers/peer.h describes", "COMMAND"},
+        {"part", '\0', TEXT, &given.part, 0, "adam, comm, nvme or step", "NAME"},
+        {"label", '\0', TEXT, &given.label, 0, "what the case calls the peer", "NAME"},
+        {"recipe", '\0', TEXT, &given.recipe, 0, "adam: the peer's arithmetic (torch-cpu)", "NAME"},
+        {"step", '\0', TEXT, &given.step, 0, "adam: update, or whole: norm, Adam, bf16 copy (update)", "NAME"},
+        {"operation", '\0', TEXT, &given.operation, 0, "comm: all-gather, all-reduce or reduce-scatter", "NAME"},
+        {"direction", '\0', TEXT, &given.direction, 0, "nvme: read or write (read)", "NAME"},
+        {"size", '\0', TEXT, &given.size, 0, "nvme: of each file (1G); --sizes are of a request", "SIZE"},
+        {"depth", '\0', INT, &given.depth, 0, "nvme: requests in flight (32)", "N"},
+        {"seconds", '\0', POPT_ARG_DOUBLE, &given.seconds, 0, "nvme: of each run (1)", "S"},
+        {"model", '\0', TEXT, &given.model, 0, "step: a GPT (gpt-3m)", "NAME"},
+        {"preset", '\0', TEXT, &given.preset, 0, "step: a preset, in fp32 (zero0)", "NAME"},
+        {"set", '\0', POPT_ARG_ARGV, &given.set, 0, "step: override a key of it; again for more", "KEY=VALUE"},
+        {"schedule", '\0', TEXT, &given.schedule, 0, "step: serial or overlap (serial)", "HOW"},
+        {"steps", '\0', INT, &given.steps, 0, "step: of a turn (5)", "N"},
+        {"world", '\0', INT, &given.world, 0, "comm, step: ranks (2)", "N"},
+        POPT_TABLEEND,
+    };
+    int code = bench_parse(argc, argv, &bench_peer, own, &given.shared);
+    given.world = given.world > 0 ? given.world : 2;
+    if (code == ERR_NONE && !given.shared.help)
+        code = run(&given);
+    release(&given);
+    return bench_exit("peer", code);
+}

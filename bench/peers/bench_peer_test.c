@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of `bench peer` beside a stand-in: each part leaves a result file that holds, and has no number where the
+// stand-in computes something else; and of the driver of ci/peers bench.
+#include "bench/table/benchmarks.h"
+#include "bench/harness/bench.h"
+#include "base/command_test.h"
+#include "base/err.h"
+#include "base/folder_test.h"
+#include "bench/harness/printed_test.h"
+#include "results/record/record_verify.h"
+#include "ref/tier/storage_test.h"
+
+#include <criterion/criterion.h>
+
+#include <string.h>
+
+#define STAND_IN ZG_BINARY_DIR "/peer_stand_in "
+
+// Runs `bench peer` with options, a stand-in, and the result file; the status.
+static int run(const char *path, const char *stand_in, const char *const *options)
+{
+    char beside[1024];
+    snprintf(beside, sizeof beside, "%s%s", STAND_IN, stand_in);
+    const char *argv[32] = {"peer", "--repeat=3", "--warmup=1", "--out", path, "--beside", beside};
+    int argc = 7;
+    for (; *options; options++)
+        argv[argc++] = *options;
+    struct printed output = printed_begin();
+    int status = bench_peer.run(argc, argv);
+    free(printed_end(output));
+    return status;
+}
+
+// The only bench record of a file that holds, with three samples on both sides; to be released.
+static json_t *expect_record(const char *path, const char *peer)
+{
+    struct result_file file;
+    size_t refusals;
+    cr_assert_eq(result_open(path, &file), ERR_NONE, "%s", err_message());
+    cr_assert_eq(record_verify(&file, stderr, &refusals), ERR_NONE);
+    cr_expect_eq(refusals, 0);
+    cr_assert_eq(file.line_count, 3);
+    json_t *record = json_deep_copy(file.lines[1]), *yardstick = json_object_get(record, "yardstick");
+    cr_expect_str_eq(json_string_value(json_object_get(record, "name")), "peer");
+    cr_expect_str_eq(json_string_value(json_object_get(yardstick, "name")), peer);
+    cr_expect_eq(json_array_size(json_object_get(record, "samples")), 3);
+    cr_expect_eq(json_array_size(json_object_get(yardstick, "samples")), 3);
+    result_close(&file);
+    unlink(path);
+    return record;
+}
+
+static const char *detail_text(const json_t *record, const char *key)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(record, "detail"), key));
+    return text ? text : "";
+}
+
+static json_int_t detail_number(const json_t *record, const char *key)
+{
+    return json_integer_value(json_object_get(json_object_get(record, "detail"), key));
+}
+
+static char folder[PATH_MAX], path[PATH_MAX + 16];
+
+static void begin(void)
+{
+    snprintf(path, sizeof path, "%s/r.jsonl", folder_make(folder));
+}
+
+static void end(void)
+{
+    folder_remove(folder);
+}
+
+TestSuite(bench_peer, .init = begin, .fini = end);
+
+Test(bench_peer, adam_of_the_same_recipe_has_the_same_bits)
+{
+    static const char *const sizes[] = {"--sizes=1", "--sizes=7", "--sizes=1021", "--sizes=70001"};
+    for (int i = 0; i < 8; i++) {
+        const char *step = i % 2 ? "--step=whole" : "--step=update";
+        cr_assert_eq(run(path, "adam deepspeed-cpu-gcc-avx512",
+                         (const char *[]){"--part=adam", "--recipe=deepspeed-cpu-gcc-avx512", "--threads=2",
+                                          sizes[i / 2], step, NULL}), 0, "%s", err_message());
+        json_t *record = expect_record(path, "stand-in Adam");
+        cr_expect_eq(detail_number(record, "params_different"), 0);
+        cr_expect_geq(detail_number(record, "steps_compared"), 4);
+        cr_expect_str_eq(detail_text(record, "peer_recipe"), "deepspeed-cpu-gcc-avx512");
+        json_decref(record);
+    }
+}
+
+Test(bench_peer, a_bit_that_differs_anywhere_means_no_number)
+{
+    static const char *const arrays[] = {"param", "exp_avg", "copy"};
+    for (int i = 0; i < 3; i++) {
+        char stand_in[64];
+        snprintf(stand_in, sizeof stand_in, "adam torch-fused-cpu %s", arrays[i]);
+        cr_expect_eq(run(path, stand_in, (const char *[]){"--part=adam", "--recipe=torch-fused-cpu", "--sizes=5003",
+                                                          "--step=whole", NULL}), 1, "%s", arrays[i]);
+        struct result_file file;
+        cr_assert_eq(result_open(path, &file), ERR_NONE, "%s", err_message());
+        cr_expect_null(file.end);
+        cr_expect_eq(file.line_count, 1, "the run alone");
+        result_close(&file);
+        unlink(path);
+    }
+}
+
+Test(bench_peer, adam_of_another_recipe_is_refused)
+{
+    cr_expect_eq(run(path, "adam torch-cpu", (const char *[]){"--part=adam", "--recipe=deepspeed-cpu-clang",
+                                                              "--sizes=5003", NULL}), 1);
+}
+
+Test(bench_peer, collectives_and_storage_leave_records_that_hold)
+{
+    cr_assert_eq(run(path, "times", (const char *[]){"--part=comm", "--operation=all-reduce", "--sizes=4K", NULL}), 0,
+                 "%s", err_message());
+    json_decref(expect_record(path, "stand-in"));
+    if (storage_skips(NVME_LIBAIO))
+        return;
+    cr_assert_eq(run(path, "times", (const char *[]){"--part=nvme", "--size=2M", "--sizes=64K", "--seconds=0.01",
+                                                     "--depth=4", "--nvme-path", STORAGE_FOLDER, NULL}), 0,
+                 "%s", err_message());
+    json_t *record = expect_record(path, "stand-in");
+    cr_expect_str_eq(json_string_value(json_object_get(record, "unit")), "GB/s");
+    json_decref(record);
+}
+
+Test(bench_peer, a_training_step_is_compared_loss_by_loss)
+{
+    const char *const options[] = {"--part=step", "--model=gpt-nano", "--steps=2", "--preset=zero3", NULL};
+    cr_assert_eq(run(path, "step", options), 0, "%s", err_message());
+    json_t *record = expect_record(path, "stand-in training");
+    cr_expect_eq(detail_number(record, "losses_compared"), 8);
+    json_decref(record);
+    cr_expect_eq(run(path, "step loss", options), 1);
+}
+
+Test(bench_peer, what_it_is_not_told_is_a_usage_error_and_no_peer_a_skip)
+{
+    cr_expect_eq(run(path, "times", (const char *[]){NULL}), 2, "no part");
+    unlink(path);
+    cr_expect_eq(run(path, "times", (const char *[]){"--part=comm", "--operation=broadcast", NULL}), 2);
+    unlink(path);
+    cr_expect_eq(run(path, "times", (const char *[]){"--part=adam", "--recipe=none", NULL}), 2);
+    unlink(path);
+    const char *argv[] = {"peer", NULL};
+    cr_expect_eq(bench_peer.run(1, argv), 77);
+}
+
+// The driver over a table of stand-ins: what it printed, and its status.
+static int drive(const char *table, const char *options, char *output, size_t output_bytes)
+{
+    char file[PATH_MAX + 16], command[2 * PATH_MAX + 512];
+    snprintf(file, sizeof file, "%s/table.txt", folder);
+    folder_write(file, table, strlen(table));
+    snprintf(command, sizeof command, "python3 %s/bench/peers/bench.py %s/zerogauge %s --table %s --quick %s 2>&1",
+             ZG_SOURCE_DIR, ZG_BINARY_DIR, folder, file, options);
+    return command_run(command, output, output_bytes);
+}
+
+Test(bench_peer, the_driver_prints_a_line_for_each_peer_and_counts_them)
+{
+    char output[8192];
+    static const char table[] =
+        "# a comment\n\n"
+        "one   | --part adam --recipe torch-cpu --sizes 1K | " STAND_IN "adam torch-cpu\n"
+        "two   | --part comm --operation all-gather --sizes 1M | " STAND_IN "times\n"
+        "wrong | --part adam --recipe torch-cpu --sizes 1K | " STAND_IN "adam torch-cpu exp_avg\n"
+        "none  | --part adam | zerogauge-no-such-program\n";
+    cr_expect_eq(drive(table, "", output, sizeof output), 1, "%s", output);
+    cr_expect_not_null(strstr(output, "stand-in Adam"), "%s", output);
+    cr_expect_not_null(strstr(output, "FAILED: wrong: zerogauge bench peer: exp_avg differs"), "%s", output);
+    cr_expect_not_null(strstr(output, "SKIP: none"), "%s", output);
+    cr_expect_not_null(strstr(output, "\n2 passed, 1 failed, 1 skipped\n"), "%s", output);
+    cr_expect_eq(drive(table, "--markdown two", output, sizeof output), 0, "%s", output);
+    cr_expect_not_null(strstr(output, "| all-gather, 2 ranks, 1 MiB | stand-in | "), "%s", output);
+    cr_expect_not_null(strstr(output, "\n1 passed, 0 failed, 0 skipped\n"), "%s", output);
+    cr_expect_eq(drive(table, "none", output, sizeof output), 77, "%s", output);
+    cr_expect_eq(drive(table, "three", output, sizeof output), 1, "%s", output);
+    cr_expect_not_null(strstr(output, "no such line: three"), "%s", output);
+}

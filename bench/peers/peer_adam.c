@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adam beside a peer's. Its setting has "step", "params", "threads", the hyper-parameters, and "bytes": param, exp_avg
+// and exp_avg_sq in fp32 and the gradient, in fp32 for an update and in bf16 for a whole step. Every step is the 1000th
+// of the same gradient. {"do":"state"} asks for what became of them, param, exp_avg, exp_avg_sq, and the bf16 copy of a
+// whole step.
+#include "bench/adam/adam_case.h"
+#include "bench/peers/bench_peer.h"
+
+#include "ref/optimizer/clip.h"
+#include "base/err.h"
+#include "conformance/judge/recipe_row.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEP = 1000, CHUNK_BYTES = 4 << 20, CALLS_MAX = 256, ROWS_MAX = 32 };
+
+// So large that nothing is clipped: implementations agree about the coefficient then, having computed the norm.
+#define MAX_NORM 1e9
+
+static const struct adam_hyper HYPER = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
+                                        .decoupled = true, .bias_correction = true};
+
+struct run {
+    struct adam_arrays arrays;
+    struct adam_step step;
+    int threads;
+    bool whole;
+    size_t calls, made;  // in a turn; so far
+    size_t different;    // of the peer's parameters from ours
+    // What the suite's recipes make of the first elements, and of which of them all of the peer's parameters can be.
+    float expected[ROWS_MAX][ARRAYS_PERIOD];
+    bool possible[ROWS_MAX];
+};
+
+static int step_run(void *context)
+{
+    struct run *run = context;
+    for (size_t i = 0; i < run->calls; i++) {
+        if (run->whole)
+            run->step.grad_coefficient =
+                clip_coefficient(CLIP_DEEPSPEED, adam_case_norm(&run->step, run->threads), MAX_NORM);
+        adam_update_parallel(&run->step, run->threads);
+    }
+    run->made += run->calls;
+    return ERR_NONE;
+}
+
+static int open_step(const struct recipe *recipe, size_t count, struct run *run)
+{
+    TRY(adam_arrays_open(count, run->threads, &run->arrays));
+    struct adam_arrays *arrays = &run->arrays;
+    run->step = (struct adam_step){
+        .recipe = recipe, .grad = arrays->grad, .grad_dtype = run->whole ? DTYPE_BF16 : DTYPE_FP32, .grad_divisor = 1,
+        .grad_coefficient = 1, .param = arrays->param, .exp_avg = arrays->exp_avg, .exp_avg_sq = arrays->exp_avg_sq,
+        .copy = run->whole ? arrays->copy : NULL, .copy_dtype = DTYPE_BF16, .count = count, .tensor_count = count};
+    struct recipe_state state = {0};
+    return recipe_begin_step(recipe, &HYPER, STEP, &state, &run->step.scalars);
+}
+
+// As many steps a turn as a sample takes; then the state is the first one again.
+static int choose_calls(struct run *run)
+{
+    const struct bench_work work = {.name = "adam", .run = step_run, .context = run};
+    adam_arrays_fill(&run->arrays, run->step.grad_dtype);
+    for (run->calls = 1; run->calls < CALLS_MAX; run->calls *= 2) {
+        uint64_t first_ns, ns;
+        TRY(bench_time(&work, &first_ns));
+        TRY(bench_time(&work, &ns));
+        if (ns >= BENCH_SAMPLE_NS)
+            break;
+    }
+    run->made = 0;
+    adam_arrays_fill(&run->arrays, run->step.grad_dtype);
+    return ERR_NONE;
+}
+
+static int send_setting(const struct run *run, struct peer *peer)
+{
+    const struct adam_arrays *arrays = &run->arrays;
+    size_t count = arrays->count, grad_bytes = count * dtype_bytes(run->step.grad_dtype);
+    TRY(peer_send_line(peer, json_pack("{s:s, s:s, s:I, s:i, s:i, s:f, s:[f, f], s:f, s:f, s:I}", "part", "adam",
+                                       "step", run->whole ? "whole" : "update", "params", (json_int_t)count, "threads",
+                                       run->threads, "t", STEP, "lr", HYPER.lr, "betas", HYPER.beta1, HYPER.beta2,
+                                       "eps", HYPER.eps, "weight_decay", HYPER.weight_decay, "bytes",
+                                       (json_int_t)(3 * count * sizeof(float) + grad_bytes))));
+    TRY(peer_send(peer, arrays->param, count * sizeof(float)));
+    TRY(peer_send(peer, arrays->exp_avg, count * sizeof(float)));
+    TRY(peer_send(peer, arrays->exp_avg_sq, count * sizeof(float)));
+    TRY(peer_send(peer, arrays->grad, grad_bytes));
+    return peer_ready(peer);
+}
+
+// What each recipe of the conformance suite, but those that treat a tensor's end apart, makes of the first elements.
+static int expect_rows(struct run *run, const struct adam_arrays *first)
+{
+    const struct recipe_step step = {.lr = HYPER.lr, .beta1 = HYPER.beta1, .beta2 = HYPER.beta2, .eps = HYPER.eps,
+                                     .weight_decay = HYPER.weight_decay, .decoupled = HYPER.decoupled,
+                                     .bias_correction = HYPER.bias_correction, .t = STEP};
+    float grads[ARRAYS_PERIOD];
+    dtype_widen(run->step.grad_dtype, first->grad, grads, first->count);
+    for (int r = 0; r < ROWS_MAX && adam_recipe_at(r); r++) {
+        const struct adam_recipe *row = adam_recipe_at(r);
+        struct recipe_scalars scalars;
+        run->possible[r] = adam_recipe_does(row, true) && !adam_recipe_has_tail(row);
+        if (!run->possible[r])
+            continue;
+        row->begin(&step, &scalars);
+        for (size_t i = 0; i < first->count; i++) {
+            float p = first->param[i], m = first->exp_avg[i], v = first->exp_avg_sq[i];
+            for (size_t made = 0; made < run->made; made++)
+                row->element(&scalars, row->body, grads[i], &p, &m, &v);
+            run->expected[r][i] = p;
+        }
+    }
+    return ERR_NONE;
+}
+
+// The arrays begin with a period of values over and over: the first state is filled in once more, beside them.
+static int expect(struct run *run)
+{
+    struct adam_arrays first;
+    TRY(adam_arrays_open(run->arrays.count < ARRAYS_PERIOD ? run->arrays.count : ARRAYS_PERIOD, 1, &first));
+    adam_arrays_fill(&first, run->step.grad_dtype);
+    int code = expect_rows(run, &first);
+    adam_arrays_close(&first);
+    return code;
+}
+
+static void compare_params(struct run *run, const float *theirs, size_t start, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        run->different += memcmp(&run->arrays.param[start + i], &theirs[i], sizeof *theirs) != 0;
+    for (int r = 0; r < ROWS_MAX; r++)
+        for (size_t i = 0; i < count && run->possible[r]; i++)
+            run->possible[r] = memcmp(&run->expected[r][(start + i) % ARRAYS_PERIOD], &theirs[i], sizeof *theirs) == 0;
+}
+
+// Which recipe the peer's parameters follow: ours, or if any differs, one of the suite's; null: none.
+static const char *peer_recipe(const struct run *run)
+{
+    if (run->different == 0)
+        return recipe_name(run->step.recipe);
+    for (int r = 0; r < ROWS_MAX; r++)
+        if (run->possible[r])
+            return adam_recipe_name(adam_recipe_at(r));
+    return NULL;
+}
+
+static int compare_array(struct run *run, struct peer *peer, const char *name, const void *ours, size_t bytes)
+{
+    char *chunk = malloc(CHUNK_BYTES);
+    int code = chunk ? ERR_NONE : err_set(ERR_MEMORY, "no memory to compare in");
+    for (size_t at = 0; at < bytes && code == ERR_NONE; at += CHUNK_BYTES) {
+        size_t length = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
+        code = peer_receive(peer, chunk, length);
+        if (code == ERR_NONE && ours == run->arrays.param)
+            compare_params(run, (float *)(void *)chunk, at / sizeof(float), length / sizeof(float));
+        else if (code == ERR_NONE && memcmp((const char *)ours + at, chunk, length) != 0)
+            code = err_set(ERR_CHECK, "%s differs within bytes %zu to %zu after %zu steps; is --recipe %s what the "
+                           "peer computes?", name, at, at + length, run->made, recipe_name(run->step.recipe));
+    }
+    free(chunk);
+    return code;
+}
+
+// All of our elements against a replay, and the peer's against ours.
+static int verify(struct run *run, struct peer *peer)
+{
+    const struct adam_arrays *arrays = &run->arrays;
+    size_t bytes = arrays->count * sizeof(float);
+    json_t *answer;
+    TRY(adam_arrays_check(arrays, &run->step, run->made));
+    TRY(expect(run));
+    TRY(peer_ask(peer, json_pack("{s:s}", "do", "state"), &answer));
+    json_decref(answer);
+    TRY(compare_array(run, peer, "param", arrays->param, bytes));
+    TRY(compare_array(run, peer, "exp_avg", arrays->exp_avg, bytes));
+    TRY(compare_array(run, peer, "exp_avg_sq", arrays->exp_avg_sq, bytes));
+    if (run->whole)
+        TRY(compare_array(run, peer, "copy", arrays->copy, bytes / 2));
+    if (!peer_recipe(run))
+        return err_set(ERR_CHECK, "%zu of %zu parameters differ after %zu steps, and follow no known recipe; is "
+                       "--recipe %s what the peer computes?", run->different, arrays->count, run->made,
+                       recipe_name(run->step.recipe));
+    return ERR_NONE;
+}
+
+static int measure(struct run *run, const struct peer_options *options, struct peer *peer)
+{
+    struct bench_samples ours, theirs;
+    const struct bench_work work = {.name = "adam", .run = step_run, .context = run};
+    uint64_t begin_ns = bench_now_ns();
+    TRY(choose_calls(run));
+    TRY(send_setting(run, peer));
+    double items = (double)(run->arrays.count * run->calls);
+    TRY(peer_alternate(&work, peer, &options->shared, run->calls, items, &ours, &theirs));
+    TRY(verify(run, peer));
+    struct bench_record record = {
+        .name = "peer",
+        .description = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:i}", "part", "adam", "peer",
+                                 options->label ? options->label : peer->name, "step", run->whole ? "whole" : "update",
+                                 "recipe", recipe_name(run->step.recipe), "grad", dtype_name(run->step.grad_dtype),
+                                 "params", (json_int_t)run->arrays.count, "threads", run->threads),
+        .detail = json_pack("{s:I, s:I, s:s}", "steps_compared", (json_int_t)run->made, "params_different",
+                            (json_int_t)run->different, "peer_recipe", peer_recipe(run)),
+        .unit = "ns_per_param", .lower_is_better = true, .verified = true, .items = items, .begin_ns = begin_ns,
+        .samples = &ours, .yardstick_name = peer->name, .yardstick = &theirs};
+    return bench_print(&options->shared, &record);
+}
+
+int peer_adam(const struct peer_options *options, struct peer *peer)
+{
+    struct bench_options shared = options->shared;
+    const struct recipe *recipe = recipe_find(options->recipe ? options->recipe : "torch-cpu");
+    const char *step = options->step ? options->step : "update";
+    if (!recipe)
+        return err_set(ERR_USAGE, "unknown recipe '%s'", options->recipe);
+    if (strcmp(step, "update") != 0 && strcmp(step, "whole") != 0)
+        return err_set(ERR_USAGE, "--step %s: expected update or whole", step);
+    bench_default_sizes(&shared, (const size_t[]){shared.quick ? 1u << 20 : 64u << 20}, 1);
+    bench_default_repeat(&shared, 11, 3, 2);
+    if (shared.size_count != 1 || shared.thread_count > 1)
+        return err_set(ERR_USAGE, "--sizes and --threads: one of each, for the peer has one state");
+    struct peer_options complete = *options;
+    complete.shared = shared;
+    static struct run run;
+    run = (struct run){.whole = strcmp(step, "whole") == 0,
+                      .threads = shared.thread_count ? shared.threads[0] : bench_thread_count()};
+    int code = open_step(recipe, shared.sizes[0], &run);
+    if (code == ERR_NONE)
+        code = measure(&run, &complete, peer);
+    adam_arrays_close(&run.arrays);
+    return code;
+}

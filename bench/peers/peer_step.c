@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training steps beside a peer's. Both train one GPT in fp32, from the same weights on the same text, rank for rank,
+// and take turns of some steps in one run each: who waits, sleeps. The peer's setting has "preset", "world", "steps" of
+// a turn, "turns", "sequences" of a rank, the model's "layers", "heads", "length" and "params" (names and shapes), the
+// hyper-parameters, "clip", and "nvme_path"; then follow the parameters in fp32, and the tokens of all steps as uint16,
+// [turns x steps][world][sequences][length + 1]. It answers a turn with "step_ns" and "losses" of each step, the mean
+// over ranks.
+#include "bench/peers/bench_peer.h"
+#include "ref/model/gpt.h"
+#include "ref/train/train.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEED = 1, TURN_STEPS_MAX = 64 };
+
+struct run {
+    const struct peer_options *options;
+    struct peer *peer;
+    struct config config;
+    const struct model *model;
+    struct text *text;
+    struct flow_schedule schedule;
+    size_t turn_steps, turns;
+    double *losses;           // [turns x turn_steps], ours
+    double *verified_losses;  // of the first turn, beside unsharded Adam
+    double worst;             // relative difference of a loss from the peer's
+    struct bench_samples ours, theirs;  // of all turns
+    struct train_result result;
+};
+
+static json_t *params_json(const struct model *model)
+{
+    json_t *params = json_array();
+    for (int i = 0; i < model->param_count; i++) {
+        const struct model_param *p = &model->params[i];
+        json_t *shape = json_array();
+        for (int d = 0; d < p->shape_rank; d++)
+            json_array_append_new(shape, json_integer((json_int_t)p->shape[d]));
+        json_array_append_new(params, json_pack("{s:s, s:o}", "name", p->name, "shape", shape));
+    }
+    return params;
+}
+
+static json_t *setting_json(const struct run *run)
+{
+    const struct gpt_shape *shape = run->model->shape;
+    const struct config *config = &run->config;
+    return json_pack("{s:s, s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:[f, f], s:f, s:f, s:f, s:s}", "part",
+                     "step", "preset", run->options->preset, "world", run->options->world, "steps",
+                     (json_int_t)run->turn_steps, "turns", (json_int_t)run->turns, "sequences",
+                     (json_int_t)config->micro_batch, "layers", (json_int_t)shape->layer_count, "heads",
+                     (json_int_t)shape->head_count, "length", (json_int_t)shape->sequence_length, "params",
+                     params_json(run->model), "lr", config->adam.lr, "betas", config->adam.beta1, config->adam.beta2,
+                     "eps", config->adam.eps, "weight_decay", config->adam.weight_decay, "clip",
+                     config->gradient_clipping, "nvme_path", run->options->shared.storage.paths[0]);
+}
+
+static int send_params(const struct run *run)
+{
+    for (int i = 0; i < run->model->param_count; i++) {
+        size_t count = run->model->params[i].count;
+        float *values = malloc(count * sizeof *values + 1);
+        if (!values)
+            return err_set(ERR_MEMORY, "no memory for %s", run->model->params[i].name);
+        model_initialise(run->model, i, SEED, values);
+        int code = peer_send(run->peer, values, count * sizeof *values);
+        free(values);
+        TRY(code);
+    }
+    return ERR_NONE;
+}
+
+static int send_tokens(const struct run *run)
+{
+    size_t sequences = run->config.micro_batch, length = run->model->sequence_length;
+    size_t count = sequences * (length + 1);
+    uint16_t *tokens = malloc(count * sizeof *tokens);
+    int code = tokens ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a batch");
+    for (uint64_t step = 1; step <= run->turns * run->turn_steps && code == ERR_NONE; step++)
+        for (int rank = 0; rank < run->options->world && code == ERR_NONE; rank++) {
+            code = text_batch(run->text, SEED, step, (uint64_t)rank, sequences, length, tokens);
+            if (code == ERR_NONE)
+                code = peer_send(run->peer, tokens, count * sizeof *tokens);
+        }
+    free(tokens);
+    return code;
+}
+
+static double median_ms(const double *ns, size_t count)
+{
+    return statistics_quantile(ns, count, 0.5) * 1e-6;
+}
+
+static int compare_losses(struct run *run, const json_t *losses, uint64_t first)
+{
+    for (size_t i = 0; i < run->turn_steps; i++) {
+        double theirs = json_number_value(json_array_get(losses, i)), ours = run->losses[first + i];
+        double apart = fabs(theirs - ours) / ours;
+        if (!(apart <= PEER_LOSS_TOLERANCE))
+            return err_set(ERR_CHECK, "%s: the loss of step %llu is %.9g, and %.9g here", run->peer->name,
+                           (unsigned long long)(first + i + 1), theirs, ours);
+        run->worst = apart > run->worst ? apart : run->worst;
+    }
+    return ERR_NONE;
+}
+
+// The peer's turn, after ours of which `step` was the last.
+static int peer_turn(struct run *run, uint64_t step)
+{
+    double ns[TURN_STEPS_MAX], sum = 0;
+    json_t *answer;
+    peer_pause();
+    uint64_t begin_ns = bench_now_ns();
+    TRY(peer_ask(run->peer, json_pack("{s:s, s:I}", "do", "run", "calls", (json_int_t)run->turn_steps), &answer));
+    double elapsed_ns = (double)(bench_now_ns() - begin_ns);
+    const json_t *times = json_object_get(answer, "step_ns");
+    for (size_t i = 0; i < run->turn_steps; i++)
+        sum += ns[i] = json_number_value(json_array_get(times, i));
+    int code = compare_losses(run, json_object_get(answer, "losses"), step - run->turn_steps);
+    if (code == ERR_NONE && (json_array_size(times) != run->turn_steps || sum <= 0 || sum > elapsed_ns))
+        code = err_set(ERR_CHECK, "%s: %zu steps took %.0f ns by its own clock, and %.0f by ours", run->peer->name,
+                       run->turn_steps, sum, elapsed_ns);
+    json_decref(answer);
+    run->theirs.values[run->theirs.count++] = median_ms(ns, run->turn_steps);
+    peer_pause();
+    return code;
+}
+
+// After each step, on every rank: when our turn is over rank 0 has the peer make its own, and the others sleep.
+static int observe(void *context, const struct train_moment *moment)
+{
+    struct run *run = context;
+    if (moment->step == 0 || moment->step % run->turn_steps != 0)
+        return ERR_NONE;
+    if (moment->rank == 0) {
+        bench_progress("step beside %s: turn %llu of %zu", run->peer->name,
+                       (unsigned long long)(moment->step / run->turn_steps), run->turns);
+        TRY(peer_turn(run, moment->step));
+    }
+    return comm_barrier(moment->stage->setting.comm);
+}
+
+static void keep_loss(void *context, const struct train_progress *progress)
+{
+    double *losses = context;
+    losses[progress->step - 1] = progress->loss;
+}
+
+static struct train_setting setting_of(const struct run *run, size_t steps)
+{
+    return (struct train_setting){.config = &run->config, .model = run->model, .text = run->text,
+                                  .world = run->options->world, .steps = steps, .seed = SEED,
+                                  .schedule = run->schedule, .threads = 1, .swap_checksum = true,
+                                  .progress = keep_loss, .progress_context = run->losses};
+}
+
+// The steps of a turn, every bit beside unsharded Adam.
+static int verify(struct run *run)
+{
+    struct train_setting setting = setting_of(run, run->turn_steps);
+    struct train_result result;
+    setting.verify = true;
+    bench_progress("step: verifying %s", run->options->preset);
+    int code = train_run(&setting, &result);
+    free(result.step_ns);
+    TRY(code);
+    if (result.difference.found || !result.accounting_equal)
+        return err_set(ERR_CHECK, "%s differs from unsharded Adam, or from the formulas", run->options->preset);
+    memcpy(run->verified_losses, run->losses, run->turn_steps * sizeof *run->losses);
+    return ERR_NONE;
+}
+
+static int measure(struct run *run)
+{
+    struct train_setting setting = setting_of(run, run->turns * run->turn_steps);
+    setting.observe = observe;
+    setting.observe_context = run;
+    TRY(verify(run));
+    TRY(peer_send_line(run->peer, setting_json(run)));
+    TRY(send_params(run));
+    TRY(send_tokens(run));
+    TRY(peer_ready(run->peer));
+    TRY(train_run(&setting, &run->result));
+    if (memcmp(run->losses, run->verified_losses, run->turn_steps * sizeof *run->losses) != 0)
+        return err_set(ERR_CHECK, "%s: the timed run had other losses than the verified one", run->options->preset);
+    for (size_t turn = 0; turn < run->turns; turn++) {
+        double ns[TURN_STEPS_MAX];
+        for (size_t i = 0; i < run->turn_steps; i++)
+            ns[i] = (double)run->result.step_ns[turn * run->turn_steps + i];
+        run->ours.values[run->ours.count++] = median_ms(ns, run->turn_steps);
+    }
+    return ERR_NONE;
+}
+
+static void drop_warmup(struct bench_samples *samples, size_t warmup)
+{
+    samples->count -= warmup;
+    memmove(samples->values, samples->values + warmup, samples->count * sizeof *samples->values);
+}
+
+static int print(struct run *run, uint64_t begin_ns)
+{
+    const struct peer_options *options = run->options;
+    drop_warmup(&run->ours, options->shared.warmup);
+    drop_warmup(&run->theirs, options->shared.warmup);
+    struct bench_record record = {
+        .name = "peer",
+        .description = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I}", "part", "step", "peer",
+                                 options->label ? options->label : run->peer->name, "preset", options->preset, "model",
+                                 run->model->name, "dtype", "fp32", "world", options->world, "sequences_a_rank",
+                                 (json_int_t)run->config.micro_batch, "sequence_tokens",
+                                 (json_int_t)run->model->sequence_length),
+        .detail = json_pack("{s:I, s:f}", "losses_compared", (json_int_t)(run->turns * run->turn_steps),
+                            "most_loss_difference", run->worst),
+        .unit = "ms_per_step", .lower_is_better = true, .verified = true, .items = 1, .begin_ns = begin_ns,
+        .samples = &run->ours, .yardstick_name = run->peer->name, .yardstick = &run->theirs};
+    return bench_print(&options->shared, &record);
+}
+
+static int load(const struct peer_options *options, struct config *out)
+{
+    enum { SET_MAX = 32 };
+    const char *set[SET_MAX] = {"bf16.enabled=false"};
+    size_t count = 1;
+    for (int i = 0; options->set && options->set[i] && count < SET_MAX; i++)
+        set[count++] = options->set[i];
+    const struct config_options loaded = {.world = options->world, .set = set, .set_count = count,
+                                          .nvme_paths = options->shared.storage.paths,
+                                          .nvme_path_count = (size_t)options->shared.storage.path_count};
+    TRY(config_load_preset(options->preset, &loaded, out, NULL));
+    return out->accumulation == 1 ? ERR_NONE : err_set(ERR_USAGE, "--set: one micro-step a step, for peers make one");
+}
+
+static int complete(struct run *run)
+{
+    const struct peer_options *options = run->options;
+    run->turn_steps = (size_t)options->steps;
+    run->turns = options->shared.warmup + options->shared.repeat;
+    TRY(load(options, &run->config));
+    TRY(model_find(options->model ? options->model : "gpt-3m", &run->model));
+    if (!run->model->wants_text)
+        return err_set(ERR_USAGE, "--model %s: expected a GPT", options->model);
+    TRY(flow_schedule_parse(options->schedule ? options->schedule : "serial", &run->schedule));
+    TRY(text_open(NULL, &run->text));
+    run->losses = calloc(run->turns * run->turn_steps, sizeof *run->losses);
+    run->verified_losses = calloc(run->turn_steps, sizeof *run->losses);
+    if (!run->losses || !run->verified_losses)
+        return err_set(ERR_MEMORY, "no memory for the losses");
+    return ERR_NONE;
+}
+
+int peer_step(const struct peer_options *given, struct peer *peer)
+{
+    struct peer_options options = *given;
+    options.steps = options.steps > 0 ? options.steps : 5;
+    options.preset = options.preset ? options.preset : (char *)(uintptr_t) "zero0";
+    bench_default_repeat(&options.shared, 7, 3, 1);
+    if (options.steps > TURN_STEPS_MAX)
+        return err_set(ERR_USAGE, "--steps %d: up to %d", options.steps, TURN_STEPS_MAX);
+    struct run *run = calloc(1, sizeof *run);
+    if (!run)
+        return err_set(ERR_MEMORY, "no memory for a run");
+    run->options = &options;
+    run->peer = peer;
+    uint64_t begin_ns = bench_now_ns();
+    int code = complete(run);
+    if (code == ERR_NONE)
+        code = measure(run);
+    if (code == ERR_NONE)
+        code = print(run, begin_ns);
+    text_close(run->text);
+    free(run->result.step_ns);
+    free(run->losses);
+    free(run->verified_losses);
+    free(run);
+    return code;
+}

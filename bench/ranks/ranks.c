@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/ranks/ranks.h"
+
+#include "base/err.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+
+enum {
+    SAMPLE_TARGET_NS = 20000000,    // several time slices of a processor that others want, too
+    ROUNDS_MAX = 1 << 20,
+};
+
+// Nanoseconds that this thread was ready to run and did not; -1: not known.
+static double waited_ns(void)
+{
+    uint64_t ran, waited;
+    FILE *file = fopen("/proc/thread-self/schedstat", "re");
+    bool known = file && fscanf(file, "%" SCNu64 " %" SCNu64, &ran, &waited) == 2;
+    if (file)
+        fclose(file);
+    return known ? (double)waited : -1;
+}
+
+static int rank_open(struct rank *rank)
+{
+    const struct recipe *recipe = recipe_at(0);
+    const struct adam_hyper hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
+                                     .decoupled = true, .bias_correction = true};
+    struct recipe_state state = {0};
+    size_t count = rank->of->lane->params;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)rank->processor, &set);
+    if (pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0)
+        return err_set(ERR_USAGE, "--pin %d: this process may not run on that processor", rank->processor);
+    // Pinned first: the memory is then of the processor's own node.
+    TRY(adam_arrays_open(count, 1, &rank->arrays));
+    adam_arrays_fill(&rank->arrays, DTYPE_FP32);
+    rank->step = (struct adam_step){
+        .recipe = recipe, .grad = rank->arrays.grad, .grad_dtype = DTYPE_FP32, .grad_divisor = 1, .grad_coefficient = 1,
+        .param = rank->arrays.param, .exp_avg = rank->arrays.exp_avg, .exp_avg_sq = rank->arrays.exp_avg_sq,
+        .count = count, .tensor_count = count};
+    return recipe_begin_step(recipe, &hyper, 1000, &state, &rank->step.scalars);
+}
+
+static void rank_sample(struct rank *rank, uint64_t rounds)
+{
+    double waited = waited_ns();
+    uint64_t begin_ns = bench_now_ns();
+    for (uint64_t i = 0; i < rounds; i++)
+        adam_update(&rank->step);
+    rank->ns = (double)(bench_now_ns() - begin_ns);
+    rank->waited_ns = waited < 0 ? -1 : waited_ns() - waited;
+    rank->step_count += rounds;
+}
+
+static void *rank_main(void *context)
+{
+    struct rank *rank = context;
+    rank->code = rank_open(rank);
+    snprintf(rank->message, sizeof rank->message, "%s", err_message());
+    sem_post((sem_t *)(uintptr_t)&rank->of->done);
+    for (;;) {
+        while (sem_wait(&rank->go) != 0)
+            continue;
+        uint64_t rounds = rank->of->rounds;
+        if (rounds == 0)
+            return NULL;
+        rank_sample(rank, rounds);
+        sem_post((sem_t *)(uintptr_t)&rank->of->done);
+    }
+}
+
+static void wait_for(struct ranks *ranks, int count)
+{
+    for (int i = 0; i < count; i++)
+        while (sem_wait(&ranks->done) != 0)
+            continue;
+}
+
+// The ranks from `first` on, so many of them, at once. Of processes the others wait meanwhile.
+static int sample(struct ranks *ranks, int first, int count)
+{
+    if (ranks->comm) {
+        struct rank *own = &ranks->list[comm_rank(ranks->comm)];
+        TRY(comm_barrier(ranks->comm));
+        if (own->index >= first && own->index < first + count)
+            rank_sample(own, ranks->rounds);
+        return comm_barrier(ranks->comm);
+    }
+    for (int i = first; i < first + count; i++)
+        sem_post(&ranks->list[i].go);
+    wait_for(ranks, count);
+    return ERR_NONE;
+}
+
+bool ranks_has(const struct ranks *ranks, int index)
+{
+    return !ranks->comm || comm_rank(ranks->comm) == index;
+}
+
+static void keep(struct rank *rank, bool together)
+{
+    struct rank_times *times = &rank->times[together];
+    double params = (double)rank->of->lane->params * (double)rank->of->rounds;
+    times->samples.values[times->samples.count++] = rank->ns / params;
+    times->elapsed_ns += rank->ns;
+    times->waited_ns += rank->waited_ns;
+}
+
+// Alone in turn, then all: whatever drifts, drifts for all of them.
+int ranks_take_turns(struct ranks *ranks, bool counted)
+{
+    for (int i = 0; i < ranks->world; i++) {
+        TRY(sample(ranks, i, 1));
+        if (counted && ranks_has(ranks, i))
+            keep(&ranks->list[i], false);
+    }
+    TRY(sample(ranks, 0, ranks->world));
+    for (int i = 0; i < ranks->world && counted; i++)
+        if (ranks_has(ranks, i))
+            keep(&ranks->list[i], true);
+    return ERR_NONE;
+}
+
+int ranks_start(struct ranks *ranks)
+{
+    int rc = ERR_NONE;
+    if (ranks->comm) {
+        rc = rank_open(&ranks->list[comm_rank(ranks->comm)]);
+        return rc == ERR_NONE ? comm_barrier(ranks->comm) : rc;
+    }
+    for (; ranks->started < ranks->world && rc == ERR_NONE; ranks->started++) {
+        struct rank *rank = &ranks->list[ranks->started];
+        sem_init(&rank->go, 0, 0);
+        if (pthread_create(&rank->thread, NULL, rank_main, rank) != 0)
+            return err_set(ERR_MEMORY, "no thread for rank %d", rank->index);
+        wait_for(ranks, 1);  // one by one: each fills its memory undisturbed
+        if (rank->code != ERR_NONE)
+            rc = err_set(rank->code, "rank %d: %s", rank->index, rank->message);
+    }
+    return rc;
+}
+
+void ranks_stop(struct ranks *ranks)
+{
+    ranks->rounds = 0;
+    if (ranks->comm)
+        adam_arrays_close(&ranks->list[comm_rank(ranks->comm)].arrays);
+    for (int i = 0; i < ranks->started; i++)
+        sem_post(&ranks->list[i].go);
+    for (int i = 0; i < ranks->started; i++) {
+        pthread_join(ranks->list[i].thread, NULL);
+        adam_arrays_close(&ranks->list[i].arrays);
+        sem_destroy(&ranks->list[i].go);
+    }
+}
+
+// Every element of the arrays of every rank here.
+int ranks_verify(const struct ranks *ranks)
+{
+    for (int i = 0; i < ranks->world; i++) {
+        const struct rank *rank = &ranks->list[i];
+        if (!ranks_has(ranks, i))
+            continue;
+        int rc = adam_arrays_check(&rank->arrays, &rank->step, rank->step_count);
+        if (rc != ERR_NONE)
+            return err_prefix(rc, "ranks: rank %d, processor %d", rank->index, rank->processor);
+    }
+    return ERR_NONE;
+}
+
+// As many rounds as a sample takes, by rank 0.
+int ranks_choose_rounds(struct ranks *ranks)
+{
+    ranks->rounds = 1;
+    TRY(sample(ranks, 0, 1));
+    TRY(sample(ranks, 0, 1));
+    if (ranks_has(ranks, 0)) {
+        double rounds = SAMPLE_TARGET_NS / ranks->list[0].ns + 1;
+        ranks->rounds = rounds < ROUNDS_MAX ? (uint64_t)rounds : ROUNDS_MAX;
+    }
+    return ranks->comm ? comm_broadcast(ranks->comm, &ranks->rounds, sizeof ranks->rounds, 0) : ERR_NONE;
+}

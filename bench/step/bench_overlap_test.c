@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of `bench overlap`: what a timeline's lanes add up to, the form of its lines, and that a run whose bits are
+// wrong has no number; and the same on an accelerator that the host plays.
+#include "bench/table/benchmarks.h"
+#include "bench/step/lane_table.h"
+#include "bench/step/overlap_run.h"
+#include "bench/harness/printed_test.h"
+#include "ref/arithmetic/shadow_test.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+Test(bench_overlap, a_lanes_share_is_the_union_of_its_intervals_on_the_busiest_rank)
+{
+    enum { MS = 1000000 };
+    struct flow_interval first[] = {{"skipped", 0, 9 * MS, 7}, {"a", 10 * MS, 14 * MS, 100},
+                                    {"b", 13 * MS, 15 * MS, 20}};
+    struct flow_interval second[] = {{"c", 11 * MS, 19 * MS, 40}}, compute[] = {{"d", 12 * MS, 13 * MS, 0}};
+    struct trace_step steps[] = {{1, 0, 10 * MS}, {2, 10 * MS, 20 * MS}};
+    struct trace_step late[] = {{1, 1, 10 * MS}, {2, 10 * MS, 21 * MS}};
+    struct trace_rank ranks[] = {
+        {.intervals = {[LANE_H2D] = first, [LANE_COMPUTE] = compute},
+         .interval_count = {[LANE_H2D] = 3, [LANE_COMPUTE] = 1}, .steps = steps, .step_count = 2},
+        {.intervals = {[LANE_H2D] = second}, .interval_count = {[LANE_H2D] = 1}, .steps = late, .step_count = 2},
+    };
+    const struct trace trace = {2, ranks};
+    struct lane_table table;
+    lane_table_of(&trace, 1, &table);
+    cr_expect_eq(table.step_ms.count, 1);
+    cr_expect_float_eq(table.step_ms.values[0], 11, 1e-9);
+    cr_expect_float_eq(table.busy_ms[LANE_H2D].values[0], 8, 1e-9);
+    cr_expect_float_eq(table.busy_ms[LANE_COMPUTE].values[0], 1, 1e-9);
+    cr_expect_float_eq(table.bytes[LANE_H2D], (120 + 40) / 2.0, 1e-9);
+    cr_expect_eq(lane_table_busiest(&table), LANE_H2D);
+    lane_table_of(&trace, 0, &table);
+    cr_expect_float_eq(table.busy_ms[LANE_H2D].values[0], 9, 1e-9);
+}
+
+Test(bench_overlap, a_timeline_has_what_the_last_step_did_since_it_began)
+{
+    enum { MS = 1000000 };
+    // Before the step; over its begin; then two with a gap of less than a 250th of 1000 ms between them; one more.
+    struct flow_interval h2d[] = {{"a", 0, 90 * MS, 1}, {"b", 95 * MS, 110 * MS, 1}, {"c", 200 * MS, 300 * MS, 1},
+                                  {"d", 303 * MS, 400 * MS, 1}, {"e", 405 * MS, 1200 * MS, 1}};
+    struct trace_step steps[] = {{1, 0, 100 * MS}, {2, 100 * MS, 1100 * MS}};
+    struct trace_rank rank = {.intervals = {[LANE_H2D] = h2d}, .interval_count = {[LANE_H2D] = 5}, .steps = steps,
+                              .step_count = 2};
+    const struct trace trace = {1, &rank};
+    json_t *timeline = lane_table_timeline(&trace);
+    char *text = json_dumps(timeline, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+    cr_expect_str_eq(text, "[{\"lane\":\"h2d\",\"begin_ms\":0.0,\"end_ms\":10.0},"
+                           "{\"lane\":\"h2d\",\"begin_ms\":100.0,\"end_ms\":300.0},"
+                           "{\"lane\":\"h2d\",\"begin_ms\":305.0,\"end_ms\":1000.0}]");
+    json_decref(timeline);
+    free(text);
+}
+
+static char text_path[] = "/tmp/zg-overlap-text-XXXXXX";
+
+static int run_on(const struct bench_device *device, const char *const arguments[], char **text)
+{
+    FILE *file = fdopen(mkstemp(text_path), "w");
+    for (int i = 0; i < 1000; i++)
+        fprintf(file, "%d squared is %d; ", i, i * i);
+    fclose(file);
+    const char *argv[24] = {"overlap", "--nvme-path", ZG_BINARY_DIR, "--model", "gpt-nano", "--sequences", "2",
+                            "--repeat", "2", "--text", text_path};
+    int argc = 11;
+    for (int i = 0; arguments[i]; i++)
+        argv[argc++] = arguments[i];
+    struct printed printed = printed_begin();
+    int status = device ? bench_overlap_on(device, argc, argv) : bench_overlap.run(argc, argv);
+    *text = printed_end(printed);
+    unlink(text_path);
+    strcpy(text_path + strlen(text_path) - 6, "XXXXXX");
+    return status;
+}
+
+static int run(const char *const arguments[], char **text)
+{
+    return run_on(NULL, arguments, text);
+}
+
+Test(bench_overlap, a_json_line_has_every_lane_and_says_what_is_emulated)
+{
+    static const char *const arguments[] = {"--emulate", "nvme-read=0.02,h2d=0.1", "--world", "2", "--json", NULL};
+    char *text;
+    cr_assert_eq(run(arguments, &text), 0);
+    json_t *line = json_loads(text, 0, NULL), *samples, *lanes;
+    cr_assert_not_null(line, "%s", text);
+    const char *name, *model, *how, *unit, *yardstick;
+    int world, verified;
+    json_int_t tokens;
+    double serial, gain, median, limit, ratio;
+    static const char *const form =
+        "{s:s, s:{s:s, s:i, s:I, s:s}, s:{s:f, s:f, s:o}, s:o, s:f, s:s, s:b, s:{s:s, s:f}, s:f}";
+    cr_assert_eq(json_unpack(line, form, "name", &name, "case", "model", &model, "world", &world, "tokens_a_rank",
+                             &tokens, "lanes", &how, "detail", "serial_ms", &serial, "gain_over_serial", &gain,
+                             "by_lane", &lanes, "samples", &samples, "median", &median, "unit", &unit, "verified",
+                             &verified, "yardstick", "name", &yardstick, "median", &limit, "ratio", &ratio),
+                 0, "%s", text);
+    cr_expect_str_eq(name, "overlap");
+    cr_expect_str_eq(model, "gpt-nano");
+    cr_expect_str_eq(how, "EMULATED h2d=0.1,nvme-read=0.02");
+    cr_expect_str_eq(unit, "ms_per_step");
+    cr_expect(strstr(yardstick, "busy time of "), "%s", yardstick);
+    cr_expect(world == 2 && tokens == 32 && verified && json_array_size(samples) == 2);
+    cr_expect(serial > 0 && median > 0 && limit > 0 && limit <= median && ratio > 0 && ratio <= 1);
+    cr_expect_float_eq(gain, serial / median, 1e-4 * gain);
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        double busy, share, bytes;
+        cr_assert_eq(json_unpack(json_object_get(lanes, ledger_lane_name((enum lane)lane)), "{s:f, s:f, s:f}",
+                                 "busy_ms", &busy, "share", &share, "bytes", &bytes), 0, "%s", text);
+        cr_expect(busy > 0 && share > 0 && share <= 1, "%s", ledger_lane_name((enum lane)lane));
+        const char *lane_name = ledger_lane_name((enum lane)lane);
+        bool drawn = false;
+        size_t index;
+        json_t *interval;
+        json_array_foreach(json_object_get(line, "timeline"), index, interval)
+            drawn |= strcmp(json_string_value(json_object_get(interval, "lane")), lane_name) == 0;
+        cr_expect(drawn, "%s is not in the timeline", lane_name);
+        cr_expect_eq(bytes > 0, lane != LANE_COMPUTE && lane != LANE_CPU, "%s", ledger_lane_name((enum lane)lane));
+    }
+    json_decref(line);
+    free(text);
+}
+
+Test(bench_overlap, the_table_has_a_row_a_lane_and_a_timeline_is_written)
+{
+    char trace_path[] = "/tmp/zg-overlap-trace-XXXXXX", *text;
+    close(mkstemp(trace_path));
+    const char *const arguments[] = {"--emulate", "none", "--eager", "--trace", trace_path, NULL};
+    cr_assert_eq(run(arguments, &text), 0);
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        char row[32];
+        snprintf(row, sizeof row, "\n    %-10s ", ledger_lane_name((enum lane)lane));
+        cr_expect(strstr(text, row), "no \"%s\" in\n%s", row + 1, text);
+    }
+    cr_expect(strstr(text, "eager=yes  checksum=yes  buffered=no  lanes=as they are"), "%s", text);
+    cr_expect_null(strstr(text, "EMULATED"), "%s", text);
+    json_t *events = json_load_file(trace_path, 0, NULL);
+    unlink(trace_path);
+    cr_expect_gt(json_array_size(events), 100);
+    json_decref(events);
+    free(text);
+}
+
+Test(bench_overlap, a_bit_that_flips_on_the_disk_leaves_no_number)
+{
+    // The first states to be written: what fills up a block is not among all of them.
+    static const char flips[] = "nvme:flip@1,nvme:flip@2,nvme:flip@3,nvme:flip@4,nvme:flip@5,nvme:flip@6,nvme:flip@7";
+    static const char *const unchecked[] = {"--emulate", "none", "--inject", flips, "--no-swap-checksum", NULL};
+    static const char *const checked[] = {"--emulate", "none", "--inject", flips, "--json", NULL};
+    char *text;
+    cr_expect_eq(run(unchecked, &text), 1);
+    cr_expect_str_eq(text, "");
+    free(text);
+    cr_expect_eq(run(checked, &text), 2);
+    cr_expect_str_eq(text, "");
+    free(text);
+}
+
+static const char *case_text(const json_t *record, const char *key)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(record, "case"), key));
+    return text ? text : "";
+}
+
+Test(bench_overlap, on_an_accelerator_lanes_are_as_they_are_and_the_record_names_it)
+{
+    static const char *const arguments[] = {"--world", "2", "--json", NULL};
+    const struct bench_device device = {&shadow_accelerator, 2};
+    char *text;
+    cr_assert_eq(run_on(&device, arguments, &text), 0);
+    // One line: without a device there is a second, with the lanes of another machine.
+    json_t *line = json_loads(text, 0, NULL);
+    cr_assert_not_null(line, "%s", text);
+    cr_expect_str_eq(case_text(line, "lanes"), "as they are");
+    cr_expect_str_eq(case_text(line, "device"), "shadow");
+    cr_expect_eq(json_integer_value(json_object_get(json_object_get(line, "case"), "devices")), 2);
+    cr_expect(json_is_true(json_object_get(line, "verified")));
+    const json_t *lanes = json_object_get(json_object_get(line, "detail"), "by_lane");
+    cr_expect_gt(json_number_value(json_object_get(json_object_get(lanes, "h2d"), "bytes")), 0);
+    cr_expect_eq(shadow.block_count, 0, "%d allocations are left", shadow.block_count);
+    cr_expect_eq(shadow.lock_count, shadow.unlock_count);
+    json_decref(line);
+    free(text);
+}
+
+Test(bench_overlap, lanes_are_emulated_on_an_accelerator_where_that_is_asked_for)
+{
+    static const char *const arguments[] = {"--emulate", "nvme-read=0.5", NULL};
+    const struct bench_device device = {&shadow_accelerator, 1};
+    char *text;
+    cr_assert_eq(run_on(&device, arguments, &text), 0);
+    cr_expect(strstr(text, "lanes=EMULATED nvme-read=0.5  device=shadow  devices=1"), "%s", text);
+    cr_expect(strstr(text, " Gflop/s on shadow\n"), "%s", text);
+    free(text);
+}
+
+// Products of matrices so far; in one of them, a late one, an element is wrong.
+static atomic_int products;
+static int spoilt_product;
+
+static void wrong_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
+                         float beta, float *c, size_t c_stride)
+{
+    shadow_matmul(m, n, k, alpha, a, b, beta, c, c_stride);
+    if (++products == spoilt_product)
+        ((float *)at(c))[(m - 1) * c_stride + n - 1] += 1;
+}
+
+Test(bench_overlap, a_product_that_is_wrong_once_on_an_accelerator_leaves_no_number)
+{
+    static const char *const arguments[] = {"--json", NULL};
+    struct accelerator accelerator = shadow_accelerator;
+    accelerator.matmul = wrong_matmul;
+    const struct bench_device device = {&accelerator, 1};
+    char *text;
+    cr_assert_eq(run_on(&device, arguments, &text), 0);
+    free(text);
+    // The first run, which says how fast a rank computes, is compared with nothing; then come pairs.
+    spoilt_product = products / 2;
+    products = 0;
+    cr_expect_eq(run_on(&device, arguments, &text), 1);
+    cr_expect_str_eq(text, "");
+    cr_expect_eq(shadow.block_count, 0, "%d allocations are left", shadow.block_count);
+    free(text);
+}
+
+Test(bench_overlap, a_device_that_is_not_here_is_a_skip)
+{
+    static const char *const absent[] = {"--device", "cuda", NULL}, *const unknown[] = {"--device", "gpu", NULL};
+    struct bench_device device;
+    bool is_absent;
+    char *text;
+    cr_assert_eq(bench_device_find("cuda", 1, false, &device, &is_absent), ERR_NONE);
+    if (is_absent) {
+        cr_expect_eq(run(absent, &text), 77);
+        cr_expect_str_eq(text, "");
+        free(text);
+    }
+    cr_expect_eq(run(unknown, &text), 2);
+    free(text);
+}
+
+Test(bench_overlap, bad_input_is_refused)
+{
+    static const char *const bad[][3] = {{"--emulate", "gpu=3"},  {"--world", "0"},     {"--sequences", "-1"},
+                                         {"--threads", "2"},      {"--engine", "posix"}, {"--inject", "disk"},
+                                         {"--sizes", "5"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char *text;
+        cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);
+        cr_expect_str_eq(text, "");
+        free(text);
+    }
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge bench pipeline`: which lanes of training disturb each other. Every lane works alone, then beside every
+// other one, then beside all of them, each time for a while; the yardstick is its rate alone, in turn. Alone, each is
+// held against the same work called directly: a lane that is throttled shows. The timeline of a whole step is in the
+// record of `bench overlap`.
+#include "bench/harness/bench.h"
+
+#include "base/err.h"
+#include "bench/step/lane_load.h"
+
+#include <popt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int pipeline_main(int argc, const char **argv);
+
+const struct benchmark bench_pipeline = {
+    .name = "pipeline",
+    .run = pipeline_main,
+    .uses = BENCH_USES_STORAGE,
+    .summary = "lanes of training: how much they disturb each other",
+    .examples = {"zerogauge bench pipeline --nvme-path /mnt/nvme",
+                 "zerogauge bench pipeline --quick --seconds 0.1 --json"},
+};
+
+enum { ALL = LANE_COUNT, BESIDE_COUNT = LANE_COUNT + 1 };  // beside one lane, or beside all
+
+struct pipeline {
+    struct bench_options options;
+    double seconds;  // of each run
+    struct emulation emulation;
+    struct lane_load *loads[LANE_COUNT];
+    uint64_t begin_ns;
+    struct bench_samples direct[LANE_COUNT];  // rates of the same work without an executor
+    double least_direct_items[LANE_COUNT];
+    // By what a lane works beside; [lane][lane]: alone.
+    struct bench_samples samples[LANE_COUNT][BESIDE_COUNT];  // rates
+    double least_items[LANE_COUNT][BESIDE_COUNT];            // of a run
+};
+
+// Runs the lanes of `wanted` at once, and verifies what they did.
+static int run_together(struct pipeline *pipeline, const bool wanted[LANE_COUNT], enum lane_way way,
+                        struct lane_done done[LANE_COUNT])
+{
+    struct lane_part parts[LANE_COUNT];
+    int lanes[LANE_COUNT], count = 0;
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        if (wanted[lane]) {
+            lanes[count] = lane;
+            parts[count++] = (struct lane_part){.load = pipeline->loads[lane],
+                                                .name = ledger_lane_name((enum lane)lane)};
+        }
+    TRY(lane_parts_run(parts, count, way, pipeline->seconds));
+    for (int i = 0; i < count; i++)
+        done[lanes[i]] = parts[i].done;
+    return ERR_NONE;
+}
+
+static void note(const struct lane_done *done, struct bench_samples *samples, double *least)
+{
+    samples->values[samples->count++] = done->items / (double)done->ns;
+    *least = samples->count == 1 || done->items < *least ? done->items : *least;
+}
+
+static void note_beside(struct pipeline *pipeline, int lane, int beside, const struct lane_done *done)
+{
+    note(done, &pipeline->samples[lane][beside], &pipeline->least_items[lane][beside]);
+}
+
+// Each lane by itself, without the executor.
+static int run_direct(struct pipeline *pipeline, int lane, bool counted)
+{
+    bool wanted[LANE_COUNT] = {false};
+    struct lane_done done[LANE_COUNT];
+    wanted[lane] = true;
+    TRY(run_together(pipeline, wanted, LANE_DIRECT, done));
+    if (counted)
+        note(&done[lane], &pipeline->direct[lane], &pipeline->least_direct_items[lane]);
+    return ERR_NONE;
+}
+
+// Each lane alone, each pair, and all together.
+static int run_round(struct pipeline *pipeline, size_t round, bool counted)
+{
+    size_t rounds = pipeline->options.warmup + pipeline->options.repeat;
+    for (int a = 0; a < LANE_COUNT; a++) {
+        TRY(run_direct(pipeline, a, counted));
+        for (int b = a; b < LANE_COUNT; b++) {
+            bool wanted[LANE_COUNT] = {false};
+            struct lane_done done[LANE_COUNT];
+            wanted[a] = wanted[b] = true;
+            bench_progress("pipeline: %s and %s, round %zu of %zu", ledger_lane_name((enum lane)a),
+                           a == b ? "nothing else" : ledger_lane_name((enum lane)b), round + 1, rounds);
+            TRY(run_together(pipeline, wanted, LANE_EXECUTED, done));
+            if (counted)
+                note_beside(pipeline, a, b, &done[a]);
+            if (counted && a != b)
+                note_beside(pipeline, b, a, &done[b]);
+        }
+    }
+    bool all[LANE_COUNT];
+    struct lane_done done[LANE_COUNT];
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        all[lane] = true;
+    TRY(run_together(pipeline, all, LANE_EXECUTED, done));
+    for (int lane = 0; lane < LANE_COUNT && counted; lane++)
+        note_beside(pipeline, lane, ALL, &done[lane]);
+    return ERR_NONE;
+}
+
+// The rates of the emulated lanes that a case has: alone its own, else all. Null: none.
+static json_t *emulated_json(const struct pipeline *pipeline, int lane, bool alone)
+{
+    char text[EMULATION_TEXT_BYTES];
+    struct emulation own = pipeline->emulation;
+    for (int i = 0; i < LANE_COUNT && alone; i++)
+        own.bytes_per_s[i] = i == lane ? own.bytes_per_s[i] : 0;
+    return emulation_any(&own) ? json_sprintf("EMULATED %s", emulation_text(&own, text)) : NULL;
+}
+
+static json_t *case_json(const struct pipeline *pipeline, int lane, int beside)
+{
+    bool alone = beside == lane;
+    char how[32] = "alone";
+    if (!alone)
+        snprintf(how, sizeof how, "beside %s", beside == ALL ? "all" : ledger_lane_name((enum lane)beside));
+    json_t *of_case = json_pack("{s:s, s:s, s:f, s:b}", "lane", ledger_lane_name((enum lane)lane), "works", how,
+                                "seconds", pipeline->seconds, "buffered", pipeline->options.storage.buffered);
+    json_t *emulated = emulated_json(pipeline, lane, alone);
+    if (emulated)
+        json_object_set_new(of_case, "lanes", emulated);
+    return of_case;
+}
+
+// A lane beside another, beside all (ALL), or alone (itself).
+static int print_case(const struct pipeline *pipeline, int lane, int beside)
+{
+    bool alone = beside == lane;
+    struct bench_record record = {
+        .name = "pipeline",
+        .description = case_json(pipeline, lane, beside),
+        .unit = lane_load_unit((enum lane)lane),
+        .verified = true,
+        .items = pipeline->least_items[lane][beside],
+        .yardstick_items = alone ? pipeline->least_direct_items[lane] : pipeline->least_items[lane][lane],
+        .begin_ns = pipeline->begin_ns,
+        .samples = &pipeline->samples[lane][beside],
+        .yardstick_name = alone ? "the same work called directly" : "the lane alone",
+        .yardstick = alone ? &pipeline->direct[lane] : &pipeline->samples[lane][lane],
+        .tabled = true};
+    return bench_print(&pipeline->options, &record);
+}
+
+// A row a lane: its rate alone, and what is left of it beside each other lane and beside all.
+static void print_matrix(const struct pipeline *pipeline)
+{
+    char emulated[EMULATION_TEXT_BYTES];
+    if (emulation_any(&pipeline->emulation))
+        printf("EMULATED %s\n", emulation_text(&pipeline->emulation, emulated));
+    printf("%-11s %17s %9s  what is left of it, in %%, beside\n%-11s %17s %9s", "lane", "alone", "% of", "", "",
+           "direct");
+    for (int beside = 0; beside < LANE_COUNT; beside++)
+        printf(" %10s", ledger_lane_name((enum lane)beside));
+    printf(" %10s\n", "all");
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        const struct bench_samples *alone = &pipeline->samples[lane][lane];
+        printf("%-11s %9.2f %-7s %9.1f", ledger_lane_name((enum lane)lane), bench_median(alone),
+               lane_load_unit((enum lane)lane), 100 * bench_median(alone) / bench_median(&pipeline->direct[lane]));
+        for (int beside = 0; beside < BESIDE_COUNT; beside++) {
+            double left = 100 * bench_median(&pipeline->samples[lane][beside]) / bench_median(alone);
+            if (beside == lane)
+                printf(" %10s", "-");
+            else
+                printf(" %10.1f", left);
+        }
+        printf("\n");
+    }
+}
+
+static int measure(struct pipeline *pipeline)
+{
+    const struct bench_options *options = &pipeline->options;
+    const struct lane_load_setting setting = {.storage = &options->storage, .emulation = &pipeline->emulation};
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        bench_progress("pipeline: preparing %s", ledger_lane_name((enum lane)lane));
+        TRY(lane_load_open((enum lane)lane, &setting, &pipeline->loads[lane]));
+    }
+    pipeline->begin_ns = bench_now_ns();
+    for (size_t round = 0; round < options->warmup + options->repeat; round++)
+        TRY(run_round(pipeline, round, round >= options->warmup));
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (int beside = 0; beside < BESIDE_COUNT; beside++)
+            TRY(print_case(pipeline, lane, beside));
+    bench_progress("%s", "");
+    if (!options->json)
+        print_matrix(pipeline);
+    return ERR_NONE;
+}
+
+static int pipeline_run(struct pipeline *pipeline)
+{
+    struct bench_options *options = &pipeline->options;
+    if (options->size_count > 0 || options->thread_count > 0)
+        return err_set(ERR_USAGE, "--sizes and --threads have no meaning here: each lane works as one of training");
+    if (pipeline->seconds < 0 || pipeline->seconds > 60)
+        return err_set(ERR_USAGE, "--seconds %g: up to 60", pipeline->seconds);
+    if (options->storage.engine)
+        return err_set(ERR_USAGE, "--engine: storage is read and written by libaio here");
+    if (pipeline->seconds == 0)
+        pipeline->seconds = options->quick ? 0.05 : 0.3;
+    bench_default_repeat(options, 7, 3, options->quick ? 0 : 1);
+    int code = measure(pipeline);
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        lane_load_close(pipeline->loads[lane]);
+    return code;
+}
+
+static int pipeline_main(int argc, const char **argv)
+{
+    struct pipeline *pipeline = calloc(1, sizeof *pipeline);
+    if (!pipeline)
+        return bench_exit("pipeline", err_set(ERR_MEMORY, "no memory for samples"));
+    char *emulate = NULL;
+    const struct poptOption own[] = {
+        {"seconds", '\0', POPT_ARG_DOUBLE, &pipeline->seconds, 0, "of each run (0.3; quickly 0.05)", "S"},
+        {"emulate", '\0', POPT_ARG_STRING, &emulate, 0, "throttle lanes: h2d=0.5,cpu=1,compute=2, GB/s, GFLOP/s",
+         "LIST"},
+        POPT_TABLEEND,
+    };
+    int code = bench_parse(argc, argv, &bench_pipeline, own, &pipeline->options);
+    if (code == ERR_NONE && emulate)
+        code = emulation_parse_all(emulate, &pipeline->emulation);
+    if (code == ERR_NONE && !pipeline->options.help)
+        code = pipeline_run(pipeline);
+    bench_release(&pipeline->options);
+    free(emulate);
+    free(pipeline);
+    return bench_exit("pipeline", code);
+}

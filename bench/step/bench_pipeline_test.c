@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of `bench pipeline` and `bench pcie`: every pair of lanes has its line, lanes work for their time and beside
+// each other, and what they leave is compared.
+#include "bench/table/benchmarks.h"
+#include "results/limits/bands.h"
+#include "bench/harness/bench.h"
+#include "base/err.h"
+#include "bench/step/lane_load.h"
+#include "bench/harness/printed_test.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+
+#include <string.h>
+
+static const char *const folder[] = {ZG_BINARY_DIR};
+static const struct bench_storage storage = {.paths = folder, .path_count = 1};
+static const struct lane_load_setting plain = {.storage = &storage};
+
+Test(bench_pipeline, every_lane_works_for_its_time_and_what_it_leaves_is_right)
+{
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        struct lane_load *load;
+        struct lane_done done;
+        const char *name = ledger_lane_name((enum lane)lane);
+        cr_assert_eq(lane_load_open((enum lane)lane, &plain, &load), ERR_NONE, "%s: %s", name, err_message());
+        for (int i = 0; i < 4; i++) {
+            enum lane_way way = i % 2 == 0 ? LANE_DIRECT : LANE_EXECUTED;
+            cr_assert_eq(lane_load_run(load, way, 0.01, &done), ERR_NONE, "%s: %s", name, err_message());
+            cr_expect(done.items > 0 && done.ns >= 10000000, "%s: %g items, %llu ns", name, done.items,
+                      (unsigned long long)done.ns);
+            cr_assert_eq(lane_load_check(load), ERR_NONE, "%s: %s", name, err_message());
+        }
+        lane_load_close(load);
+    }
+    lane_load_close(NULL);
+}
+
+static int run(int (*bench)(int, const char **), const char *name, const char *const arguments[], char **text)
+{
+    const char *argv[16] = {name};
+    int argc = 1;
+    for (; arguments[argc - 1]; argc++)
+        argv[argc] = arguments[argc - 1];
+    struct printed printed = printed_begin();
+    int status = bench(argc, argv);
+    *text = printed_end(printed);
+    return status;
+}
+
+#define SHORT "--nvme-path", ZG_BINARY_DIR, "--seconds", "0.002", "--repeat", "2", "--quick"
+
+Test(bench_pipeline, a_reader_sees_a_matrix_and_nothing_else)
+{
+    static const char *const arguments[] = {SHORT, NULL};
+    char *text;
+    cr_assert_eq(run(bench_pipeline.run, "pipeline", arguments, &text), 0);
+    int lines = 0;
+    for (const char *at = text; (at = strchr(at, '\n')); at++)
+        lines++;
+    cr_expect_eq(lines, 2 + LANE_COUNT, "%s", text);
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        char row[32];
+        snprintf(row, sizeof row, "\n%-11s ", ledger_lane_name((enum lane)lane));
+        cr_expect(strstr(text, row), "no \"%s\" in\n%s", row + 1, text);
+    }
+    free(text);
+}
+
+// Copies of 64 KiB in the caches, and of whole pieces only.
+Test(bench_pipeline, copies_may_be_of_few_bytes)
+{
+    static const size_t sizes[] = {1, 7919, 65536, (8 << 20) + 1};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const struct lane_load_setting setting = {.storage = &storage, .copy_bytes = sizes[i]};
+        struct lane_load *load;
+        struct lane_done done;
+        cr_assert_eq(lane_load_open(LANE_D2H, &setting, &load), ERR_NONE, "%s", err_message());
+        cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0.001, &done), ERR_NONE, "%s", err_message());
+        cr_expect_eq(lane_load_check(load), ERR_NONE, "%zu bytes: %s", sizes[i], err_message());
+        lane_load_close(load);
+    }
+}
+
+// A lane works as slowly as is asked, and no other one does: a band over the lanes alone names it.
+Test(bench_pipeline, a_lane_that_is_throttled_is_the_one_that_is_slow)
+{
+    static const double rates[LANE_COUNT] = {
+        [LANE_COMPUTE] = 1e9,    [LANE_COLLECTIVE] = 0.2e9, [LANE_H2D] = 0.05e9, [LANE_D2H] = 0.05e9,
+        [LANE_NVME_READ] = 0.05e9, [LANE_NVME_WRITE] = 0.05e9, [LANE_CPU] = 0.5e9};
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (int throttled = 0; throttled < LANE_COUNT; throttled++) {
+            struct emulation emulation = {0};
+            const struct lane_load_setting setting = {.storage = &storage, .emulation = &emulation};
+            struct lane_load *load;
+            struct lane_done done;
+            const char *name = ledger_lane_name((enum lane)lane);
+            // Each lane with its own rate, and with that of the next lane.
+            if (throttled != lane && throttled != (lane + 1) % LANE_COUNT)
+                continue;
+            emulation.bytes_per_s[throttled] = throttled == lane ? rates[lane] : 1;
+            cr_assert_eq(lane_load_open((enum lane)lane, &setting, &load), ERR_NONE, "%s: %s", name, err_message());
+            cr_assert_eq(lane_load_run(load, LANE_EXECUTED, 0.005, &done), ERR_NONE, "%s: %s", name, err_message());
+            // What is in flight when the time is over is not waited for by an emulated disk.
+            double at_least_ns = throttled == lane ? (done.items - (1 << 20)) / rates[lane] * 1e9 : 0;
+            cr_expect_geq((double)done.ns, at_least_ns, "%s: %g items in %g ns", name, done.items, (double)done.ns);
+            cr_expect_lt((double)done.ns, 60e9, "%s: as slow as another lane", name);
+            cr_assert_eq(lane_load_check(load), ERR_NONE, "%s: %s", name, err_message());
+            lane_load_close(load);
+        }
+}
+
+// What the default limits say of a lane alone; JUDGED_VALID also where none is about it.
+static enum judged judged_alone(const struct bands *bands, const json_t *record, char text[JUDGEMENT_TEXT_BYTES])
+{
+    struct judgement judgement = {.verdict = JUDGED_VALID};
+    for (size_t i = 0; i < bands->count; i++)
+        if (strcmp(bands->list[i].id, "pipeline-alone") == 0 && band_applies(&bands->list[i], record))
+            band_judge(&bands->list[i], record, 1, &judgement);
+    memcpy(text, judgement.text, JUDGEMENT_TEXT_BYTES);
+    return judgement.verdict;
+}
+
+// A lane by itself, whose limits are those of its own throttle.
+static void expect_emulated(const json_t *record, const char *lane, const char *lanes, const struct bands *bands)
+{
+    char said[JUDGEMENT_TEXT_BYTES];
+    bool is_read = strcmp(lane, "nvme_read") == 0;
+    cr_expect_eq(lanes != NULL, is_read || strcmp(lane, "h2d") == 0, "%s", lane);
+    if (!lanes)
+        return;
+    cr_expect_str_eq(lanes, is_read ? "EMULATED nvme-read=0.02" : "EMULATED h2d=0.1");
+    cr_expect_eq(judged_alone(bands, record, said), JUDGED_INVALID, "%s", lane);
+    cr_expect(strstr(said, is_read ? "pipeline nvme_read alone " : "pipeline h2d alone "), "%s", said);
+}
+
+// Of a record: the lane, and what it works beside; LANE_COUNT: all; LANE_COUNT + 1: nothing.
+static void take_place(const json_t *record, int *of, int *beside, const struct bands *bands)
+{
+    const char *lane, *works, *lanes = NULL;
+    json_t *samples, *yardstick, *ratio;
+    cr_assert_eq(json_unpack((json_t *)(uintptr_t)record, "{s:{s:s, s:s, s?s}, s:o, s:o, s:o}", "case", "lane", &lane,
+                             "works", &works, "lanes", &lanes, "samples", &samples, "yardstick", &yardstick, "ratio",
+                             &ratio), 0);
+    bool alone = strcmp(works, "alone") == 0;
+    cr_expect(alone || strncmp(works, "beside ", 7) == 0, "%s", works);
+    for (*of = 0; *of < LANE_COUNT - 1 && strcmp(lane, ledger_lane_name((enum lane)*of)) != 0;)
+        ++*of;
+    *beside = alone ? LANE_COUNT + 1 : 0;
+    while (*beside < LANE_COUNT && strcmp(works + 7, ledger_lane_name((enum lane)*beside)) != 0)
+        ++*beside;
+    cr_expect(alone || *beside < LANE_COUNT || strcmp(works, "beside all") == 0, "%s", works);
+    cr_expect_eq(json_array_size(samples), 2);
+    cr_expect_str_eq(json_string_value(json_object_get(yardstick, "name")),
+                     alone ? "the same work called directly" : "the lane alone");
+    cr_expect_gt(json_number_value(ratio), 0, "%s %s", lane, works);
+    if (alone)
+        expect_emulated(record, lane, lanes, bands);
+    else
+        cr_expect_str_eq(lanes, "EMULATED h2d=0.1,nvme-read=0.02");
+}
+
+Test(bench_pipeline, every_lane_has_a_line_alone_beside_each_other_one_and_beside_all_and_names_what_is_emulated)
+{
+    static const char *const arguments[] = {SHORT, "--json", "--emulate", "h2d=0.1,nvme-read=0.02", NULL};
+    char *text;
+    int seen[LANE_COUNT][LANE_COUNT + 2] = {0};
+    struct bands bands = {0};
+    cr_assert_eq(bands_add("default", &bands), ERR_NONE, "%s", err_message());
+    cr_assert_eq(run(bench_pipeline.run, "pipeline", arguments, &text), 0);
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        int of, beside;
+        json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+        take_place(record, &of, &beside, &bands);
+        seen[of][beside]++;
+        json_decref(record);
+    }
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (int beside = 0; beside < LANE_COUNT + 2; beside++)
+            cr_expect_eq(seen[lane][beside], beside != lane, "%d beside %d", lane, beside);
+    bands_free(&bands);
+    free(text);
+}
+
+Test(bench_pipeline, bad_input_is_refused)
+{
+    static const char *const bad[][3] = {{"--sizes", "4K"}, {"--threads", "2"}, {"--seconds", "-1"},
+                                         {"--engine", "io_uring"}, {"--nvme-path", "/nowhere"},
+                                         {"--emulate", "gpu=1"}, {"--emulate", "cpu"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char *text;
+        cr_expect_eq(run(bench_pipeline.run, "pipeline", bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);
+        cr_expect_str_empty(text);
+        free(text);
+    }
+}
+
+Test(bench_pipeline, without_cuda_copies_to_devices_are_skipped_and_say_so)
+{
+    static const char *const arguments[] = {"--quick", "--json", NULL};
+    char *text;
+    cr_expect_eq(run(bench_pcie.run, "pcie", arguments, &text), 77);
+    cr_expect_str_empty(text);
+    free(text);
+}

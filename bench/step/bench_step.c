@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge bench step`: one training step of a small GPT at world 2, at every stage and with its states on every
+// tier, against half the time that one process with one thread needs for both micro-batches: 1.0 would be
+// communication, partitioning, offloading and sharing the machine for nothing. Two ranks that never speak to each other
+// are measured beside them, for what the machine takes. Then what they compute against matrix products, what each lane
+// moves against the lane by itself, and what ZeRO-Infinity's model of efficiency makes of all that.
+#include "bench/step/step_bench.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <popt.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int run_step(int argc, const char **argv);
+
+const struct benchmark bench_step = {
+    .name = "step",
+    .run = run_step,
+    .uses = BENCH_USES_STATES,
+    .summary = "a training step of every stage and tier against one process",
+    .examples = {"zerogauge bench step --model gpt-10m",
+                 "zerogauge bench step --quick --schedule overlap --json"},
+};
+
+// What is trained unless the user says otherwise. In quick runs all is smaller. A GPU's products are so fast that those
+// of a small model take less time than to begin them: its model has 4 10^7 parameters, and a rank's micro-batch takes
+// 10^12 operations, tens of milliseconds.
+struct workload {
+    const char *model;
+    size_t sequences, square_side;
+};
+static const struct workload SMALL[] = {{"gpt-3m", 4, 2048}, {"gpt:layers=4,width=128,heads=4,length=128", 2, 1024}},
+                             WIDE[] = {{"gpt:layers=6,width=768,heads=12,length=256", 16, 8192},
+                                       {"gpt:layers=4,width=512,heads=8,length=256", 8, 1024}};
+
+static const struct workload *workload_of(const struct step_bench *bench)
+{
+    return (bench->setting.device.accelerator ? WIDE : SMALL) + (bench->options.quick ? 1 : 0);
+}
+
+static const char *const WHATS[][2] = {
+    {"zero0", "DDP"},
+    {"zero1", "ZeRO-1"},
+    {"zero2", "ZeRO-2"},
+    {"zero3", "ZeRO-3"},
+    {"zero2_offload", "ZeRO-Offload"},
+    {"zero3_offload", "ZeRO-3, states on the host"},
+    {"zero_infinity", "ZeRO-Infinity, states on NVMe"},
+};
+enum { PRESET_COUNT = sizeof WHATS / sizeof WHATS[0] };
+
+static int open_yardsticks(struct step_bench *bench)
+{
+    double bytes[LANE_COUNT] = {0}, seconds = bench->options.quick ? 0.02 : 0.2;
+    for (int i = STEP_ALONE + 1; i < bench->case_count; i++)
+        for (int lane = 0; lane < LANE_COUNT; lane++)
+            bytes[lane] = fmax(bytes[lane], bench->cases[i].bytes[lane]);
+    const struct step_setting *setting = &bench->setting;
+    bench->square_side = workload_of(bench)->square_side;
+    const struct step_peak_setting peak = {.device = &setting->device, .sequences = setting->sequences,
+                                           .threads = STEP_WORLD, .side = bench->square_side, .seconds = seconds};
+    TRY(step_peak_open(setting->model, &peak, &bench->peak));
+    return step_links_open(bytes, STEP_WORLD, seconds, &bench->options.storage, &setting->device, &bench->links);
+}
+
+static int measure_yardsticks(struct step_bench *bench, bool counted)
+{
+    double products, squares;
+    TRY(step_peak_of_model(bench->peak, &products));
+    TRY(step_peak_of_square(bench->peak, &squares));
+    if (counted) {
+        bench->peak_gflops.values[bench->peak_gflops.count++] = products;
+        bench->square_gflops.values[bench->square_gflops.count++] = squares;
+    }
+    return step_links_measure(&bench->links, counted);
+}
+
+// All cases and yardsticks take turns, so each of them lasts as long as all.
+static int measure(struct step_bench *bench)
+{
+    size_t rounds = bench->options.warmup + bench->options.repeat;
+    for (int i = 0; i < bench->case_count; i++) {
+        bench_progress("verifying %s", bench->cases[i].what);
+        TRY(step_case_verify(&bench->setting, &bench->cases[i]));
+    }
+    TRY(open_yardsticks(bench));
+    for (size_t round = 0; round < rounds; round++) {
+        bool counted = round >= bench->options.warmup;
+        bench_progress("round %zu of %zu: matrix products and lanes", round + 1, rounds);
+        TRY(measure_yardsticks(bench, counted));
+        for (int i = 0; i < bench->case_count; i++) {
+            bench_progress("round %zu of %zu: %s", round + 1, rounds, bench->cases[i].what);
+            TRY(step_case_measure(&bench->setting, &bench->cases[i], counted));
+        }
+    }
+    return ERR_NONE;
+}
+
+static void close_cases(struct step_bench *bench)
+{
+    for (int i = 0; i < bench->case_count; i++)
+        json_decref(bench->cases[i].timeline);
+    step_peak_close(bench->peak);
+    step_links_close(&bench->links);
+    bench->peak = NULL;
+    bench->peak_gflops.count = bench->square_gflops.count = 0;
+}
+
+static int run_size(struct step_bench *bench, const bool chosen[PRESET_COUNT], size_t sequences)
+{
+    bench->setting.sequences = sequences;
+    bench->begin_ns = bench_now_ns();
+    bench->case_count = 0;
+    bench->cases[bench->case_count++] = (struct step_case){
+        .what = "one process, both micro-batches", .preset = "zero0", .world = 1, .accumulation = STEP_WORLD};
+    bench->cases[bench->case_count++] = (struct step_case){
+        .what = "two ranks, no communication", .preset = "zero0", .world = 1, .ranks_alone = STEP_WORLD,
+        .accumulation = 1};
+    for (int i = 0; i < PRESET_COUNT; i++)
+        if (chosen[i])
+            bench->cases[bench->case_count++] = (struct step_case){
+                .what = WHATS[i][1], .preset = WHATS[i][0], .world = STEP_WORLD, .accumulation = 1};
+    int rc = measure(bench);
+    if (rc == ERR_NONE)
+        rc = step_bench_print(bench);
+    close_cases(bench);
+    return rc;
+}
+
+static int run(struct step_bench *bench, const bool chosen[PRESET_COUNT])
+{
+    struct bench_options *options = &bench->options;
+    bench_default_sizes(options, &workload_of(bench)->sequences, 1);
+    bench_default_repeat(options, 7, 3, options->quick ? 0 : 1);
+    for (size_t i = 0; i < options->size_count; i++)
+        TRY(run_size(bench, chosen, options->sizes[i]));
+    return ERR_NONE;
+}
+
+// "zero1,zero_infinity"; null: all.
+static int choose(const char *list, bool chosen[PRESET_COUNT])
+{
+    for (int i = 0; i < PRESET_COUNT; i++)
+        chosen[i] = !list;
+    char *copy = strdup(list ? list : ""), *rest = copy, *name;
+    int rc = copy ? ERR_NONE : err_set(ERR_MEMORY, "no memory for names");
+    while (list && rc == ERR_NONE && (name = strsep(&rest, ","))) {
+        int at = 0;
+        while (at < PRESET_COUNT && strcmp(WHATS[at][0], name) != 0)
+            at++;
+        if (at == PRESET_COUNT)
+            rc = err_set(ERR_USAGE, "--preset %.64s: expected zero0, zero1, zero2, zero3, zero2_offload, "
+                                    "zero3_offload or zero_infinity, with commas between", name);
+        else
+            chosen[at] = true;
+    }
+    free(copy);
+    return rc;
+}
+
+struct step_texts {
+    char *model, *schedule, *text_path, *presets, *emulate, *device;
+};
+
+// Refuses what cannot be measured.
+static int parse_texts(struct step_bench *bench, const struct step_texts *texts, bool chosen[PRESET_COUNT])
+{
+    struct step_setting *setting = &bench->setting;
+    if (bench->options.thread_count > 0)
+        return err_set(ERR_USAGE, "--threads has no meaning here: each rank has one");
+    if (bench->options.storage.inject)
+        return err_set(ERR_USAGE, "--inject: `bench swap` and `bench overlap` provoke faults");
+    TRY(choose(texts->presets, chosen));
+    TRY(flow_schedule_parse(texts->schedule ? texts->schedule : "serial", &setting->schedule));
+    if (setting->schedule.mode == FLOW_CHAOS)
+        return err_set(ERR_USAGE, "--schedule %s: expected serial or overlap", texts->schedule);
+    return texts->emulate ? emulation_parse(texts->emulate, &setting->emulation) : ERR_NONE;
+}
+
+// device: null is the one that the user named.
+static int prepare_and_run(struct step_bench *bench, const struct step_texts *texts, const struct bench_device *device)
+{
+    struct step_setting *setting = &bench->setting;
+    bool chosen[PRESET_COUNT], absent = false;
+    TRY(parse_texts(bench, texts, chosen));
+    if (device)
+        setting->device = *device;
+    else
+        TRY(bench_device_find(texts->device, STEP_WORLD, false, &setting->device, &absent));
+    if (absent)
+        return bench_skip("step: %s", err_message());
+    setting->steps = bench->options.quick ? 4 : 9;
+    setting->storage = &bench->options.storage;
+    TRY(model_find(texts->model ? texts->model : workload_of(bench)->model, &setting->model));
+    if (setting->model->wants_text)
+        TRY(text_open(texts->text_path, &setting->text));
+    return run(bench, chosen);
+}
+
+static int step_main(const struct bench_device *device, int argc, const char **argv, struct step_bench *bench)
+{
+    struct step_texts texts = {0};
+    const struct poptOption own[] = {
+        {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "only these, with commas between (all)", "LIST"},
+        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (gpt-3m; quickly, or on a GPU, another)", "NAME"},
+        {"device", '\0', POPT_ARG_STRING, &texts.device, 0, "that trains: cpu, unless given; cuda", "WHICH"},
+        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "serial or overlap (serial)", "HOW"},
+        {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes, in GB/s, as for train", "LIST"},
+        {"text", '\0', POPT_ARG_STRING, &texts.text_path, 0, "train on this file instead of the King James Bible",
+         "FILE"},
+        POPT_TABLEEND,
+    };
+    int rc = bench_parse(argc, argv, &bench_step, own, &bench->options);
+    if (rc == ERR_NONE && !bench->options.help)
+        rc = prepare_and_run(bench, &texts, device);
+    text_close(bench->setting.text);
+    bench_release(&bench->options);
+    char *const all[] = {texts.model, texts.schedule, texts.text_path, texts.presets, texts.emulate, texts.device};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i]);
+    return rc;
+}
+
+int bench_step_on(const struct bench_device *device, int argc, const char **argv)
+{
+    struct step_bench *bench = calloc(1, sizeof *bench);
+    int rc = bench ? step_main(device, argc, argv, bench) : err_set(ERR_MEMORY, "no memory for samples");
+    free(bench);
+    return bench_exit("step", rc);
+}
+
+static int run_step(int argc, const char **argv)
+{
+    return bench_step_on(NULL, argc, argv);
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of `bench step`: which lines it has for each preset, that their figures follow from one another, and that its
+// yardsticks are of the model's own operations.
+#include "bench/table/benchmarks.h"
+#include "base/err.h"
+#include "bench/harness/printed_test.h"
+#include "results/record/record_check.h"
+#include "bench/step/step_bench.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+
+#include <string.h>
+#include <unistd.h>
+
+static char text_path[] = "/tmp/zg-step-text-XXXXXX";
+
+static int run(const char *const arguments[], char **text)
+{
+    FILE *file = fdopen(mkstemp(text_path), "w");
+    for (int i = 0; i < 1000; i++)
+        fprintf(file, "%d cubed is %d; ", i, i * i * i);
+    fclose(file);
+    const char *argv[24] = {"step", "--nvme-path", ZG_BINARY_DIR, "--model", "gpt-nano", "--quick", "--repeat", "2",
+                            "--text", text_path};
+    int argc = 10;
+    for (int i = 0; arguments[i]; i++)
+        argv[argc++] = arguments[i];
+    struct printed printed = printed_begin();
+    int status = bench_step.run(argc, argv);
+    *text = printed_end(printed);
+    unlink(text_path);
+    strcpy(text_path + strlen(text_path) - 6, "XXXXXX");
+    return status;
+}
+
+static json_t *records_of(const char *text)
+{
+    json_t *records = json_array();
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+        cr_assert_not_null(record, "%s", line);
+        cr_expect_eq(record_check("test", record), ERR_NONE, "%s", err_message());
+        json_array_append_new(records, record);
+    }
+    return records;
+}
+
+static const char *case_text(const json_t *record, const char *key)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(record, "case"), key));
+    return text ? text : "";
+}
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+// Lanes as letters, in the order of their lines.
+static void lanes_text(const json_t *records, const char *preset, char out[8])
+{
+    size_t i, used = 0;
+    const json_t *record;
+    json_array_foreach(records, i, record) {
+        const char *lane = case_text(record, "lane");
+        if (*lane && strcmp(case_text(record, "preset"), preset) == 0 && used < 7)
+            out[used++] = strncmp(lane, "nvme_", 5) == 0 ? lane[5] : *lane;
+    }
+    out[used] = '\0';
+}
+
+Test(bench_step, every_preset_has_a_step_its_flops_and_the_lanes_on_which_it_moves_bytes)
+{
+    static const char *const arguments[] = {"--json", NULL};
+    static const struct {
+        const char *preset, *tier, *lanes;  // collective, h2d, d2h, read, write
+        int steps;
+    } expected[] = {{"zero0", "device", "c", 2},       {"zero1", "device", "c", 1},
+                    {"zero2", "device", "c", 1},       {"zero3", "device", "c", 1},
+                    {"zero2_offload", "host", "chd", 1}, {"zero3_offload", "host", "chd", 1},
+                    {"zero_infinity", "nvme", "chdrw", 1}};
+    char *text, lanes[8];
+    cr_assert_eq(run(arguments, &text), 0);
+    json_t *records = records_of(text), *record;
+    for (size_t e = 0; e < sizeof expected / sizeof *expected; e++) {
+        size_t i;
+        int steps = 0, flops = 0;
+        json_array_foreach(records, i, record) {
+            const char *name = json_string_value(json_object_get(record, "name"));
+            if (strcmp(case_text(record, "preset"), expected[e].preset) != 0)
+                continue;
+            cr_expect_str_eq(case_text(record, "tier"), expected[e].tier, "%s", expected[e].preset);
+            cr_expect_eq(json_array_size(json_object_get(record, "samples")), 2);
+            steps += strcmp(name, "step") == 0;
+            flops += strcmp(name, "step_flops") == 0;
+        }
+        lanes_text(records, expected[e].preset, lanes);
+        cr_expect_str_eq(lanes, expected[e].lanes, "%s", expected[e].preset);
+        cr_expect_eq(steps, expected[e].steps, "%s", expected[e].preset);
+        cr_expect_eq(flops, expected[e].steps, "%s", expected[e].preset);
+    }
+    json_decref(records);
+    free(text);
+}
+
+Test(bench_step, its_figures_follow_from_the_step)
+{
+    static const char *const arguments[] = {"--json", "--preset", "zero_infinity", "--sizes", "1,3", NULL};
+    char *text;
+    double seen = 0;
+    cr_assert_eq(run(arguments, &text), 0);
+    json_t *records = records_of(text);
+    size_t i;
+    const json_t *record, *model = NULL;
+    json_array_foreach(records, i, record) {
+        double sequences = number(json_object_get(record, "case"), "sequences_a_rank");
+        if (strcmp(case_text(record, "preset"), "zero_infinity") != 0 ||
+            strcmp(json_string_value(json_object_get(record, "name")), "step") != 0)
+            continue;
+        seen += sequences;
+        const json_t *detail = json_object_get(record, "detail");
+        model = json_object_get(detail, "efficiency");
+        cr_expect_float_eq(number(detail, "tokens_per_s"), 2 * sequences * 16 / (number(record, "median") * 1e-3),
+                           1e-3 * number(detail, "tokens_per_s"));
+        double product = 1, measured = number(model, "flops_a_rank") / number(model, "peak_flops_per_s") /
+                                       (number(record, "median") * 1e-3);
+        cr_expect_float_eq(number(model, "measured"), measured, 1e-3 * measured);
+        static const char *const states[] = {"params_and_gradients", "optimizer_states", "activations"};
+        for (int s = 0; s < 3; s++)
+            product += 1 / number(json_object_get(model, states[s]), "efficiency") - 1;
+        cr_expect_float_eq(number(model, "predicted"), 1 / product, 1e-3);
+        cr_expect_gt(json_array_size(json_object_get(record, "timeline")), 5);
+    }
+    cr_expect_eq(seen, 1 + 3, "both sizes");
+    json_decref(records);
+    free(text);
+}
+
+Test(bench_step, a_reader_sees_the_presets_that_were_asked_for)
+{
+    static const char *const arguments[] = {"--preset", "zero3,zero1", "--emulate", "collective=0.5", NULL};
+    char *text;
+    cr_assert_eq(run(arguments, &text), 0);
+    cr_expect(strstr(text, "what=ZeRO-1") && strstr(text, "what=ZeRO-3"), "%s", text);
+    cr_expect_null(strstr(text, "ZeRO-2"), "%s", text);
+    cr_expect(strstr(text, "lanes=EMULATED collective=0.5"), "%s", text);
+    cr_expect(strstr(text, " tokens/s; ZeRO-Infinity's model predicts an efficiency of "), "%s", text);
+    cr_expect(strstr(text, " of matrix products of its shapes ("), "%s", text);
+    cr_expect(strstr(text, "\n         collective "), "%s", text);
+    cr_expect_null(strstr(text, "\n         h2d "), "%s", text);
+    free(text);
+}
+
+Test(bench_step, the_products_have_the_operations_of_the_model)
+{
+    const struct step_peak_setting peak_setting = {.sequences = 2, .threads = 2, .side = 7, .seconds = 0.001};
+    static const char *const names[] = {"gpt-nano", "gpt-3m", "gpt:layers=3,width=48,heads=3,length=37,vocabulary=300"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct model *model;
+        struct step_peak *peak;
+        double gflops;
+        cr_assert_eq(model_find(names[i], &model), ERR_NONE, "%s", err_message());
+        cr_assert_eq(step_peak_open(model, &peak_setting, &peak), ERR_NONE, "%s", err_message());
+        cr_expect_float_eq(step_peak_model_flops(peak), 2 * model_flops(model, 2), 1, "%s", names[i]);
+        cr_assert_eq(step_peak_of_model(peak, &gflops), ERR_NONE, "%s", err_message());
+        cr_expect_gt(gflops, 0);
+        cr_assert_eq(step_peak_of_square(peak, &gflops), ERR_NONE, "%s", err_message());
+        cr_expect_gt(gflops, 0);
+        step_peak_close(peak);
+    }
+    const struct model *model;
+    struct step_peak *peak;
+    cr_assert_eq(model_find("linear", &model), ERR_NONE, "%s", err_message());
+    cr_expect_eq(step_peak_open(model, &peak_setting, &peak), ERR_USAGE, "no GPT");
+    step_peak_close(NULL);
+}
+
+Test(bench_step, links_that_nothing_moves_on_are_not_measured)
+{
+    static const char *const folder[] = {ZG_BINARY_DIR};
+    const struct bench_storage storage = {.paths = folder, .path_count = 1};
+    const double bytes[LANE_COUNT] = {[LANE_COLLECTIVE] = 1, [LANE_H2D] = 7919, [LANE_NVME_WRITE] = 5};
+    struct step_links links;
+    cr_assert_eq(step_links_open(bytes, 2, 0.002, &storage, NULL, &links), ERR_NONE, "%s", err_message());
+    for (int round = 0; round < 3; round++)
+        cr_assert_eq(step_links_measure(&links, round > 0), ERR_NONE, "%s", err_message());
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        cr_expect_eq(links.gb_per_s[lane].count, bytes[lane] > 0 ? 2 : 0, "%d", lane);
+        cr_expect_eq(links.items[lane] > 0, bytes[lane] > 0, "%d", lane);
+    }
+    step_links_close(&links);
+}
+
+Test(bench_step, bad_input_is_refused)
+{
+    static const char *const bad[][3] = {{"--threads", "2"}, {"--preset", "zero4"},    {"--preset", ""},
+                                         {"--sizes", "0"},   {"--schedule", "chaos:1"}, {"--emulate", "cpu=1"},
+                                         {"--inject", "nvme:eio@1"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char *text;
+        cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);
+        cr_expect_str_empty(text);
+        free(text);
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/step/lane_copy.h"
+
+#include "ref/arithmetic/accelerator.h"
+#include "bench/harness/bench.h"
+#include "base/err.h"
+
+#include <string.h>
+
+enum { COPY_BYTES = 64 << 20, PIECE_BYTES = 8 << 20 };
+
+static int renew_source(struct lane_copy *copy)
+{
+    bool apart = copy->twin && !copy->to_device;
+    copy->value++;
+    copy->copied_bytes = 0;
+    memset(apart ? copy->twin : copy->from, copy->value, copy->buffer_bytes);
+    return apart ? bytes_copy(copy->from, copy->twin, copy->buffer_bytes) : ERR_NONE;
+}
+
+// A buffer is whole pieces.
+static void choose_pieces(size_t bytes, struct lane_copy *copy)
+{
+    bytes = bytes > 0 ? bytes : COPY_BYTES;
+    copy->piece_bytes = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+    copy->buffer_bytes = bytes / copy->piece_bytes * copy->piece_bytes;
+}
+
+int lane_copy_open(size_t bytes, struct lane_copy *copy)
+{
+    void *there = NULL, *here = NULL;
+    choose_pieces(bytes, copy);
+    TRY(bench_device_enter(&copy->device, copy->rank));
+    int code = bench_device_alloc(&copy->device, copy->buffer_bytes, &there);
+    if (code == ERR_NONE)
+        code = bench_device_alloc_host(&copy->device, copy->buffer_bytes, &here);
+    copy->from = copy->to_device ? here : there;
+    copy->to = copy->to_device ? there : here;
+    TRY(code);
+    if (copy->device.accelerator) {
+        copy->twin = bench_alloc(copy->buffer_bytes, 1);
+        if (!copy->twin)
+            return err_set(ERR_MEMORY, "no memory for copies");
+    }
+    return renew_source(copy);
+}
+
+void lane_copy_close(struct lane_copy *copy)
+{
+    bench_device_free(&copy->device, copy->to_device ? copy->to : copy->from, copy->buffer_bytes);
+    bench_device_free_host(&copy->device, copy->to_device ? copy->from : copy->to, copy->buffer_bytes);
+    bench_free(copy->twin, copy->buffer_bytes);
+    *copy = (struct lane_copy){0};
+}
+
+// A thread's first copy to or from an accelerator takes longer than the next ones.
+int lane_copy_enter(const struct lane_copy *copy)
+{
+    TRY(bench_device_enter(&copy->device, copy->rank));
+    return copy->twin ? bytes_copy(copy->to, copy->from, 1) : ERR_NONE;
+}
+
+int lane_copy_run(struct lane_copy *copy)
+{
+    size_t at = copy->copied_bytes % copy->buffer_bytes;
+    TRY(bytes_copy(copy->to + at, copy->from + at, copy->piece_bytes));
+    copy->copied_bytes += copy->piece_bytes;
+    return ERR_NONE;
+}
+
+int lane_copy_check(struct lane_copy *copy)
+{
+    size_t bytes = copy->copied_bytes < copy->buffer_bytes ? copy->copied_bytes : copy->buffer_bytes;
+    const unsigned char *to = copy->to;
+    TRY(bench_device_enter(&copy->device, copy->rank));
+    if (copy->twin && copy->to_device) {
+        TRY(bytes_copy(copy->twin, to, bytes));
+        to = copy->twin;
+    }
+    // All bytes are one value: the first is it, and each equals the one before.
+    bool right = to[0] == copy->value && memcmp(to, to + 1, bytes - 1) == 0;
+    TRY(renew_source(copy));
+    return right ? ERR_NONE : err_set(ERR_CHECK, "a copy is not what was copied");
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/step/lane_load.h"
+
+#include "ref/arithmetic/accelerator.h"
+#include "bench/adam/adam_arrays.h"
+#include "bench/comm/comm_ranks.h"
+#include "base/err.h"
+#include "ref/flow/flow.h"
+#include "ref/arithmetic/gpt_math.h"
+#include "bench/step/lane_copy.h"
+#include "bench/storage/nvme_stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SIDE = 512,  // of the matrices
+    PARAMS = 4 << 20,
+    UPDATE_BYTES = 28,  // of a parameter: four arrays read, three written
+    REDUCED_BYTES = 16 << 20,
+    CALLS = 4,
+    FILE_BYTES = 128 << 20,
+    REQUEST_BYTES = 1 << 20,
+    DEPTH = 32,
+    RANKS = 2,
+};
+
+// What a lane has of these depends on the lane.
+struct lane_load {
+    enum lane lane;
+    struct flow *flow;  // that runs the work, unless it is called directly; of storage: none
+    struct emulation emulation;
+    float *a, *b, *product, *expected;  // compute
+    struct adam_arrays arrays;          // cpu
+    struct adam_step step;
+    uint64_t step_count;
+    struct bench_device device;  // collective and copies
+    int rank;
+    struct comm_ranks *ranks;  // collective
+    struct lane_copy copy;     // copies
+    size_t copy_bytes;
+    struct nvme_files files;   // storage
+};
+
+const char *lane_load_unit(enum lane lane)
+{
+    return lane == LANE_COMPUTE ? "GFLOP/s" : "GB/s";
+}
+
+// Small integers, so that the product is exact in any order.
+static int compute_open(struct lane_load *load)
+{
+    size_t bytes = (size_t)SIDE * SIDE * sizeof(float);
+    load->a = bench_alloc(bytes, 1);
+    load->b = bench_alloc(bytes, 1);
+    load->product = bench_alloc(bytes, 1);
+    load->expected = bench_alloc(bytes, 1);
+    if (!load->a || !load->b || !load->product || !load->expected)
+        return err_set(ERR_MEMORY, "no memory for matrices");
+    for (size_t i = 0; i < (size_t)SIDE * SIDE; i++) {
+        load->a[i] = (float)(i * 7 % 13) - 6;
+        load->b[i] = (float)(i * 5 % 11) - 5;
+    }
+    for (size_t row = 0; row < SIDE; row++)
+        for (size_t k = 0; k < SIDE; k++)
+            for (size_t column = 0; column < SIDE; column++)
+                load->expected[row * SIDE + column] += load->a[row * SIDE + k] * load->b[k * SIDE + column];
+    matmul_prepare();
+    return ERR_NONE;
+}
+
+static int compute_run(struct lane_load *load)
+{
+    const struct matmul_operand a = {load->a, SIDE, false}, b = {load->b, SIDE, false};
+    matmul(SIDE, SIDE, SIDE, 1, a, b, 0, load->product, SIDE);
+    return ERR_NONE;
+}
+
+static int compute_check(struct lane_load *load)
+{
+    size_t bytes = (size_t)SIDE * SIDE * sizeof(float);
+    bool right = memcmp(load->product, load->expected, bytes) == 0;
+    memset(load->product, 0xff, bytes);
+    return right ? ERR_NONE : err_set(ERR_CHECK, "a product of matrices is wrong");
+}
+
+static int cpu_open(struct lane_load *load)
+{
+    const struct adam_hyper hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
+                                     .decoupled = true, .bias_correction = true};
+    struct adam_arrays *arrays = &load->arrays;
+    struct recipe_state state = {0};
+    TRY(adam_arrays_open(PARAMS, 1, arrays));
+    adam_arrays_fill(arrays, DTYPE_FP32);
+    load->step = (struct adam_step){.recipe = recipe_at(0), .grad = arrays->grad, .grad_dtype = DTYPE_FP32,
+                                    .grad_divisor = 1, .grad_coefficient = 1, .param = arrays->param,
+                                    .exp_avg = arrays->exp_avg, .exp_avg_sq = arrays->exp_avg_sq, .count = PARAMS,
+                                    .tensor_count = PARAMS};
+    return recipe_begin_step(load->step.recipe, &hyper, 1000, &state, &load->step.scalars);
+}
+
+static int cpu_run(struct lane_load *load)
+{
+    adam_update(&load->step);
+    load->step_count++;
+    return ERR_NONE;
+}
+
+static int cpu_check(struct lane_load *load)
+{
+    return adam_arrays_check(&load->arrays, &load->step, load->step_count);
+}
+
+static int collective_open(struct lane_load *load)
+{
+    const struct comm_setting setting = {.device = &load->device, .operation = REDUCE_SCATTER, .world = RANKS,
+                                         .count = REDUCED_BYTES / sizeof(float)};
+    load->ranks = calloc(1, sizeof *load->ranks);
+    if (!load->ranks)
+        return err_set(ERR_MEMORY, "no memory for ranks");
+    int code = comm_ranks_open(&setting, load->ranks);
+    if (code != ERR_NONE) {
+        free(load->ranks);
+        load->ranks = NULL;
+        return code;
+    }
+    load->ranks->calls = CALLS;
+    return ERR_NONE;
+}
+
+// The thread takes rank 0's part. What an accelerator does for a thread when it first comes is on no clock.
+static int collective_enter(struct lane_load *load)
+{
+    const struct comm_rank *rank = &load->ranks->ranks[0];
+    TRY(bench_device_enter(&load->device, rank->index));
+    return rank->stage ? bytes_copy(rank->stage, rank->recv, sizeof *rank->recv) : ERR_NONE;
+}
+
+static int collective_run(struct lane_load *load)
+{
+    // The other ranks wait; only the last result is compared, when no clock runs.
+    for (int rank = 0; rank < RANKS; rank++)
+        load->ranks->ranks[rank].has_result = false;
+    TRY(comm_ranks_prepare(load->ranks, TASK_COLLECTIVE, false));
+    return comm_ranks_repeat(load->ranks);
+}
+
+static int collective_check(struct lane_load *load)
+{
+    TRY(collective_enter(load));
+    // Compares what is there, and begins anew in poisoned memory.
+    TRY(comm_ranks_prepare(load->ranks, TASK_COLLECTIVE, true));
+    TRY(comm_ranks_repeat(load->ranks));
+    size_t wrong = 0;
+    for (int rank = 0; rank < RANKS; rank++)
+        wrong += load->ranks->ranks[rank].wrong_count;
+    return wrong == 0 ? ERR_NONE : err_set(ERR_CHECK, "a reduce-scatter left %zu wrong elements", wrong);
+}
+
+static int copy_open(struct lane_load *load)
+{
+    load->copy = (struct lane_copy){.device = load->device, .rank = load->rank, .to_device = load->lane == LANE_H2D};
+    return lane_copy_open(load->copy_bytes, &load->copy);
+}
+
+static int copy_enter(struct lane_load *load)
+{
+    return lane_copy_enter(&load->copy);
+}
+
+static int copy_run(struct lane_load *load)
+{
+    return lane_copy_run(&load->copy);
+}
+
+static int copy_check(struct lane_load *load)
+{
+    return lane_copy_check(&load->copy);
+}
+
+static int storage_open(struct lane_load *load, const struct bench_storage *storage)
+{
+    TRY(nvme_files_open(storage->paths, 1, FILE_BYTES, storage->buffered, &load->files));
+    return stream_all(&load->files, STREAM_WRITE);
+}
+
+// What is read is compared as it comes; what was written is read back when no clock runs.
+static int storage_run(struct lane_load *load, enum lane_way way, double seconds, struct lane_done *out)
+{
+    struct stream_result result;
+    const struct stream stream = {.files = &load->files, .engine = NVME_LIBAIO,
+                                  .direction = load->lane == LANE_NVME_READ ? STREAM_READ : STREAM_WRITE,
+                                  .block_bytes = REQUEST_BYTES, .depth = DEPTH, .seconds = seconds,
+                                  .emulation = way == LANE_EXECUTED ? &load->emulation : NULL};
+    TRY(stream_run(&stream, &result));
+    free(result.latencies_ns);
+    *out = (struct lane_done){(double)result.bytes, result.ns};
+    return ERR_NONE;
+}
+
+static const struct {
+    int (*open)(struct lane_load *load);
+    int (*enter)(struct lane_load *load);  // by the thread that runs it, before the clock; null: nothing is to be done
+    int (*run)(struct lane_load *load);    // one piece of work, some milliseconds
+    double items;                          // of it; 0: the bytes of a piece that is copied
+    int (*check)(struct lane_load *load);  // what the last ones left
+} kinds[LANE_COUNT] = {
+    [LANE_COMPUTE] = {compute_open, NULL, compute_run, 2.0 * SIDE * SIDE * SIDE, compute_check},
+    [LANE_CPU] = {cpu_open, NULL, cpu_run, (double)UPDATE_BYTES * PARAMS, cpu_check},
+    [LANE_COLLECTIVE] = {collective_open, collective_enter, collective_run,
+                         (double)CALLS * REDUCED_BYTES * (RANKS - 1) / RANKS, collective_check},
+    [LANE_H2D] = {copy_open, copy_enter, copy_run, 0, copy_check},
+    [LANE_D2H] = {copy_open, copy_enter, copy_run, 0, copy_check},
+};
+
+static int open_executor(struct lane_load *load)
+{
+    TRY(flow_open((struct flow_schedule){FLOW_SERIAL, 0}, 0, NULL, NULL, NULL, &load->flow));
+    flow_emulate(load->flow, load->emulation.bytes_per_s);
+    return kinds[load->lane].open(load);
+}
+
+int lane_load_open(enum lane lane, const struct lane_load_setting *setting, struct lane_load **out)
+{
+    *out = NULL;
+    struct lane_load *load = calloc(1, sizeof *load);
+    if (!load)
+        return err_set(ERR_MEMORY, "no memory for a lane");
+    load->lane = lane;
+    if (setting->emulation)
+        load->emulation = *setting->emulation;
+    if (setting->device)
+        load->device = *setting->device;
+    load->rank = setting->rank;
+    load->copy_bytes = setting->copy_bytes;
+    int code = kinds[lane].open ? open_executor(load) : storage_open(load, setting->storage);
+    if (code == ERR_NONE)
+        *out = load;
+    else
+        lane_load_close(load);
+    return code;
+}
+
+void lane_load_close(struct lane_load *load)
+{
+    if (!load)
+        return;
+    flow_close(load->flow);
+    size_t matrix_bytes = (size_t)SIDE * SIDE * sizeof(float), wrong;
+    float *const matrices[] = {load->a, load->b, load->product, load->expected};
+    for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
+        bench_free(matrices[i], matrix_bytes);
+    adam_arrays_close(&load->arrays);
+    if (load->ranks) {
+        (void)bench_device_enter(&load->device, 0);
+        comm_ranks_close(load->ranks, &wrong);
+    }
+    free(load->ranks);
+    lane_copy_close(&load->copy);
+    nvme_files_close(&load->files);
+    free(load);
+}
+
+static double items_of(const struct lane_load *load)
+{
+    double items = kinds[load->lane].items;
+    return items > 0 ? items : (double)load->copy.piece_bytes;
+}
+
+static int run_operation(void *arguments)
+{
+    struct lane_load *load = *(struct lane_load **)arguments;
+    return kinds[load->lane].run(load);
+}
+
+// One piece of work, as an operation of training.
+static int execute(struct lane_load *load)
+{
+    return flow_issue(load->flow, &(struct flow_operation){.name = "load",
+                                                           .lane = load->lane,
+                                                           .run = run_operation,
+                                                           .arguments = &load,
+                                                           .arguments_bytes = sizeof(struct lane_load *),
+                                                           .bytes = (size_t)items_of(load)});
+}
+
+int lane_load_run(struct lane_load *load, enum lane_way way, double seconds, struct lane_done *out)
+{
+    if (!kinds[load->lane].run)
+        return storage_run(load, way, seconds, out);
+    *out = (struct lane_done){0};
+    if (kinds[load->lane].enter)
+        TRY(kinds[load->lane].enter(load));
+    uint64_t begin_ns = bench_now_ns(), now_ns = begin_ns;
+    do {
+        TRY(way == LANE_EXECUTED ? execute(load) : kinds[load->lane].run(load));
+        out->items += items_of(load);
+        now_ns = bench_now_ns();
+    } while ((double)(now_ns - begin_ns) < seconds * 1e9);
+    out->ns = now_ns - begin_ns;
+    return ERR_NONE;
+}
+
+int lane_load_check(struct lane_load *load)
+{
+    if (kinds[load->lane].check)
+        return kinds[load->lane].check(load);
+    return load->lane == LANE_NVME_WRITE ? stream_all(&load->files, STREAM_READ) : ERR_NONE;
+}

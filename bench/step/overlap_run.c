@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/step/overlap_run.h"
+
+#include "base/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEED = 1 };
+
+// Elements of the unit that has most.
+static size_t largest_unit(const struct model *model)
+{
+    size_t largest = 1;
+    for (int unit = 0; unit < model->unit_count; unit++) {
+        size_t count = 0;
+        for (int i = 0; i < model->units[unit].param_count; i++)
+            count += model->params[model->units[unit].params[i]].count;
+        largest = count > largest ? count : largest;
+    }
+    return largest;
+}
+
+// A rank's on the host: one, which computes; or its share of the processors (0), where a device computes and the host
+// has the optimizer alone.
+static int threads(const struct overlap_bench *bench)
+{
+    return bench->device.accelerator ? 0 : 1;
+}
+
+// Two layers are fetched ahead, and no parameter stays in memory longer than that. The update waits for
+// all gradients, to clip them and look for overflow; an eager one updates a layer as soon as its gradient is there.
+static int load(const struct overlap_bench *bench, bool infinity, struct config *config)
+{
+    const struct overlap_options *given = bench->options;
+    size_t layer = largest_unit(bench->model);
+    char sequences[64], reduce[64], gather[64], prefetch[64], sub_group[64];
+    snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%zu", bench->sequences);
+    snprintf(reduce, sizeof reduce, "zero_optimization.reduce_bucket_size=%zu", layer + layer % 2);
+    snprintf(gather, sizeof gather, "zero_optimization.allgather_bucket_size=%zu", layer + layer % 2);
+    snprintf(prefetch, sizeof prefetch, "zero_optimization.stage3_prefetch_bucket_size=%zu", 2 * layer);
+    snprintf(sub_group, sizeof sub_group, "zero_optimization.sub_group_size=%zu",
+             layer / bench->sub_groups / (size_t)given->world + 1);
+    const char *const set[] = {sequences,
+                               given->eager ? "gradient_clipping=0" : "gradient_clipping=1",
+                               given->eager ? "bf16.check_grad_overflow=false" : "bf16.check_grad_overflow=true",
+                               reduce,
+                               gather,
+                               prefetch,
+                               sub_group,
+                               "zerogauge.activation_checkpointing.enabled=false",
+                               "zerogauge.activation_checkpointing.device=none",
+                               "zero_optimization.offload_param.max_in_cpu=0"};
+    enum { COMMON_SET = 3 };
+    const struct config_options options = {
+        .world = given->world,
+        .set = set,
+        .set_count = infinity ? sizeof set / sizeof set[0] : COMMON_SET,
+        .nvme_paths = given->shared.storage.paths,
+        .nvme_path_count = (size_t)given->shared.storage.path_count,
+        .engine = given->shared.storage.engine,
+    };
+    return config_load_preset(infinity ? "zero_infinity" : "zero3", &options, config, NULL);
+}
+
+int overlap_train(const struct overlap_bench *bench, struct overlap_run *run)
+{
+    struct config config;
+    TRY(load(bench, run->infinity, &config));
+    TRY(trace_open(bench->options->world, &run->trace));
+    const struct train_setting setting = {
+        .config = &config,
+        .model = bench->model,
+        .text = bench->text,
+        .world = bench->options->world,
+        .steps = run->steps,
+        .seed = SEED,
+        .schedule = {run->mode, 0},
+        .accelerator = bench->device.accelerator,
+        .device_count = bench->device.count,
+        .threads = threads(bench),
+        .swap_checksum = !bench->options->shared.storage.no_checksum,
+        .buffered = bench->options->shared.storage.buffered,
+        .emulation = run->emulation,
+        .inject = bench->inject,
+        .trace = &run->trace,
+    };
+    struct train_result result;
+    int code = train_run(&setting, &result);
+    free(result.step_ns);
+    if (code == ERR_NONE && !result.accounting_equal)
+        code = err_set(ERR_CHECK, "bytes held or moved differ from the formulas");
+    memcpy(run->digest, result.digest, sizeof run->digest);
+    return code;
+}
+
+int overlap_compare(const struct overlap_bench *bench, const struct overlap_run *run, double *flops)
+{
+    struct overlap_run plain = {.mode = FLOW_SERIAL, .steps = run->steps};
+    int code = overlap_train(bench, &plain);
+    if (code == ERR_NONE) {
+        struct lane_table table;
+        lane_table_of(&plain.trace, bench->options->shared.warmup, &table);
+        *flops = model_flops(bench->model, bench->sequences) / (bench_median(&table.busy_ms[LANE_COMPUTE]) * 1e-3);
+        if (*run->digest && strcmp(run->digest, plain.digest) != 0)
+            code = err_set(ERR_CHECK, "the run ended with digest %s, and the one in memory with %s: no number",
+                           run->digest, plain.digest);
+    }
+    trace_close(&plain.trace);
+    return code;
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of `bench step` on an accelerator that the host plays: its steps, products and copies are the accelerator's,
+// what is wrong there is found, and nothing stays allocated.
+#include "bench/table/benchmarks.h"
+#include "bench/step/lane_copy.h"
+#include "bench/step/lane_load.h"
+#include "bench/harness/printed_test.h"
+#include "results/record/record_check.h"
+#include "ref/arithmetic/shadow_test.h"
+#include "bench/step/step_bench.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+// An accelerator whose products and copies are counted; in the one with the number `spoilt` an element is wrong.
+static struct {
+    atomic_int products, spoilt_product, copies, spoilt_copy;
+    atomic_int devices;  // a bit for each that was entered
+    atomic_int pending;  // products that nobody has waited for
+    atomic_int early;    // copies while there were any
+} host;
+static _Thread_local int begun;  // of them, the thread's
+
+static int counting_enter(int device)
+{
+    host.devices |= 1 << device;
+    return shadow_enter(device);
+}
+
+// Leaves the thread without a device, and so without memory there.
+static int entering_fails(int device)
+{
+    (void)device;
+    shadow_device = -1;
+    return ERR_NONE;
+}
+
+static void counting_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a,
+                            struct matmul_operand b, float beta, float *c, size_t c_stride)
+{
+    shadow_matmul(m, n, k, alpha, a, b, beta, c, c_stride);
+    host.pending++;
+    begun++;
+    if (++host.products == host.spoilt_product)
+        ((float *)at(c))[(m - 1) * c_stride + n - 1] += 1;
+}
+
+static int counting_copy(void *to, const void *from, size_t bytes)
+{
+    TRY(shadow_copy(to, from, bytes));
+    char *there = shadow_find(to);
+    host.early += host.pending > 0;
+    if (++host.copies == host.spoilt_copy)
+        (there ? there : (char *)to)[bytes - 1] ^= 4;
+    return ERR_NONE;
+}
+
+static int counting_wait(void)
+{
+    host.pending -= begun;
+    begun = 0;
+    return shadow_wait();
+}
+
+static struct accelerator counting_accelerator(void)
+{
+    struct accelerator accelerator = shadow_accelerator;
+    accelerator.enter = counting_enter;
+    accelerator.matmul = counting_matmul;
+    accelerator.copy = counting_copy;
+    accelerator.wait = counting_wait;
+    return accelerator;
+}
+
+static void expect_nothing_left(void)
+{
+    cr_expect_eq(shadow.block_count, 0, "%d allocations are left", shadow.block_count);
+    cr_expect_eq(shadow.lock_count, shadow.unlock_count);
+}
+
+static const struct model *nano(void)
+{
+    const struct model *model;
+    cr_assert_eq(model_find("gpt-nano", &model), ERR_NONE);
+    return model;
+}
+
+static char text_path[] = "/tmp/zg-step-device-text-XXXXXX";
+
+static void write_text(void)
+{
+    FILE *file = fdopen(mkstemp(text_path), "w");
+    for (int i = 0; i < 1000; i++)
+        fprintf(file, "%d cubed is %d; ", i, i * i * i);
+    fclose(file);
+}
+
+Test(step_device, every_record_names_the_device)
+{
+    const struct accelerator accelerator = counting_accelerator();
+    const struct bench_device device = {&accelerator, 2};
+    const char *argv[] = {"step", "--nvme-path", ZG_BINARY_DIR, "--model", "gpt-nano", "--quick", "--repeat", "1",
+                          "--text", text_path, "--json", "--preset", "zero2_offload,zero3"};
+    write_text();
+    struct printed printed = printed_begin();
+    int status = bench_step_on(&device, sizeof argv / sizeof argv[0], argv);
+    char *text = printed_end(printed);
+    unlink(text_path);
+    cr_assert_eq(status, 0);
+    int count = 0, lanes = 0;
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+        const json_t *of_case = json_object_get(record, "case");
+        cr_assert_not_null(record, "%s", line);
+        cr_expect_eq(record_check("test", record), ERR_NONE, "%s", err_message());
+        cr_expect_str_eq(json_string_value(json_object_get(of_case, "device")), "shadow");
+        cr_expect_eq(json_integer_value(json_object_get(of_case, "devices")), 2);
+        cr_expect(json_is_true(json_object_get(record, "verified")));
+        cr_expect_gt(json_number_value(json_object_get(record, "ratio")), 0);
+        lanes += json_object_get(of_case, "lane") != NULL;
+        count++;
+        json_decref(record);
+    }
+    // Three cases with a step and its flops each; the lanes collective, h2d and d2h, and collective.
+    cr_expect_eq(count, 3 * 2 + 4);
+    cr_expect_eq(lanes, 4);
+    cr_expect_eq(host.devices, 3, "both devices are used");
+    expect_nothing_left();
+    free(text);
+}
+
+static struct step_setting setting_on(const struct bench_device *device, const struct bench_storage *storage,
+                                      struct text *text)
+{
+    return (struct step_setting){.model = nano(), .text = text, .storage = storage, .device = *device, .sequences = 1,
+                                 .steps = 3};
+}
+
+// Products of a run are as many in every run: the wrong one is in the middle.
+Test(step_device, a_step_whose_product_is_wrong_once_has_no_number)
+{
+    const struct accelerator accelerator = counting_accelerator();
+    const struct bench_device device = {&accelerator, 1};
+    const struct bench_storage storage = {0};
+    struct text *text;
+    write_text();
+    cr_assert_eq(text_open(text_path, &text), ERR_NONE, "%s", err_message());
+    unlink(text_path);
+    const struct step_setting setting = setting_on(&device, &storage, text);
+    struct step_case c = {.what = "ZeRO-1", .preset = "zero1", .world = STEP_WORLD, .accumulation = 1};
+    cr_assert_eq(step_case_verify(&setting, &c), ERR_NONE, "%s", err_message());
+    host.spoilt_product = host.products / 2;
+    host.products = 0;
+    cr_expect_eq(step_case_verify(&setting, &c), ERR_CHECK);
+    cr_expect(strstr(err_message(), "ZeRO-1 differs from unsharded Adam"), "%s", err_message());
+    host.spoilt_product = 0;
+    cr_assert_eq(step_case_verify(&setting, &c), ERR_NONE, "%s", err_message());
+    host.products = 0;
+    cr_assert_eq(step_case_measure(&setting, &c, true), ERR_NONE, "%s", err_message());
+    host.spoilt_product = host.products / 2;
+    host.products = 0;
+    cr_expect_eq(step_case_measure(&setting, &c, true), ERR_CHECK);
+    cr_expect(strstr(err_message(), "the timed run ended with digest "), "%s", err_message());
+    cr_expect_eq(c.step_ms.count, 1);
+    json_decref(c.timeline);
+    text_close(text);
+    expect_nothing_left();
+}
+
+Test(step_device, ranks_that_train_alone_have_a_device_each)
+{
+    const struct accelerator accelerator = counting_accelerator();
+    const struct bench_device device = {&accelerator, 2};
+    const struct bench_storage storage = {0};
+    struct text *text;
+    write_text();
+    cr_assert_eq(text_open(text_path, &text), ERR_NONE, "%s", err_message());
+    unlink(text_path);
+    const struct step_setting setting = setting_on(&device, &storage, text);
+    struct step_case c = {.what = "alone", .preset = "zero0", .world = 1, .ranks_alone = STEP_WORLD,
+                          .accumulation = 1};
+    cr_assert_eq(step_case_verify(&setting, &c), ERR_NONE, "%s", err_message());
+    cr_expect_eq(host.devices, 1, "one rank, on the first");
+    cr_assert_eq(step_case_measure(&setting, &c, true), ERR_NONE, "%s", err_message());
+    cr_expect_eq(host.devices, 3);
+    json_decref(c.timeline);
+    text_close(text);
+    expect_nothing_left();
+}
+
+Test(step_device, a_product_that_is_wrong_is_no_peak)
+{
+    const struct accelerator accelerator = counting_accelerator();
+    const struct bench_device device = {&accelerator, 3};
+    const struct step_peak_setting setting = {.device = &device, .sequences = 2, .threads = 3, .side = 101};
+    struct step_peak *peak;
+    double gflops;
+    cr_assert_eq(step_peak_open(nano(), &setting, &peak), ERR_NONE, "%s", err_message());
+    cr_expect_eq(host.devices, 7);
+    for (int round = 0; round < 2; round++) {
+        cr_assert_eq(step_peak_of_square(peak, &gflops), ERR_NONE, "%s", err_message());
+        cr_expect_gt(gflops, 0);
+    }
+    cr_expect_gt(host.copies, 0);
+    cr_expect_eq(host.early, 0, "results are looked at before they are waited for");
+    // In no time each thread multiplies once, so that no later product hides what is wrong.
+    host.spoilt_product = host.products + 2;
+    cr_expect_eq(step_peak_of_square(peak, &gflops), ERR_CHECK);
+    cr_expect_str_eq(err_message(), "matrix products have 1 wrong elements");
+    cr_assert_eq(step_peak_of_model(peak, &gflops), ERR_NONE, "%s", err_message());
+    shadow_code = ERR_IO;
+    cr_expect_eq(step_peak_of_model(peak, &gflops), ERR_IO);
+    cr_expect_str_eq(err_message(), "matrix products of rank 0: the shadow has failed");
+    step_peak_close(peak);
+    expect_nothing_left();
+}
+
+Test(step_device, a_device_without_memory_is_an_error_of_its_rank)
+{
+    struct accelerator accelerator = counting_accelerator();
+    const struct bench_device device = {&accelerator, 2};
+    const double bytes[LANE_COUNT] = {[LANE_D2H] = 5};
+    const struct bench_storage storage = {0};
+    const struct step_peak_setting setting = {.device = &device, .sequences = 1, .threads = 2, .side = 3};
+    struct step_peak *peak = NULL;
+    struct step_links links;
+    accelerator.enter = entering_fails;
+    cr_expect_eq(step_peak_open(nano(), &setting, &peak), ERR_INTERNAL);
+    cr_expect(strstr(err_message(), "matrix products of rank 0: "), "%s", err_message());
+    cr_expect_null(peak);
+    cr_expect_eq(step_links_open(bytes, 2, 0.001, &storage, &device, &links), ERR_INTERNAL);
+    step_links_close(&links);
+    expect_nothing_left();
+}
+
+// The rank's own device, page-locked memory here, and every size that is no multiple of anything.
+Test(step_device, copies_go_between_the_device_and_locked_memory)
+{
+    const struct accelerator accelerator = counting_accelerator();
+    const struct bench_device device = {&accelerator, 2};
+    const double bytes[LANE_COUNT] = {[LANE_H2D] = 7919, [LANE_D2H] = 5};
+    const struct bench_storage storage = {0};
+    struct step_links links;
+    cr_assert_eq(step_links_open(bytes, 2, 0.001, &storage, &device, &links), ERR_NONE, "%s", err_message());
+    cr_expect_eq(shadow.block_count, 4);
+    cr_expect_eq(shadow.locked_bytes, 2 * (7919 + 5));
+    for (int round = 0; round < 3; round++)
+        cr_assert_eq(step_links_measure(&links, round > 0), ERR_NONE, "%s", err_message());
+    cr_expect_eq(links.gb_per_s[LANE_H2D].count, 2);
+    cr_expect_gt(links.gb_per_s[LANE_D2H].values[1], 0);
+    cr_expect_eq(host.devices, 3);
+    step_links_close(&links);
+    expect_nothing_left();
+}
+
+Test(step_device, a_byte_that_is_copied_wrong_is_found_in_either_direction)
+{
+    const struct accelerator accelerator = counting_accelerator();
+    const struct bench_device device = {&accelerator, 1};
+    for (int lane = LANE_H2D; lane <= LANE_D2H; lane++) {
+        const struct lane_load_setting setting = {.device = &device, .copy_bytes = 65537};
+        struct lane_done done;
+        struct lane_load *load;
+        cr_assert_eq(lane_load_open((enum lane)lane, &setting, &load), ERR_NONE, "%s", err_message());
+        cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE);
+        cr_assert_eq(done.items, 65537);
+        cr_assert_eq(lane_load_check(load), ERR_NONE, "%s", err_message());
+        // After the one that comes before the clock.
+        host.spoilt_copy = host.copies + 2;
+        cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE);
+        cr_expect_eq(lane_load_check(load), ERR_CHECK, "lane %d", lane);
+        cr_expect_str_eq(err_message(), "a copy is not what was copied");
+        cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE);
+        cr_expect_eq(lane_load_check(load), ERR_NONE, "%s", err_message());
+        lane_load_close(load);
+    }
+    expect_nothing_left();
+}
+
+Test(step_device, pieces_of_a_large_copy_follow_one_another)
+{
+    enum { PIECE_BYTES = 8 << 20 };
+    const struct accelerator accelerator = counting_accelerator();
+    const struct bench_device device = {&accelerator, 1};
+    for (int lane = LANE_H2D; lane <= LANE_D2H; lane++) {
+        struct lane_copy copy = {.device = device, .to_device = lane == LANE_H2D};
+        cr_assert_eq(lane_copy_open(2 * PIECE_BYTES + 5, &copy), ERR_NONE, "%s", err_message());
+        cr_expect_eq(copy.buffer_bytes, 2 * PIECE_BYTES, "whole pieces");
+        for (int pieces = 1; pieces <= 3; pieces++) {
+            for (int i = 0; i < pieces; i++)
+                cr_assert_eq(lane_copy_run(&copy), ERR_NONE);
+            cr_expect_eq(lane_copy_check(&copy), ERR_NONE, "%d pieces: %s", pieces, err_message());
+        }
+        host.spoilt_copy = host.copies + 2;
+        cr_assert_eq(lane_copy_run(&copy), ERR_NONE);
+        cr_assert_eq(lane_copy_run(&copy), ERR_NONE);
+        cr_expect_eq(lane_copy_check(&copy), ERR_CHECK);
+        lane_copy_close(&copy);
+    }
+    expect_nothing_left();
+}
+
+// One fold of all leaves its last element wrong.
+static atomic_int folds;
+static int spoilt_fold;
+
+static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
+                       size_t count, int add)
+{
+    shadow_fold(in_dtype, in, world, out_dtype, out, count, add);
+    if (++folds == spoilt_fold)
+        ((float *)at(out))[count - 1] += 1;
+}
+
+Test(step_device, reduce_scatters_are_of_what_lies_on_the_device)
+{
+    struct isa_kernels kernels = shadow_kernels;
+    struct accelerator accelerator = counting_accelerator();
+    kernels.fold = wrong_fold;
+    accelerator.kernels = &kernels;
+    const struct bench_device device = {&accelerator, 2};
+    const struct lane_load_setting setting = {.device = &device};
+    struct lane_done done;
+    struct lane_load *load;
+    cr_assert_eq(lane_load_open(LANE_COLLECTIVE, &setting, &load), ERR_NONE, "%s", err_message());
+    int folds_of_check = 0;
+    for (int round = 0; round < 2; round++) {
+        cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE, "%s", err_message());
+        folds_of_check = -folds;
+        cr_assert_eq(lane_load_check(load), ERR_NONE, "%s", err_message());
+        folds_of_check += folds;
+    }
+    cr_expect_gt(folds_of_check, 0);
+    cr_expect_eq(host.devices, 3);
+    // The last fold of what is run makes what is compared.
+    spoilt_fold = folds + folds_of_check;
+    cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE, "%s", err_message());
+    cr_assert_eq(folds, spoilt_fold, "a run has as many as a check");
+    cr_expect_eq(lane_load_check(load), ERR_CHECK);
+    cr_expect_str_eq(err_message(), "a reduce-scatter left 1 wrong elements");
+    lane_load_close(load);
+    expect_nothing_left();
+}
+
+static int run(const char *option, const char *value)
+{
+    const char *argv[] = {"step", option, value};
+    struct printed printed = printed_begin();
+    int status = bench_step.run(3, argv);
+    char *text = printed_end(printed);
+    cr_expect_str_empty(text);
+    free(text);
+    return status;
+}
+
+Test(step_device, a_device_that_is_not_here_is_a_skip)
+{
+    struct bench_device device;
+    bool absent;
+    cr_assert_eq(bench_device_find("cuda", STEP_WORLD, false, &device, &absent), ERR_NONE);
+    if (absent)
+        cr_expect_eq(run("--device", "cuda"), 77);
+    cr_expect_eq(run("--device", "gpu"), 2);
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/step/step_peak.h"
+
+#include "bench/harness/bench.h"
+#include "ref/arithmetic/dtype.h"
+#include "base/err.h"
+#include "ref/model/gpt.h"
+#include "ref/model/gpt_find.h"
+#include "ref/arithmetic/gpt_math.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { PRODUCT_MAX = 17 };
+
+// c (m x n) = a (m x k) b (k x n), `count` times.
+struct product {
+    size_t m, n, k, count;
+    bool a_transposed, b_transposed;
+};
+
+// One after the other.
+struct program {
+    struct product products[PRODUCT_MAX];
+    size_t product_count;
+};
+
+// A thread, in place of a rank.
+struct worker {
+    float *memory;  // where the rank's device is: two operands of ones, and the results
+    double gflops;  // of the last measurement
+    int code;
+    char message[512];
+};
+
+enum { SEEN_COUNT = 1 << 18 };  // results that are compared at a time
+
+struct step_peak {
+    struct bench_device device;
+    struct program of_model, of_square;
+    double seconds;
+    size_t operand_count, result_count;  // elements of each operand, and of all results, of a worker
+    int worker_count;
+    struct worker *workers;
+    float *seen;  // this processor's room for SEEN_COUNT results
+};
+
+static void add(struct program *program, struct product product)
+{
+    program->products[program->product_count++] = product;
+}
+
+// A linear layer's: forward, the gradient of its input, and that of its weights.
+static void add_layer(struct program *program, size_t rows, size_t in, size_t out, size_t count)
+{
+    add(program, (struct product){rows, out, in, count, false, false});
+    add(program, (struct product){rows, in, out, count, false, true});
+    add(program, (struct product){in, out, rows, count, true, false});
+}
+
+static void add_products(struct program *program, const struct gpt_shape *shape, size_t sequence_count)
+{
+    size_t rows = sequence_count * shape->sequence_length, width = shape->width, layers = shape->layer_count;
+    size_t length = shape->sequence_length, head = width / shape->head_count;
+    size_t heads = layers * sequence_count * shape->head_count;
+    add_layer(program, rows, width, 3 * width, layers);
+    add_layer(program, rows, width, width, layers);
+    add_layer(program, rows, width, 4 * width, layers);
+    add_layer(program, rows, 4 * width, width, layers);
+    add_layer(program, rows, width, shape->vocabulary, 1);
+    // Attention: scores and their mix of values, each with two gradients.
+    add(program, (struct product){length, length, head, 2 * heads, false, true});
+    add(program, (struct product){length, head, length, 4 * heads, false, false});
+}
+
+// What the program needs of a worker's memory.
+static void grow(struct step_peak *peak, const struct program *program)
+{
+    size_t results = 0;
+    for (size_t i = 0; i < program->product_count; i++) {
+        const struct product *p = &program->products[i];
+        size_t a = p->m * p->k, b = p->k * p->n, larger = a > b ? a : b;
+        peak->operand_count = larger > peak->operand_count ? larger : peak->operand_count;
+        results += p->m * p->n;
+    }
+    peak->result_count = results > peak->result_count ? results : peak->result_count;
+}
+
+static size_t worker_bytes(const struct step_peak *peak)
+{
+    return (2 * peak->operand_count + peak->result_count) * sizeof(float);
+}
+
+static float *results_of(const struct step_peak *peak, const struct worker *worker)
+{
+    return worker->memory + 2 * peak->operand_count;
+}
+
+static void multiply_all(const struct step_peak *peak, const struct worker *worker, const struct program *program)
+{
+    const float *a = worker->memory, *b = a + peak->operand_count;
+    float *result = results_of(peak, worker);
+    for (size_t i = 0; i < program->product_count; i++) {
+        const struct product *p = &program->products[i];
+        const struct matmul_operand left = {a, p->a_transposed ? p->m : p->k, p->a_transposed};
+        const struct matmul_operand right = {b, p->b_transposed ? p->k : p->n, p->b_transposed};
+        for (size_t k = 0; k < p->count; k++)
+            matmul(p->m, p->n, p->k, 1, left, right, 0, result, p->n);
+        result += p->m * p->n;
+    }
+}
+
+// Every worker where its rank works, all at once. The error is the first one's.
+static int work_all(struct step_peak *peak, const struct program *program,
+                    int (*work)(const struct step_peak *peak, struct worker *worker, const struct program *program))
+{
+#pragma omp parallel for num_threads(peak->worker_count) schedule(static)
+    for (int rank = 0; rank < peak->worker_count; rank++) {
+        struct worker *worker = &peak->workers[rank];
+        worker->code = bench_device_enter(&peak->device, rank);
+        if (worker->code == ERR_NONE)
+            worker->code = work(peak, worker, program);
+        snprintf(worker->message, sizeof worker->message, "%s", err_message());
+    }
+    for (int rank = 0; rank < peak->worker_count; rank++)
+        if (peak->workers[rank].code != ERR_NONE)
+            return err_set(peak->workers[rank].code, "matrix products of rank %d: %s", rank,
+                           peak->workers[rank].message);
+    return ERR_NONE;
+}
+
+// An accelerator's first products load what multiplies, which is not to be measured.
+static int prepare(const struct step_peak *peak, struct worker *worker, const struct program *program)
+{
+    void *memory;
+    (void)program;
+    TRY(bench_device_alloc(&peak->device, worker_bytes(peak), &memory));
+    worker->memory = memory;
+    TRY(bench_device_fill(&peak->device, memory, f32_bits(1), worker_bytes(peak)));
+    if (peak->device.accelerator) {
+        multiply_all(peak, worker, &peak->of_model);
+        multiply_all(peak, worker, &peak->of_square);
+    }
+    return accelerator_wait();
+}
+
+static int forget_results(const struct step_peak *peak, struct worker *worker, const struct program *program)
+{
+    (void)program;
+    TRY(bench_device_fill(&peak->device, results_of(peak, worker), f32_bits(-1),
+                          peak->result_count * sizeof(float)));
+    return accelerator_wait();
+}
+
+static int open_workers(struct step_peak *peak)
+{
+    peak->workers = calloc((size_t)peak->worker_count, sizeof *peak->workers);
+    peak->seen = malloc(SEEN_COUNT * sizeof *peak->seen);
+    if (!peak->workers || !peak->seen)
+        return err_set(ERR_MEMORY, "no memory for matrix products");
+    matmul_prepare();
+    TRY(work_all(peak, NULL, prepare));
+    return work_all(peak, NULL, forget_results);
+}
+
+int step_peak_open(const struct model *model, const struct step_peak_setting *setting, struct step_peak **out)
+{
+    if (!gpt_is_name(model->name))
+        return err_set(ERR_USAGE, "the model %s is no GPT, whose matrix products are known", model->name);
+    struct step_peak *peak = calloc(1, sizeof *peak);
+    if (!peak)
+        return err_set(ERR_MEMORY, "no memory for matrix products");
+    size_t side = setting->side;
+    if (setting->device)
+        peak->device = *setting->device;
+    peak->worker_count = setting->threads;
+    peak->seconds = setting->seconds;
+    add_products(&peak->of_model, model->shape, setting->sequences);
+    add(&peak->of_square, (struct product){side, side, side, 1, false, false});
+    grow(peak, &peak->of_model);
+    grow(peak, &peak->of_square);
+    int code = open_workers(peak);
+    if (code == ERR_NONE)
+        *out = peak;
+    else
+        step_peak_close(peak);
+    return code;
+}
+
+void step_peak_close(struct step_peak *peak)
+{
+    if (!peak)
+        return;
+    for (int rank = 0; peak->workers && rank < peak->worker_count; rank++)
+        bench_device_free(&peak->device, peak->workers[rank].memory, worker_bytes(peak));
+    free(peak->workers);
+    free(peak->seen);
+    free(peak);
+}
+
+static double flops_of(const struct program *program)
+{
+    double flops = 0;
+    for (size_t i = 0; i < program->product_count; i++) {
+        const struct product *p = &program->products[i];
+        flops += 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->count;
+    }
+    return flops;
+}
+
+double step_peak_model_flops(const struct step_peak *peak)
+{
+    return flops_of(&peak->of_model) * peak->worker_count;
+}
+
+// Products are waited for in rounds that last some milliseconds, so that what waiting takes is small beside them.
+static int multiply_for_a_time(const struct step_peak *peak, struct worker *worker, const struct program *program)
+{
+    uint64_t begin_ns = bench_now_ns(), before_ns, now_ns = begin_ns;
+    size_t rounds = 1, done = 0;
+    do {
+        before_ns = now_ns;
+        for (size_t i = 0; i < rounds; i++)
+            multiply_all(peak, worker, program);
+        TRY(accelerator_wait());
+        done += rounds;
+        now_ns = bench_now_ns();
+        rounds *= now_ns - before_ns < BENCH_SAMPLE_NS ? 2 : 1;
+    } while ((double)(now_ns - begin_ns) < peak->seconds * 1e9);
+    worker->gflops = flops_of(program) * (double)done / (double)(now_ns - begin_ns);
+    return ERR_NONE;
+}
+
+// A sum of k ones is exact.
+static int count_wrong(const struct step_peak *peak, const struct worker *worker, const struct program *program,
+                       size_t *wrong)
+{
+    const float *result = results_of(peak, worker);
+    for (size_t i = 0; i < program->product_count; i++) {
+        const struct product *p = &program->products[i];
+        size_t count = p->m * p->n;
+        for (size_t from = 0; from < count; from += SEEN_COUNT) {
+            size_t seen = count - from < SEEN_COUNT ? count - from : SEEN_COUNT;
+            TRY(bytes_copy(peak->seen, result + from, seen * sizeof *peak->seen));
+            for (size_t k = 0; k < seen; k++)
+                *wrong += peak->seen[k] != (float)p->k;
+        }
+        result += count;
+    }
+    return ERR_NONE;
+}
+
+static int measure(struct step_peak *peak, const struct program *program, double *gflops)
+{
+    size_t wrong = 0;
+    TRY(work_all(peak, program, multiply_for_a_time));
+    *gflops = 0;
+    for (int rank = 0; rank < peak->worker_count; rank++) {
+        TRY(bench_device_enter(&peak->device, rank));
+        TRY(count_wrong(peak, &peak->workers[rank], program, &wrong));
+        *gflops += peak->workers[rank].gflops;
+    }
+    TRY(work_all(peak, program, forget_results));
+    return wrong == 0 ? ERR_NONE : err_set(ERR_CHECK, "matrix products have %zu wrong elements", wrong);
+}
+
+int step_peak_of_model(struct step_peak *peak, double *gflops)
+{
+    return measure(peak, &peak->of_model, gflops);
+}
+
+int step_peak_of_square(struct step_peak *peak, double *gflops)
+{
+    return measure(peak, &peak->of_square, gflops);
+}

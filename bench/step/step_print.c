@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The results of `bench step`: the step, its operations against matrix products, its lanes against themselves, and what
+// ZeRO-Infinity's model of efficiency makes of all that.
+#include "bench/step/step_bench.h"
+
+#include "bench/step/efficiency.h"
+#include "base/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *case_json(const struct step_bench *bench, const struct step_case *c)
+{
+    static const char *const tiers[TIER_COUNT] = {"device", "host", "nvme"};
+    char lanes[EMULATION_TEXT_BYTES];
+    json_t *json = json_pack("{s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:s}", "what", c->what, "preset", c->preset, "tier",
+                             tiers[c->tier], "model", bench->setting.model->name, "world", STEP_WORLD,
+                             "sequences_a_rank", (json_int_t)bench->setting.sequences, "sequence_tokens",
+                             (json_int_t)bench->setting.model->sequence_length, "schedule",
+                             bench->setting.schedule.mode == FLOW_SERIAL ? "serial" : "overlap");
+    bench_device_describe(&bench->setting.device, json);
+    if (c->tier == TIER_NVME) {
+        json_object_set_new(json, "buffered", json_boolean(bench->setting.storage->buffered));
+        json_object_set_new(json, "checksum", json_boolean(!bench->setting.storage->no_checksum));
+    }
+    if (emulation_any(&bench->setting.emulation))
+        json_object_set_new(json, "lanes",
+                            json_sprintf("EMULATED %s", emulation_text(&bench->setting.emulation, lanes)));
+    return json;
+}
+
+// The peak is what forward and backward compute where ranks never speak to each other.
+static struct efficiency_step efficiency_of(const struct step_bench *bench, const struct step_case *c)
+{
+    double flops = model_flops(bench->setting.model, bench->setting.sequences);
+    struct efficiency_step step = {
+        .flops = c->recomputes ? flops * 4 / 3 : flops,  // forward once more, a third
+        .flops_per_s = flops / (bench_median(&bench->cases[STEP_ALONE].passes_ms) * 1e-3),
+        .optimizer_bytes = c->optimizer_bytes,
+        .activation_bytes = c->activation_bytes,
+    };
+    memcpy(step.bytes, c->bytes, sizeof step.bytes);
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        if (bench->links.gb_per_s[lane].count > 0)
+            step.bytes_per_s[lane] = bench_median(&bench->links.gb_per_s[lane]) * 1e9;
+    return step;
+}
+
+static double tokens_of(const struct step_bench *bench)
+{
+    return (double)(STEP_WORLD * bench->setting.sequences * bench->setting.model->sequence_length);
+}
+
+static int print_step(struct step_bench *bench, struct step_case *c)
+{
+    double step_ms = bench_median(&c->step_ms);
+    struct efficiency_step step = efficiency_of(bench, c);
+    struct efficiency efficiency;
+    efficiency_predict(&step, &efficiency);
+    struct bench_record record = {
+        .name = "step",
+        .description = case_json(bench, c),
+        .detail = json_pack("{s:f, s:o}", "tokens_per_s", tokens_of(bench) / (step_ms * 1e-3), "efficiency",
+                            efficiency_json(&step, &efficiency, step_ms)),
+        .timeline = json_incref(c->timeline),
+        .unit = "ms_per_step",
+        .lower_is_better = true,
+        .verified = true,
+        .items = 1,
+        .begin_ns = bench->begin_ns,
+        .samples = &c->step_ms,
+        .yardstick_name = "half of one process doing both micro-batches",
+        .yardstick = &bench->cases[STEP_YARDSTICK].step_ms,
+    };
+    TRY(bench_print(&bench->options, &record));
+    if (bench->options.json)
+        return ERR_NONE;
+    printf("         %.0f tokens/s; ZeRO-Infinity's model predicts an efficiency of %.3f, measured %.3f, difference "
+           "%+.3f\n", tokens_of(bench) / (step_ms * 1e-3), efficiency.predicted, efficiency_measured(&step, step_ms),
+           efficiency_measured(&step, step_ms) - efficiency.predicted);
+    return ERR_NONE;
+}
+
+// Samples of a case's own are a kilobyte and more: not on the stack.
+static struct bench_samples *new_samples(void)
+{
+    struct bench_samples *samples = calloc(1, sizeof *samples);
+    if (!samples)
+        err_set(ERR_MEMORY, "no memory for samples");
+    return samples;
+}
+
+// The model's operations, without recomputation, over the step's whole time.
+static int print_flops_of(struct step_bench *bench, const struct step_case *c, struct bench_samples *gflops)
+{
+    double flops = STEP_WORLD * model_flops(bench->setting.model, bench->setting.sequences);
+    double square = bench_median(&bench->square_gflops);
+    for (; gflops->count < c->step_ms.count; gflops->count++)
+        gflops->values[gflops->count] = flops / c->step_ms.values[gflops->count] * 1e-6;
+    struct bench_record record = {
+        .name = "step_flops",
+        .description = case_json(bench, c),
+        .detail = json_pack("{s:f, s:I, s:f}", "square_gflops", square, "square_side", (json_int_t)bench->square_side,
+                            "share_of_square", bench_median(gflops) / square),
+        .unit = "GFLOP/s",
+        .verified = true,
+        .items = flops,
+        .yardstick_items = step_peak_model_flops(bench->peak),
+        .begin_ns = bench->begin_ns,
+        .samples = gflops,
+        .yardstick_name = "matrix products of the model's shapes",
+        .yardstick = &bench->peak_gflops,
+        .tabled = true,
+    };
+    TRY(bench_print(&bench->options, &record));
+    if (!bench->options.json)
+        printf("         %.1f Gflop/s of the model: %.1f %% of matrix products of its shapes (%.1f), %.1f %% of "
+               "%zu x %zu x %zu (%.1f)\n", bench_median(gflops), 100 * bench_ratio(&record),
+               bench_median(&bench->peak_gflops), 100 * bench_median(gflops) / square, bench->square_side,
+               bench->square_side, bench->square_side, square);
+    return ERR_NONE;
+}
+
+static int print_flops(struct step_bench *bench, const struct step_case *c)
+{
+    struct bench_samples *gflops = new_samples();
+    int rc = gflops ? print_flops_of(bench, c, gflops) : ERR_MEMORY;
+    free(gflops);
+    return rc;
+}
+
+// Bytes a second while a lane works, against the lane by itself.
+static int print_lane_of(struct step_bench *bench, const struct step_case *c, enum lane lane,
+                         struct bench_samples *rate)
+{
+    const struct bench_samples *busy = &c->busy_ms[lane], *link = &bench->links.gb_per_s[lane];
+    json_t *description = case_json(bench, c);
+    json_object_set_new(description, "lane", json_string(ledger_lane_name(lane)));
+    for (; rate->count < busy->count; rate->count++)
+        rate->values[rate->count] = c->bytes[lane] / busy->values[rate->count] * 1e-6;
+    struct bench_record record = {
+        .name = "step_lane",
+        .description = description,
+        .unit = "GB/s",
+        .verified = true,
+        .items = c->bytes[lane],
+        .yardstick_items = bench->links.items[lane],
+        .begin_ns = bench->begin_ns,
+        .samples = rate,
+        .yardstick_name = "the lane by itself",
+        .yardstick = link,
+        .tabled = true,
+    };
+    TRY(bench_print(&bench->options, &record));
+    if (!bench->options.json)
+        printf("         %-10s %8.3f MB a step in %8.2f ms: %8.3f GB/s, %5.1f %% of the lane by itself (%.3f)\n",
+               ledger_lane_name(lane), c->bytes[lane] * 1e-6, bench_median(busy), bench_median(rate),
+               100 * bench_ratio(&record), bench_median(link));
+    return ERR_NONE;
+}
+
+static int print_lane(struct step_bench *bench, const struct step_case *c, enum lane lane)
+{
+    struct bench_samples *rate = new_samples();
+    int rc = rate ? print_lane_of(bench, c, lane, rate) : ERR_MEMORY;
+    free(rate);
+    return rc;
+}
+
+int step_bench_print(struct step_bench *bench)
+{
+    for (int i = STEP_ALONE; i < bench->case_count; i++) {
+        TRY(print_step(bench, &bench->cases[i]));
+        TRY(print_flops(bench, &bench->cases[i]));
+        for (int lane = 0; lane < LANE_COUNT; lane++)
+            if (i > STEP_ALONE && bench->cases[i].bytes[lane] > 0)
+                TRY(print_lane(bench, &bench->cases[i], (enum lane)lane));
+    }
+    return ERR_NONE;
+}

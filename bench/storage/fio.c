@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/storage/fio.h"
+
+#include "base/err.h"
+
+#include <jansson.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+const double fio_percentiles[FIO_PERCENTILE_COUNT] = {50, 95, 99, 99.9};
+
+// Becomes fio. Its complaints go where its results go, and it does not outlive this program. Requests in huge pages
+// are of fewer pieces, which some disks serve several times as fast as others: fio gets such memory, as ours is.
+static void become(char *const arguments[], int output, pid_t parent)
+{
+    setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 1);
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() == parent)
+        execvp(arguments[0], arguments);
+    _exit(127);
+}
+
+// All that a file gives, as text to be freed.
+static char *read_all(int file)
+{
+    size_t length = 0, room = 1 << 16;
+    char *text = malloc(room);
+    for (ssize_t got = 1; text && got != 0;) {
+        if (length + 1 == room) {
+            char *larger = realloc(text, room *= 2);
+            if (!larger)
+                free(text);
+            text = larger;
+            continue;
+        }
+        got = read(file, text + length, room - 1 - length);
+        if (got > 0)
+            length += (size_t)got;
+        else if (got < 0 && errno != EINTR)
+            got = 0;
+    }
+    if (text)
+        text[length] = '\0';
+    return text;
+}
+
+// What it prints, to be freed, and how it exits; 127: there is none.
+static int run(char *const arguments[], char **text, int *exit_status)
+{
+    int ends[2];
+    if (pipe(ends) != 0)
+        return err_set(ERR_IO, "no pipe to fio: %s", strerror(errno));
+    pid_t parent = getpid(), child = fork();
+    if (child == 0)
+        become(arguments, ends[1], parent);
+    close(ends[1]);
+    *text = child > 0 ? read_all(ends[0]) : NULL;
+    close(ends[0]);
+    if (child < 0)
+        return err_set(ERR_IO, "cannot start fio: %s", strerror(errno));
+    int status;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    *exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return *text ? ERR_NONE : err_set(ERR_MEMORY, "no memory for what fio prints");
+}
+
+int fio_version(char out[FIO_VERSION_BYTES])
+{
+    char *text;
+    int status;
+    TRY(run((char *[]){"fio", "--version", NULL}, &text, &status));
+    snprintf(out, FIO_VERSION_BYTES, "%.*s", (int)strcspn(text, "\n"), text);
+    free(text);
+    return status == 0 ? ERR_NONE : err_set(ERR_USAGE, "fio is not installed (apt-get install fio)");
+}
+
+// The job of one direction in fio's result.
+static int read_job(const json_t *job, const struct stream *stream, struct fio_result *out)
+{
+    static const char *const keys[FIO_PERCENTILE_COUNT] = {"50.000000", "95.000000", "99.000000", "99.900000"};
+    const json_t *read = json_object_get(job, "read"), *write = json_object_get(job, "write");
+    double bytes_per_s = json_number_value(json_object_get(read, "bw_bytes")) +
+                         json_number_value(json_object_get(write, "bw_bytes"));
+    const json_t *latency = json_object_get(stream->direction == STREAM_WRITE ? write : read, "lat_ns");
+    const json_t *percentiles = json_object_get(latency, "percentile");
+    out->bytes_per_ns = bytes_per_s / 1e9;
+    for (int i = 0; i < FIO_PERCENTILE_COUNT; i++)
+        out->percentiles_us[i] = json_number_value(json_object_get(percentiles, keys[i])) / 1e3;
+    return bytes_per_s > 0 && out->percentiles_us[0] > 0 ? ERR_NONE : err_set(ERR_IO, "fio moved nothing");
+}
+
+static int read_result(const char *text, int exit_status, const struct stream *stream, struct fio_result *out)
+{
+    // Warnings may come first; a result begins with a brace at the beginning of a line.
+    const char *begin = text[0] == '{' ? text : strstr(text, "\n{");
+    json_t *result = begin ? json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+    const json_t *job = json_array_get(json_object_get(result, "jobs"), 0);
+    int code;
+    if (exit_status != 0 || !job || json_integer_value(json_object_get(job, "error")) != 0)
+        code = err_set(ERR_IO, "fio failed with exit status %d: %.*s", exit_status,
+                       begin > text ? (int)(begin - text) : 400, text);
+    else
+        code = read_job(job, stream, out);
+    json_decref(result);
+    return code;
+}
+
+// "/proc/7/fd/3:/proc/7/fd/4": the files of this process by names that others can open.
+static int file_names(const struct nvme_files *files, char *out, size_t room)
+{
+    size_t length = (size_t)snprintf(out, room, "--filename=");
+    for (int i = 0; i < files->count && length < room; i++)
+        length += (size_t)snprintf(out + length, room - length, "%s/proc/%d/fd/%d", i ? ":" : "", (int)getpid(),
+                                   files->folders[i].file);
+    return length < room ? ERR_NONE : err_set(ERR_INTERNAL, "%d files have too long names for fio", files->count);
+}
+
+int fio_run(const struct stream *stream, bool buffered, struct fio_result *out)
+{
+    static const char *const sequential[] = {"read", "write", "rw"}, *const scattered[] = {"randread", "randwrite",
+                                                                                          "randrw"};
+    char names[2048], engine[64], direction[64], block[64], depth[64], size[64], file_size[64], time[64];
+    TRY(file_names(stream->files, names, sizeof names));
+    uint64_t bytes = stream->files->bytes / stream->block_bytes * stream->block_bytes;
+    snprintf(engine, sizeof engine, "--ioengine=%s", io_engine_of(stream->engine)->name);
+    snprintf(direction, sizeof direction, "--rw=%s", (stream->random ? scattered : sequential)[stream->direction]);
+    snprintf(block, sizeof block, "--bs=%zu", stream->block_bytes);
+    snprintf(depth, sizeof depth, "--iodepth=%d", stream->depth);
+    snprintf(file_size, sizeof file_size, "--filesize=%llu", (unsigned long long)bytes);
+    snprintf(size, sizeof size, "--size=%llu", (unsigned long long)bytes * (unsigned)stream->files->count);
+    snprintf(time, sizeof time, "--runtime=%dms", (int)(stream->seconds * 1e3));
+    char *const arguments[] = {"fio", "--name=zerogauge", names, engine, direction, block, depth, file_size, size, time,
+                               buffered ? "--direct=0" : "--direct=1", "--time_based", "--thread", "--norandommap",
+                               "--mem=malloc", "--iomem_align=2m",
+                               "--file_service_type=roundrobin:1", "--allow_file_create=0", "--fallocate=none",
+                               "--lat_percentiles=1", "--clat_percentiles=0", "--output-format=json", NULL};
+    char *text;
+    int status;
+    TRY(run(arguments, &text, &status));
+    int code = read_result(text, status, stream, out);
+    free(text);
+    return code;
+}

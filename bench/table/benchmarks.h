@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The benchmarks, a row each: NAME stands for `const struct benchmark bench_NAME` in the benchmark's own file.
+#ifndef ZG_BENCHMARKS_H
+#define ZG_BENCHMARKS_H
+
+#include "bench/harness/bench.h"
+
+#define BENCHMARKS(ROW)                                                                                               \
+    ROW(adam) \
+    ROW(comm) \
+    ROW(gds) \
+    ROW(links) \
+    ROW(memory) \
+    ROW(nvme) \
+    ROW(overlap) \
+    ROW(pcie) \
+    ROW(peer) \
+    ROW(pipeline) \
+    ROW(ranks) \
+    ROW(step) \
+    ROW(swap)
+
+#define BENCHMARK_DECLARE(NAME) extern const struct benchmark bench_##NAME;
+BENCHMARKS(BENCHMARK_DECLARE)
+#undef BENCHMARK_DECLARE
+
+// By name: whether all ranks of a launcher measure it together; false for an unknown name.
+bool bench_is_together(const char *name);
+
+// Runs the benchmark argv[0] as `zerogauge bench ARGV` does; returns the exit status.
+int bench_named(int argc, const char **argv);
+
+// `zerogauge bench`
+int bench_main(int argc, const char **argv);
+
+#endif

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/cases/case.h"
+
+#include <stdio.h>
+
+int case_first_step(const struct check_case *c)
+{
+    return c->phase == PHASE_RESUME ? c->checkpoint_step + 1 : 1;
+}
+
+int case_last_step(const struct check_case *c)
+{
+    return c->phase == PHASE_SAVE ? c->checkpoint_step : c->steps;
+}
+
+int case_owner(const struct check_case *c, int param)
+{
+    return c->params[param].tied_to >= 0 ? c->params[param].tied_to : param;
+}
+
+bool case_is_trained(const struct check_case *c, int param)
+{
+    return c->params[param].tied_to < 0 && !c->params[param].frozen;
+}
+
+bool case_is_used(const struct check_case *c, int use)
+{
+    return c->params[use].used && !c->params[use].frozen;
+}
+
+bool case_has_gradient(const struct check_case *c, int param)
+{
+    for (int i = 0; i < c->param_count; i++)
+        if (case_owner(c, i) == param && case_is_used(c, i))
+            return true;
+    return false;
+}
+
+void case_gradient_name(char out[CASE_TENSOR_BYTES], int micro, int rank, const char *name)
+{
+    snprintf(out, CASE_TENSOR_BYTES, "m%d/r%d/%s", micro, rank, name);
+}
+
+void case_seen_name(char out[CASE_TENSOR_BYTES], int micro, const char *name)
+{
+    snprintf(out, CASE_TENSOR_BYTES, "m%d/%s", micro, name);
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case of the conformance suite: what an implementation is asked to train, whole, as CONTRACT.md says. A case is
+// written to a folder, and read from one; what is read may be anybody's.
+#ifndef ZG_CASE_H
+#define ZG_CASE_H
+
+#include "ref/arithmetic/dtype.h"
+#include "ref/ledger/ledger.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    CASE_CONTRACT = 1,
+    CASE_PARAM_MAX = 64,
+    CASE_GROUP_MAX = 8,
+    CASE_STEP_MAX = 64,
+    CASE_WORLD_MAX = 64,
+    CASE_ACCUMULATION_MAX = 16,
+    CASE_REQUIREMENT_MAX = 32,
+    CASE_SHAPE_MAX = 4,
+    CASE_NAME_BYTES = 96,
+    CASE_NOTE_BYTES = 256,
+    CASE_REQUIREMENT_BYTES = 16,
+    CASE_ELEMENTS_MAX = 1 << 24,  // of a parameter
+};
+
+struct case_param {
+    char name[CASE_NAME_BYTES];  // letters, digits, '.', '_' and '-'; unique
+    size_t shape[CASE_SHAPE_MAX];
+    int shape_rank;  // 0: a scalar
+    size_t count;    // elements; may be 0
+    int group;
+    bool frozen;
+    bool used;    // false: it has no gradient
+    int tied_to;  // the index of an earlier parameter of the same shape that is not tied itself; -1: not tied
+};
+
+struct case_group {
+    bool decoupled;  // AdamW; false: Adam with L2
+    bool lr_by_step; // lr is a list
+    double lr[CASE_STEP_MAX];  // of step K: [K - 1]
+    double beta1, beta2, eps, weight_decay;
+    bool bias_correction;
+};
+
+enum case_scale_kind { SCALE_NONE, SCALE_STATIC, SCALE_DYNAMIC };
+
+struct case_loss_scale {
+    enum case_scale_kind kind;
+    double scale;  // static, or the initial one
+    uint64_t window, hysteresis;
+    double min_scale;
+};
+
+enum case_phase { PHASE_WHOLE, PHASE_SAVE, PHASE_RESUME };
+
+// Where a case's numbers come from (generator.h): not in case.json, as the files hold them.
+enum case_family {
+    FAMILY_EXACT,     // no permitted order, division or scaling rounds
+    FAMILY_ROUNDING,  // wide exponents: sums round
+    FAMILY_LONE,      // like rounding, but in each element all ranks and micro-steps but one have zero: nothing to add
+};
+
+// One value in place of the family's.
+enum { CASE_POKE_MAX = 8 };
+struct case_poke {
+    int step, micro, rank, param;  // param: index, of a use
+    size_t element;
+    float value;
+};
+
+struct case_data {
+    enum case_family family;
+    uint64_t seed;
+    int unit;    // exact: every gradient is a multiple of it in the grid
+    int reach;   // exact: the largest integer, in units; with same_mean that of the mean
+    int spread;  // same_mean: the largest integer of the deviations from the mean
+    int lead;    // exact: the integers of micro-step 0 are this many binary places larger
+    int exponent_low, exponent_high;  // of the grid (exact) or of the values
+    bool paired;         // exact: integers are powers of two, and in each micro-step all ranks' but one cancel in pairs
+    bool same_mean;      // exact: the mean over ranks and micro-steps is the same at every world and accumulation
+    bool square_norm;    // same_mean: the squares of each four elements' means add up to 36 squared units
+    bool steps_alike;    // every step has the gradients of step 1
+    uint64_t zero_steps; // bit K - 1: all gradients of step K are zero
+    int init_exponent;   // initial parameters are up to 2^this in magnitude, and not below an eighth of that
+    int poke_count;
+    struct case_poke pokes[CASE_POKE_MAX];
+};
+
+struct check_case {
+    char name[CASE_NAME_BYTES];  // the folder's; letters, digits, '.', '_', '-' and '~'
+    char note[CASE_NOTE_BYTES];
+    char requirements[CASE_REQUIREMENT_MAX][CASE_REQUIREMENT_BYTES];
+    int requirement_count;
+    int world, steps, accumulation, stage;
+    enum dtype precision, communication_dtype, accumulation_dtype;
+    int param_count, group_count;
+    struct case_param params[CASE_PARAM_MAX];
+    struct case_group groups[CASE_GROUP_MAX];
+    double gradient_clipping;
+    struct case_loss_scale loss_scale;
+    bool overflow_check;
+    size_t reduce_bucket, allgather_bucket, prefetch_bucket, sub_group;  // elements
+    bool overlap, contiguous_gradients, reduce_scatter;
+    enum ledger_tier offload_optimizer, offload_param;  // device: none
+    int delayed_update;
+    enum case_phase phase;
+    int checkpoint_step;
+    bool weights_only;
+    bool exact;
+    bool expects_refusal;
+    // Not in case.json: what the suite itself knows.
+    struct case_data data;
+    char twin[CASE_NAME_BYTES];  // all cases with this word end every step in the same bits; "": none
+};
+
+// The first and last step that an answer to this case speaks of.
+int case_first_step(const struct check_case *c);
+int case_last_step(const struct check_case *c);
+
+// The parameter that a tied one stands for; itself, if it is not tied.
+int case_owner(const struct check_case *c, int param);
+
+// Whether a parameter has moments and is updated: it is trained and not a tied use of another.
+bool case_is_trained(const struct check_case *c, int param);
+
+// Whether a use of a parameter, itself or tied, gets a gradient; and whether any use of one that is not tied does.
+bool case_is_used(const struct check_case *c, int use);
+bool case_has_gradient(const struct check_case *c, int param);
+
+// All numbers of a case: initial parameters and gradients, in fp32, as the files hold them, that is, rounded to the
+// precision.
+struct case_values;
+int case_values_open(const struct check_case *c, struct case_values **out);
+void case_values_close(struct case_values *values);  // null-safe
+
+// [count] of a parameter that is not tied.
+const float *case_initial(const struct case_values *values, int param);
+
+// [count] of a use (tied ones have their own); NULL for frozen and unused ones. Step from 1, micro and rank from 0.
+const float *case_gradient(const struct case_values *values, int step, int micro, int rank, int param);
+
+// Makes FOLDER/NAME with case.json, init.safetensors and grads-K.safetensors (of the steps that the phase answers).
+// The folder must exist and NAME must not.
+int case_write(const struct check_case *c, const struct case_values *values, const char *folder);
+
+// The text of its case.json; the caller frees it.
+int case_text(const struct check_case *c, char **text, size_t *bytes);
+
+// Reads FOLDER/case.json; `data` and `twin` stay empty. Anything that CONTRACT.md does not allow is ERR_USAGE with the
+// file, the line and the key. What asks for nonsense on purpose (`expect` is `refusal`) is read, too.
+int case_read(const char *folder, struct check_case *out);
+
+// The same of a text in memory; file is its name in messages.
+int case_parse(const char *file, const char *text, size_t bytes, struct check_case *out);
+
+// The names of the tensors in its files: "m0/r1/NAME" in grads-K, "m0/NAME" in rank-R/step-K.
+enum { CASE_TENSOR_BYTES = CASE_NAME_BYTES + 32 };
+void case_gradient_name(char out[CASE_TENSOR_BYTES], int micro, int rank, const char *name);
+void case_seen_name(char out[CASE_TENSOR_BYTES], int micro, const char *name);
+
+#endif

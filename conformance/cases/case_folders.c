@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/cases/case_folders.h"
+
+#include "base/err.h"
+#include "base/file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ORDER_BYTES_MAX = 1 << 24 };
+
+int case_order_read(const char *cases, json_t **out)
+{
+    char path[PATH_MAX], *text;
+    size_t bytes;
+    json_error_t error;
+    TRY(file_join(cases, "order.json", path));
+    TRY(file_read_text(path, ORDER_BYTES_MAX, &text, &bytes));
+    *out = json_loadb(text, bytes, 0, &error);
+    free(text);
+    if (!*out)
+        return err_set(ERR_USAGE, "%s:%d: %s", path, error.line, error.text);
+    bool names = json_is_array(*out);
+    for (size_t i = 0; names && i < json_array_size(*out); i++) {
+        const char *name = json_string_value(json_array_get(*out, i));
+        names = name && *name && *name != '.' && !strchr(name, '/') && strlen(name) < CASE_NAME_BYTES;
+    }
+    if (names)
+        return ERR_NONE;
+    json_decref(*out);
+    *out = NULL;
+    return err_set(ERR_USAGE, "%s: expected a list of the names of folders beside it", path);
+}
+
+int case_state_folder(const struct check_case *c, const char *state, char out[PATH_MAX])
+{
+    static const char save[] = ".save", resume[] = ".resume";
+    const char *ending = c->phase == PHASE_SAVE ? save : resume, *name = c->name;
+    const char *at = NULL;
+    for (const char *next = strstr(name, ending); next; next = strstr(next + 1, ending))
+        at = next;
+    char base[CASE_NAME_BYTES];
+    snprintf(base, sizeof base, "%.*s%s", at ? (int)(at - name) : (int)strlen(name), name,
+             at ? at + strlen(ending) : "");
+    if (!state)
+        return err_set(ERR_USAGE, "a case that resumes needs the folder {state}, as one more argument");
+    TRY(file_join(state, base, out));
+    if (!at || c->phase == PHASE_SAVE || access(out, F_OK) == 0)
+        return ERR_NONE;
+    base[at - name] = '\0';
+    return file_join(state, base, out);
+}

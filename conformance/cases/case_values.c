@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// All numbers of a case in memory: the generator's, and the pokes in their places.
+#include "base/err.h"
+#include "conformance/cases/generator.h"
+
+#include <stdlib.h>
+
+struct case_values {
+    const struct check_case *c;
+    float *initial[CASE_PARAM_MAX];
+    float **gradients;  // [step - 1][micro][rank][param]; NULL for those without a gradient
+    float *numbers;     // all of them: the pointers above point here
+};
+
+static size_t slot_count(const struct check_case *c)
+{
+    return (size_t)c->steps * (size_t)c->accumulation * (size_t)c->world;
+}
+
+static size_t gradient_at(const struct check_case *c, int step, int micro, int rank, int param)
+{
+    size_t slot = ((size_t)(step - 1) * (size_t)c->accumulation + (size_t)micro) * (size_t)c->world + (size_t)rank;
+    return slot * (size_t)c->param_count + (size_t)param;
+}
+
+static size_t number_count(const struct check_case *c)
+{
+    size_t count = 1;
+    for (int i = 0; i < c->param_count; i++) {
+        count += c->params[i].tied_to < 0 ? c->params[i].count : 0;
+        count += case_is_used(c, i) ? c->params[i].count * slot_count(c) : 0;
+    }
+    return count;
+}
+
+static void fill_initial(struct case_values *values, float **next)
+{
+    const struct check_case *c = values->c;
+    for (int i = 0; i < c->param_count; i++) {
+        if (c->params[i].tied_to >= 0)
+            continue;
+        values->initial[i] = *next;
+        *next += c->params[i].count;
+        for (size_t e = 0; e < c->params[i].count; e++)
+            values->initial[i][e] = generator_initial(c, i, e);
+    }
+}
+
+static void fill_gradients(struct case_values *values, float **next)
+{
+    const struct check_case *c = values->c;
+    for (int step = 1; step <= c->steps; step++)
+        for (int micro = 0; micro < c->accumulation; micro++)
+            for (int rank = 0; rank < c->world; rank++)
+                for (int i = 0; i < c->param_count; i++) {
+                    if (!case_is_used(c, i))
+                        continue;
+                    float *gradient = values->gradients[gradient_at(c, step, micro, rank, i)] = *next;
+                    *next += c->params[i].count;
+                    for (size_t e = 0; e < c->params[i].count; e++)
+                        gradient[e] = generator_gradient(c, step, micro, rank, i, e);
+                }
+}
+
+// ERR_INTERNAL: a poke that hits nothing.
+static int poke(struct case_values *values)
+{
+    const struct check_case *c = values->c;
+    for (int i = 0; i < c->data.poke_count; i++) {
+        const struct case_poke *p = &c->data.pokes[i];
+        bool inside = p->step >= 1 && p->step <= c->steps && p->micro >= 0 && p->micro < c->accumulation &&
+                      p->rank >= 0 && p->rank < c->world && p->param >= 0 && p->param < c->param_count;
+        if (!inside || !case_is_used(c, p->param) || p->element >= c->params[p->param].count)
+            return err_set(ERR_INTERNAL, "case %s: its single value %d is in no gradient", c->name, i);
+        values->gradients[gradient_at(c, p->step, p->micro, p->rank, p->param)][p->element] = p->value;
+    }
+    return ERR_NONE;
+}
+
+int case_values_open(const struct check_case *c, struct case_values **out)
+{
+    struct case_values *values = *out = calloc(1, sizeof *values);
+    if (!values)
+        return err_set(ERR_MEMORY, "no memory for the numbers of case %s", c->name);
+    values->c = c;
+    values->gradients = calloc(slot_count(c) * (size_t)c->param_count + 1, sizeof(float *));
+    values->numbers = calloc(number_count(c), sizeof(float));
+    int rc = ERR_NONE;
+    if (values->gradients && values->numbers) {
+        float *next = values->numbers;
+        fill_initial(values, &next);
+        fill_gradients(values, &next);
+        rc = poke(values);
+    } else {
+        rc = err_set(ERR_MEMORY, "no memory for the numbers of case %s", c->name);
+    }
+    if (rc != ERR_NONE) {
+        case_values_close(values);
+        *out = NULL;
+    }
+    return rc;
+}
+
+void case_values_close(struct case_values *values)
+{
+    if (!values)
+        return;
+    free(values->gradients);
+    free(values->numbers);
+    free(values);
+}
+
+const float *case_initial(const struct case_values *values, int param)
+{
+    return values->initial[param];
+}
+
+const float *case_gradient(const struct case_values *values, int step, int micro, int rank, int param)
+{
+    return values->gradients[gradient_at(values->c, step, micro, rank, param)];
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The numbers of a case, as datasets/cases/GENERATOR.md defines them: each is made alone from its coordinates, with
+// integers only, so that any language can make the same.
+#ifndef ZG_GENERATOR_H
+#define ZG_GENERATOR_H
+
+#include "conformance/cases/case.h"
+
+// An element of an initial parameter; param is not tied.
+float generator_initial(const struct check_case *c, int param, size_t element);
+
+// An element of a use's gradient, pokes left out. Step from 1, micro and rank from 0; the use has a gradient.
+float generator_gradient(const struct check_case *c, int step, int micro, int rank, int param, size_t element);
+
+// Of the exact family, before the unit and the exponent are applied: the integer, and the exponent of its grid.
+int64_t generator_integer(const struct check_case *c, int step, int micro, int rank, int param, size_t element);
+int generator_exponent(const struct check_case *c, int step, int param, size_t element);
+
+#endif

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// An answer: the folder that an implementation fills for a case. Whoever writes it may be anybody: all of it is checked
+// against the case before anything is used, and what does not fit is refused with the file, the tensor and the reason.
+#ifndef ZG_ANSWER_H
+#define ZG_ANSWER_H
+
+#include "conformance/cases/case.h"
+
+enum answer_kind { ANSWER_STATES, ANSWER_UNSUPPORTED, ANSWER_REFUSED };
+enum { ANSWER_TEXT_BYTES = 512 };
+
+enum usage_kind { USAGE_PARAM, USAGE_GRAD, USAGE_OPTIMIZER, USAGE_MASTER, USAGE_PADDING, USAGE_KIND_COUNT };
+enum usage_purpose { USAGE_REDUCE, USAGE_GATHER, USAGE_PURPOSE_COUNT };
+
+// What usage.json says of a rank; UINT64_MAX where it says nothing.
+struct answer_usage {
+    uint64_t held_bytes[USAGE_KIND_COUNT];
+    uint64_t sent_bytes[USAGE_PURPOSE_COUNT], calls[USAGE_PURPOSE_COUNT];
+};
+
+// One step: all of it in memory, by parameter. NULL where the answer has it not (or the case: tied ones).
+struct answer_step {
+    float *param[CASE_PARAM_MAX], *exp_avg[CASE_PARAM_MAX], *exp_avg_sq[CASE_PARAM_MAX], *grad[CASE_PARAM_MAX];
+    uint64_t t;
+    bool skipped;       // false where the case has no overflow check
+    bool has_loss_scale, has_norm, has_grad;
+    double loss_scale, norm;
+};
+
+struct answer {
+    enum answer_kind kind;
+    char text[ANSWER_TEXT_BYTES];  // of unsupported.txt or refused.txt, printable
+    const struct check_case *c;
+    char *folder;
+    bool has_seen, has_usage;
+    struct answer_usage usage[CASE_WORLD_MAX];  // by rank
+};
+
+// Checks the whole folder. ERR_USAGE: malformed, and the message says what and where; ERR_IO. The case must outlive it.
+int answer_open(const struct check_case *c, const char *folder, struct answer *out);
+void answer_close(struct answer *answer);
+
+// Reads a step's file, which answer_open has checked. Steps case_first_step .. case_last_step.
+int answer_read_step(const struct answer *answer, int step, struct answer_step *out);
+void answer_step_close(struct answer_step *step);
+
+// The parameter as the forward of (step, micro) used it on a rank, widened to fp32: [count]. Tied uses are read under
+// their own name. Only if has_seen.
+int answer_read_seen(const struct answer *answer, int step, int rank, int micro, int param, float *out);
+
+// Writing one: what the reference and plug-ins answer with. Each call makes one file; the folder must exist.
+// seen: [accumulation][param], in the case's precision.
+int answer_write_step(const struct check_case *c, const char *folder, int step, const struct answer_step *state);
+int answer_write_seen(const struct check_case *c, const char *folder, int step, int rank,
+                      const void *const *const seen[CASE_ACCUMULATION_MAX]);
+int answer_write_usage(const struct check_case *c, const char *folder, const struct answer_usage usage[]);
+int answer_write_text(const char *folder, enum answer_kind kind, const char *text);
+
+#endif

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/contract/answer_check.h"
+
+#include "base/err.h"
+#include "base/json.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    SMALL_BYTES_MAX = JSON_TEXT_BYTES_MAX,  // of usage.json and the texts
+    // An implementation that counts t by tensor, say, is judged, and not merely malformed.
+    T_MAX = 1 << 20
+};
+
+static int refuse(const char *folder, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static int refuse(const char *folder, const char *name, const char *format, ...)
+{
+    char what[256], shown[JSON_SHOW_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    return err_set(ERR_USAGE, "%s/%s: %s", folder, json_show(shown, name, 100), what);
+}
+
+static int open_folder(int parent_fd, const char *name, const char *path, int *fd)
+{
+    *fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (*fd >= 0)
+        return ERR_NONE;
+    if (errno == ENOENT)
+        return err_set(ERR_USAGE, "%s: there is no answer", path);
+    if (errno == ELOOP || errno == ENOTDIR)
+        return err_set(ERR_USAGE, "%s: is a link or a file; expected a folder", path);
+    return err_set(ERR_USAGE, "%s: cannot be opened: %s", path, strerror(errno));
+}
+
+// The folder of the answer, or of a rank in it. path has room for PATH_MAX bytes and gets its name.
+static int open_part(const struct answer *answer, int rank, char *path, int *fd)
+{
+    char name[24];
+    int answer_fd;
+    TRY(open_folder(AT_FDCWD, answer->folder, answer->folder, &answer_fd));
+    snprintf(path, PATH_MAX, "%s", answer->folder);
+    *fd = answer_fd;
+    if (rank == ANSWER_NO_RANK)
+        return ERR_NONE;
+    snprintf(name, sizeof name, "rank-%d", rank);
+    int rc = file_join(answer->folder, name, path);
+    if (rc == ERR_NONE)
+        rc = open_folder(answer_fd, name, path, fd);
+    close(answer_fd);
+    return rc;
+}
+
+static const char *type_text(mode_t mode)
+{
+    if (S_ISREG(mode))
+        return "a file";
+    if (S_ISDIR(mode))
+        return "a folder";
+    if (S_ISLNK(mode))
+        return "a symbolic link";
+    return S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+// The K of PREFIX-KSUFFIX, written as a number is and of low..high; -1: it is none.
+static int number_of(const char *name, const char *prefix, const char *suffix, int low, int high)
+{
+    char expected[64];
+    if (strncmp(name, prefix, strlen(prefix)) != 0)
+        return -1;
+    long number = strtol(name + strlen(prefix), NULL, 10);
+    if (number < low || number > high)
+        return -1;
+    snprintf(expected, sizeof expected, "%s%ld%s", prefix, number, suffix);
+    return strcmp(name, expected) == 0 ? (int)number : -1;
+}
+
+// What has been seen of a folder.
+struct entries {
+    bool steps[CASE_STEP_MAX + 1];
+    bool ranks[CASE_WORLD_MAX];
+    bool usage, unsupported, refused;
+    int count;
+};
+
+// Takes one entry: where its name is expected, what it must be and how large it may be.
+static int take(const struct answer *answer, int rank, const char *name, uint64_t step_bytes_max,
+                struct entries *entries, mode_t *type, uint64_t *bytes_max)
+{
+    const struct check_case *c = answer->c;
+    int step = number_of(name, "step-", ".safetensors", case_first_step(c), case_last_step(c));
+    int of_rank = rank == ANSWER_NO_RANK ? number_of(name, "rank-", "", 0, c->world - 1) : -1;
+    *type = of_rank >= 0 ? S_IFDIR : S_IFREG;
+    *bytes_max = of_rank >= 0 ? UINT64_MAX : step >= 0 ? step_bytes_max : SMALL_BYTES_MAX;
+    entries->count++;
+    if (step >= 0)
+        return entries->steps[step] = true, ERR_NONE;
+    if (of_rank >= 0)
+        return entries->ranks[of_rank] = true, ERR_NONE;
+    if (rank == ANSWER_NO_RANK && strcmp(name, "usage.json") == 0)
+        return entries->usage = true, ERR_NONE;
+    if (rank == ANSWER_NO_RANK && strcmp(name, "unsupported.txt") == 0)
+        return entries->unsupported = true, ERR_NONE;
+    if (rank == ANSWER_NO_RANK && strcmp(name, "refused.txt") == 0)
+        return entries->refused = true, ERR_NONE;
+    return ERR_USAGE;
+}
+
+static int look_at(const struct answer *answer, int rank, int fd, const char *path, const char *name,
+                   uint64_t step_bytes_max, struct entries *entries)
+{
+    struct stat status;
+    mode_t type;
+    uint64_t bytes_max;
+    if (take(answer, rank, name, step_bytes_max, entries, &type, &bytes_max) != ERR_NONE)
+        return refuse(path, name, "does not belong there: no such file is part of an answer to this case");
+    if (fstatat(fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return err_set(ERR_IO, "%s/%s: cannot be looked at: %s", path, name, strerror(errno));
+    if ((status.st_mode & S_IFMT) != type)
+        return refuse(path, name, "is %s; expected %s", type_text(status.st_mode), type_text(type));
+    if (type == S_IFREG && (uint64_t)status.st_size > bytes_max)
+        return refuse(path, name, "has %jd bytes; at most %" PRIu64 " are expected", (intmax_t)status.st_size,
+                      bytes_max);
+    return ERR_NONE;
+}
+
+// Every entry of the answer's folder or a rank's.
+static int look_through(const struct answer *answer, int rank, uint64_t step_bytes_max, struct entries *entries)
+{
+    char path[PATH_MAX];
+    int fd;
+    *entries = (struct entries){0};
+    TRY(open_part(answer, rank, path, &fd));
+    DIR *folder = fdopendir(fd);
+    if (!folder) {
+        close(fd);
+        return err_set(ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    }
+    int rc = ERR_NONE;
+    for (struct dirent *entry; rc == ERR_NONE && (errno = 0, entry = readdir(folder));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            rc = look_at(answer, rank, fd, path, entry->d_name, step_bytes_max, entries);
+    if (rc == ERR_NONE && errno != 0)
+        rc = err_set(ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    closedir(folder);
+    for (int step = case_first_step(answer->c); rc == ERR_NONE && step <= case_last_step(answer->c); step++)
+        if (!entries->steps[step] && !entries->unsupported && !entries->refused)
+            rc = err_set(ERR_USAGE, "%s/step-%d.safetensors: is missing", path, step);
+    return rc;
+}
+
+static int look_at_ranks(const struct answer *answer, const struct entries *entries)
+{
+    struct answer_layout layout;
+    struct entries of_rank;
+    TRY(answer_layout_of_seen(answer->c, &layout));
+    uint64_t bytes_max = layout.file_bytes_max;
+    answer_layout_close(&layout);
+    for (int rank = 0; rank < answer->c->world; rank++) {
+        if (!entries->ranks[rank])
+            return err_set(ERR_USAGE, "%s/rank-%d: is missing; there are folders of all ranks, or of none",
+                           answer->folder, rank);
+        TRY(look_through(answer, rank, bytes_max, &of_rank));
+    }
+    return ERR_NONE;
+}
+
+int answer_check_entries(struct answer *answer)
+{
+    struct answer_layout layout;
+    struct entries entries;
+    TRY(answer_layout_of_step(answer->c, &layout));
+    uint64_t bytes_max = layout.file_bytes_max;
+    answer_layout_close(&layout);
+    TRY(look_through(answer, ANSWER_NO_RANK, bytes_max, &entries));
+    const char *text = entries.unsupported ? "unsupported.txt" : "refused.txt";
+    if ((entries.unsupported || entries.refused) && entries.count > 1)
+        return refuse(answer->folder, text, "is there, and other files, too; expected one or the other");
+    answer->kind = entries.unsupported ? ANSWER_UNSUPPORTED : entries.refused ? ANSWER_REFUSED : ANSWER_STATES;
+    answer->has_usage = entries.usage;
+    for (int rank = 0; rank < answer->c->world; rank++)
+        answer->has_seen |= entries.ranks[rank];
+    return answer->has_seen ? look_at_ranks(answer, &entries) : ERR_NONE;
+}
+
+static int read_real(const struct safetensors *file, const struct safetensors_tensor *tensor, double *out)
+{
+    float value;
+    if (tensor->type == TENSOR_FP64)
+        return safetensors_read(file, tensor, 0, 1, out);
+    TRY(safetensors_read(file, tensor, 0, 1, &value));
+    *out = (double)value;
+    return ERR_NONE;
+}
+
+static int read_scalar(struct answer_file *file, const struct answer_entry *entry,
+                       const struct safetensors_tensor *tensor)
+{
+    const char *path = file->file.path;
+    struct answer_step *scalars = &file->scalars;
+    int64_t whole;
+    switch (entry->kind) {
+    case ENTRY_T:
+        TRY(safetensors_read(&file->file, tensor, 0, 1, &whole));
+        if (whole < 0 || whole > T_MAX)
+            return err_set(ERR_USAGE, "%s: \"t\" is %" PRId64 "; expected the number of updates so far", path, whole);
+        scalars->t = (uint64_t)whole;
+        return ERR_NONE;
+    case ENTRY_SKIPPED:
+        TRY(safetensors_read(&file->file, tensor, 0, 1, &whole));
+        if (whole != 0 && whole != 1)
+            return err_set(ERR_USAGE, "%s: \"skipped\" is %" PRId64 "; expected 0 or 1", path, whole);
+        scalars->skipped = whole == 1;
+        return ERR_NONE;
+    case ENTRY_LOSS_SCALE:
+        scalars->has_loss_scale = true;
+        TRY(read_real(&file->file, tensor, &scalars->loss_scale));
+        return isfinite(scalars->loss_scale)
+                   ? ERR_NONE
+                   : err_set(ERR_USAGE, "%s: \"loss_scale\" is not finite; expected a number", path);
+    case ENTRY_NORM:
+        scalars->has_norm = true;
+        return read_real(&file->file, tensor, &scalars->norm);
+    default:
+        scalars->has_grad |= entry->kind == ENTRY_GRAD;
+        return ERR_NONE;
+    }
+}
+
+// What depends on what else is there: gradients and the norm, and the moments of unused parameters.
+static int check_together(const struct answer_file *file)
+{
+    const struct answer_step *scalars = &file->scalars;
+    const char *path = file->file.path;
+    if (scalars->skipped && (scalars->has_grad || scalars->has_norm))
+        return err_set(ERR_USAGE, "%s: holds %s of a skipped step; expected none", path,
+                       scalars->has_grad ? "gradients" : "the norm");
+    for (size_t i = 0; i < file->layout.count; i++) {
+        const struct answer_entry *entry = &file->layout.entries[i];
+        if (entry->kind == ENTRY_GRAD && scalars->has_grad && !file->found[i] &&
+            case_has_gradient(file->layout.c, entry->param))
+            return err_set(ERR_USAGE, "%s: tensor \"%s\" is missing; there are gradients of all, or of none", path,
+                           entry->name);
+        if (entry->kind == ENTRY_EXP_AVG && !file->found[i] != !file->found[i + 1])
+            return err_set(ERR_USAGE, "%s: of \"%s\" and \"%s\" one is missing; expected both, or neither", path,
+                           entry->name, entry[1].name);
+    }
+    return ERR_NONE;
+}
+
+static int check_file(struct answer_file *file, bool is_state)
+{
+    file->found = calloc(file->layout.count + 1, sizeof(void *));
+    if (!file->found)
+        return err_set(ERR_MEMORY, "no memory for the header of %s", file->file.path);
+    TRY(answer_layout_match(&file->layout, &file->file, file->found));
+    if (!is_state)
+        return ERR_NONE;
+    for (size_t i = 0; i < file->layout.count; i++)
+        if (file->found[i])
+            TRY(read_scalar(file, &file->layout.entries[i], file->found[i]));
+    return check_together(file);
+}
+
+int answer_file_open(const struct answer *answer, int step, int rank, struct answer_file *out)
+{
+    char name[40], folder[PATH_MAX], path[PATH_MAX];
+    int fd;
+    *out = (struct answer_file){.file.fd = -1};
+    snprintf(name, sizeof name, "step-%d.safetensors", step);
+    bool is_state = rank == ANSWER_NO_RANK;
+    TRY(is_state ? answer_layout_of_step(answer->c, &out->layout) : answer_layout_of_seen(answer->c, &out->layout));
+    int rc = open_part(answer, rank, folder, &fd);
+    if (rc == ERR_NONE) {
+        rc = file_join(folder, name, path);
+        if (rc == ERR_NONE)
+            rc = safetensors_open_at(fd, name, path, out->layout.header_bytes_max, &out->file);
+        close(fd);
+    }
+    if (rc == ERR_NONE)
+        rc = check_file(out, is_state);
+    if (rc != ERR_NONE)
+        answer_file_close(out);
+    return rc;
+}
+
+void answer_file_close(struct answer_file *file)
+{
+    safetensors_close(&file->file);
+    answer_layout_close(&file->layout);
+    free(file->found);
+    file->found = NULL;
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of checking an answer. Folders and files are opened one below the other without following links, so that
+// what is swapped while they are read cannot lead out of the answer.
+#ifndef ZG_ANSWER_CHECK_H
+#define ZG_ANSWER_CHECK_H
+
+#include "conformance/contract/answer.h"
+#include "conformance/contract/answer_layout.h"
+
+// Looks at every entry of the folder: what it is, its name, its size; nothing is read. Fills in kind, has_seen and
+// has_usage.
+int answer_check_entries(struct answer *answer);
+
+// A file of the answer with its header checked against the case.
+struct answer_file {
+    struct safetensors file;
+    struct answer_layout layout;
+    const struct safetensors_tensor **found;  // by entry of the layout; null: not there
+    struct answer_step scalars;               // of a step's file: t, skipped, ... ; no arrays
+};
+
+enum { ANSWER_NO_RANK = -1 };
+
+// rank-R/step-K.safetensors, or step-K.safetensors for ANSWER_NO_RANK.
+int answer_file_open(const struct answer *answer, int step, int rank, struct answer_file *out);
+void answer_file_close(struct answer_file *file);
+
+// The whole of a small file in the answer's folder, and a zero byte behind it; the caller frees *text.
+int answer_read_small(const struct answer *answer, const char *name, size_t limit, char **text, size_t *bytes);
+
+// usage.json; name stands for the file in messages. usage has `world` elements; what the text does not say is
+// UINT64_MAX.
+int answer_usage_parse(const char *name, const char *text, size_t bytes, int world, struct answer_usage usage[]);
+
+// By enum usage_kind and enum usage_purpose: the keys of usage.json.
+extern const char *const answer_usage_kinds[USAGE_KIND_COUNT];
+extern const char *const answer_usage_purposes[USAGE_PURPOSE_COUNT];
+
+#endif

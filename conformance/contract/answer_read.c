@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading an answer that has been checked; every file is checked again when it is opened again.
+#include "conformance/contract/answer.h"
+
+#include "conformance/contract/answer_check.h"
+#include "base/err.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEXT_BYTES_MAX = 1 << 16 };
+
+_Static_assert((int)ANSWER_TEXT_BYTES >= (int)JSON_SHOW_BYTES, "a text as it is shown fits");
+
+static int read_small(int folder_fd, const char *name, const char *path, size_t limit, char **text, size_t *bytes)
+{
+    int fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(ERR_USAGE, "%s: cannot be opened: %s", path, strerror(errno));
+    uint64_t size = 0;
+    int rc = file_bytes(fd, path, &size);
+    if (rc == ERR_NONE && size > limit)
+        rc = err_set(ERR_USAGE, "%s: has %ju bytes; at most %zu are expected", path, (uintmax_t)size, limit);
+    if (rc == ERR_NONE && !(*text = calloc(1, size + 1)))
+        rc = err_set(ERR_MEMORY, "no memory to read %s", path);
+    if (rc == ERR_NONE)
+        rc = file_read_at(fd, path, 0, *text, size);
+    close(fd);
+    *bytes = size;
+    return rc;
+}
+
+int answer_read_small(const struct answer *answer, const char *name, size_t limit, char **text, size_t *bytes)
+{
+    char path[PATH_MAX];
+    *text = NULL;
+    TRY(file_join(answer->folder, name, path));
+    int folder_fd = open(answer->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder_fd < 0)
+        return err_set(ERR_USAGE, "%s: cannot be opened: %s", answer->folder, strerror(errno));
+    int rc = read_small(folder_fd, name, path, limit, text, bytes);
+    close(folder_fd);
+    if (rc != ERR_NONE) {
+        free(*text);
+        *text = NULL;
+    }
+    return rc;
+}
+
+// One line, without control characters and with single blanks, as it can be shown.
+static int read_text(struct answer *answer)
+{
+    const char *name = answer->kind == ANSWER_UNSUPPORTED ? "unsupported.txt" : "refused.txt";
+    char *text, shown[JSON_SHOW_BYTES];
+    size_t bytes, used = 0;
+    TRY(answer_read_small(answer, name, TEXT_BYTES_MAX, &text, &bytes));
+    for (size_t i = 0; i < bytes; i++) {
+        bool blank = (unsigned char)text[i] <= ' ' || text[i] == 0x7f;
+        if (!blank)
+            text[used++] = text[i];
+        else if (used > 0 && text[used - 1] != ' ')
+            text[used++] = ' ';
+    }
+    used -= used > 0 && text[used - 1] == ' ';
+    text[used] = '\0';
+    strcpy(answer->text, json_show(shown, text, ANSWER_TEXT_BYTES - 32));
+    free(text);
+    return used > 0 ? ERR_NONE : err_set(ERR_USAGE, "%s/%s: is empty; expected why, in a line", answer->folder, name);
+}
+
+static int check_files(const struct answer *answer)
+{
+    for (int step = case_first_step(answer->c); step <= case_last_step(answer->c); step++)
+        for (int rank = ANSWER_NO_RANK; rank < (answer->has_seen ? answer->c->world : 0); rank++) {
+            struct answer_file file;
+            TRY(answer_file_open(answer, step, rank, &file));
+            answer_file_close(&file);
+        }
+    return ERR_NONE;
+}
+
+static int read_usage(struct answer *answer)
+{
+    char path[PATH_MAX], *text;
+    size_t bytes;
+    TRY(file_join(answer->folder, "usage.json", path));
+    TRY(answer_read_small(answer, "usage.json", JSON_TEXT_BYTES_MAX, &text, &bytes));
+    int rc = answer_usage_parse(path, text, bytes, answer->c->world, answer->usage);
+    free(text);
+    return rc;
+}
+
+static int check_all(struct answer *answer)
+{
+    TRY(answer_check_entries(answer));
+    if (answer->kind != ANSWER_STATES)
+        return read_text(answer);
+    if (answer->has_usage)
+        TRY(read_usage(answer));
+    return check_files(answer);
+}
+
+int answer_open(const struct check_case *c, const char *folder, struct answer *out)
+{
+    *out = (struct answer){.c = c, .folder = strdup(folder)};
+    memset(out->usage, 0xff, sizeof out->usage);  // UINT64_MAX everywhere
+    int rc = out->folder ? check_all(out) : err_set(ERR_MEMORY, "no memory for the name of %s", folder);
+    if (rc != ERR_NONE)
+        answer_close(out);
+    return rc;
+}
+
+void answer_close(struct answer *answer)
+{
+    free(answer->folder);
+    answer->folder = NULL;
+}
+
+// The place of an entry's array in a step.
+static float **array_of(struct answer_step *step, const struct answer_entry *entry)
+{
+    switch (entry->kind) {
+    case ENTRY_PARAM: return &step->param[entry->param];
+    case ENTRY_EXP_AVG: return &step->exp_avg[entry->param];
+    case ENTRY_EXP_AVG_SQ: return &step->exp_avg_sq[entry->param];
+    case ENTRY_GRAD: return &step->grad[entry->param];
+    default: return NULL;
+    }
+}
+
+static int read_arrays(const struct answer_file *file, struct answer_step *out)
+{
+    for (size_t i = 0; i < file->layout.count; i++) {
+        float **array = array_of(out, &file->layout.entries[i]);
+        const struct safetensors_tensor *tensor = file->found[i];
+        if (!array || !tensor)
+            continue;
+        // One more: an empty tensor is there, too.
+        if (!(*array = malloc((tensor->count + 1) * sizeof **array)))
+            return err_set(ERR_MEMORY, "no memory for tensor \"%s\" of %s", tensor->name, file->file.path);
+        TRY(safetensors_read_fp32(&file->file, tensor, 0, tensor->count, *array));
+    }
+    return ERR_NONE;
+}
+
+int answer_read_step(const struct answer *answer, int step, struct answer_step *out)
+{
+    struct answer_file file;
+    *out = (struct answer_step){0};
+    TRY(answer_file_open(answer, step, ANSWER_NO_RANK, &file));
+    *out = file.scalars;
+    int rc = read_arrays(&file, out);
+    answer_file_close(&file);
+    if (rc != ERR_NONE)
+        answer_step_close(out);
+    return rc;
+}
+
+void answer_step_close(struct answer_step *step)
+{
+    for (int i = 0; i < CASE_PARAM_MAX; i++) {
+        free(step->param[i]);
+        free(step->exp_avg[i]);
+        free(step->exp_avg_sq[i]);
+        free(step->grad[i]);
+    }
+    *step = (struct answer_step){0};
+}
+
+int answer_read_seen(const struct answer *answer, int step, int rank, int micro, int param, float *out)
+{
+    struct answer_file file;
+    TRY(answer_file_open(answer, step, rank, &file));
+    int rc = ERR_NONE;
+    size_t i = 0;
+    while (i < file.layout.count && (file.layout.entries[i].micro != micro || file.layout.entries[i].param != param))
+        i++;
+    if (i == file.layout.count)
+        rc = err_set(ERR_INTERNAL, "%s: no forward uses %s", file.file.path, answer->c->params[param].name);
+    else
+        rc = safetensors_read_fp32(&file.file, file.found[i], 0, file.found[i]->count, out);
+    answer_file_close(&file);
+    return rc;
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/contract/plugin.h"
+
+#include "conformance/cases/case_folders.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/json.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int check_table(const char *plugin, const struct zerogauge_implementation *table)
+{
+    if (!table)
+        return err_set(ERR_USAGE, "%s: zerogauge_implementation gives no table", plugin);
+    if (table->contract != ZEROGAUGE_CONTRACT)
+        return err_set(ERR_USAGE, "%s: is made for contract %u, and this is contract %d; expected the same", plugin,
+                       table->contract, ZEROGAUGE_CONTRACT);
+    if (table->struct_bytes != sizeof *table)
+        return err_set(ERR_USAGE, "%s: its table has %u bytes, that of contract %d has %zu; expected the same", plugin,
+                       table->struct_bytes, ZEROGAUGE_CONTRACT, sizeof *table);
+    const struct {
+        const char *name;
+        bool is_there;
+    } needed[] = {{"name", table->name},           {"version", table->version}, {"open", table->open},
+                  {"gradients", table->gradients}, {"step", table->step},       {"read", table->read},
+                  {"close", table->close}};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+        if (!needed[i].is_there)
+            return err_set(ERR_USAGE, "%s: its table has no \"%s\"", plugin, needed[i].name);
+    if (!table->save != !table->load)
+        return err_set(ERR_USAGE, "%s: its table has one of \"save\" and \"load\"; expected both, or neither", plugin);
+    return ERR_NONE;
+}
+
+// The function is looked up as data; POSIX has both of one size.
+typedef const struct zerogauge_implementation *table_function(void);
+
+static table_function *find_function(void *handle)
+{
+    table_function *function = NULL;
+    void *symbol = dlsym(handle, "zerogauge_implementation");
+    memcpy(&function, &symbol, sizeof function);
+    return function;
+}
+
+int plugin_load(const char *plugin, void **handle, const struct zerogauge_implementation **out)
+{
+    char shown[JSON_SHOW_BYTES];
+    // A name without a slash would be looked for elsewhere.
+    char *path = realpath(plugin, NULL);
+    if (!path)
+        return err_set(ERR_USAGE, "%s: cannot be opened: %s", plugin, strerror(errno));
+    *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    free(path);
+    if (!*handle)
+        return err_set(ERR_USAGE, "%s: cannot be loaded: %s", plugin, json_show(shown, dlerror(), 300));
+    table_function *function = find_function(*handle);
+    int rc = function ? check_table(plugin, *out = function())
+                      : err_set(ERR_USAGE, "%s: has no function zerogauge_implementation, as in contract.h", plugin);
+    if (rc != ERR_NONE)
+        dlclose(*handle);
+    return rc;
+}
+
+static int answer_one(const struct zerogauge_implementation *table, const char *cases, const char *answers, int world,
+                      const char *state, const char *name)
+{
+    char folder[PATH_MAX], answer[PATH_MAX];
+    TRY(file_join(cases, name, folder));
+    TRY(file_join(answers, name, answer));
+    return plugin_answer_case(table, folder, answer, world, state);
+}
+
+int plugin_answer(const char *plugin, const char *cases, const char *answers, int world, const char *state)
+{
+    void *handle;
+    const struct zerogauge_implementation *table;
+    json_t *order, *name;
+    size_t i, failed = 0;
+    TRY(plugin_load(plugin, &handle, &table));
+    int rc = case_order_read(cases, &order);
+    if (rc != ERR_NONE) {
+        dlclose(handle);
+        return rc;
+    }
+    json_array_foreach(order, i, name) {
+        if (answer_one(table, cases, answers, world, state, json_string_value(name)) == ERR_NONE)
+            continue;
+        failed++;
+        fprintf(stderr, "%s: %s: %s\n", plugin, json_string_value(name), err_message());
+    }
+    size_t count = json_array_size(order);
+    json_decref(order);
+    dlclose(handle);
+    return failed == 0 ? ERR_NONE : err_set(ERR_CHECK, "%s: %zu of %zu cases have no answer", plugin, failed, count);
+}
+
+int plugin_answer_one(const char *plugin, const char *case_folder, const char *answer_folder, const char *state)
+{
+    void *handle;
+    const struct zerogauge_implementation *table;
+    TRY(plugin_load(plugin, &handle, &table));
+    int rc = plugin_answer_case(table, case_folder, answer_folder, 0, state);
+    dlclose(handle);
+    return rc;
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// One case through a plug-in's table: its files in, its answer out.
+#include "conformance/contract/plugin.h"
+
+#include "conformance/contract/answer.h"
+#include "conformance/cases/case.h"
+#include "conformance/cases/case_folders.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "ref/checkpoint/safetensors.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct plugin_run {
+    const struct zerogauge_implementation *table;
+    const char *folder, *answer, *state;  // the case's, the answer's, {state} or null
+    struct check_case c;
+    struct plugin_view view;
+    void *context;
+    float *initial[CASE_PARAM_MAX];
+    void *gradients[CASE_PARAM_MAX];  // in the precision; NULL: it has none
+    void *seen[CASE_WORLD_MAX][CASE_ACCUMULATION_MAX][CASE_PARAM_MAX];
+    struct answer_step now;
+};
+
+static const char *message_of(struct plugin_run *run, char shown[JSON_SHOW_BYTES])
+{
+    run->view.message[sizeof run->view.message - 1] = '\0';
+    return json_show(shown, run->view.message, 300);
+}
+
+// What a call has returned as an error of the suite.
+static int result_of(struct plugin_run *run, const char *call, int result)
+{
+    char shown[JSON_SHOW_BYTES];
+    if (result == ZEROGAUGE_OK)
+        return ERR_NONE;
+    return err_set(ERR_CHECK, "%s returned %d%s%s", call, result, run->view.message[0] ? ": " : "",
+                   message_of(run, shown));
+}
+
+// --- what comes in ---
+
+// One more: an empty tensor is there, too.
+static int make_array(size_t count, size_t element_bytes, void *out)
+{
+    void *array = calloc(count + 1, element_bytes);
+    if (!array)
+        return err_set(ERR_MEMORY, "no memory for %zu elements", count);
+    memcpy(out, &array, sizeof array);
+    return ERR_NONE;
+}
+
+static int make_arrays(struct plugin_run *run)
+{
+    const struct check_case *c = &run->c;
+    size_t element_bytes = dtype_bytes(c->precision);
+    for (int i = 0; i < c->param_count; i++) {
+        size_t count = c->params[i].count;
+        if (case_owner(c, i) == i) {
+            TRY(make_array(count, sizeof(float), &run->initial[i]));
+            TRY(make_array(count, sizeof(float), &run->now.param[i]));
+        }
+        if (case_is_trained(c, i)) {
+            TRY(make_array(count, sizeof(float), &run->now.exp_avg[i]));
+            TRY(make_array(count, sizeof(float), &run->now.exp_avg_sq[i]));
+            TRY(make_array(count, sizeof(float), &run->now.grad[i]));
+        }
+        if (case_is_used(&run->c, i))
+            TRY(make_array(count, element_bytes, &run->gradients[i]));
+        for (int rank = 0; rank < c->world && c->params[i].used; rank++)
+            for (int micro = 0; micro < c->accumulation; micro++)
+                TRY(make_array(count, element_bytes, &run->seen[rank][micro][i]));
+    }
+    return ERR_NONE;
+}
+
+static void free_arrays(struct plugin_run *run)
+{
+    for (int i = 0; i < CASE_PARAM_MAX; i++) {
+        free(run->initial[i]);
+        free(run->gradients[i]);
+        for (int rank = 0; rank < CASE_WORLD_MAX; rank++)
+            for (int micro = 0; micro < CASE_ACCUMULATION_MAX; micro++)
+                free(run->seen[rank][micro][i]);
+    }
+    answer_step_close(&run->now);
+}
+
+static int read_tensor(const struct safetensors *file, const char *name, enum dtype dtype, size_t count, void *out)
+{
+    const struct safetensors_tensor *tensor = safetensors_find(file, name);
+    if (!tensor || tensor->type != safetensors_type_of(dtype) || tensor->count != count)
+        return err_set(ERR_USAGE, "%s: tensor \"%s\" is missing or not as the case says", file->path, name);
+    return safetensors_read(file, tensor, 0, count, out);
+}
+
+static int open_tensors(const struct plugin_run *run, const char *name, struct safetensors *out)
+{
+    char path[PATH_MAX];
+    TRY(file_join(run->folder, name, path));
+    return safetensors_open(path, out);
+}
+
+static int read_initial(struct plugin_run *run)
+{
+    struct safetensors file;
+    TRY(open_tensors(run, "init.safetensors", &file));
+    int rc = ERR_NONE;
+    for (int i = 0; i < run->c.param_count && rc == ERR_NONE; i++)
+        if (run->initial[i])
+            rc = read_tensor(&file, run->c.params[i].name, DTYPE_FP32, run->c.params[i].count, run->initial[i]);
+    safetensors_close(&file);
+    return rc;
+}
+
+// --- the calls ---
+
+static int hand_over(struct plugin_run *run, const struct safetensors *file, int step, int micro, int rank)
+{
+    const struct check_case *c = &run->c;
+    char name[CASE_TENSOR_BYTES];
+    for (int i = 0; i < c->param_count; i++) {
+        // NaN: what is not filled in shows.
+        if (c->params[i].used)
+            memset(run->seen[rank][micro][i], 0xff, c->params[i].count * dtype_bytes(c->precision));
+        if (!case_is_used(&run->c, i))
+            continue;
+        case_gradient_name(name, micro, rank, c->params[i].name);
+        TRY(read_tensor(file, name, c->precision, c->params[i].count, run->gradients[i]));
+    }
+    return result_of(run, "gradients",
+                     run->table->gradients(run->context, step, micro, rank, (const void *const *)run->gradients,
+                                           run->seen[rank][micro]));
+}
+
+static int feed(struct plugin_run *run, int step)
+{
+    char name[40];
+    struct safetensors file;
+    int rc = ERR_NONE;
+    snprintf(name, sizeof name, "grads-%d.safetensors", step);
+    TRY(open_tensors(run, name, &file));
+    for (int micro = 0; micro < run->c.accumulation && rc == ERR_NONE; micro++)
+        for (int rank = 0; rank < run->c.world && rc == ERR_NONE; rank++)
+            rc = hand_over(run, &file, step, micro, rank);
+    safetensors_close(&file);
+    return rc;
+}
+
+// A state of one parameter. What may be missing, and is, leaves *is_there false.
+static int read_state(struct plugin_run *run, enum zerogauge_state state, int param, bool may_be_missing, float *out,
+                      bool *is_there)
+{
+    int result = run->table->read(run->context, (int32_t)state, param, out);
+    *is_there = result == ZEROGAUGE_OK;
+    return result == ZEROGAUGE_UNSUPPORTED && may_be_missing ? ERR_NONE : result_of(run, "read", result);
+}
+
+// The present state as an answer; shown points into run->now, where it is not NULL.
+static int read_states(struct plugin_run *run, const struct zerogauge_outcome *outcome, struct answer_step *shown)
+{
+    const struct check_case *c = &run->c;
+    *shown = (struct answer_step){.t = outcome->t,
+                                  .skipped = outcome->skipped != 0,
+                                  .has_loss_scale = c->loss_scale.kind != SCALE_NONE,
+                                  .loss_scale = outcome->loss_scale,
+                                  .has_norm = outcome->has_norm != 0,
+                                  .norm = outcome->norm};
+    for (int i = 0; i < c->param_count; i++) {
+        bool is_there = true, is_there_too = true, unused = !c->params[i].used;
+        if (case_owner(c, i) != i)
+            continue;
+        TRY(read_state(run, ZEROGAUGE_PARAM, i, false, run->now.param[i], &is_there));
+        shown->param[i] = run->now.param[i];
+        if (!case_is_trained(c, i))
+            continue;
+        TRY(read_state(run, ZEROGAUGE_EXP_AVG, i, unused, run->now.exp_avg[i], &is_there));
+        TRY(read_state(run, ZEROGAUGE_EXP_AVG_SQ, i, unused, run->now.exp_avg_sq[i], &is_there_too));
+        shown->exp_avg[i] = is_there ? run->now.exp_avg[i] : NULL;
+        shown->exp_avg_sq[i] = is_there_too ? run->now.exp_avg_sq[i] : NULL;
+        if (outcome->skipped)
+            continue;
+        TRY(read_state(run, ZEROGAUGE_GRAD, i, true, run->now.grad[i], &is_there));
+        shown->grad[i] = is_there ? run->now.grad[i] : NULL;
+        shown->has_grad |= is_there;
+    }
+    return ERR_NONE;
+}
+
+static int write_seen(struct plugin_run *run, int step)
+{
+    for (int rank = 0; rank < run->c.world && run->table->gives_seen; rank++) {
+        const void *const *seen[CASE_ACCUMULATION_MAX];
+        for (int micro = 0; micro < CASE_ACCUMULATION_MAX; micro++)
+            seen[micro] = (const void *const *)run->seen[rank][micro];
+        TRY(answer_write_seen(&run->c, run->answer, step, rank, seen));
+    }
+    return ERR_NONE;
+}
+
+static int answer_step_of(struct plugin_run *run, int step)
+{
+    struct zerogauge_outcome outcome = {0};
+    struct answer_step shown;
+    TRY(feed(run, step));
+    TRY(result_of(run, "step", run->table->step(run->context, step, &outcome)));
+    TRY(read_states(run, &outcome, &shown));
+    TRY(answer_write_step(&run->c, run->answer, step, &shown));
+    return write_seen(run, step);
+}
+
+static int write_usage(struct plugin_run *run)
+{
+    struct answer_usage usage[CASE_WORLD_MAX];
+    for (int rank = 0; rank < run->c.world && run->table->usage; rank++) {
+        struct zerogauge_usage told;
+        memset(&told, 0xff, sizeof told);
+        TRY(result_of(run, "usage", run->table->usage(run->context, rank, &told)));
+        usage[rank] = (struct answer_usage){
+            .held_bytes = {[USAGE_PARAM] = told.held_param, [USAGE_GRAD] = told.held_grad,
+                           [USAGE_OPTIMIZER] = told.held_optimizer, [USAGE_MASTER] = told.held_master,
+                           [USAGE_PADDING] = told.held_padding},
+            .sent_bytes = {[USAGE_REDUCE] = told.sent_reduce, [USAGE_GATHER] = told.sent_gather},
+            .calls = {[USAGE_REDUCE] = told.calls_reduce, [USAGE_GATHER] = told.calls_gather}};
+    }
+    return run->table->usage ? answer_write_usage(&run->c, run->answer, usage) : ERR_NONE;
+}
+
+static int make_folder(const char *path)
+{
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return err_set(ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+    return ERR_NONE;
+}
+
+static int answer_steps(struct plugin_run *run)
+{
+    char store[PATH_MAX];
+    const struct check_case *c = &run->c;
+    if (c->phase != PHASE_WHOLE) {
+        TRY(case_state_folder(c, run->state, store));
+        TRY(make_folder(store));
+    }
+    if (c->phase == PHASE_RESUME)
+        TRY(result_of(run, "load", run->table->load(run->context, store)));
+    for (int step = case_first_step(c); step <= case_last_step(c); step++) {
+        int rc = answer_step_of(run, step);
+        if (rc != ERR_NONE)
+            return err_prefix(rc, "step %d", step);
+    }
+    if (c->phase == PHASE_SAVE)
+        TRY(result_of(run, "save", run->table->save(run->context, store)));
+    return write_usage(run);
+}
+
+static int decline(struct plugin_run *run, int result)
+{
+    static const char silent[] = "the plug-in does not say why";
+    return answer_write_text(run->answer, result == ZEROGAUGE_REFUSED ? ANSWER_REFUSED : ANSWER_UNSUPPORTED,
+                             run->view.message[0] ? run->view.message : silent);
+}
+
+static int answer_case(struct plugin_run *run, int world)
+{
+    const struct check_case *c = &run->c;
+    TRY(case_read(run->folder, &run->c));
+    if (world > 0 && c->world != world)
+        return err_set(ERR_USAGE, "is a case of world %d, in a run of world %d", c->world, world);
+    TRY(plugin_view_open(c, run->folder, &run->view));
+    TRY(make_arrays(run));
+    TRY(make_folder(run->answer));
+    if (c->phase != PHASE_WHOLE && !run->table->save)
+        return answer_write_text(run->answer, ANSWER_UNSUPPORTED, "the plug-in has neither save nor load");
+    if (c->phase != PHASE_RESUME)
+        TRY(read_initial(run));
+    const float *const *initial = c->phase == PHASE_RESUME ? NULL : (const float *const *)run->initial;
+    int result = run->table->open(&run->view.c, initial, &run->context);
+    if (result == ZEROGAUGE_UNSUPPORTED || result == ZEROGAUGE_REFUSED) {
+        run->view.message[sizeof run->view.message - 1] = '\0';
+        return decline(run, result);
+    }
+    TRY(result_of(run, "open", result));
+    int rc = answer_steps(run);
+    run->table->close(run->context);
+    return rc;
+}
+
+int plugin_answer_case(const struct zerogauge_implementation *implementation, const char *case_folder,
+                       const char *answer_folder, int world, const char *state)
+{
+    struct plugin_run *run = calloc(1, sizeof *run);
+    if (!run)
+        return err_set(ERR_MEMORY, "no memory for a case");
+    run->table = implementation;
+    run->folder = case_folder;
+    run->answer = answer_folder;
+    run->state = state;
+    int rc = answer_case(run, world);
+    free_arrays(run);
+    plugin_view_close(&run->view);
+    free(run);
+    return rc;
+}

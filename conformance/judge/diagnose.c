@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the first wrong step to the likeliest kind of bug. The wrong m says which gradient was used, and where; if m is
+// right, the wrong parameter says which t, learning rate or decay. Each kind of bug is a guess that is made and
+// compared with what the answer holds; the first that fits all wrong elements is named.
+#include "conformance/judge/diagnose_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// So many elements at a tensor's end are what a vector loop, or a block, may leave.
+enum { TAIL_COUNT = 16 };
+
+bool value_near(double a, double b)
+{
+    return isfinite(a) && isfinite(b) && fabs(a - b) <= 1e-3 * fmax(fabs(a), fabs(b)) + 1e-30;
+}
+
+// The gradient that takes m from m0 to m1. What is no more than the roundings of both is none.
+static double gradient_between(double m0, double m1, double beta1)
+{
+    double gradient = (m1 - beta1 * m0) / (1 - beta1);
+    return fabs(gradient) <= 0x1p-22 * (fabs(m0) + fabs(m1)) / (1 - beta1) ? 0.0 : gradient;
+}
+
+static int open_row(struct row *row, const struct trial *trial, const struct rule *rule, int step)
+{
+    *row = (struct row){.trial = trial, .rule = rule, .step = step};
+    for (int i = 0; i < trial->c->param_count; i++) {
+        row->begin[i] = row->count;
+        row->count += trial_compares(trial, i) ? trial->c->params[i].count : 0;
+    }
+    row->begin[trial->c->param_count] = row->count;
+    row->expected = calloc(3 * (row->count + 1), sizeof *row->expected);
+    row->wrong = calloc(3, row->count + 1);
+    if (!row->expected || !row->wrong)
+        return -1;
+    row->used = row->expected + row->count + 1;
+    row->guess = row->used + row->count + 1;
+    row->wrong_moment = row->wrong + row->count + 1;
+    row->fits = row->wrong_moment + row->count + 1;
+    row->coefficient = unsharded_coefficient(trial->c, rule,
+                                             unsharded_norm(trial->c, (const float *const *)trial->gradient));
+    return 0;
+}
+
+static void close_row(struct row *row)
+{
+    free(row->expected);
+    free(row->wrong);
+}
+
+static void fill(struct row *row)
+{
+    const struct trial *trial = row->trial;
+    for (int param = 0; param < trial->c->param_count; param++) {
+        if (!trial_compares(trial, param))
+            continue;
+        const struct case_group *group = &trial->c->groups[trial->c->params[param].group];
+        for (size_t i = 0; i < trial->c->params[param].count; i++) {
+            size_t at = row->begin[param] + i;
+            double m0 = (double)trial->before.exp_avg[param][i], m1 = (double)trial->after.exp_avg[param][i];
+            double decay = group->decoupled ? 0.0 : group->weight_decay * (double)trial->before.param[param][i];
+            row->expected[at] = (double)(trial->gradient[param][i] * row->coefficient);
+            row->used[at] = gradient_between(m0, m1, group->beta1) - decay;
+            row->wrong_moment[at] = !value_same(trial->expected.exp_avg[param][i], trial->after.exp_avg[param][i]);
+            row->wrong[at] = row->wrong_moment[at] ||
+                             !value_same(trial->expected.exp_avg_sq[param][i], trial->after.exp_avg_sq[param][i]) ||
+                             !value_same(trial->expected.param[param][i], trial->after.param[param][i]);
+            row->wrong_count += row->wrong[at];
+            row->wrong_moment_count += row->wrong_moment[at];
+        }
+    }
+}
+
+// The wrong elements of one tensor, and the runs that they come in.
+struct places {
+    size_t count, wrong, first, last, run_count, longest_run;
+};
+
+static struct places places_of(const struct row *row, int param)
+{
+    struct places p = {.count = row->begin[param + 1] - row->begin[param]};
+    size_t run = 0;
+    for (size_t i = 0; i < p.count; i++) {
+        run = row->wrong[row->begin[param] + i] ? run + 1 : 0;
+        p.run_count += run == 1;
+        p.longest_run = run > p.longest_run ? run : p.longest_run;
+        if (run == 0)
+            continue;
+        p.first = p.wrong++ == 0 ? i : p.first;
+        p.last = i;
+    }
+    return p;
+}
+
+// Nothing but a tensor's end, or also the ends of the shares that it is cut in.
+static bool is_tail(const struct places *p, size_t world)
+{
+    return p->first + TAIL_COUNT >= p->count ||
+           (p->last + 1 == p->count && p->longest_run < TAIL_COUNT && p->run_count <= world);
+}
+
+// Where the wrong elements lie: nothing but the ends of tensors; whole tensors; a range that cuts a few tensors. NONE:
+// nearly everywhere, or here and there.
+static enum hint hint_of_places(const struct row *row)
+{
+    size_t whole = 0, cut = 0;
+    bool tails = true, dense = true;
+    for (int param = 0; param < row->trial->c->param_count; param++) {
+        struct places p = places_of(row, param);
+        if (p.wrong == 0)
+            continue;
+        bool is_whole = p.wrong * 10 >= p.count * 9;
+        whole += is_whole;
+        cut += !is_whole;
+        tails &= is_tail(&p, (size_t)row->trial->c->world);
+        dense &= p.wrong * 10 >= (p.last - p.first + 1) * 9;
+    }
+    if (row->wrong_count * 10 >= row->count * 9)
+        return HINT_NONE;
+    if (tails && cut > 0)
+        return HINT_TAIL;
+    if (cut == 0)
+        return HINT_BUCKET;
+    return dense && cut <= whole + 2 ? HINT_SHARD : HINT_NONE;
+}
+
+static bool all_wrong(const struct row *row, bool (*is)(const struct trial *, int, size_t))
+{
+    const struct trial *trial = row->trial;
+    bool any = false;
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
+            if (!row->wrong[row->begin[param] + i])
+                continue;
+            if (!is(trial, param, i))
+                return false;
+            any = true;
+        }
+    return any;
+}
+
+static bool is_unchanged(const struct trial *trial, int param, size_t i)
+{
+    return trial->before.param[param][i] == trial->after.param[param][i] &&
+           trial->before.exp_avg[param][i] == trial->after.exp_avg[param][i] &&
+           trial->before.exp_avg_sq[param][i] == trial->after.exp_avg_sq[param][i];
+}
+
+static bool is_parameter_alone(const struct trial *trial, int param, size_t i)
+{
+    return trial->after.exp_avg[param][i] == trial->expected.exp_avg[param][i] &&
+           trial->after.exp_avg_sq[param][i] == trial->expected.exp_avg_sq[param][i];
+}
+
+static bool is_parameter_unchanged(const struct trial *trial, int param, size_t i)
+{
+    return is_parameter_alone(trial, param, i) && trial->before.param[param][i] == trial->after.param[param][i];
+}
+
+static bool is_parameter_short(const struct trial *trial, int param, size_t i)
+{
+    enum dtype precision = trial->c->precision;
+    return precision != DTYPE_FP32 && is_parameter_alone(trial, param, i) &&
+           unsharded_round(precision, trial->after.param[param][i]) == trial->after.param[param][i];
+}
+
+static bool is_short(float expected, float actual)
+{
+    return value_same(expected, actual) || unsharded_round(DTYPE_BF16, actual) == actual ||
+           unsharded_round(DTYPE_FP16, actual) == actual;
+}
+
+// Moments of a 16-bit format that are near to the right ones; or zeros in their place.
+static bool are_moments_short(const struct trial *trial, int param, size_t i)
+{
+    float m = trial->after.exp_avg[param][i], v = trial->after.exp_avg_sq[param][i];
+    float right_m = trial->expected.exp_avg[param][i], right_v = trial->expected.exp_avg_sq[param][i];
+    bool is_near = fabsf(m - right_m) <= fabsf(right_m) * 0x1p-7f + 0x1p-126f &&
+                   fabsf(v - right_v) <= right_v * 0x1p-7f + 0x1p-126f;
+    return !is_parameter_alone(trial, param, i) && is_near && is_short(right_m, m) && is_short(right_v, v);
+}
+
+static bool are_moments_swapped(const struct trial *trial, int param, size_t i)
+{
+    return value_same(trial->after.exp_avg[param][i], trial->expected.exp_avg_sq[param][i]) &&
+           value_same(trial->after.exp_avg_sq[param][i], trial->expected.exp_avg[param][i]);
+}
+
+static bool is_second_moment_right(const struct trial *trial, int param, size_t i)
+{
+    return trial->after.exp_avg_sq[param][i] == trial->expected.exp_avg_sq[param][i];
+}
+
+static bool is_first_moment_lost(const struct trial *trial, int param, size_t i)
+{
+    return trial->before.param[param][i] == trial->after.param[param][i];
+}
+
+static enum hint or_other(enum hint hint)
+{
+    return hint == HINT_NONE ? HINT_OTHER : hint;
+}
+
+static enum hint guess(struct row *row, const struct unsharded_decision *decision, bool resumes)
+{
+    if (all_wrong(row, is_unchanged)) {
+        enum hint hint = hint_of_places(row);
+        return hint == HINT_NONE ? HINT_NOT_UPDATED : hint;
+    }
+    if (resumes)
+        return HINT_RESUME;
+    if (all_wrong(row, are_moments_short) || all_wrong(row, are_moments_swapped))
+        return HINT_MOMENTS;
+    if (all_wrong(row, is_parameter_short))
+        return HINT_MASTER;
+    enum hint hint = diagnose_update(row, decision);
+    if (hint != HINT_NONE)
+        return hint;
+    if (all_wrong(row, is_parameter_unchanged))
+        return HINT_NOT_UPDATED;
+    // Where v is right, so was the gradient; where m is, too.
+    if (row->wrong_moment_count > 0 && !all_wrong(row, is_second_moment_right))
+        hint = diagnose_gradient(row);
+    return or_other(hint == HINT_NONE ? hint_of_places(row) : hint);
+}
+
+static void fill_told(struct row *row)
+{
+    const struct trial *trial = row->trial;
+    row->coefficient = 1;  // what is told is not clipped
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
+            size_t at = row->begin[param] + i;
+            float right = trial->gradient[param][i];
+            float told = trial->step.grad[param] ? trial->step.grad[param][i] : right;
+            row->expected[at] = (double)right;
+            row->used[at] = (double)told;
+            row->wrong[at] = row->wrong_moment[at] = !value_same(right, told);
+            row->wrong_count += row->wrong[at];
+            row->wrong_moment_count += row->wrong_moment[at];
+        }
+}
+
+enum hint diagnose_told_gradient(const struct trial *trial, const struct rule *rule,
+                                 const struct difference *difference)
+{
+    struct row row;
+    enum hint hint = HINT_NONE;
+    if (open_row(&row, trial, rule, difference->step) == 0) {
+        fill_told(&row);
+        hint = diagnose_gradient(&row);
+        hint = hint == HINT_NONE ? hint_of_places(&row) : hint;
+    }
+    close_row(&row);
+    return or_other(hint);
+}
+
+// A state that changes, or a decision that is another one.
+static enum hint guess_of_skipped(const struct row *row, const struct unsharded_decision *decision, int step)
+{
+    const struct trial *trial = row->trial;
+    bool after_skip = step > 1 && trial->decisions[step - 2].skipped;
+    if (trial->step.skipped != decision->skipped)
+        return trial->step.skipped && after_skip ? HINT_LEFT_OVER : HINT_OVERFLOW;
+    return all_wrong(row, is_first_moment_lost) ? HINT_MOMENTS : HINT_OVERFLOW;
+}
+
+enum hint diagnose_state(const struct trial *trial, const struct rule *rule, const struct difference *difference)
+{
+    const struct unsharded_decision *decision = &trial->decisions[difference->step - 1];
+    struct row row;
+    enum hint hint = HINT_OTHER;
+    if (open_row(&row, trial, rule, decision->applies) == 0) {
+        fill(&row);
+        if (decision->applies == 0 || trial->step.skipped != decision->skipped)
+            hint = guess_of_skipped(&row, decision, difference->step);
+        else
+            hint = guess(&row, decision, trial->saved && difference->step == case_first_step(trial->c));
+    }
+    close_row(&row);
+    return hint;
+}

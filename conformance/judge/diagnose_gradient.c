@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which gradient was used: the expected one times a factor; that of some ranks, micro-steps or earlier steps; or those
+// of other elements.
+#include "conformance/judge/diagnose_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A guess that may hold for each element in another way must hold for at least so many.
+enum { TELLING_COUNT = 8 };
+
+// Whether row->guess is what was used, in every element whose m is wrong, and does not say the same as the expected.
+static bool guessed(const struct row *row)
+{
+    bool tells = false;
+    for (size_t at = 0; at < row->count; at++) {
+        if (!row->wrong_moment[at])
+            continue;
+        if (!value_near(row->guess[at], row->used[at]))
+            return false;
+        tells |= !value_near(row->guess[at], row->expected[at]);
+    }
+    return tells;
+}
+
+// Notes which elements row->guess explains.
+static void note(const struct row *row)
+{
+    for (size_t at = 0; at < row->count; at++)
+        row->fits[at] |= value_near(row->guess[at], row->used[at]);
+}
+
+// Whether the guesses that were noted explain every wrong element, each in its way.
+static bool noted_all(const struct row *row)
+{
+    for (size_t at = 0; at < row->count; at++)
+        if (row->wrong_moment[at] && !row->fits[at])
+            return false;
+    return row->wrong_moment_count >= TELLING_COUNT;
+}
+
+// The one number that takes the expected gradient to the used one; NaN if there is none.
+static double common_factor(const struct row *row)
+{
+    double factor = NAN;
+    for (size_t at = 0; at < row->count; at++) {
+        if (!row->wrong_moment[at] || row->expected[at] == 0.0)
+            continue;
+        double ratio = row->used[at] / row->expected[at];
+        if (isnan(factor))
+            factor = ratio;
+        if (!isfinite(ratio) || !value_near(ratio, factor))
+            return NAN;
+    }
+    return factor;
+}
+
+// Whether a case serves a requirement whose identifier begins so.
+static bool is_about(const struct check_case *c, const char *letters)
+{
+    for (int i = 0; i < c->requirement_count; i++)
+        if (strncmp(c->requirements[i], letters, strlen(letters)) == 0)
+            return true;
+    return false;
+}
+
+// Where gradients are clipped a factor on all of them takes itself out again, so what is left is the coefficient's.
+static bool is_clipped(const struct row *row)
+{
+    return row->trial->c->gradient_clipping > 0 && row->coefficient < 1;
+}
+
+static enum hint hint_of_factor(const struct row *row, double factor)
+{
+    const struct check_case *c = row->trial->c;
+    double world = c->world, micro = c->accumulation, scale = row->trial->decisions[row->step - 1].scale;
+    double scale_after = row->trial->decisions[row->step - 1].scale_after;
+    if (isnan(factor) || value_near(factor, 1.0))
+        return HINT_NONE;
+    // A threshold of zero, or a norm that is no number, leaves nothing.
+    if (is_clipped(row) || (factor == 0.0 && is_about(c, "R-CLIP-")))
+        return HINT_CLIP;
+    // Of what is nowhere, the place says more.
+    if (factor == 0.0)
+        return HINT_NONE;
+    double either = factor > 1 ? factor : 1 / factor;
+    if (scale != scale_after && (value_near(factor, scale / scale_after) || value_near(factor, scale_after / scale)))
+        return HINT_FACTOR_SCALE;
+    if (scale > 1 && value_near(either, scale))
+        return HINT_FACTOR_SCALE;
+    bool of_micro = micro > 1 && (value_near(either, micro) || value_near(either, micro * micro));
+    bool of_world = world > 1 && (value_near(either, world) || value_near(either, sqrt(world)) ||
+                                  value_near(either, world * world));
+    if (of_micro && !value_near(micro, world))
+        return HINT_FACTOR_ACCUMULATION;
+    if (of_world)
+        return HINT_FACTOR_WORLD;
+    return c->gradient_clipping > 0 ? HINT_CLIP : HINT_FACTOR_OTHER;
+}
+
+// Each rank with its own coefficient: no more factors than ranks, and all of clipped gradients.
+static bool has_coefficients_by_rank(const struct row *row)
+{
+    double factors[CASE_WORLD_MAX];
+    int count = 0;
+    for (size_t at = 0; at < row->count; at++) {
+        if (!row->wrong_moment[at] || row->expected[at] == 0.0)
+            continue;
+        double ratio = row->used[at] / row->expected[at];
+        int i = 0;
+        while (i < count && !value_near(ratio, factors[i]))
+            i++;
+        if (i == count && (count == row->trial->c->world || !(ratio > 0) || !isfinite(ratio)))
+            return false;
+        if (i == count)
+            factors[count++] = ratio;
+    }
+    return is_clipped(row) && count > 0;
+}
+
+static bool is_chosen(uint64_t mask, int i)
+{
+    return mask >> i & 1;
+}
+
+// row->guess += weight x the sum over the ranks and micro-steps that are in the masks, of one step.
+static void add_sum(struct row *row, int step, uint64_t ranks, uint64_t micros, double weight)
+{
+    const struct trial *trial = row->trial;
+    const struct check_case *c = trial->c;
+    for (int param = 0; param < c->param_count; param++) {
+        int owner = case_owner(c, param);
+        for (int rank = 0; trial_compares(trial, owner) && rank < c->world; rank++)
+            for (int micro = 0; micro < c->accumulation; micro++) {
+                bool chosen = is_chosen(ranks, rank) && is_chosen(micros, micro);
+                const float *g = chosen ? case_gradient(trial->values, step, micro, rank, param) : NULL;
+                for (size_t i = 0; g && i < c->params[param].count; i++)
+                    row->guess[row->begin[owner] + i] += weight * (double)g[i];
+            }
+    }
+}
+
+static void guess_sum(struct row *row, int step, uint64_t ranks, uint64_t micros, double weight)
+{
+    memset(row->guess, 0, row->count * sizeof *row->guess);
+    add_sum(row, step, ranks, micros, weight);
+}
+
+// One rank alone, weighed as if it were all or as the mean; or all but one. The same everywhere, or one here and
+// another there: each in its share.
+static bool is_one_rank(struct row *row)
+{
+    const struct check_case *c = row->trial->c;
+    uint64_t every = ~0ull;
+    double all = (double)c->world * c->accumulation;
+    memset(row->fits, 0, row->count);
+    for (int rank = 0; rank < c->world && c->world > 1; rank++)
+        for (int kind = 0; kind < 3; kind++) {
+            guess_sum(row, row->step, kind < 2 ? 1ull << rank : every & ~(1ull << rank), every,
+                      kind == 1 ? 1.0 / c->accumulation : 1 / all);
+            if (guessed(row))
+                return true;
+            note(row);
+        }
+    return c->world > 1 && noted_all(row);
+}
+
+// One micro-step alone, or all but one; or one that is not summed over ranks, each having its own.
+static bool is_one_micro_step(struct row *row)
+{
+    const struct check_case *c = row->trial->c;
+    uint64_t every = ~0ull;
+    double all = (double)c->world * c->accumulation;
+    for (int micro = 0; micro < c->accumulation && c->accumulation > 1; micro++)
+        for (int kind = 0; kind < 3; kind++) {
+            guess_sum(row, row->step, every, kind < 2 ? 1ull << micro : every & ~(1ull << micro),
+                      kind == 1 ? 1.0 / c->world : 1 / all);
+            if (guessed(row))
+                return true;
+        }
+    memset(row->fits, 0, row->count);
+    for (int micro = 0; micro < c->accumulation && c->accumulation > 1; micro++)
+        for (int rank = 0; rank < c->world; rank++) {
+            guess_sum(row, row->step, every, every & ~(1ull << micro), 1 / all);
+            add_sum(row, row->step, 1ull << rank, 1ull << micro, 1 / all);
+            note(row);
+        }
+    return c->accumulation > 1 && noted_all(row);
+}
+
+// Each rank adds to its own share what all have left there, and to the others' what it has left itself.
+static bool is_left_over_by_share(struct row *row, int step)
+{
+    const struct check_case *c = row->trial->c;
+    double all = (double)c->world * c->accumulation;
+    memset(row->fits, 0, row->count);
+    for (int rank = 0; rank < c->world; rank++)
+        for (int kind = 0; kind < 2; kind++) {
+            guess_sum(row, step, kind == 0 ? 1ull << rank : ~0ull, ~0ull, kind == 0 ? 1 / all : 2 / all);
+            if (kind == 1)
+                add_sum(row, step, 1ull << rank, ~0ull, -1 / all);
+            for (size_t at = 0; at < row->count; at++)
+                row->guess[at] += row->expected[at];
+            note(row);
+        }
+    return noted_all(row);
+}
+
+// The used gradient less the expected one is the same multiple of an earlier one everywhere.
+static bool is_left_over(const struct row *row)
+{
+    double factor = NAN;
+    for (size_t at = 0; at < row->count; at++) {
+        double more = row->used[at] - row->expected[at];
+        if (!row->wrong_moment[at])
+            continue;
+        if (row->guess[at] == 0.0)
+            return false;
+        if (isnan(factor))
+            factor = more / row->guess[at];
+        double error = fabs(more - factor * row->guess[at]);
+        if (!(error <= 1e-3 * fabs(more) + 1e-5 * fabs(row->expected[at])))
+            return false;
+    }
+    return isfinite(factor) && fabs(factor) > 1e-3;
+}
+
+static enum hint guess_earlier_steps(struct row *row)
+{
+    const struct check_case *c = row->trial->c;
+    double all = (double)c->world * c->accumulation;
+    for (int step = row->step - 1; step >= 1 && step >= row->step - 3; step--) {
+        guess_sum(row, step, ~0ull, ~0ull, 1 / all);
+        if (guessed(row))
+            return HINT_STALE_GRADIENT;
+        if (is_left_over(row) || is_left_over_by_share(row, step))
+            return HINT_LEFT_OVER;
+    }
+    return HINT_NONE;
+}
+
+// All values moved by the same distance. What moves in from outside may be anything, but not for most elements.
+static bool is_shifted(struct row *row)
+{
+    long reach = row->count < 128 ? (long)row->count : 128;
+    for (long shift = -reach; shift <= reach; shift++) {
+        size_t inside = 0;
+        for (size_t at = 0; at < row->count; at++) {
+            long from = (long)at + shift;
+            bool is_inside = from >= 0 && from < (long)row->count;
+            row->guess[at] = is_inside ? row->expected[from] : row->used[at];
+            inside += is_inside && row->wrong_moment[at];
+        }
+        if (shift != 0 && inside * 2 >= row->wrong_moment_count && inside >= TELLING_COUNT && guessed(row))
+            return true;
+    }
+    return false;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Whether a sorted list has a number near to this one.
+static bool has_near(const double *sorted, size_t count, double number)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (sorted[middle] < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (low < count && value_near(sorted[low], number)) || (low > 0 && value_near(sorted[low - 1], number));
+}
+
+// Nearly all values are those that other elements should have: pieces in another order. A few may be so by chance.
+static bool is_permuted(struct row *row)
+{
+    size_t moved = 0;
+    memcpy(row->guess, row->expected, row->count * sizeof *row->guess);
+    qsort(row->guess, row->count, sizeof *row->guess, compare_numbers);
+    for (size_t at = 0; at < row->count; at++)
+        moved += row->wrong_moment[at] && row->used[at] != 0.0 && has_near(row->guess, row->count, row->used[at]);
+    return moved >= TELLING_COUNT && moved * 10 >= row->wrong_moment_count * 9;
+}
+
+enum hint diagnose_gradient(struct row *row)
+{
+    enum hint of_factor = hint_of_factor(row, common_factor(row));
+    if (of_factor != HINT_NONE && of_factor != HINT_FACTOR_OTHER)
+        return of_factor;
+    if (has_coefficients_by_rank(row))
+        return HINT_CLIP;
+    // The right sum, in a dtype that shows.
+    guess_sum(row, row->step, ~0ull, ~0ull, 1.0 / ((double)row->trial->c->world * row->trial->c->accumulation));
+    if (guessed(row))
+        return HINT_OTHER;
+    if (is_one_rank(row))
+        return HINT_ONE_RANK;
+    if (is_one_micro_step(row))
+        return HINT_ONE_MICRO_STEP;
+    enum hint earlier = guess_earlier_steps(row);
+    if (earlier != HINT_NONE)
+        return earlier;
+    if (of_factor != HINT_NONE)
+        return of_factor;
+    return is_shifted(row) || is_permuted(row) ? HINT_SHIFTED : HINT_NONE;
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the diagnosis's parts share: the elements of a wrong step in one row.
+#ifndef ZG_DIAGNOSE_INTERNAL_H
+#define ZG_DIAGNOSE_INTERNAL_H
+
+#include "conformance/judge/judge_internal.h"
+
+// All compared elements, in the model's order.
+struct row {
+    const struct trial *trial;
+    const struct rule *rule;
+    int step;           // whose gradient is applied
+    float coefficient;  // of the clip
+    size_t count, wrong_count, wrong_moment_count;
+    double *expected;  // the gradient that should have been used
+    double *used;      // that the answer's m follows from
+    double *guess;
+    unsigned char *wrong;         // any of the three states
+    unsigned char *wrong_moment;  // m
+    unsigned char *fits;          // room: what some guess explains
+    size_t begin[CASE_PARAM_MAX + 1];
+};
+
+// Near enough to be the same quantity, computed in another way.
+bool value_near(double a, double b);
+
+// Which gradient was used, where m is wrong.
+enum hint diagnose_gradient(struct row *row);
+
+// Which other t, learning rate, group or decay the update was made with, or whether it was made twice.
+enum hint diagnose_update(const struct row *row, const struct unsharded_decision *decision);
+
+#endif

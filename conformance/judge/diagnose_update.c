@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an update was made with: a step of Adam is made with every other t, learning rate, group and decay that a
+// mistake could bring, and compared with the answer, tensor by tensor. The kind of mistake that explains every wrong
+// tensor, each in its own way, is named: t may run ahead from tensor to tensor, and each group have another's values.
+#include "conformance/judge/diagnose_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { T_MAX = 128 };
+
+// Guesses of one kind: which tensors are explained by one of them.
+struct suspicion {
+    const struct row *row;
+    struct check_case *c;      // the case with other values
+    struct unsharded_state to; // after the step with them
+    bool explained[CASE_PARAM_MAX], tells;
+};
+
+// Whether a tensor's wrong elements are as in `to`; *tells: and not as they should be.
+static bool fits(const struct suspicion *s, int param, bool *tells)
+{
+    const struct trial *trial = s->row->trial;
+    for (size_t i = 0; i < s->c->params[param].count; i++) {
+        if (!s->row->wrong[s->row->begin[param] + i])
+            continue;
+        double p = (double)trial->before.param[param][i], moved = (double)trial->after.param[param][i] - p;
+        double guess = (double)s->to.param[param][i] - p, right = (double)trial->expected.param[param][i] - p;
+        double m = (double)trial->after.exp_avg[param][i], v = (double)trial->after.exp_avg_sq[param][i];
+        double guess_m = (double)s->to.exp_avg[param][i], guess_v = (double)s->to.exp_avg_sq[param][i];
+        bool both_lost = !isfinite(guess) && !isfinite(moved);
+        if (!both_lost && !value_near(guess, moved) && !(fabs(guess - moved) <= fabs(p) * 0x1p-22))
+            return false;
+        if (!value_near(guess_m, m) || !value_near(guess_v, v))
+            return false;
+        *tells |= !(fabs(right - guess) <= fabs(p) * 0x1p-22) ||
+                  !value_near(guess_m, (double)trial->expected.exp_avg[param][i]);
+    }
+    return true;
+}
+
+// Makes the step and notes which tensors it explains. A second time: on top of the first.
+static void guess(struct suspicion *s, uint64_t t, int lr_step, bool twice)
+{
+    const struct trial *trial = s->row->trial;
+    struct unsharded_update update = {.t = t, .lr_step = lr_step, .coefficient = s->row->coefficient,
+                                      .resumed_t = trial->start.t};
+    const float *const *gradients = (const float *const *)trial->gradient;
+    if (unsharded_adam(s->c, s->row->rule, &update, gradients, &trial->before, &s->to) != 0 ||
+        (twice && unsharded_adam(s->c, s->row->rule, &update, gradients, &s->to, &s->to) != 0))
+        return;
+    for (int param = 0; param < s->c->param_count; param++)
+        if (trial_compares(trial, param) && !s->explained[param])
+            s->explained[param] = fits(s, param, &s->tells);
+}
+
+static bool all_explained(const struct suspicion *s)
+{
+    for (int param = 0; param < s->c->param_count; param++)
+        if (trial_compares(s->row->trial, param) && !s->explained[param])
+            return false;
+    return s->tells;
+}
+
+static void begin_kind(struct suspicion *s)
+{
+    memset(s->explained, 0, sizeof s->explained);
+    s->tells = false;
+    *s->c = *s->row->trial->c;
+}
+
+static bool is_twice(struct suspicion *s, uint64_t t)
+{
+    begin_kind(s);
+    guess(s, t, s->row->step, true);
+    return all_explained(s);
+}
+
+static bool is_decay(struct suspicion *s, uint64_t t)
+{
+    const struct check_case *real = s->row->trial->c;
+    begin_kind(s);
+    for (int kind = 0; kind < 3 + real->group_count; kind++) {
+        *s->c = *real;
+        for (int i = 0; i < real->group_count; i++) {
+            struct case_group *group = &s->c->groups[i];
+            double lr = group->lr[s->row->step - 1];
+            if (kind == 0)
+                group->weight_decay = 0;
+            else if (kind == 1)
+                group->decoupled = !group->decoupled;
+            else if (kind == 2)
+                group->weight_decay = lr > 0 ? group->weight_decay / lr : 0;
+            else
+                group->weight_decay = real->groups[kind - 3].weight_decay;
+        }
+        guess(s, t, s->row->step, false);
+    }
+    return all_explained(s);
+}
+
+// Another step's learning rate, another group's, or all that another group has.
+static bool is_lr(struct suspicion *s, uint64_t t)
+{
+    const struct check_case *real = s->row->trial->c;
+    begin_kind(s);
+    for (int step = 1; step <= real->steps; step++)
+        if (step != s->row->step)
+            guess(s, t, step, false);
+    for (int other = 0; other < real->group_count; other++)
+        for (int whole = 0; whole < 2; whole++) {
+            *s->c = *real;
+            for (int i = 0; i < real->group_count; i++) {
+                if (whole)
+                    s->c->groups[i] = real->groups[other];
+                else
+                    memcpy(s->c->groups[i].lr, real->groups[other].lr, sizeof s->c->groups[i].lr);
+            }
+            guess(s, t, s->row->step, false);
+        }
+    return all_explained(s);
+}
+
+static bool is_step_count(struct suspicion *s, uint64_t t)
+{
+    begin_kind(s);
+    uint64_t most = t * (uint64_t)s->c->param_count + 2;
+    if (t > 1)
+        guess(s, t - 1, s->row->step, false);
+    for (uint64_t other = 1; other <= most && other <= T_MAX; other++)
+        if (other != t)
+            guess(s, other, s->row->step, false);
+    return all_explained(s);
+}
+
+// t = 0 corrects the bias by a division by zero: moments are right, and no parameter is a number.
+static bool is_step_zero(const struct row *row, uint64_t t)
+{
+    const struct trial *trial = row->trial;
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++)
+            if (row->wrong[row->begin[param] + i] &&
+                (isfinite(trial->after.param[param][i]) || row->wrong_moment[row->begin[param] + i]))
+                return false;
+    return t == 1;
+}
+
+enum hint diagnose_update(const struct row *row, const struct unsharded_decision *decision)
+{
+    struct suspicion s = {.row = row, .c = malloc(sizeof *s.c)};
+    enum hint hint = HINT_NONE;
+    if (s.c && unsharded_state_open(row->trial->c, &s.to) == 0) {
+        if (is_step_zero(row, decision->t) || is_step_count(&s, decision->t))
+            hint = HINT_STEP_COUNT;
+        else if (is_lr(&s, decision->t))
+            hint = HINT_LR;
+        else if (is_decay(&s, decision->t))
+            hint = HINT_DECAY;
+        else if (is_twice(&s, decision->t))
+            hint = HINT_UPDATED_TWICE;
+    }
+    unsharded_state_close(&s.to);
+    free(s.c);
+    return hint;
+}

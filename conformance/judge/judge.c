@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which checks a case is for, and one finding for each of them; afterwards, answers against one another.
+#include "conformance/judge/judge_internal.h"
+
+#include "base/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+int judge_open(const struct judge_options *options, struct findings *findings, struct judge **out)
+{
+    struct judge *judge = *out = calloc(1, sizeof *judge);
+    if (!judge)
+        return err_set(ERR_MEMORY, "no memory for the judge");
+    judge->options = *options;
+    judge->findings = findings;
+    return requirement_check();
+}
+
+void judge_close(struct judge *judge)
+{
+    for (size_t i = 0; judge && i < judge->kept_count; i++)
+        rule_set_free(&judge->kept[i].explained);
+    if (judge) {
+        free(judge->kept);
+        free(judge->rules);
+    }
+    free(judge);
+}
+
+// The checks that some requirement asks of a case.
+static unsigned aspects_of(const struct check_case *c)
+{
+    unsigned aspects = 1u << ASPECT_ANSWER;
+    for (int i = 0; requirement_at(i); i++)
+        if (requirement_covers(requirement_at(i), c->name))
+            aspects |= requirement_at(i)->aspects;
+    return aspects;
+}
+
+int judge_without(struct judge *judge, const struct check_case *c, enum verdict verdict, const char *why)
+{
+    unsigned aspects = aspects_of(c);
+    for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
+        struct finding finding = {.c = c, .aspect = (enum aspect)aspect, .verdict = verdict};
+        snprintf(finding.text, sizeof finding.text, "%s", why);
+        // A twin or a rule that cannot be compared says nothing by itself.
+        bool between = aspect == ASPECT_SAME || aspect == ASPECT_REPEAT || aspect == ASPECT_RULE;
+        if ((aspects >> aspect & 1) && !between)
+            TRY(findings_add(judge->findings, &finding));
+    }
+    return ERR_NONE;
+}
+
+static void view(const struct check_case *c, const struct answer_step *step, struct unsharded_state *out)
+{
+    for (int i = 0; i < c->param_count; i++) {
+        size_t bytes = c->params[i].count * sizeof(float);
+        if (out->param[i] && step->param[i])
+            memcpy(out->param[i], step->param[i], bytes);
+        // Moments that an answer need not have are zeros.
+        if (out->exp_avg[i])
+            step->exp_avg[i] ? (void)memcpy(out->exp_avg[i], step->exp_avg[i], bytes)
+                             : (void)memset(out->exp_avg[i], 0, bytes);
+        if (out->exp_avg_sq[i])
+            step->exp_avg_sq[i] ? (void)memcpy(out->exp_avg_sq[i], step->exp_avg_sq[i], bytes)
+                                : (void)memset(out->exp_avg_sq[i], 0, bytes);
+    }
+    out->t = step->t;
+}
+
+int trial_step(struct trial *trial, int step)
+{
+    const struct check_case *c = trial->c;
+    if (step == case_first_step(c))
+        unsharded_state_copy(c, &trial->start, &trial->before);
+    else
+        unsharded_state_copy(c, &trial->after, &trial->before);
+    answer_step_close(&trial->step);
+    TRY(answer_read_step(trial->answer, step, &trial->step));
+    view(c, &trial->step, &trial->after);
+    return ERR_NONE;
+}
+
+int trial_gradient(struct trial *trial, const struct rule *rule, const struct unsharded_choice *choice, int step)
+{
+    const struct unsharded_choice *now = &trial->gradient_choice;
+    if (trial->gradient_step == step && rule_same_gradient(rule, &trial->gradient_rule) &&
+        now->first_rank == choice->first_rank && now->downwards == choice->downwards)
+        return ERR_NONE;
+    trial->gradient_step = step;
+    trial->gradient_rule = *rule;
+    trial->gradient_choice = *choice;
+    return unsharded_gradient(trial->c, trial->values, rule, choice, step, trial->decisions[step - 1].scale,
+                              trial->gradient);
+}
+
+// The state that the first step begins with.
+static int begin_trial(struct trial *trial)
+{
+    const struct check_case *c = trial->c;
+    unsharded_begin(c, trial->values, &trial->start);
+    if (!trial->saved)
+        return ERR_NONE;
+    struct answer_step last = {0};
+    int rc = answer_read_step(trial->saved, case_last_step(trial->saved->c), &last);
+    if (rc == ERR_NONE)
+        view(c, &last, &trial->start);
+    answer_step_close(&last);
+    for (int i = 0; rc == ERR_NONE && c->weights_only && i < c->param_count; i++) {
+        size_t bytes = c->params[i].count * sizeof(float);
+        if (trial->start.exp_avg[i])
+            memset(trial->start.exp_avg[i], 0, bytes);
+        if (trial->start.exp_avg_sq[i])
+            memset(trial->start.exp_avg_sq[i], 0, bytes);
+    }
+    if (c->weights_only)
+        trial->start.t = 0;
+    return rc;
+}
+
+static int open_trial(struct trial *trial)
+{
+    const struct check_case *c = trial->c;
+    trial->decisions = calloc((size_t)c->steps, sizeof *trial->decisions);
+    if (!trial->decisions)
+        return err_set(ERR_MEMORY, "no memory to judge %s", c->name);
+    TRY(unsharded_state_open(c, &trial->start));
+    TRY(unsharded_state_open(c, &trial->before));
+    TRY(unsharded_state_open(c, &trial->after));
+    TRY(unsharded_state_open(c, &trial->expected));
+    for (int i = 0; i < c->param_count; i++)
+        if (case_is_trained(c, i) && !(trial->gradient[i] = calloc(c->params[i].count + 1, sizeof(float))))
+            return err_set(ERR_MEMORY, "no memory to judge %s", c->name);
+    TRY(unsharded_decide(c, trial->values, trial->options->scaler, trial->decisions));
+    return begin_trial(trial);
+}
+
+static void close_trial(struct trial *trial)
+{
+    answer_step_close(&trial->step);
+    unsharded_state_close(&trial->start);
+    unsharded_state_close(&trial->before);
+    unsharded_state_close(&trial->after);
+    unsharded_state_close(&trial->expected);
+    for (int i = 0; i < trial->c->param_count; i++)
+        free(trial->gradient[i]);
+    free(trial->decisions);
+}
+
+// A digest of what is trained and has gradients, in which both zeros, and all NaN, are the same.
+static int keep_digests(struct trial *trial, struct kept *kept)
+{
+    const struct check_case *c = trial->c;
+    XXH3_state_t *hash = XXH3_createState();
+    if (!hash)
+        return err_set(ERR_MEMORY, "no memory for a digest");
+    int rc = ERR_NONE;
+    for (int step = case_first_step(c); step <= case_last_step(c); step++) {
+        if ((rc = trial_step(trial, step)) != ERR_NONE)
+            break;
+        XXH3_128bits_reset(hash);
+        for (int i = 0; i < c->param_count; i++) {
+            if (!case_is_trained(c, i) || !c->params[i].used)
+                continue;
+            const float *states[] = {trial->after.param[i], trial->after.exp_avg[i], trial->after.exp_avg_sq[i]};
+            for (int k = 0; k < 3; k++)
+                for (size_t j = 0; j < c->params[i].count; j++) {
+                    float x = states[k][j];
+                    uint32_t bits = x == 0.0f ? 0 : x != x ? 0x7fc00000u : f32_bits(x);
+                    XXH3_128bits_update(hash, &bits, sizeof bits);
+                }
+        }
+        XXH128_hash_t digest = XXH3_128bits_digest(hash);
+        kept->digests[step - 1][0] = digest.low64;
+        kept->digests[step - 1][1] = digest.high64;
+    }
+    XXH3_freeState(hash);
+    return rc;
+}
+
+static int judge_states(struct judge *judge, struct trial *trial, unsigned aspects, struct kept *kept)
+{
+    struct finding state = {.c = trial->c, .aspect = ASPECT_STATE};
+    TRY(judge_state(trial, &state, &kept->explained));
+    kept->follows_no_rule = state.verdict == VERDICT_BOUNDED;
+    TRY(findings_add(judge->findings, &state));
+    if (aspects & 1u << ASPECT_GRADIENT) {
+        struct finding finding = {.c = trial->c, .aspect = ASPECT_GRADIENT};
+        TRY(judge_gradient(trial, &kept->explained, &finding));
+        TRY(findings_add(judge->findings, &finding));
+    }
+    return keep_digests(trial, kept);
+}
+
+static int judge_aspects(struct judge *judge, struct trial *trial, unsigned aspects)
+{
+    int (*const judges[ASPECT_COUNT])(struct trial *, struct finding *) = {
+        [ASPECT_NORM] = judge_norm,
+        [ASPECT_DECISION] = judge_decision,
+        [ASPECT_SEEN] = judge_seen,
+    };
+    for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
+        struct finding finding = {.c = trial->c, .aspect = (enum aspect)aspect};
+        bool of_usage = aspect == ASPECT_MEMORY || aspect == ASPECT_PADDING || aspect == ASPECT_TRAFFIC ||
+                        aspect == ASPECT_CALLS;
+        if (!(aspects >> aspect & 1) || (!judges[aspect] && !of_usage))
+            continue;
+        if (of_usage)
+            judge_usage(trial, (enum aspect)aspect, &finding);
+        else
+            TRY(judges[aspect](trial, &finding));
+        TRY(findings_add(judge->findings, &finding));
+    }
+    return ERR_NONE;
+}
+
+static int keep(struct judge *judge, const struct check_case *c, struct kept **out)
+{
+    if (judge->kept_count % 64 == 0) {
+        struct kept *kept = realloc(judge->kept, (judge->kept_count + 64) * sizeof *kept);
+        if (!kept)
+            return err_set(ERR_MEMORY, "no memory for %zu answers", judge->kept_count + 64);
+        judge->kept = kept;
+    }
+    *out = &judge->kept[judge->kept_count++];
+    memset(*out, 0, sizeof **out);
+    (*out)->c = c;
+    return ERR_NONE;
+}
+
+static int judge_refusal(struct judge *judge, const struct check_case *c, const struct answer *answer)
+{
+    struct finding finding = {.c = c, .aspect = ASPECT_REFUSAL, .verdict = VERDICT_PASS};
+    if (answer->kind != ANSWER_REFUSED) {
+        finding.verdict = VERDICT_FAIL;
+        snprintf(finding.text, sizeof finding.text, "it was accepted: %s", c->note);
+    } else {
+        snprintf(finding.text, sizeof finding.text, "%.400s", answer->text);
+    }
+    return findings_add(judge->findings, &finding);
+}
+
+int judge_answer(struct judge *judge, const struct check_case *c, const struct case_values *values,
+                 const struct answer *answer, const struct answer *saved)
+{
+    char why[FINDING_TEXT_BYTES];
+    if (answer->kind == ANSWER_UNSUPPORTED) {
+        snprintf(why, sizeof why, "declined: %.400s", answer->text);
+        return judge_without(judge, c, VERDICT_UNSUPPORTED, why);
+    }
+    if (answer->kind == ANSWER_REFUSED && !c->expects_refusal) {
+        snprintf(why, sizeof why, "refused, although the case makes sense: %.400s", answer->text);
+        return judge_without(judge, c, VERDICT_FAIL, why);
+    }
+    struct finding whole = {.c = c, .aspect = ASPECT_ANSWER, .verdict = VERDICT_PASS};
+    TRY(findings_add(judge->findings, &whole));
+    if (c->expects_refusal)
+        return judge_refusal(judge, c, answer);
+    if (c->phase == PHASE_RESUME && !saved)
+        return judge_without(judge, c, VERDICT_BROKEN, "its saving half has no answer");
+    struct kept *kept = NULL;
+    TRY(keep(judge, c, &kept));
+    unsigned aspects = aspects_of(c);
+    struct trial trial = {.c = c, .values = values, .answer = answer, .saved = saved, .options = &judge->options};
+    int rc = open_trial(&trial);
+    if (rc == ERR_NONE)
+        rc = judge_states(judge, &trial, aspects, kept);
+    if (rc == ERR_NONE)
+        rc = judge_aspects(judge, &trial, aspects);
+    close_trial(&trial);
+    return rc;
+}
+
+// --- answers against one another ---
+
+static bool is_repetition(const struct check_case *a, const struct check_case *b)
+{
+    const char *tilde = strchr(b->name, '~');
+    return tilde && strlen(a->name) == (size_t)(tilde - b->name) &&
+           strncmp(a->name, b->name, (size_t)(tilde - b->name)) == 0;
+}
+
+// The first step that both speak of and in which they differ; 0: none.
+static int differing_step(const struct kept *a, const struct kept *b)
+{
+    int first = case_first_step(a->c) > case_first_step(b->c) ? case_first_step(a->c) : case_first_step(b->c);
+    int last = case_last_step(a->c) < case_last_step(b->c) ? case_last_step(a->c) : case_last_step(b->c);
+    for (int step = first; step <= last; step++)
+        if (memcmp(a->digests[step - 1], b->digests[step - 1], sizeof a->digests[0]) != 0)
+            return step;
+    return 0;
+}
+
+// Of two that should be the same one is wrong by itself, as a rule: that says why.
+static enum hint hint_of_either(const struct judge *judge, const struct kept *a, const struct kept *b)
+{
+    for (size_t i = 0; i < judge->findings->count; i++) {
+        const struct finding *finding = &judge->findings->list[i];
+        if ((finding->c == a->c || finding->c == b->c) && finding->aspect == ASPECT_STATE && finding->hint != HINT_NONE)
+            return finding->hint;
+    }
+    return case_first_step(b->c) > 1 ? HINT_RESUME : HINT_OTHER;
+}
+
+static int compare(struct judge *judge, const struct kept *a, const struct kept *b, enum aspect aspect)
+{
+    struct finding finding = {.c = b->c, .aspect = aspect, .verdict = VERDICT_PASS};
+    int step = differing_step(a, b);
+    if (step > 0) {
+        finding.verdict = VERDICT_FAIL;
+        finding.hint = hint_of_either(judge, a, b);
+        snprintf(finding.text, sizeof finding.text, "differs from %s from step %d on", a->c->name, step);
+    }
+    return findings_add(judge->findings, &finding);
+}
+
+// Each case is compared with the first of its twins that speaks of the same steps.
+static int compare_all(struct judge *judge)
+{
+    for (size_t i = 0; i < judge->kept_count; i++) {
+        const struct kept *b = &judge->kept[i];
+        for (size_t j = 0; j < judge->kept_count; j++)
+            if (is_repetition(judge->kept[j].c, b->c))
+                TRY(compare(judge, &judge->kept[j], b, ASPECT_REPEAT));
+        for (size_t j = 0; j < i && b->c->twin[0]; j++) {
+            const struct kept *a = &judge->kept[j];
+            bool meet = case_first_step(a->c) <= case_last_step(b->c) && case_first_step(b->c) <= case_last_step(a->c);
+            if (!meet || strcmp(a->c->twin, b->c->twin) != 0)
+                continue;
+            TRY(compare(judge, a, b, ASPECT_SAME));
+            break;
+        }
+    }
+    return ERR_NONE;
+}
+
+int judge_end(struct judge *judge)
+{
+    TRY(compare_all(judge));
+    return judge_rules(judge);
+}
+
+const char *judge_rule(const struct judge *judge, int index)
+{
+    return index >= 0 && index < judge->rule_count ? judge->rules[index] : NULL;
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// An answer that follows no rule, link by link: what is worst of each over all steps.
+#include "conformance/judge/judge_internal.h"
+
+#include "base/err.h"
+#include "conformance/judge/links.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// How far beyond its limit, which may be 0.
+static double excess_of(const struct link_worst *worst)
+{
+    return worst->limit > 0 ? worst->roundings / worst->limit : worst->roundings > 0 ? INFINITY : 0;
+}
+
+// Takes over what is worse for its link.
+static void keep_worst(struct link_result *all, const struct link_result *step)
+{
+    for (int link = 0; link < LINK_COUNT; link++) {
+        const struct link_worst *now = &step->worst[link];
+        struct link_worst *worst = &all->worst[link];
+        if (now->was_checked && (!worst->was_checked || excess_of(now) > excess_of(worst)))
+            *worst = *now;
+    }
+}
+
+// The worst of each link that has been checked, against its limit.
+static void print_links(const struct trial *trial, const struct link_result *result, char *out, size_t bytes)
+{
+    size_t used = 0;
+    for (int link = 0; link < LINK_COUNT && used < bytes; link++) {
+        const struct link_worst *worst = &result->worst[link];
+        if (!worst->was_checked)
+            continue;
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s %.3g of %.3g roundings", used ? ", " : "",
+                                 link_name((enum link)link), worst->roundings, worst->limit);
+        if (link_class_of((enum link)link, worst) == LINK_BROKEN && worst->param >= 0 && used < bytes)
+            used += (size_t)snprintf(out + used, bytes - used, " (%s, element %zu)",
+                                     trial->c->params[worst->param].name, worst->element);
+    }
+}
+
+int judge_by_links(struct trial *trial, struct finding *out)
+{
+    const struct check_case *c = trial->c;
+    struct link_result all = {0};
+    for (int step = case_first_step(c); step <= case_last_step(c); step++) {
+        TRY(trial_step(trial, step));
+        bool speaks = trial->step.has_grad && !trial->decisions[step - 1].skipped;
+        const float *const *grad = speaks ? (const float *const *)trial->step.grad : NULL;
+        const struct link_step link = {
+            .step = step,
+            .decisions = trial->decisions,
+            .before = &trial->before,
+            .after = &trial->after,
+            .grad = grad,
+            .applied_grad = trial->decisions[step - 1].applies == step ? grad : NULL,
+            .may_leave_unused = trial->options->unused != 1,
+            .may_decay_unused = trial->options->unused != 0,
+        };
+        struct link_result one = {0};
+        TRY(links_check(c, trial->values, &link, &one));
+        keep_worst(&all, &one);
+    }
+    out->verdict = links_class(&all) == LINK_BROKEN ? VERDICT_FAIL : VERDICT_BOUNDED;
+    size_t used = strlen(out->text);
+    print_links(trial, &all, out->text + used, sizeof out->text - used);
+    return ERR_NONE;
+}

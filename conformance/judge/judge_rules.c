@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether one rule explains all answers: at one place and in one precision an implementation has one recipe, and where
+// it is laid out alike, its tails are in the same elements.
+#include "conformance/judge/judge_internal.h"
+
+#include "base/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Where Adam runs and in which precision the model is: there an implementation has one recipe.
+static bool same_placement(const struct check_case *a, const struct check_case *b)
+{
+    bool device_a = a->offload_optimizer == TIER_DEVICE, device_b = b->offload_optimizer == TIER_DEVICE;
+    bool corrects_a = true, corrects_b = true;
+    for (int i = 0; i < a->group_count; i++)
+        corrects_a &= a->groups[i].bias_correction;
+    for (int i = 0; i < b->group_count; i++)
+        corrects_b &= b->groups[i].bias_correction;
+    return device_a == device_b && a->precision == b->precision && corrects_a == corrects_b;
+}
+
+static bool same_group(const struct case_group *a, const struct case_group *b)
+{
+    return a->decoupled == b->decoupled && a->lr_by_step == b->lr_by_step && a->lr[0] == b->lr[0] &&
+           a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->eps == b->eps && a->weight_decay == b->weight_decay;
+}
+
+static bool same_param(const struct case_param *a, const struct case_param *b)
+{
+    return a->shape_rank == b->shape_rank && memcmp(a->shape, b->shape, sizeof a->shape) == 0 &&
+           a->group == b->group && a->frozen == b->frozen && a->used == b->used && a->tied_to == b->tied_to;
+}
+
+// Whether nothing differs that an element's place in the optimizer's buffers may depend on.
+static bool same_layout(const struct check_case *a, const struct check_case *b)
+{
+    bool same = a->world == b->world && a->stage == b->stage && a->phase == b->phase &&
+                a->param_count == b->param_count && a->group_count == b->group_count &&
+                a->communication_dtype == b->communication_dtype && a->accumulation_dtype == b->accumulation_dtype &&
+                a->reduce_bucket == b->reduce_bucket && a->allgather_bucket == b->allgather_bucket &&
+                a->prefetch_bucket == b->prefetch_bucket && a->sub_group == b->sub_group && a->overlap == b->overlap &&
+                a->contiguous_gradients == b->contiguous_gradients && a->reduce_scatter == b->reduce_scatter &&
+                a->offload_optimizer == b->offload_optimizer && a->offload_param == b->offload_param &&
+                a->delayed_update == b->delayed_update;
+    for (int i = 0; same && i < a->group_count; i++)
+        same = same_group(&a->groups[i], &b->groups[i]);
+    for (int i = 0; same && i < a->param_count; i++)
+        same = same_param(&a->params[i], &b->params[i]);
+    return same;
+}
+
+// Whether no element is in a body by the one rule and in a tail by the other.
+static bool sequences_agree(const unsigned char *a, const unsigned char *b, size_t count)
+{
+    for (size_t i = 0; a && b && i < count; i++)
+        if ((a[i] | b[i]) == (IN_BODY | IN_TAIL))
+            return false;
+    return true;
+}
+
+// Whether some rules of this recipe explain both answers with the same tails.
+static bool tails_agree(const struct kept *a, const struct kept *b, int recipe)
+{
+    size_t count = 0;
+    for (int i = 0; i < a->c->param_count; i++)
+        count += case_is_trained(a->c, i) ? a->c->params[i].count : 0;
+    for (size_t i = 0; i < a->explained.count; i++)
+        for (size_t j = 0; j < b->explained.count; j++)
+            if (a->explained.rules[i].recipe == recipe && b->explained.rules[j].recipe == recipe &&
+                sequences_agree(a->explained.sequences[i], b->explained.sequences[j], count))
+                return true;
+    return false;
+}
+
+static bool has_recipe(const struct rule_set *set, int recipe)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (set->rules[i].recipe == recipe)
+            return true;
+    return false;
+}
+
+// The recipe that explains most answers of a placement.
+static int common_recipe(const struct judge *judge, const struct check_case *placement, size_t *best_count)
+{
+    int best = -1;
+    *best_count = 0;
+    for (int recipe = 0; adam_recipe_at(recipe); recipe++) {
+        size_t count = 0;
+        for (size_t i = 0; i < judge->kept_count; i++)
+            count += same_placement(judge->kept[i].c, placement) && has_recipe(&judge->kept[i].explained, recipe);
+        if (count > *best_count) {
+            *best_count = count;
+            best = recipe;
+        }
+    }
+    return best;
+}
+
+// An unknown recipe may agree with a known one in small answers, where its difference does not show. So one that a
+// known recipe does not explain is an error only among many that it does.
+static bool is_rule(const struct judge *judge, const struct check_case *placement, size_t explained_count)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < judge->kept_count; i++)
+        count += same_placement(judge->kept[i].c, placement) &&
+                 (judge->kept[i].explained.count > 0 || judge->kept[i].follows_no_rule);
+    return explained_count * 10 >= count * 9;
+}
+
+// The first answer of the same layout whose tails are elsewhere; null: none.
+static const struct kept *other_tails(const struct judge *judge, const struct kept *kept, int recipe)
+{
+    for (const struct kept *other = judge->kept; other < kept; other++)
+        if (same_placement(other->c, kept->c) && same_layout(other->c, kept->c) &&
+            has_recipe(&other->explained, recipe) && !tails_agree(other, kept, recipe))
+            return other;
+    return NULL;
+}
+
+static int judge_rule_of(struct judge *judge, const struct check_case *placement)
+{
+    size_t explained_count;
+    int recipe = common_recipe(judge, placement, &explained_count);
+    if (!is_rule(judge, placement, explained_count))
+        recipe = -1;
+    snprintf(judge->rules[judge->rule_count++], sizeof judge->rules[0], "%s, Adam on the %s%s: %s",
+             dtype_name(placement->precision), placement->offload_optimizer == TIER_DEVICE ? "device" : "host",
+             placement->groups[0].bias_correction ? "" : ", without bias correction",
+             recipe < 0 ? "no recipe of the table" : adam_recipe_name(adam_recipe_at(recipe)));
+    for (size_t i = 0; i < judge->kept_count; i++) {
+        struct kept *kept = &judge->kept[i];
+        bool says = kept->explained.count > 0 || kept->follows_no_rule;
+        if (!same_placement(kept->c, placement) || !says)
+            continue;
+        struct finding finding = {.c = kept->c, .aspect = ASPECT_RULE, .verdict = VERDICT_PASS};
+        bool follows = recipe >= 0 && has_recipe(&kept->explained, recipe);
+        const struct kept *other = follows ? other_tails(judge, kept, recipe) : NULL;
+        if (other) {
+            finding.verdict = VERDICT_FAIL;
+            finding.hint = HINT_OTHER;
+            snprintf(finding.text, sizeof finding.text, "%s: other tails than in %s, which is laid out alike",
+                     adam_recipe_name(adam_recipe_at(recipe)), other->c->name);
+        } else if (recipe >= 0 && !follows) {
+            finding.verdict = VERDICT_FAIL;
+            finding.hint = HINT_OTHER;
+            snprintf(finding.text, sizeof finding.text, "%s explains %zu other answers, but not this one",
+                     adam_recipe_name(adam_recipe_at(recipe)), explained_count);
+        } else if (recipe < 0) {
+            finding.verdict = VERDICT_BOUNDED;
+            snprintf(finding.text, sizeof finding.text, "no recipe of the table");
+        }
+        TRY(findings_add(judge->findings, &finding));
+    }
+    return ERR_NONE;
+}
+
+int judge_rules(struct judge *judge)
+{
+    judge->rules = calloc(judge->kept_count + 1, sizeof *judge->rules);
+    if (!judge->rules)
+        return err_set(ERR_MEMORY, "no memory for the rules of %zu answers", judge->kept_count);
+    for (size_t i = 0; i < judge->kept_count; i++) {
+        bool first = true;
+        for (size_t j = 0; j < i; j++)
+            first &= !same_placement(judge->kept[j].c, judge->kept[i].c);
+        if (first)
+            TRY(judge_rule_of(judge, judge->kept[i].c));
+    }
+    return ERR_NONE;
+}
+

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// What forward computed with: on every rank, in every micro-step, the answer's own master parameters after the step
+// before, rounded to the model's dtype.
+#include "conformance/judge/judge_internal.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// So many values that are another element's are no chance.
+enum { TELLING_COUNT = 8 };
+
+// The search for the first element that differs, and what its wrong values could be instead.
+struct sight {
+    struct trial *trial;
+    struct unsharded_state older;  // the state one step earlier than before
+    bool has_older;
+    float *seen;
+    uint64_t differing, compared;  // elements of the step in which the first difference is
+    // Differing ones that are the older value; the value after this step; one 16-bit step away; another element's.
+    // And those that are the same as the differing one before: what is everywhere has not moved.
+    uint64_t older_count, newer_count, neighbour_count, moved_count, repeated_count;
+    float last;
+    float *sorted;  // all values that forward should use in this step
+    size_t sorted_count;
+    struct finding *finding;
+};
+
+static int bits_of(enum dtype precision, float x, uint64_t *out)
+{
+    if (precision == DTYPE_FP32) {
+        *out = f32_bits(x);
+        return 32;
+    }
+    *out = precision == DTYPE_BF16 ? f32_to_bf16(x).bits : f32_to_fp16(x).bits;
+    return 16;
+}
+
+static int compare_values(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static void sort_expected(struct sight *sight)
+{
+    const struct trial *trial = sight->trial;
+    sight->sorted_count = 0;
+    for (int param = 0; param < trial->c->param_count; param++)
+        for (size_t i = 0; case_owner(trial->c, param) == param && i < trial->c->params[param].count; i++)
+            sight->sorted[sight->sorted_count++] = unsharded_round(trial->c->precision, trial->before.param[param][i]);
+    qsort(sight->sorted, sight->sorted_count, sizeof *sight->sorted, compare_values);
+}
+
+static void note(struct sight *sight, int step, int rank, int micro, int param, size_t i, float expected, float actual)
+{
+    struct trial *trial = sight->trial;
+    enum dtype precision = trial->c->precision;
+    uint64_t expected_bits, actual_bits;
+    int bits = bits_of(precision, expected, &expected_bits);
+    bits_of(precision, actual, &actual_bits);
+    sight->differing++;
+    int owner = case_owner(trial->c, param);
+    const float *older = sight->has_older ? sight->older.param[owner] : NULL, *newer = trial->after.param[owner];
+    sight->older_count += older && value_same(unsharded_round(precision, older[i]), actual);
+    sight->newer_count += value_same(unsharded_round(precision, newer[i]), actual);
+    sight->neighbour_count += expected_bits - actual_bits + 1 <= 2;
+    if (!sight->finding->has_difference)
+        sort_expected(sight);
+    sight->repeated_count += sight->differing > 1 && value_same(actual, sight->last);
+    sight->last = actual;
+    sight->moved_count += bsearch(&actual, sight->sorted, sight->sorted_count, sizeof actual, compare_values) != NULL;
+    if (sight->finding->has_difference)
+        return;
+    sight->finding->has_difference = true;
+    sight->finding->difference = (struct difference){
+        .step = step, .rank = rank, .micro = micro, .param = param, .what = "seen", .element = i,
+        .expected_bits = expected_bits, .actual_bits = actual_bits, .bits = bits, .roundings = NAN,
+    };
+}
+
+static int look_at_step(struct sight *sight, int step)
+{
+    struct trial *trial = sight->trial;
+    const struct check_case *c = trial->c;
+    for (int rank = 0; rank < c->world; rank++)
+        for (int micro = 0; micro < c->accumulation; micro++)
+            for (int param = 0; param < c->param_count; param++) {
+                const float *master = trial->before.param[case_owner(c, param)];
+                if (!c->params[param].used)
+                    continue;  // no forward uses it
+                TRY(answer_read_seen(trial->answer, step, rank, micro, param, sight->seen));
+                for (size_t i = 0; i < c->params[param].count; i++) {
+                    float expected = unsharded_round(c->precision, master[i]);
+                    if (!value_same(expected, sight->seen[i]))
+                        note(sight, step, rank, micro, param, i, expected, sight->seen[i]);
+                }
+                sight->compared += c->params[param].count;
+            }
+    return ERR_NONE;
+}
+
+// Nine of ten: some values are the same by chance.
+static bool is_most(const struct sight *sight, uint64_t count)
+{
+    return count * 10 >= sight->differing * 9;
+}
+
+static void conclude(struct sight *sight)
+{
+    struct finding *finding = sight->finding;
+    finding->difference.differing_count = sight->differing;
+    finding->difference.compared_count = sight->compared;
+    finding->verdict = VERDICT_FAIL;
+    if (sight->older_count > 0 && sight->older_count == sight->differing)
+        finding->hint = HINT_STALE_COPY;
+    else if (sight->neighbour_count == sight->differing && finding->difference.bits == 16)
+        finding->hint = HINT_ROUNDING;
+    else if (sight->moved_count >= TELLING_COUNT && is_most(sight, sight->moved_count) &&
+             sight->repeated_count * 2 < sight->differing)
+        finding->hint = HINT_SHIFTED;
+    else if (is_most(sight, 2 * sight->older_count))
+        finding->hint = HINT_TORN_COPY;
+    else if (sight->trial->c->phase == PHASE_RESUME && finding->difference.step == case_first_step(sight->trial->c))
+        finding->hint = HINT_RESUME;
+    else if (is_most(sight, sight->newer_count))
+        finding->hint = HINT_STALE_COPY;
+    else
+        finding->hint = HINT_FOREIGN_COPY;
+    snprintf(finding->text, sizeof finding->text, "forward did not use the parameters of the step before, rounded");
+}
+
+int judge_seen(struct trial *trial, struct finding *out)
+{
+    const struct check_case *c = trial->c;
+    if (!trial->answer->has_seen) {
+        out->verdict = VERDICT_UNSUPPORTED;
+        snprintf(out->text, sizeof out->text, "the answer has no files rank-R/step-K.safetensors");
+        return ERR_NONE;
+    }
+    struct sight sight = {.trial = trial, .finding = out};
+    size_t largest = 1, all = 1;
+    for (int i = 0; i < c->param_count; i++) {
+        largest = c->params[i].count > largest ? c->params[i].count : largest;
+        all += c->params[i].count;
+    }
+    sight.seen = malloc(largest * sizeof *sight.seen);
+    sight.sorted = malloc(all * sizeof *sight.sorted);
+    int rc = sight.seen && sight.sorted ? unsharded_state_open(c, &sight.older)
+                                        : err_set(ERR_MEMORY, "no memory to judge %s", c->name);
+    out->verdict = VERDICT_PASS;
+    for (int step = case_first_step(c); rc == ERR_NONE && step <= case_last_step(c); step++) {
+        if (sight.has_older || step > case_first_step(c))
+            unsharded_state_copy(c, &trial->before, &sight.older);
+        sight.has_older = step > case_first_step(c);
+        if ((rc = trial_step(trial, step)) == ERR_NONE)
+            rc = look_at_step(&sight, step);
+        if (out->has_difference) {
+            conclude(&sight);
+            break;
+        }
+        sight.compared = 0;
+    }
+    unsharded_state_close(&sight.older);
+    free(sight.seen);
+    free(sight.sorted);
+    return rc;
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an implementation says it held and sent, against ZeRO's formulas in their exact form for N ranks. Psi counts the
+// elements of all parameters, Psi_t of those that are trained; b, c and a are the bytes of an element in the model's,
+// the communication and the accumulation dtype. Sums over all ranks:
+//
+//   held                  data parallel   P_os            P_os+g          P_os+g+p
+//     parameters          N b Psi         N b Psi         N b Psi         b Psi
+//     gradients           N a Psi_t       N a Psi_t       a Psi_t         a Psi_t
+//     optimizer (m, v)    N 8 Psi_t       8 Psi_t         8 Psi_t         8 Psi_t
+//     master              N 4 Psi_t       4 Psi_t         4 Psi_t         4 Psi_t      (none where b is 4)
+//   sent
+//     reduce              2(N-1) c Psi_t  (N-1) c Psi_t   (N-1) c Psi_t   (N-1) c Psi_t
+//       for each          step            step            micro-step      micro-step
+//     gather              none            (N-1) b Psi_t   (N-1) b Psi_t   (N-1) b Psi to 2(N-1) b Psi
+//       for each                          applied step    applied step    micro-step
+//
+// In P_os+g+p every micro-step gathers for forward and for backward, less what is kept from one to the other. Padding,
+// where it is held or sent, is at most an element for each tensor and two for each group, on every rank.
+#include "conformance/judge/judge_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+
+struct amounts {
+    uint64_t all, trained;  // Psi, Psi_t
+    uint64_t tensors, pad;  // trained tensors; elements of padding that one rank may have
+    uint64_t steps, micro_steps, applied;
+};
+
+static struct amounts amounts_of(const struct trial *trial)
+{
+    const struct check_case *c = trial->c;
+    struct amounts a = {.steps = (uint64_t)c->steps, .micro_steps = (uint64_t)c->steps * (uint64_t)c->accumulation};
+    for (int i = 0; i < c->param_count; i++) {
+        if (case_owner(c, i) != i)
+            continue;
+        a.all += c->params[i].count;
+        a.trained += case_is_trained(c, i) ? c->params[i].count : 0;
+        a.tensors += case_is_trained(c, i);
+    }
+    a.pad = a.tensors + 2 * (uint64_t)c->group_count;
+    for (int step = 1; step <= c->steps; step++)
+        a.applied += trial->decisions[step - 1].applies > 0;
+    return a;
+}
+
+static void within(struct finding *out, const char *what, uint64_t actual, uint64_t least, uint64_t most)
+{
+    if (actual == UINT64_MAX || out->verdict == VERDICT_FAIL)
+        return;
+    out->verdict = actual < least || actual > most ? VERDICT_FAIL : VERDICT_PASS;
+    if (out->verdict == VERDICT_PASS)
+        return;
+    if (least == most)
+        snprintf(out->text, sizeof out->text, "%s: %llu over all ranks, expected %llu", what,
+                 (unsigned long long)actual, (unsigned long long)least);
+    else
+        snprintf(out->text, sizeof out->text, "%s: %llu over all ranks, expected %llu to %llu", what,
+                 (unsigned long long)actual, (unsigned long long)least, (unsigned long long)most);
+}
+
+// UINT64_MAX if any rank is silent.
+static uint64_t sum_over_ranks(const struct trial *trial, uint64_t (*get)(const struct answer_usage *, int), int which)
+{
+    uint64_t sum = 0;
+    for (int rank = 0; rank < trial->c->world; rank++) {
+        uint64_t value = get(&trial->answer->usage[rank], which);
+        if (value == UINT64_MAX)
+            return UINT64_MAX;
+        sum += value;
+    }
+    return sum;
+}
+
+static uint64_t held(const struct answer_usage *usage, int kind)
+{
+    return usage->held_bytes[kind];
+}
+
+static uint64_t sent(const struct answer_usage *usage, int purpose)
+{
+    return usage->sent_bytes[purpose];
+}
+
+static uint64_t calls(const struct answer_usage *usage, int purpose)
+{
+    return usage->calls[purpose];
+}
+
+static void judge_memory(const struct trial *trial, struct finding *out)
+{
+    const struct check_case *c = trial->c;
+    struct amounts a = amounts_of(trial);
+    uint64_t world = (uint64_t)c->world, b = dtype_bytes(c->precision), g = dtype_bytes(c->accumulation_dtype);
+    uint64_t params = b * a.all * (c->stage < 3 ? world : 1), grads = g * a.trained * (c->stage < 2 ? world : 1);
+    uint64_t copies = c->stage < 1 ? world : 1;
+    uint64_t master = sum_over_ranks(trial, held, USAGE_MASTER);
+    within(out, "bytes of parameters", sum_over_ranks(trial, held, USAGE_PARAM), params, params);
+    within(out, "bytes of gradients", sum_over_ranks(trial, held, USAGE_GRAD), grads, grads);
+    within(out, "bytes of moments", sum_over_ranks(trial, held, USAGE_OPTIMIZER), 8 * a.trained * copies,
+           8 * a.trained * copies);
+    // fp32 parameters are their own master, or have a copy.
+    if (c->precision != DTYPE_FP32 || master != 0)
+        within(out, "bytes of master parameters", master, 4 * a.trained * copies, 4 * a.trained * copies);
+}
+
+static void judge_padding(const struct trial *trial, struct finding *out)
+{
+    const struct check_case *c = trial->c;
+    struct amounts a = amounts_of(trial);
+    uint64_t element_bytes = dtype_bytes(c->precision) + dtype_bytes(c->accumulation_dtype) + 4 + 8;
+    within(out, "bytes of padding", sum_over_ranks(trial, held, USAGE_PADDING), 0,
+           (uint64_t)c->world * a.pad * element_bytes);
+}
+
+static void judge_traffic(const struct trial *trial, struct finding *out)
+{
+    const struct check_case *c = trial->c;
+    struct amounts a = amounts_of(trial);
+    uint64_t others = (uint64_t)c->world - 1, pad = a.pad * (uint64_t)c->world;
+    uint64_t reduces = c->stage == 0 ? 2 * a.steps : c->stage == 1 ? a.steps : a.micro_steps;
+    uint64_t reduce_bytes = reduces * others * dtype_bytes(c->communication_dtype);
+    uint64_t gather_bytes = others * dtype_bytes(c->precision);
+    within(out, "bytes sent to reduce gradients", sum_over_ranks(trial, sent, USAGE_REDUCE), reduce_bytes * a.trained,
+           reduce_bytes * (a.trained + pad));
+    uint64_t gathered = sum_over_ranks(trial, sent, USAGE_GATHER);
+    if (c->stage == 0)
+        within(out, "bytes sent to gather parameters", gathered, 0, 0);
+    else if (c->stage < 3)
+        within(out, "bytes sent to gather parameters", gathered, a.applied * gather_bytes * a.trained,
+               a.applied * gather_bytes * (a.trained + pad));
+    else
+        within(out, "bytes sent to gather parameters", gathered, a.micro_steps * gather_bytes * a.all,
+               2 * a.micro_steps * gather_bytes * (a.all + pad));
+}
+
+// Buckets are filled one after the other, so any two neighbours together hold more than one bucket's size; a tied
+// parameter and a group may each end one early. In P_os+g+p layers come and go one by one: one call for each tensor.
+static uint64_t most_buckets(const struct check_case *c, const struct amounts *a, size_t bucket)
+{
+    if (c->stage == 3)
+        return a->tensors + 1;
+    uint64_t ties = 0;
+    for (int i = 0; i < c->param_count; i++)
+        ties += c->params[i].tied_to >= 0;
+    return 2 * (a->trained / (bucket ? bucket : 1) + 1) + (uint64_t)c->group_count + 2 * ties;
+}
+
+static void judge_calls(const struct trial *trial, struct finding *out)
+{
+    const struct check_case *c = trial->c;
+    struct amounts a = amounts_of(trial);
+    uint64_t world = (uint64_t)c->world, reduces = c->stage < 2 ? a.steps : a.micro_steps;
+    uint64_t gathers = c->stage < 3 ? a.applied : 2 * a.micro_steps;
+    within(out, "collectives that reduce gradients", sum_over_ranks(trial, calls, USAGE_REDUCE), 0,
+           world * reduces * most_buckets(c, &a, c->reduce_bucket) * (c->stage == 0 ? 2 : 1));
+    within(out, "collectives that gather parameters", sum_over_ranks(trial, calls, USAGE_GATHER), 0,
+           world * gathers * most_buckets(c, &a, c->allgather_bucket));
+}
+
+void judge_usage(const struct trial *trial, enum aspect aspect, struct finding *out)
+{
+    out->verdict = VERDICT_UNSUPPORTED;
+    snprintf(out->text, sizeof out->text, "the answer's usage.json does not say");
+    if (!trial->answer->has_usage) {
+        snprintf(out->text, sizeof out->text, "the answer has no usage.json");
+        return;
+    }
+    void (*const judges[ASPECT_COUNT])(const struct trial *, struct finding *) = {
+        [ASPECT_MEMORY] = judge_memory,
+        [ASPECT_PADDING] = judge_padding,
+        [ASPECT_TRAFFIC] = judge_traffic,
+        [ASPECT_CALLS] = judge_calls,
+    };
+    judges[aspect](trial, out);
+    if (out->verdict == VERDICT_PASS)
+        out->text[0] = '\0';
+}

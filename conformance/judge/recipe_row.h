@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of the suite's own table of recipes: each is a function that makes a step's scalars and one that updates an
+// element, written out operation by operation. They share no arithmetic with ref/: the two check each other.
+#ifndef ZG_RECIPE_ROW_H
+#define ZG_RECIPE_ROW_H
+
+#include "conformance/judge/rule.h"
+
+#include <math.h>
+
+// What a step asks of one group. `resumed_t`: the implementation's own history began after this t (its powers of beta
+// are running products from there on); 0: at the beginning.
+struct recipe_step {
+    double lr, beta1, beta2, eps, weight_decay;
+    bool decoupled, bias_correction;
+    uint64_t t, resumed_t;
+};
+
+// The scalars of a step. Which of them a recipe uses, and in which format it rounds them, is its own affair.
+struct recipe_scalars {
+    bool l2, decoupled;              // the decay that is done; both false: none
+    float beta1, beta2, lr, eps, weight_decay;
+    float take1, take2;              // 1 - beta
+    float bias1, bias2;              // of m and v, as the recipe's comment says
+    float step_size, eps_by_step;
+    float shrink;                    // of the parameter, for decoupled decay
+    struct recipe_step wide;         // the same in double
+};
+
+// Of the two products in a x b + c x d, which one enters the sum unrounded. NONE: no multiply-add is fused.
+enum recipe_fuse { RECIPE_FUSE_NONE, RECIPE_FUSE_OLD, RECIPE_FUSE_NEW };
+
+struct adam_recipe {
+    const char *name, *source;
+    const char *checked;  // how it is known
+    bool decoupled_only;
+    enum recipe_fuse body, tail;  // different: the choice is by element
+    void (*begin)(const struct recipe_step *step, struct recipe_scalars *out);
+    void (*element)(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m, float *v);
+    bool (*is_here)(void);  // null: everywhere; whether this processor can compute it
+};
+
+// a x b + c
+static inline float recipe_fma(enum recipe_fuse fuse, float a, float b, float c)
+{
+    return fuse == RECIPE_FUSE_NONE ? a * b + c : fmaf(a, b, c);
+}
+
+// old x keep + new x take
+static inline float recipe_blend(enum recipe_fuse fuse, float old, float keep, float new, float take)
+{
+    if (fuse == RECIPE_FUSE_OLD)
+        return fmaf(old, keep, new * take);
+    if (fuse == RECIPE_FUSE_NEW)
+        return fmaf(new, take, old * keep);
+    return old * keep + new * take;
+}
+
+void torch_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void torch_capturable_single_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void torch_capturable_foreach_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void torch_fused_cuda_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void torch_fused_cuda_fp32_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void deepspeed_cpu_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void apex_begin(const struct recipe_step *step, struct recipe_scalars *out);
+void llmc_begin(const struct recipe_step *step, struct recipe_scalars *out);
+
+void torch_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void torch_mkl_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void torch_mkl_sse_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void torch_cuda_single_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void torch_cuda_foreach_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
+                                float *v);
+void torch_capturable_single_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
+                                     float *v);
+void torch_capturable_foreach_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
+                                      float *v);
+void torch_fused_cuda_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void torch_fused_cuda_fp32_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
+                                   float *v);
+void deepspeed_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void apex_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void llmc_cuda_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+void llmc_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
+
+// The square root of MKL's vector mathematics where it uses AVX-512; only if this processor has rsqrt14.
+float mkl_sqrt(float x);
+bool mkl_sqrt_is_here(void);
+
+// The same where it uses SSE, as on processors of other makers than Intel; only on x86-64.
+float mkl_sse_sqrt(float x);
+bool mkl_sse_sqrt_is_here(void);
+
+#endif

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules that a case can tell apart, in an order that has the likely ones first.
+#include "conformance/judge/rule.h"
+
+#include "conformance/cases/case.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct rule rule_canonical(const struct check_case *c)
+{
+    return (struct rule){.reduces_each_micro_step = c->stage >= 2};
+}
+
+bool rule_clip_is_deepspeed(enum rule_clip clip)
+{
+    return clip == CLIP_BY_RECIPROCAL || clip == CLIP_BY_RECIPROCAL_IN_DOUBLE;
+}
+
+int rule_group_count(int world)
+{
+    int count = 0;
+    for (int size = 2; size < world; size++)
+        count += world % size == 0;
+    return count;
+}
+
+int rule_group_size(int world, int index)
+{
+    for (int size = 2; size < world; size++)
+        if (world % size == 0 && index-- == 0)
+            return size;
+    return world;
+}
+
+static bool is_power_of_two(int number)
+{
+    return (number & (number - 1)) == 0;
+}
+
+// Whether the divisions of this rule can round otherwise than those of a rule before it. By a power of two they do not
+// round at all, unless a subnormal of fp16 comes out.
+static bool division_is_distinct(const struct check_case *c, const struct rule *rule)
+{
+    if (rule->division == DIVIDE_LAST)
+        return rule->micro == MICRO_LAST;
+    bool narrow = c->precision == DTYPE_FP16 || c->communication_dtype == DTYPE_FP16 ||
+                  c->accumulation_dtype == DTYPE_FP16;
+    bool world_rounds = narrow ? c->world > 1 : !is_power_of_two(c->world);
+    bool micro_rounds = narrow ? c->accumulation > 1 : !is_power_of_two(c->accumulation);
+    if (rule->micro == MICRO_LAST ? !world_rounds : !micro_rounds)
+        return false;
+    if (rule->micro == MICRO_FIRST_RECIPROCAL && is_power_of_two(c->accumulation))
+        return false;
+    if (!world_rounds)
+        return rule->division == DIVIDE_SUM;
+    switch (rule->division) {
+    case DIVIDE_SUM:
+        return rule->micro != MICRO_LAST || c->accumulation > 1 || c->communication_dtype != DTYPE_FP32 ||
+               c->loss_scale.kind != SCALE_NONE;
+    case DIVIDE_SUM_RECIPROCAL:
+    case DIVIDE_FIRST_RECIPROCAL:
+        return !is_power_of_two(c->world);
+    case DIVIDE_FIRST_IN_MODEL:
+        return c->precision != c->communication_dtype;
+    case DIVIDE_SPLIT:  // the first factor is a power of two
+        return narrow && c->world > 2;
+    default:
+        return true;
+    }
+}
+
+// Whether the order can differ from those before it. Two terms have one sum in any order, two groups of two are pairs,
+// and a prime number of ranks has no groups.
+static bool order_is_distinct(int world, enum rule_order order)
+{
+    switch (order) {
+    case ORDER_CYCLIC:
+        return world >= 3;
+    case ORDER_TREE:
+        return world >= 4;
+    case ORDER_GROUPS:
+        return world > 4 && rule_group_count(world) > 0;
+    default:
+        return true;
+    }
+}
+
+// Whether this rule's gradient can differ from that of a rule before it.
+static bool gradient_is_distinct(const struct check_case *c, const struct rule *rule)
+{
+    struct rule canonical = rule_canonical(c);
+    if (c->exact)
+        return rule_same_gradient(rule, &canonical);
+    if (!order_is_distinct(c->world, rule->order))
+        return false;
+    if (rule->rounds_each && (c->communication_dtype == DTYPE_FP32 || c->world < 3))
+        return false;
+    bool one_sum = c->accumulation == 1 || (c->world == 1 && c->communication_dtype == DTYPE_FP32);
+    if (one_sum && rule->reduces_each_micro_step != canonical.reduces_each_micro_step)
+        return false;
+    return division_is_distinct(c, rule);
+}
+
+// Every gradient rule has a number: the mixed radix of its choices.
+enum { GRADIENT_COUNT = DIVIDE_COUNT * ORDER_COUNT * MICRO_COUNT * 2 * 2 };
+
+static struct rule gradient_number(const struct check_case *c, int number)
+{
+    struct rule rule = rule_canonical(c);
+    rule.division = (enum rule_division)(number % DIVIDE_COUNT);
+    number /= DIVIDE_COUNT;
+    rule.order = (enum rule_order)(number % ORDER_COUNT);
+    number /= ORDER_COUNT;
+    rule.micro = (enum rule_micro)(number % MICRO_COUNT);
+    number /= MICRO_COUNT;
+    rule.reduces_each_micro_step ^= number % 2;
+    rule.rounds_each = number / 2 % 2;
+    return rule;
+}
+
+static bool case_has_l2(const struct check_case *c)
+{
+    for (int i = 0; i < c->group_count; i++)
+        if (!c->groups[i].decoupled)
+            return true;
+    return false;
+}
+
+static bool betas_differ(const struct check_case *c)
+{
+    for (int i = 1; i < c->group_count; i++)
+        if (c->groups[i].beta1 != c->groups[0].beta1 || c->groups[i].beta2 != c->groups[0].beta2)
+            return true;
+    return false;
+}
+
+// Whether the case can tell these powers of beta from the canonical ones.
+static bool powers_are_distinct(const struct check_case *c, int recipe, enum rule_powers powers)
+{
+    if (powers == POWERS_RUNNING)
+        return true;
+    bool tells = powers == POWERS_ANEW ? betas_differ(c) : c->phase == PHASE_RESUME && !c->weights_only;
+    return tells && adam_recipe_runs_powers(adam_recipe_at(recipe));
+}
+
+enum { UPDATE_MAX = 64 };
+
+// A recipe, and its powers of beta.
+struct update_rule {
+    int recipe;
+    enum rule_powers powers;
+};
+
+static int updates_of(const struct check_case *c, struct update_rule list[])
+{
+    int count = 0;
+    for (int i = 0; adam_recipe_at(i); i++)
+        for (int powers = 0; powers < POWERS_COUNT && adam_recipe_does(adam_recipe_at(i), !case_has_l2(c)); powers++)
+            if (powers_are_distinct(c, i, (enum rule_powers)powers))
+                list[count++] = (struct update_rule){i, (enum rule_powers)powers};
+    return count;
+}
+
+static int clip_count(const struct check_case *c)
+{
+    return c->gradient_clipping > 0 ? CLIP_FORM_COUNT : 1;
+}
+
+int rule_count(const struct check_case *c)
+{
+    struct update_rule updates[UPDATE_MAX];
+    int gradients = 0;
+    for (int i = 0; i < GRADIENT_COUNT; i++) {
+        struct rule rule = gradient_number(c, i);
+        gradients += gradient_is_distinct(c, &rule);
+    }
+    return gradients * updates_of(c, updates) * clip_count(c);
+}
+
+struct rule rule_at(const struct check_case *c, int index)
+{
+    struct update_rule updates[UPDATE_MAX];
+    int update_count = updates_of(c, updates), clips = clip_count(c);
+    int gradient = index / (update_count * clips);
+    struct rule rule = rule_canonical(c);
+    for (int i = 0; i < GRADIENT_COUNT; i++) {
+        rule = gradient_number(c, i);
+        if (gradient_is_distinct(c, &rule) && gradient-- == 0)
+            break;
+    }
+    rule.recipe = updates[index % update_count].recipe;
+    rule.powers = updates[index % update_count].powers;
+    rule.clip = (enum rule_clip)(index / update_count % clips);
+    return rule;
+}
+
+bool rule_same_gradient(const struct rule *a, const struct rule *b)
+{
+    return a->order == b->order && a->rounds_each == b->rounds_each && a->division == b->division &&
+           a->micro == b->micro && a->reduces_each_micro_step == b->reduces_each_micro_step;
+}
+
+static const char *const order_text[ORDER_COUNT] = {"ranks folded in order", "ranks folded around a ring",
+                                                    "ranks added in pairs", "ranks folded in groups"};
+static const char *const division_text[DIVIDE_COUNT] = {
+    "sum divided once",
+    "sum over ranks divided",
+    "sum over ranks times 1/world",
+    "each rank's divided",
+    "each rank's times 1/world",
+    "each rank's divided in the model's dtype",
+    "divided before and after as FSDP does",
+};
+static const char *const micro_text[MICRO_COUNT] = {"", ", each micro-step divided",
+                                                    ", each micro-step times 1/accumulation"};
+static const char *const clip_text[CLIP_FORM_COUNT] = {
+    "", ", clipped by DeepSpeed's reciprocal", ", clipped by max_norm / norm", ", clipped by max_norm / norm in double",
+    ", clipped by DeepSpeed's reciprocal in double",
+};
+
+static const char *const powers_text[POWERS_COUNT] = {"", ", powers of beta not broken by the checkpoint",
+                                                      ", powers of beta anew in every step"};
+
+const char *rule_text(const struct rule *rule, char *out, size_t bytes)
+{
+    const struct adam_recipe *recipe = adam_recipe_at(rule->recipe);
+    snprintf(out, bytes, "%s, %s%s, %s, %s%s%s%s", recipe ? adam_recipe_name(recipe) : "no recipe",
+             order_text[rule->order], rule->rounds_each ? ", each sum rounded" : "",
+             rule->reduces_each_micro_step ? "ranks before micro-steps" : "micro-steps before ranks",
+             division_text[rule->division], micro_text[rule->micro],
+             clip_text[rule->clip], powers_text[rule->powers]);
+    return out;
+}

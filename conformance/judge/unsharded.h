@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unsharded mixed-precision Adam, the suite's own: one process, whole tensors, scalar loops. It shares no arithmetic
+// with ref/ and knows nothing of shards, buckets or tiers. It makes one step from a given state, so that a judge can
+// ask for each step of an implementation from that implementation's own state before it.
+#ifndef ZG_UNSHARDED_H
+#define ZG_UNSHARDED_H
+
+#include "conformance/cases/case.h"
+#include "conformance/judge/rule.h"
+
+// The state of all parameters between two steps. Arrays by parameter, [count]; NULL for tied ones, moments also for
+// frozen ones.
+struct unsharded_state {
+    float *param[CASE_PARAM_MAX], *exp_avg[CASE_PARAM_MAX], *exp_avg_sq[CASE_PARAM_MAX];
+    uint64_t t;  // updates applied so far
+};
+
+int unsharded_state_open(const struct check_case *c, struct unsharded_state *out);  // zeros
+void unsharded_state_close(struct unsharded_state *state);                          // null-safe
+void unsharded_state_copy(const struct check_case *c, const struct unsharded_state *from, struct unsharded_state *to);
+
+// The state before step 1: the initial parameters.
+void unsharded_begin(const struct check_case *c, const struct case_values *values, struct unsharded_state *out);
+
+// Decisions, which do not depend on the state: they are the same for every rule.
+enum scaler_form { SCALER_DEEPSPEED, SCALER_TORCH, SCALER_MEGATRON };
+struct unsharded_decision {
+    bool skipped;
+    double scale;        // that the step's gradients are made with; 1 without loss scale
+    double scale_after;
+    uint64_t t;          // updates applied after the step, by the definition (the delayed update counted)
+    int applies;         // the step whose gradient is applied; 0: none
+};
+
+// [case_last_step] of them, from step 1 on (a resumed case's first steps, too).
+int unsharded_decide(const struct check_case *c, const struct case_values *values, enum scaler_form scaler,
+                     struct unsharded_decision *out);
+
+// Which value of an element is meant, where a rule leaves a choice by element: a rank to begin a cyclic fold with and
+// its direction, the ranks in a group (0: as few as there can be), and the body or the tail of a recipe that has both.
+struct unsharded_choice {
+    int first_rank, group;
+    bool downwards, tail;
+};
+
+// How many choices a rule has at this world; choice i of them. At least one, [0] being the canonical.
+int unsharded_choice_count(const struct check_case *c, const struct rule *rule);
+struct unsharded_choice unsharded_choice_at(const struct check_case *c, const struct rule *rule, int index);
+
+// The mean gradient of `step`, unscaled, before clipping, in fp32: by parameter, [count]; tied uses are added into
+// their owner's. out's arrays are the caller's; NULL entries are left out. Unused parameters get zeros. scale: that of
+// the step's decision.
+int unsharded_gradient(const struct check_case *c, const struct case_values *values, const struct rule *rule,
+                       const struct unsharded_choice *choice, int step, double scale,
+                       float *const out[CASE_PARAM_MAX]);
+
+// The norm of such gradients, to nearly all bits of a double, over what is trained (NULL entries are left out); and the
+// coefficient they are multiplied by: 1 without clipping.
+double unsharded_norm(const struct check_case *c, const float *const gradients[CASE_PARAM_MAX]);
+float unsharded_coefficient(const struct check_case *c, const struct rule *rule, double norm);
+
+// Adam's step t of all trained parameters from `from` to `to` (which may be the same) with these mean gradients and
+// this coefficient, and with the hyper-parameters of the step `lr_step`. leaves_unused: parameters without a gradient
+// stay as they are; otherwise they get a gradient of zero. resumed_t: where a recipe has running products for the
+// powers of beta (DeepSpeed), they begin with a pow after this t; 0: with 1 at the beginning. An implementation that
+// resumed has the checkpoint's t there; one whose groups have different betas uses pow at every step, which is t - 1.
+struct unsharded_update {
+    uint64_t t;
+    int lr_step;
+    float coefficient;
+    bool tail, leaves_unused;
+    uint64_t resumed_t;
+};
+int unsharded_adam(const struct check_case *c, const struct rule *rule, const struct unsharded_update *update,
+                   const float *const gradients[CASE_PARAM_MAX], const struct unsharded_state *from,
+                   struct unsharded_state *to);
+
+// x rounded to dtype and back, to nearest, ties to even.
+float unsharded_round(enum dtype dtype, float x);
+
+#endif

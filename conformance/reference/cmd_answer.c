@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge answer`: the reference, or a plug-in, as a command that the suite can run.
+#include "conformance/reference/reference.h"
+
+#include "base/err.h"
+#include "base/help.h"
+#include "ref/comm/launcher.h"
+#include "conformance/contract/plugin.h"
+#include "base/terminal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct answer_options {
+    char *recipe, *schedule, *clip_form, *nvme_path, *plugin;
+    int one, reduction_group;
+    struct launcher launcher;
+};
+
+static const char arguments_text[] = "[OPTION...] CASES ANSWERS WORLD [STATE] | --case [OPTION...] CASE ANSWER [STATE]";
+
+static const char *const examples[] = {
+    "zerogauge answer --case cases/adam-basic.w2.s0.fp32 answer",
+    "zerogauge check --out report -- zerogauge answer --recipe torch-fused-cpu {cases} {answers} {world} {state}",
+    "zerogauge check -- mpirun -n {world} zerogauge answer {cases} {answers} {world} {state}",
+    NULL,
+};
+
+static int parse(int argc, const char **argv, struct answer_options *a, char *arguments[5], int *count)
+{
+    enum { TEXT = POPT_ARG_STRING, FLAG = POPT_ARG_NONE };
+    const struct poptOption options[] = {
+        {"case", '\0', FLAG, &a->one, 0, "answer one case: CASE ANSWER [STATE]", NULL},
+        {"recipe", '\0', TEXT, &a->recipe, 0, "Adam's sequence of operations; torch-cpu, unless given", "NAME"},
+        {"clip-form", '\0', TEXT, &a->clip_form, 0, "torch, unless given; deepspeed", "NAME"},
+        {"schedule", '\0', TEXT, &a->schedule, 0, "serial; overlap; chaos:SEED; as cases hint, unless given", "HOW"},
+        {"reduction-group", '\0', POPT_ARG_INT, &a->reduction_group, 0,
+         "sums over ranks by groups of so many, where the world is a multiple of it; canonical order, unless given",
+         "N"},
+        {"nvme-path", '\0', TEXT, &a->nvme_path, 0, "where what is on NVMe goes; STATE, TMPDIR or /tmp, unless given",
+         "DIR"},
+        {"plugin", '\0', TEXT, &a->plugin, 0, "a shared object answers (contract.h), and not the reference", "FILE"},
+        HELP_OPTIONS(examples) POPT_TABLEEND,
+    };
+    poptContext context = poptGetContext(NULL, argc, argv, options, 0);
+    poptSetOtherOptionHelp(context, arguments_text);
+    int rc = ERR_NONE, code = poptGetNextOpt(context);
+    if (code < -1)
+        rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
+    for (const char *next; rc == ERR_NONE && *count < 5 && (next = poptGetArg(context)) != NULL;)
+        if (!(arguments[(*count)++] = strdup(next)))
+            rc = err_set(ERR_MEMORY, "no memory for the arguments");
+    poptFreeContext(context);
+    return rc;
+}
+
+static int unknown_recipe(const char *name)
+{
+    char names[512] = "";
+    for (int i = 0; recipe_at(i); i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", recipe_name(recipe_at(i)));
+    return err_set(ERR_USAGE, "--recipe %s: expected one of %s", name, names);
+}
+
+static int read_options(const struct answer_options *a, struct reference_options *out)
+{
+    *out = (struct reference_options){.recipe = a->recipe, .nvme_path = a->nvme_path, .clip_form = CLIP_TORCH,
+                                      .reduction_group = a->reduction_group};
+    if (a->reduction_group < 0 || a->reduction_group > CASE_WORLD_MAX)
+        return err_set(ERR_USAGE, "--reduction-group %d: expected 1 to %d", a->reduction_group, CASE_WORLD_MAX);
+    if (a->recipe && !recipe_find(a->recipe))
+        return unknown_recipe(a->recipe);
+    if (a->clip_form && strcmp(a->clip_form, "deepspeed") == 0)
+        out->clip_form = CLIP_DEEPSPEED;
+    else if (a->clip_form && strcmp(a->clip_form, "torch") != 0)
+        return err_set(ERR_USAGE, "--clip-form %s: expected torch or deepspeed", a->clip_form);
+    if (!a->schedule)
+        return ERR_NONE;
+    out->has_schedule = true;
+    return flow_schedule_parse(a->schedule, &out->schedule);
+}
+
+static int read_world(const char *text, int *out)
+{
+    char *end;
+    long world = strtol(text, &end, 10);
+    if (*end || end == text || world < 1 || world > CASE_WORLD_MAX)
+        return err_set(ERR_USAGE, "WORLD is \"%s\", expected 1 to %d", text, CASE_WORLD_MAX);
+    *out = (int)world;
+    return ERR_NONE;
+}
+
+static int answer_by_plugin(const struct answer_options *a, char *arguments[], const char *state)
+{
+    int world = 0;
+    if (a->recipe || a->clip_form || a->schedule || a->nvme_path || a->reduction_group)
+        return err_set(ERR_USAGE, "--plugin: --recipe, --clip-form, --schedule, --reduction-group and --nvme-path are "
+                                  "the reference's");
+    if (a->one)
+        return plugin_answer_one(a->plugin, arguments[0], arguments[1], state);
+    TRY(read_world(arguments[2], &world));
+    return plugin_answer(a->plugin, arguments[0], arguments[1], world, state);
+}
+
+static bool shows_progress(const struct answer_options *a)
+{
+    return a->launcher.rank == 0 && terminal_shows_progress();
+}
+
+static int answer_cases(struct answer_options *a, char *arguments[], int count)
+{
+    struct reference_options options;
+    int world = 0, extra = a->one ? 2 : 3;
+    if (count < extra || count > extra + 1)
+        return err_set(ERR_USAGE, "expected %s", arguments_text);
+    const char *state = count > extra ? arguments[extra] : NULL;
+    if (a->plugin && a->launcher.world > 1)
+        return err_set(ERR_USAGE, "--plugin is answered by one process: start it without a launcher");
+    if (a->plugin)
+        return answer_by_plugin(a, arguments, state);
+    TRY(read_options(a, &options));
+    if (!a->one)
+        TRY(read_world(arguments[2], &world));
+    // A process that was started alone answers a case of any world, in threads.
+    if (a->one && a->launcher.world == 1)
+        a->launcher = (struct launcher){0};
+    TRY(launcher_world(&a->launcher, world, 0, &world));
+    if (a->launcher.world > 0)
+        TRY(launcher_open(&a->launcher, &options.comm));
+    int rc = a->one ? reference_answer(&options, arguments[0], arguments[1], world, state)
+                    : reference_answer_all(&options, arguments[0], arguments[1], world, state, shows_progress(a));
+    if (options.comm && rc != ERR_NONE) {
+        comm_abort(options.comm, err_message());
+        launcher_tell("zerogauge answer");
+    }
+    launcher_close(options.comm, err_exit_status(rc));
+    return rc;
+}
+
+int answer_main(int argc, const char **argv)
+{
+    struct answer_options a = {0};
+    char *arguments[5] = {NULL};
+    int count = 0, rc = parse(argc, argv, &a, arguments, &count);
+    if (rc == ERR_NONE)
+        rc = launcher_find(&a.launcher);
+    if (rc == ERR_NONE)
+        rc = answer_cases(&a, arguments, count);
+    if (rc != ERR_NONE && *err_message())
+        fprintf(stderr, "zerogauge answer: %s\n", err_message());
+    char *texts[] = {a.recipe, a.schedule, a.clip_form, a.nvme_path, a.plugin};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free(texts[i]);
+    for (int i = 0; i < count; i++)
+        free(arguments[i]);
+    return err_exit_status(rc);
+}

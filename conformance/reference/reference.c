@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers a case: its configuration, its model, the run, and what is kept from one half of a resumed case for the
+// other.
+#include "conformance/reference/reference.h"
+
+#include "conformance/contract/answer.h"
+#include "conformance/cases/case_folders.h"
+#include "base/err.h"
+#include "ref/checkpoint/export.h"
+#include "base/file.h"
+#include "conformance/reference/given.h"
+#include "ref/tier/nvme_folder.h"
+#include "ref/train/train.h"
+#include "ref/train/train_checkpoint.h"
+#include "ref/checkpoint/weights.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// All that a case's run needs.
+struct reference_run {
+    const struct reference_options *options;
+    const char *answer;  // folder
+    int world;           // that is asked for; 0: the case's
+    const char *state;   // {state}, or null
+    const char *nvme_path;
+    struct check_case c;
+    struct reference_config config;
+    int before_steps;
+    char store[PATH_MAX];  // where this case's checkpoints are
+    struct given *given;
+    struct weights *weights;
+    struct train_checkpoints checkpoints;
+    struct reference_report *report;
+};
+
+static int make_folder(const char *path)
+{
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return err_set(ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+    return ERR_NONE;
+}
+
+// Whether this process has rank 0.
+static bool is_first(const struct reference_run *run)
+{
+    return !run->options->comm || comm_rank(run->options->comm) == 0;
+}
+
+// The weights of the checkpoint, and nothing else of it, begin the run.
+static int take_weights(struct reference_run *run, struct train_setting *setting)
+{
+    struct checkpoint *checkpoint;
+    char notes[NOTES_BYTES] = "", path[PATH_MAX];
+    TRY(checkpoint_open(run->store, &checkpoint, notes));
+    if (!checkpoint)
+        return err_set(ERR_USAGE, "%s: there is no checkpoint", run->store);
+    int rc = file_join(run->store, "weights.safetensors", path);
+    if (rc == ERR_NONE && is_first(run))
+        rc = export_weights(checkpoint, path, DTYPE_FP32);
+    checkpoint_close(checkpoint);
+    TRY(rc);
+    if (setting->comm)
+        TRY(comm_barrier(setting->comm));
+    TRY(weights_open(path, setting->model, &run->weights));
+    setting->model = &run->weights->model;
+    return ERR_NONE;
+}
+
+static int open_checkpoints(struct reference_run *run, struct train_setting *setting)
+{
+    const struct check_case *c = &run->c;
+    if (c->phase == PHASE_RESUME && c->weights_only)
+        return take_weights(run, setting);
+    char notes[NOTES_BYTES];
+    const struct train_checkpoint_options options = {
+        .save = c->phase == PHASE_SAVE ? run->store : NULL,
+        .resume = c->phase == PHASE_RESUME ? run->store : NULL,
+    };
+    TRY(train_checkpoints_open(&options, setting, &run->checkpoints, notes));
+    setting->checkpoints = &run->checkpoints;
+    if (c->phase != PHASE_RESUME)
+        return ERR_NONE;
+    uint64_t step = checkpoint_manifest(run->checkpoints.from)->step;
+    if (step != (uint64_t)c->checkpoint_step)
+        return err_set(ERR_USAGE, "%s: is a checkpoint of step %llu, expected step %d", run->store,
+                       (unsigned long long)step, c->checkpoint_step);
+    return ERR_NONE;
+}
+
+// Through the page cache where there is no direct I/O.
+static bool needs_page_cache(const char *path)
+{
+    struct nvme_folder folder;
+    if (nvme_folder_open(path, false, &folder) != ERR_NONE)
+        return true;
+    nvme_folder_close(&folder);
+    return false;
+}
+
+// A stage begins with parameters that its precision represents; of another run's master parameters it gets every bit.
+static int place_weights(const struct weights *weights, struct stage *stage)
+{
+    const struct layout *layout = &stage->layout;
+    for (int i = 0; i < layout->trainable_count; i++) {
+        const struct bundle *bundle = &layout->bundles[i];
+        float *whole = calloc(bundle->padded_count + 1, sizeof *whole);
+        if (!whole)
+            return err_set(ERR_MEMORY, "no memory for the weights of %zu elements", bundle->padded_count);
+        for (int k = 0; k < bundle->param_count; k++) {
+            int param = bundle->params[k];
+            memcpy(whole + layout->offset_of[param], weights->values[param],
+                   stage->setting.model->params[param].count * sizeof *whole);
+        }
+        size_t begin = bundle_share_begin(bundle, stage_share(stage, i));
+        int rc = stage_write_share(stage, i, STATE_PARAMETER, whole + begin);
+        free(whole);
+        TRY(rc);
+    }
+    return stage_regather(stage);
+}
+
+static int observe(void *context, const struct train_moment *moment)
+{
+    struct reference_run *run = context;
+    if (run->weights && moment->step == 0)
+        TRY(place_weights(run->weights, moment->stage));
+    return reference_report_observe(run->report, moment);
+}
+
+static int train(struct reference_run *run, const char *folder)
+{
+    const struct check_case *c = &run->c;
+    const struct reference_options *options = run->options;
+    const struct given_setting given = {
+        .c = c, .folder = folder, .before_steps = run->before_steps, .keeps_seen = true};
+    TRY(given_open(&given, &run->given));
+    struct train_setting setting = {
+        .config = &run->config.config,
+        .model = given_model(run->given),
+        .world = c->world,
+        .comm = options->comm,
+        .steps = (uint64_t)(case_last_step(c) - run->before_steps),
+        .schedule = options->has_schedule ? options->schedule
+                                          : (struct flow_schedule){c->overlap ? FLOW_OVERLAP : FLOW_SERIAL, 0},
+        .threads = 1,
+        .observe = observe,
+        .observe_context = run,
+    };
+    if (config_uses_nvme(setting.config)) {
+        setting.buffered = needs_page_cache(run->nvme_path);
+        setting.swap_checksum = true;
+    }
+    if (c->phase != PHASE_WHOLE)
+        TRY(open_checkpoints(run, &setting));
+    TRY(reference_report_open(c, run->given, run->answer, run->before_steps, options->comm, &run->report));
+    struct train_result result;
+    int rc = train_run(&setting, &result);
+    free(result.step_ns);
+    TRY(rc);
+    return reference_report_usage(run->report);
+}
+
+static void close_run(struct reference_run *run)
+{
+    reference_report_close(run->report);
+    train_checkpoints_close(&run->checkpoints);
+    weights_close(run->weights);
+    given_close(run->given);
+}
+
+static const char *nvme_path_of(const struct reference_options *options, const char *state)
+{
+    const char *temporary = getenv("TMPDIR");
+    return options->nvme_path ? options->nvme_path : state ? state : temporary && *temporary ? temporary : "/tmp";
+}
+
+static int answer(struct reference_run *run, const char *folder)
+{
+    bool unsupported;
+    struct check_case *c = &run->c;
+    TRY(case_read(folder, c));
+    if (run->world > 0 && c->world != run->world)
+        return err_set(ERR_USAGE, "is a case of world %d, in a run of world %d", c->world, run->world);
+    TRY(make_folder(run->answer));
+    run->nvme_path = nvme_path_of(run->options, run->state);
+    bool anew = c->phase == PHASE_RESUME && c->weights_only;
+    run->before_steps = anew ? c->checkpoint_step : 0;
+    int rc = reference_config(c, run->options, run->nvme_path, run->before_steps, &run->config, &unsupported);
+    // What is refused although it makes sense is what the reference has not.
+    if (rc == ERR_USAGE && !is_first(run))
+        return ERR_NONE;
+    if (rc == ERR_USAGE)
+        return answer_write_text(run->answer,
+                                 unsupported || !c->expects_refusal ? ANSWER_UNSUPPORTED : ANSWER_REFUSED,
+                                 err_message());
+    TRY(rc);
+    if (c->phase != PHASE_WHOLE)
+        TRY(case_state_folder(c, run->state, run->store));
+    return train(run, folder);
+}
+
+int reference_answer(const struct reference_options *options, const char *case_folder, const char *answer_folder,
+                     int world, const char *state)
+{
+    struct reference_run *run = calloc(1, sizeof *run);
+    if (!run)
+        return err_set(ERR_MEMORY, "no memory for a case");
+    run->options = options;
+    run->answer = answer_folder;
+    run->world = world;
+    run->state = state;
+    run->checkpoints.store.lock = -1;
+    int rc = answer(run, case_folder);
+    close_run(run);
+    free(run);
+    return rc;
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's findings for people and programs. Names and texts in them may be a stranger's: whatever they hold, they
+// cannot leave their place in a report. A report that could not be written whole is ERR_IO; the caller closes the file,
+// and looks at what that says, too.
+#ifndef ZG_REPORT_H
+#define ZG_REPORT_H
+
+#include "conformance/spec/verdict.h"
+
+#include <stdio.h>
+
+// The verdicts are those of the requirements that were asked for, in SPEC.md's order.
+
+// A table by chapter; below it, for each requirement that is not fulfilled, the first finding: where, which bits, a
+// hint, and the command that repeats it; last the verdict. In colour where out is a terminal and NO_COLOR is not set.
+int report_table(const struct run_facts *facts, const struct findings *findings,
+                 const struct requirement_verdict verdicts[], int count, FILE *out);
+
+// JSON lines: one "run" record, "check" records (one for each finding), "requirement" records, and one "end" record
+// with the verdict. A file without "end" is of a run that did not end. schema/report.schema.json describes them.
+int report_json(const struct run_facts *facts, const struct findings *findings,
+                const struct requirement_verdict verdicts[], int count, FILE *out);
+
+// JUnit XML: a test suite for each chapter, a test case for each requirement.
+int report_junit(const struct run_facts *facts, const struct findings *findings,
+                 const struct requirement_verdict verdicts[], int count, FILE *out);
+
+// One self-contained HTML page.
+int report_html(const struct run_facts *facts, const struct findings *findings,
+                const struct requirement_verdict verdicts[], int count, FILE *out);
+
+#endif

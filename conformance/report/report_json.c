@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON lines. Numbers are numbers, bit patterns hexadecimal strings; null stands where there is nothing, or no number.
+#include "conformance/report/report.h"
+
+#include "base/err.h"
+#include "info/info.h"
+#include "conformance/report/report_part.h"
+#include "base/report_text.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+
+enum { REPORT_SCHEMA = 1 };
+
+// Writes a record as a line, and frees it. A null record is one that there was no memory for.
+static int put(FILE *out, json_t *record)
+{
+    if (!record)
+        return err_set(ERR_MEMORY, "no memory for a record of the report");
+    int rc = json_dumpf(record, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(record);
+    if (rc != 0 || fputc('\n', out) == EOF)
+        return err_set(ERR_IO, "the JSON report could not be written whole");
+    return ERR_NONE;
+}
+
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *index_or_null(int index)
+{
+    return index >= 0 ? json_integer(index) : json_null();
+}
+
+static json_t *counts_json(const size_t counts[VERDICT_COUNT])
+{
+    json_t *object = json_object();
+    for (int i = 0; i < VERDICT_COUNT; i++) {
+        json_t *count = json_integer((json_int_t)counts[report_order[i]]);
+        json_object_set_new(object, verdict_name(report_order[i]), count);
+    }
+    return object;
+}
+
+static json_t *rules_json(const struct run_facts *facts)
+{
+    json_t *rules = json_array();
+    for (const char *const *rule = facts->rules; rule && *rule; rule++)
+        json_array_append_new(rules, text_json(*rule));
+    return rules;
+}
+
+static json_t *run_json(const struct run_facts *facts)
+{
+    // A seed may be larger than what a reader's integers hold, and is nothing to count with.
+    char seed[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, facts->seed);
+    json_t *suite = info_collect();
+    json_object_del(suite, "record");
+    return json_pack("{s:s,s:i,s:o,s:o,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:f,s:o,s:o}", "record", "run", "schema",
+                     REPORT_SCHEMA, "implementation", text_json(facts->implementation), "version",
+                     text_json(facts->version), "level", text_json(facts->level), "part",
+                     facts->part ? text_json(facts->part) : json_null(), "command", text_json(facts->command), "seed",
+                     seed, "case_count", (json_int_t)facts->case_count, "launch_count",
+                     (json_int_t)facts->launch_count, "requirement_count", (json_int_t)facts->requirement_count,
+                     "duration_s", facts->seconds, "rules", rules_json(facts), "suite", suite ? suite : json_null());
+}
+
+static json_t *difference_json(const struct finding *finding)
+{
+    const struct difference *d = &finding->difference;
+    char expected[BITS_TEXT_BYTES], actual[BITS_TEXT_BYTES];
+    if (!finding->has_difference)
+        return json_null();
+    bool of_tensor = d->param >= 0 && finding->c && d->param < finding->c->param_count;
+    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:i,s:s,s:s,s:o,s:o,s:o,s:I,s:I}", "step", d->step, "rank",
+                     index_or_null(d->rank), "micro_step", index_or_null(d->micro), "quantity", text_json(d->what),
+                     "tensor", of_tensor ? text_json(finding->c->params[d->param].name) : json_null(), "element",
+                     of_tensor ? json_integer((json_int_t)d->element) : json_null(), "bits", d->bits, "expected_bits",
+                     bits_text(d->bits, d->expected_bits, expected), "actual_bits",
+                     bits_text(d->bits, d->actual_bits, actual), "expected",
+                     number_or_null(difference_number(finding, d->expected_bits)), "actual",
+                     number_or_null(difference_number(finding, d->actual_bits)), "distance_roundings",
+                     number_or_null(d->roundings), "differing_count", (json_int_t)d->differing_count, "compared_count",
+                     (json_int_t)d->compared_count);
+}
+
+static json_t *check_json(const struct finding *finding, const struct requirement_verdict verdicts[], int count)
+{
+    json_t *requirements = json_array();
+    for (int i = 0; i < count; i++) {
+        if (finding_serves(finding, verdicts[i].requirement))
+            json_array_append_new(requirements, json_string(verdicts[i].requirement->id));
+    }
+    return json_pack("{s:s,s:o,s:s,s:s,s:o,s:o,s:o,s:o}", "record", "check", "case",
+                     finding->c ? text_json(finding->c->name) : json_null(), "aspect", aspect_name(finding->aspect),
+                     "verdict", verdict_name(finding->verdict), "requirements", requirements, "text",
+                     text_json(finding->text), "hint",
+                     finding->hint == HINT_NONE ? json_null() : json_string(hint_name(finding->hint)), "difference",
+                     difference_json(finding));
+}
+
+static json_t *requirement_json(const struct findings *findings, const struct requirement_verdict *verdict)
+{
+    const struct requirement *requirement = verdict->requirement;
+    json_t *rules = json_array();
+    const char *rule;
+    for (size_t at = 0; (rule = next_rule(findings, requirement, &at));)
+        json_array_append_new(rules, text_json(rule));
+    return json_pack("{s:s,s:s,s:b,s:s,s:s,s:s,s:o,s:o}", "record", "requirement", "id", requirement->id, "must",
+                     requirement->must, "chapter", requirement->group, "title", requirement->title, "verdict",
+                     verdict_name(verdict->verdict), "finding_counts", counts_json(verdict->counts), "rules", rules);
+}
+
+static json_t *end_json(const struct run_facts *facts, const struct requirement_verdict verdicts[], int count)
+{
+    enum run_verdict verdict = run_verdict_of(verdicts, count, facts->command_failed);
+    size_t counts[VERDICT_COUNT];
+    report_counts(verdicts, count, counts);
+    return json_pack("{s:s,s:s,s:i,s:o,s:b,s:o}", "record", "end", "verdict", run_verdict_name(verdict), "exit_status",
+                     run_verdict_exit_status(verdict), "requirement_counts", counts_json(counts), "command_failed",
+                     facts->command_failed, "command_text",
+                     facts->command_failed ? text_json(facts->command_text) : json_null());
+}
+
+int report_json(const struct run_facts *facts, const struct findings *findings,
+                const struct requirement_verdict verdicts[], int count, FILE *out)
+{
+    TRY(put(out, run_json(facts)));
+    for (size_t i = 0; i < findings->count; i++)
+        TRY(put(out, check_json(&findings->list[i], verdicts, count)));
+    for (int i = 0; i < count; i++)
+        TRY(put(out, requirement_json(findings, &verdicts[i])));
+    TRY(put(out, end_json(facts, verdicts, count)));
+    return report_end(out, "the JSON report");
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all forms of a report say alike.
+#ifndef ZG_REPORT_PART_H
+#define ZG_REPORT_PART_H
+
+#include "conformance/spec/verdict.h"
+
+#include <stdio.h>
+
+// In which order verdicts are counted: from PASS to BROKEN, UNSUPPORTED last.
+extern const enum verdict report_order[VERDICT_COUNT];
+
+// How many requirements have each verdict.
+void report_counts(const struct requirement_verdict verdicts[], int count, size_t out[VERDICT_COUNT]);
+
+// "12 PASS, 3 FAIL"; "" for none at all. Returns out.
+enum { COUNTS_TEXT_BYTES = 256 };
+const char *counts_text(const size_t counts[VERDICT_COUNT], char out[COUNTS_TEXT_BYTES]);
+
+// Why a requirement is UNSUPPORTED.
+const char *unsupported_text(const struct requirement_verdict *verdict);
+
+// "case red-exact, state"; "all cases, rule". Returns out.
+enum { FINDING_PLACE_BYTES = 256 };
+const char *finding_place(const struct finding *finding, char out[FINDING_PLACE_BYTES]);
+
+// "step 3, rank 1, micro-step 0, exp_avg of w, element 17" and "expected 0x3f800000 (1), got 0x40000000 (2),
+// 8.39e+06 roundings apart; 3 of 128 elements of this step and kind differ". Return out.
+enum { DIFFERENCE_TEXT_BYTES = 512 };
+const char *difference_place(const struct finding *finding, char out[DIFFERENCE_TEXT_BYTES]);
+const char *difference_values(const struct finding *finding, char out[DIFFERENCE_TEXT_BYTES]);
+
+// A bit pattern as "0x3f800000", and as a number; what is an integer is exact up to 2^53.
+enum { BITS_TEXT_BYTES = 24 };
+const char *bits_text(int bits, uint64_t pattern, char out[BITS_TEXT_BYTES]);
+double difference_number(const struct finding *finding, uint64_t pattern);
+
+// What comes before facts->command in the line that repeats a finding: "zerogauge check --level quick --case NAME ". Of
+// twins, all cases of the topic; of a case given twice, and of the rule, the run, or the part of it that was asked for.
+// Returns out.
+enum { REPEAT_TEXT_BYTES = 512 };
+const char *repeat_text(const struct run_facts *facts, const struct finding *finding, char out[REPEAT_TEXT_BYTES]);
+
+// What the run's verdict means: "every MUST is fulfilled"; of a part, which part it is. Returns out.
+enum { RUN_TEXT_BYTES = 512 };
+const char *run_text(const struct run_facts *facts, enum run_verdict verdict, char out[RUN_TEXT_BYTES]);
+
+// The rules by which a requirement is EQUIVALENT, each once: *at is 0 at first; null past the last.
+const char *next_rule(const struct findings *findings, const struct requirement *requirement, size_t *at);
+
+// ERR_IO: not everything has been written. what: "the table".
+int report_end(FILE *out, const char *what);
+
+#endif

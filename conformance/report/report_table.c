@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/report/report.h"
+#include "conformance/report/report_part.h"
+#include "base/report_text.h"
+#include "base/terminal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct table {
+    const struct run_facts *facts;
+    const struct findings *findings;
+    const struct requirement_verdict *verdicts;
+    int count;
+    FILE *out;
+    bool colours;
+};
+
+static const char *colour_of(enum verdict verdict)
+{
+    static const char *const colours[VERDICT_COUNT] = {
+        [VERDICT_UNSUPPORTED] = "\033[2m", [VERDICT_PASS] = "\033[32m",   [VERDICT_EQUIVALENT] = "\033[36m",
+        [VERDICT_BOUNDED] = "\033[33m",    [VERDICT_FAIL] = "\033[1;31m", [VERDICT_BROKEN] = "\033[1;35m",
+    };
+    return colours[verdict];
+}
+
+// The name of a verdict, padded to a width. Escapes stand outside of what is counted.
+static void print_name(const struct table *t, enum verdict verdict, const char *name, int width)
+{
+    fprintf(t->out, "%s%s%s%*s", t->colours ? colour_of(verdict) : "", name, t->colours ? "\033[0m" : "",
+            width > (int)strlen(name) ? width - (int)strlen(name) : 0, "");
+}
+
+static void print_head(const struct table *t)
+{
+    const struct run_facts *facts = t->facts;
+    fprintf(t->out, "zerogauge check: ");
+    text_plain(t->out, facts->implementation, 4);
+    fputs(facts->version[0] ? " " : "", t->out);
+    text_plain(t->out, facts->version, 4);
+    fprintf(t->out, ", level ");
+    text_plain(t->out, facts->level, 4);
+    fprintf(t->out, ", seed %" PRIu64 ": %zu case%s in %zu launch%s, %.1f s\n", facts->seed, facts->case_count,
+            facts->case_count == 1 ? "" : "s", facts->launch_count, facts->launch_count == 1 ? "" : "es",
+            facts->seconds);
+    for (const char *const *rule = facts->rules; rule && *rule; rule++) {
+        fprintf(t->out, "  ");
+        text_plain(t->out, *rule, 4);
+        fputc('\n', t->out);
+    }
+}
+
+static void print_requirement(const struct table *t, const struct requirement_verdict *verdict)
+{
+    enum { INDENT = 27 };
+    const struct requirement *requirement = verdict->requirement;
+    char counts[COUNTS_TEXT_BYTES];
+    fprintf(t->out, "  ");
+    print_name(t, verdict->verdict, verdict_name(verdict->verdict), 13);
+    fprintf(t->out, "%-10s  %s%s (", requirement->id, requirement->must ? "" : "SHOULD: ", requirement->title);
+    if (verdict->verdict == VERDICT_UNSUPPORTED)
+        text_plain(t->out, unsupported_text(verdict), INDENT);
+    else
+        fputs(counts_text(verdict->counts, counts), t->out);
+    fprintf(t->out, ")\n");
+    const char *rule;
+    for (size_t at = 0; (rule = next_rule(t->findings, requirement, &at));) {
+        fprintf(t->out, "%*sby ", INDENT, "");
+        text_plain(t->out, rule, INDENT + 3);
+        fputc('\n', t->out);
+    }
+}
+
+static void print_line(const struct table *t, const char *label, const char *text, const char *more)
+{
+    if (!text[0])
+        return;
+    fprintf(t->out, "  %-8s", label);
+    text_plain(t->out, text, 10);
+    text_plain(t->out, more, 10);
+    fputc('\n', t->out);
+}
+
+static void print_finding(const struct table *t, const struct requirement_verdict *verdict)
+{
+    const struct finding *finding = verdict->worst;
+    const struct requirement *requirement = verdict->requirement;
+    char place[FINDING_PLACE_BYTES], text[DIFFERENCE_TEXT_BYTES], repeat[REPEAT_TEXT_BYTES];
+    fputc('\n', t->out);
+    print_name(t, verdict->verdict, verdict_name(verdict->verdict), 0);
+    fprintf(t->out, " %s %s: %s\n", requirement->id, requirement->must ? "MUST" : "SHOULD", requirement->title);
+    print_line(t, "where", finding_place(finding, place), "");
+    if (finding->has_difference) {
+        print_line(t, "first", difference_place(finding, text), "");
+        print_line(t, "bits", difference_values(finding, text), "");
+    }
+    print_line(t, "why", finding->text, "");
+    print_line(t, "hint", hint_text(finding->hint), "");
+    print_line(t, "repeat", repeat_text(t->facts, finding, repeat), t->facts->command);
+    size_t others = verdict->counts[VERDICT_FAIL] + verdict->counts[VERDICT_BROKEN] - 1;
+    if (others > 0)
+        fprintf(t->out, "  and %zu more such %s of this requirement\n", others, others == 1 ? "finding" : "findings");
+}
+
+static void print_end(const struct table *t)
+{
+    enum run_verdict verdict = run_verdict_of(t->verdicts, t->count, t->facts->command_failed);
+    static const enum verdict like[] = {[RUN_CONFORMS] = VERDICT_PASS,
+                                        [RUN_CONFORMS_PARTLY] = VERDICT_PASS,
+                                        [RUN_FAILS] = VERDICT_FAIL,
+                                        [RUN_NOTHING] = VERDICT_UNSUPPORTED};
+    size_t counts[VERDICT_COUNT];
+    char text[COUNTS_TEXT_BYTES], run[RUN_TEXT_BYTES];
+    report_counts(t->verdicts, t->count, counts);
+    if (t->facts->command_failed) {
+        fprintf(t->out, "\nThe command ended badly: ");
+        text_plain(t->out, t->facts->command_text, 4);
+        fputc('\n', t->out);
+    }
+    fputc('\n', t->out);
+    print_name(t, like[verdict], run_verdict_name(verdict), 0);
+    fprintf(t->out, " (");
+    text_plain(t->out, run_text(t->facts, verdict, run), 4);
+    fprintf(t->out, "): %s of %d requirement%s\n", counts_text(counts, text), t->count, t->count == 1 ? "" : "s");
+}
+
+int report_table(const struct run_facts *facts, const struct findings *findings,
+                 const struct requirement_verdict verdicts[], int count, FILE *out)
+{
+    struct table t = {.facts = facts, .findings = findings, .verdicts = verdicts, .count = count, .out = out,
+                      .colours = terminal_has_colours(out)};
+    const char *group = "";
+    print_head(&t);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(group, verdicts[i].requirement->group) != 0)
+            fprintf(out, "\n%s\n", verdicts[i].requirement->group);
+        group = verdicts[i].requirement->group;
+        print_requirement(&t, &verdicts[i]);
+    }
+    for (int i = 0; i < count; i++) {
+        if (verdicts[i].verdict >= VERDICT_FAIL)
+            print_finding(&t, &verdicts[i]);
+    }
+    print_end(&t);
+    return report_end(out, "the table");
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the table, as people read it.
+#include "conformance/report/report_test.h"
+
+#include "base/folder_test.h"
+
+#include <fcntl.h>
+
+// The file that holds what the table looks like. To make it anew after a change that is meant, run this test with
+// ZG_GOLDEN set, and read the difference before it is kept.
+Test(report_table, it_looks_like_the_golden_file)
+{
+    static const char path[] = ZG_SOURCE_DIR "/conformance/report/report_table_test.txt";
+    struct told *told = told_open(false);
+    char *table = told_print(told, report_table);
+    if (getenv("ZG_GOLDEN"))
+        folder_write(path, table, strlen(table));
+    size_t bytes;
+    char *golden = folder_read(path, &bytes);
+    golden[bytes] = '\0';
+    cr_assert_str_eq(table, golden);
+    free(golden);
+    free(table);
+    told_close(told);
+}
+
+Test(report_table, the_command_that_ended_badly_is_told_and_fails_the_run)
+{
+    struct told *told = told_open(false);
+    told->findings.count = 0;
+    told_judge(told);
+    char *table = told_print(told, report_table);
+    cr_assert_not_null(strstr(table, "\nNOTHING-JUDGED ("), "%s", table);
+    free(table);
+    told->facts.command_failed = true;
+    snprintf(told->facts.command_text, sizeof told->facts.command_text, "exited with status 3\nTraceback");
+    table = told_print(told, report_table);
+    cr_assert_not_null(strstr(table, "\nThe command ended badly: exited with status 3\n    Traceback\n"), "%s", table);
+    cr_assert_not_null(strstr(table, "\nFAILS ("), "%s", table);
+    cr_assert_null(strstr(table, "NOTHING-JUDGED"));
+    free(table);
+    told_close(told);
+}
+
+Test(report_table, hostile_texts_begin_no_line_and_hide_nothing)
+{
+    struct told *told = told_open(true);
+    char *table = told_print(told, report_table);
+    cr_assert_null(strstr(table, "\nCONFORMS"));
+    cr_assert_not_null(strstr(table, "\n    CONFORMS: every MUST\n"), "it is there, indented");
+    cr_assert_not_null(strstr(table, "\nFAILS ("));
+    cr_assert_not_null(strstr(table, "\\x1b[2J\\x7f"));
+    cr_assert_not_null(strstr(table, "\\u{009b}31m \\u{202e}txet"));
+    cr_assert_not_null(strstr(table, "\\xff\\xfe \\xc0\\xbc \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80 \\xe2\\x82 \\u{fffe} "
+                                     "\xe2\x82\xac\\x0d\n"));
+    for (const char *c = table; *c; c++)
+        cr_assert((unsigned char)*c >= 0x20 || *c == '\n', "%x", *c);
+    free(table);
+    told_close(told);
+}
+
+// What a terminal of its own sees.
+static char *print_to_terminal(const struct told *told)
+{
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    cr_assert_geq(master, 0);
+    cr_assert_eq(grantpt(master) | unlockpt(master), 0);
+    FILE *out = fopen(ptsname(master), "w");
+    cr_assert_not_null(out);
+    // A terminal holds a few KiB until somebody reads them.
+    struct told few = *told;
+    few.findings.count = 0;
+    for (int i = 0; i < TOLD_COUNT; i++)
+        few.verdicts[i] = verdict_of(&few.findings, told->verdicts[i].requirement);
+    cr_assert_eq(report_table(&few.facts, &few.findings, few.verdicts, TOLD_COUNT, out), ERR_NONE);
+    // What was written arrives in pieces.
+    char *text = calloc(1, 1 << 16);
+    size_t used = 0;
+    while (!strstr(text, " requirements\r\n")) {
+        ssize_t bytes = read(master, text + used, (1 << 16) - 1 - used);
+        cr_assert_gt(bytes, 0);
+        used += (size_t)bytes;
+    }
+    fclose(out);
+    close(master);
+    return text;
+}
+
+Test(report_table, colours_are_for_terminals_that_want_them)
+{
+    struct told *told = told_open(false);
+    unsetenv("NO_COLOR");
+    setenv("TERM", "xterm", 1);
+    char *table = told_print(told, report_table);
+    cr_assert_null(strchr(table, '\033'), "no terminal");
+    free(table);
+    table = print_to_terminal(told);
+    cr_assert_not_null(strstr(table, "\033[2mUNSUPPORTED\033[0m  R-ARI-01"), "%s", table);
+    free(table);
+    setenv("NO_COLOR", "1", 1);
+    table = print_to_terminal(told);
+    cr_assert_null(strchr(table, '\033'), "%s", table);
+    cr_assert_not_null(strstr(table, "UNSUPPORTED  R-ARI-01"), "%s", table);
+    free(table);
+    unsetenv("NO_COLOR");
+    setenv("TERM", "dumb", 1);
+    table = print_to_terminal(told);
+    cr_assert_null(strchr(table, '\033'), "%s", table);
+    free(table);
+    told_close(told);
+}

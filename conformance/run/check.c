@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launches of a run: what each is given, and what the judge is given of what it left.
+#include "conformance/run/check_select.h"
+#include "conformance/run/claims.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/process/launch.h"
+#include "ref/arithmetic/random.h"
+#include "base/terminal.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+// One launch: the cases of one world, or one case alone.
+struct group {
+    int world;
+    bool resumes;  // second halves, which want the first ones' state
+    struct check_case **cases;  // in the order in which they are asked
+    size_t count;
+    char cases_folder[PATH_MAX], answers_folder[PATH_MAX], state_folder[PATH_MAX], output_path[PATH_MAX];
+};
+
+static double now_s(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+// --- a launch ---
+
+static int make_folder(const char *path)
+{
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return err_set(ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+    return ERR_NONE;
+}
+
+static int make_folders(const struct check_setting *setting, struct group *group)
+{
+    char name[64], base[PATH_MAX];
+    snprintf(name, sizeof name, "w%d%s", group->world, group->resumes ? "-resume" : "");
+    const struct {
+        const char *folder;
+        char *out;
+    } rows[] = {{"cases", group->cases_folder}, {"answers", group->answers_folder}};
+    for (int i = 0; i < 2; i++) {
+        TRY(file_join(setting->folder, rows[i].folder, base));
+        TRY(make_folder(base));
+        TRY(file_join(base, name, rows[i].out));
+        TRY(make_folder(rows[i].out));
+    }
+    TRY(file_join(setting->folder, "state", group->state_folder));
+    TRY(make_folder(group->state_folder));
+    TRY(file_join(setting->folder, "output", base));
+    TRY(make_folder(base));
+    strcat(name, ".txt");
+    return file_join(base, name, group->output_path);
+}
+
+static int write_order(const struct group *group)
+{
+    char path[PATH_MAX];
+    TRY(file_join(group->cases_folder, "order.json", path));
+    json_t *list = json_array();
+    for (size_t i = 0; i < group->count; i++)
+        json_array_append_new(list, json_string(group->cases[i]->name));
+    int failed = json_dump_file(list, path, JSON_INDENT(1));
+    json_decref(list);
+    return failed ? err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno)) : ERR_NONE;
+}
+
+// Writes the cases, and makes the folders in which both halves of a pair find one another's checkpoint.
+static int write_cases(const struct group *group)
+{
+    char name[CASE_NAME_BYTES], state[PATH_MAX];
+    for (size_t i = 0; i < group->count; i++) {
+        if (group->cases[i]->phase != PHASE_WHOLE) {
+            check_whole_name(group->cases[i], name);
+            TRY(file_join(group->state_folder, name, state));
+            TRY(make_folder(state));
+        }
+        TRY(check_write_case(group->cases[i], group->cases_folder));
+    }
+    return write_order(group);
+}
+
+static void note_failure(struct check_run *run, const char *format, const char *what, const char *detail)
+{
+    if (!run->command_failed)
+        snprintf(run->command_text, sizeof run->command_text, format, what, detail);
+    run->command_failed = true;
+}
+
+static int launch_command(const struct check_setting *setting, struct check_run *run, const struct group *group,
+                          const struct check_case *alone, char *why, size_t why_bytes)
+{
+    char one_case[PATH_MAX] = "", one_answer[PATH_MAX] = "", tail[FINDING_TEXT_BYTES / 4];
+    if (alone) {
+        TRY(file_join(group->cases_folder, alone->name, one_case));
+        TRY(file_join(group->answers_folder, alone->name, one_answer));
+    }
+    const struct check_words words = {
+        .cases = group->cases_folder, .answers = group->answers_folder, .state = group->state_folder,
+        .one_case = alone ? one_case : NULL, .one_answer = alone ? one_answer : NULL, .world = group->world,
+    };
+    why[0] = '\0';
+    if (setting->answer) {
+        run->launch_count++;
+        return setting->answer(setting->answer_context, &words);
+    }
+    char **argv;
+    TRY(check_command(setting->command, &words, &argv));
+    unlink(group->output_path);
+    const struct launch_setting launch_setting = {
+        .argv = (const char *const *)argv,
+        .output_path = group->output_path,
+        .watched_folder = group->answers_folder,
+        .time_limit_s = setting->time_limit_s,
+        .memory_limit_bytes = setting->memory_limit_bytes,
+        .output_limit_bytes = setting->output_limit_bytes,
+        .interrupted = setting->interrupted,
+    };
+    struct launch_result result;
+    int rc = launch(&launch_setting, &result);
+    free(argv);
+    TRY(rc);
+    run->launch_count++;
+    if (result.end == LAUNCH_INTERRUPTED)
+        return err_set(ERR_USAGE, "interrupted");
+    if (result.end != LAUNCH_EXITED || result.status != 0) {
+        launch_tail(group->output_path, tail, sizeof tail);
+        snprintf(why, why_bytes, "the command %.200s; it said: %.200s", result.text, tail[0] ? tail : "nothing");
+        note_failure(run, "%s%s", why, "");
+    }
+    return ERR_NONE;
+}
+
+// --- judging what a launch left ---
+
+static int open_answer(const struct check_setting *setting, const struct check_case *c, bool resumes,
+                       struct answer *out)
+{
+    char path[PATH_MAX], rest[CASE_NAME_BYTES + 64];
+    snprintf(rest, sizeof rest, "answers/w%d%s/%s", c->world, resumes ? "-resume" : "", c->name);
+    TRY(file_join(setting->folder, rest, path));
+    return answer_open(c, path, out);
+}
+
+static int judge_one(const struct check_setting *setting, struct check_run *run, const struct group *group,
+                     const struct check_case *c, const char *why)
+{
+    struct answer answer = {0}, saved = {0};
+    struct case_values *values = NULL;
+    int rc = open_answer(setting, c, group->resumes, &answer);
+    if (rc != ERR_NONE) {
+        char text[FINDING_TEXT_BYTES];
+        snprintf(text, sizeof text, "%.250s%s%.250s", why, why[0] ? "; " : "", err_message());
+        answer_close(&answer);
+        return judge_without(run->judge, c, VERDICT_BROKEN, text);
+    }
+    const struct check_case *first = group->resumes ? check_other_half(run, c) : NULL;
+    bool has_saved = first && open_answer(setting, first, false, &saved) == ERR_NONE && saved.kind == ANSWER_STATES;
+    if (first && !has_saved && saved.kind == ANSWER_UNSUPPORTED) {
+        rc = judge_without(run->judge, c, VERDICT_UNSUPPORTED, "its saving half was declined");
+    } else {
+        rc = case_values_open(c, &values);
+        if (rc == ERR_NONE)
+            rc = judge_answer(run->judge, c, values, &answer, has_saved ? &saved : NULL);
+    }
+    case_values_close(values);
+    answer_close(&saved);
+    answer_close(&answer);
+    return rc;
+}
+
+static int run_group(const struct check_setting *setting, struct check_run *run, struct group *group)
+{
+    char why[FINDING_TEXT_BYTES] = "", digest[FILE_DIGEST_BYTES];
+    bool one_by_one = false;
+    for (int i = 0; setting->command[i]; i++)
+        one_by_one |= strstr(setting->command[i], "{case}") != NULL;
+    TRY(make_folders(setting, group));
+    TRY(write_cases(group));
+    char(*before)[FILE_DIGEST_BYTES] = calloc(group->count, sizeof *before);
+    if (!before)
+        return err_set(ERR_MEMORY, "no memory for the digests of %zu cases", group->count);
+    int rc = ERR_NONE;
+    for (size_t i = 0; i < group->count && rc == ERR_NONE; i++)
+        rc = check_digest_case(group->cases[i], group->cases_folder, before[i]);
+    if (rc == ERR_NONE && !one_by_one)
+        rc = launch_command(setting, run, group, NULL, why, sizeof why);
+    for (size_t i = 0; i < group->count && rc == ERR_NONE; i++) {
+        if (one_by_one)
+            rc = launch_command(setting, run, group, group->cases[i], why, sizeof why);
+        if (rc == ERR_NONE && (check_digest_case(group->cases[i], group->cases_folder, digest) != ERR_NONE ||
+                               memcmp(digest, before[i], sizeof digest) != 0))
+            note_failure(run, "the command changed the case %s%s", group->cases[i]->name, "");
+        if (rc == ERR_NONE)
+            rc = judge_one(setting, run, group, group->cases[i], why);
+    }
+    free(before);
+    return rc;
+}
+
+// The cases of one world and half, in an order that the seed decides.
+static int fill_group(const struct check_setting *setting, const struct check_run *run, struct group *group)
+{
+    group->cases = calloc(run->case_count + 1, sizeof(struct check_case *));
+    if (!group->cases)
+        return err_set(ERR_MEMORY, "no memory for %zu cases", run->case_count);
+    for (size_t i = 0; i < run->case_count; i++)
+        if (run->asked[i] && run->cases[i]->world == group->world &&
+            (run->cases[i]->phase == PHASE_RESUME) == group->resumes)
+            group->cases[group->count++] = run->cases[i];
+    uint64_t key = random_key(random_key(setting->seed, 2), (uint64_t)group->world);
+    for (size_t i = group->count; i > 1; i--) {
+        size_t j = (size_t)random_below(random_at(key, i), i);
+        struct check_case *swap = group->cases[i - 1];
+        group->cases[i - 1] = group->cases[j];
+        group->cases[j] = swap;
+    }
+    return ERR_NONE;
+}
+
+static void show_progress(const struct check_setting *setting, const struct group *group, size_t done, size_t all)
+{
+    if (setting->progress)
+        terminal_progress("%zu of %zu cases; now %zu at world %d%s ...", done, all, group->count, group->world,
+                          group->resumes ? ", resumed" : "");
+}
+
+static int run_groups(const struct check_setting *setting, struct check_run *run)
+{
+    size_t done = 0, all = 0;
+    for (size_t i = 0; i < run->case_count; i++)
+        all += run->asked[i];
+    int rc = ERR_NONE;
+    for (int resumes = 0; resumes < 2 && rc == ERR_NONE; resumes++)
+        for (int world = 1; world <= CASE_WORLD_MAX && rc == ERR_NONE; world++) {
+            struct group group = {.world = world, .resumes = resumes};
+            rc = fill_group(setting, run, &group);
+            if (rc == ERR_NONE && group.count > 0) {
+                show_progress(setting, &group, done, all);
+                rc = run_group(setting, run, &group);
+            }
+            done += group.count;
+            free(group.cases);
+        }
+    if (setting->progress)
+        terminal_progress("%s", "");
+    return rc;
+}
+
+static int check_placeholders(const char *const *command)
+{
+    bool cases = false, answers = false;
+    for (int i = 0; command[i]; i++) {
+        cases |= strstr(command[i], "{cases}") || strstr(command[i], "{case}");
+        answers |= strstr(command[i], "{answers}") || strstr(command[i], "{answer}");
+    }
+    return cases && answers ? ERR_NONE
+                            : err_set(ERR_USAGE, "the command has no {cases} and {answers} (or {case} and {answer}), "
+                                                 "so it cannot know what to answer, and where");
+}
+
+int check_run(const struct check_setting *setting, struct check_run *out)
+{
+    *out = (struct check_run){0};
+    double begin = now_s();
+    TRY(check_placeholders(setting->command));
+    struct judge_options options = {.scaler = SCALER_DEEPSPEED, .clip = -1, .unused = -1};
+    if (setting->claims)
+        options = (struct judge_options){
+            .scaler = setting->claims->scaler,
+            .clip = (int)setting->claims->clip - (int)CLAIMS_CLIP_TORCH,
+            .unused = (int)setting->claims->unused - (int)CLAIMS_UNUSED_UNTOUCHED,
+        };
+    TRY(judge_open(&options, &out->findings, &out->judge));
+    TRY(check_select(setting, out));
+    TRY(run_groups(setting, out));
+    TRY(judge_end(out->judge));
+    out->seconds = now_s() - begin;
+    return ERR_NONE;
+}
+
+void check_run_free(struct check_run *run)
+{
+    judge_close(run->judge);
+    findings_free(&run->findings);
+    for (size_t i = 0; i < run->case_count; i++)
+        free(run->cases[i]);
+    free(run->cases);
+    free(run->asked);
+    *run = (struct check_run){0};
+}

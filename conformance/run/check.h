@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run of the suite: cases are written, a command answers them, one launch for each world, and the judge reads what it
+// left.
+#ifndef ZG_CHECK_H
+#define ZG_CHECK_H
+
+#include "conformance/suite/edition.h"
+#include "base/file.h"
+#include "conformance/judge/judge.h"
+
+#include <signal.h>
+
+struct claims;
+
+// What of the suite is asked for.
+struct check_part {
+    enum edition_level level;
+    const char *case_pattern;  // as a shell's, "@(adam|off)-*" included, of whole names; null: all
+    const char *requirement;   // only cases that serve it; null: all
+    int world;                 // check_run alone: only cases, and pairs, of this many ranks; 0: all
+};
+
+// Calls visit for every case of a part, as edition_cases does. ERR_USAGE: there is no such requirement, or no case.
+int check_cases(const struct check_part *part, int (*visit)(void *context, const struct check_case *c), void *context);
+
+// FOLDER/NAME with all files of a case; FOLDER is there, and NAME is not.
+int check_write_case(const struct check_case *c, const char *folder);
+
+// One digest of all these files. ERR_CHECK: one of them is gone.
+int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES]);
+
+struct check_words;
+
+struct check_setting {
+    struct check_part part;
+    const struct claims *claims;     // null: everything is claimed
+    const char *const *command;      // with {cases}, {answers}, {world}, {state}; or {case}, {answer}. NULL at the end
+    // Answers a launch's cases in place of the command, in this process; null: the command is started.
+    int (*answer)(void *context, const struct check_words *words);
+    void *answer_context;
+    const char *folder;              // there and empty: for cases, answers, state and output
+    uint64_t seed;                   // of the order
+    double time_limit_s;             // a launch; 0: none
+    uint64_t memory_limit_bytes, output_limit_bytes;  // the same
+    bool progress;                   // on stderr
+    const volatile sig_atomic_t *interrupted;  // may be null
+};
+
+struct check_run {
+    struct findings findings;
+    struct judge *judge;
+    struct check_case **cases;  // owned
+    bool *asked;                // by case: false where it is not claimed
+    size_t case_count, case_room;
+    size_t launch_count;
+    bool command_failed;        // a launch ended other than with status 0, or the cases were changed
+    char command_text[FINDING_TEXT_BYTES];
+    double seconds;
+};
+
+// ERR_USAGE: nothing matches, the command has no {cases}, it cannot be started, or it was interrupted. What the command
+// does wrong is not an error of this function but a finding. check_run_free in every case.
+int check_run(const struct check_setting *setting, struct check_run *out);
+void check_run_free(struct check_run *run);
+
+// Words for the placeholders of a command.
+struct check_words {
+    const char *cases, *answers, *state, *one_case, *one_answer;
+    int world;
+};
+
+// The command with its placeholders replaced: [count + 1] strings, NULL at the end, in one allocation.
+int check_command(const char *const *command, const struct check_words *words, char ***out);
+
+// `zerogauge check`
+int check_main(int argc, const char **argv);
+
+#endif

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A part of the suite's cases: those of a level, of a name, of a requirement. And the files of one.
+#include "conformance/run/check_select.h"
+#include "base/err.h"
+#include "ref/arithmetic/random.h"
+
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static bool is_selected(const struct check_part *part, const struct check_case *c)
+{
+    char name[CASE_NAME_BYTES];
+    check_whole_name(c, name);
+    if (part->case_pattern && fnmatch(part->case_pattern, name, FNM_EXTMATCH) != 0 &&
+        fnmatch(part->case_pattern, c->name, FNM_EXTMATCH) != 0)
+        return false;
+    return !part->requirement || requirement_covers(requirement_find(part->requirement), c->name);
+}
+
+// A visit of the edition that passes on what is selected.
+struct sieve {
+    const struct check_part *part;
+    int (*visit)(void *context, const struct check_case *c);
+    void *context;
+    size_t count;
+};
+
+static int pass_on(void *context, const struct check_case *c)
+{
+    struct sieve *sieve = context;
+    if (!is_selected(sieve->part, c))
+        return ERR_NONE;
+    sieve->count++;
+    return sieve->visit(sieve->context, c);
+}
+
+int check_cases(const struct check_part *part, int (*visit)(void *context, const struct check_case *c), void *context)
+{
+    struct sieve sieve = {.part = part, .visit = visit, .context = context};
+    if (part->requirement && !requirement_find(part->requirement))
+        return err_set(ERR_USAGE, "there is no requirement %s; conformance/SPEC.md lists them", part->requirement);
+    TRY(edition_cases(part->level, pass_on, &sieve));
+    if (sieve.count > 0)
+        return ERR_NONE;
+    if (!part->case_pattern)
+        return err_set(ERR_USAGE, "no case of this level serves %s", part->requirement);
+    return err_set(ERR_USAGE, "no case of this level%s%s is called \"%s\"; --list names all",
+                   part->requirement ? " that serves " : "", part->requirement ? part->requirement : "",
+                   part->case_pattern);
+}
+
+int check_write_case(const struct check_case *c, const char *folder)
+{
+    struct case_values *values;
+    TRY(case_values_open(c, &values));
+    int rc = case_write(c, values, folder);
+    case_values_close(values);
+    return rc;
+}
+
+int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES])
+{
+    char own[PATH_MAX], path[PATH_MAX], name[32], one[FILE_DIGEST_BYTES];
+    uint64_t sum[2] = {0};
+    TRY(file_join(folder, c->name, own));
+    for (int i = -2; i <= case_last_step(c); i++) {
+        if (i >= 0 && i < case_first_step(c))
+            continue;
+        snprintf(name, sizeof name, "grads-%d.safetensors", i);
+        TRY(file_join(own, i == -2 ? "case.json" : i == -1 ? "init.safetensors" : name, path));
+        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0)
+            return err_set(ERR_CHECK, "%s is gone", path);
+        int rc = file_digest(fd, path, one);
+        close(fd);
+        TRY(rc);
+        unsigned long long high, low;
+        sscanf(one, "%16llx%16llx", &high, &low);
+        sum[0] = random_key(sum[0], high);
+        sum[1] = random_key(sum[1], low);
+    }
+    snprintf(digest, FILE_DIGEST_BYTES, "%016llx%016llx", (unsigned long long)sum[0], (unsigned long long)sum[1]);
+    return ERR_NONE;
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/run/check_ranks.h"
+
+#include "base/err.h"
+#include "conformance/reference/reference.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+// What rank 0 tells the others of a launch; no cases: there are no more.
+struct launch_words {
+    char cases[PATH_MAX], answers[PATH_MAX], state[PATH_MAX];
+};
+
+static int answer(const struct check_ranks *ranks, const struct launch_words *words)
+{
+    const struct reference_options options = {.clip_form = CLIP_TORCH, .comm = ranks->comm,
+                                              .interrupted = ranks->interrupted};
+    if (access(words->cases, R_OK) != 0)
+        return err_set(ERR_USAGE, "%s: is not seen by the host of rank %d: give --out FOLDER, on a file system that "
+                                  "all hosts see", words->cases, comm_rank(ranks->comm));
+    return reference_answer_all(&options, words->cases, words->answers, comm_world(ranks->comm), words->state, false);
+}
+
+int check_ranks_answer(void *context, const struct check_words *words)
+{
+    const struct check_ranks *ranks = context;
+    struct launch_words told = {0};
+    snprintf(told.cases, sizeof told.cases, "%s", words->cases);
+    snprintf(told.answers, sizeof told.answers, "%s", words->answers);
+    snprintf(told.state, sizeof told.state, "%s", words->state);
+    TRY(comm_broadcast(ranks->comm, &told, sizeof told, 0));
+    TRY(answer(ranks, &told));
+    // What the others have written is there when they are done.
+    return comm_barrier(ranks->comm);
+}
+
+int check_ranks_end(const struct check_ranks *ranks)
+{
+    struct launch_words none = {0};
+    return comm_broadcast(ranks->comm, &none, sizeof none, 0);
+}
+
+int check_ranks_follow(const struct check_ranks *ranks)
+{
+    for (;;) {
+        struct launch_words words;
+        TRY(comm_broadcast(ranks->comm, &words, sizeof words, 0));
+        if (!words.cases[0])
+            return ERR_NONE;
+        TRY(answer(ranks, &words));
+        TRY(comm_barrier(ranks->comm));
+    }
+}

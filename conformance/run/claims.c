@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/run/claims.h"
+
+#include "base/err.h"
+#include "base/strict_json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STAGE_COUNT = 4 };
+
+// In the order of their enums; NULL ends each.
+static const char *const features[] = {
+    [FEATURE_ACCUMULATION] = "accumulation",
+    [FEATURE_CLIPPING] = "clipping",
+    [FEATURE_STATIC_LOSS_SCALE] = "static_loss_scale",
+    [FEATURE_DYNAMIC_LOSS_SCALE] = "dynamic_loss_scale",
+    [FEATURE_OVERFLOW_CHECK] = "overflow_check",
+    [FEATURE_L2] = "l2",
+    [FEATURE_NO_BIAS_CORRECTION] = "no_bias_correction",
+    [FEATURE_LR_SCHEDULE] = "lr_schedule",
+    [FEATURE_GROUPS] = "groups",
+    [FEATURE_TIED] = "tied",
+    [FEATURE_FROZEN] = "frozen",
+    [FEATURE_UNUSED] = "unused",
+    [FEATURE_EMPTY] = "empty",
+    [FEATURE_SCALAR] = "scalar",
+    [FEATURE_RESUME] = "resume",
+    [FEATURE_RESHARD] = "reshard",
+    [FEATURE_WEIGHTS_ONLY] = "weights_only",
+    [FEATURE_DELAYED_UPDATE] = "delayed_update",
+    [FEATURE_REFUSAL] = "refusal",
+    [FEATURE_COUNT] = NULL,
+};
+static const char *const precisions[] = {"fp32", "bf16", "fp16", NULL};  // as in enum dtype
+static const char *const tiers[] = {"none", "cpu", "nvme", NULL};        // as in enum ledger_tier
+static const char *const clip_forms[] = {"torch", "deepspeed", NULL};    // from CLAIMS_CLIP_TORCH on
+static const char *const scalers[] = {"deepspeed", "torch", "megatron", NULL};
+static const char *const unused_forms[] = {"untouched", "zero_gradient", NULL};  // from CLAIMS_UNUSED_UNTOUCHED on
+
+const char *claims_feature_name(enum claims_feature feature)
+{
+    return features[feature];
+}
+
+void claims_whole(struct claims *out)
+{
+    *out = (struct claims){.worlds = UINT64_MAX,
+                           .stages = (1u << STAGE_COUNT) - 1,
+                           .precisions = 1u << DTYPE_FP32 | 1u << DTYPE_BF16 | 1u << DTYPE_FP16,
+                           .offload_optimizer = (1u << TIER_COUNT) - 1,
+                           .offload_param = (1u << TIER_COUNT) - 1,
+                           .features = (1u << FEATURE_COUNT) - 1,
+                           .scaler = SCALER_DEEPSPEED};
+}
+
+_Static_assert(CASE_WORLD_MAX <= 64 && FEATURE_COUNT < 32, "every world and every feature has a bit");
+
+// The elements of a list, if it is there, are handed to `index_of`, which says which bit each is, or -1.
+static int read_set(const struct strict_object *root, const char *key, size_t room, const char *expected,
+                    int (*index_of)(const json_t *element, const char *const words[]), const char *const words[],
+                    uint64_t *set)
+{
+    const json_t *list;
+    size_t count;
+    char shown[JSON_SHOW_BYTES];
+    if (!json_object_get(root->value, key))
+        return ERR_NONE;
+    TRY(strict_array(root, key, words == features ? 0 : 1, room, &list, &count));
+    *set = 0;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *element = json_array_get(list, i);
+        int bit = index_of(element, words);
+        if (bit < 0)
+            return strict_fail(root, key, "element %zu is %s, expected %s", i, strict_show(shown, element), expected);
+        if (*set >> bit & 1)
+            return strict_fail(root, key, "element %zu, %s, is there twice", i, strict_show(shown, element));
+        *set |= (uint64_t)1 << bit;
+    }
+    return ERR_NONE;
+}
+
+static int index_of_word(const json_t *element, const char *const words[])
+{
+    for (int i = 0; json_is_string(element) && words[i]; i++)
+        if (strcmp(json_string_value(element), words[i]) == 0)
+            return i;
+    return -1;
+}
+
+static int index_of_stage(const json_t *element, const char *const words[])
+{
+    (void)words;
+    json_int_t stage = json_is_integer(element) ? json_integer_value(element) : -1;
+    return stage >= 0 && stage < STAGE_COUNT ? (int)stage : -1;
+}
+
+static int index_of_world(const json_t *element, const char *const words[])
+{
+    (void)words;
+    json_int_t world = json_is_integer(element) ? json_integer_value(element) : 0;
+    return world >= 1 && world <= CASE_WORLD_MAX ? (int)world - 1 : -1;
+}
+
+static int read_words(const struct strict_object *root, const char *key, size_t room, const char *const words[],
+                      uint32_t *out)
+{
+    uint64_t set = *out;
+    TRY(read_set(root, key, room, "a word of the contract", index_of_word, words, &set));
+    *out = (uint32_t)set;
+    return ERR_NONE;
+}
+
+static int read_choice(const struct strict_object *root, const char *key, const char *const words[], int first,
+                       int *out)
+{
+    if (!json_object_get(root->value, key))
+        return ERR_NONE;
+    TRY(strict_word(root, key, words, out));
+    *out += first;
+    return ERR_NONE;
+}
+
+static int read_all(const struct strict_object *root, struct claims *out)
+{
+    static const char *const keys[] = {"contract", "name", "version", "?stages", "?worlds", "?precisions",
+                                       "?offload_optimizer", "?offload_param", "?features", "?clip_form", "?scaler",
+                                       "?unused", NULL};
+    int contract, clip = CLAIMS_CLIP_EITHER, scaler = SCALER_DEEPSPEED, unused = CLAIMS_UNUSED_EITHER;
+    uint64_t stages = out->stages;
+    TRY(strict_keys(root, keys));
+    TRY(strict_int(root, "contract", CASE_CONTRACT, CASE_CONTRACT, &contract));
+    TRY(strict_string(root, "name", out->name, sizeof out->name));
+    TRY(strict_string(root, "version", out->version, sizeof out->version));
+    TRY(read_set(root, "stages", STAGE_COUNT, "0, 1, 2 or 3", index_of_stage, NULL, &stages));
+    TRY(read_set(root, "worlds", CASE_WORLD_MAX, "a number of ranks", index_of_world, NULL, &out->worlds));
+    TRY(read_words(root, "precisions", 3, precisions, &out->precisions));
+    TRY(read_words(root, "offload_optimizer", TIER_COUNT, tiers, &out->offload_optimizer));
+    TRY(read_words(root, "offload_param", TIER_COUNT, tiers, &out->offload_param));
+    TRY(read_words(root, "features", FEATURE_COUNT, features, &out->features));
+    TRY(read_choice(root, "clip_form", clip_forms, CLAIMS_CLIP_TORCH, &clip));
+    TRY(read_choice(root, "scaler", scalers, SCALER_DEEPSPEED, &scaler));
+    TRY(read_choice(root, "unused", unused_forms, CLAIMS_UNUSED_UNTOUCHED, &unused));
+    out->stages = (uint32_t)stages;
+    out->clip = (enum claims_clip)clip;
+    out->scaler = (enum scaler_form)scaler;
+    out->unused = (enum claims_unused)unused;
+    return ERR_NONE;
+}
+
+int claims_parse(const char *file, const char *text, size_t bytes, struct claims *out)
+{
+    struct json_text parsed;
+    claims_whole(out);
+    TRY(json_text_parse(file, text, bytes, &parsed));
+    struct strict_object root = strict_root(file, &parsed);
+    int rc = read_all(&root, out);
+    json_text_close(&parsed);
+    return rc;
+}
+
+int claims_read(const char *file, struct claims *out)
+{
+    char *text;
+    size_t bytes;
+    TRY(json_read(file, &text, &bytes));
+    int rc = claims_parse(file, text, bytes, out);
+    free(text);
+    return rc;
+}
+
+// What a case asks for, as bits.
+static uint32_t features_of(const struct check_case *c)
+{
+    bool has[FEATURE_COUNT] = {
+        [FEATURE_ACCUMULATION] = c->accumulation > 1,
+        [FEATURE_CLIPPING] = c->gradient_clipping > 0,
+        [FEATURE_STATIC_LOSS_SCALE] = c->loss_scale.kind == SCALE_STATIC,
+        [FEATURE_DYNAMIC_LOSS_SCALE] = c->loss_scale.kind == SCALE_DYNAMIC,
+        [FEATURE_OVERFLOW_CHECK] = c->overflow_check,
+        [FEATURE_GROUPS] = c->group_count > 1,
+        [FEATURE_RESUME] = c->phase != PHASE_WHOLE,
+        [FEATURE_WEIGHTS_ONLY] = c->phase != PHASE_WHOLE && c->weights_only,
+        [FEATURE_DELAYED_UPDATE] = c->delayed_update > 0,
+        [FEATURE_REFUSAL] = c->expects_refusal,
+    };
+    for (int i = 0; i < c->group_count; i++) {
+        const struct case_group *group = &c->groups[i];
+        has[FEATURE_L2] |= !group->decoupled && group->weight_decay != 0;
+        has[FEATURE_NO_BIAS_CORRECTION] |= !group->bias_correction;
+        has[FEATURE_LR_SCHEDULE] |= group->lr_by_step;
+    }
+    for (int i = 0; i < c->param_count; i++) {
+        const struct case_param *param = &c->params[i];
+        has[FEATURE_TIED] |= param->tied_to >= 0;
+        has[FEATURE_FROZEN] |= param->frozen;
+        has[FEATURE_UNUSED] |= !param->used;
+        has[FEATURE_EMPTY] |= param->count == 0;
+        has[FEATURE_SCALAR] |= param->shape_rank == 0;
+    }
+    uint32_t set = 0;
+    for (int i = 0; i < FEATURE_COUNT; i++)
+        set |= (uint32_t)has[i] << i;
+    return set;
+}
+
+static bool covers_half(const struct claims *claims, const struct check_case *c, uint32_t more,
+                        char why[CLAIMS_TEXT_BYTES])
+{
+    uint32_t missing = (features_of(c) | more) & ~claims->features;
+    // A stage or a world that does not exist is asked for only where a refusal is expected: nobody claims it.
+    bool has_stage = c->stage < 0 || c->stage >= STAGE_COUNT || (claims->stages >> c->stage & 1);
+    bool has_world = c->world < 1 || c->world > CASE_WORLD_MAX || (claims->worlds >> (c->world - 1) & 1);
+    if (!has_stage)
+        snprintf(why, CLAIMS_TEXT_BYTES, "stage %d is not claimed", c->stage);
+    else if (!has_world)
+        snprintf(why, CLAIMS_TEXT_BYTES, "a world of %d is not claimed", c->world);
+    else if (!(claims->precisions >> c->precision & 1))
+        snprintf(why, CLAIMS_TEXT_BYTES, "the precision \"%s\" is not claimed", precisions[c->precision]);
+    else if (!(claims->offload_optimizer >> c->offload_optimizer & 1))
+        snprintf(why, CLAIMS_TEXT_BYTES, "the optimizer's offload \"%s\" is not claimed", tiers[c->offload_optimizer]);
+    else if (!(claims->offload_param >> c->offload_param & 1))
+        snprintf(why, CLAIMS_TEXT_BYTES, "the parameters' offload \"%s\" is not claimed", tiers[c->offload_param]);
+    else if (missing)
+        snprintf(why, CLAIMS_TEXT_BYTES, "the feature \"%s\" is not claimed", features[__builtin_ctz(missing)]);
+    else
+        return true;
+    return false;
+}
+
+bool claims_cover(const struct claims *claims, const struct check_case *c, const struct check_case *other,
+                  char why[CLAIMS_TEXT_BYTES])
+{
+    uint32_t reshard = other && other->world != c->world ? 1u << FEATURE_RESHARD : 0;
+    why[0] = '\0';
+    return covers_half(claims, c, reshard, why) && (!other || covers_half(claims, other, reshard, why));
+}

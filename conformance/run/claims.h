@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an implementation says that it supports, and which of the permitted variants it follows: claims.json, as
+// CONTRACT.md says. What is not claimed is not asked.
+#ifndef ZG_CLAIMS_H
+#define ZG_CLAIMS_H
+
+#include "conformance/cases/case.h"
+#include "conformance/judge/unsharded.h"
+
+enum claims_feature {
+    FEATURE_ACCUMULATION,
+    FEATURE_CLIPPING,
+    FEATURE_STATIC_LOSS_SCALE,
+    FEATURE_DYNAMIC_LOSS_SCALE,
+    FEATURE_OVERFLOW_CHECK,
+    FEATURE_L2,
+    FEATURE_NO_BIAS_CORRECTION,
+    FEATURE_LR_SCHEDULE,
+    FEATURE_GROUPS,
+    FEATURE_TIED,
+    FEATURE_FROZEN,
+    FEATURE_UNUSED,
+    FEATURE_EMPTY,
+    FEATURE_SCALAR,
+    FEATURE_RESUME,
+    FEATURE_RESHARD,
+    FEATURE_WEIGHTS_ONLY,
+    FEATURE_DELAYED_UPDATE,
+    FEATURE_REFUSAL,
+    FEATURE_COUNT
+};
+
+const char *claims_feature_name(enum claims_feature feature);  // as in the file: "accumulation"
+
+enum claims_clip { CLAIMS_CLIP_EITHER, CLAIMS_CLIP_TORCH, CLAIMS_CLIP_DEEPSPEED };
+enum claims_unused { CLAIMS_UNUSED_EITHER, CLAIMS_UNUSED_UNTOUCHED, CLAIMS_UNUSED_ZERO_GRADIENT };
+
+enum { CLAIMS_WORD_BYTES = 64, CLAIMS_TEXT_BYTES = 128 };
+
+struct claims {
+    char name[CLAIMS_WORD_BYTES], version[CLAIMS_WORD_BYTES];
+    // Sets, as bits; bit w of worlds is a world of w + 1 ranks.
+    uint64_t worlds;
+    uint32_t stages, precisions, offload_optimizer, offload_param, features;
+    enum claims_clip clip;
+    enum scaler_form scaler;
+    enum claims_unused unused;
+};
+
+// Everything, by nobody: what is claimed without a file.
+void claims_whole(struct claims *out);
+
+// ERR_USAGE: it cannot be read or is not what CONTRACT.md says, with the file, the line and the key.
+int claims_read(const char *file, struct claims *out);
+
+// The same of a text in memory; file is its name in messages.
+int claims_parse(const char *file, const char *text, size_t bytes, struct claims *out);
+
+// Whether a case is claimed; if not, `why` says what is missing: "the feature \"tied\" is not claimed". A case that
+// resumes is claimed if both halves are: other is the other one; null: the case is whole.
+bool claims_cover(const struct claims *claims, const struct check_case *c, const struct check_case *other,
+                  char why[CLAIMS_TEXT_BYTES]);
+
+#endif

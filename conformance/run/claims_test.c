@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Claims: what is claimed is asked and nothing else; a file that says something else is refused with its line.
+#include "conformance/run/claims.h"
+
+#include "conformance/contract/answer_test.h"
+#include "base/err.h"
+#include "conformance/cases/schema_test.h"
+
+static struct claims claims;
+static struct check_case c;
+static char why[CLAIMS_TEXT_BYTES];
+
+static void parse(const char *more)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "{\"contract\": 1, \"name\": \"mine\", \"version\": \"0.1\"%s%s}", *more ? ", " : "",
+             more);
+    cr_assert_eq(claims_parse("claims.json", text, strlen(text), &claims), ERR_NONE, "%s", err_message());
+}
+
+// A case that asks for nothing in particular.
+static void plain_case(void)
+{
+    c = (struct check_case){.world = 3, .steps = 2, .accumulation = 1, .stage = 1, .group_count = 1, .param_count = 1};
+    c.params[0] = (struct case_param){.shape_rank = 1, .shape = {5}, .count = 5, .used = true, .tied_to = -1};
+    c.groups[0] = (struct case_group){.decoupled = true, .bias_correction = true, .weight_decay = 0.1};
+}
+
+static void expect_covered(void)
+{
+    cr_expect(claims_cover(&claims, &c, NULL, why), "%s", why);
+    cr_expect_str_eq(why, "");
+}
+
+static void expect_lacking(const char *what)
+{
+    cr_expect(!claims_cover(&claims, &c, NULL, why), "%s", what);
+    cr_expect_str_eq(why, what);
+}
+
+Test(claims, what_is_left_out_is_claimed_whole)
+{
+    fixture_case(&c);
+    c.offload_optimizer = TIER_NVME;
+    c.offload_param = TIER_HOST;
+    c.stage = 3;
+    c.world = 64;
+    c.phase = PHASE_RESUME;
+    c.weights_only = c.expects_refusal = true;
+    parse("");
+    cr_expect_str_eq(claims.name, "mine");
+    cr_expect_str_eq(claims.version, "0.1");
+    cr_expect_eq(claims.clip, CLAIMS_CLIP_EITHER);
+    cr_expect_eq(claims.scaler, SCALER_DEEPSPEED);
+    cr_expect_eq(claims.unused, CLAIMS_UNUSED_EITHER);
+    expect_covered();
+    claims_whole(&claims);
+    expect_covered();
+    cr_expect_str_eq(claims.name, "");
+}
+
+Test(claims, stages_worlds_precisions_and_tiers_are_sets)
+{
+    plain_case();
+    parse("\"stages\": [3, 1], \"worlds\": [2, 3, 64], \"precisions\": [\"bf16\", \"fp32\"], "
+          "\"offload_optimizer\": [\"none\", \"nvme\"], \"offload_param\": [\"cpu\", \"none\"]");
+    expect_covered();
+    c.stage = 2;
+    expect_lacking("stage 2 is not claimed");
+    c.stage = 3;
+    c.world = 1;
+    expect_lacking("a world of 1 is not claimed");
+    c.world = 64;
+    c.precision = DTYPE_FP16;
+    expect_lacking("the precision \"fp16\" is not claimed");
+    c.precision = DTYPE_BF16;
+    c.offload_optimizer = TIER_HOST;
+    expect_lacking("the optimizer's offload \"cpu\" is not claimed");
+    c.offload_optimizer = TIER_NVME;
+    c.offload_param = TIER_NVME;
+    expect_lacking("the parameters' offload \"nvme\" is not claimed");
+    c.offload_param = TIER_HOST;
+    expect_covered();
+}
+
+static void ask(enum claims_feature feature)
+{
+    switch (feature) {
+    case FEATURE_ACCUMULATION: c.accumulation = 2; break;
+    case FEATURE_CLIPPING: c.gradient_clipping = 1; break;
+    case FEATURE_STATIC_LOSS_SCALE: c.loss_scale.kind = SCALE_STATIC; break;
+    case FEATURE_DYNAMIC_LOSS_SCALE: c.loss_scale.kind = SCALE_DYNAMIC; break;
+    case FEATURE_OVERFLOW_CHECK: c.overflow_check = true; break;
+    case FEATURE_L2: c.groups[0].decoupled = false; break;
+    case FEATURE_NO_BIAS_CORRECTION: c.groups[0].bias_correction = false; break;
+    case FEATURE_LR_SCHEDULE: c.groups[0].lr_by_step = true; break;
+    case FEATURE_GROUPS: c.groups[c.group_count++] = c.groups[0]; break;
+    case FEATURE_TIED: c.params[c.param_count++] = c.params[0], c.params[1].tied_to = 0; break;
+    case FEATURE_FROZEN: c.params[0].frozen = true; break;
+    case FEATURE_UNUSED: c.params[0].used = false; break;
+    case FEATURE_EMPTY: c.params[0].shape[0] = c.params[0].count = 0; break;
+    case FEATURE_SCALAR: c.params[0].shape_rank = 0; break;
+    case FEATURE_RESUME: c.phase = PHASE_SAVE; break;
+    case FEATURE_WEIGHTS_ONLY: c.phase = PHASE_RESUME, c.weights_only = true; break;
+    case FEATURE_DELAYED_UPDATE: c.delayed_update = 2; break;
+    case FEATURE_REFUSAL: c.expects_refusal = true; break;
+    default: break;
+    }
+}
+
+Test(claims, every_feature_is_derived_from_the_case)
+{
+    char more[1024], what[CLAIMS_TEXT_BYTES];
+    for (int feature = 0; feature < FEATURE_COUNT; feature++) {
+        if (feature == FEATURE_RESHARD)
+            continue;
+        // All features but one.
+        size_t used = (size_t)snprintf(more, sizeof more, "\"features\": [");
+        for (int i = 0, count = 0; i < FEATURE_COUNT; i++)
+            if (i != feature)
+                used += (size_t)snprintf(more + used, sizeof more - used, "%s\"%s\"", count++ ? ", " : "",
+                                         claims_feature_name((enum claims_feature)i));
+        snprintf(more + used, sizeof more - used, "]");
+        parse(more);
+        plain_case();
+        expect_covered();
+        ask((enum claims_feature)feature);
+        snprintf(what, sizeof what, "the feature \"%s\" is not claimed",
+                 claims_feature_name((enum claims_feature)feature));
+        expect_lacking(what);
+        parse("");
+        expect_covered();
+    }
+    // No features at all.
+    parse("\"features\": []");
+    plain_case();
+    expect_covered();
+    c.groups[0].decoupled = false;
+    c.groups[0].weight_decay = 0;
+    expect_covered();
+}
+
+Test(claims, a_case_that_resumes_needs_both_halves)
+{
+    struct check_case other;
+    plain_case();
+    c.phase = PHASE_SAVE;
+    other = c;
+    other.phase = PHASE_RESUME;
+    parse("\"worlds\": [3, 4], \"features\": [\"resume\"]");
+    cr_expect(claims_cover(&claims, &c, &other, why));
+    other.world = 4;
+    cr_expect(!claims_cover(&claims, &c, &other, why));
+    cr_expect_str_eq(why, "the feature \"reshard\" is not claimed");
+    parse("\"worlds\": [3, 4], \"features\": [\"resume\", \"reshard\"]");
+    cr_expect(claims_cover(&claims, &c, &other, why));
+    other.world = 5;
+    cr_expect(!claims_cover(&claims, &c, &other, why));
+    cr_expect_str_eq(why, "a world of 5 is not claimed");
+    cr_expect(!claims_cover(&claims, &other, &c, why));
+    cr_expect_str_eq(why, "a world of 5 is not claimed");
+}
+
+Test(claims, what_makes_no_sense_is_asked_where_refusals_are_claimed)
+{
+    plain_case();
+    c.expects_refusal = true;
+    c.stage = 7;
+    c.world = 65;
+    parse("\"stages\": [1], \"worlds\": [3]");
+    expect_covered();
+}
+
+Test(claims, variants_are_named)
+{
+    parse("\"clip_form\": \"torch\", \"scaler\": \"torch\", \"unused\": \"untouched\"");
+    cr_expect_eq(claims.clip, CLAIMS_CLIP_TORCH);
+    cr_expect_eq(claims.scaler, SCALER_TORCH);
+    cr_expect_eq(claims.unused, CLAIMS_UNUSED_UNTOUCHED);
+    parse("\"clip_form\": \"deepspeed\", \"scaler\": \"megatron\", \"unused\": \"zero_gradient\"");
+    cr_expect_eq(claims.clip, CLAIMS_CLIP_DEEPSPEED);
+    cr_expect_eq(claims.scaler, SCALER_MEGATRON);
+    cr_expect_eq(claims.unused, CLAIMS_UNUSED_ZERO_GRADIENT);
+}
+
+Test(claims, a_wrong_file_is_refused_with_its_line)
+{
+    static const struct {
+        const char *text, *why;
+    } rows[] = {
+        {"[1]", "claims.json:1: is an array"},
+        {"{\"name\": \"a\", \"version\": \"1\"}", "claims.json:1: contract: missing"},
+        {"{\"contract\": 2,\n\"name\": \"a\", \"version\": \"1\"}", "claims.json:1: contract: is 2, expected"},
+        {"{\"contract\": 1, \"name\": \"a\",\n\"stage\": [1], \"version\": \"1\"}", "json:2: stage: unknown key"},
+        {"{\"contract\": 1, \"name\": \"a\",\n\"stages\": [4], \"version\": \"1\"}",
+         "claims.json:2: stages: element 0 is 4, expected 0, 1, 2 or 3"},
+        {"{\"contract\": 1, \"name\": \"a\", \"worlds\": [1, 2, 1], \"version\": \"1\"}",
+         "worlds: element 2, 1, is there twice"},
+        {"{\"contract\": 1, \"name\": \"a\", \"features\": [\"tied\", \"tide\"], \"version\": \"1\"}",
+         "features: element 1 is \"tide\", expected a word of the contract"},
+        {"{\"contract\": 1, \"name\": \"a\", \"clip_form\": \"pytorch\", \"version\": \"1\"}",
+         "clip_form: is \"pytorch\", expected one of \"torch\", \"deepspeed\""},
+        {"{\"contract\": 1, \"name\": \"a\\u001b\", \"version\": \"1\"}", "name: is "},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        cr_expect_eq(claims_parse("claims.json", rows[i].text, strlen(rows[i].text), &claims), ERR_USAGE);
+        cr_expect_not_null(strstr(err_message(), rows[i].why), "\"%s\" is not in: %s", rows[i].why, err_message());
+    }
+    cr_expect_eq(claims_read("/nowhere/claims.json", &claims), ERR_USAGE);
+    cr_expect_not_null(strstr(err_message(), "/nowhere/claims.json: cannot be opened"));
+}
+
+static int read_claims(const char *text, size_t bytes)
+{
+    return claims_parse("claims.json", text, bytes, &claims);
+}
+
+Test(claims, the_schema_says_what_the_reader_takes)
+{
+    int changes = schema_check("conformance/schema/claims.schema.json", NULL,
+                               "{\"contract\": 1, \"name\": \"a\", \"version\": \"1\", \"stages\": [0], "
+                               "\"worlds\": [1], \"precisions\": [\"fp32\"], \"offload_optimizer\": [\"none\"], "
+                               "\"offload_param\": [\"cpu\"], \"features\": [\"tied\"], \"clip_form\": \"torch\", "
+                               "\"scaler\": \"torch\", \"unused\": \"untouched\"}",
+                               read_claims);
+    cr_expect_gt(changes, 100, "%d", changes);
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge check`: the suite, on the reference or on somebody else's program.
+#include "conformance/run/cmd_check.h"
+
+#include "base/process/check_folder.h"
+#include "conformance/run/check_ranks.h"
+#include "base/err.h"
+#include "base/help.h"
+#include "ref/comm/launcher.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static int explain(const char *id)
+{
+    const struct requirement *requirement = requirement_find(id);
+    if (!requirement)
+        return err_set(ERR_USAGE, "there is no requirement %s; conformance/SPEC.md lists them", id);
+    printf("%.*s\n", (int)requirement->text_bytes, requirement->text);
+    return ERR_NONE;
+}
+
+static int print_case(void *context, const struct check_case *c)
+{
+    char text[1024] = "";
+    size_t used = 0;
+    (void)context;
+    for (int i = 0; i < c->requirement_count && used < sizeof text; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, " %s", c->requirements[i]);
+    printf("%-40s%s\n", c->name, text);
+    return ERR_NONE;
+}
+
+static int write_below(void *context, const struct check_case *c)
+{
+    if (interrupted)
+        return err_set(ERR_USAGE, "interrupted");
+    return check_write_case(c, context);
+}
+
+static int write_cases(const struct check_part *part, const char *path)
+{
+    char folder[PATH_MAX];
+    TRY(check_folder_new("--write-cases", path, folder));
+    int rc = check_cases(part, write_below, folder);
+    if (rc != ERR_NONE)
+        check_folder_remove(folder);
+    return rc;
+}
+
+// As a rank of a launcher's world: the reference alone is answered by its processes.
+static int check_as_rank(const struct check_options *a, const struct launcher *launcher, struct check_part *part,
+                         const char *const *rest, int *status)
+{
+    if (rest[0] || a->plugin)
+        return err_set(ERR_USAGE, "%s says that this is one of %d processes: start it once, without a launcher, which "
+                                  "stands in the command that is checked: zerogauge check -- mpirun -n {world} "
+                                  "PROGRAM {cases} {answers} {world} {state}", launcher->name, launcher->world);
+    if (a->time_limit_s != CHECK_TIME_LIMIT_S || a->memory || a->output)
+        return err_set(ERR_USAGE, "--time-limit, --memory-limit and --output-limit bound a command that is launched; "
+                                  "under %s the launched processes answer themselves: limits are the launcher's",
+                       launcher->name);
+    struct check_ranks ranks = {.interrupted = &interrupted};
+    int rc = launcher_open(launcher, &ranks.comm);
+    part->world = launcher->world;
+    if (rc == ERR_NONE && launcher->rank > 0)
+        rc = check_ranks_follow(&ranks);
+    else if (rc == ERR_NONE)
+        rc = check_and_report(a, part, rest, &ranks, &interrupted, status);
+    if (rc == ERR_NONE && launcher->rank == 0)
+        rc = check_ranks_end(&ranks);
+    if (rc != ERR_NONE && ranks.comm)
+        comm_abort(ranks.comm, err_message());
+    if (rc != ERR_NONE && (launcher->rank == 0 || rc != ERR_PEER))
+        launcher_tell("zerogauge check");
+    launcher_close(ranks.comm, err_exit_status(rc));
+    return rc;
+}
+
+static int check(const struct check_options *a, const char *const *rest, int *status)
+{
+    if (a->explain)
+        return explain(a->explain);
+    bool full = a->level && strcmp(a->level, "full") == 0;
+    if (a->level && !full && strcmp(a->level, "quick") != 0)
+        return err_set(ERR_USAGE, "--level %s: expected quick or full", a->level);
+    struct check_part part = {.level = full ? LEVEL_FULL : LEVEL_QUICK, .case_pattern = a->cases,
+                                    .requirement = a->requirement};
+    if (a->list)
+        return check_cases(&part, print_case, NULL);
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    if (a->write_cases)
+        return write_cases(&part, a->write_cases);
+    struct launcher launcher;
+    TRY(launcher_find(&launcher));
+    if (launcher.world > 1)
+        return check_as_rank(a, &launcher, &part, rest, status);
+    return check_and_report(a, &part, rest, NULL, &interrupted, status);
+}
+
+static const char *const examples[] = {
+    "zerogauge check",
+    "zerogauge check --requirement R-OPT-01 --plugin ./example.so",
+    "zerogauge check --claims claims.json --out report -- torchrun --nproc-per-node {world} mine.py {cases} {answers}",
+    NULL,
+};
+
+static int run(int argc, const char **argv, struct check_options *a, const char *const *rest, int *status)
+{
+    const struct poptOption options[] = {
+        {"level", 'l', POPT_ARG_STRING, &a->level, 0, "quick, unless given: at most a minute; full", "NAME"},
+        {"case", 'c', POPT_ARG_STRING, &a->cases, 0, "only these cases: a name, or a pattern as a shell's", "NAME"},
+        {"requirement", 'r', POPT_ARG_STRING, &a->requirement, 0, "only cases that serve this requirement", "ID"},
+        {"claims", '\0', POPT_ARG_STRING, &a->claims, 0, "what the implementation supports", "FILE"},
+        {"plugin", '\0', POPT_ARG_STRING, &a->plugin, 0, "a shared object in place of a command", "FILE"},
+        {"out", 'o', POPT_ARG_STRING, &a->out, 0, "keep cases, answers and reports in this new folder", "DIR"},
+        {"keep", '\0', POPT_ARG_NONE, &a->keep, 0, "without --out: do not remove the temporary folder", NULL},
+        {"json", '\0', POPT_ARG_NONE, &a->json, 0, "print JSON lines instead of a table", NULL},
+        {"explain", '\0', POPT_ARG_STRING, &a->explain, 0, "print a requirement and stop", "ID"},
+        {"list", '\0', POPT_ARG_NONE, &a->list, 0, "list the cases and stop", NULL},
+        {"write-cases", '\0', POPT_ARG_STRING, &a->write_cases, 0, "write the cases to this new folder, and stop",
+         "DIR"},
+        {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0, "of the cases' order", "N"},
+        {"time-limit", '\0', POPT_ARG_DOUBLE | POPT_ARGFLAG_SHOW_DEFAULT, &a->time_limit_s, 0,
+         "seconds that a launch may take", "S"},
+        {"memory-limit", '\0', POPT_ARG_STRING, &a->memory, 0, "of all its processes (9/10 of the machine)", "SIZE"},
+        {"output-limit", '\0', POPT_ARG_STRING, &a->output, 0, "of what it prints and writes (4 GiB)", "SIZE"},
+        HELP_OPTIONS(examples) POPT_TABLEEND,
+    };
+    poptContext context = poptGetContext(NULL, argc, argv, options, 0);
+    poptSetOtherOptionHelp(context, "[OPTION...] [-- COMMAND ... {cases} {answers} {world} [{state}]]");
+    int rc = ERR_NONE, code = poptGetNextOpt(context);
+    if (code < -1)
+        rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
+    else if (poptPeekArg(context))
+        rc = err_set(ERR_USAGE, "%s: the command to check stands behind --", poptPeekArg(context));
+    if (rc == ERR_NONE)
+        rc = check(a, rest, status);
+    poptFreeContext(context);
+    return rc;
+}
+
+int check_main(int argc, const char **argv)
+{
+    static const char *const none[] = {NULL};
+    struct check_options a = {.seed = 1, .time_limit_s = CHECK_TIME_LIMIT_S};
+    const char *const *rest = none;
+    const char *own[argc + 1];
+    int own_count = 0, status = 0;
+    for (int i = 0; i < argc && rest == none; i++) {
+        if (strcmp(argv[i], "--") == 0)
+            rest = argv + i + 1;
+        else
+            own[own_count++] = argv[i];
+    }
+    own[own_count] = NULL;
+    int rc = run(own_count, own, &a, rest, &status);
+    if (rc != ERR_NONE && *err_message() && rc != ERR_PEER)
+        fprintf(stderr, "zerogauge check: %s\n", err_message());
+    char *texts[] = {a.level, a.cases, a.requirement, a.claims, a.out, a.plugin, a.explain, a.memory, a.output,
+                     a.write_cases};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        free(texts[i]);
+    return rc != ERR_NONE ? err_exit_status(rc) : status;
+}

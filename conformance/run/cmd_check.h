@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands on `zerogauge check`'s command line.
+#ifndef ZG_CMD_CHECK_H
+#define ZG_CMD_CHECK_H
+
+#include "conformance/run/check.h"
+
+enum { CHECK_TIME_LIMIT_S = 600 };  // unless given
+
+struct check_options {
+    char *level, *cases, *requirement, *claims, *out, *plugin, *explain, *memory, *output, *write_cases;  // may be null
+    int list, json, keep;
+    long long seed;
+    double time_limit_s;
+};
+
+// Runs a part of the suite and reports. rest: the command behind --, NULL at the end; without one the plug-in, or the
+// reference; on the ranks of a launcher, unless these are null. status: the exit status that the run's verdict has.
+struct check_ranks;
+int check_and_report(const struct check_options *a, const struct check_part *part, const char *const *rest,
+                     struct check_ranks *ranks, const volatile sig_atomic_t *interrupted, int *status);
+
+#endif

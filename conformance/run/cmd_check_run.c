@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run of the suite as the command line asks for it, and its reports.
+#include "conformance/run/cmd_check.h"
+
+#include "base/process/check_folder.h"
+#include "conformance/run/check_ranks.h"
+#include "conformance/run/claims.h"
+#include "base/err.h"
+#include "conformance/report/report.h"
+#include "base/process/shell_word.h"
+#include "base/size.h"
+#include "base/terminal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The reference, or a plug-in, through the same door as everybody.
+static int own_command(const struct check_options *a, const char *plugin, char own[PATH_MAX], const char *command[16])
+{
+    ssize_t length = readlink("/proc/self/exe", own, PATH_MAX - 1);
+    if (length < 0)
+        return err_set(ERR_IO, "/proc/self/exe: %s", strerror(errno));
+    own[length] = '\0';
+    int count = 0;
+    command[count++] = own;
+    command[count++] = "answer";
+    if (a->plugin) {
+        command[count++] = "--plugin";
+        command[count++] = plugin;
+    }
+    command[count++] = "{cases}";
+    command[count++] = "{answers}";
+    command[count++] = "{world}";
+    command[count++] = "{state}";
+    command[count] = NULL;
+    return ERR_NONE;
+}
+
+typedef int report_form(const struct run_facts *facts, const struct findings *findings,
+                        const struct requirement_verdict verdicts[], int count, FILE *out);
+
+static int write_report(const char *folder, const char *name, report_form *form, const struct run_facts *facts,
+                        const struct check_run *run, const struct requirement_verdict verdicts[], int count)
+{
+    char path[PATH_MAX];
+    TRY(file_join(folder, name, path));
+    FILE *out = fopen(path, "w");
+    if (!out)
+        return err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    int rc = form(facts, &run->findings, verdicts, count, out);
+    if (fclose(out) != 0 && rc == ERR_NONE)
+        rc = err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    return rc;
+}
+
+// Whether a run of this part says anything of a requirement.
+static bool is_asked(const struct check_part *part, const struct check_run *run, const struct requirement *requirement)
+{
+    if (part->requirement)
+        return strcmp(part->requirement, requirement->id) == 0;
+    bool asked = !part->case_pattern && part->world == 0;
+    for (size_t i = 0; i < run->case_count && !asked; i++)
+        asked = requirement_covers(requirement, run->cases[i]->name);
+    return asked;
+}
+
+static int asked_verdicts(const struct check_part *part, const struct check_run *run,
+                          struct requirement_verdict out[REQUIREMENT_MAX])
+{
+    int count = 0, all = verdicts_of(&run->findings, out);
+    for (int i = 0; i < all; i++)
+        if (is_asked(part, run, out[i].requirement))
+            out[count++] = out[i];
+    return count;
+}
+
+static int report(const struct check_options *a, const struct check_setting *setting, bool temporary,
+                  struct run_facts *facts, struct check_run *run, int *status)
+{
+    enum { RULE_MAX = 32 };
+    static const struct {
+        const char *name;
+        report_form *form;
+    } files[] = {{"report.jsonl", report_json}, {"junit.xml", report_junit}, {"report.html", report_html}};
+    struct requirement_verdict verdicts[REQUIREMENT_MAX];
+    const char *rules[RULE_MAX + 1] = {0};
+    int count = asked_verdicts(&setting->part, run, verdicts);
+    for (int i = 0; i < RULE_MAX && judge_rule(run->judge, i); i++)
+        rules[i] = judge_rule(run->judge, i);
+    facts->rules = rules;
+    facts->requirement_count = count;
+    enum run_verdict verdict = run_verdict_of(verdicts, count, run->command_failed);
+    *status = run_verdict_exit_status(verdict);
+    TRY((a->json ? report_json : report_table)(facts, &run->findings, verdicts, count, stdout));
+    for (int i = 0; !temporary && i < 3; i++)
+        TRY(write_report(setting->folder, files[i].name, files[i].form, facts, run, verdicts, count));
+    if (!temporary && !a->json)
+        printf("cases, answers and reports are in %s\n", a->out);
+    return fflush(stdout) == 0 ? ERR_NONE : err_set(ERR_IO, "the report cannot be written: %s", strerror(errno));
+}
+
+static void describe_option(FILE *out, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    fprintf(out, "%s--%s ", ftell(out) > 0 ? " " : "", name);
+    shell_word(out, value);
+}
+
+// How somebody says again, in a shell, what is judged and how; the caller frees it.
+static int describe_command(const struct check_options *a, const struct check_part *part, const char *const *rest,
+                            char **out)
+{
+    size_t bytes;
+    FILE *text = open_memstream(out, &bytes);
+    if (!text)
+        return err_set(ERR_MEMORY, "no memory for a line of the report");
+    describe_option(text, "claims", a->claims);
+    describe_option(text, "memory-limit", a->memory);
+    describe_option(text, "output-limit", a->output);
+    if (a->time_limit_s != CHECK_TIME_LIMIT_S)
+        fprintf(text, "%s--time-limit %g", ftell(text) > 0 ? " " : "", a->time_limit_s);
+    describe_option(text, "plugin", a->plugin);
+    for (int i = 0; rest[i]; i++) {
+        fprintf(text, "%s%s", ftell(text) > 0 ? " " : "", i ? "" : "-- ");
+        shell_word(text, rest[i]);
+    }
+    if (part->world > 0)
+        fprintf(text, "%s-- mpirun -n {world} zerogauge answer {cases} {answers} {world} {state}",
+                ftell(text) > 0 ? " " : "");
+    return fclose(text) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a line of the report");
+}
+
+// The options that choose a part of the level; null: all of it. The caller frees it.
+static int describe_part(const struct check_part *part, char **out)
+{
+    size_t bytes;
+    *out = NULL;
+    if (!part->case_pattern && !part->requirement && part->world == 0)
+        return ERR_NONE;
+    FILE *text = open_memstream(out, &bytes);
+    if (!text)
+        return err_set(ERR_MEMORY, "no memory for a line of the report");
+    describe_option(text, "requirement", part->requirement);
+    char of_world[32];
+    snprintf(of_world, sizeof of_world, "*.w%d.*", part->world);
+    describe_option(text, "case", !part->case_pattern && part->world > 0 ? of_world : part->case_pattern);
+    return fclose(text) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a line of the report");
+}
+
+static int limits(const struct check_options *a, struct check_setting *setting)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    setting->memory_limit_bytes = (uint64_t)pages * (uint64_t)page_bytes / 10 * 9;
+    setting->output_limit_bytes = (uint64_t)4 << 30;
+    if (a->memory)
+        TRY(size_parse(a->memory, &setting->memory_limit_bytes));
+    if (a->output)
+        TRY(size_parse(a->output, &setting->output_limit_bytes));
+    if (!(a->time_limit_s >= 0))
+        return err_set(ERR_USAGE, "--time-limit %g: expected seconds, or 0 for none", a->time_limit_s);
+    setting->time_limit_s = a->time_limit_s;
+    return ERR_NONE;
+}
+
+// What the report says of the run; part and command are the line that repeats it.
+static struct run_facts facts_of(const struct check_options *a, const struct check_setting *setting,
+                                 const struct check_run *run, const char *const *rest)
+{
+    const struct claims *claims = setting->claims;
+    bool own = !claims && !a->plugin && !rest[0];
+    struct run_facts facts = {
+        .implementation = claims ? claims->name : a->plugin ? a->plugin : rest[0] ? rest[0] : "zerogauge answer",
+        .version = claims ? claims->version : own ? ZG_VERSION : "",
+        .level = setting->part.level == LEVEL_FULL ? "full" : "quick",
+        .seed = setting->seed,
+        .seconds = run->seconds,
+        .case_count = run->case_count,
+        .launch_count = run->launch_count,
+        .command_failed = run->command_failed,
+    };
+    snprintf(facts.command_text, sizeof facts.command_text, "%s", run->command_text);
+    return facts;
+}
+
+static int run_and_report(const struct check_options *a, const struct check_setting *setting, bool temporary,
+                          const char *const *rest, int *status)
+{
+    struct check_run run;
+    char *part = NULL, *line = NULL;
+    int rc = check_run(setting, &run);
+    if (rc == ERR_NONE)
+        rc = describe_part(&setting->part, &part);
+    if (rc == ERR_NONE)
+        rc = describe_command(a, &setting->part, rest, &line);
+    if (rc == ERR_NONE) {
+        struct run_facts facts = facts_of(a, setting, &run, rest);
+        facts.part = part;
+        facts.command = line;
+        rc = report(a, setting, temporary, &facts, &run, status);
+    }
+    free(part);
+    free(line);
+    check_run_free(&run);
+    return rc;
+}
+
+static int check_with(const struct check_options *a, const struct check_part *part, const struct claims *claims,
+                      const char *const *rest, const char *const *command, struct check_ranks *ranks,
+                      const volatile sig_atomic_t *interrupted, int *status)
+{
+    char folder[PATH_MAX];
+    bool temporary = !a->out;
+    struct check_setting setting = {
+        .part = *part,
+        .claims = claims,
+        .command = command,
+        .answer = ranks ? check_ranks_answer : NULL,
+        .answer_context = ranks,
+        .folder = folder,
+        .seed = (uint64_t)a->seed,
+        .progress = terminal_shows_progress() && !a->json,
+        .interrupted = interrupted,
+    };
+    TRY(limits(a, &setting));
+    TRY(temporary ? check_folder_temporary(folder) : check_folder_new("--out", a->out, folder));
+    int rc = run_and_report(a, &setting, temporary, rest, status);
+    if (temporary && !a->keep)
+        check_folder_remove(folder);
+    else if (temporary)
+        fprintf(stderr, "zerogauge check: kept in %s\n", folder);
+    return rc;
+}
+
+int check_and_report(const struct check_options *a, const struct check_part *part, const char *const *rest,
+                     struct check_ranks *ranks, const volatile sig_atomic_t *interrupted, int *status)
+{
+    char own[PATH_MAX], plugin[PATH_MAX] = "";
+    const char *command[16];
+    if (a->plugin && rest[0])
+        return err_set(ERR_USAGE, "give a plug-in or a command, not both");
+    if (a->plugin && !realpath(a->plugin, plugin))
+        return err_set(ERR_USAGE, "--plugin %s: %s", a->plugin, strerror(errno));
+    if (!rest[0])
+        TRY(own_command(a, plugin, own, command));
+    struct claims claims;
+    if (a->claims)
+        TRY(claims_read(a->claims, &claims));
+    return check_with(a, part, a->claims ? &claims : NULL, rest, rest[0] ? rest : command, ranks, interrupted,
+                      status);
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the judge says: a finding for each aspect of each case, from these a verdict for each requirement, and from
+// those, by rule, one for the run.
+#ifndef ZG_VERDICT_H
+#define ZG_VERDICT_H
+
+#include "conformance/spec/requirement.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// From best to worst: the worst of several is the verdict of all; UNSUPPORTED counts only where there is nothing else.
+enum verdict {
+    VERDICT_UNSUPPORTED,  // not claimed, declined, or the answer has not what the check looks at
+    VERDICT_PASS,         // every bit is that of the canonical rule
+    VERDICT_EQUIVALENT,   // every bit is that of another rule of the table, which is named
+    VERDICT_BOUNDED,      // no rule of the table, but every link is within its limit of roundings
+    VERDICT_FAIL,
+    VERDICT_BROKEN,       // no answer that could be judged: crashed, timed out, malformed
+    VERDICT_COUNT
+};
+
+const char *verdict_name(enum verdict verdict);  // "PASS"
+
+// The likeliest kind of bug, where a finding is FAIL. Names and sentences are in a table (hint.c).
+enum hint {
+    HINT_NONE,
+    HINT_FACTOR_WORLD,         // the gradient is off by the number of ranks
+    HINT_FACTOR_ACCUMULATION,  // ... of micro-steps
+    HINT_FACTOR_SCALE,         // ... by the loss scale
+    HINT_FACTOR_OTHER,         // ... by some other constant
+    HINT_ONE_RANK,             // the gradient is that of one rank, or of some ranks, alone
+    HINT_ONE_MICRO_STEP,       // micro-steps are missing
+    HINT_LEFT_OVER,            // the gradient of an earlier step is added
+    HINT_STALE_GRADIENT,       // it is the gradient of an earlier step
+    HINT_SHIFTED,              // the values of other elements: an offset or padding is wrong
+    HINT_TAIL,                 // only the last elements of tensors, or of vectors
+    HINT_BUCKET,               // only some whole tensors: a bucket, a group, a unit
+    HINT_SHARD,                // only one rank's share
+    HINT_NOT_UPDATED,          // elements keep their old state
+    HINT_UPDATED_TWICE,
+    HINT_STEP_COUNT,           // bias correction with another t
+    HINT_LR,                   // the learning rate of another step, or group
+    HINT_DECAY,                // weight decay: missing, of the other kind, of another group
+    HINT_CLIP,                 // the clip coefficient is missing, of another norm, or applied where it should not be
+    HINT_OVERFLOW,             // a step is skipped that should not be, or the other way about
+    HINT_LOSS_SCALE,           // the scale's growth, shrinking or hysteresis
+    HINT_MOMENTS,              // moments are lost, swapped or of low precision
+    HINT_MASTER,               // the master parameters went through a 16-bit format
+    HINT_ROUNDING,             // the 16-bit copy is not rounded to nearest even
+    HINT_STALE_COPY,           // forward used parameters of another step
+    HINT_TORN_COPY,            // forward used parameters of several steps
+    HINT_FOREIGN_COPY,         // forward used what was no step's parameters
+    HINT_RESUME,               // right until the checkpoint, wrong from there on
+    HINT_OTHER,                // different everywhere: other arithmetic
+    HINT_COUNT
+};
+
+const char *hint_name(enum hint hint);   // "factor-world"
+const char *hint_text(enum hint hint);   // what is wrong, and what to look at first: sentences; "" for none
+
+struct difference {
+    int step, rank, micro;  // rank, micro: -1 where it has none
+    int param;              // index; -1: of a scalar
+    const char *what;       // "exp_avg", "t", "seen"
+    size_t element;
+    uint64_t expected_bits, actual_bits;
+    int bits;               // how wide they are: 16 (the case's precision), 32 (fp32), 64 (a double where what is
+                            // "norm" or "loss_scale", otherwise an integer)
+    double roundings;       // their distance, in roundings; NaN where that has no meaning
+    uint64_t differing_count, compared_count;  // elements, of this step and kind
+};
+
+enum { FINDING_TEXT_BYTES = 512 };
+
+struct finding {
+    const struct check_case *c;  // null: of all cases together
+    enum aspect aspect;
+    enum verdict verdict;
+    char text[FINDING_TEXT_BYTES];  // the rule's name; the limit that is exceeded; why it is broken or unsupported
+    bool has_difference;
+    struct difference difference;   // the first one
+    enum hint hint;
+};
+
+// All findings of a run.
+struct findings {
+    struct finding *list;
+    size_t count, room;
+};
+
+// Adds a copy. ERR_MEMORY.
+int findings_add(struct findings *findings, const struct finding *finding);
+void findings_free(struct findings *findings);
+
+// Whether a requirement's check is what made a finding: it looks at this aspect of this case.
+bool finding_serves(const struct finding *finding, const struct requirement *requirement);
+
+struct requirement_verdict {
+    const struct requirement *requirement;
+    enum verdict verdict;
+    size_t counts[VERDICT_COUNT];    // of findings
+    const struct finding *worst;     // the first of the worst verdict, in findings->list; null: no finding
+};
+
+// Without any finding it is UNSUPPORTED.
+struct requirement_verdict verdict_of(const struct findings *findings, const struct requirement *requirement);
+
+// [returns how many] one for each requirement of SPEC.md, in its order.
+int verdicts_of(const struct findings *findings, struct requirement_verdict out[REQUIREMENT_MAX]);
+
+enum run_verdict {
+    RUN_CONFORMS,        // every MUST is PASS, EQUIVALENT or BOUNDED
+    RUN_CONFORMS_PARTLY, // so are those that are supported; at least one MUST is UNSUPPORTED
+    RUN_FAILS,           // a MUST is FAIL or BROKEN, or the command ended badly
+    RUN_NOTHING          // no MUST could be judged
+};
+
+// Of the requirements that were asked for. A SHOULD decides nothing, unless there is no MUST among them.
+enum run_verdict run_verdict_of(const struct requirement_verdict verdicts[], int count, bool command_failed);
+const char *run_verdict_name(enum run_verdict verdict);  // "CONFORMS"
+const char *run_verdict_text(enum run_verdict verdict);  // a sentence
+int run_verdict_exit_status(enum run_verdict verdict);  // 0, 0, 1, 77
+
+// What a report says of the run as a whole.
+struct run_facts {
+    const char *implementation, *version, *level;  // version: "" where it is not known
+    const char *part;     // the options that chose a part of the level, for a shell: "--case NAME"; null: all of it
+    const char *command;  // how `zerogauge check` was told what to judge, for a shell: "-- torchrun ... {cases} ..."
+    const char *const *rules;  // what explains all answers, by placement (judge_rule); null at the end; may be null
+    uint64_t seed;
+    double seconds;
+    size_t case_count, launch_count;
+    int requirement_count;
+    bool command_failed;
+    char command_text[FINDING_TEXT_BYTES];  // why
+};
+
+#endif

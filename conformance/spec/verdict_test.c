@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of verdicts: no finding is lost on its way to its requirement, to the run's verdict and to the exit status.
+#include "conformance/spec/verdict.h"
+
+#include "base/err.h"
+
+#include <criterion/criterion.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct requirement must = {.id = "R-A-01", .must = true}, should = {.id = "R-B-01", .must = false};
+
+// A case of a name, one of a few that a test's process has.
+static const struct check_case *named(const char *name)
+{
+    static struct check_case cases[REQUIREMENT_MAX];
+    static int used;
+    cr_assert_lt(used, REQUIREMENT_MAX);
+    struct check_case *c = &cases[used++];
+    snprintf(c->name, sizeof c->name, "%s", name);
+    return c;
+}
+
+static void add(struct findings *findings, const struct check_case *c, enum aspect aspect, enum verdict verdict)
+{
+    struct finding finding = {.c = c, .aspect = aspect, .verdict = verdict};
+    cr_assert_eq(findings_add(findings, &finding), ERR_NONE);
+}
+
+static int index_of(const char *id)
+{
+    for (int i = 0; requirement_at(i); i++) {
+        if (strcmp(requirement_at(i)->id, id) == 0)
+            return i;
+    }
+    cr_assert_fail("%s", id);
+    return -1;
+}
+
+Test(verdict, names_are_different_and_complete)
+{
+    for (int i = 0; i < VERDICT_COUNT; i++) {
+        cr_assert_not_null(verdict_name((enum verdict)i), "%d", i);
+        for (int k = 0; k < i; k++)
+            cr_assert_str_neq(verdict_name((enum verdict)i), verdict_name((enum verdict)k));
+    }
+    cr_assert_str_eq(verdict_name(VERDICT_PASS), "PASS");
+    cr_assert_str_eq(verdict_name(VERDICT_BROKEN), "BROKEN");
+    for (int i = RUN_CONFORMS; i <= RUN_NOTHING; i++) {
+        for (int k = RUN_CONFORMS; k < i; k++)
+            cr_assert_str_neq(run_verdict_name((enum run_verdict)i), run_verdict_name((enum run_verdict)k));
+    }
+}
+
+Test(verdict, every_hint_has_a_name_and_says_what_to_look_at_first)
+{
+    cr_assert_str_eq(hint_text(HINT_NONE), "");
+    for (int i = HINT_NONE; i < HINT_COUNT; i++) {
+        const char *name = hint_name((enum hint)i), *text = hint_text((enum hint)i);
+        cr_assert_not_null(name, "%d", i);
+        for (const char *c = name; *c; c++)
+            cr_assert(islower((unsigned char)*c) || *c == '-', "%s", name);
+        for (int k = HINT_NONE; k < i; k++) {
+            cr_assert_str_neq(name, hint_name((enum hint)k));
+            cr_assert_str_neq(text, hint_text((enum hint)k));
+        }
+        if (i == HINT_NONE)
+            continue;
+        cr_assert_not_null(strstr(text, ". Look "), "%s: %s", name, text);
+        cr_assert(isupper((unsigned char)text[0]), "%s", name);
+        cr_assert(strchr(".?", text[strlen(text) - 1]), "%s", name);
+        cr_assert_null(strstr(text, "  "), "%s", name);
+    }
+    cr_assert_str_eq(hint_name(HINT_FACTOR_WORLD), "factor-world");
+    cr_assert_str_eq(hint_name(HINT_OTHER), "other");
+}
+
+Test(verdict, findings_are_kept_in_order_and_as_they_were)
+{
+    struct findings findings = {0};
+    const struct check_case *c = named("adam-basic");
+    for (int i = 0; i < 1009; i++) {
+        struct finding finding = {.c = c, .has_difference = true, .difference.step = i};
+        snprintf(finding.text, sizeof finding.text, "text %d", i);
+        cr_assert_eq(findings_add(&findings, &finding), ERR_NONE);
+    }
+    cr_assert_eq(findings.count, 1009);
+    for (int i = 0; i < 1009; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "text %d", i);
+        cr_assert_str_eq(findings.list[i].text, text);
+        cr_assert_eq(findings.list[i].difference.step, i);
+    }
+    findings_free(&findings);
+    cr_assert_null(findings.list);
+    findings_free(&findings);
+}
+
+Test(verdict, a_finding_serves_the_requirements_that_look_at_its_aspect_of_its_case)
+{
+    struct finding finding = {.c = named("clip-above~2"), .aspect = ASPECT_NORM};
+    cr_assert(finding_serves(&finding, requirement_find("R-CLIP-01")));
+    cr_assert_not(finding_serves(&finding, requirement_find("R-CLIP-03")), "it looks at state alone");
+    cr_assert_not(finding_serves(&finding, requirement_find("R-CLIP-04")), "it looks at other cases");
+    finding.aspect = ASPECT_STATE;
+    cr_assert(finding_serves(&finding, requirement_find("R-CLIP-03")));
+    struct finding rule = {.c = NULL, .aspect = ASPECT_RULE};
+    cr_assert(finding_serves(&rule, requirement_find("R-DET-03")));
+    cr_assert_not(finding_serves(&rule, requirement_find("R-DET-01")));
+}
+
+Test(verdict, a_requirement_without_finding_is_unsupported)
+{
+    struct findings findings = {0};
+    struct requirement_verdict verdicts[REQUIREMENT_MAX];
+    int count = verdicts_of(&findings, verdicts);
+    cr_assert_geq(count, 70);
+    for (int i = 0; i < count; i++) {
+        cr_assert_eq(verdicts[i].requirement, requirement_at(i));
+        cr_assert_eq(verdicts[i].verdict, VERDICT_UNSUPPORTED);
+        cr_assert_null(verdicts[i].worst);
+        for (int v = 0; v < VERDICT_COUNT; v++)
+            cr_assert_eq(verdicts[i].counts[v], 0);
+    }
+    cr_assert_eq(run_verdict_of(verdicts, count, false), RUN_NOTHING);
+}
+
+Test(verdict, the_worst_finding_decides_wherever_it_stands)
+{
+    const struct check_case *c = named("adam-l2");
+    int index = index_of("R-OPT-04");
+    const struct check_case *other = named("adam-eps");
+    // Every pair of verdicts, in both orders, with two of a third kind around.
+    for (int a = 0; a < VERDICT_COUNT; a++) {
+        for (int b = 0; b < VERDICT_COUNT; b++) {
+            struct findings findings = {0};
+            struct requirement_verdict verdicts[REQUIREMENT_MAX];
+            add(&findings, c, ASPECT_STATE, (enum verdict)a);
+            add(&findings, c, ASPECT_DECISION, VERDICT_BROKEN);
+            add(&findings, c, ASPECT_STATE, (enum verdict)b);
+            add(&findings, other, ASPECT_STATE, VERDICT_FAIL);
+            add(&findings, c, ASPECT_STATE, VERDICT_UNSUPPORTED);
+            verdicts_of(&findings, verdicts);
+            const struct requirement_verdict *verdict = &verdicts[index];
+            enum verdict worst = a > b ? a : b;
+            cr_assert_eq(verdict->verdict, worst, "%d and %d", a, b);
+            cr_assert_eq(verdict->worst, &findings.list[a >= b ? 0 : 2], "%d and %d: the first of the worst", a, b);
+            for (int v = 0; v < VERDICT_COUNT; v++)
+                cr_assert_eq(verdict->counts[v], (size_t)(v == a) + (v == b) + (v == VERDICT_UNSUPPORTED));
+            findings_free(&findings);
+        }
+    }
+}
+
+// The run's verdict over two MUST and two SHOULD.
+static enum run_verdict run_of(enum verdict a, enum verdict b, enum verdict should_a, enum verdict should_b,
+                               bool command_failed)
+{
+    const struct requirement_verdict verdicts[] = {{.requirement = &should, .verdict = should_a},
+                                                   {.requirement = &must, .verdict = a},
+                                                   {.requirement = &must, .verdict = b},
+                                                   {.requirement = &should, .verdict = should_b}};
+    return run_verdict_of(verdicts, 4, command_failed);
+}
+
+Test(verdict, every_pair_of_musts_gives_the_run_its_verdict)
+{
+    for (int a = 0; a < VERDICT_COUNT; a++) {
+        for (int b = 0; b < VERDICT_COUNT; b++) {
+            enum run_verdict expected = RUN_CONFORMS;
+            if (a == VERDICT_FAIL || a == VERDICT_BROKEN || b == VERDICT_FAIL || b == VERDICT_BROKEN)
+                expected = RUN_FAILS;
+            else if (a == VERDICT_UNSUPPORTED && b == VERDICT_UNSUPPORTED)
+                expected = RUN_NOTHING;
+            else if (a == VERDICT_UNSUPPORTED || b == VERDICT_UNSUPPORTED)
+                expected = RUN_CONFORMS_PARTLY;
+            // A SHOULD changes nothing, whatever it is.
+            for (int s = 0; s < VERDICT_COUNT; s++) {
+                cr_assert_eq(run_of(a, b, s, VERDICT_PASS, false), expected, "%d %d", a, b);
+                cr_assert_eq(run_of(a, b, VERDICT_UNSUPPORTED, s, false), expected, "%d %d", a, b);
+                cr_assert_eq(run_of(a, b, s, VERDICT_PASS, true), RUN_FAILS, "%d %d", a, b);
+            }
+        }
+    }
+    cr_assert_eq(run_verdict_of(NULL, 0, false), RUN_NOTHING);
+    cr_assert_eq(run_verdict_of(NULL, 0, true), RUN_FAILS);
+}
+
+Test(verdict, a_should_decides_where_nothing_else_was_asked_for)
+{
+    static const enum run_verdict expected[VERDICT_COUNT] = {
+        [VERDICT_UNSUPPORTED] = RUN_NOTHING,   [VERDICT_PASS] = RUN_CONFORMS, [VERDICT_EQUIVALENT] = RUN_CONFORMS,
+        [VERDICT_BOUNDED] = RUN_CONFORMS,      [VERDICT_FAIL] = RUN_FAILS,    [VERDICT_BROKEN] = RUN_FAILS,
+    };
+    for (int v = 0; v < VERDICT_COUNT; v++) {
+        const struct requirement_verdict verdicts[] = {{.requirement = &should, .verdict = (enum verdict)v}};
+        cr_assert_eq(run_verdict_of(verdicts, 1, false), expected[v], "%d", v);
+    }
+}
+
+Test(verdict, exit_statuses_do_not_hide_a_failure)
+{
+    cr_assert_eq(run_verdict_exit_status(RUN_CONFORMS), 0);
+    cr_assert_eq(run_verdict_exit_status(RUN_CONFORMS_PARTLY), 0);
+    cr_assert_eq(run_verdict_exit_status(RUN_FAILS), 1);
+    cr_assert_eq(run_verdict_exit_status(RUN_NOTHING), 77);
+}
+
+Test(verdict, one_failing_finding_fails_the_run_at_every_requirement)
+{
+    for (int i = 0; requirement_at(i); i++) {
+        const struct requirement *requirement = requirement_at(i);
+        char name[CASE_NAME_BYTES];
+        snprintf(name, sizeof name, "%s", requirement->patterns[requirement->pattern_count - 1]);
+        const struct check_case *c = named(name);  // a '*' stands for itself, too
+        for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
+            if (!(requirement->aspects & 1u << aspect))
+                continue;
+            struct findings findings = {0};
+            struct requirement_verdict verdicts[REQUIREMENT_MAX];
+            add(&findings, c, (enum aspect)aspect, VERDICT_PASS);
+            add(&findings, c, (enum aspect)aspect, VERDICT_FAIL);
+            add(&findings, c, (enum aspect)aspect, VERDICT_EQUIVALENT);
+            int count = verdicts_of(&findings, verdicts);
+            cr_assert_eq(verdicts[i].verdict, VERDICT_FAIL, "%s", requirement->id);
+            enum run_verdict expected = requirement->must ? RUN_FAILS : RUN_NOTHING;
+            cr_assert_eq(run_verdict_of(verdicts, count, false), expected, "%s", requirement->id);
+            findings_free(&findings);
+        }
+    }
+}

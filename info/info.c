@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this machine has, and which parts were built in, with the reason where one was not.
+#include "info/info.h"
+
+#include "ref/arithmetic/adam.h"
+#include "base/build.h"
+#include "base/err.h"
+#include "base/help.h"
+#include "info/info_cuda.h"
+#include "info/info_programs.h"
+#include "ref/tier/io.h"
+#include "base/machine.h"
+
+#include <cblas.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static json_t *isa_json(void)
+{
+    json_t *names = json_array();
+    for (int isa = 0; isa < ADAM_ISA_COUNT; isa++) {
+        enum adam_isa parsed;
+        if (adam_isa_parse(adam_isa_name((enum adam_isa)isa), &parsed) == ERR_NONE)
+            json_array_append_new(names, json_string(adam_isa_name(parsed)));
+    }
+    return names;
+}
+
+// What a reader might look for. A part that is absent says why, and what stands in its place.
+static const struct {
+    const char *name;
+    bool built_in;
+    const char *note;
+} backends[] = {
+    {"local", true, "ranks are threads of one process"},
+#ifdef ZG_HAVE_MPI
+    {"mpi", true, "ranks are processes, where mpirun or srun starts them"},
+#else
+    {"mpi", false, "not found when this was built (libopenmpi-dev brings it): ranks are threads"},
+#endif
+#ifdef ZG_HAVE_NCCL
+    {"nccl", true, "carries collectives between GPUs, for ranks that have one each"},
+#else
+    {"nccl", false, "not found when this was built (it needs nvcc and libnccl-dev): ranks are threads or processes"},
+#endif
+};
+enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };
+
+// An engine of the NVMe tier, asked of the kernel: containers often forbid io_uring.
+static json_t *engine_json(enum nvme_engine engine)
+{
+    struct io_queue *queue;
+    bool usable = io_queue_open(io_engine_of(engine), 1, NULL, &queue) == ERR_NONE;
+    if (usable)
+        io_queue_close(queue);
+    return json_pack("{s:s, s:b, s:b, s:s}", "name", io_engine_of(engine)->name, "built_in", 1, "usable", usable,
+                     "note", usable ? "I/O engine of the NVMe tier, usable here" : err_message());
+}
+
+static json_t *backends_json(const json_t *cuda)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < BACKEND_COUNT; i++)
+        json_array_append_new(list, json_pack("{s:s, s:b, s:s}", "name", backends[i].name, "built_in",
+                                              backends[i].built_in, "note", backends[i].note));
+    info_cuda_backends(cuda, list);
+    for (int engine = 0; engine < NVME_ENGINE_COUNT; engine++)
+        json_array_append_new(list, engine_json((enum nvme_engine)engine));
+    return list;
+}
+
+json_t *info_collect(void)
+{
+    static const char *const threading[] = {"one thread", "pthreads", "OpenMP"};
+    static const char *const here[] = {".", NULL};
+    int kind = openblas_get_parallel();
+    json_t *cuda = info_cuda(), *parts = backends_json(cuda);
+    return json_pack("{s:s, s:o, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o, s:o, s:o}", "record", "info", "build",
+                     build_facts(), "machine", machine_facts(here), "isa", "available", isa_json(), "used",
+                     adam_isa_name(adam_isa_now()), "openblas", "config", openblas_get_config(), "core",
+                     openblas_get_corename(), "threading", kind >= 0 && kind < 3 ? threading[kind] : "unknown",
+                     "backends", parts, "cuda", cuda, "programs", info_programs());
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+static long long number_of(const json_t *object, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(object, key));
+}
+
+// "32 MiB", in the largest unit that leaves at least one.
+static void print_bytes(long long bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    for (; value >= 1024 && unit < 4; unit++)
+        value /= 1024;
+    printf("%.4g %s", value, units[unit]);
+}
+
+static const char *text_or(const json_t *object, const char *key, const char *other)
+{
+    const char *text = text_of(object, key);
+    return text ? text : other;
+}
+
+static void print_machine(const json_t *machine)
+{
+    size_t index;
+    const json_t *item;
+    printf("kernel      %s, clock by %s, governor: %s\n", text_of(machine, "kernel"),
+           text_or(machine, "clock_source", "unknown"), text_or(machine, "governor", "unknown"));
+    printf("inside      virtual machine: %s, container: %s\n", text_or(machine, "hypervisor", "no"),
+           text_or(machine, "container", "no"));
+    json_array_foreach(json_object_get(machine, "gpus"), index, item)
+        printf("GPU         %s\n", text_of(item, "model"));
+    if (json_array_size(json_object_get(machine, "gpus")) == 0)
+        printf("GPU         none that NVIDIA's driver lists: the device tier is host memory\n");
+    json_array_foreach(json_object_get(machine, "disks"), index, item) {
+        printf("disk        %s on %s, %s, ", text_or(item, "file_system", "unknown"),
+               text_or(item, "device", "unknown"), text_or(item, "model", "model unknown"));
+        print_bytes(number_of(item, "available_bytes"));
+        printf(" of ");
+        print_bytes(number_of(item, "bytes"));
+        printf(" free (%s)\n", text_of(item, "folder"));
+    }
+}
+
+// What each program is for is said of those that are there, too: a reader sees what to expect.
+static void print_software(const json_t *info)
+{
+    size_t index;
+    const json_t *item;
+    const char *name, *path;
+    json_t *libraries = json_object_get(json_object_get(info, "build"), "libraries"), *version;
+    json_object_foreach(libraries, name, version)
+        if (strcmp(name, "openblas") != 0)  // which has a line of its own
+            printf("%-11s %s\n", name, json_string_value(version));
+    json_array_foreach(json_object_get(info, "backends"), index, item)
+        printf("%-11s %s: %s\n", text_of(item, "name"),
+               json_is_true(json_object_get(item, "built_in")) ? "built in" : "absent", text_of(item, "note"));
+    json_array_foreach(json_object_get(info, "programs"), index, item) {
+        name = text_of(item, "name");
+        if ((path = text_of(item, "path")) != NULL)
+            printf("%-11s %s: %s\n", name, text_or(item, "version", path), text_of(item, "enables"));
+        else
+            printf("%-11s absent, apt-get install %s brings it: %s\n", name, text_of(item, "package"),
+                   text_of(item, "enables"));
+    }
+}
+
+static void info_print(const json_t *info)
+{
+    const json_t *machine = json_object_get(info, "machine"), *isa = json_object_get(info, "isa");
+    const json_t *openblas = json_object_get(info, "openblas"), *build = json_object_get(info, "build");
+    size_t index;
+    const json_t *item;
+    printf("zerogauge   %s, commit %.12s%s, compiled by %s\n", text_of(build, "version"),
+           text_or(build, "commit", "unknown"), json_is_true(json_object_get(build, "dirty")) ? " with changes" : "",
+           text_of(build, "compiler"));
+    printf("processor   %s, %s\n", text_of(machine, "processor"), text_of(machine, "architecture"));
+    printf("topology    sockets %lld, cores %lld, threads %lld, NUMA nodes %lld\n", number_of(machine, "sockets"),
+           number_of(machine, "cores"), number_of(machine, "threads"), number_of(machine, "numa_nodes"));
+    printf("caches     ");
+    json_array_foreach(json_object_get(machine, "caches"), index, item)
+    {
+        printf("%s %s %lld x ", index ? "," : "", text_of(item, "name"), number_of(item, "count"));
+        print_bytes(number_of(item, "bytes"));
+    }
+    printf("\nmemory      ");
+    print_bytes(number_of(machine, "memory_bytes"));
+    json_array_foreach(json_object_get(machine, "numa_node_bytes"), index, item)
+    {
+        printf(", node %zu ", index);
+        print_bytes((long long)json_integer_value(item));
+    }
+    printf(", transparent huge pages: %s\n", text_of(machine, "transparent_huge_pages"));
+    print_machine(machine);
+    info_cuda_print(json_object_get(info, "cuda"));
+    printf("vectors     ");
+    json_array_foreach(json_object_get(isa, "available"), index, item)
+        printf("%s%s", index ? ", " : "", json_string_value(item));
+    printf("; used: %s\n", text_of(isa, "used"));
+    printf("openblas    %s, core %s, threads by %s\n", text_of(openblas, "config"), text_of(openblas, "core"),
+           text_of(openblas, "threading"));
+    print_software(info);
+}
+
+static const char *const examples[] = {
+    "zerogauge info",
+    "zerogauge info --json | jq .machine.processor",
+    NULL,
+};
+
+// ERR_USAGE for anything but the options.
+static int info_parse(int argc, const char **argv, int *json)
+{
+    struct poptOption table[] = {
+        {"json", '\0', POPT_ARG_NONE, json, 0, "one JSON line", NULL},
+        HELP_OPTIONS(examples) POPT_TABLEEND,
+    };
+    poptContext context = poptGetContext(NULL, argc, argv, table, 0);
+    int code = ERR_NONE, rc = poptGetNextOpt(context);
+    if (rc < -1)
+        code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(rc));
+    else if (poptPeekArg(context))
+        code = err_set(ERR_USAGE, "'%s' is not an option", poptPeekArg(context));
+    poptFreeContext(context);
+    return code;
+}
+
+int info_main(int argc, const char **argv)
+{
+    int json = 0, code = info_parse(argc, argv, &json);
+    json_t *info = NULL;
+    if (code == ERR_NONE && !(info = info_collect()))
+        code = err_set(ERR_IO, "the system does not tell what machine this is");
+    if (info && json) {
+        json_dumpf(info, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
+        putchar('\n');
+    } else if (info) {
+        info_print(info);
+    }
+    json_decref(info);
+    if (code != ERR_NONE)
+        fprintf(stderr, "zerogauge info: %s\n", err_message());
+    return err_exit_status(code);
+}

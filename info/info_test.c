@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of what is said about the machine, against what the C library says of it.
+#include "ref/arithmetic/adam.h"
+#include "base/build.h"
+#include "base/err.h"
+#include "base/folder_test.h"
+#include "info/info.h"
+#include "info/info_cuda.h"
+#include "info/info_programs.h"
+#include "ref/tier/io.h"
+
+#include <criterion/criterion.h>
+
+#include <string.h>
+#include <unistd.h>
+
+Test(info, the_machine_is_the_one_the_c_library_sees)
+{
+    json_t *info = info_collect();
+    cr_assert_not_null(info);
+    const json_t *machine = json_object_get(info, "machine");
+    cr_assert_eq(json_integer_value(json_object_get(machine, "threads")), sysconf(_SC_NPROCESSORS_ONLN));
+    cr_assert_geq(json_integer_value(json_object_get(machine, "sockets")), 1);
+    cr_assert_geq(json_integer_value(json_object_get(machine, "memory_bytes")), 1 << 20);
+    json_decref(info);
+}
+
+Test(info, the_instruction_set_in_use_is_among_the_available)
+{
+    json_t *info = info_collect();
+    const json_t *isa = json_object_get(info, "isa"), *name;
+    size_t index, found = 0;
+    json_array_foreach(json_object_get(isa, "available"), index, name)
+        found += strcmp(json_string_value(name), adam_isa_name(adam_isa_now())) == 0;
+    cr_assert_eq(found, 1);
+    cr_assert_str_eq(json_string_value(json_object_get(isa, "used")), adam_isa_name(adam_isa_now()));
+    json_decref(info);
+}
+
+Test(info, an_absent_part_says_why)
+{
+    json_t *info = info_collect();
+    size_t index, absent = 0;
+    const json_t *backend;
+    json_array_foreach(json_object_get(info, "backends"), index, backend)
+    {
+        cr_assert_str_not_empty(json_string_value(json_object_get(backend, "note")));
+        absent += json_is_false(json_object_get(backend, "built_in"));
+    }
+    cr_assert_lt(absent, index);
+    json_decref(info);
+}
+
+Test(info, every_io_engine_is_usable_or_says_why_not)
+{
+    json_t *info = info_collect();
+    size_t index, found = 0;
+    const json_t *backend;
+    json_array_foreach(json_object_get(info, "backends"), index, backend)
+    {
+        const char *name = json_string_value(json_object_get(backend, "name"));
+        const json_t *usable = json_object_get(backend, "usable");
+        enum nvme_engine engine;
+        if (io_engine_parse(name, &engine) != ERR_NONE)
+            continue;
+        found++;
+        struct io_queue *queue;
+        bool opened = io_queue_open(io_engine_of(engine), 1, NULL, &queue) == ERR_NONE;
+        if (opened)
+            io_queue_close(queue);
+        cr_expect(json_is_boolean(usable) && json_is_true(usable) == opened, "%s", name);
+        cr_expect_str_not_empty(json_string_value(json_object_get(backend, "note")));
+    }
+    cr_expect_eq(found, NVME_ENGINE_COUNT);
+    json_decref(info);
+}
+
+static const json_t *program_of(const json_t *programs, const char *name)
+{
+    size_t index;
+    const json_t *program;
+    json_array_foreach(programs, index, program)
+        if (strcmp(json_string_value(json_object_get(program, "name")), name) == 0)
+            return program;
+    return NULL;
+}
+
+Test(info, a_program_in_the_path_is_found_with_its_version)
+{
+    char folder[PATH_MAX], path[PATH_MAX + 8], search[2 * PATH_MAX];
+    static const char script[] = "#!/bin/sh\n[ \"$1\" = --version ] && printf 'fio-\\03399\\nmore\\n'\n";
+    folder_make(folder);
+    snprintf(path, sizeof path, "%s/fio", folder);
+    folder_write(path, script, sizeof script - 1);
+    cr_assert_eq(chmod(path, 0700), 0);
+    snprintf(search, sizeof search, "%s:/usr/bin:/bin", folder);
+    setenv("PATH", search, 1);
+    json_t *programs = info_programs();
+    const json_t *fio = program_of(programs, "fio");
+    cr_expect_str_eq(json_string_value(json_object_get(fio, "path")), path);
+    // A terminal would obey it.
+    cr_expect_str_eq(json_string_value(json_object_get(fio, "version")), "fio-\\x1b99");
+    json_decref(programs);
+    folder_remove(folder);
+}
+
+Test(info, an_absent_program_says_what_brings_it_and_what_for)
+{
+    char folder[PATH_MAX];
+    size_t index;
+    const json_t *program;
+    setenv("PATH", folder_make(folder), 1);
+    json_t *programs = info_programs();
+    cr_assert_geq(json_array_size(programs), 7);
+    json_array_foreach(programs, index, program)
+    {
+        cr_expect(json_is_null(json_object_get(program, "path")));
+        cr_expect(json_is_null(json_object_get(program, "version")));
+        cr_expect_str_not_empty(json_string_value(json_object_get(program, "package")));
+        cr_expect_str_not_empty(json_string_value(json_object_get(program, "enables")));
+    }
+    json_decref(programs);
+    folder_remove(folder);
+}
+
+Test(info, the_build_has_the_mpi_that_it_was_built_with)
+{
+    json_t *build = build_facts();
+    const json_t *mpi = json_object_get(json_object_get(build, "libraries"), "MPI");
+#ifdef ZG_HAVE_MPI
+    cr_expect_not_null(strpbrk(json_string_value(mpi), "123456789"));
+    cr_expect_null(strpbrk(json_string_value(mpi), ",\n"));
+#else
+    cr_expect_null(mpi);
+#endif
+    json_decref(build);
+}
+
+Test(info, unknown_options_are_usage_errors)
+{
+    cr_assert_eq(info_main(2, (const char *[]){"info", "--jsn", NULL}), 2);
+    cr_assert_eq(info_main(2, (const char *[]){"info", "now", NULL}), 2);
+}
+
+static const json_t *backend_of(const json_t *backends, const char *name)
+{
+    size_t index;
+    const json_t *backend;
+    json_array_foreach(backends, index, backend)
+        if (strcmp(json_string_value(json_object_get(backend, "name")), name) == 0)
+            return backend;
+    return NULL;
+}
+
+static const char *note_of(const json_t *backends, const char *name)
+{
+    return json_string_value(json_object_get(backend_of(backends, name), "note"));
+}
+
+Test(info, what_cuda_finds_or_lacks_is_said)
+{
+    json_t *list = json_array(), *none = json_null();
+    json_t *absent = json_pack("{s:s, s:n, s:s, s:n, s:n, s:[]}", "runtime", "13.0", "driver", "absent",
+                               "no CUDA device: NVIDIA's driver is not loaded", "cublas", "cufile", "devices");
+    json_t *found = json_pack("{s:s, s:s, s:n, s:s, s:s, s:[{s:s, s:s, s:I, s:i, s:i, s:s}]}", "runtime", "13.0",
+                              "driver", "13.1", "absent", "cublas", "13.1.0", "cufile",
+                              "libcufile.so.0 with nvidia-fs", "devices", "name", "A GPU", "compute_capability",
+                              "9.0", "memory_bytes", (json_int_t)1 << 36,
+                              "multiprocessors", 132, "copy_engines", 3, "pci", "0000:3b:00");
+    info_cuda_backends(none, list);
+    cr_expect_eq(json_array_size(list), 1u);
+    cr_expect(json_is_false(json_object_get(backend_of(list, "cuda"), "built_in")));
+    json_array_clear(list);
+    info_cuda_backends(absent, list);
+    cr_expect(json_is_true(json_object_get(backend_of(list, "cuda"), "built_in")));
+    cr_expect(strstr(note_of(list, "cuda"), "runtime 13.0; no CUDA device: NVIDIA's driver is not loaded"), "%s",
+              note_of(list, "cuda"));
+    cr_expect(json_is_false(json_object_get(backend_of(list, "cublas"), "built_in")));
+    cr_expect(strstr(note_of(list, "cufile"), "no usable libcufile is here; with it bench gds measures"), "%s",
+              note_of(list, "cufile"));
+    cr_expect(json_is_false(json_object_get(backend_of(list, "cufile"), "built_in")));
+    json_array_clear(list);
+    info_cuda_backends(found, list);
+    cr_expect(strstr(note_of(list, "cuda"), "runtime 13.0, driver 13.1, devices: 1"), "%s", note_of(list, "cuda"));
+    cr_expect(strstr(note_of(list, "cublas"), "13.1.0"), "%s", note_of(list, "cublas"));
+    cr_expect(strstr(note_of(list, "cufile"), ": libcufile.so.0 with nvidia-fs; bench gds measures it"), "%s",
+              note_of(list, "cufile"));
+    cr_expect(json_is_true(json_object_get(backend_of(list, "cufile"), "built_in")));
+    json_decref(list);
+    json_decref(none);
+    json_decref(absent);
+    json_decref(found);
+}
+
+Test(info, a_build_with_cuda_says_its_runtime_and_one_without_says_null)
+{
+    json_t *info = info_collect();
+    const json_t *cuda = json_object_get(info, "cuda");
+#ifdef ZG_HAVE_CUDA
+    int major = 0;
+    cr_expect_eq(sscanf(json_string_value(json_object_get(cuda, "runtime")), "%d.", &major), 1);
+    cr_expect_geq(major, 11);
+    // Devices are listed, or the reason is given.
+    bool listed = json_array_size(json_object_get(cuda, "devices")) > 0;
+    cr_expect_eq(listed, json_is_null(json_object_get(cuda, "absent")));
+#else
+    cr_expect(json_is_null(cuda));
+#endif
+    json_decref(info);
+}

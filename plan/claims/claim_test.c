@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Claims: all that are compiled in follow; what does not follow is seen, and what is no claim is refused.
+#include "plan/claims/claim.h"
+
+#include "base/err.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// The last claim seen, and how many there were.
+struct seen {
+    struct claim last;
+    int count, counts[CLAIM_VERDICT_COUNT], broken;
+};
+
+static int see(const struct claim *claim, void *context)
+{
+    struct seen *seen = context;
+    seen->last = *claim;
+    seen->count++;
+    seen->counts[claim->verdict]++;
+    seen->broken += !claim->follows;
+    if (!claim->follows)
+        fprintf(stderr, "%s: %s, %.17g\n", claim->name, claim_verdict_name(claim->verdict), claim->value);
+    return ERR_NONE;
+}
+
+static struct claim one(const char *text)
+{
+    struct seen seen = {0};
+    int rc = claim_each_of("c.json", text, strlen(text), see, &seen);
+    cr_assert_eq(rc, ERR_NONE, "%s: %s", text, err_message());
+    cr_assert_eq(seen.count, 1);
+    return seen.last;
+}
+
+static void refused(const char *text, const char *message)
+{
+    struct seen seen = {0};
+    cr_assert_eq(claim_each_of("c.json", text, strlen(text), see, &seen), ERR_USAGE, "%s", text);
+    cr_assert_str_eq(err_message(), message);
+}
+
+static struct seen all_of(const char *name)
+{
+    struct seen seen = {0};
+    cr_assert_eq(claim_each(name, see, &seen), ERR_NONE, "%s", err_message());
+    return seen;
+}
+
+static char *printed(const char *name, bool json, int *rc)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    *rc = claim_print(name, json, out);
+    fclose(out);
+    return text;
+}
+
+#define HOLDS "{\"sum\":[1],\"compare\":\"==\",\"value\":1}"
+#define FAILS "{\"sum\":[1],\"compare\":\"==\",\"value\":2}"
+
+Test(claim, every_verdict_that_is_written_down_follows)
+{
+    struct seen seen = all_of(NULL);
+    cr_assert_eq(seen.broken, 0);
+    cr_assert_geq(seen.count, 66);
+    for (int verdict = CLAIM_TRUE; verdict <= CLAIM_UNDECIDABLE; verdict++)
+        cr_assert_geq(seen.counts[verdict], 5, "%s", claim_verdict_name(verdict));
+    cr_assert_eq(seen.counts[CLAIM_NONE], 0);
+}
+
+Test(claim, a_verdict_is_what_the_queries_say)
+{
+    static const char condition[] = "{\"statement\":\"s\",\"query\":%s,\"condition\":\"c\",\"under\":%s}";
+    char text[512];
+    snprintf(text, sizeof text, condition, HOLDS, FAILS);
+    cr_assert_eq(one(text).verdict, CLAIM_TRUE);
+    snprintf(text, sizeof text, condition, FAILS, HOLDS);
+    cr_assert_eq(one(text).verdict, CLAIM_TRUE_UNDER);
+    snprintf(text, sizeof text, condition, FAILS, FAILS);
+    cr_assert_eq(one(text).verdict, CLAIM_FALSE);
+    cr_assert_eq(one("{\"statement\":\"s\",\"query\":" FAILS "}").verdict, CLAIM_FALSE);
+    cr_assert_eq(one("{\"statement\":\"s\",\"verdict\":\"undecidable\",\"reason\":\"r\"}").verdict, CLAIM_UNDECIDABLE);
+}
+
+Test(claim, a_verdict_or_a_value_that_does_not_follow_is_seen)
+{
+    cr_assert(one("{\"statement\":\"s\",\"query\":" HOLDS "}").follows);
+    cr_assert(one("{\"statement\":\"s\",\"query\":" HOLDS ",\"verdict\":\"true\",\"value\":1.004}").follows);
+    cr_assert_not(one("{\"statement\":\"s\",\"query\":" HOLDS ",\"verdict\":\"false\"}").follows);
+    cr_assert_not(one("{\"statement\":\"s\",\"query\":" FAILS ",\"verdict\":\"true\"}").follows);
+    cr_assert_not(one("{\"statement\":\"s\",\"query\":" HOLDS ",\"value\":1.006}").follows);
+    cr_assert_not(one("{\"statement\":\"s\",\"query\":{\"all\":[" HOLDS "," HOLDS "]},\"value\":1}").follows);
+    struct claim measured = one("{\"statement\":\"s\",\"query\":" HOLDS ",\"measure\":{\"sum\":[2,5]},\"value\":7}");
+    cr_assert(measured.follows);
+    cr_assert_eq(measured.value, 7);
+}
+
+Test(claim, a_user_writes_one_in_five_lines)
+{
+    struct claim claim = one("{\"statement\": \"7.5B parameters take 16.6 GB a GPU in ZeRO-2 on 64 GPUs\",\n"
+                             " \"query\": {\"plan\": {\"params\": 7.5e9, \"preset\": \"zero2\", \"world\": 64},\n"
+                             "           \"quantity\": \"held_bytes\", \"kind\": \"states\", \"tier\": \"device\",\n"
+                             "           \"compare\": \"about\", \"value\": 16.6e9, \"within\": 0.01},\n"
+                             " \"unit\": \"bytes\"}");
+    cr_assert_eq(claim.verdict, CLAIM_TRUE);
+    cr_assert_eq(claim.stored, CLAIM_NONE);
+    cr_assert(claim.follows);
+    cr_assert_float_eq(claim.value, 16.640625e9, 100);
+}
+
+Test(claim, names_select_a_claim_a_file_or_all_that_begin_so)
+{
+    cr_assert_str_eq(all_of("zero1-4x").last.name, "zero1-4x");
+    cr_assert_eq(all_of("zero1-4x").count, 1);
+    cr_assert_gt(all_of("zero1-").count, 1);
+    struct seen file = all_of("interview");
+    cr_assert_eq(file.count, 15);
+    cr_assert_str_eq(file.last.source, "notes for a job interview on ZeRO, with a 130B model on 128 A100 (2025)");
+    struct seen none = {0};
+    cr_assert_eq(claim_each("nobody-says-so", see, &none), ERR_USAGE);
+    cr_assert_str_eq(err_message(), "'nobody-says-so' is neither a claim, nor the beginning of one's name, nor a file; "
+                                    "`zerogauge plan --claims` lists all");
+}
+
+Test(claim, a_file_of_the_users_is_read_and_a_broken_one_makes_it_fail)
+{
+    char path[] = "/tmp/claim_test_XXXXXX";
+    static const char text[] = "{\"source\":\"me\",\"claims\":[{\"statement\":\"one\",\"query\":" HOLDS "},\n"
+                               "{\"statement\":\"two\",\"source\":\"you\",\"verdict\":\"true\",\"query\":" FAILS
+                               ",\"measure\":{\"sum\":[12345678]}}]}";
+    int fd = mkstemp(path), rc;
+    cr_assert_eq(write(fd, text, sizeof text - 1), (ssize_t)sizeof text - 1);
+    close(fd);
+    char *page = printed(path, false, &rc);
+    unlink(path);
+    cr_assert_eq(rc, ERR_CHECK);
+    cr_assert_str_eq(err_message(), "1 of 2 claims: what is written down does not follow");
+    cr_assert_str_eq(page, "me\n\n  true\n    \"one\"\n    value: 1\n"
+                           "\nyou\n\n  false  DOES NOT FOLLOW\n    \"two\"\n    value: 12,345,678\n"
+                           "    written down is the verdict true\n"
+                           "\n2 claims: 1 true, 0 true under a condition, 1 false, 0 not decidable\n");
+    free(page);
+}
+
+Test(claim, a_line_of_json_is_a_claim)
+{
+    int rc, count = 0;
+    char *text = printed("short-notes", true, &rc), *rest = text;
+    cr_assert_eq(rc, ERR_NONE, "%s", err_message());
+    for (char *line; (line = strsep(&rest, "\n")) && *line; count++) {
+        json_t *claim = json_loads(line, 0, NULL);
+        cr_assert_str_eq(json_string_value(json_object_get(claim, "record")), "claim");
+        cr_assert(json_is_true(json_object_get(claim, "follows")), "%s", line);
+        json_decref(claim);
+    }
+    cr_assert_eq(count, 11);
+    free(text);
+}
+
+Test(claim, a_mistake_is_named_with_file_line_and_key)
+{
+    refused("{\"statement\":\"s\"}", "c.json:1: query: missing: what decides the claim");
+    refused("{\"query\":" HOLDS "}", "c.json:1: statement: missing");
+    refused("{\"statement\":\"s\",\"verdict\":\"undecidable\"}",
+            "c.json:1: reason: missing: why nothing decides the claim");
+    refused("{\"statement\":\"s\",\"verdict\":\"undecidable\",\"reason\":\"r\",\n\"query\":" HOLDS "}",
+            "c.json:2: query: decides the claim, whose verdict is undecidable");
+    refused("{\"statement\":\"s\",\"query\":" HOLDS ",\"condition\":\"c\"}",
+            "c.json:1: under: missing: a condition has words (condition) and a query (under)");
+    refused("{\"statement\":\"s\",\"query\":" HOLDS ",\"under\":" HOLDS "}",
+            "c.json:1: condition: missing: a condition has words (condition) and a query (under)");
+    refused("{\"statement\":\"s\",\"query\":" HOLDS ",\"verdict\":\"true-under\"}",
+            "c.json:1: under: missing: the query under the condition");
+    refused("{\"statement\":\"s\",\"query\":" HOLDS ",\"verdict\":\"maybe\"}",
+            "c.json:1: verdict: is \"maybe\", expected one of \"true\", \"true-under\", \"false\", \"undecidable\"");
+    refused("{\"source\":\"me\",\"claims\":[{\"statement\":\"s\",\"query\":" HOLDS "},\n\n{\"statement\":\"s\",\n"
+            "\"query\":{\"plan\":{\"params\":8,\"preset\":\"zero1\",\"world\":\"two\"},\"quantity\":\"params\","
+            "\"compare\":\"==\",\"value\":8}}]}",
+            "c.json:4: claims.1.query.plan.world: is \"two\", expected a whole number from 1 to 100000");
+    refused("{\"source\":\"me\",\"claims\":[]}", "c.json:1: claims: has 0 elements, expected an array of 1 to 1024 "
+                                                 "elements");
+    refused("[1]", "c.json:1: is an array, expected a JSON object");
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge plan`: what training would hold, move and take, without data.
+#include "plan/claims/cmd_plan.h"
+
+#include "plan/claims/claim.h"
+#include "base/err.h"
+#include "plan/claims/paper.h"
+#include "plan/planner/plan_against.h"
+#include "plan/planner/plan_html.h"
+#include "plan/planner/plan_print.h"
+#include "plan/planner/plan_search.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int print_json(const struct plan_setting *setting, const struct plan *plan)
+{
+    json_t *record = plan_json(setting, plan);
+    int rc = record && json_dumpf(record, stdout, JSON_COMPACT) == 0 ? ERR_NONE
+                                                                     : err_set(ERR_MEMORY, "no memory for a record");
+    printf("\n");
+    json_decref(record);
+    return rc;
+}
+
+// What differs on the last rank.
+static int show_last(const struct plan_setting *setting, const struct plan *plan)
+{
+    struct plan_setting of_last = *setting;
+    struct plan last;
+    of_last.rank = setting->world - 1;
+    of_last.keeps_events = false;
+    int code = plan_run(&of_last, &last);
+    if (code == ERR_NONE)
+        plan_print_last(plan, &last, stdout);
+    plan_free(&last);
+    return code;
+}
+
+static int show(const struct plan_options *options, const struct plan_setting *setting, const struct plan *plan)
+{
+    if (options->write)
+        TRY(plan_write(options->write, setting->config));
+    if (options->html)
+        TRY(plan_html(setting, plan, options->html));
+    if (options->json)
+        return print_json(setting, plan);
+    plan_print(setting, plan, stdout);
+    TRY(show_last(setting, plan));
+    TRY(plan_advise(options, setting->machine, plan, stdout));
+    if (options->tbw > 0)
+        plan_print_endurance(setting, plan, options->tbw, stdout);
+    if (options->explain)
+        plan_explain(setting, plan, stdout);
+    printf("planned in %.2f s\n", plan->took_s);
+    return ERR_NONE;
+}
+
+static int plan_one(const struct plan_options *options, const struct plan_machine *machine)
+{
+    static struct config_notes notes;
+    struct config config;
+    struct plan plan = {0};
+    struct plan_setting setting = {.config = &config, .machine = machine, .world = options->world,
+                                   .keeps_events = options->html};
+    TRY(plan_options_config(options, NULL, 0, &config, &notes));
+    TRY(plan_options_model(options, &config, &setting.model));
+    config_print_notes(&notes, stderr);
+    int code = plan_run(&setting, &plan);
+    if (code == ERR_NONE)
+        code = show(options, &setting, &plan);
+    plan_free(&plan);
+    return code;
+}
+
+static int run(struct plan_options *options)
+{
+    struct plan_machine machine;
+    if (options->papers)
+        return paper_print(options->paper, options->json, stdout);
+    if (options->claims)
+        return claim_print(options->claim, options->json, stdout);
+    if (options->against)
+        return plan_against(options->against, options->json, stdout);
+    TRY(plan_machine_find(options->machine ? options->machine : "dgx-h100", &machine));
+    if (options->world == 0)
+        options->world = machine.devices_per_node;
+    return options->search ? plan_search(options, &machine, stdout) : plan_one(options, &machine);
+}
+
+int plan_main(int argc, const char **argv)
+{
+    struct plan_options options;
+    int code = plan_options_parse(argc, argv, &options);
+    if (code == ERR_NONE)
+        code = run(&options);
+    if (code != ERR_NONE)
+        fprintf(stderr, "%s: %s\n", argv[0], err_message());
+    plan_options_close(&options);
+    return code == ERR_NONE ? 0 : code == ERR_CHECK ? 1 : 2;
+}

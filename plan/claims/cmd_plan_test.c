@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge plan`: worlds and models of any size, advice that holds, a search whose result is a configuration, and
+// errors that name what is wrong.
+#include "base/command_test.h"
+#include "base/folder_test.h"
+
+#include <criterion/criterion.h>
+#include <jansson.h>
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char output[1 << 20];
+
+static int plan(const char *arguments)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "cd /tmp && '%s/zerogauge' plan %s 2>&1", ZG_BINARY_DIR, arguments);
+    return command_run(line, output, sizeof output);
+}
+
+static json_t *plan_of(const char *arguments)
+{
+    char line[900];
+    snprintf(line, sizeof line, "%s --json", arguments);
+    cr_assert_eq(plan(line), 0, "%s: %s", arguments, output);
+    json_t *record = json_loads(output, JSON_DISABLE_EOF_CHECK, NULL);
+    cr_assert_not_null(record, "%s: %s", arguments, output);
+    return record;
+}
+
+static double number(const json_t *record, const char *key)
+{
+    return json_number_value(json_object_get(record, key));
+}
+
+static double peak(const json_t *record, const char *tier)
+{
+    return number(json_object_get(json_object_get(record, "memory"), tier), "peak_bytes");
+}
+
+Test(cmd_plan, a_trillion_parameters_on_1024_devices_hold_sixteen_bytes_each_in_all)
+{
+    json_t *record = plan_of("--preset zero3 --model gpt-1t --world 1024 --set "
+                             "zerogauge.activation_checkpointing.enabled=true");
+    const json_t *held = json_object_get(json_object_get(json_object_get(record, "memory"), "device"), "held_bytes");
+    double states = number(held, "parameter") + number(held, "gradient") + number(held, "optimizer") +
+                    number(held, "master"), params = number(record, "params");
+    cr_expect(params > 1e12 && params < 1.01e12);
+    cr_expect(states >= 16 * params / 1024 && states < 16 * params / 1024 * 1.001, "%g", states);
+    cr_expect_gt(number(record, "step_s"), 0);
+    cr_expect_leq(number(record, "model_flops_per_s"), number(record, "peak_flops_per_s"));
+    cr_expect(number(record, "device_flops_per_s") > 1.3 * number(record, "model_flops_per_s"));
+    json_decref(record);
+}
+
+Test(cmd_plan, a_hundred_trillion_parameters_on_100000_devices_can_be_planned)
+{
+    char path[] = "/tmp/zg-large-XXXXXX.json", line[256];
+    FILE *file = fdopen(mkstemps(path, 5), "w");
+    fputs("{\"schema\": 1, \"about\": \"large\", \"source\": \"a test\", \"architecture\": \"gpt\", \"layers\": 315, "
+          "\"width\": 163840, \"heads\": 1024, \"vocabulary\": 50257, \"sequence_length\": 1024}", file);
+    fclose(file);
+    snprintf(line, sizeof line, "--preset zero_infinity --world 100000 --model %s", path);
+    json_t *record = plan_of(line);
+    cr_expect(number(record, "params") > 101e12 && number(record, "params") < 102e12);
+    cr_expect(peak(record, "nvme") >= 16 * number(record, "params") / 100000);
+    unlink(path);
+    json_decref(record);
+}
+
+Test(cmd_plan, what_is_advised_fits)
+{
+    char arguments[700] = "--preset zero1 --model llama-8b --sequences 1 --machine dgx-a100";
+    cr_assert_eq(plan(arguments), 0, "%s", output);
+    cr_assert(strstr(output, "fits: no: device is "), "%s", output);
+    char *advice = strstr(output, "it fits with ");
+    cr_assert_not_null(advice, "%s", output);
+    advice += strlen("it fits with ");
+    snprintf(arguments + strlen(arguments), sizeof arguments - strlen(arguments), " %.*s", (int)strcspn(advice, ":"),
+             advice);
+    cr_assert_eq(plan(arguments), 0, "%s: %s", arguments, output);
+    cr_expect(strstr(output, "fits: yes"), "%s: %s", arguments, output);
+}
+
+Test(cmd_plan, a_search_writes_the_fastest_that_fits_and_keeps_the_batch)
+{
+    char folder[PATH_MAX], arguments[PATH_MAX + 300];
+    folder_make(folder);
+    const char *base = "--preset zero3 --model gpt2-124m --machine workstation";
+    snprintf(arguments, sizeof arguments, "%s --search --json --write %s/found.json", base, folder);
+    cr_assert_eq(plan(arguments), 0, "%s", output);
+    double best_s = INFINITY;
+    int count = 0;
+    for (char *rest = output, *line; (line = strsep(&rest, "\n")) && *line; count++) {
+        json_t *record = json_loads(line, 0, NULL);
+        cr_assert_not_null(record, "%s", line);
+        cr_expect(json_is_true(json_object_get(record, "fits")));
+        cr_expect_eq(number(record, "micro_batch") * number(record, "accumulation"), 4);
+        cr_expect(count == 0 || number(record, "step_s") >= best_s);
+        best_s = count == 0 ? number(record, "step_s") : best_s;
+        json_decref(record);
+    }
+    cr_assert_geq(count, 3);
+    snprintf(arguments, sizeof arguments, "--config %s/found.json --model gpt2-124m --machine workstation", folder);
+    json_t *again = plan_of(arguments);
+    cr_expect(json_is_true(json_object_get(again, "fits")));
+    cr_expect_float_eq(number(again, "step_s"), best_s, 1e-9 * best_s);
+    json_decref(again);
+    cr_expect_eq(plan("--preset zero3 --model gpt:layers=1,width=64,heads=1,length=262144 --machine workstation "
+                      "--search"), 1);
+    cr_expect(strstr(output, "none of"), "%s", output);
+    folder_remove(folder);
+}
+
+Test(cmd_plan, worlds_share_the_sequences_of_a_step_or_are_left_out)
+{
+    const char *base = "--preset zero3 --model gpt2-124m --machine dgx-h100 --world 2 --sequences 4 --search";
+    char arguments[300];
+    int counts[9] = {0};
+    snprintf(arguments, sizeof arguments, "%s --worlds 2,3,8 --json", base);
+    cr_assert_eq(plan(arguments), 0, "%s", output);
+    for (char *rest = output, *line; (line = strsep(&rest, "\n")) && *line;) {
+        json_t *record = json_loads(line, 0, NULL);
+        int world = (int)number(record, "world");
+        cr_assert(world == 2 || world == 8, "%s", line);
+        cr_expect_eq(world * number(record, "micro_batch") * number(record, "accumulation"), 8);
+        counts[world]++;
+        json_decref(record);
+    }
+    cr_expect(counts[2] > counts[8] && counts[8] > 0, "%d, %d", counts[2], counts[8]);
+    snprintf(arguments, sizeof arguments, "%s --worlds 3,5", base);
+    cr_assert_eq(plan(arguments), 2, "%s", output);
+    cr_expect(strstr(output, "share the 8 sequences"), "%s", output);
+}
+
+Test(cmd_plan, a_page_has_every_lane_that_is_busy_and_every_source)
+{
+    char folder[PATH_MAX], arguments[PATH_MAX + 300], path[PATH_MAX + 20];
+    size_t bytes;
+    folder_make(folder);
+    snprintf(arguments, sizeof arguments, "--preset zero_infinity --model gpt2-1.5b --world 2 --html %s/page.html",
+             folder);
+    cr_assert_eq(plan(arguments), 0, "%s", output);
+    snprintf(path, sizeof path, "%s/page.html", folder);
+    char *page = folder_read(path, &bytes);
+    static const char *const words[] = {"<span>compute</span>", "<span>nvme_write</span>", "<span>cpu</span>",
+                                        "fill=\"#b3181c\"", "optimizer", "NVIDIA H100 data sheet", "</html>"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        cr_expect(strstr(page, words[i]), "%s", words[i]);
+    free(page);
+    folder_remove(folder);
+}
+
+Test(cmd_plan, without_a_step_there_is_nothing_to_compare_with)
+{
+    char path[] = "/tmp/zg-result-XXXXXX.jsonl", line[128];
+    close(mkstemps(path, 6));
+    snprintf(line, sizeof line, "--against %s", path);
+    cr_expect_eq(plan(line), 2);
+    cr_expect(strstr(output, path), "%s", output);
+    unlink(path);
+}
+
+Test(cmd_plan, errors_name_what_is_wrong)
+{
+    static const struct {
+        const char *arguments, *expected;
+    } cases[] = {
+        {"", "give one of --preset NAME and --config FILE"},
+        {"--preset zero3 --world 100001", "--world 100001: expected 1 to 100000"},
+        {"--preset zero3 --model llama-7", "no model is called 'llama-7'"},
+        {"--preset zero3 --machine dgx-9", "no machine is called 'dgx-9'"},
+        {"--preset zero3 --machine workstation --world 2", "inter_node_bytes_per_s"},
+        {"--preset zero3 --set zero_optimization.stage=4", "zero_optimization.stage"},
+        {"--config /none/ds.json", "/none/ds.json"},
+        {"--preset zero3 --html /none/page.html", "/none/page.html: cannot be written"},
+        {"--preset zero3 --search --explain", "exclude each other"},
+        {"--preset zero3 --worlds 2,4", "--search"},
+        {"--preset zero3 --search --worlds 2,,4", "expected numbers"},
+        {"--preset zero3 --search --worlds 0", "expected numbers"},
+        {"--preset zero3 --against result.jsonl", "--against has the configurations"},
+        {"--against /none/result.jsonl", "/none/result.jsonl"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_expect_eq(plan(cases[i].arguments), 2, "%s", cases[i].arguments);
+        cr_expect(strstr(output, cases[i].expected), "%s: %s", cases[i].arguments, output);
+    }
+}

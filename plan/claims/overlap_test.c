@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Overlaps of times that are written down by hand.
+#include "plan/claims/overlap.h"
+
+#include "base/err.h"
+
+#include <criterion/criterion.h>
+
+#include <string.h>
+
+static struct flow_event events[] = {
+    {.name = "forward", .lane = LANE_COMPUTE, .begin_ns = 0, .end_ns = 10},
+    {.name = "backward", .lane = LANE_COMPUTE, .begin_ns = 10, .end_ns = 30},
+    {.name = "read", .lane = LANE_NVME_READ, .begin_ns = 25, .end_ns = 45},
+    {.name = "read", .lane = LANE_NVME_READ, .begin_ns = 5, .end_ns = 12},
+    {.name = "write", .lane = LANE_NVME_WRITE, .begin_ns = 8, .end_ns = 11},
+    {.name = "write", .lane = LANE_NVME_WRITE, .begin_ns = 11, .end_ns = 13},
+    {.name = "mark", .lane = LANE_CPU, .begin_ns = 7, .end_ns = 7},
+};
+static const struct plan plan = {.events = events, .event_count = sizeof events / sizeof events[0]};
+
+static double overlap(const char *of, const char *beside)
+{
+    double out = -1;
+    cr_assert_eq(overlap_of(&plan, of, beside, &out), ERR_NONE, "%s", err_message());
+    return out;
+}
+
+Test(overlap, is_the_part_of_the_first_that_lies_within_the_second)
+{
+    cr_assert_eq(overlap("forward", "read"), 0.5);
+    cr_assert_eq(overlap("read", "forward"), 5.0 / 27);
+    cr_assert_eq(overlap("backward", "read"), 7.0 / 20);
+    cr_assert_eq(overlap("compute", "nvme_read"), 12.0 / 30);
+    cr_assert_eq(overlap("compute", "compute"), 1);
+    cr_assert_eq(overlap("write", "read"), 4.0 / 5);
+    cr_assert_eq(overlap("forward", "backward"), 0);
+}
+
+Test(overlap, what_takes_no_time_has_none)
+{
+    double out;
+    cr_assert_eq(overlap_of(&plan, "mark", "forward", &out), ERR_USAGE);
+    cr_assert_str_eq(err_message(), "nothing called 'mark' takes any time in this plan");
+    cr_assert_eq(overlap_of(&plan, "forward", "Adam", &out), ERR_USAGE);
+    cr_assert_str_eq(err_message(), "nothing called 'Adam' takes any time in this plan");
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measured steps beside plans of them: on a machine on which arithmetic alone takes time, a plan is what it takes.
+#include "plan/planner/plan_against.h"
+
+#include "plan/planner/plan_model.h"
+#include "results/record/record_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(plan_against, .init = sample_folder_make, .fini = sample_folder_remove);
+
+#define BENCH(name, of_case, median, unit, detail) \
+    "{\"record\":\"bench\",\"name\":\"" name "\",\"case\":{" of_case "},\"samples\":[" median "]," \
+    "\"median\":" median ",\"p10\":" median ",\"p90\":" median ",\"unit\":\"" unit "\"," \
+    "\"lower_is_better\":true,\"items\":1,\"elapsed_s\":4,\"verified\":true,\"yardstick\":null," \
+    "\"ratio\":null,\"detail\":" detail "}"
+#define STEP(what, preset, median, peak) \
+    BENCH("step", "\"what\":\"" what "\",\"preset\":\"" preset "\",\"model\":\"gpt-nano\",\"world\":2," \
+          "\"sequences_a_rank\":3,\"schedule\":\"serial\"", median, "ms_per_step", \
+          "{\"efficiency\":{\"peak_flops_per_s\":" peak "}}")
+#define MEMORY(operation) \
+    BENCH("memory", "\"operation\":\"" operation "\",\"threads\":2", "1e9", "GB/s", "{}")
+#define COMM(operation) \
+    BENCH("comm", "\"operation\":\"" operation "\",\"world\":2,\"buffer_bytes\":1000000000,\"shares\":\"equal\"," \
+          "\"in_place\":false", "1e-3", "ns", "{}")
+#define FIT \
+    "{\"record\":\"fit\",\"model\":\"gpt-nano\",\"params\":1,\"world\":2,\"preset\":\"zero0\",\"fits\":true," \
+    "\"device_bytes\":1,\"host_bytes\":0,\"nvme_bytes\":0,\"device_available_bytes\":1000," \
+    "\"host_available_bytes\":1000,\"nvme_available_bytes\":1000,\"reason\":null}"
+#define END \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":null,\"reasons\":[],\"elapsed_s\":20," \
+    "\"other_load\":0.02,\"lines\":2,\"digest\":\"0123456789abcdef0123456789abcdef\"}"
+
+// What the command prints of a file of these lines; null for an error.
+static char *print(const char *const lines[], bool json)
+{
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    int rc = plan_against(sample_write("a", lines), json, out);
+    fclose(out);
+    if (rc == ERR_NONE)
+        return text;
+    free(text);
+    return NULL;
+}
+
+Test(plan_against, a_step_that_only_computes_takes_its_operations_at_the_measured_rate)
+{
+    static const char *const lines[] = {SAMPLE_RUN, STEP("two ranks, no communication", "zero0", "7", "1e6"),
+                                        STEP("DDP", "zero0", "500", "1e6"), STEP("ZeRO-2", "zero2", "500", "1e6"),
+                                        MEMORY("adam_mix"), MEMORY("copy"), COMM("all-gather"),
+                                        COMM("reduce-scatter"), FIT, END, NULL};
+    const struct model *model;
+    cr_assert_eq(plan_model_find("gpt-nano", 1, &model), ERR_NONE);
+    double expected_s = model_flops(model, 3) / 1e6;
+    char *text = print(lines, true);
+    cr_assert_not_null(text, "%s", err_message());
+    int count = 0;
+    for (char *rest = text, *line; (line = strsep(&rest, "\n")) && *line; count++) {
+        json_t *record = json_loads(line, 0, NULL);
+        double planned_s = json_number_value(json_object_get(record, "planned_s"));
+        cr_expect_eq(json_integer_value(json_object_get(record, "line")), 3 + count, "%s", line);
+        cr_expect_eq(json_number_value(json_object_get(record, "measured_s")), 0.5, "%s", line);
+        cr_expect(planned_s > expected_s && planned_s < 1.001 * expected_s, "%s: %g", line, expected_s);
+        cr_expect_float_eq(json_number_value(json_object_get(record, "difference")), planned_s / 0.5 - 1, 1e-4);
+        json_decref(record);
+    }
+    cr_expect_eq(count, 2);
+    free(text);
+    text = print(lines, false);
+    cr_assert_not_null(text);
+    cr_expect(strstr(text, "ZeRO-2") && strstr(text, "the largest difference of 2 is "), "%s", text);
+    free(text);
+}
+
+Test(plan_against, what_the_file_lacks_is_said)
+{
+    static const char *const no_memory[] = {SAMPLE_RUN, STEP("DDP", "zero0", "500", "1e6"), FIT, END, NULL};
+    static const char *const no_step[] = {SAMPLE_RUN, STEP("two ranks, no communication", "zero0", "7", "1e6"),
+                                          MEMORY("adam_mix"), MEMORY("copy"), FIT, END, NULL};
+    cr_expect_null(print(no_memory, false));
+    cr_expect(strstr(err_message(), "it has not measured the memory"), "%s", err_message());
+    cr_expect_null(print(no_step, false));
+    cr_expect(strstr(err_message(), "it has no steps"), "%s", err_message());
+}

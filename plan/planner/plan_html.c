@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/planner/plan_html.h"
+
+#include "base/err.h"
+#include "plan/planner/plan_print.h"
+#include "base/report_text.h"
+#include "base/size.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 1000 };
+
+static const char head[] =
+    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>\n"
+    "body { font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; }\n"
+    ".row { display: grid; grid-template-columns: 9rem 1fr; gap: .2rem 1rem; align-items: center; }\n"
+    "svg { width: 100%; height: 1.4rem; background: #f0f0f0; display: block; }\n"
+    "pre { overflow-x: auto; } .key { display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0 1em; }\n"
+    "</style>\n";
+
+static const char *const kind_colours[KIND_COUNT] = {
+    [KIND_PARAMETER] = "#2b5d8a", [KIND_GRADIENT] = "#0b7a75", [KIND_OPTIMIZER] = "#7a5200",
+    [KIND_MASTER] = "#b58a2a",    [KIND_STAGING] = "#8b1a85",  [KIND_ACTIVATION] = "#146c2e",
+    [KIND_PADDING] = "#777777",
+};
+
+static void put_key(const char *colour, const char *name, FILE *out)
+{
+    fprintf(out, "<span class=\"key\" style=\"background:%s\"></span>%s", colour, name);
+}
+
+// A bar a tier: kinds side by side, and where the machine's memory ends.
+static void put_tier(const struct plan *plan, int tier, FILE *out)
+{
+    double held = (double)plan->peak_bytes[tier], has = (double)plan->available_bytes[tier], x = 0;
+    double scale = WIDTH / (held > has ? held : has);
+    char held_text[SIZE_TEXT_BYTES], has_text[SIZE_TEXT_BYTES];
+    fprintf(out, "<span>%s<br>%s of %s</span><svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\">",
+            ledger_tier_name((enum ledger_tier)tier), size_short_text(plan->peak_bytes[tier], held_text),
+            size_short_text(plan->available_bytes[tier], has_text), WIDTH);
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        double width = (double)plan->held_bytes[tier][kind] * scale;
+        char text[SIZE_TEXT_BYTES];
+        if (width > 0)
+            fprintf(out, "<rect x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"10\" fill=\"%s\"><title>%s %s</title>"
+                         "</rect>",
+                    x, width, kind_colours[kind], ledger_kind_name((enum ledger_kind)kind),
+                    size_short_text(plan->held_bytes[tier][kind], text));
+        x += width;
+    }
+    if (held > has)
+        fprintf(out, "<rect x=\"%.2f\" y=\"0\" width=\"4\" height=\"10\" fill=\"#b3181c\"><title>the machine's end"
+                     "</title></rect>",
+                has * scale);
+    fputs("</svg>\n", out);
+}
+
+static void put_memory(const struct plan *plan, FILE *out)
+{
+    fputs("<h2>Memory of a rank</h2>\n<p>Taken before the first step and held to the last.", out);
+    for (int kind = 0; kind < KIND_COUNT; kind++)
+        put_key(kind_colours[kind], ledger_kind_name((enum ledger_kind)kind), out);
+    fputs("</p>\n<div class=\"row\">\n", out);
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        if (plan->peak_bytes[tier] > 0)
+            put_tier(plan, tier, out);
+    fputs("</div>\n", out);
+}
+
+static void put_interval(double begin_s, double end_s, double step_s, bool critical, FILE *out)
+{
+    double from = WIDTH * begin_s / step_s, width = WIDTH * (end_s - begin_s) / step_s;
+    fprintf(out, "<rect x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"10\"%s/>", from, width > 0.3 ? width : 0.3,
+            critical ? " fill=\"#b3181c\"" : "");
+}
+
+// Operations that touch on the picture are one bar.
+static void put_lane(const struct plan *plan, int lane, const bool *critical, FILE *out)
+{
+    double begin_s = -1, end_s = -1, gap_s = plan->step_s / (2 * WIDTH);
+    bool is_critical = false;
+    fprintf(out, "<span>%s</span><svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\"><g fill=\"#2b5d8a\">",
+            ledger_lane_name((enum lane)lane), WIDTH);
+    for (size_t i = 0; i < plan->event_count; i++) {
+        const struct flow_event *event = &plan->events[i];
+        if ((int)event->lane != lane)
+            continue;
+        double from_s = (double)event->begin_ns * 1e-9;
+        if (begin_s >= 0 && (from_s > end_s + gap_s || critical[i] != is_critical)) {
+            put_interval(begin_s, end_s, plan->step_s, is_critical, out);
+            begin_s = -1;
+        }
+        begin_s = begin_s < 0 ? from_s : begin_s;
+        end_s = (double)event->end_ns * 1e-9;
+        is_critical = critical[i];
+    }
+    if (begin_s >= 0)
+        put_interval(begin_s, end_s, plan->step_s, is_critical, out);
+    fputs("</g></svg>\n", out);
+}
+
+static void put_lanes(const struct plan *plan, const bool *critical, FILE *out)
+{
+    fprintf(out, "<h2>A step of %.3f s</h2>\n<p>What lanes do; those that overlap are busy at the same time.",
+            plan->step_s);
+    put_key("#b3181c", "on the critical path", out);
+    put_key("#2b5d8a", "beside it", out);
+    fputs("</p>\n<div class=\"row\">\n", out);
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        if (plan->busy_s[lane] > 0)
+            put_lane(plan, lane, critical, out);
+    fputs("</div>\n", out);
+}
+
+// By event, from the end of the step back along what each waited for.
+static bool *find_critical(const struct plan *plan)
+{
+    bool *critical = calloc(plan->event_count + 1, sizeof *critical);
+    for (long at = plan->last_event; critical && at != FLOW_NO_EVENT; at = plan->events[at].after)
+        critical[at] = true;
+    return critical;
+}
+
+static void put_page(const struct plan_setting *setting, const struct plan *plan, const bool *critical, FILE *out)
+{
+    fputs(head, out);
+    fputs("<title>plan: ", out);
+    text_markup(out, setting->model->name);
+    fputs("</title>\n</head>\n<body>\n<h1>", out);
+    text_markup(out, setting->model->name);
+    fprintf(out, " on %d x ", setting->world);
+    text_markup(out, setting->machine->name);
+    fputs("</h1>\n", out);
+    put_memory(plan, out);
+    put_lanes(plan, critical, out);
+}
+
+// What the command prints, as it is.
+static int put_text(const struct plan_setting *setting, const struct plan *plan, FILE *out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (!memory)
+        return err_set(ERR_MEMORY, "no memory for a page");
+    plan_print(setting, plan, memory);
+    plan_explain(setting, plan, memory);
+    bool failed = fclose(memory) != 0;
+    fputs("<h2>In figures</h2>\n<pre>", out);
+    if (!failed)
+        text_markup(out, text);
+    fputs("</pre>\n</body>\n</html>\n", out);
+    free(text);
+    return failed ? err_set(ERR_MEMORY, "no memory for a page") : ERR_NONE;
+}
+
+int plan_html(const struct plan_setting *setting, const struct plan *plan, const char *path)
+{
+    FILE *out = fopen(path, "we");
+    if (!out)
+        return err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    bool *critical = find_critical(plan);
+    int code = critical ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a page");
+    if (code == ERR_NONE) {
+        put_page(setting, plan, critical, out);
+        code = put_text(setting, plan, out);
+    }
+    free(critical);
+    bool failed = ferror(out) != 0;
+    if (fclose(out) != 0 || failed)
+        return err_set(ERR_IO, "%s: cannot be written", path);
+    return code;
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/planner/plan_print.h"
+
+static json_t *memory_json(const struct plan *plan)
+{
+    json_t *memory = json_object();
+    for (int tier = 0; tier < TIER_COUNT; tier++) {
+        json_t *kinds = json_object();
+        for (int kind = 0; kind < KIND_COUNT; kind++)
+            json_object_set_new(kinds, ledger_kind_name((enum ledger_kind)kind),
+                                json_integer((json_int_t)plan->held_bytes[tier][kind]));
+        json_object_set_new(memory, ledger_tier_name((enum ledger_tier)tier),
+                            json_pack("{s:I, s:I, s:b, s:o}", "peak_bytes", (json_int_t)plan->peak_bytes[tier],
+                                      "available_bytes", (json_int_t)plan->available_bytes[tier], "fits",
+                                      plan->fits[tier], "held_bytes", kinds));
+    }
+    return memory;
+}
+
+static json_t *lanes_json(const struct plan *plan)
+{
+    json_t *lanes = json_object();
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        json_t *moved = json_object();
+        for (int i = 0; i < OPERATION_COUNT; i++)
+            if (plan->step_bytes[lane][i] > 0)
+                json_object_set_new(moved, ledger_operation_name((enum ledger_operation)i),
+                                    json_integer((json_int_t)plan->step_bytes[lane][i]));
+        json_object_set_new(lanes, ledger_lane_name((enum lane)lane),
+                            json_pack("{s:f, s:f, s:o}", "busy_s", plan->busy_s[lane], "critical_s",
+                                      plan->critical_s[lane], "moved_bytes", moved));
+    }
+    return lanes;
+}
+
+static json_t *parts_json(const struct plan *plan)
+{
+    json_t *parts = json_array();
+    for (int i = 0; i < plan->part_count; i++) {
+        const struct plan_part *part = &plan->parts[i];
+        json_array_append_new(parts, json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f}", "operation", part->name, "lane",
+                                               ledger_lane_name(part->lane), "count", (json_int_t)part->count, "bytes",
+                                               (json_int_t)part->bytes, "flops", part->flops, "busy_s", part->busy_s,
+                                               "critical_s", part->critical_s));
+    }
+    return parts;
+}
+
+json_t *plan_json(const struct plan_setting *setting, const struct plan *plan)
+{
+    const struct config *config = setting->config;
+    double per_s = plan->step_s > 0 ? 1 / plan->step_s : 0;
+    char reason[PLAN_REASON_BYTES];
+    json_t *sends = json_pack("{s:I, s:I, s:I}", "gradients", (json_int_t)plan->step_sent_bytes[PURPOSE_REDUCE],
+                              "parameters", (json_int_t)plan->step_sent_bytes[PURPOSE_GATHER], "other",
+                              (json_int_t)plan->step_sent_bytes[PURPOSE_OTHER]);
+    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:i, s:s, s:I, s:I, s:b, s:s, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
+                     "s:o, s:f}",
+                     "record", "plan", "model", setting->model->name, "params",
+                     (json_int_t)model_param_elements(setting->model, false), "machine", setting->machine->name,
+                     "world", setting->world, "stage", config->stage, "precision", dtype_name(config->precision),
+                     "micro_batch", (json_int_t)config->micro_batch, "accumulation", (json_int_t)config->accumulation,
+                     "fits", plan->fits_all, "reason", plan_reason(plan, reason), "memory", memory_json(plan), "lanes",
+                     lanes_json(plan), "sent_bytes", sends, "step_s", plan->step_s, "tokens_per_s",
+                     (double)plan->tokens * per_s, "model_flops_per_s", plan->model_flops * per_s, "device_flops_per_s",
+                     plan->device_flops * per_s, "peak_flops_per_s", plan->peak_flops_per_s, "operations",
+                     parts_json(plan), "planning_s", plan->took_s);
+}

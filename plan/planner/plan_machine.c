@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/planner/plan_machine.h"
+
+#include "base/err.h"
+#include "plan/planner/plan_texts.h"
+#include "base/strict_json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Without its '?' a figure must be there.
+static const char *const FIGURES[MACHINE_FIGURE_COUNT + 1] = {
+    [MACHINE_DEVICE_MEMORY_BYTES] = "device_memory_bytes",
+    [MACHINE_NODE_HOST_MEMORY_BYTES] = "node_host_memory_bytes",
+    [MACHINE_NODE_NVME_BYTES] = "?node_nvme_bytes",
+    [MACHINE_DEVICE_FP32_FLOPS] = "device_fp32_flops_per_s",
+    [MACHINE_DEVICE_FP16_FLOPS] = "?device_fp16_flops_per_s",
+    [MACHINE_DEVICE_BF16_FLOPS] = "?device_bf16_flops_per_s",
+    [MACHINE_DEVICE_FLOPS_SHARE] = "device_flops_share",
+    [MACHINE_DEVICE_MEMORY_RATE] = "device_memory_bytes_per_s",
+    [MACHINE_NODE_CPU_RATE] = "node_cpu_bytes_per_s",
+    [MACHINE_H2D_RATE] = "h2d_bytes_per_s",
+    [MACHINE_D2H_RATE] = "d2h_bytes_per_s",
+    [MACHINE_NODE_HOST_LINK_RATE] = "node_host_link_bytes_per_s",
+    [MACHINE_NODE_NVME_READ_RATE] = "?node_nvme_read_bytes_per_s",
+    [MACHINE_NODE_NVME_WRITE_RATE] = "?node_nvme_write_bytes_per_s",
+    [MACHINE_INTRA_NODE_RATE] = "?intra_node_bytes_per_s",
+    [MACHINE_INTER_NODE_RATE] = "?inter_node_bytes_per_s",
+    [MACHINE_OPERATION_LATENCY_S] = "operation_latency_s",
+    [MACHINE_COPY_LATENCY_S] = "copy_latency_s",
+    [MACHINE_NVME_LATENCY_S] = "?nvme_latency_s",
+    [MACHINE_INTRA_NODE_LATENCY_S] = "?intra_node_latency_s",
+    [MACHINE_INTER_NODE_LATENCY_S] = "?inter_node_latency_s",
+};
+
+const char *plan_machine_figure_name(enum machine_figure figure)
+{
+    return FIGURES[figure] + (FIGURES[figure][0] == '?');
+}
+
+static int parse_figure(const struct strict_object *figures, enum machine_figure figure, struct plan_machine *out)
+{
+    static const char *const keys[] = {"value", "?source", "?assumption", NULL};
+    const char *key = plan_machine_figure_name(figure);
+    struct strict_object object;
+    if (!json_object_get(figures->value, key))
+        return ERR_NONE;
+    TRY(strict_object_of(figures, key, &object));
+    TRY(strict_keys(&object, keys));
+    double value;
+    TRY(strict_real(&object, "value", &value));
+    if (value <= 0)
+        return strict_fail(&object, "value", "is %g, expected more than 0", value);
+    if (figure == MACHINE_DEVICE_FLOPS_SHARE && value > 1)
+        return strict_fail(&object, "value", "is %g, expected a part of the peak, at most 1", value);
+    bool has_source = json_object_get(object.value, "source");
+    out->figures[figure].assumed = json_object_get(object.value, "assumption");
+    if (has_source == out->figures[figure].assumed)
+        return strict_fail(&object, "source", "%s; a figure has either a source, or an assumption that says why",
+                           has_source ? "has an assumption beside it" : "is missing");
+    out->figures[figure].value = value;
+    return strict_string(&object, has_source ? "source" : "assumption", out->figures[figure].source,
+                         sizeof out->figures[figure].source);
+}
+
+static int parse_object(const struct strict_object *object, struct plan_machine *out)
+{
+    static const char *const keys[] = {"schema", "about", "devices_per_node", "figures", NULL};
+    struct strict_object figures;
+    int schema;
+    TRY(strict_keys(object, keys));
+    TRY(strict_int(object, "schema", 1, 1, &schema));
+    TRY(strict_string(object, "about", out->about, sizeof out->about));
+    TRY(strict_int(object, "devices_per_node", 1, 1024, &out->devices_per_node));
+    TRY(strict_object_of(object, "figures", &figures));
+    for (int figure = 0; figure < MACHINE_FIGURE_COUNT; figure++)
+        TRY(parse_figure(&figures, (enum machine_figure)figure, out));
+    return strict_keys(&figures, FIGURES);
+}
+
+int plan_machine_parse(const char *name, const char *text, size_t bytes, struct plan_machine *out)
+{
+    struct json_text json;
+    TRY(json_text_parse(name, text, bytes, &json));
+    struct strict_object object = strict_root(name, &json);
+    *out = (struct plan_machine){0};
+    snprintf(out->name, sizeof out->name, "%s", name);
+    int code = parse_object(&object, out);
+    json_text_close(&json);
+    return code;
+}
+
+static int refuse(const char *name)
+{
+    char known[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; plan_machine_name(i) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", plan_machine_name(i));
+    return err_set(ERR_USAGE, "no machine is called '%.64s'; there are %sand files", name, known);
+}
+
+int plan_machine_find(const char *name, struct plan_machine *out)
+{
+    for (const struct plan_text *text = plan_machine_texts; text->name; text++)
+        if (strcmp(text->name, name) == 0)
+            return plan_machine_parse(text->name, text->text, text->bytes, out);
+    if (!strchr(name, '/') && !strstr(name, ".json"))
+        return refuse(name);
+    char *text;
+    size_t bytes;
+    TRY(json_read(name, &text, &bytes));
+    int code = plan_machine_parse(name, text, bytes, out);
+    free(text);
+    return code;
+}
+
+const char *plan_machine_name(size_t index)
+{
+    size_t count = 0;
+    while (plan_machine_texts[count].name)
+        count++;
+    return index < count ? plan_machine_texts[index].name : NULL;
+}
+
+int plan_machine_active(const struct plan_machine *machine, int world)
+{
+    return world < machine->devices_per_node ? world : machine->devices_per_node;
+}
+
+int plan_machine_nodes(const struct plan_machine *machine, int world)
+{
+    return (world + machine->devices_per_node - 1) / machine->devices_per_node;
+}
+
+double plan_machine_peak(const struct plan_machine *machine, enum dtype dtype)
+{
+    enum machine_figure figure = dtype == DTYPE_FP32   ? MACHINE_DEVICE_FP32_FLOPS
+                                 : dtype == DTYPE_FP16 ? MACHINE_DEVICE_FP16_FLOPS
+                                                       : MACHINE_DEVICE_BF16_FLOPS;
+    return machine->figures[figure].value;
+}
+
+static double value(const struct plan_machine *machine, enum machine_figure figure)
+{
+    return machine->figures[figure].value;
+}
+
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static int need(const struct plan_machine *machine, enum machine_figure figure, const char *why)
+{
+    return value(machine, figure) > 0 ? ERR_NONE
+                                      : err_set(ERR_USAGE, "the machine %s has no %s: %s", machine->name,
+                                                plan_machine_figure_name(figure), why);
+}
+
+// A ring through all ranks goes at the pace of its slowest part, and around it in steps; between nodes a tree is taken,
+// as rings of thousands of steps are not.
+static int ring_of(const struct plan_machine *machine, int world, struct plan_lanes *out)
+{
+    int active = plan_machine_active(machine, world), nodes = plan_machine_nodes(machine, world);
+    out->bytes_per_s[LANE_COLLECTIVE] = INFINITY;
+    if (active > 1) {
+        TRY(need(machine, MACHINE_INTRA_NODE_RATE, "several devices of a node work together"));
+        out->bytes_per_s[LANE_COLLECTIVE] = value(machine, MACHINE_INTRA_NODE_RATE);
+        out->latency_s[LANE_COLLECTIVE] = (active - 1) * value(machine, MACHINE_INTRA_NODE_LATENCY_S);
+    }
+    if (nodes > 1) {
+        TRY(need(machine, MACHINE_INTER_NODE_RATE, "it is one node, and the world is larger"));
+        out->bytes_per_s[LANE_COLLECTIVE] =
+            smaller(out->bytes_per_s[LANE_COLLECTIVE], value(machine, MACHINE_INTER_NODE_RATE));
+        out->latency_s[LANE_COLLECTIVE] += ceil(log2(nodes)) * value(machine, MACHINE_INTER_NODE_LATENCY_S);
+    }
+    return ERR_NONE;
+}
+
+int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtype, struct plan_lanes *out)
+{
+    double active = plan_machine_active(machine, world), peak = plan_machine_peak(machine, dtype);
+    double link = value(machine, MACHINE_NODE_HOST_LINK_RATE) / active;
+    if (peak <= 0)
+        return err_set(ERR_USAGE, "the machine %s has no %s matrices: it lacks device_%s_flops_per_s", machine->name,
+                       dtype_name(dtype), dtype_name(dtype));
+    *out = (struct plan_lanes){.flops_per_s = peak * value(machine, MACHINE_DEVICE_FLOPS_SHARE)};
+    out->bytes_per_s[LANE_COMPUTE] = value(machine, MACHINE_DEVICE_MEMORY_RATE);
+    out->bytes_per_s[LANE_CPU] = value(machine, MACHINE_NODE_CPU_RATE) / active;
+    out->bytes_per_s[LANE_H2D] = smaller(value(machine, MACHINE_H2D_RATE), link);
+    out->bytes_per_s[LANE_D2H] = smaller(value(machine, MACHINE_D2H_RATE), link);
+    out->bytes_per_s[LANE_NVME_READ] = value(machine, MACHINE_NODE_NVME_READ_RATE) / active;
+    out->bytes_per_s[LANE_NVME_WRITE] = value(machine, MACHINE_NODE_NVME_WRITE_RATE) / active;
+    out->latency_s[LANE_COMPUTE] = value(machine, MACHINE_OPERATION_LATENCY_S);
+    out->latency_s[LANE_H2D] = out->latency_s[LANE_D2H] = value(machine, MACHINE_COPY_LATENCY_S);
+    out->latency_s[LANE_NVME_READ] = out->latency_s[LANE_NVME_WRITE] = value(machine, MACHINE_NVME_LATENCY_S);
+    return ring_of(machine, world, out);
+}
+
+double plan_lanes_seconds(const void *context, const struct flow_operation *operation)
+{
+    const struct plan_lanes *lanes = context;
+    enum lane lane = operation->lane;
+    bool works = lane == LANE_COMPUTE || lane == LANE_CPU || lane == LANE_COLLECTIVE;
+    size_t bytes = works ? operation->work_bytes : operation->bytes;
+    double seconds = bytes > 0 ? (double)bytes / lanes->bytes_per_s[lane] : 0;
+    double computed = lane == LANE_COMPUTE ? operation->flops / lanes->flops_per_s : 0;
+    return (double)operation->times * lanes->latency_s[lane] + (computed > seconds ? computed : seconds);
+}

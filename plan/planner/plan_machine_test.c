@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Machines: every file is whole, rates follow from its figures, and what is missing or wrong is named.
+#include "plan/planner/plan_machine.h"
+
+#include "base/err.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct plan_machine machine;
+
+static void find(const char *name)
+{
+    cr_assert_eq(plan_machine_find(name, &machine), ERR_NONE, "%s", err_message());
+}
+
+Test(plan_machine, every_figure_of_every_machine_has_words_for_where_it_is_from)
+{
+    int count = 0;
+    for (; plan_machine_name((size_t)count); count++) {
+        find(plan_machine_name((size_t)count));
+        for (int i = 0; i < MACHINE_FIGURE_COUNT; i++)
+            cr_expect_eq(machine.figures[i].value > 0, strlen(machine.figures[i].source) > 10, "%s: %s", machine.name,
+                         plan_machine_figure_name((enum machine_figure)i));
+    }
+    cr_assert_geq(count, 4);
+}
+
+Test(plan_machine, a_node_s_rates_are_shared_by_the_devices_that_work)
+{
+    struct plan_lanes one, two, sixteen, many;
+    find("dgx-2");
+    cr_assert_eq(plan_lanes_of(&machine, 1, DTYPE_FP16, &one), ERR_NONE);
+    cr_assert_eq(plan_lanes_of(&machine, 2, DTYPE_FP16, &two), ERR_NONE);
+    cr_assert_eq(plan_lanes_of(&machine, 16, DTYPE_FP16, &sixteen), ERR_NONE);
+    cr_assert_eq(plan_lanes_of(&machine, 64, DTYPE_FP16, &many), ERR_NONE);
+    cr_expect_eq(one.bytes_per_s[LANE_H2D], 12e9);
+    cr_expect_eq(sixteen.bytes_per_s[LANE_H2D], 3e9);
+    cr_expect_eq(two.bytes_per_s[LANE_NVME_READ], 12.8e9);
+    cr_expect_eq(sixteen.bytes_per_s[LANE_NVME_READ], 1.6e9);
+    cr_expect_eq(sixteen.bytes_per_s[LANE_CPU], 6.25e9);
+    cr_expect_eq(sixteen.bytes_per_s[LANE_COLLECTIVE], 150e9);
+    cr_expect_eq(many.bytes_per_s[LANE_COLLECTIVE], 100e9);
+    cr_expect(fabs(sixteen.latency_s[LANE_COLLECTIVE] - 15 * 5e-6) < 1e-12);
+    cr_expect(fabs(many.latency_s[LANE_COLLECTIVE] - (15 * 5e-6 + 2 * 1e-5)) < 1e-12);
+    cr_expect(fabs(many.flops_per_s - 70e12) < 1e6, "%g", many.flops_per_s);
+}
+
+Test(plan_machine, an_operation_takes_what_its_lane_and_its_size_say)
+{
+    const struct plan_lanes lanes = {.flops_per_s = 100, .bytes_per_s = {[LANE_COMPUTE] = 10, [LANE_COLLECTIVE] = 5,
+                                                                         [LANE_H2D] = 2}, .latency_s = {0.5, 0.25}};
+    const struct flow_operation computes = {.lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 20};
+    const struct flow_operation reads = {.lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 70};
+    const struct flow_operation gathers = {.lane = LANE_COLLECTIVE, .times = 4, .bytes = 999, .work_bytes = 10};
+    const struct flow_operation copies = {.lane = LANE_H2D, .times = 1, .bytes = 6, .work_bytes = 999};
+    cr_expect_eq(plan_lanes_seconds(&lanes, &computes), 4.5);
+    cr_expect_eq(plan_lanes_seconds(&lanes, &reads), 7.5);
+    cr_expect_eq(plan_lanes_seconds(&lanes, &gathers), 3);
+    cr_expect_eq(plan_lanes_seconds(&lanes, &copies), 3);
+}
+
+Test(plan_machine, what_a_machine_lacks_is_named)
+{
+    struct plan_lanes lanes;
+    find("dgx-2");
+    cr_expect_eq(plan_lanes_of(&machine, 16, DTYPE_BF16, &lanes), ERR_USAGE);
+    cr_expect(strstr(err_message(), "device_bf16_flops_per_s"), "%s", err_message());
+    find("workstation");
+    cr_expect_eq(plan_lanes_of(&machine, 1, DTYPE_BF16, &lanes), ERR_NONE);
+    cr_expect_eq(plan_lanes_of(&machine, 2, DTYPE_BF16, &lanes), ERR_USAGE);
+    cr_expect(strstr(err_message(), "inter_node_bytes_per_s"), "%s", err_message());
+    cr_expect_eq(plan_machine_find("dgx-1", &machine), ERR_USAGE);
+    cr_expect(strstr(err_message(), "dgx-1") && strstr(err_message(), "dgx-h100"), "%s", err_message());
+}
+
+// Writes a machine's file with one figure's object in the place of "%s", and reads it.
+static int read_with(const char *figure)
+{
+    char path[] = "/tmp/zg-machine-XXXXXX.json";
+    FILE *file = fdopen(mkstemps(path, 5), "w");
+    fprintf(file, "{\"schema\": 1, \"about\": \"a machine\", \"devices_per_node\": 1, \"figures\": {\n"
+                  "\"device_memory_bytes\": %s}}\n", figure);
+    fclose(file);
+    int rc = plan_machine_find(path, &machine);
+    unlink(path);
+    return rc;
+}
+
+Test(plan_machine, a_figure_without_a_source_is_refused_with_its_place)
+{
+    static const struct {
+        const char *figure, *expected;
+    } cases[] = {
+        {"{\"value\": 1}", "figures.device_memory_bytes.source: is missing"},
+        {"{\"value\": 1, \"source\": \"a\", \"assumption\": \"b\"}", "has an assumption beside it"},
+        {"{\"value\": 0, \"source\": \"a\"}", "figures.device_memory_bytes.value: is 0, expected more than 0"},
+        {"{\"value\": 1, \"source\": \"a\", \"sorce\": \"b\"}", "sorce"},
+        {"{\"value\": 1, \"source\": \"a\"}", "figures.node_host_memory_bytes: missing"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_expect_eq(read_with(cases[i].figure), ERR_USAGE);
+        cr_expect(strstr(err_message(), cases[i].expected), "%s: %s", cases[i].figure, err_message());
+        cr_expect(strstr(err_message(), ".json:"), "%s", err_message());
+    }
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/planner/plan_model.h"
+
+#include "base/err.h"
+#include "ref/model/gpt.h"
+#include "ref/model/gpt_find.h"
+#include "ref/model/linear.h"
+#include "plan/planner/plan_llama.h"
+#include "plan/planner/plan_texts.h"
+#include "base/strict_json.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_BYTES = 160, SOURCE_BYTES = 512, LAYERS_MAX = 1000, SIZE_MAX_OF_SHAPE = 1 << 20, EXPERTS_MAX = 1024,
+       PARAMETERS_BYTES = 32 };
+
+// A shape that has been made, in so many tiles.
+struct made {
+    struct made *next;
+    char name[NAME_BYTES], source[SOURCE_BYTES], parameters[PARAMETERS_BYTES];
+    size_t tiling_factor;
+    struct model *model;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct made *made_models;
+
+static const char *const KEYS[] = {
+    "schema",   "about",       "source",          "architecture", "layers",     "width",   "heads",
+    "?key_heads", "?head_width", "?hidden",       "vocabulary",   "sequence_length", "?experts", "?experts_used",
+    "?tied_head", "?parameters",  NULL};
+
+static int read_size(const struct strict_object *object, const char *key, size_t low, size_t high, size_t *out)
+{
+    TRY(strict_size(object, key, (int64_t)high, out));
+    return *out >= low ? ERR_NONE : strict_fail(object, key, "is %zu, expected at least %zu", *out, low);
+}
+
+// A key that only some shapes have.
+static int read_other(const struct strict_object *object, const char *key, size_t high, size_t without, size_t *out)
+{
+    *out = without;
+    return json_object_get(object->value, key) ? read_size(object, key, 1, high, out) : ERR_NONE;
+}
+
+static int refuse_others(const struct strict_object *object, const char *const keys[], const char *architecture)
+{
+    for (; *keys; keys++)
+        if (json_object_get(object->value, *keys))
+            return strict_fail(object, *keys, "has no meaning in a %s", architecture);
+    return ERR_NONE;
+}
+
+// GPT-2's block: an MLP of 4 x width, as many heads of keys as of queries, a head tied to the token embedding.
+static int make_gpt(const struct strict_object *object, struct made *made)
+{
+    static const char *const others[] = {"key_heads", "head_width", "hidden", "experts", "experts_used", "tied_head",
+                                         NULL};
+    struct gpt_shape shape = {.tile_count = made->tiling_factor};
+    TRY(refuse_others(object, others, "gpt"));
+    TRY(read_size(object, "layers", 1, GPT_LAYERS_MAX, &shape.layer_count));
+    TRY(read_size(object, "width", 1, GPT_SIZE_MAX, &shape.width));
+    TRY(read_size(object, "heads", 1, GPT_SIZE_MAX, &shape.head_count));
+    TRY(read_size(object, "sequence_length", 1, GPT_SIZE_MAX, &shape.sequence_length));
+    TRY(read_size(object, "vocabulary", 1, UINT16_MAX + 1, &shape.vocabulary));
+    return gpt_make(made->name, &shape, &made->model);
+}
+
+static int make_llama(const struct strict_object *object, struct made *made)
+{
+    struct llama_shape s = {0};
+    TRY(read_size(object, "layers", 1, LAYERS_MAX, &s.layers));
+    TRY(read_size(object, "width", 1, SIZE_MAX_OF_SHAPE, &s.width));
+    TRY(read_size(object, "heads", 1, SIZE_MAX_OF_SHAPE, &s.heads));
+    TRY(read_other(object, "key_heads", s.heads, s.heads, &s.key_heads));
+    TRY(read_other(object, "head_width", SIZE_MAX_OF_SHAPE, s.width / s.heads, &s.head_width));
+    TRY(read_size(object, "hidden", 1, SIZE_MAX_OF_SHAPE, &s.hidden));
+    TRY(read_size(object, "vocabulary", 1, 1 << 24, &s.vocabulary));
+    TRY(read_size(object, "sequence_length", 1, SIZE_MAX_OF_SHAPE, &s.sequence_length));
+    TRY(read_other(object, "experts", EXPERTS_MAX, 0, &s.experts));
+    TRY(read_other(object, "experts_used", s.experts, 0, &s.experts_used));
+    if ((s.experts > 0) != (s.experts_used > 0))
+        return strict_fail(object, s.experts > 0 ? "experts_used" : "experts", "is missing");
+    if (json_object_get(object->value, "tied_head"))
+        TRY(strict_bool(object, "tied_head", &s.tied_head));
+    if (made->tiling_factor > 1)
+        return err_set(ERR_USAGE, "the model %s cannot be cut into %zu tiles; GPTs can", made->name,
+                       made->tiling_factor);
+    return plan_llama_make(made->name, &s, &made->model);
+}
+
+static int parse(const char *file, const char *text, size_t bytes, struct made *made)
+{
+    static const char *const architectures[] = {"gpt", "llama", NULL};
+    struct json_text json;
+    char about[SOURCE_BYTES];
+    int schema, architecture;
+    TRY(json_text_parse(file, text, bytes, &json));
+    struct strict_object object = strict_root(file, &json);
+    int code = strict_keys(&object, KEYS);
+    if (code == ERR_NONE)
+        code = strict_int(&object, "schema", 1, 1, &schema);
+    if (code == ERR_NONE)
+        code = strict_string(&object, "about", about, sizeof about);
+    if (code == ERR_NONE)
+        code = strict_string(&object, "source", made->source, sizeof made->source);
+    if (code == ERR_NONE && json_object_get(object.value, "parameters"))
+        code = strict_string(&object, "parameters", made->parameters, sizeof made->parameters);
+    if (code == ERR_NONE)
+        code = strict_word(&object, "architecture", architectures, &architecture);
+    if (code == ERR_NONE)
+        code = architecture == 0 ? make_gpt(&object, made) : make_llama(&object, made);
+    json_text_close(&json);
+    return code;
+}
+
+static const struct plan_text *find_text(const char *name)
+{
+    for (const struct plan_text *text = plan_model_texts; text->name; text++)
+        if (strcmp(text->name, name) == 0)
+            return text;
+    return NULL;
+}
+
+static int make(const char *name, const struct plan_text *text, struct made *made)
+{
+    char *own;
+    size_t bytes;
+    if (text)
+        return parse(text->name, text->text, text->bytes, made);
+    TRY(json_read(name, &own, &bytes));
+    int code = parse(name, own, bytes, made);
+    free(own);
+    return code;
+}
+
+static int find_made(const char *name, const struct plan_text *text, size_t tiling_factor, const struct model **out)
+{
+    for (const struct made *made = made_models; made; made = made->next)
+        if (strcmp(made->name, name) == 0 && made->tiling_factor == tiling_factor) {
+            *out = made->model;
+            return ERR_NONE;
+        }
+    struct made *made = calloc(1, sizeof *made);
+    if (!made)
+        return err_set(ERR_MEMORY, "no memory for the model %s", name);
+    snprintf(made->name, sizeof made->name, "%s", name);
+    made->tiling_factor = tiling_factor;
+    int code = make(name, text, made);
+    if (code != ERR_NONE) {
+        free(made);
+        return code;
+    }
+    made->next = made_models;
+    made_models = made;
+    *out = made->model;
+    return ERR_NONE;
+}
+
+static int refuse(const char *name)
+{
+    char known[1024] = "";
+    size_t used = 0;
+    const struct model *model;
+    for (size_t i = 0; plan_model_name(i) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", plan_model_name(i));
+    for (int i = 0; gpt_name(i) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", gpt_name(i));
+    for (int i = 0; (model = linear_model(i)) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", model->name);
+    return err_set(ERR_USAGE, "no model is called '%.64s'; there are %sgpt:layers=4,width=64,heads=4,... and files",
+                   name, known);
+}
+
+int plan_model_find(const char *name, size_t tiling_factor, const struct model **out)
+{
+    const struct plan_text *text = find_text(name);
+    bool is_file = strchr(name, '/') || (strlen(name) > 5 && strcmp(name + strlen(name) - 5, ".json") == 0);
+    bool is_linear = false;
+    for (int i = 0; linear_model(i); i++)
+        is_linear |= strcmp(linear_model(i)->name, name) == 0;
+    if (!text && (gpt_is_name(name) || is_linear))
+        return model_find_tiled(name, tiling_factor, out);
+    if (!text && !is_file)
+        return refuse(name);
+    pthread_mutex_lock(&lock);
+    int code = find_made(name, text, tiling_factor > 0 ? tiling_factor : 1, out);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+const char *plan_model_name(size_t index)
+{
+    size_t count = 0;
+    while (plan_model_texts[count].name)
+        count++;
+    return index < count ? plan_model_texts[index].name : NULL;
+}
+
+static const struct made *made_of(const struct model *model)
+{
+    pthread_mutex_lock(&lock);
+    const struct made *made = made_models;
+    while (made && made->model != model)
+        made = made->next;
+    pthread_mutex_unlock(&lock);
+    return made;
+}
+
+const char *plan_model_source(const struct model *model)
+{
+    const struct made *made = made_of(model);
+    return made ? made->source : "";
+}
+
+const char *plan_model_parameters(const struct model *model)
+{
+    const struct made *made = made_of(model);
+    return made ? made->parameters : "";
+}

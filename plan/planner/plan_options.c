@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/planner/plan_options.h"
+
+#include "base/err.h"
+#include "base/help.h"
+#include "plan/planner/plan_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORLD_MAX = 100000, CHANGE_MAX = 256 };
+// The most elements that a configuration's buffer_size may say.
+#define BUFFER_COUNT_MAX 1000000000000000
+
+static const char *const examples[] = {
+    "zerogauge plan --preset zero3 --model llama-70b --world 64",
+    "zerogauge plan --paper zero-table-1",
+    "zerogauge plan --claims",
+    "zerogauge plan --config ds.json --model gpt-1t --world 1024 --machine dgx-2 --explain",
+    "zerogauge plan --preset zero3 --model llama-8b --machine workstation --search --write found.json",
+    NULL,
+};
+
+static int parse(int argc, const char **argv, struct plan_options *a)
+{
+    enum { TEXT = POPT_ARG_STRING, FLAG = POPT_ARG_NONE };
+    struct poptOption what[] = {
+        {"preset", 'p', TEXT, &a->preset, 0, "a configuration that comes with the program", "NAME"},
+        {"config", 'c', TEXT, &a->config_path, 0, "a DeepSpeed JSON configuration", "FILE"},
+        {"set", '\0', POPT_ARG_ARGV, &a->set, 0, "override a key of the configuration", "PATH.TO.KEY=VALUE"},
+        {"model", 'm', TEXT, &a->model, 0, "llama-8b, unless given; an unknown name lists all", "NAME|FILE"},
+        {"sequences", '\0', POPT_ARG_LONGLONG, &a->sequences, 0, "a rank's in each micro-step", "N"},
+        POPT_TABLEEND,
+    };
+    struct poptOption where[] = {
+        {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, one a device; a node of the machine, unless given", "N"},
+        {"worlds", '\0', TEXT, &a->world_list, 0, "of a search: they share the same sequences", "N,N,..."},
+        {"machine", '\0', TEXT, &a->machine, 0, "dgx-h100, unless given; an unknown name lists all", "NAME|FILE"},
+        {"tbw", '\0', POPT_ARG_DOUBLE, &a->tbw, 0, "terabytes a node's drives bear: how long they last", "TB"},
+        POPT_TABLEEND,
+    };
+    struct poptOption out[] = {
+        {"search", '\0', FLAG, &a->search, 0, "what fits, of all placements and batches, the fastest first", NULL},
+        {"write", '\0', TEXT, &a->write, 0, "the configuration that was planned, or the first found", "FILE"},
+        {"html", '\0', TEXT, &a->html, 0, "write a page with memory, lanes and the critical path", "FILE"},
+        {"explain", '\0', FLAG, &a->explain, 0, "the formula or source behind every number", NULL},
+        {"json", '\0', FLAG, &a->json, 0, "print one line of JSON; of a search, one a configuration", NULL},
+        {"against", '\0', TEXT, &a->against, 0, "steps that a result file measured beside plans of them", "FILE"},
+        {"paper", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->paper, 'P', "the papers' tables, cell by cell", "NAME"},
+        {"claims", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->claim, 'C', "what is said about ZeRO, decided anew",
+         "NAME|FILE"},
+        POPT_TABLEEND,
+    };
+    const struct poptOption options[] = {
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, what, 0, "What is planned:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, where, 0, "Where:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, out, 0, "What comes out:", NULL},
+        HELP_OPTIONS(examples) POPT_TABLEEND,
+    };
+    poptContext context = poptGetContext(NULL, argc, argv, options, 0);
+    poptSetOtherOptionHelp(context, "(--preset NAME | --config FILE | --paper | --claims) [OPTION...]");
+    int code, rc = ERR_NONE;
+    while ((code = poptGetNextOpt(context)) > 0) {
+        a->papers |= code == 'P';
+        a->claims |= code == 'C';
+    }
+    // An argument that is optional stands behind a '='; the name may be a word of its own, too.
+    char **name = a->papers ? &a->paper : a->claims ? &a->claim : NULL;
+    if (name && !*name && poptPeekArg(context) && !(*name = strdup(poptGetArg(context))))
+        rc = err_set(ERR_MEMORY, "no memory for options");
+    const char *extra = poptPeekArg(context);
+    if (code < -1)
+        rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
+    else if (extra)
+        rc = err_set(ERR_USAGE, "\"%s\" is not an option; `zerogauge plan --help` lists them", extra);
+    poptFreeContext(context);
+    return rc;
+}
+
+static int read_worlds(struct plan_options *a)
+{
+    const char *rest = a->world_list;
+    while (rest) {
+        char *end;
+        long world = strtol(rest, &end, 10);
+        if (end == rest || (*end && *end != ',') || world < 1 || world > WORLD_MAX)
+            return err_set(ERR_USAGE, "--worlds %s: expected numbers from 1 to %d with commas between them",
+                           a->world_list, WORLD_MAX);
+        if (a->world_count == PLAN_WORLD_MAX)
+            return err_set(ERR_USAGE, "--worlds %s: expected at most %d numbers", a->world_list, PLAN_WORLD_MAX);
+        a->worlds[a->world_count++] = (int)world;
+        rest = *end ? end + 1 : NULL;
+    }
+    return ERR_NONE;
+}
+
+static int check(const struct plan_options *a)
+{
+    if (a->papers && a->claims)
+        return err_set(ERR_USAGE, "--paper and --claims exclude each other");
+    if (a->papers || a->claims)
+        return a->preset || a->config_path
+                   ? err_set(ERR_USAGE, "%s configurations of their own", a->papers ? "papers have" : "claims have")
+                   : ERR_NONE;
+    if (a->against)
+        return a->preset || a->config_path || a->machine
+                   ? err_set(ERR_USAGE, "--against has the configurations and the machine of its file")
+                   : ERR_NONE;
+    if (!a->preset == !a->config_path)
+        return err_set(ERR_USAGE, "give one of --preset NAME and --config FILE");
+    if (a->world < 0 || a->world > WORLD_MAX)
+        return err_set(ERR_USAGE, "--world %d: expected 1 to %d", a->world, WORLD_MAX);
+    if (a->world_list && !a->search)
+        return err_set(ERR_USAGE, "--worlds are for --search; --world is for one plan");
+    if (a->sequences < 0)
+        return err_set(ERR_USAGE, "--sequences %lld: expected at least 1", a->sequences);
+    if (a->tbw < 0)
+        return err_set(ERR_USAGE, "--tbw %g: expected more than 0", a->tbw);
+    if (a->search && a->html)
+        return err_set(ERR_USAGE, "--search and --html exclude each other: --write the first one, and plan that");
+    if (a->search && a->explain)
+        return err_set(ERR_USAGE, "--search and --explain exclude each other: explain one configuration");
+    return ERR_NONE;
+}
+
+int plan_options_parse(int argc, const char **argv, struct plan_options *out)
+{
+    *out = (struct plan_options){0};
+    TRY(parse(argc, argv, out));
+    TRY(read_worlds(out));
+    return check(out);
+}
+
+void plan_options_close(struct plan_options *a)
+{
+    char *texts[] = {a->preset, a->config_path, a->model, a->machine, a->write,
+                     a->html,   a->against,     a->paper, a->claim,   a->world_list};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free(texts[i]);
+    for (char **value = a->set; value && *value; value++)
+        free(*value);
+    free(a->set);
+}
+
+// Adds changes to a list; ERR_USAGE when there are too many.
+static int append(const char *list[CHANGE_MAX], size_t *count, const char *const changes[], size_t change_count)
+{
+    if (change_count > CHANGE_MAX - *count)
+        return err_set(ERR_USAGE, "--set: expected at most %d changes", CHANGE_MAX);
+    for (size_t i = 0; i < change_count; i++)
+        list[(*count)++] = changes[i];
+    return ERR_NONE;
+}
+
+int plan_options_config(const struct plan_options *options, const char *const changes[], size_t change_count,
+                        struct config *config, struct config_notes *notes)
+{
+    static const char *const sizes[] = {
+        "zero_optimization.reduce_bucket_size=500000000", "zero_optimization.allgather_bucket_size=500000000",
+        "zero_optimization.stage3_prefetch_bucket_size=50000000", "zero_optimization.sub_group_size=100000000"};
+    static const char *const folder[] = {"."};
+    const char *list[CHANGE_MAX];
+    char sequences[64];
+    const char *batch = sequences;
+    size_t count = 0, given = 0;
+    while (options->set && options->set[given])
+        given++;
+    snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%lld", options->sequences);
+    TRY(append(list, &count, sizes, options->preset ? sizeof sizes / sizeof sizes[0] : 0));
+    TRY(append(list, &count, &batch, options->sequences > 0));
+    TRY(append(list, &count, (const char *const *)options->set, given));
+    TRY(append(list, &count, changes, change_count));
+    const struct config_options how = {
+        .world = options->world, .set = list, .set_count = count, .nvme_paths = folder, .nvme_path_count = 1};
+    if (!options->preset)
+        return config_load_file(options->config_path, &how, config, notes);
+    TRY(config_load_preset(options->preset, &how, config, notes));
+    // A limit alone, which a user raises for a large model: what is held follows from the model's own layers.
+    config->offload_param.buffer_size = BUFFER_COUNT_MAX;
+    return ERR_NONE;
+}
+
+int plan_options_model(const struct plan_options *options, const struct config *config, const struct model **out)
+{
+    return plan_model_find(options->model ? options->model : "llama-8b", config->tiling_factor, out);
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/planner/plan_print.h"
+
+#include "base/size.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *yes_or_no(bool yes)
+{
+    return yes ? "yes" : "no";
+}
+
+static void print_head(const struct plan_setting *setting, FILE *out)
+{
+    const struct config *config = setting->config;
+    const struct plan_machine *machine = setting->machine;
+    char count[SIZE_TEXT_BYTES], length[SIZE_TEXT_BYTES];
+    int nodes = plan_machine_nodes(machine, setting->world);
+    fprintf(out, "%s, %s parameters, %s, stage %d, on %d rank%s of %s (%d node%s)\n", setting->model->name,
+            size_text(model_param_elements(setting->model, false), count), dtype_name(config->precision), config->stage,
+            setting->world, setting->world > 1 ? "s" : "", machine->name, nodes, nodes > 1 ? "s" : "");
+    fprintf(out, "a rank and step: %zu x %zu sequence%s of %s tokens%s\n\n", config->accumulation, config->micro_batch,
+            config->micro_batch > 1 ? "s" : "", size_text(setting->model->sequence_length, length),
+            config->activation_checkpointing ? ", activation checkpoints" : "");
+}
+
+static void print_row(const char *name, const uint64_t bytes[TIER_COUNT], FILE *out)
+{
+    char text[SIZE_TEXT_BYTES];
+    fprintf(out, "  %-20s", name);
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        fprintf(out, " %12s", bytes[tier] > 0 ? size_short_text(bytes[tier], text) : "-");
+    fprintf(out, "\n");
+}
+
+static void print_memory(const struct plan *plan, FILE *out)
+{
+    fprintf(out, "%-22s %12s %12s %12s\n", "memory of a rank", "device", "host", "nvme");
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        uint64_t bytes[TIER_COUNT], all = 0;
+        for (int tier = 0; tier < TIER_COUNT; tier++)
+            all += bytes[tier] = plan->held_bytes[tier][kind];
+        if (all > 0)
+            print_row(ledger_kind_name((enum ledger_kind)kind), bytes, out);
+    }
+    print_row("peak, all the time", plan->peak_bytes, out);
+    print_row("the machine has", plan->available_bytes, out);
+    fprintf(out, "  %-20s", "fits");
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        fprintf(out, " %12s", plan->peak_bytes[tier] > 0 ? yes_or_no(plan->fits[tier]) : "-");
+    fprintf(out, "\n\n");
+}
+
+static uint64_t lane_bytes(const struct plan *plan, int lane)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < OPERATION_COUNT; i++)
+        bytes += plan->step_bytes[lane][i];
+    return bytes;
+}
+
+static void print_lanes(const struct plan *plan, FILE *out)
+{
+    char text[SIZE_TEXT_BYTES];
+    fprintf(out, "%-22s %12s %12s %12s\n", "a step", "moved", "busy", "critical");
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        uint64_t bytes = lane_bytes(plan, lane);
+        if (bytes == 0 && plan->busy_s[lane] == 0)
+            continue;
+        fprintf(out, "  %-20s %12s %10.3f s %10.1f %%\n", ledger_lane_name((enum lane)lane),
+                bytes > 0 ? size_short_text(bytes, text) : "-", plan->busy_s[lane],
+                plan->step_s > 0 ? 100 * plan->critical_s[lane] / plan->step_s : 0);
+    }
+    fprintf(out, "\n%-34s %12s %12s\n", "critical path, of", "operations", "takes");
+    for (int i = 0; i < plan->part_count && plan->parts[i].critical_s >= 0.001 * plan->step_s; i++)
+        fprintf(out, "  %-20s %-11s %12" PRIu64 " %10.3f s %5.1f %%\n", plan->parts[i].name,
+                ledger_lane_name(plan->parts[i].lane), plan->parts[i].count, plan->parts[i].critical_s,
+                100 * plan->parts[i].critical_s / plan->step_s);
+}
+
+const char *plan_reason(const struct plan *plan, char out[PLAN_REASON_BYTES])
+{
+    out[0] = '\0';
+    for (int tier = 0; tier < TIER_COUNT && !out[0]; tier++) {
+        char missing[SIZE_TEXT_BYTES], held[SIZE_TEXT_BYTES];
+        int most = 0;
+        if (plan->fits[tier])
+            continue;
+        for (int kind = 0; kind < KIND_COUNT; kind++)
+            if (plan->held_bytes[tier][kind] > plan->held_bytes[tier][most])
+                most = kind;
+        snprintf(out, PLAN_REASON_BYTES, "%s is %s short, the most of it %s (%s)",
+                 ledger_tier_name((enum ledger_tier)tier),
+                 size_short_text(plan->peak_bytes[tier] - plan->available_bytes[tier], missing),
+                 ledger_kind_name((enum ledger_kind)most), size_short_text(plan->held_bytes[tier][most], held));
+    }
+    return out;
+}
+
+void plan_print(const struct plan_setting *setting, const struct plan *plan, FILE *out)
+{
+    char tokens[SIZE_TEXT_BYTES], reason[PLAN_REASON_BYTES];
+    double flops_per_s = plan->step_s > 0 ? plan->model_flops / plan->step_s : 0;
+    print_head(setting, out);
+    print_memory(plan, out);
+    print_lanes(plan, out);
+    fprintf(out, "\nstep %.3f s: %s tokens/s; a device %.1f TFLOP/s of the model, %.1f %% of its peak\n", plan->step_s,
+            size_text(plan->step_s > 0 ? (uint64_t)((double)plan->tokens / plan->step_s) : 0, tokens),
+            flops_per_s * 1e-12, plan->peak_flops_per_s > 0 ? 100 * flops_per_s / plan->peak_flops_per_s : 0);
+    if (plan->fits_all)
+        fprintf(out, "fits: yes\n");
+    else
+        fprintf(out, "fits: no: %s\n", plan_reason(plan, reason));
+}
+
+void plan_print_endurance(const struct plan_setting *setting, const struct plan *plan, double tbw, FILE *out)
+{
+    char text[SIZE_TEXT_BYTES];
+    int active = plan_machine_active(setting->machine, setting->world);
+    uint64_t bytes = lane_bytes(plan, LANE_NVME_WRITE) * (uint64_t)active;
+    if (bytes == 0 || plan->step_s <= 0)
+        return;
+    double steps = tbw * 1e12 / (double)bytes;
+    fprintf(out, "a node writes %s to NVMe each step: %g TB written are %.0f steps, %.1f days\n",
+            size_short_text(bytes, text), tbw, steps, steps * plan->step_s / 86400);
+}
+
+void plan_print_last(const struct plan *plan, const struct plan *last, FILE *out)
+{
+    uint64_t padding = 0;
+    char text[SIZE_TEXT_BYTES];
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        if (last->held_bytes[tier][KIND_PADDING] > plan->held_bytes[tier][KIND_PADDING])
+            padding += last->held_bytes[tier][KIND_PADDING] - plan->held_bytes[tier][KIND_PADDING];
+    if (padding > 0)
+        fprintf(out, "the last rank has padding in the place of %s of states\n", size_short_text(padding, text));
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops of a GPT over rows, which the compiler turns into vectors. This text is compiled once per processor type,
+// by the isa_*.c files; its functions are private to each. A sum over a row is kept in LANES partial sums, element i in
+// lane i mod LANES, which are then folded by halves: one order for all vector widths.
+#include "ref/arithmetic/gpt_math.h"
+
+#include <math.h>
+
+enum { LANES = 16 };
+
+// lane[j mod LANES] += term, an expression in j, for j = 0 .. count - 1.
+#define LANES_ADD(lane, count, term)                                                                                   \
+    do {                                                                                                               \
+        size_t whole_ = (count) / LANES * LANES;                                                                       \
+        for (size_t first_ = 0; first_ < whole_; first_ += LANES) {                                                    \
+            for (size_t l_ = 0; l_ < LANES; l_++) {                                                                    \
+                size_t j = first_ + l_;                                                                                \
+                lane[l_] += (term);                                                                                    \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (size_t j = whole_; j < (count); j++)                                                                      \
+            lane[j - whole_] += (term);                                                                                \
+    } while (0)
+
+static float lanes_sum(float lane[LANES])
+{
+    for (int half = LANES / 2; half > 0; half /= 2) {
+        for (int l = 0; l < half; l++)
+            lane[l] += lane[l + half];
+    }
+    return lane[0];
+}
+
+static void kernel_bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
+{
+    for (size_t r = 0; r < row_count; r++) {
+        for (size_t j = 0; j < width; j++)
+            out[r * width + j] = in ? in[r * width + j] + bias[j] : bias[j];
+    }
+}
+
+static void kernel_rows_sum(size_t row_count, size_t width, const float *restrict in, float *restrict out)
+{
+    for (size_t j = 0; j < width; j++)
+        out[j] = 0.0f;
+    for (size_t r = 0; r < row_count; r++) {
+        for (size_t j = 0; j < width; j++)
+            out[j] += in[r * width + j];
+    }
+}
+
+static void kernel_layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
+{
+    for (size_t r = 0; r < row_count; r++, in += width, stats += 2) {
+        float lane[LANES] = {0};
+        LANES_ADD(lane, width, in[j]);
+        float mean = lanes_sum(lane) / (float)width;
+        float square[LANES] = {0};
+        LANES_ADD(square, width, (in[j] - mean) * (in[j] - mean));
+        stats[0] = mean;
+        stats[1] = 1.0f / sqrtf(lanes_sum(square) / (float)width + 1e-5f);
+    }
+}
+
+static void kernel_layernorm_apply(size_t row_count, size_t width, const float *restrict in, const float *stats,
+                                   const float *restrict weight, const float *restrict bias, float *restrict out)
+{
+    for (size_t r = 0; r < row_count; r++, in += width, out += width) {
+        float mean = stats[2 * r], rstd = stats[2 * r + 1];
+        for (size_t j = 0; j < width; j++)
+            out[j] = (in[j] - mean) * rstd * weight[j] + bias[j];
+    }
+}
+
+static void kernel_layernorm_backward(size_t row_count, size_t width, const float *restrict in, const float *stats,
+                                      const float *restrict weight, const float *restrict out_gradient,
+                                      float *restrict in_gradient, float *restrict weight_gradient,
+                                      float *restrict bias_gradient)
+{
+    for (size_t j = 0; j < width; j++)
+        weight_gradient[j] = bias_gradient[j] = 0.0f;
+    for (size_t r = 0; r < row_count; r++, in += width, out_gradient += width, in_gradient += width) {
+        float mean = stats[2 * r], rstd = stats[2 * r + 1];
+        float plain[LANES] = {0}, along[LANES] = {0};
+        LANES_ADD(plain, width, out_gradient[j] * weight[j]);
+        LANES_ADD(along, width, out_gradient[j] * weight[j] * ((in[j] - mean) * rstd));
+        float plain_mean = lanes_sum(plain) / (float)width, along_mean = lanes_sum(along) / (float)width;
+        for (size_t j = 0; j < width; j++) {
+            float normal = (in[j] - mean) * rstd;
+            weight_gradient[j] += out_gradient[j] * normal;
+            bias_gradient[j] += out_gradient[j];
+            in_gradient[j] += rstd * (out_gradient[j] * weight[j] - plain_mean - normal * along_mean);
+        }
+    }
+}
+
+static void kernel_gelu_forward(size_t count, const float *restrict in, float *restrict out)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = gelu_value(in[i]);
+}
+
+static void kernel_gelu_backward(size_t count, const float *restrict in, float *restrict out,
+                                 float *restrict gradient)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct gelu gelu = gelu_with_slope(in[i]);
+        out[i] = gelu.value;
+        gradient[i] *= gelu.slope;
+    }
+}
+
+// row becomes its exponentials relative to its largest element; *largest and the returned sum are as found.
+static float exponentials(size_t count, float *row, float *largest)
+{
+    float top[LANES];
+    for (size_t l = 0; l < LANES; l++)
+        top[l] = row[0];
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        for (size_t l = 0; l < LANES; l++)
+            top[l] = row[i + l] > top[l] ? row[i + l] : top[l];
+    }
+    for (size_t l = 0; i + l < count; l++)
+        top[l] = row[i + l] > top[l] ? row[i + l] : top[l];
+    float most = top[0];
+    for (size_t l = 1; l < LANES; l++)
+        most = top[l] > most ? top[l] : most;
+    for (size_t j = 0; j < count; j++)
+        row[j] = exp_within(row[j] - most);
+    float lane[LANES] = {0};
+    LANES_ADD(lane, count, row[j]);
+    *largest = most;
+    return lanes_sum(lane);
+}
+
+// "Causal": row i of the scores knows the positions 0 .. i; the others become 0.
+static void kernel_softmax_causal(size_t length, float *scores)
+{
+    for (size_t i = 0; i < length; i++) {
+        float *row = scores + i * length;
+        float largest;
+        float inverse = 1.0f / exponentials(i + 1, row, &largest);
+        for (size_t j = 0; j <= i; j++)
+            row[j] *= inverse;
+        memset(row + i + 1, 0, (length - i - 1) * sizeof *row);
+    }
+}
+
+// gradient of the softmax's output becomes that of its input: p (g - sum(p g)).
+static void kernel_softmax_causal_backward(size_t length, const float *restrict softmax, float *restrict gradient)
+{
+    for (size_t i = 0; i < length; i++, softmax += length, gradient += length) {
+        float lane[LANES] = {0};
+        LANES_ADD(lane, i + 1, softmax[j] * gradient[j]);
+        float common = lanes_sum(lane);
+        for (size_t j = 0; j <= i; j++)
+            gradient[j] = softmax[j] * (gradient[j] - common);
+        memset(gradient + i + 1, 0, (length - i - 1) * sizeof *gradient);
+    }
+}
+
+static void kernel_embedding_forward(size_t row_count, size_t width, const uint16_t *tokens,
+                                     const float *restrict token_weight, const float *restrict position_weight,
+                                     float *restrict out)
+{
+    for (size_t r = 0; r < row_count; r++) {
+        const float *token = token_weight + tokens[r] * width, *position = position_weight + r * width;
+        for (size_t j = 0; j < width; j++)
+            out[r * width + j] = token[j] + position[j];
+    }
+}
+
+static void kernel_embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *restrict in,
+                                      float *restrict gradient)
+{
+    for (size_t r = 0; r < row_count; r++) {
+        size_t to = tokens ? tokens[r] : r;
+        for (size_t j = 0; j < width; j++)
+            gradient[to * width + j] += in[r * width + j];
+    }
+}
+
+static double kernel_crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target)
+{
+    double total = 0.0;
+    for (size_t r = 0; r < row_count; r++, logits += width) {
+        double right = logits[target[r]];
+        float largest, sum = exponentials(width, logits, &largest);
+        float inverse = 1.0f / sum;
+        for (size_t j = 0; j < width; j++)
+            logits[j] *= inverse;
+        total += log(sum) + largest - right;
+    }
+    return total;
+}
+
+static void kernel_crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target,
+                                         float scale)
+{
+    for (size_t r = 0; r < row_count; r++, softmax += width) {
+        softmax[target[r]] -= 1.0f;
+        for (size_t j = 0; j < width; j++)
+            softmax[j] *= scale;
+    }
+}

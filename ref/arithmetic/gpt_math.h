@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of a GPT, forward and backward, in fp32 and on one thread. Matrices are row-major; no pointer needs more
+// than the alignment of float. Every sum has an order that the shape alone decides, so the bits of a result depend
+// neither on where the operands lie nor on the width of the processor's vectors. NaN and infinities are carried on,
+// never hidden, so that an overflow is seen in the gradients. Buffers of one call do not overlap unless it says so. All
+// arrays of a call are one processor's (accelerator.h), but tokens and targets, which always are this one's.
+#ifndef ZG_GPT_MATH_H
+#define ZG_GPT_MATH_H
+
+#include "ref/arithmetic/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+// c (m x n, row stride c_stride) = alpha x op(a) op(b) + beta x c; op transposes where the flag is set. With beta 0 c
+// is not read. a is m x k after op, b is k x n after op.
+struct matmul_operand {
+    const float *data;
+    size_t stride;
+    bool transposed;
+};
+void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
+            float *c, size_t c_stride);
+
+// OpenBLAS is told, once a process, to stay on the caller's thread; any number of callers may then run at once.
+void matmul_prepare(void);
+
+// out[r][j] = (in ? in[r][j] : 0) + bias[j]. in and out may be the same.
+void bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out);
+
+// out[j] = the sum of in[r][j] over r, rows ascending.
+void rows_sum(size_t row_count, size_t width, const float *in, float *out);
+
+// stats[2r] = mean of the row, stats[2r + 1] = 1 / sqrt(variance + 1e-5).
+void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats);
+// out = (in - mean) x rstd x weight + bias.
+void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
+                     const float *bias, float *out);
+// in_gradient += what comes through; weight_gradient and bias_gradient (width elements) are overwritten.
+void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
+                        const float *out_gradient, float *in_gradient, float *weight_gradient, float *bias_gradient);
+
+// GELU in its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+void gelu_forward(size_t count, const float *in, float *out);
+// out = gelu(in) once more; gradient is multiplied by the slope at in.
+void gelu_backward(size_t count, const float *in, float *out, float *gradient);
+
+// qkv: rows of query, key, value (3 x width), sequence after sequence. out: rows of width. scores and its gradient are
+// scratch of sequence_length^2. Backward makes the scores again.
+struct attention_shape {
+    size_t sequence_count;
+    size_t sequence_length;
+    size_t width;
+    size_t head_count;
+};
+void attention_forward(const struct attention_shape *shape, const float *qkv, float *out, float *scores);
+void attention_backward(const struct attention_shape *shape, const float *qkv, const float *out_gradient,
+                        float *qkv_gradient, float *scores, float *scores_gradient);
+
+// out[r] = the token's row of token_weight + the r-th row of position_weight, for one sequence of row_count tokens.
+void embedding_forward(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
+                       const float *position_weight, float *out);
+// gradient[tokens[r]] += in[r], or gradient[r] where tokens is null; rows ascending.
+void embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *in, float *gradient);
+
+// Each row of logits becomes its softmax; returns the sum over the rows of -log(softmax of the target). target[r] is
+// the row's class.
+double crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target);
+// Softmax becomes scale x (softmax - one at the target).
+void crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target, float scale);
+
+// e^x within 2 ulp for |x| <= 87, the value at the nearer end beyond, NaN for NaN. Plain IEEE and integer operations,
+// so that a loop over it vectorises and an element has the same bits wherever it lies. Cody and Waite's reduction by
+// ln 2 in two parts, Cephes' polynomial, and 2^n put together from its bits.
+DTYPE_INLINE float exp_within(float x)
+{
+    // The limits are applied to the bits: a choice between integers is no branch to the compiler.
+    const int32_t limit = 0x42ae0000, infinity = 0x7f800000;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int32_t magnitude = (int32_t)(bits & 0x7fffffff);
+    int32_t within = magnitude > limit ? limit : magnitude;
+    within = magnitude > infinity ? magnitude : within;
+    bits = (bits & 0x80000000) | (uint32_t)within;
+    memcpy(&x, &bits, sizeof x);
+    // Adding 1.5 x 2^23 rounds to an integer n, which then is the low bits of the sum.
+    float shifted = x * 1.44269504f + 12582912.0f;
+    float n = shifted - 12582912.0f;
+    float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    float y = (p * (r * r) + r) + 1.0f;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits + 127u) << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return y * power;
+}
+
+// 0.5 (1 + tanh(u)) is the logistic function of 2u, so GELU is x / (1 + exp(-2u)) with 2u = x (GELU_A + GELU_B x^2):
+// no tanh, and no cancellation where it is near -1.
+#define GELU_A 1.5957691216f
+#define GELU_B 0.0713548163f
+
+struct gelu {
+    float value, slope;
+};
+
+DTYPE_INLINE float gelu_value(float x)
+{
+    return x / (1.0f + exp_within(-x * (GELU_A + GELU_B * (x * x))));
+}
+
+DTYPE_INLINE struct gelu gelu_with_slope(float x)
+{
+    float square = x * x;
+    float e = exp_within(-x * (GELU_A + GELU_B * square));
+    float logistic = 1.0f / (1.0f + e);
+    struct gelu gelu;
+    gelu.value = x / (1.0f + e);
+    gelu.slope = logistic + x * logistic * (e * logistic) * (GELU_A + 3.0f * GELU_B * square);
+    return gelu;
+}
+
+#endif

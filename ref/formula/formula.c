@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ref/formula/formula_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct terms terms_of(const struct stage *stage, int rank)
+{
+    const struct config *config = stage->setting.config;
+    return (struct terms){
+        .stage = stage,
+        .config = config,
+        .p = dtype_bytes(config->precision),
+        .g = dtype_bytes(config->accumulation_dtype),
+        .c = dtype_bytes(config->communication_dtype),
+        .ranks = (uint64_t)comm_world(stage->setting.comm),
+        .micro_steps = config->accumulation,
+        .rank = rank,
+    };
+}
+
+static const struct {
+    formula_hold *hold;
+    formula_move *move;
+    const char *traffic_text;
+} formulas[] = {
+    {ddp_hold, ddp_move, "2 Psi (N-1)/N elements"},
+    {zero1_hold, zero1_move, "2 Psi (N-1)/N elements"},
+    {zero2_hold, zero2_move, "2 Psi (N-1)/N elements"},
+    {zero3_hold, zero3_move, "3 Psi (N-1)/N elements"},
+};
+
+void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, uint64_t report_bytes,
+                struct formula *out)
+{
+    *out = (struct formula){0};
+    struct terms t = terms_of(stage, rank);
+    int number = stage->setting.config->stage;
+    for (int i = 0; i < stage->layout.bundle_count; i++)
+        formulas[number].hold(&t, &stage->layout.bundles[i], &stage->places[i], out);
+    formula_hold_staging(stage, out);
+    out->held_bytes[TIER_DEVICE][KIND_ACTIVATION] = activation_bytes;
+    formulas[number].move(&t, out);
+    if (!stage->operations->replicates_update)
+        formula_move_norm(&t, out);
+    out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t.ranks - 1) * report_bytes;
+}
+
+// "p Psi", "(g + K) Psi/N", after what stands there already.
+static void append_terms(char out[FORMULA_TEXT_BYTES], const char *const terms[], int count, const char *size)
+{
+    size_t used = strlen(out);
+    const char *before = used > 0 ? " + " : "", *open = count > 1 ? "(" : "", *close = count > 1 ? ")" : "";
+    for (int i = 0; i < count; i++, before = " + ", open = "")
+        used += (size_t)snprintf(out + used, FORMULA_TEXT_BYTES - used, "%s%s%s", before, open, terms[i]);
+    if (count > 0)
+        snprintf(out + used, FORMULA_TEXT_BYTES - used, "%s %s", close, size);
+}
+
+const char *formula_memory_text(const struct config *config, enum ledger_tier tier, char out[FORMULA_TEXT_BYTES])
+{
+    bool offloads = config->offload_optimizer.tier != TIER_DEVICE;
+    enum ledger_tier gradient_tier = offloads ? config->gradient_tier : TIER_DEVICE;
+    // From which stage on a state is cut, and where its whole or its share lives.
+    const struct {
+        const char *name;
+        int cut_from;
+        enum ledger_tier share_tier;
+    } states[] = {
+        {"p", 3, config->offload_param.tier},
+        {"g", 2, gradient_tier},
+        {"K", 1, config->offload_optimizer.tier},
+    };
+    const char *whole[3], *shares[3];
+    int whole_count = 0, share_count = 0;
+    out[0] = '\0';
+    if (offloads && config->offload_optimizer.ratio < 1)
+        return out;
+    for (int i = 0; i < 3; i++) {
+        bool cut = config->stage >= states[i].cut_from;
+        if (!cut && tier == TIER_DEVICE)
+            whole[whole_count++] = states[i].name;
+        // Stage 1 sends a share of its whole gradients to where the optimizer is.
+        if (states[i].share_tier == tier && (cut || tier != TIER_DEVICE))
+            shares[share_count++] = states[i].name;
+    }
+    append_terms(out, whole, whole_count, "Psi");
+    append_terms(out, shares, share_count, "Psi/N");
+    return out;
+}
+
+const char *formula_traffic_text(const struct stage *stage)
+{
+    return formulas[stage->setting.config->stage].traffic_text;
+}

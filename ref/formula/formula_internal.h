@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of the formulas share.
+#ifndef ZG_FORMULA_INTERNAL_H
+#define ZG_FORMULA_INTERNAL_H
+
+#include "ref/formula/formula.h"
+
+// Bytes of an element, as in the paper: p for parameters, g for gradients that are kept, c for gradients on the wire,
+// and K = 8 or 12 for the optimizer (moments, and the master copy of parameters in another format or on another tier).
+struct terms {
+    const struct stage *stage;
+    const struct config *config;
+    uint64_t p, g, c;
+    uint64_t ranks, micro_steps;
+    int rank;
+};
+
+// A stage's: what it holds of a bundle, and what it moves in a step.
+typedef void formula_hold(const struct terms *t, const struct bundle *bundle, const struct place *place,
+                          struct formula *f);
+typedef void formula_move(const struct terms *t, struct formula *f);
+
+extern formula_hold ddp_hold, zero1_hold, zero2_hold, zero3_hold;
+extern formula_move ddp_move, zero1_move, zero2_move, zero3_move;
+
+// What every stage adds: its staging buffers, and the scalars of the norm.
+void formula_hold_staging(const struct stage *stage, struct formula *f);
+void formula_move_norm(const struct terms *t, struct formula *f);
+
+static inline uint64_t own_elements(const struct terms *t, const struct bundle *bundle)
+{
+    return bundle_share_real(bundle, bundle_is_everybodys(bundle) ? 0 : t->rank);
+}
+
+static inline uint64_t blocks(uint64_t bytes)
+{
+    return (bytes + TIER_NVME_ALIGNMENT - 1) / TIER_NVME_ALIGNMENT * TIER_NVME_ALIGNMENT;
+}
+
+#endif

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// The papers' formulas for bytes moved: between tiers, and among ranks.
+#include "ref/formula/formula_internal.h"
+
+#include <string.h>
+
+static void copy(uint64_t lanes[LANE_COUNT][OPERATION_COUNT], enum lane lane, uint64_t bytes)
+{
+    lanes[lane][OPERATION_COPY] += bytes;
+}
+
+// A rank's elements of a bundle in one format on NVMe, transferred sub-group by sub-group.
+static uint64_t sub_group_blocks(const struct terms *t, int bundle, uint64_t element_bytes)
+{
+    uint64_t own = own_elements(t, &t->stage->layout.bundles[bundle]), bytes = 0;
+    uint64_t length = optimizer_sub_group_count(&t->stage->optimizer, bundle);
+    for (uint64_t from = 0; from < own; from += length)
+        bytes += blocks((own - from < length ? own - from : length) * element_bytes);
+    return bytes;
+}
+
+// Gradients to where they are kept: c bytes an element leave the device each time, and on NVMe g are written, and read
+// again to add to them.
+static void gradient_traffic(const struct terms *t, int bundle, uint64_t times, struct formula *f)
+{
+    const struct place *place = &t->stage->places[bundle];
+    uint64_t own = own_elements(t, &t->stage->layout.bundles[bundle]);
+    if (place->gradient_tier == TIER_DEVICE)
+        return;
+    copy(f->step_bytes, LANE_D2H, times * t->c * own);
+    if (place->gradient_tier != TIER_NVME)
+        return;
+    copy(f->step_bytes, LANE_NVME_WRITE, times * blocks(t->g * own));
+    copy(f->step_bytes, LANE_NVME_READ, (times - 1) * blocks(t->g * own));
+    copy(f->applied_bytes, LANE_NVME_READ, sub_group_blocks(t, bundle, t->g));  // for the norm
+}
+
+// States to Adam and back, and updated parameters to where they live: "2 Psi" up for 16-bit parameters on the device.
+static void update_traffic(const struct terms *t, int bundle, struct formula *f)
+{
+    const struct place *place = &t->stage->places[bundle];
+    uint64_t own = own_elements(t, &t->stage->layout.bundles[bundle]), states = sub_group_blocks(t, bundle, 4);
+    bool on_host = place->optimizer_tier != TIER_DEVICE;
+    if (place->optimizer_tier == TIER_NVME) {
+        copy(f->applied_bytes, LANE_NVME_READ, 3 * states);
+        copy(f->applied_bytes, LANE_NVME_WRITE, 3 * states);
+    }
+    if (on_host && place->gradient_tier == TIER_NVME)
+        copy(f->applied_bytes, LANE_NVME_READ, sub_group_blocks(t, bundle, t->g));
+    if (on_host && place->gradient_tier == TIER_DEVICE)
+        copy(f->applied_bytes, LANE_D2H, t->g * own);
+    if (is_one_copy(t->config, place))
+        return;
+    if (on_host && place->parameter_tier == TIER_DEVICE)
+        copy(f->returned_bytes, LANE_H2D, t->p * own);
+    if (!on_host && place->parameter_tier != TIER_DEVICE)
+        copy(f->applied_bytes, LANE_D2H, t->p * own);
+    if (place->parameter_tier == TIER_NVME)
+        copy(f->applied_bytes, LANE_NVME_WRITE, sub_group_blocks(t, bundle, t->p));
+}
+
+static uint64_t gather_bytes(const struct terms *t, const struct bundle *bundle)
+{
+    return (t->ranks - 1) * t->p * own_elements(t, bundle);
+}
+
+static uint64_t scatter_bytes(const struct terms *t, const struct bundle *bundle)
+{
+    return t->c * (bundle->count - own_elements(t, bundle));
+}
+
+// An all-reduce of count elements: a reduce-scatter and an all-gather over near-equal shares.
+static uint64_t all_reduce_elements(uint64_t count, uint64_t ranks, uint64_t rank)
+{
+    uint64_t own = count / ranks + (rank < count % ranks);
+    return (count - own) + (ranks - 1) * own;
+}
+
+// Traffic 2 Psi (N-1)/N: one all-reduce.
+void ddp_move(const struct terms *t, struct formula *f)
+{
+    uint64_t bucket = t->stage->exchange.reduce_bucket_count;
+    for (int i = 0; i < t->stage->layout.trainable_count; i++) {
+        uint64_t left = t->stage->layout.bundles[i].count;
+        while (left > 0) {
+            uint64_t piece = bucket > 0 && bucket < left ? bucket : left;
+            f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE] +=
+                t->c * all_reduce_elements(piece, t->ranks, (uint64_t)t->rank);
+            left -= piece;
+        }
+    }
+}
+
+// Traffic 2 Psi (N-1)/N: a reduce-scatter and an all-gather. Of the all-gather, each rank sends the share it has
+// updated to all others; of the reduce-scatter, the other ranks' shares.
+static void scatter_and_gather(const struct terms *t, uint64_t scatters, struct formula *f)
+{
+    for (int i = 0; i < t->stage->layout.trainable_count; i++) {
+        const struct bundle *bundle = &t->stage->layout.bundles[i];
+        f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += scatters * scatter_bytes(t, bundle);
+        f->returned_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += gather_bytes(t, bundle);
+        gradient_traffic(t, i, scatters, f);
+        update_traffic(t, i, f);
+    }
+}
+
+void zero1_move(const struct terms *t, struct formula *f)
+{
+    scatter_and_gather(t, 1, f);
+}
+
+// The same with one micro-step; each further one costs a reduce-scatter.
+void zero2_move(const struct terms *t, struct formula *f)
+{
+    scatter_and_gather(t, t->micro_steps, f);
+}
+
+// What a fixed number of slots hold, the one used longest ago first.
+struct lru {
+    int *order, count, capacity;
+};
+
+// Uses a bundle: true if it is there. Otherwise it comes, and the oldest goes if there is no room.
+static bool lru_use(struct lru *lru, int bundle)
+{
+    int position = 0;
+    if (lru->capacity == 0)
+        return false;
+    while (position < lru->count && lru->order[position] != bundle)
+        position++;
+    bool found = position < lru->count;
+    if (!found && lru->count == lru->capacity)
+        position = 0;
+    if (found || lru->count == lru->capacity) {
+        memmove(lru->order + position, lru->order + position + 1,
+                (size_t)(lru->count - position - 1) * sizeof lru->order[0]);
+        lru->count--;
+    }
+    lru->order[lru->count++] = bundle;
+    return found;
+}
+
+// How often each bundle is gathered in one step: once a use, twice (forward, backward) a micro-step, unless it is still
+// whole: max_reuse_distance allows that, and not too many other bundles were gathered in between. And how often its
+// share is read from NVMe: once a gathering, unless the host still has it.
+static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t reads[])
+{
+    const struct stage *stage = t->stage;
+    const struct layout *layout = &stage->layout;
+    int units = stage->setting.model->unit_count;
+    uint64_t reuse = t->config->max_reuse_distance, touched = 0;
+    uint64_t last[layout->bundle_count];  // elements touched when the bundle was last used
+    bool own_whole[layout->bundle_count], own_read[layout->bundle_count];  // tied bundles have a slot of their own
+    int gathered_order[stage->gathered.slot_count + 1], host_order[stage->host_params.slot_count + 1];
+    struct lru gathered = {gathered_order, 0, stage->gathered.slot_count};
+    struct lru host = {host_order, 0, stage->host_params.slot_count};
+    memset(own_whole, 0, sizeof own_whole);
+    memset(own_read, 0, sizeof own_read);
+    memset(last, 0, sizeof last);
+    for (uint64_t visit = 0; visit < t->micro_steps * 2 * (uint64_t)units; visit++) {
+        int at = (int)(visit % (2 * (uint64_t)units)), unit = at < units ? at : 2 * units - 1 - at, b;
+        for (int next = 0; stage_next_bundle(stage, unit, &next, &b);) {
+            if (layout->bundles[b].persistent)
+                continue;
+            bool tied = layout->bundles[b].tied, near = touched - last[b] < reuse;
+            bool whole = tied ? own_whole[b] : lru_use(&gathered, b);
+            if (!whole || !near) {
+                gathers[b]++;
+                reads[b] += !(tied ? own_read[b] : lru_use(&host, b));
+            }
+            own_whole[b] = own_read[b] = true;
+            touched += layout->bundles[b].count;
+            last[b] = touched;
+        }
+    }
+}
+
+// Parameters on their way to the device, `times` of them from NVMe.
+static void fetch_traffic(const struct terms *t, int bundle, uint64_t fetches, uint64_t reads,
+                          uint64_t lanes[LANE_COUNT][OPERATION_COUNT])
+{
+    const struct bundle *b = &t->stage->layout.bundles[bundle];
+    enum ledger_tier tier = t->stage->places[bundle].parameter_tier;
+    lanes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += fetches * gather_bytes(t, b);
+    if (tier != TIER_DEVICE)
+        copy(lanes, LANE_H2D, fetches * t->p * own_elements(t, b));
+    if (tier == TIER_NVME)
+        copy(lanes, LANE_NVME_READ, reads * blocks(t->p * own_elements(t, b)));
+}
+
+// Traffic 3 Psi (N-1)/N: an all-gather for forward, one for backward, a reduce-scatter.
+void zero3_move(const struct terms *t, struct formula *f)
+{
+    const struct layout *layout = &t->stage->layout;
+    uint64_t gathers[layout->bundle_count], reads[layout->bundle_count];
+    memset(gathers, 0, sizeof gathers);
+    memset(reads, 0, sizeof reads);
+    count_gathers(t, gathers, reads);
+    for (int i = 0; i < layout->bundle_count; i++) {
+        const struct bundle *bundle = &layout->bundles[i];
+        if (!bundle->persistent)
+            fetch_traffic(t, i, gathers[i], reads[i], f->step_bytes);
+        else if (!bundle->frozen)
+            fetch_traffic(t, i, 1, 1, f->returned_bytes);
+        if (bundle->frozen)
+            continue;
+        f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += t->micro_steps * scatter_bytes(t, bundle);
+        gradient_traffic(t, i, t->micro_steps, f);
+        update_traffic(t, i, f);
+    }
+}
+
+// The largest gradient of each rank, and unless it overflows its sum of squares.
+void formula_move_norm(const struct terms *t, struct formula *f)
+{
+    f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t->ranks - 1) * sizeof(uint32_t);
+    f->applied_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t->ranks - 1) * sizeof(struct norm_sum);
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The papers' numbers themselves, from Psi alone, against what runs of the stages held and sent. (That the formulas of
+// formula.c equal the ledger is demanded by every test of the stages.)
+#include "base/err.h"
+#include "ref/train/train.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+// What a kind of state takes on the device.
+static uint64_t held(const struct train_result *result, enum ledger_kind kind)
+{
+    return result->held_bytes[TIER_DEVICE][kind];
+}
+
+static struct train_result run(int stage, int world, enum dtype precision, size_t accumulation)
+{
+    struct config config = {
+        .train_batch = accumulation * (size_t)world,
+        .micro_batch = 1,
+        .accumulation = accumulation,
+        .stage = stage,
+        .precision = precision,
+        .communication_dtype = precision,
+        .accumulation_dtype = precision,
+        .loss_scale = {.static_scale = 1.0},
+        .adam = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .bias_correction = true},
+        .recipe = "torch-cpu",
+        .reduce_bucket_size = 1000000,
+        .allgather_bucket_size = 1000000,
+        .contiguous_gradients = true,
+        .max_live_parameters = 1000000,
+    };
+    struct train_setting setting = {.config = &config, .world = world, .steps = 2, .seed = 1, .threads = 1};
+    struct train_result result;
+    cr_assert_eq(model_find("linear-exact", &setting.model), ERR_NONE);
+    int rc = train_run(&setting, &result);
+    cr_assert_eq(rc, ERR_NONE, "%s", rc ? err_message() : "");
+    cr_assert(result.accounting_equal);
+    free(result.step_ns);
+    return result;
+}
+
+// Elements of the model's parameters: trained, and with the frozen ones; those of the parameters that two units use.
+static uint64_t trained, all, tied;
+
+static void count(void)
+{
+    const struct model *model;
+    cr_assert_eq(model_find("linear-exact", &model), ERR_NONE);
+    trained = all = tied = 0;
+    for (int i = 0; i < model->param_count; i++) {
+        all += model->params[i].count;
+        trained += model->params[i].frozen ? 0 : model->params[i].count;
+        tied += model->params[i].unit_count > 1 ? model->params[i].count : 0;
+    }
+    cr_assert_gt(tied, 0);
+    cr_assert_gt(all, trained);
+}
+
+// ZeRO, figure 1: the optimizer multiplier K is 12 in mixed precision (fp32 parameters, momentum, variance).
+Test(formula, model_states_are_those_of_figure_1, .init = count)
+{
+    for (int world = 1; world <= 4; world++) {
+        uint64_t n = (uint64_t)world;
+        struct train_result ddp = run(0, world, DTYPE_BF16, 1), zero1 = run(1, world, DTYPE_BF16, 1),
+                            zero2 = run(2, world, DTYPE_BF16, 1), zero3 = run(3, world, DTYPE_BF16, 1);
+        cr_assert_eq(held(&ddp, KIND_PARAMETER), 2 * all);
+        cr_assert_eq(held(&ddp, KIND_GRADIENT), 2 * trained);
+        cr_assert_eq(held(&ddp, KIND_OPTIMIZER) + held(&ddp, KIND_MASTER), 12 * trained);
+        cr_assert_eq(held(&ddp, KIND_PADDING), 0);
+        cr_assert_eq(held(&zero1, KIND_PARAMETER), 2 * all);
+        cr_assert_eq(held(&zero1, KIND_GRADIENT), 2 * trained);
+        cr_assert_eq(held(&zero2, KIND_PARAMETER), 2 * all);
+        // Rank 0's shares are full: a share is a part of each bundle, rounded up, and there are fewer than 16 bundles.
+        uint64_t partitioned[] = {held(&zero1, KIND_OPTIMIZER) + held(&zero1, KIND_MASTER),
+                                  held(&zero2, KIND_OPTIMIZER) + held(&zero2, KIND_MASTER),
+                                  held(&zero3, KIND_OPTIMIZER) + held(&zero3, KIND_MASTER)};
+        for (int i = 0; i < 3; i++) {
+            cr_assert_geq(partitioned[i], 12 * trained / n);
+            cr_assert_lt(partitioned[i], 12 * (trained / n + 16));
+        }
+        cr_assert_geq(held(&zero2, KIND_GRADIENT), 2 * trained / n);
+        cr_assert_lt(held(&zero2, KIND_GRADIENT), 2 * (trained / n + 16));
+        cr_assert_geq(held(&zero3, KIND_PARAMETER), 2 * all / n);
+        cr_assert_lt(held(&zero3, KIND_PARAMETER), 2 * (all / n + 16));
+        cr_assert_eq(held(&zero3, KIND_GRADIENT), held(&zero3, KIND_OPTIMIZER) / 4);
+    }
+}
+
+// ZeRO, section 7: over all ranks, data parallelism and P_os+g send 2 Psi (N-1) elements a step, P_os+g+p 3 Psi (N-1);
+// a tied parameter is gathered for each of its two uses, and what the norm and the loss need is beside it.
+Test(formula, traffic_is_that_of_section_7, .init = count)
+{
+    uint64_t steps = 2;
+    for (int world = 1; world <= 4; world++) {
+        uint64_t n = (uint64_t)world, pairs = n * (n - 1);
+        uint64_t turn = steps * 2 * (n - 1);  // bytes that one pass over one element sends
+        uint64_t loss = steps * pairs * sizeof(struct train_report_of_rank);
+        uint64_t norm = steps * pairs * (sizeof(uint32_t) + sizeof(struct norm_sum));
+        struct train_result ddp = run(0, world, DTYPE_BF16, 1), zero1 = run(1, world, DTYPE_BF16, 1),
+                            zero2 = run(2, world, DTYPE_BF16, 1), zero3 = run(3, world, DTYPE_BF16, 1);
+        cr_assert_eq(ddp.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE], 2 * trained * turn);
+        cr_assert_eq(ddp.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], loss);
+        cr_assert_eq(zero1.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
+        cr_assert_eq(zero1.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], trained * turn + loss + norm);
+        cr_assert_eq(zero2.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
+        cr_assert_eq(zero2.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], trained * turn + loss + norm);
+        cr_assert_eq(zero3.moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
+        cr_assert_eq(zero3.moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER], 2 * (all + tied) * turn + loss + norm);
+    }
+}
+
+// Accumulation: stages 0 and 1 reduce once a step, stages 2 and 3 once a micro-step.
+Test(formula, accumulation_multiplies_the_right_terms, .init = count)
+{
+    uint64_t turn = 2 * 2 * (3 - 1);
+    cr_assert_eq(run(0, 3, DTYPE_BF16, 4).moved_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE], 2 * trained * turn);
+    cr_assert_eq(run(1, 3, DTYPE_BF16, 4).moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], trained * turn);
+    cr_assert_eq(run(2, 3, DTYPE_BF16, 4).moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], 4 * trained * turn);
+    cr_assert_eq(run(3, 3, DTYPE_BF16, 4).moved_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER], 4 * trained * turn);
+}
+
+// fp32 has no second copy of the parameters: K is 8.
+Test(formula, fp32_has_no_master, .init = count)
+{
+    struct train_result result = run(0, 2, DTYPE_FP32, 1);
+    cr_assert_eq(held(&result, KIND_PARAMETER), 4 * all);
+    cr_assert_eq(held(&result, KIND_GRADIENT), 4 * trained);
+    cr_assert_eq(held(&result, KIND_OPTIMIZER), 8 * trained);
+    cr_assert_eq(held(&result, KIND_MASTER), 0);
+}

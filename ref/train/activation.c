@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ref/train/activation.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+
+size_t activations_bytes(const struct activations *a, int unit)
+{
+    return a->config->activation_checkpointing ? model_checkpoint_bytes(a->model, unit, a->config->micro_batch) : 0;
+}
+
+static size_t largest_bytes(const struct activations *a)
+{
+    size_t largest = 0;
+    for (int unit = 0; unit < a->model->unit_count; unit++)
+        if (activations_bytes(a, unit) > largest)
+            largest = activations_bytes(a, unit);
+    return largest;
+}
+
+// Two buffers: one is used while the other is on its way.
+static int buffer_count(const struct activations *a, enum ledger_tier farthest)
+{
+    return a->config->activation_tier >= farthest && largest_bytes(a) > 0 ? 2 : 0;
+}
+
+static int allocate_kept(struct activations *a, struct tier *tier)
+{
+    enum ledger_tier where = a->config->activation_tier;
+    size_t total_bytes = 0;
+    for (int unit = 0; unit < a->model->unit_count; unit++) {
+        a->kept[unit].tier = where;
+        total_bytes += activations_bytes(a, unit);
+        if (where == TIER_NVME && a->move->nvme && activations_bytes(a, unit) > 0)
+            TRY(tier_nvme_allocate(a->move->nvme, KIND_ACTIVATION, "activation checkpoints",
+                                   activations_bytes(a, unit), 0, &a->kept[unit].address));
+    }
+    if (where == TIER_NVME || total_bytes == 0)
+        return ERR_NONE;
+    char *memory;
+    TRY(tier_allocate(tier, where, KIND_ACTIVATION, "activation checkpoints", total_bytes, 0, (void **)&memory));
+    for (int unit = 0; unit < a->model->unit_count; unit++) {
+        a->kept[unit].address = activations_bytes(a, unit) > 0 ? memory : NULL;
+        memory += activations_bytes(a, unit);
+    }
+    return ERR_NONE;
+}
+
+int activations_open(const struct model *model, const struct config *config, const struct move *move,
+                     struct tier *tier, struct activations *out)
+{
+    *out = (struct activations){.model = model, .config = config, .move = move};
+    out->kept = calloc((size_t)model->unit_count + 1, sizeof *out->kept);
+    if (!out->kept)
+        return err_set(ERR_MEMORY, "no memory for the table of %d units", model->unit_count);
+    TRY(allocate_kept(out, tier));
+    TRY(ring_open(tier, TIER_DEVICE, "activation checkpoints", largest_bytes(out), buffer_count(out, TIER_HOST),
+                  &out->device_buffers));
+    return ring_open(tier, TIER_HOST, "activation checkpoints", largest_bytes(out), buffer_count(out, TIER_NVME),
+                     &out->host_buffers);
+}
+
+void activations_close(struct activations *a)
+{
+    free(a->kept);
+    a->kept = NULL;
+}
+
+void *activations_room(struct activations *a, int unit)
+{
+    if (activations_bytes(a, unit) == 0)
+        return NULL;
+    return a->kept[unit].tier == TIER_DEVICE ? a->kept[unit].address : ring_take(&a->device_buffers);
+}
+
+int activations_keep(struct activations *a, int unit, void *made)
+{
+    struct spot kept = a->kept[unit], from = {TIER_DEVICE, made};
+    size_t bytes = activations_bytes(a, unit);
+    if (bytes == 0 || kept.tier == TIER_DEVICE)
+        return ERR_NONE;
+    if (kept.tier == TIER_HOST)
+        return move_copy(a->move, "checkpoint", kept, from, bytes, NULL);
+    struct spot between = {TIER_HOST, ring_take(&a->host_buffers)};
+    TRY(move_copy(a->move, "checkpoint", between, from, bytes, NULL));
+    return move_copy(a->move, "write checkpoint", kept, between, bytes, NULL);
+}
+
+int activations_restore(struct activations *a, int unit, void **out)
+{
+    struct spot from = a->kept[unit];
+    size_t bytes = activations_bytes(a, unit);
+    *out = from.address;
+    if (bytes == 0 || from.tier == TIER_DEVICE)
+        return ERR_NONE;
+    if (from.tier == TIER_NVME) {
+        struct spot between = {TIER_HOST, ring_take(&a->host_buffers)};
+        TRY(move_copy(a->move, "read checkpoint", between, from, bytes, NULL));
+        from = between;
+    }
+    *out = ring_take(&a->device_buffers);
+    return move_copy(a->move, "checkpoint", (struct spot){TIER_DEVICE, *out}, from, bytes, NULL);
+}
+
+void activations_formula(const struct activations *a, struct formula *formula)
+{
+    enum ledger_tier where = a->config->activation_tier;
+    uint64_t micro_steps = a->config->accumulation;
+    const struct ring *device = &a->device_buffers, *host = &a->host_buffers;
+    formula->held_bytes[TIER_DEVICE][KIND_STAGING] += (uint64_t)device->count * device->buffer_bytes;
+    formula->held_bytes[TIER_HOST][KIND_STAGING] += (uint64_t)host->count * host->buffer_bytes;
+    for (int unit = 0; unit < a->model->unit_count; unit++) {
+        uint64_t bytes = activations_bytes(a, unit), blocks = move_bytes(TIER_NVME, TIER_HOST, bytes);
+        formula->held_bytes[where][KIND_ACTIVATION] += bytes;
+        if (where == TIER_DEVICE)
+            continue;
+        formula->step_bytes[LANE_D2H][OPERATION_COPY] += micro_steps * bytes;
+        formula->step_bytes[LANE_H2D][OPERATION_COPY] += micro_steps * bytes;
+        if (where != TIER_NVME)
+            continue;
+        formula->held_bytes[where][KIND_PADDING] += blocks - bytes;
+        formula->step_bytes[LANE_NVME_WRITE][OPERATION_COPY] += micro_steps * blocks;
+        formula->step_bytes[LANE_NVME_READ][OPERATION_COPY] += micro_steps * blocks;
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bands: limits for results of benchmarks, each with its source. They are read from files (datasets/bands/README.md
+// describes the form); those of this repository are compiled in and found by their names.
+#ifndef ZG_BANDS_H
+#define ZG_BANDS_H
+
+#include "results/limits/judgement.h"
+
+#include <jansson.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { BAND_MAX = 1024, BAND_SOURCE_BYTES = 512, BAND_UNIT_BYTES = 32, BAND_CASE_KEY_MAX = 16 };
+
+struct band {
+    char id[JUDGEMENT_ID_BYTES];
+    char bench[JUDGEMENT_ID_BYTES];  // the name of the records
+    json_t *of_case;                 // an object: records whose case has these keys with these values; owned
+    bool of_ratio;                   // else of the median,
+    char unit[BAND_UNIT_BYTES];      // which is in this unit
+    double at_least, at_most;        // NAN: no such limit; one of them there is
+    bool full_only;                  // the quick level has no such case
+    char source[BAND_SOURCE_BYTES];
+};
+
+struct bands {
+    struct band *list;  // owned; zero is none
+    size_t count, room;
+};
+
+// Adds the bands of a text, each in the place of one with the same id. `name` stands for the file in messages, which
+// are "FILE:LINE: KEY: ..." (ERR_USAGE).
+int bands_parse(const char *name, const char *text, size_t bytes, struct bands *bands);
+
+// The same of a file; or, where there is none and the name has no '/', of the compiled-in bands of that name.
+int bands_add(const char *name, struct bands *bands);
+void bands_free(struct bands *bands);
+
+// A row for each set of bands that is compiled in; the last has no name.
+struct band_set {
+    const char *name, *text;
+    size_t bytes;
+};
+extern const struct band_set band_sets[];
+
+// Whether records of this name are of the benchmark (null: of none): "nvme_latency" is of "nvme".
+bool bench_is_of(const char *bench, const char *name);
+
+// The `band` record. Null: no memory.
+json_t *band_json(const struct band *band);
+
+bool band_applies(const struct band *band, const json_t *bench_record);
+
+// Judges a record that the band applies to, which is line `line` of the result file.
+void band_judge(const struct band *band, const json_t *bench_record, size_t line, struct judgement *out);
+
+// What somebody needs to recognise a record: its name and the words, truths and whole numbers of its case. Returns out.
+enum { BENCH_LABEL_BYTES = 160 };
+const char *bench_label(const json_t *bench_record, char out[BENCH_LABEL_BYTES]);
+
+// Writes a new file of bands for the medians of these records: as far from each as its own spread suggests
+// (datasets/bands/README.md says how far). source says where they were measured. ERR_USAGE where the file exists.
+int bands_save(const char *path, const char *source, const json_t *const records[], size_t count);
+
+#endif

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of `zerogauge report`. Whatever it shows, it has verified first.
+#include "results/page/report_command.h"
+
+#include "results/page/compare.h"
+#include "base/err.h"
+#include "base/help.h"
+#include "results/page/leaderboard.h"
+#include "results/record/record_verify.h"
+#include "results/page/result_report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct options {
+    int verify, markdown, csv, compare, summary;
+    char *html, *svg, *leaderboard, *output;
+};
+
+// Opens a file whose every figure follows from its samples. ERR_CHECK, with what does not on standard error.
+static int open_verified(const char *path, struct result_file *out)
+{
+    size_t refusal_count;
+    TRY(result_open(path, out));
+    int rc = record_verify(out, stderr, &refusal_count);
+    if (rc == ERR_NONE && refusal_count > 0)
+        rc = err_set(ERR_CHECK, "%s: %zu %s not hold, so nothing of it is shown", path, refusal_count,
+                     refusal_count == 1 ? "statement does" : "statements do");
+    if (rc != ERR_NONE)
+        result_close(out);
+    return rc;
+}
+
+static int verify_one(const char *path)
+{
+    struct result_file file;
+    struct result_view view;
+    TRY(open_verified(path, &file));
+    int rc = result_view_open(&file, &view);
+    if (rc == ERR_NONE)
+        printf("%s: holds; %s%s%s\n", path, view.verdict, *view.own_limits ? ": " : "", view.own_limits);
+    result_view_close(&view);
+    result_close(&file);
+    return rc;
+}
+
+// Every file is looked at, whatever the others are.
+static int verify_all(const char **paths)
+{
+    int worst = ERR_NONE;
+    for (size_t i = 0; paths[i]; i++) {
+        int rc = verify_one(paths[i]);
+        if (rc != ERR_NONE) {
+            fprintf(stderr, "zerogauge report: %s\n", err_message());
+            worst = worst == ERR_NONE ? rc : worst;
+        }
+    }
+    return worst;
+}
+
+// A new file, or standard output where path is null.
+static int open_output(const char *path, FILE **out)
+{
+    *out = stdout;
+    if (!path)
+        return ERR_NONE;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return err_set(ERR_USAGE, "%s: %s", path,
+                       errno == EEXIST ? "exists; give another name, or remove it" : strerror(errno));
+    if (!(*out = fdopen(fd, "w"))) {
+        close(fd);
+        return err_set(ERR_MEMORY, "no memory to write %s", path);
+    }
+    return ERR_NONE;
+}
+
+static int close_output(FILE *out, const char *path, int rc)
+{
+    if (out == stdout)
+        return rc;
+    if (fclose(out) != 0 && rc == ERR_NONE)
+        rc = err_set(ERR_IO, "%s: could not be written whole: %s", path, strerror(errno));
+    if (rc != ERR_NONE)
+        unlink(path);
+    return rc;
+}
+
+static int show_html(const struct result_view *view, const char *path)
+{
+    FILE *out;
+    TRY(open_output(path, &out));
+    return close_output(out, path, result_html(view, out));
+}
+
+static int show(const struct options *a, const struct result_file *file, bool is_first, FILE *out)
+{
+    struct result_view view;
+    int rc = result_view_open(file, &view);
+    if (rc == ERR_NONE && a->html)
+        rc = show_html(&view, a->html);
+    if (rc == ERR_NONE && a->svg)
+        rc = result_svg(&view, a->svg);
+    if (rc == ERR_NONE && a->csv)
+        rc = result_csv(&view, is_first, out);
+    if (rc == ERR_NONE && a->summary)
+        rc = result_summary(&view, out);
+    if (rc == ERR_NONE && !is_first && a->markdown)
+        fputc('\n', out);
+    if (rc == ERR_NONE && a->markdown)
+        rc = result_markdown(&view, out);
+    result_view_close(&view);
+    return rc;
+}
+
+static int show_all(const struct options *a, const char **paths, FILE *out)
+{
+    for (size_t i = 0; paths[i]; i++) {
+        struct result_file file;
+        TRY(open_verified(paths[i], &file));
+        int rc = show(a, &file, i == 0, out);
+        result_close(&file);
+        TRY(rc);
+    }
+    return ERR_NONE;
+}
+
+static int compare(const char **paths, FILE *out)
+{
+    struct result_file a, b;
+    TRY(open_verified(paths[0], &a));
+    int rc = open_verified(paths[1], &b);
+    if (rc == ERR_NONE) {
+        rc = result_compare(&a, &b, out);
+        result_close(&b);
+    }
+    result_close(&a);
+    return rc;
+}
+
+static int check_usage(const struct options *a, const char **paths)
+{
+    size_t count = 0;
+    while (paths && paths[count])
+        count++;
+    int modes = a->verify + a->compare + (a->leaderboard != NULL) + a->markdown + a->csv + a->summary;
+    if (modes > 1)
+        return err_set(ERR_USAGE, "--verify, --compare, --leaderboard, --markdown, --csv and --summary exclude each "
+                                  "other");
+    if (a->leaderboard)
+        return count == 0 ? ERR_NONE : err_set(ERR_USAGE, "%s: --leaderboard takes all files of its folder", paths[0]);
+    if (count == 0)
+        return err_set(ERR_USAGE, "give a result file, as `zerogauge validate` writes it");
+    if (a->compare && count != 2)
+        return err_set(ERR_USAGE, "--compare takes two result files, not %zu", count);
+    if ((a->html || a->svg || a->summary) && count != 1)
+        return err_set(ERR_USAGE, "--html, --svg and --summary take one result file, not %zu", count);
+    return ERR_NONE;
+}
+
+static int run(struct options *a, const char **paths)
+{
+    FILE *out;
+    TRY(check_usage(a, paths));
+    if (a->verify)
+        return verify_all(paths);
+    if (!a->csv && !a->html && !a->svg && !a->summary)
+        a->markdown = 1;
+    TRY(open_output(a->output, &out));
+    int rc = a->leaderboard ? leaderboard(a->leaderboard, out) : a->compare ? compare(paths, out)
+                                                                            : show_all(a, paths, out);
+    if (rc == ERR_NONE)
+        rc = result_written(out, "the report");
+    return close_output(out, a->output, rc);
+}
+
+static const char *const examples[] = {
+    "zerogauge report --html page.html results/result.jsonl",
+    "zerogauge report --verify results/result.jsonl",
+    "zerogauge report --compare yesterday/result.jsonl results/result.jsonl",
+    NULL,
+};
+
+int report_main(int argc, const char **argv)
+{
+    struct options a = {0};
+    const struct poptOption options[] = {
+        {"verify", '\0', POPT_ARG_NONE, &a.verify, 0, "only recompute all that follows from the samples", NULL},
+        {"markdown", '\0', POPT_ARG_NONE, &a.markdown, 0, "tables in Markdown; so unless given otherwise", NULL},
+        {"csv", '\0', POPT_ARG_NONE, &a.csv, 0, "one table with a row for each case", NULL},
+        {"summary", '\0', POPT_ARG_NONE, &a.summary, 0, "one table of a few rows in Markdown, for a README", NULL},
+        {"html", '\0', POPT_ARG_STRING, &a.html, 0, "one page that needs nothing else", "FILE"},
+        {"svg", '\0', POPT_ARG_STRING, &a.svg, 0, "plots by gnuplot, in this folder", "DIR"},
+        {"compare", '\0', POPT_ARG_NONE, &a.compare, 0, "two files: what is better, worse or within noise", NULL},
+        {"leaderboard", '\0', POPT_ARG_STRING, &a.leaderboard, 0, "a table of all result files in a folder", "DIR"},
+        {"output", 'o', POPT_ARG_STRING, &a.output, 0, "write the tables to this new file", "FILE"},
+        HELP_OPTIONS(examples) POPT_TABLEEND,
+    };
+    poptContext context = poptGetContext(NULL, argc, argv, options, 0);
+    poptSetOtherOptionHelp(context, "[OPTION...] FILE...");
+    int code = poptGetNextOpt(context);
+    int rc = code < -1 ? err_set(ERR_USAGE, "%s: %s", poptBadOption(context, 0), poptStrerror(code))
+                       : run(&a, poptGetArgs(context));
+    poptFreeContext(context);
+    if (rc != ERR_NONE)
+        fprintf(stderr, "zerogauge report: %s\n", err_message());
+    char *texts[] = {a.html, a.svg, a.leaderboard, a.output};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        free(texts[i]);
+    return err_exit_status(rc);
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the command line: exit statuses, files that are never overwritten, and what a real browser and gnuplot make
+// of what is written.
+#include "base/command_test.h"
+#include "bench/harness/printed_test.h"
+#include "results/page/report_command.h"
+#include "results/page/rich_test.h"
+
+TestSuite(cmd_report, .init = sample_folder_make, .fini = sample_folder_remove);
+
+// Runs `zerogauge report` with up to four words; what it printed, to be freed.
+static char *report(int expected_status, const char *a, const char *b, const char *c, const char *d)
+{
+    const char *argv[] = {"report", a, b, c, d, NULL};
+    int argc = 0;
+    while (argv[argc])
+        argc++;
+    struct printed printed = printed_begin();
+    int status = report_main(argc, argv);
+    char *text = printed_end(printed);
+    cr_expect_eq(status, expected_status, "%s %s: %d", a, b ? b : "", status);
+    return text;
+}
+
+static void expect_printed(const char *what, const char *a, const char *b, const char *c, const char *d)
+{
+    char *text = report(0, a, b, c, d);
+    cr_expect(strstr(text, what), "%s, expected %s", text, what);
+    free(text);
+}
+
+Test(cmd_report, an_honest_file_is_verified_and_shown)
+{
+    char path[PATH_MAX];
+    rich_write(strcpy(path, sample_path("a.jsonl")), NULL, 1);
+    expect_printed("holds; INVALID", "--verify", path, NULL, NULL);
+    expect_printed("# INVALID", path, NULL, NULL, NULL);
+    expect_printed("# INVALID", "--markdown", path, NULL, NULL);
+    expect_printed("benchmark,case", "--csv", path, NULL, NULL);
+    expect_printed("within noise", "--compare", path, path, NULL);
+}
+
+static void edit(const char *path, const char *from, const char *to)
+{
+    char command[2 * PATH_MAX], output[256];
+    snprintf(command, sizeof command, "sed -i '0,/%s/s//%s/' '%s'", from, to, path);
+    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+}
+
+Test(cmd_report, an_edited_file_is_refused_and_nothing_of_it_shown)
+{
+    char path[PATH_MAX], page[PATH_MAX];
+    rich_write(strcpy(path, sample_path("a.jsonl")), NULL, 1);
+    edit(path, "\"samples\":\\[0", "\"samples\":[1");
+    strcpy(page, sample_path("a.html"));
+    free(report(1, "--verify", path, NULL, NULL));
+    char *text = report(1, path, NULL, NULL, NULL);
+    cr_expect_str_eq(text, "");
+    free(text);
+    free(report(1, "--html", page, path, NULL));
+    cr_expect_neq(access(page, F_OK), 0);
+    free(report(1, "--compare", path, path, NULL));
+}
+
+Test(cmd_report, usage_errors_say_so)
+{
+    char path[PATH_MAX];
+    rich_write(strcpy(path, sample_path("a.jsonl")), NULL, 1);
+    free(report(2, NULL, NULL, NULL, NULL));
+    free(report(2, "--compare", path, NULL, NULL));
+    free(report(2, "--csv", "--verify", path, NULL));
+    free(report(2, "--nothing", path, NULL, NULL));
+    free(report(2, sample_path("not there"), NULL, NULL, NULL));
+    free(report(2, "--leaderboard", sample_path("not there"), NULL, NULL));
+    free(report(2, "--leaderboard", sample_folder, path, NULL));
+}
+
+Test(cmd_report, outputs_are_new_files)
+{
+    char path[PATH_MAX], page[PATH_MAX];
+    rich_write(strcpy(path, sample_path("a.jsonl")), NULL, 1);
+    strcpy(page, sample_path("a.html"));
+    free(report(0, "--html", page, path, NULL));
+    cr_expect_eq(access(page, F_OK), 0);
+    free(report(2, "--html", page, path, NULL));
+    free(report(2, "-o", path, path, NULL));
+    free(report(0, "-o", sample_path("table.md"), path, NULL));
+    cr_expect_eq(access(sample_path("table.md"), F_OK), 0);
+}
+
+Test(cmd_report, the_leaderboard_has_a_row_for_each_file_that_holds)
+{
+    char path[PATH_MAX];
+    rich_write(strcpy(path, sample_path("b.jsonl")), NULL, 1.5);
+    rich_write(sample_path("a.jsonl"), NULL, 1);
+    sample_put("README.md", "no result", 9);
+    char *text = report(0, "--leaderboard", sample_folder, NULL, NULL);
+    const char *first = strstr(text, "| a.jsonl |"), *second = strstr(text, "| b.jsonl |");
+    cr_expect(first && second && first < second, "%s", text);
+    cr_expect(strstr(text, "| adam | nvme | overlap | latency |"), "%s", text);
+    free(text);
+    edit(path, "\"samples\":\\[0", "\"samples\":[1");
+    free(report(1, "--leaderboard", sample_folder, NULL, NULL));
+}
+
+Test(cmd_report, what_is_valid_by_its_own_limits_says_so_and_is_not_ranked)
+{
+    char path[PATH_MAX], whole[sizeof SAMPLE_RUN];
+    const char *lines[16] = {whole}, *level = strstr(SAMPLE_RUN, "\"quick\",");
+    snprintf(whole, sizeof whole, "%.*s\"full\",%s", (int)(level - SAMPLE_RUN), SAMPLE_RUN, level + 8);
+    for (size_t i = 1; sample_file[i]; i++)
+        lines[i] = sample_file[i];
+    strcpy(path, sample_write("b.jsonl", lines));
+    rich_write(sample_path("a.jsonl"), NULL, 1);
+    char *text = report(0, "--verify", path, NULL, NULL);
+    cr_expect(strstr(text, "holds; VALID BY OWN LIMITS: adam-update is looser, adam-fused is missing, "), "%s", text);
+    free(text);
+    expect_printed("# VALID BY OWN LIMITS\n\nNot by the default limits: adam-update is looser", path, NULL, NULL, NULL);
+    text = report(0, "--leaderboard", sample_folder, NULL, NULL);
+    cr_expect(strstr(text, "\n| no | A processor | 2 | 1 KiB | VALID BY OWN LIMITS | full | "), "%s", text);
+    cr_expect_null(strstr(text, "\n| yes "), "%s", text);
+    free(text);
+    free(report(0, "--html", sample_path("b.html"), path, NULL));
+    char command[PATH_MAX + 128], output[4096];
+    snprintf(command, sizeof command, "grep -c 'limits, but they are not the default ones: adam-update is looser' '%s'",
+             sample_path("b.html"));
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+}
+
+// Two lanes, four steps at one thread and at two: the middle of eight. What no limit is about has no row, and what the
+// limit fixes is not said again.
+Test(cmd_report, a_summary_has_a_row_for_each_limit)
+{
+    char path[PATH_MAX];
+    rich_write(strcpy(path, sample_path("a.jsonl")), NULL, 1);
+    char *text = report(0, "--summary", path, NULL, NULL);
+    int rows = 0;
+    for (const char *at = text; (at = strstr(at, "\n| `")); at++)
+        rows++;
+    cr_expect(strstr(text, "INVALID, quick, on "), "%s", text);
+    cr_expect_eq(rows, 1, "%s", text);
+    cr_expect(strstr(text, " of 8 | from "), "%s", text);
+    free(text);
+    free(report(2, "--summary", path, path, NULL));
+    free(report(2, "--summary", "--csv", path, NULL));
+}
+
+static const struct rich_texts hostile = {.setting = "\"; system(\"touch evil\") #`touch evil`",
+                                          .text = "<img src=x onerror=alert(1)>"};
+
+Test(cmd_report, plots_are_drawn_and_texts_in_them_do_nothing)
+{
+    char path[PATH_MAX], folder[PATH_MAX], output[256];
+    if (command_run("gnuplot --version 2>&1", output, sizeof output) != 0) {
+        printf("TEST SKIPPED: gnuplot is not there (Debian: gnuplot-nox)\n");
+        return;
+    }
+    rich_write(strcpy(path, sample_path("a.jsonl")), &hostile, 1);
+    free(report(0, "--svg", strcpy(folder, sample_path("plots")), path, NULL));
+    cr_expect_eq(access(sample_path("plots/limits.svg"), F_OK), 0);
+    cr_expect_eq(access(sample_path("plots/spread.svg"), F_OK), 0);
+    cr_expect_neq(access(sample_path("plots/evil"), F_OK), 0);
+    cr_expect_neq(access("evil", F_OK), 0);
+    free(report(2, "--svg", folder, path, NULL));
+}
+
+// The picture of a page in a window of a phone's or a desk's width; its bytes, 0 without a browser.
+static long photograph(const char *page, const char *window)
+{
+    char command[3 * PATH_MAX], output[4096], picture[PATH_MAX];
+    strcpy(picture, sample_path("page.png"));
+    unlink(picture);
+    snprintf(command, sizeof command,
+             "timeout 60 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir='%s/profile' "
+             "--enable-logging=stderr --window-size=%s --screenshot='%s' 'file://%s' 2>&1",
+             sample_folder, window, picture, page);
+    int status = command_run(command, output, sizeof output);
+    FILE *file = fopen(picture, "r");
+    if (status != 0 || !file)
+        return 0;
+    // What the policy of the page forbids, the browser reports.
+    cr_expect_null(strstr(output, "Content Security Policy"), "%s", output);
+    fseek(file, 0, SEEK_END);
+    long bytes = ftell(file);
+    fclose(file);
+    return bytes;
+}
+
+Test(cmd_report, a_browser_shows_the_page_long)
+{
+    char path[PATH_MAX], page[PATH_MAX], output[256];
+    if (command_run("command -v chromium >/dev/null", output, sizeof output) != 0) {
+        printf("TEST SKIPPED: chromium is not there (Debian: chromium)\n");
+        return;
+    }
+    rich_write(strcpy(path, sample_path("a.jsonl")), &hostile, 1);
+    free(report(0, "--html", strcpy(page, sample_path("a.html")), path, NULL));
+    // An empty page of these sizes has some kilobytes.
+    cr_expect_gt(photograph(page, "390,844"), 20000);
+    cr_expect_gt(photograph(page, "1200,900"), 30000);
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the page (html_page.c). Each writes its section, or nothing where the file has nothing for it.
+#ifndef ZG_HTML_PART_H
+#define ZG_HTML_PART_H
+
+#include "results/page/result_view.h"
+
+#include <stdio.h>
+
+// The class of a verdict, which is its colour; and its badge: a mark, for those who cannot tell colours apart, and the
+// word.
+const char *html_class(const char *verdict);
+void html_badge(FILE *out, const char *verdict);
+
+void html_limits(const struct result_view *view, FILE *out);    // html_bench.c: bars, and the samples' spread
+void html_heat(const struct result_view *view, FILE *out);      // html_heat.c: block size by depth
+void html_timeline(const struct result_view *view, FILE *out);  // html_timeline.c: what lanes did
+void html_rest(const struct result_view *view, FILE *out);      // html_rest.c: findings, fits, requirements, machine
+
+#endif

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands below the figures: findings, requirements, models that fit, the parts that ran, and the machine.
+#include "results/page/html_part.h"
+
+#include "base/report_text.h"
+#include "results/page/result_text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void put_cell(FILE *out, const char *text)
+{
+    fputs("<td>", out);
+    text_markup(out, text);
+    fputs("</td>", out);
+}
+
+// Opens the section at its first row; heads: the columns, separated by |.
+static void open_table(bool *is_open, const char *title, const char *heads, FILE *out)
+{
+    if (*is_open)
+        return;
+    *is_open = true;
+    fprintf(out, "<h2>%s</h2>\n<div class=\"scroll\"><table class=\"wide\">\n<thead><tr><th>", title);
+    for (const char *at = heads; *at; at++)
+        fputs(*at == '|' ? "</th><th>" : (char[]){*at, '\0'}, out);
+    fputs("</th></tr></thead>\n<tbody>\n", out);
+}
+
+static void close_table(bool is_open, FILE *out)
+{
+    fputs(is_open ? "</tbody>\n</table></div>\n" : "", out);
+}
+
+static void put_findings(const struct result_view *view, FILE *out)
+{
+    static const char *const order[] = {"INVALID", "INCOMPLETE", "VALID"};
+    bool is_open = false;
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        for (size_t line = 1; line <= view->file->line_count; line++) {
+            const json_t *finding = view_record(view, line);
+            if (!view_is(finding, "finding") || strcmp(view_text(finding, "verdict"), order[i]) != 0)
+                continue;
+            open_table(&is_open, "Findings", "Verdict|Of|Finding", out);
+            fputs("<tr><td>", out);
+            html_badge(out, order[i]);
+            fputs("</td>", out);
+            put_cell(out, view_text(finding, "kind"));
+            put_cell(out, view_text(finding, "text"));
+            fputs("</tr>\n", out);
+        }
+    }
+    close_table(is_open, out);
+}
+
+static void put_requirements(const struct result_view *view, FILE *out)
+{
+    bool is_open = false;
+    for (size_t line = 1; line <= view->file->line_count; line++) {
+        const json_t *requirement = view_record(view, line);
+        if (!view_is(requirement, "requirement"))
+            continue;
+        open_table(&is_open, "Arithmetic", "Verdict|Requirement|What it demands", out);
+        fputs("<tr><td>", out);
+        html_badge(out, view_text(requirement, "verdict"));
+        fputs("</td>", out);
+        put_cell(out, view_text(requirement, "id"));
+        put_cell(out, view_text(requirement, "title"));
+        fputs("</tr>\n", out);
+    }
+    close_table(is_open, out);
+}
+
+static void put_bytes(FILE *out, const json_t *fit, const char *need, const char *available)
+{
+    char number[NUMBER_TEXT_BYTES];
+    fprintf(out, "<td>%s", bytes_text(view_number(fit, need), number));
+    if (!isnan(view_number(fit, available)))
+        fprintf(out, " of %s", bytes_text(view_number(fit, available), number));
+    fputs("</td>", out);
+}
+
+static void put_fits(const struct result_view *view, FILE *out)
+{
+    bool is_open = false;
+    for (size_t line = 1; line <= view->file->line_count; line++) {
+        const json_t *fit = view_record(view, line), *fits = json_object_get(fit, "fits");
+        if (!view_is(fit, "fit"))
+            continue;
+        open_table(&is_open, "What fits", "Model|Preset|Ranks|Fits|On the device|On the host|On NVMe|Why not", out);
+        fputs("<tr>", out);
+        put_cell(out, view_text(fit, "model"));
+        put_cell(out, view_text(fit, "preset"));
+        fprintf(out, "<td>%.0f</td><td>%s</td>", view_number(fit, "world"),
+                json_is_true(fits)    ? "<span class=\"badge good\">&#10003; yes</span>"
+                : json_is_false(fits) ? "<span class=\"badge bad\">&#10007; no</span>"
+                                      : "<span class=\"badge fair\">? unknown</span>");
+        put_bytes(out, fit, "device_bytes", "device_available_bytes");
+        put_bytes(out, fit, "host_bytes", "host_available_bytes");
+        put_bytes(out, fit, "nvme_bytes", "nvme_available_bytes");
+        put_cell(out, view_text(fit, "reason"));
+        fputs("</tr>\n", out);
+    }
+    close_table(is_open, out);
+}
+
+// Of a step: what ZeRO-Infinity's model lets each kind of state cost, together, and what was measured.
+static void put_efficiency(const struct result_view *view, FILE *out)
+{
+    static const char *const states[] = {"params_and_gradients", "optimizer_states", "activations"};
+    bool is_open = false;
+    for (size_t i = 0; i < view->bench_count; i++) {
+        const json_t *detail = json_object_get(view->benches[i].record, "detail");
+        const json_t *model = json_object_get(detail, "efficiency");
+        if (strcmp(view->benches[i].name, "step") != 0 || !json_is_object(model))
+            continue;
+        open_table(&is_open, "Efficiency of a step, by ZeRO-Infinity's model of the lanes measured beside it",
+                   "Step|Tokens/s|Parameters, gradients|Optimizer states|Activations|Together|Measured|Difference",
+                   out);
+        fputs("<tr>", out);
+        put_cell(out, view_text(json_object_get(view->benches[i].record, "case"), "what"));
+        fprintf(out, "<td class=\"number\">%.0f</td>", view_number(detail, "tokens_per_s"));
+        for (size_t s = 0; s < sizeof states / sizeof states[0]; s++) {
+            double of_state = view_number(json_object_get(model, states[s]), "efficiency");
+            fprintf(out, isnan(of_state) ? "<td class=\"number\">&#8211;</td>" : "<td class=\"number\">%.3f</td>",
+                    of_state);
+        }
+        fprintf(out, "<td class=\"number\">%.3f</td><td class=\"number\">%.3f</td><td class=\"number\">%+.3f</td>",
+                view_number(model, "predicted"), view_number(model, "measured"), view_number(model, "difference"));
+        fputs("</tr>\n", out);
+    }
+    close_table(is_open, out);
+}
+
+static void put_parts(const struct result_view *view, FILE *out)
+{
+    bool is_open = false;
+    for (size_t line = 1; line <= view->file->line_count; line++) {
+        const json_t *part = view_record(view, line);
+        if (!view_is(part, "part"))
+            continue;
+        char *command = command_text(json_object_get(part, "command")), number[NUMBER_TEXT_BYTES];
+        open_table(&is_open, "What ran", "Part|Took|Ended|Command", out);
+        fputs("<tr>", out);
+        put_cell(out, view_text(part, "name"));
+        fprintf(out, "<td class=\"number\">%s s</td><td>",
+                number_text(view_number(part, "end_s") - view_number(part, "begin_s"), number));
+        if (!isnan(view_number(part, "signal")))
+            fprintf(out, "signal %.0f ", view_number(part, "signal"));
+        else if (!isnan(view_number(part, "status")))
+            fprintf(out, "status %.0f ", view_number(part, "status"));
+        text_markup(out, view_text(part, "reason"));
+        fputs("</td><td><code>", out);
+        text_markup(out, command);
+        fputs("</code></td></tr>\n", out);
+        free(command);
+    }
+    close_table(is_open, out);
+}
+
+static void put_bands(const struct result_view *view, FILE *out)
+{
+    bool is_open = false;
+    for (size_t line = 1; line <= view->file->line_count; line++) {
+        const json_t *band = view_record(view, line);
+        char low[NUMBER_TEXT_BYTES] = "", high[NUMBER_TEXT_BYTES] = "";
+        if (!view_is(band, "band"))
+            continue;
+        open_table(&is_open, "Limits that were applied", "Band|At least|At most|Of|Source", out);
+        if (!isnan(view_number(band, "at_least")))
+            number_text(view_number(band, "at_least"), low);
+        if (!isnan(view_number(band, "at_most")))
+            number_text(view_number(band, "at_most"), high);
+        fputs("<tr>", out);
+        put_cell(out, view_text(band, "id"));
+        fprintf(out, "<td>%s</td><td>%s</td>", low, high);
+        put_cell(out, *view_text(band, "unit") ? view_text(band, "unit") : view_text(band, "metric"));
+        put_cell(out, view_text(band, "source"));
+        fputs("</tr>\n", out);
+    }
+    close_table(is_open, out);
+}
+
+static void put_machine(const struct result_view *view, FILE *out)
+{
+    static const char *const objects[] = {"machine", "suite"};
+    fputs("<h2>Machine and build</h2>\n<dl class=\"facts\">\n", out);
+    for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
+        const char *key;
+        json_t *value;
+        json_object_foreach(json_object_get(view->file->run, objects[i]), key, value) {
+            char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+            fputs("<dt>", out);
+            text_markup(out, key);
+            fputs("</dt><dd>", out);
+            text_markup(out, json_is_string(value) ? json_string_value(value) : json_is_null(value) ? "unknown" : text);
+            fputs("</dd>\n", out);
+            free(text);
+        }
+    }
+    fputs("</dl>\n", out);
+}
+
+void html_rest(const struct result_view *view, FILE *out)
+{
+    put_efficiency(view, out);
+    put_findings(view, out);
+    put_requirements(view, out);
+    put_fits(view, out);
+    put_bands(view, out);
+    put_parts(view, out);
+    put_machine(view, out);
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run in a few rows, for a README: one for each limit that was applied, in their order, with its typical case.
+#include "results/page/result_report.h"
+
+#include "base/err.h"
+#include "results/page/result_text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Of what a case is, a row says so many settings; those that the limit asks for are in its name.
+enum { SHOWN_SETTINGS = 3 };
+
+// Cases that share a row.
+struct group {
+    const struct bench_view **cases;
+    size_t count;
+};
+
+static int compare_ratios(const void *left, const void *right)
+{
+    const struct bench_view *a = *(const struct bench_view *const *)left, *b = *(const struct bench_view *const *)right;
+    int order = (a->ratio > b->ratio) - (a->ratio < b->ratio);
+    return order ? order : (a->line > b->line) - (a->line < b->line);
+}
+
+static void put_share_limits(const json_t *band, FILE *out)
+{
+    double at_least = view_number(band, "at_least"), at_most = view_number(band, "at_most");
+    if (!isnan(at_least))
+        fprintf(out, "from %.0f %%", 100 * at_least);
+    if (!isnan(at_most))
+        fprintf(out, "%sto %.0f %%", isnan(at_least) ? "" : " ", 100 * at_most);
+}
+
+// The typical case: the lower one in the middle, by its share of the limit.
+static int put_group(const json_t *band, const struct group *group, FILE *out)
+{
+    char median[NUMBER_TEXT_BYTES], limit[NUMBER_TEXT_BYTES];
+    if (group->count == 0)
+        return ERR_NONE;
+    qsort(group->cases, group->count, sizeof *group->cases, compare_ratios);
+    const struct bench_view *least = group->cases[0], *most = group->cases[group->count - 1];
+    const struct bench_view *typical = group->cases[(group->count - 1) / 2];
+    char *settings = settings_text_of(json_object_get(typical->record, "case"), json_object_get(band, "case"),
+                                      SHOWN_SETTINGS);
+    if (!settings)
+        return err_set(ERR_MEMORY, "no memory for a summary");
+    fputs("| `", out);
+    text_markdown(out, view_text(band, "id"));
+    fputs("` | ", out);
+    text_markdown(out, settings);
+    free(settings);
+    fprintf(out, " | %s ", number_text(typical->median, median));
+    text_markdown(out, typical->unit);
+    fprintf(out, " | %s, ", number_text(typical->yardstick_median, limit));
+    text_markdown(out, typical->yardstick);
+    fprintf(out, " | %.1f %% | ", 100 * typical->ratio);
+    if (group->count > 1)
+        fprintf(out, "%.1f %% to %.1f %% of %zu", 100 * least->ratio, 100 * most->ratio, group->count);
+    fputs(" | ", out);
+    put_share_limits(band, out);
+    fputs(" |\n", out);
+    return ERR_NONE;
+}
+
+static bool has_finding(const struct result_view *view, const char *id, size_t line)
+{
+    for (size_t i = 1; i <= view->file->line_count; i++) {
+        const json_t *finding = view_record(view, i);
+        if (view_is(finding, "finding") && strcmp(view_text(finding, "kind"), "band") == 0 &&
+            strcmp(view_text(finding, "id"), id) == 0 && view_number(finding, "line") == (double)line)
+            return true;
+    }
+    return false;
+}
+
+// Cases whose ratio a band judges.
+static int put_band(const struct result_view *view, const json_t *band, struct group *group, FILE *out)
+{
+    group->count = 0;
+    for (size_t i = 0; i < view->bench_count; i++)
+        if (!isnan(view->benches[i].ratio) && has_finding(view, view_text(band, "id"), view->benches[i].line))
+            group->cases[group->count++] = &view->benches[i];
+    return put_group(band, group, out);
+}
+
+int result_summary(const struct result_view *view, FILE *out)
+{
+    const json_t *machine = json_object_get(view->file->run, "machine");
+    char memory[NUMBER_TEXT_BYTES];
+    struct group group = {.cases = calloc(view->bench_count + 1, sizeof *group.cases)};
+    if (!group.cases)
+        return err_set(ERR_MEMORY, "no memory for a summary");
+    fprintf(out, "%s, ", view->verdict);
+    text_markdown(out, view_text(view->file->run, "level"));
+    fputs(", on ", out);
+    text_markdown(out, view_text(machine, "processor"));
+    fprintf(out, ", %.0f threads, %s, %.10s; others had %.1f %% of the processors. A row is a limit that was "
+                 "applied: its typical case, from which to which share of the yardstick all its cases reach, and what "
+                 "the limit asks.\n\n",
+            view_number(machine, "threads"), bytes_text(view_number(machine, "memory_bytes"), memory),
+            view_text(view->file->run, "started"), 100 * view_number(view->file->end, "other_load"));
+    fputs("| limit | typical case | median | yardstick | of it | cases | asked |\n"
+          "| --- | --- | --- | --- | ---: | --- | --- |\n", out);
+    int status = ERR_NONE;
+    for (size_t line = 1; status == ERR_NONE && line <= view->file->line_count; line++)
+        if (view_is(view_record(view, line), "band") &&
+            strcmp(view_text(view_record(view, line), "metric"), "ratio") == 0)
+            status = put_band(view, view_record(view, line), &group, out);
+    free(group.cases);
+    return status == ERR_NONE ? result_written(out, "the summary") : status;
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "results/page/result_view.h"
+
+#include "base/err.h"
+#include "results/page/result_text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const json_t *view_record(const struct result_view *view, size_t line)
+{
+    return view->file->lines[line - 1];
+}
+
+const char *view_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+double view_number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+bool view_is(const json_t *record, const char *kind)
+{
+    return strcmp(view_text(record, "record"), kind) == 0;
+}
+
+char *command_text(const json_t *command)
+{
+    char *text;
+    size_t bytes, i;
+    const json_t *word;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return NULL;
+    json_array_foreach(command, i, word)
+        fprintf(out, "%s%s", i ? " " : "", json_string_value(word));
+    return fclose(out) == 0 ? text : (free(text), NULL);
+}
+
+static int fill(struct bench_view *bench, const json_t *record, size_t line)
+{
+    const json_t *yardstick = json_object_get(record, "yardstick");
+    *bench = (struct bench_view){
+        .record = record,
+        .line = line,
+        .name = view_text(record, "name"),
+        .unit = view_text(record, "unit"),
+        .yardstick = json_string_value(json_object_get(yardstick, "name")),
+        .text = settings_text(json_object_get(record, "case")),
+        .median = view_number(record, "median"),
+        .p10 = view_number(record, "p10"),
+        .p90 = view_number(record, "p90"),
+        .ratio = view_number(record, "ratio"),
+        .yardstick_median = view_number(yardstick, "median"),
+        .at_least = NAN,
+        .at_most = NAN,
+    };
+    return bench->text ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a case");
+}
+
+static int compare_lines(const void *line, const void *bench)
+{
+    size_t a = *(const size_t *)line, b = ((const struct bench_view *)bench)->line;
+    return (a > b) - (a < b);
+}
+
+static bool is_worse(const char *verdict, const char *than)
+{
+    return !than || strcmp(verdict, "INVALID") == 0 || strcmp(than, "VALID") == 0;
+}
+
+// What a finding, and the band that it names, say of its record.
+static void judge(struct result_view *view, const json_t *finding, const json_t *const *bands, size_t band_count)
+{
+    size_t line = (size_t)json_integer_value(json_object_get(finding, "line"));
+    struct bench_view *bench =
+        bsearch(&line, view->benches, view->bench_count, sizeof *view->benches, compare_lines);
+    if (!bench)
+        return;
+    if (is_worse(view_text(finding, "verdict"), bench->verdict))
+        bench->verdict = view_text(finding, "verdict");
+    for (size_t i = 0; i < band_count; i++) {
+        if (strcmp(view_text(bands[i], "metric"), "ratio") != 0 ||
+            strcmp(view_text(bands[i], "id"), view_text(finding, "id")) != 0)
+            continue;
+        bench->at_least = fmax(bench->at_least, view_number(bands[i], "at_least"));
+        bench->at_most = fmin(bench->at_most, view_number(bands[i], "at_most"));
+    }
+}
+
+int result_view_open(const struct result_file *file, struct result_view *out)
+{
+    const char *verdict = json_string_value(json_object_get(file->end, "verdict"));
+    *out = (struct result_view){.file = file, .verdict = verdict ? verdict : "MEASURED"};
+    out->benches = calloc(file->line_count, sizeof *out->benches);
+    const json_t **bands = calloc(file->line_count, sizeof *bands);
+    size_t band_count = 0;
+    int rc = out->benches && bands ? ERR_NONE : err_set(ERR_MEMORY, "no memory to show %s", file->path);
+    for (size_t line = 1; rc == ERR_NONE && line <= file->line_count; line++) {
+        const json_t *record = view_record(out, line);
+        if (view_is(record, "bench"))
+            rc = fill(&out->benches[out->bench_count++], record, line);
+        else if (view_is(record, "band"))
+            bands[band_count++] = record;
+    }
+    for (size_t line = 1; rc == ERR_NONE && line <= file->line_count; line++)
+        if (view_is(view_record(out, line), "finding"))
+            judge(out, view_record(out, line), bands, band_count);
+    free(bands);
+    if (rc == ERR_NONE && strcmp(out->verdict, "VALID") == 0)
+        rc = own_limits(file, out->own_limits);
+    if (*out->own_limits)
+        out->verdict = OWN_VERDICT;
+    return rc;
+}
+
+void result_view_close(struct result_view *view)
+{
+    for (size_t i = 0; i < view->bench_count; i++)
+        free(view->benches[i].text);
+    free(view->benches);
+    *view = (struct result_view){0};
+}

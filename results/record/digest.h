@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The digest of a result file as its `end` record has it.
+#ifndef ZG_DIGEST_H
+#define ZG_DIGEST_H
+
+#include "base/file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <xxhash.h>
+
+static inline void digest_text(XXH128_hash_t hash, char out[FILE_DIGEST_BYTES])
+{
+    snprintf(out, FILE_DIGEST_BYTES, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
+}
+
+#endif

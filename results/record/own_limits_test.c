@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of whether a run was judged by the default limits: by all of them, and by none that is looser.
+#include "results/record/own_limits.h"
+
+#include "results/limits/bands.h"
+#include "results/record/record_test.h"
+
+static struct bands bands;
+static char *lines[256];  // of a file: run, one part, the bands, end
+static size_t line_count;
+
+static void add_line(char *line)
+{
+    cr_assert_lt(line_count, 255);
+    lines[line_count++] = line;
+}
+
+static void setup(void)
+{
+    sample_folder_make();
+    cr_assert_eq(bands_add("default", &bands), ERR_NONE, "%s", err_message());
+    cr_assert_gt(bands.count, 5);
+    add_line(strdup(SAMPLE_RUN));
+    add_line(strdup(SAMPLE_PART));
+    for (size_t i = 0; i < bands.count; i++) {
+        json_t *record = band_json(&bands.list[i]);
+        add_line(json_dumps(record, JSON_REAL_PRECISION(6)));
+        json_decref(record);
+    }
+    add_line(strdup(SAMPLE_END));
+}
+
+static void teardown(void)
+{
+    for (size_t i = 0; i < line_count; i++)
+        free(lines[i]);
+    bands_free(&bands);
+    sample_folder_remove();
+}
+
+TestSuite(own_limits, .init = setup, .fini = teardown);
+
+static const char *said(void)
+{
+    static char text[OWN_LIMITS_TEXT_BYTES];
+    struct result_file file;
+    cr_assert_eq(result_open(sample_write("a", (const char *const *)lines), &file), ERR_NONE, "%s", err_message());
+    cr_assert_eq(own_limits(&file, text), ERR_NONE, "%s", err_message());
+    result_close(&file);
+    return text;
+}
+
+static size_t line_of(const char *id)
+{
+    char key[128];
+    snprintf(key, sizeof key, "\"id\": \"%s\"", id);
+    for (size_t i = 0; i < line_count; i++)
+        if (strstr(lines[i], key))
+            return i;
+    cr_assert_fail("%s", id);
+    return 0;
+}
+
+// Sets a member of a band's record; null: takes the record out of the file.
+static void change(const char *id, const char *key, json_t *value)
+{
+    size_t at = line_of(id);
+    json_t *record = json_loads(lines[at], 0, NULL);
+    free(lines[at]);
+    if (key) {
+        json_object_set_new(record, key, value);
+        lines[at] = json_dumps(record, JSON_REAL_PRECISION(6));
+    } else {
+        memmove(lines + at, lines + at + 1, (line_count - at) * sizeof *lines);
+        line_count--;
+    }
+    json_decref(record);
+}
+
+Test(own_limits, the_default_ones_are_not_ones_own)
+{
+    cr_expect_str_empty(said());
+}
+
+Test(own_limits, stricter_ones_and_more_are_as_good)
+{
+    change("adam-update", "at_least", json_real(0.99));
+    change("swap", "at_most", json_real(1.0));
+    change("memory-copy", "at_most", json_real(2.0));
+    free(lines[1]);
+    lines[1] = strdup("{\"record\":\"band\",\"id\":\"mine\",\"bench\":\"nvme\",\"case\":{},\"metric\":\"median\","
+                      "\"unit\":\"GB/s\",\"at_least\":0.001,\"at_most\":null,\"source\":\"mine\"}");
+    cr_expect_str_empty(said());
+}
+
+Test(own_limits, looser_ones_are_named)
+{
+    change("adam-update", "at_least", json_real(0.5));
+    change("adam-fused", "at_most", json_real(1.6));
+    change("swap", "at_most", json_null());
+    change("memory-copy", "case", json_pack("{s:s}", "operation", "never"));
+    change("nvme-read", "metric", json_string("median"));
+    change("nvme-write", "bench", json_string("other"));
+    change("step", NULL, NULL);
+    cr_expect_str_eq(said(), "adam-update is looser, adam-fused is looser, memory-copy is looser, nvme-read is looser, "
+                             "nvme-write is looser, swap is looser, step is missing");
+}
+
+Test(own_limits, a_list_that_is_too_long_ends)
+{
+    for (size_t i = 0; i < bands.count; i++)
+        change(bands.list[i].id, NULL, NULL);
+    cr_expect_eq(strlen(said()), OWN_LIMITS_TEXT_BYTES - 1);
+}
+
+Test(own_limits, what_a_machine_does_not_have_needs_none)
+{
+    change("swap", NULL, NULL);
+    free(lines[1]);
+    lines[1] = strdup("{\"record\":\"part\",\"name\":\"bench-swap\",\"command\":[\"zerogauge\"],\"begin_s\":1,"
+                      "\"end_s\":2,\"status\":77,\"signal\":null,\"reason\":\"SKIP: no such thing\"}");
+    cr_expect_str_empty(said());
+    free(lines[1]);
+    lines[1] = strdup("{\"record\":\"part\",\"name\":\"bench-swap\",\"command\":[\"zerogauge\"],\"begin_s\":1,"
+                      "\"end_s\":2,\"status\":2,\"signal\":null,\"reason\":\"failed\"}");
+    cr_expect_str_eq(said(), "swap is missing");
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands in results/published holds, and what stands beside it was made of it, by this version of the program.
+#include "results/page/leaderboard.h"
+#include "results/record/record_test.h"
+#include "results/record/record_verify.h"
+#include "results/page/result_report.h"
+
+#include <dirent.h>
+#include <limits.h>
+
+#define FOLDER ZG_SOURCE_DIR "/results/published"
+
+static int is_result(const struct dirent *entry)
+{
+    const char *end = strrchr(entry->d_name, '.');
+    return end && strcmp(end, ".jsonl") == 0;
+}
+
+// Names of the results, to be freed one by one. 0: there is none, and the test is skipped.
+static int results(struct dirent ***names)
+{
+    int count = scandir(FOLDER, names, is_result, alphasort);
+    cr_assert_geq(count, 0, FOLDER);
+    if (count == 0)
+        printf("TEST SKIPPED: nothing is published yet; ci/publish does it\n");
+    return count;
+}
+
+// A whole file; to be freed. Null: there is none.
+static char *text_of(const char *path)
+{
+    char *text;
+    size_t bytes;
+    int c;
+    FILE *file = fopen(path, "r"), *out = open_memstream(&text, &bytes);
+    for (; file && (c = fgetc(file)) != EOF; fputc(c, out))
+        continue;
+    fclose(out);
+    if (file)
+        fclose(file);
+    else
+        free(text);
+    return file ? text : NULL;
+}
+
+static void open_result(const char *path, struct result_file *file)
+{
+    size_t refusal_count;
+    cr_assert_eq(result_open(path, file), ERR_NONE, "%s", err_message());
+    cr_assert_eq(record_verify(file, stderr, &refusal_count), ERR_NONE);
+    cr_expect_eq(refusal_count, 0, "%s", path);
+}
+
+static char *summary_of(const char *path)
+{
+    char *text;
+    size_t bytes;
+    struct result_file file;
+    struct result_view view;
+    FILE *out = open_memstream(&text, &bytes);
+    open_result(path, &file);
+    cr_assert_eq(result_view_open(&file, &view), ERR_NONE);
+    cr_assert_eq(result_summary(&view, out), ERR_NONE);
+    fclose(out);
+    result_view_close(&view);
+    result_close(&file);
+    return text;
+}
+
+Test(published, every_file_holds_and_is_a_whole_run_of_a_clean_commit_with_its_commands_beside_it)
+{
+    struct dirent **names;
+    int count = results(&names);
+    for (int i = 0; i < count; i++) {
+        char path[PATH_MAX];
+        struct result_file file;
+        snprintf(path, sizeof path, "%s/%s", FOLDER, names[i]->d_name);
+        open_result(path, &file);
+        const json_t *suite = json_object_get(file.run, "suite");
+        cr_expect_str_eq(json_string_value(json_object_get(file.run, "program")), "validate", "%s", path);
+        cr_expect_str_eq(json_string_value(json_object_get(file.run, "level")), "full", "%s", path);
+        cr_expect(json_is_false(json_object_get(suite, "dirty")), "%s", path);
+        result_close(&file);
+        strcpy(strrchr(path, '.'), ".md");
+        char *said = text_of(path);
+        cr_assert_not_null(said, "%s says how it was made", path);
+        cr_expect(strstr(said, "zerogauge validate"), "%s", path);
+        free(said);
+        free(names[i]);
+    }
+    free(names);
+}
+
+Test(published, the_leaderboard_is_that_of_the_folder)
+{
+    struct dirent **names;
+    int count = results(&names);
+    for (int i = 0; i < count; i++)
+        free(names[i]);
+    free(names);
+    if (count == 0)
+        return;
+    char *expected, *said = text_of(FOLDER "/LEADERBOARD.md");
+    size_t bytes;
+    FILE *out = open_memstream(&expected, &bytes);
+    cr_assert_eq(leaderboard(FOLDER, out), ERR_NONE, "%s", err_message());
+    fclose(out);
+    cr_assert_not_null(said, "zerogauge report --leaderboard results/published writes it");
+    cr_expect_str_eq(said, expected);
+    free(said);
+    free(expected);
+}
+
+// <!-- speed: results/published/FILE --> ... <!-- /speed -->
+Test(published, the_table_of_the_readme_is_a_summary_of_a_published_file)
+{
+    char *readme = text_of(ZG_SOURCE_DIR "/README.md"), name[256], path[PATH_MAX];
+    cr_assert_not_null(readme);
+    char *begin = strstr(readme, "<!-- speed:"), *end = begin ? strstr(begin, "<!-- /speed -->") : NULL;
+    cr_assert(end && sscanf(begin, "<!-- speed: %255s", name) == 1, "README.md has a place for the table");
+    *end = '\0';
+    if (strcmp(name, "-->") == 0) {
+        printf("TEST SKIPPED: the table of README.md names no published file yet; ci/publish does it\n");
+    } else {
+        snprintf(path, sizeof path, "%s/%s", ZG_SOURCE_DIR, name);
+        char *summary = summary_of(path);
+        cr_expect(strstr(begin, summary), "%s\nexpected\n%s", begin, summary);
+        free(summary);
+    }
+    free(readme);
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frame of the checks, and what concerns the file as a whole: its end, its verdict, its digest.
+#include "results/record/record_verify.h"
+
+#include "results/record/conclusion.h"
+#include "base/err.h"
+#include "base/report_text.h"
+#include "results/record/verify_internal.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 1024 };
+static const double tolerance = 2e-5;  // RECORDS.md: numbers have at least six digits
+
+void verify_refuse(struct verify *v, size_t line, const char *key, const char *format, ...)
+{
+    char message[MESSAGE_BYTES], place[MESSAGE_BYTES];
+    v->refusal_count++;
+    if (!v->out || v->refusal_count > VERIFY_LINE_MAX)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    snprintf(place, sizeof place, ":%zu: %s: ", line, key);
+    text_plain(v->out, v->file->path, 4);
+    text_plain(v->out, place, 4);
+    text_plain(v->out, message, 4);
+    fputc('\n', v->out);
+}
+
+bool verify_same(double written, double recomputed)
+{
+    return fabs(written - recomputed) <= tolerance * fabs(recomputed);
+}
+
+bool verify_within(double shorter, double longer)
+{
+    return shorter <= longer * (1 + tolerance);
+}
+
+const json_t *verify_record(const struct verify *v, size_t line)
+{
+    return v->file->lines[line - 1];
+}
+
+double verify_number(const json_t *record, const char *key)
+{
+    return json_number_value(json_object_get(record, key));
+}
+
+const char *verify_text(const json_t *record, const char *key)
+{
+    return json_string_value(json_object_get(record, key));
+}
+
+bool verify_is(const json_t *record, const char *name)
+{
+    return strcmp(verify_text(record, "record"), name) == 0;
+}
+
+const json_t *verify_finding(struct verify *v, const char *kind, const char *id, size_t line)
+{
+    const json_t *found = NULL;
+    size_t count = 0;
+    for (size_t i = v->first_finding[line]; i > 0; i = v->next_finding[i]) {
+        const json_t *record = verify_record(v, i);
+        if (strcmp(verify_text(record, "kind"), kind) != 0 || (id && strcmp(verify_text(record, "id"), id) != 0))
+            continue;
+        found = record;
+        count++;
+    }
+    if (count == 1)
+        return found;
+    verify_refuse(v, line, "line", "has %zu findings of the kind %s%s%s, expected 1", count, kind, id ? " by " : "",
+                  id ? id : "");
+    return NULL;
+}
+
+// Each finding is about a record of its kind.
+static void verify_findings(struct verify *v)
+{
+    static const struct {
+        const char *kind, *record;
+    } kinds[] = {{"arithmetic", "conformance"}, {"band", "bench"}, {"outlier", "bench"}, {"part", "part"}};
+    for (size_t f = 0; f < v->finding_count; f++) {
+        size_t i = v->findings[f];
+        const json_t *record = verify_record(v, i), *of = json_object_get(record, "line");
+        size_t line = (size_t)json_integer_value(of);
+        const char *expected = NULL;
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+            if (strcmp(verify_text(record, "kind"), kinds[k].kind) == 0)
+                expected = kinds[k].record;
+        if (json_is_null(of)) {
+            if (strcmp(verify_text(record, "verdict"), "VALID") == 0)
+                verify_refuse(v, i, "line", "is null, expected the `%s` record that is judged as VALID", expected);
+        } else if (line > v->file->line_count || !verify_is(verify_record(v, line), expected)) {
+            verify_refuse(v, i, "line", "is %zu, expected the line of a `%s` record", line, expected);
+        }
+    }
+}
+
+static json_t *findings_of(const struct verify *v)
+{
+    json_t *findings = json_array();
+    for (size_t i = 0; i < v->finding_count; i++)
+        json_array_append(findings, (json_t *)(uintptr_t)verify_record(v, v->findings[i]));
+    return findings;
+}
+
+static void verify_verdict(struct verify *v, size_t line, const json_t *end)
+{
+    json_t *reasons, *findings = findings_of(v);
+    const json_t *written = json_object_get(end, "reasons");
+    bool interrupted = strcmp(verify_text(end, "status"), "interrupted") == 0;
+    const char *verdict = conclusion_of(findings, interrupted, &reasons), *said = verify_text(end, "verdict");
+    if (strcmp(said ? said : "null", verdict ? verdict : "null") != 0)
+        verify_refuse(v, line, "verdict", "is %s, expected %s from the findings", said ? said : "null",
+                      verdict ? verdict : "null");
+    if (!verdict && strcmp(verify_text(v->file->run, "program"), "validate") == 0)
+        verify_refuse(v, line, "verdict", "is null, expected findings of a run of validate");
+    if (!json_equal(written, reasons))
+        verify_refuse(v, line, "reasons", "are not the texts of the %zu findings that decide, in their order",
+                      json_array_size(reasons));
+    json_decref(reasons);
+    json_decref(findings);
+}
+
+static void verify_end(struct verify *v)
+{
+    const json_t *end = v->file->end;
+    size_t line = v->file->line_count;
+    if (!end) {
+        verify_refuse(v, line, "record", "is no `end`: the run failed, and nothing in the file is a result");
+        return;
+    }
+    if (json_integer_value(json_object_get(end, "lines")) != (json_int_t)line - 1)
+        verify_refuse(v, line, "lines", "is %lld, expected %zu",
+                      (long long)json_integer_value(json_object_get(end, "lines")), line - 1);
+    if (strcmp(verify_text(end, "digest"), v->file->digest) != 0)
+        verify_refuse(v, line, "digest", "is %s, expected %s of the lines before", verify_text(end, "digest"),
+                      v->file->digest);
+    verify_verdict(v, line, end);
+}
+
+// Backwards, so that the chains have the findings in the file's order.
+static void index_findings(struct verify *v)
+{
+    for (size_t f = v->finding_count; f-- > 0;) {
+        size_t line = v->findings[f];
+        json_int_t of = json_integer_value(json_object_get(verify_record(v, line), "line"));
+        if (of > 0 && of <= (json_int_t)v->file->line_count) {
+            v->next_finding[line] = v->first_finding[of];
+            v->first_finding[of] = line;
+        }
+    }
+}
+
+// Five lists in one piece, which the caller frees. Null: no memory.
+static size_t *index_lines(struct verify *v)
+{
+    size_t room = v->file->line_count + 1, *lists = calloc(5 * room, sizeof *lists);
+    if (!lists)
+        return NULL;
+    v->bands = lists;
+    v->benches = lists + room;
+    v->findings = lists + 2 * room;
+    v->first_finding = lists + 3 * room;
+    v->next_finding = lists + 4 * room;
+    for (size_t line = 1; line < room; line++) {
+        const json_t *record = verify_record(v, line);
+        if (verify_is(record, "band"))
+            v->bands[v->band_count++] = line;
+        else if (verify_is(record, "bench"))
+            v->benches[v->bench_count++] = line;
+        else if (verify_is(record, "finding"))
+            v->findings[v->finding_count++] = line;
+    }
+    index_findings(v);
+    return lists;
+}
+
+int record_verify(const struct result_file *file, FILE *out, size_t *refusal_count)
+{
+    struct verify v = {.file = file, .out = out, .elapsed_s = INFINITY};
+    size_t *lists = index_lines(&v);
+    if (!lists)
+        return err_set(ERR_MEMORY, "no memory to verify %s", file->path);
+    if (file->end)
+        v.elapsed_s = verify_number(file->end, "elapsed_s");
+    verify_bench(&v);
+    verify_steps(&v);
+    if (v.band_count > VERIFY_BAND_MAX)
+        verify_refuse(&v, v.bands[VERIFY_BAND_MAX], "record", "is one `band` more than %d", VERIFY_BAND_MAX);
+    else
+        verify_bands(&v);
+    verify_parts(&v);
+    verify_conformance(&v);
+    verify_fits(&v);
+    verify_findings(&v);
+    int rc = verify_outliers(&v);
+    verify_end(&v);
+    free(lists);
+    *refusal_count = v.refusal_count;
+    return rc;
+}

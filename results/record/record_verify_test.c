@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of --verify: the honest file holds; each edit of it is refused at its line and key, with a digest that is right
+// again, as a forger would make it.
+#include "results/record/record_verify.h"
+
+#include "results/record/conclusion.h"
+#include "results/record/record_test.h"
+
+#include <math.h>
+
+TestSuite(record_verify, .init = sample_folder_make, .fini = sample_folder_remove);
+
+// The refusals of a file of these lines, to be freed.
+static char *refusals_of(const char *const *lines, size_t *count)
+{
+    struct result_file file;
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    cr_assert_eq(result_open(sample_write("a", lines), &file), ERR_NONE, "%s", err_message());
+    cr_assert_eq(record_verify(&file, out, count), ERR_NONE);
+    result_close(&file);
+    fclose(out);
+    return text;
+}
+
+static void expect_holds(const char *const *lines)
+{
+    size_t count;
+    char *text = refusals_of(lines, &count);
+    cr_expect_eq(count, 0, "%s", text);
+    free(text);
+}
+
+static void expect_refusal(const char *const *lines, size_t line, const char *key, const char *what)
+{
+    size_t count;
+    char place[128], *text = refusals_of(lines, &count);
+    snprintf(place, sizeof place, "/a:%zu: %s: ", line, key);
+    cr_expect_gt(count, 0, "expected a refusal at %s (%s)", place, what);
+    cr_expect(strstr(text, place) && strstr(text, what), "%s, expected %s%s", text, place, what);
+    free(text);
+}
+
+// The sample file with the first occurrence of `from` in a line (from 1) replaced.
+static void refused(size_t line, const char *from, const char *to, size_t at_line, const char *key, const char *what)
+{
+    const char *lines[16] = {0}, *at = strstr(sample_file[line - 1], from);
+    char edited[8192];
+    cr_assert_not_null(at, "%s", from);
+    for (size_t i = 0; sample_file[i]; i++)
+        lines[i] = sample_file[i];
+    snprintf(edited, sizeof edited, "%.*s%s%s", (int)(at - sample_file[line - 1]), sample_file[line - 1], to,
+             at + strlen(from));
+    lines[line - 1] = edited;
+    expect_refusal(lines, at_line, key, what);
+}
+
+Test(record_verify, the_honest_file_holds)
+{
+    expect_holds(sample_file);
+}
+
+Test(record_verify, figures_must_follow_from_their_samples)
+{
+    refused(5, "[0.5,0.4", "[0.3,0.4", 5, "p10", "is 0.44, expected 0.34 from the samples");
+    refused(5, "0.4,0.6", "0.4,0.59", 5, "p90", "expected 0.554");
+    refused(5, "0.6,0.5,0.5]", "0.6,0.49,0.49]", 5, "median", "is 0.5, expected 0.49");
+    refused(5, "\"median\":0.5", "\"median\":0.499", 5, "median", "is 0.499, expected 0.5");
+    refused(5, "\"p90\":0.56", "\"p90\":0.5601", 5, "p90", "expected 0.56");
+    refused(5, "[0.25,0.2,0.3", "[0.25,0.25,0.3", 5, "yardstick.p10", "is 0.22");
+    refused(5, "\"median\":0.25", "\"median\":0.26", 5, "yardstick.median", "is 0.26, expected 0.25");
+    refused(5, "\"ratio\":0.5", "\"ratio\":0.51", 5, "ratio", "is 0.51, expected 0.5 from the medians");
+    refused(5, "\"ratio\":0.5", "\"ratio\":null", 5, "ratio", "is null");
+}
+
+Test(record_verify, six_digits_are_enough)
+{
+    const char *lines[16] = {0};
+    for (size_t i = 0; sample_file[i]; i++)
+        lines[i] = sample_file[i];
+    lines[4] = "{\"record\":\"bench\",\"name\":\"adam\",\"case\":{\"step\":\"update\"},\"samples\":[0.333333,0.333334],"
+               "\"median\":0.333334,\"p10\":0.333333,\"p90\":0.333334,\"unit\":\"ms\",\"lower_is_better\":true,"
+               "\"items\":1,\"elapsed_s\":1,\"verified\":true,\"yardstick\":{\"name\":\"a\",\"samples\":[0.142857],"
+               "\"median\":0.142857,\"p10\":0.142857,\"p90\":0.142857,\"unit\":\"ms\",\"items\":1},\"ratio\":0.428571}";
+    lines[7] = "{\"record\":\"finding\",\"kind\":\"band\",\"verdict\":\"VALID\",\"id\":\"adam-update\",\"line\":5,"
+               "\"value\":0.428571,\"text\":\"\"}";
+    expect_holds(lines);
+}
+
+Test(record_verify, nothing_takes_longer_than_what_it_is_part_of)
+{
+    refused(5, "\"elapsed_s\":0.00375", "\"elapsed_s\":0.0037", 5, "elapsed_s", "expected at least the 0.00375 s");
+    refused(5, "\"elapsed_s\":0.00375", "\"elapsed_s\":20.1", 5, "elapsed_s", "at most the 20 s of the whole run");
+    refused(5, "\"items\":1000000,\"elapsed_s\"", "\"items\":2000000,\"elapsed_s\"", 5, "elapsed_s", "0.00625 s");
+    refused(5, "\"items\":1000000}", "\"items\":2000000}", 5, "elapsed_s", "0.005 s");
+    refused(4, "\"end_s\":19.4", "\"end_s\":20.5", 4, "end_s", "at most the 20 s");
+    refused(4, "\"end_s\":19.4", "\"end_s\":12", 4, "end_s", "no less than begin_s, 12.1");
+    refused(9, "\"elapsed_s\":20", "\"elapsed_s\":19", 4, "end_s", "at most the 19 s");
+    refused(5, "\"ratio\":0.5", "\"ratio\":0.5,\"timeline\":[{\"lane\":\"a\",\"begin_ms\":0,\"end_ms\":4}]", 5,
+            "timeline", "from 0 to 4 ms, expected it within 3.75 ms");
+}
+
+// A rate's samples take the longer, the smaller they are.
+Test(record_verify, a_rate_has_its_duration)
+{
+    const char *const lines[] = {
+        SAMPLE_RUN,
+        "{\"record\":\"bench\",\"name\":\"nvme\",\"case\":{},\"samples\":[2,2,4],\"median\":2,\"p10\":2,\"p90\":3.6,"
+        "\"unit\":\"GB/s\",\"lower_is_better\":false,\"items\":4000000000,\"elapsed_s\":4.9,\"verified\":true,"
+        "\"yardstick\":null,\"ratio\":null}",
+        "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":null,\"reasons\":[],\"elapsed_s\":9,"
+        "\"other_load\":null}",
+        NULL};
+    expect_refusal(lines, 2, "elapsed_s", "is 4.9, expected at least the 5 s");
+}
+
+Test(record_verify, the_direction_follows_from_the_unit)
+{
+    refused(5, "\"lower_is_better\":true", "\"lower_is_better\":false", 5, "lower_is_better", "expected true");
+    refused(5, "\"unit\":\"ns_per_param\",\"items\"", "\"unit\":\"ns\",\"items\"", 5, "yardstick.unit", "is ns");
+}
+
+Test(record_verify, bands_decide_and_nothing_else)
+{
+    refused(7, "\"at_least\":0.4", "\"at_least\":0.6", 5, "ratio", "is called VALID by a finding, expected INVALID");
+    refused(7, "\"at_most\":1.2", "\"at_most\":0.45", 5, "ratio", "expected INVALID by the band adam-update");
+    refused(8, "\"verdict\":\"VALID\"", "\"verdict\":\"INVALID\"", 5, "ratio", "is called INVALID");
+    refused(8, "\"value\":0.5", "\"value\":0.6", 5, "ratio", "is 0.5, and 0.6 in the finding");
+    refused(8, "\"id\":\"adam-update\"", "\"id\":\"other\"", 5, "line", "has 0 findings of the kind band by adam");
+    refused(8, "\"id\":\"adam-update\"", "\"id\":\"other\"", 8, "id", "other is no `band` record that holds");
+    refused(8, "\"line\":5", "\"line\":4", 8, "line", "is 4, expected the line of a `bench` record");
+    refused(8, "\"line\":5", "\"line\":99", 8, "line", "is 99");
+    refused(8, "\"line\":5", "\"line\":null", 8, "line", "is null, expected the `bench` record");
+    refused(7, "\"step\":\"update\"", "\"step\":\"other\"", 7, "id", "holds for no `bench` record");
+    refused(5, "\"step\":\"update\"", "\"step\":\"update\",\"device\":\"cuda\"", 7, "id", "holds for no `bench`");
+    refused(7, "\"metric\":\"ratio\",\"unit\":null", "\"metric\":\"median\",\"unit\":\"ms\"", 5, "unit", "is of ms");
+}
+
+// The ranks' results, one of each of two ranks.
+#define RANK(rank, ns) \
+    "{\"record\":\"bench\",\"name\":\"ranks\",\"case\":{\"lane\":\"compute\",\"host\":\"a\",\"rank\":" #rank "," \
+    "\"processor\":" #rank ",\"together\":false},\"samples\":[" #ns "],\"median\":" #ns ",\"p10\":" #ns "," \
+    "\"p90\":" #ns ",\"unit\":\"ns\",\"lower_is_better\":true,\"items\":1,\"elapsed_s\":1,\"verified\":true," \
+    "\"yardstick\":null,\"ratio\":null}"
+#define OUTLIER(verdict, line, value) \
+    "{\"record\":\"finding\",\"kind\":\"outlier\",\"verdict\":\"" verdict "\",\"id\":\"ranks-compute-alone\"," \
+    "\"line\":" #line ",\"value\":" #value ",\"text\":\"slow\"}"
+#define VALID_END \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20," \
+    "\"other_load\":null}"
+#define SLOW_END \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"slow\"],\"elapsed_s\":20," \
+    "\"other_load\":null}"
+
+Test(record_verify, outliers_are_those_that_the_ranks_samples_show)
+{
+    expect_holds((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 110), OUTLIER("VALID", 3, 1.1), VALID_END,
+                                       NULL});
+    expect_holds((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 3, 2), SLOW_END,
+                                       NULL});
+    expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("VALID", 3, 2), VALID_END,
+                                         NULL},
+                   3, "median", "is called VALID by the finding ranks-compute-alone, expected INVALID");
+    expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 3, 1.5), SLOW_END,
+                                         NULL},
+                   3, "median", "is 2 times that of its peers, and 1.5");
+    expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 2, 2), SLOW_END,
+                                         NULL},
+                   3, "line", "has 0 findings of the kind outlier");
+    expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 110), OUTLIER("VALID", 3, 1.1),
+                                         OUTLIER("VALID", 2, 1.1), VALID_END, NULL},
+                   6, "kind", "2 findings are of outliers, expected 1");
+}
+
+Test(record_verify, the_verdict_and_its_reasons_follow_from_the_findings)
+{
+    refused(9, "\"verdict\":\"VALID\"", "\"verdict\":\"INVALID\"", 9, "verdict", "is INVALID, expected VALID");
+    refused(9, "\"verdict\":\"VALID\"", "\"verdict\":null", 9, "verdict", "is null, expected VALID");
+    refused(9, "\"reasons\":[]", "\"reasons\":[\"none\"]", 9, "reasons", "the 0 findings that decide");
+    refused(9, "\"complete\"", "\"interrupted\"", 9, "verdict", "is VALID, expected INCOMPLETE");
+    const char *lines[16] = {0};
+    size_t count = 0;
+    for (; sample_file[count]; count++)
+        lines[count] = sample_file[count];
+    lines[7] = lines[8];
+    lines[8] = NULL;
+    expect_refusal(lines, 8, "verdict", "is VALID, expected null from the findings");
+}
+
+Test(record_verify, parts_that_ended_badly_are_found)
+{
+    refused(4, "\"status\":0", "\"status\":1", 4, "reason", "expected why");
+    refused(4, "\"status\":0,\"signal\":null,\"reason\":null", "\"status\":1,\"signal\":null,\"reason\":\"failed\"", 4,
+            "line", "has 0 findings of the kind part");
+    refused(4, "\"status\":0,\"signal\":null,\"reason\":null", "\"status\":0,\"signal\":9,\"reason\":\"killed\"", 4,
+            "signal", "expected null beside a status");
+}
+
+static size_t refusals_of_part(const char *name, int status, const char *gpus)
+{
+    char run[4096], part[512], finding[512];
+    const char *lines[16], *at = strstr(SAMPLE_RUN, "\"gpus\":[");
+    size_t count = 0;
+    snprintf(run, sizeof run, "%.*s\"gpus\":%s%s", (int)(at - SAMPLE_RUN), SAMPLE_RUN, gpus, strchr(at, ']') + 1);
+    snprintf(part, sizeof part,
+             "{\"record\":\"part\",\"name\":\"%s\",\"command\":[\"zerogauge\"],\"begin_s\":1,\"end_s\":2,"
+             "\"status\":%d,\"signal\":null,\"reason\":\"SKIP\"}", name, status);
+    for (; sample_file[count]; count++)
+        lines[count] = sample_file[count];
+    lines[0] = run;
+    lines[3] = part;
+    snprintf(finding, sizeof finding,
+             "{\"record\":\"finding\",\"kind\":\"part\",\"verdict\":\"VALID\",\"id\":\"%s\",\"line\":4,"
+             "\"value\":null,\"text\":\"not here\"}", name);
+    lines[count] = lines[count - 1];
+    lines[count - 1] = finding;
+    lines[count + 1] = NULL;
+    free(refusals_of(lines, &count));
+    return count;
+}
+
+Test(record_verify, only_a_device_that_the_machine_does_not_have_may_be_left_out)
+{
+    cr_expect_eq(refusals_of_part("bench-pcie", 77, "[]"), 0);
+    cr_expect_eq(refusals_of_part("bench-pcie", 77, "[{\"model\":\"A GPU\"}]"), 1);
+    cr_expect_eq(refusals_of_part("bench-pcie", 1, "[]"), 1);
+    cr_expect_eq(refusals_of_part("bench-nvme", 77, "[]"), 1);
+}
+
+Test(record_verify, arithmetic_follows_from_its_requirements)
+{
+    refused(2, "\"PASS\":1", "\"PASS\":2", 2, "requirement_counts", "has 2 PASS, expected the 1");
+    refused(3, "\"verdict\":\"PASS\"", "\"verdict\":\"FAIL\"", 3, "verdict", "is FAIL, expected PASS");
+    refused(3, "\"FAIL\":0", "\"FAIL\":1", 3, "verdict", "is PASS, expected FAIL");
+    refused(2, "\"CONFORMS\"", "\"CONFORMS-PARTLY\"", 2, "verdict", "is CONFORMS-PARTLY, expected CONFORMS");
+    refused(2, "\"CONFORMS\"", "\"FAILS\"", 2, "line", "has 0 findings of the kind arithmetic");
+}
+
+Test(record_verify, what_fits_follows_from_the_bytes)
+{
+    refused(6, "\"device_bytes\":10", "\"device_bytes\":11", 6, "fits", "is true, expected false");
+    refused(6, "\"nvme_bytes\":0", "\"nvme_bytes\":1", 6, "fits", "is true, expected false");
+    refused(6, "\"fits\":true", "\"fits\":false", 6, "fits", "is false, expected true");
+    refused(6, "\"fits\":true", "\"fits\":null", 6, "reason", "is null");
+}
+
+Test(record_verify, lines_digest_and_end_are_of_this_file)
+{
+    struct result_file file;
+    size_t count;
+    const char *const failed[] = {SAMPLE_RUN, SAMPLE_PART, NULL};
+    expect_refusal(failed, 2, "record", "the run failed");
+    // As sample_write would make it right, the text is edited after it.
+    const char *path = sample_write("a", sample_file);
+    FILE *stream = fopen(path, "r+");
+    char text[16384] = "";
+    size_t bytes = fread(text, 1, sizeof text - 1, stream);
+    *strstr(text, "A processor") = 'B';
+    rewind(stream);
+    cr_assert_eq(fwrite(text, 1, bytes, stream), bytes);
+    fclose(stream);
+    cr_assert_eq(result_open(path, &file), ERR_NONE);
+    cr_assert_eq(record_verify(&file, NULL, &count), ERR_NONE);
+    cr_expect_eq(count, 1);
+    json_object_set_new((json_t *)file.end, "lines", json_integer(7));
+    cr_assert_eq(record_verify(&file, NULL, &count), ERR_NONE);
+    cr_expect_eq(count, 2);
+    result_close(&file);
+}
+
+Test(record_verify, a_conclusion_names_what_decides)
+{
+    json_t *reasons, *findings = json_pack("[{s:s,s:s},{s:s,s:s},{s:s,s:s}]", "verdict", "INVALID", "text", "a",
+                                           "verdict", "INCOMPLETE", "text", "b", "verdict", "INVALID", "text", "c");
+    cr_expect_str_eq(conclusion_of(findings, false, &reasons), "INVALID");
+    cr_expect_eq(json_array_size(reasons), 2);
+    cr_expect_str_eq(json_string_value(json_array_get(reasons, 1)), "c");
+    json_decref(reasons);
+    cr_expect_str_eq(conclusion_of(findings, true, &reasons), "INCOMPLETE");
+    cr_expect_eq(json_array_size(reasons), 1);
+    json_decref(reasons);
+    json_t *end = conclusion_end(findings, false, 2.5, NAN);
+    cr_expect(json_is_null(json_object_get(end, "other_load")));
+    cr_expect_str_eq(json_string_value(json_object_get(end, "verdict")), "INVALID");
+    json_decref(end);
+    json_decref(findings);
+}

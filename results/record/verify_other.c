@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts, conformance and fits: what follows from what, and the findings that must be there.
+#include "results/record/verify_internal.h"
+
+#include <stdint.h>
+#include <string.h>
+
+// There must be one finding of a kind about this line, with another verdict than `never`; null: with any.
+static void expect_finding(struct verify *v, const char *kind, size_t line, const char *never, const char *why)
+{
+    const json_t *finding = verify_finding(v, kind, NULL, line);
+    if (finding && never && strcmp(verify_text(finding, "verdict"), never) == 0)
+        verify_refuse(v, line, "record", "is called %s by a finding, though %s", never, why);
+}
+
+// A part about a device that the machine does not have (RULES.md) speaks neither for it nor against it.
+static bool is_absent(const struct verify *v, const json_t *part)
+{
+    enum { UNTESTED_STATUS = 77 };
+    const json_t *gpus = json_object_get(json_object_get(v->file->run, "machine"), "gpus");
+    return strcmp(verify_text(part, "name"), "bench-pcie") == 0 && json_array_size(gpus) == 0 &&
+           json_integer_value(json_object_get(part, "status")) == UNTESTED_STATUS;
+}
+
+void verify_parts(struct verify *v)
+{
+    for (size_t line = 1; line <= v->file->line_count; line++) {
+        const json_t *part = verify_record(v, line);
+        if (!verify_is(part, "part"))
+            continue;
+        const json_t *status = json_object_get(part, "status"), *signal = json_object_get(part, "signal");
+        double begin_s = verify_number(part, "begin_s"), end_s = verify_number(part, "end_s");
+        bool ended_well = json_integer_value(status) == 0 && json_is_integer(status);
+        if (end_s < begin_s)
+            verify_refuse(v, line, "end_s", "is %.9g, expected no less than begin_s, %.9g", end_s, begin_s);
+        if (!verify_within(end_s, v->elapsed_s))
+            verify_refuse(v, line, "end_s", "is %.9g, expected at most the %.9g s of the whole run", end_s,
+                          v->elapsed_s);
+        if (!json_is_null(status) && !json_is_null(signal))
+            verify_refuse(v, line, "signal", "is a number, expected null beside a status");
+        if (!ended_well && json_is_null(json_object_get(part, "reason")))
+            verify_refuse(v, line, "reason", "is null, expected why the part did not end well");
+        // A run that only measures judges nothing; its parts may end as they like.
+        if (!ended_well && strcmp(verify_text(v->file->run, "program"), "validate") == 0)
+            expect_finding(v, "part", line, is_absent(v, part) ? NULL : "VALID", "the part did not end well");
+    }
+}
+
+static json_int_t count_of(const json_t *counts, const char *verdict)
+{
+    return json_integer_value(json_object_get(counts, verdict));
+}
+
+static void verify_requirement(struct verify *v, size_t line, const json_t *requirement)
+{
+    static const char *const best_first[] = {"PASS", "EQUIVALENT", "BOUNDED", "FAIL", "BROKEN"};
+    const json_t *counts = json_object_get(requirement, "finding_counts");
+    const char *expected = "UNSUPPORTED", *said = verify_text(requirement, "verdict");
+    for (size_t i = 0; i < sizeof best_first / sizeof best_first[0]; i++)
+        if (count_of(counts, best_first[i]) > 0)
+            expected = best_first[i];
+    if (strcmp(said, expected) != 0)
+        verify_refuse(v, line, "verdict", "is %s, expected %s from the findings' counts", said, expected);
+}
+
+// By the rule of the conformance suite: what must be fulfilled decides; where no requirement must be, all do.
+static const char *conformance_expected(const struct verify *v)
+{
+    bool failed = false, judged = false, unsupported = false, must = false;
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t line = 1; line <= v->file->line_count; line++) {
+            const json_t *requirement = verify_record(v, line);
+            if (!verify_is(requirement, "requirement"))
+                continue;
+            const char *verdict = verify_text(requirement, "verdict");
+            bool is_must = json_is_true(json_object_get(requirement, "must"));
+            must |= is_must;
+            if (pass == 0 || (must && !is_must))
+                continue;
+            failed |= strcmp(verdict, "FAIL") == 0 || strcmp(verdict, "BROKEN") == 0;
+            unsupported |= strcmp(verdict, "UNSUPPORTED") == 0;
+            judged |= strcmp(verdict, "UNSUPPORTED") != 0;
+        }
+    }
+    return failed ? "FAILS" : !judged ? "NOTHING-JUDGED" : unsupported ? "CONFORMS-PARTLY" : "CONFORMS";
+}
+
+static void verify_counts(struct verify *v, size_t line, const json_t *counts)
+{
+    const char *verdict;
+    json_t *count;
+    json_object_foreach((json_t *)(uintptr_t)counts, verdict, count) {
+        json_int_t expected = 0;
+        for (size_t i = 1; i <= v->file->line_count; i++)
+            if (verify_is(verify_record(v, i), "requirement"))
+                expected += strcmp(verify_text(verify_record(v, i), "verdict"), verdict) == 0;
+        if (json_integer_value(count) != expected)
+            verify_refuse(v, line, "requirement_counts", "has %lld %s, expected the %lld of the `requirement` records",
+                          (long long)json_integer_value(count), verdict, (long long)expected);
+    }
+}
+
+void verify_conformance(struct verify *v)
+{
+    size_t conformance_count = 0;
+    for (size_t line = 1; line <= v->file->line_count; line++) {
+        const json_t *record = verify_record(v, line);
+        if (verify_is(record, "requirement"))
+            verify_requirement(v, line, record);
+        if (!verify_is(record, "conformance"))
+            continue;
+        if (++conformance_count > 1) {
+            verify_refuse(v, line, "record", "is a second `conformance`, expected one");
+            continue;
+        }
+        const char *expected = conformance_expected(v), *said = verify_text(record, "verdict");
+        verify_counts(v, line, json_object_get(record, "requirement_counts"));
+        // A suite that itself ended badly FAILS whatever its requirements say.
+        if (strcmp(said, expected) != 0 && strcmp(said, "FAILS") != 0)
+            verify_refuse(v, line, "verdict", "is %s, expected %s from the requirements", said, expected);
+        if (strcmp(said, "FAILS") == 0 || strcmp(said, "NOTHING-JUDGED") == 0)
+            expect_finding(v, "arithmetic", line, "VALID", "the arithmetic was not found to conform");
+    }
+}
+
+static const char *const tiers[][2] = {{"device_bytes", "device_available_bytes"},
+                                       {"host_bytes", "host_available_bytes"},
+                                       {"nvme_bytes", "nvme_available_bytes"}};
+
+void verify_fits(struct verify *v)
+{
+    for (size_t line = 1; line <= v->file->line_count; line++) {
+        const json_t *fit = verify_record(v, line);
+        if (!verify_is(fit, "fit"))
+            continue;
+        bool exceeds = false, unknown = false;
+        for (size_t i = 0; i < sizeof tiers / sizeof tiers[0]; i++) {
+            json_int_t bytes = json_integer_value(json_object_get(fit, tiers[i][0]));
+            const json_t *available = json_object_get(fit, tiers[i][1]);
+            unknown |= json_is_null(available) && bytes > 0;
+            exceeds |= json_is_integer(available) && bytes > json_integer_value(available);
+        }
+        bool fits = json_is_true(json_object_get(fit, "fits"));
+        bool refused = json_is_false(json_object_get(fit, "fits"));
+        if (fits && (exceeds || unknown))
+            verify_refuse(v, line, "fits", "is true, expected false: a tier asks for more than is available");
+        if (refused && !exceeds && !unknown)
+            verify_refuse(v, line, "fits", "is false, expected true: every tier has what is asked for");
+        if (!fits && json_is_null(json_object_get(fit, "reason")))
+            verify_refuse(v, line, "reason", "is null, expected what does not fit");
+    }
+}

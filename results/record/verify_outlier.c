@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Outliers: the findings about ranks are those that follow from their samples, all of them and no others.
+#include "results/record/verify_internal.h"
+
+#include "base/err.h"
+#include "results/limits/outlier.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void verify_judgement_of(struct verify *v, const struct judgement *judgement)
+{
+    const json_t *finding = verify_finding(v, "outlier", judgement->id, judgement->line);
+    if (!finding)
+        return;
+    const char *said = verify_text(finding, "verdict"), *expected = judged_name(judgement->verdict);
+    if (strcmp(said, expected) != 0)
+        verify_refuse(v, judgement->line, "median", "is called %s by the finding %s, expected %s among its peers", said,
+                      judgement->id, expected);
+    if (!verify_same(verify_number(finding, "value"), judgement->value))
+        verify_refuse(v, judgement->line, "median", "is %.9g times that of its peers, and %.9g in the finding %s",
+                      judgement->value, verify_number(finding, "value"), judgement->id);
+}
+
+static size_t outlier_finding_count(const struct verify *v)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < v->finding_count; i++)
+        count += strcmp(verify_text(verify_record(v, v->findings[i]), "kind"), "outlier") == 0;
+    return count;
+}
+
+static void compare(struct verify *v, const struct judgements *judgements)
+{
+    size_t said = outlier_finding_count(v);
+    // A run that judges nothing, or did not come so far, has none.
+    bool judged = v->file->end && strcmp(verify_text(v->file->end, "status"), "complete") == 0 &&
+                  strcmp(verify_text(v->file->run, "program"), "validate") == 0;
+    if (said == 0 && !judged)
+        return;
+    for (size_t i = 0; i < judgements->count; i++)
+        verify_judgement_of(v, &judgements->list[i]);
+    if (said != judgements->count)
+        verify_refuse(v, v->file->line_count, "kind", "%zu findings are of outliers, expected %zu from the ranks", said,
+                      judgements->count);
+}
+
+int verify_outliers(struct verify *v)
+{
+    struct result_line *lines = calloc(v->bench_count + 1, sizeof *lines);
+    struct judgements judgements = {0};
+    size_t count = 0;
+    if (!lines)
+        return err_set(ERR_MEMORY, "no memory to verify %s", v->file->path);
+    for (size_t i = 0; i < v->bench_count; i++)
+        if (outlier_has_peers(verify_record(v, v->benches[i])))
+            lines[count++] = (struct result_line){v->benches[i], v->file->lines[v->benches[i] - 1]};
+    int rc = ERR_NONE;
+    if (count > VERIFY_RANK_MAX)
+        verify_refuse(v, lines[VERIFY_RANK_MAX].line, "name", "is one result of ranks or hosts more than %d",
+                      VERIFY_RANK_MAX);
+    else if ((rc = outliers_find(lines, count, &judgements)) == ERR_NONE)
+        compare(v, &judgements);
+    judgements_free(&judgements);
+    free(lines);
+    return rc;
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// `zerogauge validate`: the command line.
+#include "validate/validate_world.h"
+
+#include "bench/harness/bench_world.h"
+#include "ref/flow/emulate.h"
+#include "base/err.h"
+#include "base/help.h"
+#include "ref/comm/launcher.h"
+#include "validate/fit.h"
+#include "plan/planner/plan_model.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { INTERRUPTED_STATUS = 130, INCOMPLETE_STATUS = 77, VALIDATE_WORLD_MAX = 64 };
+
+struct options {
+    char **nvme_paths, **bands, **models;
+    char *out, *save_bands, *emulate, *pin, *engine, *device_memory, *host_memory;
+    int world;
+    double time_limit_s;
+    int quick;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static void watch_interruptions(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+// The folder given, which must be new or empty, or one named after the time.
+static int make_folder(const struct options *a, char out[PATH_MAX])
+{
+    time_t now = time(NULL);
+    struct tm at;
+    if (a->out) {
+        if (strlen(a->out) >= PATH_MAX)
+            return err_set(ERR_USAGE, "--out: the path is too long");
+        snprintf(out, PATH_MAX, "%s", a->out);
+    } else {
+        gmtime_r(&now, &at);
+        strftime(out, PATH_MAX, "validate-%Y%m%dT%H%M%SZ", &at);
+    }
+    if (mkdir(out, 0777) == 0)
+        return ERR_NONE;
+    // An empty folder can be removed, and made again.
+    if (errno != EEXIST || rmdir(out) != 0 || mkdir(out, 0777) != 0)
+        return err_set(ERR_USAGE, "--out %s: %s; nothing is overwritten: give a new folder", out, strerror(errno));
+    return ERR_NONE;
+}
+
+static int find_program(char own[PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", own, PATH_MAX - 1);
+    if (length < 0)
+        return err_set(ERR_IO, "/proc/self/exe: %s", strerror(errno));
+    own[length] = '\0';
+    return ERR_NONE;
+}
+
+static int read_bands(const struct options *a, struct bands *bands)
+{
+    TRY(bands_add("default", bands));
+    for (char **name = a->bands; name && *name; name++)
+        TRY(bands_add(*name, bands));
+    return ERR_NONE;
+}
+
+// An honest record of this machine is one of a whole run that found nothing wrong.
+static int save_bands(const struct options *a, const char *folder, const struct validate_result *result)
+{
+    char source[BAND_SOURCE_BYTES];
+    if (!a->save_bands)
+        return ERR_NONE;
+    if (validate_verdict(result) != JUDGED_VALID)
+        return err_set(ERR_USAGE, "--save-bands: nothing saved: bands are made of VALID runs alone");
+    const json_t **records = malloc((result->line_count + 1) * sizeof *records);
+    if (!records)
+        return err_set(ERR_MEMORY, "no memory for bands");
+    for (size_t i = 0; i < result->line_count; i++)
+        records[i] = result->lines[i].record;
+    snprintf(source, sizeof source, "zerogauge validate%s, %.300s/result.jsonl", a->quick ? " --quick" : "", folder);
+    int rc = bands_save(a->save_bands, source, records, result->line_count);
+    free(records);
+    return rc;
+}
+
+static int exit_status(const struct validate_result *result)
+{
+    if (result->interrupted)
+        return INTERRUPTED_STATUS;
+    enum judged verdict = validate_verdict(result);
+    return verdict == JUDGED_VALID ? 0 : verdict == JUDGED_INVALID ? 1 : INCOMPLETE_STATUS;
+}
+
+static const char *const *paths_of(const struct options *a)
+{
+    static const char *const here[] = {".", NULL};
+    return a->nvme_paths ? (const char *const *)a->nvme_paths : here;
+}
+
+static int choose_fit(const struct options *a, struct fit_setting *fit)
+{
+    static const char *const models[] = {"gpt2-124m", "llama-8b", NULL};
+    const struct model *model;
+    fit->models = a->models ? (const char *const *)a->models : models;
+    for (const char *const *name = fit->models; *name; name++)
+        TRY(plan_model_find(*name, 1, &model));
+    // The ranks of a host share its memory.
+    int world = bench_world_comm() ? bench_world_size() : a->world > 0 ? a->world : 2;
+    int here = bench_world_comm() ? bench_world_host_size() : world;
+    int rc = fit_available(here, a->device_memory, a->host_memory, paths_of(a), fit);
+    fit->world = world;
+    return rc;
+}
+
+static int validate(const struct options *a, int argc, const char **argv, const struct validate_plan *plan,
+                    const struct bands *bands, int *status)
+{
+    char folder[PATH_MAX];
+    struct fit_setting fit;
+    const char *command[argc + 2];
+    command[0] = "zerogauge";
+    command[1] = "validate";
+    for (int i = 1; i < argc; i++)
+        command[i + 1] = argv[i];
+    command[argc + 1] = NULL;
+    TRY(choose_fit(a, &fit));
+    TRY(make_folder(a, folder));
+    const struct validate_setting setting = {
+        .folder = folder,
+        .program = "validate",
+        .level = a->quick ? "quick" : "full",
+        .argc = argc + 1,
+        .argv = command,
+        .paths = paths_of(a),
+        .emulate = a->emulate,
+        .plan = plan,
+        .bands = bands,
+        .fit = &fit,
+        .interrupted = &interrupted,
+    };
+    struct validate_result result;
+    int rc = validate_run(&setting, &result);
+    if (rc == ERR_NONE) {
+        validate_table(&setting, &result);
+        rc = validate_report(folder);
+        if (rc == ERR_NONE)
+            rc = save_bands(a, folder, &result);
+        *status = exit_status(&result);
+    }
+    validate_result_free(&result);
+    return rc;
+}
+
+static int run(int argc, const char **argv, const struct options *a, int *status)
+{
+    char own[PATH_MAX], world[16];
+    struct emulation emulation = {0};
+    struct validate_plan plan;
+    struct bands bands = {0};
+    TRY(bench_world_join());
+    launcher_hide();
+    if (a->emulate)
+        TRY(emulation_parse_all(a->emulate, &emulation));
+    if (!(a->time_limit_s >= 0))
+        return err_set(ERR_USAGE, "--time-limit %g: expected seconds", a->time_limit_s);
+    if (a->save_bands && access(a->save_bands, F_OK) == 0)
+        return err_set(ERR_USAGE, "--save-bands %s: is there already; give a new file", a->save_bands);
+    if (bench_world_comm() && a->world > 0 && a->world != bench_world_size())
+        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: leave --world out", a->world,
+                       bench_world_size());
+    if (a->world < 0 || a->world > VALIDATE_WORLD_MAX)
+        return err_set(ERR_USAGE, "--world %d: from 1 to %d ranks", a->world, VALIDATE_WORLD_MAX);
+    snprintf(world, sizeof world, "%d", a->world);
+    TRY(find_program(own));
+    const struct validate_choice choice = {
+        .program = own,
+        .quick = a->quick,
+        .nvme_paths = (const char *const *)a->nvme_paths,
+        .emulation = emulation,
+        .several_hosts = bench_world_host_count() > 1,
+        .world = a->world > 0 && !bench_world_comm() ? world : NULL,
+        .pin = a->pin,
+        .engine = a->engine,
+        .time_limit_s = a->time_limit_s,
+    };
+    TRY(validate_plan_make(&choice, &plan));
+    watch_interruptions();
+    if (bench_world_rank() > 0)
+        return validate_world_follow(&plan, paths_of(a), &interrupted);
+    int rc = read_bands(a, &bands);
+    if (rc == ERR_NONE)
+        rc = validate(a, argc, argv, &plan, &bands, status);
+    bands_free(&bands);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "zerogauge validate --quick",
+    "zerogauge validate --nvme-path /mnt/nvme --model llama-8b --out results",
+    "zerogauge validate --bands fleet.json --world 8",
+    NULL,
+};
+
+static int parse_and_run(int argc, const char **argv, struct options *a, int *status)
+{
+    const struct poptOption options[] = {
+        {"quick", 'q', POPT_ARG_NONE, &a->quick, 0, "at most three minutes; the numbers are as true", NULL},
+        {"nvme-path", '\0', POPT_ARG_ARGV, &a->nvme_paths, 0, "a folder for NVMe (.); again for more", "DIR"},
+        {"out", 'o', POPT_ARG_STRING, &a->out, 0, "a new folder for all results (validate-TIME)", "DIR"},
+        {"bands", '\0', POPT_ARG_ARGV, &a->bands, 0, "limits besides the default ones; again for more", "FILE|NAME"},
+        {"save-bands", '\0', POPT_ARG_STRING, &a->save_bands, 0, "make limits for machines like this one", "FILE"},
+        {"world", '\0', POPT_ARG_INT, &a->world, 0, "ranks (each benchmark's own)", "N"},
+        {"pin", '\0', POPT_ARG_STRING, &a->pin, 0, "processors of the ranks in turn (the first ones)", "0,1"},
+        {"model", '\0', POPT_ARG_ARGV, &a->models, 0, "say which presets hold it (gpt2-124m, llama-8b)", "NAME"},
+        {"device-memory", '\0', POPT_ARG_STRING, &a->device_memory, 0, "of each rank, for --model", "SIZE"},
+        {"host-memory", '\0', POPT_ARG_STRING, &a->host_memory, 0, "of each rank, for --model", "SIZE"},
+        {"engine", '\0', POPT_ARG_STRING, &a->engine, 0, "of storage: libaio or io_uring", "NAME"},
+        {"emulate", '\0', POPT_ARG_STRING, &a->emulate, 0, "throttle lanes to so many GB/s; never VALID", "LIST"},
+        {"time-limit", '\0', POPT_ARG_DOUBLE, &a->time_limit_s, 0, "seconds for each part (300, or 20 x as long)", "S"},
+        HELP_OPTIONS(examples) POPT_TABLEEND,
+    };
+    poptContext context = poptGetContext(NULL, argc, argv, options, 0);
+    poptSetOtherOptionHelp(context, "[OPTION...]\n\nSays whether this machine does what its parts allow: VALID, "
+                                    "INVALID with each reason, or INCOMPLETE.\n"
+                                    "Exit status: 0 VALID, 1 INVALID, 77 INCOMPLETE, 2 usage, 130 interrupted.\n");
+    int rc = ERR_NONE, code = poptGetNextOpt(context);
+    if (code < -1)
+        rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
+    else if (poptPeekArg(context))
+        rc = err_set(ERR_USAGE, "'%s' is not an option; --help lists them", poptPeekArg(context));
+    if (rc == ERR_NONE)
+        rc = run(argc, argv, a, status);
+    poptFreeContext(context);
+    return rc;
+}
+
+static void free_list(char **list)
+{
+    for (size_t i = 0; list && list[i]; i++)
+        free(list[i]);
+    free(list);
+}
+
+int validate_main(int argc, const char **argv)
+{
+    struct options a = {0};
+    int status = 0;
+    int rc = parse_and_run(argc, argv, &a, &status);
+    if (rc != ERR_NONE && bench_world_comm())
+        comm_abort(bench_world_comm(), err_message());
+    if (rc != ERR_NONE && bench_world_speaks(rc))
+        fprintf(stderr, "zerogauge validate: %s\n", err_message());
+    bench_world_leave(rc != ERR_NONE || status == INTERRUPTED_STATUS ? ERR_PEER : ERR_NONE);
+    free_list(a.nvme_paths);
+    free_list(a.bands);
+    free_list(a.models);
+    char *texts[] = {a.out, a.save_bands, a.emulate, a.pin, a.engine, a.device_memory, a.host_memory};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        free(texts[i]);
+    return rc != ERR_NONE ? err_exit_status(rc) : status;
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Validation of a machine with something wrong, through the program itself: it is found, and named.
+#include "validate/validate.h"
+
+#include "base/err.h"
+#include "bench/storage/fio.h"
+#include "results/record/record_verify.h"
+#include "validate/validate_trial.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+static char folder[PATH_MAX];
+
+static void setup(void)
+{
+    folder_make(folder);
+}
+
+static void teardown(void)
+{
+    folder_remove(folder);
+}
+
+TestSuite(validate_machine, .init = setup, .fini = teardown);
+
+// Runs one real benchmark, judged by one band where there is one; what the file says, to be closed.
+static struct result_file validate_part(const char *name, const char *const *words, const char *band)
+{
+    struct validate_plan plan = {.count = 1};
+    struct validate_part *part = &plan.parts[0];
+    struct bands bands = {0};
+    struct validate_result result;
+    struct result_file file;
+    char path[PATH_MAX + 16];
+    static const char *const argv[] = {"zerogauge", "validate"}, *const paths[] = {NULL};
+    *part = (struct validate_part){.bench = name, .expected_s = 3, .limit_s = 300,
+                               .argv = {ZG_BINARY_DIR "/zerogauge", "bench", name, "--json"}};
+    snprintf(part->name, sizeof part->name, "bench-%s", name);
+    for (int i = 0; words[i]; i++)
+        part->argv[4 + i] = words[i];
+    if (band)
+        cr_assert_eq(bands_parse("test", band, strlen(band), &bands), ERR_NONE, "%s", err_message());
+    const struct validate_setting setting = {.folder = folder, .program = "validate", .level = "quick", .argc = 2,
+                                             .argv = argv, .paths = paths, .plan = &plan, .bands = &bands};
+    cr_assert_eq(validate_run(&setting, &result), ERR_NONE, "%s", err_message());
+    validate_result_free(&result);
+    bands_free(&bands);
+    snprintf(path, sizeof path, "%s/result.jsonl", folder);
+    cr_assert_eq(result_open(path, &file), ERR_NONE, "%s", err_message());
+    return file;
+}
+
+// Whether the run is INVALID for a reason that has both words.
+static bool is_invalid_for(const struct result_file *file, const char *word, const char *other)
+{
+    size_t i;
+    json_t *reason;
+    const char *verdict = json_string_value(json_object_get(file->end, "verdict"));
+    json_array_foreach(json_object_get(file->end, "reasons"), i, reason)
+    {
+        const char *text = json_string_value(reason);
+        if (verdict && strcmp(verdict, "INVALID") == 0 && strstr(text, word) && strstr(text, other))
+            return true;
+    }
+    return false;
+}
+
+static char *end_of(const struct result_file *file)
+{
+    return json_dumps(file->end, 0);
+}
+
+Test(validate_machine, a_throttled_lane_is_found_and_named)
+{
+    char version[FIO_VERSION_BYTES];
+    if (fio_version(version) != ERR_NONE) {
+        printf("TEST SKIPPED: %s\n", err_message());
+        return;
+    }
+    static const char band[] = "{\"schema\":1,\"about\":\"x\",\"bands\":[{\"id\":\"nvme-read\",\"bench\":\"nvme\","
+                               "\"case\":{\"direction\":\"read\"},\"metric\":\"ratio\",\"at_least\":0.5,"
+                               "\"source\":\"this test\"}]}";
+    static const char *const words[] = {"--quick", "--direction", "read", "--size", "16M", "--sizes", "64K", "--depths",
+                                        "4", "--seconds", "0.2", "--repeat", "1", "--nvme-path", ZG_BINARY_DIR,
+                                        "--emulate", "nvme-read=0.005", NULL};
+    struct result_file file = validate_part("nvme", words, band);
+    char *end = end_of(&file);
+    cr_expect(is_invalid_for(&file, "nvme-read: nvme read ", "EMULATED nvme-read=0.005 reaches "), "%s", end);
+    free(end);
+    result_close(&file);
+}
+
+enum { BURNER_MAX = 256 };
+
+// How many programs want to run now: the system spreads them over the processors that have less to do.
+static int running_count(void)
+{
+    int count = 0;
+    FILE *file = fopen("/proc/loadavg", "r");
+    if (file && fscanf(file, "%*s %*s %*s %d/", &count) != 1)
+        count = 0;
+    if (file)
+        fclose(file);
+    return count;
+}
+
+// Programs that do nothing else, on one processor, and end with this test: so many that there is more to do there than
+// all others can outweigh. Each in a session of its own: the system may share its processors out by sessions. Returns
+// how many.
+static int burners_start(int processor, pid_t burners[BURNER_MAX])
+{
+    int count = 6 + running_count();
+    count = count < BURNER_MAX ? count : BURNER_MAX;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)processor, &set);
+    for (int i = 0; i < count; i++) {
+        burners[i] = fork();
+        if (burners[i] != 0)
+            continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        setsid();
+        sched_setaffinity(0, sizeof set, &set);
+        for (volatile unsigned long turns = 0;; turns++)
+            continue;
+    }
+    return count;
+}
+
+static void burners_stop(const pid_t burners[BURNER_MAX], int count)
+{
+    for (int i = 0; i < count; i++) {
+        kill(burners[i], SIGKILL);
+        waitpid(burners[i], NULL, 0);
+    }
+}
+
+// The first two processors that this process may use; false: there is one.
+static bool two_processors(int out[2])
+{
+    cpu_set_t set;
+    int count = 0;
+    cr_assert_eq(sched_getaffinity(0, sizeof set, &set), 0);
+    for (int i = 0; i < CPU_SETSIZE && count < 2; i++)
+        if (CPU_ISSET((size_t)i, &set))
+            out[count++] = i;
+    return count == 2;
+}
+
+// A machine that has other work on all its processors may hide it once.
+Test(validate_machine, a_rank_on_a_busy_processor_is_found_and_named_long)
+{
+    int processors[2];
+    if (!two_processors(processors)) {
+        printf("TEST SKIPPED: one processor is as busy as itself\n");
+        return;
+    }
+    char pin[32], who[64], *end = NULL;
+    bool found = false;
+    snprintf(pin, sizeof pin, "%d,%d", processors[0], processors[1]);
+    snprintf(who, sizeof who, "processor %d) takes ", processors[1]);
+    const char *const words[] = {"--repeat", "3", "--warmup", "0", "--world", "2", "--pin", pin, NULL};
+    for (int attempt = 0; attempt < 2 && !found; attempt++) {
+        pid_t burners[BURNER_MAX];
+        folder_remove(folder);
+        folder_make(folder);
+        int count = burners_start(processors[1], burners);
+        struct result_file file = validate_part("ranks", words, NULL);
+        burners_stop(burners, count);
+        found = is_invalid_for(&file, "ranks-compute-alone: rank 1 (host ", who);
+        free(end);
+        end = end_of(&file);
+        result_close(&file);
+    }
+    cr_expect(found, "%s", end);
+    free(end);
+}
+
+Test(validate_machine, an_interrupted_run_leaves_a_file_that_says_so)
+{
+    char out[PATH_MAX + 8], path[PATH_MAX + 32];
+    snprintf(out, sizeof out, "%s/out", folder);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        cr_assert(freopen("/dev/null", "w", stderr) && freopen("/dev/null", "w", stdout));
+        execl(ZG_BINARY_DIR "/zerogauge", "zerogauge", "validate", "--quick", "--nvme-path", ZG_BINARY_DIR, "--out",
+              out, (char *)NULL);
+        _exit(99);
+    }
+    int status = 0;
+    snprintf(path, sizeof path, "%s/arithmetic.out", out);
+    while (access(path, F_OK) != 0 && waitpid(child, &status, WNOHANG) == 0)
+        usleep(1000);
+    kill(child, SIGINT);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 130, "%#x", (unsigned)status);
+    struct result_file file;
+    size_t refusal_count;
+    snprintf(path, sizeof path, "%s/result.jsonl", out);
+    cr_assert_eq(result_open(path, &file), ERR_NONE, "%s", err_message());
+    cr_assert_not_null(file.end, "the file has no end");
+    cr_expect_str_eq(json_string_value(json_object_get(file.end, "status")), "interrupted");
+    cr_expect_str_eq(json_string_value(json_object_get(file.end, "verdict")), "INCOMPLETE");
+    cr_assert_eq(record_verify(&file, stderr, &refusal_count), ERR_NONE);
+    cr_expect_eq(refusal_count, 0);
+    result_close(&file);
+    snprintf(path, sizeof path, "%s/report.html", out);
+    cr_expect_eq(access(path, R_OK), 0, "what there is has a page");
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a validation runs: arithmetic first, then the parts of the machine, then what they do together.
+#include "validate/validate.h"
+
+#include "base/err.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// What a part is told of the user's choice; BETWEEN_HOSTS: it is about several alone.
+enum { NVME = 1, WORLD = 2, PIN = 4, ENGINE = 8, BETWEEN_HOSTS = 16 };
+
+// And the lanes that it can throttle.
+#define BIT(lane) (1u << (lane))
+enum {
+    STORAGE = BIT(LANE_NVME_READ) | BIT(LANE_NVME_WRITE),
+    MOVING = STORAGE | BIT(LANE_COLLECTIVE) | BIT(LANE_H2D) | BIT(LANE_D2H),
+    ALL = MOVING | BIT(LANE_CPU) | BIT(LANE_COMPUTE),
+};
+
+struct row {
+    const char *bench;  // null: the conformance suite
+    const char *quick[8], *full[8];
+    unsigned takes, lanes;
+    bool may_be_absent;
+    double quick_s, full_s;  // about
+};
+
+static const struct row rows[] = {
+    {NULL, {"check", "--json"}, {"check", "--json", "--level", "full"}, 0, 0, false, 25, 90},
+    {"adam", {0}, {0}, 0, 0, false, 8, 90},
+    {"memory", {0}, {0}, 0, 0, false, 8, 20},
+    {"ranks", {0}, {0}, WORLD | PIN, 0, false, 4, 20},
+    {"links", {0}, {0}, BETWEEN_HOSTS, 0, false, 4, 30},
+    {"comm", {0}, {0}, WORLD, 0, false, 4, 60},
+    {"nvme", {0}, {0}, NVME | ENGINE, STORAGE, false, 15, 580},
+    {"pcie", {0}, {0}, 0, 0, true, 1, 120},
+    {"swap", {0}, {0}, NVME | ENGINE, 0, false, 5, 100},
+    {"overlap", {0}, {0}, NVME | ENGINE, MOVING, false, 12, 100},
+    {"pipeline", {0}, {0}, NVME, ALL, false, 12, 30},
+    {"step", {0}, {0}, NVME | ENGINE, MOVING, false, 12, 150},
+};
+enum { ROW_COUNT = sizeof rows / sizeof *rows };
+_Static_assert((int)ROW_COUNT <= (int)VALIDATE_PART_MAX, "a plan has room for every row");
+
+// A part that takes so many times as long as expected, and so many seconds, is stuck: a machine whose processors are
+// busy is slow, too.
+static const double PATIENCE = 20, PATIENCE_S = 300;
+
+// Its arguments so far; too many are refused at the end.
+struct arguments {
+    const char **argv;
+    size_t count;
+    bool full;
+};
+
+static void append(struct arguments *arguments, const char *word)
+{
+    arguments->full |= arguments->count + 1 == VALIDATE_ARGUMENT_MAX;
+    if (!arguments->full)
+        arguments->argv[arguments->count++] = word;
+}
+
+static void append_option(struct arguments *arguments, const char *option, const char *value)
+{
+    if (!value)
+        return;
+    append(arguments, option);
+    append(arguments, value);
+}
+
+// Its lanes of the emulated ones; null: none.
+static const char *emulated_lanes(const struct row *row, const struct emulation *emulation,
+                                  char out[EMULATION_TEXT_BYTES])
+{
+    struct emulation own = *emulation;
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        if (!(row->lanes & BIT(lane)))
+            own.bytes_per_s[lane] = 0;
+    return emulation_any(&own) ? emulation_text(&own, out) : NULL;
+}
+
+static int make_part(const struct row *row, const struct validate_choice *choice, struct validate_part *part)
+{
+    struct arguments a = {.argv = part->argv};
+    const char *const *own = choice->quick ? row->quick : row->full;
+    snprintf(part->name, sizeof part->name, "%s%s", row->bench ? "bench-" : "arithmetic", row->bench ? row->bench : "");
+    append(&a, choice->program);
+    if (row->bench) {
+        append(&a, "bench");
+        append(&a, row->bench);
+        append(&a, "--json");
+        if (choice->quick)
+            append(&a, "--quick");
+    }
+    for (; *own; own++)
+        append(&a, *own);
+    for (const char *const *path = choice->nvme_paths; row->takes & NVME && path && *path; path++)
+        append_option(&a, "--nvme-path", *path);
+    append_option(&a, "--emulate", emulated_lanes(row, &choice->emulation, part->emulate));
+    append_option(&a, "--world", row->takes & WORLD ? choice->world : NULL);
+    append_option(&a, "--pin", row->takes & PIN ? choice->pin : NULL);
+    append_option(&a, "--engine", row->takes & ENGINE ? choice->engine : NULL);
+    if (a.full)
+        return err_set(ERR_USAGE, "%s: more than %d words of a command; give fewer folders", part->name,
+                       VALIDATE_ARGUMENT_MAX);
+    part->bench = row->bench;
+    part->may_be_absent = row->may_be_absent;
+    part->expected_s = choice->quick ? row->quick_s : row->full_s;
+    part->limit_s = choice->time_limit_s > 0 ? choice->time_limit_s : fmax(PATIENCE * part->expected_s, PATIENCE_S);
+    return ERR_NONE;
+}
+
+int validate_plan_make(const struct validate_choice *choice, struct validate_plan *out)
+{
+    *out = (struct validate_plan){0};
+    for (int i = 0; i < ROW_COUNT; i++)
+        if (choice->several_hosts || !(rows[i].takes & BETWEEN_HOSTS))
+            TRY(make_part(&rows[i], choice, &out->parts[out->count++]));
+    return ERR_NONE;
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The summary for people: what was judged; the report has the rest.
+#include "validate/validate.h"
+
+#include "base/size.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void print_arithmetic(const json_t *conformance)
+{
+    const char *key;
+    json_t *count, *counts = json_object_get(conformance, "requirement_counts");
+    printf("arithmetic  %s:", json_string_value(json_object_get(conformance, "verdict")));
+    json_object_foreach(counts, key, count)
+    {
+        if (json_integer_value(count) > 0)
+            printf(" %" JSON_INTEGER_FORMAT " %s", json_integer_value(count), key);
+    }
+    printf("\n\n");
+}
+
+// The judgement that decides most of a line, or null.
+static const struct judgement *judgement_of(const struct validate_result *result, size_t line)
+{
+    const struct judgement *worst = NULL;
+    for (size_t i = 0; i < result->judgements.count; i++) {
+        const struct judgement *judgement = &result->judgements.list[i];
+        if (judgement->line == line && (!worst || judgement->verdict > worst->verdict))
+            worst = judgement;
+    }
+    return worst;
+}
+
+static void print_line(const struct result_line *line, const struct judgement *judgement)
+{
+    char label[BENCH_LABEL_BYTES], measured[48], of[96] = "";
+    const json_t *record = line->record, *ratio = json_object_get(record, "ratio");
+    const json_t *yardstick = json_object_get(record, "yardstick");
+    snprintf(measured, sizeof measured, "%.4g %s", json_number_value(json_object_get(record, "median")),
+             json_string_value(json_object_get(record, "unit")));
+    if (json_is_object(yardstick))
+        snprintf(of, sizeof of, "%.4g %s", json_number_value(json_object_get(yardstick, "median")),
+                 json_string_value(json_object_get(yardstick, "name")));
+    if (json_is_number(ratio))
+        printf("%6.1f %%", 100 * json_number_value(ratio));
+    else
+        printf("%8s", "");
+    printf("  %-10s  %-50.50s  %-18s  %s\n", judged_name(judgement->verdict), bench_label(record, label), measured, of);
+}
+
+static void print_fits(const json_t *fits)
+{
+    size_t i;
+    json_t *fit;
+    json_array_foreach(fits, i, fit)
+    {
+        char device[SIZE_TEXT_BYTES], host[SIZE_TEXT_BYTES], nvme[SIZE_TEXT_BYTES];
+        const char *reason = json_string_value(json_object_get(fit, "reason"));
+        const json_t *fits_here = json_object_get(fit, "fits");
+        if (i == 0)
+            printf("\nfits        bytes of each rank on device, host, NVMe\n");
+        printf("%-10s  %-11s %-14s %" JSON_INTEGER_FORMAT " ranks  %10s %10s %10s%s%s\n",
+               json_is_true(fits_here) ? "yes" : json_is_false(fits_here) ? "no" : "unknown",
+               json_string_value(json_object_get(fit, "model")), json_string_value(json_object_get(fit, "preset")),
+               json_integer_value(json_object_get(fit, "world")),
+               size_short_text((uint64_t)json_integer_value(json_object_get(fit, "device_bytes")), device),
+               size_short_text((uint64_t)json_integer_value(json_object_get(fit, "host_bytes")), host),
+               size_short_text((uint64_t)json_integer_value(json_object_get(fit, "nvme_bytes")), nvme),
+               reason ? "  " : "", reason ? reason : "");
+    }
+}
+
+static void print_absent(const struct validate_setting *setting, const struct validate_result *result)
+{
+    for (size_t i = 0; i < setting->plan->count; i++)
+        if (result->states[i] == PART_ABSENT)
+            printf("not here    %s: %s\n", setting->plan->parts[i].name, result->reasons[i]);
+}
+
+static void print_verdict(const struct validate_result *result)
+{
+    enum judged verdict = validate_verdict(result);
+    printf("\n%s\n", judged_name(verdict));
+    for (int of = JUDGED_INVALID; of > JUDGED_VALID; of--)
+        for (size_t i = 0; i < result->judgements.count; i++)
+            if ((int)result->judgements.list[i].verdict == of)
+                printf("  %-10s  %s\n", of == (int)verdict ? "" : judged_name((enum judged)of),
+                       result->judgements.list[i].text);
+}
+
+void validate_table(const struct validate_setting *setting, const struct validate_result *result)
+{
+    printf("\n");
+    if (result->conformance.record)
+        print_arithmetic(result->conformance.record);
+    size_t judged_count = 0;
+    if (result->line_count > 0)
+        printf("%8s  %-10s  %-50s  %-18s  %s\n", "of limit", "", "result", "median", "limit, yardstick");
+    for (size_t i = 0; i < result->line_count; i++) {
+        const struct judgement *judgement = judgement_of(result, result->lines[i].line);
+        judged_count += judgement != NULL;
+        if (judgement)
+            print_line(&result->lines[i], judgement);
+    }
+    if (judged_count < result->line_count)
+        printf("%8s  and %zu more without limits\n", "", result->line_count - judged_count);
+    print_fits(result->fits);
+    print_absent(setting, result);
+    print_verdict(result);
+    printf("\n%s, %.0f s", setting->level, result->seconds);
+    if (isfinite(result->other_load))
+        printf("; others had %.0f %% of the processors' time", 100 * result->other_load);
+    printf("; %s has result.jsonl, report.html, report.md, results.csv\n", setting->folder);
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole run with canned parts: what stands in the file, and the verdict.
+#include "validate/validate.h"
+
+#include "base/err.h"
+#include "bench/harness/printed_test.h"
+#include "results/record/record_read.h"
+#include "validate/validate_trial.h"
+
+#include <math.h>
+
+static char folder[PATH_MAX];
+static struct validate_plan plan;
+static struct bands bands;
+static struct validate_setting setting;
+static struct validate_result result;
+static struct result_file file;
+static volatile sig_atomic_t interrupted;
+
+static void setup(void)
+{
+    static const char *const argv[] = {"zerogauge", "validate", "--quick"}, *const paths[] = {NULL};
+    folder_make(folder);
+    setting = (struct validate_setting){.folder = folder, .program = "validate", .level = "quick", .argc = 3,
+                                        .argv = argv, .paths = paths, .plan = &plan, .bands = &bands,
+                                        .interrupted = &interrupted};
+}
+
+static void teardown(void)
+{
+    validate_result_free(&result);
+    result_close(&file);
+    bands_free(&bands);
+    folder_remove(folder);
+}
+
+TestSuite(validate, .init = setup, .fini = teardown);
+
+static struct validate_part *add_part(const char *name, const char *bench, const char *script)
+{
+    plan.parts[plan.count] = trial_part(name, bench, script);
+    return &plan.parts[plan.count++];
+}
+
+// A part that prints one result of this median; its yardstick's is 4 GB/s.
+static void add_bench(const char *bench, const char *of_case, double median)
+{
+    static char scripts[8][1200], name[VALIDATE_NAME_BYTES];
+    char *script = scripts[plan.count];
+    snprintf(script, sizeof scripts[0], "sleep 0.02; echo '%s'", trial_line(bench, of_case, median));
+    snprintf(name, sizeof name, "bench-%s", bench);
+    add_part(name, bench, script);
+}
+
+static void add_band(const char *id, const char *bench, const char *more)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "{\"schema\":1,\"about\":\"x\",\"bands\":[{\"id\":\"%s\",\"bench\":\"%s\",\"metric\":\"ratio\","
+             "\"at_least\":0.5,\"source\":\"this test\"%s}]}", id, bench, more);
+    cr_assert_eq(bands_parse("test", text, strlen(text), &bands), ERR_NONE, "%s", err_message());
+}
+
+static enum judged validate(void)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/result.jsonl", folder);
+    cr_assert_eq(validate_run(&setting, &result), ERR_NONE, "%s", err_message());
+    cr_assert_eq(result_open(path, &file), ERR_NONE, "%s", err_message());
+    cr_assert_not_null(file.end, "the file has no end");
+    cr_expect_str_eq(json_string_value(json_object_get(file.end, "verdict")), judged_name(validate_verdict(&result)));
+    return validate_verdict(&result);
+}
+
+static const char *reason(size_t index)
+{
+    const char *text = json_string_value(json_array_get(json_object_get(file.end, "reasons"), index));
+    return text ? text : "";
+}
+
+static const char *text_of(const json_t *record, const char *key)
+{
+    const char *text = json_string_value(json_object_get(record, key));
+    return text ? text : "";
+}
+
+// The index-th record of the file of this kind.
+static const json_t *record_of(const char *kind, size_t index)
+{
+    for (size_t i = 0; i < file.line_count; i++)
+        if (strcmp(text_of(file.lines[i], "record"), kind) == 0 && index-- == 0)
+            return file.lines[i];
+    return NULL;
+}
+
+Test(validate, a_run_in_which_all_is_well_is_valid_and_its_file_whole)
+{
+    add_bench("nvme", "\"direction\":\"read\"", 3);
+    add_bench("swap", "", 2.5);
+    add_band("read", "nvme", "");
+    add_band("swap", "swap", "");
+    cr_expect_eq(validate(), JUDGED_VALID);
+    static const char *const kinds[] = {"run", "part", "bench", "part", "bench", "band", "band", "finding", "finding",
+                                        "end"};
+    cr_assert_eq(file.line_count, sizeof kinds / sizeof *kinds);
+    for (size_t i = 0; i < file.line_count; i++)
+        cr_expect_str_eq(text_of(file.lines[i], "record"), kinds[i], "line %zu", i + 1);
+    cr_expect_eq(json_integer_value(json_object_get(record_of("finding", 0), "line")), 3);
+    cr_expect_eq(json_integer_value(json_object_get(record_of("finding", 1), "line")), 5);
+    cr_expect_str_eq(text_of(file.end, "status"), "complete");
+    cr_expect_str_eq(json_string_value(json_array_get(json_object_get(record_of("part", 0), "command"), 0)), "sh",
+                     "a command is shown without its folder");
+    cr_expect_eq(json_array_size(json_object_get(file.end, "reasons")), 0);
+}
+
+Test(validate, a_band_that_is_not_kept_makes_it_invalid)
+{
+    add_bench("nvme", "\"direction\":\"read\"", 1);
+    add_bench("swap", "", 3);
+    add_band("nvme-read", "nvme", ",\"case\":{\"direction\":\"read\"}");
+    add_band("swap", "swap", "");
+    cr_expect_eq(validate(), JUDGED_INVALID);
+    cr_expect_eq(json_array_size(json_object_get(file.end, "reasons")), 1);
+    cr_expect_str_eq(reason(0), "nvme-read: nvme read reaches 25.0 % of fio, at least 50 % is asked");
+}
+
+Test(validate, a_part_that_fails_does_not_end_the_run_and_makes_it_incomplete)
+{
+    add_part("bench-adam", "adam", "echo out of luck >&2; exit 2");
+    add_bench("nvme", "", 3);
+    add_band("nvme", "nvme", "");
+    add_band("adam", "adam", "");
+    cr_expect_eq(validate(), JUDGED_INCOMPLETE);
+    cr_expect_str_eq(reason(0), "bench-adam: exited with status 2: out of luck");
+    cr_expect_str_eq(reason(1), "adam: no result of adam is one that this band is for");
+    cr_expect_eq(result.line_count, 1);
+    const json_t *finding = record_of("finding", 0);
+    cr_expect_eq(json_integer_value(json_object_get(finding, "line")), 2, "the part's line");
+}
+
+Test(validate, wrong_data_makes_it_invalid)
+{
+    add_part("bench-adam", "adam", "echo element 7 differs >&2; exit 1");
+    cr_expect_eq(validate(), JUDGED_INVALID);
+    cr_expect_str_eq(reason(0), "bench-adam: exited with status 1: element 7 differs");
+}
+
+Test(validate, what_a_machine_does_not_have_is_not_asked_for)
+{
+    add_part("bench-pcie", "pcie", "echo SKIP: no GPU >&2; exit 77")->may_be_absent = true;
+    add_bench("nvme", "", 3);
+    add_band("nvme", "nvme", "");
+    add_band("pcie", "pcie", "");
+    cr_expect_eq(validate(), JUDGED_VALID);
+    cr_expect_null(record_of("band", 1), "a band of what is not there");
+    cr_expect_str_eq(text_of(record_of("part", 0), "reason"), "SKIP: no GPU");
+}
+
+Test(validate, a_band_for_what_nobody_measures_makes_it_incomplete_but_not_at_the_other_level)
+{
+    add_bench("nvme", "\"direction\":\"read\"", 3);
+    add_band("full", "nvme", ",\"case\":{\"direction\":\"mixed\"},\"level\":\"full\"");
+    add_band("write", "nvme", ",\"case\":{\"direction\":\"write\"}");
+    cr_expect_eq(validate(), JUDGED_INCOMPLETE);
+    cr_expect_eq(json_array_size(json_object_get(file.end, "reasons")), 1);
+    cr_expect_str_eq(reason(0), "write: no result of nvme is one that this band is for");
+}
+
+Test(validate, the_slow_rank_is_named)
+{
+    static char script[4096];
+    int used = 0;
+    for (int rank = 0; rank < 2; rank++) {
+        char of_case[256];
+        snprintf(of_case, sizeof of_case, "\"lane\":\"compute\",\"rank\":%d,\"together\":false,\"world\":2,"
+                 "\"host\":\"node7\",\"processor\":%d", rank, rank);
+        used += snprintf(script + used, sizeof script - (size_t)used, "echo '%s';",
+                         trial_line("ranks", of_case, rank == 1 ? 1 : 3));
+    }
+    add_part("bench-ranks", "ranks", script);
+    cr_expect_eq(validate(), JUDGED_INVALID);
+    cr_expect_str_eq(reason(0), "ranks-compute-alone: rank 1 (host node7, processor 1) takes 3.00 times as long as the "
+                                "other rank in the lane compute, each alone");
+}
+
+Test(validate, the_summary_has_what_was_judged_with_the_verdict_and_its_reasons)
+{
+    add_bench("nvme", "\"direction\":\"read\",\"block_bytes\":4096", 1);
+    add_bench("swap", "", 3);
+    add_bench("adam", "", 3.5);
+    add_band("nvme-read", "nvme", "");
+    add_band("adam", "adam", "");
+    cr_expect_eq(validate(), JUDGED_INVALID);
+    struct printed printed = printed_begin();
+    validate_table(&setting, &result);
+    char *text = printed_end(printed);
+    cr_expect(strstr(text, "  25.0 %  INVALID     nvme read block=4 KiB "), "%s", text);
+    cr_expect(strstr(text, "  87.5 %  VALID       adam "), "%s", text);
+    cr_expect(strstr(text, "and 1 more without limits"), "%s", text);
+    cr_expect_null(strstr(text, "swap"), "%s", text);
+    cr_expect(strstr(text, "\nINVALID\n              nvme-read: nvme read block=4 KiB reaches 25.0 % of fio"), "%s",
+              text);
+    free(text);
+}
+
+Test(validate, emulated_lanes_are_never_valid)
+{
+    add_bench("nvme", "", 3);
+    setting.emulate = "nvme-read=0.2";
+    cr_expect_eq(validate(), JUDGED_INCOMPLETE);
+    cr_expect(strstr(reason(0), "EMULATED, nvme-read=0.2: not"), "%s", reason(0));
+}
+
+static void interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+// The part tells this process, as Ctrl-C would, and goes on; the one after it never begins.
+Test(validate, an_interrupt_ends_the_part_and_the_file_says_so)
+{
+    signal(SIGUSR1, interrupt);
+    add_bench("nvme", "", 3);
+    add_part("bench-swap", "swap", "kill -USR1 $PPID; sleep 100");
+    add_part("bench-step", "step", "echo begun > begun");
+    cr_expect_eq(validate(), JUDGED_INCOMPLETE);
+    cr_expect(result.interrupted);
+    cr_expect_str_eq(text_of(file.end, "status"), "interrupted");
+    cr_expect_str_eq(reason(0), "bench-swap: was interrupted");
+    cr_expect_eq(result.line_count, 1, "what was measured before is kept");
+    cr_expect_null(record_of("part", 2));
+}
+
+Test(validate, results_that_are_there_stay)
+{
+    add_bench("nvme", "", 3);
+    add_band("nvme", "nvme", "");
+    validate();
+    validate_result_free(&result);
+    cr_expect_eq(validate_run(&setting, &result), ERR_USAGE);
+}
+
+Test(validate, the_plan_passes_on_what_each_part_understands)
+{
+    static const char *const paths[] = {"/one", "/two", NULL};
+    const struct validate_choice choice = {.program = "/usr/bin/zerogauge", .quick = true, .nvme_paths = paths,
+                                       .world = "3", .pin = "0,1", .engine = "io_uring",
+                                       .emulation = {{[LANE_NVME_READ] = 1e9, [LANE_CPU] = 2e9}}};
+    struct validate_plan made;
+    cr_assert_eq(validate_plan_make(&choice, &made), ERR_NONE, "%s", err_message());
+    double expected_s = 0;
+    for (size_t i = 0; i < made.count; i++) {
+        char line[512] = "";
+        for (const char *const *word = made.parts[i].argv; *word; word++) {
+            strncat(line, " ", sizeof line - strlen(line) - 1);
+            strncat(line, *word, sizeof line - strlen(line) - 1);
+        }
+        expected_s += made.parts[i].expected_s;
+        cr_expect_gt(made.parts[i].limit_s, made.parts[i].expected_s);
+        if (i == 0)
+            cr_expect_str_eq(line, " /usr/bin/zerogauge check --json", "arithmetic comes first");
+        if (strcmp(made.parts[i].name, "bench-nvme") == 0)
+            cr_expect_str_eq(line, " /usr/bin/zerogauge bench nvme --json --quick --nvme-path /one --nvme-path /two "
+                                   "--emulate nvme-read=1 --engine io_uring");
+        if (strcmp(made.parts[i].name, "bench-pipeline") == 0)
+            cr_expect_str_eq(line, " /usr/bin/zerogauge bench pipeline --json --quick --nvme-path /one --nvme-path "
+                                   "/two --emulate nvme-read=1,cpu=2", "the only part that throttles what is computed");
+        if (strcmp(made.parts[i].name, "bench-ranks") == 0)
+            cr_expect_str_eq(line, " /usr/bin/zerogauge bench ranks --json --quick --world 3 --pin 0,1");
+    }
+    cr_expect_leq(expected_s, 180, "a quick run takes three minutes at most");
+    cr_expect_geq(made.count, 8);
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank of the tests of validations under a launcher, with a plan of two canned parts about each host, one of which
+// prints the results of a slow disk on every host but the first, and between them a benchmark of all ranks. The second
+// word says what else happens: `nothing`; `interrupt`, rank 0 is told to end; `kill`, rank 1 is killed, while a host's
+// part runs; `kill-together`, while all measure together; `error`, rank 1 cannot measure; `slow`, the disks are slow.
+// Rank 0 prints the verdict, and the reasons in a line each.
+#include "bench/harness/bench_world.h"
+#include "base/err.h"
+#include "ref/comm/launcher.h"
+#include "validate/validate_world.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static void *end_later(void *context)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 600000000}, NULL);
+    kill(getpid(), *(const int *)context);
+    return NULL;
+}
+
+static struct validate_part *add(struct validate_plan *plan, const char *name, const char *bench)
+{
+    struct validate_part *part = &plan->parts[plan->count++];
+    snprintf(part->name, sizeof part->name, "%s", name);
+    part->bench = bench;
+    part->expected_s = 1;
+    part->limit_s = 60;
+    return part;
+}
+
+static void add_script(struct validate_plan *plan, const char *name, const char *bench, double seconds, double median)
+{
+    static char scripts[2][1024];
+    char *script = scripts[plan->count > 0];
+    snprintf(script, sizeof scripts[0],
+             "sleep %g; echo '{\"record\":\"bench\",\"name\":\"%s\",\"case\":{\"block\":4096},\"samples\":[%g,%g],"
+             "\"median\":%g,\"p10\":%g,\"p90\":%g,\"unit\":\"GB/s\",\"lower_is_better\":false,\"items\":1000,"
+             "\"elapsed_s\":0.001,\"verified\":true,\"yardstick\":null,\"ratio\":null}'",
+             seconds, bench, median, median, median, median, median);
+    struct validate_part *part = add(plan, name, bench);
+    part->argv[0] = "/bin/sh";
+    part->argv[1] = "-c";
+    part->argv[2] = script;
+}
+
+static void make_plan(const char *what, struct validate_plan *plan)
+{
+    bool slow = strcmp(what, "slow") == 0 && bench_world_rank() > 0;
+    bool together = strcmp(what, "kill-together") == 0, error = strcmp(what, "error") == 0;
+    bool ends = strcmp(what, "kill") == 0 || strcmp(what, "interrupt") == 0;
+    *plan = (struct validate_plan){0};
+    add_script(plan, "bench-nvme", "nvme", ends ? 20 : 0.1, slow ? 1 : 3);
+    struct validate_part *part = add(plan, "bench-ranks", "ranks");
+    const char *const words[] = {"zerogauge", "bench", "ranks",    "--json",
+                                 "--quick",   "--repeat", together ? "900" : "2", error ? "--pin=0,1023,0" : NULL};
+    memcpy(part->argv, words, sizeof words);
+    add_script(plan, "bench-swap", "swap", 0.1, 2);
+}
+
+static const char *const paths[] = {NULL};
+
+static int run(const char *folder, const struct validate_plan *plan)
+{
+    static const char *const argv[] = {"zerogauge", "validate"};
+    struct bands bands = {0};
+    struct validate_result result;
+    const struct validate_setting setting = {.folder = folder, .program = "validate", .level = "quick", .argc = 2,
+                                             .argv = argv, .paths = paths, .plan = plan, .bands = &bands,
+                                             .interrupted = &interrupted};
+    int rc = validate_run(&setting, &result);
+    if (rc == ERR_NONE) {
+        printf("%s%s\n", judged_name(validate_verdict(&result)), result.interrupted ? ", interrupted" : "");
+        for (size_t i = 0; i < result.judgements.count; i++)
+            if (result.judgements.list[i].verdict != JUDGED_VALID)
+                printf("reason %s\n", result.judgements.list[i].text);
+        fflush(stdout);
+        rc = validate_report(folder);
+    }
+    validate_result_free(&result);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static int signal_number;
+    struct validate_plan plan;
+    pthread_t thread;
+    if (argc != 3 || bench_world_join() != ERR_NONE) {
+        fprintf(stderr, "%s\n", err_message());
+        return 2;
+    }
+    launcher_hide();
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGTERM, &action, NULL);
+    make_plan(argv[2], &plan);
+    int rank = bench_world_rank();
+    signal_number = strncmp(argv[2], "kill", 4) == 0 && rank == 1       ? SIGKILL
+                    : strcmp(argv[2], "interrupt") == 0 && rank == 0 ? SIGTERM
+                                                                      : 0;
+    if (signal_number != 0)
+        pthread_create(&thread, NULL, end_later, &signal_number);
+    int rc = rank == 0 ? run(argv[1], &plan) : validate_world_follow(&plan, paths, &interrupted);
+    if (rc != ERR_NONE)
+        fprintf(stderr, "rank %d: %s\n", rank, err_message());
+    bench_world_leave(rc != ERR_NONE || interrupted || bench_world_is_broken() ? ERR_PEER : ERR_NONE);
+    return err_exit_status(rc);
+}
