@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Draws docs/images/rooms.svg from the source: which room includes headers of which other room. Rooms and their order
-come from tools/tidy/floors.txt, from the ground up; a room may include only rooms below it.
+come from tools/tidy/floors.txt, a floor a line, from the ground up; a room may include only rooms of floors below it.
 
   tools/draw_rooms.py           writes the picture
   tools/draw_rooms.py --check   exits 1 if the committed picture differs from what the includes say
 
-A cell is darker the more headers the room of its row includes from the room of its column. An upward include, which
-tools/tidy forbids, is red.
+A cell is darker the more headers the room of its row includes from the room of its column. An include of the same or a
+higher floor, which ci/tidy forbids, is red.
 """
 import collections
 import pathlib
@@ -24,7 +24,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, s
 INK, MUTED, BOX, EDGE, EMPTY, UPWARD = "#1f2328", "#57606a", "#f6f8fa", "#8c959f", "#ebeef1", "#cf222e"
 # The colour of a row, by the first part of its room's path.
 COLOURS = {"base": "#57606a", "ref": "#2563eb", "results": "#0f766e", "plan": "#b45309", "conformance": "#4338ca",
-           "bench": "#15803d", "validate": "#0f766e", "cli": "#1f2328"}
+           "bench": "#15803d", "validate": "#0f766e", "info": "#57606a", "cli": "#1f2328"}
 # What a room is for, in a few words.
 PURPOSES = {
     "base": "errors, files, JSON, text, clock, statistics",
@@ -35,6 +35,7 @@ PURPOSES = {
     "ref/cuda": "the same on GPUs",
     "ref/config": "DeepSpeed's JSON",
     "ref/comm": "collectives: threads, MPI, NCCL",
+    "ref/flow": "lanes, operations, schedules",
     "ref/executor": "lanes, operations, schedules",
     "ref/model": "GPT, linear models, text",
     "ref/partition": "buckets and shards",
@@ -45,13 +46,15 @@ PURPOSES = {
     "ref/checkpoint": "safetensors, manifests",
     "ref/train": "the training loop",
     "ref/one_file": "ZeRO in one file, alone",
+    "info": "what this machine has",
     "results/record": "result files",
     "results/limits": "accepted ranges, outliers",
     "results/page": "tables, HTML, comparisons",
     "plan/planner": "training without data",
     "plan/claims": "papers and claims, re-evaluated",
     "conformance/spec": "requirements, verdicts",
-    "conformance/cases": "the frozen cases",
+    "conformance/cases": "one case: its files, its numbers",
+    "conformance/suite": "the cases of a suite version",
     "conformance/contract": "answers, plug-ins",
     "conformance/run": "launching and collecting",
     "conformance/judge": "which rule explains every bit",
@@ -66,19 +69,20 @@ PURPOSES = {
     "bench/step": "training steps, overlap",
     "bench/ranks": "ranks and links",
     "bench/peers": "PyTorch, DeepSpeed, MPI",
+    "bench/table": "the list of benchmarks",
     "validate": "one verdict about a machine",
     "cli": "the command line",
 }
 
 
 def floors():
-    """The rooms from the ground up. Words after a room's path, and after #, are remarks."""
-    rooms = []
-    for line in FLOORS.read_text(encoding="utf-8").splitlines():
-        for word in line.split("#")[0].replace(",", " ").split():
-            room = word.rstrip("/")
-            if re.fullmatch(r"[a-z][a-z_/]*", room) and (ROOT / room).is_dir() and room not in rooms:
-                rooms.append(room)
+    """The floor of each room, in the order of the table; what follows # is a remark."""
+    rooms = {}
+    for floor, line in enumerate(FLOORS.read_text(encoding="utf-8").splitlines()):
+        rooms.update((room, floor) for room in line.split("#")[0].split())
+    absent = [room for room in rooms if room not in PURPOSES or not (ROOT / room).is_dir()]
+    if absent:
+        sys.exit(f"tools/draw_rooms.py: no folder, or no entry in PURPOSES, for {', '.join(absent)}")
     return rooms
 
 
@@ -104,7 +108,8 @@ def includes(rooms):
     return counts
 
 
-def draw(rooms, counts):
+def draw(floor_of, counts):
+    rooms = list(floor_of)
     top_down = rooms[::-1]
     cell, left, top = 17, 432, 46
     side = cell * len(top_down)
@@ -117,7 +122,7 @@ def draw(rooms, counts):
         out.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}" text-anchor="{anchor}" '
                    f'font-weight="{weight}">{escape(content)}</text>')
 
-    text(14, 30, "Each room includes only rooms below it", 15, INK, weight=700)
+    text(14, 30, "Each room includes only rooms of lower floors", 15, INK, weight=700)
     for column, room in enumerate(top_down):
         x = left + column * cell + cell / 2
         colour = COLOURS.get(room.split("/")[0], MUTED)
@@ -134,17 +139,17 @@ def draw(rooms, counts):
             if row == column:
                 fill = colour
             elif count:
-                fill = colour if column > row else UPWARD
+                fill = colour if floor_of[other] < floor_of[room] else UPWARD
                 opacity = min(1.0, 0.3 + 0.07 * count)
             elif column < row:
                 continue
             out.append(f'<rect x="{left + column * cell + 1}" y="{y + 1}" width="{cell - 2}" height="{cell - 2}" '
                        f'rx="2" fill="{fill}" fill-opacity="{opacity:.2f}"/>')
-    upward = sum(count for (source, target), count in counts.items() if rooms.index(source) < rooms.index(target))
+    upward = sum(count for (source, target), count in counts.items() if floor_of[target] >= floor_of[source])
     text(14, top + side + 22, "A filled cell: the room of its row includes headers of the room whose number heads the "
          "column; darker is more.", 11.5, MUTED)
-    pairs = len(counts)
-    text(14, top + side + 40, f"{len(rooms)} rooms, {pairs} pairs that include, {upward} upward includes.", 11.5, MUTED)
+    pairs, floor_count = len(counts), len(set(floor_of.values()))
+    text(14, top + side + 40, f"{len(rooms)} rooms on {floor_count} floors, {pairs} pairs that include, {upward} upward includes.", 11.5, MUTED)
     out.append("</svg>\n")
     return "\n".join(out)
 
