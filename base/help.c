@@ -2,6 +2,11 @@
 #include "base/help.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+enum { LINE_COLUMNS = 79 };
+
+help_writer *help_write;
 
 void help_print_examples(const char *const examples[], FILE *out)
 {
@@ -10,12 +15,67 @@ void help_print_examples(const char *const examples[], FILE *out)
         fprintf(out, "  %s\n", *line);
 }
 
+// Prints text in lines of at most LINE_COLUMNS; a line break in it stays.
+static void print_wrapped(const char *text, FILE *out)
+{
+    size_t column = 0;
+    while (*text) {
+        size_t word = strcspn(text, " \n");
+        if (column > 0 && column + 1 + word > LINE_COLUMNS) {
+            fputc('\n', out);
+            column = 0;
+        }
+        column += (size_t)fprintf(out, "%s%.*s", column > 0 ? " " : "", (int)word, text);
+        text += word;
+        if (*text == '\n')
+            column = 0, fputc('\n', out);
+        text += *text != '\0';
+    }
+}
+
+void help_show(poptContext context, const struct poptOption *options, const struct help *help)
+{
+    if (help_write) {
+        help_write(poptGetInvocationName(context), options, help);
+        return;
+    }
+    // popt prints this text behind "Usage: zerogauge train ".
+    char *head = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&head, &bytes);
+    if (stream) {
+        fprintf(stream, "%s\n\n", help->usage);
+        print_wrapped(help->text, stream);
+        if ((options->argInfo & POPT_ARG_MASK) != POPT_ARG_INCLUDE_TABLE)
+            fputc('\n', stream);  // a group's heading has an empty line above it
+        fclose(stream);
+    }
+    poptSetOtherOptionHelp(context, head ? head : help->usage);
+    poptPrintHelp(context, stdout, 0);
+    free(head);
+    help_print_examples(help->examples, stdout);
+}
+
 void help_print(poptContext context, enum poptCallbackReason reason, const struct poptOption *option,
-                const char *argument, const void *examples)
+                const char *argument, const void *row)
 {
     (void)reason, (void)option, (void)argument;
-    poptPrintHelp(context, stdout, 0);
-    help_print_examples(examples, stdout);
+    help_show(context, ((const struct help_row *)row)->options, ((const struct help_row *)row)->help);
     poptFreeContext(context);
     exit(0);
+}
+
+static void visit_table(const struct poptOption *table, const char *group, help_visitor *visit, void *context)
+{
+    for (const struct poptOption *row = table; row->longName || row->shortName || row->arg; row++) {
+        if ((row->argInfo & POPT_ARG_MASK) == POPT_ARG_INCLUDE_TABLE)
+            visit_table(row->arg, row->descrip, visit, context);
+        else if ((row->argInfo & POPT_ARG_MASK) != POPT_ARG_CALLBACK)
+            visit(context, group, row);
+    }
+}
+
+void help_visit_options(const struct poptOption *options, help_visitor *visit, void *context)
+{
+    visit_table(options, NULL, visit, context);
 }

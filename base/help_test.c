@@ -14,8 +14,7 @@ static void examples_of(const char *command, struct lines *out)
     char arguments[300];
     snprintf(arguments, sizeof arguments, "%s --help", command);
     lines_below("Examples:", arguments, out);
-    cr_assert_geq(out->count, 2, "zerogauge %s --help: expected at least two rows in the examples of base/help.c",
-                  command);
+    cr_assert_geq(out->count, 2, "zerogauge %s --help: expected at least two examples", command);
 }
 
 // The example with `words` behind the options of the program, which are before a "--", a pipe or a redirection.

@@ -36,13 +36,27 @@ install(FILES ${CMAKE_BINARY_DIR}/zerogaugeConfig.cmake ${CMAKE_BINARY_DIR}/zero
 configure_file(${packaging}/zerogauge.pc.in ${CMAKE_BINARY_DIR}/zerogauge.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/zerogauge.pc DESTINATION ${share}/pkgconfig)
 
-# A manual and a change log are compressed where Debian is; `-n` leaves name and time out, so that bytes repeat.
+# The program writes its manual: the options of its own tables in the frame. One for another machine runs here with
+# CMAKE_CROSSCOMPILING_EMULATOR alone; without, ZG_MANUAL names the manual of a native build, or none is installed.
+set(ZG_MANUAL "" CACHE FILEPATH "a zerogauge.1.gz of a native build, where the program cannot run to write its own")
+set(manual ${CMAKE_BINARY_DIR}/zerogauge.1)
+if(ZG_MANUAL)
+  install(FILES ${ZG_MANUAL} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+elseif(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+  message(STATUS "no manual page: the program does not run here, and ZG_MANUAL is not set")
+else()
+  add_custom_command(OUTPUT ${manual}.gz COMMAND zerogauge help --manual <${packaging}/zerogauge.1.in >${manual}
+                     COMMAND gzip -9nkf ${manual} DEPENDS zerogauge ${packaging}/zerogauge.1.in)
+  add_custom_target(manual ALL DEPENDS ${manual}.gz)
+  install(FILES ${manual}.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+
+# Manual and change log are compressed as Debian wants them; `-n` leaves name and time out, so that bytes repeat.
 function(zg_compressed file name destination)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
   execute_process(COMMAND gzip -9nc ${file} OUTPUT_FILE ${CMAKE_BINARY_DIR}/${name} COMMAND_ERROR_IS_FATAL ANY)
   install(FILES ${CMAKE_BINARY_DIR}/${name} DESTINATION ${destination})
 endfunction()
-zg_compressed(${packaging}/zerogauge.1 zerogauge.1.gz ${CMAKE_INSTALL_MANDIR}/man1)
 zg_compressed(${packaging}/changelog changelog.gz ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${packaging}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

@@ -196,12 +196,18 @@ static const char *const examples[] = {
     NULL,
 };
 
+static const struct help help = {
+    .usage = "[OPTION...]",
+    .text = "What this machine has, and what this binary can use of it.",
+    .examples = examples,
+};
+
 // ERR_USAGE for anything but the options.
 static int info_parse(int argc, const char **argv, int *json)
 {
     struct poptOption table[] = {
         {"json", '\0', POPT_ARG_NONE, json, 0, "one JSON line", NULL},
-        HELP_OPTIONS(examples) POPT_TABLEEND,
+        HELP_OPTIONS(table, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, table, 0);
     int code = ERR_NONE, rc = poptGetNextOpt(context);

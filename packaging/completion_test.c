@@ -56,9 +56,17 @@ static const struct {
     {"zerogauge help \"\"", WORDS("train", "presets", "models"), WORDS("zero1")},
     {"zerogauge bench \"\"", WORDS("adam", "all", "swap"), WORDS("train", "zerogauge")},
     {"zerogauge train --preset \"\"", WORDS("zero0", "zero2_offload", "zero_infinity"), WORDS("gpt-tiny")},
-    {"zerogauge train --model \"\"", WORDS("gpt-tiny", "gpt2-124m", "linear"), WORDS("zero1", "--model")},
+    {"zerogauge train --model \"\"", WORDS("gpt-tiny", "gpt2-124m", "linear"), WORDS("zero1", "--model", "llama-8b")},
+    {"zerogauge train -p \"\"", WORDS("zero0", "zero_infinity"), WORDS("gpt-tiny")},
+    {"zerogauge train --device \"\"", WORDS("cpu", "cuda"), WORDS("overlap")},
+    {"zerogauge plan --model \"\"", WORDS("gpt-tiny", "llama-8b"), WORDS("FILE", "MODEL")},
+    {"zerogauge plan --machine \"\"", WORDS("dgx-h100"), WORDS("llama-8b")},
+    {"zerogauge bench step --preset \"\"", WORDS("zero3"), WORDS("PRESET,...")},
+    {"zerogauge answer --recipe \"\"", WORDS("torch-cpu"), WORDS("RECIPE")},
+    {"zerogauge help bench \"\"", WORDS("adam", "swap"), WORDS("--help")},
     {"zerogauge train --", WORDS("--preset", "--nvme-path", "--verify", "--help"), WORDS("--explain", "zerogauge")},
     {"zerogauge bench swap --", WORDS("--buffers", "--engine", "--repeat"), WORDS("--recipe")},
+    {"zerogauge check --case \"\"", WORDS("adam-basic.w2.s0.fp32"), WORDS("R-OPT-01")},
     {"zerogauge check --explain \"\"", WORDS("R-OPT-01", "R-RED-04"), WORDS("R-")},
 };
 enum { CASE_COUNT = sizeof cases / sizeof cases[0] };
@@ -80,8 +88,10 @@ Test(completion, bash_offers_only_what_begins_so)
     cr_expect_str_eq(output, "zero2\nzero2_offload\n");
     complete_bash("zerogauge train --preset = zero_");
     cr_expect_str_eq(output, "zero_infinity\n", "%s", output);
+    complete_bash("zerogauge train --preset=zero_");
+    cr_expect_str_eq(output, "--preset=zero_infinity\n", "%s", output);
     complete_bash("zerogauge check -- mine --");
-    cr_expect_str_eq(output, "\n", "behind -- stands another program: %s", output);
+    cr_expect_str_eq(output, "\n", "another program follows --: %s", output);
     complete_bash("zerogauge train --text READ");
     cr_expect_str_eq(output, "\n", "files are left to the shell: %s", output);
 }

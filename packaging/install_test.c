@@ -57,7 +57,7 @@ Test(install, everything_is_where_others_look_for_it)
         expect_installed(paths[i]);
     run("prefix/bin/zerogauge version");
     cr_expect_str_eq(output, "zerogauge " ZG_VERSION "\n");
-    run("gzip -dc prefix/share/man/man1/zerogauge.1.gz | cmp - '" ZG_SOURCE_DIR "/packaging/zerogauge.1'");
+    run("gzip -dc prefix/share/man/man1/zerogauge.1.gz | cmp - '" ZG_BINARY_DIR "/zerogauge.1'");
     run("! grep -rlI -e '" ZG_SOURCE_DIR "' -e '" ZG_BINARY_DIR "' prefix");
 }
 

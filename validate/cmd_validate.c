@@ -219,6 +219,17 @@ static const char *const examples[] = {
     NULL,
 };
 
+static const struct help help = {
+    .usage = "[OPTION...]",
+    .text = "Says whether this machine does what its parts allow: VALID, INVALID with each reason, or INCOMPLETE with "
+            "what could not "
+            "be tested. Leaves a folder that shows it. Under a launcher such as mpirun it is about all its hosts: rank "
+            "0 writes one "
+            "folder with what the first rank of each host, or all ranks together, have measured.\n"
+            "Exit status: 0 VALID, 1 INVALID, 77 INCOMPLETE, 2 usage, 130 interrupted.",
+    .examples = examples,
+};
+
 static int parse_and_run(int argc, const char **argv, struct options *a, int *status)
 {
     const struct poptOption options[] = {
@@ -229,18 +240,16 @@ static int parse_and_run(int argc, const char **argv, struct options *a, int *st
         {"save-bands", '\0', POPT_ARG_STRING, &a->save_ranges, 0, "make limits for machines like this one", "FILE"},
         {"world", '\0', POPT_ARG_INT, &a->world, 0, "ranks (each benchmark's own)", "N"},
         {"pin", '\0', POPT_ARG_STRING, &a->pin, 0, "processors of the ranks in turn (the first ones)", "0,1"},
-        {"model", '\0', POPT_ARG_ARGV, &a->models, 0, "say which presets hold it (gpt2-124m, llama-8b)", "NAME"},
+        {"model", '\0', POPT_ARG_ARGV, &a->models, 0, "say which presets hold it (gpt2-124m, llama-8b); again for more",
+         "MODEL|SHAPE|FILE"},
         {"device-memory", '\0', POPT_ARG_STRING, &a->device_memory, 0, "of each rank, for --model", "SIZE"},
         {"host-memory", '\0', POPT_ARG_STRING, &a->host_memory, 0, "of each rank, for --model", "SIZE"},
-        {"engine", '\0', POPT_ARG_STRING, &a->engine, 0, "of storage: libaio or io_uring", "NAME"},
+        {"engine", '\0', POPT_ARG_STRING, &a->engine, 0, "of storage", "libaio|io_uring"},
         {"emulate", '\0', POPT_ARG_STRING, &a->emulate, 0, "throttle lanes to so many GB/s; never VALID", "LIST"},
         {"time-limit", '\0', POPT_ARG_DOUBLE, &a->time_limit_s, 0, "seconds for each part (300, or 20 x as long)", "S"},
-        HELP_OPTIONS(examples) POPT_TABLEEND,
+        HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    poptSetOtherOptionHelp(context, "[OPTION...]\n\nSays whether this machine does what its parts allow: VALID, "
-                                    "INVALID with each reason, or INCOMPLETE.\n"
-                                    "Exit status: 0 VALID, 1 INVALID, 77 INCOMPLETE, 2 usage, 130 interrupted.\n");
     int rc = ERR_NONE, code = poptGetNextOpt(context);
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));

@@ -141,10 +141,11 @@ static int adam_main(int argc, const char **argv)
 {
     struct selection selection = {0};
     struct poptOption own[] = {
-        {"recipe", '\0', POPT_ARG_STRING, &selection.recipe, 0, "one recipe, or all", "NAME"},
-        {"isa", '\0', POPT_ARG_STRING, &selection.isa, 0, "scalar, avx2, avx512 or all", "NAME"},
-        {"device", '\0', POPT_ARG_STRING, &selection.device, 0, "cpu, unless given; cuda", "WHICH"},
-        {"step", '\0', POPT_ARG_STRING, &selection.step, 0, "update, fused, whole or all", "NAME"},
+        {"recipe", '\0', POPT_ARG_STRING, &selection.recipe, 0, "one recipe, or all", "RECIPE"},
+        {"isa", '\0', POPT_ARG_STRING, &selection.isa, 0, "processor instructions to measure",
+         "scalar|avx2|avx512|all"},
+        {"device", '\0', POPT_ARG_STRING, &selection.device, 0, "cpu, unless given", "cpu|cuda"},
+        {"step", '\0', POPT_ARG_STRING, &selection.step, 0, "the part of the step", "update|fused|whole|all"},
         POPT_TABLEEND,
     };
     enum adam_isa before = adam_isa_now();

@@ -284,8 +284,11 @@ int bench_comm_on(const struct bench_device *device, int argc, const char **argv
     struct poptOption own[] = {
         {"world", '\0', POPT_ARG_INT, &selection.world, 0,
          "ranks (2, or the launcher's); --sizes are bytes of the whole buffer", "N"},
-        {"device", '\0', POPT_ARG_STRING, &selection.device_name, 0, "where buffers are: cpu, unless given; cuda",
-         "WHICH"},
+        {"device", '\0', POPT_ARG_STRING, &selection.device_name, 0,
+         "where buffers are: cpu, unless given; cuda: under mpirun each rank has a GPU, with NCCL between them, "
+         "against "
+         "NCCL's own collectives",
+         "cpu|cuda"},
         {"operation", '\0', POPT_ARG_STRING, &selection.operation, 0,
          "one of reduce-scatter, all-gather, all-reduce, all-to-all, broadcast", "NAME"},
         POPT_TABLEEND,

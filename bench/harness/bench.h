@@ -26,6 +26,7 @@ struct benchmark {
     enum bench_uses uses;
     bool together;  // under a launcher all ranks measure one thing; otherwise the first rank of each host its own host
     const char *summary;
+    const char *text;  // sentences for --help and the manual, where the summary does not say it all; or null
     const char *const examples[4];  // of command lines, for --help; null behind the last
 };
 

@@ -124,7 +124,6 @@ static int options_read(int argc, const char **argv, const struct benchmark *ben
     poptContext context = poptGetContext(NULL, argc, named, table, 0);
     if (!context)
         return err_set(ERR_MEMORY, "no memory for the command line");
-    poptSetOtherOptionHelp(context, "[OPTION...]");
     int code, rc = poptGetNextOpt(context);
     if (rc < -1)
         code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(rc));
@@ -133,8 +132,14 @@ static int options_read(int argc, const char **argv, const struct benchmark *ben
     else
         code = options_convert(raw, out);
     if (code == ERR_NONE && out->help) {
-        poptPrintHelp(context, stdout, 0);
-        help_print_examples(benchmark->examples, stdout);
+        char sentence[256];
+        snprintf(sentence, sizeof sentence, "%c%s.", toupper(*benchmark->summary), benchmark->summary + 1);
+        const struct help help = {
+            .usage = "[OPTION...]",
+            .text = benchmark->text ? benchmark->text : sentence,
+            .examples = benchmark->examples,
+        };
+        help_show(context, table, &help);
     }
     poptFreeContext(context);
     return code;
@@ -149,7 +154,8 @@ int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, 
     const enum bench_uses uses = benchmark->uses;
     struct bench_storage *storage = &out->storage;
     const struct poptOption shared[] = {
-        {"sizes", '\0', TEXT, &raw.sizes, 0, "sizes to measure; K, M and G are powers of 1024", "64K,64M"},
+        {"sizes", '\0', TEXT, &raw.sizes, 0, "sizes to measure, in the benchmark's unit; K, M and G are powers of 1024",
+         "64K,64M"},
         {"threads", '\0', TEXT, &raw.threads, 0, "thread counts to measure", "1,all"},
         {"repeat", '\0', INT, &raw.repeat, 0, "counted repetitions of each case", "N"},
         {"warmup", '\0', INT, &raw.warmup, 0, "repetitions before them", "N"},
@@ -161,7 +167,7 @@ int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, 
     };
     const struct poptOption of_storage[] = {
         {"nvme-path", '\0', POPT_ARG_ARGV, &storage->given_paths, 0, "a folder to use (.); again for one more", "DIR"},
-        {"engine", '\0', TEXT, &storage->engine, 0, "libaio or io_uring alone", "NAME"},
+        {"engine", '\0', TEXT, &storage->engine, 0, "one of the two alone", "libaio|io_uring"},
         {"buffered", '\0', FLAG, &raw.buffered, 0,
          uses == BENCH_USES_DIRECT ? "refused here" : "through the page cache, and mark the result", NULL},
         POPT_TABLEEND,

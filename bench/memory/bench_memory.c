@@ -252,7 +252,7 @@ static int memory_main(int argc, const char **argv)
     struct memory_bench bench = {0};
     const struct poptOption own[] = {
         {"operation", '\0', POPT_ARG_STRING, &bench.operation, 0,
-         "copy, read, write or adam_mix alone; --sizes are bytes of an array (4 times the caches)", "NAME"},
+         "one of these alone; --sizes are bytes of an array (4 times the caches)", "copy|read|write|adam_mix"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_memory, own, &bench.options);

@@ -18,6 +18,9 @@ const struct benchmark bench_pcie = {
     .run = pcie_main,
     .uses = BENCH_USES_STORAGE,
     .summary = "copies between host and devices; skipped where there is no CUDA",
+    .text =
+        "Copies between host and devices, in blocks of several sizes, in one direction and both, one device at a time "
+        "and all at once. Skipped where there is no CUDA.",
     .examples = {"zerogauge bench pcie", "zerogauge bench pcie --nvme-path /mnt/nvme --json"},
 };
 

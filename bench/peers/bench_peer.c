@@ -16,6 +16,8 @@ const struct benchmark bench_peer = {
     .run = peer_main,
     .uses = BENCH_USES_STORAGE,
     .summary = "a part beside another implementation of it, such as bench/peers has",
+    .text = "A part of training beside another implementation of it, which is started once, does the same work in turn "
+            "with ours, and is compared with it in the same run.",
     .examples = {"zerogauge bench peer --part adam --recipe torch-fused-cpu --beside 'python3 bench/peers/adam.py "
                  "--adam fused'",
                  "zerogauge bench peer --part comm --operation all-reduce --beside 'python3 bench/peers/comm.py'"},
@@ -61,20 +63,25 @@ static int peer_main(int argc, const char **argv)
     enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT };
     struct peer_options given = {0};
     const struct poptOption own[] = {
-        {"beside", '\0', TEXT, &given.beside, 0, "the peer: a program that bench/peers/peer.h describes", "COMMAND"},
-        {"part", '\0', TEXT, &given.part, 0, "adam, comm, nvme or step", "NAME"},
-        {"label", '\0', TEXT, &given.label, 0, "what the case calls the peer", "NAME"},
-        {"recipe", '\0', TEXT, &given.recipe, 0, "adam: the peer's arithmetic (torch-cpu)", "NAME"},
-        {"step", '\0', TEXT, &given.step, 0, "adam: update, or whole: norm, Adam, bf16 copy (update)", "NAME"},
+        {"beside", '\0', TEXT, &given.beside, 0,
+         "the peer: a program that bench/peers/peer.h describes; those for PyTorch, DeepSpeed and MPI are in "
+         "bench/peers of the source tree",
+         "COMMAND"},
+        {"part", '\0', TEXT, &given.part, 0, "what both do", "adam|comm|nvme|step"},
+        {"label", '\0', TEXT, &given.label, 0, "what the case calls the peer; what it calls itself, unless given",
+         "NAME"},
+        {"recipe", '\0', TEXT, &given.recipe, 0, "adam: the peer's arithmetic (torch-cpu)", "RECIPE"},
+        {"step", '\0', TEXT, &given.step, 0, "adam: update, unless given; whole: norm, Adam and the bf16 copy",
+         "update|whole"},
         {"operation", '\0', TEXT, &given.operation, 0, "comm: all-gather, all-reduce or reduce-scatter", "NAME"},
-        {"direction", '\0', TEXT, &given.direction, 0, "nvme: read or write (read)", "NAME"},
+        {"direction", '\0', TEXT, &given.direction, 0, "nvme: read, unless given", "read|write"},
         {"size", '\0', TEXT, &given.size, 0, "nvme: of each file (1G); --sizes are of a request", "SIZE"},
         {"depth", '\0', INT, &given.depth, 0, "nvme: requests in flight (32)", "N"},
         {"seconds", '\0', POPT_ARG_DOUBLE, &given.seconds, 0, "nvme: of each run (1)", "S"},
-        {"model", '\0', TEXT, &given.model, 0, "step: a GPT (gpt-3m)", "NAME"},
-        {"preset", '\0', TEXT, &given.preset, 0, "step: a preset, in fp32 (zero0)", "NAME"},
+        {"model", '\0', TEXT, &given.model, 0, "step: a GPT (gpt-3m)", "MODEL"},
+        {"preset", '\0', TEXT, &given.preset, 0, "step: a preset, in fp32 (zero0)", "PRESET"},
         {"set", '\0', POPT_ARG_ARGV, &given.set, 0, "step: override a key of it; again for more", "KEY=VALUE"},
-        {"schedule", '\0', TEXT, &given.schedule, 0, "step: serial or overlap (serial)", "HOW"},
+        {"schedule", '\0', TEXT, &given.schedule, 0, "step: serial, unless given", "serial|overlap"},
         {"steps", '\0', INT, &given.steps, 0, "step: of a turn (5)", "N"},
         {"world", '\0', INT, &given.world, 0, "comm, step: ranks (2)", "N"},
         POPT_TABLEEND,

@@ -23,6 +23,8 @@ const struct benchmark bench_links = {
     .uses = BENCH_USES_NOTHING,
     .together = true,
     .summary = "what lies between hosts, in pairs: whose link is slow",
+    .text = "What lies between hosts, in pairs: whose link is slow. Under mpirun or srun; skipped where there is one "
+            "process. --sizes has one size here, of the message that bandwidth is measured with.",
     .examples = {"mpirun -n 4 --host one,two,three,four zerogauge bench links",
                  "srun -N 8 zerogauge bench links --json"},
 };

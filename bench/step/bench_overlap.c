@@ -215,8 +215,11 @@ static int overlap_main(const struct bench_device *device, int argc, const char 
     const struct poptOption own[] = {
         {"emulate", '\0', TEXT, &given.emulate, 0, "dgx-2 or none (quickly), or lanes' GB/s as for train", "LIST"},
         {"world", '\0', INT, &given.world, 0, "ranks, as threads (1); each computes with one", "N"},
-        {"device", '\0', TEXT, &given.device, 0, "that trains: cpu, unless given; cuda", "WHICH"},
-        {"model", '\0', TEXT, &given.model, 0, "instead of a small one for emulated lanes, a larger one else", "NAME"},
+        {"device", '\0', TEXT, &given.device, 0,
+         "that trains: cpu, unless given; cuda, with a larger model, and with lanes as they are unless --emulate says "
+         "otherwise",
+         "cpu|cuda"},
+        {"model", '\0', TEXT, &given.model, 0, "instead of a small one for emulated lanes, a larger one else", "MODEL"},
         {"sequences", '\0', INT, &given.sequences, 0, "of a rank's micro-batch", "N"},
         {"eager", '\0', FLAG, &given.eager, 0, "no clipping, no check for overflow: no update waits for all", NULL},
         {"text", '\0', TEXT, &given.text_path, 0, "train on this file instead of the King James Bible", "FILE"},

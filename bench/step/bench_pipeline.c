@@ -19,6 +19,7 @@ const struct benchmark bench_pipeline = {
     .run = pipeline_main,
     .uses = BENCH_USES_STORAGE,
     .summary = "lanes of training: how much they disturb each other",
+    .text = "The lanes of training one by one and in pairs: how much they disturb each other.",
     .examples = {"zerogauge bench pipeline --nvme-path /mnt/nvme",
                  "zerogauge bench pipeline --quick --seconds 0.1 --json"},
 };

@@ -20,6 +20,9 @@ const struct benchmark bench_step = {
     .run = run_step,
     .uses = BENCH_USES_STATES,
     .summary = "a training step of every stage and tier against one process",
+    .text = "A training step of every stage and tier against one process doing it all; its operations against matrix "
+            "products, its lanes against themselves, and its efficiency against the one that ZeRO-Infinity's model "
+            "predicts. --sizes are sequences of each rank's micro-batch.",
     .examples = {"zerogauge bench step --model gpt-10m", "zerogauge bench step --quick --schedule overlap --json"},
 };
 
@@ -209,10 +212,12 @@ static int step_main(const struct bench_device *device, int argc, const char **a
 {
     struct step_texts texts = {0};
     const struct poptOption own[] = {
-        {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "only these, with commas between (all)", "LIST"},
-        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (gpt-3m; quickly, or on a GPU, another)", "NAME"},
-        {"device", '\0', POPT_ARG_STRING, &texts.device, 0, "that trains: cpu, unless given; cuda", "WHICH"},
-        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "serial or overlap (serial)", "HOW"},
+        {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "only these, with commas between (all)", "PRESET,..."},
+        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (gpt-3m; quickly, or on a GPU, another)", "MODEL"},
+        {"device", '\0', POPT_ARG_STRING, &texts.device, 0,
+         "that trains, multiplies, and is copied to and from: cpu, unless given; cuda, with a larger model",
+         "cpu|cuda"},
+        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "serial, unless given", "serial|overlap"},
         {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes, in GB/s, as for train", "LIST"},
         {"text", '\0', POPT_ARG_STRING, &texts.text_path, 0, "train on this file instead of the King James Bible",
          "FILE"},

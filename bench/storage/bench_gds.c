@@ -22,6 +22,10 @@ const struct benchmark bench_gds = {
     .run = gds_main,
     .uses = BENCH_USES_DIRECT,
     .summary = "a GPU and files by cuFile, against host memory between; or skipped",
+    .text =
+        "A GPU's memory and files by cuFile (GPUDirect Storage), against the way through page-locked host memory. "
+        "Skipped where there is no GPU or no libcufile; each result names the path that bytes took, as far as it can "
+        "be known.",
     .examples = {"zerogauge bench gds --nvme-path /mnt/nvme",
                  "zerogauge bench gds --quick --direction read --threads 1,8,16"},
 };
@@ -98,10 +102,10 @@ static int gds_main(int argc, const char **argv)
     struct given given = {0};
     const struct poptOption own[] = {
         {"size", '\0', POPT_ARG_STRING, &given.size, 0,
-         "of the file in each folder (1G); --sizes are of a request, "
+         "of the file in each folder (1G), all of which the GPU has memory for; --sizes are of a request, "
          "--threads how many are in flight",
          "SIZE"},
-        {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "read or write alone", "NAME"},
+        {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "one of the two alone", "read|write"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_gds, own, &options);

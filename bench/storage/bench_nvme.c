@@ -285,10 +285,10 @@ static int nvme_main(int argc, const char **argv)
         {"size", '\0', POPT_ARG_STRING, &given.size, 0, "of the file in each folder (1G); fio has one more", "SIZE"},
         {"seconds", '\0', POPT_ARG_DOUBLE, &given.seconds, 0, "of each run (3; quickly 0.4)", "S"},
         {"depths", '\0', POPT_ARG_STRING, &given.depths, 0, "requests in flight (32); --sizes are theirs", "8,32"},
-        {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "read, write or mixed alone", "NAME"},
+        {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "one of these alone", "read|write|mixed"},
         {"emulate", '\0', POPT_ARG_STRING, &given.emulate, 0, "throttle the rates: nvme-read=0.5,nvme-write=0.2 GB/s",
          "LIST"},
-        {"no-fio", '\0', POPT_ARG_NONE, &given.no_fio, 0, "without the baseline", NULL},
+        {"no-fio", '\0', POPT_ARG_NONE, &given.no_fio, 0, "without fio", NULL},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_nvme, own, &bench.options);

@@ -87,6 +87,11 @@ static int all_main(int argc, const char **argv)
     return code == ERR_NONE ? worst : status;
 }
 
+const struct benchmark *bench_at(size_t index)
+{
+    return index < BENCHMARK_COUNT ? benchmarks[index] : index == BENCHMARK_COUNT ? &bench_all : NULL;
+}
+
 bool bench_is_together(const char *name)
 {
     for (int i = 0; i < BENCHMARK_COUNT; i++)

@@ -24,6 +24,9 @@
 BENCHMARKS(BENCHMARK_DECLARE)
 #undef BENCHMARK_DECLARE
 
+// The benchmarks in order, then "all"; null past the end.
+const struct benchmark *bench_at(size_t index);
+
 // By name: whether all ranks of a launcher measure it together; false for an unknown name.
 bool bench_is_together(const char *name);
 

@@ -27,24 +27,30 @@ static const char *const examples[] = {
     NULL,
 };
 
+static const struct help help = {
+    .usage = arguments_text,
+    .text = "Answers the suite's cases with the reference, as another implementation would.",
+    .examples = examples,
+};
+
 static int parse(int argc, const char **argv, struct answer_options *a, char *arguments[5], int *count)
 {
     enum { TEXT = POPT_ARG_STRING, FLAG = POPT_ARG_NONE };
     const struct poptOption options[] = {
         {"case", '\0', FLAG, &a->one, 0, "answer one case: CASE ANSWER [STATE]", NULL},
-        {"recipe", '\0', TEXT, &a->recipe, 0, "Adam's sequence of operations; torch-cpu, unless given", "NAME"},
-        {"clip-form", '\0', TEXT, &a->clip_form, 0, "torch, unless given; deepspeed", "NAME"},
-        {"schedule", '\0', TEXT, &a->schedule, 0, "serial; overlap; chaos:SEED; as cases hint, unless given", "HOW"},
+        {"recipe", '\0', TEXT, &a->recipe, 0,
+         "Adam's sequence of operations; torch-cpu, unless given; a wrong name lists them", "RECIPE"},
+        {"clip-form", '\0', TEXT, &a->clip_form, 0, "torch, unless given", "torch|deepspeed"},
+        {"schedule", '\0', TEXT, &a->schedule, 0, "as the cases hint, unless given; chaos:SEED, too", "serial|overlap"},
         {"reduction-group", '\0', POPT_ARG_INT, &a->reduction_group, 0,
-         "sums over ranks by groups of so many, where the world is a multiple of it; canonical order, unless given",
+         "sums over ranks by groups of N in a row, where the world is a multiple of N; canonical order, unless given",
          "N"},
         {"nvme-path", '\0', TEXT, &a->nvme_path, 0, "where what is on NVMe goes; STATE, TMPDIR or /tmp, unless given",
          "DIR"},
         {"plugin", '\0', TEXT, &a->plugin, 0, "a shared object answers (contract.h), and not the reference", "FILE"},
-        HELP_OPTIONS(examples) POPT_TABLEEND,
+        HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    poptSetOtherOptionHelp(context, arguments_text);
     int rc = ERR_NONE, code = poptGetNextOpt(context);
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));

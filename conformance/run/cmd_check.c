@@ -119,18 +119,30 @@ static const char *const examples[] = {
     NULL,
 };
 
+static const struct help help = {
+    .usage = "[OPTION...] [-- COMMAND ... {cases} {answers} {world} [{state}]]",
+    .text = "The conformance suite, on the reference or on the command behind --. The verdict of a requirement is PASS "
+            "(bitwise), "
+            "EQUIVALENT (bitwise under another known recipe or order), BOUNDED (no known recipe, within limits of "
+            "rounding), FAIL, "
+            "BROKEN or UNSUPPORTED.",
+    .examples = examples,
+};
+
 static int run(int argc, const char **argv, struct check_options *a, const char *const *rest, int *status)
 {
     const struct poptOption options[] = {
-        {"level", 'l', POPT_ARG_STRING, &a->level, 0, "quick, unless given: at most a minute; full", "NAME"},
-        {"case", 'c', POPT_ARG_STRING, &a->cases, 0, "only these cases: a name, or a pattern as a shell's", "NAME"},
-        {"requirement", 'r', POPT_ARG_STRING, &a->requirement, 0, "only cases that serve this requirement", "ID"},
-        {"claims", '\0', POPT_ARG_STRING, &a->claims, 0, "what the implementation supports", "FILE"},
+        {"level", 'l', POPT_ARG_STRING, &a->level, 0, "quick, unless given: at most a minute", "quick|full"},
+        {"case", 'c', POPT_ARG_STRING, &a->cases, 0,
+         "only these cases: a name, or a pattern as a shell's, such as 'adam-*' or '@(adam|clip)-*'", "CASE"},
+        {"requirement", 'r', POPT_ARG_STRING, &a->requirement, 0, "only cases that serve this requirement",
+         "REQUIREMENT"},
+        {"claims", '\0', POPT_ARG_STRING, &a->claims, 0, "what the implementation supports, as JSON", "FILE"},
         {"plugin", '\0', POPT_ARG_STRING, &a->plugin, 0, "a shared object in place of a command", "FILE"},
         {"out", 'o', POPT_ARG_STRING, &a->out, 0, "keep cases, answers and reports in this new folder", "DIR"},
         {"keep", '\0', POPT_ARG_NONE, &a->keep, 0, "without --out: do not remove the temporary folder", NULL},
         {"json", '\0', POPT_ARG_NONE, &a->json, 0, "print JSON lines instead of a table", NULL},
-        {"explain", '\0', POPT_ARG_STRING, &a->explain, 0, "print a requirement and stop", "ID"},
+        {"explain", '\0', POPT_ARG_STRING, &a->explain, 0, "print a requirement and stop", "REQUIREMENT"},
         {"list", '\0', POPT_ARG_NONE, &a->list, 0, "list the cases and stop", NULL},
         {"write-cases", '\0', POPT_ARG_STRING, &a->write_cases, 0, "write the cases to this new folder, and stop",
          "DIR"},
@@ -139,10 +151,9 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
          "seconds that a launch may take", "S"},
         {"memory-limit", '\0', POPT_ARG_STRING, &a->memory, 0, "of all its processes (9/10 of the machine)", "SIZE"},
         {"output-limit", '\0', POPT_ARG_STRING, &a->output, 0, "of what it prints and writes (4 GiB)", "SIZE"},
-        HELP_OPTIONS(examples) POPT_TABLEEND,
+        HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    poptSetOtherOptionHelp(context, "[OPTION...] [-- COMMAND ... {cases} {answers} {world} [{state}]]");
     int rc = ERR_NONE, code = poptGetNextOpt(context);
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));

@@ -22,33 +22,56 @@ static const char *const examples[] = {
     NULL,
 };
 
+static const struct help help = {
+    .usage = "(--preset PRESET | --config FILE | --paper | --claims) [OPTION...]",
+    .text = "Says what training would hold, move and take on a machine, of any model and world: the stages themselves "
+            "run without "
+            "data on a virtual clock. Exit status 0 says nothing about whether it fits; of --search, 1 says that "
+            "nothing does.",
+    .examples = examples,
+};
+
 static int parse(int argc, const char **argv, struct plan_options *a)
 {
     enum { TEXT = POPT_ARG_STRING, FLAG = POPT_ARG_NONE };
     struct poptOption what[] = {
-        {"preset", 'p', TEXT, &a->preset, 0, "a configuration that comes with the program", "NAME"},
+        {"preset", 'p', TEXT, &a->preset, 0,
+         "a configuration that comes with the program; its buckets and sub-groups have DeepSpeed's own sizes here",
+         "PRESET"},
         {"config", 'c', TEXT, &a->config_path, 0, "a DeepSpeed JSON configuration", "FILE"},
-        {"set", '\0', POPT_ARG_ARGV, &a->set, 0, "override a key of the configuration", "PATH.TO.KEY=VALUE"},
-        {"model", 'm', TEXT, &a->model, 0, "llama-8b, unless given; an unknown name lists all", "NAME|FILE"},
+        {"set", '\0', POPT_ARG_ARGV, &a->set, 0, "override a key of the configuration; may be given again",
+         "PATH.TO.KEY=VALUE"},
+        {"model", 'm', TEXT, &a->model, 0, "llama-8b, unless given; an unknown name lists all", "MODEL|SHAPE|FILE"},
         {"sequences", '\0', POPT_ARG_LONGLONG, &a->sequences, 0, "a rank's in each micro-step", "N"},
         POPT_TABLEEND,
     };
     struct poptOption where[] = {
         {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, one a device; a node of the machine, unless given", "N"},
-        {"worlds", '\0', TEXT, &a->world_list, 0, "of a search: they share the same sequences", "N,N,..."},
-        {"machine", '\0', TEXT, &a->machine, 0, "dgx-h100, unless given; an unknown name lists all", "NAME|FILE"},
+        {"worlds", '\0', TEXT, &a->world_list, 0, "of a search: worlds that share the sequences of a step", "N,N,..."},
+        {"machine", '\0', TEXT, &a->machine, 0, "dgx-h100, unless given; an unknown name lists all", "MACHINE|FILE"},
         {"tbw", '\0', POPT_ARG_DOUBLE, &a->tbw, 0, "terabytes a node's drives bear: how long they last", "TB"},
         POPT_TABLEEND,
     };
     struct poptOption out[] = {
-        {"search", '\0', FLAG, &a->search, 0, "what fits, of all placements and batches, the fastest first", NULL},
-        {"write", '\0', TEXT, &a->write, 0, "the configuration that was planned, or the first found", "FILE"},
+        {"search", '\0', FLAG, &a->search, 0,
+         "what fits, of all placements and batches with the same number of sequences in a step, the fastest first",
+         NULL},
+        {"write", '\0', TEXT, &a->write, 0,
+         "write the configuration that was planned, or the first one found, to a new file", "FILE"},
         {"html", '\0', TEXT, &a->html, 0, "write a page with memory, lanes and the critical path", "FILE"},
         {"explain", '\0', FLAG, &a->explain, 0, "the formula or source behind every number", NULL},
         {"json", '\0', FLAG, &a->json, 0, "print one line of JSON; of a search, one a configuration", NULL},
-        {"against", '\0', TEXT, &a->against, 0, "steps that a result file measured beside plans of them", "FILE"},
-        {"paper", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->paper, 'P', "the papers' tables, cell by cell", "NAME"},
-        {"claims", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->claim, 'C', "what is said about ZeRO, decided anew",
+        {"against", '\0', TEXT, &a->against, 0,
+         "steps that a result file of validate measured, beside plans of them on the machine that it measured", "FILE"},
+        {"paper", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->paper, 'P',
+         "the papers' tables, cell by cell, beside what follows from the stages and from the papers' own equations, "
+         "with the errata that are known; of one table, or of those whose names begin so; exit status 1: a cell is "
+         "neither as printed nor an erratum",
+         "NAME"},
+        {"claims", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->claim, 'C',
+         "what is said about ZeRO, decided anew: all of it, a claim by its name or the beginning of it, a file of "
+         "claims that comes with the program, or a file of one's own, whose form datasets/claims/README.md describes; "
+         "exit status 1: a verdict that is written down does not follow",
          "NAME|FILE"},
         POPT_TABLEEND,
     };
@@ -56,10 +79,9 @@ static int parse(int argc, const char **argv, struct plan_options *a)
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, what, 0, "What is planned:", NULL},
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, where, 0, "Where:", NULL},
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, out, 0, "What comes out:", NULL},
-        HELP_OPTIONS(examples) POPT_TABLEEND,
+        HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    poptSetOtherOptionHelp(context, "(--preset NAME | --config FILE | --paper | --claims) [OPTION...]");
     int code, rc = ERR_NONE;
     while ((code = poptGetNextOpt(context)) > 0) {
         a->papers |= code == 'P';

@@ -123,14 +123,20 @@ static const char *const examples[] = {
     NULL,
 };
 
+static const struct help help = {
+    .usage = "CHECKPOINT OUT.safetensors [OPTION...]",
+    .text = "Writes a checkpoint's weights, unsharded, to one safetensors file.",
+    .examples = examples,
+};
+
 static int run(int argc, const char **argv, char **dtype_text)
 {
     const struct poptOption options[] = {
-        {"dtype", '\0', POPT_ARG_STRING, dtype_text, 0, "fp32, unless given; bf16, fp16: rounded to nearest", "NAME"},
-        HELP_OPTIONS(examples) POPT_TABLEEND,
+        {"dtype", '\0', POPT_ARG_STRING, dtype_text, 0, "fp32, unless given; the others are rounded to nearest",
+         "fp32|bf16|fp16"},
+        HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    poptSetOtherOptionHelp(context, "CHECKPOINT OUT.safetensors [OPTION...]");
     int rc = ERR_NONE, code = poptGetNextOpt(context);
     const char *from = poptGetArg(context), *to = poptGetArg(context), *extra = poptGetArg(context);
     enum dtype dtype = DTYPE_FP32;

@@ -1,65 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configurations that must be refused. datasets/configs-bad has one a file: NAME.json, and in NAME.txt the message
-// expected for it at a world of 2, from the file's name on; " ..." at its end stands for anything.
+// Configurations that must be refused: the cases of datasets/configs_bad.txt, whose head says what they look like.
 #include "ref/config/config.h"
 
 #include "ref/config/config_keys.h"
 #include "base/err.h"
+#include "base/folder_test.h"
 #include "base/json.h"
 
 #include <criterion/criterion.h>
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define FOLDER ZG_SOURCE_DIR "/datasets/configs-bad"
 
 static const struct config_options OPTIONS = {.world = 2};
 
-static bool ends_in(const char *name, const char *end)
-{
-    return strlen(name) > strlen(end) && strcmp(name + strlen(name) - strlen(end), end) == 0;
-}
+struct bad_case {
+    char *name, *text, *message;
+    size_t bytes;  // of the text
+};
 
-static void expect_message(const char *name)
+// Replaces each {{00}} by its byte; returns the length that is left.
+static size_t insert_bytes(char *text)
 {
-    char file[512], text_file[512], line[2048] = "";
-    snprintf(file, sizeof file, FOLDER "/%s", name);
-    snprintf(text_file, sizeof text_file, FOLDER "/%.*s.txt", (int)(strlen(name) - 5), name);
-    FILE *expected = fopen(text_file, "r");
-    cr_assert(expected && fgets(line, sizeof line, expected), "%s has no expected message", name);
-    fclose(expected);
-    line[strcspn(line, "\n")] = '\0';
-    size_t bytes = ends_in(line, " ...") ? strlen(line) - 3 : strlen(line) + 1;
-    struct config config;
-    int code = config_load_file(file, &OPTIONS, &config, NULL);
-    cr_expect_eq(code, ERR_USAGE, "%s: code %d", name, code);
-    const char *message = code == ERR_NONE ? "" : err_message();
-    cr_expect(strncmp(message, FOLDER "/", strlen(FOLDER "/")) == 0 &&
-                  strncmp(message + strlen(FOLDER "/"), line, bytes) == 0,
-              "%s\nsays     %s\nexpected %s", name, message, line);
-}
-
-Test(config_bad, every_bad_file_is_refused_with_its_message)
-{
-    DIR *folder = opendir(FOLDER);
-    cr_assert(folder);
-    int files = 0, messages = 0;
-    struct dirent *entry;
-    while ((entry = readdir(folder)) != NULL) {
-        messages += ends_in(entry->d_name, ".txt");
-        if (!ends_in(entry->d_name, ".json"))
-            continue;
-        files++;
-        expect_message(entry->d_name);
+    size_t length = 0;
+    for (const char *at = text; *at; length++) {
+        int used = 0;
+        unsigned byte;
+        bool escaped = sscanf(at, "{{%2x}}%n", &byte, &used) == 1 && used == 6;
+        text[length] = escaped ? (char)byte : *at;
+        at += escaped ? 6 : 1;
     }
-    closedir(folder);
-    cr_expect_geq(files, 140);
-    cr_expect_eq(files, messages);
+    return length;
+}
+
+// The first line from `text` on that begins with `mark`, or null.
+static char *line_of(char *text, const char *mark)
+{
+    while (text && strncmp(text, mark, strlen(mark)) != 0)
+        text = (text = strchr(text, '\n')) ? text + 1 : NULL;
+    return text;
+}
+
+// Cuts the next case off *rest; false where there is none.
+static bool next_case(char **rest, struct bad_case *out)
+{
+    char *head = line_of(*rest, "== ");
+    if (!head)
+        return false;
+    out->name = head + strlen("== ");
+    out->text = strchr(head, '\n') + 1;
+    char *message = line_of(out->text, "=> "), *next = line_of(out->text, "== ");
+    cr_assert(message && (!next || message < next), "%.*s has no expected message", (int)(out->text - head), head);
+    out->message = message + strlen("=> ");
+    *rest = strchr(out->message, '\n') + 1;
+    (*rest)[-1] = out->text[-1] = *message = '\0';
+    out->bytes = insert_bytes(out->text);
+    return true;
+}
+
+static void expect_message(const char *folder, const struct bad_case *bad)
+{
+    char file[2 * PATH_MAX], expected[3 * PATH_MAX];
+    struct config config;
+    snprintf(file, sizeof file, "%s/%s.json", folder, bad->name);
+    snprintf(expected, sizeof expected, "%s:%s", file, bad->message);
+    folder_write(file, bad->text, bad->bytes);
+    size_t length = strlen(expected);
+    bool is_open = length > 4 && strcmp(expected + length - 4, " ...") == 0;
+    int code = config_load_file(file, &OPTIONS, &config, NULL);
+    cr_expect_eq(code, ERR_USAGE, "%s: code %d", bad->name, code);
+    const char *message = code == ERR_NONE ? "" : err_message();
+    cr_expect_eq(strncmp(message, expected, is_open ? length - 3 : length + 1), 0, "%s\nsays     %s\nexpected %s",
+                 bad->name, message, expected);
+}
+
+Test(config_bad, every_bad_configuration_is_refused_with_its_message)
+{
+    char folder[PATH_MAX];
+    size_t bytes;
+    char *table = folder_read(ZG_SOURCE_DIR "/datasets/configs_bad.txt", &bytes), *rest = table;
+    table[bytes] = '\0';
+    cr_assert_eq(strlen(table), bytes);
+    struct bad_case bad;
+    int count = 0;
+    folder_make(folder);
+    for (; next_case(&rest, &bad); count++)
+        expect_message(folder, &bad);
+    folder_remove(folder);
+    free(table);
+    cr_expect_geq(count, 149);
 }
 
 static void expect_file_refused(const char *file, const char *message)

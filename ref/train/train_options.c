@@ -19,17 +19,29 @@ static const char *const examples[] = {
     NULL,
 };
 
+static const struct help help = {
+    .usage = "(--preset PRESET | --config FILE) [OPTION...]",
+    .text = "Trains a model at a ZeRO stage under a DeepSpeed JSON configuration.",
+    .examples = examples,
+};
+
 static int parse(int argc, const char **argv, struct train_options *a)
 {
     enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT | POPT_ARGFLAG_SHOW_DEFAULT, LIST = POPT_ARG_ARGV };
     enum { LONG = POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, FLAG = POPT_ARG_NONE };
     struct poptOption what[] = {
-        {"preset", 'p', TEXT, &a->preset, 0, "a configuration that comes with the program", "NAME"},
-        {"config", 'c', TEXT, &a->config_path, 0, "a DeepSpeed JSON configuration", "FILE"},
-        {"set", '\0', LIST, &a->set, 0, "override a key of the configuration", "PATH.TO.KEY=VALUE"},
+        {"preset", 'p', TEXT, &a->preset, 0,
+         "a configuration that comes with the program; `zerogauge help presets` lists them", "PRESET"},
+        {"config", 'c', TEXT, &a->config_path, 0,
+         "a DeepSpeed JSON configuration; an unknown key is refused with file and line", "FILE"},
+        {"set", '\0', LIST, &a->set, 0, "override a key of the configuration; may be given again", "PATH.TO.KEY=VALUE"},
         {"print-config", '\0', FLAG, &a->print_config, 0, "print the effective configuration and stop", NULL},
-        {"model", 'm', TEXT, &a->model, 0, "gpt-tiny, unless given; an unknown name lists all", "NAME"},
-        {"find-largest", '\0', FLAG, &a->find_largest, 0, "find the largest model that the budgets allow", NULL},
+        {"model", 'm', TEXT, &a->model, 0,
+         "gpt-tiny, unless given; `zerogauge help models` lists them, and gpt:layers=24,width=512,heads=8 is a GPT of "
+         "any other size",
+         "MODEL"},
+        {"find-largest", '\0', FLAG, &a->find_largest, 0,
+         "find the largest model that the budgets allow, by training a step of each candidate", NULL},
         {"text", '\0', TEXT, &a->text_path, 0, "train on this file instead of the King James Bible", "FILE"},
         {"load-weights", '\0', TEXT, &a->weights, 0, "begin with the parameters in this safetensors file", "FILE"},
         {"steps", 's', LONG, &a->steps, 0, "optimizer steps, skipped ones included", "N"},
@@ -37,21 +49,31 @@ static int parse(int argc, const char **argv, struct train_options *a)
         POPT_TABLEEND,
     };
     struct poptOption how[] = {
-        {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, as threads (2); mpirun starts them as processes", "N"},
-        {"native-reduction", '\0', FLAG, &a->native_reduction, 0, "MPI's own sums, compared with canonical ones", NULL},
+        {"world", 'w', POPT_ARG_INT, &a->world, 0,
+         "ranks, as threads of one process (2); where mpirun or srun starts the program, ranks are its processes", "N"},
+        {"native-reduction", '\0', FLAG, &a->native_reduction, 0,
+         "leave sums to MPI, in its own order, and compare each with the canonical one in every bit; under mpirun "
+         "alone",
+         NULL},
         {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "a rank's threads for the optimizer (cores / ranks)", "N"},
-        {"device", '\0', TEXT, &a->device, 0, "cpu, unless given: host memory stands for it; cuda", "WHICH"},
-        {"schedule", '\0', TEXT, &a->schedule, 0, "overlap, unless given; serial; chaos:SEED", "HOW"},
+        {"device", '\0', TEXT, &a->device, 0,
+         "cpu, unless given: host memory stands for the device; cuda: GPUs, which the ranks share", "cpu|cuda"},
+        {"schedule", '\0', TEXT, &a->schedule, 0,
+         "overlap, unless given; chaos:SEED is a random order in which every page outside the declared memory is "
+         "locked",
+         "overlap|serial"},
         {"emulate", '\0', TEXT, &a->emulate, 0, "throttle lanes, in GB/s: h2d=12,d2h=12,nvme-read=3.2", "LIST"},
-        {"inject", '\0', TEXT, &a->inject, 0, "provoke faults: nvme:eio@K, nvme:flip@K, rank:R:die@STEP, ...", "LIST"},
+        {"inject", '\0', TEXT, &a->inject, 0,
+         "provoke faults: nvme:eio@K, nvme:flip@K, rank:R:die@STEP and others, which a wrong word lists", "LIST"},
         POPT_TABLEEND,
     };
     struct poptOption where[] = {
         {"device-memory", '\0', TEXT, &a->device_memory, 0, "refuse to hold more than this a rank", "SIZE"},
         {"host-memory", '\0', TEXT, &a->host_memory, 0, "the same of the host's memory", "SIZE"},
         {"nvme-space", '\0', TEXT, &a->nvme_space, 0, "the same of the disks", "SIZE"},
-        {"nvme-path", '\0', LIST, &a->nvme_path, 0, "where what is on NVMe goes; several are striped", "DIR"},
-        {"engine", '\0', TEXT, &a->engine, 0, "libaio or io_uring, in place of the configuration's", "NAME"},
+        {"nvme-path", '\0', LIST, &a->nvme_path, 0,
+         "where what is on NVMe goes; may be given again: several are striped", "DIR"},
+        {"engine", '\0', TEXT, &a->engine, 0, "in place of the configuration's", "libaio|io_uring"},
         {"buffered", '\0', FLAG, &a->buffered, 0, "allow NVMe without O_DIRECT, and mark the result", NULL},
         {"no-swap-checksum", '\0', FLAG, &a->no_swap_checksum, 0, "do not check what comes back from NVMe", NULL},
         POPT_TABLEEND,
@@ -75,10 +97,9 @@ static int parse(int argc, const char **argv, struct train_options *a)
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, where, 0, "Where states may live:", NULL},
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, checkpoints, 0, "Checkpoints:", NULL},
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, result, 0, "What comes out:", NULL},
-        HELP_OPTIONS(examples) POPT_TABLEEND,
+        HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    poptSetOtherOptionHelp(context, "(--preset NAME | --config FILE) [OPTION...]");
     int rc = ERR_NONE, code = poptGetNextOpt(context);
     const char *extra = poptPeekArg(context);
     if (code < -1)

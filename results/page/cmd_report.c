@@ -186,6 +186,13 @@ static const char *const examples[] = {
     NULL,
 };
 
+static const struct help help = {
+    .usage = "[OPTION...] FILE...",
+    .text = "Verifies, shows and compares result files. Every figure is recomputed from the raw samples before it is "
+            "shown.",
+    .examples = examples,
+};
+
 int report_main(int argc, const char **argv)
 {
     struct options a = {0};
@@ -193,16 +200,18 @@ int report_main(int argc, const char **argv)
         {"verify", '\0', POPT_ARG_NONE, &a.verify, 0, "only recompute all that follows from the samples", NULL},
         {"markdown", '\0', POPT_ARG_NONE, &a.markdown, 0, "tables in Markdown; so unless given otherwise", NULL},
         {"csv", '\0', POPT_ARG_NONE, &a.csv, 0, "one table with a row for each case", NULL},
-        {"summary", '\0', POPT_ARG_NONE, &a.summary, 0, "one table of a few rows in Markdown, for a README", NULL},
+        {"summary", '\0', POPT_ARG_NONE, &a.summary, 0,
+         "one table of a few rows in Markdown, for a README: for each limit, and each benchmark without, the typical "
+         "case",
+         NULL},
         {"html", '\0', POPT_ARG_STRING, &a.html, 0, "one page that needs nothing else", "FILE"},
         {"svg", '\0', POPT_ARG_STRING, &a.svg, 0, "plots by gnuplot, in this folder", "DIR"},
         {"compare", '\0', POPT_ARG_NONE, &a.compare, 0, "two files: what is better, worse or within noise", NULL},
         {"leaderboard", '\0', POPT_ARG_STRING, &a.leaderboard, 0, "a table of all result files in a folder", "DIR"},
         {"output", 'o', POPT_ARG_STRING, &a.output, 0, "write the tables to this new file", "FILE"},
-        HELP_OPTIONS(examples) POPT_TABLEEND,
+        HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
-    poptSetOtherOptionHelp(context, "[OPTION...] FILE...");
     int code = poptGetNextOpt(context);
     int rc = code < -1 ? err_set(ERR_USAGE, "%s: %s", poptBadOption(context, 0), poptStrerror(code))
                        : run(&a, poptGetArgs(context));
