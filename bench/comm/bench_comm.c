@@ -13,8 +13,8 @@
 #include "bench/comm/comm_case.h"
 #include "bench/comm/comm_ranks.h"
 #include "base/err.h"
-#include "ref/comm/mpi_collective.h"
-#include "ref/comm/nccl_collective.h"
+#include "bench/comm/mpi_collective.h"
+#include "bench/comm/nccl_collective.h"
 
 #include <popt.h>
 #include <stdlib.h>

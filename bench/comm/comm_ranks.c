@@ -3,8 +3,8 @@
 
 #include "bench/harness/bench.h"
 #include "base/err.h"
-#include "ref/comm/mpi_collective.h"
-#include "ref/comm/nccl_collective.h"
+#include "bench/comm/mpi_collective.h"
+#include "bench/comm/nccl_collective.h"
 
 #include <stdlib.h>
 

@@ -15,18 +15,20 @@ static const char paper[] = "{\"paper\":\"p\",\"source\":\"s\",\"tables\":[{\"ta
                             "\"columns\":[{\"column\":\"c\"}],\"rows\":[{\"row\":\"r\",\"printed\":[\"7.6B\"]}]}]}";
 const struct plan_text plan_paper_texts[] = {{"p", paper, sizeof paper - 1}, {0}};
 
-int query_plan_number(const struct strict_object *expression, double *out)
+int query_plan_number(const struct strict_object *expression, const char *key, int depth, double *out)
 {
     int world;
     struct strict_object plan;
-    TRY(strict_object_of(expression, "plan", &plan));
+    (void)depth;
+    TRY(strict_object_of(expression, key, &plan));
     TRY(strict_int(&plan, "world", 1, 100000, &world));
     *out = world;
     return ERR_NONE;
 }
 
-int query_accepts_number(const struct strict_object *expression, double *out)
+int query_accepts_number(const struct strict_object *expression, const char *key, int depth, double *out)
 {
+    (void)key, (void)depth;
     *out = json_object_size(expression->value) % 2 == 0;
     return ERR_NONE;
 }

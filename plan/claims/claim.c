@@ -2,6 +2,7 @@
 #include "plan/claims/claim.h"
 
 #include "base/err.h"
+#include "base/size.h"
 #include "plan/planner/plan_texts.h"
 #include "plan/claims/query.h"
 
@@ -13,68 +14,54 @@
 enum { CLAIM_MAX = 1024 };
 
 static const char *const VERDICTS[] = {"true", "true-under", "false", "undecidable", NULL};
-static const char *const CLAIM_KEYS[] = {"statement", "?claim",   "?source", "?query", "?condition", "?under",
-                                         "?verdict",  "?measure", "?value",  "?unit",  "?reason",    NULL};
-static const char *const FILE_KEYS[] = {"source", "claims", NULL};
 
 const char *claim_verdict_name(enum claim_verdict verdict)
 {
     return verdict == CLAIM_NONE ? "none" : VERDICTS[verdict];
 }
 
-static int read_text(const struct strict_object *o, const char *key, char *out, size_t room)
-{
-    out[0] = '\0';
-    return json_object_get(o->value, key) ? strict_string(o, key, out, room) : ERR_NONE;
-}
-
-static bool has(const struct strict_object *o, const char *key)
-{
-    return json_object_get(o->value, key) != NULL;
-}
-
 static int read_claim(const struct strict_object *o, struct claim *claim)
 {
+    static const char *const keys[] = {"statement", "?claim",   "?source", "?query", "?condition", "?under",
+                                       "?verdict",  "?measure", "?value",  "?unit",  "?reason",    NULL};
+    const struct {
+        const char *key;
+        char *out;
+        size_t bytes;
+    } texts[] = {{"statement", claim->statement, sizeof claim->statement},
+                 {"claim", claim->name, sizeof claim->name},
+                 {"source", claim->source, sizeof claim->source},
+                 {"condition", claim->condition, sizeof claim->condition},
+                 {"reason", claim->reason, sizeof claim->reason},
+                 {"unit", claim->unit, sizeof claim->unit}};
     int stored = CLAIM_NONE;
-    TRY(strict_keys(o, CLAIM_KEYS));
-    TRY(strict_string(o, "statement", claim->statement, sizeof claim->statement));
-    TRY(read_text(o, "claim", claim->name, sizeof claim->name));
-    if (has(o, "source"))
-        TRY(read_text(o, "source", claim->source, sizeof claim->source));
-    TRY(read_text(o, "condition", claim->condition, sizeof claim->condition));
-    TRY(read_text(o, "reason", claim->reason, sizeof claim->reason));
-    TRY(read_text(o, "unit", claim->unit, sizeof claim->unit));
-    if (has(o, "verdict"))
+    TRY(strict_keys(o, keys));
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (query_has(o, texts[i].key))
+            TRY(strict_string(o, texts[i].key, texts[i].out, texts[i].bytes));
+    if (query_has(o, "verdict"))
         TRY(strict_word(o, "verdict", VERDICTS, &stored));
     claim->stored = (enum claim_verdict)stored;
     claim->stored_value = NAN;
-    if (has(o, "value"))
-        TRY(strict_real(o, "value", &claim->stored_value));
-    return ERR_NONE;
+    return query_has(o, "value") ? strict_real(o, "value", &claim->stored_value) : ERR_NONE;
 }
 
 // What must be there, and what must not, for the verdict to mean something.
 static int check_parts(const struct strict_object *o, const struct claim *claim)
 {
     bool undecidable = claim->stored == CLAIM_UNDECIDABLE;
-    if (undecidable && has(o, "query"))
+    if (undecidable && query_has(o, "query"))
         return strict_fail(o, "query", "decides the claim, whose verdict is undecidable");
-    if (!undecidable && !has(o, "query"))
+    if (!undecidable && !query_has(o, "query"))
         return strict_fail(o, "query", "missing: what decides the claim");
     if (undecidable && !*claim->reason)
         return strict_fail(o, "reason", "missing: why nothing decides the claim");
-    if (has(o, "under") != (*claim->condition != '\0'))
-        return strict_fail(o, has(o, "under") ? "condition" : "under",
+    if (query_has(o, "under") != (*claim->condition != '\0'))
+        return strict_fail(o, query_has(o, "under") ? "condition" : "under",
                            "missing: a condition has words (condition) and a query (under)");
-    if (claim->stored == CLAIM_TRUE_UNDER && !has(o, "under"))
+    if (claim->stored == CLAIM_TRUE_UNDER && !query_has(o, "under"))
         return strict_fail(o, "under", "missing: the query under the condition");
     return ERR_NONE;
-}
-
-// To the three digits with which it is worth writing down.
-static bool is_value(double stored, double value)
-{
-    return isnan(stored) || (!isnan(value) && fabs(stored - value) <= 0.005 * fabs(value));
 }
 
 static int evaluate(const struct strict_object *o, struct claim *claim)
@@ -84,100 +71,147 @@ static int evaluate(const struct strict_object *o, struct claim *claim)
     claim->value = NAN;
     TRY(read_claim(o, claim));
     TRY(check_parts(o, claim));
-    if (has(o, "query"))
+    if (query_has(o, "query"))
         TRY(query_holds(o, "query", &holds, &claim->value));
-    if (has(o, "under"))
+    if (query_has(o, "under"))
         TRY(query_holds(o, "under", &holds_under, &measured_under));
-    if (has(o, "measure"))
-        TRY(query_number(o, "measure", &claim->value));
-    claim->verdict = !has(o, "query") ? CLAIM_UNDECIDABLE
-                     : holds          ? CLAIM_TRUE
-                     : holds_under    ? CLAIM_TRUE_UNDER
-                                      : CLAIM_FALSE;
+    if (query_has(o, "measure"))
+        TRY(query_number(o, "measure", 0, &claim->value));
+    claim->verdict = !query_has(o, "query") ? CLAIM_UNDECIDABLE
+                     : holds                ? CLAIM_TRUE
+                     : holds_under          ? CLAIM_TRUE_UNDER
+                                            : CLAIM_FALSE;
+    // Values are written down to three digits; against NAN, which is none, no comparison holds.
     claim->follows =
-        (claim->stored == CLAIM_NONE || claim->stored == claim->verdict) && is_value(claim->stored_value, claim->value);
+        (claim->stored == CLAIM_NONE || claim->stored == claim->verdict) &&
+        (isnan(claim->stored_value) || fabs(claim->stored_value - claim->value) <= 0.005 * fabs(claim->value));
     return ERR_NONE;
 }
-
-typedef int claim_visit(const struct claim *claim, void *context);
 
 // Claims whose name begins with `prefix`; null: all.
 struct selection {
     const char *prefix;
-    char source[CLAIM_TEXT_BYTES];  // of those that name none
     claim_visit *visit;
     void *context;
     size_t count;
 };
 
-static int visit_one(const struct strict_object *o, struct selection *selection)
+static int visit_one(const struct strict_object *o, const char *source, struct selection *selection)
 {
     const char *name = json_string_value(json_object_get(o->value, "claim"));
-    struct claim claim;
+    struct claim claim = {0};
     if (selection->prefix && (!name || strncmp(name, selection->prefix, strlen(selection->prefix)) != 0))
         return ERR_NONE;
     selection->count++;
-    memcpy(claim.source, selection->source, sizeof claim.source);
+    snprintf(claim.source, sizeof claim.source, "%s", source);
     TRY(evaluate(o, &claim));
     return selection->visit(&claim, selection->context);
 }
 
-static int visit_all(const struct strict_object *root, struct selection *selection)
+static int visit_root(const struct strict_object *root, void *selection)
 {
+    static const char *const keys[] = {"source", "claims", NULL};
+    char source[CLAIM_TEXT_BYTES];
     const json_t *claims;
     size_t count;
-    selection->source[0] = '\0';
-    if (!has(root, "claims"))
-        return visit_one(root, selection);
-    TRY(strict_keys(root, FILE_KEYS));
-    TRY(strict_string(root, "source", selection->source, sizeof selection->source));
+    if (!query_has(root, "claims"))
+        return visit_one(root, "", selection);
+    TRY(strict_keys(root, keys));
+    TRY(strict_string(root, "source", source, sizeof source));
     TRY(strict_array(root, "claims", 1, CLAIM_MAX, &claims, &count));
     for (size_t i = 0; i < count; i++) {
         struct strict_object o;
         TRY(strict_element(root, "claims", claims, i, &o));
-        TRY(visit_one(&o, selection));
+        TRY(visit_one(&o, source, selection));
     }
     return ERR_NONE;
 }
 
-static int visit_text(const char *file, const char *text, size_t bytes, struct selection *selection)
-{
-    struct json_text parsed;
-    TRY(json_text_parse(file, text, bytes, &parsed));
-    const struct strict_object root = strict_root(file, &parsed);
-    int rc = visit_all(&root, selection);
-    json_text_close(&parsed);
-    return rc;
-}
-
 int claim_each_of(const char *file, const char *text, size_t bytes, claim_visit *visit, void *context)
 {
-    struct selection selection = {.visit = visit, .context = context};
-    return visit_text(file, text, bytes, &selection);
-}
-
-static int visit_file(const char *path, struct selection *selection)
-{
-    char *text;
-    size_t bytes;
-    TRY(json_read(path, &text, &bytes));
-    int rc = visit_text(path, text, bytes, selection);
-    free(text);
-    return rc;
+    return query_text(file, text, bytes, visit_root, &(struct selection){.visit = visit, .context = context});
 }
 
 int claim_each(const char *name, claim_visit *visit, void *context)
 {
     struct selection selection = {.visit = visit, .context = context};
-    if (name && (strchr(name, '/') || access(name, F_OK) == 0))
-        return visit_file(name, &selection);
+    if (name && (strchr(name, '/') || access(name, F_OK) == 0)) {
+        char *text;
+        size_t bytes;
+        TRY(json_read(name, &text, &bytes));
+        int rc = query_text(name, text, bytes, visit_root, &selection);
+        free(text);
+        return rc;
+    }
     for (const struct plan_text *file = plan_claim_texts; file->name; file++) {
         selection.prefix = name && strcmp(name, file->name) != 0 ? name : NULL;
-        TRY(visit_text(file->name, file->text, file->bytes, &selection));
+        TRY(query_text(file->name, file->text, file->bytes, visit_root, &selection));
     }
     return selection.count > 0 ? ERR_NONE
                                : err_set(ERR_USAGE,
                                          "'%.64s' is neither a claim, nor the beginning of one's name, nor a file; "
                                          "`zerogauge plan --claims` lists all",
                                          name);
+}
+
+struct printing {
+    FILE *out;
+    bool json;
+    char source[CLAIM_TEXT_BYTES];  // the last one
+    size_t counts[CLAIM_VERDICT_COUNT], count, broken;
+};
+
+static void print_text(struct printing *p, const struct claim *claim)
+{
+    char value[SIZE_TEXT_BYTES];
+    if (strcmp(p->source, claim->source) != 0)
+        fprintf(p->out, "%s%s\n\n", p->count > 1 ? "\n" : "", *claim->source ? claim->source : "without a source");
+    memcpy(p->source, claim->source, sizeof p->source);
+    fprintf(p->out, "  %s%s%s%s\n    \"%s\"\n", claim_verdict_name(claim->verdict), *claim->name ? "  " : "",
+            claim->name, claim->follows ? "" : "  DOES NOT FOLLOW", claim->statement);
+    if (claim->value >= 1e4 && claim->value < 1e18)
+        size_text((uint64_t)claim->value, value);
+    else
+        snprintf(value, sizeof value, "%.4g", claim->value);
+    if (!isnan(claim->value))
+        fprintf(p->out, "    value: %s%s%s\n", value, *claim->unit ? " " : "", claim->unit);
+    if (claim->verdict == CLAIM_TRUE_UNDER)
+        fprintf(p->out, "    condition: %s\n", claim->condition);
+    if (*claim->reason)
+        fprintf(p->out, "    %s\n", claim->reason);
+    if (!claim->follows && claim->stored != claim->verdict && claim->stored != CLAIM_NONE)
+        fprintf(p->out, "    written down is the verdict %s\n", claim_verdict_name(claim->stored));
+    else if (!claim->follows)
+        fprintf(p->out, "    written down is the value %.6g\n", claim->stored_value);
+}
+
+static int print_one(const struct claim *claim, void *context)
+{
+    struct printing *p = context;
+    p->counts[claim->verdict]++;
+    p->count++;
+    p->broken += !claim->follows;
+    if (!p->json)
+        print_text(p, claim);
+    return !p->json ? ERR_NONE
+                    : query_print(json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:b}", "record", "claim",
+                                            "claim", claim->name, "statement", claim->statement, "source",
+                                            claim->source, "verdict", claim_verdict_name(claim->verdict), "condition",
+                                            claim->condition, "reason", claim->reason, "value",
+                                            isnan(claim->value) ? json_null() : json_real(claim->value), "unit",
+                                            claim->unit, "follows", claim->follows),
+                                  p->out);
+}
+
+int claim_print(const char *name, bool json, FILE *out)
+{
+    struct printing p = {.out = out, .json = json};
+    TRY(claim_each(name, print_one, &p));
+    if (!json)
+        fprintf(out, "\n%zu claim%s: %zu true, %zu true under a condition, %zu false, %zu not decidable\n", p.count,
+                p.count == 1 ? "" : "s", p.counts[CLAIM_TRUE], p.counts[CLAIM_TRUE_UNDER], p.counts[CLAIM_FALSE],
+                p.counts[CLAIM_UNDECIDABLE]);
+    return p.broken == 0
+               ? ERR_NONE
+               : err_set(ERR_CHECK, "%zu of %zu claims: what is written down does not follow", p.broken, p.count);
 }

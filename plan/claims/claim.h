@@ -30,15 +30,16 @@ struct claim {
     bool follows;                        // what is written down still does
 };
 
+typedef int claim_visit(const struct claim *claim, void *context);
+
 // Calls visit for each claim of a text, evaluated; `file` stands for it in messages. The text is {"source": ...,
 // "claims": [...]} or one claim. ERR_USAGE "FILE:LINE: KEY.PATH: ..." for what is no claim. What visit returns, unless
 // it is 0, ends it.
-int claim_each_of(const char *file, const char *text, size_t bytes,
-                  int (*visit)(const struct claim *claim, void *context), void *context);
+int claim_each_of(const char *file, const char *text, size_t bytes, claim_visit *visit, void *context);
 
 // The same for all claims that are compiled in (null), for those of a compiled-in file of that name, or whose own name
 // begins so, or for a file of the user's. ERR_USAGE where there is none.
-int claim_each(const char *name, int (*visit)(const struct claim *claim, void *context), void *context);
+int claim_each(const char *name, claim_visit *visit, void *context);
 
 // `zerogauge plan --claims`: prints them, as text or as a JSON object a line, and how many there are of each verdict.
 // ERR_CHECK where what is written down does not follow.

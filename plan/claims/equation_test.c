@@ -5,7 +5,6 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
-#include <string.h>
 
 static double value(const char *name, const double arguments[])
 {
@@ -20,7 +19,6 @@ Test(equation, every_one_is_found_by_its_name_and_no_two_share_one)
     for (; equation_at(count); count++) {
         cr_assert_eq(equation_find(equation_at(count)->name), equation_at(count), "%s", equation_at(count)->name);
         cr_assert_not_null(equation_at(count)->arguments[0]);
-        cr_assert_gt(strlen(equation_at(count)->text), 0);
     }
     cr_assert_geq(count, 19);
     cr_assert_null(equation_find("infinity-12"));

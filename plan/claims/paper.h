@@ -30,7 +30,7 @@ struct paper_cell {
     char row[PAPER_NAME_BYTES], column[PAPER_NAME_BYTES];
     char printed[PAPER_NAME_BYTES];  // the paper's own text
     char unit[PAPER_NAME_BYTES];     // of it, "" where the text says all
-    char rule[PAPER_NAME_BYTES];     // "nearest", "truncated", "at_least", "at_most", "equal"; "" where measured
+    const char *rule;                // "nearest", "truncated", "at_least", "at_most", "equal"; "" where measured
     double ours;                     // in that unit; NAN where measured
     enum paper_verdict verdict;
     int erratum;  // its number in the table, from 1; 0: none
@@ -41,13 +41,14 @@ struct paper_cell {
 // their unit, but with K, M, B and T of counts. False for a text that begins with no number.
 bool paper_number(const char *text, double *value, double *last_digit);
 
+typedef int paper_visit(const struct paper_cell *cell, void *context);
+
 // Calls visit for each cell of the tables that have this name or begin with it ("zero-1", "zero"); null: of all.
 // ERR_USAGE with the known tables where there is none. What visit returns, unless it is 0, ends it.
-int paper_each(const char *name, int (*visit)(const struct paper_cell *cell, void *context), void *context);
+int paper_each(const char *name, paper_visit *visit, void *context);
 
 // The same for all tables of one file: for a file that is not compiled in.
-int paper_each_of(const char *file, const char *text, size_t bytes,
-                  int (*visit)(const struct paper_cell *cell, void *context), void *context);
+int paper_each_of(const char *file, const char *text, size_t bytes, paper_visit *visit, void *context);
 
 // `zerogauge plan --paper`: prints the cells, as a table or as a JSON object a line, and how many there are of each
 // verdict. ERR_CHECK when a cell differs.

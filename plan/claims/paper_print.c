@@ -1,15 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// The papers' cells as a page, or as JSON lines.
+// The papers' numbers as they write them, and their cells as a page or as JSON lines.
 #include "plan/claims/paper.h"
 
 #include "base/err.h"
-
-#include <jansson.h>
+#include "plan/claims/query.h"
 
 #include <math.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
+
+const char *paper_verdict_name(enum paper_verdict verdict)
+{
+    static const char *const names[PAPER_VERDICT_COUNT] = {"agrees", "erratum", "measured", "differs"};
+    return names[verdict];
+}
+
+// Of counts: each a thousand times the one before.
+static const char letters[] = "KMBT";
+
+bool paper_number(const char *text, double *value, double *last_digit)
+{
+    char *end;
+    text += strspn(text, "<>~");
+    if (*text < '0' || *text > '9')
+        return false;
+    *value = strtod(text, &end);
+    const char *point = memchr(text, '.', (size_t)(end - text)), *letter = *end ? strchr(letters, *end) : NULL;
+    double factor = letter ? pow(1000, (double)(letter - letters + 1)) : 1;
+    *last_digit = (point ? pow(10, -(double)(end - point - 1)) : 1) * factor;
+    *value *= factor;
+    return isfinite(*value);
+}
 
 struct printing {
     FILE *out;
@@ -30,7 +51,6 @@ static void print_table(struct printing *p, const struct paper_table *table)
 // What is ours, as the paper writes numbers: "7.642B" beside "7.6B".
 static void write_ours(const struct paper_cell *cell, char *out, size_t bytes)
 {
-    static const char letters[] = "KMBT";
     const char *last = *cell->printed ? cell->printed + strlen(cell->printed) - 1 : "";
     const char *letter = *last && strcmp(cell->rule, "equal") != 0 ? strchr(letters, *last) : NULL;
     if (isnan(cell->ours))
@@ -54,28 +74,18 @@ static void print_cell(struct printing *p, const struct paper_cell *cell)
     p->errata_printed |= bit;
 }
 
-static int print_json(struct printing *p, const struct paper_cell *cell)
-{
-    json_t *ours = isnan(cell->ours) ? json_null() : json_real(cell->ours);
-    json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:s*}", "record", "paper", "source",
-                             cell->table->source, "table", cell->table->name, "row", cell->row, "column", cell->column,
-                             "printed", cell->printed, "unit", cell->unit, "rule", cell->rule, "ours", ours, "verdict",
-                             paper_verdict_name(cell->verdict), "erratum", cell->erratum ? cell->erratum_text : NULL);
-    char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
-    json_decref(line);
-    if (!text)
-        return err_set(ERR_MEMORY, "no memory for a cell of %s", cell->table->name);
-    fprintf(p->out, "%s\n", text);
-    free(text);
-    return ERR_NONE;
-}
-
 static int print_one(const struct paper_cell *cell, void *context)
 {
     struct printing *p = context;
     p->counts[cell->verdict]++;
     if (p->json)
-        return print_json(p, cell);
+        return query_print(json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:s*}", "record", "paper",
+                                     "source", cell->table->source, "table", cell->table->name, "row", cell->row,
+                                     "column", cell->column, "printed", cell->printed, "unit", cell->unit, "rule",
+                                     cell->rule, "ours", isnan(cell->ours) ? json_null() : json_real(cell->ours),
+                                     "verdict", paper_verdict_name(cell->verdict), "erratum",
+                                     cell->erratum ? cell->erratum_text : NULL),
+                           p->out);
     if (strcmp(p->table, cell->table->name) != 0) {
         print_table(p, cell->table);
         snprintf(p->table, sizeof p->table, "%s", cell->table->name);

@@ -171,7 +171,8 @@ Test(paper, a_mistake_in_a_file_is_named_with_its_place)
             "t.json:1: tables.0.rows.0.printed: has 'many', expected a number");
     refused(TABLE("\"columns\":[{\"column\":\"c\",\"rule\":\"up\"}],\"query\":{\"sum\":[1]},"
                   "\"rows\":[{\"row\":\"r\",\"printed\":[\"1\"]}]"),
-            "t.json:1: tables.0.columns.0.rule: is 'up', expected nearest, truncated, at_least, at_most or equal");
+            "t.json:1: tables.0.columns.0.rule: is \"up\", expected one of \"nearest\", \"truncated\", \"at_least\", "
+            "\"at_most\", \"equal\"");
     refused(TABLE("\"columns\":[{\"column\":\"c\"}],\"query\":{\"sum\":[\"$gone\"]},"
                   "\"rows\":[{\"row\":\"r\",\"printed\":[\"1\"]}]"),
             "t.json: t, r, c:1: query.sum.0: is \"$gone\", expected a number or an expression such as "

@@ -6,270 +6,185 @@
 #include "base/err.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-// Of operands that an array holds.
-enum { OPERAND_MAX = 32 };
+// Of an array's elements, and of an expression's keys.
+enum { OPERAND_MAX = 32, KEY_MAX = 12 };
 
-static int number_of(const struct strict_object *object, const char *key, int depth, double *out);
+static int number_of(const struct strict_object *object, const char *key, const json_t *array, size_t i, int depth,
+                     double *out);
 
-static int refuse_operand(const struct strict_object *object, const char *key)
+// {"sum": [...]} and the others, each folded from the left.
+static int arithmetic(const struct strict_object *e, const char *key, int depth, double *out)
 {
-    char shown[JSON_SHOW_BYTES];
-    return strict_fail(object, key, "is %s, expected a number or an expression such as {\"equation\": NAME, ...}",
-                       strict_show(shown, json_object_get(object->value, key)));
-}
-
-static int operands_of(const struct strict_object *object, const char *key, size_t low, size_t high, int depth,
-                       double out[OPERAND_MAX], size_t *count)
-{
-    const json_t *array;
-    TRY(strict_array(object, key, low, high, &array, count));
-    // Each is looked at as if it stood under its own key.
-    struct strict_object list = *object;
-    int rc = ERR_NONE;
-    snprintf(list.path + strlen(list.path), sizeof list.path - strlen(list.path), "%s%s", *list.path ? "." : "", key);
-    json_t *elements = json_object();
-    list.value = elements;
-    for (size_t i = 0; rc == ERR_NONE && i < *count; i++) {
-        char position[24];
-        snprintf(position, sizeof position, "%zu", i);
-        rc = json_object_set(elements, position, json_array_get(array, i)) == 0
-                 ? number_of(&list, position, depth, &out[i])
-                 : err_set(ERR_MEMORY, "no memory for a query");
+    bool quotient = strcmp(key, "quotient") == 0, is_pair = quotient || strcmp(key, "difference") == 0;
+    const json_t *operands;
+    size_t count;
+    double next;
+    TRY(strict_array(e, key, is_pair ? 2 : 1, is_pair ? 2 : OPERAND_MAX, &operands, &count));
+    TRY(number_of(e, key, operands, 0, depth, out));
+    for (size_t i = 1; i < count; i++) {
+        TRY(number_of(e, key, operands, i, depth, &next));
+        if (quotient && next == 0)
+            return strict_fail(e, key, "divides by zero");
+        *out = quotient                      ? *out / next
+               : is_pair                     ? *out - next
+               : strcmp(key, "sum") == 0     ? *out + next
+               : strcmp(key, "product") == 0 ? *out * next
+                                             : fmin(*out, next);
     }
-    json_decref(elements);
-    return rc;
-}
-
-static int sum_number(const struct strict_object *e, int depth, double *out)
-{
-    double operands[OPERAND_MAX];
-    size_t count;
-    TRY(operands_of(e, "sum", 1, OPERAND_MAX, depth, operands, &count));
-    *out = 0;
-    for (size_t i = 0; i < count; i++)
-        *out += operands[i];
-    return ERR_NONE;
-}
-
-static int product_number(const struct strict_object *e, int depth, double *out)
-{
-    double operands[OPERAND_MAX];
-    size_t count;
-    TRY(operands_of(e, "product", 1, OPERAND_MAX, depth, operands, &count));
-    *out = 1;
-    for (size_t i = 0; i < count; i++)
-        *out *= operands[i];
-    return ERR_NONE;
-}
-
-static int difference_number(const struct strict_object *e, int depth, double *out)
-{
-    double operands[OPERAND_MAX];
-    size_t count;
-    TRY(operands_of(e, "difference", 2, 2, depth, operands, &count));
-    *out = operands[0] - operands[1];
-    return ERR_NONE;
-}
-
-static int quotient_number(const struct strict_object *e, int depth, double *out)
-{
-    double operands[OPERAND_MAX];
-    size_t count;
-    TRY(operands_of(e, "quotient", 2, 2, depth, operands, &count));
-    if (operands[1] == 0)
-        return strict_fail(e, "quotient", "divides by zero");
-    *out = operands[0] / operands[1];
-    return ERR_NONE;
-}
-
-static int smallest_number(const struct strict_object *e, int depth, double *out)
-{
-    double operands[OPERAND_MAX];
-    size_t count;
-    TRY(operands_of(e, "smallest", 1, OPERAND_MAX, depth, operands, &count));
-    *out = operands[0];
-    for (size_t i = 1; i < count; i++)
-        *out = fmin(*out, operands[i]);
     return ERR_NONE;
 }
 
 // {"equation": NAME, ...}: every argument under its own name.
-static int equation_number(const struct strict_object *e, int depth, double *out)
+static int equation_number(const struct strict_object *e, const char *key, int depth, double *out)
 {
     char name[64];
     double arguments[EQUATION_ARGUMENT_MAX];
-    const char *keys[EQUATION_ARGUMENT_MAX + 5] = {"equation", "?compare", "?value", "?within"};
-    TRY(strict_string(e, "equation", name, sizeof name));
+    const char *keys[EQUATION_ARGUMENT_MAX + 5] = {key, "?compare", "?value", "?within"};
+    TRY(strict_string(e, key, name, sizeof name));
     const struct equation *equation = equation_find(name);
-    if (!equation) {
-        char known[512] = "";
-        size_t used = 0;
-        for (size_t i = 0; equation_at(i) && used < sizeof known; i++)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", equation_at(i)->name);
-        return strict_fail(e, "equation", "is '%s', expected one of %s", name, known);
-    }
-    for (int i = 0; equation->arguments[i]; i++)
-        keys[4 + i] = equation->arguments[i];
+    char known[512] = "";
+    for (size_t i = 0; !equation && equation_at(i); i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", equation_at(i)->name);
+    if (!equation)
+        return strict_fail(e, key, "is '%s', expected one of %s", name, known);
+    memcpy(keys + 4, equation->arguments, sizeof equation->arguments);
     TRY(strict_keys(e, keys));
     for (int i = 0; equation->arguments[i]; i++)
-        TRY(number_of(e, equation->arguments[i], depth, &arguments[i]));
+        TRY(query_number(e, equation->arguments[i], depth, &arguments[i]));
     *out = equation->value(arguments);
     return ERR_NONE;
 }
 
-static const char *const FORMATS[] = {"fp32", "bf16", "fp16", NULL};
-
-// By the conversions that the stages use.
-static double rounded(double value, int format)
+// {"rounded": x, "to": "fp16"}: x in the format, by the conversions that the stages use; {"overflows": x, "to": ...}: 1
+// where that is an infinity, 0 where it is not.
+static int rounded_number(const struct strict_object *e, const char *key, int depth, double *out)
 {
+    static const char *const formats[] = {"fp32", "bf16", "fp16", NULL};
+    int format;
+    double value;
+    TRY(strict_word(e, "to", formats, &format));
+    TRY(query_number(e, key, depth, &value));
     float single = (float)value;
-    return format == 0 ? single : format == 1 ? bf16_to_f32(f32_to_bf16(single)) : fp16_to_f32(f32_to_fp16(single));
-}
-
-// {"rounded": x, "to": "fp16"}: what the format makes of x.
-static int rounded_number(const struct strict_object *e, int depth, double *out)
-{
-    int format;
-    double value;
-    TRY(strict_word(e, "to", FORMATS, &format));
-    TRY(number_of(e, "rounded", depth, &value));
-    *out = rounded(value, format);
+    *out = format == 0 ? single : format == 1 ? bf16_to_f32(f32_to_bf16(single)) : fp16_to_f32(f32_to_fp16(single));
+    if (strcmp(key, "overflows") == 0)
+        *out = isinf(*out);
     return ERR_NONE;
 }
 
-// {"overflows": x, "to": "fp16"}: 1 where the format makes an infinity of x, 0 where it does not.
-static int overflows_number(const struct strict_object *e, int depth, double *out)
-{
-    int format;
-    double value;
-    TRY(strict_word(e, "to", FORMATS, &format));
-    TRY(number_of(e, "overflows", depth, &value));
-    *out = isinf(rounded(value, format));
-    return ERR_NONE;
-}
-
-static int plan_number(const struct strict_object *e, int depth, double *out)
-{
-    (void)depth;
-    return query_plan_number(e, out);
-}
-
-static int accepts_number(const struct strict_object *e, int depth, double *out)
-{
-    (void)depth;
-    return query_accepts_number(e, out);
-}
-
-static int printed_number(const struct strict_object *e, int depth, double *out)
-{
-    (void)depth;
-    return query_printed_number(e, out);
-}
-
-// By the key that tells it; what may stand beside it, unless its function looks itself.
+// By the key that names it; `beside`: the other keys, unless its function checks them itself.
 static const struct form {
-    const char *keys[6];
-    int (*number)(const struct strict_object *e, int depth, double *out);
+    const char *key;
+    int (*number)(const struct strict_object *e, const char *key, int depth, double *out);
+    const char *beside[KEY_MAX - 4];
 } forms[] = {
-    {{"plan"}, plan_number},
-    {{"equation"}, equation_number},
-    {{"printed", "row", "column", "?compare", "?value", "?within"}, printed_number},
-    {{"rounded", "to", "?compare", "?value", "?within"}, rounded_number},
-    {{"overflows", "to", "?compare", "?value", "?within"}, overflows_number},
-    {{"accepts", "?compare", "?value", "?within"}, accepts_number},
-    {{"sum", "?compare", "?value", "?within"}, sum_number},
-    {{"product", "?compare", "?value", "?within"}, product_number},
-    {{"difference", "?compare", "?value", "?within"}, difference_number},
-    {{"quotient", "?compare", "?value", "?within"}, quotient_number},
-    {{"smallest", "?compare", "?value", "?within"}, smallest_number},
+    {"plan", query_plan_number, {"quantity", "?tier", "?kind", "?lane", "?operation", "?of", "?beside", "?per"}},
+    {"equation", equation_number, {NULL}},
+    {"printed", query_printed_number, {"row", "column"}},
+    {"rounded", rounded_number, {"to"}},
+    {"overflows", rounded_number, {"to"}},
+    {"accepts", query_accepts_number, {NULL}},
+    {"sum", arithmetic, {NULL}},
+    {"product", arithmetic, {NULL}},
+    {"difference", arithmetic, {NULL}},
+    {"quotient", arithmetic, {NULL}},
+    {"smallest", arithmetic, {NULL}},
 };
-enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
 static int expression_number(const struct strict_object *e, int depth, double *out)
 {
+    const struct form *form = forms, *end = forms + sizeof forms / sizeof forms[0];
     if (depth > QUERY_DEPTH_MAX)
         return strict_fail(e, "", "is more than %d expressions deep", QUERY_DEPTH_MAX);
-    for (size_t i = 0; i < FORM_COUNT; i++) {
-        if (!json_object_get(e->value, forms[i].keys[0]))
-            continue;
-        if (forms[i].keys[1]) {
-            const char *keys[7] = {0};
-            memcpy(keys, forms[i].keys, sizeof forms[i].keys);
-            TRY(strict_keys(e, keys));
-        }
-        TRY(forms[i].number(e, depth + 1, out));
-        return isfinite(*out) ? ERR_NONE : strict_fail(e, "", "has no finite value");
-    }
-    return strict_fail(e, "",
-                       "expected one of the keys plan, equation, printed, rounded, overflows, accepts, sum, "
-                       "product, difference, quotient, smallest");
+    while (form < end && !query_has(e, form->key))
+        form++;
+    if (form == end)
+        return strict_fail(e, "",
+                           "expected one of the keys plan, equation, printed, rounded, overflows, accepts, sum, "
+                           "product, difference, quotient, smallest");
+    const char *keys[KEY_MAX + 1] = {form->key, "?compare", "?value", "?within"};
+    memcpy(keys + 4, form->beside, sizeof form->beside);
+    if (form->number != equation_number)
+        TRY(strict_keys(e, keys));
+    TRY(form->number(e, form->key, depth + 1, out));
+    return isfinite(*out) ? ERR_NONE : strict_fail(e, "", "has no finite value");
 }
 
-static int number_of(const struct strict_object *object, const char *key, int depth, double *out)
+// At a key of the object, or of the array there; null: none.
+static int number_of(const struct strict_object *object, const char *key, const json_t *array, size_t i, int depth,
+                     double *out)
 {
-    const json_t *value = json_object_get(object->value, key);
-    struct strict_object expression;
+    const json_t *value = array ? json_array_get(array, i) : json_object_get(object->value, key);
+    struct strict_object e;
+    char element[64], shown[JSON_SHOW_BYTES];
+    snprintf(element, sizeof element, array ? "%s.%zu" : "%s", key, i);
+    *out = json_number_value(value);
     if (json_is_number(value))
-        return strict_real(object, key, out);
+        return ERR_NONE;
     if (!json_is_object(value))
-        return refuse_operand(object, key);
-    TRY(strict_object_of(object, key, &expression));
-    if (json_object_get(expression.value, "compare"))
-        return strict_fail(&expression, "compare", "stands inside an expression; only a query compares");
-    return expression_number(&expression, depth, out);
+        return strict_fail(object, element,
+                           "is %s, expected a number or an expression such as {\"equation\": NAME, ...}",
+                           strict_show(shown, value));
+    TRY(array ? strict_element(object, key, array, i, &e) : strict_object_of(object, key, &e));
+    if (query_has(&e, "compare"))
+        return strict_fail(&e, "compare", "stands inside an expression; only a query compares");
+    return expression_number(&e, depth, out);
 }
 
-int query_number(const struct strict_object *object, const char *key, double *out)
+int query_number(const struct strict_object *object, const char *key, int depth, double *out)
 {
-    return number_of(object, key, 0, out);
-}
-
-static bool compare_numbers(const char *how, double a, double b, double within)
-{
-    return strcmp(how, "<") == 0    ? a < b
-           : strcmp(how, "<=") == 0 ? a <= b
-           : strcmp(how, ">") == 0  ? a > b
-           : strcmp(how, ">=") == 0 ? a >= b
-           : strcmp(how, "==") == 0 ? a == b
-                                    : fabs(a - b) <= within * fabs(b);
+    return number_of(object, key, NULL, 0, depth, out);
 }
 
 static int comparison_holds(const struct strict_object *query, bool *out, double *measured)
 {
     static const char *const words[] = {"<", "<=", ">", ">=", "==", "about", NULL};
-    // "About" without more: as a number of two digits is.
+    // "About" alone: as a number of two digits is.
     double value, within = 0.05;
     int word;
     TRY(strict_word(query, "compare", words, &word));
-    TRY(number_of(query, "value", 0, &value));
-    if (json_object_get(query->value, "within"))
+    TRY(query_number(query, "value", 0, &value));
+    if (query_has(query, "within"))
         TRY(strict_real(query, "within", &within));
     if (within < 0)
         return strict_fail(query, "within", "is %g, expected a part of the value such as 0.05", within);
     TRY(expression_number(query, 0, measured));
-    *out = compare_numbers(words[word], *measured, value, within);
+    const bool holds[] = {*measured<value, *measured <= value, *measured> value, *measured >= value, *measured == value,
+                          fabs(*measured - value) <= within * fabs(value)};
+    *out = holds[word];
     return ERR_NONE;
 }
 
-static int object_holds(const struct strict_object *query, int depth, bool *out, double *measured);
-
-// {"all": [...]} and {"any": [...]}: every part is evaluated, so that a mistake in any is seen.
-static int list_holds(const struct strict_object *query, const char *key, int depth, bool all, bool *out,
-                      double *measured)
+// A comparison, an expression that is true or false by itself, or {"all": [...]} or {"any": [...]} of queries: every
+// part is evaluated, so that a mistake in any is seen.
+static int object_holds(const struct strict_object *query, int depth, bool *out, double *measured)
 {
-    const json_t *array;
+    bool all = query_has(query, "all");
+    const char *const keys[] = {all ? "all" : "any", NULL};
+    const json_t *parts;
     size_t count;
-    const char *const keys[] = {key, NULL};
+    *measured = NAN;
+    if (depth > QUERY_DEPTH_MAX)
+        return strict_fail(query, "", "is more than %d queries deep", QUERY_DEPTH_MAX);
+    if (!all && !query_has(query, "any")) {
+        if (query_has(query, "compare"))
+            return comparison_holds(query, out, measured);
+        if (!query_has(query, "accepts") && !query_has(query, "overflows"))
+            return strict_fail(query, "compare", "missing: one of <, <=, >, >=, ==, about, and beside it a value");
+        double truth;
+        TRY(expression_number(query, 0, &truth));
+        *out = truth != 0;
+        return ERR_NONE;
+    }
     TRY(strict_keys(query, keys));
-    TRY(strict_array(query, key, 1, OPERAND_MAX, &array, &count));
+    TRY(strict_array(query, keys[0], 1, OPERAND_MAX, &parts, &count));
     *out = all;
     for (size_t i = 0; i < count; i++) {
         struct strict_object part;
         bool holds;
-        TRY(strict_element(query, key, array, i, &part));
+        TRY(strict_element(query, keys[0], parts, i, &part));
         TRY(object_holds(&part, depth + 1, &holds, measured));
         *out = all ? *out && holds : *out || holds;
     }
@@ -278,28 +193,29 @@ static int list_holds(const struct strict_object *query, const char *key, int de
     return ERR_NONE;
 }
 
-static int object_holds(const struct strict_object *query, int depth, bool *out, double *measured)
-{
-    if (depth > QUERY_DEPTH_MAX)
-        return strict_fail(query, "", "is more than %d queries deep", QUERY_DEPTH_MAX);
-    *measured = NAN;
-    if (json_object_get(query->value, "all"))
-        return list_holds(query, "all", depth, true, out, measured);
-    if (json_object_get(query->value, "any"))
-        return list_holds(query, "any", depth, false, out, measured);
-    if (json_object_get(query->value, "compare"))
-        return comparison_holds(query, out, measured);
-    if (!json_object_get(query->value, "accepts") && !json_object_get(query->value, "overflows"))
-        return strict_fail(query, "compare", "missing: one of <, <=, >, >=, ==, about, and beside it a value");
-    double truth;
-    TRY(expression_number(query, 0, &truth));
-    *out = truth != 0;
-    return ERR_NONE;
-}
-
 int query_holds(const struct strict_object *object, const char *key, bool *out, double *measured)
 {
     struct strict_object query;
     TRY(strict_object_of(object, key, &query));
     return object_holds(&query, 0, out, measured);
+}
+
+int query_text(const char *file, const char *text, size_t bytes,
+               int (*visit)(const struct strict_object *root, void *context), void *context)
+{
+    struct json_text parsed;
+    TRY(json_text_parse(file, text, bytes, &parsed));
+    const struct strict_object root = strict_root(file, &parsed);
+    int rc = visit(&root, context);
+    json_text_close(&parsed);
+    return rc;
+}
+
+int query_print(json_t *line, FILE *out)
+{
+    int rc =
+        line && json_dumpf(line, out, JSON_COMPACT) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a record");
+    fputc('\n', out);
+    json_decref(line);
+    return rc;
 }

@@ -140,16 +140,6 @@ Test(query, layers_that_do_not_divide_have_all_parameters)
           22);
 }
 
-Test(query, what_is_sent_is_reported_by_its_purpose)
-{
-#define SENT(REST)                                                                                                     \
-    "{\"plan\":{\"params\":1200000,\"preset\":\"zero3\",\"world\":4},\"quantity\":\"sent_bytes\"," REST "}"
-    holds(SENT("\"purpose\":\"reduce\",\"compare\":\"==\",\"value\":1800000"), 1.8e6);
-    holds(SENT("\"purpose\":\"gather\",\"compare\":\"==\",\"value\":3600000"), 3.6e6);
-    holds(SENT("\"per\":\"param\",\"compare\":\"==\",\"value\":4.5"), 4.5);
-#undef SENT
-}
-
 Test(query, a_machine_gives_time_and_overlap)
 {
 #define STEP(MACHINE, REST)                                                                                            \
@@ -250,8 +240,8 @@ Test(query, a_mistake_is_named_with_its_place)
             "q.json:1: query.plan.model: expected either the name of a model or a count of params");
     refused("{\"plan\":{\"params\":10,\"preset\":\"zero1\",\"world\":2},\"quantity\":\"bytes\","
             "\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.quantity: is \"bytes\", expected one of \"held_bytes\", \"moved_bytes\", \"sent_bytes\", "
-            "\"step_s\", \"overlap\", \"params\", \"reduce_bucket_elements\", \"aio_block_bytes\"");
+            "q.json:1: query.quantity: is \"bytes\", expected one of \"held_bytes\", \"moved_bytes\", \"overlap\", "
+            "\"step_s\", \"params\", \"reduce_bucket_elements\", \"aio_block_bytes\"");
 }
 
 Test(query, what_is_too_deep_is_refused)

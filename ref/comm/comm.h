@@ -77,22 +77,6 @@ int comm_barrier(struct comm *comm);
 // counted or compared. send and recv do not overlap. ERR_USAGE: ranks that are threads have no link to send through.
 int comm_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);
 
-// A transport's own sums, in an order that it chooses itself, each beside the canonical one of the same values.
-struct comm_native {
-    uint64_t sums;                         // collectives that added up, in all
-    uint64_t elements, different;          // of the results, a sum over ranks; of them, those with other bits
-    uint64_t first_sum;                    // the number, from 1 up, of the first sum that differs; 0: none does
-    uint64_t first_rank, first_element;    // where: the lowest such rank, and its place in the whole buffer
-    uint32_t canonical_bits, native_bits;  // of that element
-};
-
-// From now on reduce-scatter and all-reduce leave the transport's own sums; maxima stay as they are. What is counted as
-// sent stays what the canonical collective sends. All ranks call it. ERR_USAGE: this transport has none.
-int comm_native_begin(struct comm *comm);
-
-// Collective, not counted: what all ranks have found since.
-int comm_native_found(struct comm *comm, struct comm_native *out);
-
 // This rank gives up: every rank's present and later calls fail with this rank and this message, unless some other
 // rank failed first. Any thread may call it.
 void comm_abort(struct comm *comm, const char *message);

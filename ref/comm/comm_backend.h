@@ -5,6 +5,7 @@
 #define ZG_COMM_BACKEND_H
 
 #include "ref/comm/comm.h"
+#include "ref/comm/comm_native.h"
 
 enum comm_operation {
     COMM_ALL_TO_ALL,

@@ -86,8 +86,10 @@ int comm_nccl_move(struct comm_nccl *nccl, const struct comm_call *call);
 // Carries out a sum by NCCL's own, and the canonical one beside it to compare.
 int comm_nccl_native(struct comm_nccl *nccl, const struct comm_call *call);
 
-// Carries out a call by what NCCL itself has for it, alone, and waits for its end (nccl_collective.h).
-int comm_nccl_collective(struct comm_nccl *nccl, const struct comm_call *call);
+// Names NCCL's own sums of a call into `sum`, between the begin and the end of a group: NCCL's reduce-scatter of equal
+// shards one after the other, and a reduction to each rank of others.
+bool comm_nccl_has_equal_shares(const struct comm_call *call, int world);
+int comm_nccl_name_sums(struct comm_nccl *nccl, const struct comm_call *call, void *sum);
 
 // After an error of what was enqueued: see comm_nccl.c. Returns the error that the caller shall return.
 int comm_nccl_give_up(struct comm_nccl *nccl, int code);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives by NCCL itself, whose sums have the order that it chooses; and such sums in the place of canonical ones,
-// each compared with the canonical one of the same values.
+// Sums by NCCL itself, in the order that it chooses, each compared with the canonical one of the same values.
 #include "ref/comm/comm_nccl.h"
 
 #include "ref/arithmetic/accelerator.h"
@@ -18,8 +17,7 @@ static size_t part(size_t count, enum dtype dtype)
     return (count * dtype_bytes(dtype) + 255) / 256 * 256;
 }
 
-// Equal shards one after the other are what NCCL scatters; others are a reduction to each rank.
-static bool has_equal_shards(const struct comm_call *call, int world)
+bool comm_nccl_has_equal_shares(const struct comm_call *call, int world)
 {
     for (int rank = 0; rank < world; rank++)
         if (call->counts[rank] != call->counts[0] || call->offsets[rank] != (size_t)rank * call->counts[0])
@@ -27,7 +25,7 @@ static bool has_equal_shards(const struct comm_call *call, int world)
     return true;
 }
 
-static int name_sums(struct comm_nccl *nccl, const struct comm_call *call, void *sum)
+int comm_nccl_name_sums(struct comm_nccl *nccl, const struct comm_call *call, void *sum)
 {
     const struct comm_nccl_calls *calls = nccl->options.calls;
     ncclDataType_t type = type_of(call->send_dtype);
@@ -35,7 +33,7 @@ static int name_sums(struct comm_nccl *nccl, const struct comm_call *call, void 
     if (call->operation == COMM_ALL_REDUCE)
         return comm_nccl_code(nccl, calls->all_reduce(call->send, sum, call->count, type, ncclSum, nccl->nccl, stream),
                               "ncclAllReduce");
-    if (has_equal_shards(call, nccl->comm.world))
+    if (comm_nccl_has_equal_shares(call, nccl->comm.world))
         return comm_nccl_code(
             nccl, calls->reduce_scatter(call->send, sum, call->counts[0], type, ncclSum, nccl->nccl, stream),
             "ncclReduceScatter");
@@ -49,87 +47,13 @@ static int name_sums(struct comm_nccl *nccl, const struct comm_call *call, void 
     return ERR_NONE;
 }
 
-// NCCL's gather is of equal shards one after the other; others are a broadcast from each rank.
-static int name_gather(struct comm_nccl *nccl, const struct comm_call *call)
-{
-    const struct comm_nccl_calls *calls = nccl->options.calls;
-    size_t element_bytes = dtype_bytes(call->send_dtype);
-    cudaStream_t stream = calls->stream();
-    if (has_equal_shards(call, nccl->comm.world))
-        return comm_nccl_code(
-            nccl,
-            calls->all_gather(call->send, call->recv, call->counts[0] * element_bytes, ncclInt8, nccl->nccl, stream),
-            "ncclAllGather");
-    for (int rank = 0; rank < nccl->comm.world; rank++) {
-        char *shard = (char *)call->recv + call->offsets[rank] * element_bytes;
-        const void *from = rank == nccl->comm.rank ? call->send : shard;
-        if (call->counts[rank] > 0)
-            TRY(comm_nccl_code(
-                nccl,
-                calls->broadcast(from, shard, call->counts[rank] * element_bytes, ncclInt8, rank, nccl->nccl, stream),
-                "ncclBroadcast"));
-    }
-    return ERR_NONE;
-}
-
-// What nccl-tests takes for an all-to-all: a send to every rank and a receive from it, this one among them.
-static int name_pairs(struct comm_nccl *nccl, const struct comm_call *call)
-{
-    const struct comm_nccl_calls *calls = nccl->options.calls;
-    size_t element_bytes = dtype_bytes(call->send_dtype);
-    cudaStream_t stream = calls->stream();
-    for (int peer = 0; peer < nccl->comm.world; peer++) {
-        const char *from = (const char *)call->send + call->offsets[peer] * element_bytes;
-        char *to = (char *)call->recv + call->recv_offsets[peer] * element_bytes;
-        if (call->counts[peer] > 0)
-            TRY(comm_nccl_code(
-                nccl, calls->send(from, call->counts[peer] * element_bytes, ncclInt8, peer, nccl->nccl, stream),
-                "ncclSend"));
-        if (call->recv_counts[peer] > 0)
-            TRY(comm_nccl_code(
-                nccl, calls->recv(to, call->recv_counts[peer] * element_bytes, ncclInt8, peer, nccl->nccl, stream),
-                "ncclRecv"));
-    }
-    return ERR_NONE;
-}
-
-static int name_collective(struct comm_nccl *nccl, const struct comm_call *call)
-{
-    const struct comm_nccl_calls *calls = nccl->options.calls;
-    switch (call->operation) {
-    case COMM_ALL_TO_ALL:
-        return name_pairs(nccl, call);
-    case COMM_ALL_GATHER:
-        return name_gather(nccl, call);
-    case COMM_BROADCAST:
-        return comm_nccl_code(nccl,
-                              calls->broadcast(call->recv, call->recv, call->count * dtype_bytes(call->send_dtype),
-                                               ncclInt8, call->root, nccl->nccl, calls->stream()),
-                              "ncclBroadcast");
-    case COMM_REDUCE_SCATTER:
-    case COMM_ALL_REDUCE:
-        return name_sums(nccl, call, call->recv);
-    case COMM_BARRIER:
-        break;
-    }
-    return ERR_NONE;
-}
-
 // As one group; one that could not be named in whole is ended, or NCCL would take all that follows for a part of it.
 static int run_group(struct comm_nccl *nccl, const struct comm_call *call, void *sum)
 {
     TRY(comm_nccl_begin(nccl));
-    int rc = sum ? name_sums(nccl, call, sum) : name_collective(nccl, call);
+    int rc = comm_nccl_name_sums(nccl, call, sum);
     int ended = comm_nccl_end(nccl);
     return rc != ERR_NONE ? rc : ended;
-}
-
-int comm_nccl_collective(struct comm_nccl *nccl, const struct comm_call *call)
-{
-    int rc = nccl->nccl ? run_group(nccl, call, NULL) : err_set(ERR_PEER, "NCCL has failed before");
-    if (rc == ERR_NONE)
-        rc = comm_nccl_wait(nccl);
-    return rc == ERR_NONE ? accelerator_wait() : comm_nccl_give_up(nccl, rc);
 }
 
 static int make_room(struct comm_nccl *nccl, size_t bytes)

@@ -140,16 +140,6 @@ static int open_sources(const struct train_options *a, struct train_setting *set
     return rc;
 }
 
-static int run_find_largest(const struct train_options *a, struct train_setting *setting)
-{
-    struct text *text = NULL;
-    TRY(text_open(a->text_path, &text));
-    setting->text = text;
-    int rc = find_largest_run(setting, a->json);
-    text_close(text);
-    return rc;
-}
-
 static int run_with_sources(const struct train_options *a, struct train_setting *setting)
 {
     struct sources sources = {.checkpoints.store.lock = -1};
@@ -193,7 +183,7 @@ static int run(const struct train_options *a, const struct config *config)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);  // what a batch system sends before it kills
     if (a->find_largest)
-        return run_find_largest(a, &setting);
+        return find_largest_run(&setting, a->json);
     return a->launcher.world > 0 ? run_as_rank(a, &setting) : run_with_sources(a, &setting);
 }
 

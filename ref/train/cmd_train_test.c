@@ -127,6 +127,8 @@ Test(cmd_train, bad_input_is_named_and_exits_2)
         {"train --preset zero1 --model linear --device-memory 4K", "budget"},
         {"train --preset zero3 --find-largest", "--find-largest: without a budget there is no largest model"},
         {"train --preset zero3 --find-largest --host-memory 1G --model gpt-nano", "--find-largest and --model exclude"},
+        {"train --preset zero3 --find-largest --host-memory 1G --inject rank:1:die@2",
+         "--find-largest and --inject exclude"},
         {"train --preset zero3 --find-largest --device-memory 64K", "not even gpt:layers=2"},
         {"trian", "trian"},
     };
@@ -196,9 +198,8 @@ Test(cmd_train, the_largest_model_of_a_budget_is_a_record_with_its_bytes_and_the
     json_t *refusal = json_object_get(json_object_get(record, "next"), "refusal");
     cr_assert(strstr(json_string_value(refusal), "device memory"), "%s", json_string_value(refusal));
     json_decref(record);
-    // For people: a line a trial, and the same model.
+    // For people: the same model.
     cr_assert_eq(zerogauge(COMMAND), 0, "%s", output);
-    cr_assert(strstr(output, "trained a step in"), "%s", output);
     const char *line = strstr(output, "largest model ");
     cr_assert(line && strstr(line, name), "%s", output);
 }

@@ -4,6 +4,7 @@
 #ifndef ZG_TRAIN_H
 #define ZG_TRAIN_H
 
+#include "ref/comm/comm_native.h"
 #include "ref/config/config.h"
 #include "ref/executor/emulation.h"
 #include "ref/executor/executor.h"

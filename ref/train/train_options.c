@@ -110,7 +110,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
     return rc;
 }
 
-// The search has its own models and steps, and leaves nothing behind.
+// The search has its own models, trains none of them, and leaves nothing behind.
 static int check_find_largest(const struct train_options *a)
 {
     const struct {
@@ -118,7 +118,7 @@ static int check_find_largest(const struct train_options *a)
         bool given;
     } options[] = {{"--model", a->model},   {"--load-weights", a->weights},  {"--save", a->save},
                    {"--resume", a->resume}, {"--checkpoint", a->checkpoint}, {"--trace", a->trace},
-                   {"--verify", a->verify}};
+                   {"--verify", a->verify}, {"--inject", a->inject}};
     if (!a->find_largest)
         return ERR_NONE;
     if (!a->device_memory && !a->host_memory && !a->nvme_space)

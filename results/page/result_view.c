@@ -113,7 +113,7 @@ int result_view_open(const struct result_file *file, struct result_view *out)
             judge(out, view_record(out, line), ranges, range_count);
     free(ranges);
     if (rc == ERR_NONE && strcmp(out->verdict, "VALID") == 0)
-        rc = own_limits(file, out->own_limits);
+        rc = record_own_limits(file, out->own_limits);
     if (*out->own_limits)
         out->verdict = OWN_VERDICT;
     return rc;

@@ -3,7 +3,7 @@
 #ifndef ZG_RESULT_VIEW_H
 #define ZG_RESULT_VIEW_H
 
-#include "results/record/own_limits.h"
+#include "results/record/record_verify.h"
 #include "results/record/record_read.h"
 
 // Numbers are NaN where there is none. Strings belong to the file, except `text`.
@@ -23,7 +23,7 @@ struct result_view {
     size_t bench_count;
     // "VALID", ...; "VALID BY OWN LIMITS" where they are not the default ones; "MEASURED" where nothing was judged
     const char *verdict;
-    char own_limits[OWN_LIMITS_TEXT_BYTES];  // own_limits.h, of a run that is VALID; else ""
+    char own_limits[OWN_LIMITS_TEXT_BYTES];  // record_own_limits, of a run that is VALID; else ""
 };
 
 // The file has an end, and was verified. ERR_MEMORY. Closed with result_view_close, also after a failure.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of whether a run was judged by the default limits: by all of them, and by none that is looser.
-#include "results/record/own_limits.h"
+#include "results/record/record_verify.h"
 
 #include "results/limits/accepted_range.h"
 #include "results/record/record_test.h"
@@ -45,7 +45,7 @@ static const char *said(void)
     static char text[OWN_LIMITS_TEXT_BYTES];
     struct result_file file;
     cr_assert_eq(result_open(sample_write("a", (const char *const *)lines), &file), ERR_NONE, "%s", err_message());
-    cr_assert_eq(own_limits(&file, text), ERR_NONE, "%s", err_message());
+    cr_assert_eq(record_own_limits(&file, text), ERR_NONE, "%s", err_message());
     result_close(&file);
     return text;
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Benchmarks: figures against their samples, times against the clock, and accepted ranges against the figures.
+#include "results/record/record_verify.h"
 #include "results/record/verify_internal.h"
 
+#include "results/limits/accepted_range.h"
+#include "base/err.h"
 #include "base/statistics.h"
 #include "base/unit.h"
 
@@ -178,4 +181,57 @@ void verify_ranges(struct verify *v)
         if (count == 0)
             verify_unmeasured(v, v->ranges[b], range);
     }
+}
+
+// Could not have been measured: the other level has it, or a part found no such device.
+static bool may_be_missing(const struct result_file *file, const struct accepted_range *range)
+{
+    enum { UNTESTED_STATUS = 77 };
+    const char *level = verify_text(file->run, "level");
+    bool missing = range->full_only && level && strcmp(level, "quick") == 0;
+    for (size_t i = 0; i < file->line_count; i++) {
+        const json_t *part = file->lines[i];
+        const char *name = verify_is(part, "part") ? verify_text(part, "name") : "";
+        missing |= strncmp(name, "bench-", 6) == 0 && bench_is_of(name + 6, range->bench) &&
+                   json_integer_value(json_object_get(part, "status")) == UNTESTED_STATUS;
+    }
+    return missing;
+}
+
+// Of two `band` records.
+static bool is_as_strict(const json_t *range, const json_t *by_default)
+{
+    static const char *const same[] = {"bench", "case", "metric", "unit"};
+    bool strict = true;
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+        strict &= json_equal(json_object_get(range, same[i]), json_object_get(by_default, same[i]));
+    if (json_is_number(json_object_get(by_default, "at_least")))
+        strict &= verify_within(verify_number(by_default, "at_least"), verify_number(range, "at_least"));
+    if (json_is_number(json_object_get(by_default, "at_most")))
+        strict &= json_is_number(json_object_get(range, "at_most")) &&
+                  verify_within(verify_number(range, "at_most"), verify_number(by_default, "at_most"));
+    return strict;
+}
+
+int record_own_limits(const struct result_file *file, char out[OWN_LIMITS_TEXT_BYTES])
+{
+    struct accepted_ranges ranges = {0};
+    size_t used = 0;
+    *out = '\0';
+    int rc = accepted_ranges_add("default", &ranges);
+    for (size_t b = 0; rc == ERR_NONE && b < ranges.count && used < OWN_LIMITS_TEXT_BYTES; b++) {
+        const struct accepted_range *range = &ranges.list[b];
+        json_t *by_default = accepted_range_json(range);
+        size_t line = 0;
+        while (line < file->line_count &&
+               !(verify_is(file->lines[line], "band") && strcmp(verify_text(file->lines[line], "id"), range->id) == 0))
+            line++;
+        bool found = line < file->line_count;
+        if (found ? !is_as_strict(file->lines[line], by_default) : !may_be_missing(file, range))
+            used += (size_t)snprintf(out + used, OWN_LIMITS_TEXT_BYTES - used, "%s%s %s", used > 0 ? ", " : "",
+                                     range->id, found ? "is looser" : "is missing");
+        json_decref(by_default);
+    }
+    accepted_ranges_free(&ranges);
+    return rc;
 }

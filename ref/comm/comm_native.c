@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison of a transport's own sums with the canonical ones: what comm.h has about it, for all transports.
+// The comparison of a transport's own sums with the canonical ones: for all transports.
 #include "ref/comm/comm_backend.h"
 #include "base/err.h"
 
@@ -53,15 +53,10 @@ int comm_native_found(struct comm *comm, struct comm_native *out)
     comm->ledger = ledger;
     *out = rc == ERR_NONE ? all[0] : (struct comm_native){0};
     for (size_t rank = 1; rank < world && rc == ERR_NONE; rank++) {
-        struct comm_native sum = all[rank];
-        bool earlier = sum.first_sum != 0 && (out->first_sum == 0 || sum.first_sum < out->first_sum);
-        if (!earlier) {
-            sum = *out;
-            sum.elements = all[rank].elements;
-            sum.different = all[rank].different;
-        }
-        sum.elements += out->elements;
-        sum.different += out->different;
+        bool earlier = all[rank].first_sum != 0 && (out->first_sum == 0 || all[rank].first_sum < out->first_sum);
+        struct comm_native sum = earlier ? all[rank] : *out;
+        sum.elements = out->elements + all[rank].elements;
+        sum.different = out->different + all[rank].different;
         *out = sum;
     }
     free(all);

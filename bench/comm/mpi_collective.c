@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/comm/mpi_collective.h"
+
+#include "base/err.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef ZG_HAVE_MPI
+#include "ref/comm/comm_mpi.h"
+
+// The call's arrays as MPI's ints: counts, offsets, and the same of what is received.
+static int to_ints(const struct comm_call *call, int world, int *out)
+{
+    const size_t *const arrays[] = {call->counts, call->offsets, call->recv_counts, call->recv_offsets};
+    size_t largest = call->count;
+    for (int i = 0; i < 4 * world; i++) {
+        size_t value = arrays[i / world] ? arrays[i / world][i % world] : 0;
+        largest = value > largest ? value : largest;
+        out[i] = (int)value;
+    }
+    return largest <= INT_MAX
+               ? ERR_NONE
+               : err_set(ERR_USAGE, "MPI's own collective counts up to %d elements, and %zu are asked for", INT_MAX,
+                         largest);
+}
+
+static int run(const struct comm_mpi *mpi, const struct comm_call *call, const int *counts)
+{
+    const int *offsets = counts + mpi->comm.world, *recv_counts = offsets + mpi->comm.world;
+    const int *recv_offsets = recv_counts + mpi->comm.world, count = (int)call->count;
+    MPI_Datatype type = call->send_dtype == DTYPE_FP32 ? MPI_FLOAT : MPI_BYTE;
+    MPI_Comm world = mpi->data;
+    int code = MPI_SUCCESS;
+    switch (call->operation) {
+    case COMM_ALL_TO_ALL:
+        code = MPI_Alltoallv(call->send, counts, offsets, type, call->recv, recv_counts, recv_offsets, type, world);
+        break;
+    case COMM_REDUCE_SCATTER:
+        code = MPI_Reduce_scatter(call->send, call->recv, counts, type, MPI_SUM, world);
+        break;
+    case COMM_ALL_GATHER:
+        code = MPI_Allgatherv(call->send, counts[mpi->comm.rank], type, call->recv, counts, offsets, type, world);
+        break;
+    case COMM_ALL_REDUCE:
+        code = MPI_Allreduce(call->send, call->recv, count, type, MPI_SUM, world);
+        break;
+    case COMM_BROADCAST:
+        code = MPI_Bcast(call->recv, count, type, call->root, world);
+        break;
+    case COMM_BARRIER:
+        code = MPI_Barrier(world);
+        break;
+    }
+    return comm_mpi_code(code, comm_operation_name(call->operation));
+}
+
+int mpi_collective_run(struct comm *comm, const struct comm_call *call)
+{
+    if (strcmp(comm->ops->name, "mpi") != 0)
+        return err_set(ERR_USAGE, "ranks that are threads have no collectives of MPI");
+    int *counts = calloc(4 * (size_t)comm->world, sizeof *counts);
+    int rc = counts ? to_ints(call, comm->world, counts)
+                    : err_set(ERR_MEMORY, "no memory for the counts of %d ranks", comm->world);
+    if (rc == ERR_NONE)
+        rc = run((const struct comm_mpi *)comm, call, counts);
+    free(counts);
+    return rc;
+}
+
+const char *mpi_collective_library(void)
+{
+    static char name[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(name, &length);
+    name[strcspn(name, ",\n")] = '\0';
+    return name;
+}
+#else
+int mpi_collective_run(struct comm *comm, const struct comm_call *call)
+{
+    (void)comm, (void)call;
+    return err_set(ERR_USAGE, "this binary was built without MPI");
+}
+
+const char *mpi_collective_library(void)
+{
+    return NULL;
+}
+#endif

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/comm/nccl_collective.h"
+
+#include "base/err.h"
+
+#ifdef ZG_HAVE_NCCL
+#include "ref/arithmetic/accelerator.h"
+#include "ref/comm/comm_nccl.h"
+
+#include <string.h>
+
+// NCCL's gather is of equal shards one after the other; others are a broadcast from each rank.
+static int name_gather(struct comm_nccl *nccl, const struct comm_call *call)
+{
+    const struct comm_nccl_calls *calls = nccl->options.calls;
+    size_t element_bytes = dtype_bytes(call->send_dtype);
+    cudaStream_t stream = calls->stream();
+    if (comm_nccl_has_equal_shares(call, nccl->comm.world))
+        return comm_nccl_code(
+            nccl,
+            calls->all_gather(call->send, call->recv, call->counts[0] * element_bytes, ncclInt8, nccl->nccl, stream),
+            "ncclAllGather");
+    for (int rank = 0; rank < nccl->comm.world; rank++) {
+        char *shard = (char *)call->recv + call->offsets[rank] * element_bytes;
+        const void *from = rank == nccl->comm.rank ? call->send : shard;
+        if (call->counts[rank] > 0)
+            TRY(comm_nccl_code(
+                nccl,
+                calls->broadcast(from, shard, call->counts[rank] * element_bytes, ncclInt8, rank, nccl->nccl, stream),
+                "ncclBroadcast"));
+    }
+    return ERR_NONE;
+}
+
+// What nccl-tests takes for an all-to-all: a send to every rank and a receive from it, this one among them.
+static int name_pairs(struct comm_nccl *nccl, const struct comm_call *call)
+{
+    const struct comm_nccl_calls *calls = nccl->options.calls;
+    size_t element_bytes = dtype_bytes(call->send_dtype);
+    cudaStream_t stream = calls->stream();
+    for (int peer = 0; peer < nccl->comm.world; peer++) {
+        const char *from = (const char *)call->send + call->offsets[peer] * element_bytes;
+        char *to = (char *)call->recv + call->recv_offsets[peer] * element_bytes;
+        if (call->counts[peer] > 0)
+            TRY(comm_nccl_code(
+                nccl, calls->send(from, call->counts[peer] * element_bytes, ncclInt8, peer, nccl->nccl, stream),
+                "ncclSend"));
+        if (call->recv_counts[peer] > 0)
+            TRY(comm_nccl_code(
+                nccl, calls->recv(to, call->recv_counts[peer] * element_bytes, ncclInt8, peer, nccl->nccl, stream),
+                "ncclRecv"));
+    }
+    return ERR_NONE;
+}
+
+static int name_collective(struct comm_nccl *nccl, const struct comm_call *call)
+{
+    const struct comm_nccl_calls *calls = nccl->options.calls;
+    switch (call->operation) {
+    case COMM_ALL_TO_ALL:
+        return name_pairs(nccl, call);
+    case COMM_ALL_GATHER:
+        return name_gather(nccl, call);
+    case COMM_BROADCAST:
+        return comm_nccl_code(nccl,
+                              calls->broadcast(call->recv, call->recv, call->count * dtype_bytes(call->send_dtype),
+                                               ncclInt8, call->root, nccl->nccl, calls->stream()),
+                              "ncclBroadcast");
+    case COMM_REDUCE_SCATTER:
+    case COMM_ALL_REDUCE:
+        return comm_nccl_name_sums(nccl, call, call->recv);
+    case COMM_BARRIER:
+        break;
+    }
+    return ERR_NONE;
+}
+
+// As one group; one that could not be named in whole is ended, or NCCL would take all that follows for a part of it.
+static int run_group(struct comm_nccl *nccl, const struct comm_call *call)
+{
+    TRY(comm_nccl_begin(nccl));
+    int rc = name_collective(nccl, call);
+    int ended = comm_nccl_end(nccl);
+    return rc != ERR_NONE ? rc : ended;
+}
+
+static bool is_nccl(const struct comm *comm)
+{
+    return strcmp(comm->ops->name, "nccl") == 0;
+}
+
+int nccl_collective_run(struct comm *comm, const struct comm_call *call)
+{
+    if (!is_nccl(comm))
+        return err_set(ERR_USAGE, "ranks over %s have no collectives of NCCL", comm->ops->name);
+    struct comm_nccl *nccl = (struct comm_nccl *)comm;
+    int rc = nccl->nccl ? run_group(nccl, call) : err_set(ERR_PEER, "NCCL has failed before");
+    if (rc == ERR_NONE)
+        rc = comm_nccl_wait(nccl);
+    return rc == ERR_NONE ? accelerator_wait() : comm_nccl_give_up(nccl, rc);
+}
+
+const char *nccl_collective_library(const struct comm *comm)
+{
+    return is_nccl(comm) ? ((const struct comm_nccl *)comm)->library : NULL;
+}
+#else
+int nccl_collective_run(struct comm *comm, const struct comm_call *call)
+{
+    (void)comm, (void)call;
+    return err_set(ERR_USAGE, "this binary was built without NCCL");
+}
+
+const char *nccl_collective_library(const struct comm *comm)
+{
+    (void)comm;
+    return NULL;
+}
+#endif
