@@ -144,7 +144,7 @@ static int visit_text(const char *file, const char *text, size_t bytes, struct s
 {
     struct json_text parsed;
     TRY(json_text_parse(file, text, bytes, &parsed));
-    const struct strict_object root = strict_root(file, &parsed);
+    const struct strict_object root = strict_root(&parsed);
     int rc = visit_all(&root, selection);
     json_text_close(&parsed);
     return rc;

@@ -109,13 +109,14 @@ static int evaluate(const struct position *position, const json_t *query, const 
     if (!bytes)
         return strict_fail(position->column, "query", "cannot be filled in for row '%s'", cell->row);
     int rc = json_text_parse(name, bytes, strlen(bytes), &text);
+    if (rc == ERR_NONE) {
+        root = strict_root(&text);
+        rc = query_number(&root, "query", out);
+        rc = rc == ERR_NONE ? rc : err_prefix(rc, "%s", position->table->file);
+        json_text_close(&text);
+    }
     free(bytes);
-    if (rc != ERR_NONE)
-        return rc;
-    root = strict_root(name, &text);
-    rc = query_number(&root, "query", out);
-    json_text_close(&text);
-    return rc == ERR_NONE ? rc : err_prefix(rc, "%s", position->table->file);
+    return rc;
 }
 
 // A string of the column, or else of the table; fallback where neither has it.
@@ -294,7 +295,7 @@ static int each_of_file(const char *file, const char *text, size_t bytes, struct
 {
     struct json_text parsed;
     TRY(json_text_parse(file, text, bytes, &parsed));
-    const struct strict_object root = strict_root(file, &parsed);
+    const struct strict_object root = strict_root(&parsed);
     int rc = each_table(&root, walk);
     json_text_close(&parsed);
     return rc;

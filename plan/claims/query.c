@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/claims/query.h"
 
+#include "base/safe_text.h"
 #include "ref/arithmetic/dtype.h"
 #include "plan/claims/equation.h"
 #include "base/err.h"
@@ -16,9 +17,9 @@ static int number_of(const struct strict_object *object, const char *key, int de
 
 static int refuse_operand(const struct strict_object *object, const char *key)
 {
-    char shown[JSON_SHOW_BYTES];
+    char shown[TEXT_MESSAGE_BYTES];
     return strict_fail(object, key, "is %s, expected a number or an expression such as {\"equation\": NAME, ...}",
-                       strict_show(shown, json_object_get(object->value, key)));
+                       json_message(shown, json_object_get(object->value, key)));
 }
 
 static int operands_of(const struct strict_object *object, const char *key, size_t low, size_t high, int depth,

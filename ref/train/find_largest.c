@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/train/find_largest.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "ref/model/gpt_find.h"
 #include "base/size.h"
@@ -10,15 +11,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static double now_s(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 // The family's model at that place, tiled as the configuration says; null past the last.
 static int model_at(const struct train_setting *setting, int index, const struct model **out)
@@ -31,14 +24,14 @@ static int try_model(const struct train_setting *setting, const struct model *mo
 {
     struct train_setting trial = *setting;
     struct train_result result;
-    double begin_s = now_s();
+    double begin_s = clock_now_s();
     trial.model = model;
     trial.steps = 1;
     trial.progress = NULL;
     *out = (struct find_largest_trial){.model = model, .param_elements = model_param_elements(model, false)};
     int rc = train_run(&trial, &result);
     free(result.step_ns);
-    out->seconds = now_s() - begin_s;
+    out->seconds = clock_now_s() - begin_s;
     if (rc == ERR_BUDGET) {
         snprintf(out->refusal, sizeof out->refusal, "%s", err_message());
         return ERR_NONE;
