@@ -3,7 +3,7 @@
 
 #include "build_commit.h"
 #include "build_flags.h"
-#include "base/report_text.h"
+#include "base/safe_text.h"
 
 #include <cblas.h>
 #include <gnu/libc-version.h>

@@ -86,6 +86,32 @@ int file_read_text(const char *path, size_t limit, char **text, size_t *bytes)
     return rc;
 }
 
+int file_create(const char *path, FILE **out)
+{
+    if (!(*out = fopen(path, "wxe")))
+        return err_set(ERR_USAGE, "%s: %s", path,
+                       errno == EEXIST ? "exists; give another name, or remove it" : strerror(errno));
+    return ERR_NONE;
+}
+
+int file_flush(FILE *out, const char *what)
+{
+    if (fflush(out) != 0)
+        return err_set(ERR_IO, "%s could not be written whole: %s", what, strerror(errno));
+    return ferror(out) ? err_set(ERR_IO, "%s could not be written whole", what) : ERR_NONE;
+}
+
+int file_finish(FILE *out, const char *path, int rc)
+{
+    if (rc == ERR_NONE)
+        rc = file_flush(out, path);
+    if (fclose(out) != 0 && rc == ERR_NONE)
+        rc = err_set(ERR_IO, "%s could not be written whole: %s", path, strerror(errno));
+    if (rc != ERR_NONE)
+        unlink(path);
+    return rc;
+}
+
 int file_bytes(int fd, const char *path, uint64_t *bytes)
 {
     struct stat status;

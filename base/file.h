@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum { FILE_DIGEST_BYTES = 33 };  // 32 hexadecimal digits of XXH3-128, and the end
 
@@ -21,6 +22,16 @@ int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t by
 
 // The whole of a small file, and a zero byte behind it; the caller frees *text. ERR_USAGE when it has more than limit.
 int file_read_text(const char *path, size_t limit, char **text, size_t *bytes);
+
+// A new file to print into. ERR_USAGE where the path is taken or the file cannot be made.
+int file_create(const char *path, FILE **out);
+
+// ERR_IO where something could not be written to out; what: "the page".
+int file_flush(FILE *out, const char *what);
+
+// Closes a file that was printed into; rc is the code of the printing. ERR_IO where something could not be written. The
+// file is removed after any error.
+int file_finish(FILE *out, const char *path, int rc);
 
 int file_bytes(int fd, const char *path, uint64_t *bytes);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON text with places. jansson parses first; the scanner here then walks text that is known to be valid JSON, and
-// only has to tell keys from values and count lines.
+// jansson parses. Only a message needs lines and paths, so the scanner here reads a text again when one is made; it
+// knows the text to be valid up to its end, and has only to tell keys from values.
 #include "base/json.h"
 
 #include "base/err.h"
@@ -8,201 +8,72 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 256, NO_KEY = -1, LIMIT_SHOWN = 80 };
+enum { PATH_BYTES = 256, VALUE_BYTES = 80, ERROR_BYTES = 80, DEPTH_MAX = JSON_PARSER_MAX_DEPTH + 1 };
 
-// A key, or an element of an array that is itself an object or array (then name is null).
-struct json_key {
-    const char *name;  // decoded; not terminated
-    size_t bytes;
-    int parent;  // the key whose value holds this one; NO_KEY for the root
-    int index;   // position in an array; NO_KEY for a key of an object
-    int line;
-    bool is_array;     // the value is an array
-    int next_element;  // of an array, while it is scanned
+// A member of an object or an element of an array.
+struct member {
+    const char *key;  // its token; null in an array
+    int index;
+    const char *value, *end;  // end: null before the first member
 };
 
-// Bytes of the character that text starts with; 0 if it is not well-formed (the text may have been cut).
-static size_t character_bytes(const char *text)
+static const char *string_end(const char *token, const char *end)
 {
-    unsigned char first = (unsigned char)*text;
-    size_t bytes = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    for (size_t i = 1; i < bytes; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    return bytes;
+    for (token++; token < end && *token != '"'; token++)
+        token += *token == '\\';
+    return token < end ? token + 1 : end;
 }
 
-const char *json_show(char out[JSON_SHOW_BYTES], const char *text, size_t limit)
+static const char *skip(const char *at, const char *end, const char *characters)
 {
-    size_t used = 0, taken = 0;
-    while (text[taken] != '\0') {
-        unsigned char byte = (unsigned char)text[taken];
-        size_t bytes = character_bytes(text + taken);
-        // U+0080 to U+009F are control characters, too, and some terminals obey them.
-        bool control = byte < 0x20 || byte == 0x7f || (byte == 0xc2 && (unsigned char)text[taken + 1] < 0xa0);
-        bool plain = bytes > 0 && !control;
-        bytes = plain ? bytes : 1;
-        if (taken + bytes > limit || used + 8 > JSON_SHOW_BYTES) {
-            used += (size_t)sprintf(out + used, "...");
-            break;
-        }
-        used += (size_t)(plain ? sprintf(out + used, "%.*s", (int)bytes, text + taken)
-                               : sprintf(out + used, "\\x%02x", (unsigned)byte));
-        taken += bytes;
+    while (at < end && strchr(characters, *at))
+        at++;
+    return at;
+}
+
+static const char *value_end(const char *at, const char *end)
+{
+    for (int depth = 0; at < end && !(depth == 0 && strchr(",]} \t\r\n", *at));) {
+        depth += *at == '{' || *at == '[';
+        depth -= *at == '}' || *at == ']';
+        at = *at == '"' ? string_end(at, end) : at + 1;
     }
-    out[used] = '\0';
-    return out;
+    return at;
 }
 
-// Appends a key; returns its index, or NO_KEY without memory.
-static int add_key(struct json_text *text, struct json_key key)
+// Steps to the next member of a container, the first one if *m is zero.
+static bool next_member(const char *container, const char *end, struct member *m)
 {
-    if (text->key_count == text->key_room) {
-        size_t room = text->key_room ? 2 * text->key_room : 64;
-        struct json_key *keys = reallocarray(text->keys, room, sizeof *keys);
-        if (!keys)
-            return NO_KEY;
-        text->keys = keys;
-        text->key_room = room;
-    }
-    text->keys[text->key_count] = key;
-    return (int)text->key_count++;
+    const char *at = skip(m->end ? m->end : container + 1, end, ", \t\r\n");
+    if (at == end || *at == '}' || *at == ']')
+        return false;
+    m->index = m->end ? m->index + 1 : 0;
+    m->key = *container == '{' ? at : NULL;
+    m->value = m->key ? skip(string_end(at, end), end, ": \t\r\n") : at;
+    m->end = value_end(m->value, end);
+    return true;
 }
 
-// The bytes of the string token that starts at a quotation mark, both marks included.
-static size_t string_bytes(const char *token)
+// The name of a member, as a new string; null without memory.
+static json_t *member_name(const struct member *m, const char *end)
 {
-    size_t at = 1;
-    while (token[at] != '"')
-        at += token[at] == '\\' ? 2 : 1;
-    return at + 1;
+    return m->key ? json_loadb(m->key, (size_t)(string_end(m->key, end) - m->key), JSON_DECODE_ANY, NULL)
+                  : json_sprintf("%d", m->index);
 }
 
-// Decodes a string token in place (a decoded string is never longer than its escapes) and returns its length, or
-// SIZE_MAX without memory.
-static size_t decode_in_place(char *token, size_t bytes)
+static bool has_name(const struct member *m, const char *end, const char *name, size_t bytes)
 {
-    if (!memchr(token, '\\', bytes)) {
-        memmove(token, token + 1, bytes - 2);
-        return bytes - 2;
-    }
-    json_t *decoded = json_loadb(token, bytes, JSON_DECODE_ANY, NULL);
-    if (!decoded)
-        return SIZE_MAX;
-    size_t length = json_string_length(decoded);
-    memcpy(token, json_string_value(decoded), length);
-    json_decref(decoded);
-    return length;
-}
-
-static int scan(struct json_text *text, size_t bytes)
-{
-    int line = 1, open = NO_KEY, latest = NO_KEY;  // the innermost open container, and the key last read
-    bool key_next = false;
-    for (size_t at = 0; at < bytes; at++) {
-        char byte = text->bytes[at];
-        struct json_key *container = open == NO_KEY ? NULL : &text->keys[open];
-        if (byte == '\n') {
-            line++;
-        } else if (byte == '"') {
-            char *token = text->bytes + at;
-            size_t token_bytes = string_bytes(token);
-            at += token_bytes - 1;
-            if (!key_next)
-                continue;
-            size_t length = decode_in_place(token, token_bytes);
-            latest =
-                length == SIZE_MAX
-                    ? NO_KEY
-                    : add_key(text, (struct json_key){
-                                        .name = token, .bytes = length, .parent = open, .index = NO_KEY, .line = line});
-            if (latest == NO_KEY)
-                return err_set(ERR_MEMORY, "no memory for the keys of a JSON text");
-            key_next = false;
-        } else if (byte == '{' || byte == '[') {
-            if (!container || container->is_array) {
-                int index = container ? container->next_element : NO_KEY;
-                latest = add_key(text, (struct json_key){.parent = open, .index = index, .line = line});
-                if (latest == NO_KEY)
-                    return err_set(ERR_MEMORY, "no memory for the keys of a JSON text");
-            }
-            open = latest;
-            text->keys[open].is_array = byte == '[';
-            key_next = byte == '{';
-        } else if (byte == '}' || byte == ']') {
-            open = container->parent;
-            key_next = false;
-        } else if (byte == ',') {
-            key_next = !container->is_array;
-            container->next_element++;
-        }
-    }
-    return ERR_NONE;
-}
-
-// Names are compared as bytes, shorter first.
-static int compare_keys(const struct json_key *a, const struct json_key *b)
-{
-    if (a->parent != b->parent)
-        return a->parent < b->parent ? -1 : 1;
-    if (a->index != b->index)
-        return a->index < b->index ? -1 : 1;
-    if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? -1 : 1;
-    return a->bytes ? memcmp(a->name, b->name, a->bytes) : 0;
-}
-
-static int compare_order(const void *a, const void *b, void *keys)
-{
-    size_t first = *(const size_t *)a, second = *(const size_t *)b;
-    int order = compare_keys((struct json_key *)keys + first, (struct json_key *)keys + second);
-    return order ? order : first < second ? -1 : first > second;
-}
-
-// The dotted path of a key, cut at the front where it is too long.
-static void key_path(const struct json_text *text, int index, char out[PATH_BYTES])
-{
-    size_t start = PATH_BYTES - 1;
-    out[start] = '\0';
-    for (int at = index; at > 0; at = text->keys[at].parent) {
-        char part[PATH_BYTES];
-        const struct json_key *key = &text->keys[at];
-        int length = key->name ? snprintf(part, sizeof part, "%.*s", (int)key->bytes, key->name)
-                               : snprintf(part, sizeof part, "%d", key->index);
-        size_t bytes = (size_t)length < sizeof part ? (size_t)length : sizeof part - 1;
-        size_t dot = start != PATH_BYTES - 1;
-        if (bytes + dot > start)
-            break;
-        if (dot)
-            out[--start] = '.';
-        start -= bytes;
-        memcpy(out + start, part, bytes);
-    }
-    memmove(out, out + start, PATH_BYTES - start);
-}
-
-static int refuse_duplicates(const char *name, const struct json_text *text)
-{
-    size_t first = SIZE_MAX, second = SIZE_MAX;
-    for (size_t i = 1; i < text->key_count; i++) {
-        size_t before = text->order[i - 1], after = text->order[i];
-        if (compare_keys(&text->keys[before], &text->keys[after]) == 0 && after < second) {
-            first = before;
-            second = after;
-        }
-    }
-    if (second == SIZE_MAX)
-        return ERR_NONE;
-    char path[PATH_BYTES], shown[JSON_SHOW_BYTES];
-    key_path(text, (int)second, path);
-    return err_set(ERR_USAGE, "%s:%d: %s: given twice, first on line %d; expected it once", name,
-                   text->keys[second].line, json_show(shown, path, PATH_BYTES), text->keys[first].line);
+    if (m->key && !memchr(m->key, '\\', (size_t)(string_end(m->key, end) - m->key)))
+        return (size_t)(string_end(m->key, end) - m->key) == bytes + 2 && memcmp(m->key + 1, name, bytes) == 0;
+    json_t *own = member_name(m, end);
+    bool equal = own && json_string_length(own) == bytes && memcmp(json_string_value(own), name, bytes) == 0;
+    json_decref(own);
+    return equal;
 }
 
 static int line_at(const char *text, const char *position)
@@ -213,46 +84,121 @@ static int line_at(const char *text, const char *position)
     return line;
 }
 
-static int build(const char *name, const char *text, size_t bytes, struct json_text *out)
+int json_text_line(const struct json_text *text, const char *path)
 {
-    char shown[JSON_SHOW_BYTES];
-    if (bytes > JSON_TEXT_BYTES_MAX)
-        return err_set(ERR_USAGE, "%s: is larger than %d bytes, expected a JSON object of at most that", name,
-                       JSON_TEXT_BYTES_MAX);
+    const char *end = text->bytes + text->byte_count, *container = skip(text->bytes, end, " \t\r\n"), *line = container;
+    while (container && *path != '\0') {
+        struct member m = {0}, next = {0};
+        size_t bytes = strcspn(path, ".");
+        while (next_member(container, end, &m)) {
+            if (has_name(&m, end, path, strlen(path)))
+                return line_at(text->bytes, m.key ? m.key : m.value);
+            if (has_name(&m, end, path, bytes))
+                next = m;
+        }
+        if (next.end)
+            line = next.key ? next.key : next.value;
+        container = next.end && strchr("{[", *next.value) ? next.value : NULL;
+        path += bytes + (path[bytes] == '.');
+    }
+    return line_at(text->bytes, line);
+}
+
+// Appends ".NAME"; drops names at the front where the path is too long.
+static void append_name(char path[PATH_BYTES], const char *name)
+{
+    const char *kept = path;
+    while (*kept && strlen(kept) + 1 + strlen(name) >= PATH_BYTES) {
+        kept += strcspn(kept, ".");
+        kept += *kept == '.';
+    }
+    size_t used = strlen(kept);
+    memmove(path, kept, used + 1);
+    snprintf(path + used, PATH_BYTES - used, "%s%s", used ? "." : "", name);
+}
+
+// The containers that are open at the end of the text, outermost first.
+static int open_containers(const char *at, const char *end, const char *containers[DEPTH_MAX])
+{
+    int depth = 0;
+    while (at < end) {
+        if ((*at == '{' || *at == '[') && depth < DEPTH_MAX)
+            containers[depth++] = at;
+        depth -= (*at == '}' || *at == ']') && depth > 0;
+        at = *at == '"' ? string_end(at, end) : at + 1;
+    }
+    return depth;
+}
+
+// The text ends with the second of two equal keys.
+static int refuse_duplicate(const char *name, int line, const char *text, const char *end)
+{
+    const char *containers[DEPTH_MAX];
+    char path[PATH_BYTES] = "", shown[TEXT_MESSAGE_BYTES];
+    int depth = open_containers(text, end, containers), first = line;
+    for (int i = 0; i < depth; i++) {
+        struct member m = {0};
+        const char *stop = i + 1 < depth ? containers[i + 1] : end;
+        while (next_member(containers[i], end, &m) && m.value != stop)
+            continue;
+        json_t *own = m.end ? member_name(&m, end) : NULL;
+        append_name(path, own ? json_string_value(own) : "");
+        for (struct member before = {0}; own && i + 1 == depth && next_member(containers[i], end, &before);) {
+            first = line - 1 + line_at(text, before.key);
+            if (has_name(&before, end, json_string_value(own), json_string_length(own)))
+                break;
+        }
+        json_decref(own);
+    }
+    return err_set(ERR_USAGE, "%s:%d: %s: given twice, first on line %d; expected it once", name,
+                   line - 1 + line_at(text, end), text_message(shown, path, PATH_BYTES), first);
+}
+
+int json_parse(const char *name, int line, const char *text, size_t bytes, json_t **out)
+{
+    char shown[TEXT_MESSAGE_BYTES];
+    json_error_t error;
+    *out = NULL;
     if (bytes == 0)
-        return err_set(ERR_USAGE, "%s:1: is empty, expected a JSON object", name);
+        return err_set(ERR_USAGE, "%s:%d: is empty, expected JSON", name, line);
     const char *nul = memchr(text, '\0', bytes);
     if (nul)
-        return err_set(ERR_USAGE, "%s:%d: holds a NUL byte, expected JSON", name, line_at(text, nul));
-    json_error_t error;
-    out->root = json_loadb(text, bytes, 0, &error);
-    if (!out->root)
-        return err_set(ERR_USAGE,
-                       "%s:%d: is not JSON: %s; expected JSON without comments, trailing commas, NaN or Infinity", name,
-                       error.line > 0 ? error.line : 1, json_show(shown, error.text, LIMIT_SHOWN));
-    if (!json_is_object(out->root))
-        return err_set(ERR_USAGE, "%s:1: is an array, expected a JSON object", name);
-    out->bytes = malloc(bytes);
-    if (!out->bytes)
-        return err_set(ERR_MEMORY, "no memory for %zu bytes of JSON", bytes);
-    memcpy(out->bytes, text, bytes);
-    TRY(scan(out, bytes));
-    out->order = calloc(out->key_count, sizeof *out->order);
-    if (!out->order)
-        return err_set(ERR_MEMORY, "no memory for the keys of a JSON text");
-    for (size_t i = 0; i < out->key_count; i++)
-        out->order[i] = i;
-    qsort_r(out->order, out->key_count, sizeof *out->order, compare_order, out->keys);
-    return refuse_duplicates(name, out);
+        return err_set(ERR_USAGE, "%s:%d: holds a NUL byte, expected JSON", name, line - 1 + line_at(text, nul));
+    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (*out)
+        return ERR_NONE;
+    if (json_error_code(&error) == json_error_duplicate_key)
+        return refuse_duplicate(name, line, text, text + error.position);
+    return err_set(
+        ERR_USAGE,
+        "%s:%d: is not JSON: %s (column %d); expected JSON without comments, trailing commas, NaN or Infinity", name,
+        line - 1 + (error.line > 0 ? error.line : 1), text_message(shown, error.text, ERROR_BYTES), error.column);
 }
 
 int json_text_parse(const char *name, const char *text, size_t bytes, struct json_text *out)
 {
-    *out = (struct json_text){0};
-    int code = build(name, text, bytes, out);
-    if (code != ERR_NONE)
-        json_text_close(out);
-    return code;
+    *out = (struct json_text){.name = name, .bytes = text, .byte_count = bytes};
+    TRY(json_parse(name, 1, text, bytes, &out->root));
+    if (json_is_object(out->root))
+        return ERR_NONE;
+    json_text_close(out);
+    return err_set(ERR_USAGE, "%s:1: is an array, expected a JSON object", name);
+}
+
+void json_text_close(struct json_text *text)
+{
+    json_decref(text->root);
+    *text = (struct json_text){0};
+}
+
+const char *json_message(char out[TEXT_MESSAGE_BYTES], const json_t *value)
+{
+    if (json_is_object(value))
+        return strcpy(out, json_object_size(value) ? "an object" : "an empty object");
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    text_message(out, text ? text : "missing", VALUE_BYTES);
+    free(text);
+    return out;
 }
 
 // Reads at most room bytes; a directory fails here.
@@ -284,59 +230,13 @@ int json_read(const char *file, char **text, size_t *bytes)
     close(descriptor);
     if (!buffer)
         return err_set(ERR_MEMORY, "no memory to read %s", file);
-    if (failure) {
+    int code = failure ? err_set(ERR_USAGE, "%s: cannot be read: %s", file, strerror(failure)) : ERR_NONE;
+    if (code == ERR_NONE && *bytes > JSON_TEXT_BYTES_MAX)
+        code = err_set(ERR_USAGE, "%s: is larger than %d bytes, expected a JSON object of at most that", file,
+                       JSON_TEXT_BYTES_MAX);
+    if (code == ERR_NONE)
+        *text = buffer;
+    else
         free(buffer);
-        return err_set(ERR_USAGE, "%s: cannot be read: %s", file, strerror(failure));
-    }
-    *text = buffer;
-    return ERR_NONE;
-}
-
-void json_text_close(struct json_text *text)
-{
-    json_decref(text->root);
-    free(text->bytes);
-    free(text->keys);
-    free(text->order);
-    *text = (struct json_text){0};
-}
-
-// The key of that name in an object, or the object or array at that position in an array; or NO_KEY.
-static int find_key(const struct json_text *text, int parent, const char *name, size_t bytes)
-{
-    struct json_key wanted = {.name = name, .bytes = bytes, .parent = parent, .index = NO_KEY};
-    if (text->keys[parent].is_array) {
-        if (bytes == 0 || bytes > 9 || strspn(name, "0123456789") < bytes)
-            return NO_KEY;
-        wanted = (struct json_key){.parent = parent, .index = atoi(name)};
-    }
-    size_t low = 0, high = text->key_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = compare_keys(&text->keys[text->order[middle]], &wanted);
-        if (order == 0)
-            return (int)text->order[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NO_KEY;
-}
-
-int json_text_line(const struct json_text *text, const char *path)
-{
-    int found = 0;
-    while (*path != '\0') {
-        size_t bytes = strcspn(path, ".");
-        int whole = find_key(text, found, path, strlen(path));
-        if (whole != NO_KEY)
-            return text->keys[whole].line;
-        int next = find_key(text, found, path, bytes);
-        if (next == NO_KEY)
-            break;
-        found = next;
-        path += bytes + (path[bytes] == '.');
-    }
-    return text->keys[found].line;
+    return code;
 }

@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON text with places: jansson decides what is JSON and gives the values; beside them this keeps the line of every
-// key, so that a message about a value can say where it stands, and refuses an object that names a key twice.
+// The one reader of untrusted JSON. jansson decides what is JSON and gives the values; this refuses an object that
+// names a key twice, and finds the line of a value for messages. strict_json.h reads values out of it.
 #ifndef ZG_JSON_H
 #define ZG_JSON_H
+
+#include "base/safe_text.h"
 
 #include <jansson.h>
 
 #include <stddef.h>
 
-// A longer text is refused; no configuration comes near it.
+// The longest file that json_read takes; no configuration comes near it.
 enum { JSON_TEXT_BYTES_MAX = 1 << 20 };
 
-struct json_key;
-
 struct json_text {
-    json_t *root;           // an object; owned
-    char *bytes;            // the text; keys point into it
-    struct json_key *keys;  // in the order of the text; the first stands for the root
-    size_t key_count, key_room;
-    size_t *order;  // indices of keys, sorted by parent, then position in an array, then name
+    json_t *root;       // an object; owned
+    const char *name;   // of the file, in messages; the caller's
+    const char *bytes;  // the caller's
+    size_t byte_count;
 };
 
-// Reads a file, up to one byte more than json_text_parse takes. ERR_USAGE if it cannot be read. The caller frees *text.
+// Reads a whole file. ERR_USAGE if it cannot be read or is longer than JSON_TEXT_BYTES_MAX. The caller frees *text.
 int json_read(const char *file, char **text, size_t *bytes);
 
-// name stands for the file in messages. Nothing is kept of text. ERR_USAGE with `NAME:LINE: ...` for what is not a JSON
-// object.
+// An object or an array; line is that of the text's beginning in the file. ERR_USAGE with `NAME:LINE: ...` for anything
+// else. The caller owns *out.
+int json_parse(const char *name, int line, const char *text, size_t bytes, json_t **out);
+
+// An object. name and text must stay until the caller closes it. ERR_USAGE with `NAME:LINE: ...` for anything else.
 int json_text_parse(const char *name, const char *text, size_t bytes, struct json_text *out);
 
 void json_text_close(struct json_text *text);
 
-// The line of the key at a dotted path ("zero_optimization.stage", "params.3.shape"), counted from 1; where the text
-// has it not, the line of the innermost object around it. A key with dots in its name is found, too.
+// The line of the value at a dotted path ("zero_optimization.stage", "params.3.shape"), counted from 1; where the text
+// lacks it, the line of the innermost object or array around it. The path may name a key that holds dots.
 int json_text_line(const struct json_text *text, const char *path);
 
-// Writes text into out for a message: at most limit bytes of it, whole UTF-8 characters, control characters as \xNN,
-// "..." where it is cut. Returns out.
-enum { JSON_SHOW_BYTES = 512 };
-const char *json_show(char out[JSON_SHOW_BYTES], const char *text, size_t limit);
+// A value for a message: `4`, `"two"`, `[1,2]`, `an object`, `missing`. Returns out.
+const char *json_message(char out[TEXT_MESSAGE_BYTES], const json_t *value);
 
 #endif

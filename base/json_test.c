@@ -98,7 +98,7 @@ Test(json, equal_names_in_different_objects_are_no_duplicates)
 
 Test(json, what_is_no_object_is_refused)
 {
-    expect_refused("", 0, "x.json:1: is empty, expected a JSON object");
+    expect_refused("", 0, "x.json:1: is empty, expected JSON");
     expect_refused("[]", 2, "x.json:1: is an array, expected a JSON object");
     expect_refused("{\n\0}", 4, "x.json:2: holds a NUL byte, expected JSON");
 }
@@ -134,38 +134,58 @@ Test(json, a_hundred_thousand_keys_take_no_noticeable_time)
     free(text);
 }
 
-Test(json, a_text_beyond_the_limit_is_refused)
+// All lengths of one long path, so that each way of cutting it is met.
+Test(json, the_path_of_a_duplicate_is_cut_at_the_front)
 {
-    size_t bytes = 100u << 20;
-    char *text = malloc(bytes);
-    memset(text, 'a', bytes);
-    memcpy(text, "{\"a\": \"", 7);
-    memcpy(text + bytes - 2, "\"}", 2);
-    expect_refused(text, bytes, "x.json: is larger than 1048576 bytes, expected a JSON object of at most that");
-    struct json_text out;
-    memcpy(text + JSON_TEXT_BYTES_MAX - 2, "\"}", 2);
-    cr_expect_eq(json_text_parse("x.json", text, JSON_TEXT_BYTES_MAX, &out), ERR_NONE, "%s", err_message());
-    json_text_close(&out);
-    free(text);
+    for (int length = 1; length < 300; length++) {
+        char text[2000], expected[600];
+        snprintf(text, sizeof text, "{\"%0*d\": {\"bc\": [{\"k\": 0,\n\"k\": 0}]}}", length, 0);
+        snprintf(expected, sizeof expected, "x.json:2: %.*s%sbc.0.k: given twice, first on line 1; expected it once",
+                 length <= 248 ? length : 0, text + 2, length <= 248 ? "." : "");
+        expect_refused(text, strlen(text), expected);
+    }
 }
 
-Test(json, shown_text_is_cut_at_characters_and_free_of_control_bytes)
+Test(json, lines_of_a_part_of_a_file_count_from_its_first_line)
 {
-    char out[JSON_SHOW_BYTES];
-    cr_expect_str_eq(json_show(out, "plain", 80), "plain");
-    cr_expect_str_eq(json_show(out, "plain", 5), "plain");
-    cr_expect_str_eq(json_show(out, "plain", 4), "plai...");
-    cr_expect_str_eq(json_show(out, "a\n\x1b[2J\x7f", 80), "a\\x0a\\x1b[2J\\x7f");
-    cr_expect_str_eq(json_show(out, "\xc3\xa9\xc3\xa9", 3), "\xc3\xa9...");
-    cr_expect_str_eq(json_show(out, "\xc3", 80), "\\xc3");
-    cr_expect_str_eq(json_show(out,
-                               "a\xc2\x9b"
-                               "1\xc2\xa0",
-                               80),
-                     "a\\xc2\\x9b1\xc2\xa0");
-    cr_expect_str_eq(json_show(out, "\xff\xe2\x82", 80), "\\xff\\xe2\\x82");
-    char longest[2000];
-    memset(longest, '\1', sizeof longest - 1);
-    longest[sizeof longest - 1] = '\0';
-    cr_expect_lt(strlen(json_show(out, longest, SIZE_MAX)), JSON_SHOW_BYTES);
+    json_t *value;
+    const char *twice = "[1,\n{\"a\": 1,\n\"a\": 2}]";
+    cr_expect_eq(json_parse("x.jsonl", 7, "[1,\n2]", 6, &value), ERR_NONE, "%s", err_message());
+    cr_expect_eq(json_array_size(value), 2);
+    json_decref(value);
+    cr_expect_eq(json_parse("x.jsonl", 7, twice, strlen(twice), &value), ERR_USAGE);
+    cr_expect_str_eq(err_message(), "x.jsonl:9: 1.a: given twice, first on line 8; expected it once");
+    cr_expect_eq(json_parse("x.jsonl", 7, "[1,\n2", 5, &value), ERR_USAGE);
+    cr_expect(strstr(err_message(), "x.jsonl:8: is not JSON: "), "%s", err_message());
+    cr_expect_null(value);
+}
+
+Test(json, what_is_not_whole_is_refused_without_a_read_behind_its_end)
+{
+    const char *text = "{\"a\": [1, {\"b\\u0062\": \"c\\\"\", \"d\": {}}], \"e\": [[]], \"e\": 2}";
+    for (size_t bytes = 1; bytes <= strlen(text); bytes++) {
+        char *part = malloc(bytes);
+        json_t *value;
+        memcpy(part, text, bytes);
+        cr_expect_eq(json_parse("x.json", 1, part, bytes, &value), ERR_USAGE);
+        free(part);
+    }
+}
+
+Test(json, a_value_is_shown_short)
+{
+    const char *const rows[][2] = {{"[4]", "4"},
+                                   {"[\"two\"]", "\"two\""},
+                                   {"[[1,2]]", "[1,2]"},
+                                   {"[{}]", "an empty object"},
+                                   {"[{\"a\": 1}]", "an object"},
+                                   {"[0.1]", "0.1"},
+                                   {"[]", "missing"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char out[TEXT_MESSAGE_BYTES];
+        json_t *value;
+        cr_assert_eq(json_parse("x.json", 1, rows[i][0], strlen(rows[i][0]), &value), ERR_NONE, "%s", err_message());
+        cr_expect_str_eq(json_message(out, json_array_get(value, 0)), rows[i][1]);
+        json_decref(value);
+    }
 }

@@ -3,7 +3,7 @@
 #include "base/machine.h"
 
 #include "base/machine_disk.h"
-#include "base/report_text.h"
+#include "base/safe_text.h"
 
 #include <hwloc.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/machine_disk.h"
 
-#include "base/report_text.h"
+#include "base/safe_text.h"
 
 #include <limits.h>
 #include <stdbool.h>

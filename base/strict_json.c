@@ -7,22 +7,13 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN_BYTES = 80, MESSAGE_BYTES = 1024, WORDS_BYTES = 256 };
+enum { MESSAGE_BYTES = 1024, WORDS_BYTES = 256 };
 
-struct strict_object strict_root(const char *file, const struct json_text *text)
+struct strict_object strict_root(const struct json_text *text)
 {
-    return (struct strict_object){.file = file, .text = text, .value = text->root, .path = ""};
-}
-
-const char *strict_show(char out[JSON_SHOW_BYTES], const json_t *value)
-{
-    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-    json_show(out, text ? text : "missing", SHOWN_BYTES);
-    free(text);
-    return out;
+    return (struct strict_object){.file = text->name, .text = text, .value = text->root, .path = ""};
 }
 
 // PATH.KEY, or the one of the two that is there; cut where it is too long.
@@ -33,14 +24,14 @@ static void join(const char *path, const char *key, char out[STRICT_PATH_BYTES])
 
 int strict_fail(const struct strict_object *object, const char *key, const char *format, ...)
 {
-    char message[MESSAGE_BYTES], path[STRICT_PATH_BYTES], shown[JSON_SHOW_BYTES];
+    char message[MESSAGE_BYTES], path[STRICT_PATH_BYTES], shown[TEXT_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     join(object->path, key, path);
     return err_set(ERR_USAGE, "%s:%d: %s%s%s", object->file, json_text_line(object->text, path),
-                   json_show(shown, path, STRICT_PATH_BYTES), *path ? ": " : "", message);
+                   text_message(shown, path, STRICT_PATH_BYTES), *path ? ": " : "", message);
 }
 
 static bool is_known(const char *const keys[], const char *key)
@@ -78,8 +69,8 @@ int strict_keys(const struct strict_object *object, const char *const keys[])
 
 static int refuse(const struct strict_object *object, const char *key, const char *expected)
 {
-    char shown[JSON_SHOW_BYTES];
-    return strict_fail(object, key, "is %s, expected %s", strict_show(shown, json_object_get(object->value, key)),
+    char shown[TEXT_MESSAGE_BYTES];
+    return strict_fail(object, key, "is %s, expected %s", json_message(shown, json_object_get(object->value, key)),
                        expected);
 }
 
@@ -147,6 +138,12 @@ int strict_string(const struct strict_object *object, const char *key, char *out
     return ERR_NONE;
 }
 
+int strict_text(const struct strict_object *object, const char *key, const char **out)
+{
+    *out = json_string_value(json_object_get(object->value, key));
+    return *out ? ERR_NONE : refuse(object, key, "a string");
+}
+
 int strict_word(const struct strict_object *object, const char *key, const char *const words[], int *out)
 {
     const char *text = json_string_value(json_object_get(object->value, key));
@@ -189,12 +186,12 @@ int strict_array(const struct strict_object *object, const char *key, size_t low
 int strict_element(const struct strict_object *object, const char *key, const json_t *array, size_t i,
                    struct strict_object *out)
 {
-    char element[STRICT_PATH_BYTES], shown[JSON_SHOW_BYTES];
+    char element[STRICT_PATH_BYTES], shown[TEXT_MESSAGE_BYTES];
     *out = *object;
     out->value = json_array_get(array, i);
     snprintf(element, sizeof element, "%.100s.%zu", key, i);
     join(object->path, element, out->path);
     if (!json_is_object(out->value))
-        return strict_fail(object, key, "element %zu is %s, expected an object", i, strict_show(shown, out->value));
+        return strict_fail(object, key, "element %zu is %s, expected an object", i, json_message(shown, out->value));
     return ERR_NONE;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading JSON objects of which every key is known and must be there. Each message is "FILE:LINE: KEY.PATH: is VALUE,
-// expected WHAT", and each code ERR_USAGE. Nothing is kept: strings belong to the text.
+// Values of JSON objects whose keys are all known. Each message is "FILE:LINE: KEY.PATH: is VALUE, expected WHAT", and
+// each code ERR_USAGE. Strings belong to the text.
 #ifndef ZG_STRICT_JSON_H
 #define ZG_STRICT_JSON_H
 
@@ -18,8 +18,8 @@ struct strict_object {
     char path[STRICT_PATH_BYTES];
 };
 
-// The whole text. Nothing is kept but the pointers.
-struct strict_object strict_root(const char *file, const struct json_text *text);
+// The whole text, which must stay.
+struct strict_object strict_root(const struct json_text *text);
 
 // "FILE:LINE: PATH.KEY: " and the rest; key "" for the object itself.
 int strict_fail(const struct strict_object *object, const char *key, const char *format, ...)
@@ -39,6 +39,9 @@ int strict_real(const struct strict_object *object, const char *key, double *out
 // Of at most `room` bytes with the zero at its end, which is copied to out; without control characters.
 int strict_string(const struct strict_object *object, const char *key, char *out, size_t room);
 
+// Of any length; borrowed.
+int strict_text(const struct strict_object *object, const char *key, const char **out);
+
 // One of the words, which NULL ends: its index.
 int strict_word(const struct strict_object *object, const char *key, const char *const words[], int *out);
 
@@ -51,8 +54,5 @@ int strict_array(const struct strict_object *object, const char *key, size_t low
 // Element i of that array, which must be an object.
 int strict_element(const struct strict_object *object, const char *key, const json_t *array, size_t i,
                    struct strict_object *out);
-
-// What an element of an array is, for a message: its text, cut. Returns out.
-const char *strict_show(char out[JSON_SHOW_BYTES], const json_t *value);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "info/info_programs.h"
 
-#include "base/report_text.h"
+#include "base/safe_text.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -19,7 +19,7 @@
 
 static double seconds_since(const struct validation *v)
 {
-    return (double)(bench_now_ns() - v->begin_ns) * 1e-9;
+    return (double)(clock_now_ns() - v->begin_ns) * 1e-9;
 }
 
 static bool is_interrupted(const struct validation *v)
@@ -270,7 +270,7 @@ static int end(struct validation *v, double other_load)
 int validate_run(const struct validate_setting *setting, struct validate_result *out)
 {
     char path[PATH_MAX];
-    struct validation v = {.setting = setting, .result = out, .begin_ns = bench_now_ns()};
+    struct validation v = {.setting = setting, .result = out, .begin_ns = clock_now_ns()};
     struct other_load before, after;
     other_load_now(&before);
     *out = (struct validate_result){.fits = json_array()};

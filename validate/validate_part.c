@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "results/record/record_check.h"
 
 #include <errno.h>
@@ -76,14 +77,12 @@ struct reading {
 static int read_line(const struct reading *r, const char *line, size_t bytes, size_t number)
 {
     char where[PATH_MAX + 32];
-    const char *name = strrchr(r->path, '/');
-    snprintf(where, sizeof where, "%s:%zu", name ? name + 1 : r->path, number);
-    json_error_t error;
+    const char *slash = strrchr(r->path, '/'), *name = slash ? slash + 1 : r->path;
+    snprintf(where, sizeof where, "%s:%zu", name, number);
+    json_t *record;
     if (bytes > RECORD_LINE_BYTES_MAX)
         return err_set(ERR_USAGE, "%s: is longer than a record may be", where);
-    json_t *record = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!record)
-        return err_set(ERR_USAGE, "%s: is not JSON: %s", where, error.text);
+    TRY(json_parse(name, (int)number, line, bytes, &record));
     int rc = json_is_object(record) ? ERR_NONE : err_set(ERR_USAGE, "%s: is no JSON object", where);
     if (rc == ERR_NONE)
         rc = r->bench ? take_bench(where, r->bench, record, r->records)

@@ -8,7 +8,6 @@
 #include "results/record/record_verify.h"
 #include "results/page/result_report.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,15 +22,9 @@ static int write_one(const struct result_view *view, const char *folder, const c
 {
     char path[PATH_MAX];
     TRY(file_join(folder, name, path));
-    FILE *out = fopen(path, "wxe");
-    if (!out)
-        return err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    int rc = write(view, out);
-    if (rc == ERR_NONE)
-        rc = result_written(out, path);
-    if (fclose(out) != 0 && rc == ERR_NONE)
-        rc = err_set(ERR_IO, "%s: could not be written whole: %s", path, strerror(errno));
-    return rc;
+    FILE *out;
+    TRY(file_create(path, &out));
+    return file_finish(out, path, write(view, out));
 }
 
 static int write_all(const struct result_file *file, const char *folder)

@@ -9,7 +9,6 @@
 #include "bench/table/benchmarks.h"
 #include "validate/supervise.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,11 +53,10 @@ static int write_text(const char *folder, const struct validate_part *part, int 
     char path[PATH_MAX], name[VALIDATE_NAME_BYTES + 32];
     snprintf(name, sizeof name, "%s.rank-%d.%s", part->name, rank, end);
     TRY(file_join(folder, name, path));
-    FILE *file = fopen(path, "wxe");
-    if (!file)
-        return err_set(ERR_IO, "%s: %s", path, strerror(errno));
+    FILE *file;
+    TRY(file_create(path, &file));
     fputs(text ? text : "", file);
-    return fclose(file) == 0 ? ERR_NONE : err_set(ERR_IO, "%s: could not be written whole: %s", path, strerror(errno));
+    return file_finish(file, path, ERR_NONE);
 }
 
 static int take_report(const struct validate_part *part, const char *folder, int rank, const char *text,

@@ -3,6 +3,7 @@
 // is still found: this process is the subreaper of all of them.
 #include "base/process/launch.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/process/launch_start.h"
@@ -45,22 +46,15 @@ struct run {
     struct pace memory_pace, output_pace;
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static bool is_due(const struct pace *pace)
 {
-    return now_ns() >= pace->next_ns;
+    return clock_now_ns() >= pace->next_ns;
 }
 
 // What took long is done the less often.
 static void set_next(struct pace *pace, uint64_t begin_ns)
 {
-    uint64_t end_ns = now_ns(), pause_ns = (end_ns - begin_ns) * SAMPLE_SHARE;
+    uint64_t end_ns = clock_now_ns(), pause_ns = (end_ns - begin_ns) * SAMPLE_SHARE;
     uint64_t least_ns = (uint64_t)SAMPLE_MS * 1000000u;
     pace->next_ns = end_ns + (pause_ns > least_ns ? pause_ns : least_ns);
 }
@@ -84,7 +78,7 @@ static uint64_t output_bytes(const struct run *run)
 static int look_at_memory(struct run *run, bool *over)
 {
     char held[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
-    uint64_t begin_ns = now_ns();
+    uint64_t begin_ns = clock_now_ns();
     TRY(process_scan(&run->now));
     process_mark(&run->now, run->leader, &run->before);
     uint64_t bytes = process_memory(&run->now);
@@ -101,7 +95,7 @@ static int look_at_memory(struct run *run, bool *over)
 static bool look_at_output(struct run *run)
 {
     char written[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
-    uint64_t begin_ns = now_ns();
+    uint64_t begin_ns = clock_now_ns();
     uint64_t bytes = run->setting->output_limit_bytes ? output_bytes(run) : 0;
     bool over = bytes > run->setting->output_limit_bytes;
     if (over && bytes == UINT64_MAX)
@@ -131,7 +125,7 @@ static bool has_ended(struct run *run)
 
 static double seconds_since(uint64_t begin_ns)
 {
-    return (double)(now_ns() - begin_ns) * 1e-9;
+    return (double)(clock_now_ns() - begin_ns) * 1e-9;
 }
 
 // Returns when the command has ended, or should be.
@@ -199,7 +193,7 @@ static int sweep(struct run *run, int signal_number, size_t *alive)
 // SIGTERM, some time to end, SIGKILL as often as it takes.
 static int end_all(struct run *run)
 {
-    uint64_t begin_ns = now_ns();
+    uint64_t begin_ns = clock_now_ns();
     // Twice in a row nobody: one that loses its parent while the list is made can be missed once.
     for (int signal_number = SIGTERM, nobody = 0; nobody < 2;) {
         size_t alive;
@@ -230,7 +224,7 @@ static int run_to_end(struct run *run)
             unlink(run->setting->error_path);
         return start_rc;
     }
-    run->begin_ns = now_ns();
+    run->begin_ns = clock_now_ns();
     run->leader_fd = pidfd_open(run->leader, 0);
     int rc = watch(run);
     run->out->seconds = seconds_since(run->begin_ns);

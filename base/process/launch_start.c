@@ -2,7 +2,7 @@
 #include "base/process/launch_start.h"
 
 #include "base/err.h"
-#include "base/json.h"
+#include "base/safe_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,11 +69,11 @@ static pid_t fork_command(const char *const *argv, const int fds[3], int failure
 static int start_through(const char *const *argv, const int fds[3], const int failure_fds[2], pid_t *leader)
 {
     const char *name = argv[0];
-    char shown[JSON_SHOW_BYTES];
+    char shown[TEXT_MESSAGE_BYTES];
     int failure = 0;
     *leader = fork_command(argv, fds, failure_fds[1]);
     if (*leader < 0)
-        return err_set(ERR_IO, "no process for %s: %s", json_show(shown, name, 200), strerror(errno));
+        return err_set(ERR_IO, "no process for %s: %s", text_message(shown, name, 200), strerror(errno));
     setpgid(*leader, *leader);
     close(failure_fds[1]);
     ssize_t bytes;
@@ -82,7 +82,7 @@ static int start_through(const char *const *argv, const int fds[3], const int fa
     if (bytes == 0)
         return ERR_NONE;
     waitpid(*leader, NULL, 0);
-    return err_set(ERR_USAGE, "%s: cannot be started: %s", json_show(shown, name, 200), strerror(failure));
+    return err_set(ERR_USAGE, "%s: cannot be started: %s", text_message(shown, name, 200), strerror(failure));
 }
 
 int launch_start(const char *const *argv, int output_fd, int error_fd, pid_t *leader)

@@ -253,7 +253,7 @@ int adam_case_run(const struct adam_case *of, const struct bench_options *option
     struct measurement m;
     struct bench_samples samples, limits;
     struct bench_record record = {.name = "adam",
-                                  .begin_ns = bench_now_ns(),
+                                  .begin_ns = clock_now_ns(),
                                   .unit = "ns_per_param",
                                   .lower_is_better = true,
                                   .verified = true,

@@ -175,7 +175,7 @@ int comm_case_run(const struct bench_options *options, const struct comm_setting
     const char *name = comm_ranks_operation_name(setting->operation);
     bench_progress("comm %s, %zu bytes, %d ranks", name, setting->count * sizeof(float), setting->world);
     struct comm_ranks ranks;
-    struct comm_found found = {.begin_ns = bench_now_ns()};
+    struct comm_found found = {.begin_ns = clock_now_ns()};
     size_t wrong_count;
     TRY(comm_ranks_open(setting, &ranks));
     int measured = case_measure(&ranks, options, &found);

@@ -226,7 +226,7 @@ static void fail_in_nccl(struct rank *rank)
     }
     rank->comm = comm;
     const struct comm_call call = {.operation = COMM_BROADCAST, .send_dtype = DTYPE_FP32, .recv_dtype = DTYPE_FP32};
-    rank_keep(rank, seconds_now(), nccl_collective_run(comm, &call));
+    rank_keep(rank, clock_now_s(), nccl_collective_run(comm, &call));
     comm_close(comm);
     rank->closed = true;
 }

@@ -5,6 +5,7 @@
 #ifndef ZG_BENCH_H
 #define ZG_BENCH_H
 
+#include "base/clock.h"
 #include "base/statistics.h"
 
 #include <jansson.h>
@@ -97,8 +98,6 @@ int bench_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // and something was skipped, but nothing measured.
 int bench_exit(const char *name, int code);
 
-uint64_t bench_now_ns(void);
-
 struct bench_work {
     const char *name;
     int (*run)(void *context);      // one repetition; the time it takes is the sample
@@ -141,7 +140,7 @@ struct bench_record {
     bool verified;
     double items;           // that one sample covers
     double baseline_items;  // that one of the baseline covers; 0: the same
-    uint64_t begin_ns;      // when the case began (bench_now_ns), its warm-up included
+    uint64_t begin_ns;      // when the case began (clock_now_ns), its warm-up included
     double item_bytes;      // bytes that one item of a unit of time must move, for GB/s beside it; 0: not shown
     const struct bench_samples *samples;
     const char *baseline_name;

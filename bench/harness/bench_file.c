@@ -49,7 +49,7 @@ int bench_file_open(const char *path, int argc, const char **argv, const struct 
 {
     TRY(record_create(path, &file.writer));
     snprintf(file.owner, sizeof file.owner, "%s", argv[0]);
-    file.begin_ns = bench_now_ns();
+    file.begin_ns = clock_now_ns();
     other_load_now(&file.load);
     return record_append(file.writer, run_json(argc, argv, options));
 }
@@ -73,7 +73,7 @@ int bench_file_part(int argc, const char **argv, uint64_t begin_ns, int status)
     return record_append(file.writer,
                          json_pack("{s:s, s:s+, s:o, s:f, s:f, s:i, s:n, s:s?}", "record", "part", "name", "bench-",
                                    argv[0], "command", command, "begin_s", (double)(begin_ns - file.begin_ns) * 1e-9,
-                                   "end_s", (double)(bench_now_ns() - file.begin_ns) * 1e-9, "status", status, "signal",
+                                   "end_s", (double)(clock_now_ns() - file.begin_ns) * 1e-9, "status", status, "signal",
                                    "reason", reason));
 }
 
@@ -84,7 +84,7 @@ static int end(void)
     double share = other_load_share(&file.load, &now);
     return record_end(file.writer,
                       json_pack("{s:s, s:s, s:n, s:[], s:f, s:o}", "record", "end", "status", "complete", "verdict",
-                                "reasons", "elapsed_s", (double)(bench_now_ns() - file.begin_ns) * 1e-9, "other_load",
+                                "reasons", "elapsed_s", (double)(clock_now_ns() - file.begin_ns) * 1e-9, "other_load",
                                 isnan(share) ? json_null() : json_real(share)));
 }
 

@@ -2,18 +2,11 @@
 // Alternating repetitions of a part and its baseline, and what their samples say: median and quantiles.
 #include "bench/harness/bench.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/statistics.h"
 
 #include <assert.h>
-#include <time.h>
-
-uint64_t bench_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 double bench_quantile(const struct bench_samples *samples, double q)
 {
@@ -29,9 +22,9 @@ int bench_time(const struct bench_work *work, uint64_t *ns)
 {
     if (work->prepare)
         TRY(work->prepare(work->context));
-    uint64_t start_ns = bench_now_ns();
+    uint64_t start_ns = clock_now_ns();
     TRY(work->run(work->context));
-    *ns = bench_now_ns() - start_ns;
+    *ns = clock_now_ns() - start_ns;
     return ERR_NONE;
 }
 

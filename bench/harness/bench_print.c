@@ -52,7 +52,7 @@ static json_t *record_json(const struct bench_record *record)
         record->name, "case", record->description, "samples", samples_json(record->samples), "median",
         bench_median(record->samples), "p10", bench_quantile(record->samples, 0.1), "p90",
         bench_quantile(record->samples, 0.9), "unit", record->unit, "lower_is_better", record->lower_is_better, "items",
-        number_json(record->items), "elapsed_s", (double)(bench_now_ns() - record->begin_ns) * 1e-9, "verified", 1,
+        number_json(record->items), "elapsed_s", (double)(clock_now_ns() - record->begin_ns) * 1e-9, "verified", 1,
         "yardstick", baseline_json(record), "ratio", record->baseline ? json_real(bench_ratio(record)) : json_null());
     if (line && record->detail)
         json_object_set(line, "detail", record->detail);

@@ -110,7 +110,7 @@ static struct bench_record record_of(const struct bench_samples *samples, const 
         .lower_is_better = true,
         .verified = true,
         .items = 65536,
-        .begin_ns = bench_now_ns(),
+        .begin_ns = clock_now_ns(),
         .item_bytes = 28,
         .samples = samples,
         .baseline_name = "copy_4r_3w",

@@ -59,7 +59,7 @@ static double moved_bytes(const struct memory_work *work)
 static int measure(const struct memory_bench *bench, struct pair *pair)
 {
     struct bench_samples samples, limits;
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     struct memory_arrays *arrays = pair->work.arrays;
     size_t bytes = arrays->count * sizeof(memory_word);
     const struct bench_work work = {"work", memory_work_run, memory_work_prepare, &pair->work};

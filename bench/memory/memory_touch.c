@@ -51,7 +51,7 @@ static int touched_run(void *context)
 static int measure(const struct memory_bench *bench, struct touch *touch)
 {
     struct bench_samples samples, limits;
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     const struct bench_work work = {"first touch", fresh_run, fresh_prepare, touch};
     const struct bench_work baseline = {"memset", touched_run, NULL, touch};
     const char *pages = touch->huge ? "huge" : "4 KiB";

@@ -184,7 +184,7 @@ static int run_trial(const struct trial *trial)
 {
     struct group ours, theirs;
     struct bench_samples rates, baseline;
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     TRY(open_group(&trial->setting, 1, &ours));
     int code = open_group(trial->baselines, trial->baseline_count, &theirs);
     if (code == ERR_NONE) {

@@ -185,9 +185,9 @@ int peer_number(const struct peer *peer, const json_t *answer, const char *key, 
 int peer_run(struct peer *peer, size_t calls, double *ns)
 {
     json_t *answer;
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     TRY(peer_ask(peer, json_pack("{s:s, s:I}", "do", "run", "calls", (json_int_t)calls), &answer));
-    double elapsed_ns = (double)(bench_now_ns() - begin_ns);
+    double elapsed_ns = (double)(clock_now_ns() - begin_ns);
     int code = peer_number(peer, answer, "ns", ns);
     json_decref(answer);
     if (code == ERR_NONE && *ns > elapsed_ns)

@@ -211,7 +211,7 @@ static int measure(struct run *run, const struct peer_options *options, struct p
 {
     struct bench_samples ours, theirs;
     const struct bench_work work = {.name = "adam", .run = step_run, .context = run};
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     TRY(choose_calls(run));
     TRY(send_setting(run, peer));
     double items = (double)(run->arrays.count * run->calls);

@@ -152,7 +152,7 @@ int peer_nvme(const struct peer_options *options, struct peer *peer)
 {
     struct peer_options complete = *options;
     struct run run = {0};
-    uint64_t bytes, begin_ns = bench_now_ns();
+    uint64_t bytes, begin_ns = clock_now_ns();
     TRY(choose(options, &complete.shared, &run, &bytes));
     if (fio_version(run.fio) != ERR_NONE)
         run.fio[0] = '\0';

@@ -114,9 +114,9 @@ static int peer_turn(struct run *run, uint64_t step)
     double ns[TURN_STEPS_MAX], sum = 0;
     json_t *answer;
     peer_pause();
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     TRY(peer_ask(run->peer, json_pack("{s:s, s:I}", "do", "run", "calls", (json_int_t)run->turn_steps), &answer));
-    double elapsed_ns = (double)(bench_now_ns() - begin_ns);
+    double elapsed_ns = (double)(clock_now_ns() - begin_ns);
     const json_t *times = json_object_get(answer, "step_ns");
     for (size_t i = 0; i < run->turn_steps; i++)
         sum += ns[i] = json_number_value(json_array_get(times, i));
@@ -281,7 +281,7 @@ int peer_step(const struct peer_options *given, struct peer *peer)
         return err_set(ERR_MEMORY, "no memory for a run");
     run->options = &options;
     run->peer = peer;
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     int code = complete(run);
     if (code == ERR_NONE)
         code = measure(run);

@@ -90,10 +90,10 @@ static int sample(struct links *links, int peer, size_t repetition, double *ns)
         links->send[i] = word_at(comm_rank(links->comm), repetition, i);
     TRY(comm_exchange(links->comm, peer, links->send, links->recv, sizeof(uint64_t)));
     memset(links->recv, 0, words * sizeof *links->recv);
-    uint64_t begin = bench_now_ns();
+    uint64_t begin = clock_now_ns();
     for (int i = 0; i < lane->exchanges; i++)
         TRY(comm_exchange(links->comm, peer, links->send, links->recv, words * sizeof *links->send));
-    *ns = (double)(bench_now_ns() - begin) / lane->exchanges;
+    *ns = (double)(clock_now_ns() - begin) / lane->exchanges;
     for (size_t i = 0; i < words; i++)
         links->wrong_count += links->recv[i] != word_at(peer, repetition, i);
     return ERR_NONE;
@@ -232,7 +232,7 @@ static int print_all(const struct links *links, uint64_t begin_ns, const struct 
 static int run_lane(struct links *links, const struct link_lane *lane, const struct bench_options *options)
 {
     size_t bytes = words_of(lane) * sizeof(uint64_t);
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     links->lane = lane;
     links->send = bench_alloc(bytes, 1);
     links->recv = bench_alloc(bytes, 1);

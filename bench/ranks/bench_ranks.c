@@ -128,7 +128,7 @@ static void print_outliers(const struct ranks *ranks, bool together)
 
 static int measure(struct ranks *ranks, const struct bench_options *options)
 {
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     TRY(ranks_start(ranks));
     TRY(ranks_choose_rounds(ranks));
     for (size_t i = 0; i < options->warmup + options->repeat; i++) {

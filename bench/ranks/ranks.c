@@ -59,10 +59,10 @@ static int rank_open(struct rank *rank)
 static void rank_sample(struct rank *rank, uint64_t rounds)
 {
     double waited = waited_ns();
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     for (uint64_t i = 0; i < rounds; i++)
         adam_update(&rank->step);
-    rank->ns = (double)(bench_now_ns() - begin_ns);
+    rank->ns = (double)(clock_now_ns() - begin_ns);
     rank->waited_ns = waited < 0 ? -1 : waited_ns() - waited;
     rank->step_count += rounds;
 }

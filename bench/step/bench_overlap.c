@@ -139,7 +139,7 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
         .mode = EXECUTOR_OVERLAP,
         .emulation = *emulation,
         .machine = scaled ? "dgx-2" : NULL,
-        .begin_ns = bench_now_ns(),
+        .begin_ns = clock_now_ns(),
         .steps = given->shared.warmup + given->shared.repeat,
     };
     double flops;

@@ -186,7 +186,7 @@ static int measure(struct pipeline *pipeline)
         bench_progress("pipeline: preparing %s", ledger_lane_name((enum lane)lane));
         TRY(lane_load_open((enum lane)lane, &setting, &pipeline->loads[lane]));
     }
-    pipeline->begin_ns = bench_now_ns();
+    pipeline->begin_ns = clock_now_ns();
     for (size_t round = 0; round < options->warmup + options->repeat; round++)
         TRY(run_round(pipeline, round, round >= options->warmup));
     for (int lane = 0; lane < LANE_COUNT; lane++)

@@ -116,7 +116,7 @@ static void close_cases(struct step_bench *bench)
 static int run_size(struct step_bench *bench, const bool chosen[PRESET_COUNT], size_t sequences)
 {
     bench->setting.sequences = sequences;
-    bench->begin_ns = bench_now_ns();
+    bench->begin_ns = clock_now_ns();
     bench->case_count = 0;
     bench->cases[bench->case_count++] = (struct step_case){
         .what = "one process, both micro-batches", .preset = "zero0", .world = 1, .accumulation = STEP_WORLD};

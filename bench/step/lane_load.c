@@ -305,11 +305,11 @@ int lane_load_run(struct lane_load *load, enum lane_way way, double seconds, str
     *out = (struct lane_done){0};
     if (kinds[load->lane].enter)
         TRY(kinds[load->lane].enter(load));
-    uint64_t begin_ns = bench_now_ns(), now_ns = begin_ns;
+    uint64_t begin_ns = clock_now_ns(), now_ns = begin_ns;
     do {
         TRY(way == LANE_EXECUTED ? execute(load) : kinds[load->lane].run(load));
         out->items += items_of(load);
-        now_ns = bench_now_ns();
+        now_ns = clock_now_ns();
     } while ((double)(now_ns - begin_ns) < seconds * 1e9);
     out->ns = now_ns - begin_ns;
     return ERR_NONE;

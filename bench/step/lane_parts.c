@@ -21,7 +21,7 @@ static void *part_run(void *context)
 
 int lane_parts_run(struct lane_part parts[], int count, enum lane_way way, double seconds)
 {
-    uint64_t begin_ns = bench_now_ns() + START_NS;
+    uint64_t begin_ns = clock_now_ns() + START_NS;
     int started = 0, code = ERR_NONE;
     for (; started < count; started++) {
         struct lane_part *part = &parts[started];

@@ -215,7 +215,7 @@ double step_peak_model_flops(const struct step_peak *peak)
 // Products are waited for in rounds that last some milliseconds, so that what waiting takes is small beside them.
 static int multiply_for_a_time(const struct step_peak *peak, struct worker *worker, const struct program *program)
 {
-    uint64_t begin_ns = bench_now_ns(), before_ns, now_ns = begin_ns;
+    uint64_t begin_ns = clock_now_ns(), before_ns, now_ns = begin_ns;
     size_t rounds = 1, done = 0;
     do {
         before_ns = now_ns;
@@ -223,7 +223,7 @@ static int multiply_for_a_time(const struct step_peak *peak, struct worker *work
             multiply_all(peak, worker, program);
         TRY(accelerator_wait());
         done += rounds;
-        now_ns = bench_now_ns();
+        now_ns = clock_now_ns();
         rounds *= now_ns - before_ns < BENCH_SAMPLE_NS ? 2 : 1;
     } while ((double)(now_ns - begin_ns) < peak->seconds * 1e9);
     worker->gflops = flops_of(program) * (double)done / (double)(now_ns - begin_ns);

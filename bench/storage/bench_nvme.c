@@ -109,7 +109,7 @@ static json_t *case_json(const struct nvme_bench *bench, const struct stream *st
 static int case_run(struct nvme_bench *bench, const struct stream *stream)
 {
     struct bench_samples ours, fios;
-    uint64_t least_bytes, begin_ns = bench_now_ns();
+    uint64_t least_bytes, begin_ns = clock_now_ns();
     TRY(measure(bench, stream, &ours, &fios, &least_bytes));
     char row[160];
     struct bench_record record = {.name = "nvme",

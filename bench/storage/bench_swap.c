@@ -69,9 +69,9 @@ static int take_turns(struct swap_run *run, size_t round, bool counted)
     double ms[PART_COUNT];
     for (size_t i = 0; i < PART_COUNT; i++) {
         int part = (int)((round + i) % PART_COUNT);
-        uint64_t begin_ns = bench_now_ns();
+        uint64_t begin_ns = clock_now_ns();
         TRY(run_part(run, part));
-        ms[part] = (double)(bench_now_ns() - begin_ns) * 1e-6;
+        ms[part] = (double)(clock_now_ns() - begin_ns) * 1e-6;
     }
     if (!counted)
         return ERR_NONE;
@@ -90,10 +90,10 @@ static double checksum_ms(const struct swap_states *states)
     uint64_t least_ns = UINT64_MAX;
     XXH64_hash_t sum = 0;
     for (int round = 0; round < 3; round++) {
-        uint64_t begin_ns = bench_now_ns();
+        uint64_t begin_ns = clock_now_ns();
         for (size_t at = 0; at < bytes; at += TIER_NVME_ALIGNMENT)
             sum ^= XXH3_64bits(buffers->memory + at, TIER_NVME_ALIGNMENT);
-        uint64_t took_ns = bench_now_ns() - begin_ns + (sum == 1);  // so that the sum is needed
+        uint64_t took_ns = clock_now_ns() - begin_ns + (sum == 1);  // so that the sum is needed
         least_ns = took_ns < least_ns ? took_ns : least_ns;
     }
     return (double)least_ns * 1e-6 * 2 * (double)swap_states_bytes(states) / (double)bytes;
@@ -141,7 +141,7 @@ static int print(const struct swap_bench *bench, const struct swap_case *of, con
 static int measure(const struct swap_bench *bench, const struct swap_case *of, struct swap_run *run)
 {
     const struct bench_options *shared = &bench->options->shared;
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     struct swap_setting setting = {
         .count = of->count,
         .on_nvme = true,

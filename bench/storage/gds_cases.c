@@ -73,7 +73,7 @@ static int run_trial(const struct trial *trial)
 {
     struct bench_samples direct, through;
     struct gds_ways *ways;
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     TRY(gds_ways_open(&trial->setting, &ways));
     int code = take_turns(trial, ways, &direct, &through);
     if (code == ERR_NONE)

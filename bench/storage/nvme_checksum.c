@@ -69,10 +69,10 @@ static int verify(struct side sides[2])
 // GB/s of the checksums alone, in memory.
 static double checksum_rate(const unsigned char *memory, size_t bytes)
 {
-    uint64_t sum = 0, start_ns = bench_now_ns();
+    uint64_t sum = 0, start_ns = clock_now_ns();
     for (size_t at = 0; at < bytes; at += TIER_NVME_ALIGNMENT)
         sum += XXH3_64bits(memory + at, TIER_NVME_ALIGNMENT);
-    uint64_t ns = bench_now_ns() - start_ns;
+    uint64_t ns = clock_now_ns() - start_ns;
     return sum == 0 || ns == 0 ? 0 : (double)bytes / (double)ns;
 }
 
@@ -113,7 +113,7 @@ static int measure(struct nvme_bench *bench, enum nvme_engine engine, struct sid
     for (int write = 0; write < 2; write++) {
         if (!bench->directions[write ? STREAM_WRITE : STREAM_READ])
             continue;
-        uint64_t begin_ns = bench_now_ns();
+        uint64_t begin_ns = clock_now_ns();
         bench_progress("nvme checksums, %s", write ? "write" : "read");
         sides[0].write = sides[1].write = write;
         struct bench_samples samples, baseline;

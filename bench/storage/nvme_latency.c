@@ -131,7 +131,7 @@ static int case_run(struct nvme_bench *bench, const struct stream *stream)
     struct latencies *all = calloc(1, sizeof *all);
     if (!all)
         return err_set(ERR_MEMORY, "no memory for latencies");
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     int code = measure(bench, stream, all);
     if (code == ERR_NONE)
         code = print(bench, stream, all, begin_ns);

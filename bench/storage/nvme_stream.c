@@ -138,7 +138,7 @@ static void locate(void *context, uint64_t at, struct io_location *out)
 {
     struct activity *activity = context;
     const struct stream *stream = activity->stream;
-    if (bench_now_ns() >= activity->deadline_ns) {
+    if (clock_now_ns() >= activity->deadline_ns) {
         out->bytes = 0;
         return;
     }
@@ -157,7 +157,7 @@ static void locate(void *context, uint64_t at, struct io_location *out)
         block_stamp((uint64_t *)(out->memory + i * BLOCK_BYTES),
                     block_key(target.file, target.offset + i * BLOCK_BYTES, ++passes[i]));
     if (stream->depth == 1)
-        activity->began_ns = bench_now_ns();
+        activity->began_ns = clock_now_ns();
 }
 
 static int check(const struct stream *stream, struct target target, const unsigned char *memory, size_t bytes)
@@ -195,7 +195,7 @@ static int finish(void *context, uint64_t at, const unsigned char *memory, size_
     struct activity *activity = context;
     const struct stream *stream = activity->stream;
     if (stream->depth == 1)
-        TRY(note_latency(activity, bench_now_ns() - activity->began_ns));
+        TRY(note_latency(activity, clock_now_ns() - activity->began_ns));
     activity->result->request_count++;
     activity->result->bytes += bytes;
     activity->vacant[activity->vacant_count++] = (unsigned char *)(uintptr_t)memory;
@@ -214,11 +214,11 @@ static int activity_run(struct activity *activity)
     TRY(io_pool_open(io_engine_of(stream->engine), &aio, NULL, &pool));
     uint64_t blocks = stream->block_max ? stream->block_max : UINT64_MAX / 4 / stream->block_bytes;
     struct io_transfer transfer = {blocks * stream->block_bytes, locate, finish, activity};
-    activity->start_ns = bench_now_ns();
+    activity->start_ns = clock_now_ns();
     activity->deadline_ns = activity->start_ns + (uint64_t)(stream->seconds * 1e9);
     int code = io_pool_transfer(pool, &transfer);
     emulation_sleep_until(activity->start_ns + (uint64_t)fmax(activity->due_ns[0], activity->due_ns[1]));
-    activity->result->ns = bench_now_ns() - activity->start_ns;
+    activity->result->ns = clock_now_ns() - activity->start_ns;
     io_pool_close(pool);
     return code;
 }

@@ -63,7 +63,7 @@ static int run_one(const struct benchmark *benchmark, const struct bench_options
     }
     if (!options->json && bench_world_rank() == 0)
         printf("%s%s: %s\n", benchmark == benchmarks[0] ? "" : "\n", benchmark->name, benchmark->summary);
-    uint64_t begin_ns = bench_now_ns();
+    uint64_t begin_ns = clock_now_ns();
     int status = bench_world_run(benchmark->name, benchmark->run, benchmark->together, argc, argv);
     TRY(bench_file_part(argc, argv, begin_ns, status));
     *worst = status > *worst && status <= 2 ? status : *worst;

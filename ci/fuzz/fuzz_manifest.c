@@ -11,7 +11,7 @@ static void parse(const char *text, size_t bytes)
 {
     struct manifest manifest, again;
     int rc = manifest_parse("fuzz", text, bytes, &manifest);
-    if (rc != ERR_NONE && strncmp(err_message(), "fuzz: ", 6) != 0)
+    if (rc != ERR_NONE && strncmp(err_message(), "fuzz:", 5) != 0)
         abort();
     if (rc == ERR_NONE) {
         char *written, *rewritten;

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/file.h"
+#include "base/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +16,12 @@ int case_order_read(const char *cases, json_t **out)
 {
     char path[PATH_MAX], *text;
     size_t bytes;
-    json_error_t error;
     TRY(file_join(cases, "order.json", path));
     TRY(file_read_text(path, ORDER_BYTES_MAX, &text, &bytes));
-    *out = json_loadb(text, bytes, 0, &error);
+    int code = json_parse(path, 1, text, bytes, out);
     free(text);
-    if (!*out)
-        return err_set(ERR_USAGE, "%s:%d: %s", path, error.line, error.text);
+    if (code != ERR_NONE)
+        return code;
     bool names = json_is_array(*out);
     for (size_t i = 0; names && i < json_array_size(*out); i++) {
         const char *name = json_string_value(json_array_get(*out, i));

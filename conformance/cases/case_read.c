@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/strict_json.h"
+#include "base/safe_text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,7 +38,7 @@ static int read_shape(const struct strict_object *object, struct case_param *par
 {
     const json_t *shape;
     size_t rank;
-    char shown[JSON_SHOW_BYTES];
+    char shown[TEXT_MESSAGE_BYTES];
     TRY(strict_array(object, "shape", 0, CASE_SHAPE_MAX, &shape, &rank));
     param->shape_rank = (int)rank;
     param->count = 1;
@@ -45,7 +46,7 @@ static int read_shape(const struct strict_object *object, struct case_param *par
         const json_t *size = json_array_get(shape, i);
         if (!json_is_integer(size) || json_integer_value(size) < 0 || json_integer_value(size) > CASE_ELEMENTS_MAX)
             return strict_fail(object, "shape", "element %zu is %s, expected a whole number from 0 to %d", i,
-                               strict_show(shown, size), CASE_ELEMENTS_MAX);
+                               json_message(shown, size), CASE_ELEMENTS_MAX);
         param->shape[i] = (size_t)json_integer_value(size);
         param->count *= param->shape[i];
         if (param->count > CASE_ELEMENTS_MAX)
@@ -380,7 +381,7 @@ int case_parse(const char *file, const char *text, size_t bytes, struct check_ca
     struct json_text json;
     *out = (struct check_case){0};
     TRY(json_text_parse(file, text, bytes, &json));
-    struct strict_object root = strict_root(file, &json);
+    struct strict_object root = strict_root(&json);
     int rc = read_case(&root, out);
     json_text_close(&json);
     return rc;

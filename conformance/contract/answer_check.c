@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/safe_text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,12 +26,12 @@ enum {
 static int refuse(const char *folder, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static int refuse(const char *folder, const char *name, const char *format, ...)
 {
-    char what[256], shown[JSON_SHOW_BYTES];
+    char what[256], shown[TEXT_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    return err_set(ERR_USAGE, "%s/%s: %s", folder, json_show(shown, name, 100), what);
+    return err_set(ERR_USAGE, "%s/%s: %s", folder, text_message(shown, name, 100), what);
 }
 
 static int open_folder(int parent_fd, const char *name, const char *path, int *fd)

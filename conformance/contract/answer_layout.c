@@ -2,7 +2,7 @@
 #include "conformance/contract/answer_layout.h"
 
 #include "base/err.h"
-#include "base/json.h"
+#include "base/safe_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -133,10 +133,10 @@ static int check_surplus(const struct answer_layout *layout, const struct safete
         size_t k = 0;
         while (k < layout->count && strcmp(layout->entries[k].name, file->tensors[i].name) != 0)
             k++;
-        char shown[JSON_SHOW_BYTES];
+        char shown[TEXT_MESSAGE_BYTES];
         if (k == layout->count)
             return err_set(ERR_USAGE, "%s: tensor \"%s\" does not belong there: the case has no such tensor",
-                           file->path, json_show(shown, file->tensors[i].name, 100));
+                           file->path, text_message(shown, file->tensors[i].name, 100));
     }
     return ERR_NONE;
 }

@@ -2,6 +2,7 @@
 // Reading an answer that has been checked; every file is checked again when it is opened again.
 #include "conformance/contract/answer.h"
 
+#include "base/safe_text.h"
 #include "conformance/contract/answer_check.h"
 #include "base/err.h"
 #include "base/json.h"
@@ -15,7 +16,7 @@
 
 enum { TEXT_BYTES_MAX = 1 << 16 };
 
-_Static_assert((int)ANSWER_TEXT_BYTES >= (int)JSON_SHOW_BYTES, "a text as it is shown fits");
+_Static_assert((int)ANSWER_TEXT_BYTES >= (int)TEXT_MESSAGE_BYTES, "a text as it is shown fits");
 
 static int read_small(int folder_fd, const char *name, const char *path, size_t limit, char **text, size_t *bytes)
 {
@@ -56,7 +57,7 @@ int answer_read_small(const struct answer *answer, const char *name, size_t limi
 static int read_text(struct answer *answer)
 {
     const char *name = answer->kind == ANSWER_UNSUPPORTED ? "unsupported.txt" : "refused.txt";
-    char *text, shown[JSON_SHOW_BYTES];
+    char *text, shown[TEXT_MESSAGE_BYTES];
     size_t bytes, used = 0;
     TRY(answer_read_small(answer, name, TEXT_BYTES_MAX, &text, &bytes));
     for (size_t i = 0; i < bytes; i++) {
@@ -68,7 +69,7 @@ static int read_text(struct answer *answer)
     }
     used -= used > 0 && text[used - 1] == ' ';
     text[used] = '\0';
-    strcpy(answer->text, json_show(shown, text, ANSWER_TEXT_BYTES - 32));
+    strcpy(answer->text, text_message(shown, text, ANSWER_TEXT_BYTES - 32));
     free(text);
     return used > 0 ? ERR_NONE : err_set(ERR_USAGE, "%s/%s: is empty; expected why, in a line", answer->folder, name);
 }

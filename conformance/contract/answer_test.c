@@ -201,7 +201,7 @@ Test(answer, why_a_case_is_declined_is_shown_as_one_printable_line)
     cr_assert_eq(answer_write_text(folder, ANSWER_UNSUPPORTED, why), ERR_NONE);
     open_answer();
     cr_expect_eq(answer.kind, ANSWER_UNSUPPORTED);
-    cr_expect_str_eq(answer.text, "no fp16 [31m\\xc2\\x9bhere, sorry");
+    cr_expect_str_eq(answer.text, "no fp16 [31m\\u{009b}here, sorry");
 }
 
 Test(answer, a_long_refusal_is_cut)

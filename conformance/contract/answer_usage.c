@@ -61,7 +61,7 @@ int answer_usage_parse(const char *name, const char *text, size_t bytes, int wor
     struct json_text parsed;
     memset(usage, 0xff, (size_t)world * sizeof usage[0]);  // UINT64_MAX everywhere
     TRY(json_text_parse(name, text, bytes, &parsed));
-    struct strict_object root = strict_root(name, &parsed);
+    struct strict_object root = strict_root(&parsed);
     int rc = read_all(&root, world, usage);
     json_text_close(&parsed);
     return rc;

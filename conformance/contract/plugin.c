@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/contract/plugin.h"
 
+#include "base/safe_text.h"
 #include "conformance/cases/case_folders.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/json.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -49,7 +49,7 @@ static table_function *find_function(void *handle)
 
 int plugin_load(const char *plugin, void **handle, const struct zerogauge_implementation **out)
 {
-    char shown[JSON_SHOW_BYTES];
+    char shown[TEXT_MESSAGE_BYTES];
     // A name without a slash would be looked for elsewhere.
     char *path = realpath(plugin, NULL);
     if (!path)
@@ -57,7 +57,7 @@ int plugin_load(const char *plugin, void **handle, const struct zerogauge_implem
     *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     free(path);
     if (!*handle)
-        return err_set(ERR_USAGE, "%s: cannot be loaded: %s", plugin, json_show(shown, dlerror(), 300));
+        return err_set(ERR_USAGE, "%s: cannot be loaded: %s", plugin, text_message(shown, dlerror(), 300));
     table_function *function = find_function(*handle);
     int rc = function ? check_table(plugin, *out = function())
                       : err_set(ERR_USAGE, "%s: has no function zerogauge_implementation, as in contract.h", plugin);

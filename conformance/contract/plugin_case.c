@@ -2,12 +2,12 @@
 // One case through a plug-in's table: its files in, its answer out.
 #include "conformance/contract/plugin.h"
 
+#include "base/safe_text.h"
 #include "conformance/contract/answer.h"
 #include "conformance/cases/case.h"
 #include "conformance/cases/case_folders.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "ref/checkpoint/safetensors.h"
 
 #include <errno.h>
@@ -28,16 +28,16 @@ struct plugin_run {
     struct answer_step now;
 };
 
-static const char *message_of(struct plugin_run *run, char shown[JSON_SHOW_BYTES])
+static const char *message_of(struct plugin_run *run, char shown[TEXT_MESSAGE_BYTES])
 {
     run->view.message[sizeof run->view.message - 1] = '\0';
-    return json_show(shown, run->view.message, 300);
+    return text_message(shown, run->view.message, 300);
 }
 
 // What a call has returned as an error of the suite.
 static int result_of(struct plugin_run *run, const char *call, int result)
 {
-    char shown[JSON_SHOW_BYTES];
+    char shown[TEXT_MESSAGE_BYTES];
     if (result == ZEROGAUGE_OK)
         return ERR_NONE;
     return err_set(ERR_CHECK, "%s returned %d%s%s", call, result, run->view.message[0] ? ": " : "",

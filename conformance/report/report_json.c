@@ -3,9 +3,10 @@
 #include "conformance/report/report.h"
 
 #include "base/err.h"
+#include "base/file.h"
 #include "info/info.h"
 #include "conformance/report/report_part.h"
-#include "base/report_text.h"
+#include "base/safe_text.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -134,5 +135,5 @@ int report_json(const struct run_facts *facts, const struct findings *findings,
     for (int i = 0; i < count; i++)
         TRY(put(out, requirement_json(findings, &verdicts[i])));
     TRY(put(out, end_json(facts, verdicts, count)));
-    return report_end(out, "the JSON report");
+    return file_flush(out, "the JSON report");
 }

@@ -2,8 +2,9 @@
 // JUnit XML, as continuous integration reads it: what is red there is what fails the run. FAIL is a failure, BROKEN an
 // error, UNSUPPORTED skipped; a SHOULD that is not fulfilled fails no run and is skipped, with the reason.
 #include "conformance/report/report.h"
+#include "base/file.h"
 #include "conformance/report/report_part.h"
-#include "base/report_text.h"
+#include "base/safe_text.h"
 
 #include <string.h>
 
@@ -161,5 +162,5 @@ int report_junit(const struct run_facts *facts, const struct findings *findings,
     for (int i = 0; i < count;)
         i = put_chapter(&j, i);
     fprintf(out, "</testsuites>\n");
-    return report_end(out, "the JUnit report");
+    return file_flush(out, "the JUnit report");
 }

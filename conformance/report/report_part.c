@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/report/report_part.h"
 
-#include "base/err.h"
-
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -167,13 +164,4 @@ const char *next_rule(const struct findings *findings, const struct requirement 
             return finding->text;
     }
     return NULL;
-}
-
-int report_end(FILE *out, const char *what)
-{
-    if (fflush(out) != 0)
-        return err_set(ERR_IO, "%s could not be written whole: %s", what, strerror(errno));
-    if (ferror(out))
-        return err_set(ERR_IO, "%s could not be written whole", what);
-    return ERR_NONE;
 }

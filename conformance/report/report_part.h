@@ -48,7 +48,4 @@ const char *run_text(const struct run_facts *facts, enum run_verdict verdict, ch
 // The rules by which a requirement is EQUIVALENT, each once: *at is 0 at first; null past the last.
 const char *next_rule(const struct findings *findings, const struct requirement *requirement, size_t *at);
 
-// ERR_IO: not everything has been written. what: "the table".
-int report_end(FILE *out, const char *what);
-
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/report/report.h"
+#include "base/file.h"
 #include "conformance/report/report_part.h"
-#include "base/report_text.h"
+#include "base/safe_text.h"
 #include "base/terminal.h"
 
 #include <inttypes.h>
@@ -36,17 +37,17 @@ static void print_head(const struct table *t)
 {
     const struct run_facts *facts = t->facts;
     fprintf(t->out, "zerogauge check: ");
-    text_plain(t->out, facts->implementation, 4);
+    text_terminal(t->out, facts->implementation, 4);
     fputs(facts->version[0] ? " " : "", t->out);
-    text_plain(t->out, facts->version, 4);
+    text_terminal(t->out, facts->version, 4);
     fprintf(t->out, ", level ");
-    text_plain(t->out, facts->level, 4);
+    text_terminal(t->out, facts->level, 4);
     fprintf(t->out, ", seed %" PRIu64 ": %zu case%s in %zu launch%s, %.1f s\n", facts->seed, facts->case_count,
             facts->case_count == 1 ? "" : "s", facts->launch_count, facts->launch_count == 1 ? "" : "es",
             facts->seconds);
     for (const char *const *rule = facts->rules; rule && *rule; rule++) {
         fprintf(t->out, "  ");
-        text_plain(t->out, *rule, 4);
+        text_terminal(t->out, *rule, 4);
         fputc('\n', t->out);
     }
 }
@@ -60,14 +61,14 @@ static void print_requirement(const struct table *t, const struct requirement_ve
     print_name(t, verdict->verdict, verdict_name(verdict->verdict), 13);
     fprintf(t->out, "%-10s  %s%s (", requirement->id, requirement->must ? "" : "SHOULD: ", requirement->title);
     if (verdict->verdict == VERDICT_UNSUPPORTED)
-        text_plain(t->out, unsupported_text(verdict), INDENT);
+        text_terminal(t->out, unsupported_text(verdict), INDENT);
     else
         fputs(counts_text(verdict->counts, counts), t->out);
     fprintf(t->out, ")\n");
     const char *rule;
     for (size_t at = 0; (rule = next_rule(t->findings, requirement, &at));) {
         fprintf(t->out, "%*sby ", INDENT, "");
-        text_plain(t->out, rule, INDENT + 3);
+        text_terminal(t->out, rule, INDENT + 3);
         fputc('\n', t->out);
     }
 }
@@ -77,8 +78,8 @@ static void print_line(const struct table *t, const char *label, const char *tex
     if (!text[0])
         return;
     fprintf(t->out, "  %-8s", label);
-    text_plain(t->out, text, 10);
-    text_plain(t->out, more, 10);
+    text_terminal(t->out, text, 10);
+    text_terminal(t->out, more, 10);
     fputc('\n', t->out);
 }
 
@@ -115,13 +116,13 @@ static void print_end(const struct table *t)
     report_counts(t->verdicts, t->count, counts);
     if (t->facts->command_failed) {
         fprintf(t->out, "\nThe command ended badly: ");
-        text_plain(t->out, t->facts->command_text, 4);
+        text_terminal(t->out, t->facts->command_text, 4);
         fputc('\n', t->out);
     }
     fputc('\n', t->out);
     print_name(t, like[verdict], run_verdict_name(verdict), 0);
     fprintf(t->out, " (");
-    text_plain(t->out, run_text(t->facts, verdict, run), 4);
+    text_terminal(t->out, run_text(t->facts, verdict, run), 4);
     fprintf(t->out, "): %s of %d requirement%s\n", counts_text(counts, text), t->count, t->count == 1 ? "" : "s");
 }
 
@@ -147,5 +148,5 @@ int report_table(const struct run_facts *facts, const struct findings *findings,
             print_finding(&t, &verdicts[i]);
     }
     print_end(&t);
-    return report_end(out, "the table");
+    return file_flush(out, "the table");
 }

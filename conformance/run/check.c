@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of a run: what each is given, and what the judge is given of what it left.
 #include "conformance/run/check_select.h"
+#include "base/clock.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 // One launch: the cases of one world, or one case alone.
@@ -25,13 +25,6 @@ struct group {
     size_t count;
     char cases_folder[PATH_MAX], answers_folder[PATH_MAX], state_folder[PATH_MAX], output_path[PATH_MAX];
 };
-
-static double now_s(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 // --- a launch ---
 
@@ -277,7 +270,7 @@ static int check_placeholders(const char *const *command)
 int check_run(const struct check_setting *setting, struct check_run *out)
 {
     *out = (struct check_run){0};
-    double begin = now_s();
+    double begin = clock_now_s();
     TRY(check_placeholders(setting->command));
     struct judge_options options = {.scaler = SCALER_DEEPSPEED, .clip = -1, .unused = -1};
     if (setting->claims)
@@ -290,7 +283,7 @@ int check_run(const struct check_setting *setting, struct check_run *out)
     TRY(check_select(setting, out));
     TRY(run_groups(setting, out));
     TRY(judge_end(out->judge));
-    out->seconds = now_s() - begin;
+    out->seconds = clock_now_s() - begin;
     return ERR_NONE;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/strict_json.h"
+#include "base/safe_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +65,7 @@ static int read_set(const struct strict_object *root, const char *key, size_t ro
 {
     const json_t *list;
     size_t count;
-    char shown[JSON_SHOW_BYTES];
+    char shown[TEXT_MESSAGE_BYTES];
     if (!json_object_get(root->value, key))
         return ERR_NONE;
     TRY(strict_array(root, key, words == features ? 0 : 1, room, &list, &count));
@@ -73,9 +74,9 @@ static int read_set(const struct strict_object *root, const char *key, size_t ro
         const json_t *element = json_array_get(list, i);
         int bit = index_of(element, words);
         if (bit < 0)
-            return strict_fail(root, key, "element %zu is %s, expected %s", i, strict_show(shown, element), expected);
+            return strict_fail(root, key, "element %zu is %s, expected %s", i, json_message(shown, element), expected);
         if (*set >> bit & 1)
-            return strict_fail(root, key, "element %zu, %s, is there twice", i, strict_show(shown, element));
+            return strict_fail(root, key, "element %zu, %s, is there twice", i, json_message(shown, element));
         *set |= (uint64_t)1 << bit;
     }
     return ERR_NONE;
@@ -154,7 +155,7 @@ int claims_parse(const char *file, const char *text, size_t bytes, struct claims
     struct json_text parsed;
     claims_whole(out);
     TRY(json_text_parse(file, text, bytes, &parsed));
-    struct strict_object root = strict_root(file, &parsed);
+    struct strict_object root = strict_root(&parsed);
     int rc = read_all(&root, out);
     json_text_close(&parsed);
     return rc;

@@ -2,7 +2,7 @@
 #include "conformance/spec/requirement_parse.h"
 
 #include "base/err.h"
-#include "base/json.h"
+#include "base/safe_text.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -38,8 +38,8 @@ static bool starts_with(const char *text, const char *start)
 // ERR_USAGE: what is wrong at a line, with the text there.
 static int wrong(const struct parser *p, int line, const char *text, const char *what)
 {
-    char shown[JSON_SHOW_BYTES];
-    return err_set(ERR_USAGE, "%s:%d: '%s': %s", p->name, line, json_show(shown, text, 80), what);
+    char shown[TEXT_MESSAGE_BYTES];
+    return err_set(ERR_USAGE, "%s:%d: '%s': %s", p->name, line, text_message(shown, text, 80), what);
 }
 
 static bool next_line(struct parser *p)

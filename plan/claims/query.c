@@ -118,7 +118,7 @@ static int number_of(const struct strict_object *object, const char *key, const 
 {
     const json_t *value = array ? json_array_get(array, i) : json_object_get(object->value, key);
     struct strict_object e;
-    char element[64], shown[JSON_SHOW_BYTES];
+    char element[64], shown[TEXT_MESSAGE_BYTES];
     snprintf(element, sizeof element, array ? "%s.%zu" : "%s", key, i);
     *out = json_number_value(value);
     if (json_is_number(value))
@@ -126,7 +126,7 @@ static int number_of(const struct strict_object *object, const char *key, const 
     if (!json_is_object(value))
         return strict_fail(object, element,
                            "is %s, expected a number or an expression such as {\"equation\": NAME, ...}",
-                           strict_show(shown, value));
+                           json_message(shown, value));
     TRY(array ? strict_element(object, key, array, i, &e) : strict_object_of(object, key, &e));
     if (query_has(&e, "compare"))
         return strict_fail(&e, "compare", "stands inside an expression; only a query compares");
@@ -205,7 +205,7 @@ int query_text(const char *file, const char *text, size_t bytes,
 {
     struct json_text parsed;
     TRY(json_text_parse(file, text, bytes, &parsed));
-    const struct strict_object root = strict_root(file, &parsed);
+    const struct strict_object root = strict_root(&parsed);
     int rc = visit(&root, context);
     json_text_close(&parsed);
     return rc;

@@ -17,7 +17,7 @@ static int ask(const char *query, bool *holds, double *measured)
     snprintf(text, sizeof text, "{\"query\":%s}", query);
     int rc = json_text_parse("q.json", text, strlen(text), &parsed);
     cr_assert_eq(rc, ERR_NONE, "%s", err_message());
-    const struct strict_object root = strict_root("q.json", &parsed);
+    const struct strict_object root = strict_root(&parsed);
     rc = query_holds(&root, "query", holds, measured);
     json_text_close(&parsed);
     return rc;

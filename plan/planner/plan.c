@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/planner/plan.h"
 
+#include "base/clock.h"
 #include "ref/comm/comm_dry.h"
 #include "base/err.h"
 #include "ref/train/train_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 // A run that is dry, and where its last step began.
 struct dry_run {
@@ -205,16 +205,9 @@ static int run_rank(struct dry_run *run, struct plan *out)
     return setting->keeps_events ? keep_events(run, out) : ERR_NONE;
 }
 
-static double now_s(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 int plan_run(const struct plan_setting *setting, struct plan *out)
 {
-    double began_s = now_s();
+    double began_s = clock_now_s();
     *out = (struct plan){0};
     struct dry_run *run = calloc(1, sizeof *run);
     if (!run)
@@ -237,7 +230,7 @@ int plan_run(const struct plan_setting *setting, struct plan *out)
     train_rank_close(&run->rank);
     comm_close(run->rank.comm);
     free(run);
-    out->took_s = now_s() - began_s;
+    out->took_s = clock_now_s() - began_s;
     return code;
 }
 

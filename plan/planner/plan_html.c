@@ -3,7 +3,7 @@
 
 #include "base/err.h"
 #include "plan/planner/plan_print.h"
-#include "base/report_text.h"
+#include "base/html_page.h"
 #include "base/size.h"
 
 #include <errno.h>
@@ -12,14 +12,8 @@
 
 enum { WIDTH = 1000 };
 
-static const char head[] =
-    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>\n"
-    "body { font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; }\n"
-    ".row { display: grid; grid-template-columns: 9rem 1fr; gap: .2rem 1rem; align-items: center; }\n"
-    "svg { width: 100%; height: 1.4rem; background: #f0f0f0; display: block; }\n"
-    "pre { overflow-x: auto; } .key { display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0 1em; }\n"
-    "</style>\n";
+static const char style[] = ".lanes { grid-template-columns: 10rem 1fr; } pre { white-space: pre; overflow-x: auto; }\n"
+                            ".key { display: inline-block; width: .9em; height: .9em; margin: 0 .3em 0 1em; }\n";
 
 static const char *const kind_colours[KIND_COUNT] = {
     [KIND_PARAMETER] = "#2b5d8a", [KIND_GRADIENT] = "#0b7a75", [KIND_OPTIMIZER] = "#7a5200",
@@ -38,7 +32,7 @@ static void put_tier(const struct plan *plan, int tier, FILE *out)
     double held = (double)plan->peak_bytes[tier], has = (double)plan->available_bytes[tier], x = 0;
     double scale = WIDTH / (held > has ? held : has);
     char held_text[SIZE_TEXT_BYTES], has_text[SIZE_TEXT_BYTES];
-    fprintf(out, "<span>%s<br>%s of %s</span><svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\">",
+    fprintf(out, "<span>%s<br/>%s of %s</span><svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\">",
             ledger_tier_name((enum ledger_tier)tier), size_short_text(plan->peak_bytes[tier], held_text),
             size_short_text(plan->available_bytes[tier], has_text), WIDTH);
     for (int kind = 0; kind < KIND_COUNT; kind++) {
@@ -65,7 +59,7 @@ static void put_memory(const struct plan *plan, FILE *out)
     fputs("<h2>Memory of a rank</h2>\n<p>Taken before the first step and held to the last.", out);
     for (int kind = 0; kind < KIND_COUNT; kind++)
         put_key(kind_colours[kind], ledger_kind_name((enum ledger_kind)kind), out);
-    fputs("</p>\n<div class=\"row\">\n", out);
+    fputs("</p>\n<div class=\"lanes\">\n", out);
     for (int tier = 0; tier < TIER_COUNT; tier++)
         if (plan->peak_bytes[tier] > 0)
             put_tier(plan, tier, out);
@@ -110,7 +104,7 @@ static void put_lanes(const struct plan *plan, const bool *critical, FILE *out)
             plan->step_s);
     put_key("#b3181c", "on the critical path", out);
     put_key("#2b5d8a", "beside it", out);
-    fputs("</p>\n<div class=\"row\">\n", out);
+    fputs("</p>\n<div class=\"lanes\">\n", out);
     for (int lane = 0; lane < LANE_COUNT; lane++)
         if (plan->busy_s[lane] > 0)
             put_lane(plan, lane, critical, out);
@@ -128,14 +122,9 @@ static bool *find_critical(const struct plan *plan)
 
 static void put_page(const struct plan_setting *setting, const struct plan *plan, const bool *critical, FILE *out)
 {
-    fputs(head, out);
-    fputs("<title>plan: ", out);
-    text_markup(out, setting->model->name);
-    fputs("</title>\n</head>\n<body>\n<h1>", out);
-    text_markup(out, setting->model->name);
-    fprintf(out, " on %d x ", setting->world);
-    text_markup(out, setting->machine->name);
-    fputs("</h1>\n", out);
+    html_begin(out, style, "plan: %s", setting->model->name);
+    html_format(out, "h1", "%s on %d x %s", setting->model->name, setting->world, setting->machine->name);
+    fputc('\n', out);
     put_memory(plan, out);
     put_lanes(plan, critical, out);
 }
@@ -151,10 +140,10 @@ static int put_text(const struct plan_setting *setting, const struct plan *plan,
     plan_print(setting, plan, memory);
     plan_explain(setting, plan, memory);
     bool failed = fclose(memory) != 0;
-    fputs("<h2>In figures</h2>\n<pre>", out);
-    if (!failed)
-        text_markup(out, text);
-    fputs("</pre>\n</body>\n</html>\n", out);
+    fputs("<h2>In figures</h2>\n", out);
+    html_element(out, "pre", failed ? "" : text);
+    fputc('\n', out);
+    html_end(out);
     free(text);
     return failed ? err_set(ERR_MEMORY, "no memory for a page") : ERR_NONE;
 }

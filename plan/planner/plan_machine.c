@@ -84,7 +84,7 @@ int plan_machine_parse(const char *name, const char *text, size_t bytes, struct 
 {
     struct json_text json;
     TRY(json_text_parse(name, text, bytes, &json));
-    struct strict_object object = strict_root(name, &json);
+    struct strict_object object = strict_root(&json);
     *out = (struct plan_machine){0};
     snprintf(out->name, sizeof out->name, "%s", name);
     int code = parse_object(&object, out);

@@ -105,7 +105,7 @@ static int parse(const char *file, const char *text, size_t bytes, struct made *
     char about[SOURCE_BYTES];
     int schema, architecture;
     TRY(json_text_parse(file, text, bytes, &json));
-    struct strict_object object = strict_root(file, &json);
+    struct strict_object object = strict_root(&json);
     int code = strict_keys(&object, KEYS);
     if (code == ERR_NONE)
         code = strict_int(&object, "schema", 1, 1, &schema);

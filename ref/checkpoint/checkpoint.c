@@ -3,7 +3,7 @@
 #include "ref/checkpoint/checkpoint.h"
 
 #include "base/err.h"
-#include "base/json.h"
+#include "base/safe_text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -102,8 +102,8 @@ static int open_files(struct checkpoint *c)
 
 static int refuse(const struct safetensors *file, const struct safetensors_tensor *tensor, const char *what)
 {
-    char shown[JSON_SHOW_BYTES];
-    return err_set(ERR_USAGE, "%s: tensor \"%s\": %s", file->path, json_show(shown, tensor->name, 100), what);
+    char shown[TEXT_MESSAGE_BYTES];
+    return err_set(ERR_USAGE, "%s: tensor \"%s\": %s", file->path, text_message(shown, tensor->name, 100), what);
 }
 
 // STATE/NAME[BEGIN:END]
@@ -166,10 +166,10 @@ static int check_coverage(struct checkpoint *c)
                     break;
                 covered = stored->end;
             }
-            char shown[JSON_SHOW_BYTES];
+            char shown[TEXT_MESSAGE_BYTES];
             if (covered != wanted)
                 return err_set(ERR_USAGE, "%s: no file holds elements from %" PRIu64 " on of %s/%s", c->path, covered,
-                               manifest_state_name(state), json_show(shown, m->params[i].name, 100));
+                               manifest_state_name(state), text_message(shown, m->params[i].name, 100));
         }
     return ERR_NONE;
 }

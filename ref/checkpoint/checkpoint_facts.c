@@ -3,7 +3,7 @@
 #include "ref/checkpoint/checkpoint.h"
 
 #include "base/err.h"
-#include "base/json.h"
+#include "base/safe_text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -103,8 +103,8 @@ int facts_compare(const struct facts *facts, const struct manifest *manifest, co
         if (was && strcmp(was, row->value) == 0)
             continue;
         *repeatable = false;
-        char shown[JSON_SHOW_BYTES];
-        json_show(shown, was ? was : "not known", FACT_BYTES);
+        char shown[TEXT_MESSAGE_BYTES];
+        text_message(shown, was ? was : "not known", FACT_BYTES);
         if (row->kind == FACT_MUST)
             return err_set(ERR_USAGE,
                            "%s: was made with %s %s; this run has %s, and cannot continue it with the same bits", path,
@@ -119,10 +119,10 @@ int facts_compare(const struct facts *facts, const struct manifest *manifest, co
         bool known = false;
         for (size_t k = 0; k < facts->count; k++)
             known |= strcmp(facts->rows[k].key, manifest->facts[i].key) == 0;
-        char shown[JSON_SHOW_BYTES];
+        char shown[TEXT_MESSAGE_BYTES];
         if (!known)
             return err_set(ERR_USAGE, "%s: \"made_with.%s\" is nothing that this version knows", path,
-                           json_show(shown, manifest->facts[i].key, 100));
+                           text_message(shown, manifest->facts[i].key, 100));
     }
     return ERR_NONE;
 }

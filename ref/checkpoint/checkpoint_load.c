@@ -3,7 +3,7 @@
 #include "ref/checkpoint/checkpoint.h"
 
 #include "base/err.h"
-#include "base/json.h"
+#include "base/safe_text.h"
 #include "ref/optimizer/lr.h"
 
 #include <stdlib.h>
@@ -13,9 +13,9 @@ int checkpoint_check_model(const struct checkpoint *c, const struct model *model
 {
     const struct manifest *m = checkpoint_manifest(c);
     const char *path = checkpoint_path(c);
-    char shown[JSON_SHOW_BYTES];
+    char shown[TEXT_MESSAGE_BYTES];
     if (strcmp(m->model, model->name) != 0)
-        return err_set(ERR_USAGE, "%s: is of the model %s, not of %s", path, json_show(shown, m->model, 60),
+        return err_set(ERR_USAGE, "%s: is of the model %s, not of %s", path, text_message(shown, m->model, 60),
                        model->name);
     if (m->param_count != (size_t)model->param_count || m->group_count != (size_t)model->group_count)
         return err_set(ERR_USAGE, "%s: has %zu parameters in %zu groups; the model %s has %d in %d", path,

@@ -28,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define MANIFEST_FORMAT "zerogauge checkpoint"
 enum { MANIFEST_VERSION = 1, MANIFEST_BYTES_MAX = 1 << 26 };
 
 struct manifest_param {
@@ -74,6 +75,9 @@ int manifest_state_count(bool frozen, bool waiting);
 
 // Makes the text; the caller frees it. Of a manifest being written the arrays are the caller's.
 int manifest_text(const struct manifest *manifest, char **out);
+
+// The digest of everything in a manifest but "digest".
+int manifest_digest(const json_t *root, char out[FILE_DIGEST_BYTES]);
 
 // Sets the digest of a manifest as JSON.
 int manifest_seal(json_t *root);

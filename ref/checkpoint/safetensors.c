@@ -4,10 +4,12 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/safe_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,8 +47,8 @@ enum safetensors_type safetensors_type_of(enum dtype dtype)
 // `FILE: tensor NAME: what`, the name as a message can show it.
 static int refuse(const char *path, const char *name, const char *what)
 {
-    char shown[JSON_SHOW_BYTES];
-    return err_set(ERR_USAGE, "%s: tensor \"%s\": %s", path, json_show(shown, name, 100), what);
+    char shown[TEXT_MESSAGE_BYTES];
+    return err_set(ERR_USAGE, "%s: tensor \"%s\": %s", path, text_message(shown, name, 100), what);
 }
 
 static int parse_type(const char *path, const char *name, const json_t *value, enum safetensors_type *out)
@@ -59,8 +61,8 @@ static int parse_type(const char *path, const char *name, const json_t *value, e
             *out = (enum safetensors_type)type;
             return ERR_NONE;
         }
-    char shown[JSON_SHOW_BYTES], what[JSON_SHOW_BYTES + 64];
-    snprintf(what, sizeof what, "its dtype \"%s\" is not known here", json_show(shown, text, 40));
+    char shown[TEXT_MESSAGE_BYTES], what[TEXT_MESSAGE_BYTES + 64];
+    snprintf(what, sizeof what, "its dtype \"%s\" is not known here", text_message(shown, text, 40));
     return refuse(path, name, what);
 }
 
@@ -173,14 +175,11 @@ int safetensors_parse(const char *path, const char *header, size_t header_bytes,
                       struct safetensors *out)
 {
     *out = (struct safetensors){.fd = -1, .data_begin = 8 + header_bytes, .data_bytes = data_bytes};
-    json_error_t error;
+    char name[PATH_MAX + 32];
     if (header_bytes == 0 || header[0] != '{')
         return err_set(ERR_USAGE, "%s: is no safetensors file: its header does not begin with '{'", path);
-    if (!(out->header = json_loadb(header, header_bytes, JSON_REJECT_DUPLICATES, &error))) {
-        char shown[JSON_SHOW_BYTES];
-        return err_set(ERR_USAGE, "%s: its header is not JSON: %s (byte %d of it)", path,
-                       json_show(shown, error.text, 120), error.position);
-    }
+    snprintf(name, sizeof name, "%s: its header", path);
+    TRY(json_parse(name, 1, header, header_bytes, &out->header));
     int rc = parse_tensors(path, out);
     if (rc != ERR_NONE)
         safetensors_close(out);

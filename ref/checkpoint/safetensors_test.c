@@ -192,7 +192,7 @@ Test(safetensors, a_hostile_header_is_refused_with_file_and_tensor)
         {"{\"a\":1}", 0, "\"a\""},
         {"{\"__metadata__\":3}", 0, "__metadata__"},
         {"{\"__metadata__\":{\"a\":3}}", 0, "__metadata__"},
-        {"{" TENSOR("a", "U8", "[1]", "[0,1]") "," TENSOR("a", "U8", "[1]", "[1,2]") "}", 2, "duplicate"},
+        {"{" TENSOR("a", "U8", "[1]", "[0,1]") "," TENSOR("a", "U8", "[1]", "[1,2]") "}", 2, "given twice"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "exactly"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":1}}", 1, "exactly"},
         {"{" TENSOR("a", "F33", "[1]", "[0,4]") "}", 4, "F33"},

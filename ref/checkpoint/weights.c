@@ -2,7 +2,7 @@
 #include "ref/checkpoint/weights.h"
 
 #include "base/err.h"
-#include "base/json.h"
+#include "base/safe_text.h"
 #include "ref/checkpoint/safetensors.h"
 
 #include <stdlib.h>
@@ -52,10 +52,10 @@ static int read_tensors(const struct safetensors *file, const struct model *mode
         bool known = false;
         for (int k = 0; k < model->param_count; k++)
             known |= strcmp(model->params[k].name, file->tensors[i].name) == 0;
-        char shown[JSON_SHOW_BYTES];
+        char shown[TEXT_MESSAGE_BYTES];
         if (!known)
             return err_set(ERR_USAGE, "%s: tensor \"%s\" is none of the model %s", file->path,
-                           json_show(shown, file->tensors[i].name, 100), model->name);
+                           text_message(shown, file->tensors[i].name, 100), model->name);
     }
     return ERR_NONE;
 }

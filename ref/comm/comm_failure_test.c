@@ -42,10 +42,10 @@ static void abort_body(struct rank *rank)
         sleep_seconds(0.05);
         comm_abort(rank->comm, "the disk is full");
         comm_abort(rank->comm, "and a second thing");
-        rank_keep(rank, seconds_now(), comm_barrier(rank->comm));
+        rank_keep(rank, clock_now_s(), comm_barrier(rank->comm));
         return;
     }
-    double start = seconds_now();
+    double start = clock_now_s();
     int rc = call == 0   ? comm_barrier(rank->comm)
              : call == 1 ? gather_bytes(rank, 3)
              : call == 2 ? gather_bytes(rank, 100000)
@@ -93,7 +93,7 @@ static void abort_beside_body(struct rank *rank)
     double start;
     int rc;
     do {
-        start = seconds_now();
+        start = clock_now_s();
         rc = gather_bytes(rank, 200000);
     } while (rc == ERR_NONE);
     rank_keep(rank, start, rc);
@@ -125,7 +125,7 @@ static void leave_body(struct rank *rank)
         rank->closed = true;
         return;
     }
-    double start = seconds_now();
+    double start = clock_now_s();
     rank_keep(rank, start, gather_bytes(rank, 10));
 }
 
@@ -216,7 +216,7 @@ static void mistake_body(struct rank *rank)
     enum mistake mistake = *(const enum mistake *)rank->context;
     if (comm_barrier(rank->comm) != ERR_NONE)
         rank_wrong(rank, "%s", err_message());
-    double start = seconds_now();
+    double start = clock_now_s();
     rank_keep(rank, start, mistaken_call(rank->comm, mistake, rank->index == 3));
     if (comm_barrier(rank->comm) == ERR_NONE)
         rank_wrong(rank, "a call after the mistake went well");
@@ -299,7 +299,7 @@ static void bad_call_body(struct rank *rank)
 {
     const struct bad_call *bad = rank->context;
     float buffer[32] = {0};
-    double start = seconds_now();
+    double start = clock_now_s();
     rank_keep(rank, start, rank->index == 2 ? bad->run(rank->comm, buffer) : comm_barrier(rank->comm));
 }
 

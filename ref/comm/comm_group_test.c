@@ -130,7 +130,7 @@ static void disagree(struct rank *rank)
     int odd = rank->index == 3 ? 1 : 2;
     if (comm_set_group(rank->comm, 3) != ERR_USAGE || comm_set_group(rank->comm, odd) != ERR_NONE)
         rank_wrong(rank, "%s", err_message());
-    rank_keep(rank, seconds_now(), comm_all_reduce(rank->comm, &number, &number, 1, DTYPE_FP32, COMM_SUM));
+    rank_keep(rank, clock_now_s(), comm_all_reduce(rank->comm, &number, &number, 1, DTYPE_FP32, COMM_SUM));
 }
 
 Test(comm_group, concurrent_ranks_with_other_groups_are_told_so)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/comm/comm_meet.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 
 #include <limits.h>
@@ -9,7 +10,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 // A thread looks for the others this often before it sleeps: at most about 25 microseconds, which is what a sleep and a
@@ -81,15 +81,8 @@ static bool spin_in_phase(struct meet *meet, uint32_t phase, int spins)
     return false;
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 // How often to look the next time, after a sleep of this length that began on this processor.
-static int next_spins(struct meet *meet, int spins, int processor, int64_t slept_ns)
+static int next_spins(struct meet *meet, int spins, int processor, uint64_t slept_ns)
 {
     if (atomic_load_explicit(&meet->last_processor, memory_order_relaxed) == processor)
         return SPINS_MIN;
@@ -109,9 +102,9 @@ int meet_wait(struct meet *meet, int *spins)
             wake_all(meet);
     } else if (!spin_in_phase(meet, phase, *spins)) {
         int processor = sched_getcpu();
-        int64_t start_ns = now_ns();
+        uint64_t start_ns = clock_now_ns();
         sleep_in_phase(meet, phase);
-        *spins = next_spins(meet, *spins, processor, now_ns() - start_ns);
+        *spins = next_spins(meet, *spins, processor, clock_now_ns() - start_ns);
     }
     return meet_check(meet);
 }

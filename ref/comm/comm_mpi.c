@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/comm/comm_mpi.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 
 #include <inttypes.h>
@@ -23,13 +24,6 @@ static const uint64_t close_limit_ns = 5000000000u;
 
 // How long after a failed transfer a rank's death may become known.
 static const uint64_t explain_limit_ns = 500000000u;
-
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 int comm_mpi_code(int mpi_result, const char *call)
 {
@@ -166,8 +160,8 @@ static int explain_transfer(struct comm_mpi *mpi)
 {
     char message[512];
     snprintf(message, sizeof message, "%s", err_message());
-    uint64_t limit = now_ns() + explain_limit_ns;
-    while (atomic_load(&mpi->failed) == ERR_NONE && now_ns() < limit) {
+    uint64_t limit = clock_now_ns() + explain_limit_ns;
+    while (atomic_load(&mpi->failed) == ERR_NONE && clock_now_ns() < limit) {
         take_notices(mpi);
         look_for_deaths(mpi);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -323,9 +317,9 @@ static void mpi_close(struct comm *comm)
     send_notice(mpi, NOTICE_LEFT);
     // Everybody tells everybody that it leaves, so nothing stays under way; and a launcher that ends all ranks as soon
     // as one has ended finds none that still has something to say.
-    uint64_t limit = now_ns() + close_limit_ns;
+    uint64_t limit = clock_now_ns() + close_limit_ns;
     int sent = 0;
-    for (unsigned tests = 0; now_ns() < limit; tests++) {
+    for (unsigned tests = 0; clock_now_ns() < limit; tests++) {
         MPI_Testall(mpi->notice_count, mpi->notices, &sent, MPI_STATUSES_IGNORE);
         take_notices(mpi);
         look_for_deaths(mpi);
@@ -333,7 +327,7 @@ static void mpi_close(struct comm *comm)
             break;
         pause_between_tests(tests);
         if (atomic_load(&mpi->failed) == ERR_NONE)
-            limit = now_ns() + close_limit_ns;
+            limit = clock_now_ns() + close_limit_ns;
     }
     peer_watch_close(&mpi->watch);
     // After a failure MPI may hold this memory still, and the process ends.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/comm/comm_nccl.h"
 
+#include "base/clock.h"
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 
@@ -21,13 +22,6 @@ static const uint64_t drain_limit_ns = 5000000000u;
 
 // Where a call's buffers are; a call without elements has none.
 enum location { LOCATION_NOWHERE, LOCATION_HERE, LOCATION_ACCELERATOR };
-
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 static void pause_between_looks(unsigned looks)
 {
@@ -58,7 +52,7 @@ static int look(struct comm_nccl *nccl, unsigned looks, uint64_t limit, bool *se
     *settled = state == ncclSuccess;
     if (looks % 16 == 15)
         TRY(check_control(nccl));
-    if (now_ns() > limit)
+    if (clock_now_ns() > limit)
         return err_set(ERR_PEER, "NCCL: no end after %.3g s: a rank does not take part",
                        (double)nccl->options.limit_ns * 1e-9);
     return ERR_NONE;
@@ -67,7 +61,7 @@ static int look(struct comm_nccl *nccl, unsigned looks, uint64_t limit, bool *se
 // Returns when NCCL has enqueued what it was told and, if `finished`, when the stream has ended it.
 static int wait_until(struct comm_nccl *nccl, bool finished)
 {
-    uint64_t limit = now_ns() + nccl->options.limit_ns;
+    uint64_t limit = clock_now_ns() + nccl->options.limit_ns;
     for (unsigned looks = 0;; looks++) {
         bool done = !finished, settled = false;
         TRY(look(nccl, looks, limit, &settled));
@@ -122,13 +116,14 @@ int comm_nccl_give_up(struct comm_nccl *nccl, int code)
     char message[1024];
     snprintf(message, sizeof message, "%s", err_message());
     int known = check_control(nccl);
-    for (uint64_t limit = now_ns() + explain_limit_ns; known == ERR_NONE && now_ns() < limit; pause_between_looks(1000))
+    for (uint64_t limit = clock_now_ns() + explain_limit_ns; known == ERR_NONE && clock_now_ns() < limit;
+         pause_between_looks(1000))
         known = check_control(nccl);
     if (nccl->nccl)
         nccl->options.calls->abort(nccl->nccl);
     nccl->nccl = NULL;
     bool done = false;
-    for (uint64_t limit = now_ns() + drain_limit_ns; !done && now_ns() < limit; pause_between_looks(1000))
+    for (uint64_t limit = clock_now_ns() + drain_limit_ns; !done && clock_now_ns() < limit; pause_between_looks(1000))
         if (nccl->options.calls->is_done(nccl->options.calls->stream(), &done) != ERR_NONE)
             break;
     if (known != ERR_NONE)

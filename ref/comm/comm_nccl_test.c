@@ -179,7 +179,7 @@ static void gather_equal_shards(struct rank *rank)
         counts[peer] = 100;
         offsets[peer] = 100 * (size_t)peer;
     }
-    double start = seconds_now();
+    double start = clock_now_s();
     rank_keep(rank, start, comm_all_gather(rank->comm, memory.there, memory.there + 4096, counts, offsets, DTYPE_FP32));
     rank_close(rank, &memory);
 }
@@ -287,7 +287,7 @@ static void disagree(struct rank *rank)
         const char *send = odd && *about == 's' ? memory.here : base;
         rc = comm_all_gather(rank->comm, send, base + 4096, counts, offsets, DTYPE_FP32);
     }
-    rank_keep(rank, seconds_now(), rc);
+    rank_keep(rank, clock_now_s(), rc);
     rank_close(rank, &memory);
 }
 

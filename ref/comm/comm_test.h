@@ -4,6 +4,7 @@
 #define ZG_COMM_TEST_H
 
 #include "ref/comm/comm.h"
+#include "base/clock.h"
 #include "base/err.h"
 
 #include <criterion/criterion.h>
@@ -29,13 +30,6 @@ struct rank {
     pthread_t thread;
 };
 
-static inline double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static inline void sleep_seconds(double seconds)
 {
     struct timespec time = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
@@ -58,7 +52,7 @@ __attribute__((format(printf, 2, 3))) static inline void rank_wrong(struct rank 
 static inline void rank_keep(struct rank *rank, double start, int rc)
 {
     rank->rc = rc;
-    rank->seconds = seconds_now() - start;
+    rank->seconds = clock_now_s() - start;
     snprintf(rank->message, sizeof rank->message, "%s", rc == ERR_NONE ? "" : err_message());
 }
 

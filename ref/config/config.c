@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/config/config.h"
 
+#include "base/safe_text.h"
 #include "ref/config/config_doc.h"
 #include "ref/config/config_presets.h"
 #include "base/err.h"
@@ -47,8 +48,8 @@ int config_load_preset(const char *name, const struct config_options *options, s
         if (used < sizeof names)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", preset->name);
     }
-    char shown[JSON_SHOW_BYTES];
-    return err_set(ERR_USAGE, "no preset is called \"%s\", expected one of %s", json_show(shown, name, 60), names);
+    char shown[TEXT_MESSAGE_BYTES];
+    return err_set(ERR_USAGE, "no preset is called \"%s\", expected one of %s", text_message(shown, name, 60), names);
 }
 
 const char *config_preset_name(size_t index)

@@ -102,7 +102,7 @@ Test(config_bad, what_is_no_readable_file_is_refused)
 {
     expect_file_refused("/nonexistent/x.json", "/nonexistent/x.json: cannot be opened: No such file or directory");
     expect_file_refused("/", "/: cannot be read: Is a directory");
-    expect_file_refused("/dev/null", "/dev/null:1: is empty, expected a JSON object");
+    expect_file_refused("/dev/null", "/dev/null:1: is empty, expected JSON");
     expect_file_refused("/dev/zero", "/dev/zero: is larger than 1048576 bytes, expected a JSON object of at most that");
 }
 

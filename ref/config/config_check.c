@@ -3,6 +3,7 @@
 #include "ref/config/config_doc.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -137,8 +138,8 @@ static bool is_honoured(const struct config_key *key, const json_t *value)
 static int refuse_fixed(const struct config_doc *doc, const struct config_key *key, const char *path,
                         const json_t *value)
 {
-    char shown[JSON_SHOW_BYTES];
-    config_doc_show(shown, value);
+    char shown[TEXT_MESSAGE_BYTES];
+    json_message(shown, value);
     if (key->only[0] == '\0')
         return config_doc_fail(doc, path, "is not a parameter of the optimizer, expected it left out: %s", key->why);
     if (!has_type(key->type, value)) {
@@ -154,7 +155,7 @@ static int check_object(struct config_doc *doc, const struct config_key *parent,
 // path is the one that is written, key the row that it stands for.
 static int check_value(struct config_doc *doc, const struct config_key *key, json_t *value, const char *path)
 {
-    char shown[JSON_SHOW_BYTES], expected[192];
+    char shown[TEXT_MESSAGE_BYTES], expected[192];
     if ((key->accepts & KEY_AUTO) && json_is_string(value) && strcmp(json_string_value(value), "auto") == 0) {
         if (key->use != KEY_IGNORED)
             config_doc_note(doc, CONFIG_AUTO, key->path);
@@ -166,7 +167,7 @@ static int check_value(struct config_doc *doc, const struct config_key *key, jso
         return is_honoured(key, value) ? ERR_NONE : refuse_fixed(doc, key, path, value);
     if (!has_type(key->type, value) || !in_range(key, value) ||
         (key->choices && !is_choice(key->choices, json_string_value(value))))
-        return config_doc_fail(doc, path, "is %s, expected %s", config_doc_show(shown, value),
+        return config_doc_fail(doc, path, "is %s, expected %s", json_message(shown, value),
                                expectation(key, expected, sizeof expected));
     if (json_is_object(value))
         return check_object(doc, key, value, path);

@@ -2,12 +2,10 @@
 #include "ref/config/config_doc.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum { SHOWN_BYTES = 60 };
 
 json_t *config_doc_descend(json_t *object, const char *path)
 {
@@ -92,28 +90,18 @@ static bool sets(const char *override, const char *path)
 
 int config_doc_fail(const struct config_doc *doc, const char *path, const char *format, ...)
 {
-    char text[1024], shown[JSON_SHOW_BYTES], shown_path[JSON_SHOW_BYTES];
+    char text[1024], shown[TEXT_MESSAGE_BYTES], shown_path[TEXT_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     path = written_path(doc, path);
-    json_show(shown_path, path, CONFIG_PATH_BYTES);
+    text_message(shown_path, path, CONFIG_PATH_BYTES);
     for (size_t i = doc->options->set_count; i-- > 0;)
         if (sets(doc->options->set[i], path))
-            return err_set(ERR_USAGE, "--set %s: %s: %s", json_show(shown, doc->options->set[i], CONFIG_PATH_BYTES),
+            return err_set(ERR_USAGE, "--set %s: %s: %s", text_message(shown, doc->options->set[i], CONFIG_PATH_BYTES),
                            shown_path, text);
-    return err_set(ERR_USAGE, "%s:%d: %s: %s", doc->name, json_text_line(&doc->text, path), shown_path, text);
-}
-
-const char *config_doc_show(char out[JSON_SHOW_BYTES], const json_t *value)
-{
-    if (json_is_object(value))
-        return strcpy(out, json_object_size(value) ? "an object" : "an empty object");
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
-    json_show(out, text ? text : "?", SHOWN_BYTES);
-    free(text);
-    return out;
+    return err_set(ERR_USAGE, "%s:%d: %s: %s", doc->text.name, json_text_line(&doc->text, path), shown_path, text);
 }
 
 // The value of an override: JSON, or else a string.
@@ -125,8 +113,8 @@ static json_t *override_value(const char *text)
 
 static int lay_over(json_t *root, const char *override)
 {
-    char shown[JSON_SHOW_BYTES], path[CONFIG_PATH_BYTES];
-    json_show(shown, override, CONFIG_PATH_BYTES);
+    char shown[TEXT_MESSAGE_BYTES], path[CONFIG_PATH_BYTES];
+    text_message(shown, override, CONFIG_PATH_BYTES);
     const char *equals = strchr(override, '=');
     // An empty part would be a key without a name.
     if (!equals || equals == override || *override == '.' || equals[-1] == '.' ||
@@ -172,7 +160,7 @@ static int replace_legacy_stage(json_t *root)
 int config_doc_open(const char *name, const char *text, size_t bytes, const struct config_options *options,
                     struct config_notes *notes, struct config_doc *out)
 {
-    *out = (struct config_doc){.name = name, .options = options, .notes = notes};
+    *out = (struct config_doc){.options = options, .notes = notes};
     TRY(json_text_parse(name, text, bytes, &out->text));
     int code = replace_legacy_stage(out->text.root);
     for (size_t i = 0; i < options->set_count && code == ERR_NONE; i++)

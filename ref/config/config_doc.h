@@ -5,11 +5,11 @@
 #define ZG_CONFIG_DOC_H
 
 #include "ref/config/config.h"
+#include "base/safe_text.h"
 #include "ref/config/config_keys.h"
 #include "base/json.h"
 
 struct config_doc {
-    const char *name;  // of the file, for messages; not owned
     struct json_text text;
     const struct config_options *options;  // not owned
     struct config_notes *notes;            // not owned; may be null
@@ -63,9 +63,6 @@ bool config_doc_is_auto(const struct config_doc *doc, const char *path);
 // Returns ERR_USAGE with the message `PLACE: path: ...`; the place is the line of the key, or the override that set it.
 int config_doc_fail(const struct config_doc *doc, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-// A value for a message: `4`, `"two"`, `[1,2]`, `an object`. Returns out.
-const char *config_doc_show(char out[JSON_SHOW_BYTES], const json_t *value);
 
 // The value at a dotted path below object, without a look at other names; null where there is none. Borrowed.
 json_t *config_doc_descend(json_t *object, const char *path);

@@ -3,6 +3,7 @@
 #include "ref/config/config_doc.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,15 +41,15 @@ static int take_options_paths(const struct config_options *options, struct confi
                        CONFIG_NVME_PATH_MAX);
     for (size_t i = 0; i < options->nvme_path_count; i++) {
         const char *path = options->nvme_paths[i];
-        char shown[JSON_SHOW_BYTES];
+        char shown[TEXT_MESSAGE_BYTES];
         if (!*path || strlen(path) >= CONFIG_PATH_NAME_BYTES)
             return err_set(ERR_USAGE, "--nvme-path \"%s\": expected a path of 1 to %d bytes",
-                           json_show(shown, path, CONFIG_PATH_BYTES), CONFIG_PATH_NAME_BYTES - 1);
+                           text_message(shown, path, CONFIG_PATH_BYTES), CONFIG_PATH_NAME_BYTES - 1);
         // What is printed is JSON.
         json_t *json = json_string(path);
         json_decref(json);
         if (!json)
-            return err_set(ERR_USAGE, "--nvme-path \"%s\": is not UTF-8", json_show(shown, path, CONFIG_PATH_BYTES));
+            return err_set(ERR_USAGE, "--nvme-path \"%s\": is not UTF-8", text_message(shown, path, CONFIG_PATH_BYTES));
         for (int j = 0; j < out->nvme_path_count; j++)
             if (strcmp(out->nvme_paths[j], path) == 0)
                 return err_set(ERR_USAGE, "--nvme-path %s is given twice, expected different paths", path);
@@ -74,11 +75,11 @@ static int resolve_paths(const struct config_doc *doc, const char *key, struct c
         return take_options_paths(doc->options, out);
     const json_t *optimizer = config_doc_given(doc, OPTIMIZER_PATH), *param = config_doc_given(doc, PARAM_PATH);
     if (optimizer && param && !same_paths(optimizer, param)) {
-        char shown[JSON_SHOW_BYTES], other[JSON_SHOW_BYTES];
+        char shown[TEXT_MESSAGE_BYTES], other[TEXT_MESSAGE_BYTES];
         return config_doc_fail(doc, PARAM_PATH,
                                "is %s and %s is %s, expected the same: everything is striped over one "
                                "list of paths",
-                               config_doc_show(shown, param), OPTIMIZER_PATH, config_doc_show(other, optimizer));
+                               json_message(shown, param), OPTIMIZER_PATH, json_message(other, optimizer));
     }
     const json_t *paths = optimizer ? optimizer : param;
     bool param_alone = out->offload_param.tier == TIER_NVME && out->offload_optimizer.tier != TIER_NVME;
@@ -98,9 +99,9 @@ static int resolve_engine(const struct config_doc *doc, struct config *out)
     const char *name = option ? option : config_doc_string(doc, ENGINE, "libaio");
     bool io_uring = strcmp(name, "io_uring") == 0;
     if (!io_uring && strcmp(name, "libaio") != 0) {
-        char shown[JSON_SHOW_BYTES];
+        char shown[TEXT_MESSAGE_BYTES];
         return err_set(ERR_USAGE, "--engine \"%s\": expected libaio or io_uring",
-                       json_show(shown, name, CONFIG_PATH_BYTES));
+                       text_message(shown, name, CONFIG_PATH_BYTES));
     }
     out->aio.engine = io_uring ? NVME_IO_URING : NVME_LIBAIO;
     return ERR_NONE;

@@ -3,6 +3,7 @@
 #include "ref/config/config_doc.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 
 #include <string.h>
 
@@ -70,13 +71,13 @@ static int resolve_optimizer(struct config_doc *doc, struct config *out)
 {
     struct config_offload_optimizer *offload = &out->offload_optimizer;
     const char *key;
-    char shown[JSON_SHOW_BYTES];
+    char shown[TEXT_MESSAGE_BYTES];
     TRY(resolve_device(doc, OPTIMIZER "device", "zero_optimization.cpu_offload", &offload->tier, &key));
     if (offload->tier != TIER_DEVICE && out->stage == 0)
         return config_doc_fail(doc, key,
                                "is %s and zero_optimization.stage is 0, expected stage 1, 2 or 3: without "
                                "ZeRO the optimizer is on the device",
-                               config_doc_show(shown, config_doc_value(doc, key)));
+                               json_message(shown, config_doc_value(doc, key)));
     if (offload->tier == TIER_NVME && out->stage != 3)
         return config_doc_fail(doc, key,
                                "is \"nvme\" and zero_optimization.stage is %d, expected stage 3 or \"cpu\": "
@@ -94,13 +95,13 @@ static int resolve_param(struct config_doc *doc, struct config *out)
 {
     struct config_offload_param *offload = &out->offload_param;
     const char *key;
-    char shown[JSON_SHOW_BYTES];
+    char shown[TEXT_MESSAGE_BYTES];
     TRY(resolve_device(doc, PARAM "device", "zero_optimization.cpu_offload_param", &offload->tier, &key));
     if (offload->tier != TIER_DEVICE && out->stage != 3)
         return config_doc_fail(doc, key,
                                "is %s and zero_optimization.stage is %d, expected stage 3: only there "
                                "parameters are partitioned",
-                               config_doc_show(shown, config_doc_value(doc, key)), out->stage);
+                               json_message(shown, config_doc_value(doc, key)), out->stage);
     bool nvme = offload->tier == TIER_NVME;
     offload->pin_memory = flag_if(offload->tier != TIER_DEVICE, doc, PARAM "pin_memory", true);
     offload->buffer_count = size_if(nvme, doc, PARAM "buffer_count", 5);

@@ -3,6 +3,7 @@
 #include "ref/config/config_doc.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,13 +12,13 @@ static int resolve_recipe(const struct config_doc *doc, struct config *out)
 {
     const char *name = config_doc_string(doc, "zerogauge.recipe", recipe_name(recipe_at(0)));
     if (!recipe_find(name)) {
-        char shown[JSON_SHOW_BYTES], names[512] = "";
+        char shown[TEXT_MESSAGE_BYTES], names[512] = "";
         size_t used = 0;
         for (int i = 0; recipe_at(i) && used < sizeof names; i++)
             used +=
                 (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", recipe_name(recipe_at(i)));
         return config_doc_fail(doc, "zerogauge.recipe", "is %s, expected one of %s",
-                               config_doc_show(shown, config_doc_given(doc, "zerogauge.recipe")), names);
+                               json_message(shown, config_doc_given(doc, "zerogauge.recipe")), names);
     }
     snprintf(out->recipe, sizeof out->recipe, "%s", name);
     return ERR_NONE;

@@ -3,6 +3,7 @@
 #include "ref/config/config_doc.h"
 
 #include "base/err.h"
+#include "base/safe_text.h"
 
 #include <float.h>
 #include <limits.h>
@@ -125,10 +126,10 @@ static int resolve_optimizer(const struct config_doc *doc, struct config *out)
         return config_doc_fail(doc, "optimizer.type", "missing, expected \"Adam\" or \"AdamW\"");
     bool adamw = strcasecmp(type, "AdamW") == 0;
     if (!adamw && strcasecmp(type, "Adam") != 0) {
-        char shown[JSON_SHOW_BYTES];
+        char shown[TEXT_MESSAGE_BYTES];
         return config_doc_fail(doc, "optimizer.type",
                                "is %s, expected \"Adam\" or \"AdamW\": no other optimizer is here",
-                               config_doc_show(shown, config_doc_given(doc, "optimizer.type")));
+                               json_message(shown, config_doc_given(doc, "optimizer.type")));
     }
     // DeepSpeed's "Adam" is AdamW, too, unless told otherwise.
     bool mode = config_doc_flag(doc, "optimizer.params.adam_w_mode", true);

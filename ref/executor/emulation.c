@@ -2,7 +2,7 @@
 #include "ref/executor/emulation.h"
 
 #include "base/err.h"
-#include "base/json.h"
+#include "base/safe_text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,8 +39,8 @@ static enum lane lane_find(const char *name, size_t bytes)
 static int parse_one(const char *text, bool all, struct emulation *out)
 {
     const char *form = all ? FORM_OF_ALL : FORM;
-    char shown[JSON_SHOW_BYTES];
-    json_show(shown, text, SHOWN_BYTES);
+    char shown[TEXT_MESSAGE_BYTES];
+    text_message(shown, text, SHOWN_BYTES);
     size_t bytes = strcspn(text, "=");
     enum lane lane = lane_find(text, bytes);
     if (lane == LANE_COUNT || text[bytes] == '\0')

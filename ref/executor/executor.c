@@ -2,6 +2,7 @@
 // The executor's interface, the derivation of dependencies, and the serial mode.
 #include "ref/executor/executor_internal.h"
 
+#include "base/clock.h"
 #include "ref/arithmetic/accelerator.h"
 #include "ref/executor/emulation.h"
 #include "base/err.h"
@@ -10,7 +11,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 int executor_schedule_parse(const char *text, struct executor_schedule *out)
 {
@@ -196,13 +196,6 @@ int executor_run(const struct operation *operation)
     return accelerator_wait();
 }
 
-uint64_t executor_now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
-
 // A lane is one thread at a time, so its list needs no lock.
 static int record(struct executor_lane *lane, const struct operation *operation, uint64_t begin_ns)
 {
@@ -215,7 +208,7 @@ static int record(struct executor_lane *lane, const struct operation *operation,
         lane->interval_capacity = capacity;
     }
     lane->intervals[lane->interval_count++] =
-        (struct executor_interval){operation->name, begin_ns, executor_now(), operation->bytes};
+        (struct executor_interval){operation->name, begin_ns, clock_now_ns(), operation->bytes};
     return ERR_NONE;
 }
 
@@ -256,7 +249,7 @@ static int serial_open(struct executor *executor, uint64_t seed)
 
 static int serial_issue(struct executor *executor, struct operation *operation)
 {
-    uint64_t begin_ns = executor_now();
+    uint64_t begin_ns = clock_now_ns();
     int code = executor_run(operation);
     executor_ended(executor, operation, begin_ns);
     executor_arena_reset(executor);

@@ -3,6 +3,7 @@
 // generator chooses among those that may start, with random delays in between. Ranks draw different orders.
 #include "ref/executor/executor_guard.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 
 #include <assert.h>
@@ -84,7 +85,7 @@ static void chaos_wait(struct executor *executor)
         if (executor->code == ERR_NONE) {
             delay(chaos);
             const struct operation *operation = executor_ready(executor, lane);
-            uint64_t begin_ns = executor_now();
+            uint64_t begin_ns = clock_now_ns();
             int code = chaos->guard ? executor_guard_run(chaos->guard, operation) : executor_run(operation);
             executor_ended(executor, operation, begin_ns);
             if (code != ERR_NONE)

@@ -87,9 +87,8 @@ int executor_run(const struct operation *operation);
 // Frees the operations that the arena holds, all of them complete.
 void executor_arena_reset(struct executor *executor);
 
-// What surrounds every operation, on the thread that runs it: executor_ended, given what executor_now said before it,
-// holds an emulated lane back and keeps the interval.
-uint64_t executor_now(void);
+// Called after every operation, on the thread that ran it from begin_ns on: holds an emulated lane back and keeps the
+// interval.
 void executor_ended(struct executor *executor, const struct operation *operation, uint64_t begin_ns);
 
 // Keeps code and the calling thread's message if nothing failed before, and tells the owner.

@@ -3,6 +3,7 @@
 // other lanes have completed what it depends on.
 #include "ref/executor/executor_internal.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 
 #include <pthread.h>
@@ -71,7 +72,7 @@ static void *run_lane(void *argument)
         }
         pthread_mutex_unlock(&overlap->lock);
         if (executor->code == ERR_NONE) {
-            uint64_t begin_ns = executor_now();
+            uint64_t begin_ns = clock_now_ns();
             int code = executor_run(operation);
             executor_ended(executor, operation, begin_ns);
             if (code != ERR_NONE)

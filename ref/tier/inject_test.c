@@ -2,11 +2,11 @@
 // Tests that every fault that can be provoked ends as it should: a clear error, or nothing at all, never other bytes.
 #include "ref/tier/inject.h"
 
+#include "base/clock.h"
 #include "ref/tier/storage_test.h"
 #include "ref/tier/tier_nvme.h"
 
 #include <pthread.h>
-#include <time.h>
 
 enum { BLOCK = TIER_NVME_ALIGNMENT, BLOCKS = 24 };
 
@@ -211,20 +211,13 @@ Test(inject, concurrent_a_full_disk_fails_a_write_or_an_allocation_and_loses_not
     everywhere(full_disk);
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 Test(inject, a_delayed_request_is_late_and_right)
 {
     struct scene scene;
     scene_begin(&scene, "nvme:delay@2", NVME_LIBAIO, true, 1);
-    double start = seconds();
+    double start = clock_now_s();
     cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
-    cr_expect_geq(seconds() - start, 1.0);
+    cr_expect_geq(clock_now_s() - start, 1.0);
     cr_expect_eq(scene_read(&scene), ERR_NONE, "%s", err_message());
     cr_expect(scene_is_equal(&scene));
     scene_end(&scene);

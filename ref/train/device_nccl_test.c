@@ -9,7 +9,7 @@ static void connect_to_devices(struct rank *rank)
 {
     struct train_setting setting = {.world = rank->world, .accelerator = &cuda_accelerator};
     struct comm *comm = rank->comm;
-    rank_keep(rank, seconds_now(), device_connect(&setting, &comm));
+    rank_keep(rank, clock_now_s(), device_connect(&setting, &comm));
     if (comm != rank->comm)
         rank_wrong(rank, "another transport");
     else if (comm_barrier(comm) != ERR_NONE)
@@ -38,7 +38,7 @@ static void connect_to_none(struct rank *rank)
 {
     struct train_setting setting = {.world = rank->world};
     struct comm *comm = rank->comm;
-    rank_keep(rank, seconds_now(), device_connect(&setting, &comm));
+    rank_keep(rank, clock_now_s(), device_connect(&setting, &comm));
     if (comm != rank->comm)
         rank_wrong(rank, "another transport");
 }

@@ -2,20 +2,13 @@
 // The run: one thread a rank, each with its ledger, tier, executor, stage and model run; errors of one end all.
 #include "ref/train/train_internal.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "ref/train/train_checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 static void abort_peers(void *context, const char *message)
 {
@@ -208,10 +201,10 @@ static int run_steps(struct train_rank *rank)
             raise(SIGKILL);
         if (inject_death_step(&rank->setting->inject, rank->rank, INJECT_DIE) == step)
             return err_set(ERR_IO, "dies in step %llu, as --inject asks", (unsigned long long)step);
-        uint64_t begin = now_ns();
+        uint64_t begin = clock_now_ns();
         TRY(train_step(rank, step, &applied));
         TRY(train_agree(rank, &loss, &stop));
-        uint64_t end = now_ns(), took = end - begin;
+        uint64_t end = clock_now_ns(), took = end - begin;
         TRY(trace_step(rank->setting->trace, rank->rank, step, begin, end));
         if (rank->rank == 0)
             note_step(rank, step, applied, loss, took);

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/strict_json.h"
+#include "base/safe_text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -41,10 +42,10 @@ static int parse_case(const struct strict_object *object, json_t **out)
         return strict_fail(object, "case", "has %zu keys, at most %d are expected", json_object_size(of_case.value),
                            ACCEPTED_RANGE_CASE_KEY_MAX);
     json_object_foreach ((json_t *)(uintptr_t)of_case.value, key, value) {
-        char shown[JSON_SHOW_BYTES];
+        char shown[TEXT_MESSAGE_BYTES];
         if (!is_scalar(value))
             return strict_fail(&of_case, key, "is %s, expected a word, a whole number, true or false",
-                               strict_show(shown, value));
+                               json_message(shown, value));
     }
     // A copy of its own: the text goes.
     *out = json_deep_copy(of_case.value);
@@ -177,7 +178,7 @@ int accepted_ranges_parse(const char *name, const char *text, size_t bytes, stru
 {
     struct json_text json;
     TRY(json_text_parse(name, text, bytes, &json));
-    struct strict_object root = strict_root(name, &json);
+    struct strict_object root = strict_root(&json);
     int rc = parse_root(&root, ranges);
     json_text_close(&json);
     return rc;

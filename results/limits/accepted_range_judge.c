@@ -3,15 +3,13 @@
 #include "results/limits/accepted_range.h"
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/size.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static json_t *limit_json(double limit)
 {
@@ -158,13 +156,13 @@ static json_t *saved_range(const char *source, const json_t *record, size_t inde
 
 static int write_new(const char *path, const char *text)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (!file)
-        return err_set(ERR_USAGE, "--save-bands %s: cannot be made: %s", path, strerror(errno));
-    int failed = fprintf(file, "%s\n", text) < 0;
-    failed |= fclose(file) != 0;
-    return failed ? err_set(ERR_IO, "--save-bands %s: cannot be written", path) : ERR_NONE;
+    FILE *file;
+    int rc = file_create(path, &file);
+    if (rc == ERR_NONE) {
+        fprintf(file, "%s\n", text);
+        rc = file_finish(file, path, ERR_NONE);
+    }
+    return rc == ERR_NONE ? ERR_NONE : err_prefix(rc, "--save-bands");
 }
 
 int accepted_ranges_save(const char *path, const char *source, const json_t *const records[], size_t count)

@@ -2,6 +2,7 @@
 // The command line of `zerogauge report`. Whatever it shows, it has verified first.
 #include "results/page/report_command.h"
 
+#include "base/file.h"
 #include "results/page/compare.h"
 #include "base/err.h"
 #include "base/help.h"
@@ -9,8 +10,6 @@
 #include "results/record/record_verify.h"
 #include "results/page/result_report.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,39 +61,11 @@ static int verify_all(const char **paths)
     return worst;
 }
 
-// A new file, or standard output where path is null.
-static int open_output(const char *path, FILE **out)
-{
-    *out = stdout;
-    if (!path)
-        return ERR_NONE;
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return err_set(ERR_USAGE, "%s: %s", path,
-                       errno == EEXIST ? "exists; give another name, or remove it" : strerror(errno));
-    if (!(*out = fdopen(fd, "w"))) {
-        close(fd);
-        return err_set(ERR_MEMORY, "no memory to write %s", path);
-    }
-    return ERR_NONE;
-}
-
-static int close_output(FILE *out, const char *path, int rc)
-{
-    if (out == stdout)
-        return rc;
-    if (fclose(out) != 0 && rc == ERR_NONE)
-        rc = err_set(ERR_IO, "%s: could not be written whole: %s", path, strerror(errno));
-    if (rc != ERR_NONE)
-        unlink(path);
-    return rc;
-}
-
 static int show_html(const struct result_view *view, const char *path)
 {
     FILE *out;
-    TRY(open_output(path, &out));
-    return close_output(out, path, result_html(view, out));
+    TRY(file_create(path, &out));
+    return file_finish(out, path, result_html(view, out));
 }
 
 static int show(const struct options *a, const struct result_file *file, bool is_first, FILE *out)
@@ -164,19 +135,20 @@ static int check_usage(const struct options *a, const char **paths)
 
 static int run(struct options *a, const char **paths)
 {
-    FILE *out;
+    FILE *out = stdout;
     TRY(check_usage(a, paths));
     if (a->verify)
         return verify_all(paths);
     if (!a->csv && !a->html && !a->svg && !a->summary)
         a->markdown = 1;
-    TRY(open_output(a->output, &out));
+    if (a->output)
+        TRY(file_create(a->output, &out));
     int rc = a->leaderboard ? leaderboard(a->leaderboard, out)
              : a->compare   ? compare(paths, out)
                             : show_all(a, paths, out);
-    if (rc == ERR_NONE)
-        rc = result_written(out, "the report");
-    return close_output(out, a->output, rc);
+    if (a->output)
+        return file_finish(out, a->output, rc);
+    return rc == ERR_NONE ? file_flush(out, "the report") : rc;
 }
 
 static const char *const examples[] = {

@@ -2,6 +2,8 @@
 #include "results/page/compare.h"
 
 #include "base/err.h"
+#include "base/file.h"
+#include "base/safe_text.h"
 #include "results/page/result_report.h"
 #include "results/page/result_text.h"
 #include "base/statistics.h"
@@ -174,7 +176,7 @@ int result_compare(const struct result_file *a, const struct result_file *b, FIL
         put_table(&of_a, &of_b, out);
         put_alone(&of_a, "A", out);
         put_alone(&of_b, "B", out);
-        rc = result_written(out, "the comparison");
+        rc = file_flush(out, "the comparison");
     }
     rows_close(&of_a);
     rows_close(&of_b);

@@ -2,7 +2,8 @@
 // Every figure against its limit, as a bar, and its samples beside those of the baseline.
 #include "results/page/html_part.h"
 
-#include "base/report_text.h"
+#include "base/html_page.h"
+#include "base/safe_text.h"
 #include "results/page/result_text.h"
 
 #include <math.h>
@@ -141,9 +142,8 @@ static void put_section(const struct result_view *view, bool finding_verdict, do
                     "part, with its median, and under it the yardstick.</p>\n",
                     finding_verdict ? "Figures against their limits" : "Figures without limits");
         if (strcmp(name, bench->name) != 0) {
-            fputs("<h3>", out);
-            text_markup(out, bench->name);
-            fputs("</h3>\n", out);
+            html_element(out, "h3", bench->name);
+            fputc('\n', out);
         }
         name = bench->name;
         put_row(bench, scale, out);

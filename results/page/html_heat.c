@@ -2,7 +2,7 @@
 // Storage by block size and depth: a map for each set of the other settings that was measured with several of both.
 #include "results/page/html_part.h"
 
-#include "base/report_text.h"
+#include "base/html_page.h"
 #include "results/page/result_text.h"
 
 #include <math.h>
@@ -120,13 +120,9 @@ static void put_map(const struct heat_map *map, FILE *out)
     double most = most_of(map);
     order_of(map->blocks, map->block_count, rows);
     order_of(map->depths, map->depth_count, columns);
-    fputs("<h3>", out);
-    text_markup(out, map->name);
-    fputs(": ", out);
-    text_markup(out, text);
-    fputs("</h3>\n<div class=\"scroll\"><table class=\"heat\"><thead><tr><th>", out);
-    text_markup(out, map->unit);
-    fputs("</th>", out);
+    html_format(out, "h3", "%s: %s", map->name, text ? text : "");
+    fputs("\n<div class=\"scroll\"><table class=\"heat\"><thead><tr>", out);
+    html_element(out, "th", map->unit);
     for (int j = 0; j < map->depth_count; j++)
         fprintf(out, "<th>depth %lld</th>", (long long)map->depths[columns[j]]);
     fputs("</tr></thead><tbody>\n", out);

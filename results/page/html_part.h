@@ -7,11 +7,6 @@
 
 #include <stdio.h>
 
-// The class of a verdict, which is its colour; and its badge: a mark, for those who cannot tell colours apart, and the
-// word.
-const char *html_class(const char *verdict);
-void html_badge(FILE *out, const char *verdict);
-
 void html_limits(const struct result_view *view, FILE *out);    // html_bench.c: bars, and the samples' spread
 void html_heat(const struct result_view *view, FILE *out);      // html_heat.c: block size by depth
 void html_timeline(const struct result_view *view, FILE *out);  // html_timeline.c: what lanes did

@@ -2,19 +2,13 @@
 // What stands below the figures: findings, requirements, models that fit, the parts that ran, and the machine.
 #include "results/page/html_part.h"
 
-#include "base/report_text.h"
+#include "base/html_page.h"
+#include "base/safe_text.h"
 #include "results/page/result_text.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void put_cell(FILE *out, const char *text)
-{
-    fputs("<td>", out);
-    text_markup(out, text);
-    fputs("</td>", out);
-}
 
 // Opens the section at its first row; heads: the columns, separated by |.
 static void open_table(bool *is_open, const char *title, const char *heads, FILE *out)
@@ -22,15 +16,15 @@ static void open_table(bool *is_open, const char *title, const char *heads, FILE
     if (*is_open)
         return;
     *is_open = true;
-    fprintf(out, "<h2>%s</h2>\n<div class=\"scroll\"><table class=\"wide\">\n<thead><tr><th>", title);
-    for (const char *at = heads; *at; at++)
-        fputs(*at == '|' ? "</th><th>" : (char[]){*at, '\0'}, out);
-    fputs("</th></tr></thead>\n<tbody>\n", out);
+    html_element(out, "h2", title);
+    fputc('\n', out);
+    html_table_begin(out, heads);
 }
 
 static void close_table(bool is_open, FILE *out)
 {
-    fputs(is_open ? "</tbody>\n</table></div>\n" : "", out);
+    if (is_open)
+        html_table_end(out);
 }
 
 static void put_findings(const struct result_view *view, FILE *out)
@@ -46,8 +40,8 @@ static void put_findings(const struct result_view *view, FILE *out)
             fputs("<tr><td>", out);
             html_badge(out, order[i]);
             fputs("</td>", out);
-            put_cell(out, view_text(finding, "kind"));
-            put_cell(out, view_text(finding, "text"));
+            html_element(out, "td", view_text(finding, "kind"));
+            html_element(out, "td", view_text(finding, "text"));
             fputs("</tr>\n", out);
         }
     }
@@ -65,8 +59,8 @@ static void put_requirements(const struct result_view *view, FILE *out)
         fputs("<tr><td>", out);
         html_badge(out, view_text(requirement, "verdict"));
         fputs("</td>", out);
-        put_cell(out, view_text(requirement, "id"));
-        put_cell(out, view_text(requirement, "title"));
+        html_element(out, "td", view_text(requirement, "id"));
+        html_element(out, "td", view_text(requirement, "title"));
         fputs("</tr>\n", out);
     }
     close_table(is_open, out);
@@ -90,8 +84,8 @@ static void put_fits(const struct result_view *view, FILE *out)
             continue;
         open_table(&is_open, "What fits", "Model|Preset|Ranks|Fits|On the device|On the host|On NVMe|Why not", out);
         fputs("<tr>", out);
-        put_cell(out, view_text(fit, "model"));
-        put_cell(out, view_text(fit, "preset"));
+        html_element(out, "td", view_text(fit, "model"));
+        html_element(out, "td", view_text(fit, "preset"));
         fprintf(out, "<td>%.0f</td><td>%s</td>", view_number(fit, "world"),
                 json_is_true(fits)    ? "<span class=\"badge good\">&#10003; yes</span>"
                 : json_is_false(fits) ? "<span class=\"badge bad\">&#10007; no</span>"
@@ -99,7 +93,7 @@ static void put_fits(const struct result_view *view, FILE *out)
         put_bytes(out, fit, "device_bytes", "device_available_bytes");
         put_bytes(out, fit, "host_bytes", "host_available_bytes");
         put_bytes(out, fit, "nvme_bytes", "nvme_available_bytes");
-        put_cell(out, view_text(fit, "reason"));
+        html_element(out, "td", view_text(fit, "reason"));
         fputs("</tr>\n", out);
     }
     close_table(is_open, out);
@@ -119,7 +113,7 @@ static void put_efficiency(const struct result_view *view, FILE *out)
                    "Step|Tokens/s|Parameters, gradients|Optimizer states|Activations|Together|Measured|Difference",
                    out);
         fputs("<tr>", out);
-        put_cell(out, view_text(json_object_get(view->benches[i].record, "case"), "what"));
+        html_element(out, "td", view_text(json_object_get(view->benches[i].record, "case"), "what"));
         fprintf(out, "<td class=\"number\">%.0f</td>", view_number(detail, "tokens_per_s"));
         for (size_t s = 0; s < sizeof states / sizeof states[0]; s++) {
             double of_state = view_number(json_object_get(model, states[s]), "efficiency");
@@ -143,7 +137,7 @@ static void put_parts(const struct result_view *view, FILE *out)
         char *command = command_text(json_object_get(part, "command")), number[NUMBER_TEXT_BYTES];
         open_table(&is_open, "What ran", "Part|Took|Ended|Command", out);
         fputs("<tr>", out);
-        put_cell(out, view_text(part, "name"));
+        html_element(out, "td", view_text(part, "name"));
         fprintf(out, "<td class=\"number\">%s s</td><td>",
                 number_text(view_number(part, "end_s") - view_number(part, "begin_s"), number));
         if (!isnan(view_number(part, "signal")))
@@ -151,9 +145,9 @@ static void put_parts(const struct result_view *view, FILE *out)
         else if (!isnan(view_number(part, "status")))
             fprintf(out, "status %.0f ", view_number(part, "status"));
         text_markup(out, view_text(part, "reason"));
-        fputs("</td><td><code>", out);
-        text_markup(out, command);
-        fputs("</code></td></tr>\n", out);
+        fputs("</td><td>", out);
+        html_element(out, "code", command);
+        fputs("</td></tr>\n", out);
         free(command);
     }
     close_table(is_open, out);
@@ -173,10 +167,10 @@ static void put_ranges(const struct result_view *view, FILE *out)
         if (!isnan(view_number(range, "at_most")))
             number_text(view_number(range, "at_most"), high);
         fputs("<tr>", out);
-        put_cell(out, view_text(range, "id"));
+        html_element(out, "td", view_text(range, "id"));
         fprintf(out, "<td>%s</td><td>%s</td>", low, high);
-        put_cell(out, *view_text(range, "unit") ? view_text(range, "unit") : view_text(range, "metric"));
-        put_cell(out, view_text(range, "source"));
+        html_element(out, "td", *view_text(range, "unit") ? view_text(range, "unit") : view_text(range, "metric"));
+        html_element(out, "td", view_text(range, "source"));
         fputs("</tr>\n", out);
     }
     close_table(is_open, out);
@@ -191,11 +185,10 @@ static void put_machine(const struct result_view *view, FILE *out)
         json_t *value;
         json_object_foreach (json_object_get(view->file->run, objects[i]), key, value) {
             char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-            fputs("<dt>", out);
-            text_markup(out, key);
-            fputs("</dt><dd>", out);
-            text_markup(out, json_is_string(value) ? json_string_value(value) : json_is_null(value) ? "unknown" : text);
-            fputs("</dd>\n", out);
+            html_fact(out, key,
+                      json_is_string(value) ? json_string_value(value)
+                      : json_is_null(value) ? "unknown"
+                                            : text);
             free(text);
         }
     }

@@ -2,7 +2,8 @@
 // What the lanes did in one sample, one row a lane: where rows are dark at the same time, work overlaps.
 #include "results/page/html_part.h"
 
-#include "base/report_text.h"
+#include "base/html_page.h"
+#include "base/safe_text.h"
 #include "results/page/result_text.h"
 
 #include <math.h>
@@ -43,9 +44,8 @@ static void put_lane(const json_t *timeline, const char *name, int row, double b
 {
     size_t i;
     const json_t *interval;
-    fputs("<span>", out);
-    text_markup(out, name);
-    fprintf(out, "</span><svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\"><g fill=\"%s\">", WIDTH,
+    html_element(out, "span", name);
+    fprintf(out, "<svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\"><g fill=\"%s\">", WIDTH,
             colours[(size_t)row % (sizeof colours / sizeof colours[0])]);
     json_array_foreach (timeline, i, interval) {
         if (strcmp(view_text(interval, "lane"), name) != 0)
@@ -63,13 +63,10 @@ static void put_timeline(const struct bench_view *bench, const json_t *timeline,
     double begin_ms, end_ms;
     int count = lanes_of(timeline, lanes, &end_ms, &begin_ms);
     char number[NUMBER_TEXT_BYTES];
-    fputs("<h3>", out);
-    text_markup(out, bench->name);
-    fputs(*what ? ": " : "", out);
-    text_markup(out, what);
-    fputs("</h3>\n<p class=\"case faint\">", out);
+    html_format(out, "h3", "%s%s%s", bench->name, *what ? ": " : "", what);
+    fputs("\n<p class=\"case faint\">", out);
     text_markup(out, bench->text);
-    fputs("</p>\n<div class=\"timeline\">\n", out);
+    fputs("</p>\n<div class=\"lanes\">\n", out);
     for (int row = 0; row < count; row++)
         put_lane(timeline, lanes[row], row, begin_ms, end_ms, out);
     fprintf(out, "<span></span><div class=\"axis\"><span>0</span><span>%s ms</span></div>\n</div>\n",

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/file.h"
+#include "base/safe_text.h"
 #include "results/record/record_verify.h"
 #include "results/page/result_report.h"
 #include "results/page/result_text.h"
@@ -142,7 +143,7 @@ static int put_board(const struct board *board, FILE *out)
     fputs("\nRanked: VALID by the default limits, at the level full, from a clean commit. Of each benchmark: the "
           "median share of the limit over its cases; the best of its figures.\n",
           out);
-    return result_written(out, "the leaderboard");
+    return file_flush(out, "the leaderboard");
 }
 
 int leaderboard(const char *folder, FILE *out)

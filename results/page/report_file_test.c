@@ -2,6 +2,7 @@
 // Tests of reports: what stands in tables and pages is what is in the file, and nothing in a file can act where it is
 // shown.
 #include "base/command_test.h"
+#include "base/safe_text.h"
 #include "results/record/record_verify.h"
 #include "results/page/result_report.h"
 #include "results/page/result_text.h"
@@ -51,7 +52,7 @@ Test(report_file, a_page_has_the_verdict_on_top_and_every_case)
     cr_assert(verdict && figures && verdict < figures);
     cr_expect_eq(count_of(page, "<div class=\"row\">"), CASE_COUNT);
     cr_expect_eq(count_of(page, "<table class=\"heat\">"), 1);
-    cr_expect_eq(count_of(page, "<div class=\"timeline\""), 1);
+    cr_expect_eq(count_of(page, "<div class=\"lanes\""), 1);
     cr_expect_eq(count_of(page, "<script"), 0);
     cr_expect_eq(count_of(page, "http"), 1);  // http-equiv
     free(page);

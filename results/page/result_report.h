@@ -23,7 +23,4 @@ int result_html(const struct result_view *view, FILE *out);
 // Plots by gnuplot, as new files in the folder, which is made if it is not there. ERR_USAGE where there is no gnuplot.
 int result_svg(const struct result_view *view, const char *folder);
 
-// ERR_IO if anything could not be written to out.
-int result_written(FILE *out, const char *what);
-
 #endif

@@ -3,6 +3,8 @@
 #include "results/page/result_report.h"
 
 #include "base/err.h"
+#include "base/file.h"
+#include "base/safe_text.h"
 #include "results/page/result_text.h"
 
 #include <math.h>
@@ -112,5 +114,5 @@ int result_summary(const struct result_view *view, FILE *out)
             strcmp(view_text(view_record(view, line), "metric"), "ratio") == 0)
             status = put_range(view, view_record(view, line), &group, out);
     free(group.cases);
-    return status == ERR_NONE ? result_written(out, "the summary") : status;
+    return status == ERR_NONE ? file_flush(out, "the summary") : status;
 }

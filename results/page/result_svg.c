@@ -5,16 +5,14 @@
 
 #include "base/err.h"
 #include "base/file.h"
-#include "results/page/result_text.h"
+#include "base/safe_text.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 extern char **environ;
 
@@ -41,29 +39,6 @@ static const char spread_script[] =
     "set bmargin 5\nset yrange [rows - 0.3:-0.7]\nset key outside bottom horizontal\n"
     "plot \"spread.dat\" index 0 using 2:1:ytic(3) with points pt 1 lc rgb \"#2b5d8a\" title \"sample\", \\\n"
     "     \"\" index 1 using 2:1:2:3 with xerrorbars pt 0 lw 2 lc rgb \"#b3181c\" title \"10 % to 90 %\"\n";
-
-static int make_file(const char *folder, const char *name, FILE **out)
-{
-    char path[PATH_MAX];
-    TRY(file_join(folder, name, path));
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return err_set(ERR_USAGE, "%s: %s", path,
-                       errno == EEXIST ? "exists; give another folder, or remove it" : strerror(errno));
-    if (!(*out = fdopen(fd, "w"))) {
-        close(fd);
-        return err_set(ERR_MEMORY, "no memory to write %s", path);
-    }
-    return ERR_NONE;
-}
-
-static int close_file(FILE *file, const char *name)
-{
-    int rc = result_written(file, name);
-    if (fclose(file) != 0 && rc == ERR_NONE)
-        rc = err_set(ERR_IO, "%s: could not be written whole: %s", name, strerror(errno));
-    return rc;
-}
 
 static size_t row_count(const struct result_view *view)
 {
@@ -148,13 +123,16 @@ int result_svg(const struct result_view *view, const char *folder)
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return err_set(ERR_USAGE, "%s: cannot be made: %s", folder, strerror(errno));
     for (size_t i = 0; i < PLOT_COUNT; i++) {
+        char path[PATH_MAX];
         FILE *out;
-        TRY(make_file(folder, plots[i].data_name, &out));
+        TRY(file_join(folder, plots[i].data_name, path));
+        TRY(file_create(path, &out));
         plots[i].put(view, out);
-        TRY(close_file(out, plots[i].data_name));
-        TRY(make_file(folder, plots[i].script_name, &out));
+        TRY(file_finish(out, path, ERR_NONE));
+        TRY(file_join(folder, plots[i].script_name, path));
+        TRY(file_create(path, &out));
         fprintf(out, "# gnuplot -d %s\n%s", plots[i].script_name, plots[i].script);
-        TRY(close_file(out, plots[i].script_name));
+        TRY(file_finish(out, path, ERR_NONE));
     }
     for (size_t i = 0; i < PLOT_COUNT; i++)
         TRY(run_gnuplot(folder, plots[i].script_name));

@@ -2,17 +2,13 @@
 // Reports as tables: Markdown for people, CSV for programs.
 #include "results/page/result_report.h"
 
-#include "base/err.h"
+#include "base/file.h"
+#include "base/safe_text.h"
 #include "results/page/result_text.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-int result_written(FILE *out, const char *what)
-{
-    return fflush(out) == 0 && !ferror(out) ? ERR_NONE : err_set(ERR_IO, "%s could not be written whole", what);
-}
 
 static void put_head(const struct result_view *view, FILE *out)
 {
@@ -119,7 +115,7 @@ int result_markdown(const struct result_view *view, FILE *out)
         put_bench(&view->benches[i], out);
     put_efficiency(view, out);
     put_findings(view, out);
-    return result_written(out, "the tables");
+    return file_flush(out, "the tables");
 }
 
 static void put_number(double value, FILE *out)
@@ -164,5 +160,5 @@ int result_csv(const struct result_view *view, bool with_head, FILE *out)
         put_field(bench->verdict, out);
         fputs("\r\n", out);
     }
-    return result_written(out, "the table");
+    return file_flush(out, "the table");
 }

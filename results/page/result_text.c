@@ -1,63 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "results/page/result_text.h"
 
-#include "base/report_text.h"
-
-#include <ctype.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-// What text_json leaves, on one line; to be freed, null without memory.
-static char *plain(const char *text)
-{
-    json_t *safe = text_json(text);
-    char *line = safe ? strdup(json_string_value(safe)) : NULL;
-    for (char *at = line; at && *at; at++)
-        if (*at == '\n')
-            *at = ' ';
-    json_decref(safe);
-    return line;
-}
-
-void text_markdown(FILE *out, const char *text)
-{
-    char *line = plain(text);
-    for (const char *at = line; at && *at; at++) {
-        // Any mark of ASCII may stand behind a backslash. The slashes and the point make addresses.
-        bool acts = strchr("\\`*[]<>|&#~$", *at) != NULL;
-        acts |= *at == '_' && !(at > line && isalnum((unsigned char)at[-1]) && isalnum((unsigned char)at[1]));
-        acts |= *at == '/' && at > line && at[-1] == ':';
-        acts |= *at == '.' && at - line >= 3 && strncasecmp(at - 3, "www", 3) == 0;
-        fprintf(out, "%s%c", acts ? "\\" : "", *at);
-    }
-    free(line);
-}
-
-void text_csv(FILE *out, const char *text)
-{
-    char *line = plain(text);
-    const char *start = line ? line : "";
-    bool is_formula = *start && strchr("=+-@", *start);
-    bool quoted = is_formula || strpbrk(start, ",\"; ") != NULL;
-    fprintf(out, "%s%s", quoted ? "\"" : "", is_formula ? "'" : "");
-    for (const char *at = start; *at; at++)
-        fprintf(out, "%s%c", *at == '"' ? "\"" : "", *at);
-    fputs(quoted ? "\"" : "", out);
-    free(line);
-}
-
-void text_gnuplot(FILE *out, const char *text)
-{
-    static const char others[] = " _-=.,:/+%()";
-    for (; text && *text; text++) {
-        bool plain_one = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
-                         (*text >= '0' && *text <= '9') || strchr(others, *text);
-        fputc(plain_one ? *text : '?', out);
-    }
-}
 
 const char *number_text(double value, char out[NUMBER_TEXT_BYTES])
 {

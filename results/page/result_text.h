@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of strangers in Markdown, CSV and data files of gnuplot; base/report_text.h has it for terminals and
-// markup. Nothing that is not seen, and no line end, comes through. A null text is an empty one.
+// Settings and numbers of results as text for people.
 #ifndef ZG_RESULT_TEXT_H
 #define ZG_RESULT_TEXT_H
 
 #include <jansson.h>
 
-#include <stdio.h>
-
-// In a paragraph or in the cell of a table: no mark acts, and no address becomes a link.
-void text_markdown(FILE *out, const char *text);
-
-// A field, in quotation marks where it needs them. One that a spreadsheet would take for a formula gets an apostrophe
-// before it.
-void text_csv(FILE *out, const char *text);
-
-// Between quotation marks in a data file of gnuplot: letters, digits and a few signs; all else becomes a question mark.
-void text_gnuplot(FILE *out, const char *text);
+#include <stddef.h>
 
 // "step=update threads=2 block=1MiB": the settings of a case, to be freed; null without memory.
 char *settings_text(const json_t *settings);

@@ -29,17 +29,14 @@ static bool is_record(const json_t *record, const char *name)
 // Puts the line behind those that are there.
 static int take_line(struct result_file *file, const char *line, size_t bytes)
 {
-    char where[WHERE_BYTES], shown[JSON_SHOW_BYTES];
-    json_error_t error;
+    char where[WHERE_BYTES];
     snprintf(where, sizeof where, "%s:%zu", file->path, file->line_count + 1);
     if (bytes > RECORD_LINE_BYTES_MAX)
         return err_set(ERR_USAGE, "%s: has %zu bytes; a line has at most %d", where, bytes, RECORD_LINE_BYTES_MAX);
     if (file->end)
         return err_set(ERR_USAGE, "%s: a line behind the `end` record", where);
-    json_t *record = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!record)
-        return err_set(ERR_USAGE, "%s: is no JSON, column %d: %s", where, error.column,
-                       json_show(shown, error.text, sizeof shown / 2));
+    json_t *record;
+    TRY(json_parse(file->path, (int)file->line_count + 1, line, bytes, &record));
     file->lines[file->line_count] = record;
     file->line_count++;
     TRY(record_check(where, record));

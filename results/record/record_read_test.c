@@ -148,18 +148,20 @@ Test(record_read, refusals_say_line_key_and_what_is_expected)
     refuse((const char *const[]){SAMPLE_PART, NULL}, ":1: ", "the `run` record first");
     refuse((const char *const[]){SAMPLE_RUN, SAMPLE_RUN, NULL}, ":2: ", "no second `run`");
     refuse((const char *const[]){SAMPLE_RUN, SAMPLE_END, SAMPLE_PART, NULL}, ":3: ", "behind the `end` record");
-    refuse((const char *const[]){SAMPLE_RUN, "", SAMPLE_PART, NULL}, ":2: ", "is no JSON");
+    refuse((const char *const[]){SAMPLE_RUN, "", SAMPLE_PART, NULL}, ":2: ", "is empty, expected JSON");
     refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"name\":1}", NULL},
            ":2: ", "name: is 1, expected a string of at most 128 characters");
-    refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"record\":\"part\"}", NULL}, ":2: ", "duplicate");
+    refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"record\":\"part\"}", NULL},
+           ":2: ", "record: given twice");
     refuse(
         (const char *const[]){SAMPLE_RUN, "{\"record\":\"bench\",\"name\":\"a\",\"case\":{},\"samples\":[1,0]}", NULL},
         ":2: ", "samples.1: is 0, expected a number above 0");
     refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"bench\",\"name\":\"a\",\"case\":{\"x\":[1]}}", NULL},
            ":2: ", "case.x: is [1], expected");
-    refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"name\":\"\\u0000\"}", NULL}, ":2: ", "is no JSON");
-    refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"name\":\"\xff\"}", NULL}, ":2: ", "is no JSON");
-    refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"begin_s\":1e999}", NULL}, ":2: ", "is no JSON");
+    refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"name\":\"\\u0000\"}", NULL},
+           ":2: ", "is not JSON");
+    refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"name\":\"\xff\"}", NULL}, ":2: ", "is not JSON");
+    refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"begin_s\":1e999}", NULL}, ":2: ", "is not JSON");
 }
 
 Test(record_read, files_that_are_no_result_are_refused)
@@ -198,5 +200,5 @@ Test(record_read, sizes_are_bounded)
     cr_expect_eq(result_open(put_letters("lines", RECORD_LINE_COUNT_MAX + 1, 1), &file), ERR_USAGE);
     cr_expect(strstr(err_message(), "at most 100000"), "%s", err_message());
     cr_expect_eq(result_open(put_letters("deep", 1, RECORD_LINE_BYTES_MAX), &file), ERR_USAGE);
-    cr_expect(strstr(err_message(), "is no JSON"), "%s", err_message());
+    cr_expect(strstr(err_message(), "is not JSON"), "%s", err_message());
 }

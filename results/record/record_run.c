@@ -3,7 +3,7 @@
 
 #include "base/build.h"
 #include "base/machine.h"
-#include "base/report_text.h"
+#include "base/safe_text.h"
 
 #include <time.h>
 

@@ -2,7 +2,7 @@
 #include "results/record/record_shape.h"
 
 #include "base/err.h"
-#include "base/json.h"
+#include "base/safe_text.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -174,11 +174,11 @@ static bool fits(const json_t *value, const struct shape *shape)
 
 static int refuse(const char *where, const char *path, const json_t *value, const struct shape *shape)
 {
-    char expected[EXPECTED_BYTES], shown[JSON_SHOW_BYTES], shown_path[JSON_SHOW_BYTES];
+    char expected[EXPECTED_BYTES], shown[TEXT_MESSAGE_BYTES], shown_path[TEXT_MESSAGE_BYTES];
     char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     expected_text(shape, expected);
-    json_show(shown, text ? text : "", SHOWN_BYTES);
-    json_show(shown_path, *path ? path : "the record", PATH_BYTES);
+    text_message(shown, text ? text : "", SHOWN_BYTES);
+    text_message(shown_path, *path ? path : "the record", PATH_BYTES);
     free(text);
     return value ? err_set(ERR_USAGE, "%s: %s: is %s, expected %s", where, shown_path, shown, expected)
                  : err_set(ERR_USAGE, "%s: %s: is missing, expected %s", where, shown_path, expected);

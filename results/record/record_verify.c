@@ -4,7 +4,7 @@
 
 #include "results/record/conclusion.h"
 #include "base/err.h"
-#include "base/report_text.h"
+#include "base/safe_text.h"
 #include "results/record/verify_internal.h"
 
 #include <math.h>
@@ -27,9 +27,9 @@ void verify_refuse(struct verify *v, size_t line, const char *key, const char *f
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     snprintf(location, sizeof location, ":%zu: %s: ", line, key);
-    text_plain(v->out, v->file->path, 4);
-    text_plain(v->out, location, 4);
-    text_plain(v->out, message, 4);
+    text_terminal(v->out, v->file->path, 4);
+    text_terminal(v->out, location, 4);
+    text_terminal(v->out, message, 4);
     fputc('\n', v->out);
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/report_text.h"
+#include "base/safe_text.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-// One character at the start of a text: how many bytes it has there, 0 at the text's end; its code; and whether these
-// bytes are UTF-8 at all (if not, it is one byte).
+// The character at the start of a text: returns its bytes, 0 at the text's end. What is not UTF-8 is a character of one
+// byte, and not valid.
 static size_t decode(const char *text, uint32_t *code, bool *valid)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -37,7 +38,7 @@ static size_t decode(const char *text, uint32_t *code, bool *valid)
     return 1;
 }
 
-// Whether a character can be read where it is printed, and does nothing else there.
+// True for a character that can be read where it is printed and does nothing else there.
 static bool is_plain(uint32_t code)
 {
     static const struct {
@@ -75,7 +76,7 @@ static size_t next_piece(const char *text, char piece[PIECE_BYTES])
     return taken;
 }
 
-void text_plain(FILE *out, const char *text, int indent)
+void text_terminal(FILE *out, const char *text, int indent)
 {
     char piece[PIECE_BYTES];
     for (size_t taken; text && (taken = next_piece(text, piece)); text += taken) {
@@ -115,4 +116,70 @@ json_t *text_json(const char *text)
     json_t *string = json_stringn(safe, used);
     free(safe);
     return string;
+}
+
+// The text of text_json on one line. The caller frees it; null without memory.
+static char *one_line(const char *text)
+{
+    json_t *safe = text_json(text);
+    char *line = safe ? strdup(json_string_value(safe)) : NULL;
+    for (char *at = line; at && *at; at++)
+        if (*at == '\n')
+            *at = ' ';
+    json_decref(safe);
+    return line;
+}
+
+void text_markdown(FILE *out, const char *text)
+{
+    char *line = one_line(text);
+    for (const char *at = line; at && *at; at++) {
+        // Any mark of ASCII may stand behind a backslash. The slashes and the point make addresses.
+        bool acts = strchr("\\`*[]<>|&#~$", *at) != NULL;
+        acts |= *at == '_' && !(at > line && isalnum((unsigned char)at[-1]) && isalnum((unsigned char)at[1]));
+        acts |= *at == '/' && at > line && at[-1] == ':';
+        acts |= *at == '.' && at - line >= 3 && strncasecmp(at - 3, "www", 3) == 0;
+        fprintf(out, "%s%c", acts ? "\\" : "", *at);
+    }
+    free(line);
+}
+
+void text_csv(FILE *out, const char *text)
+{
+    char *line = one_line(text);
+    const char *start = line ? line : "";
+    bool is_formula = *start && strchr("=+-@", *start);
+    bool quoted = is_formula || strpbrk(start, ",\"; ") != NULL;
+    fprintf(out, "%s%s", quoted ? "\"" : "", is_formula ? "'" : "");
+    for (const char *at = start; *at; at++)
+        fprintf(out, "%s%c", *at == '"' ? "\"" : "", *at);
+    fputs(quoted ? "\"" : "", out);
+    free(line);
+}
+
+void text_gnuplot(FILE *out, const char *text)
+{
+    static const char others[] = " _-=.,:/+%()";
+    for (; text && *text; text++) {
+        bool plain_one = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') ||
+                         (*text >= '0' && *text <= '9') || strchr(others, *text);
+        fputc(plain_one ? *text : '?', out);
+    }
+}
+
+const char *text_message(char out[TEXT_MESSAGE_BYTES], const char *text, size_t limit)
+{
+    char piece[PIECE_BYTES];
+    size_t used = 0, at = 0;
+    for (size_t taken; text && (taken = next_piece(text + at, piece)); at += taken) {
+        if (text[at] == '\n' || text[at] == '\t')
+            snprintf(piece, PIECE_BYTES, "\\x%02x", (unsigned)text[at]);
+        if (at + taken > limit || used + PIECE_BYTES > TEXT_MESSAGE_BYTES) {
+            used += (size_t)sprintf(out + used, "...");
+            break;
+        }
+        used += (size_t)sprintf(out + used, "%s", piece);
+    }
+    out[used] = '\0';
+    return out;
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of text of unknown origin: what can be read stays as it is, and everything else becomes visible and harmless.
-#include "base/report_text.h"
+#include "base/safe_text.h"
 
 #include <criterion/criterion.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void plain(FILE *out, const char *text)
+static void terminal(FILE *out, const char *text)
 {
-    text_plain(out, text, 3);
+    text_terminal(out, text, 3);
 }
 
 static char *printed(void (*print)(FILE *out, const char *text), const char *text)
@@ -24,7 +24,7 @@ static char *printed(void (*print)(FILE *out, const char *text), const char *tex
 
 // What a text becomes in each form.
 static const struct {
-    const char *text, *plain, *markup, *json;
+    const char *text, *terminal, *markup, *json;
 } rows[] = {
     {"", "", "", ""},
     {"x", "x", "x", "x"},
@@ -66,12 +66,12 @@ static const struct {
     {"%s%n\\", "%s%n\\", "%s%n\\", "%s%n\\"},
 };
 
-Test(report_text, every_form_keeps_what_can_be_read_and_shows_the_rest)
+Test(safe_text, every_form_keeps_what_can_be_read_and_shows_the_rest)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         // A copy of its exact size, so that a sanitizer sees a read beyond the end.
-        char *text = strdup(rows[i].text), *out = printed(plain, text);
-        cr_assert_str_eq(out, rows[i].plain, "row %zu: %s", i, out);
+        char *text = strdup(rows[i].text), *out = printed(terminal, text);
+        cr_assert_str_eq(out, rows[i].terminal, "row %zu: %s", i, out);
         free(out);
         out = printed(text_markup, text);
         cr_assert_str_eq(out, rows[i].markup, "row %zu: %s", i, out);
@@ -83,9 +83,9 @@ Test(report_text, every_form_keeps_what_can_be_read_and_shows_the_rest)
     }
 }
 
-Test(report_text, no_text_is_an_empty_one)
+Test(safe_text, no_text_is_an_empty_one)
 {
-    char *out = printed(plain, NULL);
+    char *out = printed(terminal, NULL);
     cr_assert_str_eq(out, "");
     free(out);
     out = printed(text_markup, NULL);
@@ -96,7 +96,7 @@ Test(report_text, no_text_is_an_empty_one)
     json_decref(json);
 }
 
-Test(report_text, any_bytes_become_json_that_reads_back_and_markup_without_markup)
+Test(safe_text, any_bytes_become_json_that_reads_back_and_markup_without_markup)
 {
     uint64_t state = 1;
     for (int trial = 0; trial < 20000; trial++) {
@@ -119,4 +119,25 @@ Test(report_text, any_bytes_become_json_that_reads_back_and_markup_without_marku
         json_decref(json);
         free(out);
     }
+}
+
+Test(safe_text, a_message_is_cut_at_characters_and_free_of_control_bytes)
+{
+    char out[TEXT_MESSAGE_BYTES];
+    cr_expect_str_eq(text_message(out, "plain", 80), "plain");
+    cr_expect_str_eq(text_message(out, "plain", 5), "plain");
+    cr_expect_str_eq(text_message(out, "plain", 4), "plai...");
+    cr_expect_str_eq(text_message(out, "a\n\t\x1b[2J\x7f", 80), "a\\x0a\\x09\\x1b[2J\\x7f");
+    cr_expect_str_eq(text_message(out, "\xc3\xa9\xc3\xa9", 3), "\xc3\xa9...");
+    cr_expect_str_eq(text_message(out, "\xc3", 80), "\\xc3");
+    cr_expect_str_eq(text_message(out,
+                                  "a\xc2\x9b"
+                                  "1\xc2\xa0",
+                                  80),
+                     "a\\u{009b}1\xc2\xa0");
+    cr_expect_str_eq(text_message(out, "\xff\xe2\x82", 80), "\\xff\\xe2\\x82");
+    char longest[2000];
+    memset(longest, '\1', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    cr_expect_lt(strlen(text_message(out, longest, SIZE_MAX)), TEXT_MESSAGE_BYTES);
 }
