@@ -22,7 +22,8 @@ target_include_directories(zerogauge_contract INTERFACE $<INSTALL_INTERFACE:${in
 install(TARGETS zerogauge_contract EXPORT zerogauge)
 install(FILES conformance/contract/contract.h DESTINATION ${include})
 install(FILES conformance/CONTRACT.md conformance/SPEC.md README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")
 install(FILES conformance/adapters/contract_example.c conformance/adapters/skeleton.py
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
