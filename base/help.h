@@ -16,7 +16,7 @@ void help_print(poptContext context, enum poptCallbackReason reason, const struc
 // "zerogauge train".
 #define HELP_OPTIONS(examples)                                                                                        \
     {NULL, '\0', POPT_ARG_INCLUDE_TABLE,                                                                              \
-     (struct poptOption[]){{NULL, '\0', POPT_ARG_CALLBACK, (void *)help_print, 0, NULL, (const char *)(examples)},   \
+     (struct poptOption[]){{NULL, '\0', POPT_ARG_CALLBACK, (void *)help_print, 0, (const char *)(examples), NULL},   \
                            {"help", 'h', POPT_ARG_NONE, NULL, 'h', "show this text", NULL},                           \
                            POPT_TABLEEND},                                                                            \
      0, "Help:", NULL},

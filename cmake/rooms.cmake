@@ -2,7 +2,7 @@
 # One library a room. A room is a folder; all of its C files are built, so a new file needs no row anywhere. A room sees
 # the headers of the rooms below it and no others: its include path is a folder of links to just those.
 
-# What needs something that this build lacks.
+# Files with a main of their own (NAME_program.c), and those that need what this build lacks.
 set(ZG_LEFT_OUT "_program\\.c$|/isa_host\\.cu$|/peer_stand_in\\.c$|/plugin_broken\\.c$")
 if(NOT MPI_C_FOUND)
   string(APPEND ZG_LEFT_OUT "|/comm_mpi|/wire\\.")

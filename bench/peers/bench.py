@@ -97,7 +97,7 @@ def main():
     parser.add_argument("zerogauge")
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--markdown", action="store_true", help="print the table of the README")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/performance.md")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter turns")
     parser.add_argument("--table", type=Path, default=HERE / "peers.txt")
     options = parser.parse_intermixed_args()
