@@ -51,6 +51,7 @@ json_t *build_facts(void)
 {
     json_t *commit = BUILD_COMMIT[0] ? json_string(BUILD_COMMIT) : json_null();
     json_t *dirty = BUILD_COMMIT[0] ? json_boolean(BUILD_DIRTY) : json_null();
-    return json_pack("{s:s, s:i, s:o, s:o, s:s, s:s, s:o}", "version", ZG_VERSION, "edition", ZG_SUITE_VERSION, "commit", commit,
-                     "dirty", dirty, "compiler", build_compiler, "flags", BUILD_FLAGS, "libraries", libraries_json());
+    return json_pack("{s:s, s:i, s:o, s:o, s:s, s:s, s:o}", "version", ZG_VERSION, "edition", ZG_SUITE_VERSION,
+                     "commit", commit, "dirty", dirty, "compiler", build_compiler, "flags", BUILD_FLAGS, "libraries",
+                     libraries_json());
 }

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 struct child_end {
-    int status;        // of the exit; -1 when a signal ended it
-    char output[4096]; // stderr, cut off there
+    int status;         // of the exit; -1 when a signal ended it
+    char output[4096];  // stderr, cut off there
 };
 
 // A body that returns ends the child with status 0.

@@ -30,11 +30,11 @@ const char *err_message(void);
 int err_exit_status(int code);
 
 // Returns from the enclosing function with the code of a call that failed.
-#define TRY(call)                  \
-    do {                           \
-        int try_code_ = (call);    \
-        if (try_code_ != ERR_NONE) \
-            return try_code_;      \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        int try_code_ = (call);                                                                                        \
+        if (try_code_ != ERR_NONE)                                                                                     \
+            return try_code_;                                                                                          \
     } while (0)
 
 #endif

@@ -14,12 +14,16 @@ void help_print(poptContext context, enum poptCallbackReason reason, const struc
 
 // --help as the last row but one of a command's popt table. The context's first argument is the whole command:
 // "zerogauge train".
-#define HELP_OPTIONS(examples)                                                                                        \
-    {NULL, '\0', POPT_ARG_INCLUDE_TABLE,                                                                              \
-     (struct poptOption[]){{NULL, '\0', POPT_ARG_CALLBACK, (void *)help_print, 0, (const char *)(examples), NULL},   \
-                           {"help", 'h', POPT_ARG_NONE, NULL, 'h', "show this text", NULL},                           \
-                           POPT_TABLEEND},                                                                            \
-     0, "Help:", NULL},
+#define HELP_OPTIONS(examples)                                                                                         \
+    {NULL,                                                                                                             \
+     '\0',                                                                                                             \
+     POPT_ARG_INCLUDE_TABLE,                                                                                           \
+     (struct poptOption[]){{NULL, '\0', POPT_ARG_CALLBACK, (void *)help_print, 0, (const char *)(examples), NULL},     \
+                           {"help", 'h', POPT_ARG_NONE, NULL, 'h', "show this text", NULL},                            \
+                           POPT_TABLEEND},                                                                             \
+     0,                                                                                                                \
+     "Help:",                                                                                                          \
+     NULL},
 
 // The examples, a heading above them.
 void help_print_examples(const char *const examples[], FILE *out);

@@ -117,8 +117,11 @@ static int scan(struct json_text *text, size_t bytes)
             if (!key_next)
                 continue;
             size_t length = decode_in_place(token, token_bytes);
-            latest = length == SIZE_MAX ? NO_KEY : add_key(text, (struct json_key){.name = token, .bytes = length,
-                                                           .parent = open, .index = NO_KEY, .line = line});
+            latest =
+                length == SIZE_MAX
+                    ? NO_KEY
+                    : add_key(text, (struct json_key){
+                                        .name = token, .bytes = length, .parent = open, .index = NO_KEY, .line = line});
             if (latest == NO_KEY)
                 return err_set(ERR_MEMORY, "no memory for the keys of a JSON text");
             key_next = false;
@@ -202,10 +205,10 @@ static int refuse_duplicates(const char *name, const struct json_text *text)
                    text->keys[second].line, json_show(shown, path, PATH_BYTES), text->keys[first].line);
 }
 
-static int line_at(const char *text, const char *place)
+static int line_at(const char *text, const char *position)
 {
     int line = 1;
-    for (const char *at = text; at < place; at++)
+    for (const char *at = text; at < position; at++)
         line += *at == '\n';
     return line;
 }

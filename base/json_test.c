@@ -158,7 +158,11 @@ Test(json, shown_text_is_cut_at_characters_and_free_of_control_bytes)
     cr_expect_str_eq(json_show(out, "a\n\x1b[2J\x7f", 80), "a\\x0a\\x1b[2J\\x7f");
     cr_expect_str_eq(json_show(out, "\xc3\xa9\xc3\xa9", 3), "\xc3\xa9...");
     cr_expect_str_eq(json_show(out, "\xc3", 80), "\\xc3");
-    cr_expect_str_eq(json_show(out, "a\xc2\x9b" "1\xc2\xa0", 80), "a\\xc2\\x9b1\xc2\xa0");
+    cr_expect_str_eq(json_show(out,
+                               "a\xc2\x9b"
+                               "1\xc2\xa0",
+                               80),
+                     "a\\xc2\\x9b1\xc2\xa0");
     cr_expect_str_eq(json_show(out, "\xff\xe2\x82", 80), "\\xff\\xe2\\x82");
     char longest[2000];
     memset(longest, '\1', sizeof longest - 1);

@@ -109,9 +109,9 @@ static json_t *container_json(void)
 {
     static const struct {
         const char *path, *word, *name;  // word: null where the file's being there says it
-    } marks[] = {{"/.dockerenv", NULL, "docker"},          {"/run/.containerenv", NULL, "podman"},
-                 {"/.singularity.d", NULL, "apptainer"},   {"/proc/1/cgroup", "kubepods", "kubernetes"},
-                 {"/proc/1/cgroup", "docker", "docker"},   {"/proc/1/cgroup", "lxc", "lxc"}};
+    } marks[] = {{"/.dockerenv", NULL, "docker"},        {"/run/.containerenv", NULL, "podman"},
+                 {"/.singularity.d", NULL, "apptainer"}, {"/proc/1/cgroup", "kubepods", "kubernetes"},
+                 {"/proc/1/cgroup", "docker", "docker"}, {"/proc/1/cgroup", "lxc", "lxc"}};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         if (marks[i].word ? file_has(marks[i].path, marks[i].word) : access(marks[i].path, F_OK) == 0)
             return json_string(marks[i].name);
@@ -172,15 +172,15 @@ json_t *machine_facts(const char *const *folders)
     uname(&system);
     char huge_pages[32];
     transparent_huge_pages(huge_pages);
-    json_t *others = json_pack(
-        "{s:I, s:s, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o}", "memory_bytes",
-        (json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE), "transparent_huge_pages", huge_pages, "huge_pages",
-        number_of_file("/proc/meminfo", "HugePages_Total", 1), "huge_page_bytes",
-        number_of_file("/proc/meminfo", "Hugepagesize", 1024), "gpus", gpus_json(), "disks", disks_json(folders),
-        "kernel", system.release, "architecture", system.machine, "clock_source",
-        machine_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"), "governor",
-        machine_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), "hypervisor", hypervisor_json(),
-        "container", container_json());
+    json_t *others =
+        json_pack("{s:I, s:s, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o}", "memory_bytes",
+                  (json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE), "transparent_huge_pages", huge_pages,
+                  "huge_pages", number_of_file("/proc/meminfo", "HugePages_Total", 1), "huge_page_bytes",
+                  number_of_file("/proc/meminfo", "Hugepagesize", 1024), "gpus", gpus_json(), "disks",
+                  disks_json(folders), "kernel", system.release, "architecture", system.machine, "clock_source",
+                  machine_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"), "governor",
+                  machine_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), "hypervisor",
+                  hypervisor_json(), "container", container_json());
     if (!others || json_object_update(machine, others) != 0) {
         json_decref(machine);
         machine = NULL;

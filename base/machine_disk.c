@@ -46,8 +46,7 @@ static bool find_mount(dev_t device, struct mount *out)
         unsigned number[2];
         const char *tail = strstr(line, " - ");
         found = tail && sscanf(line, "%*d %*d %u:%u", &number[0], &number[1]) == 2 &&
-                makedev(number[0], number[1]) == device &&
-                sscanf(tail, " - %255s %255s", out->type, out->source) == 2;
+                makedev(number[0], number[1]) == device && sscanf(tail, " - %255s %255s", out->type, out->source) == 2;
     }
     if (file)
         fclose(file);

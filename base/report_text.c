@@ -43,10 +43,10 @@ static bool is_plain(uint32_t code)
     static const struct {
         uint32_t first, last;
     } others[] = {
-        {0x00, 0x1f},     {0x7f, 0x9f},      // controls
-        {0xad, 0xad},     {0x61c, 0x61c},    // a hyphen that is not there; marks of writing direction
-        {0x200b, 0x200f}, {0x2028, 0x202e},  // of no width; separators of lines; directions
-        {0x2060, 0x206f}, {0xfeff, 0xfeff},  // directions; the byte order mark
+        {0x00, 0x1f},     {0x7f, 0x9f},        // controls
+        {0xad, 0xad},     {0x61c, 0x61c},      // a hyphen that is not there; marks of writing direction
+        {0x200b, 0x200f}, {0x2028, 0x202e},    // of no width; separators of lines; directions
+        {0x2060, 0x206f}, {0xfeff, 0xfeff},    // directions; the byte order mark
         {0xfff9, 0xfffb}, {0xe0000, 0xe007f},  // annotations; tags
     };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
@@ -91,8 +91,7 @@ void text_markup(FILE *out, const char *text)
     static const struct {
         char character;
         const char *entity;
-    } entities[] = {{'&', "&amp;"},   {'<', "&lt;"},   {'>', "&gt;"},
-                    {'"', "&quot;"}, {'\'', "&#39;"}, {'\n', "&#10;"}};
+    } entities[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}, {'\n', "&#10;"}};
     char piece[PIECE_BYTES];
     for (size_t taken; text && (taken = next_piece(text, piece)); text += taken) {
         const char *print = piece;

@@ -56,8 +56,8 @@ static int refuse_unknown(const struct strict_object *object, const char *key, c
     char known[512] = "";
     size_t used = 0;
     for (size_t i = 0; keys[i] && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                                 keys[i] + (keys[i][0] == '?'));
+        used +=
+            (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", keys[i] + (keys[i][0] == '?'));
     return strict_fail(object, key, "unknown key, expected %s", known);
 }
 
@@ -65,7 +65,7 @@ int strict_keys(const struct strict_object *object, const char *const keys[])
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object->value, key, value) {
+    json_object_foreach ((json_t *)(uintptr_t)object->value, key, value) {
         (void)value;
         if (!is_known(keys, key))
             return refuse_unknown(object, key, keys);

@@ -99,10 +99,10 @@ Test(terminal, a_file_gets_neither)
 // Every command, with a terminal behind its standard error: what it leaves there is whole lines, or nothing.
 Test(terminal, commands_take_their_progress_away)
 {
-    static const char *const commands[] = {
-        "train --preset zero1 --model linear --steps 3", "check --case adam-basic.w2.s0.fp32",
-        "bench adam --quick --sizes 64K --repeat 1",
-        "train --preset zero1 --model linear --steps 3 --inject rank:1:die@2"};
+    static const char *const commands[] = {"train --preset zero1 --model linear --steps 3",
+                                           "check --case adam-basic.w2.s0.fp32",
+                                           "bench adam --quick --sizes 64K --repeat 1",
+                                           "train --preset zero1 --model linear --steps 3 --inject rank:1:die@2"};
     char command[1024], output[1 << 14];
     for (int i = 0; i < 4; i++) {
         snprintf(command, sizeof command, "ASAN_OPTIONS=detect_leaks=0 '%s/zerogauge' %s >/dev/null", ZG_BINARY_DIR,

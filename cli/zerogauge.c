@@ -43,7 +43,8 @@ static const struct command {
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
-static const char *const examples[] = {"zerogauge validate --quick", "zerogauge train --preset zero3 --world 4 --verify", "zerogauge check", NULL};
+static const char *const examples[] = {"zerogauge validate --quick",
+                                       "zerogauge train --preset zero3 --world 4 --verify", "zerogauge check", NULL};
 
 static void commands_print(FILE *out)
 {

@@ -5,7 +5,7 @@
 # Files with a main of their own (NAME_program.c), and those that need what this build lacks.
 set(ZG_LEFT_OUT "_program\\.c$|/isa_host\\.cu$|/peer_stand_in\\.c$|/plugin_broken\\.c$")
 if(NOT MPI_C_FOUND)
-  string(APPEND ZG_LEFT_OUT "|/comm_mpi|/wire\\.")
+  string(APPEND ZG_LEFT_OUT "|/comm_mpi|/peer_watch\\.")
 endif()
 if(NOT ZG_CUDA)
   string(APPEND ZG_LEFT_OUT "|\\.cu$|/cuda_|/tier_cuda|/io_cufile_calls|/pcie_cuda|_cuda_test")

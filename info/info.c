@@ -118,11 +118,11 @@ static void print_machine(const json_t *machine)
            text_or(machine, "clock_source", "unknown"), text_or(machine, "governor", "unknown"));
     printf("inside      virtual machine: %s, container: %s\n", text_or(machine, "hypervisor", "no"),
            text_or(machine, "container", "no"));
-    json_array_foreach(json_object_get(machine, "gpus"), index, item)
+    json_array_foreach (json_object_get(machine, "gpus"), index, item)
         printf("GPU         %s\n", text_of(item, "model"));
     if (json_array_size(json_object_get(machine, "gpus")) == 0)
         printf("GPU         none that NVIDIA's driver lists: the device tier is host memory\n");
-    json_array_foreach(json_object_get(machine, "disks"), index, item) {
+    json_array_foreach (json_object_get(machine, "disks"), index, item) {
         printf("disk        %s on %s, %s, ", text_or(item, "file_system", "unknown"),
                text_or(item, "device", "unknown"), text_or(item, "model", "model unknown"));
         print_bytes(number_of(item, "available_bytes"));
@@ -139,13 +139,13 @@ static void print_software(const json_t *info)
     const json_t *item;
     const char *name, *path;
     json_t *libraries = json_object_get(json_object_get(info, "build"), "libraries"), *version;
-    json_object_foreach(libraries, name, version)
+    json_object_foreach (libraries, name, version)
         if (strcmp(name, "openblas") != 0)  // which has a line of its own
             printf("%-11s %s\n", name, json_string_value(version));
-    json_array_foreach(json_object_get(info, "backends"), index, item)
+    json_array_foreach (json_object_get(info, "backends"), index, item)
         printf("%-11s %s: %s\n", text_of(item, "name"),
                json_is_true(json_object_get(item, "built_in")) ? "built in" : "absent", text_of(item, "note"));
-    json_array_foreach(json_object_get(info, "programs"), index, item) {
+    json_array_foreach (json_object_get(info, "programs"), index, item) {
         name = text_of(item, "name");
         if ((path = text_of(item, "path")) != NULL)
             printf("%-11s %s: %s\n", name, text_or(item, "version", path), text_of(item, "enables"));
@@ -168,15 +168,13 @@ static void info_print(const json_t *info)
     printf("topology    sockets %lld, cores %lld, threads %lld, NUMA nodes %lld\n", number_of(machine, "sockets"),
            number_of(machine, "cores"), number_of(machine, "threads"), number_of(machine, "numa_nodes"));
     printf("caches     ");
-    json_array_foreach(json_object_get(machine, "caches"), index, item)
-    {
+    json_array_foreach (json_object_get(machine, "caches"), index, item) {
         printf("%s %s %lld x ", index ? "," : "", text_of(item, "name"), number_of(item, "count"));
         print_bytes(number_of(item, "bytes"));
     }
     printf("\nmemory      ");
     print_bytes(number_of(machine, "memory_bytes"));
-    json_array_foreach(json_object_get(machine, "numa_node_bytes"), index, item)
-    {
+    json_array_foreach (json_object_get(machine, "numa_node_bytes"), index, item) {
         printf(", node %zu ", index);
         print_bytes((long long)json_integer_value(item));
     }
@@ -184,7 +182,7 @@ static void info_print(const json_t *info)
     print_machine(machine);
     info_cuda_print(json_object_get(info, "cuda"));
     printf("vectors     ");
-    json_array_foreach(json_object_get(isa, "available"), index, item)
+    json_array_foreach (json_object_get(isa, "available"), index, item)
         printf("%s%s", index ? ", " : "", json_string_value(item));
     printf("; used: %s\n", text_of(isa, "used"));
     printf("openblas    %s, core %s, threads by %s\n", text_of(openblas, "config"), text_of(openblas, "core"),

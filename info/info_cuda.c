@@ -62,7 +62,7 @@ void info_cuda_print(const json_t *cuda)
 {
     size_t index;
     const json_t *device;
-    json_array_foreach(json_object_get(cuda, "devices"), index, device)
+    json_array_foreach (json_object_get(cuda, "devices"), index, device)
         printf("device %-4zu %s, compute capability %s, %.4g GiB, %lld multiprocessors, %lld copy engines, PCI %s\n",
                index, text_of(device, "name"), text_of(device, "compute_capability"),
                (double)json_integer_value(json_object_get(device, "memory_bytes")) / (1 << 30),

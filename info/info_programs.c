@@ -13,7 +13,7 @@ static const struct {
 } programs[] = {
     {"bible", "bible-kjv", "the default text of train; without it, --text FILE", false},
     {"chromium", "chromium", "tests that look at the pages of report in a browser", false},
-    {"fio", "fio", "the yardstick of bench nvme; without it, --no-fio", true},
+    {"fio", "fio", "the baseline of bench nvme; without it, --no-fio", true},
     {"gnuplot", "gnuplot-nox", "plots: report --svg", true},
     {"mpirun", "openmpi-bin", "ranks that are processes, on one host or several", true},
     {"python3", "python3", "adapters of the suite in Python", true},

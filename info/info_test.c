@@ -30,7 +30,7 @@ Test(info, the_instruction_set_in_use_is_among_the_available)
     json_t *info = info_collect();
     const json_t *isa = json_object_get(info, "isa"), *name;
     size_t index, found = 0;
-    json_array_foreach(json_object_get(isa, "available"), index, name)
+    json_array_foreach (json_object_get(isa, "available"), index, name)
         found += strcmp(json_string_value(name), adam_isa_name(adam_isa_now())) == 0;
     cr_assert_eq(found, 1);
     cr_assert_str_eq(json_string_value(json_object_get(isa, "used")), adam_isa_name(adam_isa_now()));
@@ -42,8 +42,7 @@ Test(info, an_absent_part_says_why)
     json_t *info = info_collect();
     size_t index, absent = 0;
     const json_t *backend;
-    json_array_foreach(json_object_get(info, "backends"), index, backend)
-    {
+    json_array_foreach (json_object_get(info, "backends"), index, backend) {
         cr_assert_str_not_empty(json_string_value(json_object_get(backend, "note")));
         absent += json_is_false(json_object_get(backend, "built_in"));
     }
@@ -56,8 +55,7 @@ Test(info, every_io_engine_is_usable_or_says_why_not)
     json_t *info = info_collect();
     size_t index, found = 0;
     const json_t *backend;
-    json_array_foreach(json_object_get(info, "backends"), index, backend)
-    {
+    json_array_foreach (json_object_get(info, "backends"), index, backend) {
         const char *name = json_string_value(json_object_get(backend, "name"));
         const json_t *usable = json_object_get(backend, "usable");
         enum nvme_engine engine;
@@ -79,7 +77,7 @@ static const json_t *program_of(const json_t *programs, const char *name)
 {
     size_t index;
     const json_t *program;
-    json_array_foreach(programs, index, program)
+    json_array_foreach (programs, index, program)
         if (strcmp(json_string_value(json_object_get(program, "name")), name) == 0)
             return program;
     return NULL;
@@ -112,8 +110,7 @@ Test(info, an_absent_program_says_what_brings_it_and_what_for)
     setenv("PATH", folder_make(folder), 1);
     json_t *programs = info_programs();
     cr_assert_geq(json_array_size(programs), 7);
-    json_array_foreach(programs, index, program)
-    {
+    json_array_foreach (programs, index, program) {
         cr_expect(json_is_null(json_object_get(program, "path")));
         cr_expect(json_is_null(json_object_get(program, "version")));
         cr_expect_str_not_empty(json_string_value(json_object_get(program, "package")));
@@ -146,7 +143,7 @@ static const json_t *backend_of(const json_t *backends, const char *name)
 {
     size_t index;
     const json_t *backend;
-    json_array_foreach(backends, index, backend)
+    json_array_foreach (backends, index, backend)
         if (strcmp(json_string_value(json_object_get(backend, "name")), name) == 0)
             return backend;
     return NULL;
@@ -163,10 +160,9 @@ Test(info, what_cuda_finds_or_lacks_is_said)
     json_t *absent = json_pack("{s:s, s:n, s:s, s:n, s:n, s:[]}", "runtime", "13.0", "driver", "absent",
                                "no CUDA device: NVIDIA's driver is not loaded", "cublas", "cufile", "devices");
     json_t *found = json_pack("{s:s, s:s, s:n, s:s, s:s, s:[{s:s, s:s, s:I, s:i, s:i, s:s}]}", "runtime", "13.0",
-                              "driver", "13.1", "absent", "cublas", "13.1.0", "cufile",
-                              "libcufile.so.0 with nvidia-fs", "devices", "name", "A GPU", "compute_capability",
-                              "9.0", "memory_bytes", (json_int_t)1 << 36,
-                              "multiprocessors", 132, "copy_engines", 3, "pci", "0000:3b:00");
+                              "driver", "13.1", "absent", "cublas", "13.1.0", "cufile", "libcufile.so.0 with nvidia-fs",
+                              "devices", "name", "A GPU", "compute_capability", "9.0", "memory_bytes",
+                              (json_int_t)1 << 36, "multiprocessors", 132, "copy_engines", 3, "pci", "0000:3b:00");
     info_cuda_backends(none, list);
     cr_expect_eq(json_array_size(list), 1u);
     cr_expect(json_is_false(json_object_get(backend_of(list, "cuda"), "built_in")));

@@ -44,11 +44,15 @@ static void expect_installed(const char *path)
 
 Test(install, everything_is_where_others_look_for_it)
 {
-    static const char *const paths[] = {
-        "bin/zerogauge", "include/zerogauge/contract.h", "share/bash-completion/completions/zerogauge",
-        "share/cmake/zerogauge/zerogaugeConfig.cmake", "share/doc/zerogauge/CONTRACT.md",
-        "share/man/man1/zerogauge.1.gz", "share/pkgconfig/zerogauge.pc", "share/zerogauge/configs/zero3.json",
-        "share/zsh/vendor-completions/_zerogauge"};
+    static const char *const paths[] = {"bin/zerogauge",
+                                        "include/zerogauge/contract.h",
+                                        "share/bash-completion/completions/zerogauge",
+                                        "share/cmake/zerogauge/zerogaugeConfig.cmake",
+                                        "share/doc/zerogauge/CONTRACT.md",
+                                        "share/man/man1/zerogauge.1.gz",
+                                        "share/pkgconfig/zerogauge.pc",
+                                        "share/zerogauge/configs/zero3.json",
+                                        "share/zsh/vendor-completions/_zerogauge"};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
         expect_installed(paths[i]);
     run("prefix/bin/zerogauge version");

@@ -35,7 +35,7 @@ PURPOSES = {
     "ref/cuda": "the same on GPUs",
     "ref/config": "DeepSpeed's JSON",
     "ref/comm": "collectives: threads, MPI, NCCL",
-    "ref/flow": "lanes, operations, schedules",
+    "ref/executor": "lanes, operations, schedules",
     "ref/executor": "lanes, operations, schedules",
     "ref/model": "GPT, linear models, text",
     "ref/partition": "buckets and shards",

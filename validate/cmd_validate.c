@@ -3,7 +3,7 @@
 #include "validate/validate_world.h"
 
 #include "bench/harness/bench_world.h"
-#include "ref/flow/emulate.h"
+#include "ref/executor/emulation.h"
 #include "base/err.h"
 #include "base/help.h"
 #include "ref/comm/launcher.h"
@@ -22,8 +22,8 @@
 enum { INTERRUPTED_STATUS = 130, INCOMPLETE_STATUS = 77, VALIDATE_WORLD_MAX = 64 };
 
 struct options {
-    char **nvme_paths, **bands, **models;
-    char *out, *save_bands, *emulate, *pin, *engine, *device_memory, *host_memory;
+    char **nvme_paths, **ranges, **models;
+    char *out, *save_ranges, *emulate, *pin, *engine, *device_memory, *host_memory;
     int world;
     double time_limit_s;
     int quick;
@@ -74,21 +74,21 @@ static int find_program(char own[PATH_MAX])
     return ERR_NONE;
 }
 
-static int read_bands(const struct options *a, struct bands *bands)
+static int read_ranges(const struct options *a, struct accepted_ranges *ranges)
 {
-    TRY(bands_add("default", bands));
-    for (char **name = a->bands; name && *name; name++)
-        TRY(bands_add(*name, bands));
+    TRY(accepted_ranges_add("default", ranges));
+    for (char **name = a->ranges; name && *name; name++)
+        TRY(accepted_ranges_add(*name, ranges));
     return ERR_NONE;
 }
 
 // An honest record of this machine is one of a whole run that found nothing wrong.
-static int save_bands(const struct options *a, const char *folder, const struct validate_result *result)
+static int save_ranges(const struct options *a, const char *folder, const struct validate_result *result)
 {
-    char source[BAND_SOURCE_BYTES];
-    if (!a->save_bands)
+    char source[ACCEPTED_RANGE_SOURCE_BYTES];
+    if (!a->save_ranges)
         return ERR_NONE;
-    if (validate_verdict(result) != JUDGED_VALID)
+    if (validate_verdict(result) != FINDING_VALID)
         return err_set(ERR_USAGE, "--save-bands: nothing saved: bands are made of VALID runs alone");
     const json_t **records = malloc((result->line_count + 1) * sizeof *records);
     if (!records)
@@ -96,7 +96,7 @@ static int save_bands(const struct options *a, const char *folder, const struct 
     for (size_t i = 0; i < result->line_count; i++)
         records[i] = result->lines[i].record;
     snprintf(source, sizeof source, "zerogauge validate%s, %.300s/result.jsonl", a->quick ? " --quick" : "", folder);
-    int rc = bands_save(a->save_bands, source, records, result->line_count);
+    int rc = accepted_ranges_save(a->save_ranges, source, records, result->line_count);
     free(records);
     return rc;
 }
@@ -105,8 +105,8 @@ static int exit_status(const struct validate_result *result)
 {
     if (result->interrupted)
         return INTERRUPTED_STATUS;
-    enum judged verdict = validate_verdict(result);
-    return verdict == JUDGED_VALID ? 0 : verdict == JUDGED_INVALID ? 1 : INCOMPLETE_STATUS;
+    enum finding_verdict verdict = validate_verdict(result);
+    return verdict == FINDING_VALID ? 0 : verdict == FINDING_INVALID ? 1 : INCOMPLETE_STATUS;
 }
 
 static const char *const *paths_of(const struct options *a)
@@ -131,7 +131,7 @@ static int choose_fit(const struct options *a, struct fit_setting *fit)
 }
 
 static int validate(const struct options *a, int argc, const char **argv, const struct validate_plan *plan,
-                    const struct bands *bands, int *status)
+                    const struct accepted_ranges *ranges, int *status)
 {
     char folder[PATH_MAX];
     struct fit_setting fit;
@@ -152,7 +152,7 @@ static int validate(const struct options *a, int argc, const char **argv, const 
         .paths = paths_of(a),
         .emulate = a->emulate,
         .plan = plan,
-        .bands = bands,
+        .ranges = ranges,
         .fit = &fit,
         .interrupted = &interrupted,
     };
@@ -162,7 +162,7 @@ static int validate(const struct options *a, int argc, const char **argv, const 
         validate_table(&setting, &result);
         rc = validate_report(folder);
         if (rc == ERR_NONE)
-            rc = save_bands(a, folder, &result);
+            rc = save_ranges(a, folder, &result);
         *status = exit_status(&result);
     }
     validate_result_free(&result);
@@ -174,15 +174,15 @@ static int run(int argc, const char **argv, const struct options *a, int *status
     char own[PATH_MAX], world[16];
     struct emulation emulation = {0};
     struct validate_plan plan;
-    struct bands bands = {0};
+    struct accepted_ranges ranges = {0};
     TRY(bench_world_join());
     launcher_hide();
     if (a->emulate)
         TRY(emulation_parse_all(a->emulate, &emulation));
     if (!(a->time_limit_s >= 0))
         return err_set(ERR_USAGE, "--time-limit %g: expected seconds", a->time_limit_s);
-    if (a->save_bands && access(a->save_bands, F_OK) == 0)
-        return err_set(ERR_USAGE, "--save-bands %s: is there already; give a new file", a->save_bands);
+    if (a->save_ranges && access(a->save_ranges, F_OK) == 0)
+        return err_set(ERR_USAGE, "--save-bands %s: is there already; give a new file", a->save_ranges);
     if (bench_world_comm() && a->world > 0 && a->world != bench_world_size())
         return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: leave --world out", a->world,
                        bench_world_size());
@@ -205,10 +205,10 @@ static int run(int argc, const char **argv, const struct options *a, int *status
     watch_interruptions();
     if (bench_world_rank() > 0)
         return validate_world_follow(&plan, paths_of(a), &interrupted);
-    int rc = read_bands(a, &bands);
+    int rc = read_ranges(a, &ranges);
     if (rc == ERR_NONE)
-        rc = validate(a, argc, argv, &plan, &bands, status);
-    bands_free(&bands);
+        rc = validate(a, argc, argv, &plan, &ranges, status);
+    accepted_ranges_free(&ranges);
     return rc;
 }
 
@@ -225,8 +225,8 @@ static int parse_and_run(int argc, const char **argv, struct options *a, int *st
         {"quick", 'q', POPT_ARG_NONE, &a->quick, 0, "at most three minutes; the numbers are as true", NULL},
         {"nvme-path", '\0', POPT_ARG_ARGV, &a->nvme_paths, 0, "a folder for NVMe (.); again for more", "DIR"},
         {"out", 'o', POPT_ARG_STRING, &a->out, 0, "a new folder for all results (validate-TIME)", "DIR"},
-        {"bands", '\0', POPT_ARG_ARGV, &a->bands, 0, "limits besides the default ones; again for more", "FILE|NAME"},
-        {"save-bands", '\0', POPT_ARG_STRING, &a->save_bands, 0, "make limits for machines like this one", "FILE"},
+        {"bands", '\0', POPT_ARG_ARGV, &a->ranges, 0, "limits besides the default ones; again for more", "FILE|NAME"},
+        {"save-bands", '\0', POPT_ARG_STRING, &a->save_ranges, 0, "make limits for machines like this one", "FILE"},
         {"world", '\0', POPT_ARG_INT, &a->world, 0, "ranks (each benchmark's own)", "N"},
         {"pin", '\0', POPT_ARG_STRING, &a->pin, 0, "processors of the ranks in turn (the first ones)", "0,1"},
         {"model", '\0', POPT_ARG_ARGV, &a->models, 0, "say which presets hold it (gpt2-124m, llama-8b)", "NAME"},
@@ -270,9 +270,9 @@ int validate_main(int argc, const char **argv)
         fprintf(stderr, "zerogauge validate: %s\n", err_message());
     bench_world_leave(rc != ERR_NONE || status == INTERRUPTED_STATUS ? ERR_PEER : ERR_NONE);
     free_list(a.nvme_paths);
-    free_list(a.bands);
+    free_list(a.ranges);
     free_list(a.models);
-    char *texts[] = {a.out, a.save_bands, a.emulate, a.pin, a.engine, a.device_memory, a.host_memory};
+    char *texts[] = {a.out, a.save_ranges, a.emulate, a.pin, a.engine, a.device_memory, a.host_memory};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     return rc != ERR_NONE ? err_exit_status(rc) : status;

@@ -67,13 +67,13 @@ static int fit_one(const struct fit_setting *setting, const struct model *model,
     for (int tier = 0; tier < TIER_COUNT; tier++)
         exceeds |= has[tier] > 0 && needs[tier] > has[tier];
     json_t *fits = exceeds ? json_false() : *reason ? json_null() : json_true();
-    json_t *record = json_pack(
-        "{s:s, s:s, s:I, s:i, s:s, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "record", "fit", "model", model->name,
-        "params", (json_int_t)model_param_elements(model, false), "world", setting->world, "preset", preset, "fits",
-        fits, "device_bytes", (json_int_t)needs[0], "host_bytes", (json_int_t)needs[1], "nvme_bytes",
-        (json_int_t)needs[2], "device_available_bytes", available_json(has[0]), "host_available_bytes",
-        available_json(has[1]), "nvme_available_bytes", available_json(has[2]), "reason",
-        *reason ? json_string(reason) : json_null());
+    json_t *record =
+        json_pack("{s:s, s:s, s:I, s:i, s:s, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "record", "fit", "model",
+                  model->name, "params", (json_int_t)model_param_elements(model, false), "world", setting->world,
+                  "preset", preset, "fits", fits, "device_bytes", (json_int_t)needs[0], "host_bytes",
+                  (json_int_t)needs[1], "nvme_bytes", (json_int_t)needs[2], "device_available_bytes",
+                  available_json(has[0]), "host_available_bytes", available_json(has[1]), "nvme_available_bytes",
+                  available_json(has[2]), "reason", *reason ? json_string(reason) : json_null());
     return record && json_array_append_new(records, record) == 0 ? ERR_NONE
                                                                  : err_set(ERR_MEMORY, "no memory for a record");
 }

@@ -29,8 +29,15 @@ static void train(const char *preset, int world, const char *folder, uint64_t he
     struct train_result result;
     cr_assert_eq(config_load_preset(preset, &options, &config, NULL), ERR_NONE, "%s", err_message());
     cr_assert_eq(text_open(ZG_SOURCE_DIR "/README.md", &text), ERR_NONE, "%s", err_message());
-    const struct train_setting setting = {.config = &config, .model = find("gpt-nano"), .text = text, .world = world,
-                                          .steps = 1, .seed = 1, .threads = 1, .swap_checksum = true, .buffered = true};
+    const struct train_setting setting = {.config = &config,
+                                          .model = find("gpt-nano"),
+                                          .text = text,
+                                          .world = world,
+                                          .steps = 1,
+                                          .seed = 1,
+                                          .threads = 1,
+                                          .swap_checksum = true,
+                                          .buffered = true};
     cr_assert_eq(train_run(&setting, &result), ERR_NONE, "%s: %s", preset, err_message());
     for (int tier = 0; tier < TIER_COUNT; tier++) {
         held[tier] = 0;
@@ -43,8 +50,8 @@ static void train(const char *preset, int world, const char *folder, uint64_t he
 
 Test(fit, the_bytes_are_those_that_training_holds)
 {
-    static const char *const presets[] = {"zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload",
-                                          "zero_infinity"};
+    static const char *const presets[] = {"zero0",         "zero1",         "zero2",        "zero3",
+                                          "zero2_offload", "zero3_offload", "zero_infinity"};
     char folder[PATH_MAX];
     folder_make(folder);
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
@@ -69,15 +76,15 @@ Test(fit, the_models_have_their_published_numbers_of_parameters)
     cr_expect_eq(model_param_elements(find("llama-70b"), false), 70553706496);
 }
 
-Test(fit, every_unit_of_a_llama_has_its_parameters_once)
+Test(fit, every_layer_of_a_llama_has_its_parameters_once)
 {
     const struct model *model = find("llama-8b");
     int seen = 0;
-    cr_assert_eq(model->unit_count, 34);
-    for (int unit = 0; unit < model->unit_count; unit++)
-        for (int i = 0; i < model->units[unit].param_count; i++) {
-            cr_assert_eq(model->units[unit].params[i], seen);
-            cr_assert_eq(model->params[seen++].first_unit, unit);
+    cr_assert_eq(model->layer_count, 34);
+    for (int layer = 0; layer < model->layer_count; layer++)
+        for (int i = 0; i < model->layers[layer].param_count; i++) {
+            cr_assert_eq(model->layers[layer].params[i], seen);
+            cr_assert_eq(model->params[seen++].first_layer, layer);
         }
     cr_expect_eq(seen, model->param_count);
     cr_expect_eq(model_checkpoint_bytes(model, 0, 2), 0);
@@ -112,8 +119,7 @@ static const json_t *record_of(const json_t *records, const char *preset)
 {
     size_t i;
     json_t *record;
-    json_array_foreach(records, i, record)
-    {
+    json_array_foreach (records, i, record) {
         if (strcmp(json_string_value(json_object_get(record, "preset")), preset) == 0)
             return record;
     }

@@ -9,10 +9,10 @@
 struct supervised {
     enum launch_end end;  // LAUNCH_EXITED, LAUNCH_TIME or LAUNCH_INTERRUPTED
     double seconds;
-    bool aborted;         // it was ended, or was to be: the message says why
-    bool abandoned;       // it runs still: what it uses must stay
-    int code;             // of the work, where it ended
-    char message[1024];   // why it failed, on one line
+    bool aborted;        // it was ended, or was to be: the message says why
+    bool abandoned;      // it runs still: what it uses must stay
+    int code;            // of the work, where it ended
+    char message[1024];  // why it failed, on one line
 };
 
 // ERR_MEMORY: no thread. What the work does is told in *out; the context outlives it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run: part after part into the result file, then the judgements (validate_judge.c), then the end.
+// The run: part after part into the result file, then the findings (validate_judge.c), then the end.
 #include "validate/validate_internal.h"
 
 #include "bench/harness/bench.h"
@@ -46,8 +46,7 @@ static int take_records(struct validation *v, json_t *records, int rank)
 {
     size_t i;
     json_t *record;
-    json_array_foreach(records, i, record)
-    {
+    json_array_foreach (records, i, record) {
         const char *kind = json_string_value(json_object_get(record, "record"));
         if (rank > 0 && strcmp(kind, "bench") != 0)
             continue;
@@ -91,12 +90,12 @@ static json_t *part_json(const struct validate_part *part, const struct part_run
     // What this program ended, or could not start, has neither.
     bool exited = run->launch.end == LAUNCH_EXITED && !run->not_started;
     bool by_signal = run->launch.end == LAUNCH_SIGNALLED;
-    json_t *record = json_pack(
-        "{s:s, s:s, s:o, s:f, s:f, s:o, s:o, s:o}", "record", "part", "name", part->name, "command",
-        command_json(part->argv), "begin_s", begin_s, "end_s", begin_s + run->launch.seconds, "status",
-        exited ? json_integer(run->launch.status) : json_null(), "signal",
-        by_signal ? json_integer(run->launch.status) : json_null(), "reason",
-        *run->reason ? json_string(run->reason) : json_null());
+    json_t *record =
+        json_pack("{s:s, s:s, s:o, s:f, s:f, s:o, s:o, s:o}", "record", "part", "name", part->name, "command",
+                  command_json(part->argv), "begin_s", begin_s, "end_s", begin_s + run->launch.seconds, "status",
+                  exited ? json_integer(run->launch.status) : json_null(), "signal",
+                  by_signal ? json_integer(run->launch.status) : json_null(), "reason",
+                  *run->reason ? json_string(run->reason) : json_null());
     if (record && bench_world_comm()) {
         json_object_set_new(record, "rank", json_integer(rank));
         json_object_set_new(record, "host", json_string(bench_world_host(rank)));
@@ -125,15 +124,15 @@ static int judge_part(struct validation *v, const struct validate_part *part, co
                       size_t line)
 {
     char whose[96] = "";
-    struct judgement judgement = {.kind = "part", .verdict = run->verdict, .line = line, .value = NAN};
+    struct bench_finding finding = {.kind = "part", .verdict = run->verdict, .line = line, .value = NAN};
     if (run->state == PART_ABSENT && v->gpu_count == 0)
-        judgement.verdict = JUDGED_VALID;
-    snprintf(judgement.id, sizeof judgement.id, "%s", part->name);
+        finding.verdict = FINDING_VALID;
+    snprintf(finding.id, sizeof finding.id, "%s", part->name);
     if (rank > 0)
         snprintf(whose, sizeof whose, "rank %d on host %s: ", rank, bench_world_host(rank));
-    snprintf(judgement.text, sizeof judgement.text, "%s: %s%.*s", part->name, whose,
-             JUDGEMENT_TEXT_BYTES - VALIDATE_NAME_BYTES - (int)sizeof whose - 3, run->reason);
-    return validation_judge(v, &judgement);
+    snprintf(finding.text, sizeof finding.text, "%s: %s%.*s", part->name, whose,
+             BENCH_FINDING_TEXT_BYTES - VALIDATE_NAME_BYTES - (int)sizeof whose - 3, run->reason);
+    return validation_judge(v, &finding);
 }
 
 // Another host's processors calculate, too: its suite's verdict, where it is not that it conforms.
@@ -142,12 +141,13 @@ static int judge_other_arithmetic(struct validation *v, const struct part_run *r
     const char *verdict = json_string_value(json_object_get(json_array_get(run->records, 0), "verdict"));
     if (run->state != PART_DONE || !verdict || strcmp(verdict, "CONFORMS") == 0)
         return ERR_NONE;
-    struct judgement judgement = {.kind = "arithmetic", .id = "arithmetic", .value = NAN};
-    judgement.verdict = strcmp(verdict, "FAILS") == 0 ? JUDGED_INVALID : JUDGED_INCOMPLETE;
-    snprintf(judgement.text, sizeof judgement.text,
+    struct bench_finding finding = {.kind = "arithmetic", .id = "arithmetic", .value = NAN};
+    finding.verdict = strcmp(verdict, "FAILS") == 0 ? FINDING_INVALID : FINDING_INCOMPLETE;
+    snprintf(finding.text, sizeof finding.text,
              "arithmetic: rank %d on host %s: the conformance suite says %s; arithmetic.rank-%d.out says which "
-             "requirements", rank, bench_world_host(rank), verdict, rank);
-    return validation_judge(v, &judgement);
+             "requirements",
+             rank, bench_world_host(rank), verdict, rank);
+    return validation_judge(v, &finding);
 }
 
 // What one rank has of a part.
@@ -175,11 +175,11 @@ static int take_run(struct validation *v, const struct validate_part *part, cons
 // The ranks that are processes cannot go on together: what comes after is not tested.
 static int judge_broken(struct validation *v, const char *why)
 {
-    struct judgement judgement = {.kind = "part", .verdict = JUDGED_INCOMPLETE, .id = "ranks", .value = NAN};
+    struct bench_finding finding = {.kind = "part", .verdict = FINDING_INCOMPLETE, .id = "ranks", .value = NAN};
     v->broken = true;
-    snprintf(judgement.text, sizeof judgement.text, "ranks: %.300s; what comes after %s was not run", why,
+    snprintf(finding.text, sizeof finding.text, "ranks: %.300s; what comes after %s was not run", why,
              v->setting->plan->parts[v->part].name);
-    return validation_judge(v, &judgement);
+    return validation_judge(v, &finding);
 }
 
 static int take_part(struct validation *v, const struct validate_part *part, struct part_run runs[])
@@ -190,7 +190,7 @@ static int take_part(struct validation *v, const struct validate_part *part, str
         .tick = show_progress,
         .tick_context = v,
     };
-    char broken[JUDGEMENT_TEXT_BYTES] = "";
+    char broken[BENCH_FINDING_TEXT_BYTES] = "";
     double begin_s = seconds_since(v);
     if (bench_world_comm())
         TRY(validate_world_part(part, &setting, runs, broken));
@@ -233,8 +233,7 @@ static int take_fits(struct validation *v)
     if (!v->setting->fit)
         return ERR_NONE;
     TRY(fit_all(v->setting->fit, v->result->fits));
-    json_array_foreach(v->result->fits, i, record)
-    {
+    json_array_foreach (v->result->fits, i, record) {
         TRY(record_append(v->writer, json_incref(record)));
     }
     return ERR_NONE;
@@ -260,11 +259,11 @@ static int run_and_judge(struct validation *v)
 
 static int end(struct validation *v, double other_load)
 {
-    json_t *findings = judgements_json(&v->result->judgements);
+    json_t *array = bench_findings_json(&v->result->findings);
     v->result->seconds = seconds_since(v);
     v->result->other_load = other_load;
-    json_t *record = conclusion_end(findings, v->result->interrupted, v->result->seconds, other_load);
-    json_decref(findings);
+    json_t *record = conclusion_end(array, v->result->interrupted, v->result->seconds, other_load);
+    json_decref(array);
     return record_end(v->writer, record);
 }
 
@@ -290,13 +289,13 @@ void validate_result_free(struct validate_result *result)
     for (size_t i = 0; i < result->line_count; i++)
         json_decref(result->lines[i].record);
     free(result->lines);
-    judgements_free(&result->judgements);
+    bench_findings_free(&result->findings);
     json_decref(result->fits);
     json_decref(result->conformance.record);
     *result = (struct validate_result){0};
 }
 
-enum judged validate_verdict(const struct validate_result *result)
+enum finding_verdict validate_verdict(const struct validate_result *result)
 {
-    return result->interrupted ? JUDGED_INCOMPLETE : judgements_verdict(&result->judgements);
+    return result->interrupted ? FINDING_INCOMPLETE : bench_findings_verdict(&result->findings);
 }

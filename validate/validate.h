@@ -4,9 +4,9 @@
 #ifndef ZG_VALIDATE_H
 #define ZG_VALIDATE_H
 
-#include "results/limits/bands.h"
-#include "ref/flow/emulate.h"
-#include "results/limits/judgement.h"
+#include "results/limits/accepted_range.h"
+#include "ref/executor/emulation.h"
+#include "results/limits/finding.h"
 
 #include <jansson.h>
 
@@ -51,41 +51,41 @@ int validate_plan_make(const struct validate_choice *choice, struct validate_pla
 struct fit_setting;
 
 struct validate_setting {
-    const char *folder;            // there and empty
-    const char *program, *level;   // of the run record
+    const char *folder;           // there and empty
+    const char *program, *level;  // of the run record
     int argc;
-    const char *const *argv;       // the command line
-    const char *const *paths;      // folders whose disks are described; null at the end
-    const char *emulate;           // lanes that are EMULATED; null: none
+    const char *const *argv;   // the command line
+    const char *const *paths;  // folders whose disks are described; null at the end
+    const char *emulate;       // lanes that are EMULATED; null: none
     const struct validate_plan *plan;
-    const struct bands *bands;     // may be empty
-    const struct fit_setting *fit; // null: none
+    const struct accepted_ranges *ranges;      // may be empty
+    const struct fit_setting *fit;             // null: none
     const volatile sig_atomic_t *interrupted;  // may be null
 };
 
 enum part_state { PART_NOT_RUN, PART_DONE, PART_ABSENT, PART_FAILED };
 
 struct validate_result {
-    struct judgements judgements;
+    struct bench_findings findings;
     struct result_line *lines;  // bench records, owned
     size_t line_count, line_room;
-    json_t *fits;                 // array of fit records, owned
+    json_t *fits;                    // array of fit records, owned
     struct result_line conformance;  // the conformance record, owned; null: none
     enum part_state states[VALIDATE_PART_MAX];
-    char reasons[VALIDATE_PART_MAX][JUDGEMENT_TEXT_BYTES];  // of parts that are absent or failed
+    char reasons[VALIDATE_PART_MAX][BENCH_FINDING_TEXT_BYTES];  // of parts that are absent or failed
     bool interrupted;
     double seconds, other_load;
 };
 
-// What goes wrong in a part is a judgement, not an error of this function: that is a file that cannot be written, or no
+// What goes wrong in a part is a finding, not an error of this function: that is a file that cannot be written, or no
 // memory. validate_result_free in every case.
 int validate_run(const struct validate_setting *setting, struct validate_result *out);
 void validate_result_free(struct validate_result *result);
 
 // INCOMPLETE where it was interrupted.
-enum judged validate_verdict(const struct validate_result *result);
+enum finding_verdict validate_verdict(const struct validate_result *result);
 
-// The summary: a row for each result, the share of its yardstick first; what fits; then the verdict and why.
+// The summary: a row for each result, the share of its baseline first; what fits; then the verdict and why.
 void validate_table(const struct validate_setting *setting, const struct validate_result *result);
 
 // Writes report.html, report.md and results.csv beside the result.jsonl of the folder, after verifying it. ERR_CHECK

@@ -11,15 +11,15 @@ struct validation {
     struct validate_result *result;
     struct record_writer *writer;
     uint64_t begin_ns;
-    size_t part;           // that runs
-    size_t gpu_count;      // that the machine has
-    bool broken;           // the ranks cannot go on together
+    size_t part;       // that runs
+    size_t gpu_count;  // that the machine has
+    bool broken;       // the ranks cannot go on together
 };
 
 // Appends the finding to the file, and keeps it.
-int validation_judge(struct validation *v, const struct judgement *judgement);
+int validation_judge(struct validation *v, const struct bench_finding *finding);
 
-// When all parts have run: emulated lanes, arithmetic, bands, outliers.
+// When all parts have run: emulated lanes, arithmetic, accepted ranges, outliers.
 int validation_judge_all(struct validation *v);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run's results come to: each judgement is a finding in the file.
+// What a run's results come to: each is a finding in the file.
 #include "validate/validate_internal.h"
 
 #include "base/err.h"
@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-int validation_judge(struct validation *v, const struct judgement *judgement)
+int validation_judge(struct validation *v, const struct bench_finding *finding)
 {
-    TRY(record_append(v->writer, judgement_json(judgement)));
-    return judgements_add(&v->result->judgements, judgement);
+    TRY(record_append(v->writer, bench_finding_json(finding)));
+    return bench_findings_add(&v->result->findings, finding);
 }
 
 static int judge_arithmetic(struct validation *v)
@@ -22,91 +22,93 @@ static int judge_arithmetic(struct validation *v)
         return ERR_NONE;
     const char *verdict = json_string_value(json_object_get(conformance->record, "verdict"));
     bool conforms = strcmp(verdict, "CONFORMS") == 0, fails = strcmp(verdict, "FAILS") == 0;
-    struct judgement judgement = {
+    struct bench_finding finding = {
         .kind = "arithmetic",
-        .verdict = conforms ? JUDGED_VALID : fails ? JUDGED_INVALID : JUDGED_INCOMPLETE,
+        .verdict = conforms ? FINDING_VALID
+                   : fails  ? FINDING_INVALID
+                            : FINDING_INCOMPLETE,
         .id = "arithmetic",
         .line = conformance->line,
         .value = NAN,
     };
-    snprintf(judgement.text, sizeof judgement.text, "arithmetic: the conformance suite says %s%s", verdict,
+    snprintf(finding.text, sizeof finding.text, "arithmetic: the conformance suite says %s%s", verdict,
              conforms ? "" : "; arithmetic.out says which requirements");
-    return validation_judge(v, &judgement);
+    return validation_judge(v, &finding);
 }
 
-// Whether the band is for this run: not for the other level, nor for what this machine does not have.
-static bool band_is_for(const struct validation *v, const struct band *band)
+// Whether the accepted range is for this run: not for the other level, nor for what this machine does not have.
+static bool range_is_for(const struct validation *v, const struct accepted_range *range)
 {
     const struct validate_plan *plan = v->setting->plan;
-    if (band->full_only && strcmp(v->setting->level, "quick") == 0)
+    if (range->full_only && strcmp(v->setting->level, "quick") == 0)
         return false;
     for (size_t i = 0; i < plan->count; i++)
-        if (v->result->states[i] == PART_ABSENT && bench_is_of(plan->parts[i].bench, band->bench))
+        if (v->result->states[i] == PART_ABSENT && bench_is_of(plan->parts[i].bench, range->bench))
             return false;
     return true;
 }
 
-static int judge_unmet(struct validation *v, const struct band *band)
+static int judge_unmet(struct validation *v, const struct accepted_range *range)
 {
-    struct judgement judgement = {.kind = "band", .verdict = JUDGED_INCOMPLETE, .value = NAN};
-    snprintf(judgement.id, sizeof judgement.id, "%s", band->id);
-    snprintf(judgement.text, sizeof judgement.text, "%s: no result of %s is one that this band is for", band->id,
-             band->bench);
-    return validation_judge(v, &judgement);
+    struct bench_finding finding = {.kind = "band", .verdict = FINDING_INCOMPLETE, .value = NAN};
+    snprintf(finding.id, sizeof finding.id, "%s", range->id);
+    snprintf(finding.text, sizeof finding.text, "%s: no result of %s is one that this band is for", range->id,
+             range->bench);
+    return validation_judge(v, &finding);
 }
 
-static int judge_band(struct validation *v, const struct band *band)
+static int judge_range(struct validation *v, const struct accepted_range *range)
 {
     bool applied = false;
     for (size_t i = 0; i < v->result->line_count; i++) {
         const struct result_line *line = &v->result->lines[i];
-        struct judgement judgement;
-        if (!band_applies(band, line->record))
+        struct bench_finding finding;
+        if (!accepted_range_applies(range, line->record))
             continue;
         applied = true;
-        band_judge(band, line->record, line->line, &judgement);
-        TRY(validation_judge(v, &judgement));
+        accepted_range_judge(range, line->record, line->line, &finding);
+        TRY(validation_judge(v, &finding));
     }
-    return applied ? ERR_NONE : judge_unmet(v, band);
+    return applied ? ERR_NONE : judge_unmet(v, range);
 }
 
-static int judge_bands(struct validation *v)
+static int judge_ranges(struct validation *v)
 {
-    const struct bands *bands = v->setting->bands;
-    for (size_t i = 0; i < bands->count; i++)
-        if (band_is_for(v, &bands->list[i]))
-            TRY(record_append(v->writer, band_json(&bands->list[i])));
-    for (size_t i = 0; i < bands->count; i++)
-        if (band_is_for(v, &bands->list[i]))
-            TRY(judge_band(v, &bands->list[i]));
+    const struct accepted_ranges *ranges = v->setting->ranges;
+    for (size_t i = 0; i < ranges->count; i++)
+        if (range_is_for(v, &ranges->list[i]))
+            TRY(record_append(v->writer, accepted_range_json(&ranges->list[i])));
+    for (size_t i = 0; i < ranges->count; i++)
+        if (range_is_for(v, &ranges->list[i]))
+            TRY(judge_range(v, &ranges->list[i]));
     return ERR_NONE;
 }
 
 static int judge_outliers(struct validation *v)
 {
-    struct judgements outliers = {0};
+    struct bench_findings outliers = {0};
     int rc = outliers_find(v->result->lines, v->result->line_count, &outliers);
     for (size_t i = 0; i < outliers.count && rc == ERR_NONE; i++)
         rc = validation_judge(v, &outliers.list[i]);
-    judgements_free(&outliers);
+    bench_findings_free(&outliers);
     return rc;
 }
 
 // Another machine's proportions say nothing of this one.
 static int judge_emulation(struct validation *v)
 {
-    struct judgement judgement = {.kind = "part", .verdict = JUDGED_INCOMPLETE, .id = "emulate", .value = NAN};
+    struct bench_finding finding = {.kind = "part", .verdict = FINDING_INCOMPLETE, .id = "emulate", .value = NAN};
     if (!v->setting->emulate)
         return ERR_NONE;
-    snprintf(judgement.text, sizeof judgement.text,
-             "emulate: lanes are EMULATED, %.200s: not what this machine does", v->setting->emulate);
-    return validation_judge(v, &judgement);
+    snprintf(finding.text, sizeof finding.text, "emulate: lanes are EMULATED, %.200s: not what this machine does",
+             v->setting->emulate);
+    return validation_judge(v, &finding);
 }
 
 int validation_judge_all(struct validation *v)
 {
     TRY(judge_emulation(v));
     TRY(judge_arithmetic(v));
-    TRY(judge_bands(v));
+    TRY(judge_ranges(v));
     return judge_outliers(v);
 }

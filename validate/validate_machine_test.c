@@ -26,28 +26,34 @@ static void teardown(void)
 
 TestSuite(validate_machine, .init = setup, .fini = teardown);
 
-// Runs one real benchmark, judged by one band where there is one; what the file says, to be closed.
-static struct result_file validate_part(const char *name, const char *const *words, const char *band)
+// Runs one real benchmark, judged by one accepted range where there is one; what the file says, to be closed.
+static struct result_file validate_part(const char *name, const char *const *words, const char *range)
 {
     struct validate_plan plan = {.count = 1};
     struct validate_part *part = &plan.parts[0];
-    struct bands bands = {0};
+    struct accepted_ranges ranges = {0};
     struct validate_result result;
     struct result_file file;
     char path[PATH_MAX + 16];
     static const char *const argv[] = {"zerogauge", "validate"}, *const paths[] = {NULL};
-    *part = (struct validate_part){.bench = name, .expected_s = 3, .limit_s = 300,
-                               .argv = {ZG_BINARY_DIR "/zerogauge", "bench", name, "--json"}};
+    *part = (struct validate_part){
+        .bench = name, .expected_s = 3, .limit_s = 300, .argv = {ZG_BINARY_DIR "/zerogauge", "bench", name, "--json"}};
     snprintf(part->name, sizeof part->name, "bench-%s", name);
     for (int i = 0; words[i]; i++)
         part->argv[4 + i] = words[i];
-    if (band)
-        cr_assert_eq(bands_parse("test", band, strlen(band), &bands), ERR_NONE, "%s", err_message());
-    const struct validate_setting setting = {.folder = folder, .program = "validate", .level = "quick", .argc = 2,
-                                             .argv = argv, .paths = paths, .plan = &plan, .bands = &bands};
+    if (range)
+        cr_assert_eq(accepted_ranges_parse("test", range, strlen(range), &ranges), ERR_NONE, "%s", err_message());
+    const struct validate_setting setting = {.folder = folder,
+                                             .program = "validate",
+                                             .level = "quick",
+                                             .argc = 2,
+                                             .argv = argv,
+                                             .paths = paths,
+                                             .plan = &plan,
+                                             .ranges = &ranges};
     cr_assert_eq(validate_run(&setting, &result), ERR_NONE, "%s", err_message());
     validate_result_free(&result);
-    bands_free(&bands);
+    accepted_ranges_free(&ranges);
     snprintf(path, sizeof path, "%s/result.jsonl", folder);
     cr_assert_eq(result_open(path, &file), ERR_NONE, "%s", err_message());
     return file;
@@ -59,8 +65,7 @@ static bool is_invalid_for(const struct result_file *file, const char *word, con
     size_t i;
     json_t *reason;
     const char *verdict = json_string_value(json_object_get(file->end, "verdict"));
-    json_array_foreach(json_object_get(file->end, "reasons"), i, reason)
-    {
+    json_array_foreach (json_object_get(file->end, "reasons"), i, reason) {
         const char *text = json_string_value(reason);
         if (verdict && strcmp(verdict, "INVALID") == 0 && strstr(text, word) && strstr(text, other))
             return true;
@@ -80,13 +85,28 @@ Test(validate_machine, a_throttled_lane_is_found_and_named)
         printf("TEST SKIPPED: %s\n", err_message());
         return;
     }
-    static const char band[] = "{\"schema\":1,\"about\":\"x\",\"bands\":[{\"id\":\"nvme-read\",\"bench\":\"nvme\","
-                               "\"case\":{\"direction\":\"read\"},\"metric\":\"ratio\",\"at_least\":0.5,"
-                               "\"source\":\"this test\"}]}";
-    static const char *const words[] = {"--quick", "--direction", "read", "--size", "16M", "--sizes", "64K", "--depths",
-                                        "4", "--seconds", "0.2", "--repeat", "1", "--nvme-path", ZG_BINARY_DIR,
-                                        "--emulate", "nvme-read=0.005", NULL};
-    struct result_file file = validate_part("nvme", words, band);
+    static const char range[] = "{\"schema\":1,\"about\":\"x\",\"bands\":[{\"id\":\"nvme-read\",\"bench\":\"nvme\","
+                                "\"case\":{\"direction\":\"read\"},\"metric\":\"ratio\",\"at_least\":0.5,"
+                                "\"source\":\"this test\"}]}";
+    static const char *const words[] = {"--quick",
+                                        "--direction",
+                                        "read",
+                                        "--size",
+                                        "16M",
+                                        "--sizes",
+                                        "64K",
+                                        "--depths",
+                                        "4",
+                                        "--seconds",
+                                        "0.2",
+                                        "--repeat",
+                                        "1",
+                                        "--nvme-path",
+                                        ZG_BINARY_DIR,
+                                        "--emulate",
+                                        "nvme-read=0.005",
+                                        NULL};
+    struct result_file file = validate_part("nvme", words, range);
     char *end = end_of(&file);
     cr_expect(is_invalid_for(&file, "nvme-read: nvme read ", "EMULATED nvme-read=0.005 reaches "), "%s", end);
     free(end);

@@ -47,8 +47,8 @@ static json_t *copy_of(const json_t *record, const char *key)
 static int take_report(const char *where, const json_t *record, json_t *conformance, json_t *records)
 {
     const char *kind = json_string_value(json_object_get(record, "record"));
-    static const char *const of_run[] = {"implementation", "version", "level", "seed", "case_count",
-                                         "requirement_count"};
+    static const char *const of_run[] = {"implementation", "version",    "level",
+                                         "seed",           "case_count", "requirement_count"};
     if (!kind)
         return err_set(ERR_USAGE, "%s: is no record", where);
     if (strcmp(kind, "run") == 0) {
@@ -133,7 +133,7 @@ static void judge_end(const struct validate_part *part, const char *error_path, 
     bool has_output = status == 0 || (status == 1 && !part->bench);
     bool is_absent = status == PART_UNTESTED && part->may_be_absent;
     run->state = has_output ? PART_DONE : is_absent ? PART_ABSENT : PART_FAILED;
-    run->verdict = status == 0 ? JUDGED_VALID : status == 1 ? JUDGED_INVALID : JUDGED_INCOMPLETE;
+    run->verdict = status == 0 ? FINDING_VALID : status == 1 ? FINDING_INVALID : FINDING_INCOMPLETE;
     if (status == 0)
         return;
     last_line(error_path, said, sizeof said);
@@ -181,7 +181,7 @@ int part_end(const struct validate_part *part, const struct part_files *files, s
     int rc = part_read(files->output_path, part->bench, out->records);
     if (rc == ERR_USAGE) {
         out->state = PART_FAILED;
-        out->verdict = JUDGED_INCOMPLETE;
+        out->verdict = FINDING_INCOMPLETE;
         snprintf(out->reason, sizeof out->reason, "what it printed is not as it should be: %s", err_message());
         return ERR_NONE;
     }
@@ -206,7 +206,7 @@ int part_run(const struct validate_part *part, const struct part_setting *settin
     if (rc == ERR_USAGE) {
         out->not_started = true;
         out->state = PART_FAILED;
-        out->verdict = JUDGED_INCOMPLETE;
+        out->verdict = FINDING_INCOMPLETE;
         snprintf(out->reason, sizeof out->reason, "%s", err_message());
         return ERR_NONE;
     }

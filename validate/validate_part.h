@@ -13,9 +13,9 @@ struct part_run {
     struct launch_result launch;
     bool not_started;
     enum part_state state;
-    enum judged verdict;  // where it did not end well; the suite's says 1, and has a report all the same
-    char reason[JUDGEMENT_TEXT_BYTES];  // one line; "" where it ended well
-    json_t *records;      // array, owned: what is for the result file
+    enum finding_verdict verdict;  // where it did not end well; the suite's says 1, and has a report all the same
+    char reason[BENCH_FINDING_TEXT_BYTES];  // one line; "" where it ended well
+    json_t *records;                        // array, owned: what is for the result file
 };
 
 // Runs the part with its output in two files of the folder, NAME.out and NAME.err, which stay. errors are those of this

@@ -40,7 +40,7 @@ static void run_script(const char *script)
 }
 
 // It failed, says so with these words, and no record of it is one.
-static void expect_failure(enum judged verdict, const char *reason)
+static void expect_failure(enum finding_verdict verdict, const char *reason)
 {
     cr_expect_eq(run.state, PART_FAILED);
     cr_expect_eq(run.verdict, verdict);
@@ -65,14 +65,14 @@ Test(validate_part, results_are_taken_whatever_is_said_beside_them)
 Test(validate_part, wrong_data_makes_the_run_invalid)
 {
     run_script("echo 'zerogauge bench nvme: a block differs' >&2; exit 1");
-    expect_failure(JUDGED_INVALID, "exited with status 1: zerogauge bench nvme: a block differs");
+    expect_failure(FINDING_INVALID, "exited with status 1: zerogauge bench nvme: a block differs");
 }
 
 Test(validate_part, what_is_not_here_is_a_note_only_where_it_may_be_absent)
 {
     struct validate_part part = trial_part("bench-nvme", "nvme", "echo first >&2; echo 'SKIP: no GPU' >&2; exit 77");
     run_part(&part);
-    expect_failure(JUDGED_INCOMPLETE, "SKIP: no GPU");
+    expect_failure(FINDING_INCOMPLETE, "SKIP: no GPU");
     part.may_be_absent = true;
     run_part(&part);
     cr_expect_eq(run.state, PART_ABSENT);
@@ -80,51 +80,51 @@ Test(validate_part, what_is_not_here_is_a_note_only_where_it_may_be_absent)
     part_run_free(&run);
     part.argv[2] = "exit 2";
     run_part(&part);
-    expect_failure(JUDGED_INCOMPLETE, "exited with status 2");
+    expect_failure(FINDING_INCOMPLETE, "exited with status 2");
 }
 
 Test(validate_part, what_crashes_hangs_or_cannot_be_started_is_incomplete)
 {
     struct validate_part part = trial_part("bench-nvme", "nvme", "kill -SEGV $$");
     run_part(&part);
-    expect_failure(JUDGED_INCOMPLETE, "was ended by signal 11");
+    expect_failure(FINDING_INCOMPLETE, "was ended by signal 11");
     part = trial_part("bench-nvme", "nvme", "sleep 100");
     part.limit_s = 0.2;
     run_part(&part);
     cr_expect_eq(run.launch.end, LAUNCH_TIME);
-    expect_failure(JUDGED_INCOMPLETE, "was ended after 0.2 s");
+    expect_failure(FINDING_INCOMPLETE, "was ended after 0.2 s");
     part = trial_part("bench-nvme", "nvme", "");
     part.argv[0] = "/nowhere/zerogauge";
     run_part(&part);
     cr_expect(run.not_started);
-    expect_failure(JUDGED_INCOMPLETE, "/nowhere/zerogauge: cannot be started");
+    expect_failure(FINDING_INCOMPLETE, "/nowhere/zerogauge: cannot be started");
 }
 
 Test(validate_part, a_status_of_0_with_garbage_is_no_result)
 {
     char script[4096];
     run_script("echo 'GB/s: 3'");
-    expect_failure(JUDGED_INCOMPLETE, "bench-nvme.out:1: is not JSON");
+    expect_failure(FINDING_INCOMPLETE, "bench-nvme.out:1: is not JSON");
     run_script("echo '[1,2]'");
-    expect_failure(JUDGED_INCOMPLETE, "bench-nvme.out:1: is no JSON object");
+    expect_failure(FINDING_INCOMPLETE, "bench-nvme.out:1: is no JSON object");
     run_script("exit 0");
-    expect_failure(JUDGED_INCOMPLETE, "it printed no result");
+    expect_failure(FINDING_INCOMPLETE, "it printed no result");
     snprintf(script, sizeof script, "echo '%s'; echo '{\"record\":\"run\"}'", trial_line("nvme", "", 3));
     run_script(script);
-    expect_failure(JUDGED_INCOMPLETE, "bench-nvme.out:2: is no record of a benchmark");
+    expect_failure(FINDING_INCOMPLETE, "bench-nvme.out:2: is no record of a benchmark");
     snprintf(script, sizeof script, "echo '%s'", trial_line("nvmes", "", 3));
     run_script(script);
-    expect_failure(JUDGED_INCOMPLETE, "of the benchmark \"nvmes\", not of \"nvme\"");
+    expect_failure(FINDING_INCOMPLETE, "of the benchmark \"nvmes\", not of \"nvme\"");
     snprintf(script, sizeof script, "printf %%s '%s'", trial_line("nvme", "", 3));
     run_script(script);
-    expect_failure(JUDGED_INCOMPLETE, "its last line has no end");
+    expect_failure(FINDING_INCOMPLETE, "its last line has no end");
     snprintf(script, sizeof script, "echo '%s'", trial_line("nvme", "", -3));
     run_script(script);
-    expect_failure(JUDGED_INCOMPLETE, "bench-nvme.out:1: ");
+    expect_failure(FINDING_INCOMPLETE, "bench-nvme.out:1: ");
     run_script("head -c 3000000 /dev/zero | tr '\\0' x; echo");
-    expect_failure(JUDGED_INCOMPLETE, "is longer than a record may be");
+    expect_failure(FINDING_INCOMPLETE, "is longer than a record may be");
     run_script("printf '\\377\\376\\n'");
-    expect_failure(JUDGED_INCOMPLETE, "bench-nvme.out:1: is not JSON");
+    expect_failure(FINDING_INCOMPLETE, "bench-nvme.out:1: is not JSON");
 }
 
 static const char REPORT[] =
@@ -149,20 +149,20 @@ Test(validate_part, a_report_of_the_conformance_suite_becomes_its_verdict_and_re
     cr_expect_str_eq(json_string_value(json_object_get(conformance, "record")), "conformance");
     cr_expect_str_eq(json_string_value(json_object_get(conformance, "implementation")), "mine");
     cr_expect_str_eq(json_string_value(json_object_get(conformance, "verdict")), "FAILS");
-    cr_expect_eq(run.verdict, JUDGED_INVALID);
+    cr_expect_eq(run.verdict, FINDING_INVALID);
     cr_expect_str_eq(run.reason, "exited with status 1");
     cr_expect_eq(json_integer_value(json_object_get(json_object_get(conformance, "requirement_counts"), "PASS")), 1);
     cr_expect_str_eq(json_string_value(json_object_get(json_array_get(run.records, 1), "id")), "R-OPT-01");
     part_run_free(&run);
     snprintf(script, sizeof script, REPORT, "SPLENDID", 0);
     run_part(&part);
-    expect_failure(JUDGED_INCOMPLETE, "verdict");
+    expect_failure(FINDING_INCOMPLETE, "verdict");
     part.argv[2] = "echo '{\"record\":\"run\"}'";
     run_part(&part);
-    expect_failure(JUDGED_INCOMPLETE, "its report");
+    expect_failure(FINDING_INCOMPLETE, "its report");
     part.argv[2] = "echo '{\"record\":\"bench\"}'";
     run_part(&part);
-    expect_failure(JUDGED_INCOMPLETE, "a report has no \"bench\" record");
+    expect_failure(FINDING_INCOMPLETE, "a report has no \"bench\" record");
 }
 
 Test(validate_part, files_of_an_earlier_part_stay)

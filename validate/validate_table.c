@@ -13,56 +13,57 @@ static void print_arithmetic(const json_t *conformance)
     const char *key;
     json_t *count, *counts = json_object_get(conformance, "requirement_counts");
     printf("arithmetic  %s:", json_string_value(json_object_get(conformance, "verdict")));
-    json_object_foreach(counts, key, count)
-    {
+    json_object_foreach (counts, key, count) {
         if (json_integer_value(count) > 0)
             printf(" %" JSON_INTEGER_FORMAT " %s", json_integer_value(count), key);
     }
     printf("\n\n");
 }
 
-// The judgement that decides most of a line, or null.
-static const struct judgement *judgement_of(const struct validate_result *result, size_t line)
+// The finding that decides most of a line, or null.
+static const struct bench_finding *finding_of(const struct validate_result *result, size_t line)
 {
-    const struct judgement *worst = NULL;
-    for (size_t i = 0; i < result->judgements.count; i++) {
-        const struct judgement *judgement = &result->judgements.list[i];
-        if (judgement->line == line && (!worst || judgement->verdict > worst->verdict))
-            worst = judgement;
+    const struct bench_finding *worst = NULL;
+    for (size_t i = 0; i < result->findings.count; i++) {
+        const struct bench_finding *finding = &result->findings.list[i];
+        if (finding->line == line && (!worst || finding->verdict > worst->verdict))
+            worst = finding;
     }
     return worst;
 }
 
-static void print_line(const struct result_line *line, const struct judgement *judgement)
+static void print_line(const struct result_line *line, const struct bench_finding *finding)
 {
     char label[BENCH_LABEL_BYTES], measured[48], of[96] = "";
     const json_t *record = line->record, *ratio = json_object_get(record, "ratio");
-    const json_t *yardstick = json_object_get(record, "yardstick");
+    const json_t *baseline = json_object_get(record, "yardstick");
     snprintf(measured, sizeof measured, "%.4g %s", json_number_value(json_object_get(record, "median")),
              json_string_value(json_object_get(record, "unit")));
-    if (json_is_object(yardstick))
-        snprintf(of, sizeof of, "%.4g %s", json_number_value(json_object_get(yardstick, "median")),
-                 json_string_value(json_object_get(yardstick, "name")));
+    if (json_is_object(baseline))
+        snprintf(of, sizeof of, "%.4g %s", json_number_value(json_object_get(baseline, "median")),
+                 json_string_value(json_object_get(baseline, "name")));
     if (json_is_number(ratio))
         printf("%6.1f %%", 100 * json_number_value(ratio));
     else
         printf("%8s", "");
-    printf("  %-10s  %-50.50s  %-18s  %s\n", judged_name(judgement->verdict), bench_label(record, label), measured, of);
+    printf("  %-10s  %-50.50s  %-18s  %s\n", finding_verdict_name(finding->verdict), bench_label(record, label),
+           measured, of);
 }
 
 static void print_fits(const json_t *fits)
 {
     size_t i;
     json_t *fit;
-    json_array_foreach(fits, i, fit)
-    {
+    json_array_foreach (fits, i, fit) {
         char device[SIZE_TEXT_BYTES], host[SIZE_TEXT_BYTES], nvme[SIZE_TEXT_BYTES];
         const char *reason = json_string_value(json_object_get(fit, "reason"));
         const json_t *fits_here = json_object_get(fit, "fits");
         if (i == 0)
             printf("\nfits        bytes of each rank on device, host, NVMe\n");
         printf("%-10s  %-11s %-14s %" JSON_INTEGER_FORMAT " ranks  %10s %10s %10s%s%s\n",
-               json_is_true(fits_here) ? "yes" : json_is_false(fits_here) ? "no" : "unknown",
+               json_is_true(fits_here)    ? "yes"
+               : json_is_false(fits_here) ? "no"
+                                          : "unknown",
                json_string_value(json_object_get(fit, "model")), json_string_value(json_object_get(fit, "preset")),
                json_integer_value(json_object_get(fit, "world")),
                size_short_text((uint64_t)json_integer_value(json_object_get(fit, "device_bytes")), device),
@@ -81,13 +82,13 @@ static void print_absent(const struct validate_setting *setting, const struct va
 
 static void print_verdict(const struct validate_result *result)
 {
-    enum judged verdict = validate_verdict(result);
-    printf("\n%s\n", judged_name(verdict));
-    for (int of = JUDGED_INVALID; of > JUDGED_VALID; of--)
-        for (size_t i = 0; i < result->judgements.count; i++)
-            if ((int)result->judgements.list[i].verdict == of)
-                printf("  %-10s  %s\n", of == (int)verdict ? "" : judged_name((enum judged)of),
-                       result->judgements.list[i].text);
+    enum finding_verdict verdict = validate_verdict(result);
+    printf("\n%s\n", finding_verdict_name(verdict));
+    for (int of = FINDING_INVALID; of > FINDING_VALID; of--)
+        for (size_t i = 0; i < result->findings.count; i++)
+            if ((int)result->findings.list[i].verdict == of)
+                printf("  %-10s  %s\n", of == (int)verdict ? "" : finding_verdict_name((enum finding_verdict)of),
+                       result->findings.list[i].text);
 }
 
 void validate_table(const struct validate_setting *setting, const struct validate_result *result)
@@ -99,10 +100,10 @@ void validate_table(const struct validate_setting *setting, const struct validat
     if (result->line_count > 0)
         printf("%8s  %-10s  %-50s  %-18s  %s\n", "of limit", "", "result", "median", "limit, yardstick");
     for (size_t i = 0; i < result->line_count; i++) {
-        const struct judgement *judgement = judgement_of(result, result->lines[i].line);
-        judged_count += judgement != NULL;
-        if (judgement)
-            print_line(&result->lines[i], judgement);
+        const struct bench_finding *finding = finding_of(result, result->lines[i].line);
+        judged_count += finding != NULL;
+        if (finding)
+            print_line(&result->lines[i], finding);
     }
     if (judged_count < result->line_count)
         printf("%8s  and %zu more without limits\n", "", result->line_count - judged_count);

@@ -11,7 +11,7 @@
 
 static char folder[PATH_MAX];
 static struct validate_plan plan;
-static struct bands bands;
+static struct accepted_ranges ranges;
 static struct validate_setting setting;
 static struct validate_result result;
 static struct result_file file;
@@ -21,8 +21,14 @@ static void setup(void)
 {
     static const char *const argv[] = {"zerogauge", "validate", "--quick"}, *const paths[] = {NULL};
     folder_make(folder);
-    setting = (struct validate_setting){.folder = folder, .program = "validate", .level = "quick", .argc = 3,
-                                        .argv = argv, .paths = paths, .plan = &plan, .bands = &bands,
+    setting = (struct validate_setting){.folder = folder,
+                                        .program = "validate",
+                                        .level = "quick",
+                                        .argc = 3,
+                                        .argv = argv,
+                                        .paths = paths,
+                                        .plan = &plan,
+                                        .ranges = &ranges,
                                         .interrupted = &interrupted};
 }
 
@@ -30,7 +36,7 @@ static void teardown(void)
 {
     validate_result_free(&result);
     result_close(&file);
-    bands_free(&bands);
+    accepted_ranges_free(&ranges);
     folder_remove(folder);
 }
 
@@ -42,7 +48,7 @@ static struct validate_part *add_part(const char *name, const char *bench, const
     return &plan.parts[plan.count++];
 }
 
-// A part that prints one result of this median; its yardstick's is 4 GB/s.
+// A part that prints one result of this median; its baseline's is 4 GB/s.
 static void add_bench(const char *bench, const char *of_case, double median)
 {
     static char scripts[8][1200], name[VALIDATE_NAME_BYTES];
@@ -52,23 +58,25 @@ static void add_bench(const char *bench, const char *of_case, double median)
     add_part(name, bench, script);
 }
 
-static void add_band(const char *id, const char *bench, const char *more)
+static void add_range(const char *id, const char *bench, const char *more)
 {
     char text[1024];
     snprintf(text, sizeof text,
              "{\"schema\":1,\"about\":\"x\",\"bands\":[{\"id\":\"%s\",\"bench\":\"%s\",\"metric\":\"ratio\","
-             "\"at_least\":0.5,\"source\":\"this test\"%s}]}", id, bench, more);
-    cr_assert_eq(bands_parse("test", text, strlen(text), &bands), ERR_NONE, "%s", err_message());
+             "\"at_least\":0.5,\"source\":\"this test\"%s}]}",
+             id, bench, more);
+    cr_assert_eq(accepted_ranges_parse("test", text, strlen(text), &ranges), ERR_NONE, "%s", err_message());
 }
 
-static enum judged validate(void)
+static enum finding_verdict validate(void)
 {
     char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/result.jsonl", folder);
     cr_assert_eq(validate_run(&setting, &result), ERR_NONE, "%s", err_message());
     cr_assert_eq(result_open(path, &file), ERR_NONE, "%s", err_message());
     cr_assert_not_null(file.end, "the file has no end");
-    cr_expect_str_eq(json_string_value(json_object_get(file.end, "verdict")), judged_name(validate_verdict(&result)));
+    cr_expect_str_eq(json_string_value(json_object_get(file.end, "verdict")),
+                     finding_verdict_name(validate_verdict(&result)));
     return validate_verdict(&result);
 }
 
@@ -97,11 +105,11 @@ Test(validate, a_run_in_which_all_is_well_is_valid_and_its_file_whole)
 {
     add_bench("nvme", "\"direction\":\"read\"", 3);
     add_bench("swap", "", 2.5);
-    add_band("read", "nvme", "");
-    add_band("swap", "swap", "");
-    cr_expect_eq(validate(), JUDGED_VALID);
-    static const char *const kinds[] = {"run", "part", "bench", "part", "bench", "band", "band", "finding", "finding",
-                                        "end"};
+    add_range("read", "nvme", "");
+    add_range("swap", "swap", "");
+    cr_expect_eq(validate(), FINDING_VALID);
+    static const char *const kinds[] = {"run",  "part", "bench",   "part",    "bench",
+                                        "band", "band", "finding", "finding", "end"};
     cr_assert_eq(file.line_count, sizeof kinds / sizeof *kinds);
     for (size_t i = 0; i < file.line_count; i++)
         cr_expect_str_eq(text_of(file.lines[i], "record"), kinds[i], "line %zu", i + 1);
@@ -113,13 +121,13 @@ Test(validate, a_run_in_which_all_is_well_is_valid_and_its_file_whole)
     cr_expect_eq(json_array_size(json_object_get(file.end, "reasons")), 0);
 }
 
-Test(validate, a_band_that_is_not_kept_makes_it_invalid)
+Test(validate, a_range_that_is_not_kept_makes_it_invalid)
 {
     add_bench("nvme", "\"direction\":\"read\"", 1);
     add_bench("swap", "", 3);
-    add_band("nvme-read", "nvme", ",\"case\":{\"direction\":\"read\"}");
-    add_band("swap", "swap", "");
-    cr_expect_eq(validate(), JUDGED_INVALID);
+    add_range("nvme-read", "nvme", ",\"case\":{\"direction\":\"read\"}");
+    add_range("swap", "swap", "");
+    cr_expect_eq(validate(), FINDING_INVALID);
     cr_expect_eq(json_array_size(json_object_get(file.end, "reasons")), 1);
     cr_expect_str_eq(reason(0), "nvme-read: nvme read reaches 25.0 % of fio, at least 50 % is asked");
 }
@@ -128,9 +136,9 @@ Test(validate, a_part_that_fails_does_not_end_the_run_and_makes_it_incomplete)
 {
     add_part("bench-adam", "adam", "echo out of luck >&2; exit 2");
     add_bench("nvme", "", 3);
-    add_band("nvme", "nvme", "");
-    add_band("adam", "adam", "");
-    cr_expect_eq(validate(), JUDGED_INCOMPLETE);
+    add_range("nvme", "nvme", "");
+    add_range("adam", "adam", "");
+    cr_expect_eq(validate(), FINDING_INCOMPLETE);
     cr_expect_str_eq(reason(0), "bench-adam: exited with status 2: out of luck");
     cr_expect_str_eq(reason(1), "adam: no result of adam is one that this band is for");
     cr_expect_eq(result.line_count, 1);
@@ -141,7 +149,7 @@ Test(validate, a_part_that_fails_does_not_end_the_run_and_makes_it_incomplete)
 Test(validate, wrong_data_makes_it_invalid)
 {
     add_part("bench-adam", "adam", "echo element 7 differs >&2; exit 1");
-    cr_expect_eq(validate(), JUDGED_INVALID);
+    cr_expect_eq(validate(), FINDING_INVALID);
     cr_expect_str_eq(reason(0), "bench-adam: exited with status 1: element 7 differs");
 }
 
@@ -149,19 +157,19 @@ Test(validate, what_a_machine_does_not_have_is_not_asked_for)
 {
     add_part("bench-pcie", "pcie", "echo SKIP: no GPU >&2; exit 77")->may_be_absent = true;
     add_bench("nvme", "", 3);
-    add_band("nvme", "nvme", "");
-    add_band("pcie", "pcie", "");
-    cr_expect_eq(validate(), JUDGED_VALID);
+    add_range("nvme", "nvme", "");
+    add_range("pcie", "pcie", "");
+    cr_expect_eq(validate(), FINDING_VALID);
     cr_expect_null(record_of("band", 1), "a band of what is not there");
     cr_expect_str_eq(text_of(record_of("part", 0), "reason"), "SKIP: no GPU");
 }
 
-Test(validate, a_band_for_what_nobody_measures_makes_it_incomplete_but_not_at_the_other_level)
+Test(validate, a_range_for_what_nobody_measures_makes_it_incomplete_but_not_at_the_other_level)
 {
     add_bench("nvme", "\"direction\":\"read\"", 3);
-    add_band("full", "nvme", ",\"case\":{\"direction\":\"mixed\"},\"level\":\"full\"");
-    add_band("write", "nvme", ",\"case\":{\"direction\":\"write\"}");
-    cr_expect_eq(validate(), JUDGED_INCOMPLETE);
+    add_range("full", "nvme", ",\"case\":{\"direction\":\"mixed\"},\"level\":\"full\"");
+    add_range("write", "nvme", ",\"case\":{\"direction\":\"write\"}");
+    cr_expect_eq(validate(), FINDING_INCOMPLETE);
     cr_expect_eq(json_array_size(json_object_get(file.end, "reasons")), 1);
     cr_expect_str_eq(reason(0), "write: no result of nvme is one that this band is for");
 }
@@ -172,13 +180,15 @@ Test(validate, the_slow_rank_is_named)
     int used = 0;
     for (int rank = 0; rank < 2; rank++) {
         char of_case[256];
-        snprintf(of_case, sizeof of_case, "\"lane\":\"compute\",\"rank\":%d,\"together\":false,\"world\":2,"
-                 "\"host\":\"node7\",\"processor\":%d", rank, rank);
+        snprintf(of_case, sizeof of_case,
+                 "\"lane\":\"compute\",\"rank\":%d,\"together\":false,\"world\":2,"
+                 "\"host\":\"node7\",\"processor\":%d",
+                 rank, rank);
         used += snprintf(script + used, sizeof script - (size_t)used, "echo '%s';",
                          trial_line("ranks", of_case, rank == 1 ? 1 : 3));
     }
     add_part("bench-ranks", "ranks", script);
-    cr_expect_eq(validate(), JUDGED_INVALID);
+    cr_expect_eq(validate(), FINDING_INVALID);
     cr_expect_str_eq(reason(0), "ranks-compute-alone: rank 1 (host node7, processor 1) takes 3.00 times as long as the "
                                 "other rank in the lane compute, each alone");
 }
@@ -188,9 +198,9 @@ Test(validate, the_summary_has_what_was_judged_with_the_verdict_and_its_reasons)
     add_bench("nvme", "\"direction\":\"read\",\"block_bytes\":4096", 1);
     add_bench("swap", "", 3);
     add_bench("adam", "", 3.5);
-    add_band("nvme-read", "nvme", "");
-    add_band("adam", "adam", "");
-    cr_expect_eq(validate(), JUDGED_INVALID);
+    add_range("nvme-read", "nvme", "");
+    add_range("adam", "adam", "");
+    cr_expect_eq(validate(), FINDING_INVALID);
     struct printed printed = printed_begin();
     validate_table(&setting, &result);
     char *text = printed_end(printed);
@@ -207,7 +217,7 @@ Test(validate, emulated_lanes_are_never_valid)
 {
     add_bench("nvme", "", 3);
     setting.emulate = "nvme-read=0.2";
-    cr_expect_eq(validate(), JUDGED_INCOMPLETE);
+    cr_expect_eq(validate(), FINDING_INCOMPLETE);
     cr_expect(strstr(reason(0), "EMULATED, nvme-read=0.2: not"), "%s", reason(0));
 }
 
@@ -224,7 +234,7 @@ Test(validate, an_interrupt_ends_the_part_and_the_file_says_so)
     add_bench("nvme", "", 3);
     add_part("bench-swap", "swap", "kill -USR1 $PPID; sleep 100");
     add_part("bench-step", "step", "echo begun > begun");
-    cr_expect_eq(validate(), JUDGED_INCOMPLETE);
+    cr_expect_eq(validate(), FINDING_INCOMPLETE);
     cr_expect(result.interrupted);
     cr_expect_str_eq(text_of(file.end, "status"), "interrupted");
     cr_expect_str_eq(reason(0), "bench-swap: was interrupted");
@@ -235,7 +245,7 @@ Test(validate, an_interrupt_ends_the_part_and_the_file_says_so)
 Test(validate, results_that_are_there_stay)
 {
     add_bench("nvme", "", 3);
-    add_band("nvme", "nvme", "");
+    add_range("nvme", "nvme", "");
     validate();
     validate_result_free(&result);
     cr_expect_eq(validate_run(&setting, &result), ERR_USAGE);
@@ -244,9 +254,13 @@ Test(validate, results_that_are_there_stay)
 Test(validate, the_plan_passes_on_what_each_part_understands)
 {
     static const char *const paths[] = {"/one", "/two", NULL};
-    const struct validate_choice choice = {.program = "/usr/bin/zerogauge", .quick = true, .nvme_paths = paths,
-                                       .world = "3", .pin = "0,1", .engine = "io_uring",
-                                       .emulation = {{[LANE_NVME_READ] = 1e9, [LANE_CPU] = 2e9}}};
+    const struct validate_choice choice = {.program = "/usr/bin/zerogauge",
+                                           .quick = true,
+                                           .nvme_paths = paths,
+                                           .world = "3",
+                                           .pin = "0,1",
+                                           .engine = "io_uring",
+                                           .emulation = {{[LANE_NVME_READ] = 1e9, [LANE_CPU] = 2e9}}};
     struct validate_plan made;
     cr_assert_eq(validate_plan_make(&choice, &made), ERR_NONE, "%s", err_message());
     double expected_s = 0;
@@ -264,8 +278,10 @@ Test(validate, the_plan_passes_on_what_each_part_understands)
             cr_expect_str_eq(line, " /usr/bin/zerogauge bench nvme --json --quick --nvme-path /one --nvme-path /two "
                                    "--emulate nvme-read=1 --engine io_uring");
         if (strcmp(made.parts[i].name, "bench-pipeline") == 0)
-            cr_expect_str_eq(line, " /usr/bin/zerogauge bench pipeline --json --quick --nvme-path /one --nvme-path "
-                                   "/two --emulate nvme-read=1,cpu=2", "the only part that throttles what is computed");
+            cr_expect_str_eq(line,
+                             " /usr/bin/zerogauge bench pipeline --json --quick --nvme-path /one --nvme-path "
+                             "/two --emulate nvme-read=1,cpu=2",
+                             "the only part that throttles what is computed");
         if (strcmp(made.parts[i].name, "bench-ranks") == 0)
             cr_expect_str_eq(line, " /usr/bin/zerogauge bench ranks --json --quick --world 3 --pin 0,1");
     }

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-// A record of three samples around `median` GB/s beside a yardstick of 4 GB/s. `of_case` is the inside of an object.
+// A record of three samples around `median` GB/s beside a baseline of 4 GB/s. `of_case` is the inside of an object.
 static inline const char *trial_line(const char *name, const char *of_case, double median)
 {
     static char line[1024];
@@ -31,8 +31,8 @@ static inline json_t *trial_record(const char *name, const char *of_case, double
 // A part that runs a shell script. The script outlives it.
 static inline struct validate_part trial_part(const char *name, const char *bench, const char *script)
 {
-    struct validate_part part = {.bench = bench, .argv = {"/bin/sh", "-c", script, NULL}, .expected_s = 1,
-                                 .limit_s = 20};
+    struct validate_part part = {
+        .bench = bench, .argv = {"/bin/sh", "-c", script, NULL}, .expected_s = 1, .limit_s = 20};
     snprintf(part.name, sizeof part.name, "%s", name);
     return part;
 }

@@ -38,7 +38,7 @@ static char *report_text(const struct validate_part *part, const char *folder, c
                                "records", run->records, "output", output, "errors", errors);
     // What is no UTF-8 is not reported.
     if (!report)
-        report = json_pack("{s:i, s:i, s:s, s:[]}", "state", PART_FAILED, "verdict", JUDGED_INCOMPLETE, "reason",
+        report = json_pack("{s:i, s:i, s:s, s:[]}", "state", PART_FAILED, "verdict", FINDING_INCOMPLETE, "reason",
                            "what it printed is not as it should be", "records");
     if (report)
         text = json_dumps(report, JSON_COMPACT);
@@ -73,7 +73,7 @@ static int take_report(const struct validate_part *part, const char *folder, int
     }
     *run = (struct part_run){
         .state = (enum part_state)json_integer_value(json_object_get(report, "state")),
-        .verdict = (enum judged)json_integer_value(json_object_get(report, "verdict")),
+        .verdict = (enum finding_verdict)json_integer_value(json_object_get(report, "verdict")),
         .launch = {.end = (enum launch_end)json_integer_value(json_object_get(report, "end")),
                    .status = (int)json_integer_value(json_object_get(report, "status")),
                    .seconds = json_number_value(json_object_get(report, "seconds"))},
@@ -95,8 +95,7 @@ static void place_records(json_t *records)
 {
     size_t i;
     json_t *record;
-    json_array_foreach(records, i, record)
-    {
+    json_array_foreach (records, i, record) {
         json_t *of_case = json_object_get(record, "case");
         if (!of_case)
             continue;
@@ -115,11 +114,11 @@ static int run_child(const struct validate_part *part, const struct part_setting
 }
 
 // An interruption by the user breaks nothing by itself.
-static void tell_broken(const struct supervised *result, bool failed, char broken[JUDGEMENT_TEXT_BYTES])
+static void tell_broken(const struct supervised *result, bool failed, char broken[BENCH_FINDING_TEXT_BYTES])
 {
     bool interrupted = result->aborted && result->end == LAUNCH_INTERRUPTED;
     if ((failed || result->abandoned) && !interrupted)
-        snprintf(broken, JUDGEMENT_TEXT_BYTES, "%.500s", result->message);
+        snprintf(broken, BENCH_FINDING_TEXT_BYTES, "%.500s", result->message);
 }
 
 struct gathering {
@@ -133,7 +132,7 @@ static int gather(void *context)
 }
 
 static int run_on_hosts(const struct validate_part *part, const struct part_setting *setting, struct part_run runs[],
-                        char broken[JUDGEMENT_TEXT_BYTES])
+                        char broken[BENCH_FINDING_TEXT_BYTES])
 {
     int world = bench_world_size(), rc = run_child(part, setting, &runs[0]);
     if (rc != ERR_NONE)
@@ -214,7 +213,7 @@ static void describe_end(const struct supervised *result, int status, struct lau
 }
 
 static int run_together(const struct validate_part *part, const struct part_setting *setting, struct part_run *run,
-                        char broken[JUDGEMENT_TEXT_BYTES])
+                        char broken[BENCH_FINDING_TEXT_BYTES])
 {
     struct part_files files;
     struct benching *benching = calloc(1, sizeof *benching);
@@ -246,7 +245,7 @@ static bool is_together(const struct validate_part *part)
 }
 
 int validate_world_part(const struct validate_part *part, const struct part_setting *setting, struct part_run runs[],
-                        char broken[JUDGEMENT_TEXT_BYTES])
+                        char broken[BENCH_FINDING_TEXT_BYTES])
 {
     broken[0] = '\0';
     return is_together(part) ? run_together(part, setting, &runs[0], broken)

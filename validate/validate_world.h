@@ -11,7 +11,7 @@
 // rank ran nothing itself. Each to be freed with part_run_free, also after an error. *broken says why the ranks cannot
 // go on together, such as "rank 1 (host b, process 7) has died"; "" where they can.
 int validate_world_part(const struct validate_part *part, const struct part_setting *setting, struct part_run runs[],
-                        char broken[JUDGEMENT_TEXT_BYTES]);
+                        char broken[BENCH_FINDING_TEXT_BYTES]);
 
 // On every other rank: its share of all that follows, from the description of its host to the last part of the plan.
 // paths are folders whose disks are described, null at the end. ERR_PEER: the ranks could not go on together.

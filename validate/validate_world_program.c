@@ -65,8 +65,14 @@ static void make_plan(const char *what, struct validate_plan *plan)
     *plan = (struct validate_plan){0};
     add_script(plan, "bench-nvme", "nvme", ends ? 20 : 0.1, slow ? 1 : 3);
     struct validate_part *part = add(plan, "bench-ranks", "ranks");
-    const char *const words[] = {"zerogauge", "bench", "ranks",    "--json",
-                                 "--quick",   "--repeat", together ? "900" : "2", error ? "--pin=0,1023,0" : NULL};
+    const char *const words[] = {"zerogauge",
+                                 "bench",
+                                 "ranks",
+                                 "--json",
+                                 "--quick",
+                                 "--repeat",
+                                 together ? "900" : "2",
+                                 error ? "--pin=0,1023,0" : NULL};
     memcpy(part->argv, words, sizeof words);
     add_script(plan, "bench-swap", "swap", 0.1, 2);
 }
@@ -76,17 +82,23 @@ static const char *const paths[] = {NULL};
 static int run(const char *folder, const struct validate_plan *plan)
 {
     static const char *const argv[] = {"zerogauge", "validate"};
-    struct bands bands = {0};
+    struct accepted_ranges ranges = {0};
     struct validate_result result;
-    const struct validate_setting setting = {.folder = folder, .program = "validate", .level = "quick", .argc = 2,
-                                             .argv = argv, .paths = paths, .plan = plan, .bands = &bands,
+    const struct validate_setting setting = {.folder = folder,
+                                             .program = "validate",
+                                             .level = "quick",
+                                             .argc = 2,
+                                             .argv = argv,
+                                             .paths = paths,
+                                             .plan = plan,
+                                             .ranges = &ranges,
                                              .interrupted = &interrupted};
     int rc = validate_run(&setting, &result);
     if (rc == ERR_NONE) {
-        printf("%s%s\n", judged_name(validate_verdict(&result)), result.interrupted ? ", interrupted" : "");
-        for (size_t i = 0; i < result.judgements.count; i++)
-            if (result.judgements.list[i].verdict != JUDGED_VALID)
-                printf("reason %s\n", result.judgements.list[i].text);
+        printf("%s%s\n", finding_verdict_name(validate_verdict(&result)), result.interrupted ? ", interrupted" : "");
+        for (size_t i = 0; i < result.findings.count; i++)
+            if (result.findings.list[i].verdict != FINDING_VALID)
+                printf("reason %s\n", result.findings.list[i].text);
         fflush(stdout);
         rc = validate_report(folder);
     }
@@ -108,9 +120,9 @@ int main(int argc, char **argv)
     sigaction(SIGTERM, &action, NULL);
     make_plan(argv[2], &plan);
     int rank = bench_world_rank();
-    signal_number = strncmp(argv[2], "kill", 4) == 0 && rank == 1       ? SIGKILL
+    signal_number = strncmp(argv[2], "kill", 4) == 0 && rank == 1    ? SIGKILL
                     : strcmp(argv[2], "interrupt") == 0 && rank == 0 ? SIGTERM
-                                                                      : 0;
+                                                                     : 0;
     if (signal_number != 0)
         pthread_create(&thread, NULL, end_later, &signal_number);
     int rc = rank == 0 ? run(argv[1], &plan) : validate_world_follow(&plan, paths, &interrupted);

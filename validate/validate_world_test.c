@@ -58,8 +58,8 @@ static size_t count_of(const char *kind, const char *name)
 {
     size_t count = 0;
     for (size_t i = 0; i < file.line_count; i++)
-        count += strcmp(text_of(file.lines[i], "record"), kind) == 0 &&
-                 strcmp(text_of(file.lines[i], "name"), name) == 0;
+        count +=
+            strcmp(text_of(file.lines[i], "record"), kind) == 0 && strcmp(text_of(file.lines[i], "name"), name) == 0;
     return count;
 }
 
@@ -98,7 +98,7 @@ static bool is_incomplete_because(const char *why)
     const json_t *reasons = json_object_get(file.end, "reasons");
     size_t i;
     const json_t *reason;
-    json_array_foreach(reasons, i, reason)
+    json_array_foreach (reasons, i, reason)
         if (strstr(json_string_value(reason), why))
             return strcmp(text_of(file.end, "verdict"), "INCOMPLETE") == 0;
     return false;
@@ -145,8 +145,9 @@ Test(validate_world, a_slow_host_is_an_outlier)
 {
     MPI_OR_SKIP();
     char command[3 * PATH_MAX];
-    snprintf(command, sizeof command, "env ASAN_OPTIONS=detect_leaks=0 timeout 100 '%s/ci/hosts' 2 -- mpirun -n 3 "
-                                      "'%s/validate_world_program' %s/v slow 2>&1",
+    snprintf(command, sizeof command,
+             "env ASAN_OPTIONS=detect_leaks=0 timeout 100 '%s/ci/hosts' 2 -- mpirun -n 3 "
+             "'%s/validate_world_program' %s/v slow 2>&1",
              ZG_SOURCE_DIR, ZG_BINARY_DIR, folder);
     int status = command_run(command, output, sizeof output);
     const char *reason = strstr(output, "SKIP: ");

@@ -38,7 +38,7 @@ struct run {
     const struct launch_setting *setting;
     struct launch_result *out;
     pid_t leader;
-    int leader_fd;  // -1 where the system has no such thing
+    int leader_fd;            // -1 where the system has no such thing
     int output_fd, error_fd;  // error_fd: may be output_fd
     uint64_t begin_ns;
     struct process_list before, now;

@@ -45,8 +45,8 @@ static void become(const char *const *argv, const int fds[3], int failure_fd, pi
     if (dup2(fds[0], 0) >= 0 && dup2(fds[1], 1) >= 0 && dup2(fds[2], 2) >= 0)
         execvp(argv[0], (char *const *)(uintptr_t)argv);
     int failure = errno;
-    ssize_t told = write(failure_fd, &failure, sizeof failure);
-    _exit(told > 0 ? NOT_STARTED : NOT_STARTED + 1);
+    ssize_t written = write(failure_fd, &failure, sizeof failure);
+    _exit(written > 0 ? NOT_STARTED : NOT_STARTED + 1);
 }
 
 // Forks; no handler of the suite's runs in the new process.

@@ -76,7 +76,7 @@ static void tell_that_memory_was_seen(void *context, double seconds)
     folder_write("seen", "", 0);
 }
 
-Test(launch, the_exit_status_is_told)
+Test(launch, the_exit_status_is_reported)
 {
     shell("exit 0");
     cr_expect_eq(result.end, LAUNCH_EXITED);
@@ -132,7 +132,7 @@ Test(launch, somebody_is_told_now_and_then_while_it_runs)
     cr_expect(ticked_s > 0.1 && ticked_s <= result.seconds, "%g", ticked_s);
 }
 
-Test(launch, the_signal_is_told)
+Test(launch, the_signal_is_reported)
 {
     sigset_t blocked;
     sigemptyset(&blocked);

@@ -30,8 +30,26 @@ Test(shell_word, plain_words_and_placeholders_stay_as_they_are)
 Test(shell_word, a_shell_reads_every_word_as_it_was)
 {
     static const char *const words[] = {
-        "", " ", "two words", "it's", "'", "''", "\"quoted\" $HOME `id` \\ !", "*", "~", "#x", "{a,b}", "{1..3}", "{}",
-        "--in={cases}/x", "a;b|c&d>(e)", "line\nline", "\ttab's \\ and \x01\x7f end", "1\n1", "\xc3\xa4", "a=b",
+        "",
+        " ",
+        "two words",
+        "it's",
+        "'",
+        "''",
+        "\"quoted\" $HOME `id` \\ !",
+        "*",
+        "~",
+        "#x",
+        "{a,b}",
+        "{1..3}",
+        "{}",
+        "--in={cases}/x",
+        "a;b|c&d>(e)",
+        "line\nline",
+        "\ttab's \\ and \x01\x7f end",
+        "1\n1",
+        "\xc3\xa4",
+        "a=b",
     };
     char command[512], output[512];
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {

@@ -35,10 +35,10 @@ int adam_arrays_open(size_t count, int threads, struct adam_arrays *out)
         .exp_avg = array_open(1, count * sizeof(float), threads),
         .exp_avg_sq = array_open(2, count * sizeof(float), threads),
         .grad = array_open(3, count * sizeof(float), threads),
-        .copy = array_open(4, count * sizeof(struct bf16), threads),
-        .yardstick_copy = array_open(5, count * sizeof(struct bf16), threads),
+        .model_params = array_open(4, count * sizeof(struct bf16), threads),
+        .baseline_model_params = array_open(5, count * sizeof(struct bf16), threads),
     };
-    if (out->param && out->exp_avg && out->exp_avg_sq && out->grad && out->copy && out->yardstick_copy)
+    if (out->param && out->exp_avg && out->exp_avg_sq && out->grad && out->model_params && out->baseline_model_params)
         return ERR_NONE;
     adam_arrays_close(out);
     return err_set(ERR_MEMORY, "no memory for %zu parameters of 20 bytes; --sizes chooses others", count);
@@ -50,15 +50,15 @@ void adam_arrays_close(struct adam_arrays *arrays)
     array_close(1, arrays->exp_avg, arrays->count * sizeof(float));
     array_close(2, arrays->exp_avg_sq, arrays->count * sizeof(float));
     array_close(3, arrays->grad, arrays->count * sizeof(float));
-    array_close(4, arrays->copy, arrays->count * sizeof(struct bf16));
-    array_close(5, arrays->yardstick_copy, arrays->count * sizeof(struct bf16));
+    array_close(4, arrays->model_params, arrays->count * sizeof(struct bf16));
+    array_close(5, arrays->baseline_model_params, arrays->count * sizeof(struct bf16));
     *arrays = (struct adam_arrays){0};
 }
 
 // One period of the initial state, of sizes as they are in training.
 struct period {
     float param[ARRAYS_PERIOD], exp_avg[ARRAYS_PERIOD], exp_avg_sq[ARRAYS_PERIOD];
-    float grad[ARRAYS_PERIOD];          // as fp32; exact
+    float grad[ARRAYS_PERIOD];                // as fp32; exact
     unsigned char stored[4 * ARRAYS_PERIOD];  // the same in the gradient's format
 };
 
@@ -92,7 +92,7 @@ void adam_arrays_fill(struct adam_arrays *arrays, enum dtype grad_dtype)
         memcpy(arrays->exp_avg + start, period.exp_avg, length * sizeof(float));
         memcpy(arrays->exp_avg_sq + start, period.exp_avg_sq, length * sizeof(float));
         memcpy((char *)arrays->grad + start * bytes, period.stored, length * bytes);
-        memset((char *)arrays->copy + start * sizeof(struct bf16), 0xff, length * sizeof(struct bf16));
+        memset((char *)arrays->model_params + start * sizeof(struct bf16), 0xff, length * sizeof(struct bf16));
     }
 }
 
@@ -127,8 +127,8 @@ static int compare_run(const struct adam_arrays *arrays, const struct adam_step 
     TRY(compare("param", arrays->param + start, expected->param + first, length, 4, start));
     TRY(compare("exp_avg", arrays->exp_avg + start, expected->exp_avg + first, length, 4, start));
     TRY(compare("exp_avg_sq", arrays->exp_avg_sq + start, expected->exp_avg_sq + first, length, 4, start));
-    if (step->copy)
-        TRY(compare("copy", (const uint16_t *)arrays->copy + start, copies + first, length, 2, start));
+    if (step->model_params)
+        TRY(compare("copy", (const uint16_t *)arrays->model_params + start, copies + first, length, 2, start));
     return ERR_NONE;
 }
 
@@ -145,9 +145,9 @@ int adam_arrays_check(const struct adam_arrays *arrays, const struct adam_step *
         size_t k = i % ARRAYS_PERIOD;
         replay(step, steps, true, tail.grad[k], &tail.param[k], &tail.exp_avg[k], &tail.exp_avg_sq[k]);
     }
-    if (step->copy) {
-        dtype_narrow(step->copy_dtype, body.param, body_copies, ARRAYS_PERIOD);
-        dtype_narrow(step->copy_dtype, tail.param, tail_copies, ARRAYS_PERIOD);
+    if (step->model_params) {
+        dtype_narrow(step->model_dtype, body.param, body_copies, ARRAYS_PERIOD);
+        dtype_narrow(step->model_dtype, tail.param, tail_copies, ARRAYS_PERIOD);
     }
     for (size_t start = 0; start < tail_start; start += ARRAYS_PERIOD)
         TRY(compare_run(arrays, step, &body, body_copies, start, 0, run_length(tail_start, start)));

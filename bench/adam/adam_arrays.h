@@ -15,9 +15,9 @@ struct adam_arrays {
     size_t count;
     int threads;  // that wrote the pages first, and fill
     float *param, *exp_avg, *exp_avg_sq;
-    void *grad;  // room for fp32
-    void *copy;  // room for 16 bits
-    void *yardstick_copy;  // the same for the yardstick, whose copies are other bits
+    void *grad;                   // room for fp32
+    void *model_params;           // room for 16 bits
+    void *baseline_model_params;  // the same for the baseline, whose copies are other bits
 };
 
 int adam_arrays_open(size_t count, int threads, struct adam_arrays *out);  // ERR_MEMORY

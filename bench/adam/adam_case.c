@@ -10,10 +10,8 @@
 #include <math.h>
 
 const struct adam_variant adam_variants[ADAM_VARIANT_COUNT] = {
-    {"update", DTYPE_FP32, false, false, "copy_4r_3w"},
-    {"fused", DTYPE_FP32, true, false, "copy_4r_4w"},
-    {"fused", DTYPE_BF16, true, false, "copy_4r_4w"},
-    {"whole", DTYPE_FP32, true, true, "read_2_copy_4r_4w"},
+    {"update", DTYPE_FP32, false, false, "copy_4r_3w"},     {"fused", DTYPE_FP32, true, false, "copy_4r_4w"},
+    {"fused", DTYPE_BF16, true, false, "copy_4r_4w"},       {"whole", DTYPE_FP32, true, true, "read_2_copy_4r_4w"},
     {"whole", DTYPE_BF16, true, true, "read_2_copy_4r_4w"},
 };
 
@@ -29,22 +27,22 @@ struct measurement {
     uint64_t step_count;  // made so far
     double norm;          // of the gradients' sum; the last that was computed
     double max_norm;
-    uint32_t sink;        // what the reading yardstick found
-    float divisions;      // what the dividing one found
+    uint32_t sink;    // what the reading baseline found
+    float divisions;  // what the dividing one found
 };
 
-// Zero, which the compiler cannot know: the yardstick moves every bit and changes none.
-static const volatile uint32_t yardstick_mask = 0;
+// Zero, which the compiler cannot know: the baseline moves every bit and changes none.
+static const volatile uint32_t baseline_mask = 0;
 
 static int streams_run(void *context)
 {
     struct measurement *m = context;
     if (!m->of->variant->norm)
-        streams_step(&m->streams, yardstick_mask, m->of->threads, m->rounds);
+        streams_step(&m->streams, baseline_mask, m->of->threads, m->rounds);
     for (uint64_t round = 0; round < m->rounds && m->of->variant->norm; round++) {
         m->sink |= streams_read(&m->streams, m->of->threads);
         m->sink |= streams_read(&m->streams, m->of->threads);
-        streams_step(&m->streams, yardstick_mask, m->of->threads, 1);
+        streams_step(&m->streams, baseline_mask, m->of->threads, 1);
     }
     return ERR_NONE;
 }
@@ -107,7 +105,8 @@ static void repeat_parts(const struct adam_step *step, int threads, uint64_t rou
         own.param = step->param + begin;
         own.exp_avg = step->exp_avg + begin;
         own.exp_avg_sq = step->exp_avg_sq + begin;
-        own.copy = step->copy ? (char *)step->copy + begin * dtype_bytes(step->copy_dtype) : NULL;
+        own.model_params =
+            step->model_params ? (char *)step->model_params + begin * dtype_bytes(step->model_dtype) : NULL;
         own.count = end - begin;
         own.tensor_index = step->tensor_index + begin;
         for (uint64_t round = 0; round < rounds; round++)
@@ -140,24 +139,39 @@ static int step_run(void *context)
 static int measurement_open(const struct adam_case *of, struct adam_arrays *arrays, struct measurement *out)
 {
     const struct adam_variant *variant = of->variant;
-    const struct adam_hyper hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
-                                     .decoupled = true, .bias_correction = true};
+    const struct adam_hyper hyper = {.lr = 1e-3,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .eps = 1e-8,
+                                     .weight_decay = 0.01,
+                                     .decoupled = true,
+                                     .bias_correction = true};
     adam_arrays_fill(arrays, variant->grad_dtype);
     *out = (struct measurement){
         .of = of,
         .arrays = arrays,
-        .step = {.recipe = of->recipe, .grad = arrays->grad, .grad_dtype = variant->grad_dtype,
-                 .grad_divisor = variant->copy ? 2 : 1, .grad_coefficient = variant->copy ? 0.5f : 1,
-                 .param = arrays->param, .exp_avg = arrays->exp_avg, .exp_avg_sq = arrays->exp_avg_sq,
-                 .copy = variant->copy ? arrays->copy : NULL, .copy_dtype = DTYPE_BF16, .count = of->count,
+        .step = {.recipe = of->recipe,
+                 .grad = arrays->grad,
+                 .grad_dtype = variant->grad_dtype,
+                 .grad_divisor = variant->writes_model_params ? 2 : 1,
+                 .grad_coefficient = variant->writes_model_params ? 0.5f : 1,
+                 .param = arrays->param,
+                 .exp_avg = arrays->exp_avg,
+                 .exp_avg_sq = arrays->exp_avg_sq,
+                 .model_params = variant->writes_model_params ? arrays->model_params : NULL,
+                 .model_dtype = DTYPE_BF16,
+                 .count = of->count,
                  .tensor_count = of->count},
         .rounds = 1,
         .max_norm = adam_arrays_norm(arrays, variant->grad_dtype) / 4,
     };
-    out->streams = (struct streams){
-        .param = arrays->param, .exp_avg = arrays->exp_avg, .exp_avg_sq = arrays->exp_avg_sq, .grad = arrays->grad,
-        .grad_dtype = variant->grad_dtype,
-        .copy = variant->copy ? arrays->yardstick_copy : NULL, .count = of->count};
+    out->streams = (struct streams){.param = arrays->param,
+                                    .exp_avg = arrays->exp_avg,
+                                    .exp_avg_sq = arrays->exp_avg_sq,
+                                    .grad = arrays->grad,
+                                    .grad_dtype = variant->grad_dtype,
+                                    .model_params = variant->writes_model_params ? arrays->baseline_model_params : NULL,
+                                    .count = of->count};
     struct recipe_state state = {0};
     return recipe_begin_step(of->recipe, &hyper, 1000, &state, &out->step.scalars);
 }
@@ -178,12 +192,11 @@ static int choose_rounds(struct measurement *m, const struct bench_work *work)
 }
 
 // The longer of both parts, as the shortest of a few trials find it.
-static int choose_yardstick(const struct measurement *m, const struct bench_work *streams,
-                            const struct bench_work *divisions, const struct bench_work **out)
+static int choose_baseline(const struct measurement *m, const struct bench_work *streams,
+                           const struct bench_work *divisions, const struct bench_work **out)
 {
     struct bench_samples of_streams, of_divisions;
-    TRY(bench_alternate(streams, divisions, 1, TRIALS, (double)(m->of->count * m->rounds), &of_streams,
-                        &of_divisions));
+    TRY(bench_alternate(streams, divisions, 1, TRIALS, (double)(m->of->count * m->rounds), &of_streams, &of_divisions));
     *out = bench_quantile(&of_streams, 0) >= bench_quantile(&of_divisions, 0) ? streams : divisions;
     return ERR_NONE;
 }
@@ -202,7 +215,7 @@ static int measurement_check(const struct measurement *m)
 static size_t case_bytes(const struct adam_variant *variant)
 {
     size_t state = 2 * 3 * sizeof(float);  // param, exp_avg, exp_avg_sq: read and written
-    return state + dtype_bytes(variant->grad_dtype) * (variant->norm ? 3 : 1) + (variant->copy ? 2 : 0);
+    return state + dtype_bytes(variant->grad_dtype) * (variant->norm ? 3 : 1) + (variant->writes_model_params ? 2 : 0);
 }
 
 static json_t *case_json(const struct adam_case *of, bool in_cache)
@@ -210,8 +223,8 @@ static json_t *case_json(const struct adam_case *of, bool in_cache)
     const struct adam_variant *variant = of->variant;
     return json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:I, s:i, s:b, s:i}", "step", variant->name, "recipe",
                      recipe_name(of->recipe), "isa", adam_isa_name(of->isa), "best_isa", of->isa == adam_isa_best(),
-                     "grad", dtype_name(variant->grad_dtype), "copy", variant->copy ? "bf16" : "none", "params",
-                     (json_int_t)of->count, "threads", of->threads, "in_cache", in_cache, "bytes_per_param",
+                     "grad", dtype_name(variant->grad_dtype), "copy", variant->writes_model_params ? "bf16" : "none",
+                     "params", (json_int_t)of->count, "threads", of->threads, "in_cache", in_cache, "bytes_per_param",
                      (int)case_bytes(variant));
 }
 
@@ -220,16 +233,16 @@ static int measure(struct measurement *m, const struct bench_options *options, s
 {
     const struct adam_case *of = m->of;
     const struct bench_work work = {.name = "adam", .run = step_run, .context = m};
-    const struct bench_work streams = {.name = of->variant->yardstick, .run = streams_run, .context = m};
+    const struct bench_work streams = {.name = of->variant->baseline, .run = streams_run, .context = m};
     static const char *const names[] = {"divide_1_sqrt_1", "divide_2_sqrt_1", "divide_3_sqrt_1"};
     const struct bench_work divisions = {
         .name = names[divisions_of(of->recipe) - 1], .run = divisions_run, .context = m};
-    const struct bench_work *yardstick;
+    const struct bench_work *baseline;
     TRY(choose_rounds(m, &work));
-    TRY(choose_yardstick(m, &streams, &divisions, &yardstick));
-    record->yardstick_name = yardstick->name;
+    TRY(choose_baseline(m, &streams, &divisions, &baseline));
+    record->baseline_name = baseline->name;
     record->items = (double)(of->count * m->rounds);
-    TRY(bench_alternate(&work, yardstick, options->warmup, options->repeat, record->items, samples, limits));
+    TRY(bench_alternate(&work, baseline, options->warmup, options->repeat, record->items, samples, limits));
     return measurement_check(m);
 }
 
@@ -239,18 +252,24 @@ int adam_case_run(const struct adam_case *of, const struct bench_options *option
                    adam_isa_name(of->isa), of->count, of->threads);
     struct measurement m;
     struct bench_samples samples, limits;
-    struct bench_record record = {
-        .name = "adam", .begin_ns = bench_now_ns(), .unit = "ns_per_param", .lower_is_better = true, .verified = true,
-        .item_bytes = (double)case_bytes(of->variant), .samples = &samples, .yardstick = &limits};
+    struct bench_record record = {.name = "adam",
+                                  .begin_ns = bench_now_ns(),
+                                  .unit = "ns_per_param",
+                                  .lower_is_better = true,
+                                  .verified = true,
+                                  .item_bytes = (double)case_bytes(of->variant),
+                                  .samples = &samples,
+                                  .baseline = &limits};
     TRY(measurement_open(of, arrays, &m));
-    size_t state_bytes = 3 * sizeof(float) + dtype_bytes(of->variant->grad_dtype) + (of->variant->copy ? 2 : 0);
+    size_t state_bytes =
+        3 * sizeof(float) + dtype_bytes(of->variant->grad_dtype) + (of->variant->writes_model_params ? 2 : 0);
     bool in_cache = of->count * state_bytes < bench_cache_bytes();
     m.streams.past_cache = !in_cache;
     adam_isa_set(of->isa);
     int code = measure(&m, options, &record, &samples, &limits);
     if (code != ERR_NONE)
-        return err_prefix(code, "adam %s %s %s, %zu parameters, %d threads", of->variant->name,
-                          recipe_name(of->recipe), adam_isa_name(of->isa), of->count, of->threads);
+        return err_prefix(code, "adam %s %s %s, %zu parameters, %d threads", of->variant->name, recipe_name(of->recipe),
+                          adam_isa_name(of->isa), of->count, of->threads);
     record.description = case_json(of, in_cache);
     return bench_print(options, &record);
 }

@@ -12,8 +12,8 @@
 struct adam_variant {
     const char *name;
     enum dtype grad_dtype;
-    bool copy, norm;
-    const char *yardstick;  // streams read and written
+    bool writes_model_params, norm;
+    const char *baseline;  // streams read and written
 };
 
 enum { ADAM_VARIANT_COUNT = 5 };

@@ -21,7 +21,7 @@ struct set {
 struct trial {
     const struct adam_device *device;
     const struct adam_case *of;
-    struct set ours, theirs;  // the yardstick leaves other numbers behind
+    struct set ours, theirs;  // the baseline leaves other numbers behind
     uint64_t rounds, step_count;
 };
 
@@ -51,11 +51,16 @@ static int open_set(const struct adam_device *device, const struct adam_case *of
                     struct set *out)
 {
     const void *const from[ARRAY_COUNT] = {arrays->param, arrays->exp_avg, arrays->exp_avg_sq, arrays->grad,
-                                           arrays->copy};
+                                           arrays->model_params};
     const size_t element_bytes[ARRAY_COUNT] = {sizeof(float), sizeof(float), sizeof(float),
                                                dtype_bytes(of->variant->grad_dtype), sizeof(struct bf16)};
-    const struct adam_hyper hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
-                                     .decoupled = true, .bias_correction = true};
+    const struct adam_hyper hyper = {.lr = 1e-3,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .eps = 1e-8,
+                                     .weight_decay = 0.01,
+                                     .decoupled = true,
+                                     .bias_correction = true};
     for (int i = 0; i < ARRAY_COUNT; i++) {
         size_t bytes = of->count * element_bytes[i];
         void *memory;
@@ -68,12 +73,18 @@ static int open_set(const struct adam_device *device, const struct adam_case *of
         out->memory[i] = memory;
         TRY(bytes_copy(memory, from[i], bytes));
     }
-    out->step = (struct adam_step){.recipe = of->recipe, .grad = out->memory[3], .grad_dtype = of->variant->grad_dtype,
-                                   .grad_divisor = of->variant->copy ? 2 : 1,
-                                   .grad_coefficient = of->variant->copy ? 0.5f : 1, .param = out->memory[0],
-                                   .exp_avg = out->memory[1], .exp_avg_sq = out->memory[2],
-                                   .copy = of->variant->copy ? out->memory[4] : NULL, .copy_dtype = DTYPE_BF16,
-                                   .count = of->count, .tensor_count = of->count};
+    out->step = (struct adam_step){.recipe = of->recipe,
+                                   .grad = out->memory[3],
+                                   .grad_dtype = of->variant->grad_dtype,
+                                   .grad_divisor = of->variant->writes_model_params ? 2 : 1,
+                                   .grad_coefficient = of->variant->writes_model_params ? 0.5f : 1,
+                                   .param = out->memory[0],
+                                   .exp_avg = out->memory[1],
+                                   .exp_avg_sq = out->memory[2],
+                                   .model_params = of->variant->writes_model_params ? out->memory[4] : NULL,
+                                   .model_dtype = DTYPE_BF16,
+                                   .count = of->count,
+                                   .tensor_count = of->count};
     struct recipe_state state = {0};
     return recipe_begin_step(of->recipe, &hyper, 1000, &state, &out->step.scalars);
 }
@@ -126,13 +137,13 @@ static int check(const struct trial *trial, struct adam_arrays *arrays)
     TRY(bytes_copy(arrays->param, step.param, bytes));
     TRY(bytes_copy(arrays->exp_avg, step.exp_avg, bytes));
     TRY(bytes_copy(arrays->exp_avg_sq, step.exp_avg_sq, bytes));
-    if (step.copy)
-        TRY(bytes_copy(arrays->copy, step.copy, trial->of->count * sizeof(struct bf16)));
+    if (step.model_params)
+        TRY(bytes_copy(arrays->model_params, step.model_params, trial->of->count * sizeof(struct bf16)));
     step.param = arrays->param;
     step.exp_avg = arrays->exp_avg;
     step.exp_avg_sq = arrays->exp_avg_sq;
     step.grad = arrays->grad;
-    step.copy = step.copy ? arrays->copy : NULL;
+    step.model_params = step.model_params ? arrays->model_params : NULL;
     return adam_arrays_check(arrays, &step, trial->step_count);
 }
 
@@ -140,13 +151,14 @@ static int print(const struct trial *trial, const struct bench_options *options,
                  const struct bench_samples *samples, const struct bench_samples *limits)
 {
     const struct adam_variant *variant = trial->of->variant;
-    size_t bytes = 2 * 3 * sizeof(float) + dtype_bytes(variant->grad_dtype) + (variant->copy ? 2 : 0);
+    size_t bytes = 2 * 3 * sizeof(float) + dtype_bytes(variant->grad_dtype) + (variant->writes_model_params ? 2 : 0);
     struct bench_record record = {
         .name = "adam",
-        .description = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:i}", "step", variant->name, "recipe",
-                                 recipe_name(trial->of->recipe), "isa", trial->device->accelerator->name, "grad",
-                                 dtype_name(variant->grad_dtype), "copy", variant->copy ? "bf16" : "none", "params",
-                                 (json_int_t)trial->of->count, "bytes_per_param", (int)bytes),
+        .description =
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:i}", "step", variant->name, "recipe",
+                      recipe_name(trial->of->recipe), "isa", trial->device->accelerator->name, "grad",
+                      dtype_name(variant->grad_dtype), "copy", variant->writes_model_params ? "bf16" : "none", "params",
+                      (json_int_t)trial->of->count, "bytes_per_param", (int)bytes),
         .unit = "ns_per_param",
         .lower_is_better = true,
         .verified = true,
@@ -154,8 +166,8 @@ static int print(const struct trial *trial, const struct bench_options *options,
         .begin_ns = begin_ns,
         .item_bytes = (double)bytes,
         .samples = samples,
-        .yardstick_name = variant->yardstick,
-        .yardstick = limits,
+        .baseline_name = variant->baseline,
+        .baseline = limits,
     };
     return bench_print(options, &record);
 }

@@ -7,9 +7,9 @@
 #include "bench/adam/adam_case.h"
 
 struct adam_device {
-    const struct accelerator *accelerator;  // the calling thread has entered it
-    int (*begin)(void);                     // of a stretch of the calling thread's work there
-    int (*end)(double *ms);                 // waits for it; how long it took
+    const struct accelerator *accelerator;      // the calling thread has entered it
+    int (*begin)(void);                         // of a stretch of the calling thread's work there
+    int (*end)(double *ms);                     // waits for it; how long it took
     void (*mix)(const struct adam_step *step);  // moves a step's streams, with hardly any arithmetic
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench adam`: its yardstick moves every element, its proof rejects a single wrong bit, and what it prints
+// Tests of `bench adam`: its baseline moves every element, its proof rejects a single wrong bit, and what it prints
 // are the cases that were asked for.
 #include "bench/table/benchmarks.h"
 #include "bench/adam/adam_arrays.h"
@@ -15,7 +15,7 @@
 static const size_t counts[] = {1, 31, 32, 33, 64, 1000, 4099, 100003};
 enum { COUNT_COUNT = sizeof counts / sizeof counts[0] };
 
-// The yardstick over `arrays`, compared with a plain loop over the arrays' initial state.
+// The baseline over `arrays`, compared with a plain loop over the arrays' initial state.
 static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, bool copy, bool past_cache, uint32_t mask)
 {
     adam_arrays_fill(arrays, grad_dtype);
@@ -33,22 +33,27 @@ static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, boo
             expected[a][i] ^= grad & mask;
         }
     }
-    struct streams streams = {.param = arrays->param, .exp_avg = arrays->exp_avg, .exp_avg_sq = arrays->exp_avg_sq,
-                              .grad = arrays->grad, .grad_dtype = grad_dtype, .copy = copy ? arrays->copy : NULL,
-                              .count = arrays->count, .past_cache = past_cache};
+    struct streams streams = {.param = arrays->param,
+                              .exp_avg = arrays->exp_avg,
+                              .exp_avg_sq = arrays->exp_avg_sq,
+                              .grad = arrays->grad,
+                              .grad_dtype = grad_dtype,
+                              .model_params = copy ? arrays->model_params : NULL,
+                              .count = arrays->count,
+                              .past_cache = past_cache};
     streams_step(&streams, mask, arrays->threads, 1);
     for (int a = 0; a < 3; a++)
         cr_assert_eq(memcmp(actual[a], expected[a], bytes), 0, "array %d of %zu", a, arrays->count);
     for (size_t i = 0; i < arrays->count; i++) {
         uint16_t stored;
-        memcpy(&stored, (char *)arrays->copy + 2 * i, 2);
+        memcpy(&stored, (char *)arrays->model_params + 2 * i, 2);
         cr_assert_eq(stored, copy ? expected[0][i] >> 16 : 0xffff, "copy %zu of %zu", i, arrays->count);
     }
     for (int a = 0; a < 3; a++)
         free(expected[a]);
 }
 
-Test(bench_adam, the_yardstick_moves_every_element_of_every_stream)
+Test(bench_adam, the_baseline_moves_every_element_of_every_stream)
 {
     for (int i = 0; i < COUNT_COUNT; i++) {
         for (int variant = 0; variant < 16; variant++) {
@@ -60,7 +65,7 @@ Test(bench_adam, the_yardstick_moves_every_element_of_every_stream)
     }
 }
 
-Test(bench_adam, the_yardstick_with_mask_0_changes_no_state)
+Test(bench_adam, the_baseline_with_mask_0_changes_no_state)
 {
     struct adam_arrays arrays;
     cr_assert_eq(adam_arrays_open(100003, 2, &arrays), ERR_NONE);
@@ -69,7 +74,7 @@ Test(bench_adam, the_yardstick_with_mask_0_changes_no_state)
     adam_arrays_close(&arrays);
 }
 
-Test(bench_adam, the_reading_yardstick_reads_every_word)
+Test(bench_adam, the_reading_baseline_reads_every_word)
 {
     struct adam_arrays arrays;
     cr_assert_eq(adam_arrays_open(1000, 3, &arrays), ERR_NONE);
@@ -87,12 +92,25 @@ Test(bench_adam, the_reading_yardstick_reads_every_word)
 static struct adam_step step_over(struct adam_arrays *arrays, const struct recipe *recipe, enum dtype grad_dtype)
 {
     adam_arrays_fill(arrays, grad_dtype);
-    struct adam_step step = {.recipe = recipe, .grad = arrays->grad, .grad_dtype = grad_dtype, .grad_divisor = 3,
-                             .grad_coefficient = 0.7f, .param = arrays->param, .exp_avg = arrays->exp_avg,
-                             .exp_avg_sq = arrays->exp_avg_sq, .copy = arrays->copy, .copy_dtype = DTYPE_FP16,
-                             .count = arrays->count, .tensor_count = arrays->count};
-    const struct adam_hyper hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
-                                     .decoupled = true, .bias_correction = true};
+    struct adam_step step = {.recipe = recipe,
+                             .grad = arrays->grad,
+                             .grad_dtype = grad_dtype,
+                             .grad_divisor = 3,
+                             .grad_coefficient = 0.7f,
+                             .param = arrays->param,
+                             .exp_avg = arrays->exp_avg,
+                             .exp_avg_sq = arrays->exp_avg_sq,
+                             .model_params = arrays->model_params,
+                             .model_dtype = DTYPE_FP16,
+                             .count = arrays->count,
+                             .tensor_count = arrays->count};
+    const struct adam_hyper hyper = {.lr = 1e-3,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .eps = 1e-8,
+                                     .weight_decay = 0.01,
+                                     .decoupled = true,
+                                     .bias_correction = true};
     struct recipe_state state = {0};
     cr_assert_eq(recipe_begin_step(recipe, &hyper, 5, &state, &step.scalars), ERR_NONE);
     return step;
@@ -124,7 +142,7 @@ Test(bench_adam, the_proof_rejects_any_single_wrong_bit)
     adam_update(&step);
     cr_assert_eq(adam_arrays_check(&arrays, &step, 1), ERR_NONE, "%s", err_message());
     unsigned char *const all[] = {(unsigned char *)arrays.param, (unsigned char *)arrays.exp_avg,
-                                  (unsigned char *)arrays.exp_avg_sq, arrays.copy};
+                                  (unsigned char *)arrays.exp_avg_sq, arrays.model_params};
     static const size_t element_bytes[] = {4, 4, 4, 2};
     static const char *const names[] = {"param", "exp_avg", "exp_avg_sq", "copy"};
     for (int a = 0; a < 4; a++) {
@@ -182,8 +200,9 @@ static size_t recipe_count(void)
 Test(bench_adam, every_recipe_on_every_instruction_set_is_verified)
 {
     int status;
-    size_t lines = run_lines((const char *const[]){"--recipe=all", "--isa=all", "--step=fused", "--sizes=50021",
-                                                   "--threads=1", NULL}, &status);
+    size_t lines = run_lines(
+        (const char *const[]){"--recipe=all", "--isa=all", "--step=fused", "--sizes=50021", "--threads=1", NULL},
+        &status);
     cr_assert_eq(status, 0);
     cr_assert_eq(lines, recipe_count() * ((size_t)adam_isa_best() + 1) * 2, "%zu", lines);
 }
@@ -192,7 +211,8 @@ Test(bench_adam, every_step_is_verified_at_odd_sizes)
 {
     int status;
     size_t lines = run_lines((const char *const[]){"--recipe=deepspeed-cpu-gcc-avx2", "--isa=scalar", "--step=all",
-                                                   "--sizes=1,7,1021,2043", "--threads=1,3", NULL}, &status);
+                                                   "--sizes=1,7,1021,2043", "--threads=1,3", NULL},
+                             &status);
     cr_assert_eq(status, 0);
     cr_assert_eq(lines, 4 * 2 * 5, "%zu", lines);
 }

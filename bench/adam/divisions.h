@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The other yardstick of the optimizer: the divisions and square roots of a step, which take a processor longer than
+// The other baseline of the optimizer: the divisions and square roots of a step, which take a processor longer than
 // all else of its arithmetic, on numbers that stay in the nearest cache. Where the streams are fast, this is the limit.
 #ifndef ZG_DIVISIONS_H
 #define ZG_DIVISIONS_H

@@ -43,30 +43,31 @@ STREAMS_INLINE void move(const struct streams *s, size_t begin, size_t end, bool
 
 STREAMS_INLINE void move_past_cache(const struct streams *s, size_t begin, size_t end, bool half, uint32_t mask)
 {
-    half_bits *copy = s->copy;
+    half_bits *model_params = s->model_params;
     size_t i = begin;
     for (; i + LINE <= end; i += LINE) {
         _Alignas(64) half_bits line[LINE];
         move(s, i, i + LINE, half, line, mask);
         for (size_t k = 0; k < LINE; k += 8)
-            _mm_stream_si128((__m128i *)(void *)(copy + i + k), _mm_load_si128((const __m128i *)(void *)(line + k)));
+            _mm_stream_si128((__m128i *)(void *)(model_params + i + k),
+                             _mm_load_si128((const __m128i *)(void *)(line + k)));
     }
-    move(s, i, end, half, copy + i, mask);
+    move(s, i, end, half, model_params + i, mask);
     _mm_sfence();
 }
 
 STREAMS_INLINE void move_range(const struct streams *s, size_t begin, size_t end, uint32_t mask)
 {
     bool half = s->grad_dtype != DTYPE_FP32;
-    half_bits *copy = s->copy;
-    if (copy && s->past_cache && half)
+    half_bits *model_params = s->model_params;
+    if (model_params && s->past_cache && half)
         move_past_cache(s, begin, end, true, mask);
-    else if (copy && s->past_cache)
+    else if (model_params && s->past_cache)
         move_past_cache(s, begin, end, false, mask);
-    else if (copy && half)
-        move(s, begin, end, true, copy + begin, mask);
-    else if (copy)
-        move(s, begin, end, false, copy + begin, mask);
+    else if (model_params && half)
+        move(s, begin, end, true, model_params + begin, mask);
+    else if (model_params)
+        move(s, begin, end, false, model_params + begin, mask);
     else if (half)
         move(s, begin, end, true, NULL, mask);
     else
@@ -111,7 +112,7 @@ static uint32_t largest_scalar(const word_bits *words, size_t begin, size_t end)
     return largest(words, begin, end);
 }
 
-// The yardstick does not follow --isa: the limit is what the machine allows.
+// The baseline does not follow --isa: the limit is what the machine allows.
 static const struct {
     void (*move)(const struct streams *s, size_t begin, size_t end, uint32_t mask);
     uint32_t (*largest)(const word_bits *words, size_t begin, size_t end);
@@ -144,8 +145,8 @@ uint32_t streams_read(const struct streams *streams, int threads)
     uint32_t max = 0;
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(max : max)
     for (int part = 0; part < threads; part++) {
-        uint32_t found = builds[isa].largest(streams->grad, part_begin(words, part, threads),
-                                             part_begin(words, part + 1, threads));
+        uint32_t found =
+            builds[isa].largest(streams->grad, part_begin(words, part, threads), part_begin(words, part + 1, threads));
         max = found > max ? found : max;
     }
     return max;

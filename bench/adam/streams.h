@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The yardsticks of the optimizer: the memory streams of a step without its arithmetic, in place, in the same memory.
+// The baselines of the optimizer: the memory streams of a step without its arithmetic, in place, in the same memory.
 #ifndef ZG_STREAMS_H
 #define ZG_STREAMS_H
 
@@ -15,7 +15,7 @@ struct streams {
     void *param, *exp_avg, *exp_avg_sq;  // [count] of 32 bits
     const void *grad;                    // [count] of 32 bits or, as grad_dtype says, 16
     enum dtype grad_dtype;
-    void *copy;  // [count] of 16 bits, the upper halves of param; null: none
+    void *model_params;  // [count] of 16 bits, the upper halves of param; null: none
     size_t count;
     bool past_cache;  // the copy goes to memory by stores that do not fetch its lines first
 };

@@ -33,11 +33,11 @@ const struct benchmark bench_comm = {
 };
 
 enum {
-    CALLS_MAX = 4096,            // in a repetition
+    CALLS_MAX = 4096,  // in a repetition
     TRIALS = 5,
     SMALL_BYTES = 64 << 10,
     DEVICE_SMALL_BYTES = 32 << 20,  // what a GPU copies in some microseconds, as long as it takes to wait for it
-    VARIED_MIN_BYTES = 1 << 20,  // smaller buffers are measured out of place and in equal shares only
+    VARIED_MIN_BYTES = 1 << 20,     // smaller buffers are measured out of place and in equal shares only
 };
 
 struct selection {
@@ -110,13 +110,13 @@ static int measure_processes(struct comm_ranks *ranks, const struct bench_option
 // On a device there is one way to copy. Of small buffers, a barrier comes before the copies, and on a device waits for
 // those before it.
 static int measure_on_device(struct comm_ranks *ranks, const struct bench_options *options,
-                             struct bench_samples *samples, struct bench_samples *limits, const char **yardstick_name)
+                             struct bench_samples *samples, struct bench_samples *limits, const char **baseline_name)
 {
     bool small = ranks->setting.count * sizeof(float) < DEVICE_SMALL_BYTES;
     struct work collective = {ranks, TASK_COLLECTIVE}, copies = {ranks, small ? TASK_MEET_AND_COPY : TASK_COPY};
     struct bench_work work = work_of(&collective, "collective");
     struct bench_work limit = work_of(&copies, small ? "a barrier and copies on the device" : "copies on the device");
-    *yardstick_name = limit.name;
+    *baseline_name = limit.name;
     TRY(poisoned_repetition(ranks));
     TRY(choose_calls(ranks, &work));
     TRY(bench_alternate(&work, &limit, options->warmup, options->repeat, (double)ranks->calls, samples, limits));
@@ -125,7 +125,7 @@ static int measure_on_device(struct comm_ranks *ranks, const struct bench_option
 
 // The limit is the faster of both ways to copy, as a trial finds it; of small buffers, a barrier and the copies.
 static int measure_here(struct comm_ranks *ranks, const struct bench_options *options, struct bench_samples *samples,
-                        struct bench_samples *limits, const char **yardstick_name)
+                        struct bench_samples *limits, const char **baseline_name)
 {
     struct work collective = {ranks, TASK_COLLECTIVE}, plain = {ranks, TASK_COPY};
     struct work around = {ranks, TASK_COPY_AROUND_CACHE}, meet = {ranks, TASK_MEET_AND_COPY};
@@ -136,11 +136,10 @@ static int measure_here(struct comm_ranks *ranks, const struct bench_options *op
     TRY(choose_calls(ranks, &work));
     double calls = (double)ranks->calls;
     TRY(bench_alternate(&memcpy_work, &around_work, 1, TRIALS, calls, samples, limits));
-    const struct bench_work *limit =
-        ranks->setting.count * sizeof(float) < SMALL_BYTES             ? &meet_work
-        : bench_quantile(samples, 0) <= bench_quantile(limits, 0) ? &memcpy_work
-                                                                  : &around_work;
-    *yardstick_name = limit->name;
+    const struct bench_work *limit = ranks->setting.count * sizeof(float) < SMALL_BYTES        ? &meet_work
+                                     : bench_quantile(samples, 0) <= bench_quantile(limits, 0) ? &memcpy_work
+                                                                                               : &around_work;
+    *baseline_name = limit->name;
     TRY(bench_alternate(&work, limit, options->warmup, options->repeat, calls, samples, limits));
     return poisoned_repetition(ranks);
 }
@@ -151,19 +150,19 @@ static int measure(struct comm_ranks *ranks, const struct bench_options *options
 {
     const struct comm_setting *setting = &ranks->setting;
     if (setting->comm) {
-        found->yardstick_name = setting->device ? nccl_collective_library(setting->comm) : mpi_collective_library();
+        found->baseline_name = setting->device ? nccl_collective_library(setting->comm) : mpi_collective_library();
         return measure_processes(ranks, options, &found->samples, &found->limits);
     }
     return (setting->device ? measure_on_device : measure_here)(ranks, options, &found->samples, &found->limits,
-                                                                &found->yardstick_name);
+                                                                &found->baseline_name);
 }
 
 static int case_measure(struct comm_ranks *ranks, const struct bench_options *options, struct comm_found *found)
 {
     enum operation operation = ranks->setting.operation;
     TRY(measure(ranks, options, found));
-    found->has_other_bits = ranks->setting.comm && !ranks->setting.in_place &&
-                            (operation == REDUCE_SCATTER || operation == ALL_REDUCE);
+    found->has_other_bits =
+        ranks->setting.comm && !ranks->setting.in_place && (operation == REDUCE_SCATTER || operation == ALL_REDUCE);
     if (!found->has_other_bits)
         return ERR_NONE;
     // What the last repetition left is verified first.
@@ -207,7 +206,7 @@ static int cases_run(const struct selection *selection, enum operation operation
     struct comm_setting uneven = setting, in_place = setting;
     uneven.uneven = true;
     in_place.in_place = true;
-    if (comm_ranks_has_shares(operation))
+    if (comm_ranks_has_shards(operation))
         TRY(comm_case_run(options, &uneven));
     return comm_ranks_has_in_place(operation) ? comm_case_run(options, &in_place) : ERR_NONE;
 }
@@ -222,8 +221,10 @@ static int selection_check(struct selection *selection)
     for (enum operation operation = 0; operation < OPERATION_KINDS && !known; operation++)
         known = strcmp(selection->operation, comm_ranks_operation_name(operation)) == 0;
     if (!known)
-        return err_set(ERR_USAGE, "unknown operation '%s'; known are reduce-scatter, all-gather, all-reduce, "
-                                  "all-to-all, broadcast", selection->operation);
+        return err_set(ERR_USAGE,
+                       "unknown operation '%s'; known are reduce-scatter, all-gather, all-reduce, "
+                       "all-to-all, broadcast",
+                       selection->operation);
     return ERR_NONE;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench comm`: one wrong element is found, its yardstick moves what the collective moves, and its lines say
+// Tests of `bench comm`: one wrong element is found, its baseline moves what the collective moves, and its lines say
 // what was asked for.
 #include "bench/table/benchmarks.h"
 #include "bench/harness/bench.h"
@@ -15,8 +15,8 @@
 
 static struct comm_setting setting_of(enum operation operation, int world, bool uneven, bool in_place)
 {
-    return (struct comm_setting){.operation = operation, .world = world, .count = 1000,
-                                 .uneven = uneven, .in_place = in_place};
+    return (struct comm_setting){
+        .operation = operation, .world = world, .count = 1000, .uneven = uneven, .in_place = in_place};
 }
 
 // With spoiled_rank -1: nothing is; else its first or its last element.
@@ -48,7 +48,7 @@ Test(bench_comm, concurrent_every_repetition_is_verified_and_one_wrong_element_i
             for (int world = 1; world <= 4; world++) {
                 const char *name = comm_ranks_operation_name(operation);
                 struct comm_setting setting = setting_of(operation, world, form & 1, form & 2);
-                if ((setting.uneven && !comm_ranks_has_shares(operation)) ||
+                if ((setting.uneven && !comm_ranks_has_shards(operation)) ||
                     (setting.in_place && !comm_ranks_has_in_place(operation)))
                     continue;
                 cr_expect_eq(wrong_after_spoiling(&setting, -1, false), 0, "%s among %d, form %d", name, world, form);
@@ -58,7 +58,7 @@ Test(bench_comm, concurrent_every_repetition_is_verified_and_one_wrong_element_i
             }
 }
 
-// All elements of recv that the collective writes are written by the yardstick, too, and no others.
+// All elements of recv that the collective writes are written by the baseline, too, and no others.
 static void expect_same_extent(const struct comm_setting *setting, enum task task)
 {
     struct comm_ranks ranks;
@@ -76,13 +76,13 @@ static void expect_same_extent(const struct comm_setting *setting, enum task tas
     cr_assert_eq(comm_ranks_close(&ranks, &wrong_count), ERR_NONE, "%s", err_message());
 }
 
-Test(bench_comm, concurrent_the_yardstick_writes_what_the_collective_writes)
+Test(bench_comm, concurrent_the_baseline_writes_what_the_collective_writes)
 {
     static const enum task tasks[] = {TASK_COLLECTIVE, TASK_COPY, TASK_COPY_AROUND_CACHE, TASK_MEET_AND_COPY};
     for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
         for (size_t task = 0; task < sizeof tasks / sizeof tasks[0]; task++)
             for (int world = 1; world <= 4; world++)
-                for (int uneven = 0; uneven <= comm_ranks_has_shares(operation); uneven++) {
+                for (int uneven = 0; uneven <= comm_ranks_has_shards(operation); uneven++) {
                     struct comm_setting setting = setting_of(operation, world, uneven, false);
                     expect_same_extent(&setting, tasks[task]);
                 }
@@ -130,7 +130,7 @@ static int run(const char *const arguments[], char **text)
     return run_on(NULL, arguments, text);
 }
 
-Test(bench_comm, a_json_line_names_the_case_and_its_yardstick)
+Test(bench_comm, a_json_line_names_the_case_and_its_baseline)
 {
     static const char *const arguments[] = {"--world", "3",        "--operation", "all-reduce", "--sizes",
                                             "64K",     "--repeat", "10",          "--json",     NULL};
@@ -138,16 +138,16 @@ Test(bench_comm, a_json_line_names_the_case_and_its_yardstick)
     cr_assert_eq(run(arguments, &text), 0);
     json_t *line = json_loads(text, 0, NULL);
     cr_assert_not_null(line, "%s", text);
-    const char *name, *operation, *unit, *yardstick;
+    const char *name, *operation, *unit, *baseline;
     int world, wrong, verified;
     json_int_t buffer_bytes;
     double median, ratio, bus_bytes;
     json_t *samples;
     static const char *const form = "{s:s, s:{s:s, s:i, s:I}, s:{s:f, s:i}, s:o, s:f, s:s, s:b, s:{s:s}, s:f}";
-    cr_assert_eq(json_unpack(line, form, "name", &name,
-                             "case", "operation", &operation, "world", &world, "buffer_bytes", &buffer_bytes,
-                             "detail", "bus_bytes", &bus_bytes, "wrong", &wrong, "samples", &samples, "median", &median,
-                             "unit", &unit, "verified", &verified, "yardstick", "name", &yardstick, "ratio", &ratio),
+    cr_assert_eq(json_unpack(line, form, "name", &name, "case", "operation", &operation, "world", &world,
+                             "buffer_bytes", &buffer_bytes, "detail", "bus_bytes", &bus_bytes, "wrong", &wrong,
+                             "samples", &samples, "median", &median, "unit", &unit, "verified", &verified, "yardstick",
+                             "name", &baseline, "ratio", &ratio),
                  0, "%s", text);
     cr_expect_str_eq(name, "comm");
     cr_expect_str_eq(operation, "all-reduce");
@@ -164,7 +164,7 @@ Test(bench_comm, a_json_line_names_the_case_and_its_yardstick)
 
 static const struct bench_device shadows = {&shadow_accelerator, 2};
 
-static void expect_on_shadows(const char *size, const char *yardstick)
+static void expect_on_shadows(const char *size, const char *baseline)
 {
     const char *const arguments[] = {"--world", "3",        "--operation", "reduce-scatter", "--sizes",
                                      size,      "--repeat", "2",           "--json",         NULL};
@@ -176,18 +176,19 @@ static void expect_on_shadows(const char *size, const char *yardstick)
     json_t *line = json_loads(text, JSON_DISABLE_EOF_CHECK, NULL);
     cr_assert_eq(json_unpack(line, "{s:{s:s, s:s, s:i, s:s}, s:b, s:{s:s}, s:f}", "case", "transport", &transport,
                              "device", &device, "devices", &devices, "order", &order, "verified", &verified,
-                             "yardstick", "name", &name, "ratio", &ratio), 0, "%s", text);
+                             "yardstick", "name", &name, "ratio", &ratio),
+                 0, "%s", text);
     cr_expect_str_eq(transport, "local");
     cr_expect_str_eq(device, "shadow");
     cr_expect_str_eq(order, "canonical");
-    cr_expect_str_eq(name, yardstick);
+    cr_expect_str_eq(name, baseline);
     cr_expect(devices == 2 && verified && ratio > 0, "%s", text);
     cr_expect_eq(shadow.block_count, 0);
     json_decref(line);
     free(text);
 }
 
-Test(bench_comm, on_a_device_a_line_says_so_and_copies_there_are_the_yardstick)
+Test(bench_comm, on_a_device_a_line_says_so_and_copies_there_are_the_baseline)
 {
     expect_on_shadows("64K", "a barrier and copies on the device");
     expect_on_shadows("33M", "copies on the device");
@@ -222,8 +223,8 @@ Test(bench_comm, one_wrong_bit_on_a_device_is_an_error_and_leaves_no_record)
     const struct bench_device device = {&wrong, 1};
     // Large enough for one call a repetition, in which each of the ranks folds once.
     const struct bench_options options = {.repeat = 5, .warmup = 1, .json = true};
-    const struct comm_setting setting = {.device = &device, .operation = REDUCE_SCATTER, .world = 2, .count = 1 << 20,
-                                         .in_place = true};
+    const struct comm_setting setting = {
+        .device = &device, .operation = REDUCE_SCATTER, .world = 2, .count = 1 << 20, .in_place = true};
     struct printed printed = printed_begin();
     int code = comm_case_run(&options, &setting);
     char *text = printed_end(printed);

@@ -9,7 +9,7 @@
 // What was found of a case.
 struct comm_found {
     struct bench_samples samples, limits;
-    const char *yardstick_name;
+    const char *baseline_name;
     uint64_t begin_ns, other_bits;
     double bus_bytes;
     bool has_other_bits;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The yardstick of ranks that are threads: copies of the bytes that their collective must move.
+// The baseline of ranks that are threads: copies of the bytes that their collective must move.
 #include "bench/comm/comm_ranks.h"
 
 #include "ref/comm/comm_copy.h"
@@ -34,7 +34,7 @@ static void read_here(const void *from, size_t bytes)
     __asm__ volatile("" : : "r"(trace));
 }
 
-// This rank's share of a peer, which nobody writes anywhere.
+// This rank's shard of a peer, which nobody writes anywhere.
 static void read_only(const struct comm_rank *rank, const struct comm_rank *peer)
 {
     const struct comm_ranks *of = rank->of;
@@ -49,7 +49,7 @@ static void read_only(const struct comm_rank *rank, const struct comm_rank *peer
     copy(rank, rank->area, from, same_device ? (count + 1) / 2 : count);
 }
 
-// Share by share, beginning with the next rank's, as the collectives do. From send to recv, also where the collective
+// Shard by shard, beginning with the next rank's, as the collectives do. From send to recv, also where the collective
 // is in place.
 void comm_rank_copy_same_bytes(const struct comm_rank *rank)
 {

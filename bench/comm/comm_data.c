@@ -54,7 +54,7 @@ int comm_rank_fill(struct comm_rank *rank)
     TRY(fill(rank, rank->send, value_at, rank->index, 0, of->setting.count));
     if (of->setting.operation == BROADCAST && rank->index == 0)
         return fill(rank, rank->recv, value_at, 0, 0, of->setting.count);
-    // In place, a share of an all-gather begins where it belongs; it is what send begins with.
+    // In place, a shard of an all-gather begins where it belongs; it is what send begins with.
     if (of->setting.operation == ALL_GATHER && of->setting.in_place)
         return fill(rank, rank->recv + own, value_at, rank->index, 0, of->counts[rank->index]);
     return ERR_NONE;

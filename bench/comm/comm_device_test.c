@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the ranks of `bench comm` on an accelerator that the host plays: all that they leave there is verified, one
-// wrong bit is found, the yardstick moves what it says, and nothing stays allocated.
+// wrong bit is found, the baseline moves what it says, and nothing stays allocated.
 #include "bench/comm/comm_ranks.h"
 
 #include "ref/arithmetic/shadow_test.h"
@@ -16,13 +16,17 @@ static struct bench_device device = {&shadow_accelerator, 1};
 
 static struct comm_setting setting_of(enum operation operation, int world, int form)
 {
-    return (struct comm_setting){.device = &device, .operation = operation, .world = world, .count = 1009,
-                                 .uneven = form & 1, .in_place = form & 2};
+    return (struct comm_setting){.device = &device,
+                                 .operation = operation,
+                                 .world = world,
+                                 .count = 1009,
+                                 .uneven = form & 1,
+                                 .in_place = form & 2};
 }
 
 static bool exists(enum operation operation, int form)
 {
-    return (!(form & 1) || comm_ranks_has_shares(operation)) && (!(form & 2) || comm_ranks_has_in_place(operation));
+    return (!(form & 1) || comm_ranks_has_shards(operation)) && (!(form & 2) || comm_ranks_has_in_place(operation));
 }
 
 static void open_ranks(const struct comm_setting *setting, struct comm_ranks *ranks)
@@ -124,8 +128,8 @@ Test(comm_device, one_bit_that_a_fold_on_the_device_has_wrong_is_found)
         }
 }
 
-// All elements of recv that the collective writes are written by the yardstick, too, and no others.
-Test(comm_device, the_yardstick_writes_what_the_collective_writes)
+// All elements of recv that the collective writes are written by the baseline, too, and no others.
+Test(comm_device, the_baseline_writes_what_the_collective_writes)
 {
     static const enum task tasks[] = {TASK_COLLECTIVE, TASK_COPY, TASK_MEET_AND_COPY};
     static const uint32_t poison = 0xffffffff;
@@ -165,8 +169,8 @@ static int counted_enter(int index)
     return shadow_enter(index);
 }
 
-// What the yardstick copies among four ranks on so many devices.
-static size_t copied_by_yardstick(enum operation operation, int devices)
+// What the baseline copies among four ranks on so many devices.
+static size_t copied_by_baseline(enum operation operation, int devices)
 {
     struct accelerator accelerator = shadow_accelerator;
     accelerator.copy = counted_copy;
@@ -184,16 +188,16 @@ static size_t copied_by_yardstick(enum operation operation, int devices)
     return bytes;
 }
 
-Test(comm_device, the_yardstick_moves_no_more_than_the_collective_must)
+Test(comm_device, the_baseline_moves_no_more_than_the_collective_must)
 {
-    cr_expect_eq(copied_by_yardstick(ALL_GATHER, 1), 4 * 4 * 4000);
-    cr_expect_eq(copied_by_yardstick(ALL_TO_ALL, 1), 4 * 4 * 4000);
-    cr_expect_eq(copied_by_yardstick(ALL_REDUCE, 1), 4 * 4 * 4000);
-    cr_expect_eq(copied_by_yardstick(BROADCAST, 1), 4 * 3 * 4000);
+    cr_expect_eq(copied_by_baseline(ALL_GATHER, 1), 4 * 4 * 4000);
+    cr_expect_eq(copied_by_baseline(ALL_TO_ALL, 1), 4 * 4 * 4000);
+    cr_expect_eq(copied_by_baseline(ALL_REDUCE, 1), 4 * 4 * 4000);
+    cr_expect_eq(copied_by_baseline(BROADCAST, 1), 4 * 3 * 4000);
     // Each rank its own 1000, and a half of 1000 of three others; on two devices, two of those are elsewhere.
-    cr_expect_eq(copied_by_yardstick(REDUCE_SCATTER, 1), 4 * 4 * (1000 + 3 * 500));
+    cr_expect_eq(copied_by_baseline(REDUCE_SCATTER, 1), 4 * 4 * (1000 + 3 * 500));
     cr_expect_eq(entered[0], 4);
-    cr_expect_eq(copied_by_yardstick(REDUCE_SCATTER, 2), 4 * 4 * (1000 + 500 + 2 * 1000));
+    cr_expect_eq(copied_by_baseline(REDUCE_SCATTER, 2), 4 * 4 * (1000 + 500 + 2 * 1000));
     cr_expect_eq(entered[0], 2);
     cr_expect_eq(entered[1], 2);
 }

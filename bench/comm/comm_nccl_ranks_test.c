@@ -81,8 +81,13 @@ static void rank_body(struct rank *rank)
 // Forms of an operation: bit 0, uneven; bit 1, in place.
 static struct trial trial_of(enum operation operation, int world, int form, bool spoils)
 {
-    struct trial trial = {.setting = {.device = &device, .operation = operation, .world = world, .count = 1009,
-                                      .uneven = form & 1, .in_place = form & 2}, .spoils = spoils};
+    struct trial trial = {.setting = {.device = &device,
+                                      .operation = operation,
+                                      .world = world,
+                                      .count = 1009,
+                                      .uneven = form & 1,
+                                      .in_place = form & 2},
+                          .spoils = spoils};
     standin_begin(world);
     standin.takes_own = true;
     ranks_run_well(world, rank_body, &trial);
@@ -98,7 +103,7 @@ static void try_all(int world_count)
         for (int form = 0; form < 4; form++)
             for (int world = 1; world <= world_count; world++) {
                 const char *name = comm_ranks_operation_name(operation);
-                if (((form & 1) && !comm_ranks_has_shares(operation)) ||
+                if (((form & 1) && !comm_ranks_has_shards(operation)) ||
                     ((form & 2) && !comm_ranks_has_in_place(operation)))
                     continue;
                 struct trial trial = trial_of(operation, world, form, false);
@@ -142,7 +147,7 @@ static void expect_calls(enum operation operation, int form, const enum kind kin
 }
 
 // What comm_ranks_count_other_bits calls last is NCCL's own.
-Test(comm_nccl_ranks, the_yardstick_is_the_librarys_own_collective)
+Test(comm_nccl_ranks, the_baseline_is_the_librarys_own_collective)
 {
     expect_calls(ALL_REDUCE, 0, (const enum kind[]){KIND_ALL_REDUCE}, 1);
     expect_calls(REDUCE_SCATTER, 0, (const enum kind[]){KIND_REDUCE_SCATTER}, 1);
@@ -175,7 +180,8 @@ static void expect_record(const char *line, const char *name, const char *order)
     int devices, verified;
     cr_assert_eq(json_unpack(record, "{s:s, s:{s:s, s:s, s:s, s:i}, s:b}", "name", &found_name, "case", "transport",
                              &transport, "order", &found_order, "device", &found_device, "devices", &devices,
-                             "verified", &verified), 0, "%s", line);
+                             "verified", &verified),
+                 0, "%s", line);
     cr_expect_str_eq(found_name, name);
     cr_expect_str_eq(transport, "nccl");
     cr_expect_str_eq(found_order, order);

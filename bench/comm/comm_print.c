@@ -36,10 +36,12 @@ static void row_of(const struct comm_found *found, const struct comm_ranks *rank
     double buffer_bytes = (double)(setting->count * sizeof(float)), median = bench_median(&found->samples);
     int used = snprintf(out, bytes, "%-15s %-9s %11.0f %10.2f %10.2f %10.2f %10.2f %9.2f %9.2f %6d  %s",
                         comm_ranks_operation_name(setting->operation),
-                        setting->in_place ? "in place" : setting->uneven ? "uneven" : "", buffer_bytes, median / 1e3,
-                        bench_quantile(&found->samples, 0.1) / 1e3, bench_quantile(&found->samples, 0.9) / 1e3,
-                        bench_median(&found->limits) / 1e3, buffer_bytes / median,
-                        found->bus_bytes / median, 0, found->yardstick_name);
+                        setting->in_place ? "in place"
+                        : setting->uneven ? "uneven"
+                                          : "",
+                        buffer_bytes, median / 1e3, bench_quantile(&found->samples, 0.1) / 1e3,
+                        bench_quantile(&found->samples, 0.9) / 1e3, bench_median(&found->limits) / 1e3,
+                        buffer_bytes / median, found->bus_bytes / median, 0, found->baseline_name);
     if (found->has_other_bits)
         snprintf(out + used, bytes - (size_t)used, ", %" PRIu64, found->other_bits);
 }
@@ -65,27 +67,26 @@ static json_t *detail_of(const struct comm_ranks *ranks, const struct comm_found
 {
     double median = bench_median(samples);
     return json_pack("{s:f, s:f, s:f, s:i}", "bus_bytes", found->bus_bytes, "algorithm_gb_per_s",
-                     (double)(ranks->setting.count * sizeof(float)) / median, "bus_gb_per_s",
-                     found->bus_bytes / median, "wrong", 0);
+                     (double)(ranks->setting.count * sizeof(float)) / median, "bus_gb_per_s", found->bus_bytes / median,
+                     "wrong", 0);
 }
 
 int comm_print_canonical(const struct bench_options *options, const struct comm_ranks *ranks,
                          const struct comm_found *found)
 {
     char row[256];
-    struct bench_record record = {
-        .name = "comm",
-        .description = description_of(&ranks->setting, "canonical"),
-        .detail = detail_of(ranks, found, &found->samples),
-        .unit = "ns",
-        .lower_is_better = true,
-        .verified = true,
-        .items = (double)ranks->calls,
-        .begin_ns = found->begin_ns,
-        .samples = &found->samples,
-        .yardstick_name = found->yardstick_name,
-        .yardstick = &found->limits,
-        .row = row};
+    struct bench_record record = {.name = "comm",
+                                  .description = description_of(&ranks->setting, "canonical"),
+                                  .detail = detail_of(ranks, found, &found->samples),
+                                  .unit = "ns",
+                                  .lower_is_better = true,
+                                  .verified = true,
+                                  .items = (double)ranks->calls,
+                                  .begin_ns = found->begin_ns,
+                                  .samples = &found->samples,
+                                  .baseline_name = found->baseline_name,
+                                  .baseline = &found->limits,
+                                  .row = row};
     row_of(found, ranks, row, sizeof row);
     return bench_print(options, &record);
 }
@@ -93,19 +94,18 @@ int comm_print_canonical(const struct bench_options *options, const struct comm_
 int comm_print_native(const struct bench_options *options, const struct comm_ranks *ranks,
                       const struct comm_found *found)
 {
-    struct bench_record record = {
-        .name = "comm_native",
-        .description = description_of(&ranks->setting, "native"),
-        .detail = detail_of(ranks, found, &found->limits),
-        .unit = "ns",
-        .lower_is_better = true,
-        .verified = true,
-        .items = (double)ranks->calls,
-        .begin_ns = found->begin_ns,
-        .samples = &found->limits,
-        .tabled = true};
+    struct bench_record record = {.name = "comm_native",
+                                  .description = description_of(&ranks->setting, "native"),
+                                  .detail = detail_of(ranks, found, &found->limits),
+                                  .unit = "ns",
+                                  .lower_is_better = true,
+                                  .verified = true,
+                                  .items = (double)ranks->calls,
+                                  .begin_ns = found->begin_ns,
+                                  .samples = &found->limits,
+                                  .tabled = true};
     if (record.detail)
-        json_object_set_new(record.detail, "library", json_string(found->yardstick_name));
+        json_object_set_new(record.detail, "library", json_string(found->baseline_name));
     if (record.detail && found->has_other_bits)
         json_object_set_new(record.detail, "other_bits", json_integer((json_int_t)found->other_bits));
     return bench_print(options, &record);

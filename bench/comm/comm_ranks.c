@@ -15,7 +15,7 @@ const char *comm_ranks_operation_name(enum operation operation)
     return names[operation];
 }
 
-bool comm_ranks_has_shares(enum operation operation)
+bool comm_ranks_has_shards(enum operation operation)
 {
     return operation == REDUCE_SCATTER || operation == ALL_GATHER || operation == ALL_TO_ALL;
 }
@@ -36,7 +36,7 @@ double comm_ranks_bus_bytes(const struct comm_ranks *ranks)
 {
     size_t whole = ranks->setting.count, most = 0, world = (size_t)ranks->setting.world;
     for (size_t rank = 0; rank < world; rank++) {
-        // What is not its own share; in an all-to-all it may receive more than it sends.
+        // What is not its own shard; in an all-to-all it may receive more than it sends.
         size_t bytes = whole - ranks->counts[rank], received = (world - 1) * ranks->counts[rank];
         if (ranks->setting.operation == ALL_TO_ALL && received > bytes)
             bytes = received;
@@ -141,7 +141,7 @@ static int floats_open(const struct comm_rank *rank, size_t count, float **out)
     return ERR_NONE;
 }
 
-// What only ranks with memory elsewhere have. The area takes a share; one without elements, too, has an address.
+// What only ranks with memory elsewhere have. The area takes a shard; one without elements, too, has an address.
 static int stage_open(struct comm_rank *rank)
 {
     void *stage;
@@ -150,7 +150,8 @@ static int stage_open(struct comm_rank *rank)
     TRY(bench_device_alloc_host(device_of(rank->of), COMM_STAGE_COUNT * sizeof(float), &stage));
     rank->stage = stage;
     return rank->of->setting.operation == REDUCE_SCATTER && !rank->of->setting.comm
-               ? floats_open(rank, rank->of->counts[rank->index] + 1, &rank->area) : ERR_NONE;
+               ? floats_open(rank, rank->of->counts[rank->index] + 1, &rank->area)
+               : ERR_NONE;
 }
 
 // Each rank's memory is written first by the rank itself. A process has entered its device, a thread does it here.
@@ -232,8 +233,8 @@ static void ranks_end(struct comm_ranks *ranks)
     ranks_free(ranks);
 }
 
-// Equal shares, or shares in proportion to 1, 2, 3, ... of which the last takes what is left.
-static void cut_shares(struct comm_ranks *ranks)
+// Equal shards, or shards in proportion to 1, 2, 3, ... of which the last takes what is left.
+static void cut_shards(struct comm_ranks *ranks)
 {
     size_t world = (size_t)ranks->setting.world, whole = ranks->setting.count, offset = 0;
     for (size_t rank = 0; rank < world; rank++) {
@@ -251,7 +252,7 @@ static int rank_place(struct comm_ranks *ranks, int own, struct comm *comm)
     *rank = (struct comm_rank){.of = ranks, .comm = comm, .index = comm_rank(comm)};
     rank->recv_counts = calloc(2 * world, sizeof *rank->recv_counts);
     if (!rank->recv_counts)
-        return err_set(ERR_MEMORY, "no memory for the shares of %zu ranks", world);
+        return err_set(ERR_MEMORY, "no memory for the shards of %zu ranks", world);
     rank->recv_offsets = rank->recv_counts + world;
     for (size_t peer = 0; peer < world; peer++) {
         rank->recv_counts[peer] = ranks->counts[rank->index];
@@ -271,7 +272,7 @@ static int ranks_place(struct comm_ranks *ranks)
     if (!ranks->counts || !ranks->ranks)
         return err_set(ERR_MEMORY, "no memory for %zu ranks", world);
     ranks->offsets = ranks->counts + world;
-    cut_shares(ranks);
+    cut_shards(ranks);
     if (!ranks->setting.comm)
         TRY(comm_local_open(ranks->setting.world, comms));
     int code = ERR_NONE;
@@ -284,9 +285,9 @@ static int ranks_place(struct comm_ranks *ranks)
 
 int comm_ranks_open(const struct comm_setting *setting, struct comm_ranks *ranks)
 {
-    size_t world = (size_t)setting->world, share_count = setting->count / world > 0 ? setting->count / world : 1;
+    size_t world = (size_t)setting->world, shard_elements = setting->count / world > 0 ? setting->count / world : 1;
     *ranks = (struct comm_ranks){.setting = *setting, .calls = 1};
-    ranks->setting.count = share_count * world;
+    ranks->setting.count = shard_elements * world;
     int code = ranks_place(ranks);
     if (code != ERR_NONE) {
         ranks_free(ranks);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every benchmark shares: its command line, alternating repetitions of the thing measured and its yardstick in one
+// What every benchmark shares: its command line, alternating repetitions of the thing measured and its baseline in one
 // process, and results of one form, which results/RECORDS.md describes: medians with spread, raw samples kept, and the
 // ratio of achieved over limit: 1.0 at the limit, higher is better. A number is printed only if its data was verified.
 #ifndef ZG_BENCH_H
@@ -32,11 +32,11 @@ struct benchmark {
 struct bench_storage {
     const char *const *paths;  // --nvme-path, again for more; "." where nothing is said
     int path_count;
-    char *engine;              // --engine; null: not said
-    bool buffered;             // --buffered: through the page cache, and every result says so
-    bool no_checksum;          // --no-swap-checksum
-    char *inject;              // --inject: faults to provoke; null: none
-    char **given_paths;        // popt's allocation
+    char *engine;        // --engine; null: not said
+    bool buffered;       // --buffered: through the page cache, and every result says so
+    bool no_checksum;    // --no-swap-checksum
+    char *inject;        // --inject: faults to provoke; null: none
+    char **given_paths;  // popt's allocation
 };
 
 // What every benchmark takes from its command line. Zero or empty where the user said nothing: the benchmark's own.
@@ -100,7 +100,7 @@ uint64_t bench_now_ns(void);
 
 struct bench_work {
     const char *name;
-    int (*run)(void *context);  // one repetition; the time it takes is the sample
+    int (*run)(void *context);      // one repetition; the time it takes is the sample
     int (*prepare)(void *context);  // before each repetition, not timed; may be null
     void *context;
 };
@@ -122,36 +122,36 @@ double bench_quantile(const struct bench_samples *samples, double q);
 // One repetition, and how long it took.
 int bench_time(const struct bench_work *work, uint64_t *ns);
 
-// Runs work and yardstick in turn, `warmup` pairs uncounted and `repeat` counted; samples are nanoseconds divided by
+// Runs work and baseline in turn, `warmup` pairs uncounted and `repeat` counted; samples are nanoseconds divided by
 // `items` (parameters, bytes, 1).
-int bench_alternate(const struct bench_work *work, const struct bench_work *yardstick, size_t warmup, size_t repeat,
-                    double items, struct bench_samples *work_samples, struct bench_samples *yardstick_samples);
+int bench_alternate(const struct bench_work *work, const struct bench_work *baseline, size_t warmup, size_t repeat,
+                    double items, struct bench_samples *work_samples, struct bench_samples *baseline_samples);
 
 // Nanoseconds become GB/s.
 void bench_rate(struct bench_samples *samples, double bytes);
 
-// One case's result. lower_is_better: units of time; then ratio = yardstick / work, else work / yardstick.
+// One case's result. lower_is_better: units of time; then ratio = baseline / work, else work / baseline.
 struct bench_record {
     const char *name;
-    json_t *description;     // the "case" object: settings alone, so that the same case is found in another run
-    json_t *detail;          // what else was measured, as RECORDS.md has it; null: nothing
+    json_t *description;  // the "case" object: settings alone, so that the same case is found in another run
+    json_t *detail;       // what else was measured, as RECORDS.md has it; null: nothing
     const char *unit;
     bool lower_is_better;
     bool verified;
-    double items;            // that one sample covers
-    double yardstick_items;  // that one of the yardstick covers; 0: the same
-    uint64_t begin_ns;       // when the case began (bench_now_ns), its warm-up included
-    double item_bytes;       // bytes that one item of a unit of time must move, for GB/s beside it; 0: not shown
+    double items;           // that one sample covers
+    double baseline_items;  // that one of the baseline covers; 0: the same
+    uint64_t begin_ns;      // when the case began (bench_now_ns), its warm-up included
+    double item_bytes;      // bytes that one item of a unit of time must move, for GB/s beside it; 0: not shown
     const struct bench_samples *samples;
-    const char *yardstick_name;
-    const struct bench_samples *yardstick;  // null: this machine has none, and the ratio is null
-    json_t *timeline;        // of one step, as RECORDS.md has it; null: none
-    bool tabled;             // a reader sees it in a table of the benchmark's own: nothing is printed for one
-    const char *row;         // what a reader sees after the percentage; null: the case, median, spread and yardstick
+    const char *baseline_name;
+    const struct bench_samples *baseline;  // null: this machine has none, and the ratio is null
+    json_t *timeline;                      // of one step, as RECORDS.md has it; null: none
+    bool tabled;      // a reader sees it in a table of the benchmark's own: nothing is printed for one
+    const char *row;  // what a reader sees after the percentage; null: the case, median, spread and baseline
 };
 double bench_ratio(const struct bench_record *record);
 
-// Prints the case: with --json its record, else for a reader, the percentage of the yardstick first; and writes the
+// Prints the case: with --json its record, else for a reader, the percentage of the baseline first; and writes the
 // record to the file of --out. Takes description, detail and timeline over. An unverified record is
 // refused with ERR_CHECK, and a null description with ERR_MEMORY.
 int bench_print(const struct bench_options *options, struct bench_record *record);

@@ -70,11 +70,11 @@ int bench_file_part(int argc, const char **argv, uint64_t begin_ns, int status)
     for (int i = 0; i < argc; i++)
         json_array_append_new(command, json_string(argv[i]));
     const char *reason = status == 0 ? NULL : status == 77 ? "nothing of it can be measured here" : err_message();
-    return record_append(
-        file.writer, json_pack("{s:s, s:s+, s:o, s:f, s:f, s:i, s:n, s:s?}", "record", "part", "name", "bench-",
-                               argv[0], "command", command, "begin_s", (double)(begin_ns - file.begin_ns) * 1e-9,
-                               "end_s", (double)(bench_now_ns() - file.begin_ns) * 1e-9, "status", status, "signal",
-                               "reason", reason));
+    return record_append(file.writer,
+                         json_pack("{s:s, s:s+, s:o, s:f, s:f, s:i, s:n, s:s?}", "record", "part", "name", "bench-",
+                                   argv[0], "command", command, "begin_s", (double)(begin_ns - file.begin_ns) * 1e-9,
+                                   "end_s", (double)(bench_now_ns() - file.begin_ns) * 1e-9, "status", status, "signal",
+                                   "reason", reason));
 }
 
 static int end(void)

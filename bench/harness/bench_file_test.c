@@ -41,8 +41,8 @@ static const char *text_of(const json_t *record, const char *key)
 Test(bench_file, a_result_file_is_whole_and_has_what_was_printed)
 {
     new_path();
-    const char *const arguments[] = {"comm",     "--operation", "broadcast", "--sizes", "8K,16K",
-                                     "--repeat", "3",           "--json",    "--out",   path, NULL};
+    const char *const arguments[] = {"comm", "--operation", "broadcast", "--sizes", "8K,16K", "--repeat",
+                                     "3",    "--json",      "--out",     path,      NULL};
     char *text;
     cr_assert_eq(run(arguments, &text), 0);
     struct result_file file;
@@ -93,8 +93,8 @@ Test(bench_file, a_benchmark_that_fails_leaves_a_file_without_an_end)
 Test(bench_file, all_benchmarks_are_parts_of_one_file_long)
 {
     new_path();
-    static const char *const arguments[] = {"all",  "--quick", "--repeat", "1", "--nvme-path", ZG_BINARY_DIR,
-                                            "--json", "--out", path,       NULL};
+    static const char *const arguments[] = {"all",         "--quick", "--repeat", "1",  "--nvme-path",
+                                            ZG_BINARY_DIR, "--json",  "--out",    path, NULL};
     char *text;
     cr_assert_eq(run(arguments, &text), 0);
     struct result_file file;

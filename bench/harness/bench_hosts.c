@@ -38,10 +38,10 @@ static char *report_text(int code, size_t printed_count, size_t skipped_count)
 {
     if (present.output)
         fflush(present.output);
-    json_t *report = json_pack("{s:i, s:s, s:s, s:I, s:I, s:O}", "code", code, "message",
-                               code == ERR_NONE ? "" : err_message(), "output", present.text ? present.text : "",
-                               "printed", (json_int_t)printed_count, "skipped", (json_int_t)skipped_count, "records",
-                               present.records);
+    json_t *report =
+        json_pack("{s:i, s:s, s:s, s:I, s:I, s:O}", "code", code, "message", code == ERR_NONE ? "" : err_message(),
+                  "output", present.text ? present.text : "", "printed", (json_int_t)printed_count, "skipped",
+                  (json_int_t)skipped_count, "records", present.records);
     char *text = json_dumps(report, JSON_COMPACT);
     json_decref(report);
     return text;
@@ -61,7 +61,7 @@ static int take_report(const char *text, int rank, int *code, size_t *printed_co
         printf("\nrank %d on host %s\n", rank, bench_world_host(rank));
     fputs(output, stdout);
     int rc = ERR_NONE, theirs = (int)json_integer_value(json_object_get(report, "code"));
-    json_array_foreach(json_object_get(report, "records"), i, record)
+    json_array_foreach (json_object_get(report, "records"), i, record)
         if (rc == ERR_NONE)
             rc = bench_file_append(json_incref(record));
     *printed_count += (size_t)json_integer_value(json_object_get(report, "printed"));

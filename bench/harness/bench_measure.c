@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Alternating repetitions of a part and its yardstick, and what their samples say: median and quantiles.
+// Alternating repetitions of a part and its baseline, and what their samples say: median and quantiles.
 #include "bench/harness/bench.h"
 
 #include "base/err.h"
@@ -44,15 +44,15 @@ static int repetition(const struct bench_work *work, double items, struct bench_
     return ERR_NONE;
 }
 
-int bench_alternate(const struct bench_work *work, const struct bench_work *yardstick, size_t warmup, size_t repeat,
-                    double items, struct bench_samples *work_samples, struct bench_samples *yardstick_samples)
+int bench_alternate(const struct bench_work *work, const struct bench_work *baseline, size_t warmup, size_t repeat,
+                    double items, struct bench_samples *work_samples, struct bench_samples *baseline_samples)
 {
     assert(repeat > 0 && repeat <= BENCH_REPEAT_MAX && items > 0);
-    work_samples->count = yardstick_samples->count = 0;
+    work_samples->count = baseline_samples->count = 0;
     for (size_t i = 0; i < warmup + repeat; i++) {
         bool counted = i >= warmup;
         TRY(repetition(work, items, counted ? work_samples : NULL));
-        TRY(repetition(yardstick, items, counted ? yardstick_samples : NULL));
+        TRY(repetition(baseline, items, counted ? baseline_samples : NULL));
     }
     return ERR_NONE;
 }

@@ -106,13 +106,14 @@ static int options_convert(const struct raw_options *raw, struct bench_options *
 static struct poptOption included(const struct poptOption *table, const char *title)
 {
     static const struct poptOption nothing[] = {POPT_TABLEEND};
-    return (struct poptOption){NULL,  '\0', POPT_ARG_INCLUDE_TABLE, (void *)(uintptr_t)(table ? table : nothing), 0,
-                               table ? title : NULL, NULL};
+    return (struct poptOption){
+        NULL, '\0', POPT_ARG_INCLUDE_TABLE, (void *)(uintptr_t)(table ? table : nothing), 0, table ? title : NULL,
+        NULL};
 }
 
 // Reads the options; a table of popt's is made of all of them.
-static int options_read(int argc, const char **argv, const struct benchmark *benchmark, const struct poptOption *table, struct raw_options *raw,
-                        struct bench_options *out)
+static int options_read(int argc, const char **argv, const struct benchmark *benchmark, const struct poptOption *table,
+                        struct raw_options *raw, struct bench_options *out)
 {
     char name[64];
     const char *named[argc + 1];  // popt calls the program by its first argument

@@ -15,8 +15,8 @@ static size_t printed_count, skipped_count;
 
 double bench_ratio(const struct bench_record *record)
 {
-    double work = bench_median(record->samples), yardstick = bench_median(record->yardstick);
-    return record->lower_is_better ? yardstick / work : work / yardstick;
+    double work = bench_median(record->samples), baseline = bench_median(record->baseline);
+    return record->lower_is_better ? baseline / work : work / baseline;
 }
 
 static json_t *samples_json(const struct bench_samples *samples)
@@ -33,15 +33,15 @@ static json_t *number_json(double number)
     return number == floor(number) && number < 0x1p62 ? json_integer((json_int_t)number) : json_real(number);
 }
 
-static json_t *yardstick_json(const struct bench_record *record)
+static json_t *baseline_json(const struct bench_record *record)
 {
-    if (!record->yardstick)
+    if (!record->baseline)
         return json_null();
-    return json_pack("{s:s, s:o, s:f, s:f, s:f, s:s, s:o}", "name", record->yardstick_name, "samples",
-                     samples_json(record->yardstick), "median", bench_median(record->yardstick), "p10",
-                     bench_quantile(record->yardstick, 0.1), "p90", bench_quantile(record->yardstick, 0.9), "unit",
+    return json_pack("{s:s, s:o, s:f, s:f, s:f, s:s, s:o}", "name", record->baseline_name, "samples",
+                     samples_json(record->baseline), "median", bench_median(record->baseline), "p10",
+                     bench_quantile(record->baseline, 0.1), "p90", bench_quantile(record->baseline, 0.9), "unit",
                      record->unit, "items",
-                     number_json(record->yardstick_items > 0 ? record->yardstick_items : record->items));
+                     number_json(record->baseline_items > 0 ? record->baseline_items : record->items));
 }
 
 // The whole record; it shares description, detail and timeline.
@@ -53,8 +53,7 @@ static json_t *record_json(const struct bench_record *record)
         bench_median(record->samples), "p10", bench_quantile(record->samples, 0.1), "p90",
         bench_quantile(record->samples, 0.9), "unit", record->unit, "lower_is_better", record->lower_is_better, "items",
         number_json(record->items), "elapsed_s", (double)(bench_now_ns() - record->begin_ns) * 1e-9, "verified", 1,
-        "yardstick", yardstick_json(record), "ratio",
-        record->yardstick ? json_real(bench_ratio(record)) : json_null());
+        "yardstick", baseline_json(record), "ratio", record->baseline ? json_real(bench_ratio(record)) : json_null());
     if (line && record->detail)
         json_object_set(line, "detail", record->detail);
     if (line && record->timeline)
@@ -74,8 +73,7 @@ static void print_case(const struct bench_record *record)
     const char *key;
     json_t *value;
     printf("%s", record->name);
-    json_object_foreach(record->description, key, value)
-    {
+    json_object_foreach (record->description, key, value) {
         if (json_is_string(value))
             printf("  %s=%s", key, json_string_value(value));
         else if (json_is_integer(value))
@@ -88,14 +86,14 @@ static void print_case(const struct bench_record *record)
            bench_quantile(record->samples, 0.9), record->samples->count);
     if (record->item_bytes > 0)
         printf("  %.1f GB/s", record->item_bytes / median);
-    if (record->yardstick)
-        printf("  %s: %.4g", record->yardstick_name, bench_median(record->yardstick));
+    if (record->baseline)
+        printf("  %s: %.4g", record->baseline_name, bench_median(record->baseline));
     printf("\n");
 }
 
 static int print_text(const struct bench_record *record)
 {
-    if (record->yardstick)
+    if (record->baseline)
         printf("%5.1f %%  ", 100 * bench_ratio(record));
     else
         printf("    - %%  ");

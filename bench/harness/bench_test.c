@@ -66,18 +66,18 @@ static int work_prepare(void *context)
     return note(context, 'W');
 }
 
-static int yardstick_run(void *context)
+static int baseline_run(void *context)
 {
     return note(context, 'y');
 }
 
-Test(bench, work_and_yardstick_run_in_turn_and_only_the_runs_are_timed)
+Test(bench, work_and_baseline_run_in_turn_and_only_the_runs_are_timed)
 {
     struct diary diary = {0};
     struct bench_work work = {.name = "w", .run = work_run, .prepare = work_prepare, .context = &diary};
-    struct bench_work yardstick = {.name = "y", .run = yardstick_run, .context = &diary};
+    struct bench_work baseline = {.name = "y", .run = baseline_run, .context = &diary};
     struct bench_samples timed, against;
-    cr_assert_eq(bench_alternate(&work, &yardstick, 1, 3, 1000, &timed, &against), ERR_NONE);
+    cr_assert_eq(bench_alternate(&work, &baseline, 1, 3, 1000, &timed, &against), ERR_NONE);
     cr_assert_str_eq(diary.text, "WwyWwyWwyWwy");
     cr_assert_eq(timed.count, 3);
     cr_assert_eq(against.count, 3);
@@ -93,15 +93,15 @@ Test(bench, a_repetition_that_fails_ends_the_measurement)
 {
     struct diary diary = {.fail_after = 4};
     struct bench_work work = {.name = "w", .run = work_run, .context = &diary};
-    struct bench_work yardstick = {.name = "y", .run = yardstick_run, .context = &diary};
+    struct bench_work baseline = {.name = "y", .run = baseline_run, .context = &diary};
     struct bench_samples timed, against;
-    cr_assert_eq(bench_alternate(&work, &yardstick, 0, 9, 1, &timed, &against), ERR_CHECK);
+    cr_assert_eq(bench_alternate(&work, &baseline, 0, 9, 1, &timed, &against), ERR_CHECK);
     cr_assert_str_eq(err_message(), "the diary is full");
     cr_assert_str_eq(diary.text, "wywy");
 }
 
 // A record of 2 ns against 1 ns.
-static struct bench_record record_of(const struct bench_samples *samples, const struct bench_samples *yardstick)
+static struct bench_record record_of(const struct bench_samples *samples, const struct bench_samples *baseline)
 {
     return (struct bench_record){
         .name = "adam",
@@ -113,8 +113,8 @@ static struct bench_record record_of(const struct bench_samples *samples, const 
         .begin_ns = bench_now_ns(),
         .item_bytes = 28,
         .samples = samples,
-        .yardstick_name = "copy_4r_3w",
-        .yardstick = yardstick,
+        .baseline_name = "copy_4r_3w",
+        .baseline = baseline,
     };
 }
 
@@ -165,7 +165,7 @@ Test(bench, a_result_is_one_json_line_with_every_field)
     free(text);
 }
 
-Test(bench, a_line_without_a_yardstick_says_null_and_has_its_timeline)
+Test(bench, a_line_without_a_baseline_says_null_and_has_its_timeline)
 {
     struct bench_samples two = samples_of(1, (double[]){2});
     struct bench_record record = record_of(&two, NULL);
@@ -175,7 +175,8 @@ Test(bench, a_line_without_a_yardstick_says_null_and_has_its_timeline)
     char *text = printed(&for_programs, &record, &code);
     cr_assert_eq(code, ERR_NONE);
     cr_expect(strstr(text, "\"yardstick\":null,\"ratio\":null,"
-                           "\"timeline\":[{\"lane\":\"compute\",\"begin_ms\":0,\"end_ms\":3}]}\n"), "%s", text);
+                           "\"timeline\":[{\"lane\":\"compute\",\"begin_ms\":0,\"end_ms\":3}]}\n"),
+              "%s", text);
     cr_expect(strstr(text, "\"items\":2.5,"), "%s", text);
     free(text);
 }
@@ -243,8 +244,22 @@ Test(bench, sizes_have_binary_suffixes)
 
 Test(bench, wrong_sizes_are_refused)
 {
-    const char *const wrong[] = {"", ",", "1,", ",1", "0", "-1", "1.5", "64T", "64k", "1 ", "1;2", "x", "K",
-                                 "99999999999999999999999", "18446744073709551615K", "1,2x"};
+    const char *const wrong[] = {"",
+                                 ",",
+                                 "1,",
+                                 ",1",
+                                 "0",
+                                 "-1",
+                                 "1.5",
+                                 "64T",
+                                 "64k",
+                                 "1 ",
+                                 "1;2",
+                                 "x",
+                                 "K",
+                                 "99999999999999999999999",
+                                 "18446744073709551615K",
+                                 "1,2x"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         size_t sizes[BENCH_LIST_MAX], count;
         cr_assert_eq(bench_parse_sizes(wrong[i], sizes, &count), ERR_USAGE, "'%s'", wrong[i]);
@@ -260,8 +275,8 @@ Test(bench, shared_options_are_read_beside_a_benchmarks_own)
 {
     char *recipe = NULL;
     struct poptOption own[] = {{"recipe", '\0', POPT_ARG_STRING, &recipe, 0, "one recipe", "NAME"}, POPT_TABLEEND};
-    const char *argv[] = {"adam",    "--recipe", "torch-cpu", "--sizes=1K,2K", "--threads", "1,all",
-                          "--repeat", "11",       "--warmup",  "2",             "--json",    NULL};
+    const char *argv[] = {"adam", "--recipe", "torch-cpu", "--sizes=1K,2K", "--threads", "1,all", "--repeat",
+                          "11",   "--warmup", "2",         "--json",        NULL};
     struct bench_options options;
     cr_assert_eq(bench_parse(11, argv, &bench_adam, own, &options), ERR_NONE, "%s", err_message());
     cr_assert_str_eq(recipe, "torch-cpu");
@@ -279,7 +294,7 @@ Test(bench, shared_options_are_read_beside_a_benchmarks_own)
 
 Test(bench, options_of_storage_and_of_states_are_taken_by_those_that_use_them)
 {
-    const char *argv[] = {"swap",     "--nvme-path", "/a",       "--nvme-path",         "/b",       "--engine",
+    const char *argv[] = {"swap",     "--nvme-path", "/a",       "--nvme-path",        "/b", "--engine",
                           "io_uring", "--buffered",  "--inject", "--no-swap-checksum", NULL};
     struct bench_options options;
     cr_assert_eq(bench_parse(8, argv, &bench_nvme, NULL, &options), ERR_NONE, "%s", err_message());
@@ -315,8 +330,8 @@ Test(bench, defaults_are_set_only_where_nothing_was_said)
 
 Test(bench, unknown_and_impossible_options_are_usage_errors)
 {
-    const char *const wrong[] = {"--siezs=1", "stray",         "--repeat=-1", "--repeat=2000", "--repeat=x",
-                                 "--warmup=-3", "--threads=0", "--threads=5000", "--sizes=1,,2", "--json=yes"};
+    const char *const wrong[] = {"--siezs=1",   "stray",       "--repeat=-1",    "--repeat=2000", "--repeat=x",
+                                 "--warmup=-3", "--threads=0", "--threads=5000", "--sizes=1,,2",  "--json=yes"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         const char *argv[] = {"adam", wrong[i], NULL};
         struct bench_options options;

@@ -18,7 +18,7 @@ struct member {
 
 // This process's part of the world, from the first benchmark to the end of the process.
 static struct {
-    struct comm *comm;  // null: there is none
+    struct comm *comm;       // null: there is none
     struct member *members;  // by rank
     int host_count, rank_on_host, host_size;
 } world;

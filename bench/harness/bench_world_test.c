@@ -133,8 +133,8 @@ Test(bench_world, large_buffers_of_processes_are_measured_uneven_and_in_place_to
 Test(bench_world, processes_without_a_gpu_each_skip_together_and_say_so_once)
 {
     MPI_OR_SKIP();
-    int status = mpirun(2, "zerogauge", "bench comm --device cuda --quick --sizes 4K --repeat 1 --json", output,
-                        sizeof output);
+    int status =
+        mpirun(2, "zerogauge", "bench comm --device cuda --quick --sizes 4K --repeat 1 --json", output, sizeof output);
     if (status == 0) {
         read_lines();
         cr_expect_str_eq(text_of(json_object_get(comm_line("comm", "broadcast", 4096), "case"), "transport"), "nccl");
@@ -195,16 +195,17 @@ Test(bench_world, the_file_of_results_has_what_was_printed_and_verifies)
     folder_remove(folder);
 }
 
-Test(bench_world, an_error_of_one_rank_is_told_by_rank_0)
+Test(bench_world, an_error_of_one_rank_is_reported_by_rank_0)
 {
     MPI_OR_SKIP();
     cr_expect_eq(mpirun(3, "zerogauge", "bench ranks --quick --pin 0,0,1023", output, sizeof output), 2, "%s", output);
     cr_expect_not_null(strstr(output, "zerogauge bench ranks: rank 2 failed: --pin 1023: this process may not run on "
-                                      "that processor\n"), "%s", output);
+                                      "that processor\n"),
+                       "%s", output);
     cr_expect_eq(mpirun(2, "zerogauge", "bench comm --world 3", output, sizeof output), 2, "%s", output);
-    const char *told = strstr(output, "--world 3, but the launcher has started 2 processes");
-    cr_assert_not_null(told, "%s", output);
-    cr_expect_null(strstr(told + 1, "--world 3, but"), "by one rank alone: %s", output);
+    const char *reported = strstr(output, "--world 3, but the launcher has started 2 processes");
+    cr_assert_not_null(reported, "%s", output);
+    cr_expect_null(strstr(reported + 1, "--world 3, but"), "by one rank alone: %s", output);
     cr_expect_eq(mpirun(2, "zerogauge", "bench nothing", output, sizeof output), 2, "%s", output);
 }
 
@@ -212,8 +213,10 @@ Test(bench_world, an_error_of_one_rank_is_told_by_rank_0)
 static bool bench_on_hosts(const char *arguments)
 {
     char command[2048];
-    snprintf(command, sizeof command, "env ASAN_OPTIONS=detect_leaks=0 timeout 100 '%s/ci/hosts' 2 -- mpirun -n 3 "
-                                      "'%s/zerogauge' bench %s 2>&1", ZG_SOURCE_DIR, ZG_BINARY_DIR, arguments);
+    snprintf(command, sizeof command,
+             "env ASAN_OPTIONS=detect_leaks=0 timeout 100 '%s/ci/hosts' 2 -- mpirun -n 3 "
+             "'%s/zerogauge' bench %s 2>&1",
+             ZG_SOURCE_DIR, ZG_BINARY_DIR, arguments);
     int status = command_run(command, output, sizeof output);
     const char *reason = strstr(output, "SKIP: ");
     if (status == SKIPPED_STATUS && reason)

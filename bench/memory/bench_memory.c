@@ -23,28 +23,26 @@ const struct benchmark bench_memory = {
     .run = memory_main,
     .uses = BENCH_USES_NOTHING,
     .summary = "copies, reads, writes, Adam's mix: GB/s against libc's",
-    .examples = {"zerogauge bench memory --quick",
-                 "zerogauge bench memory --threads 1,all --out memory.jsonl"},
+    .examples = {"zerogauge bench memory --quick", "zerogauge bench memory --threads 1,all --out memory.jsonl"},
 };
 
 // What is measured beside what; `description` is what the case has besides operation, threads and sizes.
 struct pair {
-    const char *name, *yardstick_name;
-    struct memory_work work, yardstick;
+    const char *name, *baseline_name;
+    struct memory_work work, baseline;
     json_t *description;
-    double huge_share;  // of the yardstick's memory; 0: not told
+    double huge_share;  // of the baseline's memory; 0: not told
 };
 
 static void row_of(const struct bench_record *record, const struct pair *pair, char *out, size_t bytes)
 {
     int at = snprintf(out, bytes, "%-12s %-8s %3d threads %8.2f GB/s (%.2f to %.2f)  %s %.2f", record->name,
                       memory_operation_name(pair->work.operation), pair->work.threads, bench_median(record->samples),
-                      bench_quantile(record->samples, 0.1), bench_quantile(record->samples, 0.9),
-                      pair->yardstick_name, bench_median(record->yardstick));
+                      bench_quantile(record->samples, 0.1), bench_quantile(record->samples, 0.9), pair->baseline_name,
+                      bench_median(record->baseline));
     const char *key;
     json_t *value;
-    json_object_foreach(pair->description, key, value)
-    {
+    json_object_foreach (pair->description, key, value) {
         if (json_is_string(value))
             at += snprintf(out + at, bytes - (size_t)at, "  %s=%s", key, json_string_value(value));
         else if (json_is_integer(value))
@@ -65,36 +63,36 @@ static int measure(const struct memory_bench *bench, struct pair *pair)
     struct memory_arrays *arrays = pair->work.arrays;
     size_t bytes = arrays->count * sizeof(memory_word);
     const struct bench_work work = {"work", memory_work_run, memory_work_prepare, &pair->work};
-    const struct bench_work yardstick = {"yardstick", memory_work_run, memory_work_prepare, &pair->yardstick};
+    const struct bench_work baseline = {"yardstick", memory_work_run, memory_work_prepare, &pair->baseline};
     bench_progress("%s %s, %d threads, arrays of %zu bytes", pair->name, memory_operation_name(pair->work.operation),
                    pair->work.threads, bytes);
-    pair->work.past_cache = pair->yardstick.past_cache = 2 * bytes > bench->cache_bytes;
-    int code = bench_alternate(&work, &yardstick, bench->options.warmup, bench->options.repeat, 1, &samples, &limits);
+    pair->work.past_cache = pair->baseline.past_cache = 2 * bytes > bench->cache_bytes;
+    int code = bench_alternate(&work, &baseline, bench->options.warmup, bench->options.repeat, 1, &samples, &limits);
     if (code == ERR_NONE)
         code = memory_arrays_check(arrays);
     if (code == ERR_NONE)
-        code = memory_arrays_check(pair->yardstick.arrays);
+        code = memory_arrays_check(pair->baseline.arrays);
     if (code != ERR_NONE) {
         json_decref(pair->description);
         return code;
     }
     bench_rate(&samples, moved_bytes(&pair->work));
-    bench_rate(&limits, moved_bytes(&pair->yardstick));
+    bench_rate(&limits, moved_bytes(&pair->baseline));
     char row[256];
     struct bench_record record = {
         .name = pair->name,
-        .description = json_pack("{s:s, s:i, s:I, s:b}", "operation", memory_operation_name(pair->work.operation),
-                                 "threads", pair->work.threads, "array_bytes", (json_int_t)bytes, "in_cache",
-                                 !pair->work.past_cache),
+        .description =
+            json_pack("{s:s, s:i, s:I, s:b}", "operation", memory_operation_name(pair->work.operation), "threads",
+                      pair->work.threads, "array_bytes", (json_int_t)bytes, "in_cache", !pair->work.past_cache),
         .detail = pair->huge_share > 0 ? json_pack("{s:f}", "huge_share", pair->huge_share) : NULL,
         .unit = "GB/s",
         .verified = true,
         .items = moved_bytes(&pair->work),
-        .yardstick_items = moved_bytes(&pair->yardstick),
+        .baseline_items = moved_bytes(&pair->baseline),
         .begin_ns = begin_ns,
         .samples = &samples,
-        .yardstick_name = pair->yardstick_name,
-        .yardstick = &limits,
+        .baseline_name = pair->baseline_name,
+        .baseline = &limits,
         .row = row};
     row_of(&record, pair, row, sizeof row);
     json_object_update(record.description, pair->description);
@@ -116,9 +114,12 @@ static int rates_run(const struct memory_bench *bench, size_t count, int threads
     TRY(memory_arrays_open(count, threads, true, &arrays));
     int code = ERR_NONE;
     for (int operation = 0; operation < MEMORY_OWN_COUNT && code == ERR_NONE; operation++) {
-        struct pair pair = {"memory", memory_operation_name(libc[operation]),
+        struct pair pair = {"memory",
+                            memory_operation_name(libc[operation]),
                             {.arrays = &arrays, .operation = (enum memory_operation)operation, .threads = threads},
-                            {.arrays = &arrays, .operation = libc[operation], .threads = threads}, NULL, 0};
+                            {.arrays = &arrays, .operation = libc[operation], .threads = threads},
+                            NULL,
+                            0};
         if (wanted(bench, operation))
             code = measure(bench, &pair);
     }
@@ -138,10 +139,12 @@ static int pages_run(const struct memory_bench *bench, size_t count, int threads
         bench_skip("memory_pages: this system gives no huge pages (/sys/kernel/mm/transparent_hugepage/enabled)");
     for (int operation = 0; operation < MEMORY_OWN_COUNT && code == ERR_NONE && huge_bytes > 0; operation++) {
         enum memory_operation what = (enum memory_operation)operation;
-        struct pair pair = {"memory_pages", "in huge pages",
+        struct pair pair = {"memory_pages",
+                            "in huge pages",
                             {.arrays = &small, .operation = what, .threads = threads},
                             {.arrays = &huge, .operation = what, .threads = threads},
-                            json_pack("{s:s}", "pages", "4 KiB"), (double)huge_bytes / (double)bytes};
+                            json_pack("{s:s}", "pages", "4 KiB"),
+                            (double)huge_bytes / (double)bytes};
         if (wanted(bench, operation))
             code = measure(bench, &pair);
         else
@@ -167,11 +170,13 @@ static int node_pair_run(struct memory_bench *bench, size_t count, int node, int
         code = memory_arrays_open(count, threads, true, &here);
     for (int operation = 0; operation < MEMORY_OWN_COUNT && code == ERR_NONE; operation++) {
         enum memory_operation what = (enum memory_operation)operation;
-        struct pair pair = {"memory_numa", "on its own node",
+        struct pair pair = {"memory_numa",
+                            "on its own node",
                             {.arrays = &there, .operation = what, .threads = threads},
                             {.arrays = &here, .operation = what, .threads = threads},
                             json_pack("{s:i, s:i}", "node", memory_nodes_number(&bench->nodes, node), "memory_node",
-                                      memory_nodes_number(&bench->nodes, memory_node)), 0};
+                                      memory_nodes_number(&bench->nodes, memory_node)),
+                            0};
         if (wanted(bench, operation))
             code = measure(bench, &pair);
         else
@@ -229,7 +234,7 @@ static int memory_bench_run(struct memory_bench *bench)
     const struct bench_options *options = &bench->options;
     int most = options->threads[options->thread_count - 1];
     if (!options->json)
-        printf("bytes read and bytes written, medians of %zu runs, in turn with the yardstick; all data verified\n",
+        printf("bytes read and bytes written, medians of %zu runs, in turn with the baseline; all data verified\n",
                options->repeat);
     for (size_t s = 0; s < options->size_count; s++) {
         size_t count = options->sizes[s] / sizeof(memory_word);

@@ -83,12 +83,14 @@ static int repeat(struct memory_work *work, int times)
 Test(bench_memory, right_repetitions_are_accepted_and_one_wrong_word_is_found)
 {
     enum { COUNT = 5 * MEMORY_STAMP_WORDS };
-    static const size_t places[] = {0, 1, MEMORY_STAMP_WORDS, COUNT - 1};
+    static const size_t positions[] = {0, 1, MEMORY_STAMP_WORDS, COUNT - 1};
     for (int operation = 0; operation < MEMORY_OPERATION_COUNT; operation++)
         for (int times = 1; times <= 4; times++) {
             struct memory_arrays arrays;
             cr_assert_eq(memory_arrays_open(COUNT, 2, times % 2, &arrays), ERR_NONE);
-            struct memory_work work = {.arrays = &arrays, .operation = (enum memory_operation)operation, .threads = 2,
+            struct memory_work work = {.arrays = &arrays,
+                                       .operation = (enum memory_operation)operation,
+                                       .threads = 2,
                                        .past_cache = times > 2};
             cr_assert_eq(repeat(&work, times), ERR_NONE, "%s", err_message());
             cr_assert_eq(memory_arrays_check(&arrays), ERR_NONE, "%s", err_message());
@@ -96,11 +98,11 @@ Test(bench_memory, right_repetitions_are_accepted_and_one_wrong_word_is_found)
             // Of what an operation writes; the mix writes to the first array, the others to the last.
             bool reads = work.operation == MEMORY_READ || work.operation == MEMORY_READ_LIBC;
             memory_word *written = arrays.arrays[operation == MEMORY_ADAM_MIX ? times % 3 : MEMORY_ARRAY_COUNT - 1];
-            for (size_t i = 0; i < sizeof places / sizeof places[0] && !reads; i++) {
+            for (size_t i = 0; i < sizeof positions / sizeof positions[0] && !reads; i++) {
                 cr_assert_eq(repeat(&work, 1), ERR_NONE, "%s", err_message());
-                written[places[i]] ^= 1;
-                cr_expect_eq(memory_work_prepare(&work), ERR_CHECK, "%s, word %zu", name, places[i]);
-                written[places[i]] ^= 1;
+                written[positions[i]] ^= 1;
+                cr_expect_eq(memory_work_prepare(&work), ERR_CHECK, "%s, word %zu", name, positions[i]);
+                written[positions[i]] ^= 1;
             }
             memory_arrays_close(&arrays);
         }
@@ -195,7 +197,8 @@ static int lines_of(const char *text, const char *name, const char *operation)
         int verified;
         cr_assert_eq(json_unpack(record, "{s:s, s:o, s:s, s:b, s:F, s:F, s:F, s:{s:F}}", "name", &found, "case",
                                  &description, "unit", &unit, "verified", &verified, "items", &items, "median", &median,
-                                 "ratio", &ratio, "yardstick", "median", &limit), 0, "%s", line);
+                                 "ratio", &ratio, "yardstick", "median", &limit),
+                     0, "%s", line);
         what = json_string_value(json_object_get(description, "operation"));
         cr_expect(verified && median > 0 && strcmp(unit, "GB/s") == 0, "%s", line);
         cr_expect_float_eq(ratio, median / limit, 1e-4 * ratio);
@@ -218,7 +221,7 @@ Test(bench_memory, lines_name_operation_threads_and_pages)
     free(text);
 }
 
-Test(bench_memory, one_operation_can_be_chosen_and_a_reader_sees_its_yardstick)
+Test(bench_memory, one_operation_can_be_chosen_and_a_reader_sees_its_baseline)
 {
     static const char *const arguments[] = {"--sizes", "64K", "--operation", "copy", "--repeat", "1", "--quick", NULL};
     char *text;
@@ -231,8 +234,8 @@ Test(bench_memory, one_operation_can_be_chosen_and_a_reader_sees_its_yardstick)
 
 Test(bench_memory, bad_input_is_refused)
 {
-    static const char *const bad[][2] = {{"--operation", "scale"}, {"--sizes", "5000"}, {"--sizes", "8191G"},
-                                         {"--threads", "0"}};
+    static const char *const bad[][2] = {
+        {"--operation", "scale"}, {"--sizes", "5000"}, {"--sizes", "8191G"}, {"--threads", "0"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const char *arguments[] = {bad[i][0], bad[i][1], "--json", NULL};
         char *text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies, reads and writes, vectorised by the compiler for the best instruction set that this processor has. It does
-// not put calls of memcpy and memset in their place: those are the yardstick.
+// not put calls of memcpy and memset in their place: those are the baseline.
 #include "bench/memory/memory_kernels.h"
 
 #include "ref/arithmetic/adam.h"

@@ -66,8 +66,8 @@ int memory_nodes_check(const struct memory_nodes *nodes, int index, const void *
     hwloc_nodeset_t where = hwloc_bitmap_alloc();
     if (!where)
         return err_set(ERR_MEMORY, "no memory for a set of nodes");
-    int told = hwloc_get_area_memlocation(nodes->topology, memory, bytes, where, HWLOC_MEMBIND_BYNODESET);
-    bool right = told != 0 || hwloc_bitmap_isincluded(where, nodes->nodes[index]->nodeset);
+    int answer = hwloc_get_area_memlocation(nodes->topology, memory, bytes, where, HWLOC_MEMBIND_BYNODESET);
+    bool right = answer != 0 || hwloc_bitmap_isincluded(where, nodes->nodes[index]->nodeset);
     hwloc_bitmap_free(where);
     return right ? ERR_NONE
                  : err_set(ERR_CHECK, "memory is not on node %d, whose threads wrote it first",

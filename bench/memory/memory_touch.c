@@ -53,10 +53,10 @@ static int measure(const struct memory_bench *bench, struct touch *touch)
     struct bench_samples samples, limits;
     uint64_t begin_ns = bench_now_ns();
     const struct bench_work work = {"first touch", fresh_run, fresh_prepare, touch};
-    const struct bench_work yardstick = {"memset", touched_run, NULL, touch};
+    const struct bench_work baseline = {"memset", touched_run, NULL, touch};
     const char *pages = touch->huge ? "huge" : "4 KiB";
     bench_progress("memory_touch, %s pages, %zu bytes", pages, touch->bytes);
-    TRY(bench_alternate(&work, &yardstick, bench->options.warmup, bench->options.repeat, 1, &samples, &limits));
+    TRY(bench_alternate(&work, &baseline, bench->options.warmup, bench->options.repeat, 1, &samples, &limits));
     TRY(check(touch->fresh, touch->bytes, touch->value, "fresh memory"));
     TRY(check(touch->touched, touch->bytes, touch->value, "memory"));
     double huge_share = (double)bench_huge_bytes(touch->fresh, touch->bytes) / (double)touch->bytes;
@@ -66,19 +66,19 @@ static int measure(const struct memory_bench *bench, struct touch *touch)
     snprintf(row, sizeof row, "%-12s %-8s %3d threads %8.2f GB/s (%.2f to %.2f)  memset %.2f  pages=%s", "memory_touch",
              "write", touch->threads, bench_median(&samples), bench_quantile(&samples, 0.1),
              bench_quantile(&samples, 0.9), bench_median(&limits), pages);
-    struct bench_record record = {
-        .name = "memory_touch",
-        .description = json_pack("{s:s, s:i, s:I, s:s}", "operation", "write", "threads", touch->threads,
-                                 "array_bytes", (json_int_t)touch->bytes, "pages", pages),
-        .detail = json_pack("{s:f}", "huge_share", huge_share),
-        .unit = "GB/s",
-        .verified = true,
-        .items = (double)touch->bytes,
-        .begin_ns = begin_ns,
-        .samples = &samples,
-        .yardstick_name = "memset",
-        .yardstick = &limits,
-        .row = row};
+    struct bench_record record = {.name = "memory_touch",
+                                  .description =
+                                      json_pack("{s:s, s:i, s:I, s:s}", "operation", "write", "threads", touch->threads,
+                                                "array_bytes", (json_int_t)touch->bytes, "pages", pages),
+                                  .detail = json_pack("{s:f}", "huge_share", huge_share),
+                                  .unit = "GB/s",
+                                  .verified = true,
+                                  .items = (double)touch->bytes,
+                                  .begin_ns = begin_ns,
+                                  .samples = &samples,
+                                  .baseline_name = "memset",
+                                  .baseline = &limits,
+                                  .row = row};
     return bench_print(&bench->options, &record);
 }
 

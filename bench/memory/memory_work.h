@@ -36,8 +36,8 @@ struct memory_arrays {
     int threads;   // that wrote the pages first
     bool huge;
     memory_word *arrays[MEMORY_ARRAY_COUNT];
-    uint64_t round;  // the number in each 4 KiB of the first array
-    bool flipped;    // whether Adam's mix has been applied an odd number of times
+    uint64_t round;                  // the number in each 4 KiB of the first array
+    bool flipped;                    // whether Adam's mix has been applied an odd number of times
     const struct memory_work *last;  // what wrote last, and is not verified yet; null: nothing
 };
 

@@ -18,8 +18,7 @@ const struct benchmark bench_pcie = {
     .run = pcie_main,
     .uses = BENCH_USES_STORAGE,
     .summary = "copies between host and devices; skipped where there is no CUDA",
-    .examples = {"zerogauge bench pcie",
-                 "zerogauge bench pcie --nvme-path /mnt/nvme --json"},
+    .examples = {"zerogauge bench pcie", "zerogauge bench pcie --nvme-path /mnt/nvme --json"},
 };
 
 static int find_link(const struct pcie_link **out)

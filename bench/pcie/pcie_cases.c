@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each case in turn with its yardstick. For one device that is the method of CUDA's bandwidth sample: copies of 32 MiB,
+// Each case in turn with its baseline. For one device that is the method of CUDA's bandwidth sample: copies of 32 MiB,
 // one after the other, between the device and page-locked memory of the driver's, in one direction at a time. For all
 // devices at once it is each of them alone; beside NVMe, the same copies with nothing beside them.
 #include "bench/pcie/bench_pcie.h"
@@ -102,11 +102,11 @@ static int end_reads(struct reads *reads)
 struct trial {
     const struct bench_options *options;
     struct pcie_setting setting;
-    const char *beside;       // "nothing", "nvme reads"
-    struct reads *reads;      // null: nothing beside
-    const char *yardstick_name;
-    const struct pcie_setting *yardsticks;
-    int yardstick_count;
+    const char *beside;   // "nothing", "nvme reads"
+    struct reads *reads;  // null: nothing beside
+    const char *baseline_name;
+    const struct pcie_setting *baselines;
+    int baseline_count;
 };
 
 static int sample_beside(const struct trial *trial, const struct group *group, double *gb_per_s)
@@ -120,10 +120,10 @@ static int sample_beside(const struct trial *trial, const struct group *group, d
 }
 
 static int take_turns(const struct trial *trial, const struct group *ours, const struct group *theirs,
-                      struct bench_samples *rates, struct bench_samples *yardstick)
+                      struct bench_samples *rates, struct bench_samples *baseline)
 {
     size_t warmup = trial->options->warmup, repeat = trial->options->repeat;
-    rates->count = yardstick->count = 0;
+    rates->count = baseline->count = 0;
     for (size_t i = 0; i < warmup + repeat; i++) {
         double rate = 0, other = 0;
         bench_progress("pcie %s, %s, %zu bytes, beside %s: sample %zu of %zu",
@@ -137,7 +137,7 @@ static int take_turns(const struct trial *trial, const struct group *ours, const
         if (i < warmup)
             continue;
         rates->values[rates->count++] = rate;
-        yardstick->values[yardstick->count++] = other;
+        baseline->values[baseline->count++] = other;
     }
     return ERR_NONE;
 }
@@ -147,7 +147,7 @@ static double bytes_of(const struct pcie_setting *s)
     return (double)s->bytes * s->device_count * (s->direction == PCIE_BOTH ? 2 : 1);
 }
 
-static int print(const struct trial *trial, const struct bench_samples *rates, const struct bench_samples *yardstick,
+static int print(const struct trial *trial, const struct bench_samples *rates, const struct bench_samples *baseline,
                  uint64_t begin_ns)
 {
     const struct pcie_setting *s = &trial->setting;
@@ -156,7 +156,7 @@ static int print(const struct trial *trial, const struct bench_samples *rates, c
              s->device_count > 1 ? s->device_count : s->first_device);
     snprintf(row, sizeof row, "%-8s %-4s %-8s %9s %9.3f (%6.3f to %6.3f) %9.3f  beside %s", devices,
              pcie_direction_name(s->direction), pcie_memory_name(s->memory), size_short_text(s->block_bytes, block),
-             bench_median(rates), bench_quantile(rates, 0.1), bench_quantile(rates, 0.9), bench_median(yardstick),
+             bench_median(rates), bench_quantile(rates, 0.1), bench_quantile(rates, 0.9), bench_median(baseline),
              trial->beside);
     struct bench_record record = {
         .name = "pcie",
@@ -170,11 +170,11 @@ static int print(const struct trial *trial, const struct bench_samples *rates, c
         .unit = "GB/s",
         .verified = true,
         .items = bytes_of(s),
-        .yardstick_items = bytes_of(&trial->yardsticks[0]),
+        .baseline_items = bytes_of(&trial->baselines[0]),
         .begin_ns = begin_ns,
         .samples = rates,
-        .yardstick_name = trial->yardstick_name,
-        .yardstick = yardstick,
+        .baseline_name = trial->baseline_name,
+        .baseline = baseline,
         .row = row,
     };
     return bench_print(trial->options, &record);
@@ -183,16 +183,16 @@ static int print(const struct trial *trial, const struct bench_samples *rates, c
 static int run_trial(const struct trial *trial)
 {
     struct group ours, theirs;
-    struct bench_samples rates, yardstick;
+    struct bench_samples rates, baseline;
     uint64_t begin_ns = bench_now_ns();
     TRY(open_group(&trial->setting, 1, &ours));
-    int code = open_group(trial->yardsticks, trial->yardstick_count, &theirs);
+    int code = open_group(trial->baselines, trial->baseline_count, &theirs);
     if (code == ERR_NONE) {
-        code = take_turns(trial, &ours, &theirs, &rates, &yardstick);
+        code = take_turns(trial, &ours, &theirs, &rates, &baseline);
         close_group(&theirs);
     }
     close_group(&ours);
-    return code == ERR_NONE ? print(trial, &rates, &yardstick, begin_ns) : code;
+    return code == ERR_NONE ? print(trial, &rates, &baseline, begin_ns) : code;
 }
 
 // One device against the sample's method.
@@ -210,9 +210,9 @@ static int run_alone(const struct trial *of)
             theirs[i].direction = i == 0 ? PCIE_H2D : PCIE_D2H;
     }
     trial.beside = "nothing";
-    trial.yardstick_name = "CUDA's bandwidth sample";
-    trial.yardsticks = theirs;
-    trial.yardstick_count = of->setting.direction == PCIE_BOTH ? 2 : 1;
+    trial.baseline_name = "CUDA's bandwidth sample";
+    trial.baselines = theirs;
+    trial.baseline_count = of->setting.direction == PCIE_BOTH ? 2 : 1;
     return run_trial(&trial);
 }
 
@@ -227,9 +227,9 @@ static int run_together(const struct trial *of)
     }
     trial.setting.device_count = count;
     trial.beside = "nothing";
-    trial.yardstick_name = "each device alone";
-    trial.yardsticks = theirs;
-    trial.yardstick_count = count;
+    trial.baseline_name = "each device alone";
+    trial.baselines = theirs;
+    trial.baseline_count = count;
     return run_trial(&trial);
 }
 
@@ -244,9 +244,9 @@ static int run_beside_nvme(const struct trial *of, struct nvme_files *files)
                                      .seconds = 0.1}};
     trial.reads = &reads;
     trial.beside = "nvme reads";
-    trial.yardstick_name = "the same with nothing beside";
-    trial.yardsticks = &of->setting;
-    trial.yardstick_count = 1;
+    trial.baseline_name = "the same with nothing beside";
+    trial.baselines = &of->setting;
+    trial.baseline_count = 1;
     return run_trial(&trial);
 }
 
@@ -287,12 +287,10 @@ static int run_device_cases(const struct trial *of)
 
 int pcie_cases_run(const struct pcie_link *link, const struct bench_options *options, size_t bytes)
 {
-    struct trial trial = {.options = options,
-                          .setting = {.link = link,
-                                      .device_count = 1,
-                                      .memory = PCIE_PINNED,
-                                      .bytes = bytes,
-                                      .block_bytes = options->sizes[0]}};
+    struct trial trial = {
+        .options = options,
+        .setting = {
+            .link = link, .device_count = 1, .memory = PCIE_PINNED, .bytes = bytes, .block_bytes = options->sizes[0]}};
     if (!options->json)
         printf("of limit %-8s %-4s %-8s %9s %9s %18s %9s\n", "", "", "memory", "block", "GB/s", "(10 % to 90 %)",
                "yardstick");

@@ -80,8 +80,8 @@ Test(pcie, the_rate_is_that_of_all_streams_together)
     const struct pcie_link link = link_of(3);
     for (int direction = 0; direction < PCIE_DIRECTION_COUNT; direction++)
         for (int devices = 1; devices <= 3; devices++) {
-            struct pcie_setting s = {&link, 3 - devices, devices, (enum pcie_direction)direction, PCIE_PINNED, 96 << 10,
-                                     32 << 10};
+            struct pcie_setting s = {&link,       3 - devices, devices, (enum pcie_direction)direction,
+                                     PCIE_PINNED, 96 << 10,    32 << 10};
             struct pcie_copies *copies;
             double rate;
             cr_assert_eq(pcie_copies_open(&s, &copies), ERR_NONE, "%s", err_message());
@@ -166,7 +166,7 @@ static int count_with(const json_t *records, const char *key, const char *value)
     int found = 0;
     size_t index;
     const json_t *record;
-    json_array_foreach(records, index, record) {
+    json_array_foreach (records, index, record) {
         const char *text = json_string_value(json_object_get(json_object_get(record, "case"), key));
         found += text && strcmp(text, value) == 0;
     }
@@ -184,7 +184,7 @@ Test(pcie, every_device_direction_and_memory_has_its_case_and_nvme_beside)
     cr_expect_eq(count_with(two, "direction", "both"), 2 * 3 + 1 + 1);
     size_t index;
     const json_t *record;
-    json_array_foreach(two, index, record) {
+    json_array_foreach (two, index, record) {
         cr_expect(json_is_true(json_object_get(record, "verified")));
         cr_expect_float_eq(json_number_value(json_object_get(record, "ratio")), 1, 1e-6, "case %zu", index);
         double gb_per_s = json_number_value(json_object_get(record, "median"));

@@ -16,7 +16,8 @@ const struct benchmark bench_peer = {
     .run = peer_main,
     .uses = BENCH_USES_STORAGE,
     .summary = "a part beside another implementation of it, such as bench/peers has",
-    .examples = {"zerogauge bench peer --part adam --recipe torch-fused-cpu --beside 'python3 bench/peers/adam.py --adam fused'",
+    .examples = {"zerogauge bench peer --part adam --recipe torch-fused-cpu --beside 'python3 bench/peers/adam.py "
+                 "--adam fused'",
                  "zerogauge bench peer --part comm --operation all-reduce --beside 'python3 bench/peers/comm.py'"},
 };
 
@@ -45,8 +46,9 @@ static int run(const struct peer_options *options)
 static void release(struct peer_options *given)
 {
     bench_release(&given->shared);
-    char *const texts[] = {given->part, given->beside, given->label, given->recipe, given->step, given->operation,
-                           given->direction, given->size, given->model, given->preset, given->schedule};
+    char *const texts[] = {given->part,  given->beside,    given->label,     given->recipe,
+                           given->step,  given->operation, given->direction, given->size,
+                           given->model, given->preset,    given->schedule};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     for (int i = 0; given->set && given->set[i]; i++)

@@ -12,13 +12,13 @@
 struct peer_options {
     struct bench_options shared;
     char *part, *beside, *label;
-    char *recipe, *step;                // adam
-    char *operation;                    // comm
-    char *direction, *size;             // nvme
+    char *recipe, *step;     // adam
+    char *operation;         // comm
+    char *direction, *size;  // nvme
     int depth;
     double seconds;
-    char *model, *preset, *schedule;    // step
-    char **set;                         // popt's allocation
+    char *model, *preset, *schedule;  // step
+    char **set;                       // popt's allocation
     int world, steps;
 };
 

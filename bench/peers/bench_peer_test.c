@@ -40,11 +40,11 @@ static json_t *expect_record(const char *path, const char *peer)
     cr_assert_eq(record_verify(&file, stderr, &refusals), ERR_NONE);
     cr_expect_eq(refusals, 0);
     cr_assert_eq(file.line_count, 3);
-    json_t *record = json_deep_copy(file.lines[1]), *yardstick = json_object_get(record, "yardstick");
+    json_t *record = json_deep_copy(file.lines[1]), *baseline = json_object_get(record, "yardstick");
     cr_expect_str_eq(json_string_value(json_object_get(record, "name")), "peer");
-    cr_expect_str_eq(json_string_value(json_object_get(yardstick, "name")), peer);
+    cr_expect_str_eq(json_string_value(json_object_get(baseline, "name")), peer);
     cr_expect_eq(json_array_size(json_object_get(record, "samples")), 3);
-    cr_expect_eq(json_array_size(json_object_get(yardstick, "samples")), 3);
+    cr_expect_eq(json_array_size(json_object_get(baseline, "samples")), 3);
     result_close(&file);
     unlink(path);
     return record;
@@ -82,7 +82,8 @@ Test(bench_peer, adam_of_the_same_recipe_has_the_same_bits)
         const char *step = i % 2 ? "--step=whole" : "--step=update";
         cr_assert_eq(run(path, "adam deepspeed-cpu-gcc-avx512",
                          (const char *[]){"--part=adam", "--recipe=deepspeed-cpu-gcc-avx512", "--threads=2",
-                                          sizes[i / 2], step, NULL}), 0, "%s", err_message());
+                                          sizes[i / 2], step, NULL}),
+                     0, "%s", err_message());
         json_t *record = expect_record(path, "stand-in Adam");
         cr_expect_eq(detail_number(record, "params_different"), 0);
         cr_expect_geq(detail_number(record, "steps_compared"), 4);
@@ -97,8 +98,10 @@ Test(bench_peer, a_bit_that_differs_anywhere_means_no_number)
     for (int i = 0; i < 3; i++) {
         char stand_in[64];
         snprintf(stand_in, sizeof stand_in, "adam torch-fused-cpu %s", arrays[i]);
-        cr_expect_eq(run(path, stand_in, (const char *[]){"--part=adam", "--recipe=torch-fused-cpu", "--sizes=5003",
-                                                          "--step=whole", NULL}), 1, "%s", arrays[i]);
+        cr_expect_eq(
+            run(path, stand_in,
+                (const char *[]){"--part=adam", "--recipe=torch-fused-cpu", "--sizes=5003", "--step=whole", NULL}),
+            1, "%s", arrays[i]);
         struct result_file file;
         cr_assert_eq(result_open(path, &file), ERR_NONE, "%s", err_message());
         cr_expect_null(file.end);
@@ -110,8 +113,9 @@ Test(bench_peer, a_bit_that_differs_anywhere_means_no_number)
 
 Test(bench_peer, adam_of_another_recipe_is_refused)
 {
-    cr_expect_eq(run(path, "adam torch-cpu", (const char *[]){"--part=adam", "--recipe=deepspeed-cpu-clang",
-                                                              "--sizes=5003", NULL}), 1);
+    cr_expect_eq(run(path, "adam torch-cpu",
+                     (const char *[]){"--part=adam", "--recipe=deepspeed-cpu-clang", "--sizes=5003", NULL}),
+                 1);
 }
 
 Test(bench_peer, collectives_and_storage_leave_records_that_hold)
@@ -121,9 +125,10 @@ Test(bench_peer, collectives_and_storage_leave_records_that_hold)
     json_decref(expect_record(path, "stand-in"));
     if (storage_skips(NVME_LIBAIO))
         return;
-    cr_assert_eq(run(path, "times", (const char *[]){"--part=nvme", "--size=2M", "--sizes=64K", "--seconds=0.01",
-                                                     "--depth=4", "--nvme-path", STORAGE_FOLDER, NULL}), 0,
-                 "%s", err_message());
+    cr_assert_eq(run(path, "times",
+                     (const char *[]){"--part=nvme", "--size=2M", "--sizes=64K", "--seconds=0.01", "--depth=4",
+                                      "--nvme-path", STORAGE_FOLDER, NULL}),
+                 0, "%s", err_message());
     json_t *record = expect_record(path, "stand-in");
     cr_expect_str_eq(json_string_value(json_object_get(record, "unit")), "GB/s");
     json_decref(record);

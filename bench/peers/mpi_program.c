@@ -14,38 +14,38 @@ struct work {
     char operation[32];
     long long buffer_bytes;
     int rank, world;
-    size_t count, share;  // elements of the whole buffer, and of one rank's part
+    size_t count, shard;  // elements of the whole buffer, and of one rank's part
     float *send, *recv, *expected;
     size_t recv_count;
 };
 
 // What rank r has: small whole numbers, so that every sum is exact.
-static float value(int rank, size_t place)
+static float value(int rank, size_t position)
 {
-    return (float)((place * 7 + 13 * (size_t)rank) % 251);
+    return (float)((position * 7 + 13 * (size_t)rank) % 251);
 }
 
-static float sum(int world, size_t place)
+static float sum(int world, size_t position)
 {
     float total = 0;
     for (int r = 0; r < world; r++)
-        total += value(r, place);
+        total += value(r, position);
     return total;
 }
 
 static void fill(struct work *work)
 {
     bool gathers = strcmp(work->operation, "all-gather") == 0, reduces = strcmp(work->operation, "all-reduce") == 0;
-    work->share = (size_t)work->buffer_bytes / sizeof(float) / (size_t)work->world;
-    work->count = work->share * (size_t)work->world;
-    size_t begin = (size_t)work->rank * work->share;
-    work->recv_count = gathers || reduces ? work->count : work->share;
+    work->shard = (size_t)work->buffer_bytes / sizeof(float) / (size_t)work->world;
+    work->count = work->shard * (size_t)work->world;
+    size_t begin = (size_t)work->rank * work->shard;
+    work->recv_count = gathers || reduces ? work->count : work->shard;
     work->send = malloc(work->count * sizeof(float) + 1);
     work->recv = malloc(work->count * sizeof(float) + 1);
     work->expected = malloc(work->count * sizeof(float) + 1);
     if (!work->send || !work->recv || !work->expected)
         MPI_Abort(MPI_COMM_WORLD, 1);
-    for (size_t i = 0; i < (gathers ? work->share : work->count); i++)
+    for (size_t i = 0; i < (gathers ? work->shard : work->count); i++)
         work->send[i] = gathers ? value(0, begin + i) : value(work->rank, i);
     for (size_t i = 0; i < work->recv_count; i++)
         work->expected[i] = gathers ? value(0, i) : sum(work->world, reduces ? i : begin + i);
@@ -54,12 +54,11 @@ static void fill(struct work *work)
 static void collective(const struct work *work)
 {
     if (strcmp(work->operation, "all-gather") == 0)
-        MPI_Allgather(work->send, (int)work->share, MPI_FLOAT, work->recv, (int)work->share, MPI_FLOAT,
-                      MPI_COMM_WORLD);
+        MPI_Allgather(work->send, (int)work->shard, MPI_FLOAT, work->recv, (int)work->shard, MPI_FLOAT, MPI_COMM_WORLD);
     else if (strcmp(work->operation, "all-reduce") == 0)
         MPI_Allreduce(work->send, work->recv, (int)work->count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     else
-        MPI_Reduce_scatter_block(work->send, work->recv, (int)work->share, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        MPI_Reduce_scatter_block(work->send, work->recv, (int)work->shard, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
 // From a barrier to a barrier. `wrong` counts elements on all ranks after the last call.

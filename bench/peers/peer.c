@@ -109,8 +109,10 @@ int peer_receive_line(struct peer *peer, json_t **answer)
     const char *error = json_string_value(json_object_get(line, "error"));
     int code = ERR_NONE;
     if (length <= 0)
-        code = err_set(ERR_IO, errno == EAGAIN ? "the peer has said nothing for %d s"
-                                               : "the peer has ended; what it printed above says why", SILENCE_S);
+        code = err_set(ERR_IO,
+                       errno == EAGAIN ? "the peer has said nothing for %d s"
+                                       : "the peer has ended; what it printed above says why",
+                       SILENCE_S);
     else if (!json_is_object(line))
         code = err_set(ERR_IO, "the peer says '%.200s', expected an object in JSON", text);
     else if (error)

@@ -18,8 +18,13 @@ enum { STEP = 1000, CHUNK_BYTES = 4 << 20, CALLS_MAX = 256, ROWS_MAX = 32 };
 // So large that nothing is clipped: implementations agree about the coefficient then, having computed the norm.
 #define MAX_NORM 1e9
 
-static const struct adam_hyper HYPER = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
-                                        .decoupled = true, .bias_correction = true};
+static const struct adam_hyper HYPER = {.lr = 1e-3,
+                                        .beta1 = 0.9,
+                                        .beta2 = 0.999,
+                                        .eps = 1e-8,
+                                        .weight_decay = 0.01,
+                                        .decoupled = true,
+                                        .bias_correction = true};
 
 struct run {
     struct adam_arrays arrays;
@@ -50,10 +55,18 @@ static int open_step(const struct recipe *recipe, size_t count, struct run *run)
 {
     TRY(adam_arrays_open(count, run->threads, &run->arrays));
     struct adam_arrays *arrays = &run->arrays;
-    run->step = (struct adam_step){
-        .recipe = recipe, .grad = arrays->grad, .grad_dtype = run->whole ? DTYPE_BF16 : DTYPE_FP32, .grad_divisor = 1,
-        .grad_coefficient = 1, .param = arrays->param, .exp_avg = arrays->exp_avg, .exp_avg_sq = arrays->exp_avg_sq,
-        .copy = run->whole ? arrays->copy : NULL, .copy_dtype = DTYPE_BF16, .count = count, .tensor_count = count};
+    run->step = (struct adam_step){.recipe = recipe,
+                                   .grad = arrays->grad,
+                                   .grad_dtype = run->whole ? DTYPE_BF16 : DTYPE_FP32,
+                                   .grad_divisor = 1,
+                                   .grad_coefficient = 1,
+                                   .param = arrays->param,
+                                   .exp_avg = arrays->exp_avg,
+                                   .exp_avg_sq = arrays->exp_avg_sq,
+                                   .model_params = run->whole ? arrays->model_params : NULL,
+                                   .model_dtype = DTYPE_BF16,
+                                   .count = count,
+                                   .tensor_count = count};
     struct recipe_state state = {0};
     return recipe_begin_step(recipe, &HYPER, STEP, &state, &run->step.scalars);
 }
@@ -94,9 +107,14 @@ static int send_setting(const struct run *run, struct peer *peer)
 // What each recipe of the conformance suite, but those that treat a tensor's end apart, makes of the first elements.
 static int expect_rows(struct run *run, const struct adam_arrays *first)
 {
-    const struct recipe_step step = {.lr = HYPER.lr, .beta1 = HYPER.beta1, .beta2 = HYPER.beta2, .eps = HYPER.eps,
-                                     .weight_decay = HYPER.weight_decay, .decoupled = HYPER.decoupled,
-                                     .bias_correction = HYPER.bias_correction, .t = STEP};
+    const struct recipe_step step = {.lr = HYPER.lr,
+                                     .beta1 = HYPER.beta1,
+                                     .beta2 = HYPER.beta2,
+                                     .eps = HYPER.eps,
+                                     .weight_decay = HYPER.weight_decay,
+                                     .decoupled = HYPER.decoupled,
+                                     .bias_correction = HYPER.bias_correction,
+                                     .t = STEP};
     float grads[ARRAYS_PERIOD];
     dtype_widen(run->step.grad_dtype, first->grad, grads, first->count);
     for (int r = 0; r < ROWS_MAX && adam_recipe_at(r); r++) {
@@ -157,8 +175,10 @@ static int compare_array(struct run *run, struct peer *peer, const char *name, c
         if (code == ERR_NONE && ours == run->arrays.param)
             compare_params(run, (float *)(void *)chunk, at / sizeof(float), length / sizeof(float));
         else if (code == ERR_NONE && memcmp((const char *)ours + at, chunk, length) != 0)
-            code = err_set(ERR_CHECK, "%s differs within bytes %zu to %zu after %zu steps; is --recipe %s what the "
-                           "peer computes?", name, at, at + length, run->made, recipe_name(run->step.recipe));
+            code = err_set(ERR_CHECK,
+                           "%s differs within bytes %zu to %zu after %zu steps; is --recipe %s what the "
+                           "peer computes?",
+                           name, at, at + length, run->made, recipe_name(run->step.recipe));
     }
     free(chunk);
     return code;
@@ -178,11 +198,12 @@ static int verify(struct run *run, struct peer *peer)
     TRY(compare_array(run, peer, "exp_avg", arrays->exp_avg, bytes));
     TRY(compare_array(run, peer, "exp_avg_sq", arrays->exp_avg_sq, bytes));
     if (run->whole)
-        TRY(compare_array(run, peer, "copy", arrays->copy, bytes / 2));
+        TRY(compare_array(run, peer, "copy", arrays->model_params, bytes / 2));
     if (!peer_recipe(run))
-        return err_set(ERR_CHECK, "%zu of %zu parameters differ after %zu steps, and follow no known recipe; is "
-                       "--recipe %s what the peer computes?", run->different, arrays->count, run->made,
-                       recipe_name(run->step.recipe));
+        return err_set(ERR_CHECK,
+                       "%zu of %zu parameters differ after %zu steps, and follow no known recipe; is "
+                       "--recipe %s what the peer computes?",
+                       run->different, arrays->count, run->made, recipe_name(run->step.recipe));
     return ERR_NONE;
 }
 
@@ -204,8 +225,14 @@ static int measure(struct run *run, const struct peer_options *options, struct p
                                  "params", (json_int_t)run->arrays.count, "threads", run->threads),
         .detail = json_pack("{s:I, s:I, s:s}", "steps_compared", (json_int_t)run->made, "params_different",
                             (json_int_t)run->different, "peer_recipe", peer_recipe(run)),
-        .unit = "ns_per_param", .lower_is_better = true, .verified = true, .items = items, .begin_ns = begin_ns,
-        .samples = &ours, .yardstick_name = peer->name, .yardstick = &theirs};
+        .unit = "ns_per_param",
+        .lower_is_better = true,
+        .verified = true,
+        .items = items,
+        .begin_ns = begin_ns,
+        .samples = &ours,
+        .baseline_name = peer->name,
+        .baseline = &theirs};
     return bench_print(&options->shared, &record);
 }
 
@@ -226,7 +253,7 @@ int peer_adam(const struct peer_options *options, struct peer *peer)
     complete.shared = shared;
     static struct run run;
     run = (struct run){.whole = strcmp(step, "whole") == 0,
-                      .threads = shared.thread_count ? shared.threads[0] : bench_thread_count()};
+                       .threads = shared.thread_count ? shared.threads[0] : bench_thread_count()};
     int code = open_step(recipe, shared.sizes[0], &run);
     if (code == ERR_NONE)
         code = measure(&run, &complete, peer);

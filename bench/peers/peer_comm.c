@@ -41,8 +41,7 @@ static int measure(struct comm_ranks *ranks, const struct bench_options *options
     const struct bench_work work = {.name = name, .run = repeat, .prepare = prepare, .context = ranks};
     TRY(choose_calls(ranks, &work));
     TRY(peer_send_line(peer, json_pack("{s:s, s:s, s:i, s:I}", "part", "comm", "operation", name, "world",
-                                       setting->world, "buffer_bytes",
-                                       (json_int_t)(setting->count * sizeof(float)))));
+                                       setting->world, "buffer_bytes", (json_int_t)(setting->count * sizeof(float)))));
     TRY(peer_ready(peer));
     return peer_alternate(&work, peer, options, ranks->calls, (double)ranks->calls, ours, theirs);
 }
@@ -60,8 +59,14 @@ static int print(const struct peer_options *options, const struct peer *peer, co
                                  "fp32", "buffer_bytes", (json_int_t)(setting->count * sizeof(float))),
         .detail = json_pack("{s:f, s:f, s:i}", "bus_gb_per_s", bus_bytes / bench_median(ours), "peer_bus_gb_per_s",
                             bus_bytes / bench_median(theirs), "wrong", 0),
-        .unit = "ns", .lower_is_better = true, .verified = true, .items = (double)ranks->calls, .begin_ns = begin_ns,
-        .samples = ours, .yardstick_name = peer->name, .yardstick = theirs};
+        .unit = "ns",
+        .lower_is_better = true,
+        .verified = true,
+        .items = (double)ranks->calls,
+        .begin_ns = begin_ns,
+        .samples = ours,
+        .baseline_name = peer->name,
+        .baseline = theirs};
     return bench_print(&options->shared, &record);
 }
 

@@ -100,19 +100,26 @@ static int print(const struct peer_options *options, const struct peer *peer, co
     const struct stream *stream = &run->stream;
     json_t *detail = json_object();
     if (detail && run->fio[0])
-        json_object_set_new(detail, run->fio, json_pack("{s:f, s:f, s:f}", "gb_per_s", bench_median(&run->fios), "ours",
-                                                        bench_median(&run->ours) / bench_median(&run->fios), "peers",
-                                                        bench_median(&run->theirs) / bench_median(&run->fios)));
-    struct bench_record record = {
-        .name = "peer",
-        .description = json_pack("{s:s, s:s, s:s, s:s, s:I, s:i, s:I, s:f}", "part", "nvme", "peer",
-                                 options->label ? options->label : peer->name, "direction",
-                                 stream_direction_name(stream->direction), "engine",
-                                 io_engine_of(stream->engine)->name, "block_bytes", (json_int_t)stream->block_bytes,
-                                 "depth", stream->depth, "file_bytes", (json_int_t)bytes, "seconds", stream->seconds),
-        .detail = detail, .unit = "GB/s", .verified = true, .items = run->least_bytes,
-        .yardstick_items = run->peer_least_bytes, .begin_ns = begin_ns, .samples = &run->ours,
-        .yardstick_name = peer->name, .yardstick = &run->theirs};
+        json_object_set_new(detail, run->fio,
+                            json_pack("{s:f, s:f, s:f}", "gb_per_s", bench_median(&run->fios), "ours",
+                                      bench_median(&run->ours) / bench_median(&run->fios), "peers",
+                                      bench_median(&run->theirs) / bench_median(&run->fios)));
+    struct bench_record record = {.name = "peer",
+                                  .description = json_pack("{s:s, s:s, s:s, s:s, s:I, s:i, s:I, s:f}", "part", "nvme",
+                                                           "peer", options->label ? options->label : peer->name,
+                                                           "direction", stream_direction_name(stream->direction),
+                                                           "engine", io_engine_of(stream->engine)->name, "block_bytes",
+                                                           (json_int_t)stream->block_bytes, "depth", stream->depth,
+                                                           "file_bytes", (json_int_t)bytes, "seconds", stream->seconds),
+                                  .detail = detail,
+                                  .unit = "GB/s",
+                                  .verified = true,
+                                  .items = run->least_bytes,
+                                  .baseline_items = run->peer_least_bytes,
+                                  .begin_ns = begin_ns,
+                                  .samples = &run->ours,
+                                  .baseline_name = peer->name,
+                                  .baseline = &run->theirs};
     return bench_print(&options->shared, &record);
 }
 
@@ -129,7 +136,9 @@ static int choose(const struct peer_options *options, struct bench_options *shar
                                   .direction = strcmp(direction, "write") == 0 ? STREAM_WRITE : STREAM_READ,
                                   .block_bytes = shared->sizes[0],
                                   .depth = options->depth > 0 ? options->depth : 32,
-                                  .seconds = options->seconds > 0 ? options->seconds : shared->quick ? 0.2 : 1};
+                                  .seconds = options->seconds > 0 ? options->seconds
+                                             : shared->quick      ? 0.2
+                                                                  : 1};
     if (strcmp(direction, stream_direction_name(run->stream.direction)) != 0)
         return err_set(ERR_USAGE, "--direction %s: expected read or write", direction);
     if (shared->storage.engine)

@@ -52,8 +52,10 @@ static void adam_state(const struct adam_step *step, const char *wrong)
         const char *name;
         void *array;
         size_t element_bytes;
-    } all[] = {{"param", step->param, 4}, {"exp_avg", step->exp_avg, 4}, {"exp_avg_sq", step->exp_avg_sq, 4},
-               {"copy", step->copy, 2}};
+    } all[] = {{"param", step->param, 4},
+               {"exp_avg", step->exp_avg, 4},
+               {"exp_avg_sq", step->exp_avg_sq, 4},
+               {"copy", step->model_params, 2}};
     say(json_pack("{s:s}", "state", "follows"));
     for (size_t i = 0; i < 4 && all[i].array; i++) {
         size_t bytes = step->count * all[i].element_bytes;
@@ -69,13 +71,25 @@ static void adam(const json_t *setting, const char *recipe, const char *wrong)
     size_t count = number(setting, "params");
     bool whole = strcmp(json_string_value(json_object_get(setting, "step")), "whole") == 0;
     float *param = read_array(count * 4), *exp_avg = read_array(count * 4), *exp_avg_sq = read_array(count * 4);
-    const struct adam_hyper hyper = {.lr = json_number_value(json_object_get(setting, "lr")), .beta1 = 0.9,
-                                     .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .decoupled = true,
+    const struct adam_hyper hyper = {.lr = json_number_value(json_object_get(setting, "lr")),
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .eps = 1e-8,
+                                     .weight_decay = 0.01,
+                                     .decoupled = true,
                                      .bias_correction = true};
-    struct adam_step step = {.recipe = recipe_find(recipe), .grad = read_array(count * (whole ? 2 : 4)),
-                             .grad_dtype = whole ? DTYPE_BF16 : DTYPE_FP32, .grad_divisor = 1, .grad_coefficient = 1,
-                             .param = param, .exp_avg = exp_avg, .exp_avg_sq = exp_avg_sq, .copy_dtype = DTYPE_BF16,
-                             .copy = whole ? calloc(count + 1, 2) : NULL, .count = count, .tensor_count = count};
+    struct adam_step step = {.recipe = recipe_find(recipe),
+                             .grad = read_array(count * (whole ? 2 : 4)),
+                             .grad_dtype = whole ? DTYPE_BF16 : DTYPE_FP32,
+                             .grad_divisor = 1,
+                             .grad_coefficient = 1,
+                             .param = param,
+                             .exp_avg = exp_avg,
+                             .exp_avg_sq = exp_avg_sq,
+                             .model_dtype = DTYPE_BF16,
+                             .model_params = whole ? calloc(count + 1, 2) : NULL,
+                             .count = count,
+                             .tensor_count = count};
     struct recipe_state state = {0};
     json_t *request;
     if (recipe_begin_step(step.recipe, &hyper, number(setting, "t"), &state, &step.scalars) != ERR_NONE)
@@ -95,7 +109,7 @@ static void adam(const json_t *setting, const char *recipe, const char *wrong)
     free(exp_avg);
     free(exp_avg_sq);
     free((void *)(uintptr_t)step.grad);
-    free(step.copy);
+    free(step.model_params);
 }
 
 static void times(void)
@@ -118,11 +132,15 @@ static void step(const json_t *setting, bool wrong)
 {
     enum { STEPS_MAX = 64 };
     double losses[STEPS_MAX] = {0};
-    size_t steps = number(setting, "steps") * number(setting, "turns"), world = number(setting, "world"), told = 0;
+    size_t steps = number(setting, "steps") * number(setting, "turns"), world = number(setting, "world"), reported = 0;
     const char *const set[] = {"bf16.enabled=false"};
     const struct config_options options = {.world = (int)world, .set = set, .set_count = 1};
-    struct train_setting train = {.world = (int)world, .steps = steps, .seed = 1, .threads = 1,
-                                  .progress = keep_loss, .progress_context = losses};
+    struct train_setting train = {.world = (int)world,
+                                  .steps = steps,
+                                  .seed = 1,
+                                  .threads = 1,
+                                  .progress = keep_loss,
+                                  .progress_context = losses};
     struct config config;
     struct train_result result = {0};
     struct text *text;
@@ -140,8 +158,8 @@ static void step(const json_t *setting, bool wrong)
     say(json_pack("{s:s}", "name", "stand-in training"));
     for (; (request = read_line()); json_decref(request)) {
         json_t *own = json_array(), *step_ns = json_array();
-        for (size_t i = 0; i < number(request, "calls"); i++, told++) {
-            json_array_append_new(own, json_real(losses[told]));
+        for (size_t i = 0; i < number(request, "calls"); i++, reported++) {
+            json_array_append_new(own, json_real(losses[reported]));
             json_array_append_new(step_ns, json_integer(1000));
         }
         nanosleep(&(struct timespec){0, 1000000}, NULL);

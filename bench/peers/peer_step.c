@@ -23,11 +23,11 @@ struct run {
     struct config config;
     const struct model *model;
     struct text *text;
-    struct flow_schedule schedule;
+    struct executor_schedule schedule;
     size_t turn_steps, turns;
-    double *losses;           // [turns x turn_steps], ours
-    double *verified_losses;  // of the first turn, beside unsharded Adam
-    double worst;             // relative difference of a loss from the peer's
+    double *losses;                     // [turns x turn_steps], ours
+    double *verified_losses;            // of the first turn, beside unsharded Adam
+    double worst;                       // relative difference of a loss from the peer's
     struct bench_samples ours, theirs;  // of all turns
     struct train_result result;
 };
@@ -52,7 +52,7 @@ static json_t *setting_json(const struct run *run)
     return json_pack("{s:s, s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:[f, f], s:f, s:f, s:f, s:s}", "part",
                      "step", "preset", run->options->preset, "world", run->options->world, "steps",
                      (json_int_t)run->turn_steps, "turns", (json_int_t)run->turns, "sequences",
-                     (json_int_t)config->micro_batch, "layers", (json_int_t)shape->layer_count, "heads",
+                     (json_int_t)config->micro_batch, "layers", (json_int_t)shape->block_count, "heads",
                      (json_int_t)shape->head_count, "length", (json_int_t)shape->sequence_length, "params",
                      params_json(run->model), "lr", config->adam.lr, "betas", config->adam.beta1, config->adam.beta2,
                      "eps", config->adam.eps, "weight_decay", config->adam.weight_decay, "clip",
@@ -152,10 +152,17 @@ static void keep_loss(void *context, const struct train_progress *progress)
 
 static struct train_setting setting_of(const struct run *run, size_t steps)
 {
-    return (struct train_setting){.config = &run->config, .model = run->model, .text = run->text,
-                                  .world = run->options->world, .steps = steps, .seed = SEED,
-                                  .schedule = run->schedule, .threads = 1, .swap_checksum = true,
-                                  .progress = keep_loss, .progress_context = run->losses};
+    return (struct train_setting){.config = &run->config,
+                                  .model = run->model,
+                                  .text = run->text,
+                                  .world = run->options->world,
+                                  .steps = steps,
+                                  .seed = SEED,
+                                  .schedule = run->schedule,
+                                  .threads = 1,
+                                  .swap_checksum = true,
+                                  .progress = keep_loss,
+                                  .progress_context = run->losses};
 }
 
 // The steps of a turn, every bit beside unsharded Adam.
@@ -209,15 +216,21 @@ static int print(struct run *run, uint64_t begin_ns)
     drop_warmup(&run->theirs, options->shared.warmup);
     struct bench_record record = {
         .name = "peer",
-        .description = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I}", "part", "step", "peer",
-                                 options->label ? options->label : run->peer->name, "preset", options->preset, "model",
-                                 run->model->name, "dtype", "fp32", "world", options->world, "sequences_a_rank",
-                                 (json_int_t)run->config.micro_batch, "sequence_tokens",
-                                 (json_int_t)run->model->sequence_length),
+        .description =
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I}", "part", "step", "peer",
+                      options->label ? options->label : run->peer->name, "preset", options->preset, "model",
+                      run->model->name, "dtype", "fp32", "world", options->world, "sequences_a_rank",
+                      (json_int_t)run->config.micro_batch, "sequence_tokens", (json_int_t)run->model->sequence_length),
         .detail = json_pack("{s:I, s:f}", "losses_compared", (json_int_t)(run->turns * run->turn_steps),
                             "most_loss_difference", run->worst),
-        .unit = "ms_per_step", .lower_is_better = true, .verified = true, .items = 1, .begin_ns = begin_ns,
-        .samples = &run->ours, .yardstick_name = run->peer->name, .yardstick = &run->theirs};
+        .unit = "ms_per_step",
+        .lower_is_better = true,
+        .verified = true,
+        .items = 1,
+        .begin_ns = begin_ns,
+        .samples = &run->ours,
+        .baseline_name = run->peer->name,
+        .baseline = &run->theirs};
     return bench_print(&options->shared, &record);
 }
 
@@ -228,7 +241,9 @@ static int load(const struct peer_options *options, struct config *out)
     size_t count = 1;
     for (int i = 0; options->set && options->set[i] && count < SET_MAX; i++)
         set[count++] = options->set[i];
-    const struct config_options loaded = {.world = options->world, .set = set, .set_count = count,
+    const struct config_options loaded = {.world = options->world,
+                                          .set = set,
+                                          .set_count = count,
                                           .nvme_paths = options->shared.storage.paths,
                                           .nvme_path_count = (size_t)options->shared.storage.path_count};
     TRY(config_load_preset(options->preset, &loaded, out, NULL));
@@ -244,7 +259,7 @@ static int complete(struct run *run)
     TRY(model_find(options->model ? options->model : "gpt-3m", &run->model));
     if (!run->model->wants_text)
         return err_set(ERR_USAGE, "--model %s: expected a GPT", options->model);
-    TRY(flow_schedule_parse(options->schedule ? options->schedule : "serial", &run->schedule));
+    TRY(executor_schedule_parse(options->schedule ? options->schedule : "serial", &run->schedule));
     TRY(text_open(NULL, &run->text));
     run->losses = calloc(run->turns * run->turn_steps, sizeof *run->losses);
     run->verified_losses = calloc(run->turn_steps, sizeof *run->losses);

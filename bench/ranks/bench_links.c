@@ -2,7 +2,8 @@
 // `zerogauge bench links`: what lies between hosts, measured in pairs under a launcher. The first rank of each host, or
 // on one host every rank, exchanges a few bytes (`ping`) and many (`bandwidth`) with one partner after the other, all
 // pairs of a round at once, each in both directions. A rank counts by its fastest partner: a slow link of its own slows
-// it with all of them, a partner's with one. So the rank that is slow beyond results/limits/outlier.h is the one whose link is.
+// it with all of them, a partner's with one. So the rank that is slow beyond results/limits/outlier.h is the one whose
+// link is.
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_world.h"
 #include "results/limits/outlier.h"
@@ -45,7 +46,7 @@ struct link_lane {
 struct links {
     struct comm *comm;
     const struct link_lane *lane;
-    int *members;  // ranks that take part, ascending
+    int *members;    // ranks that take part, ascending
     int count, own;  // own: this rank's place among them; -1: it takes no part
     int rounds;
     size_t repeat;
@@ -56,13 +57,13 @@ struct links {
 
 // A round-robin tournament: in round r of an odd number m of places, i meets (2r - i) mod m; of an even number, the
 // last one meets whoever would meet itself. The place of the partner, or -1.
-static int partner_of(int count, int round, int place)
+static int partner_of(int count, int round, int position)
 {
     int m = count % 2 == 0 ? count - 1 : count;
-    if (place == m)
+    if (position == m)
         return round;
-    int other = (2 * round - place + 2 * m) % m;
-    if (other != place)
+    int other = (2 * round - position + 2 * m) % m;
+    if (other != position)
         return other;
     return count % 2 == 0 ? m : -1;
 }
@@ -107,11 +108,11 @@ static int take_turns(struct links *links, const struct bench_options *options)
     for (size_t i = 0; i < options->warmup + options->repeat; i++) {
         bench_progress("links %s, round %zu of %zu", links->lane->name, i + 1, options->warmup + options->repeat);
         for (int round = 0; round < links->rounds; round++) {
-            int place = links->own < 0 ? -1 : partner_of(links->count, round, links->own);
+            int position = links->own < 0 ? -1 : partner_of(links->count, round, links->own);
             double ns = NAN;
             TRY(comm_barrier(links->comm));
-            if (place >= 0)
-                TRY(sample(links, links->members[place], i, &ns));
+            if (position >= 0)
+                TRY(sample(links, links->members[position], i, &ns));
             if (i >= options->warmup)
                 *time_at(links, rank, round, i - options->warmup) = ns;
         }
@@ -133,8 +134,8 @@ static int share(struct links *links)
             numbers[world + i] = i * bytes;
         }
         void *all = pass == 0 ? (void *)links->times : wrong;
-        const char *own = pass == 0 ? (char *)all + (size_t)comm_rank(links->comm) * bytes
-                                    : (char *)&links->wrong_count;
+        const char *own =
+            pass == 0 ? (char *)all + (size_t)comm_rank(links->comm) * bytes : (char *)&links->wrong_count;
         rc = comm_all_gather(links->comm, own, all, numbers, numbers + world, DTYPE_BYTE);
     }
     for (size_t i = 0; i < world && rc == ERR_NONE; i++)
@@ -164,18 +165,18 @@ static void choose_samples(const struct links *links, int rank, struct bench_sam
     }
 }
 
-static int print(const struct links *links, int place, const struct bench_samples *samples, uint64_t begin_ns,
+static int print(const struct links *links, int position, const struct bench_samples *samples, uint64_t begin_ns,
                  const struct bench_options *options)
 {
     const struct link_lane *lane = links->lane;
-    int rank = links->members[place], partners = 0, slowest = -1;
+    int rank = links->members[position], partners = 0, slowest = -1;
     double most = 0;
     for (int round = 0; round < links->rounds; round++) {
         double ns = median_with(links, rank, round);
         partners += !isnan(ns);
         if (ns > most) {
             most = ns;
-            slowest = links->members[partner_of(links->count, round, place)];
+            slowest = links->members[partner_of(links->count, round, position)];
         }
     }
     struct bench_record record = {
@@ -279,7 +280,7 @@ static int links_bench(struct bench_options *options)
         choose_members(&links);
     links.times = calloc((size_t)comm_world(links.comm) * (size_t)links.rounds * links.repeat + 1, sizeof(double));
     const struct link_lane lanes[] = {{"ping", "ns", true, PING_BYTES, PING_EXCHANGES},
-                                 {"bandwidth", "GB/s", false, options->sizes[0], BANDWIDTH_EXCHANGES}};
+                                      {"bandwidth", "GB/s", false, options->sizes[0], BANDWIDTH_EXCHANGES}};
     int rc = links.members && links.times ? ERR_NONE : err_set(ERR_MEMORY, "no memory for links");
     for (size_t i = 0; i < 2 && rc == ERR_NONE; i++)
         rc = run_lane(&links, &lanes[i], options);

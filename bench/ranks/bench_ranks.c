@@ -25,13 +25,12 @@ const struct benchmark bench_ranks = {
     .uses = BENCH_USES_NOTHING,
     .together = true,
     .summary = "each rank's processor alone and all together: which is slow",
-    .examples = {"zerogauge bench ranks --world 4",
-                 "zerogauge bench ranks --pin 0,1 --json"},
+    .examples = {"zerogauge bench ranks --world 4", "zerogauge bench ranks --pin 0,1 --json"},
 };
 
 enum {
     RANKS_MAX = 256,
-    COMPUTE_PARAMS = 16 << 10,      // 16 bytes each: in the second-level cache
+    COMPUTE_PARAMS = 16 << 10,  // 16 bytes each: in the second-level cache
     MEMORY_PARAMS_LEAST = 4 << 20,
 };
 
@@ -96,9 +95,9 @@ static int print(const struct ranks *ranks, const struct rank *rank, bool togeth
     bool waited_known = times->waited_ns >= 0;
     struct bench_record record = {
         .name = "ranks",
-        .description = json_pack("{s:s, s:i, s:b, s:i, s:s, s:i, s:I}", "lane", ranks->lane->name, "rank",
-                                 rank->index, "together", together, "world", ranks->world, "host", rank->host,
-                                 "processor", rank->processor, "params", (json_int_t)ranks->lane->params),
+        .description = json_pack("{s:s, s:i, s:b, s:i, s:s, s:i, s:I}", "lane", ranks->lane->name, "rank", rank->index,
+                                 "together", together, "world", ranks->world, "host", rank->host, "processor",
+                                 rank->processor, "params", (json_int_t)ranks->lane->params),
         .detail = waited_known ? json_pack("{s:f}", "waited_share", times->waited_ns / times->elapsed_ns) : NULL,
         .unit = "ns_per_param",
         .lower_is_better = true,
@@ -106,8 +105,8 @@ static int print(const struct ranks *ranks, const struct rank *rank, bool togeth
         .items = (double)ranks->lane->params * (double)ranks->rounds,
         .begin_ns = begin_ns,
         .samples = &times->samples,
-        .yardstick_name = together ? "the same rank alone" : NULL,
-        .yardstick = together ? &rank->times[0].samples : NULL,
+        .baseline_name = together ? "the same rank alone" : NULL,
+        .baseline = together ? &rank->times[0].samples : NULL,
     };
     return bench_print(options, &record);
 }
@@ -215,13 +214,12 @@ static int ranks_bench(const char *pin, int world, struct bench_options *options
         processors[i] = processors[i % count];
     // The ranks of each host take the processors that are pinned in turn; else each one of its own.
     if (bench_world_comm())
-        processors[bench_world_rank()] =
-            pin ? processors[bench_world_rank_on_host()] : (size_t)bench_world_processor();
+        processors[bench_world_rank()] = pin ? processors[bench_world_rank_on_host()] : (size_t)bench_world_processor();
     size_t past_cache = 2 * bench_cache_bytes() / (size_t)world / (4 * sizeof(float));
     if (bench_world_comm())  // the same work on every host
         TRY(comm_broadcast(bench_world_comm(), &past_cache, sizeof past_cache, 0));
-    const struct ranks_lane lanes[] = {
-        {"compute", COMPUTE_PARAMS}, {"memory", past_cache > MEMORY_PARAMS_LEAST ? past_cache : MEMORY_PARAMS_LEAST}};
+    const struct ranks_lane lanes[] = {{"compute", COMPUTE_PARAMS},
+                                       {"memory", past_cache > MEMORY_PARAMS_LEAST ? past_cache : MEMORY_PARAMS_LEAST}};
     bench_default_repeat(options, 25, 9, 2);
     for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++)
         TRY(run_lane(&lanes[i], processors, world, options));

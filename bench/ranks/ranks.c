@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 enum {
-    SAMPLE_TARGET_NS = 20000000,    // several time slices of a processor that others want, too
+    SAMPLE_TARGET_NS = 20000000,  // several time slices of a processor that others want, too
     ROUNDS_MAX = 1 << 20,
 };
 
@@ -26,8 +26,13 @@ static double waited_ns(void)
 static int rank_open(struct rank *rank)
 {
     const struct recipe *recipe = recipe_at(0);
-    const struct adam_hyper hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
-                                     .decoupled = true, .bias_correction = true};
+    const struct adam_hyper hyper = {.lr = 1e-3,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .eps = 1e-8,
+                                     .weight_decay = 0.01,
+                                     .decoupled = true,
+                                     .bias_correction = true};
     struct recipe_state state = {0};
     size_t count = rank->of->lane->params;
     cpu_set_t set;
@@ -38,10 +43,16 @@ static int rank_open(struct rank *rank)
     // Pinned first: the memory is then of the processor's own node.
     TRY(adam_arrays_open(count, 1, &rank->arrays));
     adam_arrays_fill(&rank->arrays, DTYPE_FP32);
-    rank->step = (struct adam_step){
-        .recipe = recipe, .grad = rank->arrays.grad, .grad_dtype = DTYPE_FP32, .grad_divisor = 1, .grad_coefficient = 1,
-        .param = rank->arrays.param, .exp_avg = rank->arrays.exp_avg, .exp_avg_sq = rank->arrays.exp_avg_sq,
-        .count = count, .tensor_count = count};
+    rank->step = (struct adam_step){.recipe = recipe,
+                                    .grad = rank->arrays.grad,
+                                    .grad_dtype = DTYPE_FP32,
+                                    .grad_divisor = 1,
+                                    .grad_coefficient = 1,
+                                    .param = rank->arrays.param,
+                                    .exp_avg = rank->arrays.exp_avg,
+                                    .exp_avg_sq = rank->arrays.exp_avg_sq,
+                                    .count = count,
+                                    .tensor_count = count};
     return recipe_begin_step(recipe, &hyper, 1000, &state, &rank->step.scalars);
 }
 

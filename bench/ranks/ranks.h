@@ -34,7 +34,7 @@ struct rank {
     struct adam_arrays arrays;
     struct adam_step step;
     uint64_t step_count;
-    double ns, waited_ns;  // of the last sample; waited_ns < 0: the system does not tell
+    double ns, waited_ns;        // of the last sample; waited_ns < 0: the system does not tell
     struct rank_times times[2];  // alone, together
     int code;
     char message[512];
@@ -44,7 +44,7 @@ struct ranks {
     const struct ranks_lane *lane;
     int world, started;
     struct comm *comm;  // of ranks that are processes, of which one is here; null: they are threads
-    uint64_t rounds;  // of a sample; 0: the ranks end
+    uint64_t rounds;    // of a sample; 0: the ranks end
     sem_t done;
     struct rank *list;  // by rank
 };

@@ -19,8 +19,7 @@ const struct benchmark bench_overlap = {
     .run = run_overlap,
     .uses = BENCH_USES_STATES,
     .summary = "a step with every state on NVMe against its busiest lane",
-    .examples = {"zerogauge bench overlap --emulate dgx-2",
-                 "zerogauge bench overlap --world 2 --trace timeline.json"},
+    .examples = {"zerogauge bench overlap --emulate dgx-2", "zerogauge bench overlap --world 2 --trace timeline.json"},
 };
 
 // A DGX-2's links for each of its 16 GPUs, all at work, in bytes/s, and what a V100 reaches in large matrix products:
@@ -63,22 +62,22 @@ static int write_trace(const struct overlap_bench *bench, const struct overlap_r
 static int print(const struct overlap_bench *bench, const struct overlap_run *run, const struct lane_table *table,
                  double serial_ms, double flops)
 {
-    char emulated[EMULATION_TEXT_BYTES], lanes[EMULATION_TEXT_BYTES + 16] = "as they are", yardstick[64];
+    char emulated[EMULATION_TEXT_BYTES], lanes[EMULATION_TEXT_BYTES + 16] = "as they are", baseline[64];
     emulation_text(&run->emulation, emulated);
     // Another machine's rates are scaled by what was measured here: they are no setting.
     if (emulation_any(&run->emulation))
         snprintf(lanes, sizeof lanes, "EMULATED %s", run->machine ? run->machine : emulated);
     enum lane busiest = lane_table_busiest(table);
-    snprintf(yardstick, sizeof yardstick, "busy time of %s", ledger_lane_name(busiest));
+    snprintf(baseline, sizeof baseline, "busy time of %s", ledger_lane_name(busiest));
     double gain = serial_ms / bench_median(&table->step_ms);
     const struct bench_storage *storage = &bench->options->shared.storage;
     struct bench_record record = {
         .name = "overlap",
-        .description = json_pack("{s:s,s:s,s:i,s:I,s:b,s:b,s:b,s:s}", "what", "ZeRO-3, every state on NVMe", "model",
-                                 bench->model->name, "world", bench->options->world, "tokens_a_rank",
-                                 (json_int_t)(bench->sequences * bench->model->sequence_length), "eager",
-                                 bench->options->eager, "checksum", !storage->no_checksum, "buffered",
-                                 storage->buffered, "lanes", lanes),
+        .description =
+            json_pack("{s:s,s:s,s:i,s:I,s:b,s:b,s:b,s:s}", "what", "ZeRO-3, every state on NVMe", "model",
+                      bench->model->name, "world", bench->options->world, "tokens_a_rank",
+                      (json_int_t)(bench->sequences * bench->model->sequence_length), "eager", bench->options->eager,
+                      "checksum", !storage->no_checksum, "buffered", storage->buffered, "lanes", lanes),
         .detail = json_pack("{s:s,s:f,s:f,s:f,s:o}", "emulated", emulated, "flops_a_rank", flops, "serial_ms",
                             serial_ms, "gain_over_serial", gain, "by_lane", lane_table_json(table)),
         .timeline = lane_table_timeline(&run->trace),
@@ -88,8 +87,8 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
         .items = 1,
         .begin_ns = run->begin_ns,
         .samples = &table->step_ms,
-        .yardstick_name = yardstick,
-        .yardstick = &table->busy_ms[busiest],
+        .baseline_name = baseline,
+        .baseline = &table->busy_ms[busiest],
     };
     bench_device_describe(&bench->device, record.description);
     TRY(bench_print(&bench->options->shared, &record));
@@ -137,7 +136,7 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
     bench->sequences = given->sequences > 0 ? (size_t)given->sequences : workload->sequences;
     struct overlap_run run = {
         .infinity = true,
-        .mode = FLOW_OVERLAP,
+        .mode = EXECUTOR_OVERLAP,
         .emulation = *emulation,
         .machine = scaled ? "dgx-2" : NULL,
         .begin_ns = bench_now_ns(),
@@ -149,7 +148,7 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
     for (int lane = 0; lane < LANE_COUNT && scaled; lane++)
         run.emulation.bytes_per_s[lane] *= flops / V100_FLOPS;
     struct overlap_run serial = {.infinity = true,
-                                 .mode = FLOW_SERIAL,
+                                 .mode = EXECUTOR_SERIAL,
                                  .emulation = run.emulation,
                                  .steps = given->shared.warmup + SERIAL_STEPS};
     int code = measure_runs(bench, &run, &serial, flops);

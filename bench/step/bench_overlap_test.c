@@ -17,14 +17,16 @@
 Test(bench_overlap, a_lanes_share_is_the_union_of_its_intervals_on_the_busiest_rank)
 {
     enum { MS = 1000000 };
-    struct flow_interval first[] = {{"skipped", 0, 9 * MS, 7}, {"a", 10 * MS, 14 * MS, 100},
-                                    {"b", 13 * MS, 15 * MS, 20}};
-    struct flow_interval second[] = {{"c", 11 * MS, 19 * MS, 40}}, compute[] = {{"d", 12 * MS, 13 * MS, 0}};
+    struct executor_interval first[] = {
+        {"skipped", 0, 9 * MS, 7}, {"a", 10 * MS, 14 * MS, 100}, {"b", 13 * MS, 15 * MS, 20}};
+    struct executor_interval second[] = {{"c", 11 * MS, 19 * MS, 40}}, compute[] = {{"d", 12 * MS, 13 * MS, 0}};
     struct trace_step steps[] = {{1, 0, 10 * MS}, {2, 10 * MS, 20 * MS}};
     struct trace_step late[] = {{1, 1, 10 * MS}, {2, 10 * MS, 21 * MS}};
     struct trace_rank ranks[] = {
         {.intervals = {[LANE_H2D] = first, [LANE_COMPUTE] = compute},
-         .interval_count = {[LANE_H2D] = 3, [LANE_COMPUTE] = 1}, .steps = steps, .step_count = 2},
+         .interval_count = {[LANE_H2D] = 3, [LANE_COMPUTE] = 1},
+         .steps = steps,
+         .step_count = 2},
         {.intervals = {[LANE_H2D] = second}, .interval_count = {[LANE_H2D] = 1}, .steps = late, .step_count = 2},
     };
     const struct trace trace = {2, ranks};
@@ -44,11 +46,14 @@ Test(bench_overlap, a_timeline_has_what_the_last_step_did_since_it_began)
 {
     enum { MS = 1000000 };
     // Before the step; over its begin; then two with a gap of less than a 250th of 1000 ms between them; one more.
-    struct flow_interval h2d[] = {{"a", 0, 90 * MS, 1}, {"b", 95 * MS, 110 * MS, 1}, {"c", 200 * MS, 300 * MS, 1},
-                                  {"d", 303 * MS, 400 * MS, 1}, {"e", 405 * MS, 1200 * MS, 1}};
+    struct executor_interval h2d[] = {{"a", 0, 90 * MS, 1},
+                                      {"b", 95 * MS, 110 * MS, 1},
+                                      {"c", 200 * MS, 300 * MS, 1},
+                                      {"d", 303 * MS, 400 * MS, 1},
+                                      {"e", 405 * MS, 1200 * MS, 1}};
     struct trace_step steps[] = {{1, 0, 100 * MS}, {2, 100 * MS, 1100 * MS}};
-    struct trace_rank rank = {.intervals = {[LANE_H2D] = h2d}, .interval_count = {[LANE_H2D] = 5}, .steps = steps,
-                              .step_count = 2};
+    struct trace_rank rank = {
+        .intervals = {[LANE_H2D] = h2d}, .interval_count = {[LANE_H2D] = 5}, .steps = steps, .step_count = 2};
     const struct trace trace = {1, &rank};
     json_t *timeline = lane_table_timeline(&trace);
     char *text = json_dumps(timeline, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
@@ -67,8 +72,8 @@ static int run_on(const struct bench_device *device, const char *const arguments
     for (int i = 0; i < 1000; i++)
         fprintf(file, "%d squared is %d; ", i, i * i);
     fclose(file);
-    const char *argv[24] = {"overlap", "--nvme-path", ZG_BINARY_DIR, "--model", "gpt-nano", "--sequences", "2",
-                            "--repeat", "2", "--text", text_path};
+    const char *argv[24] = {"overlap", "--nvme-path", ZG_BINARY_DIR, "--model", "gpt-nano", "--sequences",
+                            "2",       "--repeat",    "2",           "--text",  text_path};
     int argc = 11;
     for (int i = 0; arguments[i]; i++)
         argv[argc++] = arguments[i];
@@ -92,7 +97,7 @@ Test(bench_overlap, a_json_line_has_every_lane_and_says_what_is_emulated)
     cr_assert_eq(run(arguments, &text), 0);
     json_t *line = json_loads(text, 0, NULL), *samples, *lanes;
     cr_assert_not_null(line, "%s", text);
-    const char *name, *model, *how, *unit, *yardstick;
+    const char *name, *model, *how, *unit, *baseline;
     int world, verified;
     json_int_t tokens;
     double serial, gain, median, limit, ratio;
@@ -101,26 +106,27 @@ Test(bench_overlap, a_json_line_has_every_lane_and_says_what_is_emulated)
     cr_assert_eq(json_unpack(line, form, "name", &name, "case", "model", &model, "world", &world, "tokens_a_rank",
                              &tokens, "lanes", &how, "detail", "serial_ms", &serial, "gain_over_serial", &gain,
                              "by_lane", &lanes, "samples", &samples, "median", &median, "unit", &unit, "verified",
-                             &verified, "yardstick", "name", &yardstick, "median", &limit, "ratio", &ratio),
+                             &verified, "yardstick", "name", &baseline, "median", &limit, "ratio", &ratio),
                  0, "%s", text);
     cr_expect_str_eq(name, "overlap");
     cr_expect_str_eq(model, "gpt-nano");
     cr_expect_str_eq(how, "EMULATED h2d=0.1,nvme-read=0.02");
     cr_expect_str_eq(unit, "ms_per_step");
-    cr_expect(strstr(yardstick, "busy time of "), "%s", yardstick);
+    cr_expect(strstr(baseline, "busy time of "), "%s", baseline);
     cr_expect(world == 2 && tokens == 32 && verified && json_array_size(samples) == 2);
     cr_expect(serial > 0 && median > 0 && limit > 0 && limit <= median && ratio > 0 && ratio <= 1);
     cr_expect_float_eq(gain, serial / median, 1e-4 * gain);
     for (int lane = 0; lane < LANE_COUNT; lane++) {
         double busy, share, bytes;
         cr_assert_eq(json_unpack(json_object_get(lanes, ledger_lane_name((enum lane)lane)), "{s:f, s:f, s:f}",
-                                 "busy_ms", &busy, "share", &share, "bytes", &bytes), 0, "%s", text);
+                                 "busy_ms", &busy, "share", &share, "bytes", &bytes),
+                     0, "%s", text);
         cr_expect(busy > 0 && share > 0 && share <= 1, "%s", ledger_lane_name((enum lane)lane));
         const char *lane_name = ledger_lane_name((enum lane)lane);
         bool drawn = false;
         size_t index;
         json_t *interval;
-        json_array_foreach(json_object_get(line, "timeline"), index, interval)
+        json_array_foreach (json_object_get(line, "timeline"), index, interval)
             drawn |= strcmp(json_string_value(json_object_get(interval, "lane")), lane_name) == 0;
         cr_expect(drawn, "%s is not in the timeline", lane_name);
         cr_expect_eq(bytes > 0, lane != LANE_COMPUTE && lane != LANE_CPU, "%s", ledger_lane_name((enum lane)lane));
@@ -250,8 +256,8 @@ Test(bench_overlap, a_device_that_is_not_here_is_a_skip)
 
 Test(bench_overlap, bad_input_is_refused)
 {
-    static const char *const bad[][3] = {{"--emulate", "gpu=3"},  {"--world", "0"},     {"--sequences", "-1"},
-                                         {"--threads", "2"},      {"--engine", "posix"}, {"--inject", "disk"},
+    static const char *const bad[][3] = {{"--emulate", "gpu=3"}, {"--world", "0"},      {"--sequences", "-1"},
+                                         {"--threads", "2"},     {"--engine", "posix"}, {"--inject", "disk"},
                                          {"--sizes", "5"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char *text;

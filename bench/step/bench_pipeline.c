@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge bench pipeline`: which lanes of training disturb each other. Every lane works alone, then beside every
-// other one, then beside all of them, each time for a while; the yardstick is its rate alone, in turn. Alone, each is
+// other one, then beside all of them, each time for a while; the baseline is its rate alone, in turn. Alone, each is
 // held against the same work called directly: a lane that is throttled shows. The timeline of a whole step is in the
 // record of `bench overlap`.
 #include "bench/harness/bench.h"
@@ -47,8 +47,8 @@ static int run_together(struct pipeline *pipeline, const bool wanted[LANE_COUNT]
     for (int lane = 0; lane < LANE_COUNT; lane++)
         if (wanted[lane]) {
             lanes[count] = lane;
-            parts[count++] = (struct lane_part){.load = pipeline->loads[lane],
-                                                .name = ledger_lane_name((enum lane)lane)};
+            parts[count++] =
+                (struct lane_part){.load = pipeline->loads[lane], .name = ledger_lane_name((enum lane)lane)};
         }
     TRY(lane_parts_run(parts, count, way, pipeline->seconds));
     for (int i = 0; i < count; i++)
@@ -136,18 +136,18 @@ static json_t *case_json(const struct pipeline *pipeline, int lane, int beside)
 static int print_case(const struct pipeline *pipeline, int lane, int beside)
 {
     bool alone = beside == lane;
-    struct bench_record record = {
-        .name = "pipeline",
-        .description = case_json(pipeline, lane, beside),
-        .unit = lane_load_unit((enum lane)lane),
-        .verified = true,
-        .items = pipeline->least_items[lane][beside],
-        .yardstick_items = alone ? pipeline->least_direct_items[lane] : pipeline->least_items[lane][lane],
-        .begin_ns = pipeline->begin_ns,
-        .samples = &pipeline->samples[lane][beside],
-        .yardstick_name = alone ? "the same work called directly" : "the lane alone",
-        .yardstick = alone ? &pipeline->direct[lane] : &pipeline->samples[lane][lane],
-        .tabled = true};
+    struct bench_record record = {.name = "pipeline",
+                                  .description = case_json(pipeline, lane, beside),
+                                  .unit = lane_load_unit((enum lane)lane),
+                                  .verified = true,
+                                  .items = pipeline->least_items[lane][beside],
+                                  .baseline_items =
+                                      alone ? pipeline->least_direct_items[lane] : pipeline->least_items[lane][lane],
+                                  .begin_ns = pipeline->begin_ns,
+                                  .samples = &pipeline->samples[lane][beside],
+                                  .baseline_name = alone ? "the same work called directly" : "the lane alone",
+                                  .baseline = alone ? &pipeline->direct[lane] : &pipeline->samples[lane][lane],
+                                  .tabled = true};
     return bench_print(&pipeline->options, &record);
 }
 

@@ -2,7 +2,7 @@
 // Tests of `bench pipeline` and `bench pcie`: every pair of lanes has its line, lanes work for their time and beside
 // each other, and what they leave is compared.
 #include "bench/table/benchmarks.h"
-#include "results/limits/bands.h"
+#include "results/limits/accepted_range.h"
 #include "bench/harness/bench.h"
 #include "base/err.h"
 #include "bench/step/lane_load.h"
@@ -86,7 +86,7 @@ Test(bench_pipeline, copies_may_be_of_few_bytes)
 Test(bench_pipeline, a_lane_that_is_throttled_is_the_one_that_is_slow)
 {
     static const double rates[LANE_COUNT] = {
-        [LANE_COMPUTE] = 1e9,    [LANE_COLLECTIVE] = 0.2e9, [LANE_H2D] = 0.05e9, [LANE_D2H] = 0.05e9,
+        [LANE_COMPUTE] = 1e9,      [LANE_COLLECTIVE] = 0.2e9,  [LANE_H2D] = 0.05e9, [LANE_D2H] = 0.05e9,
         [LANE_NVME_READ] = 0.05e9, [LANE_NVME_WRITE] = 0.05e9, [LANE_CPU] = 0.5e9};
     for (int lane = 0; lane < LANE_COUNT; lane++)
         for (int throttled = 0; throttled < LANE_COUNT; throttled++) {
@@ -110,52 +110,55 @@ Test(bench_pipeline, a_lane_that_is_throttled_is_the_one_that_is_slow)
         }
 }
 
-// What the default limits say of a lane alone; JUDGED_VALID also where none is about it.
-static enum judged judged_alone(const struct bands *bands, const json_t *record, char text[JUDGEMENT_TEXT_BYTES])
+// What the default limits say of a lane alone; FINDING_VALID also where none is about it.
+static enum finding_verdict judged_alone(const struct accepted_ranges *ranges, const json_t *record,
+                                         char text[BENCH_FINDING_TEXT_BYTES])
 {
-    struct judgement judgement = {.verdict = JUDGED_VALID};
-    for (size_t i = 0; i < bands->count; i++)
-        if (strcmp(bands->list[i].id, "pipeline-alone") == 0 && band_applies(&bands->list[i], record))
-            band_judge(&bands->list[i], record, 1, &judgement);
-    memcpy(text, judgement.text, JUDGEMENT_TEXT_BYTES);
-    return judgement.verdict;
+    struct bench_finding finding = {.verdict = FINDING_VALID};
+    for (size_t i = 0; i < ranges->count; i++)
+        if (strcmp(ranges->list[i].id, "pipeline-alone") == 0 && accepted_range_applies(&ranges->list[i], record))
+            accepted_range_judge(&ranges->list[i], record, 1, &finding);
+    memcpy(text, finding.text, BENCH_FINDING_TEXT_BYTES);
+    return finding.verdict;
 }
 
 // A lane by itself, whose limits are those of its own throttle.
-static void expect_emulated(const json_t *record, const char *lane, const char *lanes, const struct bands *bands)
+static void expect_emulated(const json_t *record, const char *lane, const char *lanes,
+                            const struct accepted_ranges *ranges)
 {
-    char said[JUDGEMENT_TEXT_BYTES];
+    char said[BENCH_FINDING_TEXT_BYTES];
     bool is_read = strcmp(lane, "nvme_read") == 0;
     cr_expect_eq(lanes != NULL, is_read || strcmp(lane, "h2d") == 0, "%s", lane);
     if (!lanes)
         return;
     cr_expect_str_eq(lanes, is_read ? "EMULATED nvme-read=0.02" : "EMULATED h2d=0.1");
-    cr_expect_eq(judged_alone(bands, record, said), JUDGED_INVALID, "%s", lane);
+    cr_expect_eq(judged_alone(ranges, record, said), FINDING_INVALID, "%s", lane);
     cr_expect(strstr(said, is_read ? "pipeline nvme_read alone " : "pipeline h2d alone "), "%s", said);
 }
 
 // Of a record: the lane, and what it works beside; LANE_COUNT: all; LANE_COUNT + 1: nothing.
-static void take_place(const json_t *record, int *of, int *beside, const struct bands *bands)
+static void take_place(const json_t *record, int *of, int *beside, const struct accepted_ranges *ranges)
 {
     const char *lane, *works, *lanes = NULL;
-    json_t *samples, *yardstick, *ratio;
+    json_t *samples, *baseline, *ratio;
     cr_assert_eq(json_unpack((json_t *)(uintptr_t)record, "{s:{s:s, s:s, s?s}, s:o, s:o, s:o}", "case", "lane", &lane,
-                             "works", &works, "lanes", &lanes, "samples", &samples, "yardstick", &yardstick, "ratio",
-                             &ratio), 0);
+                             "works", &works, "lanes", &lanes, "samples", &samples, "yardstick", &baseline, "ratio",
+                             &ratio),
+                 0);
     bool alone = strcmp(works, "alone") == 0;
     cr_expect(alone || strncmp(works, "beside ", 7) == 0, "%s", works);
-    for (*of = 0; *of < LANE_COUNT - 1 && strcmp(lane, ledger_lane_name((enum lane)*of)) != 0;)
+    for (*of = 0; *of < LANE_COUNT - 1 && strcmp(lane, ledger_lane_name((enum lane) * of)) != 0;)
         ++*of;
     *beside = alone ? LANE_COUNT + 1 : 0;
-    while (*beside < LANE_COUNT && strcmp(works + 7, ledger_lane_name((enum lane)*beside)) != 0)
+    while (*beside < LANE_COUNT && strcmp(works + 7, ledger_lane_name((enum lane) * beside)) != 0)
         ++*beside;
     cr_expect(alone || *beside < LANE_COUNT || strcmp(works, "beside all") == 0, "%s", works);
     cr_expect_eq(json_array_size(samples), 2);
-    cr_expect_str_eq(json_string_value(json_object_get(yardstick, "name")),
+    cr_expect_str_eq(json_string_value(json_object_get(baseline, "name")),
                      alone ? "the same work called directly" : "the lane alone");
     cr_expect_gt(json_number_value(ratio), 0, "%s %s", lane, works);
     if (alone)
-        expect_emulated(record, lane, lanes, bands);
+        expect_emulated(record, lane, lanes, ranges);
     else
         cr_expect_str_eq(lanes, "EMULATED h2d=0.1,nvme-read=0.02");
 }
@@ -165,28 +168,28 @@ Test(bench_pipeline, every_lane_has_a_line_alone_beside_each_other_one_and_besid
     static const char *const arguments[] = {SHORT, "--json", "--emulate", "h2d=0.1,nvme-read=0.02", NULL};
     char *text;
     int seen[LANE_COUNT][LANE_COUNT + 2] = {0};
-    struct bands bands = {0};
-    cr_assert_eq(bands_add("default", &bands), ERR_NONE, "%s", err_message());
+    struct accepted_ranges ranges = {0};
+    cr_assert_eq(accepted_ranges_add("default", &ranges), ERR_NONE, "%s", err_message());
     cr_assert_eq(run(bench_pipeline.run, "pipeline", arguments, &text), 0);
     for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
         int of, beside;
         json_t *record = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
-        take_place(record, &of, &beside, &bands);
+        take_place(record, &of, &beside, &ranges);
         seen[of][beside]++;
         json_decref(record);
     }
     for (int lane = 0; lane < LANE_COUNT; lane++)
         for (int beside = 0; beside < LANE_COUNT + 2; beside++)
             cr_expect_eq(seen[lane][beside], beside != lane, "%d beside %d", lane, beside);
-    bands_free(&bands);
+    accepted_ranges_free(&ranges);
     free(text);
 }
 
 Test(bench_pipeline, bad_input_is_refused)
 {
-    static const char *const bad[][3] = {{"--sizes", "4K"}, {"--threads", "2"}, {"--seconds", "-1"},
-                                         {"--engine", "io_uring"}, {"--nvme-path", "/nowhere"},
-                                         {"--emulate", "gpu=1"}, {"--emulate", "cpu"}};
+    static const char *const bad[][3] = {{"--sizes", "4K"},        {"--threads", "2"},          {"--seconds", "-1"},
+                                         {"--engine", "io_uring"}, {"--nvme-path", "/nowhere"}, {"--emulate", "gpu=1"},
+                                         {"--emulate", "cpu"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char *text;
         cr_expect_eq(run(bench_pipeline.run, "pipeline", bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);

@@ -20,8 +20,7 @@ const struct benchmark bench_step = {
     .run = run_step,
     .uses = BENCH_USES_STATES,
     .summary = "a training step of every stage and tier against one process",
-    .examples = {"zerogauge bench step --model gpt-10m",
-                 "zerogauge bench step --quick --schedule overlap --json"},
+    .examples = {"zerogauge bench step --model gpt-10m", "zerogauge bench step --quick --schedule overlap --json"},
 };
 
 // What is trained unless the user says otherwise. In quick runs all is smaller. A GPU's products are so fast that those
@@ -51,7 +50,7 @@ static const char *const WHATS[][2] = {
 };
 enum { PRESET_COUNT = sizeof WHATS / sizeof WHATS[0] };
 
-static int open_yardsticks(struct step_bench *bench)
+static int open_baselines(struct step_bench *bench)
 {
     double bytes[LANE_COUNT] = {0}, seconds = bench->options.quick ? 0.02 : 0.2;
     for (int i = STEP_ALONE + 1; i < bench->case_count; i++)
@@ -59,13 +58,16 @@ static int open_yardsticks(struct step_bench *bench)
             bytes[lane] = fmax(bytes[lane], bench->cases[i].bytes[lane]);
     const struct step_setting *setting = &bench->setting;
     bench->square_side = workload_of(bench)->square_side;
-    const struct step_peak_setting peak = {.device = &setting->device, .sequences = setting->sequences,
-                                           .threads = STEP_WORLD, .side = bench->square_side, .seconds = seconds};
+    const struct step_peak_setting peak = {.device = &setting->device,
+                                           .sequences = setting->sequences,
+                                           .threads = STEP_WORLD,
+                                           .side = bench->square_side,
+                                           .seconds = seconds};
     TRY(step_peak_open(setting->model, &peak, &bench->peak));
     return step_links_open(bytes, STEP_WORLD, seconds, &bench->options.storage, &setting->device, &bench->links);
 }
 
-static int measure_yardsticks(struct step_bench *bench, bool counted)
+static int measure_baselines(struct step_bench *bench, bool counted)
 {
     double products, squares;
     TRY(step_peak_of_model(bench->peak, &products));
@@ -77,7 +79,7 @@ static int measure_yardsticks(struct step_bench *bench, bool counted)
     return step_links_measure(&bench->links, counted);
 }
 
-// All cases and yardsticks take turns, so each of them lasts as long as all.
+// All cases and baselines take turns, so each of them lasts as long as all.
 static int measure(struct step_bench *bench)
 {
     size_t rounds = bench->options.warmup + bench->options.repeat;
@@ -85,11 +87,11 @@ static int measure(struct step_bench *bench)
         bench_progress("verifying %s", bench->cases[i].what);
         TRY(step_case_verify(&bench->setting, &bench->cases[i]));
     }
-    TRY(open_yardsticks(bench));
+    TRY(open_baselines(bench));
     for (size_t round = 0; round < rounds; round++) {
         bool counted = round >= bench->options.warmup;
         bench_progress("round %zu of %zu: matrix products and lanes", round + 1, rounds);
-        TRY(measure_yardsticks(bench, counted));
+        TRY(measure_baselines(bench, counted));
         for (int i = 0; i < bench->case_count; i++) {
             bench_progress("round %zu of %zu: %s", round + 1, rounds, bench->cases[i].what);
             TRY(step_case_measure(&bench->setting, &bench->cases[i], counted));
@@ -115,13 +117,15 @@ static int run_size(struct step_bench *bench, const bool chosen[PRESET_COUNT], s
     bench->case_count = 0;
     bench->cases[bench->case_count++] = (struct step_case){
         .what = "one process, both micro-batches", .preset = "zero0", .world = 1, .accumulation = STEP_WORLD};
-    bench->cases[bench->case_count++] = (struct step_case){
-        .what = "two ranks, no communication", .preset = "zero0", .world = 1, .ranks_alone = STEP_WORLD,
-        .accumulation = 1};
+    bench->cases[bench->case_count++] = (struct step_case){.what = "two ranks, no communication",
+                                                           .preset = "zero0",
+                                                           .world = 1,
+                                                           .ranks_alone = STEP_WORLD,
+                                                           .accumulation = 1};
     for (int i = 0; i < PRESET_COUNT; i++)
         if (chosen[i])
-            bench->cases[bench->case_count++] = (struct step_case){
-                .what = WHATS[i][1], .preset = WHATS[i][0], .world = STEP_WORLD, .accumulation = 1};
+            bench->cases[bench->case_count++] =
+                (struct step_case){.what = WHATS[i][1], .preset = WHATS[i][0], .world = STEP_WORLD, .accumulation = 1};
     int rc = measure(bench);
     if (rc == ERR_NONE)
         rc = step_bench_print(bench);
@@ -151,8 +155,10 @@ static int choose(const char *list, bool chosen[PRESET_COUNT])
         while (at < PRESET_COUNT && strcmp(WHATS[at][0], name) != 0)
             at++;
         if (at == PRESET_COUNT)
-            rc = err_set(ERR_USAGE, "--preset %.64s: expected zero0, zero1, zero2, zero3, zero2_offload, "
-                                    "zero3_offload or zero_infinity, with commas between", name);
+            rc = err_set(ERR_USAGE,
+                         "--preset %.64s: expected zero0, zero1, zero2, zero3, zero2_offload, "
+                         "zero3_offload or zero_infinity, with commas between",
+                         name);
         else
             chosen[at] = true;
     }
@@ -173,8 +179,8 @@ static int parse_texts(struct step_bench *bench, const struct step_texts *texts,
     if (bench->options.storage.inject)
         return err_set(ERR_USAGE, "--inject: `bench swap` and `bench overlap` provoke faults");
     TRY(choose(texts->presets, chosen));
-    TRY(flow_schedule_parse(texts->schedule ? texts->schedule : "serial", &setting->schedule));
-    if (setting->schedule.mode == FLOW_CHAOS)
+    TRY(executor_schedule_parse(texts->schedule ? texts->schedule : "serial", &setting->schedule));
+    if (setting->schedule.mode == EXECUTOR_CHAOS)
         return err_set(ERR_USAGE, "--schedule %s: expected serial or overlap", texts->schedule);
     return texts->emulate ? emulation_parse(texts->emulate, &setting->emulation) : ERR_NONE;
 }

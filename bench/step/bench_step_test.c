@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of `bench step`: which lines it has for each preset, that their figures follow from one another, and that its
-// yardsticks are of the model's own operations.
+// baselines are of the model's own operations.
 #include "bench/table/benchmarks.h"
 #include "base/err.h"
 #include "bench/harness/printed_test.h"
@@ -21,8 +21,8 @@ static int run(const char *const arguments[], char **text)
     for (int i = 0; i < 1000; i++)
         fprintf(file, "%d cubed is %d; ", i, i * i * i);
     fclose(file);
-    const char *argv[24] = {"step", "--nvme-path", ZG_BINARY_DIR, "--model", "gpt-nano", "--quick", "--repeat", "2",
-                            "--text", text_path};
+    const char *argv[24] = {"step",    "--nvme-path", ZG_BINARY_DIR, "--model", "gpt-nano",
+                            "--quick", "--repeat",    "2",           "--text",  text_path};
     int argc = 10;
     for (int i = 0; arguments[i]; i++)
         argv[argc++] = arguments[i];
@@ -62,7 +62,7 @@ static void lanes_text(const json_t *records, const char *preset, char out[8])
 {
     size_t i, used = 0;
     const json_t *record;
-    json_array_foreach(records, i, record) {
+    json_array_foreach (records, i, record) {
         const char *lane = case_text(record, "lane");
         if (*lane && strcmp(case_text(record, "preset"), preset) == 0 && used < 7)
             out[used++] = strncmp(lane, "nvme_", 5) == 0 ? lane[5] : *lane;
@@ -76,9 +76,9 @@ Test(bench_step, every_preset_has_a_step_its_flops_and_the_lanes_on_which_it_mov
     static const struct {
         const char *preset, *tier, *lanes;  // collective, h2d, d2h, read, write
         int steps;
-    } expected[] = {{"zero0", "device", "c", 2},       {"zero1", "device", "c", 1},
-                    {"zero2", "device", "c", 1},       {"zero3", "device", "c", 1},
-                    {"zero2_offload", "host", "chd", 1}, {"zero3_offload", "host", "chd", 1},
+    } expected[] = {{"zero0", "device", "c", 2},          {"zero1", "device", "c", 1},
+                    {"zero2", "device", "c", 1},          {"zero3", "device", "c", 1},
+                    {"zero2_offload", "host", "chd", 1},  {"zero3_offload", "host", "chd", 1},
                     {"zero_infinity", "nvme", "chdrw", 1}};
     char *text, lanes[8];
     cr_assert_eq(run(arguments, &text), 0);
@@ -86,7 +86,7 @@ Test(bench_step, every_preset_has_a_step_its_flops_and_the_lanes_on_which_it_mov
     for (size_t e = 0; e < sizeof expected / sizeof *expected; e++) {
         size_t i;
         int steps = 0, flops = 0;
-        json_array_foreach(records, i, record) {
+        json_array_foreach (records, i, record) {
             const char *name = json_string_value(json_object_get(record, "name"));
             if (strcmp(case_text(record, "preset"), expected[e].preset) != 0)
                 continue;
@@ -113,7 +113,7 @@ Test(bench_step, its_figures_follow_from_the_step)
     json_t *records = records_of(text);
     size_t i;
     const json_t *record, *model = NULL;
-    json_array_foreach(records, i, record) {
+    json_array_foreach (records, i, record) {
         double sequences = number(json_object_get(record, "case"), "sequences_a_rank");
         if (strcmp(case_text(record, "preset"), "zero_infinity") != 0 ||
             strcmp(json_string_value(json_object_get(record, "name")), "step") != 0)
@@ -194,8 +194,8 @@ Test(bench_step, links_that_nothing_moves_on_are_not_measured)
 
 Test(bench_step, bad_input_is_refused)
 {
-    static const char *const bad[][3] = {{"--threads", "2"}, {"--preset", "zero4"},    {"--preset", ""},
-                                         {"--sizes", "0"},   {"--schedule", "chaos:1"}, {"--emulate", "cpu=1"},
+    static const char *const bad[][3] = {{"--threads", "2"},        {"--preset", "zero4"},     {"--preset", ""},
+                                         {"--sizes", "0"},          {"--schedule", "chaos:1"}, {"--emulate", "cpu=1"},
                                          {"--inject", "nvme:eio@1"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char *text;

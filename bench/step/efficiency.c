@@ -4,9 +4,8 @@
 #include <stddef.h>
 
 // Two lanes, or one and LANE_COUNT.
-static const enum lane links[][2] = {{LANE_COLLECTIVE, LANE_COUNT},
-                                     {LANE_H2D, LANE_D2H},
-                                     {LANE_NVME_READ, LANE_NVME_WRITE}};
+static const enum lane links[][2] = {
+    {LANE_COLLECTIVE, LANE_COUNT}, {LANE_H2D, LANE_D2H}, {LANE_NVME_READ, LANE_NVME_WRITE}};
 enum { LINK_COUNT = sizeof links / sizeof links[0] };
 
 static double bytes_of(const struct efficiency_step *step, enum efficiency_state state, enum lane lane)

@@ -22,11 +22,11 @@ enum efficiency_state { PARAMS_AND_GRADIENTS, OPTIMIZER_STATES, ACTIVATIONS, EFF
 
 // What one rank moves and computes in a step.
 struct efficiency_step {
-    double flops;                   // the recomputation of activations included
-    double flops_per_s;             // that it computes where nothing moves: the peak
-    double bytes[LANE_COUNT];       // that move, all kinds together
-    double optimizer_bytes;         // of them, of optimizer states: one half read from NVMe, the other written
-    double activation_bytes;        // of them, of activations: so many down, and so many up
+    double flops;                    // the recomputation of activations included
+    double flops_per_s;              // that it computes where nothing moves: the peak
+    double bytes[LANE_COUNT];        // that move, all kinds together
+    double optimizer_bytes;          // of them, of optimizer states: one half read from NVMe, the other written
+    double activation_bytes;         // of them, of activations: so many down, and so many up
     double bytes_per_s[LANE_COUNT];  // of the lanes, each by itself; of those with bytes
 };
 

@@ -49,12 +49,12 @@ Test(efficiency, the_slowest_link_on_its_way_counts_and_kinds_add_up)
     struct efficiency_step step = {
         .flops = 1000,
         .flops_per_s = 1000,
-        .bytes = {[LANE_COLLECTIVE] = 10, [LANE_H2D] = 30, [LANE_D2H] = 20, [LANE_NVME_READ] = 50,
-                  [LANE_NVME_WRITE] = 50},
+        .bytes =
+            {[LANE_COLLECTIVE] = 10, [LANE_H2D] = 30, [LANE_D2H] = 20, [LANE_NVME_READ] = 50, [LANE_NVME_WRITE] = 50},
         .optimizer_bytes = 80,
         .activation_bytes = 10,
-        .bytes_per_s = {[LANE_COLLECTIVE] = 100, [LANE_H2D] = 10, [LANE_D2H] = 20, [LANE_NVME_READ] = 40,
-                        [LANE_NVME_WRITE] = 80},
+        .bytes_per_s =
+            {[LANE_COLLECTIVE] = 100, [LANE_H2D] = 10, [LANE_D2H] = 20, [LANE_NVME_READ] = 40, [LANE_NVME_WRITE] = 80},
     };
     struct efficiency out;
     efficiency_predict(&step, &out);

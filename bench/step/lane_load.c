@@ -5,7 +5,7 @@
 #include "bench/adam/adam_arrays.h"
 #include "bench/comm/comm_ranks.h"
 #include "base/err.h"
-#include "ref/flow/flow.h"
+#include "ref/executor/executor.h"
 #include "ref/arithmetic/gpt_math.h"
 #include "bench/step/lane_copy.h"
 #include "bench/storage/nvme_stream.h"
@@ -28,7 +28,7 @@ enum {
 // What a lane has of these depends on the lane.
 struct lane_load {
     enum lane lane;
-    struct flow *flow;  // that runs the work, unless it is called directly; of storage: none
+    struct executor *executor;  // that runs the work, unless it is called directly; of storage: none
     struct emulation emulation;
     float *a, *b, *product, *expected;  // compute
     struct adam_arrays arrays;          // cpu
@@ -39,7 +39,7 @@ struct lane_load {
     struct comm_ranks *ranks;  // collective
     struct lane_copy copy;     // copies
     size_t copy_bytes;
-    struct nvme_files files;   // storage
+    struct nvme_files files;  // storage
 };
 
 const char *lane_load_unit(enum lane lane)
@@ -86,15 +86,26 @@ static int compute_check(struct lane_load *load)
 
 static int cpu_open(struct lane_load *load)
 {
-    const struct adam_hyper hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
-                                     .decoupled = true, .bias_correction = true};
+    const struct adam_hyper hyper = {.lr = 1e-3,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .eps = 1e-8,
+                                     .weight_decay = 0.01,
+                                     .decoupled = true,
+                                     .bias_correction = true};
     struct adam_arrays *arrays = &load->arrays;
     struct recipe_state state = {0};
     TRY(adam_arrays_open(PARAMS, 1, arrays));
     adam_arrays_fill(arrays, DTYPE_FP32);
-    load->step = (struct adam_step){.recipe = recipe_at(0), .grad = arrays->grad, .grad_dtype = DTYPE_FP32,
-                                    .grad_divisor = 1, .grad_coefficient = 1, .param = arrays->param,
-                                    .exp_avg = arrays->exp_avg, .exp_avg_sq = arrays->exp_avg_sq, .count = PARAMS,
+    load->step = (struct adam_step){.recipe = recipe_at(0),
+                                    .grad = arrays->grad,
+                                    .grad_dtype = DTYPE_FP32,
+                                    .grad_divisor = 1,
+                                    .grad_coefficient = 1,
+                                    .param = arrays->param,
+                                    .exp_avg = arrays->exp_avg,
+                                    .exp_avg_sq = arrays->exp_avg_sq,
+                                    .count = PARAMS,
                                     .tensor_count = PARAMS};
     return recipe_begin_step(load->step.recipe, &hyper, 1000, &state, &load->step.scalars);
 }
@@ -113,8 +124,8 @@ static int cpu_check(struct lane_load *load)
 
 static int collective_open(struct lane_load *load)
 {
-    const struct comm_setting setting = {.device = &load->device, .operation = REDUCE_SCATTER, .world = RANKS,
-                                         .count = REDUCED_BYTES / sizeof(float)};
+    const struct comm_setting setting = {
+        .device = &load->device, .operation = REDUCE_SCATTER, .world = RANKS, .count = REDUCED_BYTES / sizeof(float)};
     load->ranks = calloc(1, sizeof *load->ranks);
     if (!load->ranks)
         return err_set(ERR_MEMORY, "no memory for ranks");
@@ -188,9 +199,12 @@ static int storage_open(struct lane_load *load, const struct bench_storage *stor
 static int storage_run(struct lane_load *load, enum lane_way way, double seconds, struct lane_done *out)
 {
     struct stream_result result;
-    const struct stream stream = {.files = &load->files, .engine = NVME_LIBAIO,
+    const struct stream stream = {.files = &load->files,
+                                  .engine = NVME_LIBAIO,
                                   .direction = load->lane == LANE_NVME_READ ? STREAM_READ : STREAM_WRITE,
-                                  .block_bytes = REQUEST_BYTES, .depth = DEPTH, .seconds = seconds,
+                                  .block_bytes = REQUEST_BYTES,
+                                  .depth = DEPTH,
+                                  .seconds = seconds,
                                   .emulation = way == LANE_EXECUTED ? &load->emulation : NULL};
     TRY(stream_run(&stream, &result));
     free(result.latencies_ns);
@@ -205,18 +219,18 @@ static const struct {
     double items;                          // of it; 0: the bytes of a piece that is copied
     int (*check)(struct lane_load *load);  // what the last ones left
 } kinds[LANE_COUNT] = {
-    [LANE_COMPUTE] = {compute_open, NULL, compute_run, 2.0 * SIDE * SIDE * SIDE, compute_check},
-    [LANE_CPU] = {cpu_open, NULL, cpu_run, (double)UPDATE_BYTES * PARAMS, cpu_check},
+    [LANE_COMPUTE] = {compute_open, NULL, compute_run, 2.0 * SIDE *SIDE *SIDE, compute_check},
+    [LANE_CPU] = {cpu_open, NULL, cpu_run, (double)UPDATE_BYTES *PARAMS, cpu_check},
     [LANE_COLLECTIVE] = {collective_open, collective_enter, collective_run,
-                         (double)CALLS * REDUCED_BYTES * (RANKS - 1) / RANKS, collective_check},
+                         (double)CALLS *REDUCED_BYTES *(RANKS - 1) / RANKS, collective_check},
     [LANE_H2D] = {copy_open, copy_enter, copy_run, 0, copy_check},
     [LANE_D2H] = {copy_open, copy_enter, copy_run, 0, copy_check},
 };
 
 static int open_executor(struct lane_load *load)
 {
-    TRY(flow_open((struct flow_schedule){FLOW_SERIAL, 0}, 0, NULL, NULL, NULL, &load->flow));
-    flow_emulate(load->flow, load->emulation.bytes_per_s);
+    TRY(executor_open((struct executor_schedule){EXECUTOR_SERIAL, 0}, 0, NULL, NULL, NULL, &load->executor));
+    executor_emulate(load->executor, load->emulation.bytes_per_s);
     return kinds[load->lane].open(load);
 }
 
@@ -245,7 +259,7 @@ void lane_load_close(struct lane_load *load)
 {
     if (!load)
         return;
-    flow_close(load->flow);
+    executor_close(load->executor);
     size_t matrix_bytes = (size_t)SIDE * SIDE * sizeof(float), wrong;
     float *const matrices[] = {load->a, load->b, load->product, load->expected};
     for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
@@ -276,12 +290,12 @@ static int run_operation(void *arguments)
 // One piece of work, as an operation of training.
 static int execute(struct lane_load *load)
 {
-    return flow_issue(load->flow, &(struct flow_operation){.name = "load",
-                                                           .lane = load->lane,
-                                                           .run = run_operation,
-                                                           .arguments = &load,
-                                                           .arguments_bytes = sizeof(struct lane_load *),
-                                                           .bytes = (size_t)items_of(load)});
+    return executor_issue(load->executor, &(struct executor_operation){.name = "load",
+                                                                       .lane = load->lane,
+                                                                       .run = run_operation,
+                                                                       .arguments = &load,
+                                                                       .arguments_bytes = sizeof(struct lane_load *),
+                                                                       .bytes = (size_t)items_of(load)});
 }
 
 int lane_load_run(struct lane_load *load, enum lane_way way, double seconds, struct lane_done *out)

@@ -15,7 +15,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_device.h"
-#include "ref/flow/emulate.h"
+#include "ref/executor/emulation.h"
 #include "ref/ledger/ledger.h"
 
 #include <pthread.h>
@@ -29,7 +29,7 @@ enum lane_way { LANE_DIRECT, LANE_EXECUTED };
 struct lane_load_setting {
     const struct bench_storage *storage;  // the first folder is used
     const struct emulation *emulation;    // rates of lanes, in items; null: none
-    size_t copy_bytes;  // of all that is copied over and over: in the caches, if it is small; 0: 64 MiB
+    size_t copy_bytes;                  // of all that is copied over and over: in the caches, if it is small; 0: 64 MiB
     const struct bench_device *device;  // that has the device tier; null: this processor
     int rank;                           // whose copies these are
 };

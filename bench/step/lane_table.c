@@ -20,7 +20,7 @@ static double bytes_in(const struct trace_rank *rank, int lane, const struct tra
 {
     double bytes = 0;
     for (size_t i = 0; i < rank->interval_count[lane]; i++) {
-        const struct flow_interval *interval = &rank->intervals[lane][i];
+        const struct executor_interval *interval = &rank->intervals[lane][i];
         if (interval->end_ns > window->begin_ns && interval->end_ns <= window->end_ns)
             bytes += (double)interval->bytes;
     }
@@ -92,7 +92,7 @@ static void add_lane(json_t *timeline, const struct trace_rank *rank, int lane, 
 {
     uint64_t gap_ns = (step->end_ns - step->begin_ns) / LANE_TIMELINE_GAPS, begin_ns = 0, end_ns = 0;
     for (size_t i = 0; i < rank->interval_count[lane]; i++) {
-        struct flow_interval next = rank->intervals[lane][i];
+        struct executor_interval next = rank->intervals[lane][i];
         if (next.end_ns <= step->begin_ns || next.begin_ns >= step->end_ns)
             continue;
         next.begin_ns = next.begin_ns < step->begin_ns ? step->begin_ns : next.begin_ns;

@@ -4,7 +4,7 @@
 #define ZG_LANE_TABLE_H
 
 #include "bench/harness/bench.h"
-#include "ref/flow/trace.h"
+#include "ref/executor/trace.h"
 
 struct lane_table {
     struct bench_samples step_ms;              // from the first rank's begin of a step to the last one's end

@@ -9,14 +9,14 @@
 
 enum { SEED = 1 };
 
-// Elements of the unit that has most.
-static size_t largest_unit(const struct model *model)
+// Elements of the layer that has most.
+static size_t largest_layer(const struct model *model)
 {
     size_t largest = 1;
-    for (int unit = 0; unit < model->unit_count; unit++) {
+    for (int layer = 0; layer < model->layer_count; layer++) {
         size_t count = 0;
-        for (int i = 0; i < model->units[unit].param_count; i++)
-            count += model->params[model->units[unit].params[i]].count;
+        for (int i = 0; i < model->layers[layer].param_count; i++)
+            count += model->params[model->layers[layer].params[i]].count;
         largest = count > largest ? count : largest;
     }
     return largest;
@@ -34,14 +34,14 @@ static int threads(const struct overlap_bench *bench)
 static int load(const struct overlap_bench *bench, bool infinity, struct config *config)
 {
     const struct overlap_options *given = bench->options;
-    size_t layer = largest_unit(bench->model);
+    size_t elements = largest_layer(bench->model);
     char sequences[64], reduce[64], gather[64], prefetch[64], sub_group[64];
     snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%zu", bench->sequences);
-    snprintf(reduce, sizeof reduce, "zero_optimization.reduce_bucket_size=%zu", layer + layer % 2);
-    snprintf(gather, sizeof gather, "zero_optimization.allgather_bucket_size=%zu", layer + layer % 2);
-    snprintf(prefetch, sizeof prefetch, "zero_optimization.stage3_prefetch_bucket_size=%zu", 2 * layer);
+    snprintf(reduce, sizeof reduce, "zero_optimization.reduce_bucket_size=%zu", elements + elements % 2);
+    snprintf(gather, sizeof gather, "zero_optimization.allgather_bucket_size=%zu", elements + elements % 2);
+    snprintf(prefetch, sizeof prefetch, "zero_optimization.stage3_prefetch_bucket_size=%zu", 2 * elements);
     snprintf(sub_group, sizeof sub_group, "zero_optimization.sub_group_size=%zu",
-             layer / bench->sub_groups / (size_t)given->world + 1);
+             elements / bench->sub_groups / (size_t)given->world + 1);
     const char *const set[] = {sequences,
                                given->eager ? "gradient_clipping=0" : "gradient_clipping=1",
                                given->eager ? "bf16.check_grad_overflow=false" : "bf16.check_grad_overflow=true",
@@ -97,7 +97,7 @@ int overlap_train(const struct overlap_bench *bench, struct overlap_run *run)
 
 int overlap_compare(const struct overlap_bench *bench, const struct overlap_run *run, double *flops)
 {
-    struct overlap_run plain = {.mode = FLOW_SERIAL, .steps = run->steps};
+    struct overlap_run plain = {.mode = EXECUTOR_SERIAL, .steps = run->steps};
     int code = overlap_train(bench, &plain);
     if (code == ERR_NONE) {
         struct lane_table table;

@@ -27,7 +27,7 @@ struct overlap_bench {
 // One run of one configuration.
 struct overlap_run {
     bool infinity;  // else ZeRO-3 with everything on the device
-    enum flow_mode mode;
+    enum executor_mode mode;
     struct emulation emulation;
     const char *machine;  // whose proportions these are; null: rates as given
     uint64_t begin_ns, steps;

@@ -9,7 +9,7 @@
 #include "bench/step/step_peak.h"
 
 // The first two cases: one process that does all of it, and two ranks that never speak to each other.
-enum { STEP_CASE_MAX = 10, STEP_YARDSTICK = 0, STEP_ALONE = 1 };
+enum { STEP_CASE_MAX = 10, STEP_BASELINE = 0, STEP_ALONE = 1 };
 
 struct step_bench {
     struct bench_options options;

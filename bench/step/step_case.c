@@ -26,7 +26,7 @@ static void take_passes(const struct trace *trace, struct bench_samples *out)
     for (size_t step = SKIPPED_STEPS; step < rank->step_count; step++) {
         double ns = 0;
         for (size_t i = 0; i < rank->interval_count[LANE_COMPUTE]; i++) {
-            const struct flow_interval *interval = &rank->intervals[LANE_COMPUTE][i];
+            const struct executor_interval *interval = &rank->intervals[LANE_COMPUTE][i];
             bool is_pass = strcmp(interval->name, "forward") == 0 || strcmp(interval->name, "backward") == 0;
             if (is_pass && interval->begin_ns >= rank->steps[step].begin_ns &&
                 interval->end_ns <= rank->steps[step].end_ns)
@@ -65,11 +65,10 @@ static void note_bytes(const struct config *config, const struct step_setting *s
         for (int operation = 0; operation < OPERATION_COUNT; operation++)
             c->bytes[lanes[i]] += (double)result->moved_bytes[lanes[i]][operation] / c->world / (double)setting->steps;
     bool on_nvme = config->offload_optimizer.tier == TIER_NVME;
-    c->optimizer_bytes =
-        on_nvme ? STATES * WAYS * sizeof(float) * (double)result->param_elements / c->world : 0;
+    c->optimizer_bytes = on_nvme ? STATES * WAYS * sizeof(float) * (double)result->param_elements / c->world : 0;
     c->activation_bytes = 0;
-    for (int unit = 0; config->activation_tier != TIER_DEVICE && unit < setting->model->unit_count; unit++)
-        c->activation_bytes += (double)model_checkpoint_bytes(setting->model, unit, setting->sequences);
+    for (int layer = 0; config->activation_tier != TIER_DEVICE && layer < setting->model->layer_count; layer++)
+        c->activation_bytes += (double)model_checkpoint_bytes(setting->model, layer, setting->sequences);
     c->recomputes = config->activation_checkpointing;
     c->tier = config->offload_optimizer.tier > config->offload_param.tier ? (int)config->offload_optimizer.tier
                                                                           : (int)config->offload_param.tier;

@@ -6,8 +6,8 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_device.h"
-#include "ref/flow/emulate.h"
-#include "ref/flow/flow.h"
+#include "ref/executor/emulation.h"
+#include "ref/executor/executor.h"
 #include "ref/model/model.h"
 #include "ref/model/text.h"
 
@@ -17,12 +17,12 @@ enum { STEP_WORLD = 2 };
 struct step_setting {
     const struct model *model;
     struct text *text;
-    struct flow_schedule schedule;
+    struct executor_schedule schedule;
     struct emulation emulation;
     const struct bench_storage *storage;
     struct bench_device device;  // that trains; rank by rank in turn
-    size_t sequences;  // of a rank's micro-batch
-    uint64_t steps;    // of a run; the first ones are not measured
+    size_t sequences;            // of a rank's micro-batch
+    uint64_t steps;              // of a run; the first ones are not measured
 };
 
 struct step_case {
@@ -31,16 +31,16 @@ struct step_case {
     size_t accumulation;
     // Known after step_case_verify:
     char digest[33];
-    int tier;              // the farthest one that states live on
-    bool recomputes;       // backward computes the forward once more
-    double bytes[LANE_COUNT];       // that a rank moves in a step between tiers and among ranks
-    double optimizer_bytes;         // of them, of optimizer states to and from NVMe
-    double activation_bytes;        // of them, of activations from the device to the host; back are as many
+    int tier;                  // the farthest one that states live on
+    bool recomputes;           // backward computes the forward once more
+    double bytes[LANE_COUNT];  // that a rank moves in a step between tiers and among ranks
+    double optimizer_bytes;    // of them, of optimizer states to and from NVMe
+    double activation_bytes;   // of them, of activations from the device to the host; back are as many
     // Each timed run adds one, its median step's:
-    struct bench_samples step_ms;  // of one micro-batch a rank
+    struct bench_samples step_ms;              // of one micro-batch a rank
     struct bench_samples busy_ms[LANE_COUNT];  // of the busiest rank, and of the run's own step
     struct bench_samples passes_ms;            // of forward and backward in it, of rank 0
-    json_t *timeline;      // of the last run's last step; null before. json_decref
+    json_t *timeline;                          // of the last run's last step; null before. json_decref
 };
 
 // A run with its results compared with unsharded Adam's, bit for bit, and its bytes with the formulas. ERR_CHECK.

@@ -39,8 +39,8 @@ static int entering_fails(int device)
     return ERR_NONE;
 }
 
-static void counting_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a,
-                            struct matmul_operand b, float beta, float *c, size_t c_stride)
+static void counting_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
+                            float beta, float *c, size_t c_stride)
 {
     shadow_matmul(m, n, k, alpha, a, b, beta, c, c_stride);
     host.pending++;
@@ -103,8 +103,9 @@ Test(step_device, every_record_names_the_device)
 {
     const struct accelerator accelerator = counting_accelerator();
     const struct bench_device device = {&accelerator, 2};
-    const char *argv[] = {"step", "--nvme-path", ZG_BINARY_DIR, "--model", "gpt-nano", "--quick", "--repeat", "1",
-                          "--text", text_path, "--json", "--preset", "zero2_offload,zero3"};
+    const char *argv[] = {
+        "step",   "--nvme-path", ZG_BINARY_DIR, "--model",  "gpt-nano",           "--quick", "--repeat", "1",
+        "--text", text_path,     "--json",      "--preset", "zero2_offload,zero3"};
     write_text();
     struct printed printed = printed_begin();
     int status = bench_step_on(&device, sizeof argv / sizeof argv[0], argv);
@@ -136,8 +137,8 @@ Test(step_device, every_record_names_the_device)
 static struct step_setting setting_on(const struct bench_device *device, const struct bench_storage *storage,
                                       struct text *text)
 {
-    return (struct step_setting){.model = nano(), .text = text, .storage = storage, .device = *device, .sequences = 1,
-                                 .steps = 3};
+    return (struct step_setting){
+        .model = nano(), .text = text, .storage = storage, .device = *device, .sequences = 1, .steps = 3};
 }
 
 // Products of a run are as many in every run: the wrong one is in the middle.
@@ -181,8 +182,7 @@ Test(step_device, ranks_that_train_alone_have_a_device_each)
     cr_assert_eq(text_open(text_path, &text), ERR_NONE, "%s", err_message());
     unlink(text_path);
     const struct step_setting setting = setting_on(&device, &storage, text);
-    struct step_case c = {.what = "alone", .preset = "zero0", .world = 1, .ranks_alone = STEP_WORLD,
-                          .accumulation = 1};
+    struct step_case c = {.what = "alone", .preset = "zero0", .world = 1, .ranks_alone = STEP_WORLD, .accumulation = 1};
     cr_assert_eq(step_case_verify(&setting, &c), ERR_NONE, "%s", err_message());
     cr_expect_eq(host.devices, 1, "one rank, on the first");
     cr_assert_eq(step_case_measure(&setting, &c, true), ERR_NONE, "%s", err_message());

@@ -11,9 +11,9 @@
 struct step_links {
     double seconds;  // of a measurement
     int ranks;
-    struct lane_load **loads[LANE_COUNT];   // one a rank; of the collective one for all. Null: not wanted
+    struct lane_load **loads[LANE_COUNT];       // one a rank; of the collective one for all. Null: not wanted
     struct bench_samples gb_per_s[LANE_COUNT];  // of one rank: bytes as the ledger counts them
-    double items[LANE_COUNT];               // bytes of the shortest measurement
+    double items[LANE_COUNT];                   // bytes of the shortest measurement
 };
 
 // bytes: what a rank moves in a step; 0: the lane is not wanted. Only lanes that move bytes can be. Copies are over and

@@ -60,13 +60,13 @@ static void add_layer(struct program *program, size_t rows, size_t in, size_t ou
 
 static void add_products(struct program *program, const struct gpt_shape *shape, size_t sequence_count)
 {
-    size_t rows = sequence_count * shape->sequence_length, width = shape->width, layers = shape->layer_count;
+    size_t rows = sequence_count * shape->sequence_length, width = shape->width, blocks = shape->block_count;
     size_t length = shape->sequence_length, head = width / shape->head_count;
-    size_t heads = layers * sequence_count * shape->head_count;
-    add_layer(program, rows, width, 3 * width, layers);
-    add_layer(program, rows, width, width, layers);
-    add_layer(program, rows, width, 4 * width, layers);
-    add_layer(program, rows, 4 * width, width, layers);
+    size_t heads = blocks * sequence_count * shape->head_count;
+    add_layer(program, rows, width, 3 * width, blocks);
+    add_layer(program, rows, width, width, blocks);
+    add_layer(program, rows, width, 4 * width, blocks);
+    add_layer(program, rows, 4 * width, width, blocks);
     add_layer(program, rows, width, shape->vocabulary, 1);
     // Attention: scores and their mix of values, each with two gradients.
     add(program, (struct product){length, length, head, 2 * heads, false, true});
@@ -147,8 +147,7 @@ static int prepare(const struct step_peak *peak, struct worker *worker, const st
 static int forget_results(const struct step_peak *peak, struct worker *worker, const struct program *program)
 {
     (void)program;
-    TRY(bench_device_fill(&peak->device, results_of(peak, worker), f32_bits(-1),
-                          peak->result_count * sizeof(float)));
+    TRY(bench_device_fill(&peak->device, results_of(peak, worker), f32_bits(-1), peak->result_count * sizeof(float)));
     return accelerator_wait();
 }
 

@@ -11,7 +11,7 @@ struct step_peak;
 
 struct step_peak_setting {
     const struct bench_device *device;  // null: this processor. Threads take turns on its devices, as ranks do
-    size_t sequences;  // of a rank's micro-batch
+    size_t sequences;                   // of a rank's micro-batch
     int threads;
     size_t side;     // of the square products
     double seconds;  // of each measurement, or once through all products if that is longer

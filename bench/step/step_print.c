@@ -18,7 +18,7 @@ static json_t *case_json(const struct step_bench *bench, const struct step_case 
                              tiers[c->tier], "model", bench->setting.model->name, "world", STEP_WORLD,
                              "sequences_a_rank", (json_int_t)bench->setting.sequences, "sequence_tokens",
                              (json_int_t)bench->setting.model->sequence_length, "schedule",
-                             bench->setting.schedule.mode == FLOW_SERIAL ? "serial" : "overlap");
+                             bench->setting.schedule.mode == EXECUTOR_SERIAL ? "serial" : "overlap");
     bench_device_describe(&bench->setting.device, json);
     if (c->tier == TIER_NVME) {
         json_object_set_new(json, "buffered", json_boolean(bench->setting.storage->buffered));
@@ -70,14 +70,15 @@ static int print_step(struct step_bench *bench, struct step_case *c)
         .items = 1,
         .begin_ns = bench->begin_ns,
         .samples = &c->step_ms,
-        .yardstick_name = "half of one process doing both micro-batches",
-        .yardstick = &bench->cases[STEP_YARDSTICK].step_ms,
+        .baseline_name = "half of one process doing both micro-batches",
+        .baseline = &bench->cases[STEP_BASELINE].step_ms,
     };
     TRY(bench_print(&bench->options, &record));
     if (bench->options.json)
         return ERR_NONE;
     printf("         %.0f tokens/s; ZeRO-Infinity's model predicts an efficiency of %.3f, measured %.3f, difference "
-           "%+.3f\n", tokens_of(bench) / (step_ms * 1e-3), efficiency.predicted, efficiency_measured(&step, step_ms),
+           "%+.3f\n",
+           tokens_of(bench) / (step_ms * 1e-3), efficiency.predicted, efficiency_measured(&step, step_ms),
            efficiency_measured(&step, step_ms) - efficiency.predicted);
     return ERR_NONE;
 }
@@ -106,19 +107,19 @@ static int print_flops_of(struct step_bench *bench, const struct step_case *c, s
         .unit = "GFLOP/s",
         .verified = true,
         .items = flops,
-        .yardstick_items = step_peak_model_flops(bench->peak),
+        .baseline_items = step_peak_model_flops(bench->peak),
         .begin_ns = bench->begin_ns,
         .samples = gflops,
-        .yardstick_name = "matrix products of the model's shapes",
-        .yardstick = &bench->peak_gflops,
+        .baseline_name = "matrix products of the model's shapes",
+        .baseline = &bench->peak_gflops,
         .tabled = true,
     };
     TRY(bench_print(&bench->options, &record));
     if (!bench->options.json)
         printf("         %.1f Gflop/s of the model: %.1f %% of matrix products of its shapes (%.1f), %.1f %% of "
-               "%zu x %zu x %zu (%.1f)\n", bench_median(gflops), 100 * bench_ratio(&record),
-               bench_median(&bench->peak_gflops), 100 * bench_median(gflops) / square, bench->square_side,
-               bench->square_side, bench->square_side, square);
+               "%zu x %zu x %zu (%.1f)\n",
+               bench_median(gflops), 100 * bench_ratio(&record), bench_median(&bench->peak_gflops),
+               100 * bench_median(gflops) / square, bench->square_side, bench->square_side, bench->square_side, square);
     return ERR_NONE;
 }
 
@@ -145,11 +146,11 @@ static int print_lane_of(struct step_bench *bench, const struct step_case *c, en
         .unit = "GB/s",
         .verified = true,
         .items = c->bytes[lane],
-        .yardstick_items = bench->links.items[lane],
+        .baseline_items = bench->links.items[lane],
         .begin_ns = bench->begin_ns,
         .samples = rate,
-        .yardstick_name = "the lane by itself",
-        .yardstick = link,
+        .baseline_name = "the lane by itself",
+        .baseline = link,
         .tabled = true,
     };
     TRY(bench_print(&bench->options, &record));

@@ -97,8 +97,10 @@ static int gds_main(int argc, const char **argv)
     struct bench_options options;
     struct given given = {0};
     const struct poptOption own[] = {
-        {"size", '\0', POPT_ARG_STRING, &given.size, 0, "of the file in each folder (1G); --sizes are of a request, "
-         "--threads how many are in flight", "SIZE"},
+        {"size", '\0', POPT_ARG_STRING, &given.size, 0,
+         "of the file in each folder (1G); --sizes are of a request, "
+         "--threads how many are in flight",
+         "SIZE"},
         {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "read or write alone", "NAME"},
         POPT_TABLEEND,
     };

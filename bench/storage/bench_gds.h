@@ -13,8 +13,8 @@ struct gds_bench {
     const struct bench_options *options;  // sizes: of a request; threads: requests in flight
     struct bench_device device;
     const struct cufile_calls *calls;
-    uint64_t bytes;  // of each file; every size of the options divides it
-    bool directions[2];  // to be measured: reads, writes
+    uint64_t bytes;           // of each file; every size of the options divides it
+    bool directions[2];       // to be measured: reads, writes
     enum nvme_engine engine;  // of the way through the host
 };
 

@@ -27,8 +27,8 @@ static int rig_open(struct rig *rig, int folder_count, size_t mib, size_t block_
     cr_assert_eq(bench_device_enter(&device, 0), ERR_NONE);
     cr_assert_eq(io_cufile_open(&standin_calls, &path), ERR_NONE, "%s", err_message());
     cr_assert_eq(gds_files_open(folders, folder_count, mib << 20, &rig->files), ERR_NONE, "%s", err_message());
-    const struct gds_setting setting = {.device = &device, .files = &rig->files, .block_bytes = block_bytes,
-                                        .flight_count = flight_count};
+    const struct gds_setting setting = {
+        .device = &device, .files = &rig->files, .block_bytes = block_bytes, .flight_count = flight_count};
     rig->ways = NULL;
     return gds_ways_open(&setting, &rig->ways);
 }
@@ -90,9 +90,10 @@ Test(bench_gds, files_that_cannot_be_had_are_an_error_and_given_back)
     cr_expect_eq(standin.file_count, 0);
     standin.file_status = (struct cufile_status){5027, 0};
     cr_expect_eq(gds_files_open(bad, 1, 1 << 20, &files), ERR_IO);
-    cr_expect_str_eq(err_message(), ZG_BINARY_DIR ": the file there: Bad file descriptor: cuFileHandleRegister: "
-                                    "cuFile's error 5027: nothing is known of the file, or of the disk that it is on; "
-                                    "cufile.log says more");
+    cr_expect_str_eq(err_message(),
+                     ZG_BINARY_DIR ": the file there: Bad file descriptor: cuFileHandleRegister: "
+                                   "cuFile's error 5027: nothing is known of the file, or of the disk that it is on; "
+                                   "cufile.log says more");
     io_cufile_close();
 }
 
@@ -178,9 +179,13 @@ static int run_cases(const struct gds_bench *bench, json_t **out)
     return code;
 }
 
-static const struct bench_options case_options = {.sizes = {64 << 10, 128 << 10}, .size_count = 2,
-                                                  .threads = {1, 2}, .thread_count = 2,
-                                                  .repeat = 2, .warmup = 1, .json = true,
+static const struct bench_options case_options = {.sizes = {64 << 10, 128 << 10},
+                                                  .size_count = 2,
+                                                  .threads = {1, 2},
+                                                  .thread_count = 2,
+                                                  .repeat = 2,
+                                                  .warmup = 1,
+                                                  .json = true,
                                                   .storage = {.paths = folders, .path_count = 2}};
 
 static const char *text_in(const json_t *record, const char *key)
@@ -197,7 +202,7 @@ Test(bench_gds, every_case_has_its_record_which_says_which_path_the_bytes_went)
     standin.control_flags = CUFILE_ALLOWS_COMPATIBILITY;
     cr_assert_eq(run_cases(&bench, &records), ERR_NONE, "%s", err_message());
     cr_assert_eq(json_array_size(records), 8);
-    json_array_foreach(records, index, record) {
+    json_array_foreach (records, index, record) {
         const json_t *of_case = json_object_get(record, "case");
         cr_expect_str_eq(text_in(record, "direction"), index < 4 ? "read" : "write");
         cr_expect_str_eq(text_in(record, "device"), "shadow");

@@ -53,9 +53,8 @@ static int measure(struct nvme_bench *bench, const struct stream *stream, struct
     ours->count = fios->count = 0;
     *least_bytes = UINT64_MAX;
     for (size_t i = 0; i < warmup + repeat; i++) {
-        bench_progress("nvme %s, %zu bytes, %d in flight, %s: run %zu of %zu",
-                       stream_direction_name(stream->direction), stream->block_bytes, stream->depth,
-                       io_engine_of(stream->engine)->name, i + 1, warmup + repeat);
+        bench_progress("nvme %s, %zu bytes, %d in flight, %s: run %zu of %zu", stream_direction_name(stream->direction),
+                       stream->block_bytes, stream->depth, io_engine_of(stream->engine)->name, i + 1, warmup + repeat);
         double rate, fio_rate = 0;
         TRY(run_ours(bench, *stream, &rate, least_bytes));
         if (bench->fio[0])
@@ -72,8 +71,8 @@ static int measure(struct nvme_bench *bench, const struct stream *stream, struct
 static void row_of(const struct bench_record *record, const struct stream *stream, char *out, size_t bytes)
 {
     char block[SIZE_TEXT_BYTES], fio[32] = "-";
-    if (record->yardstick)
-        snprintf(fio, sizeof fio, "%.3f", bench_median(record->yardstick));
+    if (record->baseline)
+        snprintf(fio, sizeof fio, "%.3f", bench_median(record->baseline));
     snprintf(out, bytes, "%-6s %-9s %9s %6d %9.3f (%6.3f to %6.3f) %9s", stream_direction_name(stream->direction),
              io_engine_of(stream->engine)->name, size_short_text(stream->block_bytes, block), stream->depth,
              bench_median(record->samples), bench_quantile(record->samples, 0.1), bench_quantile(record->samples, 0.9),
@@ -95,11 +94,11 @@ static json_t *case_json(const struct nvme_bench *bench, const struct stream *st
 {
     char emulated[EMULATION_TEXT_BYTES], lanes[EMULATION_TEXT_BYTES + 16];
     const struct emulation emulation = emulation_of(bench, stream->direction);
-    json_t *of_case = json_pack("{s:s, s:s, s:I, s:i, s:i, s:I, s:f, s:b}", "direction",
-                                stream_direction_name(stream->direction), "engine", io_engine_of(stream->engine)->name,
-                                "block_bytes", (json_int_t)stream->block_bytes, "depth", stream->depth, "paths",
-                                bench->options.storage.path_count, "file_bytes", (json_int_t)bench->bytes, "seconds",
-                                bench->seconds, "buffered", bench->options.storage.buffered);
+    json_t *of_case =
+        json_pack("{s:s, s:s, s:I, s:i, s:i, s:I, s:f, s:b}", "direction", stream_direction_name(stream->direction),
+                  "engine", io_engine_of(stream->engine)->name, "block_bytes", (json_int_t)stream->block_bytes, "depth",
+                  stream->depth, "paths", bench->options.storage.path_count, "file_bytes", (json_int_t)bench->bytes,
+                  "seconds", bench->seconds, "buffered", bench->options.storage.buffered);
     if (of_case && emulation_any(&emulation)) {
         snprintf(lanes, sizeof lanes, "EMULATED %s", emulation_text(&emulation, emulated));
         json_object_set_new(of_case, "lanes", json_string(lanes));
@@ -119,11 +118,11 @@ static int case_run(struct nvme_bench *bench, const struct stream *stream)
                                   .verified = true,
                                   .items = (double)least_bytes,
                                   // fio's runs are of the same time: the bytes of its slowest.
-                                  .yardstick_items = bench->seconds * 1e9 * bench_quantile(&fios, 0),
+                                  .baseline_items = bench->seconds * 1e9 * bench_quantile(&fios, 0),
                                   .begin_ns = begin_ns,
                                   .samples = &ours,
-                                  .yardstick_name = bench->fio,
-                                  .yardstick = bench->fio[0] ? &fios : NULL,
+                                  .baseline_name = bench->fio,
+                                  .baseline = bench->fio[0] ? &fios : NULL,
                                   .row = row};
     row_of(&record, stream, row, sizeof row);
     return bench_print(&bench->options, &record);
@@ -230,7 +229,7 @@ static int choose(struct nvme_bench *bench, const struct given *given)
         TRY(emulation_parse(given->emulate, &bench->emulation));
     if (!given->no_fio && fio_version(bench->fio) != ERR_NONE) {
         bench->fio[0] = '\0';
-        fprintf(stderr, "zerogauge bench nvme: no yardstick: %s\n", err_message());
+        fprintf(stderr, "zerogauge bench nvme: no baseline: %s\n", err_message());
     }
     return ERR_NONE;
 }
@@ -289,7 +288,7 @@ static int nvme_main(int argc, const char **argv)
         {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "read, write or mixed alone", "NAME"},
         {"emulate", '\0', POPT_ARG_STRING, &given.emulate, 0, "throttle the rates: nvme-read=0.5,nvme-write=0.2 GB/s",
          "LIST"},
-        {"no-fio", '\0', POPT_ARG_NONE, &given.no_fio, 0, "without the yardstick", NULL},
+        {"no-fio", '\0', POPT_ARG_NONE, &given.no_fio, 0, "without the baseline", NULL},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_nvme, own, &bench.options);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of `bench nvme`: data that is not what was written last is found, its runs do what they say, and its lines name
-// the case and the yardstick.
+// the case and the baseline.
 #include "bench/table/benchmarks.h"
 #include "bench/storage/bench_nvme.h"
 
@@ -60,8 +60,8 @@ Test(bench_nvme, a_stream_moves_every_block_and_finds_it_as_it_was_written)
 Test(bench_nvme, a_stream_ends_when_its_time_is_over_and_times_single_requests)
 {
     struct nvme_files files = written_files(1);
-    struct stream stream = {.files = &files, .direction = STREAM_WRITE, .block_bytes = BLOCK, .depth = 1,
-                            .random = true, .seconds = 0.2};
+    struct stream stream = {
+        .files = &files, .direction = STREAM_WRITE, .block_bytes = BLOCK, .depth = 1, .random = true, .seconds = 0.2};
     struct stream_result result;
     cr_assert_eq(stream_run(&stream, &result), ERR_NONE, "%s", err_message());
     cr_expect(result.ns >= 199000000 && result.ns < 2000000000, "%llu ns", (unsigned long long)result.ns);
@@ -173,7 +173,7 @@ static int run(const char *const arguments[], char **text)
 }
 
 // Counts the lines of that name, and looks at what each must have.
-static int lines_of(const char *text, const char *name, bool yardstick)
+static int lines_of(const char *text, const char *name, bool baseline)
 {
     int count = 0;
     for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
@@ -183,16 +183,17 @@ static int lines_of(const char *text, const char *name, bool yardstick)
             count++;
             cr_expect_gt(json_number_value(json_object_get(record, "median")), 0, "%s", line);
             cr_expect(json_is_true(json_object_get(record, "verified")), "%s", line);
-            cr_expect_eq(json_number_value(json_object_get(record, "ratio")) > 0, yardstick, "%s", line);
-            cr_expect_eq(json_is_object(json_object_get(record, "yardstick")), yardstick, "%s", line);
+            cr_expect_eq(json_number_value(json_object_get(record, "ratio")) > 0, baseline, "%s", line);
+            cr_expect_eq(json_is_object(json_object_get(record, "yardstick")), baseline, "%s", line);
         }
         json_decref(record);
     }
     return count;
 }
 
-#define SMALL "--nvme-path", STORAGE_FOLDER, "--size", "4M", "--sizes", "64K,128K", "--depths", "1,4", "--seconds", \
-              "0.06", "--repeat", "1", "--engine", "libaio"
+#define SMALL                                                                                                          \
+    "--nvme-path", STORAGE_FOLDER, "--size", "4M", "--sizes", "64K,128K", "--depths", "1,4", "--seconds", "0.06",      \
+        "--repeat", "1", "--engine", "libaio"
 
 Test(bench_nvme, without_fio_lines_have_numbers_and_no_ratio)
 {

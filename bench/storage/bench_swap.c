@@ -20,8 +20,7 @@ const struct benchmark bench_swap = {
     .run = run_swap,
     .uses = BENCH_USES_STATES,
     .summary = "the optimizer with its states on NVMe against the disk, or Adam",
-    .examples = {"zerogauge bench swap --nvme-path /mnt/nvme",
-                 "zerogauge bench swap --buffers 3,12 --engine io_uring"},
+    .examples = {"zerogauge bench swap --nvme-path /mnt/nvme", "zerogauge bench swap --buffers 3,12 --engine io_uring"},
 };
 
 // What the user chose; null and 0: nothing.
@@ -86,7 +85,7 @@ static int take_turns(struct swap_run *run, size_t round, bool counted)
 // buffers.
 static double checksum_ms(const struct swap_states *states)
 {
-    const struct ring *buffers = &states->optimizer.host_buffers;
+    const struct buffer_pool *buffers = &states->optimizer.host_buffers;
     size_t bytes = (size_t)buffers->count * buffers->buffer_bytes;
     uint64_t least_ns = UINT64_MAX;
     XXH64_hash_t sum = 0;
@@ -127,15 +126,15 @@ static int print(const struct swap_bench *bench, const struct swap_case *of, con
         .begin_ns = begin_ns,
         .item_bytes = bytes * 1e-6,
         .samples = &run->samples[SWAP],
-        .yardstick_name = "the longer of transfers and Adam",
-        .yardstick = &run->bound,
+        .baseline_name = "the longer of transfers and Adam",
+        .baseline = &run->bound,
     };
     TRY(bench_print(&bench->options->shared, &record));
     if (!bench->options->shared.json)
         printf("         transfers alone %.4g ms (%.4g to %.4g), %.2f GB/s; Adam alone %.4g ms; checksums %.4g ms of a "
-               "thread\n", transfer, bench_quantile(&run->samples[TRANSFER], 0.1),
-               bench_quantile(&run->samples[TRANSFER], 0.9), bytes * 1e-6 / transfer,
-               bench_median(&run->samples[ADAM]), checksum);
+               "thread\n",
+               transfer, bench_quantile(&run->samples[TRANSFER], 0.1), bench_quantile(&run->samples[TRANSFER], 0.9),
+               bytes * 1e-6 / transfer, bench_median(&run->samples[ADAM]), checksum);
     return ERR_NONE;
 }
 

@@ -24,7 +24,10 @@ static struct swap_setting setting_of(size_t count, int buffers, enum nvme_engin
         .path_count = 1,
         .sub_group_count = 2048,
         .buffer_count = buffers,
-        .aio = {.block_bytes = 8192, .queue_depth = 4, .overlap_events = true, .intra_op_parallelism = 1,
+        .aio = {.block_bytes = 8192,
+                .queue_depth = 4,
+                .overlap_events = true,
+                .intra_op_parallelism = 1,
                 .engine = engine},
         .checksum = true,
         .threads = 1,
@@ -90,8 +93,8 @@ Test(bench_swap, one_wrong_bit_of_any_state_is_found_and_named)
 {
     struct pair pair;
     pair_open(setting_of(10007, 3, NVME_LIBAIO), 2, &pair);
-    float *const states[] = {pair.in_memory.place.master, pair.in_memory.place.exp_avg,
-                             pair.in_memory.place.exp_avg_sq};
+    float *const states[] = {pair.in_memory.placement.master, pair.in_memory.placement.exp_avg,
+                             pair.in_memory.placement.exp_avg_sq};
     static const char *const names[] = {"fp32 master parameters[10006]", "exp_avg[10006]", "exp_avg_sq[10006]"};
     for (int i = 0; i < 3; i++) {
         uint32_t *bits = (uint32_t *)&states[i][10006];
@@ -100,7 +103,7 @@ Test(bench_swap, one_wrong_bit_of_any_state_is_found_and_named)
         cr_expect(strstr(err_message(), names[i]), "%s", err_message());
         *bits ^= 1;
     }
-    ((uint16_t *)pair.in_memory.place.parameter)[5] ^= 1;
+    ((uint16_t *)pair.in_memory.placement.parameter)[5] ^= 1;
     cr_expect_eq(swap_states_compare(&pair.swapped, &pair.in_memory), ERR_CHECK);
     cr_expect(strstr(err_message(), "parameter[5]"), "%s", err_message());
     pair_close(&pair);
@@ -119,15 +122,15 @@ static int run(const char *const arguments[], char **text)
     return status;
 }
 
-Test(bench_swap, a_json_line_names_the_case_and_its_yardstick)
+Test(bench_swap, a_json_line_names_the_case_and_its_baseline)
 {
-    static const char *const arguments[] = {"--buffers", "3",     "--sub-groups",       "2K",     "--engine",
+    static const char *const arguments[] = {"--buffers", "3",      "--sub-groups",       "2K", "--engine",
                                             "libaio",    "--json", "--no-swap-checksum", NULL};
     char *text;
     cr_assert_eq(run(arguments, &text), 0);
     json_t *line = json_loads(text, 0, NULL), *samples, *limits;
     cr_assert_not_null(line, "%s", text);
-    const char *name, *engine, *unit, *yardstick;
+    const char *name, *engine, *unit, *baseline;
     json_int_t params, sub_group;
     int buffers, checksum, buffered, verified;
     double median, limit, transfer, adam, ratio, bytes;
@@ -136,8 +139,8 @@ Test(bench_swap, a_json_line_names_the_case_and_its_yardstick)
     cr_assert_eq(json_unpack(line, form, "name", &name, "case", "params", &params, "sub_group_params", &sub_group,
                              "buffers", &buffers, "engine", &engine, "checksum", &checksum, "buffered", &buffered,
                              "detail", "read_and_written_bytes", &bytes, "transfer_ms", &transfer, "adam_ms", &adam,
-                             "samples", &samples, "median", &median, "unit", &unit, "verified", &verified,
-                             "yardstick", "name", &yardstick, "samples", &limits, "median", &limit, "ratio", &ratio),
+                             "samples", &samples, "median", &median, "unit", &unit, "verified", &verified, "yardstick",
+                             "name", &baseline, "samples", &limits, "median", &limit, "ratio", &ratio),
                  0, "%s", text);
     cr_expect_str_eq(name, "swap");
     cr_expect_str_eq(engine, "libaio");
@@ -179,8 +182,8 @@ Test(bench_swap, what_is_listed_is_crossed_and_the_rest_varies_one_at_a_time)
 
 Test(bench_swap, a_bit_that_flips_on_the_disk_leaves_no_number)
 {
-    static const char *const unchecked[] = {"--quick", "--engine", "libaio", "--inject", "nvme:flip@1",
-                                            "--no-swap-checksum", "--json", NULL};
+    static const char *const unchecked[] = {"--quick",     "--engine",           "libaio", "--inject",
+                                            "nvme:flip@1", "--no-swap-checksum", "--json", NULL};
     static const char *const checked[] = {"--quick", "--engine", "libaio", "--inject", "nvme:flip@1", NULL};
     char *text;
     cr_expect_eq(run(unchecked, &text), 1);
@@ -193,9 +196,9 @@ Test(bench_swap, a_bit_that_flips_on_the_disk_leaves_no_number)
 
 Test(bench_swap, bad_input_is_refused)
 {
-    static const char *const bad[][3] = {{"--buffers", "2"}, {"--buffers", "x"}, {"--engine", "posix"},
-                                         {"--sub-groups", "0"}, {"--inject", "disk"}, {"--depth", "-1"},
-                                         {"--nvme-path", "/nonexistent"}};
+    static const char *const bad[][3] = {
+        {"--buffers", "2"},   {"--buffers", "x"}, {"--engine", "posix"},          {"--sub-groups", "0"},
+        {"--inject", "disk"}, {"--depth", "-1"},  {"--nvme-path", "/nonexistent"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char *text;
         cr_expect_eq(run(bad[i], &text), 2, "%s %s", bad[i][0], bad[i][1]);

@@ -89,8 +89,8 @@ static int read_job(const json_t *job, const struct stream *stream, struct fio_r
 {
     static const char *const keys[FIO_PERCENTILE_COUNT] = {"50.000000", "95.000000", "99.000000", "99.900000"};
     const json_t *read = json_object_get(job, "read"), *write = json_object_get(job, "write");
-    double bytes_per_s = json_number_value(json_object_get(read, "bw_bytes")) +
-                         json_number_value(json_object_get(write, "bw_bytes"));
+    double bytes_per_s =
+        json_number_value(json_object_get(read, "bw_bytes")) + json_number_value(json_object_get(write, "bw_bytes"));
     const json_t *latency = json_object_get(stream->direction == STREAM_WRITE ? write : read, "lat_ns");
     const json_t *percentiles = json_object_get(latency, "percentile");
     out->bytes_per_ns = bytes_per_s / 1e9;
@@ -128,7 +128,7 @@ static int file_names(const struct nvme_files *files, char *out, size_t room)
 int fio_run(const struct stream *stream, bool buffered, struct fio_result *out)
 {
     static const char *const sequential[] = {"read", "write", "rw"}, *const scattered[] = {"randread", "randwrite",
-                                                                                          "randrw"};
+                                                                                           "randrw"};
     char names[2048], engine[64], direction[64], block[64], depth[64], size[64], file_size[64], time[64];
     TRY(file_names(stream->files, names, sizeof names));
     uint64_t bytes = stream->files->bytes / stream->block_bytes * stream->block_bytes;
@@ -139,11 +139,29 @@ int fio_run(const struct stream *stream, bool buffered, struct fio_result *out)
     snprintf(file_size, sizeof file_size, "--filesize=%llu", (unsigned long long)bytes);
     snprintf(size, sizeof size, "--size=%llu", (unsigned long long)bytes * (unsigned)stream->files->count);
     snprintf(time, sizeof time, "--runtime=%dms", (int)(stream->seconds * 1e3));
-    char *const arguments[] = {"fio", "--name=zerogauge", names, engine, direction, block, depth, file_size, size, time,
-                               buffered ? "--direct=0" : "--direct=1", "--time_based", "--thread", "--norandommap",
-                               "--mem=malloc", "--iomem_align=2m",
-                               "--file_service_type=roundrobin:1", "--allow_file_create=0", "--fallocate=none",
-                               "--lat_percentiles=1", "--clat_percentiles=0", "--output-format=json", NULL};
+    char *const arguments[] = {"fio",
+                               "--name=zerogauge",
+                               names,
+                               engine,
+                               direction,
+                               block,
+                               depth,
+                               file_size,
+                               size,
+                               time,
+                               buffered ? "--direct=0" : "--direct=1",
+                               "--time_based",
+                               "--thread",
+                               "--norandommap",
+                               "--mem=malloc",
+                               "--iomem_align=2m",
+                               "--file_service_type=roundrobin:1",
+                               "--allow_file_create=0",
+                               "--fallocate=none",
+                               "--lat_percentiles=1",
+                               "--clat_percentiles=0",
+                               "--output-format=json",
+                               NULL};
     char *text;
     int status;
     TRY(run(arguments, &text, &status));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The yardstick of storage: fio, run on files of our own with the same requests.
+// The baseline of storage: fio, run on files of our own with the same requests.
 #ifndef ZG_FIO_H
 #define ZG_FIO_H
 

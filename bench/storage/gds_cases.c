@@ -48,22 +48,22 @@ static int print(const struct trial *trial, const struct gds_ways *ways, uint64_
     const char *engine = io_engine_of(s->engine)->name;
     char block[SIZE_TEXT_BYTES], row[200];
     snprintf(row, sizeof row, "%-6s %9s %6d %9.3f (%6.3f to %6.3f) %9.3f  %s", direction_names[trial->write],
-             size_short_text(s->block_bytes, block), s->flight_count, bench_median(direct),
-             bench_quantile(direct, 0.1), bench_quantile(direct, 0.9), bench_median(through), trial->path);
+             size_short_text(s->block_bytes, block), s->flight_count, bench_median(direct), bench_quantile(direct, 0.1),
+             bench_quantile(direct, 0.9), bench_median(through), trial->path);
     struct bench_record record = {
         .name = "gds",
-        .description = json_pack("{s:s, s:s, s:s, s:I, s:i, s:I, s:i, s:s}", "direction",
-                                 direction_names[trial->write], "device", bench_device_name(s->device), "path",
-                                 trial->path, "block_bytes", (json_int_t)s->block_bytes, "in_flight", s->flight_count,
-                                 "file_bytes", (json_int_t)s->files->bytes, "paths", s->files->count, "engine", engine),
+        .description = json_pack("{s:s, s:s, s:s, s:I, s:i, s:I, s:i, s:s}", "direction", direction_names[trial->write],
+                                 "device", bench_device_name(s->device), "path", trial->path, "block_bytes",
+                                 (json_int_t)s->block_bytes, "in_flight", s->flight_count, "file_bytes",
+                                 (json_int_t)s->files->bytes, "paths", s->files->count, "engine", engine),
         .detail = json_pack("{s:I}", "piece_bytes", (json_int_t)gds_ways_piece_bytes(ways)),
         .unit = "GB/s",
         .verified = true,
         .items = (double)s->files->bytes * s->files->count,
         .begin_ns = begin_ns,
         .samples = direct,
-        .yardstick_name = "through host memory",
-        .yardstick = through,
+        .baseline_name = "through host memory",
+        .baseline = through,
         .row = row,
     };
     return bench_print(options, &record);
@@ -84,8 +84,8 @@ static int run_trial(const struct trial *trial)
 
 static int run_trials(const struct gds_bench *bench, const char *path, const struct gds_files *files)
 {
-    struct trial trial = {.bench = bench, .path = path,
-                          .setting = {.device = &bench->device, .files = files, .engine = bench->engine}};
+    struct trial trial = {
+        .bench = bench, .path = path, .setting = {.device = &bench->device, .files = files, .engine = bench->engine}};
     for (int write = 0; write < 2; write++)
         for (size_t size = 0; size < bench->options->size_count; size++)
             for (size_t i = 0; bench->directions[write] && i < bench->options->thread_count; i++) {
@@ -104,8 +104,9 @@ static void print_header(const struct gds_bench *bench, const char *path)
     for (int i = 0; i < bench->options->storage.path_count; i++)
         printf(" %s", bench->options->storage.paths[i]);
     printf("\nevery byte verified; medians of %zu runs, in turn with those through page-locked host memory by %s\n"
-           "cuFile's path: %s\nof host  %-6s %9s %6s %9s %18s %9s  path\n", bench->options->repeat,
-           io_engine_of(bench->engine)->name, path, "", "request", "flight", "GB/s", "(10 % to 90 %)", "host");
+           "cuFile's path: %s\nof host  %-6s %9s %6s %9s %18s %9s  path\n",
+           bench->options->repeat, io_engine_of(bench->engine)->name, path, "", "request", "flight", "GB/s",
+           "(10 % to 90 %)", "host");
 }
 
 int gds_cases_run(const struct gds_bench *bench)

@@ -3,7 +3,7 @@
 
 #include "bench/harness/bench.h"
 #include "base/err.h"
-#include "ref/flow/flow.h"
+#include "ref/executor/executor.h"
 #include "ref/cuda/io_cufile.h"
 #include "ref/arithmetic/random.h"
 
@@ -19,9 +19,9 @@ struct gds_ways {
     void *there;             // on the GPU
     unsigned char *host[2];  // pieces
     bool registered;
-    uint64_t round;          // of the data
+    uint64_t round;  // of the data
     struct io_pool *direct, *through;
-    struct flow *flow;
+    struct executor *executor;
 };
 
 // Where part of the whole goes to or comes from.
@@ -33,24 +33,24 @@ struct part {
 };
 
 // Consecutive blocks lie in different files.
-static void place(void *context, uint64_t at, struct io_place *out)
+static void locate(void *context, uint64_t at, struct io_location *out)
 {
     const struct part *part = context;
     const struct gds_setting *s = &part->ways->setting;
     uint64_t whole = part->begin + at, block = whole / s->block_bytes, inside = whole % s->block_bytes;
     const struct nvme_folder *folder = &s->files->folders[block % (uint64_t)s->files->count];
-    *out = (struct io_place){.write = part->write,
-                             .file = folder->file,
-                             .path = folder->path,
-                             .alignment_bytes = folder->alignment_bytes,
-                             .offset = block / (uint64_t)s->files->count * s->block_bytes + inside,
-                             .memory = part->memory + at,
-                             .bytes = s->block_bytes - inside};
+    *out = (struct io_location){.write = part->write,
+                                .file = folder->file,
+                                .path = folder->path,
+                                .alignment_bytes = folder->alignment_bytes,
+                                .offset = block / (uint64_t)s->files->count * s->block_bytes + inside,
+                                .memory = part->memory + at,
+                                .bytes = s->block_bytes - inside};
 }
 
 static int move_part(struct io_pool *pool, struct part part, size_t bytes)
 {
-    return io_pool_transfer(pool, &(struct io_transfer){bytes, place, NULL, &part});
+    return io_pool_transfer(pool, &(struct io_transfer){bytes, locate, NULL, &part});
 }
 
 static size_t bytes_at(const struct gds_ways *ways, size_t at)
@@ -86,15 +86,20 @@ static int issue_step(struct gds_ways *ways, bool write, bool storage, size_t at
 {
     size_t bytes = bytes_at(ways, at);
     struct step step = {ways, write, storage, at, ways->host[at / ways->piece_bytes % 2]};
-    const struct flow_span spans[] = {
-        {step.host, bytes, write == storage ? FLOW_READ : FLOW_WRITE},
-        {there_at(ways, at), storage ? 0 : bytes, write ? FLOW_READ : FLOW_WRITE},
+    const struct executor_span spans[] = {
+        {step.host, bytes, write == storage ? EXECUTOR_READ : EXECUTOR_WRITE},
+        {there_at(ways, at), storage ? 0 : bytes, write ? EXECUTOR_READ : EXECUTOR_WRITE},
     };
     static const enum lane lanes[2][2] = {{LANE_H2D, LANE_NVME_READ}, {LANE_D2H, LANE_NVME_WRITE}};
-    struct flow_operation operation = {.name = storage ? "a transfer" : "a copy", .lane = lanes[write][storage],
-                                       .run = run_step, .arguments = &step, .arguments_bytes = sizeof step,
-                                       .spans = spans, .span_count = 2, .bytes = bytes};
-    return flow_issue(ways->flow, &operation);
+    struct executor_operation operation = {.name = storage ? "a transfer" : "a copy",
+                                           .lane = lanes[write][storage],
+                                           .run = run_step,
+                                           .arguments = &step,
+                                           .arguments_bytes = sizeof step,
+                                           .spans = spans,
+                                           .span_count = 2,
+                                           .bytes = bytes};
+    return executor_issue(ways->executor, &operation);
 }
 
 // The pieces use the two buffers in turn: what is next in one waits for what was before in it.
@@ -106,14 +111,13 @@ static int move_through(struct gds_ways *ways, bool write)
         if (code == ERR_NONE)
             code = issue_step(ways, write, write, at);
     }
-    int ended = flow_wait(ways->flow);
+    int ended = executor_wait(ways->executor);
     return code != ERR_NONE ? code : ended;
 }
 
 static int move_direct(struct gds_ways *ways, bool write)
 {
-    return io_cufile_explain(
-        move_part(ways->direct, (struct part){ways, write, 0, ways->there}, ways->bytes));
+    return io_cufile_explain(move_part(ways->direct, (struct part){ways, write, 0, ways->there}, ways->bytes));
 }
 
 static uint64_t word_at(const struct gds_ways *ways, size_t at)
@@ -146,11 +150,12 @@ static int compare(const struct gds_ways *ways, size_t begin, size_t bytes, bool
         uint64_t expected = word_at(ways, begin + i);
         if (memcmp(&expected, ways->host[0] + i, sizeof expected) == 0)
             continue;
-        struct io_place where;
+        struct io_location where;
         struct part part = {ways, write, begin, ways->host[0]};
-        place(&part, i, &where);
-        return err_set(ERR_CHECK, "gds: of what was %s %s, the 8 bytes at %zu on the GPU, which are those at offset "
-                                  "%" PRIu64 " of the file in %s, are wrong",
+        locate(&part, i, &where);
+        return err_set(ERR_CHECK,
+                       "gds: of what was %s %s, the 8 bytes at %zu on the GPU, which are those at offset "
+                       "%" PRIu64 " of the file in %s, are wrong",
                        write ? "written" : "read", direct ? "by cuFile" : "through host memory", begin + i,
                        where.offset, where.path);
     }
@@ -189,13 +194,15 @@ size_t gds_ways_piece_bytes(const struct gds_ways *ways)
 static int open_parts(struct gds_ways *ways)
 {
     const struct gds_setting *s = &ways->setting;
-    struct nvme_aio aio = {.block_bytes = s->block_bytes, .queue_depth = 1, .overlap_events = true,
+    struct nvme_aio aio = {.block_bytes = s->block_bytes,
+                           .queue_depth = 1,
+                           .overlap_events = true,
                            .intra_op_parallelism = s->flight_count};
     TRY(io_pool_open(&io_engine_cufile, &aio, NULL, &ways->direct));
     aio.queue_depth = s->flight_count;
     aio.intra_op_parallelism = 1;
     TRY(io_pool_open(io_engine_of(s->engine), &aio, NULL, &ways->through));
-    TRY(flow_open((struct flow_schedule){FLOW_OVERLAP, 0}, 0, NULL, NULL, NULL, &ways->flow));
+    TRY(executor_open((struct executor_schedule){EXECUTOR_OVERLAP, 0}, 0, NULL, NULL, NULL, &ways->executor));
     for (int i = 0; i < 2; i++) {
         void *host;
         TRY(bench_device_alloc_host(s->device, ways->piece_bytes, &host));
@@ -214,8 +221,10 @@ int gds_ways_open(const struct gds_setting *setting, struct gds_ways **out)
     size_t bytes = (size_t)setting->files->bytes * (size_t)setting->files->count;
     size_t piece_bytes = bytes / PIECES / setting->block_bytes * setting->block_bytes;
     if (bytes / 4 < flight_bytes)
-        return err_set(ERR_USAGE, "--size: %d requests of %zu bytes in flight need files of at least %zu bytes "
-                                  "together", setting->flight_count, setting->block_bytes, 4 * flight_bytes);
+        return err_set(ERR_USAGE,
+                       "--size: %d requests of %zu bytes in flight need files of at least %zu bytes "
+                       "together",
+                       setting->flight_count, setting->block_bytes, 4 * flight_bytes);
     struct gds_ways *ways = calloc(1, sizeof *ways);
     if (!ways)
         return err_set(ERR_MEMORY, "no memory for a case");
@@ -234,7 +243,7 @@ void gds_ways_close(struct gds_ways *ways)
 {
     if (!ways)
         return;
-    flow_close(ways->flow);
+    executor_close(ways->executor);
     io_pool_close(ways->direct);
     io_pool_close(ways->through);
     if (ways->registered)

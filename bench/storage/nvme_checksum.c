@@ -86,20 +86,20 @@ static int print(const struct nvme_bench *bench, const struct side *side, enum n
     bench_rate(without, (double)side->bytes);
     snprintf(row, sizeof row, "%-6s %9.3f GB/s with, %.3f without; the checksums alone: %.1f GB/s", direction,
              bench_median(with), bench_median(without), alone);
-    struct bench_record record = {
-        .name = "nvme_checksum",
-        .description = json_pack("{s:s, s:s, s:i, s:i, s:I, s:b}", "direction", direction, "engine",
-                                 io_engine_of(engine)->name, "block_bytes", 1 << 20, "depth", DEPTH, "bytes",
-                                 (json_int_t)side->bytes, "buffered", bench->options.storage.buffered),
-        .detail = json_pack("{s:f}", "checksums_alone_gb_per_s", alone),
-        .unit = "GB/s",
-        .verified = true,
-        .items = (double)side->bytes,
-        .begin_ns = begin_ns,
-        .samples = with,
-        .yardstick_name = "the same without checksums",
-        .yardstick = without,
-        .row = row};
+    struct bench_record record = {.name = "nvme_checksum",
+                                  .description = json_pack("{s:s, s:s, s:i, s:i, s:I, s:b}", "direction", direction,
+                                                           "engine", io_engine_of(engine)->name, "block_bytes", 1 << 20,
+                                                           "depth", DEPTH, "bytes", (json_int_t)side->bytes, "buffered",
+                                                           bench->options.storage.buffered),
+                                  .detail = json_pack("{s:f}", "checksums_alone_gb_per_s", alone),
+                                  .unit = "GB/s",
+                                  .verified = true,
+                                  .items = (double)side->bytes,
+                                  .begin_ns = begin_ns,
+                                  .samples = with,
+                                  .baseline_name = "the same without checksums",
+                                  .baseline = without,
+                                  .row = row};
     return bench_print(&bench->options, &record);
 }
 
@@ -116,10 +116,10 @@ static int measure(struct nvme_bench *bench, enum nvme_engine engine, struct sid
         uint64_t begin_ns = bench_now_ns();
         bench_progress("nvme checksums, %s", write ? "write" : "read");
         sides[0].write = sides[1].write = write;
-        struct bench_samples samples, yardstick;
-        TRY(bench_alternate(&work, &without, 1, repeat, 1, &samples, &yardstick));
+        struct bench_samples samples, baseline;
+        TRY(bench_alternate(&work, &without, 1, repeat, 1, &samples, &baseline));
         TRY(verify(sides));
-        TRY(print(bench, &sides[0], engine, begin_ns, &samples, &yardstick));
+        TRY(print(bench, &sides[0], engine, begin_ns, &samples, &baseline));
     }
     return ERR_NONE;
 }

@@ -73,8 +73,8 @@ static int measure(struct nvme_bench *bench, const struct stream *stream, struct
     return ERR_NONE;
 }
 
-static void row_of(const struct nvme_bench *bench, const struct stream *stream, const struct latencies *all,
-                   char *out, size_t bytes)
+static void row_of(const struct nvme_bench *bench, const struct stream *stream, const struct latencies *all, char *out,
+                   size_t bytes)
 {
     int at = snprintf(out, bytes, "%-6s %-9s %8zu", stream_direction_name(stream->direction),
                       io_engine_of(stream->engine)->name, all->count);
@@ -119,8 +119,8 @@ static int print(const struct nvme_bench *bench, const struct stream *stream, co
                                   .items = 1,
                                   .begin_ns = begin_ns,
                                   .samples = &all->medians_us,
-                                  .yardstick_name = bench->fio,
-                                  .yardstick = bench->fio[0] ? &all->fio_us[0] : NULL,
+                                  .baseline_name = bench->fio,
+                                  .baseline = bench->fio[0] ? &all->fio_us[0] : NULL,
                                   .row = row};
     row_of(bench, stream, all, row, sizeof row);
     return bench_print(&bench->options, &record);

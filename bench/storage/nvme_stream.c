@@ -134,7 +134,7 @@ static void wait_for_disk(struct activity *activity, bool write)
     activity->due_ns[write] += (double)activity->stream->block_bytes / bytes_per_s * 1e9;
 }
 
-static void place(void *context, uint64_t at, struct io_place *out)
+static void locate(void *context, uint64_t at, struct io_location *out)
 {
     struct activity *activity = context;
     const struct stream *stream = activity->stream;
@@ -145,17 +145,17 @@ static void place(void *context, uint64_t at, struct io_place *out)
     struct target target = target_of(activity, at / stream->block_bytes);
     wait_for_disk(activity, target.write);
     const struct nvme_folder *folder = &stream->files->folders[target.file];
-    *out = (struct io_place){.write = target.write,
-                             .file = folder->file,
-                             .path = folder->path,
-                             .alignment_bytes = folder->alignment_bytes,
-                             .offset = target.offset,
-                             .memory = activity->vacant[--activity->vacant_count],
-                             .bytes = stream->block_bytes};
+    *out = (struct io_location){.write = target.write,
+                                .file = folder->file,
+                                .path = folder->path,
+                                .alignment_bytes = folder->alignment_bytes,
+                                .offset = target.offset,
+                                .memory = activity->vacant[--activity->vacant_count],
+                                .bytes = stream->block_bytes};
     uint32_t *passes = stream->files->passes[target.file] + target.offset / BLOCK_BYTES;
     for (size_t i = 0; target.write && i < stream->block_bytes / BLOCK_BYTES; i++)
         block_stamp((uint64_t *)(out->memory + i * BLOCK_BYTES),
-                     block_key(target.file, target.offset + i * BLOCK_BYTES, ++passes[i]));
+                    block_key(target.file, target.offset + i * BLOCK_BYTES, ++passes[i]));
     if (stream->depth == 1)
         activity->began_ns = bench_now_ns();
 }
@@ -167,9 +167,10 @@ static int check(const struct stream *stream, struct target target, const unsign
         uint64_t offset = target.offset + i * BLOCK_BYTES;
         uint64_t key = block_key(target.file, offset, passes[i]);
         if (!block_is((const uint64_t *)(memory + i * BLOCK_BYTES), key, stream->thorough))
-            return err_set(ERR_CHECK, "%s: what was read at offset %" PRIu64 " of the file there is not what was "
-                                      "written last (pass %" PRIu32 ")", stream->files->folders[target.file].path,
-                           offset, passes[i]);
+            return err_set(ERR_CHECK,
+                           "%s: what was read at offset %" PRIu64 " of the file there is not what was "
+                           "written last (pass %" PRIu32 ")",
+                           stream->files->folders[target.file].path, offset, passes[i]);
     }
     return ERR_NONE;
 }
@@ -212,7 +213,7 @@ static int activity_run(struct activity *activity)
     struct io_pool *pool;
     TRY(io_pool_open(io_engine_of(stream->engine), &aio, NULL, &pool));
     uint64_t blocks = stream->block_max ? stream->block_max : UINT64_MAX / 4 / stream->block_bytes;
-    struct io_transfer transfer = {blocks * stream->block_bytes, place, finish, activity};
+    struct io_transfer transfer = {blocks * stream->block_bytes, locate, finish, activity};
     activity->start_ns = bench_now_ns();
     activity->deadline_ns = activity->start_ns + (uint64_t)(stream->seconds * 1e9);
     int code = io_pool_transfer(pool, &transfer);
@@ -229,9 +230,10 @@ int stream_run(const struct stream *stream, struct stream_result *out)
     assert(!stream->random || stream->depth == 1);
     *out = (struct stream_result){0};
     if (activity.block_count < 4 * (uint64_t)stream->depth)
-        return err_set(ERR_USAGE, "--size: %d requests of %zu bytes in flight need files of at least %" PRIu64 " bytes "
-                                  "together", stream->depth, stream->block_bytes,
-                       4 * (uint64_t)stream->depth * stream->block_bytes);
+        return err_set(ERR_USAGE,
+                       "--size: %d requests of %zu bytes in flight need files of at least %" PRIu64 " bytes "
+                       "together",
+                       stream->depth, stream->block_bytes, 4 * (uint64_t)stream->depth * stream->block_bytes);
     size_t memory_bytes = (size_t)stream->depth * stream->block_bytes;
     unsigned char *memory = bench_alloc(memory_bytes, 1);
     activity.vacant = calloc((size_t)stream->depth, sizeof(unsigned char *));

@@ -6,7 +6,7 @@
 #ifndef ZG_NVME_STREAM_H
 #define ZG_NVME_STREAM_H
 
-#include "ref/flow/emulate.h"
+#include "ref/executor/emulation.h"
 #include "ref/tier/io.h"
 #include "ref/tier/nvme_folder.h"
 
@@ -32,11 +32,11 @@ struct stream {
     enum stream_direction direction;  // mixed: reads of the first half and writes of the second, in turn
     size_t block_bytes;
     int depth;
-    bool random;         // places by chance instead of one after the other; with depth 1 only
-    double seconds;      // nothing is begun later; what is in flight ends
-    uint64_t block_max;  // or after so many blocks; 0: no limit
+    bool random;                        // places by chance instead of one after the other; with depth 1 only
+    double seconds;                     // nothing is begun later; what is in flight ends
+    uint64_t block_max;                 // or after so many blocks; 0: no limit
     const struct emulation *emulation;  // how fast reads and writes are at most; null: as fast as they are
-    bool thorough;       // every byte that is read is compared, not one stamp in 4 KiB
+    bool thorough;                      // every byte that is read is compared, not one stamp in 4 KiB
 };
 
 struct stream_result {

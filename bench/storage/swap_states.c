@@ -17,7 +17,8 @@ enum { GRADIENT_KEY = SWAP_BUFFERS_MIN, OUTGOING_KEY };
 
 static float *address_of(const struct swap_states *states, int state)
 {
-    float *const addresses[SWAP_BUFFERS_MIN] = {states->place.master, states->place.exp_avg, states->place.exp_avg_sq};
+    float *const addresses[SWAP_BUFFERS_MIN] = {states->placement.master, states->placement.exp_avg,
+                                                states->placement.exp_avg_sq};
     return addresses[state];
 }
 
@@ -54,12 +55,20 @@ static int load_config(struct swap_states *s)
 static void make_model(struct swap_states *s)
 {
     static const int first[] = {0};
-    s->param = (struct model_param){
-        .name = "weight", .shape = {s->setting.count}, .shape_rank = 1, .count = s->setting.count, .used = true,
-        .unit_count = 1};
-    s->unit = (struct model_unit){"layer", first, 1};
-    s->model = (struct model){.name = "one tensor", .params = &s->param, .param_count = 1, .units = &s->unit,
-                              .unit_count = 1, .group_count = 1, .sequence_length = 1};
+    s->param = (struct model_param){.name = "weight",
+                                    .shape = {s->setting.count},
+                                    .shape_rank = 1,
+                                    .count = s->setting.count,
+                                    .used = true,
+                                    .layer_count = 1};
+    s->layer = (struct model_layer){"layer", first, 1};
+    s->model = (struct model){.name = "one tensor",
+                              .params = &s->param,
+                              .param_count = 1,
+                              .layers = &s->layer,
+                              .layer_count = 1,
+                              .group_count = 1,
+                              .sequence_length = 1};
 }
 
 static int open_nvme(struct swap_states *s)
@@ -91,7 +100,7 @@ static int allocate_states(struct swap_states *s)
         TRY(tier_nvme_allocate(s->nvme, kinds[i], STATE_NAMES[i], bytes, 0, &addresses[i]));
         TRY(tier_nvme_allocate(s->nvme, KIND_STAGING, "spare bytes", bytes, 0, &s->spare[i]));
     }
-    s->place = (struct place){
+    s->placement = (struct placement){
         .gradient_tier = TIER_HOST,
         .optimizer_tier = s->setting.on_nvme ? TIER_NVME : TIER_HOST,
         .parameter_tier = TIER_HOST,
@@ -99,8 +108,8 @@ static int allocate_states(struct swap_states *s)
         .exp_avg = addresses[1],
         .exp_avg_sq = addresses[2],
     };
-    TRY(tier_allocate(s->tier, TIER_HOST, KIND_GRADIENT, "gradients", bytes / 2, 0, &s->place.gradient));
-    return tier_allocate(s->tier, TIER_HOST, KIND_PARAMETER, "parameters", bytes / 2, 0, &s->place.parameter);
+    TRY(tier_allocate(s->tier, TIER_HOST, KIND_GRADIENT, "gradients", bytes / 2, 0, &s->placement.gradient_shard));
+    return tier_allocate(s->tier, TIER_HOST, KIND_PARAMETER, "parameters", bytes / 2, 0, &s->placement.parameter);
 }
 
 static int open_optimizer(struct swap_states *s)
@@ -110,17 +119,18 @@ static int open_optimizer(struct swap_states *s)
         .model = &s->model,
         .config = &s->config,
         .layout = &s->layout,
-        .places = &s->place,
+        .placements = &s->placement,
         .comm = s->comm,
-        .move = {s->flow, &s->ledger, s->nvme},
+        .move = {s->executor, &s->ledger, s->nvme},
         .replicated = true,
         .threads = s->setting.threads,
     };
     int buffers = s->setting.on_nvme ? s->setting.buffer_count : 0;
     TRY(optimizer_open(o));
-    TRY(ring_open(s->tier, TIER_HOST, "optimizer buffers", optimizer_buffer_bytes(o), buffers, &o->host_buffers));
-    return ring_open(s->tier, TIER_HOST, "what is written", optimizer_buffer_bytes(o),
-                     s->setting.on_nvme ? SWAP_BUFFERS_MIN : 0, &s->outgoing);
+    TRY(buffer_pool_open(s->tier, TIER_HOST, "optimizer buffers", optimizer_buffer_bytes(o), buffers,
+                         &o->host_buffers));
+    return buffer_pool_open(s->tier, TIER_HOST, "what is written", optimizer_buffer_bytes(o),
+                            s->setting.on_nvme ? SWAP_BUFFERS_MIN : 0, &s->outgoing);
 }
 
 // Elements of the sub-group that begins at `from`.
@@ -132,10 +142,10 @@ static size_t length_at(const struct swap_states *s, size_t from)
 
 static int fill_state(struct swap_states *s, int state)
 {
-    struct ring *buffers = &s->optimizer.host_buffers;
+    struct buffer_pool *buffers = &s->optimizer.host_buffers;
     for (size_t from = 0, length; from < s->setting.count; from += length) {
         length = length_at(s, from);
-        float *to = s->setting.on_nvme ? (float *)ring_take(buffers) : address_of(s, state) + from;
+        float *to = s->setting.on_nvme ? (float *)buffer_pool_take(buffers) : address_of(s, state) + from;
         draw(state, from, length, s->setting.threads, to);
         if (!s->setting.on_nvme)
             continue;
@@ -156,12 +166,13 @@ static int fill(struct swap_states *s)
     for (size_t from = 0, length; from < s->setting.count; from += length) {
         length = length_at(s, from);
         draw(GRADIENT_KEY, from, length, s->setting.threads, room);
-        dtype_narrow(DTYPE_BF16, room, (uint16_t *)s->place.gradient + from, length);
+        dtype_narrow(DTYPE_BF16, room, (uint16_t *)s->placement.gradient_shard + from, length);
     }
     free(room);
-    memset(s->place.parameter, 0, s->setting.count * sizeof(uint16_t));
+    memset(s->placement.parameter, 0, s->setting.count * sizeof(uint16_t));
     for (int i = 0; i < s->outgoing.count; i++)
-        draw(OUTGOING_KEY, 0, s->outgoing.buffer_bytes / sizeof(float), s->setting.threads, ring_take(&s->outgoing));
+        draw(OUTGOING_KEY, 0, s->outgoing.buffer_bytes / sizeof(float), s->setting.threads,
+             buffer_pool_take(&s->outgoing));
     return ERR_NONE;
 }
 
@@ -169,13 +180,13 @@ static int open_all(struct swap_states *s)
 {
     TRY(load_config(s));
     make_model(s);
-    const struct layout_rule rule = {.shares = 1};
+    const struct layout_rule rule = {.shards = 1};
     TRY(layout_open(&s->model, &rule, &s->layout));
     TRY(comm_local_open(1, &s->comm));
     TRY(tier_open(&s->ledger, &(struct tier_setting){0}, &s->tier));
     if (s->setting.on_nvme)
         TRY(open_nvme(s));
-    TRY(flow_open((struct flow_schedule){FLOW_OVERLAP, 0}, 0, s->tier, NULL, NULL, &s->flow));
+    TRY(executor_open((struct executor_schedule){EXECUTOR_OVERLAP, 0}, 0, s->tier, NULL, NULL, &s->executor));
     TRY(allocate_states(s));
     TRY(open_optimizer(s));
     return fill(s);
@@ -192,7 +203,7 @@ int swap_states_open(const struct swap_setting *setting, struct swap_states *out
 
 void swap_states_close(struct swap_states *states)
 {
-    flow_close(states->flow);
+    executor_close(states->executor);
     optimizer_close(&states->optimizer);
     tier_nvme_close(states->nvme);
     tier_close(states->tier);
@@ -206,25 +217,25 @@ void swap_states_close(struct swap_states *states)
 static int begin_in_memory(struct swap_states *s)
 {
     const struct config *config = &s->config;
-    const struct place *place = &s->place;
+    const struct placement *placement = &s->placement;
     struct adam_hyper hyper = config->adam;
     hyper.lr = lr_at(config, ++s->step_count);
     s->step = (struct adam_step){
         .recipe = recipe_find(config->recipe),
-        .grad = place->gradient,
+        .grad = placement->gradient_shard,
         .grad_dtype = DTYPE_BF16,
         .grad_divisor = 1,
-        .param = place->master,
-        .exp_avg = place->exp_avg,
-        .exp_avg_sq = place->exp_avg_sq,
-        .copy = place->parameter,
-        .copy_dtype = DTYPE_BF16,
+        .param = placement->master,
+        .exp_avg = placement->exp_avg,
+        .exp_avg_sq = placement->exp_avg_sq,
+        .model_params = placement->parameter,
+        .model_dtype = DTYPE_BF16,
         .count = s->setting.count,
         .tensor_count = s->setting.count,
     };
-    uint32_t max_bits = norm_max(DTYPE_BF16, place->gradient, s->setting.count);
+    uint32_t max_bits = norm_max(DTYPE_BF16, placement->gradient_shard, s->setting.count);
     struct norm_sum sum = {0};
-    norm_accumulate(&sum, DTYPE_BF16, place->gradient, s->setting.count, max_bits);
+    norm_accumulate(&sum, DTYPE_BF16, placement->gradient_shard, s->setting.count, max_bits);
     s->step.grad_coefficient =
         clip_coefficient(config->clip_form, norm_finish(sum, max_bits), config->gradient_clipping);
     return recipe_begin_step(s->step.recipe, &hyper, s->step_count, &s->recipe_state, &s->step.scalars);
@@ -247,7 +258,7 @@ int swap_states_update(struct swap_states *states)
         return ERR_NONE;
     }
     TRY(optimizer_update(&states->optimizer, 0));
-    return flow_wait(states->flow);
+    return executor_wait(states->executor);
 }
 
 int swap_states_transfer(struct swap_states *s)
@@ -256,15 +267,15 @@ int swap_states_transfer(struct swap_states *s)
     for (size_t from = 0, length; from < s->setting.count; from += length) {
         length = length_at(s, from);
         for (int state = 0; state < SWAP_BUFFERS_MIN; state++) {
-            struct spot here = {TIER_HOST, ring_take(&s->optimizer.host_buffers)};
-            struct spot there = {TIER_NVME, address_of(s, state) + from};
+            struct location here = {TIER_HOST, buffer_pool_take(&s->optimizer.host_buffers)};
+            struct location there = {TIER_NVME, address_of(s, state) + from};
             TRY(move_copy(move, "read", here, there, length * sizeof(float), NULL));
-            struct spot spare = {TIER_NVME, (float *)s->spare[state] + from};
-            struct spot outgoing = {TIER_HOST, ring_take(&s->outgoing)};
+            struct location spare = {TIER_NVME, (float *)s->spare[state] + from};
+            struct location outgoing = {TIER_HOST, buffer_pool_take(&s->outgoing)};
             TRY(move_copy(move, "write", spare, outgoing, length * sizeof(float), NULL));
         }
     }
-    return flow_wait(s->flow);
+    return executor_wait(s->executor);
 }
 
 size_t swap_states_bytes(const struct swap_states *states)
@@ -293,8 +304,8 @@ static int compare(const char *name, const void *a, const void *b, size_t from, 
         memcpy(&x, (const char *)a + i * element_bytes, element_bytes);
         memcpy(&y, (const char *)b + i * element_bytes, element_bytes);
         if (x != y)
-            return err_set(ERR_CHECK, "%s[%zu] is 0x%08" PRIx32 " and, updated in memory, 0x%08" PRIx32, name,
-                           from + i, x, y);
+            return err_set(ERR_CHECK, "%s[%zu] is 0x%08" PRIx32 " and, updated in memory, 0x%08" PRIx32, name, from + i,
+                           x, y);
     }
 }
 
@@ -308,5 +319,5 @@ int swap_states_compare(const struct swap_states *a, const struct swap_states *b
             TRY(look_at(b, state, from, length, &y));
             TRY(compare(STATE_NAMES[state], x, y, from, length, sizeof *x));
         }
-    return compare("parameter", a->place.parameter, b->place.parameter, 0, a->setting.count, sizeof(uint16_t));
+    return compare("parameter", a->placement.parameter, b->placement.parameter, 0, a->setting.count, sizeof(uint16_t));
 }

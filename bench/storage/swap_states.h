@@ -7,23 +7,23 @@
 
 #include "ref/arithmetic/adam.h"
 #include "ref/config/config.h"
-#include "ref/flow/flow.h"
+#include "ref/executor/executor.h"
 #include "ref/tier/inject.h"
-#include "ref/optimizer/update.h"
+#include "ref/optimizer/optimizer.h"
 
 #include <stdbool.h>
 
 // How a set is made.
 struct swap_setting {
-    size_t count;             // parameters
+    size_t count;  // parameters
     bool on_nvme;
     const char *const *paths;  // [path_count] folders
     int path_count;
-    size_t sub_group_count;   // parameters of a sub-group
-    int buffer_count;         // host buffers, each for one state of a sub-group; at least SWAP_BUFFERS_MIN
+    size_t sub_group_count;  // parameters of a sub-group
+    int buffer_count;        // host buffers, each for one state of a sub-group; at least SWAP_BUFFERS_MIN
     struct nvme_aio aio;
     bool checksum, buffered;
-    int threads;              // of Adam
+    int threads;                       // of Adam
     const struct inject_plan *inject;  // null: no faults
 };
 
@@ -35,9 +35,9 @@ struct swap_states {
     struct config config;
     struct model model;
     struct model_param param;
-    struct model_unit unit;
+    struct model_layer layer;
     struct layout layout;
-    struct place place;
+    struct placement placement;
     struct optimizer optimizer;  // on NVMe
     struct adam_step step;       // in memory; this and the next two
     struct recipe_state recipe_state;
@@ -47,9 +47,9 @@ struct swap_states {
     struct tier *tier;
     struct tier_nvme *nvme;
     struct inject inject;
-    struct flow *flow;
+    struct executor *executor;
     void *spare[SWAP_BUFFERS_MIN];  // on NVMe: as large as the states, for swap_states_transfer to write to
-    struct ring outgoing;           // what it writes
+    struct buffer_pool outgoing;    // what it writes
 };
 
 // bf16 gradients of `count` elements, the same in every set and step.

@@ -15,7 +15,8 @@
 static const struct benchmark *const benchmarks[] = {BENCHMARKS(BENCHMARK_ADDRESS)};
 enum { BENCHMARK_COUNT = sizeof benchmarks / sizeof benchmarks[0] };
 
-static const char *const bench_examples[] = {"zerogauge bench all --quick", "zerogauge bench adam --threads 1,all", NULL};
+static const char *const bench_examples[] = {"zerogauge bench all --quick", "zerogauge bench adam --threads 1,all",
+                                             NULL};
 
 static int all_main(int argc, const char **argv);
 
@@ -24,8 +25,7 @@ static const struct benchmark bench_all = {
     .run = all_main,
     .uses = BENCH_USES_STORAGE,
     .summary = "each of these in turn, with the options that all of them have",
-    .examples = {"zerogauge bench all --quick",
-                 "zerogauge bench all --nvme-path /mnt/nvme --json > all.jsonl"},
+    .examples = {"zerogauge bench all --quick", "zerogauge bench all --nvme-path /mnt/nvme --json > all.jsonl"},
 };
 
 static void benchmarks_print(FILE *out)

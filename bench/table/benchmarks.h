@@ -5,19 +5,19 @@
 
 #include "bench/harness/bench.h"
 
-#define BENCHMARKS(ROW)                                                                                               \
-    ROW(adam) \
-    ROW(comm) \
-    ROW(gds) \
-    ROW(links) \
-    ROW(memory) \
-    ROW(nvme) \
-    ROW(overlap) \
-    ROW(pcie) \
-    ROW(peer) \
-    ROW(pipeline) \
-    ROW(ranks) \
-    ROW(step) \
+#define BENCHMARKS(ROW)                                                                                                \
+    ROW(adam)                                                                                                          \
+    ROW(comm)                                                                                                          \
+    ROW(gds)                                                                                                           \
+    ROW(links)                                                                                                         \
+    ROW(memory)                                                                                                        \
+    ROW(nvme)                                                                                                          \
+    ROW(overlap)                                                                                                       \
+    ROW(pcie)                                                                                                          \
+    ROW(peer)                                                                                                          \
+    ROW(pipeline)                                                                                                      \
+    ROW(ranks)                                                                                                         \
+    ROW(step)                                                                                                          \
     ROW(swap)
 
 #define BENCHMARK_DECLARE(NAME) extern const struct benchmark bench_##NAME;

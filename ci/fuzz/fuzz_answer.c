@@ -17,8 +17,13 @@ enum { FILE_STEP, FILE_SEEN, FILE_USAGE, FILE_TEXT, FILE_CLAIMS, FILE_COUNT };
 
 // One rank and one step; a scalar, an empty tensor, a frozen, an unused and a tied one.
 static const struct check_case c = {
-    .name = "fuzz", .world = 1, .steps = 1, .accumulation = 1, .overflow_check = true,
-    .loss_scale = {.kind = SCALE_DYNAMIC}, .param_count = 6,
+    .name = "fuzz",
+    .world = 1,
+    .steps = 1,
+    .accumulation = 1,
+    .overflow_check = true,
+    .loss_scale = {.kind = SCALE_DYNAMIC},
+    .param_count = 6,
     .params = {{.name = "a", .shape = {2, 3}, .shape_rank = 2, .count = 6, .used = true, .tied_to = -1},
                {.name = "b", .count = 1, .used = true, .tied_to = -1},
                {.name = "c", .shape = {0}, .shape_rank = 1, .used = true, .tied_to = -1},
@@ -59,8 +64,8 @@ static void forget(const char *name)
 
 static void forget_all(void)
 {
-    static const char *const names[] = {"step-1.safetensors", "rank-0/step-1.safetensors", "rank-0", "usage.json",
-                                        "refused.txt", ""};
+    static const char *const names[] = {
+        "step-1.safetensors", "rank-0/step-1.safetensors", "rank-0", "usage.json", "refused.txt", ""};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         forget(names[i]);
 }

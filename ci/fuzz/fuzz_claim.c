@@ -11,9 +11,8 @@
 #include <string.h>
 
 const struct plan_text plan_claim_texts[] = {{0}};
-static const char paper[] =
-    "{\"paper\":\"p\",\"source\":\"s\",\"tables\":[{\"table\":\"t\",\"title\":\"t\","
-    "\"columns\":[{\"column\":\"c\"}],\"rows\":[{\"row\":\"r\",\"printed\":[\"7.6B\"]}]}]}";
+static const char paper[] = "{\"paper\":\"p\",\"source\":\"s\",\"tables\":[{\"table\":\"t\",\"title\":\"t\","
+                            "\"columns\":[{\"column\":\"c\"}],\"rows\":[{\"row\":\"r\",\"printed\":[\"7.6B\"]}]}]}";
 const struct plan_text plan_paper_texts[] = {{"p", paper, sizeof paper - 1}, {0}};
 
 int query_plan_number(const struct strict_object *expression, double *out)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a result file: refused with a message that names it, or read, verified and shown in every form, as XML
 // that no text has left. What does not hold is shown here, too: no report may trust its numbers.
-#include "results/limits/bands.h"
+#include "results/limits/accepted_range.h"
 #include "base/err.h"
 #include "results/record/record_read.h"
 #include "results/record/record_verify.h"
@@ -18,7 +18,7 @@ static char path[64];
 // Limits that a mutated file may come to keep.
 static const char limits[] = "{\"schema\":1,\"about\":\"x\",\"bands\":[{\"id\":\"adam-update\",\"bench\":\"adam\","
                              "\"metric\":\"ratio\",\"at_least\":0.4,\"source\":\"x\"}]}";
-const struct band_set band_sets[] = {{"default", limits, sizeof limits - 1}, {0}};
+const struct accepted_range_set accepted_range_sets[] = {{"default", limits, sizeof limits - 1}, {0}};
 
 static void must(int rc)
 {

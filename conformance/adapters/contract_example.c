@@ -118,9 +118,15 @@ static void example_close(void *context)
 // Optional calls that are left out are null: no checkpoints, and nothing is told about memory and traffic.
 const struct zerogauge_implementation *zerogauge_implementation(void)
 {
-    static const struct zerogauge_implementation table = {
-        .contract = ZEROGAUGE_CONTRACT, .struct_bytes = sizeof table, .name = "example", .version = "1",
-        .open = example_open, .gradients = example_gradients, .step = example_step, .read = example_read,
-        .close = example_close, .gives_seen = 1};
+    static const struct zerogauge_implementation table = {.contract = ZEROGAUGE_CONTRACT,
+                                                          .struct_bytes = sizeof table,
+                                                          .name = "example",
+                                                          .version = "1",
+                                                          .open = example_open,
+                                                          .gradients = example_gradients,
+                                                          .step = example_step,
+                                                          .read = example_read,
+                                                          .close = example_close,
+                                                          .gives_seen = 1};
     return &table;
 }

@@ -38,8 +38,8 @@ struct case_param {
 };
 
 struct case_group {
-    bool decoupled;  // AdamW; false: Adam with L2
-    bool lr_by_step; // lr is a list
+    bool decoupled;            // AdamW; false: Adam with L2
+    bool lr_by_step;           // lr is a list
     double lr[CASE_STEP_MAX];  // of step K: [K - 1]
     double beta1, beta2, eps, weight_decay;
     bool bias_correction;
@@ -74,17 +74,17 @@ struct case_poke {
 struct case_data {
     enum case_family family;
     uint64_t seed;
-    int unit;    // exact: every gradient is a multiple of it in the grid
-    int reach;   // exact: the largest integer, in units; with same_mean that of the mean
-    int spread;  // same_mean: the largest integer of the deviations from the mean
-    int lead;    // exact: the integers of micro-step 0 are this many binary places larger
+    int unit;                         // exact: every gradient is a multiple of it in the grid
+    int reach;                        // exact: the largest integer, in units; with same_mean that of the mean
+    int spread;                       // same_mean: the largest integer of the deviations from the mean
+    int lead;                         // exact: the integers of micro-step 0 are this many binary places larger
     int exponent_low, exponent_high;  // of the grid (exact) or of the values
-    bool paired;         // exact: integers are powers of two, and in each micro-step all ranks' but one cancel in pairs
-    bool same_mean;      // exact: the mean over ranks and micro-steps is the same at every world and accumulation
-    bool square_norm;    // same_mean: the squares of each four elements' means add up to 36 squared units
-    bool steps_alike;    // every step has the gradients of step 1
-    uint64_t zero_steps; // bit K - 1: all gradients of step K are zero
-    int init_exponent;   // initial parameters are up to 2^this in magnitude, and not below an eighth of that
+    bool paired;       // exact: integers are powers of two, and in each micro-step all ranks' but one cancel in pairs
+    bool same_mean;    // exact: the mean over ranks and micro-steps is the same at every world and accumulation
+    bool square_norm;  // same_mean: the squares of each four elements' means add up to 36 squared units
+    bool steps_alike;  // every step has the gradients of step 1
+    uint64_t zero_steps;  // bit K - 1: all gradients of step K are zero
+    int init_exponent;    // initial parameters are up to 2^this in magnitude, and not below an eighth of that
     int poke_count;
     struct case_poke pokes[CASE_POKE_MAX];
 };

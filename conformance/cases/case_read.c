@@ -76,8 +76,8 @@ static int read_tied_to(const struct strict_object *object, const struct check_c
     const struct case_param *owner = &c->params[param->tied_to];
     if (owner->tied_to >= 0)
         return strict_fail(object, "tied_to", "is \"%s\", expected a parameter that is not tied itself", name);
-    bool same = owner->shape_rank == param->shape_rank && owner->group == param->group &&
-                owner->frozen == param->frozen;
+    bool same =
+        owner->shape_rank == param->shape_rank && owner->group == param->group && owner->frozen == param->frozen;
     for (int i = 0; same && i < param->shape_rank; i++)
         same = owner->shape[i] == param->shape[i];
     if (!same)
@@ -328,10 +328,30 @@ static int read_identity(const struct strict_object *root, struct check_case *c)
 
 static int read_case(const struct strict_object *root, struct check_case *c)
 {
-    static const char *const keys[] = {
-        "contract", "name", "note", "requirements", "world", "steps", "accumulation", "stage", "precision",
-        "communication_dtype", "accumulation_dtype", "params", "groups", "gradient_clipping", "loss_scale",
-        "overflow_check", "buckets", "hints", "offload", "delayed_update", "checkpoint", "exact", "expect", NULL};
+    static const char *const keys[] = {"contract",
+                                       "name",
+                                       "note",
+                                       "requirements",
+                                       "world",
+                                       "steps",
+                                       "accumulation",
+                                       "stage",
+                                       "precision",
+                                       "communication_dtype",
+                                       "accumulation_dtype",
+                                       "params",
+                                       "groups",
+                                       "gradient_clipping",
+                                       "loss_scale",
+                                       "overflow_check",
+                                       "buckets",
+                                       "hints",
+                                       "offload",
+                                       "delayed_update",
+                                       "checkpoint",
+                                       "exact",
+                                       "expect",
+                                       NULL};
     int contract = 0;
     TRY(strict_int(root, "contract", CASE_CONTRACT, CASE_CONTRACT, &contract));
     TRY(strict_keys(root, keys));

@@ -2,7 +2,7 @@
 // The schemas of case.json and order.json: they take what the suite writes, and what the readers refuse, as far as a
 // schema can say it, they refuse.
 #include "conformance/cases/case_folders.h"
-#include "conformance/suite/edition.h"
+#include "conformance/suite/suite.h"
 #include "base/err.h"
 #include "base/folder_test.h"
 #include "conformance/cases/schema_test.h"
@@ -46,9 +46,9 @@ static char *changed(const struct change *change)
     return text;
 }
 
-#define DYNAMIC(more) \
+#define DYNAMIC(more)                                                                                                  \
     "\"loss_scale\": {\"kind\": \"dynamic\", \"initial_scale\": 8, \"window\": 2, \"hysteresis\": 1, " more "}"
-#define CHECKPOINT(phase, step, more) \
+#define CHECKPOINT(phase, step, more)                                                                                  \
     "\"checkpoint\": {\"phase\": \"" phase "\", \"step\": " step ", \"weights_only\": false" more "}"
 #define NO_SCALE "\"loss_scale\": {\"kind\": \"none\"}"
 
@@ -134,7 +134,7 @@ static int expect_taken(void *context, const struct check_case *c)
 Test(case_schema, every_case_is_what_the_schema_says)
 {
     struct visit visit = {.schema = schema_load("case.schema.json")};
-    cr_assert_eq(edition_cases(LEVEL_FULL, expect_taken, &visit), ERR_NONE, "%s", err_message());
+    cr_assert_eq(suite_cases(LEVEL_FULL, expect_taken, &visit), ERR_NONE, "%s", err_message());
     cr_assert_gt(visit.count, 1000);
     json_decref(visit.schema);
 }
@@ -142,8 +142,8 @@ Test(case_schema, every_case_is_what_the_schema_says)
 Test(case_schema, the_order_is_a_list_of_names)
 {
     static const char *const good[] = {"[]", "[\"a\"]", "[\"red-exact.w2.s0.fp32\", \"red-exact.w2.s0.fp32~2\"]"};
-    static const char *const bad[] = {"{}", "\"a\"", "[1]", "[null]", "[\"\"]", "[\"..\"]", "[\"a/b\"]", "[[\"a\"]]",
-                                      "[\"a\"", "[\".a\"]"};
+    static const char *const bad[] = {"{}",       "\"a\"",     "[1]",       "[null]", "[\"\"]",
+                                      "[\"..\"]", "[\"a/b\"]", "[[\"a\"]]", "[\"a\"", "[\".a\"]"};
     char folder[PATH_MAX], path[PATH_MAX];
     json_t *order, *schema = schema_load("order.schema.json");
     folder_make(folder);

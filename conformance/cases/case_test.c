@@ -121,8 +121,13 @@ static void random_case(struct check_case *c, int seed)
     }
     c->exact = below(2);
     c->expects_refusal = below(2);
-    c->data = (struct case_data){.family = (enum case_family)below(3), .seed = (uint64_t)seed, .unit = 3, .reach = 3,
-                                 .spread = 2, .exponent_low = -6, .exponent_high = 2};
+    c->data = (struct case_data){.family = (enum case_family)below(3),
+                                 .seed = (uint64_t)seed,
+                                 .unit = 3,
+                                 .reach = 3,
+                                 .spread = 2,
+                                 .exponent_low = -6,
+                                 .exponent_high = 2};
 }
 
 // Every tensor of a file is one of the case's, with its bits in the case's precision; returns how many.
@@ -234,11 +239,11 @@ Test(check_case, single_values_take_the_place_of_others_and_none_may_miss)
     struct case_values *values;
     random_case(&c, 3);
     c.param_count = 1;
-    c.params[0] = (struct case_param){.name = "a", .shape = {5}, .shape_rank = 1, .count = 5, .used = true,
-                                      .tied_to = -1};
+    c.params[0] =
+        (struct case_param){.name = "a", .shape = {5}, .shape_rank = 1, .count = 5, .used = true, .tied_to = -1};
     c.data.poke_count = 1;
-    c.data.pokes[0] = (struct case_poke){.step = c.steps, .micro = c.accumulation - 1, .rank = c.world - 1,
-                                         .element = 4, .value = INFINITY};
+    c.data.pokes[0] = (struct case_poke){
+        .step = c.steps, .micro = c.accumulation - 1, .rank = c.world - 1, .element = 4, .value = INFINITY};
     cr_assert_eq(case_values_open(&c, &values), ERR_NONE);
     size_t infinite = 0;
     for (int step = 1; step <= c.steps; step++)
@@ -263,17 +268,23 @@ static const char *plain_text(void)
     static char *text;
     size_t bytes;
     random_case(&c, 0);
-    c = (struct check_case){.name = "plain", .note = "Plain.", .requirement_count = 1, .requirements = {"R-ANS-01"},
-                            .world = 2, .steps = 3, .accumulation = 1, .stage = 1, .param_count = 2, .group_count = 1,
-                            .params = {{.name = "a", .shape = {2, 3}, .shape_rank = 2, .count = 6, .used = true,
-                                        .tied_to = -1},
-                                       {.name = "b", .shape = {2, 3}, .shape_rank = 2, .count = 6, .used = true,
-                                        .tied_to = 0}},
-                            .groups = {{.lr = {0.5, 0.25, 0.125}, .lr_by_step = true, .beta1 = 0.9, .beta2 = 0.95,
-                                        .eps = 1e-8}},
-                            .loss_scale = {.kind = SCALE_DYNAMIC, .scale = 8, .window = 2, .hysteresis = 1,
-                                           .min_scale = 1},
-                            .phase = PHASE_SAVE, .checkpoint_step = 2};
+    c = (struct check_case){
+        .name = "plain",
+        .note = "Plain.",
+        .requirement_count = 1,
+        .requirements = {"R-ANS-01"},
+        .world = 2,
+        .steps = 3,
+        .accumulation = 1,
+        .stage = 1,
+        .param_count = 2,
+        .group_count = 1,
+        .params = {{.name = "a", .shape = {2, 3}, .shape_rank = 2, .count = 6, .used = true, .tied_to = -1},
+                   {.name = "b", .shape = {2, 3}, .shape_rank = 2, .count = 6, .used = true, .tied_to = 0}},
+        .groups = {{.lr = {0.5, 0.25, 0.125}, .lr_by_step = true, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8}},
+        .loss_scale = {.kind = SCALE_DYNAMIC, .scale = 8, .window = 2, .hysteresis = 1, .min_scale = 1},
+        .phase = PHASE_SAVE,
+        .checkpoint_step = 2};
     free(text);
     cr_assert_eq(case_text(&c, &text, &bytes), ERR_NONE);
     return text;

@@ -76,8 +76,7 @@ static void put_group(FILE *out, const struct check_case *c, int index)
     put_real(out, group->eps);
     fputs(", \"weight_decay\": ", out);
     put_real(out, group->weight_decay);
-    fprintf(out, ", \"bias_correction\": %s}%s\n", yes(group->bias_correction),
-            index + 1 < c->group_count ? "," : "");
+    fprintf(out, ", \"bias_correction\": %s}%s\n", yes(group->bias_correction), index + 1 < c->group_count ? "," : "");
 }
 
 static void put_loss_scale(FILE *out, const struct case_loss_scale *scale)
@@ -201,9 +200,8 @@ static void close_tensors(struct tensors *tensors)
 static void add_tensor(struct tensors *tensors, enum dtype dtype, const struct case_param *param, const float *numbers)
 {
     struct safetensors_tensor *tensor = &tensors->list[tensors->count];
-    *tensor = (struct safetensors_tensor){.name = tensors->names[tensors->count],
-                                          .type = safetensors_type_of(dtype),
-                                          .shape_rank = param->shape_rank};
+    *tensor = (struct safetensors_tensor){
+        .name = tensors->names[tensors->count], .type = safetensors_type_of(dtype), .shape_rank = param->shape_rank};
     for (int i = 0; i < param->shape_rank; i++)
         tensor->shape[i] = param->shape[i];
     tensors->numbers[tensors->count++] = numbers;

@@ -8,8 +8,15 @@
 #include <math.h>
 
 // The first coordinate below a seed: what is drawn.
-enum stream { STREAM_INITIAL = 1, STREAM_EXPONENT, STREAM_INTEGER, STREAM_MEAN, STREAM_DEVIATION, STREAM_VALUE,
-              STREAM_PLACE };
+enum stream {
+    STREAM_INITIAL = 1,
+    STREAM_EXPONENT,
+    STREAM_INTEGER,
+    STREAM_MEAN,
+    STREAM_DEVIATION,
+    STREAM_VALUE,
+    STREAM_PLACE
+};
 
 // The bits of an element: coordinates that a stream does not know are left at 0.
 static uint64_t draw(const struct check_case *c, enum stream stream, int step, int slot, int param, size_t element)
@@ -110,12 +117,12 @@ static int64_t power_of(uint64_t bits, int reach)
 static int64_t paired_integer(const struct check_case *c, int step, int micro, int rank, int param, size_t element)
 {
     uint64_t turn = draw(c, STREAM_PLACE, step, micro, param, element);
-    int place = (rank + (int)random_below(turn, (uint64_t)c->world)) % c->world;
-    if (place % 2 == 1 && place == c->world - 1)
+    int position = (rank + (int)random_below(turn, (uint64_t)c->world)) % c->world;
+    if (position % 2 == 1 && position == c->world - 1)
         return 0;
-    uint64_t bits = draw(c, STREAM_INTEGER, step, slot_of(c, micro, (place + 1) / 2), param, element);
+    uint64_t bits = draw(c, STREAM_INTEGER, step, slot_of(c, micro, (position + 1) / 2), param, element);
     int64_t power = power_of(bits, c->data.reach);
-    bool negative = place == 0 ? bits >> 4 & 1 : place % 2 == 0;
+    bool negative = position == 0 ? bits >> 4 & 1 : position % 2 == 0;
     return negative ? -power : power;
 }
 
@@ -135,8 +142,8 @@ int64_t generator_integer(const struct check_case *c, int step, int micro, int r
 
 static float lone_value(const struct check_case *c, int step, int slot, int param, size_t element)
 {
-    uint64_t place = draw(c, STREAM_PLACE, step, 0, case_owner(c, param), element);
-    if ((int)random_below(place, (uint64_t)(c->world * c->accumulation)) != slot)
+    uint64_t position = draw(c, STREAM_PLACE, step, 0, case_owner(c, param), element);
+    if ((int)random_below(position, (uint64_t)(c->world * c->accumulation)) != slot)
         return 0.0f;
     return value_of(c, draw(c, STREAM_VALUE, step, 0, param, element), generator_exponent(c, step, param, element));
 }

@@ -13,8 +13,8 @@ static struct check_case plain(void)
     struct check_case c = {.world = 3, .steps = 2, .accumulation = 2, .param_count = 3};
     for (int i = 0; i < 3; i++)
         c.params[i] = (struct case_param){.count = ELEMENTS, .used = true, .tied_to = i == 2 ? 0 : -1};
-    c.data = (struct case_data){.seed = 42, .unit = 3, .reach = 20, .spread = 7, .exponent_low = -6,
-                                .exponent_high = -2, .init_exponent = 1};
+    c.data = (struct case_data){
+        .seed = 42, .unit = 3, .reach = 20, .spread = 7, .exponent_low = -6, .exponent_high = -2, .init_exponent = 1};
     return c;
 }
 
@@ -46,18 +46,54 @@ struct vector {
 };
 
 static const struct vector vectors[] = {
-    {"plain", FAMILY_EXACT, false, false, false, {0x1.68p+0f, 0, -0x1.ep-2f, -0x1.8p+2f},
-     {0x1.bp+2f, 0, -0x1.ep+0f, -0x1.2p-2f}, {0x1.98p+1, 0x1.ep+2, 0x1.f8p+1, 0x1.98p+3}},
-    {"same_mean", FAMILY_EXACT, true, false, false, {-0x1.2p-2f, 0x1.8p+1f, 0x1.c8p+0f, 0x1.bp+2f},
-     {-0x1.c8p+2f, -0x1.2p-1f, 0x1.8p-2f, 0x1.8p-1f}, {-0x1.f8p+1, 0x1.2p+2, 0x1.56p+3, 0x1.bp+4}},
-    {"square_norm", FAMILY_EXACT, true, true, false, {0x1.ep+0f, 0x1.8p-1f, -0x1.2p+0f, -0x1.8p-1f},
-     {0x1.8p-1f, -0x1.8p-2f, 0x1.ep+1f, -0x1.8p+0f}, {0x1.2p+1, -0x1.2p+1, -0x1.bp+2, -0x1.68p+3}},
-    {"paired", FAMILY_EXACT, false, false, true, {0x1.8p-3f, -0x1.8p+2f, 0x1.8p+0f, 0x1.8p+0f},
-     {-0x1.8p+0f, -0x1.8p-1f, 0x1.8p-3f, -0x1.8p-1f}, {0, -0x1.2p+3, -0x1.2p-1, -0x1.5p+3}},
-    {"lone", FAMILY_LONE, false, false, false, {0, 0, 0, 0}, {0, 0, 0, 0},
+    {"plain",
+     FAMILY_EXACT,
+     false,
+     false,
+     false,
+     {0x1.68p+0f, 0, -0x1.ep-2f, -0x1.8p+2f},
+     {0x1.bp+2f, 0, -0x1.ep+0f, -0x1.2p-2f},
+     {0x1.98p+1, 0x1.ep+2, 0x1.f8p+1, 0x1.98p+3}},
+    {"same_mean",
+     FAMILY_EXACT,
+     true,
+     false,
+     false,
+     {-0x1.2p-2f, 0x1.8p+1f, 0x1.c8p+0f, 0x1.bp+2f},
+     {-0x1.c8p+2f, -0x1.2p-1f, 0x1.8p-2f, 0x1.8p-1f},
+     {-0x1.f8p+1, 0x1.2p+2, 0x1.56p+3, 0x1.bp+4}},
+    {"square_norm",
+     FAMILY_EXACT,
+     true,
+     true,
+     false,
+     {0x1.ep+0f, 0x1.8p-1f, -0x1.2p+0f, -0x1.8p-1f},
+     {0x1.8p-1f, -0x1.8p-2f, 0x1.ep+1f, -0x1.8p+0f},
+     {0x1.2p+1, -0x1.2p+1, -0x1.bp+2, -0x1.68p+3}},
+    {"paired",
+     FAMILY_EXACT,
+     false,
+     false,
+     true,
+     {0x1.8p-3f, -0x1.8p+2f, 0x1.8p+0f, 0x1.8p+0f},
+     {-0x1.8p+0f, -0x1.8p-1f, 0x1.8p-3f, -0x1.8p-1f},
+     {0, -0x1.2p+3, -0x1.2p-1, -0x1.5p+3}},
+    {"lone",
+     FAMILY_LONE,
+     false,
+     false,
+     false,
+     {0, 0, 0, 0},
+     {0, 0, 0, 0},
      {0x1.1e8138p-5, -0x1.5fa726p-2, -0x1.d97946p-5, -0x1.40b77cp-2}},
-    {"rounding", FAMILY_ROUNDING, false, false, false, {0x1.9ap-6f, 0x1.1ep-3f, -0x1.24p-3f, -0x1.c8p-2f},
-     {-0x1.86p-5f, 0x1.9ap-6f, 0x1.8ap-2f, -0x1.8ap-4f}, {0x1.14p-2, -0x1.742p-2, 0x1.228p-3, -0x1.6dap-2}},
+    {"rounding",
+     FAMILY_ROUNDING,
+     false,
+     false,
+     false,
+     {0x1.9ap-6f, 0x1.1ep-3f, -0x1.24p-3f, -0x1.c8p-2f},
+     {-0x1.86p-5f, 0x1.9ap-6f, 0x1.8ap-2f, -0x1.8ap-4f},
+     {0x1.14p-2, -0x1.742p-2, 0x1.228p-3, -0x1.6dap-2}},
 };
 
 Test(generator, numbers_are_those_written_down)

@@ -68,16 +68,16 @@ static inline void schema_walk_object(struct schema_check *check, const json_t *
     json_object_set_new(object, "zz", json_integer(1));
     schema_expect(check, !json_is_false(json_object_get(schema, "additionalProperties")), path, "an unknown key");
     json_object_del(object, "zz");
-    json_object_foreach(object, name, value)
+    json_object_foreach (object, name, value)
         cr_expect_not_null(json_object_get(properties, name), "%s: \"%s\" is not in the schema", path, name);
-    json_object_foreach((json_t *)(uintptr_t)properties, name, value) {
+    json_object_foreach ((json_t *)(uintptr_t)properties, name, value) {
         char inner[256];
         size_t i;
         json_t *required, *kept = json_object_get(object, name);
         bool is_required = false;
         snprintf(inner, sizeof inner, "%.200s.%s", path, name);
         cr_assert_not_null(kept, "%s is not in the sample", inner);
-        json_array_foreach(json_object_get(schema, "required"), i, required)
+        json_array_foreach (json_object_get(schema, "required"), i, required)
             is_required |= strcmp(json_string_value(required), name) == 0;
         json_incref(kept);
         json_object_del(object, name);
@@ -114,8 +114,8 @@ static inline void schema_walk_names(struct schema_check *check, const json_t *s
     schema_expect(check, true, path, "no keys");
     json_object_update(object, filled);
     json_decref(filled);
-    schema_walk(check, json_object_get(schema, "additionalProperties"), object, json_object_iter_key(
-                json_object_iter(object)), 0, path);
+    schema_walk(check, json_object_get(schema, "additionalProperties"), object,
+                json_object_iter_key(json_object_iter(object)), 0, path);
 }
 
 static inline void schema_walk_array(struct schema_check *check, const json_t *schema, json_t *parent, const char *key,
@@ -168,7 +168,7 @@ static inline bool schema_has_type(const json_t *schema, const char *name)
     const json_t *type = json_object_get(schema, "type");
     json_t *one;
     size_t i;
-    json_array_foreach(type, i, one)
+    json_array_foreach (type, i, one)
         if (strcmp(json_string_value(one), name) == 0)
             return true;
     return json_is_string(type) && strcmp(json_string_value(type), name) == 0;
@@ -181,7 +181,7 @@ static inline void schema_walk_types(struct schema_check *check, const json_t *s
     const struct {
         const char *name;
         json_t *value;
-    } kinds[] = {{"string", json_string("1")}, {"boolean", json_true()}, {"number", json_integer(1)},
+    } kinds[] = {{"string", json_string("1")}, {"boolean", json_true()},  {"number", json_integer(1)},
                  {"array", json_array()},      {"object", json_object()}, {"null", json_null()}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         bool is_null = json_is_null(kinds[i].value), has = schema_has_type(schema, kinds[i].name);
@@ -199,7 +199,7 @@ static inline void schema_walk_words(struct schema_check *check, const json_t *s
     json_t *word;
     size_t i;
     bool or_null = false;
-    json_array_foreach(words, i, word) {
+    json_array_foreach (words, i, word) {
         schema_try(check, parent, key, index, json_incref(word), true, path);
         or_null |= json_is_null(word);
     }

@@ -58,7 +58,7 @@ static inline bool schema_takes_members(const json_t *root, const json_t *schema
     for (size_t i = 0; i < json_array_size(required); i++)
         if (!json_object_get(value, json_string_value(json_array_get(required, i))))
             return false;
-    json_object_foreach((json_t *)(uintptr_t)value, name, member) {
+    json_object_foreach ((json_t *)(uintptr_t)value, name, member) {
         const json_t *inner = json_object_get(properties, name);
         if (inner ? !schema_takes(root, inner, member) : json_is_false(json_object_get(schema, "additionalProperties")))
             return false;
@@ -123,8 +123,9 @@ static inline bool schema_keyword(const json_t *root, const json_t *schema, cons
         return schema_takes(root, target, value);
     }
     // Those that are looked at with properties and items, or say nothing of the value.
-    static const char *const others[] = {"required", "additionalProperties", "minItems", "maxItems", "uniqueItems",
-                                         "$schema", "$comment", "$defs", "title", "description"};
+    static const char *const others[] = {
+        "required", "additionalProperties", "minItems", "maxItems", "uniqueItems", "$schema", "$comment", "$defs",
+        "title",    "description"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(key, others[i]) == 0)
             return true;
@@ -137,7 +138,7 @@ static inline bool schema_takes(const json_t *root, const json_t *schema, const 
 {
     const char *key;
     json_t *is;
-    json_object_foreach((json_t *)(uintptr_t)schema, key, is)
+    json_object_foreach ((json_t *)(uintptr_t)schema, key, is)
         if (!schema_keyword(root, schema, key, is, value))
             return false;
     return true;

@@ -137,10 +137,21 @@ Test(answer_bad, no_folder_an_empty_one_a_file_or_a_link_is_no_answer)
 
 Test(answer_bad, files_that_do_not_belong_are_named)
 {
-    static const char *const names[] = {"step-0.safetensors", "step-4.safetensors", "step-01.safetensors",
-                                        "step-+1.safetensors", "step-1.safetensors~", "rank-2", "rank-00", "rank--1",
-                                        "usage.json.bak", ".hidden", "step- 1.safetensors", "core", "step-1",
-                                        "step-99999999999999999999.safetensors", "\xff\xfe"};
+    static const char *const names[] = {"step-0.safetensors",
+                                        "step-4.safetensors",
+                                        "step-01.safetensors",
+                                        "step-+1.safetensors",
+                                        "step-1.safetensors~",
+                                        "rank-2",
+                                        "rank-00",
+                                        "rank--1",
+                                        "usage.json.bak",
+                                        ".hidden",
+                                        "step- 1.safetensors",
+                                        "core",
+                                        "step-1",
+                                        "step-99999999999999999999.safetensors",
+                                        "\xff\xfe"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         folder_write(in_folder(names[i]), "x", 1);
         expect_refused(i + 1 < sizeof names / sizeof names[0] ? names[i] : "\\xff\\xfe", "does not belong there");
@@ -296,9 +307,18 @@ Test(answer_bad, a_file_that_is_cut_off_is_refused)
 
 Test(answer_bad, every_missing_tensor_is_named)
 {
-    static const char *const names[] = {"param/layer.0.weight", "param/scalar", "param/empty", "param/frozen",
-                                        "param/unused", "exp_avg/layer.0.weight", "exp_avg_sq/scalar", "exp_avg/empty",
-                                        "t", "skipped", "loss_scale", "grad/scalar"};
+    static const char *const names[] = {"param/layer.0.weight",
+                                        "param/scalar",
+                                        "param/empty",
+                                        "param/frozen",
+                                        "param/unused",
+                                        "exp_avg/layer.0.weight",
+                                        "exp_avg_sq/scalar",
+                                        "exp_avg/empty",
+                                        "t",
+                                        "skipped",
+                                        "loss_scale",
+                                        "grad/scalar"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         cr_assert_eq(unlink(in_folder("step-1.safetensors")), 0);
         static struct fixture_arrays arrays;
@@ -332,8 +352,9 @@ Test(answer_bad, of_the_moments_of_an_unused_parameter_both_are_there_or_neither
 
 Test(answer_bad, surplus_tensors_are_named)
 {
-    static const char *const names[] = {"param/head", "exp_avg/frozen", "grad/head", "param/../x", "x", "param/",
-                                        "loss", "exp_avg/layer.0.weight ", "m0/scalar"};
+    static const char *const names[] = {"param/head", "exp_avg/frozen", "grad/head", "param/../x",
+                                        "x",          "param/",         "loss",      "exp_avg/layer.0.weight ",
+                                        "m0/scalar"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         load("step-3.safetensors");
         size_t at = tensors.count++;

@@ -14,10 +14,8 @@ enum { ENTRY_BYTES_MAX = 1024, METADATA_BYTES_MAX = 1 << 16, SCALAR_BYTES_MAX = 
 
 static void add(struct answer_layout *layout, enum answer_entry_kind kind, int param, int micro, bool required)
 {
-    static const char *const folders[] = {[ENTRY_PARAM] = "param",
-                                          [ENTRY_EXP_AVG] = "exp_avg",
-                                          [ENTRY_EXP_AVG_SQ] = "exp_avg_sq",
-                                          [ENTRY_GRAD] = "grad"};
+    static const char *const folders[] = {
+        [ENTRY_PARAM] = "param", [ENTRY_EXP_AVG] = "exp_avg", [ENTRY_EXP_AVG_SQ] = "exp_avg_sq", [ENTRY_GRAD] = "grad"};
     static const char *const scalars[] = {
         [ENTRY_T] = "t", [ENTRY_SKIPPED] = "skipped", [ENTRY_LOSS_SCALE] = "loss_scale", [ENTRY_NORM] = "norm"};
     struct answer_entry *entry = &layout->entries[layout->count++];

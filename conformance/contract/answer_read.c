@@ -125,11 +125,16 @@ void answer_close(struct answer *answer)
 static float **array_of(struct answer_step *step, const struct answer_entry *entry)
 {
     switch (entry->kind) {
-    case ENTRY_PARAM: return &step->param[entry->param];
-    case ENTRY_EXP_AVG: return &step->exp_avg[entry->param];
-    case ENTRY_EXP_AVG_SQ: return &step->exp_avg_sq[entry->param];
-    case ENTRY_GRAD: return &step->grad[entry->param];
-    default: return NULL;
+    case ENTRY_PARAM:
+        return &step->param[entry->param];
+    case ENTRY_EXP_AVG:
+        return &step->exp_avg[entry->param];
+    case ENTRY_EXP_AVG_SQ:
+        return &step->exp_avg_sq[entry->param];
+    case ENTRY_GRAD:
+        return &step->grad[entry->param];
+    default:
+        return NULL;
     }
 }
 

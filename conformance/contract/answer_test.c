@@ -196,7 +196,8 @@ Test(answer, a_half_that_resumes_answers_its_own_steps)
 
 Test(answer, why_a_case_is_declined_is_shown_as_one_printable_line)
 {
-    static const char why[] = "\n no\tfp16 \x1b[31m\xc2\x9b" "here,\r\n sorry \n";
+    static const char why[] = "\n no\tfp16 \x1b[31m\xc2\x9b"
+                              "here,\r\n sorry \n";
     cr_assert_eq(answer_write_text(folder, ANSWER_UNSUPPORTED, why), ERR_NONE);
     open_answer();
     cr_expect_eq(answer.kind, ANSWER_UNSUPPORTED);

@@ -54,8 +54,13 @@ struct fixture_arrays {
 
 static void fixture_step(const struct check_case *c, int step, struct fixture_arrays *arrays, struct answer_step *out)
 {
-    *out = (struct answer_step){.t = (uint64_t)step, .skipped = step == FIXTURE_SKIPPED_STEP, .has_loss_scale = true,
-                                .loss_scale = 256.0 / step, .has_norm = true, .norm = 1.5 * step, .has_grad = true};
+    *out = (struct answer_step){.t = (uint64_t)step,
+                                .skipped = step == FIXTURE_SKIPPED_STEP,
+                                .has_loss_scale = true,
+                                .loss_scale = 256.0 / step,
+                                .has_norm = true,
+                                .norm = 1.5 * step,
+                                .has_grad = true};
     for (int kind = 0; kind < 4; kind++)
         for (int param = 0; param < c->param_count; param++) {
             float **of_kind[] = {out->param, out->exp_avg, out->exp_avg_sq, out->grad};
@@ -87,9 +92,9 @@ static inline void fixture_answer(const struct check_case *c, const char *folder
 {
     static struct fixture_arrays arrays;
     struct answer_step state;
-    struct answer_usage usage[2] = {{.held_bytes = {1, 2, 3, 4, 5}, .sent_bytes = {6, 7}, .calls = {8, 9}},
-                                    {.held_bytes = {11, UINT64_MAX, 13, 14, 15},
-                                     .sent_bytes = {UINT64_MAX, UINT64_MAX}, .calls = {UINT64_MAX, 0}}};
+    struct answer_usage usage[2] = {
+        {.held_bytes = {1, 2, 3, 4, 5}, .sent_bytes = {6, 7}, .calls = {8, 9}},
+        {.held_bytes = {11, UINT64_MAX, 13, 14, 15}, .sent_bytes = {UINT64_MAX, UINT64_MAX}, .calls = {UINT64_MAX, 0}}};
     for (int step = 1; step <= c->steps; step++) {
         fixture_step(c, step, &arrays, &state);
         cr_assert_eq(answer_write_step(c, folder, step, &state), ERR_NONE, "%s", err_message());

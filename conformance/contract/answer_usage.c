@@ -23,7 +23,7 @@ static int read_counts(const struct strict_object *rank, const char *key, const 
     if (!json_object_get(rank->value, key))
         return ERR_NONE;
     TRY(strict_object_of(rank, key, &counts));
-    json_object_foreach((json_t *)(uintptr_t)counts.value, name, value) {
+    json_object_foreach ((json_t *)(uintptr_t)counts.value, name, value) {
         int i = 0;
         int64_t number = 0;
         (void)value;

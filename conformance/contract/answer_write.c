@@ -40,15 +40,32 @@ static void source_of_state(const struct answer_entry *entry, const struct answe
 {
     out->type = TENSOR_FP32;
     switch (entry->kind) {
-    case ENTRY_PARAM: out->data = state->param[entry->param]; break;
-    case ENTRY_EXP_AVG: out->data = state->exp_avg[entry->param]; break;
-    case ENTRY_EXP_AVG_SQ: out->data = state->exp_avg_sq[entry->param]; break;
-    case ENTRY_GRAD: out->data = state->has_grad && !state->skipped ? state->grad[entry->param] : NULL; break;
-    case ENTRY_T: set_whole(out, state->t); break;
-    case ENTRY_SKIPPED: set_whole(out, state->skipped); break;
-    case ENTRY_LOSS_SCALE: set_real(out, state->has_loss_scale, state->loss_scale); break;
-    case ENTRY_NORM: set_real(out, state->has_norm && !state->skipped, state->norm); break;
-    case ENTRY_SEEN: break;
+    case ENTRY_PARAM:
+        out->data = state->param[entry->param];
+        break;
+    case ENTRY_EXP_AVG:
+        out->data = state->exp_avg[entry->param];
+        break;
+    case ENTRY_EXP_AVG_SQ:
+        out->data = state->exp_avg_sq[entry->param];
+        break;
+    case ENTRY_GRAD:
+        out->data = state->has_grad && !state->skipped ? state->grad[entry->param] : NULL;
+        break;
+    case ENTRY_T:
+        set_whole(out, state->t);
+        break;
+    case ENTRY_SKIPPED:
+        set_whole(out, state->skipped);
+        break;
+    case ENTRY_LOSS_SCALE:
+        set_real(out, state->has_loss_scale, state->loss_scale);
+        break;
+    case ENTRY_NORM:
+        set_real(out, state->has_norm && !state->skipped, state->norm);
+        break;
+    case ENTRY_SEEN:
+        break;
     }
 }
 

@@ -75,17 +75,17 @@ struct zerogauge_case {
     char *message;     // [message_bytes]: write here why a call does not return ZEROGAUGE_OK, and a zero behind it
     uint64_t message_bytes;
     int32_t world, steps, accumulation, stage;
-    int32_t first_step, last_step;  // that are asked for
+    int32_t first_step, last_step;                               // that are asked for
     int32_t precision, communication_dtype, accumulation_dtype;  // enum zerogauge_dtype
     int32_t param_count, group_count;
-    int32_t overflow_check, exact, expects_refusal;  // 0 or 1
-    int32_t delayed_update;                          // 0: none
-    int32_t loss_scale;                              // enum zerogauge_scale
-    int32_t offload_optimizer, offload_param;        // enum zerogauge_tier
-    int32_t phase;                                   // enum zerogauge_phase
-    int32_t checkpoint_step, weights_only;           // of a case with a phase
-    int32_t overlap, contiguous_gradients, reduce_scatter;  // hints, 0 or 1
-    int32_t reserved;                                       // 0
+    int32_t overflow_check, exact, expects_refusal;                        // 0 or 1
+    int32_t delayed_update;                                                // 0: none
+    int32_t loss_scale;                                                    // enum zerogauge_scale
+    int32_t offload_optimizer, offload_param;                              // enum zerogauge_tier
+    int32_t phase;                                                         // enum zerogauge_phase
+    int32_t checkpoint_step, weights_only;                                 // of a case with a phase
+    int32_t overlap, contiguous_gradients, reduce_scatter;                 // hints, 0 or 1
+    int32_t reserved;                                                      // 0
     uint64_t reduce_bucket, allgather_bucket, prefetch_bucket, sub_group;  // hints, in elements
     double gradient_clipping;                                              // largest norm; 0: off
     double scale, min_scale;  // the loss scale, static or initial; the least one of a dynamic scale

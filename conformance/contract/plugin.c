@@ -87,7 +87,7 @@ int plugin_answer(const char *plugin, const char *cases, const char *answers, in
         dlclose(handle);
         return rc;
     }
-    json_array_foreach(order, i, name) {
+    json_array_foreach (order, i, name) {
         if (answer_one(table, cases, answers, world, state, json_string_value(name)) == ERR_NONE)
             continue;
         failed++;

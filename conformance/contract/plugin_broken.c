@@ -45,10 +45,15 @@ const struct zerogauge_implementation *zerogauge_implementation(void)
 {
     static struct zerogauge_implementation table;
     const char *what = getenv("PLUGIN_BROKEN");
-    table = (struct zerogauge_implementation){
-        .contract = ZEROGAUGE_CONTRACT, .struct_bytes = sizeof table, .name = "broken", .version = "1",
-        .open = open_nothing, .gradients = take_nothing, .step = do_nothing, .read = read_nothing,
-        .close = close_nothing};
+    table = (struct zerogauge_implementation){.contract = ZEROGAUGE_CONTRACT,
+                                              .struct_bytes = sizeof table,
+                                              .name = "broken",
+                                              .version = "1",
+                                              .open = open_nothing,
+                                              .gradients = take_nothing,
+                                              .step = do_nothing,
+                                              .read = read_nothing,
+                                              .close = close_nothing};
     if (!what)
         return &table;
     if (strcmp(what, "table") == 0)

@@ -219,15 +219,17 @@ static int write_usage(struct plugin_run *run)
 {
     struct answer_usage usage[CASE_WORLD_MAX];
     for (int rank = 0; rank < run->c.world && run->table->usage; rank++) {
-        struct zerogauge_usage told;
-        memset(&told, 0xff, sizeof told);
-        TRY(result_of(run, "usage", run->table->usage(run->context, rank, &told)));
+        struct zerogauge_usage reported;
+        memset(&reported, 0xff, sizeof reported);
+        TRY(result_of(run, "usage", run->table->usage(run->context, rank, &reported)));
         usage[rank] = (struct answer_usage){
-            .held_bytes = {[USAGE_PARAM] = told.held_param, [USAGE_GRAD] = told.held_grad,
-                           [USAGE_OPTIMIZER] = told.held_optimizer, [USAGE_MASTER] = told.held_master,
-                           [USAGE_PADDING] = told.held_padding},
-            .sent_bytes = {[USAGE_REDUCE] = told.sent_reduce, [USAGE_GATHER] = told.sent_gather},
-            .calls = {[USAGE_REDUCE] = told.calls_reduce, [USAGE_GATHER] = told.calls_gather}};
+            .held_bytes = {[USAGE_PARAM] = reported.held_param,
+                           [USAGE_GRAD] = reported.held_grad,
+                           [USAGE_OPTIMIZER] = reported.held_optimizer,
+                           [USAGE_MASTER] = reported.held_master,
+                           [USAGE_PADDING] = reported.held_padding},
+            .sent_bytes = {[USAGE_REDUCE] = reported.sent_reduce, [USAGE_GATHER] = reported.sent_gather},
+            .calls = {[USAGE_REDUCE] = reported.calls_reduce, [USAGE_GATHER] = reported.calls_gather}};
     }
     return run->table->usage ? answer_write_usage(&run->c, run->answer, usage) : ERR_NONE;
 }

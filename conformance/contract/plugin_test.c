@@ -320,10 +320,19 @@ static void fake_close(void *context)
 
 static struct zerogauge_implementation fake_table(void)
 {
-    return (struct zerogauge_implementation){
-        .contract = ZEROGAUGE_CONTRACT, .struct_bytes = sizeof(struct zerogauge_implementation), .name = "fake",
-        .version = "1", .open = fake_open, .gradients = fake_gradients, .step = fake_step, .read = fake_read,
-        .save = fake_save, .load = fake_load, .usage = fake_usage, .close = fake_close, .gives_seen = 1};
+    return (struct zerogauge_implementation){.contract = ZEROGAUGE_CONTRACT,
+                                             .struct_bytes = sizeof(struct zerogauge_implementation),
+                                             .name = "fake",
+                                             .version = "1",
+                                             .open = fake_open,
+                                             .gradients = fake_gradients,
+                                             .step = fake_step,
+                                             .read = fake_read,
+                                             .save = fake_save,
+                                             .load = fake_load,
+                                             .usage = fake_usage,
+                                             .close = fake_close,
+                                             .gives_seen = 1};
 }
 
 static void fake_case(const char *name)
@@ -423,8 +432,8 @@ Test(plugin, a_plug_in_sees_the_whole_case)
     struct plugin_view view;
     fake_case("plain");
     c.precision = DTYPE_BF16;
-    c.loss_scale = (struct case_loss_scale){.kind = SCALE_DYNAMIC, .scale = 8, .window = 5, .hysteresis = 2,
-                                            .min_scale = 0.5};
+    c.loss_scale =
+        (struct case_loss_scale){.kind = SCALE_DYNAMIC, .scale = 8, .window = 5, .hysteresis = 2, .min_scale = 0.5};
     c.offload_param = TIER_NVME;
     c.reduce_bucket = 11;
     c.gradient_clipping = 0.25;
@@ -433,9 +442,9 @@ Test(plugin, a_plug_in_sees_the_whole_case)
     cr_expect_eq(view.c.struct_bytes, sizeof view.c);
     cr_expect_str_eq(view.c.name, "plain");
     cr_expect_eq(view.c.json[0], '{');
-    cr_expect(view.c.precision == ZEROGAUGE_BF16 && view.c.loss_scale == ZEROGAUGE_SCALE_DYNAMIC &&
-              view.c.scale == 8 && view.c.scale_window == 5 && view.c.scale_hysteresis == 2 &&
-              view.c.min_scale == 0.5 && view.c.offload_param == ZEROGAUGE_NVME && view.c.reduce_bucket == 11 &&
+    cr_expect(view.c.precision == ZEROGAUGE_BF16 && view.c.loss_scale == ZEROGAUGE_SCALE_DYNAMIC && view.c.scale == 8 &&
+              view.c.scale_window == 5 && view.c.scale_hysteresis == 2 && view.c.min_scale == 0.5 &&
+              view.c.offload_param == ZEROGAUGE_NVME && view.c.reduce_bucket == 11 &&
               view.c.gradient_clipping == 0.25 && view.c.first_step == 1 && view.c.last_step == 2);
     cr_expect_eq(view.c.param_count, 4);
     cr_expect_str_eq(view.c.params[2].name, "p2");

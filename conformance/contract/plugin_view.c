@@ -12,19 +12,24 @@
 
 // The enums of contract.h have the values of the suite's own, which may not be seen there.
 _Static_assert((int)ZEROGAUGE_FP32 == DTYPE_FP32 && (int)ZEROGAUGE_BF16 == DTYPE_BF16 &&
-               (int)ZEROGAUGE_FP16 == DTYPE_FP16, "dtypes");
+                   (int)ZEROGAUGE_FP16 == DTYPE_FP16,
+               "dtypes");
 _Static_assert((int)ZEROGAUGE_NONE == TIER_DEVICE && (int)ZEROGAUGE_CPU == TIER_HOST &&
-               (int)ZEROGAUGE_NVME == TIER_NVME, "tiers");
+                   (int)ZEROGAUGE_NVME == TIER_NVME,
+               "tiers");
 _Static_assert((int)ZEROGAUGE_SCALE_NONE == SCALE_NONE && (int)ZEROGAUGE_SCALE_STATIC == SCALE_STATIC &&
-               (int)ZEROGAUGE_SCALE_DYNAMIC == SCALE_DYNAMIC, "loss scales");
+                   (int)ZEROGAUGE_SCALE_DYNAMIC == SCALE_DYNAMIC,
+               "loss scales");
 _Static_assert((int)ZEROGAUGE_WHOLE == PHASE_WHOLE && (int)ZEROGAUGE_SAVE == PHASE_SAVE &&
-               (int)ZEROGAUGE_RESUME == PHASE_RESUME, "phases");
+                   (int)ZEROGAUGE_RESUME == PHASE_RESUME,
+               "phases");
 _Static_assert(CASE_SHAPE_MAX == sizeof(((struct plugin_view *)0)->shapes[0]) / sizeof(uint64_t), "shapes");
 // What a plug-in was built with is what the host has: no struct changes without another contract.
 _Static_assert(ZEROGAUGE_CONTRACT == CASE_CONTRACT && sizeof(struct zerogauge_implementation) == 96 &&
-               sizeof(struct zerogauge_case) == 232 && sizeof(struct zerogauge_param) == 48 &&
-               sizeof(struct zerogauge_group) == 48 && sizeof(struct zerogauge_outcome) == 32 &&
-               sizeof(struct zerogauge_usage) == 72, "contract 1, on machines of 64 bits");
+                   sizeof(struct zerogauge_case) == 232 && sizeof(struct zerogauge_param) == 48 &&
+                   sizeof(struct zerogauge_group) == 48 && sizeof(struct zerogauge_outcome) == 32 &&
+                   sizeof(struct zerogauge_usage) == 72,
+               "contract 1, on machines of 64 bits");
 
 static void fill_params(const struct check_case *c, struct plugin_view *view)
 {

@@ -44,8 +44,11 @@ Test(decide, deepspeeds_scale_is_the_references_after_every_step)
             text[i] = overflow ? 'x' : '.';
         }
         struct check_case c = overflow_case(text, 1 + trial % 4, 1 + trial / 4 % 3, 0.25);
-        struct config_loss_scale rules = {.dynamic = true, .initial_scale_power = 10, .window = c.loss_scale.window,
-                                          .hysteresis = c.loss_scale.hysteresis, .min_scale = 0.25};
+        struct config_loss_scale rules = {.dynamic = true,
+                                          .initial_scale_power = 10,
+                                          .window = c.loss_scale.window,
+                                          .hysteresis = c.loss_scale.hysteresis,
+                                          .min_scale = 0.25};
         struct scaler scaler;
         struct unsharded_decision decisions[STEPS];
         scaler_open(&scaler, &rules);
@@ -129,7 +132,8 @@ static void expect_alike(const struct unsharded_decision a[], const struct unsha
 {
     for (int i = 0; i < count; i++)
         cr_expect(a[i].skipped == b[i].skipped && a[i].scale == b[i].scale && a[i].scale_after == b[i].scale_after &&
-                  a[i].t == b[i].t && a[i].applies == b[i].applies, "step %d", i + 1);
+                      a[i].t == b[i].t && a[i].applies == b[i].applies,
+                  "step %d", i + 1);
 }
 
 Test(decide, a_resumed_case_goes_on_and_one_with_weights_only_begins_anew)

@@ -38,8 +38,8 @@ static int open_row(struct row *row, const struct trial *trial, const struct rul
     row->guess = row->used + row->count + 1;
     row->wrong_moment = row->wrong + row->count + 1;
     row->fits = row->wrong_moment + row->count + 1;
-    row->coefficient = unsharded_coefficient(trial->c, rule,
-                                             unsharded_norm(trial->c, (const float *const *)trial->gradient));
+    row->coefficient =
+        unsharded_coefficient(trial->c, rule, unsharded_norm(trial->c, (const float *const *)trial->gradient));
     return 0;
 }
 
@@ -73,13 +73,13 @@ static void fill(struct row *row)
 }
 
 // The wrong elements of one tensor, and the runs that they come in.
-struct places {
+struct positions {
     size_t count, wrong, first, last, run_count, longest_run;
 };
 
-static struct places places_of(const struct row *row, int param)
+static struct positions positions_of(const struct row *row, int param)
 {
-    struct places p = {.count = row->begin[param + 1] - row->begin[param]};
+    struct positions p = {.count = row->begin[param + 1] - row->begin[param]};
     size_t run = 0;
     for (size_t i = 0; i < p.count; i++) {
         run = row->wrong[row->begin[param] + i] ? run + 1 : 0;
@@ -94,7 +94,7 @@ static struct places places_of(const struct row *row, int param)
 }
 
 // Nothing but a tensor's end, or also the ends of the shares that it is cut in.
-static bool is_tail(const struct places *p, size_t world)
+static bool is_tail(const struct positions *p, size_t world)
 {
     return p->first + TAIL_COUNT >= p->count ||
            (p->last + 1 == p->count && p->longest_run < TAIL_COUNT && p->run_count <= world);
@@ -107,7 +107,7 @@ static enum hint hint_of_places(const struct row *row)
     size_t whole = 0, cut = 0;
     bool tails = true, dense = true;
     for (int param = 0; param < row->trial->c->param_count; param++) {
-        struct places p = places_of(row, param);
+        struct positions p = positions_of(row, param);
         if (p.wrong == 0)
             continue;
         bool is_whole = p.wrong * 10 >= p.count * 9;
@@ -225,7 +225,7 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
     return or_other(hint == HINT_NONE ? hint_of_places(row) : hint);
 }
 
-static void fill_told(struct row *row)
+static void fill_reported(struct row *row)
 {
     const struct trial *trial = row->trial;
     row->coefficient = 1;  // what is told is not clipped
@@ -233,22 +233,22 @@ static void fill_told(struct row *row)
         for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
             size_t at = row->begin[param] + i;
             float right = trial->gradient[param][i];
-            float told = trial->step.grad[param] ? trial->step.grad[param][i] : right;
+            float reported = trial->step.grad[param] ? trial->step.grad[param][i] : right;
             row->expected[at] = (double)right;
-            row->used[at] = (double)told;
-            row->wrong[at] = row->wrong_moment[at] = !value_same(right, told);
+            row->used[at] = (double)reported;
+            row->wrong[at] = row->wrong_moment[at] = !value_same(right, reported);
             row->wrong_count += row->wrong[at];
             row->wrong_moment_count += row->wrong_moment[at];
         }
 }
 
-enum hint diagnose_told_gradient(const struct trial *trial, const struct rule *rule,
-                                 const struct difference *difference)
+enum hint diagnose_reported_gradient(const struct trial *trial, const struct rule *rule,
+                                     const struct difference *difference)
 {
     struct row row;
     enum hint hint = HINT_NONE;
     if (open_row(&row, trial, rule, difference->step) == 0) {
-        fill_told(&row);
+        fill_reported(&row);
         hint = diagnose_gradient(&row);
         hint = hint == HINT_NONE ? hint_of_places(&row) : hint;
     }

@@ -90,8 +90,8 @@ static enum hint hint_of_factor(const struct row *row, double factor)
     if (scale > 1 && value_near(either, scale))
         return HINT_FACTOR_SCALE;
     bool of_micro = micro > 1 && (value_near(either, micro) || value_near(either, micro * micro));
-    bool of_world = world > 1 && (value_near(either, world) || value_near(either, sqrt(world)) ||
-                                  value_near(either, world * world));
+    bool of_world = world > 1 &&
+                    (value_near(either, world) || value_near(either, sqrt(world)) || value_near(either, world * world));
     if (of_micro && !value_near(micro, world))
         return HINT_FACTOR_ACCUMULATION;
     if (of_world)
@@ -190,7 +190,7 @@ static bool is_one_micro_step(struct row *row)
 }
 
 // Each rank adds to its own share what all have left there, and to the others' what it has left itself.
-static bool is_left_over_by_share(struct row *row, int step)
+static bool is_left_over_by_shard(struct row *row, int step)
 {
     const struct check_case *c = row->trial->c;
     double all = (double)c->world * c->accumulation;
@@ -234,7 +234,7 @@ static enum hint guess_earlier_steps(struct row *row)
         guess_sum(row, step, ~0ull, ~0ull, 1 / all);
         if (guessed(row))
             return HINT_STALE_GRADIENT;
-        if (is_left_over(row) || is_left_over_by_share(row, step))
+        if (is_left_over(row) || is_left_over_by_shard(row, step))
             return HINT_LEFT_OVER;
     }
     return HINT_NONE;

@@ -13,8 +13,8 @@ enum { T_MAX = 128 };
 // Guesses of one kind: which tensors are explained by one of them.
 struct suspicion {
     const struct row *row;
-    struct check_case *c;      // the case with other values
-    struct unsharded_state to; // after the step with them
+    struct check_case *c;       // the case with other values
+    struct unsharded_state to;  // after the step with them
     bool explained[CASE_PARAM_MAX], tells;
 };
 
@@ -44,8 +44,8 @@ static bool fits(const struct suspicion *s, int param, bool *tells)
 static void guess(struct suspicion *s, uint64_t t, int lr_step, bool twice)
 {
     const struct trial *trial = s->row->trial;
-    struct unsharded_update update = {.t = t, .lr_step = lr_step, .coefficient = s->row->coefficient,
-                                      .resumed_t = trial->start.t};
+    struct unsharded_update update = {
+        .t = t, .lr_step = lr_step, .coefficient = s->row->coefficient, .resumed_t = trial->start.t};
     const float *const *gradients = (const float *const *)trial->gradient;
     if (unsharded_adam(s->c, s->row->rule, &update, gradients, &trial->before, &s->to) != 0 ||
         (twice && unsharded_adam(s->c, s->row->rule, &update, gradients, &s->to, &s->to) != 0))

@@ -204,8 +204,8 @@ static int judge_aspects(struct judge *judge, struct trial *trial, unsigned aspe
     };
     for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
         struct finding finding = {.c = trial->c, .aspect = (enum aspect)aspect};
-        bool of_usage = aspect == ASPECT_MEMORY || aspect == ASPECT_PADDING || aspect == ASPECT_TRAFFIC ||
-                        aspect == ASPECT_CALLS;
+        bool of_usage =
+            aspect == ASPECT_MEMORY || aspect == ASPECT_PADDING || aspect == ASPECT_TRAFFIC || aspect == ASPECT_CALLS;
         if (!(aspects >> aspect & 1) || (!judges[aspect] && !of_usage))
             continue;
         if (of_usage)

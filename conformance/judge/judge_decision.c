@@ -14,8 +14,15 @@ static void differ(struct finding *out, int step, const char *what, double expec
     out->verdict = VERDICT_FAIL;
     out->hint = hint;
     out->has_difference = true;
-    out->difference = (struct difference){.step = step, .rank = -1, .micro = -1, .param = -1, .what = what, .bits = 64,
-                                          .roundings = NAN, .differing_count = 1, .compared_count = 1};
+    out->difference = (struct difference){.step = step,
+                                          .rank = -1,
+                                          .micro = -1,
+                                          .param = -1,
+                                          .what = what,
+                                          .bits = 64,
+                                          .roundings = NAN,
+                                          .differing_count = 1,
+                                          .compared_count = 1};
     memcpy(&out->difference.expected_bits, &expected, sizeof expected);
     memcpy(&out->difference.actual_bits, &actual, sizeof actual);
     snprintf(out->text, sizeof out->text, "%s is %.17g, expected %.17g", what, actual, expected);
@@ -123,8 +130,15 @@ static int differ_in_gradient(struct trial *trial, const struct rule *rule, int 
     out->verdict = VERDICT_FAIL;
     out->has_difference = true;
     out->difference = (struct difference){
-        .step = step, .rank = -1, .micro = -1, .param = param, .what = "grad", .element = element,
-        .expected_bits = f32_bits(expected), .actual_bits = f32_bits(actual), .bits = 32,
+        .step = step,
+        .rank = -1,
+        .micro = -1,
+        .param = param,
+        .what = "grad",
+        .element = element,
+        .expected_bits = f32_bits(expected),
+        .actual_bits = f32_bits(actual),
+        .bits = 32,
         .roundings = fabs((double)expected - (double)actual) / (magnitude * 0x1p-24),
     };
     for (int i = 0; i < c->param_count; i++)
@@ -132,7 +146,7 @@ static int differ_in_gradient(struct trial *trial, const struct rule *rule, int 
             out->difference.compared_count++;
             out->difference.differing_count += !value_same(trial->gradient[i][k], trial->step.grad[i][k]);
         }
-    out->hint = diagnose_told_gradient(trial, rule, &out->difference);
+    out->hint = diagnose_reported_gradient(trial, rule, &out->difference);
     snprintf(out->text, sizeof out->text, "the gradient that is told is not the one that the moments are made of");
     return ERR_NONE;
 }

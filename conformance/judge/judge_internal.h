@@ -10,17 +10,17 @@ struct trial {
     const struct check_case *c;
     const struct case_values *values;
     const struct answer *answer;
-    const struct answer *saved;             // null: the answer begins with the case's own state
+    const struct answer *saved;  // null: the answer begins with the case's own state
     const struct judge_options *options;
-    struct unsharded_decision *decisions;   // of step K: [K - 1]
-    struct unsharded_state start;           // before the first step that the answer speaks of
-    struct unsharded_state before, after;   // of the step being judged: the answer's own
-    struct unsharded_state expected;        // room
-    float *gradient[CASE_PARAM_MAX];        // [count], as trial_gradient left it
-    int gradient_step;                      // of which it is; 0: of none
+    struct unsharded_decision *decisions;  // of step K: [K - 1]
+    struct unsharded_state start;          // before the first step that the answer speaks of
+    struct unsharded_state before, after;  // of the step being judged: the answer's own
+    struct unsharded_state expected;       // room
+    float *gradient[CASE_PARAM_MAX];       // [count], as trial_gradient left it
+    int gradient_step;                     // of which it is; 0: of none
     struct rule gradient_rule;
     struct unsharded_choice gradient_choice;
-    struct answer_step step;                // what the answer says of it
+    struct answer_step step;  // what the answer says of it
 };
 
 // Sets before and after, and reads the step; the steps are asked for in order.
@@ -96,7 +96,7 @@ enum hint diagnose_state(const struct trial *trial, const struct rule *rule, con
 
 // The same where an answer's state is right and the gradient that it tells is not: trial->step is of the difference's
 // step, and trial->gradient the right one.
-enum hint diagnose_told_gradient(const struct trial *trial, const struct rule *rule,
-                                 const struct difference *difference);
+enum hint diagnose_reported_gradient(const struct trial *trial, const struct rule *rule,
+                                     const struct difference *difference);
 
 #endif

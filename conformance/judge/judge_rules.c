@@ -29,8 +29,8 @@ static bool same_group(const struct case_group *a, const struct case_group *b)
 
 static bool same_param(const struct case_param *a, const struct case_param *b)
 {
-    return a->shape_rank == b->shape_rank && memcmp(a->shape, b->shape, sizeof a->shape) == 0 &&
-           a->group == b->group && a->frozen == b->frozen && a->used == b->used && a->tied_to == b->tied_to;
+    return a->shape_rank == b->shape_rank && memcmp(a->shape, b->shape, sizeof a->shape) == 0 && a->group == b->group &&
+           a->frozen == b->frozen && a->used == b->used && a->tied_to == b->tied_to;
 }
 
 // Whether nothing differs that an element's place in the optimizer's buffers may depend on.
@@ -171,4 +171,3 @@ int judge_rules(struct judge *judge)
     }
     return ERR_NONE;
 }
-

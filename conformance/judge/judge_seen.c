@@ -76,8 +76,16 @@ static void note(struct sight *sight, int step, int rank, int micro, int param, 
         return;
     sight->finding->has_difference = true;
     sight->finding->difference = (struct difference){
-        .step = step, .rank = rank, .micro = micro, .param = param, .what = "seen", .element = i,
-        .expected_bits = expected_bits, .actual_bits = actual_bits, .bits = bits, .roundings = NAN,
+        .step = step,
+        .rank = rank,
+        .micro = micro,
+        .param = param,
+        .what = "seen",
+        .element = i,
+        .expected_bits = expected_bits,
+        .actual_bits = actual_bits,
+        .bits = bits,
+        .roundings = NAN,
     };
 }
 

@@ -20,10 +20,10 @@ struct search {
     unsigned char *explained;  // by element of all compared parameters: IN_BODY, IN_TAIL, both, or 0
     size_t element_count;
     int step;
-    bool own_norm;             // gradients are clipped by the norm that the answer tells, where it is right
-    bool updated;              // some step applied a gradient
-    bool failed;               // at this step, the last one looked at
-    bool frozen_changed;       // likewise
+    bool own_norm;        // gradients are clipped by the norm that the answer tells, where it is right
+    bool updated;         // some step applied a gradient
+    bool failed;          // at this step, the last one looked at
+    bool frozen_changed;  // likewise
     // Of the step at hand, the rule that explains most elements, and what it misses first.
     size_t best_count;
     struct rule best;
@@ -112,8 +112,14 @@ static bool first_difference(const struct trial *trial, int param, size_t i, str
         float expected = states[k].expected[i], actual = states[k].actual[i];
         double magnitude = fmax(fabs((double)expected), fabs((double)actual));
         *out = (struct difference){
-            .rank = -1, .micro = -1, .param = param, .what = states[k].what, .element = i,
-            .expected_bits = f32_bits(expected), .actual_bits = f32_bits(actual), .bits = 32,
+            .rank = -1,
+            .micro = -1,
+            .param = param,
+            .what = states[k].what,
+            .element = i,
+            .expected_bits = f32_bits(expected),
+            .actual_bits = f32_bits(actual),
+            .bits = 32,
             .roundings = fabs((double)expected - (double)actual) / (magnitude * 0x1p-24),
         };
         return true;
@@ -168,9 +174,9 @@ static uint64_t powers_begin(const struct trial *trial, const struct rule *rule,
 }
 
 // A norm is rounded many times on its way, in an order that is nobody's business: as many roundings as links.h grants.
-static bool norm_is_near(double norm, double told)
+static bool norm_is_near(double norm, double reported)
 {
-    return fabs(told - norm) <= 16 * 0x1p-24 * norm;
+    return fabs(reported - norm) <= 16 * 0x1p-24 * norm;
 }
 
 // The state after the step under a rule and one of its choices.
@@ -281,10 +287,18 @@ static bool frozen_changed(const struct trial *trial, int step, struct differenc
             float expected = trial->before.param[param][i], actual = trial->step.param[param][i];
             if (value_same(expected, actual))
                 continue;
-            *out = (struct difference){.step = step, .rank = -1, .micro = -1, .param = param, .what = "param",
-                                       .element = i, .expected_bits = f32_bits(expected),
-                                       .actual_bits = f32_bits(actual), .bits = 32, .roundings = NAN,
-                                       .differing_count = 1, .compared_count = c->params[param].count};
+            *out = (struct difference){.step = step,
+                                       .rank = -1,
+                                       .micro = -1,
+                                       .param = param,
+                                       .what = "param",
+                                       .element = i,
+                                       .expected_bits = f32_bits(expected),
+                                       .actual_bits = f32_bits(actual),
+                                       .bits = 32,
+                                       .roundings = NAN,
+                                       .differing_count = 1,
+                                       .compared_count = c->params[param].count};
             return true;
         }
     }

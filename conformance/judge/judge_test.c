@@ -14,8 +14,8 @@ static struct finding state_finding(const struct check_case *c, const struct rul
     return copy;
 }
 
-#define assert_fails(finding, expected_hint)                                                                          \
-    cr_assert((finding).verdict == VERDICT_FAIL && (finding).hint == (expected_hint), "%s, %s: %s",                   \
+#define assert_fails(finding, expected_hint)                                                                           \
+    cr_assert((finding).verdict == VERDICT_FAIL && (finding).hint == (expected_hint), "%s, %s: %s",                    \
               verdict_name((finding).verdict), hint_name((finding).hint), (finding).text)
 
 Test(judge, the_canonical_rule_passes)
@@ -324,7 +324,7 @@ Test(judge, a_recipe_that_changes_midway_is_no_rule)
 }
 
 // What the answer says of its norm, if it does.
-static double told_norm;
+static double reported_norm;
 static bool tells_norm;
 
 static double norm_behind(const struct check_case *c, float coefficient)
@@ -335,15 +335,15 @@ static double norm_behind(const struct check_case *c, float coefficient)
 static void other_norm(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
 {
     (void)step;
-    told_norm = norm_behind(c, update->coefficient) * (1 - 0x1p-22);
-    update->coefficient = unsharded_coefficient(c, rule, told_norm);
+    reported_norm = norm_behind(c, update->coefficient) * (1 - 0x1p-22);
+    update->coefficient = unsharded_coefficient(c, rule, reported_norm);
 }
 
 static void tell_norm(const struct check_case *c, int step, struct answer_step *says)
 {
     (void)c, (void)step;
     says->has_norm = tells_norm;
-    says->norm = told_norm;
+    says->norm = reported_norm;
 }
 
 Test(judge, a_norm_of_other_roundings_clips_by_another_coefficient)
@@ -364,8 +364,8 @@ Test(judge, a_norm_of_other_roundings_clips_by_another_coefficient)
 static void half_the_norm(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
 {
     (void)step;
-    told_norm = norm_behind(c, update->coefficient) / 2;
-    update->coefficient = unsharded_coefficient(c, rule, told_norm);
+    reported_norm = norm_behind(c, update->coefficient) / 2;
+    update->coefficient = unsharded_coefficient(c, rule, reported_norm);
 }
 
 Test(judge, a_wrong_norm_is_wrong_although_the_answer_tells_it)
@@ -495,14 +495,13 @@ static void tells_its_gradient(const struct check_case *c, int step, struct answ
 Test(judge, a_wrong_gradient_that_the_answer_tells_is_wrong_in_a_later_step_too)
 {
     struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
-    struct finding finding = state_finding(&c, NULL, &(struct wrong){.says = tells_its_gradient,
-                                                                     .gradient = doubled_from_step_2});
+    struct finding finding =
+        state_finding(&c, NULL, &(struct wrong){.says = tells_its_gradient, .gradient = doubled_from_step_2});
     cr_assert_eq(finding.verdict, VERDICT_FAIL, "%s", finding.text);
     cr_assert_eq(finding.difference.step, 2);
 }
 
-static void keeps_its_gradient(const struct check_case *c, const struct case_values *values, int step,
-                               float *const g[])
+static void keeps_its_gradient(const struct check_case *c, const struct case_values *values, int step, float *const g[])
 {
     (void)c, (void)values, (void)step;
     memcpy(gradient_of_step, g, sizeof gradient_of_step);
@@ -524,30 +523,30 @@ static void tells_zeros_for_a_tensor(const struct check_case *c, int step, struc
     tells_its_gradient(c, step, says);
 }
 
-static struct finding told_finding(void (*says)(const struct check_case *c, int step, struct answer_step *says))
+static struct finding reported_finding(void (*says)(const struct check_case *c, int step, struct answer_step *says))
 {
     struct check_case c = trial_case(4, 1, DTYPE_FP32, false);
     strcpy(c.name, "red-rounding.test");
     struct findings findings = trial_judge(&c, NULL, &(struct wrong){.gradient = keeps_its_gradient, .says = says});
     const struct finding *state = trial_finding(&findings, ASPECT_STATE);
-    const struct finding *told = trial_finding(&findings, ASPECT_GRADIENT);
-    cr_assert(state && told);
+    const struct finding *reported = trial_finding(&findings, ASPECT_GRADIENT);
+    cr_assert(state && reported);
     cr_assert_eq(state->verdict, VERDICT_PASS, "%s", state->text);
-    struct finding copy = *told;
+    struct finding copy = *reported;
     findings_free(&findings);
     return copy;
 }
 
-Test(judge, a_gradient_that_is_told_wrong_has_the_hint_of_a_gradient)
+Test(judge, a_gradient_that_is_reported_wrong_has_the_hint_of_a_gradient)
 {
-    struct finding finding = told_finding(tells_its_gradient);
+    struct finding finding = reported_finding(tells_its_gradient);
     cr_assert_eq(finding.verdict, VERDICT_PASS, "%s", finding.text);
-    finding = told_finding(tells_the_sum);
+    finding = reported_finding(tells_the_sum);
     assert_fails(finding, HINT_FACTOR_WORLD);
     cr_assert_eq(finding.difference.step, 2);
     cr_assert_eq(finding.difference.bits, 32);
     cr_assert_str_eq(finding.difference.what, "grad");
-    finding = told_finding(tells_zeros_for_a_tensor);
+    finding = reported_finding(tells_zeros_for_a_tensor);
     assert_fails(finding, HINT_BUCKET);
     cr_assert_eq(finding.difference.step, 3);
     cr_assert_eq(finding.difference.param, 2);

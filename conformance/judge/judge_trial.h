@@ -28,22 +28,44 @@ struct wrong {
 static inline struct check_case trial_case(int world, int accumulation, enum dtype precision, bool exact)
 {
     struct check_case c = {
-        .name = "adam-basic.test", .note = "", .world = world, .steps = 3, .accumulation = accumulation, .stage = 1,
-        .precision = precision, .communication_dtype = precision, .accumulation_dtype = DTYPE_FP32,
-        .param_count = 4, .group_count = 2, .reduce_bucket = 1000, .allgather_bucket = 1000, .prefetch_bucket = 1000,
-        .sub_group = 1000, .exact = exact,
-        .data = {.family = exact ? FAMILY_EXACT : FAMILY_ROUNDING, .seed = 7, .unit = 1, .reach = 3,
-                 .exponent_low = -12, .exponent_high = -6, .init_exponent = 0},
+        .name = "adam-basic.test",
+        .note = "",
+        .world = world,
+        .steps = 3,
+        .accumulation = accumulation,
+        .stage = 1,
+        .precision = precision,
+        .communication_dtype = precision,
+        .accumulation_dtype = DTYPE_FP32,
+        .param_count = 4,
+        .group_count = 2,
+        .reduce_bucket = 1000,
+        .allgather_bucket = 1000,
+        .prefetch_bucket = 1000,
+        .sub_group = 1000,
+        .exact = exact,
+        .data = {.family = exact ? FAMILY_EXACT : FAMILY_ROUNDING,
+                 .seed = 7,
+                 .unit = 1,
+                 .reach = 3,
+                 .exponent_low = -12,
+                 .exponent_high = -6,
+                 .init_exponent = 0},
     };
     const size_t counts[] = {101, 17, 40, 1};
     for (int i = 0; i < c.param_count; i++) {
-        c.params[i] = (struct case_param){.shape = {counts[i]}, .shape_rank = 1, .count = counts[i], .group = i % 2,
-                                          .used = true, .tied_to = -1};
+        c.params[i] = (struct case_param){
+            .shape = {counts[i]}, .shape_rank = 1, .count = counts[i], .group = i % 2, .used = true, .tied_to = -1};
         snprintf(c.params[i].name, sizeof c.params[i].name, "p%d", i);
     }
     for (int i = 0; i < c.group_count; i++) {
-        c.groups[i] = (struct case_group){.decoupled = true, .lr_by_step = true, .beta1 = 0.9, .beta2 = 0.999,
-                                          .eps = 1e-8, .weight_decay = i ? 0.0 : 0.1, .bias_correction = true};
+        c.groups[i] = (struct case_group){.decoupled = true,
+                                          .lr_by_step = true,
+                                          .beta1 = 0.9,
+                                          .beta2 = 0.999,
+                                          .eps = 1e-8,
+                                          .weight_decay = i ? 0.0 : 0.1,
+                                          .bias_correction = true};
         for (int step = 0; step < c.steps; step++)
             c.groups[i].lr[step] = 1e-3 * (1 + step) * (1 + i);
     }
@@ -132,7 +154,9 @@ static inline void trial_answer(const struct check_case *c, const struct case_va
         }
         if (wrong->state)
             wrong->state(c, step, &before, &now);
-        struct answer_step says = {.t = decision->t, .skipped = decision->skipped, .has_loss_scale = true,
+        struct answer_step says = {.t = decision->t,
+                                   .skipped = decision->skipped,
+                                   .has_loss_scale = true,
                                    .loss_scale = decision->scale_after};
         memcpy(says.param, now.param, sizeof says.param);
         memcpy(says.exp_avg, now.exp_avg, sizeof says.exp_avg);

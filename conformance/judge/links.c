@@ -42,8 +42,8 @@ struct update {
     uint64_t t;
     double lr, coefficient;
     int param;
-    struct exact_gradient exact;  // of the applied step, where the answer has no gradient of its own
-    double relative_slack, slack; // of it
+    struct exact_gradient exact;   // of the applied step, where the answer has no gradient of its own
+    double relative_slack, slack;  // of it
 };
 
 // The gradient that enters the moments, before decay, and how far it may be off.

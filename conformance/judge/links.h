@@ -48,8 +48,8 @@ struct link_step {
     const float *const *grad;          // by parameter, of this step; null: the answer has none, or the step is skipped
     const float *const *applied_grad;  // of the step that is applied: the same, but for the delayed update; null: none
     bool has_norm;
-    double norm;                             // of this step
-    bool may_leave_unused, may_decay_unused; // parameters without a gradient: kept as they are, given a zero one
+    double norm;                              // of this step
+    bool may_leave_unused, may_decay_unused;  // parameters without a gradient: kept as they are, given a zero one
 };
 
 // The worst element of a link. INFINITY roundings: a value that no rounding explains, such as one that has changed in a

@@ -27,9 +27,21 @@ enum mistake {
 };
 
 static const char *const mistake_names[MISTAKE_COUNT] = {
-    "right", "L2 for decoupled", "decoupled for L2", "no bias correction", "no bias correction of v",
-    "eps in the root", "t one late", "t one early", "bf16 moments", "bf16 master", "beta2 of another",
-    "lr of another step", "one rank is missing", "divided by one more", "clips not",
+    "right",
+    "L2 for decoupled",
+    "decoupled for L2",
+    "no bias correction",
+    "no bias correction of v",
+    "eps in the root",
+    "t one late",
+    "t one early",
+    "bf16 moments",
+    "bf16 master",
+    "beta2 of another",
+    "lr of another step",
+    "one rank is missing",
+    "divided by one more",
+    "clips not",
 };
 
 // An implementation that is to be judged: it follows a rule, but for its mistake.
@@ -67,8 +79,9 @@ static void mistake_in_settings(const struct imitation *x, struct check_case *c,
 {
     for (int i = 0; i < c->group_count; i++) {
         struct case_group *group = &c->groups[i];
-        group->decoupled = x->mistake == L2_FOR_DECOUPLED ? false : x->mistake == DECOUPLED_FOR_L2 ? true
-                                                                                                   : group->decoupled;
+        group->decoupled = x->mistake == L2_FOR_DECOUPLED   ? false
+                           : x->mistake == DECOUPLED_FOR_L2 ? true
+                                                            : group->decoupled;
         group->bias_correction = group->bias_correction && x->mistake != NO_BIAS_CORRECTION;
         group->beta2 = x->mistake == BETA2_OF_ANOTHER ? x->c.groups[1 - i].beta2 : group->beta2;
     }
@@ -130,9 +143,15 @@ static void imitation_step(struct imitation *x, int step, struct link_result *ou
     }
     bool has = x->shows_gradient && d->applies;
     struct link_step in = {
-        .step = step, .decisions = x->decisions, .before = &x->before, .after = &x->after,
-        .grad = has ? (const float *const *)x->gradients : NULL, .may_leave_unused = true, .may_decay_unused = true,
-        .has_norm = has, .norm = has ? unsharded_norm(&x->c, (const float *const *)x->gradients) : 0,
+        .step = step,
+        .decisions = x->decisions,
+        .before = &x->before,
+        .after = &x->after,
+        .grad = has ? (const float *const *)x->gradients : NULL,
+        .may_leave_unused = true,
+        .may_decay_unused = true,
+        .has_norm = has,
+        .norm = has ? unsharded_norm(&x->c, (const float *const *)x->gradients) : 0,
     };
     in.applied_grad = in.grad;
     cr_assert_eq(links_check(&x->c, x->values, &in, out), 0);
@@ -196,8 +215,11 @@ Test(links, every_recipe_is_within_every_limit)
             if (!adam_recipe_does(adam_recipe_at(recipe), c.groups[0].decoupled))
                 continue;
             for (int way = 0; way < 4; way++) {
-                struct imitation x = {.c = c, .rule = rule_canonical(&c), .tail = way % 2,
-                                      .shows_gradient = way / 2, .resumed_t = way == 3 ? 5 : 0};
+                struct imitation x = {.c = c,
+                                      .rule = rule_canonical(&c),
+                                      .tail = way % 2,
+                                      .shows_gradient = way / 2,
+                                      .resumed_t = way == 3 ? 5 : 0};
                 x.rule.recipe = recipe;
                 double own[LINK_COUNT] = {0};
                 enum link_class class = imitation_run(&x, own);
@@ -239,13 +261,20 @@ Test(links, every_rule_is_within_every_limit)
 Test(links, every_mistake_is_beyond_a_limit)
 {
     static const enum link links[MISTAKE_COUNT] = {
-        [L2_FOR_DECOUPLED] = LINK_EXP_AVG,   [DECOUPLED_FOR_L2] = LINK_EXP_AVG,
-        [NO_BIAS_CORRECTION] = LINK_PARAM,   [NO_BIAS_CORRECTION_OF_V] = LINK_PARAM,
-        [EPS_IN_THE_ROOT] = LINK_PARAM,      [T_ONE_LATE] = LINK_PARAM,
-        [T_ONE_EARLY] = LINK_PARAM,          [BF16_MOMENTS] = LINK_EXP_AVG,
-        [BF16_MASTER] = LINK_PARAM,          [BETA2_OF_ANOTHER] = LINK_EXP_AVG_SQ,
-        [LR_OF_ANOTHER_STEP] = LINK_PARAM,   [ONE_RANK_IS_MISSING] = LINK_GRADIENT,
-        [DIVIDED_BY_ONE_MORE] = LINK_GRADIENT, [CLIPS_NOT] = LINK_EXP_AVG,
+        [L2_FOR_DECOUPLED] = LINK_EXP_AVG,
+        [DECOUPLED_FOR_L2] = LINK_EXP_AVG,
+        [NO_BIAS_CORRECTION] = LINK_PARAM,
+        [NO_BIAS_CORRECTION_OF_V] = LINK_PARAM,
+        [EPS_IN_THE_ROOT] = LINK_PARAM,
+        [T_ONE_LATE] = LINK_PARAM,
+        [T_ONE_EARLY] = LINK_PARAM,
+        [BF16_MOMENTS] = LINK_EXP_AVG,
+        [BF16_MASTER] = LINK_PARAM,
+        [BETA2_OF_ANOTHER] = LINK_EXP_AVG_SQ,
+        [LR_OF_ANOTHER_STEP] = LINK_PARAM,
+        [ONE_RANK_IS_MISSING] = LINK_GRADIENT,
+        [DIVIDED_BY_ONE_MORE] = LINK_GRADIENT,
+        [CLIPS_NOT] = LINK_EXP_AVG,
     };
     for (enum mistake mistake = 1; mistake < MISTAKE_COUNT; mistake++)
         for (int way = 0; way < 2; way++) {
@@ -278,8 +307,12 @@ Test(links, a_rank_that_is_missing_shows_in_bf16_too)
 static struct link_result kept_result(struct imitation *x, int step, bool may_leave, bool may_decay)
 {
     struct link_result out;
-    struct link_step in = {.step = step, .decisions = x->decisions, .before = &x->before, .after = &x->after,
-                           .may_leave_unused = may_leave, .may_decay_unused = may_decay};
+    struct link_step in = {.step = step,
+                           .decisions = x->decisions,
+                           .before = &x->before,
+                           .after = &x->after,
+                           .may_leave_unused = may_leave,
+                           .may_decay_unused = may_decay};
     cr_assert_eq(links_check(&x->c, x->values, &in, &out), 0);
     return out;
 }

@@ -18,13 +18,13 @@ struct recipe_step {
 
 // The scalars of a step. Which of them a recipe uses, and in which format it rounds them, is its own affair.
 struct recipe_scalars {
-    bool l2, decoupled;              // the decay that is done; both false: none
+    bool l2, decoupled;  // the decay that is done; both false: none
     float beta1, beta2, lr, eps, weight_decay;
-    float take1, take2;              // 1 - beta
-    float bias1, bias2;              // of m and v, as the recipe's comment says
+    float take1, take2;  // 1 - beta
+    float bias1, bias2;  // of m and v, as the recipe's comment says
     float step_size, eps_by_step;
-    float shrink;                    // of the parameter, for decoupled decay
-    struct recipe_step wide;         // the same in double
+    float shrink;             // of the parameter, for decoupled decay
+    struct recipe_step wide;  // the same in double
 };
 
 // Of the two products in a x b + c x d, which one enters the sum unrounded. NONE: no multiply-add is fused.
@@ -50,10 +50,10 @@ static inline float recipe_fma(enum recipe_fuse fuse, float a, float b, float c)
 static inline float recipe_blend(enum recipe_fuse fuse, float old, float keep, float new, float take)
 {
     if (fuse == RECIPE_FUSE_OLD)
-        return fmaf(old, keep, new * take);
+        return fmaf(old, keep, new *take);
     if (fuse == RECIPE_FUSE_NEW)
         return fmaf(new, take, old * keep);
-    return old * keep + new * take;
+    return old * keep + new *take;
 }
 
 void torch_begin(const struct recipe_step *step, struct recipe_scalars *out);
@@ -69,8 +69,7 @@ void torch_cpu_element(const struct recipe_scalars *, enum recipe_fuse, float g,
 void torch_mkl_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void torch_mkl_sse_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void torch_cuda_single_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
-void torch_cuda_foreach_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
-                                float *v);
+void torch_cuda_foreach_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m, float *v);
 void torch_capturable_single_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,
                                      float *v);
 void torch_capturable_foreach_element(const struct recipe_scalars *, enum recipe_fuse, float g, float *p, float *m,

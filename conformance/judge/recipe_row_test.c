@@ -44,10 +44,20 @@ static float parameter(uint64_t i)
 
 static const struct recipe_step VARIANTS[] = {
     {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decoupled = true, .bias_correction = true},
-    {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .decoupled = true,
+    {.lr = 1e-3,
+     .beta1 = 0.9,
+     .beta2 = 0.999,
+     .eps = 1e-8,
+     .weight_decay = 0.1,
+     .decoupled = true,
      .bias_correction = true},
     {.lr = 3e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1, .bias_correction = true},
-    {.lr = 0.02, .beta1 = 0.4, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.01, .decoupled = true,
+    {.lr = 0.02,
+     .beta1 = 0.4,
+     .beta2 = 0.95,
+     .eps = 1e-8,
+     .weight_decay = 0.01,
+     .decoupled = true,
      .bias_correction = true},
     {.lr = 0.02, .beta1 = 0.0, .beta2 = 0.5, .eps = 1e-3, .weight_decay = 0.3, .bias_correction = true},
     {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .decoupled = true},
@@ -62,8 +72,8 @@ static size_t differences(const char *name, const char *reference, bool tail, co
     const struct adam_recipe *mine = row(name);
     const struct recipe *theirs = recipe_find(reference);
     cr_assert_not_null(theirs);
-    struct adam_hyper hyper = {variant->lr, variant->beta1, variant->beta2, variant->eps, variant->weight_decay,
-                               variant->decoupled, variant->bias_correction};
+    struct adam_hyper hyper = {variant->lr,           variant->beta1,     variant->beta2,          variant->eps,
+                               variant->weight_decay, variant->decoupled, variant->bias_correction};
     struct recipe_state history = {0};
     static float a[3][COUNT], b[3][COUNT];
     memset(a, 0, sizeof a);

@@ -59,8 +59,7 @@ void torch_mkl_element(const struct recipe_scalars *s, enum recipe_fuse fuse, fl
     *p += s->step_size * *m / (root / s->bias2 + s->eps);
 }
 
-void torch_mkl_sse_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m,
-                           float *v)
+void torch_mkl_sse_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m, float *v)
 {
     float root = mkl_sse_sqrt(cpu_moments(s, fuse, g, p, m, v));
     *p += s->step_size * *m / (root / s->bias2 + s->eps);
@@ -111,8 +110,8 @@ void torch_capturable_single_begin(const struct recipe_step *step, struct recipe
     out->eps_by_step = 1.0f / minus_step * (float)step->eps;
 }
 
-void torch_capturable_single_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p,
-                                     float *m, float *v)
+void torch_capturable_single_element(const struct recipe_scalars *s, enum recipe_fuse fuse, float g, float *p, float *m,
+                                     float *v)
 {
     (void)fuse;
     cuda_moments(s, g, p, m, v);

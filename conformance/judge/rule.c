@@ -44,8 +44,8 @@ static bool division_is_distinct(const struct check_case *c, const struct rule *
 {
     if (rule->division == DIVIDE_LAST)
         return rule->micro == MICRO_LAST;
-    bool narrow = c->precision == DTYPE_FP16 || c->communication_dtype == DTYPE_FP16 ||
-                  c->accumulation_dtype == DTYPE_FP16;
+    bool narrow =
+        c->precision == DTYPE_FP16 || c->communication_dtype == DTYPE_FP16 || c->accumulation_dtype == DTYPE_FP16;
     bool world_rounds = narrow ? c->world > 1 : !is_power_of_two(c->world);
     bool micro_rounds = narrow ? c->accumulation > 1 : !is_power_of_two(c->accumulation);
     if (rule->micro == MICRO_LAST ? !world_rounds : !micro_rounds)
@@ -215,7 +215,10 @@ static const char *const division_text[DIVIDE_COUNT] = {
 static const char *const micro_text[MICRO_COUNT] = {"", ", each micro-step divided",
                                                     ", each micro-step times 1/accumulation"};
 static const char *const clip_text[CLIP_FORM_COUNT] = {
-    "", ", clipped by DeepSpeed's reciprocal", ", clipped by max_norm / norm", ", clipped by max_norm / norm in double",
+    "",
+    ", clipped by DeepSpeed's reciprocal",
+    ", clipped by max_norm / norm",
+    ", clipped by max_norm / norm in double",
     ", clipped by DeepSpeed's reciprocal in double",
 };
 
@@ -228,7 +231,6 @@ const char *rule_text(const struct rule *rule, char *out, size_t bytes)
     snprintf(out, bytes, "%s, %s%s, %s, %s%s%s%s", recipe ? adam_recipe_name(recipe) : "no recipe",
              order_text[rule->order], rule->rounds_each ? ", each sum rounded" : "",
              rule->reduces_each_micro_step ? "ranks before micro-steps" : "micro-steps before ranks",
-             division_text[rule->division], micro_text[rule->micro],
-             clip_text[rule->clip], powers_text[rule->powers]);
+             division_text[rule->division], micro_text[rule->micro], clip_text[rule->clip], powers_text[rule->powers]);
     return out;
 }

@@ -16,9 +16,9 @@ struct adam_recipe;
 
 // null: past the end; 0 is torch's CPU form, the canonical one.
 const struct adam_recipe *adam_recipe_at(int index);
-const char *adam_recipe_name(const struct adam_recipe *recipe);    // "torch-cpu", "deepspeed-cpu-gcc", ...
-const char *adam_recipe_source(const struct adam_recipe *recipe);  // what computes so
-const char *adam_recipe_checked(const struct adam_recipe *recipe); // "bit for bit", or "read" and why no more
+const char *adam_recipe_name(const struct adam_recipe *recipe);     // "torch-cpu", "deepspeed-cpu-gcc", ...
+const char *adam_recipe_source(const struct adam_recipe *recipe);   // what computes so
+const char *adam_recipe_checked(const struct adam_recipe *recipe);  // "bit for bit", or "read" and why no more
 
 // Whether the recipe has this kind of decay, and this processor the instructions for it.
 bool adam_recipe_does(const struct adam_recipe *recipe, bool decoupled);
@@ -64,27 +64,27 @@ enum rule_micro {
 
 // How the coefficient is rounded; e is 1e-6. In fp32, but for the two in double, which are rounded at the end.
 enum rule_clip {
-    CLIP_BY_QUOTIENT,             // torch's: 1 / (norm + e) x max_norm
-    CLIP_BY_RECIPROCAL,           // DeepSpeed's: 1 / ((norm + e) / max_norm)
-    CLIP_BY_TRUE_QUOTIENT,        // max_norm / (norm + e)
-    CLIP_BY_QUOTIENT_IN_DOUBLE,   // the same in double: Megatron-LM's
-    CLIP_BY_RECIPROCAL_IN_DOUBLE, // DeepSpeed's stage 3
+    CLIP_BY_QUOTIENT,              // torch's: 1 / (norm + e) x max_norm
+    CLIP_BY_RECIPROCAL,            // DeepSpeed's: 1 / ((norm + e) / max_norm)
+    CLIP_BY_TRUE_QUOTIENT,         // max_norm / (norm + e)
+    CLIP_BY_QUOTIENT_IN_DOUBLE,    // the same in double: Megatron-LM's
+    CLIP_BY_RECIPROCAL_IN_DOUBLE,  // DeepSpeed's stage 3
     CLIP_FORM_COUNT
 };
 bool rule_clip_is_deepspeed(enum rule_clip clip);  // false: of torch's kind
 
 // Where a recipe's powers of beta are running products in fp32 (DeepSpeed's on a CPU), and of what.
 enum rule_powers {
-    POWERS_RUNNING,      // canonical: from 1 on, or from a pow in the first step after a checkpoint
-    POWERS_UNBROKEN,     // from 1 on, in spite of a checkpoint: the optimizer of the process that wrote it goes on
-    POWERS_ANEW,         // a pow in every step: groups of different betas take turns in one optimizer
+    POWERS_RUNNING,   // canonical: from 1 on, or from a pow in the first step after a checkpoint
+    POWERS_UNBROKEN,  // from 1 on, in spite of a checkpoint: the optimizer of the process that wrote it goes on
+    POWERS_ANEW,      // a pow in every step: groups of different betas take turns in one optimizer
     POWERS_COUNT
 };
 
 struct rule {
     int recipe;  // index
     enum rule_order order;
-    bool rounds_each;  // every addition over ranks is rounded to the communication dtype, not the sum alone
+    bool rounds_each;              // every addition over ranks is rounded to the communication dtype, not the sum alone
     bool reduces_each_micro_step;  // ranks first, then micro-steps (stages 2 and 3); false: micro-steps first
     enum rule_division division;
     enum rule_micro micro;

@@ -65,17 +65,17 @@ Test(rule, a_rounding_case_has_the_rules_that_it_can_tell_apart)
     } rows[] = {
         {1, 1, DTYPE_FP32, 1},
         {1, 2, DTYPE_FP32, 1},
-        {1, 2, DTYPE_BF16, 2},           // rounded to bf16 before or after the sum over micro-steps
+        {1, 2, DTYPE_BF16, 2},  // rounded to bf16 before or after the sum over micro-steps
         {2, 1, DTYPE_FP32, 1},
-        {4, 1, DTYPE_FP32, 3},           // fold, ring, tree
-        {4, 1, DTYPE_BF16, 6},           // each also rounded at every addition
-        {5, 1, DTYPE_FP32, 3 * 4},       // last, reciprocal, first, first reciprocal
-        {6, 1, DTYPE_FP32, 4 * 4},       // and groups
+        {4, 1, DTYPE_FP32, 3},      // fold, ring, tree
+        {4, 1, DTYPE_BF16, 6},      // each also rounded at every addition
+        {5, 1, DTYPE_FP32, 3 * 4},  // last, reciprocal, first, first reciprocal
+        {6, 1, DTYPE_FP32, 4 * 4},  // and groups
         {8, 1, DTYPE_FP32, 4},
-        {3, 1, DTYPE_FP32, 2 * 4},       // fold, ring; last, reciprocal, first, first reciprocal
-        {3, 1, DTYPE_FP16, 4 * 7},       // and rounded at each addition; all divisions, as the model's dtype is another
-        {2, 4, DTYPE_FP32, 2},           // which sum first
-        {2, 3, DTYPE_FP32, 2 * (1 + 2)}, // last, or each micro-step's by 3 or times 1/3
+        {3, 1, DTYPE_FP32, 2 * 4},  // fold, ring; last, reciprocal, first, first reciprocal
+        {3, 1, DTYPE_FP16, 4 * 7},  // and rounded at each addition; all divisions, as the model's dtype is another
+        {2, 4, DTYPE_FP32, 2},      // which sum first
+        {2, 3, DTYPE_FP32, 2 * (1 + 2)},  // last, or each micro-step's by 3 or times 1/3
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct check_case c = shape(rows[i].world, rows[i].accumulation, rows[i].communication, false);

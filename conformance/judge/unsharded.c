@@ -318,8 +318,7 @@ static void gradient_of_param(struct mean *mean, const struct case_values *value
 }
 
 int unsharded_gradient(const struct check_case *c, const struct case_values *values, const struct rule *rule,
-                       const struct unsharded_choice *choice, int step, double scale,
-                       float *const out[CASE_PARAM_MAX])
+                       const struct unsharded_choice *choice, int step, double scale, float *const out[CASE_PARAM_MAX])
 {
     size_t room = (size_t)c->accumulation * (size_t)c->world * (size_t)c->param_count;
     struct mean mean = {.c = c, .rule = rule, .choice = choice, .scale = (float)scale};
@@ -351,9 +350,15 @@ int unsharded_adam(const struct check_case *c, const struct rule *rule, const st
         if (!case_is_trained(c, i) || (zero_gradient && update->leaves_unused))
             continue;
         struct recipe_step step = {
-            .lr = group->lr[update->lr_step - 1], .beta1 = group->beta1, .beta2 = group->beta2, .eps = group->eps,
-            .weight_decay = group->weight_decay, .decoupled = group->decoupled,
-            .bias_correction = group->bias_correction, .t = update->t, .resumed_t = update->resumed_t,
+            .lr = group->lr[update->lr_step - 1],
+            .beta1 = group->beta1,
+            .beta2 = group->beta2,
+            .eps = group->eps,
+            .weight_decay = group->weight_decay,
+            .decoupled = group->decoupled,
+            .bias_correction = group->bias_correction,
+            .t = update->t,
+            .resumed_t = update->resumed_t,
         };
         struct recipe_scalars scalars;
         recipe->begin(&step, &scalars);

@@ -26,10 +26,10 @@ void unsharded_begin(const struct check_case *c, const struct case_values *value
 enum scaler_form { SCALER_DEEPSPEED, SCALER_TORCH, SCALER_MEGATRON };
 struct unsharded_decision {
     bool skipped;
-    double scale;        // that the step's gradients are made with; 1 without loss scale
+    double scale;  // that the step's gradients are made with; 1 without loss scale
     double scale_after;
-    uint64_t t;          // updates applied after the step, by the definition (the delayed update counted)
-    int applies;         // the step whose gradient is applied; 0: none
+    uint64_t t;   // updates applied after the step, by the definition (the delayed update counted)
+    int applies;  // the step whose gradient is applied; 0: none
 };
 
 // [case_last_step] of them, from step 1 on (a resumed case's first steps, too).
@@ -51,8 +51,7 @@ struct unsharded_choice unsharded_choice_at(const struct check_case *c, const st
 // their owner's. out's arrays are the caller's; NULL entries are left out. Unused parameters get zeros. scale: that of
 // the step's decision.
 int unsharded_gradient(const struct check_case *c, const struct case_values *values, const struct rule *rule,
-                       const struct unsharded_choice *choice, int step, double scale,
-                       float *const out[CASE_PARAM_MAX]);
+                       const struct unsharded_choice *choice, int step, double scale, float *const out[CASE_PARAM_MAX]);
 
 // The norm of such gradients, to nearly all bits of a double, over what is trained (NULL entries are left out); and the
 // coefficient they are multiplied by: 1 without clipping.

@@ -13,9 +13,7 @@ static const enum dtype DTYPES[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 
 static float reference_round(enum dtype dtype, float x)
 {
-    return dtype == DTYPE_BF16   ? bf16_to_f32(f32_to_bf16(x))
-           : dtype == DTYPE_FP16 ? fp16_to_f32(f32_to_fp16(x))
-                                 : x;
+    return dtype == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : dtype == DTYPE_FP16 ? fp16_to_f32(f32_to_fp16(x)) : x;
 }
 
 Test(unsharded, rounding_is_to_nearest_even_in_every_format)
@@ -84,8 +82,7 @@ Test(unsharded, the_canonical_gradient_is_the_references_definition)
             cr_assert_eq(unsharded_gradient(&c, values, &rule, &choice, 2, (double)scale, gradients), 0);
             for (int i = 0; i < c.param_count; i++)
                 for (size_t k = 0; k < c.params[i].count; k++, checked++)
-                    cr_assert_eq(trial_bits(gradients[i][k]),
-                                 trial_bits(reference_sum(&c, values, 2, scale, i, k)),
+                    cr_assert_eq(trial_bits(gradients[i][k]), trial_bits(reference_sum(&c, values, 2, scale, i, k)),
                                  "world %d, variant %d, %s[%zu]", c.world, variant, c.params[i].name, k);
             trial_arrays_close(gradients);
             case_values_close(values);
@@ -118,7 +115,7 @@ Test(unsharded, every_order_of_addition_is_the_one_its_name_says)
     struct unsharded_choice none = {0};
     cr_expect_eq(sum_of(4, DTYPE_FP32, fold, none, terms), 0);  // each 1 is lost in turn
     cr_expect_eq(sum_of(4, DTYPE_FP32, tree, none, terms), 1);  // 2^24 + 0, 1 - 2^24
-    struct unsharded_choice choice = {.first_rank = 1};           // 1 + 1 - 2^24 + 2^24
+    struct unsharded_choice choice = {.first_rank = 1};         // 1 + 1 - 2^24 + 2^24
     cr_expect_eq(sum_of(4, DTYPE_FP32, ring, choice, terms), 2);
     choice = (struct unsharded_choice){.first_rank = 0, .downwards = true};  // 2^24 - 2^24 + 1 + 1
     cr_expect_eq(sum_of(4, DTYPE_FP32, ring, choice, terms), 2);
@@ -238,8 +235,7 @@ Test(unsharded, a_rounding_case_tells_every_rule_from_the_canonical_one)
         for (int accumulation = 1; accumulation <= 3; accumulation += 2)
             for (int d = 0; d < 2; d++) {
                 int rules = 0;
-                struct check_case c =
-                    trial_case_of(world, accumulation, DTYPES[d], DTYPES[d], DTYPE_FP32, 2);
+                struct check_case c = trial_case_of(world, accumulation, DTYPES[d], DTYPES[d], DTYPE_FP32, 2);
                 size_t count = rules_that_differ(c, 1, &rules);
                 // Sums in fp32 that are rounded to bf16 once hardly ever show their order: a ring's, a tree's.
                 size_t hidden = d == 0 ? 0 : world == 3 ? 1 : 2;
@@ -327,7 +323,7 @@ Test(unsharded, training_has_the_bits_of_the_references_recipe)
         cr_expect_eq(state.t, (uint64_t)step);
         for (int i = 0; i < c.param_count; i++) {
             const struct case_group *group = &c.groups[c.params[i].group];
-            struct adam_hyper hyper = {group->lr[step - 1], group->beta1, group->beta2, group->eps,
+            struct adam_hyper hyper = {group->lr[step - 1], group->beta1,     group->beta2, group->eps,
                                        group->weight_decay, group->decoupled, true};
             struct adam_scalars scalars;
             struct recipe_state history = {0};
@@ -338,7 +334,8 @@ Test(unsharded, training_has_the_bits_of_the_references_recipe)
         }
         cr_assert_eq(trial_differences(&c, state.param, before.param) +
                          trial_differences(&c, state.exp_avg, before.exp_avg) +
-                         trial_differences(&c, state.exp_avg_sq, before.exp_avg_sq), 0, "step %d", step);
+                         trial_differences(&c, state.exp_avg_sq, before.exp_avg_sq),
+                     0, "step %d", step);
     }
     trial_arrays_close(gradients);
     unsharded_state_close(&state);
@@ -375,7 +372,8 @@ Test(unsharded, tied_uses_add_up_and_frozen_and_unused_parameters_stay)
     cr_assert_eq(unsharded_adam(&c, &rule, &update, (const float *const *)gradients, &from, &to), 0);
     cr_expect_eq(to.param[2][0], from.param[2][0] * (float)(1 - 1e-3 * 0.1), "decay applies, the moments are zero");
     cr_expect_neq(unsharded_adam(&c, &rule, &(struct unsharded_update){.lr_step = 1}, (const float *const *)gradients,
-                                 &from, &to), 0);
+                                 &from, &to),
+                  0);
     trial_arrays_close(gradients);
     unsharded_state_close(&from);
     unsharded_state_close(&to);

@@ -65,8 +65,8 @@ static int unknown_recipe(const char *name)
 
 static int read_options(const struct answer_options *a, struct reference_options *out)
 {
-    *out = (struct reference_options){.recipe = a->recipe, .nvme_path = a->nvme_path, .clip_form = CLIP_TORCH,
-                                      .reduction_group = a->reduction_group};
+    *out = (struct reference_options){
+        .recipe = a->recipe, .nvme_path = a->nvme_path, .clip_form = CLIP_TORCH, .reduction_group = a->reduction_group};
     if (a->reduction_group < 0 || a->reduction_group > CASE_WORLD_MAX)
         return err_set(ERR_USAGE, "--reduction-group %d: expected 1 to %d", a->reduction_group, CASE_WORLD_MAX);
     if (a->recipe && !recipe_find(a->recipe))
@@ -78,7 +78,7 @@ static int read_options(const struct answer_options *a, struct reference_options
     if (!a->schedule)
         return ERR_NONE;
     out->has_schedule = true;
-    return flow_schedule_parse(a->schedule, &out->schedule);
+    return executor_schedule_parse(a->schedule, &out->schedule);
 }
 
 static int read_world(const char *text, int *out)

@@ -42,8 +42,8 @@ static struct check_case write_case(const char *name, int world)
         .param_count = 2,
         .params = {{.name = "a", .shape = {7}, .shape_rank = 1, .count = 7, .used = true, .tied_to = -1},
                    {.name = "b", .shape = {5}, .shape_rank = 1, .count = 5, .used = true, .tied_to = -1}},
-        .groups[0] = {.decoupled = true, .lr = {0.5, 0.5}, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
-                      .bias_correction = true},
+        .groups[0] =
+            {.decoupled = true, .lr = {0.5, 0.5}, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .bias_correction = true},
         .data = {.family = FAMILY_ROUNDING, .seed = 5, .exponent_low = -8, .exponent_high = 2},
     };
     struct case_values *values;

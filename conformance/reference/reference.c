@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "ref/checkpoint/export.h"
 #include "base/file.h"
-#include "conformance/reference/given.h"
+#include "conformance/reference/scripted_model.h"
 #include "ref/tier/nvme_folder.h"
 #include "ref/train/train.h"
 #include "ref/train/train_checkpoint.h"
@@ -32,7 +32,7 @@ struct reference_run {
     struct reference_config config;
     int before_steps;
     char store[PATH_MAX];  // where this case's checkpoints are
-    struct given *given;
+    struct scripted *scripted;
     struct weights *weights;
     struct train_checkpoints checkpoints;
     struct reference_report *report;
@@ -107,18 +107,18 @@ static int place_weights(const struct weights *weights, struct stage *stage)
 {
     const struct layout *layout = &stage->layout;
     for (int i = 0; i < layout->trainable_count; i++) {
-        const struct bundle *bundle = &layout->bundles[i];
-        float *whole = calloc(bundle->padded_count + 1, sizeof *whole);
-        if (!whole)
-            return err_set(ERR_MEMORY, "no memory for the weights of %zu elements", bundle->padded_count);
-        for (int k = 0; k < bundle->param_count; k++) {
-            int param = bundle->params[k];
-            memcpy(whole + layout->offset_of[param], weights->values[param],
-                   stage->setting.model->params[param].count * sizeof *whole);
+        const struct bucket *bucket = &layout->buckets[i];
+        float *full = calloc(bucket->padded_count + 1, sizeof *full);
+        if (!full)
+            return err_set(ERR_MEMORY, "no memory for the weights of %zu elements", bucket->padded_count);
+        for (int k = 0; k < bucket->param_count; k++) {
+            int param = bucket->params[k];
+            memcpy(full + layout->offset_of[param], weights->values[param],
+                   stage->setting.model->params[param].count * sizeof *full);
         }
-        size_t begin = bundle_share_begin(bundle, stage_share(stage, i));
-        int rc = stage_write_share(stage, i, STATE_PARAMETER, whole + begin);
-        free(whole);
+        size_t begin = bucket_shard_begin(bucket, stage_shard(stage, i));
+        int rc = stage_write_shard(stage, i, STATE_PARAMETER, full + begin);
+        free(full);
         TRY(rc);
     }
     return stage_regather(stage);
@@ -136,17 +136,18 @@ static int train(struct reference_run *run, const char *folder)
 {
     const struct check_case *c = &run->c;
     const struct reference_options *options = run->options;
-    const struct given_setting given = {
+    const struct scripted_setting scripted = {
         .c = c, .folder = folder, .before_steps = run->before_steps, .keeps_seen = true};
-    TRY(given_open(&given, &run->given));
+    TRY(scripted_open(&scripted, &run->scripted));
     struct train_setting setting = {
         .config = &run->config.config,
-        .model = given_model(run->given),
+        .model = scripted_model(run->scripted),
         .world = c->world,
         .comm = options->comm,
         .steps = (uint64_t)(case_last_step(c) - run->before_steps),
-        .schedule = options->has_schedule ? options->schedule
-                                          : (struct flow_schedule){c->overlap ? FLOW_OVERLAP : FLOW_SERIAL, 0},
+        .schedule = options->has_schedule
+                        ? options->schedule
+                        : (struct executor_schedule){c->overlap ? EXECUTOR_OVERLAP : EXECUTOR_SERIAL, 0},
         .threads = 1,
         .observe = observe,
         .observe_context = run,
@@ -157,7 +158,7 @@ static int train(struct reference_run *run, const char *folder)
     }
     if (c->phase != PHASE_WHOLE)
         TRY(open_checkpoints(run, &setting));
-    TRY(reference_report_open(c, run->given, run->answer, run->before_steps, options->comm, &run->report));
+    TRY(reference_report_open(c, run->scripted, run->answer, run->before_steps, options->comm, &run->report));
     struct train_result result;
     int rc = train_run(&setting, &result);
     free(result.step_ns);
@@ -170,7 +171,7 @@ static void close_run(struct reference_run *run)
     reference_report_close(run->report);
     train_checkpoints_close(&run->checkpoints);
     weights_close(run->weights);
-    given_close(run->given);
+    scripted_close(run->scripted);
 }
 
 static const char *nvme_path_of(const struct reference_options *options, const char *state)
@@ -195,8 +196,7 @@ static int answer(struct reference_run *run, const char *folder)
     if (rc == ERR_USAGE && !is_first(run))
         return ERR_NONE;
     if (rc == ERR_USAGE)
-        return answer_write_text(run->answer,
-                                 unsupported || !c->expects_refusal ? ANSWER_UNSUPPORTED : ANSWER_REFUSED,
+        return answer_write_text(run->answer, unsupported || !c->expects_refusal ? ANSWER_UNSUPPORTED : ANSWER_REFUSED,
                                  err_message());
     TRY(rc);
     if (c->phase != PHASE_WHOLE)

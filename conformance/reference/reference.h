@@ -5,7 +5,7 @@
 
 #include "conformance/cases/case.h"
 #include "ref/config/config.h"
-#include "ref/flow/flow.h"
+#include "ref/executor/executor.h"
 
 #include <signal.h>
 
@@ -13,8 +13,8 @@ struct reference_options {
     const char *recipe;  // null: torch-cpu, or deepspeed-cpu-clang for what torch has not
     enum clip_form clip_form;
     int reduction_group;  // ranks in a group of hierarchical sums, where the world is a multiple; 0: canonical order
-    bool has_schedule;   // false: overlap where the case hints at it, otherwise serial
-    struct flow_schedule schedule;
+    bool has_schedule;    // false: overlap where the case hints at it, otherwise serial
+    struct executor_schedule schedule;
     const char *nvme_path;  // null: the folder of states, or TMPDIR, or /tmp
     struct comm *comm;      // of the ranks that a launcher has started, of which this process is one; null: threads
     const volatile sig_atomic_t *interrupted;  // then no further case is answered; may be null
@@ -53,13 +53,13 @@ int reference_config(const struct check_case *c, const struct reference_options 
 // An answer's files, made as a run goes on.
 struct reference_report;
 struct train_moment;
-struct given;
+struct scripted;
 
 // c and given outlive it. comm: as in reference_options; with it, the report's calls are collective.
-int reference_report_open(const struct check_case *c, const struct given *given, const char *folder, int before_steps,
-                          struct comm *comm, struct reference_report **out);
+int reference_report_open(const struct check_case *c, const struct scripted *scripted, const char *folder,
+                          int before_steps, struct comm *comm, struct reference_report **out);
 int reference_report_observe(struct reference_report *report, const struct train_moment *moment);  // train.h
-int reference_report_usage(struct reference_report *report);  // when the run is over
-void reference_report_close(struct reference_report *report);       // null-safe
+int reference_report_usage(struct reference_report *report);   // when the run is over
+void reference_report_close(struct reference_report *report);  // null-safe
 
 #endif

@@ -24,8 +24,8 @@ static json_t *optimizer_section(const struct case_group *group)
 {
     return json_pack("{s:s, s:{s:f, s:[f, f], s:f, s:f, s:b, s:b}}", "type", group->decoupled ? "AdamW" : "Adam",
                      "params", "lr", group->lr[0], "betas", group->beta1, group->beta2, "eps", group->eps,
-                     "weight_decay", group->weight_decay, "bias_correction", (int)group->bias_correction,
-                     "adam_w_mode", (int)group->decoupled);
+                     "weight_decay", group->weight_decay, "bias_correction", (int)group->bias_correction, "adam_w_mode",
+                     (int)group->decoupled);
 }
 
 // Buckets are hints: each becomes the nearest value that the key takes.
@@ -42,11 +42,11 @@ static json_t *zero_section(const struct check_case *c)
     size_t elements = 1;
     for (int i = 0; i < c->param_count; i++)
         elements += c->params[i].count;
-    json_t *section = json_pack(
-        "{s:i, s:b, s:b, s:I, s:I, s:I}", "stage", c->stage, "overlap_comm", (int)c->overlap, "contiguous_gradients",
-        (int)c->contiguous_gradients, "reduce_bucket_size", (json_int_t)c->reduce_bucket, "allgather_bucket_size",
-        (json_int_t)at_least(c->allgather_bucket + c->allgather_bucket % 2, 2), "sub_group_size",
-        (json_int_t)at_least(c->sub_group, 1));
+    json_t *section = json_pack("{s:i, s:b, s:b, s:I, s:I, s:I}", "stage", c->stage, "overlap_comm", (int)c->overlap,
+                                "contiguous_gradients", (int)c->contiguous_gradients, "reduce_bucket_size",
+                                (json_int_t)c->reduce_bucket, "allgather_bucket_size",
+                                (json_int_t)at_least(c->allgather_bucket + c->allgather_bucket % 2, 2),
+                                "sub_group_size", (json_int_t)at_least(c->sub_group, 1));
     if (c->stage == 3) {
         json_object_set_new(section, "stage3_prefetch_bucket_size", json_integer((json_int_t)c->prefetch_bucket));
         json_object_set_new(section, "stage3_param_persistence_threshold",
@@ -55,9 +55,9 @@ static json_t *zero_section(const struct check_case *c)
         json_object_set_new(section, "stage3_max_reuse_distance", json_integer((json_int_t)c->prefetch_bucket));
     }
     if (c->offload_optimizer != TIER_DEVICE)
-        json_object_set_new(section, "offload_optimizer",
-                            json_pack("{s:s, s:b}", "device", config_device_name(c->offload_optimizer), "pin_memory",
-                                      0));
+        json_object_set_new(
+            section, "offload_optimizer",
+            json_pack("{s:s, s:b}", "device", config_device_name(c->offload_optimizer), "pin_memory", 0));
     if (c->offload_param != TIER_DEVICE)
         json_object_set_new(section, "offload_param",
                             json_pack("{s:s, s:b, s:I}", "device", config_device_name(c->offload_param), "pin_memory",

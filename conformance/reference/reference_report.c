@@ -11,7 +11,7 @@
 
 #include "conformance/contract/answer.h"
 #include "base/err.h"
-#include "conformance/reference/given.h"
+#include "conformance/reference/scripted_model.h"
 #include "ref/train/train.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 struct reference_report {
     const struct check_case *c;
-    const struct given *given;
+    const struct scripted *scripted;
     const char *folder;
     int before_steps;
     struct comm *comm;
@@ -56,14 +56,14 @@ static void state_close(struct answer_step *state)
     }
 }
 
-// The parameters of a whole bundle, each to its place in a state.
-static void take(const struct reference_report *report, const struct layout *layout, int bundle, const float *whole,
+// The parameters of a full bucket, each to its place in a state.
+static void take(const struct reference_report *report, const struct layout *layout, int bucket, const float *full,
                  float *const to[])
 {
     for (int i = 0; i < report->c->param_count; i++) {
-        int param = given_param(report->given, i);
-        if (to[i] && layout->bundle_of[param] == bundle)
-            memcpy(to[i], whole + layout->offset_of[param], report->c->params[i].count * sizeof *whole);
+        int param = scripted_param(report->scripted, i);
+        if (to[i] && layout->bucket_of[param] == bucket)
+            memcpy(to[i], full + layout->offset_of[param], report->c->params[i].count * sizeof *full);
     }
 }
 
@@ -78,34 +78,34 @@ static bool gives_gradient(const struct reference_report *report, const struct t
     return moment->applied && !is_late(report->c, (int)moment->step + report->before_steps);
 }
 
-// Collective: all ranks' shares of everything, whole, on rank 0.
-static int collect(struct reference_report *report, const struct train_moment *moment, float *whole, float *copy)
+// Collective: all ranks' shards of everything, whole, on rank 0.
+static int collect(struct reference_report *report, const struct train_moment *moment, float *full, float *model_params)
 {
     struct stage *stage = moment->stage;
     const struct layout *layout = &stage->layout;
     struct answer_step *now = &report->now;
     float *const *const states[] = {now->param, now->exp_avg, now->exp_avg_sq};
-    for (int bundle = 0; bundle < layout->bundle_count; bundle++) {
-        if (layout->bundles[bundle].frozen) {
-            TRY(stage_collect_copy(stage, bundle, copy));
-            dtype_widen(report->c->precision, copy, whole, layout->bundles[bundle].count);
+    for (int bucket = 0; bucket < layout->bucket_count; bucket++) {
+        if (layout->buckets[bucket].frozen) {
+            TRY(stage_collect_model_params(stage, bucket, model_params));
+            dtype_widen(report->c->precision, model_params, full, layout->buckets[bucket].count);
             if (moment->rank == 0)
-                take(report, layout, bundle, whole, now->param);
+                take(report, layout, bucket, full, now->param);
             continue;
         }
         for (int state = 0; state < STATE_COUNT; state++) {
-            TRY(stage_collect(stage, bundle, (enum state)state, whole));
+            TRY(stage_collect(stage, bucket, (enum state)state, full));
             if (moment->rank == 0)
-                take(report, layout, bundle, whole, states[state]);
+                take(report, layout, bucket, full, states[state]);
         }
         if (!gives_gradient(report, moment))
             continue;
-        TRY(stage_collect_gradient(stage, bundle, copy));
-        dtype_widen(stage->setting.config->accumulation_dtype, copy, whole, layout->bundles[bundle].count);
-        for (size_t i = 0; i < layout->bundles[bundle].count; i++)
-            whole[i] /= stage->optimizer.divisor;
+        TRY(stage_collect_gradient(stage, bucket, model_params));
+        dtype_widen(stage->setting.config->accumulation_dtype, model_params, full, layout->buckets[bucket].count);
+        for (size_t i = 0; i < layout->buckets[bucket].count; i++)
+            full[i] /= stage->optimizer.divisor;
         if (moment->rank == 0)
-            take(report, layout, bundle, whole, now->grad);
+            take(report, layout, bucket, full, now->grad);
     }
     return ERR_NONE;
 }
@@ -114,22 +114,24 @@ static int collect_all(struct reference_report *report, const struct train_momen
 {
     const struct layout *layout = &moment->stage->layout;
     size_t largest = 1;
-    for (int i = 0; i < layout->bundle_count; i++)
-        if (layout->bundles[i].padded_count > largest)
-            largest = layout->bundles[i].padded_count;
-    float *whole = malloc(largest * sizeof *whole), *copy = malloc(largest * sizeof *copy);
-    int rc = whole && copy ? collect(report, moment, whole, copy)
-                           : err_set(ERR_MEMORY, "no memory to collect %zu elements", largest);
-    free(whole);
-    free(copy);
+    for (int i = 0; i < layout->bucket_count; i++)
+        if (layout->buckets[i].padded_count > largest)
+            largest = layout->buckets[i].padded_count;
+    float *full = malloc(largest * sizeof *full), *model_params = malloc(largest * sizeof *model_params);
+    int rc = full && model_params ? collect(report, moment, full, model_params)
+                                  : err_set(ERR_MEMORY, "no memory to collect %zu elements", largest);
+    free(full);
+    free(model_params);
     return rc;
 }
 
 static void note_usage(struct reference_report *report, const struct train_moment *moment)
 {
-    static const enum ledger_kind kinds[USAGE_KIND_COUNT] = {
-        [USAGE_PARAM] = KIND_PARAMETER, [USAGE_GRAD] = KIND_GRADIENT, [USAGE_OPTIMIZER] = KIND_OPTIMIZER,
-        [USAGE_MASTER] = KIND_MASTER,   [USAGE_PADDING] = KIND_PADDING};
+    static const enum ledger_kind kinds[USAGE_KIND_COUNT] = {[USAGE_PARAM] = KIND_PARAMETER,
+                                                             [USAGE_GRAD] = KIND_GRADIENT,
+                                                             [USAGE_OPTIMIZER] = KIND_OPTIMIZER,
+                                                             [USAGE_MASTER] = KIND_MASTER,
+                                                             [USAGE_PADDING] = KIND_PADDING};
     static const enum ledger_purpose purposes[USAGE_PURPOSE_COUNT] = {
         [USAGE_REDUCE] = PURPOSE_REDUCE, [USAGE_GATHER] = PURPOSE_GATHER};
     const struct ledger *ledger = moment->stage->setting.ledger;
@@ -148,7 +150,7 @@ static int write_seen(const struct reference_report *report, int rank, int step)
 {
     const void *const *seen[CASE_ACCUMULATION_MAX];
     for (int micro = 0; micro < report->c->accumulation; micro++)
-        seen[micro] = given_seen(report->given, rank, micro);
+        seen[micro] = scripted_seen(report->scripted, rank, micro);
     return answer_write_seen(report->c, report->folder, step, rank, seen);
 }
 
@@ -185,14 +187,14 @@ int reference_report_observe(struct reference_report *report, const struct train
     return moment->rank == 0 ? write_step(report, moment, step) : ERR_NONE;
 }
 
-int reference_report_open(const struct check_case *c, const struct given *given, const char *folder, int before_steps,
-                          struct comm *comm, struct reference_report **out)
+int reference_report_open(const struct check_case *c, const struct scripted *scripted, const char *folder,
+                          int before_steps, struct comm *comm, struct reference_report **out)
 {
     struct reference_report *report = *out = calloc(1, sizeof *report);
     if (!report)
         return err_set(ERR_MEMORY, "no memory for an answer");
     report->c = c;
-    report->given = given;
+    report->scripted = scripted;
     report->folder = folder;
     report->before_steps = before_steps;
     report->comm = comm;

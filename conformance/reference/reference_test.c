@@ -54,10 +54,10 @@ static struct check_case case_of(const char *name, int stage, int world)
         .data = {.family = FAMILY_ROUNDING, .seed = 5, .unit = 1, .reach = 3, .exponent_low = -8, .exponent_high = 2},
     };
     snprintf(c.name, sizeof c.name, "%s", name);
-    c.groups[0] = (struct case_group){.decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
-                                      .weight_decay = 0.1, .bias_correction = true};
-    c.groups[1] = (struct case_group){.beta1 = 0.5, .beta2 = 0.75, .eps = 1e-3, .weight_decay = 0.25,
-                                      .bias_correction = true};
+    c.groups[0] = (struct case_group){
+        .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .bias_correction = true};
+    c.groups[1] =
+        (struct case_group){.beta1 = 0.5, .beta2 = 0.75, .eps = 1e-3, .weight_decay = 0.25, .bias_correction = true};
     for (int i = 0; i < CASE_STEP_MAX; i++)
         c.groups[0].lr[i] = 0.125, c.groups[1].lr[i] = 0.5;
     add_param(&c, "a.weight", 2, 7, 13);
@@ -303,8 +303,8 @@ Test(reference, the_loss_scale_shrinks_and_grows_in_any_precision)
 
 Test(reference, states_on_the_host_and_on_nvme)
 {
-    static const enum ledger_tier tiers[][2] = {{TIER_HOST, TIER_DEVICE}, {TIER_HOST, TIER_HOST},
-                                                {TIER_NVME, TIER_DEVICE}, {TIER_NVME, TIER_NVME}};
+    static const enum ledger_tier tiers[][2] = {
+        {TIER_HOST, TIER_DEVICE}, {TIER_HOST, TIER_HOST}, {TIER_NVME, TIER_DEVICE}, {TIER_NVME, TIER_NVME}};
     for (int i = 0; i < 4; i++) {
         struct check_case c = case_of((const char *[]){"off-0", "off-1", "off-2", "off-3"}[i], 3, 3);
         set_precision(&c, DTYPE_BF16);
@@ -419,7 +419,7 @@ Test(reference, prefetch_and_persistence_change_no_bit)
         set_precision(&c, DTYPE_BF16);
         c.prefetch_bucket = prefetch[i];
         demand_case(&c, usage);
-        // a.scalar, b.unused, c.small and b.frozen, on each rank beside everybody's shares.
+        // a.scalar, b.unused, c.small and b.frozen, on each rank beside replicated shards.
         uint64_t held = 0, all = 91 + 1 + 101 + 19 + 5 + 2 + 91, persistent = 1 + 5 + 2 + 19;
         for (int rank = 0; rank < 3; rank++)
             held += usage[rank].held_bytes[USAGE_PARAM];
@@ -443,8 +443,8 @@ Test(reference, what_makes_no_sense_is_refused)
     cases[3].loss_scale = (struct case_loss_scale){SCALE_DYNAMIC, 1024, 0, 2, 1};
     cases[4].groups[1].beta2 = 1;
     cases[5].groups[0].beta1 = -0.5;
-    static const char *const keys[] = {"gradient_clipping", "loss scale", "loss scale", "loss_scale_window", "betas",
-                                       "betas"};
+    static const char *const keys[] = {"gradient_clipping", "loss scale", "loss scale",
+                                       "loss_scale_window", "betas",      "betas"};
     for (int i = 0; i < 6; i++) {
         struct answer a;
         struct case_values *values;

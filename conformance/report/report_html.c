@@ -127,18 +127,18 @@ static void put_summary(const struct page *page, const struct requirement_verdic
 
 static void put_finding(const struct page *page, const struct finding *finding)
 {
-    char place[FINDING_PLACE_BYTES], text[DIFFERENCE_TEXT_BYTES], repeat[REPEAT_TEXT_BYTES];
+    char location[FINDING_LOCATION_BYTES], text[DIFFERENCE_TEXT_BYTES], repeat[REPEAT_TEXT_BYTES];
     FILE *out = page->out;
     fprintf(out, "<li>");
     put_badge(out, finding->verdict);
     fputc(' ', out);
-    text_markup(out, finding_place(finding, place));
+    text_markup(out, finding_location(finding, location));
     if (finding->text[0])
         fprintf(out, ": ");
     text_markup(out, finding->text);
     if (finding->has_difference) {
         fprintf(out, "<br/>First: ");
-        text_markup(out, difference_place(finding, text));
+        text_markup(out, difference_location(finding, text));
         fprintf(out, "<br/><code>");
         text_markup(out, difference_values(finding, text));
         fprintf(out, "</code>");

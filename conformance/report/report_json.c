@@ -64,9 +64,9 @@ static json_t *run_json(const struct run_facts *facts)
                      REPORT_SCHEMA, "implementation", text_json(facts->implementation), "version",
                      text_json(facts->version), "level", text_json(facts->level), "part",
                      facts->part ? text_json(facts->part) : json_null(), "command", text_json(facts->command), "seed",
-                     seed, "case_count", (json_int_t)facts->case_count, "launch_count",
-                     (json_int_t)facts->launch_count, "requirement_count", (json_int_t)facts->requirement_count,
-                     "duration_s", facts->seconds, "rules", rules_json(facts), "suite", suite ? suite : json_null());
+                     seed, "case_count", (json_int_t)facts->case_count, "launch_count", (json_int_t)facts->launch_count,
+                     "requirement_count", (json_int_t)facts->requirement_count, "duration_s", facts->seconds, "rules",
+                     rules_json(facts), "suite", suite ? suite : json_null());
 }
 
 static json_t *difference_json(const struct finding *finding)
@@ -76,16 +76,15 @@ static json_t *difference_json(const struct finding *finding)
     if (!finding->has_difference)
         return json_null();
     bool of_tensor = d->param >= 0 && finding->c && d->param < finding->c->param_count;
-    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:i,s:s,s:s,s:o,s:o,s:o,s:I,s:I}", "step", d->step, "rank",
-                     index_or_null(d->rank), "micro_step", index_or_null(d->micro), "quantity", text_json(d->what),
-                     "tensor", of_tensor ? text_json(finding->c->params[d->param].name) : json_null(), "element",
-                     of_tensor ? json_integer((json_int_t)d->element) : json_null(), "bits", d->bits, "expected_bits",
-                     bits_text(d->bits, d->expected_bits, expected), "actual_bits",
-                     bits_text(d->bits, d->actual_bits, actual), "expected",
-                     number_or_null(difference_number(finding, d->expected_bits)), "actual",
-                     number_or_null(difference_number(finding, d->actual_bits)), "distance_roundings",
-                     number_or_null(d->roundings), "differing_count", (json_int_t)d->differing_count, "compared_count",
-                     (json_int_t)d->compared_count);
+    return json_pack(
+        "{s:i,s:o,s:o,s:o,s:o,s:o,s:i,s:s,s:s,s:o,s:o,s:o,s:I,s:I}", "step", d->step, "rank", index_or_null(d->rank),
+        "micro_step", index_or_null(d->micro), "quantity", text_json(d->what), "tensor",
+        of_tensor ? text_json(finding->c->params[d->param].name) : json_null(), "element",
+        of_tensor ? json_integer((json_int_t)d->element) : json_null(), "bits", d->bits, "expected_bits",
+        bits_text(d->bits, d->expected_bits, expected), "actual_bits", bits_text(d->bits, d->actual_bits, actual),
+        "expected", number_or_null(difference_number(finding, d->expected_bits)), "actual",
+        number_or_null(difference_number(finding, d->actual_bits)), "distance_roundings", number_or_null(d->roundings),
+        "differing_count", (json_int_t)d->differing_count, "compared_count", (json_int_t)d->compared_count);
 }
 
 static json_t *check_json(const struct finding *finding, const struct requirement_verdict verdicts[], int count)

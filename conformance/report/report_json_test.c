@@ -13,10 +13,10 @@ struct records {
     size_t count;
 };
 
-static struct records read_records(const struct told *told)
+static struct records read_records(const struct reported *reported)
 {
     struct records records = {0};
-    char *text = told_print(told, report_json), *rest = text;
+    char *text = reported_print(reported, report_json), *rest = text;
     for (char *line; (line = strsep(&rest, "\n")) && rest;) {
         json_error_t error;
         json_t *record = json_loads(line, JSON_REJECT_DUPLICATES, &error);
@@ -57,9 +57,9 @@ static void assert_keys(const json_t *schema, const char *kind, json_t *record)
     const char *key;
     size_t i;
     cr_assert_not_null(required, "%s", kind);
-    json_array_foreach(required, i, name)
+    json_array_foreach (required, i, name)
         cr_assert_not_null(json_object_get(record, json_string_value(name)), "%s", json_string_value(name));
-    json_object_foreach(record, key, value)
+    json_object_foreach (record, key, value)
         cr_assert_not_null(json_object_get(properties, key), "%s.%s", kind, key);
     cr_assert_eq(json_array_size(required), json_object_size(record), "%s", kind);
     cr_assert_eq(json_object_size(properties), json_object_size(record), "%s", kind);
@@ -68,17 +68,17 @@ static void assert_keys(const json_t *schema, const char *kind, json_t *record)
 Test(report_json, records_come_in_order_and_with_the_keys_of_the_schema)
 {
     for (int hostile = 0; hostile < 2; hostile++) {
-        struct told *told = told_open(hostile);
-        struct records records = read_records(told);
+        struct reported *reported = reported_open(hostile);
+        struct records records = read_records(reported);
         json_error_t error;
         json_t *schema = json_load_file(ZG_SOURCE_DIR "/conformance/schema/report.schema.json", 0, &error);
         cr_assert_not_null(schema, "%d: %s", error.line, error.text);
-        cr_assert_eq(records.count, 1 + told->findings.count + TOLD_COUNT + 1);
+        cr_assert_eq(records.count, 1 + reported->findings.count + REPORTED_COUNT + 1);
         for (size_t i = 0; i < records.count; i++) {
-            const char *kind = i == 0                             ? "run"
-                               : i <= told->findings.count        ? "check"
-                               : i + 1 < records.count            ? "requirement"
-                                                                  : "end";
+            const char *kind = i == 0                          ? "run"
+                               : i <= reported->findings.count ? "check"
+                               : i + 1 < records.count         ? "requirement"
+                                                               : "end";
             cr_assert_str_eq(string_of(records.list[i], "record"), kind, "line %zu", i + 1);
             assert_keys(schema, kind, records.list[i]);
             json_t *difference = json_object_get(records.list[i], "difference");
@@ -87,14 +87,14 @@ Test(report_json, records_come_in_order_and_with_the_keys_of_the_schema)
         }
         json_decref(schema);
         close_records(&records);
-        told_close(told);
+        reported_close(reported);
     }
 }
 
-Test(report_json, the_run_is_told_with_its_facts)
+Test(report_json, the_run_is_reported_with_its_facts)
 {
-    struct told *told = told_open(false);
-    struct records records = read_records(told);
+    struct reported *reported = reported_open(false);
+    struct records records = read_records(reported);
     const json_t *run = records.list[0];
     cr_assert_str_eq(string_of(run, "implementation"), "Example Trainer");
     cr_assert_str_eq(string_of(run, "version"), "1.2.3");
@@ -104,7 +104,7 @@ Test(report_json, the_run_is_told_with_its_facts)
     cr_assert_str_eq(string_of(run, "seed"), "18446744073709551615");
     cr_assert_eq(number_of(run, "case_count"), 7);
     cr_assert_eq(number_of(run, "launch_count"), 3);
-    cr_assert_eq(number_of(run, "requirement_count"), TOLD_COUNT);
+    cr_assert_eq(number_of(run, "requirement_count"), REPORTED_COUNT);
     cr_assert_eq(number_of(run, "duration_s"), 12.25);
     cr_assert_eq(json_array_size(json_object_get(run, "rules")), 2);
     cr_assert_str_eq(json_string_value(json_array_get(json_object_get(run, "rules"), 1)), "cpu, fp32: torch-fused");
@@ -112,15 +112,15 @@ Test(report_json, the_run_is_told_with_its_facts)
     cr_assert_str_eq(string_of(build, "version"), ZG_VERSION);
     cr_assert_not_null(json_object_get(json_object_get(run, "suite"), "machine"));
     close_records(&records);
-    told_close(told);
+    reported_close(reported);
 }
 
 Test(report_json, findings_keep_their_verdicts_places_and_bits)
 {
-    struct told *told = told_open(false);
-    struct records records = read_records(told);
-    for (size_t i = 0; i < told->findings.count; i++) {
-        const struct finding *finding = &told->findings.list[i];
+    struct reported *reported = reported_open(false);
+    struct records records = read_records(reported);
+    for (size_t i = 0; i < reported->findings.count; i++) {
+        const struct finding *finding = &reported->findings.list[i];
         const json_t *check = records.list[1 + i], *difference = json_object_get(check, "difference");
         cr_assert_str_eq(string_of(check, "case"), finding->c->name);
         cr_assert_str_eq(string_of(check, "aspect"), aspect_name(finding->aspect));
@@ -149,29 +149,30 @@ Test(report_json, findings_keep_their_verdicts_places_and_bits)
     // Of a scalar, of no rank, and no number: null, but the bits are there.
     difference = json_object_get(records.list[11], "difference");
     cr_assert(json_is_null(json_object_get(records.list[11], "hint")));
-    for (const char *const *key = (const char *const[]){"rank", "micro_step", "tensor", "element", "actual",
-                                                        "distance_roundings", NULL}; *key; key++)
+    for (const char *const *key =
+             (const char *const[]){"rank", "micro_step", "tensor", "element", "actual", "distance_roundings", NULL};
+         *key; key++)
         cr_assert(json_is_null(json_object_get(difference, *key)), "%s", *key);
     cr_assert_eq(number_of(difference, "expected"), 1.5);
     cr_assert_str_eq(string_of(difference, "actual_bits"), "0x7ff8000000000000");
     close_records(&records);
-    told_close(told);
+    reported_close(reported);
 }
 
 Test(report_json, requirements_and_the_end_keep_every_verdict)
 {
-    static const char *const verdicts[TOLD_COUNT] = {"PASS",   "EQUIVALENT", "FAIL", "FAIL",        "BOUNDED",
-                                                     "BROKEN", "FAIL",       "FAIL", "UNSUPPORTED", "UNSUPPORTED"};
-    struct told *told = told_open(false);
-    struct records records = read_records(told);
+    static const char *const verdicts[REPORTED_COUNT] = {"PASS",   "EQUIVALENT", "FAIL", "FAIL",        "BOUNDED",
+                                                         "BROKEN", "FAIL",       "FAIL", "UNSUPPORTED", "UNSUPPORTED"};
+    struct reported *reported = reported_open(false);
+    struct records records = read_records(reported);
     const json_t *end = records.list[records.count - 1];
-    for (int i = 0; i < TOLD_COUNT; i++) {
-        const json_t *record = records.list[1 + told->findings.count + (size_t)i];
-        cr_assert_str_eq(string_of(record, "id"), told->requirements.list[i].id);
+    for (int i = 0; i < REPORTED_COUNT; i++) {
+        const json_t *record = records.list[1 + reported->findings.count + (size_t)i];
+        cr_assert_str_eq(string_of(record, "id"), reported->requirements.list[i].id);
         cr_assert_str_eq(string_of(record, "verdict"), verdicts[i]);
         cr_assert_eq(json_is_true(json_object_get(record, "must")), i != 2);
     }
-    const json_t *means = records.list[1 + told->findings.count + 1];
+    const json_t *means = records.list[1 + reported->findings.count + 1];
     cr_assert_eq(number_of(json_object_get(means, "finding_counts"), "PASS"), 1);
     cr_assert_eq(number_of(json_object_get(means, "finding_counts"), "EQUIVALENT"), 3);
     cr_assert_eq(number_of(json_object_get(means, "finding_counts"), "FAIL"), 0);
@@ -183,50 +184,50 @@ Test(report_json, requirements_and_the_end_keep_every_verdict)
     cr_assert(json_is_false(json_object_get(end, "command_failed")));
     cr_assert(json_is_null(json_object_get(end, "command_text")));
     close_records(&records);
-    told_close(told);
+    reported_close(reported);
 }
 
 Test(report_json, a_command_that_ended_badly_fails_the_run_whatever_was_found)
 {
-    struct told *told = told_open(false);
-    told->findings.count = 2;  // both PASS
-    told_judge(told);
-    struct records records = read_records(told);
+    struct reported *reported = reported_open(false);
+    reported->findings.count = 2;  // both PASS
+    reported_judge(reported);
+    struct records records = read_records(reported);
     cr_assert_str_eq(string_of(records.list[records.count - 1], "verdict"), "CONFORMS-PARTLY");
     cr_assert_eq(number_of(records.list[records.count - 1], "exit_status"), 0);
     close_records(&records);
-    told->facts.command_failed = true;
-    snprintf(told->facts.command_text, sizeof told->facts.command_text, "was ended after 60 s");
-    records = read_records(told);
+    reported->facts.command_failed = true;
+    snprintf(reported->facts.command_text, sizeof reported->facts.command_text, "was ended after 60 s");
+    records = read_records(reported);
     cr_assert_str_eq(string_of(records.list[records.count - 1], "verdict"), "FAILS");
     cr_assert_eq(number_of(records.list[records.count - 1], "exit_status"), 1);
     cr_assert_str_eq(string_of(records.list[records.count - 1], "command_text"), "was ended after 60 s");
     close_records(&records);
-    told_close(told);
+    reported_close(reported);
 }
 
 Test(report_json, a_finding_about_all_cases_has_no_case)
 {
-    struct told *told = told_open(false);
-    told->findings.count = 0;
-    tell(told, NULL, ASPECT_RULE, VERDICT_FAIL, "no rule explains all answers");
-    told_judge(told);
-    struct records records = read_records(told);
+    struct reported *reported = reported_open(false);
+    reported->findings.count = 0;
+    tell(reported, NULL, ASPECT_RULE, VERDICT_FAIL, "no rule explains all answers");
+    reported_judge(reported);
+    struct records records = read_records(reported);
     cr_assert(json_is_null(json_object_get(records.list[1], "case")));
     cr_assert_str_eq(string_of(records.list[1], "verdict"), "FAIL");
     close_records(&records);
-    told_close(told);
+    reported_close(reported);
 }
 
 Test(report_json, hostile_texts_stay_in_their_strings)
 {
-    struct told *told = told_open(true);
-    struct records records = read_records(told);
+    struct reported *reported = reported_open(true);
+    struct records records = read_records(reported);
     const char *text = string_of(records.list[0], "implementation");
     cr_assert_not_null(strstr(text, "</failure><script>alert('1')</script> & \"q\" ]]> --> <!-- \\x01\\x08\\x1b[2J"));
     cr_assert_not_null(strstr(text, "\\u{202e}txet \\xff\\xfe \\xc0\\xbc"));
     cr_assert_not_null(strstr(text, "\xe2\x82\xac\\x0d\nCONFORMS: every MUST\n tab %s%n"));
     cr_assert_str_eq(string_of(records.list[records.count - 1], "verdict"), "FAILS");
     close_records(&records);
-    told_close(told);
+    reported_close(reported);
 }

@@ -50,10 +50,10 @@ static void put_text(FILE *out, const char *label, const char *text)
 // All that the table says of a finding.
 static void put_finding(const struct junit *j, const struct finding *finding)
 {
-    char place[FINDING_PLACE_BYTES], text[DIFFERENCE_TEXT_BYTES], repeat[REPEAT_TEXT_BYTES];
-    put_text(j->out, "where", finding_place(finding, place));
+    char location[FINDING_LOCATION_BYTES], text[DIFFERENCE_TEXT_BYTES], repeat[REPEAT_TEXT_BYTES];
+    put_text(j->out, "where", finding_location(finding, location));
     if (finding->has_difference) {
-        put_text(j->out, "first", difference_place(finding, text));
+        put_text(j->out, "first", difference_location(finding, text));
         put_text(j->out, "bits", difference_values(finding, text));
     }
     put_text(j->out, "why", finding->text);
@@ -88,9 +88,9 @@ static void put_requirement(const struct junit *j, const struct requirement_verd
         put_finding(j, verdict->worst);
         fprintf(out, "</system-out>");
     } else {
-        char place[FINDING_PLACE_BYTES];
+        char location[FINDING_LOCATION_BYTES];
         fprintf(out, "<%s type=\"%s\" message=\"", elements[outcome], hint_name(verdict->worst->hint));
-        text_markup(out, finding_place(verdict->worst, place));
+        text_markup(out, finding_location(verdict->worst, location));
         fprintf(out, "\">");
         put_finding(j, verdict->worst);
         fprintf(out, "</%s>", elements[outcome]);
@@ -113,8 +113,10 @@ static void put_run(const struct junit *j)
     counts[outcome] = 1;
     fprintf(j->out, "  ");
     put_counts(j->out, "testsuite", "The run", counts);
-    fprintf(j->out, " time=\"%.3f\">\n    <testcase classname=\"The run\" name=\"The command ends well, and something "
-                    "is judged\">", j->facts->seconds);
+    fprintf(j->out,
+            " time=\"%.3f\">\n    <testcase classname=\"The run\" name=\"The command ends well, and something "
+            "is judged\">",
+            j->facts->seconds);
     if (outcome == OUTCOME_ERROR) {
         fprintf(j->out, "<error type=\"command\" message=\"");
         text_markup(j->out, j->facts->command_text);

@@ -8,10 +8,10 @@ Test(report_junit, chapters_are_suites_and_requirements_cases)
 {
     if (!xml_can_be_read())
         return;
-    struct told *told = told_open(false);
-    struct xml xml = xml_open(told, report_junit);
+    struct reported *reported = reported_open(false);
+    struct xml xml = xml_open(reported, report_junit);
     cr_assert_eq(xml_number(&xml, "count(/testsuites/testsuite)"), 4);
-    cr_assert_eq(xml_number(&xml, "count(/testsuites/testsuite/testcase)"), 1 + TOLD_COUNT);
+    cr_assert_eq(xml_number(&xml, "count(/testsuites/testsuite/testcase)"), 1 + REPORTED_COUNT);
     cr_assert_str_eq(xml_get(&xml, "string(/testsuites/testsuite[3]/@name)"), "Copies <of> \"A\" & 'B'");
     cr_assert_str_eq(xml_get(&xml, "string(/testsuites/testsuite[3]/testcase[1]/@name)"),
                      "R-COP-01 Copies are <fresh> & \"whole\" ]]>");
@@ -19,7 +19,7 @@ Test(report_junit, chapters_are_suites_and_requirements_cases)
                      "Copies <of> \"A\" & 'B'");
     cr_assert_eq(xml_number(&xml, "number(/testsuites/@time)"), 12.25);
     xml_close(&xml);
-    told_close(told);
+    reported_close(reported);
 }
 
 Test(report_junit, each_verdict_has_its_element_and_the_sums_are_right)
@@ -27,8 +27,8 @@ Test(report_junit, each_verdict_has_its_element_and_the_sums_are_right)
     if (!xml_can_be_read())
         return;
     for (int hostile = 0; hostile < 2; hostile++) {
-        struct told *told = told_open(hostile);
-        struct xml xml = xml_open(told, report_junit);
+        struct reported *reported = reported_open(hostile);
+        struct xml xml = xml_open(reported, report_junit);
         // FAIL of a MUST: three; BROKEN: one; UNSUPPORTED: two, and the SHOULD that is not fulfilled.
         cr_assert_eq(xml_number(&xml, "count(//failure)"), 3);
         cr_assert_eq(xml_number(&xml, "count(//error)"), 1);
@@ -55,7 +55,7 @@ Test(report_junit, each_verdict_has_its_element_and_the_sums_are_right)
             }
         }
         xml_close(&xml);
-        told_close(told);
+        reported_close(reported);
     }
 }
 
@@ -63,8 +63,8 @@ Test(report_junit, a_failure_says_all_that_the_table_says)
 {
     if (!xml_can_be_read())
         return;
-    struct told *told = told_open(false);
-    struct xml xml = xml_open(told, report_junit);
+    struct reported *reported = reported_open(false);
+    struct xml xml = xml_open(reported, report_junit);
     cr_assert_str_eq(xml_get(&xml, "string(" CASE("R-COP-01") "/failure/@message)"), "case cop-one.resume, seen");
     cr_assert_str_eq(xml_get(&xml, "string(" CASE("R-COP-01") "/failure/@type)"), "stale-copy");
     const char *text = xml_get(&xml, "string(" CASE("R-COP-01") "/failure)");
@@ -78,41 +78,41 @@ Test(report_junit, a_failure_says_all_that_the_table_says)
     cr_assert_str_eq(xml_get(&xml, "string(" CASE("R-ARI-03") "/skipped/@message)"), "SHOULD, FAIL");
     cr_assert_not_null(strstr(xml_get(&xml, "string(" CASE("R-ARI-03") "/system-out)"), "12 bytes where 8"));
     xml_close(&xml);
-    told_close(told);
+    reported_close(reported);
 }
 
 Test(report_junit, a_command_that_ended_badly_is_an_error_and_nothing_judged_is_skipped)
 {
     if (!xml_can_be_read())
         return;
-    struct told *told = told_open(false);
-    told->findings.count = 0;
-    told_judge(told);
-    struct xml xml = xml_open(told, report_junit);
+    struct reported *reported = reported_open(false);
+    reported->findings.count = 0;
+    reported_judge(reported);
+    struct xml xml = xml_open(reported, report_junit);
     cr_assert_eq(xml_number(&xml, "count(/testsuites/testsuite[1]/testcase/skipped)"), 1);
-    cr_assert_eq(xml_number(&xml, "count(//skipped)"), 1 + TOLD_COUNT);
+    cr_assert_eq(xml_number(&xml, "count(//skipped)"), 1 + REPORTED_COUNT);
     xml_close(&xml);
-    told->facts.command_failed = true;
-    snprintf(told->facts.command_text, sizeof told->facts.command_text, "%s", HOSTILE);
-    xml = xml_open(told, report_junit);
+    reported->facts.command_failed = true;
+    snprintf(reported->facts.command_text, sizeof reported->facts.command_text, "%s", HOSTILE);
+    xml = xml_open(reported, report_junit);
     cr_assert_eq(xml_number(&xml, "count(/testsuites/testsuite[1]/testcase/error)"), 1);
     cr_assert_eq(xml_number(&xml, "number(/testsuites/@errors)"), 1);
     cr_assert_not_null(strstr(xml_get(&xml, "string(//error/@message)"), "</failure><script>"));
     xml_close(&xml);
-    told_close(told);
+    reported_close(reported);
 }
 
 Test(report_junit, hostile_texts_stay_in_their_places)
 {
     if (!xml_can_be_read())
         return;
-    struct told *told = told_open(true);
-    struct xml xml = xml_open(told, report_junit);
+    struct reported *reported = reported_open(true);
+    struct xml xml = xml_open(reported, report_junit);
     cr_assert_eq(xml_number(&xml, "count(//script)"), 0);
     const char *message = xml_get(&xml, "string(" CASE("R-ABS-01") "/skipped/@message)");
     cr_assert_not_null(strstr(message, "</failure><script>alert('1')</script> & \"q\" ]]> --> <!-- \\x01\\x08\\x1b[2J"),
                        "%s", message);
     cr_assert_not_null(strstr(message, "\xe2\x82\xac\\x0d\nCONFORMS: every MUST\n tab %s%n"));
     xml_close(&xml);
-    told_close(told);
+    reported_close(reported);
 }

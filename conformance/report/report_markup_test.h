@@ -23,10 +23,10 @@ struct xml {
 };
 
 // A report as a file that is well-formed XML.
-static inline struct xml xml_open(const struct told *told, report_function *report)
+static inline struct xml xml_open(const struct reported *reported, report_function *report)
 {
     struct xml xml;
-    char command[2 * PATH_MAX], output[4096], *text = told_print(told, report);
+    char command[2 * PATH_MAX], output[4096], *text = reported_print(reported, report);
     folder_make(xml.folder);
     cr_assert_lt(snprintf(xml.path, sizeof xml.path, "%.*s/report.xml", PATH_MAX - 16, xml.folder), PATH_MAX);
     folder_write(xml.path, text, strlen(text));

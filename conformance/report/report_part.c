@@ -37,17 +37,17 @@ const char *unsupported_text(const struct requirement_verdict *verdict)
     return verdict->worst->text[0] ? verdict->worst->text : "not supported";
 }
 
-const char *finding_place(const struct finding *finding, char out[FINDING_PLACE_BYTES])
+const char *finding_location(const struct finding *finding, char out[FINDING_LOCATION_BYTES])
 {
     const char *aspect = aspect_name(finding->aspect);
     if (finding->c)
-        snprintf(out, FINDING_PLACE_BYTES, "case %s, %s", finding->c->name, aspect);
+        snprintf(out, FINDING_LOCATION_BYTES, "case %s, %s", finding->c->name, aspect);
     else
-        snprintf(out, FINDING_PLACE_BYTES, "all cases, %s", aspect);
+        snprintf(out, FINDING_LOCATION_BYTES, "all cases, %s", aspect);
     return out;
 }
 
-const char *difference_place(const struct finding *finding, char out[DIFFERENCE_TEXT_BYTES])
+const char *difference_location(const struct finding *finding, char out[DIFFERENCE_TEXT_BYTES])
 {
     const struct difference *d = &finding->difference;
     char rank[32] = "", micro[32] = "", element[CASE_NAME_BYTES + 64] = "";
@@ -98,7 +98,10 @@ static const char *value_text(const struct finding *finding, uint64_t pattern, c
     if (is_integer(d))
         snprintf(out, 64, "%s (%" PRIu64 ")", bits, pattern);
     else
-        snprintf(out, 64, "%s (%.*g)", bits, d->bits == 64 ? 17 : d->bits == 32 ? 9 : 5,
+        snprintf(out, 64, "%s (%.*g)", bits,
+                 d->bits == 64   ? 17
+                 : d->bits == 32 ? 9
+                                 : 5,
                  difference_number(finding, pattern));
     return out;
 }
@@ -108,11 +111,10 @@ const char *difference_values(const struct finding *finding, char out[DIFFERENCE
     const struct difference *d = &finding->difference;
     char expected[64], actual[64], roundings[64] = "";
     if (!isnan(d->roundings))
-        snprintf(roundings, sizeof roundings, ", %.4g rounding%s apart", d->roundings,
-                 d->roundings == 1 ? "" : "s");
-    int used = snprintf(out, DIFFERENCE_TEXT_BYTES, "expected %s, got %s%s",
-                        value_text(finding, d->expected_bits, expected), value_text(finding, d->actual_bits, actual),
-                        roundings);
+        snprintf(roundings, sizeof roundings, ", %.4g rounding%s apart", d->roundings, d->roundings == 1 ? "" : "s");
+    int used =
+        snprintf(out, DIFFERENCE_TEXT_BYTES, "expected %s, got %s%s", value_text(finding, d->expected_bits, expected),
+                 value_text(finding, d->actual_bits, actual), roundings);
     if (d->compared_count > 0)
         snprintf(out + used, (size_t)(DIFFERENCE_TEXT_BYTES - used),
                  "; %" PRIu64 " of %" PRIu64 " elements of this step and kind differ", d->differing_count,
@@ -127,8 +129,8 @@ const char *repeat_text(const struct run_facts *facts, const struct finding *fin
     const char *name = finding->c ? finding->c->name : "";
     int length = (int)strcspn(name, "~");
     if (!finding->c || finding->aspect == ASPECT_REPEAT || finding->aspect == ASPECT_RULE) {
-        snprintf(out + used, room, "--seed %" PRIu64 " %.400s%s", facts->seed,
-                 facts->part ? facts->part : "", facts->part ? " " : "");
+        snprintf(out + used, room, "--seed %" PRIu64 " %.400s%s", facts->seed, facts->part ? facts->part : "",
+                 facts->part ? " " : "");
     } else if (finding->aspect == ASPECT_SAME) {
         snprintf(out + used, room, "--case '%.*s.*' ", (int)strcspn(name, ".~"), name);
     } else {

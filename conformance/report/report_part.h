@@ -21,13 +21,13 @@ const char *counts_text(const size_t counts[VERDICT_COUNT], char out[COUNTS_TEXT
 const char *unsupported_text(const struct requirement_verdict *verdict);
 
 // "case red-exact, state"; "all cases, rule". Returns out.
-enum { FINDING_PLACE_BYTES = 256 };
-const char *finding_place(const struct finding *finding, char out[FINDING_PLACE_BYTES]);
+enum { FINDING_LOCATION_BYTES = 256 };
+const char *finding_location(const struct finding *finding, char out[FINDING_LOCATION_BYTES]);
 
 // "step 3, rank 1, micro-step 0, exp_avg of w, element 17" and "expected 0x3f800000 (1), got 0x40000000 (2),
 // 8.39e+06 roundings apart; 3 of 128 elements of this step and kind differ". Return out.
 enum { DIFFERENCE_TEXT_BYTES = 512 };
-const char *difference_place(const struct finding *finding, char out[DIFFERENCE_TEXT_BYTES]);
+const char *difference_location(const struct finding *finding, char out[DIFFERENCE_TEXT_BYTES]);
 const char *difference_values(const struct finding *finding, char out[DIFFERENCE_TEXT_BYTES]);
 
 // A bit pattern as "0x3f800000", and as a number; what is an integer is exact up to 2^53.

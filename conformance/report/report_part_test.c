@@ -2,22 +2,24 @@
 // Tests of what all reports say alike: differences in words, in every width and format, and the line that repeats one.
 #include "conformance/report/report_part.h"
 
-#include "conformance/suite/edition.h"
+#include "conformance/suite/suite.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct check_case c = {.name = "adam-basic.resume~2", .param_count = 2,
-                              .params = {{.name = "embed"}, {.name = "layer.0.weight"}}};
+static struct check_case c = {
+    .name = "adam-basic.resume~2", .param_count = 2, .params = {{.name = "embed"}, {.name = "layer.0.weight"}}};
 
 static const char *values_of(const char *what, int bits, uint64_t expected, uint64_t actual, double roundings)
 {
     static char out[DIFFERENCE_TEXT_BYTES];
-    struct finding finding = {.c = &c, .has_difference = true,
-                              .difference = {.what = what, .bits = bits, .expected_bits = expected,
-                                             .actual_bits = actual, .roundings = roundings}};
+    struct finding finding = {
+        .c = &c,
+        .has_difference = true,
+        .difference = {
+            .what = what, .bits = bits, .expected_bits = expected, .actual_bits = actual, .roundings = roundings}};
     return difference_values(&finding, out);
 }
 
@@ -44,8 +46,10 @@ Test(report_part, bits_are_numbers_of_their_format)
 Test(report_part, how_many_differ_is_said_where_it_was_counted)
 {
     char out[DIFFERENCE_TEXT_BYTES];
-    struct finding finding = {.c = &c, .difference = {.what = "grad", .bits = 32, .roundings = NAN,
-                                                      .differing_count = UINT64_MAX, .compared_count = UINT64_MAX}};
+    struct finding finding = {
+        .c = &c,
+        .difference = {
+            .what = "grad", .bits = 32, .roundings = NAN, .differing_count = UINT64_MAX, .compared_count = UINT64_MAX}};
     cr_assert_str_eq(difference_values(&finding, out),
                      "expected 0x00000000 (0), got 0x00000000 (0); 18446744073709551615 of 18446744073709551615 "
                      "elements of this step and kind differ");
@@ -55,22 +59,22 @@ Test(report_part, a_place_has_what_applies_to_it)
 {
     char out[DIFFERENCE_TEXT_BYTES];
     struct finding finding = {.c = &c, .difference = {.step = 2, .rank = -1, .micro = -1, .param = -1, .what = "t"}};
-    cr_assert_str_eq(difference_place(&finding, out), "step 2, t");
-    finding.difference = (struct difference){.step = 2, .rank = 0, .micro = -1, .param = 1, .what = "exp_avg",
-                                             .element = 1000000};
-    cr_assert_str_eq(difference_place(&finding, out), "step 2, rank 0, exp_avg of layer.0.weight, element 1000000");
+    cr_assert_str_eq(difference_location(&finding, out), "step 2, t");
+    finding.difference =
+        (struct difference){.step = 2, .rank = 0, .micro = -1, .param = 1, .what = "exp_avg", .element = 1000000};
+    cr_assert_str_eq(difference_location(&finding, out), "step 2, rank 0, exp_avg of layer.0.weight, element 1000000");
     finding.difference.micro = 3;
     finding.difference.param = 0;
     finding.difference.element = 0;
-    cr_assert_str_eq(difference_place(&finding, out), "step 2, rank 0, micro-step 3, exp_avg of embed, element 0");
+    cr_assert_str_eq(difference_location(&finding, out), "step 2, rank 0, micro-step 3, exp_avg of embed, element 0");
     // An index that the case has not is none.
     finding.difference.param = 2;
-    cr_assert_str_eq(difference_place(&finding, out), "step 2, rank 0, micro-step 3, exp_avg");
+    cr_assert_str_eq(difference_location(&finding, out), "step 2, rank 0, micro-step 3, exp_avg");
     finding.c = NULL;
     finding.difference.param = 0;
     finding.difference.what = NULL;
-    cr_assert_str_eq(difference_place(&finding, out), "step 2, rank 0, micro-step 3, ");
-    cr_assert_str_eq(finding_place(&finding, out), "all cases, answer");
+    cr_assert_str_eq(difference_location(&finding, out), "step 2, rank 0, micro-step 3, ");
+    cr_assert_str_eq(finding_location(&finding, out), "all cases, answer");
 }
 
 static struct run_facts part_facts = {.level = "full", .seed = 7};
@@ -102,8 +106,7 @@ Test(report_part, one_case_is_repeated_alone_twins_together_and_what_needs_the_o
     const struct run_facts facts = {.level = "quick", .seed = UINT64_MAX};
     struct finding finding = {.c = NULL, .aspect = ASPECT_STATE};
     char out[REPEAT_TEXT_BYTES];
-    cr_assert_str_eq(repeat_text(&facts, &finding, out),
-                     "zerogauge check --level quick --seed 18446744073709551615 ");
+    cr_assert_str_eq(repeat_text(&facts, &finding, out), "zerogauge check --level quick --seed 18446744073709551615 ");
 }
 
 Test(report_part, what_needs_the_order_is_repeated_with_the_part_that_was_run)
@@ -119,7 +122,7 @@ Test(report_part, what_needs_the_order_is_repeated_with_the_part_that_was_run)
     part_facts.part = NULL;
 }
 
-// What a line asks for is what there is: each case of the edition, or all of its topic.
+// What a line asks for is what there is: each case of the suite, or all of its topic.
 static int check_selected(void *context, const struct check_case *item)
 {
     size_t *count = context;
@@ -138,14 +141,14 @@ static int check_selected(void *context, const struct check_case *item)
     return 0;
 }
 
-Test(report_part, every_case_of_the_edition_can_be_repeated)
+Test(report_part, every_case_of_the_suite_can_be_repeated)
 {
     size_t count = 0;
-    cr_assert_eq(edition_cases(LEVEL_FULL, check_selected, &count), 0);
+    cr_assert_eq(suite_cases(LEVEL_FULL, check_selected, &count), 0);
     cr_assert_geq(count, 100);
 }
 
-Test(report_part, counts_are_told_from_pass_to_broken)
+Test(report_part, counts_are_reported_from_pass_to_broken)
 {
     char out[COUNTS_TEXT_BYTES];
     size_t counts[VERDICT_COUNT] = {0};

@@ -86,13 +86,13 @@ static void print_finding(const struct table *t, const struct requirement_verdic
 {
     const struct finding *finding = verdict->worst;
     const struct requirement *requirement = verdict->requirement;
-    char place[FINDING_PLACE_BYTES], text[DIFFERENCE_TEXT_BYTES], repeat[REPEAT_TEXT_BYTES];
+    char location[FINDING_LOCATION_BYTES], text[DIFFERENCE_TEXT_BYTES], repeat[REPEAT_TEXT_BYTES];
     fputc('\n', t->out);
     print_name(t, verdict->verdict, verdict_name(verdict->verdict), 0);
     fprintf(t->out, " %s %s: %s\n", requirement->id, requirement->must ? "MUST" : "SHOULD", requirement->title);
-    print_line(t, "where", finding_place(finding, place), "");
+    print_line(t, "where", finding_location(finding, location), "");
     if (finding->has_difference) {
-        print_line(t, "first", difference_place(finding, text), "");
+        print_line(t, "first", difference_location(finding, text), "");
         print_line(t, "bits", difference_values(finding, text), "");
     }
     print_line(t, "why", finding->text, "");
@@ -128,7 +128,11 @@ static void print_end(const struct table *t)
 int report_table(const struct run_facts *facts, const struct findings *findings,
                  const struct requirement_verdict verdicts[], int count, FILE *out)
 {
-    struct table t = {.facts = facts, .findings = findings, .verdicts = verdicts, .count = count, .out = out,
+    struct table t = {.facts = facts,
+                      .findings = findings,
+                      .verdicts = verdicts,
+                      .count = count,
+                      .out = out,
                       .colours = terminal_has_colours(out)};
     const char *group = "";
     print_head(&t);

@@ -11,8 +11,8 @@
 Test(report_table, it_looks_like_the_golden_file)
 {
     static const char path[] = ZG_SOURCE_DIR "/conformance/report/report_table_test.txt";
-    struct told *told = told_open(false);
-    char *table = told_print(told, report_table);
+    struct reported *reported = reported_open(false);
+    char *table = reported_print(reported, report_table);
     if (getenv("ZG_GOLDEN"))
         folder_write(path, table, strlen(table));
     size_t bytes;
@@ -21,31 +21,31 @@ Test(report_table, it_looks_like_the_golden_file)
     cr_assert_str_eq(table, golden);
     free(golden);
     free(table);
-    told_close(told);
+    reported_close(reported);
 }
 
-Test(report_table, the_command_that_ended_badly_is_told_and_fails_the_run)
+Test(report_table, the_command_that_ended_badly_is_reported_and_fails_the_run)
 {
-    struct told *told = told_open(false);
-    told->findings.count = 0;
-    told_judge(told);
-    char *table = told_print(told, report_table);
+    struct reported *reported = reported_open(false);
+    reported->findings.count = 0;
+    reported_judge(reported);
+    char *table = reported_print(reported, report_table);
     cr_assert_not_null(strstr(table, "\nNOTHING-JUDGED ("), "%s", table);
     free(table);
-    told->facts.command_failed = true;
-    snprintf(told->facts.command_text, sizeof told->facts.command_text, "exited with status 3\nTraceback");
-    table = told_print(told, report_table);
+    reported->facts.command_failed = true;
+    snprintf(reported->facts.command_text, sizeof reported->facts.command_text, "exited with status 3\nTraceback");
+    table = reported_print(reported, report_table);
     cr_assert_not_null(strstr(table, "\nThe command ended badly: exited with status 3\n    Traceback\n"), "%s", table);
     cr_assert_not_null(strstr(table, "\nFAILS ("), "%s", table);
     cr_assert_null(strstr(table, "NOTHING-JUDGED"));
     free(table);
-    told_close(told);
+    reported_close(reported);
 }
 
 Test(report_table, hostile_texts_begin_no_line_and_hide_nothing)
 {
-    struct told *told = told_open(true);
-    char *table = told_print(told, report_table);
+    struct reported *reported = reported_open(true);
+    char *table = reported_print(reported, report_table);
     cr_assert_null(strstr(table, "\nCONFORMS"));
     cr_assert_not_null(strstr(table, "\n    CONFORMS: every MUST\n"), "it is there, indented");
     cr_assert_not_null(strstr(table, "\nFAILS ("));
@@ -56,11 +56,11 @@ Test(report_table, hostile_texts_begin_no_line_and_hide_nothing)
     for (const char *c = table; *c; c++)
         cr_assert((unsigned char)*c >= 0x20 || *c == '\n', "%x", *c);
     free(table);
-    told_close(told);
+    reported_close(reported);
 }
 
 // What a terminal of its own sees.
-static char *print_to_terminal(const struct told *told)
+static char *print_to_terminal(const struct reported *reported)
 {
     int master = posix_openpt(O_RDWR | O_NOCTTY);
     cr_assert_geq(master, 0);
@@ -68,11 +68,11 @@ static char *print_to_terminal(const struct told *told)
     FILE *out = fopen(ptsname(master), "w");
     cr_assert_not_null(out);
     // A terminal holds a few KiB until somebody reads them.
-    struct told few = *told;
+    struct reported few = *reported;
     few.findings.count = 0;
-    for (int i = 0; i < TOLD_COUNT; i++)
-        few.verdicts[i] = verdict_of(&few.findings, told->verdicts[i].requirement);
-    cr_assert_eq(report_table(&few.facts, &few.findings, few.verdicts, TOLD_COUNT, out), ERR_NONE);
+    for (int i = 0; i < REPORTED_COUNT; i++)
+        few.verdicts[i] = verdict_of(&few.findings, reported->verdicts[i].requirement);
+    cr_assert_eq(report_table(&few.facts, &few.findings, few.verdicts, REPORTED_COUNT, out), ERR_NONE);
     // What was written arrives in pieces.
     char *text = calloc(1, 1 << 16);
     size_t used = 0;
@@ -88,24 +88,24 @@ static char *print_to_terminal(const struct told *told)
 
 Test(report_table, colours_are_for_terminals_that_want_them)
 {
-    struct told *told = told_open(false);
+    struct reported *reported = reported_open(false);
     unsetenv("NO_COLOR");
     setenv("TERM", "xterm", 1);
-    char *table = told_print(told, report_table);
+    char *table = reported_print(reported, report_table);
     cr_assert_null(strchr(table, '\033'), "no terminal");
     free(table);
-    table = print_to_terminal(told);
+    table = print_to_terminal(reported);
     cr_assert_not_null(strstr(table, "\033[2mUNSUPPORTED\033[0m  R-ARI-01"), "%s", table);
     free(table);
     setenv("NO_COLOR", "1", 1);
-    table = print_to_terminal(told);
+    table = print_to_terminal(reported);
     cr_assert_null(strchr(table, '\033'), "%s", table);
     cr_assert_not_null(strstr(table, "UNSUPPORTED  R-ARI-01"), "%s", table);
     free(table);
     unsetenv("NO_COLOR");
     setenv("TERM", "dumb", 1);
-    table = print_to_terminal(told);
+    table = print_to_terminal(reported);
     cr_assert_null(strchr(table, '\033'), "%s", table);
     free(table);
-    told_close(told);
+    reported_close(reported);
 }

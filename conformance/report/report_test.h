@@ -14,44 +14,121 @@
 #include <string.h>
 
 #define TEST_REST(check, mutant) "\n\n- Source: s\n- Check: " check "\n- Mutants: `" mutant "`\n\n"
-static const char told_text[] =
-    "## Arithmetic\n\n"
-    "### R-ARI-01 MUST: Sums are right" TEST_REST("state of `ari-*`", "a")
-    "### R-ARI-02 MUST: Means are right" TEST_REST("gradient, norm of `ari-*`", "b")
-    "### R-ARI-03 SHOULD: Padding is small" TEST_REST("padding of `ari-one`", "c")
-    "## Copies <of> \"A\" & 'B'\n\n"
-    "### R-COP-01 MUST: Copies are <fresh> & \"whole\" ]]>" TEST_REST("seen of `cop-*`", "d")
-    "### R-COP-02 MUST: Norms are near" TEST_REST("norm of `cop-two`", "e")
-    "### R-COP-03 MUST: There is an answer" TEST_REST("answer of `cop-three`", "f")
-    "### R-COP-04 MUST: Twice is alike" TEST_REST("repeat of `*`", "g")
-    "### R-COP-05 MUST: t is the number of updates" TEST_REST("decision of `cop-two`", "h")
-    "## Absent\n\n"
-    "### R-ABS-01 MUST: It may be declined" TEST_REST("state of `abs-one`", "i")
-    "### R-ABS-02 MUST: It may not come up" TEST_REST("state of `abs-two`", "j");
+static const char
+    reported_text
+        [] =
+            "## Arithmetic\n\n"
+            "### R-ARI-01 MUST: Sums are right" TEST_REST(
+                "state of `ari-*`",
+                "a") "### R-ARI-02 MUST: Means are right" TEST_REST("gradient, norm of `ari-*`",
+                                                                    "b") "### R-ARI-03 SHOULD: Padding is "
+                                                                         "small" TEST_REST(
+                                                                             "padding of "
+                                                                             "`ari-one`",
+                                                                             "c") "## Copies "
+                                                                                  "<of> \"A\" "
+                                                                                  "& 'B'\n\n"
+                                                                                  "### "
+                                                                                  "R-COP-01 "
+                                                                                  "MUST: "
+                                                                                  "Copies are "
+                                                                                  "<fresh> & "
+                                                                                  "\"whole\" "
+                                                                                  "]]"
+                                                                                  ">" TEST_REST("seen of `cop-*`", "d") "### R-COP-02 MUST: Norms are near" TEST_REST("norm of `cop-two`", "e") "### R-COP-03 MUST: There is an answer" TEST_REST(
+                                                                                      "answer of `cop-three`",
+                                                                                      "f") "### R-COP-04 MUST: Twice "
+                                                                                           "is alike" TEST_REST(
+                                                                                               "repeat"
+                                                                                               " "
+                                                                                               "of "
+                                                                                               "`*`",
+                                                                                               "g") "#"
+                                                                                                    "#"
+                                                                                                    "#"
+                                                                                                    " "
+                                                                                                    "R"
+                                                                                                    "-"
+                                                                                                    "C"
+                                                                                                    "O"
+                                                                                                    "P"
+                                                                                                    "-"
+                                                                                                    "0"
+                                                                                                    "5"
+                                                                                                    " "
+                                                                                                    "M"
+                                                                                                    "U"
+                                                                                                    "S"
+                                                                                                    "T"
+                                                                                                    ":"
+                                                                                                    " "
+                                                                                                    "t"
+                                                                                                    " "
+                                                                                                    "i"
+                                                                                                    "s"
+                                                                                                    " "
+                                                                                                    "t"
+                                                                                                    "h"
+                                                                                                    "e"
+                                                                                                    " "
+                                                                                                    "n"
+                                                                                                    "u"
+                                                                                                    "m"
+                                                                                                    "b"
+                                                                                                    "e"
+                                                                                                    "r"
+                                                                                                    " "
+                                                                                                    "o"
+                                                                                                    "f"
+                                                                                                    " "
+                                                                                                    "u"
+                                                                                                    "p"
+                                                                                                    "d"
+                                                                                                    "a"
+                                                                                                    "t"
+                                                                                                    "e"
+                                                                                                    "s" TEST_REST(
+                                                                                                        "decision of "
+                                                                                                        "`cop-two`",
+                                                                                                        "h") "## "
+                                                                                                             "Absent\n"
+                                                                                                             "\n"
+                                                                                                             "### "
+                                                                                                             "R-ABS-01 "
+                                                                                                             "MUST: It "
+                                                                                                             "may be "
+                                                                                                             "decline"
+                                                                                                             "d" TEST_REST("state of `abs-one`", "i") "### R-ABS-02 MUST: It may not come up" TEST_REST(
+                                                                                                                 "state"
+                                                                                                                 " of "
+                                                                                                                 "`abs-"
+                                                                                                                 "two`",
+                                                                                                                 "j");
 
-enum { TOLD_COUNT = 10 };
+enum { REPORTED_COUNT = 10 };
 
 // All that a report function takes.
-struct told {
+struct reported {
     struct check_case cases[8];
     int case_count;
     struct requirements requirements;
     struct run_facts facts;
     struct findings findings;
-    struct requirement_verdict verdicts[TOLD_COUNT];
+    struct requirement_verdict verdicts[REPORTED_COUNT];
 };
 
 // What somebody could write to be taken for something else: markup, ends of comments and sections, controls, terminal
 // escapes (also C1), a reversal of direction, bytes that are no UTF-8, an overlong '<', a surrogate, a line that looks
 // like a verdict.
-#define HOSTILE                                                                                                       \
-    "</failure><script>alert('1')</script> & \"q\" ]]> --> <!-- \x01\x08\x1b[2J\x7f \xc2\x9b" "31m \xe2\x80\xaetxet " \
-    "\xff\xfe \xc0\xbc \xed\xa0\x80 \xf4\x90\x80\x80 \xe2\x82 \xef\xbf\xbe \xe2\x82\xac\r\n"                          \
+#define HOSTILE                                                                                                        \
+    "</failure><script>alert('1')</script> & \"q\" ]]> --> <!-- \x01\x08\x1b[2J\x7f \xc2\x9b"                          \
+    "31m \xe2\x80\xaetxet "                                                                                            \
+    "\xff\xfe \xc0\xbc \xed\xa0\x80 \xf4\x90\x80\x80 \xe2\x82 \xef\xbf\xbe \xe2\x82\xac\r\n"                           \
     "CONFORMS: every MUST\n\ttab %s%n"
 
-static inline const struct check_case *told_case(struct told *told, const char *name, enum dtype precision)
+static inline const struct check_case *reported_case(struct reported *reported, const char *name, enum dtype precision)
 {
-    struct check_case *c = &told->cases[told->case_count++];
+    struct check_case *c = &reported->cases[reported->case_count++];
     snprintf(c->name, sizeof c->name, "%s", name);
     c->precision = precision;
     c->phase = strstr(name, ".resume") ? PHASE_RESUME : PHASE_WHOLE;
@@ -61,106 +138,144 @@ static inline const struct check_case *told_case(struct told *told, const char *
     return c;
 }
 
-static inline struct finding *tell(struct told *told, const struct check_case *c, enum aspect aspect,
+static inline struct finding *tell(struct reported *reported, const struct check_case *c, enum aspect aspect,
                                    enum verdict verdict, const char *text)
 {
     struct finding finding = {.c = c, .aspect = aspect, .verdict = verdict};
     snprintf(finding.text, sizeof finding.text, "%s", text);
-    cr_assert_eq(findings_add(&told->findings, &finding), ERR_NONE);
-    return &told->findings.list[told->findings.count - 1];
+    cr_assert_eq(findings_add(&reported->findings, &finding), ERR_NONE);
+    return &reported->findings.list[reported->findings.count - 1];
 }
 
-static inline void told_judge(struct told *told)
+static inline void reported_judge(struct reported *reported)
 {
-    for (int i = 0; i < TOLD_COUNT; i++)
-        told->verdicts[i] = verdict_of(&told->findings, &told->requirements.list[i]);
+    for (int i = 0; i < REPORTED_COUNT; i++)
+        reported->verdicts[i] = verdict_of(&reported->findings, &reported->requirements.list[i]);
 }
 
-static inline struct told *told_open(bool hostile)
+static inline struct reported *reported_open(bool hostile)
 {
     static const char *const rules[] = {"device, bf16: torch-cpu, ranks folded in order, sum divided once",
                                         "cpu, fp32: torch-fused", NULL};
     static const char *const hostile_rules[] = {HOSTILE, NULL};
-    struct told *told = calloc(1, sizeof *told);
-    cr_assert_eq(requirements_parse("T", told_text, strlen(told_text), &told->requirements), ERR_NONE, "%s",
+    struct reported *reported = calloc(1, sizeof *reported);
+    cr_assert_eq(requirements_parse("T", reported_text, strlen(reported_text), &reported->requirements), ERR_NONE, "%s",
                  err_message());
-    cr_assert_eq(told->requirements.count, TOLD_COUNT);
-    told->facts = (struct run_facts){.implementation = hostile ? HOSTILE : "Example Trainer",
-                                     .version = hostile ? HOSTILE : "1.2.3",
-                                     .level = hostile ? HOSTILE : "quick",
-                                     .part = hostile ? HOSTILE : NULL,
-                                     .command = hostile ? HOSTILE : "-- ./adapter {cases} {answers} {world}",
-                                     .rules = hostile ? hostile_rules : rules,
-                                     .seed = UINT64_MAX,
-                                     .seconds = 12.25,
-                                     .case_count = 7,
-                                     .launch_count = 3,
-                                     .requirement_count = TOLD_COUNT};
-    const struct check_case *one = told_case(told, "ari-one", DTYPE_FP32);
-    const struct check_case *again = told_case(told, "ari-one~2", DTYPE_FP32);
-    const struct check_case *copy = told_case(told, "cop-one.resume", DTYPE_BF16);
-    const struct check_case *two = told_case(told, "cop-two", DTYPE_FP16);
-    tell(told, one, ASPECT_STATE, VERDICT_PASS, "");
-    tell(told, again, ASPECT_STATE, VERDICT_PASS, "");
-    tell(told, one, ASPECT_GRADIENT, VERDICT_EQUIVALENT, hostile ? HOSTILE : "ranks in a ring");
-    tell(told, again, ASPECT_GRADIENT, VERDICT_EQUIVALENT, hostile ? HOSTILE : "ranks in a ring");
-    tell(told, one, ASPECT_NORM, VERDICT_PASS, "");
-    tell(told, again, ASPECT_NORM, VERDICT_EQUIVALENT, "norm in pairs");
-    struct finding *padding = tell(told, one, ASPECT_PADDING, VERDICT_FAIL, "12 bytes where 8 are allowed");
+    cr_assert_eq(reported->requirements.count, REPORTED_COUNT);
+    reported->facts = (struct run_facts){.implementation = hostile ? HOSTILE : "Example Trainer",
+                                         .version = hostile ? HOSTILE : "1.2.3",
+                                         .level = hostile ? HOSTILE : "quick",
+                                         .part = hostile ? HOSTILE : NULL,
+                                         .command = hostile ? HOSTILE : "-- ./adapter {cases} {answers} {world}",
+                                         .rules = hostile ? hostile_rules : rules,
+                                         .seed = UINT64_MAX,
+                                         .seconds = 12.25,
+                                         .case_count = 7,
+                                         .launch_count = 3,
+                                         .requirement_count = REPORTED_COUNT};
+    const struct check_case *one = reported_case(reported, "ari-one", DTYPE_FP32);
+    const struct check_case *again = reported_case(reported, "ari-one~2", DTYPE_FP32);
+    const struct check_case *copy = reported_case(reported, "cop-one.resume", DTYPE_BF16);
+    const struct check_case *two = reported_case(reported, "cop-two", DTYPE_FP16);
+    tell(reported, one, ASPECT_STATE, VERDICT_PASS, "");
+    tell(reported, again, ASPECT_STATE, VERDICT_PASS, "");
+    tell(reported, one, ASPECT_GRADIENT, VERDICT_EQUIVALENT, hostile ? HOSTILE : "ranks in a ring");
+    tell(reported, again, ASPECT_GRADIENT, VERDICT_EQUIVALENT, hostile ? HOSTILE : "ranks in a ring");
+    tell(reported, one, ASPECT_NORM, VERDICT_PASS, "");
+    tell(reported, again, ASPECT_NORM, VERDICT_EQUIVALENT, "norm in pairs");
+    struct finding *padding = tell(reported, one, ASPECT_PADDING, VERDICT_FAIL, "12 bytes where 8 are allowed");
     padding->has_difference = true;
-    padding->difference = (struct difference){.step = 1, .rank = 1, .micro = -1, .param = -1, .what = "padding",
-                                              .bits = 64, .expected_bits = 8, .actual_bits = 12, .roundings = NAN};
-    tell(told, two, ASPECT_SEEN, VERDICT_PASS, "");
-    struct finding *stale = tell(told, copy, ASPECT_SEEN, VERDICT_FAIL, hostile ? HOSTILE : "");
+    padding->difference = (struct difference){.step = 1,
+                                              .rank = 1,
+                                              .micro = -1,
+                                              .param = -1,
+                                              .what = "padding",
+                                              .bits = 64,
+                                              .expected_bits = 8,
+                                              .actual_bits = 12,
+                                              .roundings = NAN};
+    tell(reported, two, ASPECT_SEEN, VERDICT_PASS, "");
+    struct finding *stale = tell(reported, copy, ASPECT_SEEN, VERDICT_FAIL, hostile ? HOSTILE : "");
     stale->has_difference = true;
     stale->hint = HINT_STALE_COPY;
-    stale->difference = (struct difference){.step = 3, .rank = 1, .micro = 0, .param = 1, .what = "seen",
-                                            .element = 16, .bits = 16, .expected_bits = 0x3f80, .actual_bits = 0xc000,
-                                            .roundings = 384.5, .differing_count = 3, .compared_count = 128};
-    tell(told, copy, ASPECT_SEEN, VERDICT_FAIL, "again");
-    struct finding *near = tell(told, two, ASPECT_NORM, VERDICT_BOUNDED, "2 roundings of 4");
+    stale->difference = (struct difference){.step = 3,
+                                            .rank = 1,
+                                            .micro = 0,
+                                            .param = 1,
+                                            .what = "seen",
+                                            .element = 16,
+                                            .bits = 16,
+                                            .expected_bits = 0x3f80,
+                                            .actual_bits = 0xc000,
+                                            .roundings = 384.5,
+                                            .differing_count = 3,
+                                            .compared_count = 128};
+    tell(reported, copy, ASPECT_SEEN, VERDICT_FAIL, "again");
+    struct finding *near = tell(reported, two, ASPECT_NORM, VERDICT_BOUNDED, "2 roundings of 4");
     near->has_difference = true;
-    near->difference = (struct difference){.step = 2, .rank = -1, .micro = -1, .param = -1, .what = "norm", .bits = 64,
-                                           .expected_bits = 0x3ff8000000000000, .actual_bits = 0x7ff8000000000000,
+    near->difference = (struct difference){.step = 2,
+                                           .rank = -1,
+                                           .micro = -1,
+                                           .param = -1,
+                                           .what = "norm",
+                                           .bits = 64,
+                                           .expected_bits = 0x3ff8000000000000,
+                                           .actual_bits = 0x7ff8000000000000,
                                            .roundings = INFINITY};
-    tell(told, told_case(told, "cop-three", DTYPE_FP32), ASPECT_ANSWER, VERDICT_BROKEN,
+    tell(reported, reported_case(reported, "cop-three", DTYPE_FP32), ASPECT_ANSWER, VERDICT_BROKEN,
          hostile ? HOSTILE : "step-2.safetensors is not there");
-    struct finding *repeat = tell(told, again, ASPECT_REPEAT, VERDICT_FAIL, "the first answer differs");
+    struct finding *repeat = tell(reported, again, ASPECT_REPEAT, VERDICT_FAIL, "the first answer differs");
     repeat->has_difference = true;
     repeat->hint = HINT_LEFT_OVER;
-    repeat->difference = (struct difference){.step = 2, .rank = -1, .micro = -1, .param = 0, .what = "exp_avg",
-                                             .element = 7, .bits = 32, .expected_bits = 0x3f800000,
-                                             .actual_bits = 0x3f800001, .roundings = 1, .differing_count = 1,
+    repeat->difference = (struct difference){.step = 2,
+                                             .rank = -1,
+                                             .micro = -1,
+                                             .param = 0,
+                                             .what = "exp_avg",
+                                             .element = 7,
+                                             .bits = 32,
+                                             .expected_bits = 0x3f800000,
+                                             .actual_bits = 0x3f800001,
+                                             .roundings = 1,
+                                             .differing_count = 1,
                                              .compared_count = 7};
-    struct finding *decision = tell(told, two, ASPECT_DECISION, VERDICT_FAIL, "");
+    struct finding *decision = tell(reported, two, ASPECT_DECISION, VERDICT_FAIL, "");
     decision->has_difference = true;
     decision->hint = HINT_STEP_COUNT;
-    decision->difference = (struct difference){.step = 4, .rank = -1, .micro = -1, .param = -1, .what = "t",
-                                               .bits = 64, .expected_bits = 4, .actual_bits = 5, .roundings = NAN};
-    tell(told, told_case(told, "abs-one", DTYPE_FP32), ASPECT_STATE, VERDICT_UNSUPPORTED,
+    decision->difference = (struct difference){.step = 4,
+                                               .rank = -1,
+                                               .micro = -1,
+                                               .param = -1,
+                                               .what = "t",
+                                               .bits = 64,
+                                               .expected_bits = 4,
+                                               .actual_bits = 5,
+                                               .roundings = NAN};
+    tell(reported, reported_case(reported, "abs-one", DTYPE_FP32), ASPECT_STATE, VERDICT_UNSUPPORTED,
          hostile ? HOSTILE : "declined: no moments");
-    told_judge(told);
-    return told;
+    reported_judge(reported);
+    return reported;
 }
 
-static inline void told_close(struct told *told)
+static inline void reported_close(struct reported *reported)
 {
-    findings_free(&told->findings);
-    requirements_close(&told->requirements);
-    free(told);
+    findings_free(&reported->findings);
+    requirements_close(&reported->requirements);
+    free(reported);
 }
 
 typedef int report_function(const struct run_facts *facts, const struct findings *findings,
                             const struct requirement_verdict verdicts[], int count, FILE *out);
 
 // What a report says; the caller frees it.
-static inline char *told_print(const struct told *told, report_function *report)
+static inline char *reported_print(const struct reported *reported, report_function *report)
 {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     cr_assert_not_null(out);
-    cr_assert_eq(report(&told->facts, &told->findings, told->verdicts, TOLD_COUNT, out), ERR_NONE, "%s", err_message());
+    cr_assert_eq(report(&reported->facts, &reported->findings, reported->verdicts, REPORTED_COUNT, out), ERR_NONE, "%s",
+                 err_message());
     cr_assert_eq(fclose(out), 0);
     cr_assert_eq(strlen(text), bytes, "a NUL byte");
     return text;

@@ -6,39 +6,39 @@ static report_function *const reports[] = {report_table, report_json, report_jun
 static const char *const names[] = {"the table", "the JSON report", "the JUnit report", "the page"};
 enum { REPORT_COUNT = 4 };
 
-static int print(const struct told *told, report_function *report, FILE *out)
+static int print(const struct reported *reported, report_function *report, FILE *out)
 {
-    return report(&told->facts, &told->findings, told->verdicts, TOLD_COUNT, out);
+    return report(&reported->facts, &reported->findings, reported->verdicts, REPORTED_COUNT, out);
 }
 
 Test(report_write, a_full_disk_is_an_error_of_every_report)
 {
-    struct told *told = told_open(false);
+    struct reported *reported = reported_open(false);
     for (int i = 0; i < REPORT_COUNT; i++) {
         FILE *out = fopen("/dev/full", "w");
         cr_assert_not_null(out);
-        cr_assert_eq(print(told, reports[i], out), ERR_IO, "%s", names[i]);
+        cr_assert_eq(print(reported, reports[i], out), ERR_IO, "%s", names[i]);
         cr_assert_not_null(strstr(err_message(), names[i]), "%s", err_message());
         fclose(out);
     }
-    told_close(told);
+    reported_close(reported);
 }
 
 Test(report_write, a_full_disk_is_an_error_whatever_is_buffered)
 {
-    struct told *told = told_open(false);
+    struct reported *reported = reported_open(false);
     for (int i = 0; i < REPORT_COUNT; i++) {
         static char buffer[1 << 20];
         FILE *out = fopen("/dev/full", "w");
         setvbuf(out, buffer, i % 2 ? _IONBF : _IOFBF, sizeof buffer);
-        cr_assert_eq(print(told, reports[i], out), ERR_IO, "%s", names[i]);
+        cr_assert_eq(print(reported, reports[i], out), ERR_IO, "%s", names[i]);
         fclose(out);
         out = fopen("/dev/full", "w");
         setvbuf(out, buffer, i % 2 ? _IOFBF : _IONBF, sizeof buffer);
-        cr_assert_eq(print(told, reports[i], out), ERR_IO, "%s", names[i]);
+        cr_assert_eq(print(reported, reports[i], out), ERR_IO, "%s", names[i]);
         fclose(out);
     }
-    told_close(told);
+    reported_close(reported);
 }
 
 // A file with room for so many bytes.
@@ -58,9 +58,9 @@ static ssize_t narrow_write(void *cookie, const char *data, size_t bytes)
 
 Test(report_write, a_file_that_ends_anywhere_is_an_error)
 {
-    struct told *told = told_open(false);
+    struct reported *reported = reported_open(false);
     for (int i = 0; i < REPORT_COUNT; i++) {
-        char *text = told_print(told, reports[i]);
+        char *text = reported_print(reported, reports[i]);
         size_t whole = strlen(text);
         free(text);
         // In steps of a prime, and byte by byte at the end.
@@ -70,10 +70,10 @@ Test(report_write, a_file_that_ends_anywhere_is_an_error)
             struct narrow narrow = {.room = room};
             FILE *out = fopencookie(&narrow, "w", (cookie_io_functions_t){.write = narrow_write});
             setvbuf(out, NULL, _IONBF, 0);
-            cr_assert_eq(print(told, reports[i], out), room < whole ? ERR_IO : ERR_NONE, "%s, %zu of %zu", names[i],
+            cr_assert_eq(print(reported, reports[i], out), room < whole ? ERR_IO : ERR_NONE, "%s, %zu of %zu", names[i],
                          room, whole);
             fclose(out);
         }
     }
-    told_close(told);
+    reported_close(reported);
 }

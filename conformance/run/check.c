@@ -20,7 +20,7 @@
 // One launch: the cases of one world, or one case alone.
 struct group {
     int world;
-    bool resumes;  // second halves, which want the first ones' state
+    bool resumes;               // second halves, which want the first ones' state
     struct check_case **cases;  // in the order in which they are asked
     size_t count;
     char cases_folder[PATH_MAX], answers_folder[PATH_MAX], state_folder[PATH_MAX], output_path[PATH_MAX];
@@ -107,8 +107,12 @@ static int launch_command(const struct check_setting *setting, struct check_run 
         TRY(file_join(group->answers_folder, alone->name, one_answer));
     }
     const struct check_words words = {
-        .cases = group->cases_folder, .answers = group->answers_folder, .state = group->state_folder,
-        .one_case = alone ? one_case : NULL, .one_answer = alone ? one_answer : NULL, .world = group->world,
+        .cases = group->cases_folder,
+        .answers = group->answers_folder,
+        .state = group->state_folder,
+        .one_case = alone ? one_case : NULL,
+        .one_answer = alone ? one_answer : NULL,
+        .world = group->world,
     };
     why[0] = '\0';
     if (setting->answer) {

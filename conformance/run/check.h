@@ -4,7 +4,7 @@
 #ifndef ZG_CHECK_H
 #define ZG_CHECK_H
 
-#include "conformance/suite/edition.h"
+#include "conformance/suite/suite.h"
 #include "base/file.h"
 #include "conformance/judge/judge.h"
 
@@ -14,13 +14,13 @@ struct claims;
 
 // What of the suite is asked for.
 struct check_part {
-    enum edition_level level;
+    enum suite_level level;
     const char *case_pattern;  // as a shell's, "@(adam|off)-*" included, of whole names; null: all
     const char *requirement;   // only cases that serve it; null: all
     int world;                 // check_run alone: only cases, and pairs, of this many ranks; 0: all
 };
 
-// Calls visit for every case of a part, as edition_cases does. ERR_USAGE: there is no such requirement, or no case.
+// Calls visit for every case of a part, as suite_cases does. ERR_USAGE: there is no such requirement, or no case.
 int check_cases(const struct check_part *part, int (*visit)(void *context, const struct check_case *c), void *context);
 
 // FOLDER/NAME with all files of a case; FOLDER is there, and NAME is not.
@@ -33,17 +33,17 @@ struct check_words;
 
 struct check_setting {
     struct check_part part;
-    const struct claims *claims;     // null: everything is claimed
-    const char *const *command;      // with {cases}, {answers}, {world}, {state}; or {case}, {answer}. NULL at the end
+    const struct claims *claims;  // null: everything is claimed
+    const char *const *command;   // with {cases}, {answers}, {world}, {state}; or {case}, {answer}. NULL at the end
     // Answers a launch's cases in place of the command, in this process; null: the command is started.
     int (*answer)(void *context, const struct check_words *words);
     void *answer_context;
-    const char *folder;              // there and empty: for cases, answers, state and output
-    uint64_t seed;                   // of the order
-    double time_limit_s;             // a launch; 0: none
+    const char *folder;                               // there and empty: for cases, answers, state and output
+    uint64_t seed;                                    // of the order
+    double time_limit_s;                              // a launch; 0: none
     uint64_t memory_limit_bytes, output_limit_bytes;  // the same
-    bool progress;                   // on stderr
-    const volatile sig_atomic_t *interrupted;  // may be null
+    bool progress;                                    // on stderr
+    const volatile sig_atomic_t *interrupted;         // may be null
 };
 
 struct check_run {
@@ -53,7 +53,7 @@ struct check_run {
     bool *asked;                // by case: false where it is not claimed
     size_t case_count, case_room;
     size_t launch_count;
-    bool command_failed;        // a launch ended other than with status 0, or the cases were changed
+    bool command_failed;  // a launch ended other than with status 0, or the cases were changed
     char command_text[FINDING_TEXT_BYTES];
     double seconds;
 };

@@ -14,7 +14,7 @@ static const char *word_at(const char *text, const struct check_words *words, co
     const struct {
         const char *placeholder, *word;
     } rows[] = {
-        {"{cases}", words->cases},   {"{answers}", words->answers},  {"{state}", words->state},
+        {"{cases}", words->cases},   {"{answers}", words->answers},   {"{state}", words->state},
         {"{case}", words->one_case}, {"{answer}", words->one_answer}, {"{world}", world},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

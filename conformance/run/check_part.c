@@ -19,7 +19,7 @@ static bool is_selected(const struct check_part *part, const struct check_case *
     return !part->requirement || requirement_covers(requirement_find(part->requirement), c->name);
 }
 
-// A visit of the edition that passes on what is selected.
+// A visit of the suite that passes on what is selected.
 struct sieve {
     const struct check_part *part;
     int (*visit)(void *context, const struct check_case *c);
@@ -41,7 +41,7 @@ int check_cases(const struct check_part *part, int (*visit)(void *context, const
     struct sieve sieve = {.part = part, .visit = visit, .context = context};
     if (part->requirement && !requirement_find(part->requirement))
         return err_set(ERR_USAGE, "there is no requirement %s; conformance/SPEC.md lists them", part->requirement);
-    TRY(edition_cases(part->level, pass_on, &sieve));
+    TRY(suite_cases(part->level, pass_on, &sieve));
     if (sieve.count > 0)
         return ERR_NONE;
     if (!part->case_pattern)

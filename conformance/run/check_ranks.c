@@ -15,23 +15,25 @@ struct launch_words {
 
 static int answer(const struct check_ranks *ranks, const struct launch_words *words)
 {
-    const struct reference_options options = {.clip_form = CLIP_TORCH, .comm = ranks->comm,
-                                              .interrupted = ranks->interrupted};
+    const struct reference_options options = {
+        .clip_form = CLIP_TORCH, .comm = ranks->comm, .interrupted = ranks->interrupted};
     if (access(words->cases, R_OK) != 0)
-        return err_set(ERR_USAGE, "%s: is not seen by the host of rank %d: give --out FOLDER, on a file system that "
-                                  "all hosts see", words->cases, comm_rank(ranks->comm));
+        return err_set(ERR_USAGE,
+                       "%s: is not seen by the host of rank %d: give --out FOLDER, on a file system that "
+                       "all hosts see",
+                       words->cases, comm_rank(ranks->comm));
     return reference_answer_all(&options, words->cases, words->answers, comm_world(ranks->comm), words->state, false);
 }
 
 int check_ranks_answer(void *context, const struct check_words *words)
 {
     const struct check_ranks *ranks = context;
-    struct launch_words told = {0};
-    snprintf(told.cases, sizeof told.cases, "%s", words->cases);
-    snprintf(told.answers, sizeof told.answers, "%s", words->answers);
-    snprintf(told.state, sizeof told.state, "%s", words->state);
-    TRY(comm_broadcast(ranks->comm, &told, sizeof told, 0));
-    TRY(answer(ranks, &told));
+    struct launch_words agreed = {0};
+    snprintf(agreed.cases, sizeof agreed.cases, "%s", words->cases);
+    snprintf(agreed.answers, sizeof agreed.answers, "%s", words->answers);
+    snprintf(agreed.state, sizeof agreed.state, "%s", words->state);
+    TRY(comm_broadcast(ranks->comm, &agreed, sizeof agreed, 0));
+    TRY(answer(ranks, &agreed));
     // What the others have written is there when they are done.
     return comm_barrier(ranks->comm);
 }

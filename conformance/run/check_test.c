@@ -58,7 +58,8 @@ Test(check, the_reference_fulfils_a_requirement_through_the_same_door)
 Test(check, sums_by_groups_of_ranks_are_equivalent)
 {
     cr_assert_eq(check("--case 'red-rounding.w6.*' --json -- " ZG_BINARY_DIR "/zerogauge answer --reduction-group 3 "
-                       "{cases} {answers} {world}"), 0, "%s", output);
+                       "{cases} {answers} {world}"),
+                 0, "%s", output);
     has("\"verdict\":\"EQUIVALENT\"");
     has("torch-cpu, ranks folded in groups, ");
 }
@@ -212,7 +213,7 @@ Test(check, a_part_is_reported_alone_and_said_to_be_one)
     has("1 PASS of 1 requirement\n");
 }
 
-Test(check, the_version_of_the_reference_is_told)
+Test(check, the_version_of_the_reference_is_reported)
 {
     cr_assert_eq(check("--requirement R-OPT-05"), 0, "%s", output);
     has("zerogauge check: zerogauge answer " ZG_VERSION ", level quick");
@@ -230,7 +231,8 @@ Test(check, the_line_that_repeats_a_finding_can_be_pasted)
     fclose(file);
     snprintf(arguments, sizeof arguments,
              "--case 'adam-eps.w2.s2.fp32' --time-limit 99.5 --claims \"%.4000s/it's mine.json\" -- "
-             "sh -c 'echo \"$0 said it\" >&2; exit 3' \"it's\" {cases} {answers}", folder);
+             "sh -c 'echo \"$0 said it\" >&2; exit 3' \"it's\" {cases} {answers}",
+             folder);
     cr_assert_eq(check(arguments), 1, "%s", output);
     char *found = strstr(output, begin);
     cr_assert_not_null(found, "%s", output);

@@ -124,9 +124,9 @@ static int read_choice(const struct strict_object *root, const char *key, const 
 
 static int read_all(const struct strict_object *root, struct claims *out)
 {
-    static const char *const keys[] = {"contract", "name", "version", "?stages", "?worlds", "?precisions",
-                                       "?offload_optimizer", "?offload_param", "?features", "?clip_form", "?scaler",
-                                       "?unused", NULL};
+    static const char *const keys[] = {
+        "contract",       "name",      "version",    "?stages", "?worlds", "?precisions", "?offload_optimizer",
+        "?offload_param", "?features", "?clip_form", "?scaler", "?unused", NULL};
     int contract, clip = CLAIMS_CLIP_EITHER, scaler = SCALER_DEEPSPEED, unused = CLAIMS_UNUSED_EITHER;
     uint64_t stages = out->stages;
     TRY(strict_keys(root, keys));

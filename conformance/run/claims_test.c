@@ -86,25 +86,62 @@ Test(claims, stages_worlds_precisions_and_tiers_are_sets)
 static void ask(enum claims_feature feature)
 {
     switch (feature) {
-    case FEATURE_ACCUMULATION: c.accumulation = 2; break;
-    case FEATURE_CLIPPING: c.gradient_clipping = 1; break;
-    case FEATURE_STATIC_LOSS_SCALE: c.loss_scale.kind = SCALE_STATIC; break;
-    case FEATURE_DYNAMIC_LOSS_SCALE: c.loss_scale.kind = SCALE_DYNAMIC; break;
-    case FEATURE_OVERFLOW_CHECK: c.overflow_check = true; break;
-    case FEATURE_L2: c.groups[0].decoupled = false; break;
-    case FEATURE_NO_BIAS_CORRECTION: c.groups[0].bias_correction = false; break;
-    case FEATURE_LR_SCHEDULE: c.groups[0].lr_by_step = true; break;
-    case FEATURE_GROUPS: c.groups[c.group_count++] = c.groups[0]; break;
-    case FEATURE_TIED: c.params[c.param_count++] = c.params[0], c.params[1].tied_to = 0; break;
-    case FEATURE_FROZEN: c.params[0].frozen = true; break;
-    case FEATURE_UNUSED: c.params[0].used = false; break;
-    case FEATURE_EMPTY: c.params[0].shape[0] = c.params[0].count = 0; break;
-    case FEATURE_SCALAR: c.params[0].shape_rank = 0; break;
-    case FEATURE_RESUME: c.phase = PHASE_SAVE; break;
-    case FEATURE_WEIGHTS_ONLY: c.phase = PHASE_RESUME, c.weights_only = true; break;
-    case FEATURE_DELAYED_UPDATE: c.delayed_update = 2; break;
-    case FEATURE_REFUSAL: c.expects_refusal = true; break;
-    default: break;
+    case FEATURE_ACCUMULATION:
+        c.accumulation = 2;
+        break;
+    case FEATURE_CLIPPING:
+        c.gradient_clipping = 1;
+        break;
+    case FEATURE_STATIC_LOSS_SCALE:
+        c.loss_scale.kind = SCALE_STATIC;
+        break;
+    case FEATURE_DYNAMIC_LOSS_SCALE:
+        c.loss_scale.kind = SCALE_DYNAMIC;
+        break;
+    case FEATURE_OVERFLOW_CHECK:
+        c.overflow_check = true;
+        break;
+    case FEATURE_L2:
+        c.groups[0].decoupled = false;
+        break;
+    case FEATURE_NO_BIAS_CORRECTION:
+        c.groups[0].bias_correction = false;
+        break;
+    case FEATURE_LR_SCHEDULE:
+        c.groups[0].lr_by_step = true;
+        break;
+    case FEATURE_GROUPS:
+        c.groups[c.group_count++] = c.groups[0];
+        break;
+    case FEATURE_TIED:
+        c.params[c.param_count++] = c.params[0], c.params[1].tied_to = 0;
+        break;
+    case FEATURE_FROZEN:
+        c.params[0].frozen = true;
+        break;
+    case FEATURE_UNUSED:
+        c.params[0].used = false;
+        break;
+    case FEATURE_EMPTY:
+        c.params[0].shape[0] = c.params[0].count = 0;
+        break;
+    case FEATURE_SCALAR:
+        c.params[0].shape_rank = 0;
+        break;
+    case FEATURE_RESUME:
+        c.phase = PHASE_SAVE;
+        break;
+    case FEATURE_WEIGHTS_ONLY:
+        c.phase = PHASE_RESUME, c.weights_only = true;
+        break;
+    case FEATURE_DELAYED_UPDATE:
+        c.delayed_update = 2;
+        break;
+    case FEATURE_REFUSAL:
+        c.expects_refusal = true;
+        break;
+    default:
+        break;
     }
 }
 

@@ -62,12 +62,15 @@ static int check_as_rank(const struct check_options *a, const struct launcher *l
                          const char *const *rest, int *status)
 {
     if (rest[0] || a->plugin)
-        return err_set(ERR_USAGE, "%s says that this is one of %d processes: start it once, without a launcher, which "
-                                  "stands in the command that is checked: zerogauge check -- mpirun -n {world} "
-                                  "PROGRAM {cases} {answers} {world} {state}", launcher->name, launcher->world);
+        return err_set(ERR_USAGE,
+                       "%s says that this is one of %d processes: start it once, without a launcher, which "
+                       "stands in the command that is checked: zerogauge check -- mpirun -n {world} "
+                       "PROGRAM {cases} {answers} {world} {state}",
+                       launcher->name, launcher->world);
     if (a->time_limit_s != CHECK_TIME_LIMIT_S || a->memory || a->output)
-        return err_set(ERR_USAGE, "--time-limit, --memory-limit and --output-limit bound a command that is launched; "
-                                  "under %s the launched processes answer themselves: limits are the launcher's",
+        return err_set(ERR_USAGE,
+                       "--time-limit, --memory-limit and --output-limit bound a command that is launched; "
+                       "under %s the launched processes answer themselves: limits are the launcher's",
                        launcher->name);
     struct check_ranks ranks = {.interrupted = &interrupted};
     int rc = launcher_open(launcher, &ranks.comm);
@@ -93,8 +96,8 @@ static int check(const struct check_options *a, const char *const *rest, int *st
     bool full = a->level && strcmp(a->level, "full") == 0;
     if (a->level && !full && strcmp(a->level, "quick") != 0)
         return err_set(ERR_USAGE, "--level %s: expected quick or full", a->level);
-    struct check_part part = {.level = full ? LEVEL_FULL : LEVEL_QUICK, .case_pattern = a->cases,
-                                    .requirement = a->requirement};
+    struct check_part part = {
+        .level = full ? LEVEL_FULL : LEVEL_QUICK, .case_pattern = a->cases, .requirement = a->requirement};
     if (a->list)
         return check_cases(&part, print_case, NULL);
     struct sigaction action = {.sa_handler = on_interrupt};
@@ -168,8 +171,8 @@ int check_main(int argc, const char **argv)
     int rc = run(own_count, own, &a, rest, &status);
     if (rc != ERR_NONE && *err_message() && rc != ERR_PEER)
         fprintf(stderr, "zerogauge check: %s\n", err_message());
-    char *texts[] = {a.level, a.cases, a.requirement, a.claims, a.out, a.plugin, a.explain, a.memory, a.output,
-                     a.write_cases};
+    char *texts[] = {a.level,  a.cases,   a.requirement, a.claims, a.out,
+                     a.plugin, a.explain, a.memory,      a.output, a.write_cases};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     return rc != ERR_NONE ? err_exit_status(rc) : status;

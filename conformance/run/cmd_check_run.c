@@ -172,8 +172,13 @@ static struct run_facts facts_of(const struct check_options *a, const struct che
     const struct claims *claims = setting->claims;
     bool own = !claims && !a->plugin && !rest[0];
     struct run_facts facts = {
-        .implementation = claims ? claims->name : a->plugin ? a->plugin : rest[0] ? rest[0] : "zerogauge answer",
-        .version = claims ? claims->version : own ? ZG_VERSION : "",
+        .implementation = claims      ? claims->name
+                          : a->plugin ? a->plugin
+                          : rest[0]   ? rest[0]
+                                      : "zerogauge answer",
+        .version = claims ? claims->version
+                   : own  ? ZG_VERSION
+                          : "",
         .level = setting->part.level == LEVEL_FULL ? "full" : "quick",
         .seed = setting->seed,
         .seconds = run->seconds,
@@ -248,6 +253,5 @@ int check_and_report(const struct check_options *a, const struct check_part *par
     struct claims claims;
     if (a->claims)
         TRY(claims_read(a->claims, &claims));
-    return check_with(a, part, a->claims ? &claims : NULL, rest, rest[0] ? rest : command, ranks, interrupted,
-                      status);
+    return check_with(a, part, a->claims ? &claims : NULL, rest, rest[0] ? rest : command, ranks, interrupted, status);
 }

@@ -39,7 +39,7 @@ struct requirement {
     const char *group;  // the chapter's title
     const char *text;   // the whole block, as in SPEC.md; text_bytes of it
     size_t text_bytes;
-    unsigned aspects;   // bits 1 << enum aspect
+    unsigned aspects;  // bits 1 << enum aspect
     int pattern_count, mutant_count;
     char patterns[REQUIREMENT_PATTERN_MAX][CASE_NAME_BYTES];  // of case names, as a shell's
     char mutants[REQUIREMENT_MUTANT_MAX][CASE_NAME_BYTES];

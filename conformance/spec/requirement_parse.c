@@ -18,10 +18,10 @@ struct parser {
     struct requirements *out;
     const char *text;  // the whole of it; out->strings holds a copy, whose lines are terminated as they are read
     size_t at, bytes;
-    char *line;        // the current one, in the copy
-    size_t line_start;  // where it begins
-    int line_number;   // from 1
-    const char *group;  // null before the first chapter
+    char *line;                 // the current one, in the copy
+    size_t line_start;          // where it begins
+    int line_number;            // from 1
+    const char *group;          // null before the first chapter
     struct requirement *block;  // null outside of one
     int block_line;
     int item_count;  // items begun

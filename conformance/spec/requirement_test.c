@@ -18,7 +18,7 @@
 
 // A text of two requirements, out of which each test makes its own.
 #define HEAD "# Title\n\n## First chapter\n\nWords.\n\n"
-#define FIRST                                                                                                         \
+#define FIRST                                                                                                          \
     "### R-ONE-01 MUST: The first thing\n\nA paragraph\nof two lines.\n\n- Source: a paper,\n  on two lines\n"         \
     "- Check: state, norm of `one-*`\n  `two`\n- Mutants: `a-1`\n  `a-2`\n"
 #define SECOND "### R-TWO-02 SHOULD: The second\n\n- Source: x\n- Check: rule of `*`\n- Mutants: `b`\n"
@@ -133,8 +133,10 @@ Test(requirement, more_than_the_suite_can_hold_is_an_error)
     static char text[REQUIREMENT_MAX * 128];
     size_t used = (size_t)sprintf(text, "## C\n");
     for (int i = 0; i <= REQUIREMENT_MAX; i++)
-        used += (size_t)sprintf(text + used, "### R-%c-%02d MUST: t\n- Source: s\n- Check: same of `x`\n"
-                                             "- Mutants: `m%d`\n", 'A' + i / 100, i % 100, i);
+        used += (size_t)sprintf(text + used,
+                                "### R-%c-%02d MUST: t\n- Source: s\n- Check: same of `x`\n"
+                                "- Mutants: `m%d`\n",
+                                'A' + i / 100, i % 100, i);
     struct requirements requirements;
     cr_assert_eq(requirements_parse("T", text, used, &requirements), ERR_USAGE);
     cr_assert_not_null(strstr(err_message(), "more requirements than the suite can hold"), "%s", err_message());

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-extern const char requirement_text[];  // terminated
+extern const char requirement_text[];        // terminated
 extern const size_t requirement_text_bytes;  // without the terminator
 
 #endif

@@ -75,7 +75,7 @@ static bool has_must(const struct requirement_verdict verdicts[], int count)
 
 enum run_verdict run_verdict_of(const struct requirement_verdict verdicts[], int count, bool command_failed)
 {
-    bool judged = false, unsupported = false, must = has_must(verdicts, count);
+    bool finding_verdict = false, unsupported = false, must = has_must(verdicts, count);
     for (int i = 0; i < count; i++) {
         if (must && !verdicts[i].requirement->must)
             continue;
@@ -84,11 +84,11 @@ enum run_verdict run_verdict_of(const struct requirement_verdict verdicts[], int
         if (verdicts[i].verdict == VERDICT_UNSUPPORTED)
             unsupported = true;
         else
-            judged = true;
+            finding_verdict = true;
     }
     if (command_failed)
         return RUN_FAILS;
-    if (!judged)
+    if (!finding_verdict)
         return RUN_NOTHING;
     return unsupported ? RUN_CONFORMS_PARTLY : RUN_CONFORMS;
 }

@@ -16,7 +16,7 @@ enum verdict {
     VERDICT_EQUIVALENT,   // every bit is that of another rule of the table, which is named
     VERDICT_BOUNDED,      // no rule of the table, but every link is within its limit of roundings
     VERDICT_FAIL,
-    VERDICT_BROKEN,       // no answer that could be judged: crashed, timed out, malformed
+    VERDICT_BROKEN,  // no answer that could be judged: crashed, timed out, malformed
     VERDICT_COUNT
 };
 
@@ -35,29 +35,29 @@ enum hint {
     HINT_STALE_GRADIENT,       // it is the gradient of an earlier step
     HINT_SHIFTED,              // the values of other elements: an offset or padding is wrong
     HINT_TAIL,                 // only the last elements of tensors, or of vectors
-    HINT_BUCKET,               // only some whole tensors: a bucket, a group, a unit
+    HINT_BUCKET,               // only some whole tensors: a bucket, a group, a layer
     HINT_SHARD,                // only one rank's share
     HINT_NOT_UPDATED,          // elements keep their old state
     HINT_UPDATED_TWICE,
-    HINT_STEP_COUNT,           // bias correction with another t
-    HINT_LR,                   // the learning rate of another step, or group
-    HINT_DECAY,                // weight decay: missing, of the other kind, of another group
-    HINT_CLIP,                 // the clip coefficient is missing, of another norm, or applied where it should not be
-    HINT_OVERFLOW,             // a step is skipped that should not be, or the other way about
-    HINT_LOSS_SCALE,           // the scale's growth, shrinking or hysteresis
-    HINT_MOMENTS,              // moments are lost, swapped or of low precision
-    HINT_MASTER,               // the master parameters went through a 16-bit format
-    HINT_ROUNDING,             // the 16-bit copy is not rounded to nearest even
-    HINT_STALE_COPY,           // forward used parameters of another step
-    HINT_TORN_COPY,            // forward used parameters of several steps
-    HINT_FOREIGN_COPY,         // forward used what was no step's parameters
-    HINT_RESUME,               // right until the checkpoint, wrong from there on
-    HINT_OTHER,                // different everywhere: other arithmetic
+    HINT_STEP_COUNT,    // bias correction with another t
+    HINT_LR,            // the learning rate of another step, or group
+    HINT_DECAY,         // weight decay: missing, of the other kind, of another group
+    HINT_CLIP,          // the clip coefficient is missing, of another norm, or applied where it should not be
+    HINT_OVERFLOW,      // a step is skipped that should not be, or the other way about
+    HINT_LOSS_SCALE,    // the scale's growth, shrinking or hysteresis
+    HINT_MOMENTS,       // moments are lost, swapped or of low precision
+    HINT_MASTER,        // the master parameters went through a 16-bit format
+    HINT_ROUNDING,      // the 16-bit copy is not rounded to nearest even
+    HINT_STALE_COPY,    // forward used parameters of another step
+    HINT_TORN_COPY,     // forward used parameters of several steps
+    HINT_FOREIGN_COPY,  // forward used what was no step's parameters
+    HINT_RESUME,        // right until the checkpoint, wrong from there on
+    HINT_OTHER,         // different everywhere: other arithmetic
     HINT_COUNT
 };
 
-const char *hint_name(enum hint hint);   // "factor-world"
-const char *hint_text(enum hint hint);   // what is wrong, and what to look at first: sentences; "" for none
+const char *hint_name(enum hint hint);  // "factor-world"
+const char *hint_text(enum hint hint);  // what is wrong, and what to look at first: sentences; "" for none
 
 struct difference {
     int step, rank, micro;  // rank, micro: -1 where it has none
@@ -65,9 +65,9 @@ struct difference {
     const char *what;       // "exp_avg", "t", "seen"
     size_t element;
     uint64_t expected_bits, actual_bits;
-    int bits;               // how wide they are: 16 (the case's precision), 32 (fp32), 64 (a double where what is
-                            // "norm" or "loss_scale", otherwise an integer)
-    double roundings;       // their distance, in roundings; NaN where that has no meaning
+    int bits;          // how wide they are: 16 (the case's precision), 32 (fp32), 64 (a double where what is
+                       // "norm" or "loss_scale", otherwise an integer)
+    double roundings;  // their distance, in roundings; NaN where that has no meaning
     uint64_t differing_count, compared_count;  // elements, of this step and kind
 };
 
@@ -79,7 +79,7 @@ struct finding {
     enum verdict verdict;
     char text[FINDING_TEXT_BYTES];  // the rule's name; the limit that is exceeded; why it is broken or unsupported
     bool has_difference;
-    struct difference difference;   // the first one
+    struct difference difference;  // the first one
     enum hint hint;
 };
 
@@ -99,8 +99,8 @@ bool finding_serves(const struct finding *finding, const struct requirement *req
 struct requirement_verdict {
     const struct requirement *requirement;
     enum verdict verdict;
-    size_t counts[VERDICT_COUNT];    // of findings
-    const struct finding *worst;     // the first of the worst verdict, in findings->list; null: no finding
+    size_t counts[VERDICT_COUNT];  // of findings
+    const struct finding *worst;   // the first of the worst verdict, in findings->list; null: no finding
 };
 
 // Without any finding it is UNSUPPORTED.
@@ -110,17 +110,17 @@ struct requirement_verdict verdict_of(const struct findings *findings, const str
 int verdicts_of(const struct findings *findings, struct requirement_verdict out[REQUIREMENT_MAX]);
 
 enum run_verdict {
-    RUN_CONFORMS,        // every MUST is PASS, EQUIVALENT or BOUNDED
-    RUN_CONFORMS_PARTLY, // so are those that are supported; at least one MUST is UNSUPPORTED
-    RUN_FAILS,           // a MUST is FAIL or BROKEN, or the command ended badly
-    RUN_NOTHING          // no MUST could be judged
+    RUN_CONFORMS,         // every MUST is PASS, EQUIVALENT or BOUNDED
+    RUN_CONFORMS_PARTLY,  // so are those that are supported; at least one MUST is UNSUPPORTED
+    RUN_FAILS,            // a MUST is FAIL or BROKEN, or the command ended badly
+    RUN_NOTHING           // no MUST could be judged
 };
 
 // Of the requirements that were asked for. A SHOULD decides nothing, unless there is no MUST among them.
 enum run_verdict run_verdict_of(const struct requirement_verdict verdicts[], int count, bool command_failed);
 const char *run_verdict_name(enum run_verdict verdict);  // "CONFORMS"
 const char *run_verdict_text(enum run_verdict verdict);  // a sentence
-int run_verdict_exit_status(enum run_verdict verdict);  // 0, 0, 1, 77
+int run_verdict_exit_status(enum run_verdict verdict);   // 0, 0, 1, 77
 
 // What a report says of the run as a whole.
 struct run_facts {

@@ -190,8 +190,8 @@ Test(verdict, every_pair_of_musts_gives_the_run_its_verdict)
 Test(verdict, a_should_decides_where_nothing_else_was_asked_for)
 {
     static const enum run_verdict expected[VERDICT_COUNT] = {
-        [VERDICT_UNSUPPORTED] = RUN_NOTHING,   [VERDICT_PASS] = RUN_CONFORMS, [VERDICT_EQUIVALENT] = RUN_CONFORMS,
-        [VERDICT_BOUNDED] = RUN_CONFORMS,      [VERDICT_FAIL] = RUN_FAILS,    [VERDICT_BROKEN] = RUN_FAILS,
+        [VERDICT_UNSUPPORTED] = RUN_NOTHING, [VERDICT_PASS] = RUN_CONFORMS, [VERDICT_EQUIVALENT] = RUN_CONFORMS,
+        [VERDICT_BOUNDED] = RUN_CONFORMS,    [VERDICT_FAIL] = RUN_FAILS,    [VERDICT_BROKEN] = RUN_FAILS,
     };
     for (int v = 0; v < VERDICT_COUNT; v++) {
         const struct requirement_verdict verdicts[] = {{.requirement = &should, .verdict = (enum verdict)v}};

@@ -13,8 +13,8 @@
 enum { CLAIM_MAX = 1024 };
 
 static const char *const VERDICTS[] = {"true", "true-under", "false", "undecidable", NULL};
-static const char *const CLAIM_KEYS[] = {"statement", "?claim", "?source", "?query",  "?condition", "?under",
-                                         "?verdict",  "?measure", "?value", "?unit",  "?reason",    NULL};
+static const char *const CLAIM_KEYS[] = {"statement", "?claim",   "?source", "?query", "?condition", "?under",
+                                         "?verdict",  "?measure", "?value",  "?unit",  "?reason",    NULL};
 static const char *const FILE_KEYS[] = {"source", "claims", NULL};
 
 const char *claim_verdict_name(enum claim_verdict verdict)
@@ -94,8 +94,8 @@ static int evaluate(const struct strict_object *o, struct claim *claim)
                      : holds          ? CLAIM_TRUE
                      : holds_under    ? CLAIM_TRUE_UNDER
                                       : CLAIM_FALSE;
-    claim->follows = (claim->stored == CLAIM_NONE || claim->stored == claim->verdict) &&
-                     is_value(claim->stored_value, claim->value);
+    claim->follows =
+        (claim->stored == CLAIM_NONE || claim->stored == claim->verdict) && is_value(claim->stored_value, claim->value);
     return ERR_NONE;
 }
 

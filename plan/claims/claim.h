@@ -12,7 +12,7 @@ enum { CLAIM_NAME_BYTES = 64, CLAIM_TEXT_BYTES = 768 };
 
 enum claim_verdict {
     CLAIM_TRUE,
-    CLAIM_TRUE_UNDER,   // not as it stands, but under its condition
+    CLAIM_TRUE_UNDER,  // not as it stands, but under its condition
     CLAIM_FALSE,
     CLAIM_UNDECIDABLE,  // no query decides it; its reason says why
     CLAIM_NONE,         // nothing is written down: the claim asks
@@ -22,12 +22,12 @@ enum claim_verdict {
 const char *claim_verdict_name(enum claim_verdict verdict);
 
 struct claim {
-    char name[CLAIM_NAME_BYTES];  // "" where it has none
+    char name[CLAIM_NAME_BYTES];                                                              // "" where it has none
     char statement[CLAIM_TEXT_BYTES], source[CLAIM_TEXT_BYTES], condition[CLAIM_TEXT_BYTES];  // the latter may be ""
-    char reason[CLAIM_TEXT_BYTES], unit[CLAIM_TEXT_BYTES];  // and these, too
+    char reason[CLAIM_TEXT_BYTES], unit[CLAIM_TEXT_BYTES];                                    // and these, too
     enum claim_verdict stored, verdict;  // as written down, and as it follows now
     double stored_value, value;          // the right number; NAN: none
-    bool follows;  // what is written down still does
+    bool follows;                        // what is written down still does
 };
 
 // Calls visit for each claim of a text, evaluated; `file` stands for it in messages. The text is {"source": ...,

@@ -56,9 +56,8 @@ static int print_json(struct printing *p, const struct claim *claim)
 {
     json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:b}", "record", "claim", "claim",
                              claim->name, "statement", claim->statement, "source", claim->source, "verdict",
-                             claim_verdict_name(claim->verdict), "condition", claim->condition, "reason",
-                             claim->reason, "value", number_or_null(claim->value), "unit", claim->unit, "follows",
-                             claim->follows);
+                             claim_verdict_name(claim->verdict), "condition", claim->condition, "reason", claim->reason,
+                             "value", number_or_null(claim->value), "unit", claim->unit, "follows", claim->follows);
     char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
     json_decref(line);
     if (!text)
@@ -88,7 +87,7 @@ int claim_print(const char *name, bool json, FILE *out)
         fprintf(out, "\n%zu claim%s: %zu true, %zu true under a condition, %zu false, %zu not decidable\n", p.count,
                 p.count == 1 ? "" : "s", p.counts[CLAIM_TRUE], p.counts[CLAIM_TRUE_UNDER], p.counts[CLAIM_FALSE],
                 p.counts[CLAIM_UNDECIDABLE]);
-    return p.broken == 0 ? ERR_NONE
-                         : err_set(ERR_CHECK, "%zu of %zu claims: what is written down does not follow", p.broken,
-                                   p.count);
+    return p.broken == 0
+               ? ERR_NONE
+               : err_set(ERR_CHECK, "%zu of %zu claims: what is written down does not follow", p.broken, p.count);
 }

@@ -61,8 +61,8 @@ static int plan_one(const struct plan_options *options, const struct plan_machin
     static struct config_notes notes;
     struct config config;
     struct plan plan = {0};
-    struct plan_setting setting = {.config = &config, .machine = machine, .world = options->world,
-                                   .keeps_events = options->html};
+    struct plan_setting setting = {
+        .config = &config, .machine = machine, .world = options->world, .keeps_events = options->html};
     TRY(plan_options_config(options, NULL, 0, &config, &notes));
     TRY(plan_options_model(options, &config, &setting.model));
     config_print_notes(&notes, stderr);

@@ -48,7 +48,8 @@ Test(cmd_plan, a_trillion_parameters_on_1024_devices_hold_sixteen_bytes_each_in_
                              "zerogauge.activation_checkpointing.enabled=true");
     const json_t *held = json_object_get(json_object_get(json_object_get(record, "memory"), "device"), "held_bytes");
     double states = number(held, "parameter") + number(held, "gradient") + number(held, "optimizer") +
-                    number(held, "master"), params = number(record, "params");
+                    number(held, "master"),
+           params = number(record, "params");
     cr_expect(params > 1e12 && params < 1.01e12);
     cr_expect(states >= 16 * params / 1024 && states < 16 * params / 1024 * 1.001, "%g", states);
     cr_expect_gt(number(record, "step_s"), 0);
@@ -62,7 +63,8 @@ Test(cmd_plan, a_hundred_trillion_parameters_on_100000_devices_can_be_planned)
     char path[] = "/tmp/zg-large-XXXXXX.json", line[256];
     FILE *file = fdopen(mkstemps(path, 5), "w");
     fputs("{\"schema\": 1, \"about\": \"large\", \"source\": \"a test\", \"architecture\": \"gpt\", \"layers\": 315, "
-          "\"width\": 163840, \"heads\": 1024, \"vocabulary\": 50257, \"sequence_length\": 1024}", file);
+          "\"width\": 163840, \"heads\": 1024, \"vocabulary\": 50257, \"sequence_length\": 1024}",
+          file);
     fclose(file);
     snprintf(line, sizeof line, "--preset zero_infinity --world 100000 --model %s", path);
     json_t *record = plan_of(line);
@@ -111,7 +113,8 @@ Test(cmd_plan, a_search_writes_the_fastest_that_fits_and_keeps_the_batch)
     cr_expect_float_eq(number(again, "step_s"), best_s, 1e-9 * best_s);
     json_decref(again);
     cr_expect_eq(plan("--preset zero3 --model gpt:layers=1,width=64,heads=1,length=262144 --machine workstation "
-                      "--search"), 1);
+                      "--search"),
+                 1);
     cr_expect(strstr(output, "none of"), "%s", output);
     folder_remove(folder);
 }
@@ -147,8 +150,13 @@ Test(cmd_plan, a_page_has_every_lane_that_is_busy_and_every_source)
     cr_assert_eq(plan(arguments), 0, "%s", output);
     snprintf(path, sizeof path, "%s/page.html", folder);
     char *page = folder_read(path, &bytes);
-    static const char *const words[] = {"<span>compute</span>", "<span>nvme_write</span>", "<span>cpu</span>",
-                                        "fill=\"#b3181c\"", "optimizer", "NVIDIA H100 data sheet", "</html>"};
+    static const char *const words[] = {"<span>compute</span>",
+                                        "<span>nvme_write</span>",
+                                        "<span>cpu</span>",
+                                        "fill=\"#b3181c\"",
+                                        "optimizer",
+                                        "NVIDIA H100 data sheet",
+                                        "</html>"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         cr_expect(strstr(page, words[i]), "%s", words[i]);
     free(page);

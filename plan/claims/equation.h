@@ -11,7 +11,7 @@ enum { EQUATION_ARGUMENT_MAX = 6 };
 struct equation {
     const char *name;  // "infinity-6": the paper, and its own number or what it is called there
     const char *arguments[EQUATION_ARGUMENT_MAX + 1];  // in the order of `value`'s argument; null at the end
-    const char *text;  // as the paper writes it, and the unit of what follows
+    const char *text;                                  // as the paper writes it, and the unit of what follows
     double (*value)(const double arguments[]);
 };
 

@@ -10,7 +10,7 @@
 struct spans {
     struct span {
         uint64_t begin_ns, end_ns;
-    } *list;
+    } * list;
     size_t count;
 };
 
@@ -20,7 +20,7 @@ static int compare(const void *left, const void *right)
     return a->begin_ns < b->begin_ns ? -1 : a->begin_ns > b->begin_ns;
 }
 
-static bool is_named(const struct flow_event *event, const char *name)
+static bool is_named(const struct executor_event *event, const char *name)
 {
     return strcmp(event->name, name) == 0 || strcmp(ledger_lane_name(event->lane), name) == 0;
 }

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static struct flow_event events[] = {
+static struct executor_event events[] = {
     {.name = "forward", .lane = LANE_COMPUTE, .begin_ns = 0, .end_ns = 10},
     {.name = "backward", .lane = LANE_COMPUTE, .begin_ns = 10, .end_ns = 30},
     {.name = "read", .lane = LANE_NVME_READ, .begin_ns = 25, .end_ns = 45},

@@ -14,8 +14,8 @@
 enum { ROW_MAX = 256, COLUMN_MAX = 64, ERRATA_MAX = 64, SUBSTITUTION_DEPTH_MAX = 32 };
 
 static const char *const FILE_KEYS[] = {"paper", "source", "tables", NULL};
-static const char *const TABLE_KEYS[] = {"table", "title", "columns", "rows", "?note", "?unit", "?scale", "?rule",
-                                         "?query", "?given", "?errata", NULL};
+static const char *const TABLE_KEYS[] = {"table",  "title", "columns", "rows",   "?note",   "?unit",
+                                         "?scale", "?rule", "?query",  "?given", "?errata", NULL};
 static const char *const COLUMN_KEYS[] = {"column", "?given", "?query", "?theirs", "?rule", "?unit", "?scale", NULL};
 static const char *const ROW_KEYS[] = {"row", "printed", "?given", "?rule", NULL};
 static const char *const ERRATUM_KEYS[] = {"cells", "text", NULL};
@@ -47,11 +47,16 @@ static bool follows(enum rule rule, double ours, double value, double last_digit
 {
     double noise = 1e-9 * fabs(value);
     switch (rule) {
-    case RULE_NEAREST: return fabs(ours - value) <= last_digit / 2 + noise;
-    case RULE_TRUNCATED: return ours >= value - noise && ours < value + last_digit;
-    case RULE_AT_LEAST: return ours >= value - noise;
-    case RULE_AT_MOST: return ours <= value + noise;
-    case RULE_EQUAL: break;
+    case RULE_NEAREST:
+        return fabs(ours - value) <= last_digit / 2 + noise;
+    case RULE_TRUNCATED:
+        return ours >= value - noise && ours < value + last_digit;
+    case RULE_AT_LEAST:
+        return ours >= value - noise;
+    case RULE_AT_MOST:
+        return ours <= value + noise;
+    case RULE_EQUAL:
+        break;
     }
     return fabs(ours - value) <= 1e-6 * fabs(value);
 }
@@ -71,9 +76,9 @@ static json_t *substitute(const json_t *value, const json_t *const given[3], int
     const char *key;
     size_t i;
     int failed = !copy;
-    json_array_foreach((json_t *)(uintptr_t)value, i, element)
+    json_array_foreach ((json_t *)(uintptr_t)value, i, element)
         failed |= json_array_append_new(copy, substitute(element, given, depth + 1)) != 0;
-    json_object_foreach((json_t *)(uintptr_t)value, key, element)
+    json_object_foreach ((json_t *)(uintptr_t)value, key, element)
         failed |= json_object_set_new(copy, key, substitute(element, given, depth + 1)) != 0;
     if (failed) {
         json_decref(copy);
@@ -83,16 +88,16 @@ static json_t *substitute(const json_t *value, const json_t *const given[3], int
 }
 
 // What stands at a row and a column: the parts of the file that decide it.
-struct place {
+struct position {
     const struct strict_object *table, *column, *row;
 };
 
 // Evaluates a query of the table's or the column's with what row, column and table give.
-static int evaluate(const struct place *place, const json_t *query, const struct paper_cell *cell, double *out)
+static int evaluate(const struct position *position, const json_t *query, const struct paper_cell *cell, double *out)
 {
-    const json_t *const given[] = {json_object_get(place->row->value, "given"),
-                                   json_object_get(place->column->value, "given"),
-                                   json_object_get(place->table->value, "given")};
+    const json_t *const given[] = {json_object_get(position->row->value, "given"),
+                                   json_object_get(position->column->value, "given"),
+                                   json_object_get(position->table->value, "given")};
     char name[3 * PAPER_NAME_BYTES + 16];
     struct json_text text;
     struct strict_object root;
@@ -102,7 +107,7 @@ static int evaluate(const struct place *place, const json_t *query, const struct
     json_decref(filled);
     json_decref(whole);
     if (!bytes)
-        return strict_fail(place->column, "query", "cannot be filled in for row '%s'", cell->row);
+        return strict_fail(position->column, "query", "cannot be filled in for row '%s'", cell->row);
     int rc = json_text_parse(name, bytes, strlen(bytes), &text);
     free(bytes);
     if (rc != ERR_NONE)
@@ -110,47 +115,48 @@ static int evaluate(const struct place *place, const json_t *query, const struct
     root = strict_root(name, &text);
     rc = query_number(&root, "query", out);
     json_text_close(&text);
-    return rc == ERR_NONE ? rc : err_prefix(rc, "%s", place->table->file);
+    return rc == ERR_NONE ? rc : err_prefix(rc, "%s", position->table->file);
 }
 
 // A string of the column, or else of the table; fallback where neither has it.
-static int inherited_string(const struct place *place, const char *key, const char *fallback, char *out, size_t room)
+static int inherited_string(const struct position *position, const char *key, const char *fallback, char *out,
+                            size_t room)
 {
-    if (json_object_get(place->column->value, key))
-        return strict_string(place->column, key, out, room);
-    if (json_object_get(place->table->value, key))
-        return strict_string(place->table, key, out, room);
+    if (json_object_get(position->column->value, key))
+        return strict_string(position->column, key, out, room);
+    if (json_object_get(position->table->value, key))
+        return strict_string(position->table, key, out, room);
     snprintf(out, room, "%s", fallback);
     return ERR_NONE;
 }
 
-static const json_t *inherited(const struct place *place, const char *key)
+static const json_t *inherited(const struct position *position, const char *key)
 {
-    const json_t *own = json_object_get(place->column->value, key);
-    return own ? own : json_object_get(place->table->value, key);
+    const json_t *own = json_object_get(position->column->value, key);
+    return own ? own : json_object_get(position->table->value, key);
 }
 
-static int judge(const struct place *place, const json_t *query, struct paper_cell *cell)
+static int judge(const struct position *position, const json_t *query, struct paper_cell *cell)
 {
     int rule = 0;
     double value, last_digit = 0, scale = 1;
     while (RULES[rule] && strcmp(RULES[rule], cell->rule) != 0)
         rule++;
     if (!RULES[rule])
-        return strict_fail(place->column, "rule", "is '%s', expected nearest, truncated, at_least, at_most or equal",
+        return strict_fail(position->column, "rule", "is '%s', expected nearest, truncated, at_least, at_most or equal",
                            cell->rule);
-    if (inherited(place, "scale"))
-        TRY(strict_real(json_object_get(place->column->value, "scale") ? place->column : place->table, "scale",
+    if (inherited(position, "scale"))
+        TRY(strict_real(json_object_get(position->column->value, "scale") ? position->column : position->table, "scale",
                         &scale));
     if (rule == RULE_EQUAL) {
-        if (!json_object_get(place->column->value, "theirs"))
-            return strict_fail(place->column, "theirs", "missing: what the printed text stands for");
-        TRY(evaluate(place, json_object_get(place->column->value, "theirs"), cell, &value));
+        if (!json_object_get(position->column->value, "theirs"))
+            return strict_fail(position->column, "theirs", "missing: what the printed text stands for");
+        TRY(evaluate(position, json_object_get(position->column->value, "theirs"), cell, &value));
         value /= scale;
     } else if (!paper_number(cell->printed, &value, &last_digit)) {
-        return strict_fail(place->row, "printed", "has '%s', expected a number", cell->printed);
+        return strict_fail(position->row, "printed", "has '%s', expected a number", cell->printed);
     }
-    TRY(evaluate(place, query, cell, &cell->ours));
+    TRY(evaluate(position, query, cell, &cell->ours));
     cell->ours /= scale;
     bool agrees = follows((enum rule)rule, cell->ours, value, last_digit);
     cell->verdict = agrees == (cell->erratum == 0) ? (agrees ? PAPER_AGREES : PAPER_ERRATUM) : PAPER_DIFFERS;
@@ -172,7 +178,7 @@ static int find_erratum(const struct strict_object *table, struct paper_cell *ce
         TRY(strict_element(table, "errata", errata, e, &erratum));
         TRY(strict_keys(&erratum, ERRATUM_KEYS));
         TRY(strict_array(&erratum, "cells", 1, ROW_MAX, &cells, &cell_count));
-        json_array_foreach((json_t *)(uintptr_t)cells, i, pair) {
+        json_array_foreach ((json_t *)(uintptr_t)cells, i, pair) {
             const char *row = json_string_value(json_array_get(pair, 0));
             const char *column = json_string_value(json_array_get(pair, 1));
             if (!row || !column)
@@ -190,35 +196,36 @@ typedef int paper_visit(const struct paper_cell *cell, void *context);
 
 // A walk over cells.
 struct walk {
-    const char *name;  // with which a table's begins; null: any
+    const char *name;   // with which a table's begins; null: any
     bool only_printed;  // nothing is evaluated
     paper_visit *visit;
     void *context;
     size_t table_count;  // seen
 };
 
-static int make_cell(const struct place *place, const json_t *printed, const struct walk *walk, struct paper_cell *cell)
+static int make_cell(const struct position *position, const json_t *printed, const struct walk *walk,
+                     struct paper_cell *cell)
 {
     if (!json_is_string(printed) || json_string_length(printed) >= sizeof cell->printed)
-        return strict_fail(place->row, "printed", "has what is neither null nor a short text");
+        return strict_fail(position->row, "printed", "has what is neither null nor a short text");
     snprintf(cell->printed, sizeof cell->printed, "%s", json_string_value(printed));
-    TRY(strict_string(place->row, "row", cell->row, sizeof cell->row));
-    TRY(strict_string(place->column, "column", cell->column, sizeof cell->column));
-    TRY(inherited_string(place, "unit", "", cell->unit, sizeof cell->unit));
-    if (json_object_get(place->row->value, "rule"))
-        TRY(strict_string(place->row, "rule", cell->rule, sizeof cell->rule));
+    TRY(strict_string(position->row, "row", cell->row, sizeof cell->row));
+    TRY(strict_string(position->column, "column", cell->column, sizeof cell->column));
+    TRY(inherited_string(position, "unit", "", cell->unit, sizeof cell->unit));
+    if (json_object_get(position->row->value, "rule"))
+        TRY(strict_string(position->row, "rule", cell->rule, sizeof cell->rule));
     else
-        TRY(inherited_string(place, "rule", "nearest", cell->rule, sizeof cell->rule));
+        TRY(inherited_string(position, "rule", "nearest", cell->rule, sizeof cell->rule));
     cell->verdict = PAPER_MEASURED;
     cell->ours = NAN;
     if (walk->only_printed)
         return ERR_NONE;
-    TRY(find_erratum(place->table, cell));
-    const json_t *query = inherited(place, "query");
+    TRY(find_erratum(position->table, cell));
+    const json_t *query = inherited(position, "query");
     if (json_is_object(query) || json_is_string(query))
-        return judge(place, query, cell);
+        return judge(position, query, cell);
     if (query && !json_is_null(query))
-        return strict_fail(place->column, "query", "is neither an expression nor null");
+        return strict_fail(position->column, "query", "is neither an expression nor null");
     // Nothing follows: the column's query is null, or nobody has one.
     cell->rule[0] = '\0';
     return ERR_NONE;
@@ -234,12 +241,12 @@ static int each_row(const struct strict_object *table, struct paper_cell *cell, 
     TRY(strict_array(row, "printed", column_count, column_count, &printed, &printed_count));
     for (size_t i = 0; i < column_count; i++) {
         struct strict_object column;
-        const struct place place = {table, &column, row};
+        const struct position position = {table, &column, row};
         TRY(strict_element(table, "columns", columns, i, &column));
         TRY(strict_keys(&column, COLUMN_KEYS));
         if (json_is_null(json_array_get(printed, i)))
             continue;
-        TRY(make_cell(&place, json_array_get(printed, i), walk, cell));
+        TRY(make_cell(&position, json_array_get(printed, i), walk, cell));
         TRY(walk->visit(cell, walk->context));
     }
     return ERR_NONE;
@@ -358,11 +365,9 @@ int query_printed_number(const struct strict_object *e, double *out)
     TRY(strict_string(e, "column", search.column, sizeof search.column));
     TRY(each_of_all(&walk));
     if (!search.has_table)
-        return strict_fail(e, "printed", "is '%s', which is no paper's table; `plan --paper` lists them",
-                           search.table);
+        return strict_fail(e, "printed", "is '%s', which is no paper's table; `plan --paper` lists them", search.table);
     if (!search.found)
-        return strict_fail(e, "row", "'%s' and column '%s' are no cell of %s", search.row, search.column,
-                           search.table);
+        return strict_fail(e, "row", "'%s' and column '%s' are no cell of %s", search.row, search.column, search.table);
     return paper_number(search.printed, out, &last_digit)
                ? ERR_NONE
                : strict_fail(e, "printed", "has '%s' there, which is no number", search.printed);

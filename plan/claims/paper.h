@@ -21,7 +21,7 @@ enum paper_verdict {
 const char *paper_verdict_name(enum paper_verdict verdict);
 
 struct paper_table {
-    char source[PAPER_TEXT_BYTES];  // of the paper
+    char source[PAPER_TEXT_BYTES];                                                 // of the paper
     char name[PAPER_NAME_BYTES], title[PAPER_TEXT_BYTES], note[PAPER_TEXT_BYTES];  // note may be ""
 };
 
@@ -33,7 +33,7 @@ struct paper_cell {
     char rule[PAPER_NAME_BYTES];     // "nearest", "truncated", "at_least", "at_most", "equal"; "" where measured
     double ours;                     // in that unit; NAN where measured
     enum paper_verdict verdict;
-    int erratum;                     // its number in the table, from 1; 0: none
+    int erratum;  // its number in the table, from 1; 0: none
     char erratum_text[PAPER_TEXT_BYTES];
 };
 

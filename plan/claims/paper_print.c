@@ -45,8 +45,7 @@ static void print_cell(struct printing *p, const struct paper_cell *cell)
 {
     char ours[32], verdict[48];
     write_ours(cell, ours, sizeof ours);
-    snprintf(verdict, sizeof verdict, cell->erratum ? "%s %d" : "%s", paper_verdict_name(cell->verdict),
-             cell->erratum);
+    snprintf(verdict, sizeof verdict, cell->erratum ? "%s %d" : "%s", paper_verdict_name(cell->verdict), cell->erratum);
     fprintf(p->out, "  %-24s %-26s %14s %10s %-8s %s%s%s\n", cell->row, cell->column, ours, cell->printed, cell->unit,
             verdict, *cell->rule ? ", " : "", cell->rule);
     uint64_t bit = cell->erratum > 0 ? UINT64_C(1) << (cell->erratum - 1) : 0;
@@ -59,10 +58,9 @@ static int print_json(struct printing *p, const struct paper_cell *cell)
 {
     json_t *ours = isnan(cell->ours) ? json_null() : json_real(cell->ours);
     json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:s*}", "record", "paper", "source",
-                             cell->table->source, "table", cell->table->name, "row", cell->row, "column",
-                             cell->column, "printed", cell->printed, "unit", cell->unit, "rule", cell->rule, "ours",
-                             ours, "verdict", paper_verdict_name(cell->verdict), "erratum",
-                             cell->erratum ? cell->erratum_text : NULL);
+                             cell->table->source, "table", cell->table->name, "row", cell->row, "column", cell->column,
+                             "printed", cell->printed, "unit", cell->unit, "rule", cell->rule, "ours", ours, "verdict",
+                             paper_verdict_name(cell->verdict), "erratum", cell->erratum ? cell->erratum_text : NULL);
     char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
     json_decref(line);
     if (!text)
@@ -96,8 +94,8 @@ int paper_print(const char *name, bool json, FILE *out)
     for (int i = 0; i < PAPER_VERDICT_COUNT; i++)
         count += p.counts[i];
     if (!json)
-        fprintf(out, "\n%zu cells: %zu agree, %zu listed errata, %zu measurements of the papers, %zu differ\n",
-                count, p.counts[PAPER_AGREES], p.counts[PAPER_ERRATUM], p.counts[PAPER_MEASURED], differ);
+        fprintf(out, "\n%zu cells: %zu agree, %zu listed errata, %zu measurements of the papers, %zu differ\n", count,
+                p.counts[PAPER_AGREES], p.counts[PAPER_ERRATUM], p.counts[PAPER_MEASURED], differ);
     return differ == 0 ? ERR_NONE
                        : err_set(ERR_CHECK, "%zu of %zu cells are neither what the paper prints nor a listed erratum",
                                  differ, count);

@@ -100,22 +100,14 @@ Test(paper, rules_round_as_the_paper_did)
         const char *rule, *printed, *ours;
         bool agrees;
     } cases[] = {
-        {"nearest", "41.3", "41.25", true},
-        {"nearest", "41.2", "41.25", true},
-        {"nearest", "41.3", "41.24", false},
-        {"nearest", "41.3", "41.36", false},
-        {"truncated", "513", "513.99", true},
-        {"truncated", "513", "514", false},
-        {"truncated", "513", "512.99", false},
-        {"at_least", ">50", "50.6", true},
-        {"at_least", ">50", "49.9", false},
-        {"at_most", "<1", "0.9", true},
-        {"at_most", "<1", "1.1", false},
-        {"nearest", "7.6B", "7.64e9", true},
-        {"nearest", "7.6B", "7.66e9", false},
-        {"nearest", "0.5T", "512e9", true},
-        {"nearest", "4K", "4096", true},
-        {"nearest", "13M", "13.6e6", false},
+        {"nearest", "41.3", "41.25", true},    {"nearest", "41.2", "41.25", true},
+        {"nearest", "41.3", "41.24", false},   {"nearest", "41.3", "41.36", false},
+        {"truncated", "513", "513.99", true},  {"truncated", "513", "514", false},
+        {"truncated", "513", "512.99", false}, {"at_least", ">50", "50.6", true},
+        {"at_least", ">50", "49.9", false},    {"at_most", "<1", "0.9", true},
+        {"at_most", "<1", "1.1", false},       {"nearest", "7.6B", "7.64e9", true},
+        {"nearest", "7.6B", "7.66e9", false},  {"nearest", "0.5T", "512e9", true},
+        {"nearest", "4K", "4096", true},       {"nearest", "13M", "13.6e6", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[512];
@@ -148,11 +140,10 @@ Test(paper, a_row_gives_before_a_column_and_a_column_before_the_table)
 
 Test(paper, an_erratum_of_a_cell_that_agrees_is_a_difference)
 {
-    struct tally tally =
-        tally_of(TABLE("\"query\":{\"sum\":[3]},\"columns\":[{\"column\":\"c\"},{\"column\":\"d\"}],"
-                       "\"rows\":[{\"row\":\"r\",\"printed\":[\"3\",\"4\"]}],"
-                       "\"errata\":[{\"cells\":[[\"r\",\"x\"]],\"text\":\"no cell of these\"},"
-                       "{\"cells\":[[\"r\",\"c\"],[\"r\",\"d\"]],\"text\":\"both\"}]"));
+    struct tally tally = tally_of(TABLE("\"query\":{\"sum\":[3]},\"columns\":[{\"column\":\"c\"},{\"column\":\"d\"}],"
+                                        "\"rows\":[{\"row\":\"r\",\"printed\":[\"3\",\"4\"]}],"
+                                        "\"errata\":[{\"cells\":[[\"r\",\"x\"]],\"text\":\"no cell of these\"},"
+                                        "{\"cells\":[[\"r\",\"c\"],[\"r\",\"d\"]],\"text\":\"both\"}]"));
     cr_assert_eq(tally.counts[PAPER_DIFFERS], 1);
     cr_assert_eq(tally.counts[PAPER_ERRATUM], 1);
     cr_assert_eq(tally.errata[1], 2);

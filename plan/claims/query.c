@@ -33,10 +33,10 @@ static int operands_of(const struct strict_object *object, const char *key, size
     json_t *elements = json_object();
     list.value = elements;
     for (size_t i = 0; rc == ERR_NONE && i < *count; i++) {
-        char place[24];
-        snprintf(place, sizeof place, "%zu", i);
-        rc = json_object_set(elements, place, json_array_get(array, i)) == 0
-                 ? number_of(&list, place, depth, &out[i])
+        char position[24];
+        snprintf(position, sizeof position, "%zu", i);
+        rc = json_object_set(elements, position, json_array_get(array, i)) == 0
+                 ? number_of(&list, position, depth, &out[i])
                  : err_set(ERR_MEMORY, "no memory for a query");
     }
     json_decref(elements);
@@ -126,9 +126,7 @@ static const char *const FORMATS[] = {"fp32", "bf16", "fp16", NULL};
 static double rounded(double value, int format)
 {
     float single = (float)value;
-    return format == 0   ? single
-           : format == 1 ? bf16_to_f32(f32_to_bf16(single))
-                         : fp16_to_f32(f32_to_fp16(single));
+    return format == 0 ? single : format == 1 ? bf16_to_f32(f32_to_bf16(single)) : fp16_to_f32(f32_to_fp16(single));
 }
 
 // {"rounded": x, "to": "fp16"}: what the format makes of x.
@@ -205,8 +203,9 @@ static int expression_number(const struct strict_object *e, int depth, double *o
         TRY(forms[i].number(e, depth + 1, out));
         return isfinite(*out) ? ERR_NONE : strict_fail(e, "", "has no finite value");
     }
-    return strict_fail(e, "", "expected one of the keys plan, equation, printed, rounded, overflows, accepts, sum, "
-                              "product, difference, quotient, smallest");
+    return strict_fail(e, "",
+                       "expected one of the keys plan, equation, printed, rounded, overflows, accepts, sum, "
+                       "product, difference, quotient, smallest");
 }
 
 static int number_of(const struct strict_object *object, const char *key, int depth, double *out)

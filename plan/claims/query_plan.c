@@ -6,7 +6,7 @@
 #include "plan/claims/overlap.h"
 #include "plan/planner/plan.h"
 #include "plan/planner/plan_model.h"
-#include "plan/claims/stand_in.h"
+#include "plan/claims/opaque_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { SET_MAX = 16, SET_BYTES = 128, WORLD_MAX = 100000, NAME_BYTES = 64 };
 // A plan that has been run, and all that it stands on.
 struct planned {
     const struct model *model;
-    struct stand_in *stand_in;  // owned; null where the model has a name
+    struct opaque_model *opaque_model;  // owned; null where the model has a name
     struct config config;
     struct plan_machine machine;
     bool has_machine;
@@ -49,18 +49,18 @@ static int read_model(const struct strict_object *o, struct planned *p)
     if (!(params >= 1 && params <= 1e15))
         return strict_fail(o, "params", "is %g, expected 1 to 1e15 parameters", params);
     if (json_object_get(o->value, "layers"))
-        TRY(strict_int(o, "layers", 1, STAND_IN_LAYER_MAX, &layers));
-    if (!(p->stand_in = malloc(sizeof *p->stand_in)))
+        TRY(strict_int(o, "layers", 1, OPAQUE_MODEL_LAYER_MAX, &layers));
+    if (!(p->opaque_model = malloc(sizeof *p->opaque_model)))
         return err_set(ERR_MEMORY, "no memory to plan a model");
-    stand_in_make((uint64_t)params, layers, p->stand_in);
-    p->model = &p->stand_in->model;
+    opaque_model_make((uint64_t)params, layers, p->opaque_model);
+    p->model = &p->opaque_model->model;
     return ERR_NONE;
 }
 
 // The plan's preset with what is set, or its own configuration.
 static int read_config(const struct strict_object *o, int world, struct config *out)
 {
-    // Without a model, pieces are large: a stand-in's one layer would be cut in millions.
+    // Without a model, pieces are large: an opaque model's one layer would be cut in millions.
     static const char *const whole[] = {"zero_optimization.reduce_bucket_size=1073741824",
                                         "zero_optimization.allgather_bucket_size=1073741824",
                                         "zero_optimization.sub_group_size=1073741824"};
@@ -106,8 +106,8 @@ static int read_config(const struct strict_object *o, int world, struct config *
     return rc;
 }
 
-static const char *const PLAN_KEYS[] = {"world", "?model", "?params", "?layers", "?preset", "?config", "?accumulation",
-                                        "?set", "?machine", NULL};
+static const char *const PLAN_KEYS[] = {"world",   "?model",        "?params", "?layers",  "?preset",
+                                        "?config", "?accumulation", "?set",    "?machine", NULL};
 
 static int read_machine(const struct strict_object *o, struct planned *p)
 {
@@ -308,9 +308,8 @@ static int quantity_number(const struct strict_object *e, const struct planned *
 
 int query_plan_number(const struct strict_object *e, double *out)
 {
-    static const char *const keys[] = {"plan",       "quantity", "?tier", "?kind",    "?lane",  "?operation",
-                                       "?purpose",   "?of",      "?beside", "?per",   "?compare", "?value",
-                                       "?within",    NULL};
+    static const char *const keys[] = {"plan", "quantity", "?tier", "?kind",    "?lane",  "?operation", "?purpose",
+                                       "?of",  "?beside",  "?per",  "?compare", "?value", "?within",    NULL};
     TRY(strict_keys(e, keys));
     struct planned *p = calloc(1, sizeof *p);
     if (!p)
@@ -319,7 +318,7 @@ int query_plan_number(const struct strict_object *e, double *out)
     if (rc == ERR_NONE)
         rc = quantity_number(e, p, out);
     plan_free(&p->plan);
-    free(p->stand_in);
+    free(p->opaque_model);
     free(p);
     return rc;
 }

@@ -122,12 +122,12 @@ Test(query, a_plan_says_what_a_rank_holds)
     holds(PLAN("\"quantity\":\"held_bytes\",\"kind\":\"states\",\"per\":\"param\",\"compare\":\"==\",\"value\":5.5"),
           5.5);
     holds(PLAN("\"quantity\":\"held_bytes\",\"kind\":\"gradient\",\"tier\":\"device\",\"compare\":\"==\","
-          "\"value\":6e5"),
+               "\"value\":6e5"),
           6e5);
     holds(PLAN("\"quantity\":\"held_bytes\",\"tier\":\"nvme\",\"compare\":\"==\",\"value\":0"), 0);
     holds(PLAN("\"quantity\":\"params\",\"compare\":\"==\",\"value\":1200000"), 1.2e6);
     holds(PLAN("\"quantity\":\"moved_bytes\",\"operation\":\"reduce_scatter\",\"compare\":\"==\","
-          "\"value\":1.8e6"),
+               "\"value\":1.8e6"),
           1.8e6);
     holds(PLAN("\"quantity\":\"moved_bytes\",\"operation\":\"all_reduce\",\"compare\":\"==\",\"value\":0"), 0);
 #undef PLAN
@@ -136,10 +136,11 @@ Test(query, a_plan_says_what_a_rank_holds)
 Test(query, layers_that_do_not_divide_have_all_parameters)
 {
     holds("{\"plan\":{\"params\":11,\"layers\":3,\"preset\":\"zero0\",\"world\":1},\"quantity\":\"held_bytes\","
-          "\"kind\":\"parameter\",\"compare\":\"==\",\"value\":22}", 22);
+          "\"kind\":\"parameter\",\"compare\":\"==\",\"value\":22}",
+          22);
 }
 
-Test(query, what_is_sent_is_told_by_its_purpose)
+Test(query, what_is_sent_is_reported_by_its_purpose)
 {
 #define SENT(REST)                                                                                                     \
     "{\"plan\":{\"params\":1200000,\"preset\":\"zero3\",\"world\":4},\"quantity\":\"sent_bytes\"," REST "}"
@@ -160,11 +161,12 @@ Test(query, a_machine_gives_time_and_overlap)
     cr_assert_eq(ask(h100, &out, &step_s), ERR_NONE, "%s", err_message());
     cr_assert(out && step_s > 0, "%g", step_s);
     holds(STEP(",\"machine\":\"dgx-h100\"", "\"quantity\":\"overlap\",\"of\":\"backward\",\"beside\":\"compute\","
-                                              "\"compare\":\"==\",\"value\":1"), 1);
+                                            "\"compare\":\"==\",\"value\":1"),
+          1);
     refused(STEP("", "\"quantity\":\"step_s\",\"compare\":\"<\",\"value\":9"),
             "q.json:1: query.plan.machine: missing: nothing takes time without one");
     refused(STEP(",\"machine\":\"dgx-h100\"", "\"quantity\":\"overlap\",\"of\":\"sleep\",\"beside\":\"compute\","
-                                                "\"compare\":\"==\",\"value\":1"),
+                                              "\"compare\":\"==\",\"value\":1"),
             "q.json:1: query.quantity: nothing called 'sleep' takes any time in this plan");
 #undef STEP
 }
@@ -207,7 +209,8 @@ Test(query, a_configuration_is_accepted_or_refused)
     fails("{\"accepts\":{\"preset\":\"zero2_offload\",\"world\":2,"
           "\"set\":[\"zero_optimization.offload_optimizer.device=nvme\"]}}");
     holds("{\"accepts\":{\"config\":{\"zero_optimization\":{\"stage\":4}},\"world\":2},\"compare\":\"==\","
-          "\"value\":0}", 0);
+          "\"value\":0}",
+          0);
     refused("{\"accepts\":{\"preset\":\"zero9\",\"world\":2}}",
             "q.json:1: query.accepts.preset: is 'zero9', which is no preset; `zerogauge help presets` lists them");
     refused("{\"accepts\":{\"preset\":\"zero3\",\"world\":0}}",
@@ -219,7 +222,8 @@ Test(query, a_printed_number_is_found_without_its_table_being_evaluated)
     holds("{\"printed\":\"offload-table-4\",\"row\":\"8B\",\"column\":\"PT-CPU\",\"compare\":\"==\",\"value\":11.93}",
           11.93);
     holds("{\"printed\":\"zero-table-2\",\"row\":\"MP 16\",\"column\":\"P_os+g+p\",\"compare\":\"==\","
-          "\"value\":2e12}", 2e12);
+          "\"value\":2e12}",
+          2e12);
     refused("{\"printed\":\"offload-table-4\",\"row\":\"3B\",\"column\":\"PT-CPU\",\"compare\":\"==\",\"value\":1}",
             "q.json:1: query.row: '3B' and column 'PT-CPU' are no cell of offload-table-4");
     refused("{\"printed\":\"table\",\"row\":\"3B\",\"column\":\"PT-CPU\",\"compare\":\"==\",\"value\":1}",

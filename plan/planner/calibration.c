@@ -3,7 +3,7 @@
 // its memory a share of all, and what crosses from device to host is a copy in memory.
 #include "plan/planner/calibration.h"
 
-#include "results/limits/bands.h"
+#include "results/limits/accepted_range.h"
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -45,8 +45,7 @@ static void add(struct calibration *c, const char *figure, double value, const c
 static void add_from(struct calibration *c, const char *figure, double value, size_t line)
 {
     char label[BENCH_LABEL_BYTES], source[BENCH_LABEL_BYTES + 64];
-    snprintf(source, sizeof source, "line %zu of result.jsonl: %s", line + 1,
-             bench_label(c->records[line], label));
+    snprintf(source, sizeof source, "line %zu of result.jsonl: %s", line + 1, bench_label(c->records[line], label));
     add(c, figure, value, "source", source);
 }
 

@@ -40,8 +40,8 @@ Test(model_files, known_counts_are_met_in_every_digit)
     static const struct {
         const char *name;
         uint64_t params;
-    } known[] = {{"gpt2", 124439808}, {"llama-8b", 8030261248}, {"llama2-70b", 68976648192},
-                 {"mixtral-8x7b", 46702792704}};
+    } known[] = {
+        {"gpt2", 124439808}, {"llama-8b", 8030261248}, {"llama2-70b", 68976648192}, {"mixtral-8x7b", 46702792704}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         cr_assert_eq(model_param_elements(find(known[i].name), false), known[i].params, "%s: %" PRIu64, known[i].name,
                      model_param_elements(find(known[i].name), false));

@@ -21,16 +21,16 @@ struct dry_run {
     size_t step_first_event;
 };
 
-// Collectives outside the flow take their time on it, once everything before them is complete: but for an update that
-// is delayed, which runs beside the next step.
+// Collectives outside the executor take their time on it, once everything before them is complete: but for an update
+// that is delayed, which runs beside the next step.
 static int pass_numbers(void *context, size_t bytes)
 {
     struct dry_run *run = context;
     bool waits = !run->rank.stage.optimizer.waiting;
-    TRY(waits ? flow_wait(run->rank.flow) : ERR_NONE);
-    TRY(flow_issue(run->rank.flow, &(struct flow_operation){
-                                       .name = "numbers", .lane = LANE_COLLECTIVE, .work_bytes = bytes}));
-    return waits ? flow_wait(run->rank.flow) : ERR_NONE;
+    TRY(waits ? executor_wait(run->rank.executor) : ERR_NONE);
+    TRY(executor_issue(run->rank.executor,
+                       &(struct executor_operation){.name = "numbers", .lane = LANE_COLLECTIVE, .work_bytes = bytes}));
+    return waits ? executor_wait(run->rank.executor) : ERR_NONE;
 }
 
 // What the ledger has counted, less what stands there already.
@@ -53,8 +53,8 @@ static int run_steps(struct dry_run *run, uint64_t steps, struct plan *out)
         bool applied, stop;
         double loss;
         if (step == steps) {
-            run->step_begin_ns = flow_dry_now(rank->flow);
-            flow_dry_events(rank->flow, &run->step_first_event);
+            run->step_begin_ns = executor_dry_now(rank->executor);
+            executor_dry_events(rank->executor, &run->step_first_event);
             note_ledger(&rank->ledger, out->step_bytes, out->step_count, out->step_sent_bytes);
         }
         TRY(train_step(rank, step, &applied));
@@ -89,14 +89,14 @@ static void note_memory(const struct dry_run *run, struct plan *out)
 }
 
 // The nanoseconds of an event within the step.
-static uint64_t within(const struct flow_event *event, uint64_t begin_ns, uint64_t end_ns)
+static uint64_t within(const struct executor_event *event, uint64_t begin_ns, uint64_t end_ns)
 {
     uint64_t from = event->begin_ns > begin_ns ? event->begin_ns : begin_ns;
     uint64_t to = event->end_ns < end_ns ? event->end_ns : end_ns;
     return from < to ? to - from : 0;
 }
 
-static struct plan_part *part_of(struct plan *plan, const struct flow_event *event)
+static struct plan_part *part_of(struct plan *plan, const struct executor_event *event)
 {
     for (int i = 0; i < plan->part_count; i++)
         if (plan->parts[i].lane == event->lane && strcmp(plan->parts[i].name, event->name) == 0)
@@ -117,10 +117,10 @@ static int compare_parts(const void *left, const void *right)
 
 static int note_time(const struct dry_run *run, struct plan *out)
 {
-    const struct flow *flow = run->rank.flow;
+    const struct executor *executor = run->rank.executor;
     size_t count;
-    const struct flow_event *events = flow_dry_events(flow, &count);
-    uint64_t begin_ns = run->step_begin_ns, end_ns = flow_dry_now(flow);
+    const struct executor_event *events = executor_dry_events(executor, &count);
+    uint64_t begin_ns = run->step_begin_ns, end_ns = executor_dry_now(executor);
     out->step_s = (double)(end_ns - begin_ns) * 1e-9;
     for (size_t i = 0; i < count; i++) {
         bool issued = i >= run->step_first_event;
@@ -137,7 +137,8 @@ static int note_time(const struct dry_run *run, struct plan *out)
         part->busy_s += (double)busy_ns * 1e-9;
         out->busy_s[events[i].lane] += (double)busy_ns * 1e-9;
     }
-    for (long at = flow_dry_last(flow); at != FLOW_NO_EVENT && events[at].end_ns > begin_ns; at = events[at].after) {
+    for (long at = executor_dry_last(executor); at != EXECUTOR_NO_EVENT && events[at].end_ns > begin_ns;
+         at = events[at].after) {
         double critical_s = (double)within(&events[at], begin_ns, end_ns) * 1e-9;
         part_of(out, &events[at])->critical_s += critical_s;
         out->critical_s[events[at].lane] += critical_s;
@@ -150,8 +151,8 @@ static int note_time(const struct dry_run *run, struct plan *out)
 static int keep_events(const struct dry_run *run, struct plan *out)
 {
     size_t count;
-    const struct flow_event *events = flow_dry_events(run->rank.flow, &count);
-    uint64_t begin_ns = run->step_begin_ns, end_ns = flow_dry_now(run->rank.flow);
+    const struct executor_event *events = executor_dry_events(run->rank.executor, &count);
+    uint64_t begin_ns = run->step_begin_ns, end_ns = executor_dry_now(run->rank.executor);
     long *index = malloc((count + 1) * sizeof *index);
     out->events = malloc((count + 1) * sizeof *out->events);
     if (!index || !out->events) {
@@ -159,18 +160,18 @@ static int keep_events(const struct dry_run *run, struct plan *out)
         return err_set(ERR_MEMORY, "no memory for the timeline of %zu operations", count);
     }
     for (size_t i = 0; i < count; i++) {
-        struct flow_event event = events[i];
+        struct executor_event event = events[i];
         bool there = event.end_ns > begin_ns && event.begin_ns < end_ns;
-        index[i] = there ? (long)out->event_count : FLOW_NO_EVENT;
+        index[i] = there ? (long)out->event_count : EXECUTOR_NO_EVENT;
         if (!there)
             continue;
         event.begin_ns = event.begin_ns > begin_ns ? event.begin_ns - begin_ns : 0;
         event.end_ns = (event.end_ns < end_ns ? event.end_ns : end_ns) - begin_ns;
-        event.after = event.after == FLOW_NO_EVENT ? FLOW_NO_EVENT : index[event.after];
+        event.after = event.after == EXECUTOR_NO_EVENT ? EXECUTOR_NO_EVENT : index[event.after];
         out->events[out->event_count++] = event;
     }
-    long last = flow_dry_last(run->rank.flow);
-    out->last_event = last == FLOW_NO_EVENT ? FLOW_NO_EVENT : index[last];
+    long last = executor_dry_last(run->rank.executor);
+    out->last_event = last == EXECUTOR_NO_EVENT ? EXECUTOR_NO_EVENT : index[last];
     free(index);
     return ERR_NONE;
 }
@@ -192,7 +193,7 @@ static int run_rank(struct dry_run *run, struct plan *out)
     TRY(train_rank_open(&run->rank));
     if (setting->machine) {
         TRY(plan_lanes_of(setting->machine, setting->world, setting->config->precision, &run->lanes));
-        flow_dry_time(run->rank.flow, plan_lanes_seconds, &run->lanes);
+        executor_dry_time(run->rank.executor, plan_lanes_seconds, &run->lanes);
     }
     // The first step records in which order layers are asked for; a delayed update is seen in the one after it.
     if (steps == 0)
@@ -226,7 +227,7 @@ int plan_run(const struct plan_setting *setting, struct plan *out)
         .config = &run->config,
         .model = setting->model,
         .world = setting->world,
-        .schedule = {.mode = FLOW_DRY},
+        .schedule = {.mode = EXECUTOR_DRY},
         .threads = 1,
     };
     run->rank.setting = &run->training;

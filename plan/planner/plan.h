@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan: what training of a model would hold, move and take on a machine, found by running the stage itself dry
-// (flow_dry.h): no data, addresses of nothing, a virtual clock. Bytes are those that the ledger of a real run has.
+// (executor_dry.h): no data, addresses of nothing, a virtual clock. Bytes are those that the ledger of a real run has.
 //
-// Ranks differ in padding alone, so one stands for all; rank 0 has the largest shares. Step times are those of a step
+// Ranks differ in padding alone, so one stands for all; rank 0 has the largest shards. Step times are those of a step
 // like every later one, with collectives that all ranks reach at once.
 #ifndef ZG_PLAN_H
 #define ZG_PLAN_H
 
 #include "ref/config/config.h"
-#include "ref/flow/flow_dry.h"
+#include "ref/executor/executor_dry.h"
 #include "ref/ledger/ledger.h"
 #include "ref/model/model.h"
 #include "plan/planner/plan_machine.h"
@@ -21,8 +21,8 @@ struct plan_setting {
     const struct model *model;           // runnable or not (plan_model.h), cut into the configuration's tiles
     const struct plan_machine *machine;  // null: no operation takes time, and there is room for everything
     int world, rank;
-    uint64_t steps;    // to run, from the first; 0: as many as it takes until each is like the one before. A delayed
-                       // update is then in effect from the first on
+    uint64_t steps;  // to run, from the first; 0: as many as it takes until each is like the one before. A delayed
+                     // update is then in effect from the first on
     bool keeps_events;
 };
 
@@ -56,15 +56,15 @@ struct plan {
     double busy_s[LANE_COUNT], critical_s[LANE_COUNT];
     struct plan_part parts[PLAN_PART_MAX];  // by time on the critical path, the longest first
     int part_count;
-    struct flow_event *events;  // those that ran in it, in the order of issue, from its beginning on; owned, null
-    size_t event_count;         // unless they were asked for. `after` is an index among these,
-    long last_event;            // and so is this, the critical path's end
-    double model_flops;   // of this rank: forward and backward, without what is computed again
-    double device_flops;  // the same with it
-    double peak_flops_per_s;  // of a device in the model's dtype; 0: no machine
-    uint64_t tokens;          // of all ranks
-    uint64_t steps;           // that were run
-    double took_s;            // real time for all this
+    struct executor_event *events;  // those that ran in it, in the order of issue, from its beginning on; owned, null
+    size_t event_count;             // unless they were asked for. `after` is an index among these,
+    long last_event;                // and so is this, the critical path's end
+    double model_flops;             // of this rank: forward and backward, without what is computed again
+    double device_flops;            // the same with it
+    double peak_flops_per_s;        // of a device in the model's dtype; 0: no machine
+    uint64_t tokens;                // of all ranks
+    uint64_t steps;                 // that were run
+    double took_s;                  // real time for all this
 };
 
 // ERR_USAGE for what a real run refuses, too; ERR_MEMORY. *out is freed with plan_free in any case.

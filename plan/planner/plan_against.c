@@ -86,12 +86,13 @@ static int print_steps(const struct result_file *file, const struct plan_machine
         if (count++ == 0 && !json)
             fprintf(out, "%-32s %-16s %12s %12s %8s\n", "step", "preset", "measured", "planned", "");
         if (json)
-            fprintf(out, "{\"record\":\"against\",\"line\":%zu,\"measured_s\":%.9g,\"planned_s\":%.9g,"
-                         "\"difference\":%.6g}\n",
+            fprintf(out,
+                    "{\"record\":\"against\",\"line\":%zu,\"measured_s\":%.9g,\"planned_s\":%.9g,"
+                    "\"difference\":%.6g}\n",
                     i + 1, measured_s, planned_s, difference);
         else
-            fprintf(out, "%-32.32s %-16s %9.1f ms %9.1f ms %+6.1f %%\n", word(of_case, "what"),
-                    word(of_case, "preset"), 1e3 * measured_s, 1e3 * planned_s, 100 * difference);
+            fprintf(out, "%-32.32s %-16s %9.1f ms %9.1f ms %+6.1f %%\n", word(of_case, "what"), word(of_case, "preset"),
+                    1e3 * measured_s, 1e3 * planned_s, 100 * difference);
     }
     if (count == 0)
         return err_set(ERR_USAGE, "%s: it has no steps", file->path);

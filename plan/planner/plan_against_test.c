@@ -10,26 +10,28 @@
 
 TestSuite(plan_against, .init = sample_folder_make, .fini = sample_folder_remove);
 
-#define BENCH(name, of_case, median, unit, detail) \
-    "{\"record\":\"bench\",\"name\":\"" name "\",\"case\":{" of_case "},\"samples\":[" median "]," \
-    "\"median\":" median ",\"p10\":" median ",\"p90\":" median ",\"unit\":\"" unit "\"," \
-    "\"lower_is_better\":true,\"items\":1,\"elapsed_s\":4,\"verified\":true,\"yardstick\":null," \
+#define BENCH(name, of_case, median, unit, detail)                                                                     \
+    "{\"record\":\"bench\",\"name\":\"" name "\",\"case\":{" of_case "},\"samples\":[" median "],"                     \
+    "\"median\":" median ",\"p10\":" median ",\"p90\":" median ",\"unit\":\"" unit "\","                               \
+    "\"lower_is_better\":true,\"items\":1,\"elapsed_s\":4,\"verified\":true,\"yardstick\":null,"                       \
     "\"ratio\":null,\"detail\":" detail "}"
-#define STEP(what, preset, median, peak) \
-    BENCH("step", "\"what\":\"" what "\",\"preset\":\"" preset "\",\"model\":\"gpt-nano\",\"world\":2," \
-          "\"sequences_a_rank\":3,\"schedule\":\"serial\"", median, "ms_per_step", \
-          "{\"efficiency\":{\"peak_flops_per_s\":" peak "}}")
-#define MEMORY(operation) \
-    BENCH("memory", "\"operation\":\"" operation "\",\"threads\":2", "1e9", "GB/s", "{}")
-#define COMM(operation) \
-    BENCH("comm", "\"operation\":\"" operation "\",\"world\":2,\"buffer_bytes\":1000000000,\"shares\":\"equal\"," \
-          "\"in_place\":false", "1e-3", "ns", "{}")
-#define FIT \
-    "{\"record\":\"fit\",\"model\":\"gpt-nano\",\"params\":1,\"world\":2,\"preset\":\"zero0\",\"fits\":true," \
-    "\"device_bytes\":1,\"host_bytes\":0,\"nvme_bytes\":0,\"device_available_bytes\":1000," \
+#define STEP(what, preset, median, peak)                                                                               \
+    BENCH("step",                                                                                                      \
+          "\"what\":\"" what "\",\"preset\":\"" preset "\",\"model\":\"gpt-nano\",\"world\":2,"                        \
+          "\"sequences_a_rank\":3,\"schedule\":\"serial\"",                                                            \
+          median, "ms_per_step", "{\"efficiency\":{\"peak_flops_per_s\":" peak "}}")
+#define MEMORY(operation) BENCH("memory", "\"operation\":\"" operation "\",\"threads\":2", "1e9", "GB/s", "{}")
+#define COMM(operation)                                                                                                \
+    BENCH("comm",                                                                                                      \
+          "\"operation\":\"" operation "\",\"world\":2,\"buffer_bytes\":1000000000,\"shares\":\"equal\","              \
+          "\"in_place\":false",                                                                                        \
+          "1e-3", "ns", "{}")
+#define FIT                                                                                                            \
+    "{\"record\":\"fit\",\"model\":\"gpt-nano\",\"params\":1,\"world\":2,\"preset\":\"zero0\",\"fits\":true,"          \
+    "\"device_bytes\":1,\"host_bytes\":0,\"nvme_bytes\":0,\"device_available_bytes\":1000,"                            \
     "\"host_available_bytes\":1000,\"nvme_available_bytes\":1000,\"reason\":null}"
-#define END \
-    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":null,\"reasons\":[],\"elapsed_s\":20," \
+#define END                                                                                                            \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":null,\"reasons\":[],\"elapsed_s\":20,"                    \
     "\"other_load\":0.02,\"lines\":2,\"digest\":\"0123456789abcdef0123456789abcdef\"}"
 
 // What the command prints of a file of these lines; null for an error.
@@ -48,10 +50,17 @@ static char *print(const char *const lines[], bool json)
 
 Test(plan_against, a_step_that_only_computes_takes_its_operations_at_the_measured_rate)
 {
-    static const char *const lines[] = {SAMPLE_RUN, STEP("two ranks, no communication", "zero0", "7", "1e6"),
-                                        STEP("DDP", "zero0", "500", "1e6"), STEP("ZeRO-2", "zero2", "500", "1e6"),
-                                        MEMORY("adam_mix"), MEMORY("copy"), COMM("all-gather"),
-                                        COMM("reduce-scatter"), FIT, END, NULL};
+    static const char *const lines[] = {SAMPLE_RUN,
+                                        STEP("two ranks, no communication", "zero0", "7", "1e6"),
+                                        STEP("DDP", "zero0", "500", "1e6"),
+                                        STEP("ZeRO-2", "zero2", "500", "1e6"),
+                                        MEMORY("adam_mix"),
+                                        MEMORY("copy"),
+                                        COMM("all-gather"),
+                                        COMM("reduce-scatter"),
+                                        FIT,
+                                        END,
+                                        NULL};
     const struct model *model;
     cr_assert_eq(plan_model_find("gpt-nano", 1, &model), ERR_NONE);
     double expected_s = model_flops(model, 3) / 1e6;
@@ -78,8 +87,13 @@ Test(plan_against, a_step_that_only_computes_takes_its_operations_at_the_measure
 Test(plan_against, what_the_file_lacks_is_said)
 {
     static const char *const no_memory[] = {SAMPLE_RUN, STEP("DDP", "zero0", "500", "1e6"), FIT, END, NULL};
-    static const char *const no_step[] = {SAMPLE_RUN, STEP("two ranks, no communication", "zero0", "7", "1e6"),
-                                          MEMORY("adam_mix"), MEMORY("copy"), FIT, END, NULL};
+    static const char *const no_step[] = {SAMPLE_RUN,
+                                          STEP("two ranks, no communication", "zero0", "7", "1e6"),
+                                          MEMORY("adam_mix"),
+                                          MEMORY("copy"),
+                                          FIT,
+                                          END,
+                                          NULL};
     cr_expect_null(print(no_memory, false));
     cr_expect(strstr(err_message(), "it has not measured the memory"), "%s", err_message());
     cr_expect_null(print(no_step, false));

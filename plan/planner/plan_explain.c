@@ -36,8 +36,9 @@ static void explain_time(const struct plan_setting *setting, FILE *out)
     fprintf(out, "\ntime: an operation begins when its lane is free and all it depends on has ended; it takes\n");
     fprintf(out, "  compute      the longer of operations / %.4g per s and bytes / %.4g per s, and %g s\n",
             lanes.flops_per_s, lanes.bytes_per_s[LANE_COMPUTE], lanes.latency_s[LANE_COMPUTE]);
-    fprintf(out, "  collective   what passes a rank in a ring, (N-1)/N of all, twice for an all-reduce, / %.4g per s, "
-                 "and %g s\n",
+    fprintf(out,
+            "  collective   what passes a rank in a ring, (N-1)/N of all, twice for an all-reduce, / %.4g per s, "
+            "and %g s\n",
             lanes.bytes_per_s[LANE_COLLECTIVE], lanes.latency_s[LANE_COLLECTIVE]);
     for (enum lane lane = LANE_H2D; lane < LANE_COUNT; lane++)
         if (lanes.bytes_per_s[lane] > 0)

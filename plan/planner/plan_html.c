@@ -45,15 +45,17 @@ static void put_tier(const struct plan *plan, int tier, FILE *out)
         double width = (double)plan->held_bytes[tier][kind] * scale;
         char text[SIZE_TEXT_BYTES];
         if (width > 0)
-            fprintf(out, "<rect x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"10\" fill=\"%s\"><title>%s %s</title>"
-                         "</rect>",
+            fprintf(out,
+                    "<rect x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"10\" fill=\"%s\"><title>%s %s</title>"
+                    "</rect>",
                     x, width, kind_colours[kind], ledger_kind_name((enum ledger_kind)kind),
                     size_short_text(plan->held_bytes[tier][kind], text));
         x += width;
     }
     if (held > has)
-        fprintf(out, "<rect x=\"%.2f\" y=\"0\" width=\"4\" height=\"10\" fill=\"#b3181c\"><title>the machine's end"
-                     "</title></rect>",
+        fprintf(out,
+                "<rect x=\"%.2f\" y=\"0\" width=\"4\" height=\"10\" fill=\"#b3181c\"><title>the machine's end"
+                "</title></rect>",
                 has * scale);
     fputs("</svg>\n", out);
 }
@@ -85,7 +87,7 @@ static void put_lane(const struct plan *plan, int lane, const bool *critical, FI
     fprintf(out, "<span>%s</span><svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\"><g fill=\"#2b5d8a\">",
             ledger_lane_name((enum lane)lane), WIDTH);
     for (size_t i = 0; i < plan->event_count; i++) {
-        const struct flow_event *event = &plan->events[i];
+        const struct executor_event *event = &plan->events[i];
         if ((int)event->lane != lane)
             continue;
         double from_s = (double)event->begin_ns * 1e-9;
@@ -119,7 +121,7 @@ static void put_lanes(const struct plan *plan, const bool *critical, FILE *out)
 static bool *find_critical(const struct plan *plan)
 {
     bool *critical = calloc(plan->event_count + 1, sizeof *critical);
-    for (long at = plan->last_event; critical && at != FLOW_NO_EVENT; at = plan->events[at].after)
+    for (long at = plan->last_event; critical && at != EXECUTOR_NO_EVENT; at = plan->events[at].after)
         critical[at] = true;
     return critical;
 }

@@ -16,7 +16,7 @@ struct llama {
     struct model model;
     struct llama_shape shape;
     struct model_param *params;
-    struct model_unit *units;
+    struct model_layer *layers;
     int *lists;
     char (*names)[24];
     size_t listed;
@@ -43,14 +43,14 @@ static size_t used_width(const struct llama_shape *s)
     return s->hidden * (s->experts > 0 ? s->experts_used : 1);
 }
 
-static double llama_unit_flops(const struct model *model, int unit, size_t sequence_count)
+static double llama_layer_flops(const struct model *model, int layer, size_t sequence_count)
 {
     const struct llama_shape *s = model->shape;
     double rows = (double)(sequence_count * s->sequence_length), width = (double)s->width;
     double query = (double)query_width(s), key = (double)key_width(s);
-    if (unit == 0)
+    if (layer == 0)
         return 0;
-    if (unit == model->unit_count - 1)
+    if (layer == model->layer_count - 1)
         return rows * 2.0 * (double)s->vocabulary * width;
     double attention = 2.0 * width * (2.0 * query + 2.0 * key) + 4.0 * (double)s->sequence_length * query;
     double mlp = 2.0 * 3.0 * width * (double)used_width(s) + 2.0 * width * (double)s->experts;
@@ -60,42 +60,42 @@ static double llama_unit_flops(const struct model *model, int unit, size_t seque
 static size_t llama_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
 {
     const struct llama_shape *s = model->shape;
-    size_t rows = sequence_count * s->sequence_length, largest_param = 0, largest_unit = 0, hidden = used_width(s);
-    for (int unit = 0; unit < model->unit_count; unit++) {
+    size_t rows = sequence_count * s->sequence_length, largest_param = 0, largest_layer = 0, hidden = used_width(s);
+    for (int layer = 0; layer < model->layer_count; layer++) {
         size_t count = 0;
-        for (int i = 0; i < model->units[unit].param_count; i++) {
-            size_t param_count = model->params[model->units[unit].params[i]].count;
+        for (int i = 0; i < model->layers[layer].param_count; i++) {
+            size_t param_count = model->params[model->layers[layer].params[i]].count;
             largest_param = larger(largest_param, param_count);
             count += param_count;
         }
-        largest_unit = larger(largest_unit, count);
+        largest_layer = larger(largest_layer, count);
     }
     size_t block = rows * (2 * s->width + 2 * query_width(s) + 2 * key_width(s) + 2 * hidden + s->experts + 2);
-    size_t total = checkpointing ? block : block * s->layers + rows * s->width;
+    size_t total = checkpointing ? block : block * s->blocks + rows * s->width;
     total += rows * (1 + 2 * s->width + 2 * larger(hidden, query_width(s) + 2 * key_width(s)));
     total += 2 * s->sequence_length * s->sequence_length + larger(hidden, s->width);
     if (dtype == DTYPE_FP32)
         total += larger(rows * s->vocabulary, largest_param);
     else
-        total += rows * s->vocabulary + largest_param + largest_unit;
+        total += rows * s->vocabulary + largest_param + largest_layer;
     return total * sizeof(float);
 }
 
-static size_t llama_checkpoint_bytes(const struct model *model, int unit, size_t sequence_count)
+static size_t llama_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count)
 {
     const struct llama_shape *s = model->shape;
-    return unit > 0 ? sequence_count * s->sequence_length * s->width * sizeof(float) : 0;
+    return layer > 0 ? sequence_count * s->sequence_length * s->width * sizeof(float) : 0;
 }
 
 static const struct model_operations llama_operations = {
-    .unit_flops = llama_unit_flops,
+    .layer_flops = llama_layer_flops,
     .run_bytes = llama_run_bytes,
     .checkpoint_bytes = llama_checkpoint_bytes,
 };
 
-static void use_param(struct llama *llama, int unit, int param)
+static void use_param(struct llama *llama, int layer, int param)
 {
-    struct model_unit *of = &llama->units[unit];
+    struct model_layer *of = &llama->layers[layer];
     llama->lists[llama->listed] = param;
     if (of->param_count++ == 0)
         of->params = &llama->lists[llama->listed];
@@ -103,91 +103,91 @@ static void use_param(struct llama *llama, int unit, int param)
 }
 
 // rows 0: a vector.
-static void add_param(struct llama *llama, int unit, const char *name, size_t rows, size_t columns)
+static void add_param(struct llama *llama, int layer, const char *name, size_t rows, size_t columns)
 {
     struct model_param *param = &llama->params[llama->model.param_count];
-    snprintf(param->name, sizeof param->name, "%s.%s", llama->names[unit], name);
+    snprintf(param->name, sizeof param->name, "%s.%s", llama->names[layer], name);
     param->shape_rank = rows ? 2 : 1;
     param->shape[0] = rows ? rows : columns;
     param->shape[1] = rows ? columns : 0;
     param->count = rows ? rows * columns : columns;
     param->used = true;
-    param->first_unit = unit;
-    param->unit_count = 1;
-    use_param(llama, unit, llama->model.param_count);
+    param->first_layer = layer;
+    param->layer_count = 1;
+    use_param(llama, layer, llama->model.param_count);
     llama->model.param_count++;
 }
 
-static void add_mlp(struct llama *llama, int unit, const char *prefix)
+static void add_mlp(struct llama *llama, int layer, const char *prefix)
 {
     const struct llama_shape *s = &llama->shape;
     char name[48];
     snprintf(name, sizeof name, "%sgate.weight", prefix);
-    add_param(llama, unit, name, s->hidden, s->width);
+    add_param(llama, layer, name, s->hidden, s->width);
     snprintf(name, sizeof name, "%sup.weight", prefix);
-    add_param(llama, unit, name, s->hidden, s->width);
+    add_param(llama, layer, name, s->hidden, s->width);
     snprintf(name, sizeof name, "%sdown.weight", prefix);
-    add_param(llama, unit, name, s->width, s->hidden);
+    add_param(llama, layer, name, s->width, s->hidden);
 }
 
-static void add_block(struct llama *llama, int unit)
+static void add_block(struct llama *llama, int layer)
 {
     const struct llama_shape *s = &llama->shape;
-    add_param(llama, unit, "attention_norm.weight", 0, s->width);
-    add_param(llama, unit, "wq.weight", query_width(s), s->width);
-    add_param(llama, unit, "wk.weight", key_width(s), s->width);
-    add_param(llama, unit, "wv.weight", key_width(s), s->width);
-    add_param(llama, unit, "wo.weight", s->width, query_width(s));
-    add_param(llama, unit, "ffn_norm.weight", 0, s->width);
+    add_param(llama, layer, "attention_norm.weight", 0, s->width);
+    add_param(llama, layer, "wq.weight", query_width(s), s->width);
+    add_param(llama, layer, "wk.weight", key_width(s), s->width);
+    add_param(llama, layer, "wv.weight", key_width(s), s->width);
+    add_param(llama, layer, "wo.weight", s->width, query_width(s));
+    add_param(llama, layer, "ffn_norm.weight", 0, s->width);
     if (s->experts == 0)
-        add_mlp(llama, unit, "");
+        add_mlp(llama, layer, "");
     else
-        add_param(llama, unit, "router.weight", s->experts, s->width);
+        add_param(llama, layer, "router.weight", s->experts, s->width);
     for (size_t expert = 0; expert < s->experts; expert++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "experts.%zu.", expert);
-        add_mlp(llama, unit, prefix);
+        add_mlp(llama, layer, prefix);
     }
 }
 
 static void fill(struct llama *llama)
 {
     const struct llama_shape *s = &llama->shape;
-    int head = (int)s->layers + 1;
+    int head = (int)s->blocks + 1;
     snprintf(llama->names[0], sizeof *llama->names, "embedding");
     add_param(llama, 0, "weight", s->vocabulary, s->width);
-    for (int unit = 1; unit < head; unit++) {
-        snprintf(llama->names[unit], sizeof *llama->names, "layers.%d", unit - 1);
-        add_block(llama, unit);
+    for (int layer = 1; layer < head; layer++) {
+        snprintf(llama->names[layer], sizeof *llama->names, "layers.%d", layer - 1);
+        add_block(llama, layer);
     }
     snprintf(llama->names[head], sizeof *llama->names, "head");
     add_param(llama, head, "norm.weight", 0, s->width);
     if (s->tied_head) {
         use_param(llama, head, 0);
-        llama->params[0].unit_count = 2;
+        llama->params[0].layer_count = 2;
     } else {
         add_param(llama, head, "output.weight", s->vocabulary, s->width);
     }
-    for (int unit = 0; unit <= head; unit++)
-        llama->units[unit].name = llama->names[unit];
+    for (int layer = 0; layer <= head; layer++)
+        llama->layers[layer].name = llama->names[layer];
 }
 
 int plan_llama_make(const char *name, const struct llama_shape *shape, struct model **out)
 {
     size_t mlps = shape->experts > 0 ? shape->experts : 1;
-    size_t units = shape->layers + 2;
-    size_t params = shape->layers * (ATTENTION_PARAMS + 1 + mlps * MLP_PARAMS) + OTHER_PARAMS;
+    size_t layers = shape->blocks + 2;
+    size_t params = shape->blocks * (ATTENTION_PARAMS + 1 + mlps * MLP_PARAMS) + OTHER_PARAMS;
     struct llama *llama = calloc(1, sizeof *llama);
     if (!llama)
         return err_set(ERR_MEMORY, "no memory for %s", name);
     llama->shape = *shape;
     llama->params = calloc(params, sizeof *llama->params);
-    llama->units = calloc(units, sizeof *llama->units);
+    llama->layers = calloc(layers, sizeof *llama->layers);
     llama->lists = calloc(params, sizeof *llama->lists);
-    llama->names = calloc(units, sizeof *llama->names);
-    if (!llama->params || !llama->units || !llama->lists || !llama->names) {
+    llama->names = calloc(layers, sizeof *llama->names);
+    if (!llama->params || !llama->layers || !llama->lists || !llama->names) {
         free(llama->params);
-        free(llama->units);
+        free(llama->layers);
         free(llama->lists);
         free(llama->names);
         free(llama);
@@ -195,8 +195,8 @@ int plan_llama_make(const char *name, const struct llama_shape *shape, struct mo
     }
     llama->model = (struct model){.name = name,
                                   .params = llama->params,
-                                  .units = llama->units,
-                                  .unit_count = (int)units,
+                                  .layers = llama->layers,
+                                  .layer_count = (int)layers,
                                   .group_count = 1,
                                   .sequence_length = shape->sequence_length,
                                   .operations = &llama_operations,

@@ -6,7 +6,7 @@
 #include "ref/model/model.h"
 
 struct llama_shape {
-    size_t layers, width, heads, head_width, key_heads, hidden, vocabulary, sequence_length;
+    size_t blocks, width, heads, head_width, key_heads, hidden, vocabulary, sequence_length;
     size_t experts, experts_used;  // of each block's MLP, and by a token; 0, 0: it has one, for all
     bool tied_head;                // the head uses the token embedding
 };

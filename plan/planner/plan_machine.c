@@ -199,7 +199,7 @@ int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtyp
     return ring_of(machine, world, out);
 }
 
-double plan_lanes_seconds(const void *context, const struct flow_operation *operation)
+double plan_lanes_seconds(const void *context, const struct executor_operation *operation)
 {
     const struct plan_lanes *lanes = context;
     enum lane lane = operation->lane;

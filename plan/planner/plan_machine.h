@@ -5,7 +5,7 @@
 #define ZG_PLAN_MACHINE_H
 
 #include "ref/arithmetic/dtype.h"
-#include "ref/flow/flow_dry.h"
+#include "ref/executor/executor_dry.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,14 +20,14 @@ enum machine_figure {
     MACHINE_DEVICE_BF16_FLOPS,
     MACHINE_DEVICE_FLOPS_SHARE,  // the part of the peak that a model's matrices reach
     MACHINE_DEVICE_MEMORY_RATE,
-    MACHINE_NODE_CPU_RATE,       // memory traffic of the processors
-    MACHINE_H2D_RATE,            // one device, each way,
+    MACHINE_NODE_CPU_RATE,  // memory traffic of the processors
+    MACHINE_H2D_RATE,       // one device, each way,
     MACHINE_D2H_RATE,
     MACHINE_NODE_HOST_LINK_RATE,  // and all of a node at once, each way
     MACHINE_NODE_NVME_READ_RATE,
     MACHINE_NODE_NVME_WRITE_RATE,
-    MACHINE_INTRA_NODE_RATE,  // of a ring of a node's devices: what each sends while it receives
-    MACHINE_INTER_NODE_RATE,  // of a ring through nodes: what each node sends while it receives
+    MACHINE_INTRA_NODE_RATE,       // of a ring of a node's devices: what each sends while it receives
+    MACHINE_INTER_NODE_RATE,       // of a ring through nodes: what each node sends while it receives
     MACHINE_OPERATION_LATENCY_S,   // of every operation on the device,
     MACHINE_COPY_LATENCY_S,        // between device and host,
     MACHINE_NVME_LATENCY_S,        // on NVMe,
@@ -69,7 +69,7 @@ double plan_machine_peak(const struct plan_machine *machine, enum dtype dtype);
 
 // The rates of lanes for a world.
 struct plan_lanes {
-    double flops_per_s;  // reached
+    double flops_per_s;              // reached
     double bytes_per_s[LANE_COUNT];  // of memory traffic for compute and CPU; a ring's for collectives
     double latency_s[LANE_COUNT];
 };
@@ -78,6 +78,6 @@ struct plan_lanes {
 int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtype, struct plan_lanes *out);
 
 // What an operation takes; context is a struct plan_lanes.
-flow_seconds plan_lanes_seconds;
+executor_seconds plan_lanes_seconds;
 
 #endif

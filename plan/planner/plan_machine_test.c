@@ -51,12 +51,13 @@ Test(plan_machine, a_node_s_rates_are_shared_by_the_devices_that_work)
 
 Test(plan_machine, an_operation_takes_what_its_lane_and_its_size_say)
 {
-    const struct plan_lanes lanes = {.flops_per_s = 100, .bytes_per_s = {[LANE_COMPUTE] = 10, [LANE_COLLECTIVE] = 5,
-                                                                         [LANE_H2D] = 2}, .latency_s = {0.5, 0.25}};
-    const struct flow_operation computes = {.lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 20};
-    const struct flow_operation reads = {.lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 70};
-    const struct flow_operation gathers = {.lane = LANE_COLLECTIVE, .times = 4, .bytes = 999, .work_bytes = 10};
-    const struct flow_operation copies = {.lane = LANE_H2D, .times = 1, .bytes = 6, .work_bytes = 999};
+    const struct plan_lanes lanes = {.flops_per_s = 100,
+                                     .bytes_per_s = {[LANE_COMPUTE] = 10, [LANE_COLLECTIVE] = 5, [LANE_H2D] = 2},
+                                     .latency_s = {0.5, 0.25}};
+    const struct executor_operation computes = {.lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 20};
+    const struct executor_operation reads = {.lane = LANE_COMPUTE, .times = 1, .flops = 400, .work_bytes = 70};
+    const struct executor_operation gathers = {.lane = LANE_COLLECTIVE, .times = 4, .bytes = 999, .work_bytes = 10};
+    const struct executor_operation copies = {.lane = LANE_H2D, .times = 1, .bytes = 6, .work_bytes = 999};
     cr_expect_eq(plan_lanes_seconds(&lanes, &computes), 4.5);
     cr_expect_eq(plan_lanes_seconds(&lanes, &reads), 7.5);
     cr_expect_eq(plan_lanes_seconds(&lanes, &gathers), 3);
@@ -82,8 +83,10 @@ static int read_with(const char *figure)
 {
     char path[] = "/tmp/zg-machine-XXXXXX.json";
     FILE *file = fdopen(mkstemps(path, 5), "w");
-    fprintf(file, "{\"schema\": 1, \"about\": \"a machine\", \"devices_per_node\": 1, \"figures\": {\n"
-                  "\"device_memory_bytes\": %s}}\n", figure);
+    fprintf(file,
+            "{\"schema\": 1, \"about\": \"a machine\", \"devices_per_node\": 1, \"figures\": {\n"
+            "\"device_memory_bytes\": %s}}\n",
+            figure);
     fclose(file);
     int rc = plan_machine_find(path, &machine);
     unlink(path);

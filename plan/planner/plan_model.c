@@ -14,8 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES = 160, SOURCE_BYTES = 512, LAYERS_MAX = 1000, SIZE_MAX_OF_SHAPE = 1 << 20, EXPERTS_MAX = 1024,
-       PARAMETERS_BYTES = 32 };
+enum {
+    NAME_BYTES = 160,
+    SOURCE_BYTES = 512,
+    LAYERS_MAX = 1000,
+    SIZE_MAX_OF_SHAPE = 1 << 20,
+    EXPERTS_MAX = 1024,
+    PARAMETERS_BYTES = 32
+};
 
 // A shape that has been made, in so many tiles.
 struct made {
@@ -29,9 +35,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct made *made_models;
 
 static const char *const KEYS[] = {
-    "schema",   "about",       "source",          "architecture", "layers",     "width",   "heads",
-    "?key_heads", "?head_width", "?hidden",       "vocabulary",   "sequence_length", "?experts", "?experts_used",
-    "?tied_head", "?parameters",  NULL};
+    "schema",   "about",         "source",      "architecture", "layers",     "width",
+    "heads",    "?key_heads",    "?head_width", "?hidden",      "vocabulary", "sequence_length",
+    "?experts", "?experts_used", "?tied_head",  "?parameters",  NULL};
 
 static int read_size(const struct strict_object *object, const char *key, size_t low, size_t high, size_t *out)
 {
@@ -57,11 +63,11 @@ static int refuse_others(const struct strict_object *object, const char *const k
 // GPT-2's block: an MLP of 4 x width, as many heads of keys as of queries, a head tied to the token embedding.
 static int make_gpt(const struct strict_object *object, struct made *made)
 {
-    static const char *const others[] = {"key_heads", "head_width", "hidden", "experts", "experts_used", "tied_head",
-                                         NULL};
+    static const char *const others[] = {"key_heads",    "head_width", "hidden", "experts",
+                                         "experts_used", "tied_head",  NULL};
     struct gpt_shape shape = {.tile_count = made->tiling_factor};
     TRY(refuse_others(object, others, "gpt"));
-    TRY(read_size(object, "layers", 1, GPT_LAYERS_MAX, &shape.layer_count));
+    TRY(read_size(object, "layers", 1, GPT_LAYERS_MAX, &shape.block_count));
     TRY(read_size(object, "width", 1, GPT_SIZE_MAX, &shape.width));
     TRY(read_size(object, "heads", 1, GPT_SIZE_MAX, &shape.head_count));
     TRY(read_size(object, "sequence_length", 1, GPT_SIZE_MAX, &shape.sequence_length));
@@ -72,7 +78,7 @@ static int make_gpt(const struct strict_object *object, struct made *made)
 static int make_llama(const struct strict_object *object, struct made *made)
 {
     struct llama_shape s = {0};
-    TRY(read_size(object, "layers", 1, LAYERS_MAX, &s.layers));
+    TRY(read_size(object, "layers", 1, LAYERS_MAX, &s.blocks));
     TRY(read_size(object, "width", 1, SIZE_MAX_OF_SHAPE, &s.width));
     TRY(read_size(object, "heads", 1, SIZE_MAX_OF_SHAPE, &s.heads));
     TRY(read_other(object, "key_heads", s.heads, s.heads, &s.key_heads));

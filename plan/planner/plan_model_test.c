@@ -21,19 +21,20 @@ static int read_shape(const char *fields, const struct model **out)
     return rc;
 }
 
-#define SMALL "\"architecture\": \"llama\", \"layers\": 3, \"width\": 8, \"heads\": 4, \"vocabulary\": 11, " \
-              "\"sequence_length\": 5"
+#define SMALL                                                                                                          \
+    "\"architecture\": \"llama\", \"layers\": 3, \"width\": 8, \"heads\": 4, \"vocabulary\": 11, "                     \
+    "\"sequence_length\": 5"
 
-Test(plan_model, every_file_makes_a_model_whose_units_use_each_parameter)
+Test(plan_model, every_file_makes_a_model_whose_layers_use_each_parameter)
 {
     for (size_t i = 0; plan_model_name(i); i++) {
         const struct model *model;
         cr_assert_eq(plan_model_find(plan_model_name(i), 1, &model), ERR_NONE, "%s", err_message());
         int uses = 0, listed = 0;
         for (int p = 0; p < model->param_count; p++)
-            uses += model->params[p].unit_count;
-        for (int unit = 0; unit < model->unit_count; unit++)
-            listed += model->units[unit].param_count;
+            uses += model->params[p].layer_count;
+        for (int layer = 0; layer < model->layer_count; layer++)
+            listed += model->layers[layer].param_count;
         cr_expect_eq(listed, uses, "%s", model->name);
         cr_expect_gt(strlen(plan_model_source(model)), 10);
     }
@@ -77,9 +78,11 @@ Test(plan_model, what_is_wrong_in_a_file_is_named_with_its_place)
         {SMALL ", \"hidden\": 20, \"experts\": 4", "experts_used: is missing"},
         {SMALL ", \"hidden\": 20, \"widht\": 4", "widht"},
         {"\"architecture\": \"gpt\", \"layers\": 3, \"width\": 8, \"heads\": 4, \"vocabulary\": 11, "
-         "\"sequence_length\": 5, \"hidden\": 32", "hidden: has no meaning in a gpt"},
+         "\"sequence_length\": 5, \"hidden\": 32",
+         "hidden: has no meaning in a gpt"},
         {"\"architecture\": \"rnn\", \"layers\": 3, \"width\": 8, \"heads\": 4, \"vocabulary\": 11, "
-         "\"sequence_length\": 5", "architecture"},
+         "\"sequence_length\": 5",
+         "architecture"},
     };
     const struct model *model;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -205,8 +205,7 @@ static void print_found(const struct found *found, const struct plan_options *op
         if (i > 0 && same(plan, &found->list[i - 1].plan))
             continue;
         shown++;
-        fprintf(out, "%8.3f s %14s", plan->step_s,
-                size_text((uint64_t)((double)plan->tokens / plan->step_s), text));
+        fprintf(out, "%8.3f s %14s", plan->step_s, size_text((uint64_t)((double)plan->tokens / plan->step_s), text));
         for (int tier = 0; tier < TIER_COUNT; tier++)
             fprintf(out, " %10s", plan->peak_bytes[tier] > 0 ? size_short_text(plan->peak_bytes[tier], text) : "-");
         fprintf(out, "  %s\n", found->list[i].label);

@@ -14,7 +14,7 @@ enum { CHOICE_CHANGE_MAX = 12, CHOICE_CHANGE_BYTES = 96 };
 struct plan_choice {
     char changes[CHOICE_CHANGE_MAX][CHOICE_CHANGE_BYTES];  // [change_count], "path.to.key=value"
     size_t change_count;
-    char label[128];  // of a search: "64 ranks; zero3, all on nvme; checkpoints; 2 x 4 sequences"
+    char label[128];              // of a search: "64 ranks; zero3, all on nvme; checkpoints; 2 x 4 sequences"
     struct plan_setting setting;  // its configuration is the caller's room
     struct plan plan;
 };

@@ -91,7 +91,7 @@ static void demand(const struct offload_trial *t)
 static const struct {
     int stage;
     enum ledger_tier parameter, gradient, optimizer;
-} places[] = {
+} placements[] = {
     {0, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE}, {1, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE},
     {2, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE}, {3, TIER_DEVICE, TIER_DEVICE, TIER_DEVICE},
     {1, TIER_DEVICE, TIER_HOST, TIER_HOST},     {2, TIER_DEVICE, TIER_HOST, TIER_HOST},
@@ -99,20 +99,20 @@ static const struct {
     {3, TIER_DEVICE, TIER_NVME, TIER_NVME},     {3, TIER_NVME, TIER_DEVICE, TIER_DEVICE},
     {3, TIER_NVME, TIER_NVME, TIER_NVME},
 };
-enum { PLACE_COUNT = sizeof places / sizeof places[0] };
+enum { PLACEMENT_COUNT = sizeof placements / sizeof placements[0] };
 
-static struct offload_trial trial_at(int place)
+static struct offload_trial trial_at(int placement)
 {
-    return OFFLOAD_TRIAL(.stage = places[place].stage, .parameter = places[place].parameter,
-                         .gradient = places[place].gradient, .optimizer = places[place].optimizer);
+    return OFFLOAD_TRIAL(.stage = placements[placement].stage, .parameter = placements[placement].parameter,
+                         .gradient = placements[placement].gradient, .optimizer = placements[placement].optimizer);
 }
 
 Test(plan, every_place_in_worlds_of_one_to_eight_is_as_in_a_real_run)
 {
     static const int worlds[] = {1, 2, 3, 4, 8};
-    for (int place = 0; place < PLACE_COUNT; place++)
+    for (int placement = 0; placement < PLACEMENT_COUNT; placement++)
         for (size_t w = 0; w < sizeof worlds / sizeof worlds[0]; w++) {
-            struct offload_trial t = trial_at(place);
+            struct offload_trial t = trial_at(placement);
             t.world = worlds[w];
             demand(&t);
         }
@@ -121,11 +121,11 @@ Test(plan, every_place_in_worlds_of_one_to_eight_is_as_in_a_real_run)
 Test(plan, every_format_and_accumulation_is_as_in_a_real_run)
 {
     static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
-    for (int place = 0; place < PLACE_COUNT; place++)
+    for (int placement = 0; placement < PLACEMENT_COUNT; placement++)
         for (int dtype = 0; dtype < 3; dtype++)
             for (size_t accumulation = 1; accumulation <= 3; accumulation += 2) {
-                struct offload_trial t = trial_at(place);
-                t.precision = t.wire = dtypes[dtype];
+                struct offload_trial t = trial_at(placement);
+                t.precision = t.communication = dtypes[dtype];
                 t.sum = DTYPE_FP32;
                 t.accumulation = accumulation;
                 t.world = 3;
@@ -136,9 +136,9 @@ Test(plan, every_format_and_accumulation_is_as_in_a_real_run)
 Test(plan, delayed_updates_buckets_and_owners_are_as_in_a_real_run)
 {
     static const size_t buckets[] = {64, 998, 100000000};
-    for (int place = 0; place < PLACE_COUNT; place++)
+    for (int placement = 0; placement < PLACEMENT_COUNT; placement++)
         for (size_t b = 0; b < 3; b++) {
-            struct offload_trial t = trial_at(place);
+            struct offload_trial t = trial_at(placement);
             t.bucket = buckets[b];
             t.delay = t.optimizer != TIER_DEVICE ? 2 : 0;
             t.owner_broadcast = t.stage == 3;
@@ -151,13 +151,13 @@ Test(plan, delayed_updates_buckets_and_owners_are_as_in_a_real_run)
 
 Test(plan, a_gpt_with_checkpoints_and_tiles_is_as_in_a_real_run)
 {
-    for (int place = 0; place < PLACE_COUNT; place++)
+    for (int placement = 0; placement < PLACEMENT_COUNT; placement++)
         for (enum ledger_tier kept = TIER_DEVICE; kept <= TIER_NVME; kept++) {
-            struct offload_trial t = trial_at(place);
+            struct offload_trial t = trial_at(placement);
             t.model = "gpt-nano";
             t.checkpointing = true;
             t.activation = kept;
-            t.tiles = place % 2 ? 4 : 1;
+            t.tiles = placement % 2 ? 4 : 1;
             t.steps = 2;
             demand(&t);
         }
@@ -175,5 +175,11 @@ static void sample(uint64_t from, uint64_t count)
     }
 }
 
-Test(plan, a_sample_of_all_settings_is_as_in_a_real_run) { sample(0, 60); }
-Test(plan, a_large_sample_of_all_settings_is_as_in_a_real_run_long, .timeout = 580) { sample(1000, 3000); }
+Test(plan, a_sample_of_all_settings_is_as_in_a_real_run)
+{
+    sample(0, 60);
+}
+Test(plan, a_large_sample_of_all_settings_is_as_in_a_real_run_long, .timeout = 580)
+{
+    sample(1000, 3000);
+}

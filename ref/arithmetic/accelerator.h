@@ -4,7 +4,7 @@
 // sides, so that stages and models need not know which it is. Without an accelerator all memory is this processor's.
 //
 // What is begun there is in order for the thread that began it, and complete after that thread's accelerator_wait;
-// flow.h waits at the end of each operation. An error of something that returns nothing is that wait's.
+// executor.h waits at the end of each operation. An error of something that returns nothing is that wait's.
 #ifndef ZG_ACCELERATOR_H
 #define ZG_ACCELERATOR_H
 
@@ -17,13 +17,13 @@ struct matmul_operand;
 
 struct accelerator {
     const char *name;
-    const struct isa_kernels *kernels;  // for arrays in its memory; those that return numbers wait for them
-    int (*enter)(int device);           // the calling thread works on that device of it from now on
+    const struct isa_kernels *kernels;          // for arrays in its memory; those that return numbers wait for them
+    int (*enter)(int device);                   // the calling thread works on that device of it from now on
     int (*allocate)(size_t bytes, void **out);  // on the calling thread's device, 256-byte aligned
     int (*release)(void *memory);
     int (*lock)(void *memory, size_t bytes);  // this processor's memory stays where it is, for copies from and to it
     int (*unlock)(void *memory);
-    int (*copy)(void *to, const void *from, size_t bytes);  // complete on return if either is this processor's memory
+    int (*copy)(void *to, const void *from, size_t bytes);   // complete on return if either is this processor's memory
     int (*fill)(void *memory, uint32_t word, size_t bytes);  // 4-byte aligned, a multiple of 4 bytes
     int (*wait)(void);
     // matmul of gpt_math.h.

@@ -3,7 +3,7 @@
 
 #include "ref/comm/comm_local.h"
 #include "ref/arithmetic/dtype.h"
-#include "ref/flow/flow.h"
+#include "ref/executor/executor.h"
 #include "ref/arithmetic/shadow_test.h"
 #include "ref/tier/tier.h"
 
@@ -90,13 +90,13 @@ Test(accelerator, planned_memory_asks_nothing_of_it)
 // A write before the first byte or after the last, which cannot fault there, is found when the memory is freed.
 Test(accelerator, a_write_beyond_an_end_of_its_memory_is_found)
 {
-    for (int place = 0; place < 4; place++) {
+    for (int position = 0; position < 4; position++) {
         struct tier *tier = open_tier(&apart);
-        char *device = take(tier, TIER_DEVICE, 1001), *shadow_of = shadow_find(device), *at_place[] = {
-            shadow_of - 1, shadow_of - 256, shadow_of + 1001, shadow_of + 1001 + 278};
-        char before = *at_place[place];
+        char *device = take(tier, TIER_DEVICE, 1001), *shadow_of = shadow_find(device),
+             *at_position[] = {shadow_of - 1, shadow_of - 256, shadow_of + 1001, shadow_of + 1001 + 278};
+        char before = *at_position[position];
         cr_expect(!accelerator_of(device + 1001 + 279));
-        *at_place[place] ^= 1;
+        *at_position[position] ^= 1;
         pid_t child = fork();
         if (child == 0) {
             fclose(stderr);
@@ -105,8 +105,8 @@ Test(accelerator, a_write_beyond_an_end_of_its_memory_is_found)
         }
         int status = 0;
         waitpid(child, &status, 0);
-        cr_expect(WIFSIGNALED(status), "place %d", place);
-        *at_place[place] = before;
+        cr_expect(WIFSIGNALED(status), "position %d", position);
+        *at_position[position] = before;
         tier_close(tier);
     }
 }
@@ -177,25 +177,25 @@ static int set_code(void *code)
 
 Test(accelerator, an_operation_fails_with_what_it_left_behind_there)
 {
-    const enum flow_mode modes[] = {FLOW_SERIAL, FLOW_OVERLAP, FLOW_CHAOS};
+    const enum executor_mode modes[] = {EXECUTOR_SERIAL, EXECUTOR_OVERLAP, EXECUTOR_CHAOS};
     for (int i = 0; i < 3; i++) {
         struct tier *tier = open_tier(&apart);
-        struct flow *flow;
+        struct executor *executor;
         int code = ERR_IO;
         char *device = take(tier, TIER_DEVICE, 100);
-        const struct flow_span span = {device + 10, 7, FLOW_WRITE};
-        cr_assert_eq(flow_open((struct flow_schedule){modes[i], 3}, 0, tier, NULL, NULL, &flow), ERR_NONE);
-        const struct flow_operation operation = {.name = "kernel",
-                                                 .lane = LANE_COMPUTE,
-                                                 .run = set_code,
-                                                 .arguments = &code,
-                                                 .arguments_bytes = sizeof code,
-                                                 .spans = &span,
-                                                 .span_count = 1};
-        int issued = flow_issue(flow, &operation), waited = flow_wait(flow);
+        const struct executor_span span = {device + 10, 7, EXECUTOR_WRITE};
+        cr_assert_eq(executor_open((struct executor_schedule){modes[i], 3}, 0, tier, NULL, NULL, &executor), ERR_NONE);
+        const struct executor_operation operation = {.name = "kernel",
+                                                     .lane = LANE_COMPUTE,
+                                                     .run = set_code,
+                                                     .arguments = &code,
+                                                     .arguments_bytes = sizeof code,
+                                                     .spans = &span,
+                                                     .span_count = 1};
+        int issued = executor_issue(executor, &operation), waited = executor_wait(executor);
         cr_expect_eq(issued != ERR_NONE ? issued : waited, ERR_IO, "mode %d", i);
         cr_expect_str_eq(err_message(), "the shadow has failed");
-        flow_close(flow);
+        executor_close(executor);
         tier_close(tier);
     }
 }

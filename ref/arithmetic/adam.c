@@ -24,8 +24,8 @@ static struct adam_step step_slice(const struct adam_step *step, size_t begin, s
     slice.param += begin;
     slice.exp_avg += begin;
     slice.exp_avg_sq += begin;
-    if (step->copy)
-        slice.copy = (char *)step->copy + begin * dtype_bytes(step->copy_dtype);
+    if (step->model_params)
+        slice.model_params = (char *)step->model_params + begin * dtype_bytes(step->model_dtype);
     slice.tensor_index += begin;
     slice.count = end - begin;
     return slice;

@@ -28,8 +28,8 @@ struct adam_step {
     float *param;            // [count] fp32 (master) parameters, updated
     float *exp_avg;          // [count] m, updated
     float *exp_avg_sq;       // [count] v, updated
-    void *copy;              // [count] the updated parameters in copy_dtype; null: none
-    enum dtype copy_dtype;
+    void *model_params;      // [count] the updated parameters in model_dtype; null: none
+    enum dtype model_dtype;
     size_t count;
     size_t tensor_index;  // position of element 0 in its tensor, for recipes whose tail differs from their body
     size_t tensor_count;  // elements of that tensor

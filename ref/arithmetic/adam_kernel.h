@@ -126,36 +126,36 @@ static struct adam_gradients adam_block_gradients(const struct adam_step *step, 
 // then goes past them: a plain store would first fetch the line, two bytes more for each parameter.
 enum { ADAM_STREAM_MINIMUM = 1 << 20 };
 
-static void adam_copy(enum dtype dtype, const float *p, void *copy, size_t count, bool stream)
+static void adam_narrow(enum dtype dtype, const float *p, void *model_params, size_t count, bool stream)
 {
 #ifdef __AVX2__
-    if (stream && count % 16 == 0 && (uintptr_t)copy % sizeof(__m256i) == 0) {
+    if (stream && count % 16 == 0 && (uintptr_t)model_params % sizeof(__m256i) == 0) {
         __m256i narrow[KERNEL_BLOCK * sizeof(float) / sizeof(__m256i)];
         kernel_narrow(dtype, p, narrow, count);
         for (size_t i = 0; i < count / 16; i++)
-            _mm256_stream_si256((__m256i *)copy + i, narrow[i]);
+            _mm256_stream_si256((__m256i *)model_params + i, narrow[i]);
         return;
     }
 #else
     (void)stream;
 #endif
-    kernel_narrow(dtype, p, copy, count);
+    kernel_narrow(dtype, p, model_params, count);
 }
 
 // Elements [begin, end) of the step, all of the tensor's body or all of its tail.
 static void adam_range(const struct adam_step *step, enum recipe_fusion fusion, size_t begin, size_t end)
 {
     bool divide = !adam_divides_exactly(step->grad_divisor);
-    size_t copy_bytes = dtype_bytes(step->copy_dtype);
-    bool stream = end - begin >= ADAM_STREAM_MINIMUM && copy_bytes == 2;
+    size_t model_bytes = dtype_bytes(step->model_dtype);
+    bool stream = end - begin >= ADAM_STREAM_MINIMUM && model_bytes == 2;
     for (size_t start = begin; start < end; start += KERNEL_BLOCK) {
         size_t count = kernel_block(start, end);
         float buffer[KERNEL_BLOCK];
         const struct adam_gradients g = adam_block_gradients(step, divide, start, buffer, count);
         float *p = step->param + start, *m = step->exp_avg + start, *v = step->exp_avg_sq + start;
         adam_block(step->recipe->family, fusion, &step->scalars, &g, p, m, v, count);
-        if (step->copy)
-            adam_copy(step->copy_dtype, p, (char *)step->copy + start * copy_bytes, count, stream);
+        if (step->model_params)
+            adam_narrow(step->model_dtype, p, (char *)step->model_params + start * model_bytes, count, stream);
     }
 #ifdef __AVX2__
     if (stream)

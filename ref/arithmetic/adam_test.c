@@ -29,7 +29,7 @@ static const struct recipe *recipe_after(const struct recipe *recipe)
 static struct adam_scalars scalars_of(const struct recipe *recipe, int decay, uint64_t t)
 {
     struct adam_hyper hyper = {.lr = 1e-3,
-                               .beta1 = t % 2 ? 0.9 : 0.4, // below one half, torch interpolates from the other end
+                               .beta1 = t % 2 ? 0.9 : 0.4,  // below one half, torch interpolates from the other end
                                .beta2 = 0.999,
                                .eps = 1e-8,
                                .weight_decay = decay ? 0.1 : 0,
@@ -44,7 +44,7 @@ static struct adam_scalars scalars_of(const struct recipe *recipe, int decay, ui
 // The arrays of one tensor; `at` elements are passed over so that the kernels meet every alignment.
 struct tensor {
     float *p, *m, *v;
-    void *grad, *copy;
+    void *grad, *model_params;
     size_t count;
 };
 
@@ -60,7 +60,7 @@ static void tensor_free(struct tensor *x)
     free(x->m);
     free(x->v);
     free(x->grad);
-    free(x->copy);
+    free(x->model_params);
 }
 
 static void tensor_copy(struct tensor *to, const struct tensor *from)
@@ -69,7 +69,7 @@ static void tensor_copy(struct tensor *to, const struct tensor *from)
     memcpy(to->m, from->m, from->count * sizeof(float));
     memcpy(to->v, from->v, from->count * sizeof(float));
     memcpy(to->grad, from->grad, from->count * sizeof(float));
-    memset(to->copy, 0xab, from->count * sizeof(float));
+    memset(to->model_params, 0xab, from->count * sizeof(float));
 }
 
 // Plausible training values, with zeros and gradients whose square underflows among them.
@@ -102,8 +102,9 @@ static void update_one_by_one(const struct adam_step *step)
     for (size_t i = 0; i < step->count; i++) {
         recipe_element(step->recipe, &step->scalars, step->tensor_index + i >= tail_start, gradient_at(step, i),
                        &step->param[i], &step->exp_avg[i], &step->exp_avg_sq[i]);
-        if (step->copy)
-            dtype_narrow(step->copy_dtype, &step->param[i], (char *)step->copy + i * dtype_bytes(step->copy_dtype), 1);
+        if (step->model_params)
+            dtype_narrow(step->model_dtype, &step->param[i],
+                         (char *)step->model_params + i * dtype_bytes(step->model_dtype), 1);
     }
 }
 
@@ -130,8 +131,8 @@ static struct adam_step step_part(const struct adam_step *step, size_t begin, si
     part.param += begin;
     part.exp_avg += begin;
     part.exp_avg_sq += begin;
-    if (step->copy)
-        part.copy = (char *)step->copy + begin * dtype_bytes(step->copy_dtype);
+    if (step->model_params)
+        part.model_params = (char *)step->model_params + begin * dtype_bytes(step->model_dtype);
     part.tensor_index += begin;
     part.count = count;
     return part;
@@ -164,8 +165,8 @@ static void step_choose(struct adam_step *step, const struct tensor *x, uint64_t
     step->grad_dtype = FORMATS[random_below(random_at(key, 0), 3)];
     step->grad_divisor = DIVISORS[random_below(random_at(key, 1), 8)];
     step->grad_coefficient = random_at(key, 2) % 2 ? 1 : 0.3f;
-    step->copy = random_at(key, 3) % 4 ? x->copy : NULL;
-    step->copy_dtype = FORMATS[random_below(random_at(key, 4), 3)];
+    step->model_params = random_at(key, 3) % 4 ? x->model_params : NULL;
+    step->model_dtype = FORMATS[random_below(random_at(key, 4), 3)];
 }
 
 Test(adam, every_length_alignment_format_and_recipe_has_the_bits_of_the_single_element)
@@ -196,7 +197,7 @@ Test(adam, every_length_alignment_format_and_recipe_has_the_bits_of_the_single_e
                         adam_update(&step);
                         // All of the arrays, so that a write beside the elements shows, too.
                         expect_same(&found, &expected, recipe, decay);
-                        cr_assert_eq(memcmp(found.copy, expected.copy, found.count * sizeof(float)), 0,
+                        cr_assert_eq(memcmp(found.model_params, expected.model_params, found.count * sizeof(float)), 0,
                                      "%s, %s, the copy", adam_isa_name(adam_isa_now()), recipe->name);
                         cr_assert_eq(memcmp(found.grad, start.grad, found.count * sizeof(float)), 0);
                     }
@@ -218,7 +219,7 @@ Test(adam, a_million_values_of_every_exponent_and_kind_have_the_bits_of_the_sing
             if ((which >> (8 * k)) % 16 == 0)
                 parts[k] = specials[(which >> (8 * k + 4)) % 12];
         if (which >> 63)
-            parts[2] &= 0x7fffffff; // v is not negative in training; here it is, now and then
+            parts[2] &= 0x7fffffff;  // v is not negative in training; here it is, now and then
         start.p[i] = f32_of_bits(parts[0]);
         start.m[i] = f32_of_bits(parts[1]);
         start.v[i] = f32_of_bits(parts[2]);

@@ -39,7 +39,7 @@ static uint16_t nearest_bf16(uint32_t bits)
     uint16_t above = (uint16_t)(below + 1);
     double value = fabs(meaning(bits, 8, 23));
     double to_below = value - fabs(meaning(below, 8, 7));
-    double to_above = fabs(meaning(above, 8, 7)) - value; // infinity's encoding means 2^128 here, as it should
+    double to_above = fabs(meaning(above, 8, 7)) - value;  // infinity's encoding means 2^128 here, as it should
     if (to_below != to_above)
         return to_below < to_above ? below : above;
     return below & 1 ? above : below;
@@ -141,7 +141,7 @@ static void narrow_agrees(enum dtype dtype, reference_narrow *reference, uint64_
     static uint16_t ours[CHUNK], theirs[CHUNK];
     for (uint64_t start = 0; start < 1ull << 32; start += CHUNK * stride) {
         for (uint64_t i = 0; i < CHUNK; i++)
-            in[i] = f32_of_bits((uint32_t)(start + i * stride)); // the last chunk wraps to the first values
+            in[i] = f32_of_bits((uint32_t)(start + i * stride));  // the last chunk wraps to the first values
         dtype_narrow(dtype, in, ours, CHUNK);
         reference(in, theirs, CHUNK);
         if (!memcmp(ours, theirs, sizeof ours))
@@ -322,7 +322,7 @@ static void fill(enum dtype dtype, void *values, size_t count, uint64_t key)
 
 struct fold_case {
     enum dtype in, out;
-    int world, group, add, alias; // group: as world, or less; alias: the rank whose input is the output, too; -1: none
+    int world, group, add, alias;  // group: as world, or less; alias: the rank whose input is the output, too; -1: none
     size_t count;
 };
 
@@ -342,7 +342,7 @@ static void fold_is_a_left_fold(struct fold_case c)
 {
     static float in[SUM_WORLD][SUM_COUNT + 1], out[SUM_COUNT + 1];
     const void *inputs[SUM_WORLD];
-    void *output = (char *)out + dtype_bytes(c.out); // off any vector's alignment
+    void *output = (char *)out + dtype_bytes(c.out);  // off any vector's alignment
     uint32_t expected[SUM_COUNT];
     for (int rank = 0; rank < c.world; rank++) {
         void *values = (char *)in[rank] + dtype_bytes(c.in);

@@ -100,8 +100,7 @@ static void kernel_gelu_forward(size_t count, const float *restrict in, float *r
         out[i] = gelu_value(in[i]);
 }
 
-static void kernel_gelu_backward(size_t count, const float *restrict in, float *restrict out,
-                                 float *restrict gradient)
+static void kernel_gelu_backward(size_t count, const float *restrict in, float *restrict out, float *restrict gradient)
 {
     for (size_t i = 0; i < count; i++) {
         struct gelu gelu = gelu_with_slope(in[i]);

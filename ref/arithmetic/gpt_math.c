@@ -105,8 +105,9 @@ void layernorm_apply(size_t row_count, size_t width, const float *in, const floa
 void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
                         const float *out_gradient, float *in_gradient, float *weight_gradient, float *bias_gradient)
 {
-    isa_kernels_at(in_gradient)->layernorm_backward(row_count, width, in, stats, weight, out_gradient, in_gradient,
-                                                    weight_gradient, bias_gradient);
+    isa_kernels_at(in_gradient)
+        ->layernorm_backward(row_count, width, in, stats, weight, out_gradient, in_gradient, weight_gradient,
+                             bias_gradient);
 }
 
 void gelu_forward(size_t count, const float *in, float *out)

@@ -43,8 +43,7 @@ int adam_isa_parse(const char *name, enum adam_isa *out)
         if (strcmp(name, names[isa]))
             continue;
         if (!isa_present((enum adam_isa)isa))
-            return err_set(ERR_USAGE, "this processor has no %s; its best is %s", name,
-                           adam_isa_name(adam_isa_best()));
+            return err_set(ERR_USAGE, "this processor has no %s; its best is %s", name, adam_isa_name(adam_isa_best()));
         *out = (enum adam_isa)isa;
         return ERR_NONE;
     }

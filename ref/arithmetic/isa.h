@@ -11,8 +11,8 @@ struct isa_kernels {
     void (*widen)(enum dtype dtype, const void *in, float *out, size_t count);
     void (*narrow)(enum dtype dtype, const float *in, void *out, size_t count);
     void (*accumulate)(enum dtype sum_dtype, void *sum, enum dtype in_dtype, const void *in, size_t count);
-    void (*fold)(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
-                 size_t count, int add);
+    void (*fold)(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out, size_t count,
+                 int add);
     void (*fold_groups)(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
                         void *out, size_t count, int add);
     void (*adam)(const struct adam_step *step);
@@ -41,19 +41,17 @@ struct isa_kernels {
 };
 
 // The functions of the four texts, as the including file compiles them.
-#define ISA_KERNELS                                                                                             \
-    {                                                                                                           \
-        .widen = kernel_widen, .narrow = kernel_narrow, .accumulate = kernel_accumulate,                        \
-        .fold = kernel_fold, .fold_groups = kernel_fold_groups, .adam = kernel_adam,                            \
-        .norm_max = kernel_norm_max, .norm_accumulate = kernel_norm_accumulate,                                 \
-        .bias_add = kernel_bias_add, .rows_sum = kernel_rows_sum,                                               \
-        .layernorm_stats = kernel_layernorm_stats, .layernorm_apply = kernel_layernorm_apply,                   \
-        .layernorm_backward = kernel_layernorm_backward, .gelu_forward = kernel_gelu_forward,                   \
-        .gelu_backward = kernel_gelu_backward, .softmax_causal = kernel_softmax_causal,                         \
-        .softmax_causal_backward = kernel_softmax_causal_backward,                                              \
-        .embedding_forward = kernel_embedding_forward, .embedding_backward = kernel_embedding_backward,         \
-        .crossentropy_forward = kernel_crossentropy_forward,                                                    \
-        .crossentropy_backward = kernel_crossentropy_backward                                                   \
+#define ISA_KERNELS                                                                                                    \
+    {                                                                                                                  \
+        .widen = kernel_widen, .narrow = kernel_narrow, .accumulate = kernel_accumulate, .fold = kernel_fold,          \
+        .fold_groups = kernel_fold_groups, .adam = kernel_adam, .norm_max = kernel_norm_max,                           \
+        .norm_accumulate = kernel_norm_accumulate, .bias_add = kernel_bias_add, .rows_sum = kernel_rows_sum,           \
+        .layernorm_stats = kernel_layernorm_stats, .layernorm_apply = kernel_layernorm_apply,                          \
+        .layernorm_backward = kernel_layernorm_backward, .gelu_forward = kernel_gelu_forward,                          \
+        .gelu_backward = kernel_gelu_backward, .softmax_causal = kernel_softmax_causal,                                \
+        .softmax_causal_backward = kernel_softmax_causal_backward, .embedding_forward = kernel_embedding_forward,      \
+        .embedding_backward = kernel_embedding_backward, .crossentropy_forward = kernel_crossentropy_forward,          \
+        .crossentropy_backward = kernel_crossentropy_backward                                                          \
     }
 
 extern const struct isa_kernels isa_scalar, isa_avx2, isa_avx512;

@@ -18,6 +18,9 @@ static inline int isa_test_next(int isa)
 }
 
 // for (EACH_ISA(isa)) ...
-#define EACH_ISA(isa) int isa = isa_test_next(-1); isa >= 0; isa = isa_test_next(isa)
+#define EACH_ISA(isa)                                                                                                  \
+    int isa = isa_test_next(-1);                                                                                       \
+    isa >= 0;                                                                                                          \
+    isa = isa_test_next(isa)
 
 #endif

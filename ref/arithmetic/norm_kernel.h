@@ -21,7 +21,7 @@ static uint32_t kernel_norm_max(enum dtype dtype, const void *values, size_t cou
         }
         return max;
     }
-    const struct bf16 *x = values; // or fp16: the order of the encodings is that of the magnitudes in both
+    const struct bf16 *x = values;  // or fp16: the order of the encodings is that of the magnitudes in both
     int16_t max = 0;
     for (size_t i = 0; i < count; i++) {
         int16_t bits = (int16_t)(x[i].bits & 0x7fff);

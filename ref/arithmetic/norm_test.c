@@ -43,11 +43,11 @@ static void exact_add(struct exact *sum, float value)
 {
     int exponent;
     uint64_t fraction =
-        (uint64_t)ldexp(frexp(fabs((double)value), &exponent), 24); // value = fraction x 2^(exponent-24)
+        (uint64_t)ldexp(frexp(fabs((double)value), &exponent), 24);  // value = fraction x 2^(exponent-24)
     if (fraction == 0)
         return;
     uint64_t square = fraction * fraction;
-    int shift = 2 * (exponent - 24) + 298; // of a subnormal's square: below 0, and then so many low bits are 0
+    int shift = 2 * (exponent - 24) + 298;  // of a subnormal's square: below 0, and then so many low bits are 0
     if (shift < 0) {
         square >>= -shift;
         shift = 0;
@@ -80,7 +80,7 @@ static bool sums_equal(struct norm_sum a, struct norm_sum b)
 }
 
 struct spread {
-    int low, high; // exponents
+    int low, high;  // exponents
 };
 
 Test(norm, the_sum_is_within_its_bound_of_the_exact_sum)
@@ -95,7 +95,7 @@ Test(norm, the_sum_is_within_its_bound_of_the_exact_sum)
                     fill(dtype, values, count, random_key(s, count), spreads[s].low, spreads[s].high);
                     uint32_t max = norm_max(dtype, values, count);
                     if (max == 0 || max >= 0x7f800000u)
-                        continue; // fp16 has not these magnitudes
+                        continue;  // fp16 has not these magnitudes
                     struct norm_sum sum = {0};
                     struct exact exact = {0};
                     norm_accumulate(&sum, dtype, values, count, max);
@@ -147,7 +147,7 @@ Test(norm, squares_of_less_than_half_a_unit_are_lost_and_of_more_are_kept)
     static float values[COUNT];
     for (EACH_ISA(isa)) {
         struct norm_sum below = {0}, above = {0};
-        values[0] = 1; // squares are in [2^0, 2^1): the unit is 2^-51, half of it is 2^-52
+        values[0] = 1;  // squares are in [2^0, 2^1): the unit is 2^-51, half of it is 2^-52
         for (size_t i = 1; i < COUNT; i++)
             values[i] = nextafterf(0x1p-26f, 0);
         norm_accumulate(&below, DTYPE_FP32, values, COUNT, f32_bits(1));

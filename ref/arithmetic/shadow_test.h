@@ -143,8 +143,8 @@ static void shadow_matmul(size_t m, size_t n, size_t k, float alpha, struct matm
                           float beta, float *c, size_t c_stride)
 {
     cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
-                (blasint)m, (blasint)n, (blasint)k, alpha, at(a.data), (blasint)a.stride, at(b.data),
-                (blasint)b.stride, beta, at(c), (blasint)c_stride);
+                (blasint)m, (blasint)n, (blasint)k, alpha, at(a.data), (blasint)a.stride, at(b.data), (blasint)b.stride,
+                beta, at(c), (blasint)c_stride);
 }
 
 static void shadow_widen(enum dtype dtype, const void *in, float *out, size_t count)
@@ -187,7 +187,7 @@ static void shadow_adam(const struct adam_step *step)
     there.param = at(step->param);
     there.exp_avg = at(step->exp_avg);
     there.exp_avg_sq = at(step->exp_avg_sq);
-    there.copy = at(step->copy);
+    there.model_params = at(step->model_params);
     isa_scalar.adam(&there);
 }
 
@@ -251,8 +251,8 @@ static void shadow_softmax_causal_backward(size_t length, const float *softmax, 
     isa_scalar.softmax_causal_backward(length, at(softmax), at(gradient));
 }
 
-static void shadow_embedding_forward(size_t row_count, size_t width, const uint16_t *tokens,
-                                     const float *token_weight, const float *position_weight, float *out)
+static void shadow_embedding_forward(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
+                                     const float *position_weight, float *out)
 {
     isa_scalar.embedding_forward(row_count, width, tokens, at(token_weight), at(position_weight), at(out));
 }

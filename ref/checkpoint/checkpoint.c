@@ -28,11 +28,11 @@ struct checkpoint {
     char *path;
     struct manifest manifest;
     struct safetensors *files;
-    size_t opened;          // files
+    size_t opened;  // files
     size_t *params_by_name;
     struct stored *stored;  // by parameter, state and beginning: together they are everything, once
     size_t stored_count;
-    size_t *first;          // of the stored ones, by parameter x states + state
+    size_t *first;  // of the stored ones, by parameter x states + state
 };
 
 // The parameter whose name these bytes are.

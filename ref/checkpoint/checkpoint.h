@@ -10,7 +10,7 @@
 // complete checkpoint at every moment from the first one on. DIR/.lock keeps a second run out; with it held, whatever
 // is called .partial or .replaced was left by a run that died, and is removed.
 //
-// The memory for all this, a share of one state at a time, is in no tier's account; nor is what the ranks tell each
+// The memory for all this, a shard of one state at a time, is in no tier's account; nor is what the ranks tell each
 // other, nor what is read from NVMe and written back to it.
 //
 // Loading does not ask how the tensors were cut: every rank reads the elements that it owns now from whichever files
@@ -97,7 +97,7 @@ int checkpoint_check_digest(const struct checkpoint *checkpoint, size_t file);
 int checkpoint_read(const struct checkpoint *checkpoint, int state, size_t param, uint64_t first, size_t count,
                     float *out);
 
-// Collective: digests, shared out over the ranks; then this rank's shares, its copies, the optimizer's counters, loss
+// Collective: digests, shared out over the ranks; then this rank's shards, its copies, the optimizer's counters, loss
 // scale and recipe. ERR_USAGE when the stage's model is another one.
 int checkpoint_load(const struct checkpoint *checkpoint, struct stage *stage);
 

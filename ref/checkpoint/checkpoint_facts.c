@@ -107,8 +107,8 @@ int facts_compare(const struct facts *facts, const struct manifest *manifest, co
         json_show(shown, was ? was : "not known", FACT_BYTES);
         if (row->kind == FACT_MUST)
             return err_set(ERR_USAGE,
-                           "%s: was made with %s %s; this run has %s, and cannot continue it with the same bits",
-                           path, row->key, shown, row->value);
+                           "%s: was made with %s %s; this run has %s, and cannot continue it with the same bits", path,
+                           row->key, shown, row->value);
         size_t used = strlen(notes);
         if (row->kind == FACT_MAY)
             snprintf(notes + used, NOTES_BYTES - used, "%s was %s until step %" PRIu64 ", and is %s from there on\n",

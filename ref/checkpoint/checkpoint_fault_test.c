@@ -55,10 +55,10 @@ static void tell_step(void *context, const struct train_progress *progress)
     *(volatile uint64_t *)context = progress->step;
 }
 
-static void await_step(const volatile uint64_t *told, uint64_t step, pid_t child)
+static void await_step(const volatile uint64_t *reported, uint64_t step, pid_t child)
 {
-    while (*told < step) {
-        cr_assert_eq(waitpid(child, NULL, WNOHANG), 0, "the run ended by itself after step %d", (int)*told);
+    while (*reported < step) {
+        cr_assert_eq(waitpid(child, NULL, WNOHANG), 0, "the run ended by itself after step %d", (int)*reported);
         sched_yield();
     }
 }
@@ -67,16 +67,22 @@ static void await_step(const volatile uint64_t *told, uint64_t step, pid_t child
 // tells of a step, the one before is saved.
 Test(checkpoint_fault, killed_at_200_moments_nothing_is_lost)
 {
-    volatile uint64_t *told =
-        mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct trial trial = {.model = "linear-few", .stage = 3, .world = 2, .precision = DTYPE_FP16, .steps = 1000000,
-                          .every = 1, .checkpoint = folder, .progress = tell_step,
-                          .progress_context = (void *)(uintptr_t)told};
+    volatile uint64_t *reported =
+        mmap(NULL, sizeof *reported, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct trial trial = {.model = "linear-few",
+                          .stage = 3,
+                          .world = 2,
+                          .precision = DTYPE_FP16,
+                          .steps = 1000000,
+                          .every = 1,
+                          .checkpoint = folder,
+                          .progress = tell_step,
+                          .progress_context = (void *)(uintptr_t)reported};
     unsigned random = 1;
     uint64_t last = 0;
     int amid = 0;
     for (int i = 0; i < 200; i++) {
-        *told = 0;
+        *reported = 0;
         pid_t child = fork();
         cr_assert_geq(child, 0);
         if (child == 0) {
@@ -84,16 +90,16 @@ Test(checkpoint_fault, killed_at_200_moments_nothing_is_lost)
             _exit(trial_run(&trial, &result, NULL) == ERR_NONE ? 0 : 1);
         }
         // Some steps later, and then a moment into the saving of one.
-        await_step(told, 1, child);
-        await_step(told, *told + (uint64_t)(rand_r(&random) % 8), child);
+        await_step(reported, 1, child);
+        await_step(reported, *reported + (uint64_t)(rand_r(&random) % 8), child);
         nanosleep(&(struct timespec){.tv_nsec = rand_r(&random) % 400000}, NULL);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
         uint64_t step = newest_sound();
         cr_assert_geq(step, last, "kill %d", i);
-        cr_assert(step + 1 == *told || step == *told, "kill %d: told of step %d, there is %d", i, (int)*told,
-                  (int)step);
-        amid += step + 1 == *told;
+        cr_assert(step + 1 == *reported || step == *reported, "kill %d: told of step %d, there is %d", i,
+                  (int)*reported, (int)step);
+        amid += step + 1 == *reported;
         last = step;
     }
     cr_assert_gt(amid, 20, "only %d of 200 fell into a saving", amid);
@@ -215,8 +221,13 @@ static float *load_everything(const char *path, size_t *count)
 
 static char *small_checkpoint(size_t *count, float **state)
 {
-    struct trial trial = {.model = "linear-few", .stage = 2, .world = 2, .precision = DTYPE_FP16, .steps = 3,
-                          .recipe = "deepspeed-cpu-scalar", .save = folder};
+    struct trial trial = {.model = "linear-few",
+                          .stage = 2,
+                          .world = 2,
+                          .precision = DTYPE_FP16,
+                          .steps = 3,
+                          .recipe = "deepspeed-cpu-scalar",
+                          .save = folder};
     trial_pass(&trial);
     char *path = strdup(in_folder("step-00000003"));
     *state = load_everything(path, count);
@@ -283,8 +294,8 @@ Test(checkpoint_fault, a_byte_changed_anywhere_is_refused_or_harmless)
             refused += !loaded;
             harmless += loaded != NULL;
             if (loaded)
-                cr_assert(again == count && memcmp(loaded, state, count * sizeof *state) == 0, "%s, byte %zu",
-                          files[f], i);
+                cr_assert(again == count && memcmp(loaded, state, count * sizeof *state) == 0, "%s, byte %zu", files[f],
+                          i);
             else
                 cr_assert_not_null(strstr(err_message(), files[f]), "%s, byte %zu: %s", files[f], i, err_message());
             free(loaded);
@@ -455,8 +466,10 @@ Test(checkpoint_fault, made_up_tensors_are_refused_unless_they_are_everything_on
         {{"param/a.weight[0:1]", "exp_avg/a.weight[0:1]", "exp_avg_sq/a.weight[0:1]"}, 1, TENSOR_FP32, NULL},
         {{"param/a.weight[0:1]", "exp_avg/a.weight[0:1]"}, 1, TENSOR_FP32, "exp_avg_sq/a.weight"},
         {{"exp_avg_sq/a.weight[0:1]", "exp_avg/a.weight[0:1]"}, 1, TENSOR_FP32, "param/a.weight"},
-        {{"param/a.weight[0:1]", "exp_avg/a.weight[0:1]", "exp_avg_sq/a.weight[0:1]", "param/b.weight[1:2]"}, 1,
-         TENSOR_FP32, "stored twice"},
+        {{"param/a.weight[0:1]", "exp_avg/a.weight[0:1]", "exp_avg_sq/a.weight[0:1]", "param/b.weight[1:2]"},
+         1,
+         TENSOR_FP32,
+         "stored twice"},
         {{"param/a.weight[0:1]"}, 1, TENSOR_U32, "in F32"},
         {{"param/b.weight[0:2]"}, 1, TENSOR_FP32, "in F32"},
         {{"param/a.weight[1:1]"}, 0, TENSOR_FP32, "no such elements"},

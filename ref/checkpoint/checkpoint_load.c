@@ -37,50 +37,50 @@ int checkpoint_check_model(const struct checkpoint *c, const struct model *model
 }
 
 // What the model sees instead of the parameters, in its dtype.
-static int write_seen(struct stage *stage, int bundle, const float *share)
+static int write_seen(struct stage *stage, int bucket, const float *shard)
 {
-    size_t count = bundle_share_real(&stage->layout.bundles[bundle], stage_share(stage, bundle));
-    void *copy = malloc(count * sizeof *share + 1);
-    if (!copy)
-        return err_set(ERR_MEMORY, "no memory for a share of %zu elements", count);
-    dtype_narrow(stage->setting.config->precision, share, copy, count);
-    int rc = stage_write_copy(stage, bundle, copy);
-    free(copy);
+    size_t count = bucket_shard_real(&stage->layout.buckets[bucket], stage_shard(stage, bucket));
+    void *model_params = malloc(count * sizeof *shard + 1);
+    if (!model_params)
+        return err_set(ERR_MEMORY, "no memory for a shard of %zu elements", count);
+    dtype_narrow(stage->setting.config->precision, shard, model_params, count);
+    int rc = stage_write_model_params(stage, bucket, model_params);
+    free(model_params);
     return rc;
 }
 
-static int load_state(const struct checkpoint *c, struct stage *stage, int bundle, int state, float *share)
+static int load_state(const struct checkpoint *c, struct stage *stage, int bucket, int state, float *shard)
 {
     const struct model *model = stage->setting.model;
     struct piece piece;
-    int own = stage_share(stage, bundle);
-    for (int next = 0; bundle_next_piece(&stage->layout, model, bundle, own, &next, &piece);) {
+    int own = stage_shard(stage, bucket);
+    for (int next = 0; bucket_next_piece(&stage->layout, model, bucket, own, &next, &piece);) {
         size_t param;
         if (!checkpoint_find(c, model->params[piece.param].name, &param))
             return err_set(ERR_INTERNAL, "%s: has no parameter %s", checkpoint_path(c),
                            model->params[piece.param].name);
-        TRY(checkpoint_read(c, state, param, piece.param_index, piece.count, share + piece.share_index));
+        TRY(checkpoint_read(c, state, param, piece.param_index, piece.count, shard + piece.shard_index));
     }
-    return state == MANIFEST_STATE_SEEN ? write_seen(stage, bundle, share)
-                                        : stage_write_share(stage, bundle, (enum state)state, share);
+    return state == MANIFEST_STATE_SEEN ? write_seen(stage, bucket, shard)
+                                        : stage_write_shard(stage, bucket, (enum state)state, shard);
 }
 
-static int load_shares(const struct checkpoint *c, struct stage *stage)
+static int load_shards(const struct checkpoint *c, struct stage *stage)
 {
     size_t largest = 1;
-    for (int i = 0; i < stage->layout.bundle_count; i++)
-        if (stage->layout.bundles[i].share_count > largest)
-            largest = stage->layout.bundles[i].share_count;
-    float *share = malloc(largest * sizeof *share);
-    if (!share)
-        return err_set(ERR_MEMORY, "no memory for a share of %zu elements", largest);
+    for (int i = 0; i < stage->layout.bucket_count; i++)
+        if (stage->layout.buckets[i].shard_elements > largest)
+            largest = stage->layout.buckets[i].shard_elements;
+    float *shard = malloc(largest * sizeof *shard);
+    if (!shard)
+        return err_set(ERR_MEMORY, "no memory for a shard of %zu elements", largest);
     int rc = ERR_NONE;
-    for (int i = 0; i < stage->layout.bundle_count && rc == ERR_NONE; i++) {
-        int states = manifest_state_count(stage->layout.bundles[i].frozen, checkpoint_manifest(c)->waiting);
+    for (int i = 0; i < stage->layout.bucket_count && rc == ERR_NONE; i++) {
+        int states = manifest_state_count(stage->layout.buckets[i].frozen, checkpoint_manifest(c)->waiting);
         for (int state = 0; state < states && rc == ERR_NONE; state++)
-            rc = load_state(c, stage, i, state, share);
+            rc = load_state(c, stage, i, state, shard);
     }
-    free(share);
+    free(shard);
     return rc;
 }
 
@@ -93,7 +93,7 @@ static int load(const struct checkpoint *c, struct stage *stage)
         TRY(checkpoint_check_digest(c, i));
     // Nothing is used before all of it is known to be sound.
     TRY(comm_barrier(comm));
-    TRY(load_shares(c, stage));
+    TRY(load_shards(c, stage));
     TRY(stage_regather(stage));
     struct optimizer *optimizer = &stage->optimizer;
     optimizer->step = m->applied;

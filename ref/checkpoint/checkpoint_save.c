@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving a checkpoint: every rank its own share, then rank 0 the manifest and the rename that makes it one.
+// Saving a checkpoint: every rank its own shard, then rank 0 the manifest and the rename that makes it one.
 #include "ref/checkpoint/checkpoint.h"
 
 #include "base/err.h"
@@ -14,37 +14,37 @@
 
 enum { KEPT_COUNT = 2, KEY_BYTES = 128 };
 
-// What this rank writes: pieces of tensors, in the order of bundles and states.
-struct share_file {
+// What this rank writes: pieces of tensors, in the order of buckets and states.
+struct shard_file {
     struct stage *stage;
     size_t count, room;
     struct safetensors_tensor *tensors;
     char (*keys)[KEY_BYTES];
-    float *share;  // room for the largest
-    void *copy;    // the same, in the model's dtype
+    float *shard;        // room for the largest
+    void *model_params;  // the same, in the model's dtype
 };
 
-// Whether this rank writes the bundle: its own share of it; or, where every rank has all of it, one of them does.
-static bool writes(const struct stage *stage, int bundle)
+// Whether this rank writes the bucket: its own shard of it; or, where every rank has all of it, one of them does.
+static bool writes(const struct stage *stage, int bucket)
 {
-    const struct bundle *b = &stage->layout.bundles[bundle];
+    const struct bucket *b = &stage->layout.buckets[bucket];
     struct comm *comm = stage->setting.comm;
-    return !bundle_is_everybodys(b) || bundle % comm_world(comm) == comm_rank(comm);
+    return !bucket_is_replicated(b) || bucket % comm_world(comm) == comm_rank(comm);
 }
 
-static int state_count(const struct stage *stage, int bundle)
+static int state_count(const struct stage *stage, int bucket)
 {
-    return manifest_state_count(stage->layout.bundles[bundle].frozen, stage->optimizer.waiting);
+    return manifest_state_count(stage->layout.buckets[bucket].frozen, stage->optimizer.waiting);
 }
 
-static void list_bundle(struct share_file *f, int bundle)
+static void list_bucket(struct shard_file *f, int bucket)
 {
     struct stage *stage = f->stage;
     const struct model *model = stage->setting.model;
     struct piece piece;
-    for (int state = 0; state < state_count(stage, bundle); state++)
+    for (int state = 0; state < state_count(stage, bucket); state++)
         for (int next = 0;
-             bundle_next_piece(&stage->layout, model, bundle, stage_share(stage, bundle), &next, &piece);) {
+             bucket_next_piece(&stage->layout, model, bucket, stage_shard(stage, bucket), &next, &piece);) {
             snprintf(f->keys[f->count], KEY_BYTES, "%s/%s[%zu:%zu]", manifest_state_name(state),
                      model->params[piece.param].name, piece.param_index, piece.param_index + piece.count);
             f->tensors[f->count] = (struct safetensors_tensor){
@@ -53,65 +53,65 @@ static void list_bundle(struct share_file *f, int bundle)
         }
 }
 
-static int open_share_file(struct stage *stage, struct share_file *f)
+static int open_shard_file(struct stage *stage, struct shard_file *f)
 {
     const struct layout *layout = &stage->layout;
     size_t room = (size_t)stage->setting.model->param_count * MANIFEST_STATE_COUNT + 1, largest = 1;
-    *f = (struct share_file){.stage = stage};
-    for (int i = 0; i < layout->bundle_count; i++)
-        if (layout->bundles[i].share_count > largest)
-            largest = layout->bundles[i].share_count;
+    *f = (struct shard_file){.stage = stage};
+    for (int i = 0; i < layout->bucket_count; i++)
+        if (layout->buckets[i].shard_elements > largest)
+            largest = layout->buckets[i].shard_elements;
     f->tensors = calloc(room, sizeof *f->tensors);
     f->keys = calloc(room, sizeof *f->keys);
-    f->share = malloc(largest * sizeof *f->share);
-    f->copy = malloc(largest * sizeof *f->share);
-    if (!f->tensors || !f->keys || !f->share || !f->copy)
-        return err_set(ERR_MEMORY, "no memory to save a share of %zu elements", largest);
-    for (int i = 0; i < layout->bundle_count; i++)
+    f->shard = malloc(largest * sizeof *f->shard);
+    f->model_params = malloc(largest * sizeof *f->shard);
+    if (!f->tensors || !f->keys || !f->shard || !f->model_params)
+        return err_set(ERR_MEMORY, "no memory to save a shard of %zu elements", largest);
+    for (int i = 0; i < layout->bucket_count; i++)
         if (writes(stage, i))
-            list_bundle(f, i);
+            list_bucket(f, i);
     return ERR_NONE;
 }
 
-static void close_share_file(struct share_file *f)
+static void close_shard_file(struct shard_file *f)
 {
     free(f->tensors);
     free(f->keys);
-    free(f->share);
-    free(f->copy);
+    free(f->shard);
+    free(f->model_params);
 }
 
-static int read_state(struct share_file *f, int bundle, int state)
+static int read_state(struct shard_file *f, int bucket, int state)
 {
     if (state != MANIFEST_STATE_SEEN)
-        return stage_read_share(f->stage, bundle, (enum state)state, f->share);
-    TRY(stage_read_copy(f->stage, bundle, f->copy));
-    size_t count = bundle_share_real(&f->stage->layout.bundles[bundle], stage_share(f->stage, bundle));
-    dtype_widen(f->stage->setting.config->precision, f->copy, f->share, count);
+        return stage_read_shard(f->stage, bucket, (enum state)state, f->shard);
+    TRY(stage_read_model_params(f->stage, bucket, f->model_params));
+    size_t count = bucket_shard_real(&f->stage->layout.buckets[bucket], stage_shard(f->stage, bucket));
+    dtype_widen(f->stage->setting.config->precision, f->model_params, f->shard, count);
     return ERR_NONE;
 }
 
-static int write_bundle(struct share_file *f, int bundle, struct safetensors_writer *writer)
+static int write_bucket(struct shard_file *f, int bucket, struct safetensors_writer *writer)
 {
     struct stage *stage = f->stage;
     struct piece piece;
-    int own = stage_share(stage, bundle);
-    if (bundle_share_real(&stage->layout.bundles[bundle], own) == 0)
+    int own = stage_shard(stage, bucket);
+    if (bucket_shard_real(&stage->layout.buckets[bucket], own) == 0)
         return ERR_NONE;
-    for (int state = 0; state < state_count(stage, bundle); state++) {
-        TRY(read_state(f, bundle, state));
-        for (int next = 0; bundle_next_piece(&stage->layout, stage->setting.model, bundle, own, &next, &piece);)
-            TRY(safetensors_write(writer, f->share + piece.share_index, piece.count * sizeof *f->share));
+    for (int state = 0; state < state_count(stage, bucket); state++) {
+        TRY(read_state(f, bucket, state));
+        for (int next = 0; bucket_next_piece(&stage->layout, stage->setting.model, bucket, own, &next, &piece);)
+            TRY(safetensors_write(writer, f->shard + piece.shard_index, piece.count * sizeof *f->shard));
     }
     return ERR_NONE;
 }
 
-static int write_share(struct share_file *f, const char *path, struct manifest_file *out)
+static int write_shard(struct shard_file *f, const char *path, struct manifest_file *out)
 {
     struct safetensors_writer *writer;
     TRY(safetensors_create(path, f->tensors, f->count, NULL, &writer));
-    for (int i = 0; i < f->stage->layout.bundle_count; i++) {
-        int rc = writes(f->stage, i) ? write_bundle(f, i, writer) : ERR_NONE;
+    for (int i = 0; i < f->stage->layout.bucket_count; i++) {
+        int rc = writes(f->stage, i) ? write_bucket(f, i, writer) : ERR_NONE;
         if (rc != ERR_NONE) {
             safetensors_abandon(writer);
             return rc;
@@ -124,11 +124,11 @@ static int write_rank(struct stage *stage, const char *folder, struct manifest_f
 {
     char path[PATH_MAX], name[RANK_NAME_BYTES];
     TRY(file_join(folder, checkpoint_rank_name((size_t)comm_rank(stage->setting.comm), name), path));
-    struct share_file file;
-    int rc = open_share_file(stage, &file);
+    struct shard_file file;
+    int rc = open_shard_file(stage, &file);
     if (rc == ERR_NONE)
-        rc = write_share(&file, path, out);
-    close_share_file(&file);
+        rc = write_shard(&file, path, out);
+    close_shard_file(&file);
     return rc;
 }
 

@@ -51,7 +51,7 @@ static void every_stage_to_every_stage(struct trial trial, uint64_t at)
             struct train_result whole = trial_pass(&trial);
             struct trial then = trial;
             then.bucket = trial.bucket == 64 ? 3000 : 64;
-            then.schedule.mode = FLOW_OVERLAP;
+            then.schedule.mode = EXECUTOR_OVERLAP;
             for (then.stage = 0; then.stage < 4; then.stage++)
                 if (alike(&trial, &then))
                     stop_and_go_on(trial, then, at, whole.digest);
@@ -83,7 +83,7 @@ Test(checkpoint, a_gpt_goes_on_with_its_data)
         struct train_result whole = trial_pass(&trial);
         struct trial then = trial;
         then.stage = 3 - trial.stage;
-        then.schedule = (struct flow_schedule){FLOW_CHAOS, 5};
+        then.schedule = (struct executor_schedule){EXECUTOR_CHAOS, 5};
         stop_and_go_on(trial, then, 3, whole.digest);
     }
 }
@@ -111,8 +111,14 @@ static void keep_scale(void *context, const struct train_progress *progress)
 static void stop_at_every_step(void (*change)(struct config *config))
 {
     double whole_scale = 0, scale = 0;
-    struct trial trial = {.model = "linear-overflow", .recipe = "deepspeed-cpu-gcc-avx512", .stage = 2, .world = 3,
-                          .precision = DTYPE_FP16, .steps = 20, .change = change, .progress = keep_scale,
+    struct trial trial = {.model = "linear-overflow",
+                          .recipe = "deepspeed-cpu-gcc-avx512",
+                          .stage = 2,
+                          .world = 3,
+                          .precision = DTYPE_FP16,
+                          .steps = 20,
+                          .change = change,
+                          .progress = keep_scale,
                           .progress_context = &whole_scale};
     struct train_result whole = trial_pass(&trial);
     cr_assert_neq(whole_scale, 1024.0);
@@ -125,8 +131,14 @@ static void stop_at_every_step(void (*change)(struct config *config))
     }
 }
 
-Test(checkpoint, every_step_is_a_place_to_stop_while_the_loss_scale_grows) { stop_at_every_step(window_of_2); }
-Test(checkpoint, every_step_is_a_place_to_stop_while_the_loss_scale_sinks) { stop_at_every_step(window_of_5); }
+Test(checkpoint, every_step_is_a_place_to_stop_while_the_loss_scale_grows)
+{
+    stop_at_every_step(window_of_2);
+}
+Test(checkpoint, every_step_is_a_place_to_stop_while_the_loss_scale_sinks)
+{
+    stop_at_every_step(window_of_5);
+}
 
 static void delay(struct config *config)
 {
@@ -143,7 +155,11 @@ Test(checkpoint, an_update_that_waits_goes_on_waiting)
 {
     for (int precision = 0; precision < 3; precision++)
         for (uint64_t at = 1; at < 7; at++) {
-            struct trial trial = {.model = "gpt-nano", .stage = 3, .world = 2, .change = delay, .steps = 7,
+            struct trial trial = {.model = "gpt-nano",
+                                  .stage = 3,
+                                  .world = 2,
+                                  .change = delay,
+                                  .steps = 7,
                                   .precision = (enum dtype)precision};
             struct train_result whole = trial_pass(&trial);
             struct trial then = trial;
@@ -165,8 +181,8 @@ static void to_nvme(struct config *config)
     config->offload_optimizer.tier = config->gradient_tier = TIER_NVME;
     config->offload_optimizer.pipeline_read = config->offload_optimizer.pipeline_write = true;
     config->offload_param = (struct config_offload_param){.tier = TIER_NVME, .buffer_count = 8, .buffer_size = 20000};
-    config->aio = (struct nvme_aio){.block_bytes = 4096, .queue_depth = 4, .intra_op_parallelism = 1,
-                                    .engine = NVME_LIBAIO};
+    config->aio =
+        (struct nvme_aio){.block_bytes = 4096, .queue_depth = 4, .intra_op_parallelism = 1, .engine = NVME_LIBAIO};
     snprintf(config->nvme_paths[0], sizeof config->nvme_paths[0], "%s", "/tmp");
     config->nvme_path_count = 1;
 }
@@ -178,11 +194,15 @@ static void in_memory(struct config *config)
 
 Test(checkpoint, every_tier_goes_on_at_every_tier)
 {
-    void (*const tiers[])(struct config *config) = {in_memory, to_host, to_nvme};
+    void (*const tiers[])(struct config * config) = {in_memory, to_host, to_nvme};
     for (int precision = 0; precision < 2; precision++)
         for (int from = 0; from < 3; from++) {
-            struct trial trial = {.model = "linear-overflow", .stage = 3, .world = 3, .change = tiers[from],
-                                  .precision = precision ? DTYPE_FP16 : DTYPE_FP32, .steps = 5};
+            struct trial trial = {.model = "linear-overflow",
+                                  .stage = 3,
+                                  .world = 3,
+                                  .change = tiers[from],
+                                  .precision = precision ? DTYPE_FP16 : DTYPE_FP32,
+                                  .steps = 5};
             struct train_result whole = trial_pass(&trial);
             for (int to = 0; to < 3; to++) {
                 struct trial then = trial;
@@ -232,8 +252,13 @@ Test(checkpoint, every_world_takes_up_what_every_world_saved_concurrent)
 {
     for (int from = 1; from <= 4; from++)
         for (int stage = 0; stage < 4; stage++) {
-            struct trial trial = {.model = "linear-overflow", .stage = stage, .world = from,
-                                  .precision = DTYPE_FP16, .accumulation = 3, .steps = 4, .save = folder};
+            struct trial trial = {.model = "linear-overflow",
+                                  .stage = stage,
+                                  .world = from,
+                                  .precision = DTYPE_FP16,
+                                  .accumulation = 3,
+                                  .steps = 4,
+                                  .save = folder};
             struct train_result saved = trial_pass(&trial);
             for (int to = 1; to <= 4; to++) {
                 char digests[4][33];

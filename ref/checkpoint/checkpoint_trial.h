@@ -17,7 +17,7 @@ struct trial {
     size_t bucket;        // 0: 997
     uint64_t steps, every;
     const char *save, *resume, *checkpoint;
-    struct flow_schedule schedule;
+    struct executor_schedule schedule;
     bool verify;
     void (*change)(struct config *config);
     void (*progress)(void *context, const struct train_progress *progress);
@@ -39,7 +39,12 @@ static inline struct config trial_config(const struct trial *t)
         .check_overflow = t->precision != DTYPE_FP32,
         .gradient_clipping = 1.0,
         .loss_scale = {.static_scale = 1.0},
-        .adam = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .decoupled = true,
+        .adam = {.lr = 1e-3,
+                 .beta1 = 0.9,
+                 .beta2 = 0.999,
+                 .eps = 1e-8,
+                 .weight_decay = 0.1,
+                 .decoupled = true,
                  .bias_correction = true},
         .scheduler = {.type = SCHEDULER_WARMUP, .warmup_max_lr = 1e-2, .warmup_num_steps = 10, .warmup_linear = true},
         .reduce_bucket_size = bucket,
@@ -53,8 +58,12 @@ static inline struct config trial_config(const struct trial *t)
     };
     snprintf(config.recipe, sizeof config.recipe, "%s", t->recipe ? t->recipe : "torch-cpu");
     if (t->precision == DTYPE_FP16)
-        config.loss_scale = (struct config_loss_scale){.dynamic = true, .static_scale = 1, .initial_scale_power = 10,
-                                                       .window = 2, .hysteresis = 2, .min_scale = 1};
+        config.loss_scale = (struct config_loss_scale){.dynamic = true,
+                                                       .static_scale = 1,
+                                                       .initial_scale_power = 10,
+                                                       .window = 2,
+                                                       .hysteresis = 2,
+                                                       .min_scale = 1};
     if (t->change)
         t->change(&config);
     return config;

@@ -77,11 +77,11 @@ static json_t *recipe_states_json(const struct manifest *manifest)
     json_t *states = json_array();
     for (size_t i = 0; i < manifest->group_count; i++) {
         const struct recipe_state *state = &manifest->recipe_states[i];
-        json_array_append_new(
-            states, json_pack("{s:o, s:o, s:o, s:o, s:I}", "beta1_power", real_json((double)state->beta1_power),
-                              "beta2_power", real_json((double)state->beta2_power), "beta1",
-                              real_json((double)state->beta1), "beta2", real_json((double)state->beta2), "step",
-                              (json_int_t)state->step));
+        json_array_append_new(states,
+                              json_pack("{s:o, s:o, s:o, s:o, s:I}", "beta1_power",
+                                        real_json((double)state->beta1_power), "beta2_power",
+                                        real_json((double)state->beta2_power), "beta1", real_json((double)state->beta1),
+                                        "beta2", real_json((double)state->beta2), "step", (json_int_t)state->step));
     }
     return states;
 }
@@ -92,9 +92,9 @@ static json_t *files_json(const struct manifest *manifest)
     for (size_t i = 0; i < manifest->file_count; i++) {
         char name[40];
         snprintf(name, sizeof name, "rank-%zu.safetensors", i);
-        json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", name, "bytes",
-                                               (json_int_t)manifest->files[i].bytes, "xxh3_128",
-                                               manifest->files[i].digest));
+        json_array_append_new(files,
+                              json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)manifest->files[i].bytes,
+                                        "xxh3_128", manifest->files[i].digest));
     }
     return files;
 }
@@ -299,7 +299,7 @@ static int read_facts(const char *path, const json_t *root, struct manifest *m)
     json_t *value, *facts = json_object_get(root, "made_with");
     if (!json_is_object(facts))
         return refuse(path, "\"made_with\" is not an object");
-    json_object_foreach(facts, key, value) {
+    json_object_foreach (facts, key, value) {
         struct manifest_fact *fact = &m->facts[m->fact_count++];
         *fact = (struct manifest_fact){key, json_string_value(value)};
         if (!fact->value)

@@ -137,7 +137,7 @@ static int check_metadata(const char *path, json_t *metadata)
     json_t *value;
     if (!json_is_object(metadata))
         return err_set(ERR_USAGE, "%s: \"__metadata__\" is not an object", path);
-    json_object_foreach(metadata, key, value)
+    json_object_foreach (metadata, key, value)
         if (!json_is_string(value))
             return err_set(ERR_USAGE, "%s: \"__metadata__\" holds something that is not a string", path);
     return ERR_NONE;
@@ -150,7 +150,7 @@ static int parse_tensors(const char *path, struct safetensors *file)
     file->tensors = calloc(json_object_size(file->header) + 1, sizeof *file->tensors);
     if (!file->tensors)
         return err_set(ERR_MEMORY, "no memory for the header of %s", path);
-    json_object_foreach(file->header, name, value) {
+    json_object_foreach (file->header, name, value) {
         if (strcmp(name, "__metadata__") == 0)
             TRY(check_metadata(path, value));
         else
@@ -187,8 +187,8 @@ int safetensors_parse(const char *path, const char *header, size_t header_bytes,
     return rc;
 }
 
-static int read_header(const char *path, int fd, uint64_t header_bytes_max, uint64_t *header_bytes,
-                       uint64_t *file_size, char **header)
+static int read_header(const char *path, int fd, uint64_t header_bytes_max, uint64_t *header_bytes, uint64_t *file_size,
+                       char **header)
 {
     unsigned char length[8];
     TRY(file_bytes(fd, path, file_size));

@@ -42,7 +42,7 @@ enum safetensors_type {
 
 const char *safetensors_type_name(enum safetensors_type type);  // as in the header: "F32"
 size_t safetensors_type_bytes(enum safetensors_type type);
-enum safetensors_type safetensors_type_of(enum dtype dtype);    // of a format of training
+enum safetensors_type safetensors_type_of(enum dtype dtype);  // of a format of training
 
 struct safetensors_tensor {
     const char *name;

@@ -174,7 +174,7 @@ Test(safetensors, a_header_as_other_programs_write_it_is_taken)
         cr_assert_eq(parse(cases[i].header, cases[i].data_bytes), ERR_NONE, "%s: %s", cases[i].header, err_message());
 }
 
-#define TENSOR(name, type, shape, offsets) \
+#define TENSOR(name, type, shape, offsets)                                                                             \
     "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
 Test(safetensors, a_hostile_header_is_refused_with_file_and_tensor)

@@ -164,9 +164,8 @@ static int take_lock(struct store *store)
     if (store->lock < 0)
         return err_set(ERR_USAGE, "%s: cannot be created: %s", path, strerror(errno));
     if (flock(store->lock, LOCK_EX | LOCK_NB) != 0) {
-        int rc = errno == EWOULDBLOCK
-                     ? err_set(ERR_USAGE, "%s: another run saves its checkpoints there", store->path)
-                     : err_set(ERR_IO, "%s: cannot be locked: %s", path, strerror(errno));
+        int rc = errno == EWOULDBLOCK ? err_set(ERR_USAGE, "%s: another run saves its checkpoints there", store->path)
+                                      : err_set(ERR_IO, "%s: cannot be locked: %s", path, strerror(errno));
         close(store->lock);
         store->lock = -1;
         return rc;

@@ -71,8 +71,8 @@ int weights_open(const char *path, const struct model *model, struct weights **o
     weights->model.operations = &weights->operations;
     weights->values = calloc((size_t)model->param_count + 1, sizeof *weights->values);
     struct safetensors file = {.fd = -1};
-    int rc = weights->values ? safetensors_open(path, &file)
-                             : err_set(ERR_MEMORY, "no memory for the weights in %s", path);
+    int rc =
+        weights->values ? safetensors_open(path, &file) : err_set(ERR_MEMORY, "no memory for the weights in %s", path);
     if (rc == ERR_NONE)
         rc = read_tensors(&file, model, weights->values);
     if (rc == ERR_NONE)

@@ -72,14 +72,14 @@ static bool overlaps(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes)
     return a_bytes > 0 && b_bytes > 0 && a < b + b_bytes && b < a + a_bytes;
 }
 
-// Whether a block shares memory with any share of a whole.
-static bool overlaps_shares(uintptr_t block, size_t block_bytes, const void *whole, const size_t counts[],
+// Whether a block overlaps any shard of a whole.
+static bool overlaps_shards(uintptr_t block, size_t block_bytes, const void *whole, const size_t counts[],
                             const size_t offsets[], enum dtype dtype, int world)
 {
     size_t element_bytes = dtype_bytes(dtype);
     for (int rank = 0; rank < world; rank++) {
-        uintptr_t share = (uintptr_t)whole + offsets[rank] * element_bytes;
-        if (overlaps(block, block_bytes, share, counts[rank] * element_bytes))
+        uintptr_t shard = (uintptr_t)whole + offsets[rank] * element_bytes;
+        if (overlaps(block, block_bytes, shard, counts[rank] * element_bytes))
             return true;
     }
     return false;
@@ -90,7 +90,7 @@ int comm_all_to_all(struct comm *comm, const void *send, const size_t send_count
 {
     for (int rank = 0; rank < comm->world; rank++) {
         uintptr_t to = (uintptr_t)recv + recv_offsets[rank] * dtype_bytes(dtype);
-        if (overlaps_shares(to, recv_counts[rank] * dtype_bytes(dtype), send, send_counts, send_offsets, dtype,
+        if (overlaps_shards(to, recv_counts[rank] * dtype_bytes(dtype), send, send_counts, send_offsets, dtype,
                             comm->world))
             return refuse(comm, COMM_ALL_TO_ALL, "send and recv overlap");
     }
@@ -113,15 +113,15 @@ static int reduce_scatter(struct comm *comm, const void *send, enum dtype send_d
                           void *recv, enum dtype recv_dtype, const size_t counts[], bool add)
 {
     size_t own = counts[comm->rank], count = sum(counts, comm->world);
-    uintptr_t share = (uintptr_t)send + offsets[comm->rank] * dtype_bytes(send_dtype);
-    bool in_place = own > 0 && (uintptr_t)recv == share;
+    uintptr_t shard = (uintptr_t)send + offsets[comm->rank] * dtype_bytes(send_dtype);
+    bool in_place = own > 0 && (uintptr_t)recv == shard;
     if (send_dtype == DTYPE_BYTE || recv_dtype == DTYPE_BYTE)
         return refuse(comm, COMM_REDUCE_SCATTER, "bytes have no sum");
     if (in_place && (add || send_dtype != recv_dtype))
         return refuse(comm, COMM_REDUCE_SCATTER, "in place, formats are equal and nothing is added to");
-    if (!in_place && overlaps_shares((uintptr_t)recv, own * dtype_bytes(recv_dtype), send, counts, offsets, send_dtype,
-                                     comm->world))
-        return refuse(comm, COMM_REDUCE_SCATTER, "recv overlaps send, but is not this rank's share of it");
+    if (!in_place &&
+        overlaps_shards((uintptr_t)recv, own * dtype_bytes(recv_dtype), send, counts, offsets, send_dtype, comm->world))
+        return refuse(comm, COMM_REDUCE_SCATTER, "recv overlaps send, but is not this rank's shard of it");
     TRY(run(comm, &(struct comm_call){.operation = COMM_REDUCE_SCATTER,
                                       .send_dtype = send_dtype,
                                       .recv_dtype = recv_dtype,
@@ -156,10 +156,10 @@ int comm_all_gather(struct comm *comm, const void *send, void *recv, const size_
                     enum dtype dtype)
 {
     size_t own = counts[comm->rank];
-    uintptr_t share = (uintptr_t)recv + offsets[comm->rank] * dtype_bytes(dtype);
-    if ((uintptr_t)send != share &&
-        overlaps_shares((uintptr_t)send, own * dtype_bytes(dtype), recv, counts, offsets, dtype, comm->world))
-        return refuse(comm, COMM_ALL_GATHER, "send overlaps recv, but is not this rank's share of it");
+    uintptr_t shard = (uintptr_t)recv + offsets[comm->rank] * dtype_bytes(dtype);
+    if ((uintptr_t)send != shard &&
+        overlaps_shards((uintptr_t)send, own * dtype_bytes(dtype), recv, counts, offsets, dtype, comm->world))
+        return refuse(comm, COMM_ALL_GATHER, "send overlaps recv, but is not this rank's shard of it");
     TRY(run(comm, &(struct comm_call){.operation = COMM_ALL_GATHER,
                                       .send_dtype = dtype,
                                       .recv_dtype = dtype,
@@ -189,7 +189,7 @@ int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t coun
                                       .send = send,
                                       .recv = recv,
                                       .count = count}));
-    size_t offset, own = comm_share(count, comm->world, comm->rank, &offset);
+    size_t offset, own = comm_shard(count, comm->world, comm->rank, &offset);
     count_sent(comm, OPERATION_ALL_REDUCE, count - own + (size_t)(comm->world - 1) * own, dtype);
     return ERR_NONE;
 }

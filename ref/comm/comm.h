@@ -31,7 +31,7 @@ int comm_world(const struct comm *comm);
 //   all-to-all       the counts to other ranks
 //   reduce-scatter   the sum of the other ranks' counts
 //   all-gather       (world-1) x its own count
-//   all-reduce       as a reduce-scatter over near-equal shares and an all-gather of them
+//   all-reduce       as a reduce-scatter over near-equal shards and an all-gather of them
 //   broadcast        the root: (world-1) x bytes
 void comm_count_in(struct comm *comm, struct ledger *ledger);
 struct ledger *comm_ledger(const struct comm *comm);
@@ -50,14 +50,14 @@ int comm_set_group(struct comm *comm, int ranks);
 int comm_all_to_all(struct comm *comm, const void *send, const size_t send_counts[], const size_t send_offsets[],
                     void *recv, const size_t recv_counts[], const size_t recv_offsets[], enum dtype dtype);
 
-// Every rank gives send[sum of counts]; rank r receives into recv[counts[r]] the sum over ranks of its share, which
+// Every rank gives send[sum of counts]; rank r receives into recv[counts[r]] the sum over ranks of its shard, which
 // starts at the sum of the counts before it. With `add` the sum is added to what recv holds (accumulation over
-// micro-steps). In place: recv == this rank's share of send, with equal formats and without add; the other shares of
+// micro-steps). In place: recv == this rank's shard of send, with equal formats and without add; the other shards of
 // send are unchanged. fp32, bf16, fp16.
 int comm_reduce_scatter(struct comm *comm, const void *send, enum dtype send_dtype, void *recv, enum dtype recv_dtype,
                         const size_t counts[], bool add);
 
-// The same between equal formats, of shares that lie anywhere in send: rank r's is the sum of send + offsets[r].
+// The same between equal formats, of shards that lie anywhere in send: rank r's is the sum of send + offsets[r].
 int comm_reduce_scatter_at(struct comm *comm, const void *send, const size_t offsets[], void *recv,
                            const size_t counts[], enum dtype dtype);
 
@@ -79,10 +79,10 @@ int comm_exchange(struct comm *comm, int peer, const void *send, void *recv, siz
 
 // A transport's own sums, in an order that it chooses itself, each beside the canonical one of the same values.
 struct comm_native {
-    uint64_t sums;                 // collectives that added up, in all
-    uint64_t elements, different;  // of the results, a sum over ranks; of them, those with other bits
-    uint64_t first_sum;            // the number, from 1 up, of the first sum that differs; 0: none does
-    uint64_t first_rank, first_element;  // where: the lowest such rank, and its place in the whole buffer
+    uint64_t sums;                         // collectives that added up, in all
+    uint64_t elements, different;          // of the results, a sum over ranks; of them, those with other bits
+    uint64_t first_sum;                    // the number, from 1 up, of the first sum that differs; 0: none does
+    uint64_t first_rank, first_element;    // where: the lowest such rank, and its place in the whole buffer
     uint32_t canonical_bits, native_bits;  // of that element
 };
 

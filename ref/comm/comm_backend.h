@@ -17,11 +17,11 @@ enum comm_operation {
 
 // What all ranks must agree about, as plain numbers without padding: it is compared as bytes.
 struct comm_signature {
-    uint64_t sequence;      // collectives this rank has begun, this one included
-    uint64_t count;         // elements of the whole buffer; 0 for all-to-all, whose counts are compared in pairs
-    uint64_t shares_digest;  // of the counts by rank, where there are any
+    uint64_t sequence;       // collectives this rank has begun, this one included
+    uint64_t count;          // elements of the whole buffer; 0 for all-to-all, whose counts are compared in pairs
+    uint64_t shards_digest;  // of the counts by rank, where there are any
     uint32_t operation, send_dtype, recv_dtype, reduction, add, root;
-    uint64_t group;         // of a hierarchical sum; 0: none
+    uint64_t group;  // of a hierarchical sum; 0: none
 };
 _Static_assert(sizeof(struct comm_signature) == 4 * 8 + 6 * 4, "no padding");
 
@@ -35,10 +35,10 @@ struct comm_call {
     int root;
     int group;  // ranks in a group of a hierarchical sum; 0: the canonical order
     const void *send;
-    void *recv;           // broadcast: send and recv are the buffer
-    size_t count;         // elements of the whole buffer; all-to-all: that this rank sends
-    const size_t *counts;   // elements of each rank's share; all-to-all: to send to each
-    const size_t *offsets;  // where each share lies in the whole; all-to-all: in send
+    void *recv;                                // broadcast: send and recv are the buffer
+    size_t count;                              // elements of the whole buffer; all-to-all: that this rank sends
+    const size_t *counts;                      // elements of each rank's shard; all-to-all: to send to each
+    const size_t *offsets;                     // where each shard lies in the whole; all-to-all: in send
     const size_t *recv_counts, *recv_offsets;  // all-to-all
 };
 
@@ -75,11 +75,11 @@ const char *comm_operation_name(enum comm_operation operation);
 // Fills call->signature from the rest of the call.
 void comm_call_sign(struct comm_call *call, uint64_t sequence, int world);
 
-// "reduce-scatter of 12 fp32 to bf16, adding, in shares with digest 1a2b3c4d".
+// "reduce-scatter of 12 fp32 to bf16, adding, in shards with digest 1a2b3c4d".
 void comm_signature_text(const struct comm_signature *signature, char *text, size_t text_bytes);
 
-// This rank's part when count elements are shared nearly equally: the first count % world shares are one larger.
-size_t comm_share(size_t count, int world, int rank, size_t *offset);
+// This rank's part when count elements are shared nearly equally: the first count % world shards are one larger.
+size_t comm_shard(size_t count, int world, int rank, size_t *offset);
 
 // out[i] = the call's reduction of in[0][i] .. in[world-1][i] in canonical order, or in groups, added to out[i] if the
 // call says so. Of maxima that compare equal, and of NaNs, the lowest rank's bits win. Aliasing is as in dtype_fold.

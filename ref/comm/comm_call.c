@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a collective that do not depend on how bytes travel: its signature, its shares, its reduction.
+// The parts of a collective that do not depend on how bytes travel: its signature, its shards, its reduction.
 #include "ref/comm/comm_backend.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@ void comm_call_sign(struct comm_call *call, uint64_t sequence, int world)
     call->signature = (struct comm_signature){
         .sequence = sequence,
         .count = call->operation == COMM_ALL_TO_ALL ? 0 : call->count,
-        .shares_digest = shared ? XXH3_64bits(call->counts, (size_t)world * sizeof call->counts[0]) : 0,
+        .shards_digest = shared ? XXH3_64bits(call->counts, (size_t)world * sizeof call->counts[0]) : 0,
         .operation = call->operation,
         .send_dtype = call->send_dtype,
         .recv_dtype = call->recv_dtype,
@@ -49,12 +49,12 @@ void comm_signature_text(const struct comm_signature *s, char *text, size_t text
         snprintf(text, text_bytes, "%s of %s", name, dtype);
         break;
     case COMM_REDUCE_SCATTER:
-        snprintf(text, text_bytes, "%s of %" PRIu64 " %s to %s%s in shares with digest %08" PRIx64, name, s->count,
-                 dtype, dtype_name(s->recv_dtype), s->add ? ", adding," : "", s->shares_digest >> 32);
+        snprintf(text, text_bytes, "%s of %" PRIu64 " %s to %s%s in shards with digest %08" PRIx64, name, s->count,
+                 dtype, dtype_name(s->recv_dtype), s->add ? ", adding," : "", s->shards_digest >> 32);
         break;
     case COMM_ALL_GATHER:
-        snprintf(text, text_bytes, "%s of %" PRIu64 " %s in shares with digest %08" PRIx64, name, s->count, dtype,
-                 s->shares_digest >> 32);
+        snprintf(text, text_bytes, "%s of %" PRIu64 " %s in shards with digest %08" PRIx64, name, s->count, dtype,
+                 s->shards_digest >> 32);
         break;
     case COMM_ALL_REDUCE:
         snprintf(text, text_bytes, "%s (%s) of %" PRIu64 " %s", name, s->reduction == COMM_MAX ? "maximum" : "sum",
@@ -70,7 +70,7 @@ void comm_signature_text(const struct comm_signature *s, char *text, size_t text
     add_group(s, text, text_bytes);
 }
 
-size_t comm_share(size_t count, int world, int rank, size_t *offset)
+size_t comm_shard(size_t count, int world, int rank, size_t *offset)
 {
     size_t each = count / (size_t)world, larger = count % (size_t)world, index = (size_t)rank;
     *offset = index * each + (index < larger ? index : larger);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of a world that is not there, of any size, for plans: the collectives outside the flow, which exchange some
-// numbers, and nothing else. All other ranks have the same numbers as this one.
+// A rank of a world that is not there, of any size, for plans: the collectives outside the executor, which exchange
+// some numbers, and nothing else. All other ranks have the same numbers as this one.
 #ifndef ZG_COMM_DRY_H
 #define ZG_COMM_DRY_H
 

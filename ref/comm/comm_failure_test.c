@@ -162,7 +162,7 @@ Test(comm_failure, concurrent_ranks_may_close_one_after_the_other)
 enum mistake {
     OTHER_COLLECTIVE,
     OTHER_COUNT,
-    OTHER_SHARES,
+    OTHER_SHARDS,
     OTHER_DTYPE,
     OTHER_ADD,
     OTHER_RECV_DTYPE,
@@ -175,10 +175,10 @@ enum mistake {
 static const char *const mistake_messages[MISTAKE_COUNT] = {
     [OTHER_COLLECTIVE] = "collective 2: rank 0 calls all-reduce (sum) of 8 fp32, rank 3 barrier",
     [OTHER_COUNT] = "collective 2: rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (sum) of 9 fp32",
-    [OTHER_SHARES] = "reduce-scatter of 8 fp32 to fp32 in shares with digest",
+    [OTHER_SHARDS] = "reduce-scatter of 8 fp32 to fp32 in shards with digest",
     [OTHER_DTYPE] = "rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (sum) of 8 bf16",
-    [OTHER_ADD] = "rank 3 reduce-scatter of 8 fp32 to fp32, adding, in shares",
-    [OTHER_RECV_DTYPE] = "rank 3 reduce-scatter of 8 fp32 to bf16 in shares",
+    [OTHER_ADD] = "rank 3 reduce-scatter of 8 fp32 to fp32, adding, in shards",
+    [OTHER_RECV_DTYPE] = "rank 3 reduce-scatter of 8 fp32 to bf16 in shards",
     [OTHER_REDUCTION] = "rank 0 calls all-reduce (sum) of 8 fp32, rank 3 all-reduce (maximum) of 8 fp32",
     [OTHER_ROOT] = "rank 0 calls broadcast of 8 bytes from rank 0, rank 3 broadcast of 8 bytes from rank 1",
     [OTHER_PAIR] = "rank 3 sends 3 elements to rank 1, which expects 2",
@@ -194,7 +194,7 @@ static int mistaken_call(struct comm *comm, enum mistake mistake, bool wrong)
         return wrong ? comm_barrier(comm) : comm_all_reduce(comm, send, recv, 8, DTYPE_FP32, COMM_SUM);
     case OTHER_COUNT:
         return comm_all_reduce(comm, send, recv, wrong ? 9 : 8, DTYPE_FP32, COMM_SUM);
-    case OTHER_SHARES:
+    case OTHER_SHARDS:
         return comm_reduce_scatter(comm, send, DTYPE_FP32, recv, DTYPE_FP32, wrong ? uneven : even, false);
     case OTHER_DTYPE:
         return comm_all_reduce(comm, send, recv, 8, wrong ? DTYPE_BF16 : DTYPE_FP32, COMM_SUM);
@@ -259,7 +259,7 @@ static int maximum_elsewhere(struct comm *comm, float buffer[32])
     return rc;
 }
 
-static int scatter_into_others_share(struct comm *comm, float buffer[32])
+static int scatter_into_others_shard(struct comm *comm, float buffer[32])
 {
     return comm_reduce_scatter(comm, buffer, DTYPE_FP32, buffer, DTYPE_FP32, fours, false);
 }
@@ -269,7 +269,7 @@ static int scatter_adding_in_place(struct comm *comm, float buffer[32])
     return comm_reduce_scatter(comm, buffer, DTYPE_FP32, buffer + 8, DTYPE_FP32, fours, true);
 }
 
-static int gather_from_others_share(struct comm *comm, float buffer[32])
+static int gather_from_others_shard(struct comm *comm, float buffer[32])
 {
     return comm_all_gather(comm, buffer + 9, buffer, fours, four_offsets, DTYPE_FP32);
 }
@@ -288,9 +288,9 @@ static const struct bad_call bad_calls[] = {
     {"all-reduce: bytes have no sum", reduce_bytes},
     {"all-reduce: send and recv overlap", reduce_overlapping},
     {"all-reduce: maxima are taken in this processor's memory alone", maximum_elsewhere},
-    {"reduce-scatter: recv overlaps send", scatter_into_others_share},
+    {"reduce-scatter: recv overlaps send", scatter_into_others_shard},
     {"reduce-scatter: in place", scatter_adding_in_place},
-    {"all-gather: send overlaps recv", gather_from_others_share},
+    {"all-gather: send overlaps recv", gather_from_others_shard},
     {"all-to-all: send and recv overlap", exchange_in_place},
     {"broadcast: there is no such root", broadcast_from_nobody},
 };

@@ -13,7 +13,7 @@ enum { COUNT_MAX = 40009 };
 struct trial {
     int group;
     enum dtype dtype, recv_dtype;
-    size_t count;  // of a rank's share
+    size_t count;  // of a rank's shard
     bool add;
     float *expected;  // of the whole
 };

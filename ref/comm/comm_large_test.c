@@ -83,7 +83,7 @@ static void check(struct rank *rank, const struct large_case *c, const char *got
     }
 }
 
-// A reduce-scatter with an all-gather of its shares after it is an all-reduce: the result is the same.
+// A reduce-scatter with an all-gather of its shards after it is an all-reduce: the result is the same.
 static void large_body(struct rank *rank)
 {
     const struct large_case *c = rank->context;
@@ -107,9 +107,8 @@ static void large_body(struct rank *rank)
         rc = comm_reduce_scatter(rank->comm, send.data, c->dtype, to, c->dtype, counts, false);
         check(rank, c, to, offset, own);
         for (size_t i = 0; i < count && c->in_place; i += 97)
-            if ((i < offset || i >= offset + own) &&
-                load(c->dtype, send.data, i) != value_at(c->dtype, rank->index, i))
-                rank_wrong(rank, "another rank's share of send is changed at %zu", i);
+            if ((i < offset || i >= offset + own) && load(c->dtype, send.data, i) != value_at(c->dtype, rank->index, i))
+                rank_wrong(rank, "another rank's shard of send is changed at %zu", i);
     } else if (c->call == ALL_REDUCE) {
         char *to = c->in_place ? send.data : recv.data;
         rc = comm_all_reduce(rank->comm, send.data, to, count, c->dtype, COMM_SUM);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Elements that others take from this rank, as one block or in a share a rank.
+// Elements that others take from this rank, as one block or in a shard a rank.
 static size_t published_count(const struct comm *comm, const struct comm_call *call)
 {
     switch (call->operation) {
@@ -21,7 +21,7 @@ static size_t published_count(const struct comm *comm, const struct comm_call *c
     }
 }
 
-static void publish_shares(struct slot *slot, const struct comm_call *call, int world)
+static void publish_shards(struct slot *slot, const struct comm_call *call, int world)
 {
     size_t element_bytes = dtype_bytes(call->send_dtype), used = 0;
     for (int rank = 0; rank < world; rank++) {
@@ -44,8 +44,8 @@ static void publish(struct comm *comm, struct slot *slot, const struct comm_call
     slot->direct = bytes > SMALL_BYTES || accelerator_of(call->send);
     slot->send = slot->direct ? call->send : slot->small;
     slot->recv = call->recv;
-    if (has_shares_in_send(call))
-        publish_shares(slot, call, comm->world);
+    if (has_shards_in_send(call))
+        publish_shards(slot, call, comm->world);
     else if (!slot->direct && bytes > 0)
         memcpy(slot->small, call->send, bytes);
 }
@@ -74,8 +74,8 @@ static int disagree(struct group *group, const struct comm_signature *a, int a_r
     comm_signature_text(a, a_text, sizeof a_text);
     comm_signature_text(b, b_text, sizeof b_text);
     meet_fail(&group->meet, ERR_INTERNAL,
-              "the ranks disagree about collective %" PRIu64 ": rank %d calls %s, rank %d %s", a->sequence,
-              a_rank, a_text, b_rank, b_text);
+              "the ranks disagree about collective %" PRIu64 ": rank %d calls %s, rank %d %s", a->sequence, a_rank,
+              a_text, b_rank, b_text);
     return meet_check(&group->meet);
 }
 
@@ -99,7 +99,8 @@ static int compare_calls(struct group *group, const struct comm_call *call)
                 continue;
             meet_fail(&group->meet, ERR_INTERNAL,
                       "the ranks disagree about collective %" PRIu64 ", all-to-all: rank %d sends %zu elements to rank "
-                      "%d, which expects %zu", sequence, from, sent, to, expected);
+                      "%d, which expects %zu",
+                      sequence, from, sent, to, expected);
             return meet_check(&group->meet);
         }
     }

@@ -18,10 +18,10 @@ enum {
 
 struct slot {
     struct comm_signature signature;
-    const char *send;     // the caller's, or small
+    const char *send;  // the caller's, or small
     char *recv;
-    bool direct;          // send is the caller's: others read it until the second meeting
-    size_t *counts;       // reduce-scatter, all-to-all: what is for each rank, and where it lies in send
+    bool direct;     // send is the caller's: others read it until the second meeting
+    size_t *counts;  // reduce-scatter, all-to-all: what is for each rank, and where it lies in send
     size_t *offsets;
     size_t *recv_counts;  // all-to-all
     _Alignas(MEET_LINE_BYTES) char small[SMALL_BYTES];
@@ -55,7 +55,7 @@ static inline struct slot *slot_of(const struct group *group, int rank, uint64_t
     return &group->slots[2 * rank + (int)(sequence & 1)];
 }
 
-static inline bool has_shares_in_send(const struct comm_call *call)
+static inline bool has_shards_in_send(const struct comm_call *call)
 {
     return call->operation == COMM_ALL_TO_ALL || call->operation == COMM_REDUCE_SCATTER;
 }

@@ -33,8 +33,8 @@ static void all_to_all(struct comm_local *local, const struct comm_call *call, b
         const struct slot *slot = slot_of(local->group, peer, call->signature.sequence);
         if (call->recv_counts[peer] > 0)
             copy((char *)call->recv + call->recv_offsets[peer] * element_bytes,
-                 slot->send + slot->offsets[local->comm.rank] * element_bytes,
-                 call->recv_counts[peer] * element_bytes, large);
+                 slot->send + slot->offsets[local->comm.rank] * element_bytes, call->recv_counts[peer] * element_bytes,
+                 large);
     }
 }
 
@@ -44,7 +44,7 @@ static void all_gather(struct comm_local *local, const struct comm_call *call, b
     for (int step = 0; step < local->comm.world; step++) {
         int peer = peer_of(&local->comm, step);
         char *to = (char *)call->recv + call->offsets[peer] * element_bytes;
-        // In place, this rank's share is where it belongs, and others are reading it.
+        // In place, this rank's shard is where it belongs, and others are reading it.
         if (peer != local->comm.rank || to != call->send)
             copy(to, slot_of(local->group, peer, call->signature.sequence)->send, call->counts[peer] * element_bytes,
                  large);
@@ -63,7 +63,7 @@ static void find_sources(const struct comm_local *local, const struct comm_call 
 {
     for (int peer = 0; peer < local->comm.world; peer++) {
         const struct slot *slot = slot_of(local->group, peer, call->signature.sequence);
-        size_t begin = has_shares_in_send(call) ? slot->offsets[local->comm.rank] : offset;
+        size_t begin = has_shards_in_send(call) ? slot->offsets[local->comm.rank] : offset;
         sources[peer] = slot->send + begin * dtype_bytes(call->send_dtype);
     }
 }
@@ -152,8 +152,8 @@ static void reduce_scatter(struct comm_local *local, const struct comm_call *cal
         comm_fold(call, (const void *const *)sources, local->comm.world, call->recv, count);
 }
 
-// Each rank reduces its share and writes it to everybody's recv. In place, too, that is safe: nobody but this rank
-// reads or writes this share of any buffer, and a piece is read everywhere before it is written anywhere.
+// Each rank reduces its shard and writes it to everybody's recv. In place, too, that is safe: nobody but this rank
+// reads or writes this shard of any buffer, and a piece is read everywhere before it is written anywhere.
 static void all_reduce(struct comm_local *local, const struct comm_call *call, bool large)
 {
     int world = local->comm.world;
@@ -164,7 +164,7 @@ static void all_reduce(struct comm_local *local, const struct comm_call *call, b
             comm_fold(call, (const void *const *)sources, world, call->recv, call->count);
         return;
     }
-    size_t offset, count = comm_share(call->count, world, local->comm.rank, &offset);
+    size_t offset, count = comm_shard(call->count, world, local->comm.rank, &offset);
     find_sources(local, call, offset, sources);
     char *out[world];
     for (int step = 0; step < world; step++)
@@ -198,4 +198,3 @@ void comm_local_move(struct comm_local *local, const struct comm_call *call)
     if (large)
         copy_around_cache_end();
 }
-

@@ -13,14 +13,14 @@ enum { MEET_MESSAGE_BYTES = 1024, MEET_LINE_BYTES = 64 };
 
 struct meet {
     uint32_t world;
-    int spins_max;            // 0: there are more threads than processors
-    pthread_mutex_t lock;     // of the failure's text while it is made
+    int spins_max;         // 0: there are more threads than processors
+    pthread_mutex_t lock;  // of the failure's text while it is made
     int failed_code;
     char failed_message[MEET_MESSAGE_BYTES];  // neither is changed after failed is set
     _Atomic bool failed;
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t arrived;
-    _Atomic int last_processor;  // of the thread that arrived last
-    _Alignas(MEET_LINE_BYTES) _Atomic uint32_t phase;     // barriers passed; also what sleeping threads wait on
+    _Atomic int last_processor;                        // of the thread that arrived last
+    _Alignas(MEET_LINE_BYTES) _Atomic uint32_t phase;  // barriers passed; also what sleeping threads wait on
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t sleepers;
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t reaching;  // threads that touch others' buffers
 };

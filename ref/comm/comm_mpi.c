@@ -122,7 +122,7 @@ static void take_notices(struct comm_mpi *mpi)
 static void look_for_deaths(struct comm_mpi *mpi)
 {
     char text[256];
-    int rank = wires_look(&mpi->wires, text, sizeof text);
+    int rank = peer_watch_poll(&mpi->watch, text, sizeof text);
     if (rank < 0 || mpi->gone[rank])
         return;
     note_death(mpi, rank);
@@ -260,8 +260,8 @@ static int compare_pairs(struct comm_mpi *mpi, const struct comm_call *call)
         char text[256];
         snprintf(text, sizeof text,
                  "the ranks disagree about collective %" PRIu64 ", all-to-all: rank %d sends %" PRIu64
-                 " elements to rank %d, which expects %zu", call->signature.sequence, rank, received[rank],
-                 mpi->comm.rank, call->recv_counts[rank]);
+                 " elements to rank %d, which expects %zu",
+                 call->signature.sequence, rank, received[rank], mpi->comm.rank, call->recv_counts[rank]);
         fail_everywhere(mpi, ERR_INTERNAL, text);
         return check(mpi);
     }
@@ -278,8 +278,8 @@ static int mpi_run(struct comm *comm, const struct comm_call *call)
     TRY(compare_calls(mpi, call));
     if (call->operation == COMM_ALL_TO_ALL)
         TRY(compare_pairs(mpi, call));
-    bool sums = call->operation == COMM_REDUCE_SCATTER ||
-                (call->operation == COMM_ALL_REDUCE && call->reduction == COMM_SUM);
+    bool sums =
+        call->operation == COMM_REDUCE_SCATTER || (call->operation == COMM_ALL_REDUCE && call->reduction == COMM_SUM);
     int rc = comm->uses_native && sums ? comm_mpi_native(mpi, call) : comm_mpi_move(mpi, call);
     if (rc != ERR_NONE)
         fail_everywhere(mpi, ERR_PEER, err_message());
@@ -335,7 +335,7 @@ static void mpi_close(struct comm *comm)
         if (atomic_load(&mpi->failed) == ERR_NONE)
             limit = now_ns() + close_limit_ns;
     }
-    wires_close(&mpi->wires);
+    peer_watch_close(&mpi->watch);
     // After a failure MPI may hold this memory still, and the process ends.
     if (atomic_load(&mpi->failed) != ERR_NONE)
         return;
@@ -351,7 +351,7 @@ static int open_communicators(MPI_Comm world, struct comm_mpi *mpi)
     TRY(comm_mpi_code(MPI_Comm_dup(world, &mpi->control), "MPI_Comm_dup"));
     TRY(comm_mpi_code(MPI_Comm_set_errhandler(mpi->data, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
     TRY(comm_mpi_code(MPI_Comm_set_errhandler(mpi->control, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
-    return wires_open(mpi->control, &mpi->wires);
+    return peer_watch_open(mpi->control, &mpi->watch);
 }
 
 int comm_mpi_open(MPI_Comm world, struct comm **out)
@@ -386,8 +386,8 @@ int comm_mpi_open(MPI_Comm world, struct comm **out)
     mpi->native_operations[0] = mpi->native_operations[1] = MPI_OP_NULL;
     atomic_init(&mpi->dead, -1);
     pthread_mutex_init(&mpi->lock, NULL);
-    bool enough = mpi->stage && mpi->requests && mpi->pair_counts && mpi->signatures && mpi->left && mpi->gone &&
-                  mpi->notices;
+    bool enough =
+        mpi->stage && mpi->requests && mpi->pair_counts && mpi->signatures && mpi->left && mpi->gone && mpi->notices;
     int rc = enough ? open_communicators(world, mpi)
                     : err_set(ERR_MEMORY, "no memory for the communication of %d ranks", size);
     if (rc != ERR_NONE) {

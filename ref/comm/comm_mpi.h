@@ -5,7 +5,7 @@
 #define ZG_COMM_MPI_H
 
 #include "ref/comm/comm_backend.h"
-#include "ref/comm/wire.h"
+#include "ref/comm/peer_watch.h"
 
 #include <mpi.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@ enum { COMM_MPI_TEXT_BYTES = 2048 };
 struct comm_mpi_notice {
     uint64_t sequence;  // collectives it has begun
     uint32_t kind;
-    int32_t dead;       // the rank that has died, if that is what happened; else -1
+    int32_t dead;  // the rank that has died, if that is what happened; else -1
     char text[COMM_MPI_TEXT_BYTES];
 };
 
@@ -25,20 +25,20 @@ struct comm_mpi {
     struct comm comm;
     MPI_Comm data, control;
     size_t message_bytes;  // of the largest message: MPI counts in int
-    unsigned char *stage;  // what others send of this rank's share until it is folded
+    unsigned char *stage;  // what others send of this rank's shard until it is folded
     size_t stage_bytes;
-    MPI_Request *requests;  // 4 a rank
-    uint64_t digests[4];    // in an agreement: this rank's two, and the least of all
-    uint64_t *pair_counts;  // in an all-to-all: what this rank sends to each, and what each sends
+    MPI_Request *requests;              // 4 a rank
+    uint64_t digests[4];                // in an agreement: this rank's two, and the least of all
+    uint64_t *pair_counts;              // in an all-to-all: what this rank sends to each, and what each sends
     struct comm_signature *signatures;  // of all, when they differ
-    enum comm_operation operation;  // the one under way
-    uint64_t *left;         // by rank: 1 + the collectives it had begun when it failed or left; 0: it takes part
-    bool *gone;             // by rank: it has left, or died
+    enum comm_operation operation;      // the one under way
+    uint64_t *left;  // by rank: 1 + the collectives it had begun when it failed or left; 0: it takes part
+    bool *gone;      // by rank: it has left, or died
     int left_count, gone_count;
-    struct wires wires;     // to the neighbours, to see them die
-    atomic_int dead;        // a rank that will not answer any more; -1: none
-    atomic_int failed;      // an error code
-    pthread_mutex_t lock;   // of what follows, which any thread may write
+    struct peer_watch watch;  // to the neighbours, to see them die
+    atomic_int dead;          // a rank that will not answer any more; -1: none
+    atomic_int failed;        // an error code
+    pthread_mutex_t lock;     // of what follows, which any thread may write
     char message[COMM_MPI_TEXT_BYTES];
     struct comm_mpi_notice sent[2];  // at most one of each kind
     MPI_Request *notices;
@@ -46,7 +46,7 @@ struct comm_mpi {
     unsigned char *native_memory;  // of native sums: what is sent, the sum, and the canonical one
     size_t native_bytes;
     int *native_counts;
-    MPI_Op native_operations[2];   // bf16, fp16
+    MPI_Op native_operations[2];  // bf16, fp16
 };
 
 // All processes of `world`, whose MPI has MPI_THREAD_MULTIPLE, call it together.
@@ -66,7 +66,7 @@ int comm_mpi_code(int mpi_result, const char *call);
 int comm_mpi_send(struct comm_mpi *mpi, const void *from, size_t bytes, int peer, MPI_Request *out);
 int comm_mpi_receive(struct comm_mpi *mpi, void *to, size_t bytes, int peer, MPI_Request *out);
 
-// Of a hierarchical sum, this rank's share into out: the shares lie in call->send, each with counts[] elements.
+// Of a hierarchical sum, this rank's shard into out: the shards lie in call->send, each with counts[] elements.
 int comm_mpi_reduce_groups(struct comm_mpi *mpi, const struct comm_call *call, const size_t counts[],
                            const size_t offsets[], char *out);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hierarchical sums between processes. The ranks of a group share out the columns: member m of every group has the
-// shares of all members m. Within a group each rank sends to each other one its column, all in one message, and folds
-// what it receives; then members m of all groups exchange the groups' sums of their shares. So with G ranks in a group
+// shards of all members m. Within a group each rank sends to each other one its column, all in one message, and folds
+// what it receives; then members m of all groups exchange the groups' sums of their shards. So with G ranks in a group
 // and H groups a rank sends G + H - 2 messages a piece, and little of it leaves the group's host.
 #include "ref/comm/comm_mpi.h"
 
@@ -9,14 +9,14 @@
 
 #include <string.h>
 
-// One reduction of shares, whose piece k travels at the same time for all of them.
+// One reduction of shards, whose piece k travels at the same time for all of them.
 struct sums {
     const struct comm_call *call;
-    const size_t *counts, *offsets;  // of the shares in send
+    const size_t *counts, *offsets;  // of the shards in send
     size_t in_bytes, piece_count;
     int size, groups, own_group, own_member;
-    char *packed, *received;    // [size] columns of a piece: to each member, and from each
-    float *partial, *arrived;   // [groups] pieces: this group's sums for each owner, and all groups' of the own share
+    char *packed, *received;   // [size] columns of a piece: to each member, and from each
+    float *partial, *arrived;  // [groups] pieces: this group's sums for each owner, and all groups' of the own shard
 };
 
 static int owner_of(const struct sums *s, int group, int member)
@@ -90,8 +90,8 @@ static void fold_group(const struct sums *s, size_t k)
         size_t length = piece_length(s, owner, k);
         const void *in[s->size];
         for (int member = 0; member < s->size; member++)
-            in[member] = member == s->own_member ? piece_in_send(s, owner, k)
-                                                 : column_at(s, s->received, member) + used;
+            in[member] =
+                member == s->own_member ? piece_in_send(s, owner, k) : column_at(s, s->received, member) + used;
         if (length > 0)
             dtype_fold(s->call->send_dtype, in, s->size, DTYPE_FP32, s->partial + (size_t)group * s->piece_count,
                        length, false);
@@ -111,8 +111,7 @@ static int exchange_between_groups(struct comm_mpi *mpi, const struct sums *s, s
             TRY(comm_mpi_receive(mpi, s->arrived + (size_t)from * s->piece_count, own_bytes, sender,
                                  &mpi->requests[count++]));
         if (bytes > 0)
-            TRY(comm_mpi_send(mpi, s->partial + (size_t)to * s->piece_count, bytes, receiver,
-                              &mpi->requests[count++]));
+            TRY(comm_mpi_send(mpi, s->partial + (size_t)to * s->piece_count, bytes, receiver, &mpi->requests[count++]));
     }
     return comm_mpi_wait(mpi, mpi->requests, count);
 }
@@ -135,8 +134,19 @@ int comm_mpi_reduce_groups(struct comm_mpi *mpi, const struct comm_call *call, c
     int size = call->group, groups = mpi->comm.world / size;
     for (size_t rank = 0; rank < world; rank++)
         largest = counts[rank] > largest ? counts[rank] : largest;
-    struct sums s = {call, counts, offsets, dtype_bytes(call->send_dtype), 0, size, groups, mpi->comm.rank / size,
-                     mpi->comm.rank % size, NULL, NULL, NULL, NULL};
+    struct sums s = {call,
+                     counts,
+                     offsets,
+                     dtype_bytes(call->send_dtype),
+                     0,
+                     size,
+                     groups,
+                     mpi->comm.rank / size,
+                     mpi->comm.rank % size,
+                     NULL,
+                     NULL,
+                     NULL,
+                     NULL};
     // As of fp32, whatever is sent: then all parts are aligned for it.
     s.piece_count = mpi->stage_bytes / sizeof(float) / (2 * world + 2 * (size_t)groups);
     s.partial = (float *)(void *)mpi->stage;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How data moves between ranks that are processes. In round s a rank sends to the one s places on and receives from the
 // one s places back, so that every link carries one message a round. Of a reduction each rank receives the others'
-// pieces of its share, folds them in canonical order while the next piece is under way, and keeps no more than two.
+// pieces of its shard, folds them in canonical order while the next piece is under way, and keeps no more than two.
 #include "ref/comm/comm_mpi.h"
 
 #include "base/err.h"
@@ -117,10 +117,10 @@ static int all_gather(struct comm_mpi *mpi, const struct comm_call *call)
     return exchange(mpi, call, of_all_gather);
 }
 
-// A reduction of shares, each rank's own; piece k of every share travels at the same time.
+// A reduction of shards, each rank's own; piece k of every shard travels at the same time.
 struct pieces {
     const struct comm_call *call;
-    const size_t *counts, *offsets;  // of the shares in send
+    const size_t *counts, *offsets;  // of the shards in send
     size_t element_bytes, piece_count;
 };
 
@@ -171,7 +171,7 @@ static void fold_piece(const struct comm_mpi *mpi, const struct pieces *p, size_
     comm_fold(p->call, in, world, out + k * p->piece_count * dtype_bytes(p->call->recv_dtype), count);
 }
 
-static int reduce_shares(struct comm_mpi *mpi, const struct comm_call *call, const size_t counts[],
+static int reduce_shards(struct comm_mpi *mpi, const struct comm_call *call, const size_t counts[],
                          const size_t offsets[], char *out)
 {
     if (call->group > 0)
@@ -211,11 +211,11 @@ static int all_reduce(struct comm_mpi *mpi, const struct comm_call *call)
     }
     size_t counts[world], offsets[world];
     for (int rank = 0; rank < world; rank++)
-        counts[rank] = comm_share(call->count, world, rank, &offsets[rank]);
+        counts[rank] = comm_shard(call->count, world, rank, &offsets[rank]);
     char *own = (char *)call->recv + offsets[mpi->comm.rank] * dtype_bytes(call->recv_dtype);
-    // In place, too: what is written is this rank's share, which only this rank reads, and the others' shares are
+    // In place, too: what is written is this rank's shard, which only this rank reads, and the others' shards are
     // overwritten when they have been sent.
-    TRY(reduce_shares(mpi, call, counts, offsets, own));
+    TRY(reduce_shards(mpi, call, counts, offsets, own));
     struct comm_call gather = *call;
     gather.send = own;
     gather.counts = counts;
@@ -252,7 +252,7 @@ int comm_mpi_move(struct comm_mpi *mpi, const struct comm_call *call)
     case COMM_ALL_TO_ALL:
         return all_to_all(mpi, call);
     case COMM_REDUCE_SCATTER:
-        return reduce_shares(mpi, call, call->counts, call->offsets, call->recv);
+        return reduce_shards(mpi, call, call->counts, call->offsets, call->recv);
     case COMM_ALL_GATHER:
         return all_gather(mpi, call);
     case COMM_ALL_REDUCE:

@@ -78,17 +78,17 @@ static bool guarded_is(const struct guarded *g, const void *expected)
     return good;
 }
 
-struct shares {
+struct shards {
     size_t counts[RANKS_MAX], offsets[RANKS_MAX], total;
 };
 
-static struct shares some_shares(int world)
+static struct shards some_shards(int world)
 {
-    struct shares s = {.total = 0};
+    struct shards s = {.total = 0};
     size_t kind = below(3), count = some_count();
     for (int rank = 0; rank < world; rank++) {
         size_t ignored;
-        s.counts[rank] = kind == 0 ? comm_share(count, world, rank, &ignored) : kind == 1 ? below(3000) : 0;
+        s.counts[rank] = kind == 0 ? comm_shard(count, world, rank, &ignored) : kind == 1 ? below(3000) : 0;
     }
     if (kind == 2)
         s.counts[below((size_t)world)] = count;
@@ -117,7 +117,7 @@ static int try_reduce_scatter(struct comm *comm, uint64_t number, bool *good)
     int world = comm_world(comm), rank = comm_rank(comm);
     enum dtype send_dtype = (enum dtype)below(3), recv_dtype = below(2) ? send_dtype : (enum dtype)below(3);
     bool add = below(2), in_place = !add && send_dtype == recv_dtype && below(2);
-    struct shares s = some_shares(world);
+    struct shards s = some_shards(world);
     size_t send_bytes = dtype_bytes(send_dtype), recv_bytes = dtype_bytes(recv_dtype), own = s.counts[rank];
     struct guarded send = guarded_open(s.total * send_bytes), recv = guarded_open(own * recv_bytes);
     char *input = malloc(s.total * send_bytes + 1), *expected = malloc(own * recv_bytes + 1);
@@ -127,14 +127,14 @@ static int try_reduce_scatter(struct comm *comm, uint64_t number, bool *good)
     memcpy(expected, recv.data, recv.bytes);
     struct comm_call call = {.send_dtype = send_dtype, .recv_dtype = recv_dtype, .add = add, .group = group};
     char *all = malloc(s.total * 4 + 1);
-    // The sum of the whole, with the share's own addend in its place.
+    // The sum of the whole, with the shard's own addend in its place.
     memset(all, 0, s.total * 4 + 1);
     memcpy(all + s.offsets[rank] * recv_bytes, expected, own * recv_bytes);
     reduce_plainly(&call, number, world, s.total, all);
     memcpy(expected, all + s.offsets[rank] * recv_bytes, own * recv_bytes);
     int rc = comm_reduce_scatter(comm, send.data, send_dtype,
-                                 in_place && own > 0 ? send.data + s.offsets[rank] * send_bytes : recv.data,
-                                 recv_dtype, s.counts, add);
+                                 in_place && own > 0 ? send.data + s.offsets[rank] * send_bytes : recv.data, recv_dtype,
+                                 s.counts, add);
     if (in_place && own > 0)
         memcpy(input + s.offsets[rank] * send_bytes, expected, own * send_bytes);
     *good = guarded_is(&send, input) && ((in_place && own > 0) || guarded_is(&recv, expected));
@@ -165,7 +165,7 @@ static int try_all_gather(struct comm *comm, uint64_t number, bool *good)
     int world = comm_world(comm), rank = comm_rank(comm);
     enum dtype dtype = (enum dtype)below(4);
     bool in_place = below(2);
-    struct shares s = some_shares(world);
+    struct shards s = some_shards(world);
     size_t bytes = dtype_bytes(dtype), own = s.counts[rank];
     struct guarded send = guarded_open(own * bytes), recv = guarded_open(s.total * bytes);
     char *expected = malloc(s.total * bytes + 1);
@@ -229,8 +229,8 @@ static int try_broadcast(struct comm *comm, uint64_t number, bool *good)
 
 static int collectives(struct comm *comm, uint64_t seed, int count)
 {
-    static int (*const trials[])(struct comm *, uint64_t, bool *) = {try_reduce_scatter, try_all_reduce,
-                                                                     try_all_gather, try_all_to_all, try_broadcast};
+    static int (*const trials[])(struct comm *, uint64_t, bool *) = {try_reduce_scatter, try_all_reduce, try_all_gather,
+                                                                     try_all_to_all, try_broadcast};
     key = random_key(seed, 77);
     for (int i = 0; i < count; i++) {
         size_t which = below(5);
@@ -264,7 +264,7 @@ static uint16_t large_element(size_t i, int rank)
     return f32_to_bf16((float)(number >> 58)).bits;
 }
 
-// 2 ranks. A broadcast, an all-to-all in which one rank sends all, and a reduce-scatter of one share, in place.
+// 2 ranks. A broadcast, an all-to-all in which one rank sends all, and a reduce-scatter of one shard, in place.
 static int large(struct comm *comm)
 {
     const size_t count = ((size_t)1 << 30) + 4099;

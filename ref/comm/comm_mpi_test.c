@@ -65,7 +65,7 @@ Test(comm_mpi, native_sums_of_whole_numbers_are_the_canonical_ones_and_others_ar
 }
 
 // Every rank but the one that ended on its own accord says what happened.
-static void expect_told(const char *word, const char *zero, const char *one, const char *two)
+static void expect_reported(const char *word, const char *zero, const char *one, const char *two)
 {
     char output[16384];
     const char *const lines[] = {zero, one, two};
@@ -77,14 +77,14 @@ static void expect_told(const char *word, const char *zero, const char *one, con
 Test(comm_mpi, a_rank_that_gives_up_is_named_to_all)
 {
     MPI_OR_SKIP();
-    expect_told("abort", "rank 0: rank 1 failed: the disk is full\n", "rank 1: the disk is full\n",
-                "rank 2: rank 1 failed: the disk is full\n");
+    expect_reported("abort", "rank 0: rank 1 failed: the disk is full\n", "rank 1: the disk is full\n",
+                    "rank 2: rank 1 failed: the disk is full\n");
 }
 
 Test(comm_mpi, a_rank_that_leaves_early_is_named)
 {
     MPI_OR_SKIP();
-    expect_told("leave", "rank 0: rank 1 left while rank ", "rank 1: good\n", "rank 2: rank 1 left while rank ");
+    expect_reported("leave", "rank 0: rank 1 left while rank ", "rank 1: good\n", "rank 2: rank 1 left while rank ");
 }
 
 // mpirun sends SIGTERM to the others at once; they say what has happened all the same.
@@ -106,18 +106,19 @@ Test(comm_mpi, calls_that_do_not_match_are_both_named_on_every_rank)
     char lines[3][256];
     for (int rank = 0; rank < 3; rank++)
         snprintf(lines[rank], sizeof lines[rank], "rank %d: %s", rank, text);
-    expect_told("operations", lines[0], lines[1], lines[2]);
-    expect_told("counts",
-                "rank 0: the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank 1 "
-                "all-reduce (sum) of 63 fp32\n",
-                "rank 1: the ranks disagree", "rank 2: the ranks disagree");
+    expect_reported("operations", lines[0], lines[1], lines[2]);
+    expect_reported("counts",
+                    "rank 0: the ranks disagree about collective 2: rank 0 calls all-reduce (sum) of 64 fp32, rank 1 "
+                    "all-reduce (sum) of 63 fp32\n",
+                    "rank 1: the ranks disagree", "rank 2: the ranks disagree");
 }
 
 Test(comm_mpi, counts_that_do_not_match_in_pairs_are_named)
 {
     MPI_OR_SKIP();
-    expect_told("pairs",
-                "rank 0: the ranks disagree about collective 2, all-to-all: rank 1 sends 2 elements to rank 0, which "
-                "expects 1\n",
-                "rank 1: the ranks disagree about collective 2", NULL);
+    expect_reported(
+        "pairs",
+        "rank 0: the ranks disagree about collective 2, all-to-all: rank 1 sends 2 elements to rank 0, which "
+        "expects 1\n",
+        "rank 1: the ranks disagree about collective 2", NULL);
 }

@@ -20,7 +20,7 @@ static const uint64_t explain_limit_ns = 1000000000u;
 static const uint64_t drain_limit_ns = 5000000000u;
 
 // Where a call's buffers are; a call without elements has none.
-enum place { PLACE_NOWHERE, PLACE_HERE, PLACE_ACCELERATOR };
+enum location { LOCATION_NOWHERE, LOCATION_HERE, LOCATION_ACCELERATOR };
 
 static uint64_t now_ns(void)
 {
@@ -137,30 +137,30 @@ int comm_nccl_give_up(struct comm_nccl *nccl, int code)
     return err_set(code, "%s", message);
 }
 
-static enum place place_of_address(const void *address)
+static enum location location_of_address(const void *address)
 {
-    return accelerator_of(address) ? PLACE_ACCELERATOR : PLACE_HERE;
+    return accelerator_of(address) ? LOCATION_ACCELERATOR : LOCATION_HERE;
 }
 
-static enum place place_of(const struct comm_call *call)
+static enum location location_of(const struct comm_call *call)
 {
     if (call->count > 0)
-        return place_of_address(call->operation == COMM_ALL_GATHER ? call->recv : call->send);
-    return PLACE_NOWHERE;
+        return location_of_address(call->operation == COMM_ALL_GATHER ? call->recv : call->send);
+    return LOCATION_NOWHERE;
 }
 
 // A rank may send nothing and receive something, or neither: the ranks find out together where their buffers are.
-static int place_of_all_to_all(struct comm_nccl *nccl, const struct comm_call *call, enum place *out)
+static int location_of_all_to_all(struct comm_nccl *nccl, const struct comm_call *call, enum location *out)
 {
     size_t received = 0;
     for (int rank = 0; rank < nccl->comm.world; rank++)
         received += call->recv_counts[rank];
-    uint8_t own = (uint8_t)place_of(call), most = 0;
-    if (own == PLACE_NOWHERE && received > 0)
-        own = (uint8_t)place_of_address(call->recv);
+    uint8_t own = (uint8_t)location_of(call), most = 0;
+    if (own == LOCATION_NOWHERE && received > 0)
+        own = (uint8_t)location_of_address(call->recv);
     TRY(comm_all_reduce(nccl->control, &own, &most, 1, DTYPE_BYTE, COMM_MAX));
-    *out = (enum place)most;
-    if (own == most || own == PLACE_NOWHERE)
+    *out = (enum location)most;
+    if (own == most || own == LOCATION_NOWHERE)
         return ERR_NONE;
     comm_abort(nccl->control, "an all-to-all between memories of different kinds");
     return check_control(nccl);
@@ -179,7 +179,7 @@ static int run_on_control(struct comm_nccl *nccl, const struct comm_call *call, 
 static int agree(struct comm_nccl *nccl, const struct comm_call *call)
 {
     struct comm_call same = *call;
-    same.signature.shares_digest ^= PLACE_ACCELERATOR;
+    same.signature.shards_digest ^= LOCATION_ACCELERATOR;
     same.count = 0;
     same.send = NULL;
     same.recv = NULL;
@@ -199,9 +199,10 @@ static int compare_pairs(struct comm_nccl *nccl, const struct comm_call *call)
     TRY(comm_all_to_all(nccl->control, sent, counts, offsets, received, counts, offsets, DTYPE_BYTE));
     for (int rank = 0; rank < world && rc == ERR_NONE; rank++)
         if (received[rank] != call->recv_counts[rank])
-            rc = err_set(ERR_INTERNAL, "the ranks disagree about an all-to-all: rank %d sends %" PRIu64
-                         " elements to rank %d, which expects %zu", rank, received[rank], nccl->comm.rank,
-                         call->recv_counts[rank]);
+            rc = err_set(ERR_INTERNAL,
+                         "the ranks disagree about an all-to-all: rank %d sends %" PRIu64
+                         " elements to rank %d, which expects %zu",
+                         rank, received[rank], nccl->comm.rank, call->recv_counts[rank]);
     if (rc != ERR_NONE)
         comm_abort(nccl->control, err_message());
     // Nobody begins before everybody has compared.
@@ -255,11 +256,11 @@ static int run_on_accelerator(struct comm_nccl *nccl, const struct comm_call *ca
 static int nccl_run(struct comm *comm, const struct comm_call *call)
 {
     struct comm_nccl *nccl = (struct comm_nccl *)comm;
-    enum place place = place_of(call);
+    enum location location = location_of(call);
     TRY(check_control(nccl));
     if (call->operation == COMM_ALL_TO_ALL)
-        TRY(place_of_all_to_all(nccl, call, &place));
-    if (place != PLACE_ACCELERATOR)
+        TRY(location_of_all_to_all(nccl, call, &location));
+    if (location != LOCATION_ACCELERATOR)
         return run_on_control(nccl, call, call->operation);
     return run_on_accelerator(nccl, call);
 }
@@ -316,15 +317,18 @@ static int name_library(struct comm_nccl *nccl)
 {
     int version = 0;
     TRY(comm_nccl_code(nccl, nccl->options.calls->version(&version), "ncclGetVersion"));
-    snprintf(nccl->library, sizeof nccl->library, "NCCL %d.%d.%d", version / 10000, version / 100 % 100,
-             version % 100);
+    snprintf(nccl->library, sizeof nccl->library, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
     return ERR_NONE;
 }
 
 int comm_nccl_open(struct comm *control, const struct comm_nccl_options *options, struct comm **out)
 {
-    static const struct comm_ops ops = {.name = "nccl", .has_native = true, .run = nccl_run, .check = nccl_check,
-                                        .abort = nccl_abort, .close = nccl_close};
+    static const struct comm_ops ops = {.name = "nccl",
+                                        .has_native = true,
+                                        .run = nccl_run,
+                                        .check = nccl_check,
+                                        .abort = nccl_abort,
+                                        .close = nccl_close};
     struct comm_nccl *nccl = calloc(1, sizeof *nccl);
     int rc = nccl ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the ranks' communication");
     if (rc == ERR_NONE) {

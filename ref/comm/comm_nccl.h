@@ -35,7 +35,7 @@ struct comm_nccl_calls {
                                    ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream);
     ncclResult_t (*all_reduce)(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
                                ncclComm_t comm, cudaStream_t stream);
-    cudaStream_t (*stream)(void);  // the calling thread's
+    cudaStream_t (*stream)(void);                    // the calling thread's
     int (*is_done)(cudaStream_t stream, bool *out);  // whether all that was enqueued there is complete
 };
 
@@ -44,8 +44,8 @@ int comm_nccl_library(const struct comm_nccl_calls **out);
 
 struct comm_nccl_options {
     const struct comm_nccl_calls *calls;  // null: the libraries' own
-    size_t stage_bytes;  // on the GPU, for what others send of a reduction until it is folded
-    uint64_t limit_ns;   // a call that takes longer than this has failed
+    size_t stage_bytes;                   // on the GPU, for what others send of a reduction until it is folded
+    uint64_t limit_ns;                    // a call that takes longer than this has failed
 };
 
 // 64 MiB, two minutes.
@@ -55,8 +55,8 @@ struct comm_nccl {
     struct comm comm;
     struct comm *control;
     struct comm_nccl_options options;
-    ncclComm_t nccl;  // null: nothing more is possible
-    char library[32];  // "NCCL 2.28.3"
+    ncclComm_t nccl;                        // null: nothing more is possible
+    char library[32];                       // "NCCL 2.28.3"
     const struct accelerator *accelerator;  // whose memory is carried
     void *stage, *native;  // on the accelerator: see comm_nccl_options, and a native sum with the canonical one
     size_t native_bytes;

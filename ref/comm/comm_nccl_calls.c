@@ -48,14 +48,22 @@ static void load(void)
         const char *name;
         void *function;  // a pointer to the function's pointer
     } symbols[] = {
-        {"ncclGetErrorString", &calls->text},     {"ncclGetVersion", &calls->version},
-        {"ncclGetUniqueId", &calls->unique_id},   {"ncclAllGather", &calls->all_gather},
-        {"ncclCommInitRankConfig", &library.init}, {"ncclCommGetAsyncError", &calls->async_error},
-        {"ncclCommAbort", &calls->abort},         {"ncclCommFinalize", &calls->finalize},
-        {"ncclCommDestroy", &calls->destroy},     {"ncclGroupStart", &calls->group_start},
-        {"ncclGroupEnd", &calls->group_end},      {"ncclSend", &calls->send},
-        {"ncclRecv", &calls->recv},               {"ncclBroadcast", &calls->broadcast},
-        {"ncclReduce", &calls->reduce},           {"ncclReduceScatter", &calls->reduce_scatter},
+        {"ncclGetErrorString", &calls->text},
+        {"ncclGetVersion", &calls->version},
+        {"ncclGetUniqueId", &calls->unique_id},
+        {"ncclAllGather", &calls->all_gather},
+        {"ncclCommInitRankConfig", &library.init},
+        {"ncclCommGetAsyncError", &calls->async_error},
+        {"ncclCommAbort", &calls->abort},
+        {"ncclCommFinalize", &calls->finalize},
+        {"ncclCommDestroy", &calls->destroy},
+        {"ncclGroupStart", &calls->group_start},
+        {"ncclGroupEnd", &calls->group_end},
+        {"ncclSend", &calls->send},
+        {"ncclRecv", &calls->recv},
+        {"ncclBroadcast", &calls->broadcast},
+        {"ncclReduce", &calls->reduce},
+        {"ncclReduceScatter", &calls->reduce_scatter},
         {"ncclAllReduce", &calls->all_reduce},
     };
     void *handle = open_library();

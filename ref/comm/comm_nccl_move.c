@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How data moves between ranks with a GPU each. In a group of sends and receives a rank names the one s places on and
 // the one s places back, s = 1, 2, ..., so that all links are used alike. Of a reduction each rank receives the others'
-// pieces of its share beside each other and folds them in canonical order. All of it is enqueued on one stream, so a
+// pieces of its shard beside each other and folds them in canonical order. All of it is enqueued on one stream, so a
 // piece is folded before the next one overwrites it.
 #include "ref/comm/comm_nccl.h"
 
@@ -17,9 +17,9 @@ struct transfer {
     size_t send_bytes, recv_bytes;
 };
 
-// A reduction of shares, each rank's own; piece k of every share travels at the same time.
+// A reduction of shards, each rank's own; piece k of every shard travels at the same time.
 struct pieces {
-    const size_t *counts, *offsets;  // of the shares in send
+    const size_t *counts, *offsets;  // of the shards in send
     size_t element_bytes, piece_count, k;
 };
 
@@ -115,7 +115,7 @@ static void fold_piece(const struct comm_nccl *nccl, const struct comm_call *cal
 }
 
 // All ranks cut alike, so they begin and end as many groups.
-static int reduce_shares(struct comm_nccl *nccl, const struct comm_call *call, const size_t counts[],
+static int reduce_shards(struct comm_nccl *nccl, const struct comm_call *call, const size_t counts[],
                          const size_t offsets[], char *out)
 {
     size_t world = (size_t)nccl->comm.world, element_bytes = dtype_bytes(call->send_dtype), largest = 0;
@@ -145,21 +145,21 @@ static int gather(struct comm_nccl *nccl, const struct comm_call *call, transfer
     return nccl->comm.world > 1 ? exchange(nccl, call, NULL, of) : ERR_NONE;
 }
 
-// In place, too: what is written first is this rank's share, which only this rank reads, and the others' shares are
+// In place, too: what is written first is this rank's shard, which only this rank reads, and the others' shards are
 // overwritten when they have been sent.
 static int all_reduce(struct comm_nccl *nccl, const struct comm_call *call)
 {
     int world = nccl->comm.world;
     size_t counts[world], offsets[world];
     for (int rank = 0; rank < world; rank++)
-        counts[rank] = comm_share(call->count, world, rank, &offsets[rank]);
+        counts[rank] = comm_shard(call->count, world, rank, &offsets[rank]);
     char *own = (char *)call->recv + offsets[nccl->comm.rank] * dtype_bytes(call->recv_dtype);
-    TRY(reduce_shares(nccl, call, counts, offsets, own));
-    struct comm_call shares = *call;
-    shares.send = own;
-    shares.counts = counts;
-    shares.offsets = offsets;
-    return gather(nccl, &shares, of_all_gather);
+    TRY(reduce_shards(nccl, call, counts, offsets, own));
+    struct comm_call shards = *call;
+    shards.send = own;
+    shards.counts = counts;
+    shards.offsets = offsets;
+    return gather(nccl, &shards, of_all_gather);
 }
 
 static int broadcast(struct comm_nccl *nccl, const struct comm_call *call)
@@ -168,8 +168,9 @@ static int broadcast(struct comm_nccl *nccl, const struct comm_call *call)
     if (nccl->comm.world == 1)
         return ERR_NONE;
     TRY(comm_nccl_begin(nccl));
-    int rc = comm_nccl_code(nccl, calls->broadcast(call->send, call->recv, call->count, ncclInt8, call->root,
-                                                   nccl->nccl, calls->stream()), "ncclBroadcast");
+    int rc = comm_nccl_code(
+        nccl, calls->broadcast(call->send, call->recv, call->count, ncclInt8, call->root, nccl->nccl, calls->stream()),
+        "ncclBroadcast");
     int ended = comm_nccl_end(nccl);
     return rc != ERR_NONE ? rc : ended;
 }
@@ -180,7 +181,7 @@ int comm_nccl_move(struct comm_nccl *nccl, const struct comm_call *call)
     case COMM_ALL_TO_ALL:
         return gather(nccl, call, of_all_to_all);
     case COMM_REDUCE_SCATTER:
-        return reduce_shares(nccl, call, call->counts, call->offsets, call->recv);
+        return reduce_shards(nccl, call, call->counts, call->offsets, call->recv);
     case COMM_ALL_GATHER:
         return gather(nccl, call, of_all_gather);
     case COMM_ALL_REDUCE:

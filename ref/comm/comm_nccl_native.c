@@ -18,8 +18,8 @@ static size_t part(size_t count, enum dtype dtype)
     return (count * dtype_bytes(dtype) + 255) / 256 * 256;
 }
 
-// Equal shares one after the other are what NCCL scatters; others are a reduction to each rank.
-static bool has_equal_shares(const struct comm_call *call, int world)
+// Equal shards one after the other are what NCCL scatters; others are a reduction to each rank.
+static bool has_equal_shards(const struct comm_call *call, int world)
 {
     for (int rank = 0; rank < world; rank++)
         if (call->counts[rank] != call->counts[0] || call->offsets[rank] != (size_t)rank * call->counts[0])
@@ -35,33 +35,39 @@ static int name_sums(struct comm_nccl *nccl, const struct comm_call *call, void 
     if (call->operation == COMM_ALL_REDUCE)
         return comm_nccl_code(nccl, calls->all_reduce(call->send, sum, call->count, type, ncclSum, nccl->nccl, stream),
                               "ncclAllReduce");
-    if (has_equal_shares(call, nccl->comm.world))
-        return comm_nccl_code(nccl, calls->reduce_scatter(call->send, sum, call->counts[0], type, ncclSum, nccl->nccl,
-                                                          stream), "ncclReduceScatter");
+    if (has_equal_shards(call, nccl->comm.world))
+        return comm_nccl_code(
+            nccl, calls->reduce_scatter(call->send, sum, call->counts[0], type, ncclSum, nccl->nccl, stream),
+            "ncclReduceScatter");
     for (int rank = 0; rank < nccl->comm.world; rank++) {
-        const char *share = (const char *)call->send + call->offsets[rank] * dtype_bytes(call->send_dtype);
+        const char *shard = (const char *)call->send + call->offsets[rank] * dtype_bytes(call->send_dtype);
         if (call->counts[rank] > 0)
-            TRY(comm_nccl_code(nccl, calls->reduce(share, sum, call->counts[rank], type, ncclSum, rank, nccl->nccl,
-                                                   stream), "ncclReduce"));
+            TRY(comm_nccl_code(nccl,
+                               calls->reduce(shard, sum, call->counts[rank], type, ncclSum, rank, nccl->nccl, stream),
+                               "ncclReduce"));
     }
     return ERR_NONE;
 }
 
-// NCCL's gather is of equal shares one after the other; others are a broadcast from each rank.
+// NCCL's gather is of equal shards one after the other; others are a broadcast from each rank.
 static int name_gather(struct comm_nccl *nccl, const struct comm_call *call)
 {
     const struct comm_nccl_calls *calls = nccl->options.calls;
     size_t element_bytes = dtype_bytes(call->send_dtype);
     cudaStream_t stream = calls->stream();
-    if (has_equal_shares(call, nccl->comm.world))
-        return comm_nccl_code(nccl, calls->all_gather(call->send, call->recv, call->counts[0] * element_bytes, ncclInt8,
-                                                      nccl->nccl, stream), "ncclAllGather");
+    if (has_equal_shards(call, nccl->comm.world))
+        return comm_nccl_code(
+            nccl,
+            calls->all_gather(call->send, call->recv, call->counts[0] * element_bytes, ncclInt8, nccl->nccl, stream),
+            "ncclAllGather");
     for (int rank = 0; rank < nccl->comm.world; rank++) {
-        char *share = (char *)call->recv + call->offsets[rank] * element_bytes;
-        const void *from = rank == nccl->comm.rank ? call->send : share;
+        char *shard = (char *)call->recv + call->offsets[rank] * element_bytes;
+        const void *from = rank == nccl->comm.rank ? call->send : shard;
         if (call->counts[rank] > 0)
-            TRY(comm_nccl_code(nccl, calls->broadcast(from, share, call->counts[rank] * element_bytes, ncclInt8, rank,
-                                                      nccl->nccl, stream), "ncclBroadcast"));
+            TRY(comm_nccl_code(
+                nccl,
+                calls->broadcast(from, shard, call->counts[rank] * element_bytes, ncclInt8, rank, nccl->nccl, stream),
+                "ncclBroadcast"));
     }
     return ERR_NONE;
 }
@@ -76,11 +82,13 @@ static int name_pairs(struct comm_nccl *nccl, const struct comm_call *call)
         const char *from = (const char *)call->send + call->offsets[peer] * element_bytes;
         char *to = (char *)call->recv + call->recv_offsets[peer] * element_bytes;
         if (call->counts[peer] > 0)
-            TRY(comm_nccl_code(nccl, calls->send(from, call->counts[peer] * element_bytes, ncclInt8, peer, nccl->nccl,
-                                                 stream), "ncclSend"));
+            TRY(comm_nccl_code(
+                nccl, calls->send(from, call->counts[peer] * element_bytes, ncclInt8, peer, nccl->nccl, stream),
+                "ncclSend"));
         if (call->recv_counts[peer] > 0)
-            TRY(comm_nccl_code(nccl, calls->recv(to, call->recv_counts[peer] * element_bytes, ncclInt8, peer,
-                                                 nccl->nccl, stream), "ncclRecv"));
+            TRY(comm_nccl_code(
+                nccl, calls->recv(to, call->recv_counts[peer] * element_bytes, ncclInt8, peer, nccl->nccl, stream),
+                "ncclRecv"));
     }
     return ERR_NONE;
 }
@@ -94,9 +102,10 @@ static int name_collective(struct comm_nccl *nccl, const struct comm_call *call)
     case COMM_ALL_GATHER:
         return name_gather(nccl, call);
     case COMM_BROADCAST:
-        return comm_nccl_code(nccl, calls->broadcast(call->recv, call->recv,
-                                                     call->count * dtype_bytes(call->send_dtype), ncclInt8, call->root,
-                                                     nccl->nccl, calls->stream()), "ncclBroadcast");
+        return comm_nccl_code(nccl,
+                              calls->broadcast(call->recv, call->recv, call->count * dtype_bytes(call->send_dtype),
+                                               ncclInt8, call->root, nccl->nccl, calls->stream()),
+                              "ncclBroadcast");
     case COMM_REDUCE_SCATTER:
     case COMM_ALL_REDUCE:
         return name_sums(nccl, call, call->recv);

@@ -75,7 +75,7 @@ struct collective {
 static int call_collective(struct comm *comm, const struct collective *c, char *base)
 {
     int world = comm_world(comm), rank = comm_rank(comm);
-    size_t counts[world], offsets[world], back[world], places[world], total = 0, element = dtype_bytes(c->dtype);
+    size_t counts[world], offsets[world], back[world], positions[world], total = 0, element = dtype_bytes(c->dtype);
     for (int peer = 0; peer < world; peer++) {
         counts[peer] = pattern_count(c->pattern, peer);
         offsets[peer] = total;
@@ -109,10 +109,10 @@ static int call_collective(struct comm *comm, const struct collective *c, char *
         offsets[peer] = sent;
         sent += counts[peer] + 3;
         back[peer] = pattern_count(c->pattern, peer + 2 * rank);
-        places[peer] = received;
+        positions[peer] = received;
         received += back[peer] + 5;
     }
-    int rc = comm_all_to_all(comm, send, counts, offsets, recv, back, places, c->dtype);
+    int rc = comm_all_to_all(comm, send, counts, offsets, recv, back, positions, c->dtype);
     return rc != ERR_NONE ? rc : comm_broadcast(comm, send, 1001, world / 2);
 }
 
@@ -131,7 +131,7 @@ static void fill(char *memory, enum dtype dtype, uint64_t key)
 // The same call on memory here, which control carries, and on the accelerator, which NCCL does.
 static void run_all_collectives(struct rank *rank)
 {
-    // A stage this small holds one piece of 64 elements of each rank's: most shares are cut.
+    // A stage this small holds one piece of 64 elements of each rank's: most shards are cut.
     const struct comm_nccl_options options = {rank->context, (size_t)rank->world * 64 * sizeof(float), 10000000000u};
     struct memory memory;
     rank_open(rank, &options, &memory);
@@ -169,7 +169,7 @@ Test(comm_nccl, in_every_world_sends_match_receives_and_the_bytes_are_those_of_t
     }
 }
 
-static void gather_equal_shares(struct rank *rank)
+static void gather_equal_shards(struct rank *rank)
 {
     const struct comm_nccl_options *options = rank->context;
     struct memory memory;
@@ -188,7 +188,7 @@ Test(comm_nccl, a_rank_names_the_next_places_in_turn_and_the_previous_ones)
 {
     struct comm_nccl_options options = {&standin_calls, 1 << 16, 10000000000u};
     standin_begin(4);
-    ranks_run_well(4, gather_equal_shares, &options);
+    ranks_run_well(4, gather_equal_shards, &options);
     static const struct {
         enum kind kind;
         int peer;
@@ -208,7 +208,7 @@ Test(comm_nccl, what_never_ends_is_an_error_after_the_limit_and_is_aborted)
     struct rank ranks[RANKS_MAX];
     standin_begin(2);
     standin.hangs = true;
-    ranks_run(ranks, 2, gather_equal_shares, &options);
+    ranks_run(ranks, 2, gather_equal_shards, &options);
     for (int rank = 0; rank < 2; rank++) {
         cr_expect_eq(ranks[rank].rc, ERR_PEER);
         cr_expect(strstr(ranks[rank].message, "no end after 0.05 s"), "%s", ranks[rank].message);
@@ -224,7 +224,7 @@ Test(comm_nccl, a_rank_whose_nccl_fails_is_named_by_all_and_none_waits_for_it)
     standin_begin(3);
     standin.hangs = true;
     standin.failing_rank = 2;
-    ranks_run(ranks, 3, gather_equal_shares, &options);
+    ranks_run(ranks, 3, gather_equal_shards, &options);
     for (int rank = 0; rank < 3; rank++) {
         cr_expect_eq(ranks[rank].rc, ERR_PEER);
         cr_expect(strstr(ranks[rank].message, "remote error"), "%s", ranks[rank].message);
@@ -239,7 +239,7 @@ static void gather_or_fail(struct rank *rank)
 {
     const struct comm_nccl_options *options = rank->context;
     if (rank->index != 1) {
-        gather_equal_shares(rank);
+        gather_equal_shards(rank);
         return;
     }
     struct memory memory;
@@ -270,11 +270,11 @@ static void disagree(struct rank *rank)
     struct memory memory;
     rank_open(rank, &options, &memory);
     bool odd = rank->index == 1;
-    size_t counts[RANKS_MAX], offsets[RANKS_MAX], places[RANKS_MAX];
+    size_t counts[RANKS_MAX], offsets[RANKS_MAX], positions[RANKS_MAX];
     for (int peer = 0; peer < rank->world; peer++) {
         counts[peer] = odd && *about == 'c' ? 9 : 10;
         offsets[peer] = 16 * (size_t)peer;
-        places[peer] = 1024 + 16 * (size_t)peer;
+        positions[peer] = 1024 + 16 * (size_t)peer;
     }
     char *base = odd && *about == 'm' ? memory.here : memory.there;
     int rc;
@@ -282,7 +282,7 @@ static void disagree(struct rank *rank)
         size_t back[RANKS_MAX];
         memcpy(back, counts, sizeof back);
         back[0] -= odd;
-        rc = comm_all_to_all(rank->comm, base, counts, offsets, base, back, places, DTYPE_FP32);
+        rc = comm_all_to_all(rank->comm, base, counts, offsets, base, back, positions, DTYPE_FP32);
     } else {
         const char *send = odd && *about == 's' ? memory.here : base;
         rc = comm_all_gather(rank->comm, send, base + 4096, counts, offsets, DTYPE_FP32);
@@ -360,8 +360,8 @@ Test(comm_nccl, native_sums_are_left_in_the_buffers_and_compared_with_the_canoni
 Test(comm_nccl, a_stage_too_small_for_the_world_is_refused)
 {
     struct comm_nccl nccl = {.comm = {.world = 2}, .options = {.stage_bytes = 256}};
-    struct comm_call call = {.operation = COMM_REDUCE_SCATTER, .count = 2, .counts = (size_t[]){1, 1},
-                             .offsets = (size_t[]){0, 1}};
+    struct comm_call call = {
+        .operation = COMM_REDUCE_SCATTER, .count = 2, .counts = (size_t[]){1, 1}, .offsets = (size_t[]){0, 1}};
     cr_expect_eq(comm_nccl_move(&nccl, &call), ERR_USAGE);
     cr_expect(strstr(err_message(), "256 bytes of stage for 2 ranks"), "%s", err_message());
 }

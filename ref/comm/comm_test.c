@@ -12,7 +12,10 @@
 enum { POISON = 0xa5, EDGE_BYTES = 192, GAP_COUNT = 3, COUNT_MAX = 70001, SEND_MAX = COUNT_MAX + 64 };
 
 static const int worlds[] = {1, 2, 3, 4, 8, 11};
-#define EACH_WORLD(index) size_t index = 0; index < sizeof worlds / sizeof worlds[0]; index++
+#define EACH_WORLD(index)                                                                                              \
+    size_t index = 0;                                                                                                  \
+    index < sizeof worlds / sizeof worlds[0];                                                                          \
+    index++
 
 // What every rank sends, by format and rank (there is one more than the largest world has), and what the reductions of
 // it are in one world. Written before the ranks start.
@@ -83,13 +86,13 @@ static void reduce_values(int world)
 
 TestSuite(comm, .init = make_values, .fini = free_values);
 
-// How many elements each rank's share has. The limits at which a transport may change its ways lie between these.
+// How many elements each rank's shard has. The limits at which a transport may change its ways lie between these.
 enum shape { EMPTY, ONE_EACH, PRIME, UNEVEN, ONE_RANK_HAS_ALL, AT_2048, AT_2049, MIDDLE, LARGE, SHAPE_COUNT };
 
 static const char *const shape_names[SHAPE_COUNT] = {"no elements", "one each", "a prime", "uneven", "one rank has all",
                                                      "2048",        "2049",     "20011",   "70001"};
 
-static size_t shape_share(enum shape shape, int world, int rank)
+static size_t shape_shard(enum shape shape, int world, int rank)
 {
     static const size_t totals[SHAPE_COUNT] = {
         [PRIME] = 997, [AT_2048] = 2048, [AT_2049] = 2049, [MIDDLE] = 20011, [LARGE] = COUNT_MAX};
@@ -106,17 +109,17 @@ static size_t shape_share(enum shape shape, int world, int rank)
     }
 }
 
-struct shares {
+struct shards {
     size_t counts[RANKS_MAX], offsets[RANKS_MAX];
     size_t total, extent;  // elements, without and with the gaps
 };
 
-// Shares one after the other, with a gap before each.
-static struct shares shares_of(enum shape shape, int world, int rotation, size_t gap_count)
+// Shards one after the other, with a gap before each.
+static struct shards shards_of(enum shape shape, int world, int rotation, size_t gap_count)
 {
-    struct shares s = {0};
+    struct shards s = {0};
     for (int rank = 0; rank < world; rank++) {
-        s.counts[rank] = shape_share(shape, world, (rank + rotation) % world);
+        s.counts[rank] = shape_shard(shape, world, (rank + rotation) % world);
         s.offsets[rank] = s.extent + gap_count;
         s.total += s.counts[rank];
         s.extent = s.offsets[rank] + s.counts[rank];
@@ -155,7 +158,7 @@ struct buffers {
 static struct buffers buffers_open(const struct rank *rank, const struct test_case *c, size_t send_count,
                                    size_t recv_count)
 {
-    // Shares begin at any element, not only at those on which a processor's stores are aligned.
+    // Shards begin at any element, not only at those on which a processor's stores are aligned.
     size_t send_shift = (size_t)(rank->index % 3) * dtype_bytes(c->dtype);
     size_t recv_shift = (size_t)(rank->index % 5) * dtype_bytes(c->recv_dtype);
     size_t send_bytes = send_count * dtype_bytes(c->dtype), recv_bytes = recv_count * dtype_bytes(c->recv_dtype);
@@ -207,25 +210,25 @@ static void buffers_close(struct rank *rank, const struct test_case *c, struct b
 
 static void reduce_scatter_case(struct rank *rank, const struct test_case *c)
 {
-    struct shares shares = shares_of(c->shape, rank->world, 0, c->gaps ? GAP_COUNT : 0);
-    size_t offset = shares.offsets[rank->index], count = shares.counts[rank->index];
+    struct shards shards = shards_of(c->shape, rank->world, 0, c->gaps ? GAP_COUNT : 0);
+    size_t offset = shards.offsets[rank->index], count = shards.counts[rank->index];
     size_t send_bytes = dtype_bytes(c->dtype), recv_bytes = dtype_bytes(c->recv_dtype);
-    struct buffers b = buffers_open(rank, c, shares.extent, count);
+    struct buffers b = buffers_open(rank, c, shards.extent, count);
     char *recv = b.recv.data, *recv_expected = b.recv_expected.data;
     if (c->in_place) {
         recv += offset * recv_bytes;
         recv_expected += offset * recv_bytes;
     }
-    fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], shares.extent * send_bytes);
+    fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], shards.extent * send_bytes);
     if (c->add)
         fill(&b.recv, &b.recv_expected, 0, values[c->recv_dtype][rank->world], count * recv_bytes);
     for (size_t i = 0; i < count; i++) {
         float sum = plain_sums[c->dtype][offset + i];
         store(c->recv_dtype, recv_expected, i, c->add ? load(c->recv_dtype, recv_expected, i) + sum : sum);
     }
-    int rc = c->gaps ? comm_reduce_scatter_at(rank->comm, b.send.data, shares.offsets, recv, shares.counts, c->dtype)
-                     : comm_reduce_scatter(rank->comm, b.send.data, c->dtype, recv, c->recv_dtype, shares.counts,
-                                           c->add);
+    int rc = c->gaps
+                 ? comm_reduce_scatter_at(rank->comm, b.send.data, shards.offsets, recv, shards.counts, c->dtype)
+                 : comm_reduce_scatter(rank->comm, b.send.data, c->dtype, recv, c->recv_dtype, shards.counts, c->add);
     buffers_close(rank, c, &b, rc);
 }
 
@@ -235,22 +238,14 @@ static void reduce_scatter_body(struct rank *rank)
         enum dtype send, recv;
         bool in_place, add, gaps;
     } forms[] = {
-        {DTYPE_FP32, DTYPE_FP32, false, false, false},
-        {DTYPE_FP32, DTYPE_FP32, true, false, false},
-        {DTYPE_FP32, DTYPE_FP32, false, true, false},
-        {DTYPE_FP32, DTYPE_FP32, false, false, true},
-        {DTYPE_FP32, DTYPE_FP32, true, false, true},
-        {DTYPE_BF16, DTYPE_BF16, false, false, false},
-        {DTYPE_BF16, DTYPE_BF16, true, false, false},
-        {DTYPE_BF16, DTYPE_BF16, true, false, true},
-        {DTYPE_BF16, DTYPE_FP32, false, false, false},
-        {DTYPE_BF16, DTYPE_FP32, false, true, false},
-        {DTYPE_FP16, DTYPE_FP16, true, false, false},
-        {DTYPE_FP16, DTYPE_FP16, false, true, false},
-        {DTYPE_FP16, DTYPE_FP16, false, false, true},
-        {DTYPE_FP16, DTYPE_FP32, false, false, false},
-        {DTYPE_FP32, DTYPE_BF16, false, false, false},
-        {DTYPE_FP32, DTYPE_FP16, false, true, false},
+        {DTYPE_FP32, DTYPE_FP32, false, false, false}, {DTYPE_FP32, DTYPE_FP32, true, false, false},
+        {DTYPE_FP32, DTYPE_FP32, false, true, false},  {DTYPE_FP32, DTYPE_FP32, false, false, true},
+        {DTYPE_FP32, DTYPE_FP32, true, false, true},   {DTYPE_BF16, DTYPE_BF16, false, false, false},
+        {DTYPE_BF16, DTYPE_BF16, true, false, false},  {DTYPE_BF16, DTYPE_BF16, true, false, true},
+        {DTYPE_BF16, DTYPE_FP32, false, false, false}, {DTYPE_BF16, DTYPE_FP32, false, true, false},
+        {DTYPE_FP16, DTYPE_FP16, true, false, false},  {DTYPE_FP16, DTYPE_FP16, false, true, false},
+        {DTYPE_FP16, DTYPE_FP16, false, false, true},  {DTYPE_FP16, DTYPE_FP32, false, false, false},
+        {DTYPE_FP32, DTYPE_BF16, false, false, false}, {DTYPE_FP32, DTYPE_FP16, false, true, false},
     };
     for (enum shape shape = EMPTY; shape < SHAPE_COUNT; shape++)
         for (size_t form = 0; form < sizeof forms / sizeof forms[0]; form++)
@@ -263,7 +258,7 @@ static void reduce_scatter_body(struct rank *rank)
                                                           .gaps = forms[form].gaps});
 }
 
-Test(comm, concurrent_reduce_scatter_gives_every_rank_the_plain_fold_of_its_share)
+Test(comm, concurrent_reduce_scatter_gives_every_rank_the_plain_fold_of_its_shard)
 {
     for (EACH_WORLD(i)) {
         reduce_values(worlds[i]);
@@ -273,15 +268,15 @@ Test(comm, concurrent_reduce_scatter_gives_every_rank_the_plain_fold_of_its_shar
 
 static void all_gather_case(struct rank *rank, const struct test_case *c)
 {
-    struct shares shares = shares_of(c->shape, rank->world, 0, GAP_COUNT);
-    size_t bytes = dtype_bytes(c->dtype), offset = shares.offsets[rank->index], count = shares.counts[rank->index];
-    struct buffers b = buffers_open(rank, c, c->in_place ? shares.extent : count, shares.extent);
+    struct shards shards = shards_of(c->shape, rank->world, 0, GAP_COUNT);
+    size_t bytes = dtype_bytes(c->dtype), offset = shards.offsets[rank->index], count = shards.counts[rank->index];
+    struct buffers b = buffers_open(rank, c, c->in_place ? shards.extent : count, shards.extent);
     char *send = b.send.data + (c->in_place ? offset * bytes : 0);
     fill(&b.send, &b.send_expected, (size_t)(send - b.send.data), values[c->dtype][rank->index], count * bytes);
     for (int peer = 0; peer < rank->world; peer++)
-        memcpy(b.recv_expected.data + shares.offsets[peer] * bytes, values[c->dtype][peer],
-               shares.counts[peer] * bytes);
-    int rc = comm_all_gather(rank->comm, send, b.recv.data, shares.counts, shares.offsets, c->dtype);
+        memcpy(b.recv_expected.data + shards.offsets[peer] * bytes, values[c->dtype][peer],
+               shards.counts[peer] * bytes);
+    int rc = comm_all_gather(rank->comm, send, b.recv.data, shards.counts, shards.offsets, c->dtype);
     buffers_close(rank, c, &b, rc);
 }
 
@@ -297,7 +292,7 @@ static void all_gather_body(struct rank *rank)
                                                           .in_place = in_place});
 }
 
-Test(comm, concurrent_all_gather_gives_every_rank_every_share_and_leaves_gaps_alone)
+Test(comm, concurrent_all_gather_gives_every_rank_every_shard_and_leaves_gaps_alone)
 {
     for (EACH_WORLD(i))
         ranks_run_well(worlds[i], all_gather_body, NULL);
@@ -306,7 +301,7 @@ Test(comm, concurrent_all_gather_gives_every_rank_every_share_and_leaves_gaps_al
 // Elements that lie in one block on every rank.
 static size_t block_count(enum shape shape, int world)
 {
-    return shares_of(shape, world, 0, 0).total;
+    return shards_of(shape, world, 0, 0).total;
 }
 
 static void all_reduce_case(struct rank *rank, const struct test_case *c)
@@ -346,20 +341,20 @@ Test(comm, concurrent_all_reduce_gives_every_rank_the_plain_fold_or_maximum)
     }
 }
 
-// Rank a sends rank b the share that the shape gives to rank a + b, so that counts differ in both directions.
+// Rank a sends rank b the shard that the shape gives to rank a + b, so that counts differ in both directions.
 static void all_to_all_case(struct rank *rank, const struct test_case *c)
 {
-    struct shares shares = shares_of(c->shape, rank->world, rank->index, GAP_COUNT);
+    struct shards shards = shards_of(c->shape, rank->world, rank->index, GAP_COUNT);
     size_t bytes = dtype_bytes(c->dtype);
-    struct buffers b = buffers_open(rank, c, shares.extent, shares.extent);
-    fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], shares.extent * bytes);
+    struct buffers b = buffers_open(rank, c, shards.extent, shards.extent);
+    fill(&b.send, &b.send_expected, 0, values[c->dtype][rank->index], shards.extent * bytes);
     for (int peer = 0; peer < rank->world; peer++) {
-        struct shares theirs = shares_of(c->shape, rank->world, peer, GAP_COUNT);
-        memcpy(b.recv_expected.data + shares.offsets[peer] * bytes,
+        struct shards theirs = shards_of(c->shape, rank->world, peer, GAP_COUNT);
+        memcpy(b.recv_expected.data + shards.offsets[peer] * bytes,
                values[c->dtype][peer] + theirs.offsets[rank->index] * bytes, theirs.counts[rank->index] * bytes);
     }
-    int rc = comm_all_to_all(rank->comm, b.send.data, shares.counts, shares.offsets, b.recv.data, shares.counts,
-                             shares.offsets, c->dtype);
+    int rc = comm_all_to_all(rank->comm, b.send.data, shards.counts, shards.offsets, b.recv.data, shards.counts,
+                             shards.offsets, c->dtype);
     buffers_close(rank, c, &b, rc);
 }
 
@@ -371,7 +366,7 @@ static void all_to_all_body(struct rank *rank)
                                       .collective = "all-to-all", .shape = shape, .dtype = dtype, .recv_dtype = dtype});
 }
 
-Test(comm, concurrent_all_to_all_exchanges_uneven_shares_between_gaps)
+Test(comm, concurrent_all_to_all_exchanges_uneven_shards_between_gaps)
 {
     for (EACH_WORLD(i))
         ranks_run_well(worlds[i], all_to_all_body, NULL);
@@ -428,7 +423,7 @@ static void cut_body(struct rank *rank)
     enum { COUNT = 30011, PIECE = 997 };
     enum dtype dtype = DTYPE_BF16;
     struct bf16 *send = (struct bf16 *)values[dtype][rank->index];
-    struct bf16 *whole = malloc(3 * COUNT * sizeof *whole), *pieces = whole + COUNT, *shares = pieces + COUNT;
+    struct bf16 *whole = malloc(3 * COUNT * sizeof *whole), *pieces = whole + COUNT, *shards = pieces + COUNT;
     int rc = comm_all_reduce(rank->comm, send, whole, COUNT, dtype, COMM_SUM);
     for (size_t from = 0; from < COUNT; from += PIECE)
         rc |= comm_all_reduce(rank->comm, send + from, pieces + from, COUNT - from < PIECE ? COUNT - from : PIECE,
@@ -438,12 +433,12 @@ static void cut_body(struct rank *rank)
         counts[peer] = peer == 0 ? COUNT - 11 * (size_t)(rank->world - 1) : 11;
         offsets[peer] = peer == 0 ? 0 : offsets[peer - 1] + counts[peer - 1];
     }
-    struct bf16 *own = shares + offsets[rank->index];
+    struct bf16 *own = shards + offsets[rank->index];
     rc |= comm_reduce_scatter(rank->comm, send, dtype, own, dtype, counts, false);
-    rc |= comm_all_gather(rank->comm, own, shares, counts, offsets, dtype);
+    rc |= comm_all_gather(rank->comm, own, shards, counts, offsets, dtype);
     if (rc != ERR_NONE)
         rank_wrong(rank, "%s", err_message());
-    else if (memcmp(whole, pieces, COUNT * sizeof *whole) != 0 || memcmp(whole, shares, COUNT * sizeof *whole) != 0)
+    else if (memcmp(whole, pieces, COUNT * sizeof *whole) != 0 || memcmp(whole, shards, COUNT * sizeof *whole) != 0)
         rank_wrong(rank, "bits depend on the cut");
     free(whole);
 }
@@ -458,16 +453,16 @@ Test(comm, the_bits_of_a_sum_do_not_depend_on_the_cut)
 // still read would see the next round's values.
 static void rewrite_body(struct rank *rank)
 {
-    size_t share = *(const size_t *)rank->context, count = share * (size_t)rank->world;
+    size_t shard = *(const size_t *)rank->context, count = shard * (size_t)rank->world;
     size_t counts[RANKS_MAX], offsets[RANKS_MAX];
     for (int peer = 0; peer < rank->world; peer++) {
-        counts[peer] = share;
-        offsets[peer] = (size_t)peer * share;
+        counts[peer] = shard;
+        offsets[peer] = (size_t)peer * shard;
     }
     float *all = malloc(2 * count * sizeof *all), *sums = all + count, *own = all + offsets[rank->index];
     float *own_sum = sums + offsets[rank->index];
     for (int round = 0; round < 100 && rank->report[0] == '\0'; round++) {
-        for (size_t i = 0; i < share; i++)
+        for (size_t i = 0; i < shard; i++)
             own[i] = (float)(round + rank->index);
         for (size_t i = 0; i < count; i++)
             sums[i] = (float)(round * (rank->index + 1));
@@ -477,15 +472,15 @@ static void rewrite_body(struct rank *rank)
         if (rc == ERR_NONE)
             rc = comm_reduce_scatter(rank->comm, sums, DTYPE_FP32, own_sum, DTYPE_FP32, counts, false);
         if (rc == ERR_NONE)
-            rc = comm_all_reduce(rank->comm, own, own, share, DTYPE_FP32, COMM_SUM);
+            rc = comm_all_reduce(rank->comm, own, own, shard, DTYPE_FP32, COMM_SUM);
         if (rc != ERR_NONE) {
             rank_wrong(rank, "%s", err_message());
             break;
         }
         float triangle = (float)(rank->world * (rank->world + 1) / 2), ranks = (float)rank->world;
         for (size_t i = 0; i < count; i++) {
-            bool is_own = i / share == (size_t)rank->index;
-            float gathered = (float)(round + (int)(i / share));
+            bool is_own = i / shard == (size_t)rank->index;
+            float gathered = (float)(round + (int)(i / shard));
             float expected = is_own ? (float)round * ranks + ranks * (ranks - 1) / 2 : gathered;
             if (all[i] != expected || (is_own && sums[i] != (float)round * triangle))
                 rank_wrong(rank, "round %d, element %zu: %g and %g", round, i, (double)all[i], (double)sums[i]);
@@ -497,8 +492,8 @@ static void rewrite_body(struct rank *rank)
 Test(comm, concurrent_buffers_may_be_rewritten_as_soon_as_a_collective_returns)
 {
     for (EACH_WORLD(i))
-        for (size_t share = 5; share <= 5000; share *= 1000)
-            ranks_run_well(worlds[i], rewrite_body, &share);
+        for (size_t shard = 5; shard <= 5000; shard *= 1000)
+            ranks_run_well(worlds[i], rewrite_body, &shard);
 }
 
 static void expect_sent(struct rank *rank, struct ledger *ledger, enum ledger_operation operation, uint64_t bytes,
@@ -516,7 +511,7 @@ static void ledger_body(struct rank *rank)
 {
     static const size_t counts[4] = {7, 0, 5, 30}, offsets[4] = {0, 7, 7, 12};
     static const size_t to_all[4][4] = {{1, 2, 3, 4}, {0, 9, 0, 9}, {5, 5, 5, 5}, {0, 0, 0, 8}};
-    // All-reduce of 42 elements: shares of 11, 11, 10 and 10.
+    // All-reduce of 42 elements: shards of 11, 11, 10 and 10.
     static const uint64_t all_reduce[4] = {31 + 33, 31 + 33, 32 + 30, 32 + 30};
     static const uint64_t all_to_all[4] = {9, 9, 15, 0};
     struct ledger ledger = {0};

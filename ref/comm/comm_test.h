@@ -21,11 +21,11 @@ struct rank {
     int index, world;
     void *context;
     void (*body)(struct rank *rank);
-    int rc;                        // of the call that the test is about
-    char message[REPORT_BYTES];    // its error message
-    double seconds;                // how long it took
-    char report[REPORT_BYTES];     // the first thing that is wrong; "" if nothing is
-    bool closed;                   // the body has closed the handle itself
+    int rc;                      // of the call that the test is about
+    char message[REPORT_BYTES];  // its error message
+    double seconds;              // how long it took
+    char report[REPORT_BYTES];   // the first thing that is wrong; "" if nothing is
+    bool closed;                 // the body has closed the handle itself
     pthread_t thread;
 };
 
@@ -78,8 +78,8 @@ static inline void ranks_run(struct rank ranks[], int world, void (*body)(struct
     cr_assert_leq(world, RANKS_MAX);
     cr_assert_eq(comm_local_open(world, comms), ERR_NONE, "%s", err_message());
     for (int index = 0; index < world; index++)
-        ranks[index] = (struct rank){
-            .comm = comms[index], .index = index, .world = world, .context = context, .body = body};
+        ranks[index] =
+            (struct rank){.comm = comms[index], .index = index, .world = world, .context = context, .body = body};
     for (int index = 0; index < world; index++)
         cr_assert_eq(pthread_create(&ranks[index].thread, NULL, rank_thread, &ranks[index]), 0);
     for (int index = 0; index < world; index++)

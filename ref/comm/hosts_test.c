@@ -53,8 +53,9 @@ Test(hosts, two_hosts_end_in_the_bits_of_threads)
 {
     MPI_OR_SKIP();
     if (expect_the_bits_of_threads(2, 2, "--preset zero2 --model linear --steps 3"))
-        expect_the_bits_of_threads(2, 4, "--preset zero3 --model gpt-nano --steps 3 --schedule chaos:5 --set "
-                                         "bf16.enabled=false --set zerogauge.reduction_group=2");
+        expect_the_bits_of_threads(2, 4,
+                                   "--preset zero3 --model gpt-nano --steps 3 --schedule chaos:5 --set "
+                                   "bf16.enabled=false --set zerogauge.reduction_group=2");
 }
 
 Test(hosts, three_hosts_end_in_the_bits_of_threads)
@@ -124,7 +125,8 @@ Test(hosts, a_rank_killed_on_another_host_is_named_by_all_others)
     folder_make(folder);
     snprintf(command, sizeof command,
              "mpirun -n 5 '%s/zerogauge' train --preset zero_infinity --buffered --nvme-path %s --checkpoint %s/c "
-             "--every 1 --model gpt-nano --steps 9 --inject rank:1:kill@4", ZG_BINARY_DIR, folder, folder);
+             "--every 1 --model gpt-nano --steps 9 --inject rank:1:kill@4",
+             ZG_BINARY_DIR, folder, folder);
     if (hosts("3", command, &status)) {
         cr_expect_neq(status, 0, "%s", output);
         cr_expect_eq(times_said(output, "zerogauge train: rank 1 (host host2, process "), 4, "%s", output);

@@ -69,12 +69,12 @@ int launcher_world(struct launcher *launcher, int asked, int otherwise, int *wor
     return ERR_NONE;
 }
 
-int launcher_place(struct comm *comm, int *local_rank, int *local_count)
+int launcher_position(struct comm *comm, int *local_rank, int *local_count)
 {
     enum { NAME_BYTES = 256 };
     int world = comm_world(comm);
     char own[NAME_BYTES] = "";
-    char (*names)[NAME_BYTES] = calloc((size_t)world, sizeof *names);
+    char(*names)[NAME_BYTES] = calloc((size_t)world, sizeof *names);
     size_t counts[world], offsets[world];
     for (int rank = 0; rank < world; rank++) {
         counts[rank] = NAME_BYTES;

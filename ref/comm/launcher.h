@@ -6,7 +6,7 @@
 #include "ref/comm/comm.h"
 
 struct launcher {
-    int world;         // 0: this process was started by itself
+    int world;  // 0: this process was started by itself
     int rank;
     const char *name;  // what says so: "OMPI_COMM_WORLD_SIZE"
 };
@@ -26,7 +26,7 @@ int launcher_world(struct launcher *launcher, int asked, int otherwise, int *wor
 int launcher_open(const struct launcher *launcher, struct comm **out);
 
 // Collective: which of the ranks on its host this rank is, and how many they are. A host is known by its name.
-int launcher_place(struct comm *comm, int *local_rank, int *local_count);
+int launcher_position(struct comm *comm, int *local_rank, int *local_count);
 
 // Takes world and rank out of this process's environment: what it starts from now on is not of the launcher's world.
 void launcher_hide(void);

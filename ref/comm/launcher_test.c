@@ -92,15 +92,17 @@ Test(launcher, processes_continue_what_threads_began)
     folder_remove(folder);
 }
 
-Test(launcher, an_error_of_one_rank_ends_all_and_is_told_by_all)
+Test(launcher, an_error_of_one_rank_ends_all_and_is_reported_by_all)
 {
     MPI_OR_SKIP();
     cr_expect_eq(mpirun(3, "zerogauge", "train --preset zero3 --model linear --steps 5 --inject rank:1:die@3", output,
-                        sizeof output), 2, "%s", output);
+                        sizeof output),
+                 2, "%s", output);
     cr_expect_eq(times_said(output, "zerogauge train: rank 1: dies in step 3"), 1, "%s", output);
     cr_expect_eq(times_said(output, "zerogauge train: rank 1 failed: dies in step 3"), 2, "%s", output);
     cr_expect_neq(mpirun(2, "zerogauge", "train --preset zero2 --model linear --steps 2 --save /nonexistent/x", output,
-                         sizeof output), 0);
+                         sizeof output),
+                  0);
     cr_expect_not_null(strstr(output, "rank 0 failed: /nonexistent/x: cannot be created"), "%s", output);
 }
 
@@ -134,12 +136,12 @@ Test(launcher, a_killed_rank_is_named_by_all_others)
 {
     MPI_OR_SKIP();
     for (int rank = 0; rank < 3; rank++) {
-        char arguments[128], told[64];
+        char arguments[128], reported[64];
         snprintf(arguments, sizeof arguments, "train --preset zero3 --model linear --steps 9 --inject rank:%d:kill@3",
                  2 * rank);
-        snprintf(told, sizeof told, "zerogauge train: rank %d (host ", 2 * rank);
+        snprintf(reported, sizeof reported, "zerogauge train: rank %d (host ", 2 * rank);
         cr_expect_neq(mpirun(5, "zerogauge", arguments, output, sizeof output), 0, "%s", output);
-        cr_expect_eq(times_said(output, told), 4, "%s", output);
+        cr_expect_eq(times_said(output, reported), 4, "%s", output);
         cr_expect_eq(times_said(output, ") has died: it was killed, or crashed\n"), 4, "%s", output);
     }
 }
@@ -204,7 +206,8 @@ Test(launcher, a_process_started_alone_has_ranks_that_are_threads)
 {
     MPI_OR_SKIP();
     cr_expect_eq(mpirun(1, "zerogauge", "train --preset zero2 --world 3 --model linear --steps 2 --verify", output,
-                        sizeof output), 0, "%s", output);
+                        sizeof output),
+                 0, "%s", output);
     cr_expect_not_null(strstr(output, ", 3 ranks,"), "%s", output);
     cr_expect_eq(mpirun(1, "zerogauge", "train --preset zero2 --model linear --steps 2", output, sizeof output), 0);
     cr_expect_not_null(strstr(output, ", 1 rank"), "unless asked for more, it is one: %s", output);
@@ -232,10 +235,10 @@ Test(launcher, a_case_of_any_world_is_answered_by_a_process_started_alone)
     folder_remove(folder);
 }
 
-static void find_place(struct rank *rank)
+static void find_position(struct rank *rank)
 {
     int local_rank, local_count;
-    if (launcher_place(rank->comm, &local_rank, &local_count) != ERR_NONE)
+    if (launcher_position(rank->comm, &local_rank, &local_count) != ERR_NONE)
         rank_wrong(rank, "%s", err_message());
     else if (local_rank != rank->index || local_count != rank->world)
         rank_wrong(rank, "%d of %d", local_rank, local_count);
@@ -243,8 +246,8 @@ static void find_place(struct rank *rank)
 
 Test(launcher, ranks_of_one_host_are_counted_in_their_order)
 {
-    ranks_run_well(1, find_place, NULL);
-    ranks_run_well(5, find_place, NULL);
+    ranks_run_well(1, find_position, NULL);
+    ranks_run_well(5, find_position, NULL);
 }
 
 // Cases of the launcher's world are answered by its processes, and rank 0 alone judges and reports.
@@ -277,12 +280,13 @@ Test(launcher, the_suite_says_what_it_cannot_judge_under_a_launcher)
 {
     MPI_OR_SKIP();
     cr_expect_eq(mpirun(3, "zerogauge", "check --case adam-basic.w2.s1.fp32", output, sizeof output), 2, "%s", output);
-    const char *told = strstr(output, "zerogauge check: no case that is asked for has 3 ranks\n");
-    cr_assert_not_null(told, "%s", output);
-    cr_expect_null(strstr(told + 40, "no case that is asked for"), "rank 0 alone says so: %s", output);
+    const char *reported = strstr(output, "zerogauge check: no case that is asked for has 3 ranks\n");
+    cr_assert_not_null(reported, "%s", output);
+    cr_expect_null(strstr(reported + 40, "no case that is asked for"), "rank 0 alone says so: %s", output);
     cr_expect_eq(mpirun(2, "zerogauge", "check -- true {cases} {answers}", output, sizeof output), 2, "%s", output);
     cr_expect_not_null(strstr(output, "start it once, without a launcher, which stands in the command that is checked: "
-                                      "zerogauge check -- mpirun -n {world} "), "%s", output);
+                                      "zerogauge check -- mpirun -n {world} "),
+                       "%s", output);
     cr_expect_eq(mpirun(2, "zerogauge", "check --memory-limit 1GiB", output, sizeof output), 2, "%s", output);
     cr_expect_not_null(strstr(output, "limits are the launcher's"), "%s", output);
     cr_expect_eq(mpirun(2, "zerogauge", "bench adam --help", output, sizeof output), 0, "%s", output);

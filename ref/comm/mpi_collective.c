@@ -46,13 +46,15 @@ static int run(MPI_Comm world, int rank, const struct comm_call *call, const str
     switch (call->operation) {
     case COMM_ALL_TO_ALL:
         return comm_mpi_code(MPI_Alltoallv(call->send, a->counts, a->offsets, type, call->recv, a->recv_counts,
-                                           a->recv_offsets, type, world), "MPI_Alltoallv");
+                                           a->recv_offsets, type, world),
+                             "MPI_Alltoallv");
     case COMM_REDUCE_SCATTER:
         return comm_mpi_code(MPI_Reduce_scatter(call->send, call->recv, a->counts, type, MPI_SUM, world),
                              "MPI_Reduce_scatter");
     case COMM_ALL_GATHER:
-        return comm_mpi_code(MPI_Allgatherv(call->send, a->counts[rank], type, call->recv, a->counts, a->offsets, type,
-                                            world), "MPI_Allgatherv");
+        return comm_mpi_code(
+            MPI_Allgatherv(call->send, a->counts[rank], type, call->recv, a->counts, a->offsets, type, world),
+            "MPI_Allgatherv");
     case COMM_ALL_REDUCE:
         return comm_mpi_code(MPI_Allreduce(call->send, call->recv, count, type, MPI_SUM, world), "MPI_Allreduce");
     case COMM_BROADCAST:

@@ -10,10 +10,10 @@
 #ifdef ZG_HAVE_MPI
 #define MPI_OR_SKIP() (void)0
 #else
-#define MPI_OR_SKIP()                                                \
-    do {                                                             \
-        puts("TEST SKIPPED: built without MPI (libopenmpi-dev brings one)"); \
-        return;                                                      \
+#define MPI_OR_SKIP()                                                                                                  \
+    do {                                                                                                               \
+        puts("TEST SKIPPED: built without MPI (libopenmpi-dev brings one)");                                           \
+        return;                                                                                                        \
     } while (0)
 #endif
 

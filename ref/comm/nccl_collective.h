@@ -7,7 +7,7 @@
 #include "ref/comm/comm_backend.h"
 
 // Of a comm over NCCL: the call by NCCL itself, on all ranks together, of memory of their accelerators, complete on
-// return. Uneven shares are a group of ncclReduce or ncclBroadcast, for NCCL's own are equal; an all-to-all is the
+// return. Uneven shards are a group of ncclReduce or ncclBroadcast, for NCCL's own are equal; an all-to-all is the
 // group of ncclSend and ncclRecv that nccl-tests has for it. Reductions are sums of fp32; nothing is in place. Neither
 // compared among ranks nor counted. A rank that fails is noticed as in comm.h. ERR_USAGE: another comm.
 int nccl_collective_run(struct comm *comm, const struct comm_call *call);

@@ -12,15 +12,7 @@
 
 enum { CALLS_MAX = 64 };
 
-enum kind {
-    KIND_SEND,
-    KIND_RECV,
-    KIND_BROADCAST,
-    KIND_ALL_GATHER,
-    KIND_REDUCE,
-    KIND_REDUCE_SCATTER,
-    KIND_ALL_REDUCE
-};
+enum kind { KIND_SEND, KIND_RECV, KIND_BROADCAST, KIND_ALL_GATHER, KIND_REDUCE, KIND_REDUCE_SCATTER, KIND_ALL_REDUCE };
 
 struct recorded {
     enum kind kind;
@@ -151,8 +143,8 @@ static bool is_sum(ncclDataType_t type, ncclRedOp_t operation)
     return type == ncclFloat32 && operation == ncclSum;
 }
 
-static ncclResult_t standin_reduce(const void *from, void *to, size_t count, ncclDataType_t type,
-                                   ncclRedOp_t operation, int root, ncclComm_t comm, cudaStream_t stream)
+static ncclResult_t standin_reduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                                   int root, ncclComm_t comm, cudaStream_t stream)
 {
     (void)stream;
     return is_sum(type, operation) ? record(KIND_REDUCE, root, from, to, count, comm) : ncclInvalidArgument;

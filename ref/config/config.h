@@ -50,9 +50,9 @@ struct config_offload_optimizer {
     enum ledger_tier tier;  // device ("none"), host ("cpu") or NVMe
     size_t buffer_count;    // host buffers, each for one state of one sub-group on its way
     bool pin_memory;
-    bool pipeline_read;     // NVMe: the next sub-groups are read beside the update
-    bool pipeline_write;    // NVMe: the last ones are written beside it
-    double ratio;           // the part of the elements that goes to the host; the rest stays on the device
+    bool pipeline_read;   // NVMe: the next sub-groups are read beside the update
+    bool pipeline_write;  // NVMe: the last ones are written beside it
+    double ratio;         // the part of the elements that goes to the host; the rest stays on the device
 };
 
 // "offload_param", stage 3.
@@ -77,7 +77,7 @@ struct config_group {
 struct config {
     // the batch triple, complete: train_batch = micro_batch x accumulation x world
     size_t train_batch, micro_batch, accumulation;
-    int stage;  // 0..3, as the key says; what to do with it is stage_find's
+    int stage;                       // 0..3, as the key says; what to do with it is stage_find's
     enum dtype precision;            // of parameters and their gradients
     enum dtype communication_dtype;  // in which gradients are sent
     enum dtype accumulation_dtype;   // in which micro-steps are added
@@ -97,7 +97,7 @@ struct config {
     // tiers
     struct config_offload_optimizer offload_optimizer;
     struct config_offload_param offload_param;
-    enum ledger_tier gradient_tier;    // of the shares that are kept for the update
+    enum ledger_tier gradient_tier;    // of the shards that are kept for the update
     enum ledger_tier activation_tier;  // of activation checkpoints
     bool activation_checkpointing;
     size_t sub_group_size;  // elements of one step of the update
@@ -107,16 +107,16 @@ struct config {
     // "zerogauge"
     uint64_t delayed_update_start_step;  // from this step on the update is one step late; 0: never
     enum config_partitioning partitioning;
-    size_t reduction_group;   // ranks in a group of hierarchical sums; 0: sums in canonical order
-    size_t tiling_factor;  // parts of the model's large linear layers; 1: whole
+    size_t reduction_group;  // ranks in a group of hierarchical sums; 0: sums in canonical order
+    size_t tiling_factor;    // parts of the model's large linear layers; 1: whole
 };
 
 // What a configuration is loaded with.
 struct config_options {
-    int world;                // ranks
-    uint64_t steps;           // of the run, for "total_num_steps": "auto"; 0: unknown
-    const char *const *set;   // [set_count] overrides "path.to.key=value", later ones win; the value is JSON, or else
-    size_t set_count;         // a string
+    int world;               // ranks
+    uint64_t steps;          // of the run, for "total_num_steps": "auto"; 0: unknown
+    const char *const *set;  // [set_count] overrides "path.to.key=value", later ones win; the value is JSON, or else
+    size_t set_count;        // a string
     const char *const *nvme_paths;  // [nvme_path_count] in place of the file's; not looked at where nothing is on NVMe
     size_t nvme_path_count;
     const char *engine;  // "libaio" or "io_uring" in place of the file's; null: not given
@@ -133,7 +133,7 @@ enum { CONFIG_NOTE_MAX = 256, CONFIG_VALUE_BYTES = 64 };
 
 struct config_note {
     enum config_note_kind kind;
-    const char *key;  // static
+    const char *key;                 // static
     char value[CONFIG_VALUE_BYTES];  // as JSON, what "auto" became; what the old name stands for
 };
 

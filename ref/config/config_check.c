@@ -28,8 +28,7 @@ static bool is_betas(const json_t *value)
 
 static bool is_path(const json_t *value)
 {
-    return json_is_string(value) && json_string_length(value) > 0 &&
-           json_string_length(value) < CONFIG_PATH_NAME_BYTES;
+    return json_is_string(value) && json_string_length(value) > 0 && json_string_length(value) < CONFIG_PATH_NAME_BYTES;
 }
 
 static bool is_paths(const json_t *value)
@@ -92,10 +91,14 @@ static bool is_choice(const char *choices, const char *text)
 // What a key expects, for a message.
 static const char *expectation(const struct config_key *key, char *out, size_t room)
 {
-    static const char *const NAMES[] = {
-        [CONFIG_BOOL] = "true or false", [CONFIG_INTEGER] = "a whole number", [CONFIG_NUMBER] = "a number",
-        [CONFIG_STRING] = "a string", [CONFIG_BETAS] = "an array of two numbers from 0 to below 1",
-        [CONFIG_ARRAY] = "an array", [CONFIG_OBJECT] = "an object", [CONFIG_FREE_OBJECT] = "an object"};
+    static const char *const NAMES[] = {[CONFIG_BOOL] = "true or false",
+                                        [CONFIG_INTEGER] = "a whole number",
+                                        [CONFIG_NUMBER] = "a number",
+                                        [CONFIG_STRING] = "a string",
+                                        [CONFIG_BETAS] = "an array of two numbers from 0 to below 1",
+                                        [CONFIG_ARRAY] = "an array",
+                                        [CONFIG_OBJECT] = "an object",
+                                        [CONFIG_FREE_OBJECT] = "an object"};
     bool ranged = key->use == KEY_USED && (key->type == CONFIG_INTEGER || key->type == CONFIG_NUMBER);
     if (key->choices) {
         const char *at = key->choices;
@@ -122,9 +125,8 @@ static bool is_honoured(const struct config_key *key, const json_t *value)
 {
     for (const char *at = key->only; at && *at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
         json_t *only = json_loadb(at, strcspn(at, "|"), JSON_DECODE_ANY, NULL);
-        bool equal = json_is_number(only) && json_is_number(value)
-                         ? json_number_value(only) == json_number_value(value)
-                         : json_equal(only, value);
+        bool equal = json_is_number(only) && json_is_number(value) ? json_number_value(only) == json_number_value(value)
+                                                                   : json_equal(only, value);
         json_decref(only);
         if (equal)
             return true;
@@ -183,7 +185,7 @@ static int check_object(struct config_doc *doc, const struct config_key *parent,
 {
     const char *name;
     json_t *value;
-    json_object_foreach(object, name, value) {
+    json_object_foreach (object, name, value) {
         char child[CONFIG_PATH_BYTES], hint[CONFIG_HINT_BYTES];
         int bytes = snprintf(child, sizeof child, "%s%s%s", path, *path ? "." : "", name);
         // A key with a dot in it would look like a path.

@@ -21,16 +21,26 @@
 #define QUEUES_MAX 256
 #define TIERS "none|cpu|nvme"
 
-#define USED(path_, type_, ...) {.path = path_, .type = CONFIG_##type_, .use = KEY_USED, __VA_ARGS__}
+#define USED(path_, type_, ...)                                                                                        \
+    {                                                                                                                  \
+        .path = path_, .type = CONFIG_##type_, .use = KEY_USED, __VA_ARGS__                                            \
+    }
 #define RANGE(min_, max_) .min = min_, .max = max_
 #define ACCEPTS(accepts_) .accepts = accepts_
 #define CHOICES(choices_) .choices = choices_
-#define IGNORED(path_, type_) \
-    {.path = path_, .type = CONFIG_##type_, .use = KEY_IGNORED, .accepts = KEY_AUTO | KEY_NULL}
-#define FIXED(path_, type_, only_, why_) \
-    {.path = path_, .type = CONFIG_##type_, .use = KEY_FIXED, .accepts = KEY_AUTO | KEY_NULL, .only = only_, \
-     .why = why_}
-#define ALIAS(path_, target_) {.path = path_, .use = KEY_ALIAS, .target = target_}
+#define IGNORED(path_, type_)                                                                                          \
+    {                                                                                                                  \
+        .path = path_, .type = CONFIG_##type_, .use = KEY_IGNORED, .accepts = KEY_AUTO | KEY_NULL                      \
+    }
+#define FIXED(path_, type_, only_, why_)                                                                               \
+    {                                                                                                                  \
+        .path = path_, .type = CONFIG_##type_, .use = KEY_FIXED, .accepts = KEY_AUTO | KEY_NULL, .only = only_,        \
+        .why = why_                                                                                                    \
+    }
+#define ALIAS(path_, target_)                                                                                          \
+    {                                                                                                                  \
+        .path = path_, .use = KEY_ALIAS, .target = target_                                                             \
+    }
 
 static const char BATCHED[] = "the accumulation boundary is always the configuration's";
 static const char AVERAGED[] = "gradients are summed over the ranks and divided once";
@@ -180,7 +190,10 @@ static const struct config_key KEYS[] = {
     FIXED("optimizer.params.amsgrad", BOOL, "false", "no recipe has it"),
     FIXED("optimizer.params.maximize", BOOL, "false", "no recipe has it"),
     FIXED("optimizer.params.fp32_optimizer_states", BOOL, "true", MASTER),
-    {.path = "optimizer.params.max_grad_norm", .type = CONFIG_NUMBER, .use = KEY_FIXED, .only = "",
+    {.path = "optimizer.params.max_grad_norm",
+     .type = CONFIG_NUMBER,
+     .use = KEY_FIXED,
+     .only = "",
      .why = "the limit of the norm is the top-level key gradient_clipping"},
     IGNORED("optimizer.params.torch_adam", BOOL),
     IGNORED("optimizer.params.fused", BOOL),

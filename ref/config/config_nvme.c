@@ -75,9 +75,10 @@ static int resolve_paths(const struct config_doc *doc, const char *key, struct c
     const json_t *optimizer = config_doc_given(doc, OPTIMIZER_PATH), *param = config_doc_given(doc, PARAM_PATH);
     if (optimizer && param && !same_paths(optimizer, param)) {
         char shown[JSON_SHOW_BYTES], other[JSON_SHOW_BYTES];
-        return config_doc_fail(doc, PARAM_PATH, "is %s and %s is %s, expected the same: everything is striped over one "
-                                                "list of paths", config_doc_show(shown, param), OPTIMIZER_PATH,
-                               config_doc_show(other, optimizer));
+        return config_doc_fail(doc, PARAM_PATH,
+                               "is %s and %s is %s, expected the same: everything is striped over one "
+                               "list of paths",
+                               config_doc_show(shown, param), OPTIMIZER_PATH, config_doc_show(other, optimizer));
     }
     const json_t *paths = optimizer ? optimizer : param;
     bool param_alone = out->offload_param.tier == TIER_NVME && out->offload_optimizer.tier != TIER_NVME;
@@ -128,8 +129,8 @@ int config_resolve_nvme(struct config_doc *doc, struct config *out)
     out->aio.intra_op_parallelism = (int)config_doc_whole(doc, "aio.intra_op_parallelism", 1);
     if (key)
         return resolve_paths(doc, key, out);
-    out->aio = (struct nvme_aio){
-        .block_bytes = 1048576, .queue_depth = 8, .overlap_events = true, .intra_op_parallelism = 1};
+    out->aio =
+        (struct nvme_aio){.block_bytes = 1048576, .queue_depth = 8, .overlap_events = true, .intra_op_parallelism = 1};
     config_doc_ignore(doc, "aio");
     config_doc_ignore(doc, ENGINE);
     config_doc_ignore(doc, OPTIMIZER_PATH);

@@ -26,9 +26,10 @@ static int resolve_device(struct config_doc *doc, const char *path, const char *
     if (!config_doc_given(doc, old))
         return ERR_NONE;
     if ((*out == TIER_HOST) != cpu)
-        return config_doc_fail(doc, old, "is %s, an old form of %s \"%s\", and that is \"%s\"; expected the new name "
-                                         "alone", cpu ? "true" : "false", path, cpu ? "cpu" : "none",
-                               config_device_name(*out));
+        return config_doc_fail(doc, old,
+                               "is %s, an old form of %s \"%s\", and that is \"%s\"; expected the new name "
+                               "alone",
+                               cpu ? "true" : "false", path, cpu ? "cpu" : "none", config_device_name(*out));
     config_doc_note_old(doc, old, path, cpu ? "cpu" : "none");
     return ERR_NONE;
 }
@@ -59,8 +60,10 @@ static int resolve_ratio(struct config_doc *doc, struct config *out)
         config_doc_ignore(doc, KEY);
     if (offload->tier == TIER_DEVICE || meaning || ratio == 1)
         return ERR_NONE;
-    return config_doc_fail(doc, KEY, "is %g, expected 1, or zero_optimization.stage 3 and the device \"cpu\": a part "
-                                     "can stay on the device only there", ratio);
+    return config_doc_fail(doc, KEY,
+                           "is %g, expected 1, or zero_optimization.stage 3 and the device \"cpu\": a part "
+                           "can stay on the device only there",
+                           ratio);
 }
 
 static int resolve_optimizer(struct config_doc *doc, struct config *out)
@@ -70,12 +73,15 @@ static int resolve_optimizer(struct config_doc *doc, struct config *out)
     char shown[JSON_SHOW_BYTES];
     TRY(resolve_device(doc, OPTIMIZER "device", "zero_optimization.cpu_offload", &offload->tier, &key));
     if (offload->tier != TIER_DEVICE && out->stage == 0)
-        return config_doc_fail(doc, key, "is %s and zero_optimization.stage is 0, expected stage 1, 2 or 3: without "
-                                         "ZeRO the optimizer is on the device",
+        return config_doc_fail(doc, key,
+                               "is %s and zero_optimization.stage is 0, expected stage 1, 2 or 3: without "
+                               "ZeRO the optimizer is on the device",
                                config_doc_show(shown, config_doc_value(doc, key)));
     if (offload->tier == TIER_NVME && out->stage != 3)
-        return config_doc_fail(doc, key, "is \"nvme\" and zero_optimization.stage is %d, expected stage 3 or \"cpu\": "
-                                         "DeepSpeed takes it for \"cpu\" in stages 1 and 2 without a word", out->stage);
+        return config_doc_fail(doc, key,
+                               "is \"nvme\" and zero_optimization.stage is %d, expected stage 3 or \"cpu\": "
+                               "DeepSpeed takes it for \"cpu\" in stages 1 and 2 without a word",
+                               out->stage);
     bool offloaded = offload->tier != TIER_DEVICE, nvme = offload->tier == TIER_NVME;
     offload->pin_memory = flag_if(offloaded, doc, OPTIMIZER "pin_memory", true);
     offload->pipeline_read = flag_if(nvme, doc, OPTIMIZER "pipeline_read", false);
@@ -91,8 +97,9 @@ static int resolve_param(struct config_doc *doc, struct config *out)
     char shown[JSON_SHOW_BYTES];
     TRY(resolve_device(doc, PARAM "device", "zero_optimization.cpu_offload_param", &offload->tier, &key));
     if (offload->tier != TIER_DEVICE && out->stage != 3)
-        return config_doc_fail(doc, key, "is %s and zero_optimization.stage is %d, expected stage 3: only there "
-                                         "parameters are partitioned",
+        return config_doc_fail(doc, key,
+                               "is %s and zero_optimization.stage is %d, expected stage 3: only there "
+                               "parameters are partitioned",
                                config_doc_show(shown, config_doc_value(doc, key)), out->stage);
     bool nvme = offload->tier == TIER_NVME;
     offload->pin_memory = flag_if(offload->tier != TIER_DEVICE, doc, PARAM "pin_memory", true);
@@ -110,8 +117,10 @@ static int resolve_gradient(struct config_doc *doc, struct config *out)
     if (out->gradient_tier == TIER_DEVICE)
         return ERR_NONE;
     if (out->offload_optimizer.tier == TIER_DEVICE)
-        return config_doc_fail(doc, KEY, "is \"%s\" and %sdevice is \"none\", expected \"none\", or an optimizer that "
-                                         "is offloaded, too", config_device_name(out->gradient_tier), OPTIMIZER);
+        return config_doc_fail(doc, KEY,
+                               "is \"%s\" and %sdevice is \"none\", expected \"none\", or an optimizer that "
+                               "is offloaded, too",
+                               config_device_name(out->gradient_tier), OPTIMIZER);
     if (out->gradient_tier == TIER_NVME && out->stage != 3)
         return config_doc_fail(doc, KEY, "is \"nvme\" and zero_optimization.stage is %d, expected stage 3 or \"cpu\"",
                                out->stage);
@@ -126,11 +135,15 @@ static int resolve_delay(struct config_doc *doc, struct config *out)
     if (!config_doc_given(doc, START))
         return config_doc_fail(doc, START, "missing, expected the first step whose update is late");
     if (out->offload_optimizer.tier == TIER_DEVICE)
-        return config_doc_fail(doc, SECTION, "is given and %sdevice is \"none\", expected \"cpu\" or \"nvme\": an "
-                                             "update on the device has nothing to run beside", OPTIMIZER);
+        return config_doc_fail(doc, SECTION,
+                               "is given and %sdevice is \"none\", expected \"cpu\" or \"nvme\": an "
+                               "update on the device has nothing to run beside",
+                               OPTIMIZER);
     if (out->offload_optimizer.ratio < 1)
-        return config_doc_fail(doc, SECTION, "is given and %sratio is %g, expected 1: an update on the device has "
-                                             "nothing to run beside", OPTIMIZER, out->offload_optimizer.ratio);
+        return config_doc_fail(doc, SECTION,
+                               "is given and %sratio is %g, expected 1: an update on the device has "
+                               "nothing to run beside",
+                               OPTIMIZER, out->offload_optimizer.ratio);
     out->delayed_update_start_step = config_doc_size(doc, START, 1);
     return ERR_NONE;
 }
@@ -143,17 +156,19 @@ static int resolve_buffers(struct config_doc *doc, struct config *out)
     static const char KEY[] = OPTIMIZER "buffer_count";
     struct config_offload_optimizer *offload = &out->offload_optimizer;
     bool gradient = out->gradient_tier != TIER_HOST;
-    bool separate = out->precision != DTYPE_FP32 || offload->tier != out->offload_param.tier ||
-                    out->delayed_update_start_step > 0;
+    bool separate =
+        out->precision != DTYPE_FP32 || offload->tier != out->offload_param.tier || out->delayed_update_start_step > 0;
     bool updated = separate && out->offload_param.tier != TIER_HOST;
     size_t least = 3 + (size_t)gradient + (size_t)updated;
     bool nvme = offload->tier == TIER_NVME;
     offload->buffer_count = size_if(offload->tier != TIER_DEVICE, doc, KEY, nvme && gradient ? 5 : 4);
     if (!nvme || offload->buffer_count >= least)
         return ERR_NONE;
-    return config_doc_fail(doc, KEY, "is %zu, expected at least %zu, one for each state of a sub-group: exp_avg, "
-                                     "exp_avg_sq, the fp32 parameters%s%s", offload->buffer_count, least,
-                           updated ? ", the updated parameters" : "", gradient ? ", the gradients" : "");
+    return config_doc_fail(doc, KEY,
+                           "is %zu, expected at least %zu, one for each state of a sub-group: exp_avg, "
+                           "exp_avg_sq, the fp32 parameters%s%s",
+                           offload->buffer_count, least, updated ? ", the updated parameters" : "",
+                           gradient ? ", the gradients" : "");
 }
 
 // DeepSpeed's cpu_checkpointing says where checkpoints go; that there are any, its models say.
@@ -165,9 +180,10 @@ static int resolve_activations(struct config_doc *doc, struct config *out)
     out->activation_checkpointing = config_doc_flag(doc, ENABLED, cpu);
     out->activation_tier = device_at(doc, DEVICE, cpu ? TIER_HOST : TIER_DEVICE);
     if (cpu && (!out->activation_checkpointing || out->activation_tier != TIER_HOST))
-        return config_doc_fail(doc, CPU, "is true, which stands for %senabled true and device \"cpu\", and those are "
-                                         "%s and \"%s\"; expected one of the sections", OWN_CHECKPOINTING,
-                               out->activation_checkpointing ? "true" : "false",
+        return config_doc_fail(doc, CPU,
+                               "is true, which stands for %senabled true and device \"cpu\", and those are "
+                               "%s and \"%s\"; expected one of the sections",
+                               OWN_CHECKPOINTING, out->activation_checkpointing ? "true" : "false",
                                config_device_name(out->activation_tier));
     if (!out->activation_checkpointing && out->activation_tier != TIER_DEVICE)
         return config_doc_fail(doc, DEVICE, "is \"%s\" and %senabled is false, expected it true",

@@ -40,7 +40,8 @@ Test(config_offload, the_optimizer_goes_to_the_host_and_takes_the_gradients_alon
 {
     for (int stage = 1; stage < 4; stage++) {
         struct config c = load_body("'zero_optimization': {'stage': %d, 'offload_optimizer': {'device': 'cpu', "
-                                    "'buffer_count': 2, 'pin_memory': false}, 'sub_group_size': 7}", stage);
+                                    "'buffer_count': 2, 'pin_memory': false}, 'sub_group_size': 7}",
+                                    stage);
         cr_expect_eq(c.offload_optimizer.tier, TIER_HOST);
         cr_expect_eq(c.gradient_tier, TIER_HOST);
         cr_expect_eq(c.offload_param.tier, TIER_DEVICE);
@@ -120,8 +121,8 @@ Test(config_offload, gradients_may_live_elsewhere_than_the_optimizer)
         const char *optimizer, *gradient;
         enum ledger_tier tier;
     } CASES[] = {
-        {"none", NULL, TIER_DEVICE}, {"cpu", NULL, TIER_HOST},    {"nvme", NULL, TIER_NVME},
-        {"cpu", "none", TIER_DEVICE}, {"cpu", "cpu", TIER_HOST},  {"cpu", "nvme", TIER_NVME},
+        {"none", NULL, TIER_DEVICE},   {"cpu", NULL, TIER_HOST},   {"nvme", NULL, TIER_NVME},
+        {"cpu", "none", TIER_DEVICE},  {"cpu", "cpu", TIER_HOST},  {"cpu", "nvme", TIER_NVME},
         {"nvme", "none", TIER_DEVICE}, {"nvme", "cpu", TIER_HOST}, {"nvme", "nvme", TIER_NVME},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
@@ -129,7 +130,8 @@ Test(config_offload, gradients_may_live_elsewhere_than_the_optimizer)
         if (CASES[i].gradient)
             snprintf(own, sizeof own, ", 'zerogauge': {'offload_gradient': {'device': '%s'}}", CASES[i].gradient);
         struct config c = load_body("'zero_optimization': {'stage': 3, 'offload_optimizer': {'device': '%s', "
-                                    "'nvme_path': '/x'}}%s", CASES[i].optimizer, own);
+                                    "'nvme_path': '/x'}}%s",
+                                    CASES[i].optimizer, own);
         cr_expect_eq(c.gradient_tier, CASES[i].tier, "%s %s", CASES[i].optimizer, CASES[i].gradient);
     }
 }
@@ -230,13 +232,17 @@ Test(config_offload, what_has_no_meaning_beside_the_devices_is_noted_and_has_its
                                 "'buffer_count': 9, 'max_in_cpu': 0, 'pin_memory': false}}, 'aio': {'block_size': "
                                 "'auto', 'queue_depth': 3}, 'zerogauge': {'aio_engine': 'io_uring', 'partitioning': "
                                 "'bandwidth_centric'}");
-    static const char *const IGNORED[] = {
-        "zero_optimization.offload_optimizer.pipeline_read", "zero_optimization.offload_optimizer.pipeline_write",
-        "zero_optimization.offload_optimizer.fast_init",     "zero_optimization.offload_optimizer.nvme_path",
-        "zero_optimization.offload_param.buffer_size",       "zero_optimization.offload_param.buffer_count",
-        "zero_optimization.offload_param.max_in_cpu",        "zero_optimization.offload_param.pin_memory",
-        "aio",                                               "zerogauge.aio_engine",
-        "zerogauge.partitioning"};
+    static const char *const IGNORED[] = {"zero_optimization.offload_optimizer.pipeline_read",
+                                          "zero_optimization.offload_optimizer.pipeline_write",
+                                          "zero_optimization.offload_optimizer.fast_init",
+                                          "zero_optimization.offload_optimizer.nvme_path",
+                                          "zero_optimization.offload_param.buffer_size",
+                                          "zero_optimization.offload_param.buffer_count",
+                                          "zero_optimization.offload_param.max_in_cpu",
+                                          "zero_optimization.offload_param.pin_memory",
+                                          "aio",
+                                          "zerogauge.aio_engine",
+                                          "zerogauge.partitioning"};
     for (size_t i = 0; i < sizeof IGNORED / sizeof *IGNORED; i++)
         cr_expect(note_on(IGNORED[i]) && note_on(IGNORED[i])->kind == CONFIG_IGNORED, "%s", IGNORED[i]);
     cr_expect_eq(notes.count, sizeof IGNORED / sizeof *IGNORED, "%zu", notes.count);
@@ -282,11 +288,15 @@ Test(config_offload, wrong_paths_and_engines_of_the_command_line_are_named)
         {3, 1, "posix", "--engine \"posix\": expected libaio or io_uring"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        struct config_options options = {.world = 2, .nvme_paths = paths + CASES[i].first,
-                                         .nvme_path_count = CASES[i].count, .engine = CASES[i].engine};
+        struct config_options options = {.world = 2,
+                                         .nvme_paths = paths + CASES[i].first,
+                                         .nvme_path_count = CASES[i].count,
+                                         .engine = CASES[i].engine};
         struct config c;
         cr_expect_eq(load_with("{'train_batch_size': 8, 'zero_optimization': {'stage': 3, 'offload_param': {'device': "
-                               "'nvme'}}}", options, &c), ERR_USAGE);
+                               "'nvme'}}}",
+                               options, &c),
+                     ERR_USAGE);
         cr_expect(strstr(err_message(), CASES[i].message), "%s", err_message());
     }
 }

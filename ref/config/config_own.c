@@ -14,8 +14,8 @@ static int resolve_recipe(const struct config_doc *doc, struct config *out)
         char shown[JSON_SHOW_BYTES], names[512] = "";
         size_t used = 0;
         for (int i = 0; recipe_at(i) && used < sizeof names; i++)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
-                                     recipe_name(recipe_at(i)));
+            used +=
+                (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", recipe_name(recipe_at(i)));
         return config_doc_fail(doc, "zerogauge.recipe", "is %s, expected one of %s",
                                config_doc_show(shown, config_doc_given(doc, "zerogauge.recipe")), names);
     }
@@ -32,8 +32,10 @@ static int resolve_partitioning(struct config_doc *doc, struct config *out)
         return ERR_NONE;
     config_doc_ignore(doc, KEY);
     if (broadcast)
-        return config_doc_fail(doc, KEY, "is \"owner_broadcast\" and zero_optimization.stage is %d, expected stage 3: "
-                                         "only there parameters are partitioned", out->stage);
+        return config_doc_fail(doc, KEY,
+                               "is \"owner_broadcast\" and zero_optimization.stage is %d, expected stage 3: "
+                               "only there parameters are partitioned",
+                               out->stage);
     return ERR_NONE;
 }
 

@@ -73,12 +73,12 @@ static json_t *zero_json(const struct config *config)
         json_object_set_new(zero, "sub_group_size", json_integer((json_int_t)config->sub_group_size));
     if (config->stage != 3)
         return zero;
-    json_t *stage3 = json_pack("{s:I, s:I, s:I, s:I, s:I}", "stage3_prefetch_bucket_size",
-                               (json_int_t)config->prefetch_bucket_size, "stage3_param_persistence_threshold",
-                               (json_int_t)config->param_persistence_threshold, "stage3_model_persistence_threshold",
-                               (json_int_t)config->model_persistence_threshold, "stage3_max_live_parameters",
-                               (json_int_t)config->max_live_parameters, "stage3_max_reuse_distance",
-                               (json_int_t)config->max_reuse_distance);
+    json_t *stage3 =
+        json_pack("{s:I, s:I, s:I, s:I, s:I}", "stage3_prefetch_bucket_size", (json_int_t)config->prefetch_bucket_size,
+                  "stage3_param_persistence_threshold", (json_int_t)config->param_persistence_threshold,
+                  "stage3_model_persistence_threshold", (json_int_t)config->model_persistence_threshold,
+                  "stage3_max_live_parameters", (json_int_t)config->max_live_parameters, "stage3_max_reuse_distance",
+                  (json_int_t)config->max_reuse_distance);
     json_object_update(zero, stage3);
     json_decref(stage3);
     return zero;
@@ -93,12 +93,12 @@ static json_t *scheduler_json(const struct config_scheduler *s)
         break;
     case SCHEDULER_WARMUP:
         return json_pack("{s:s, s:{s:f, s:f, s:I, s:s}}", "type", "WarmupLR", "params", "warmup_min_lr",
-                         s->warmup_min_lr, "warmup_max_lr", s->warmup_max_lr, "warmup_num_steps", warmup,
-                         "warmup_type", warmup_type);
+                         s->warmup_min_lr, "warmup_max_lr", s->warmup_max_lr, "warmup_num_steps", warmup, "warmup_type",
+                         warmup_type);
     case SCHEDULER_WARMUP_DECAY:
         return json_pack("{s:s, s:{s:f, s:f, s:I, s:s, s:I}}", "type", "WarmupDecayLR", "params", "warmup_min_lr",
-                         s->warmup_min_lr, "warmup_max_lr", s->warmup_max_lr, "warmup_num_steps", warmup,
-                         "warmup_type", warmup_type, "total_num_steps", total);
+                         s->warmup_min_lr, "warmup_max_lr", s->warmup_max_lr, "warmup_num_steps", warmup, "warmup_type",
+                         warmup_type, "total_num_steps", total);
     case SCHEDULER_WARMUP_COSINE:
         return json_pack("{s:s, s:{s:f, s:f, s:I, s:s, s:I}}", "type", "WarmupCosineLR", "params", "warmup_min_ratio",
                          s->warmup_min_ratio, "cos_min_ratio", s->cos_min_ratio, "warmup_num_steps", warmup,
@@ -146,15 +146,14 @@ static json_t *config_json(const struct config *config)
     json_t *bf16 = json_pack("{s:b}", "enabled", config->precision == DTYPE_BF16);
     if (config->precision == DTYPE_BF16)
         json_object_set_new(bf16, "check_grad_overflow", json_boolean(config->check_overflow));
-    json_t *json =
-           json_pack("{s:I, s:I, s:I, s:f, s:s, s:{s:s}, s:o, s:o, s:o, s:o, s:o, s:o}", "train_batch_size",
-                     (json_int_t)config->train_batch, "train_micro_batch_size_per_gpu", (json_int_t)config->micro_batch,
-                     "gradient_accumulation_steps", (json_int_t)config->accumulation, "gradient_clipping",
-                     config->gradient_clipping, "communication_data_type", dtype_name(config->communication_dtype),
-                     "data_types", "grad_accum_dtype", dtype_name(config->accumulation_dtype), "fp16",
-                     loss_scale_json(config), "bf16", bf16, "optimizer", optimizer_json(&config->adam), "scheduler",
-                     scheduler_json(&config->scheduler), "zero_optimization", zero_json(config), "zerogauge",
-                     own_json(config));
+    json_t *json = json_pack(
+        "{s:I, s:I, s:I, s:f, s:s, s:{s:s}, s:o, s:o, s:o, s:o, s:o, s:o}", "train_batch_size",
+        (json_int_t)config->train_batch, "train_micro_batch_size_per_gpu", (json_int_t)config->micro_batch,
+        "gradient_accumulation_steps", (json_int_t)config->accumulation, "gradient_clipping", config->gradient_clipping,
+        "communication_data_type", dtype_name(config->communication_dtype), "data_types", "grad_accum_dtype",
+        dtype_name(config->accumulation_dtype), "fp16", loss_scale_json(config), "bf16", bf16, "optimizer",
+        optimizer_json(&config->adam), "scheduler", scheduler_json(&config->scheduler), "zero_optimization",
+        zero_json(config), "zerogauge", own_json(config));
     if (config_uses_nvme(config))
         json_object_set_new(json, "aio", aio_json(&config->aio));
     return json;

@@ -59,8 +59,8 @@ static int resolve_batch(const struct config_doc *doc, struct config *out)
 static int resolve_loss_scale(const struct config_doc *doc, struct config *out)
 {
     struct config_loss_scale *scale = &out->loss_scale;
-    *scale = (struct config_loss_scale){.static_scale = 1, .initial_scale_power = 16, .window = 1000, .hysteresis = 2,
-                                        .min_scale = 1};
+    *scale = (struct config_loss_scale){
+        .static_scale = 1, .initial_scale_power = 16, .window = 1000, .hysteresis = 2, .min_scale = 1};
     if (out->precision != DTYPE_FP16)
         return ERR_NONE;
     double fixed = config_doc_number(doc, "fp16.loss_scale", 0);
@@ -86,9 +86,8 @@ static int resolve_loss_scale(const struct config_doc *doc, struct config *out)
     if (min_scale < 1)
         return config_doc_fail(doc, "fp16.min_loss_scale", "is %lld, expected at least 1", (long long)min_scale);
     if (power < 63 && min_scale > (1LL << power))
-        return config_doc_fail(doc, "fp16.min_loss_scale",
-                               "is %lld, expected at most the initial scale, 2^%lld = %lld", (long long)min_scale,
-                               (long long)power, 1LL << power);
+        return config_doc_fail(doc, "fp16.min_loss_scale", "is %lld, expected at most the initial scale, 2^%lld = %lld",
+                               (long long)min_scale, (long long)power, 1LL << power);
     scale->initial_scale_power = (unsigned)power;
     scale->window = (uint64_t)window;
     scale->hysteresis = (uint64_t)hysteresis;
@@ -184,8 +183,9 @@ static int resolve_scheduler(const struct config_doc *doc, struct config *out)
         return ERR_NONE;
     const char *type = config_doc_string(doc, "scheduler.type", NULL);
     if (!type)
-        return config_doc_fail(doc, "scheduler.type", "missing, expected one of \"WarmupLR\", \"WarmupDecayLR\", "
-                                                      "\"WarmupCosineLR\"");
+        return config_doc_fail(doc, "scheduler.type",
+                               "missing, expected one of \"WarmupLR\", \"WarmupDecayLR\", "
+                               "\"WarmupCosineLR\"");
     bool cosine = strcmp(type, "WarmupCosineLR") == 0, total = cosine || strcmp(type, "WarmupDecayLR") == 0;
     s->type = cosine ? SCHEDULER_WARMUP_COSINE : total ? SCHEDULER_WARMUP_DECAY : SCHEDULER_WARMUP;
     TRY(refuse_foreign_params(doc, type, cosine, total));

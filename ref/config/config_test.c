@@ -70,8 +70,8 @@ Test(config, every_form_of_the_batch_triple_is_completed)
         size_t train, micro, accumulation;  // 0: not written
         size_t expected[3];
     } CASES[] = {
-        {2, 32, 4, 4, {32, 4, 4}}, {2, 32, 4, 0, {32, 4, 4}}, {2, 32, 0, 4, {32, 4, 4}}, {2, 0, 4, 4, {32, 4, 4}},
-        {2, 32, 0, 0, {32, 16, 1}}, {2, 0, 4, 0, {8, 4, 1}}, {3, 12, 0, 2, {12, 2, 2}}, {1, 5, 5, 1, {5, 5, 1}},
+        {2, 32, 4, 4, {32, 4, 4}},  {2, 32, 4, 0, {32, 4, 4}},  {2, 32, 0, 4, {32, 4, 4}}, {2, 0, 4, 4, {32, 4, 4}},
+        {2, 32, 0, 0, {32, 16, 1}}, {2, 0, 4, 0, {8, 4, 1}},    {3, 12, 0, 2, {12, 2, 2}}, {1, 5, 5, 1, {5, 5, 1}},
         {3, 33, 0, 0, {33, 11, 1}}, {11, 44, 2, 0, {44, 2, 2}},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
@@ -191,10 +191,14 @@ Test(config, keys_without_meaning_are_accepted_and_listed)
     cr_expect_eq(load_body("'gradient_predivide_factor': 1.0, 'prescale_gradients': false").stage, 0);
     cr_expect_eq(notes.count, 0u);
     load_body(BODY);
-    const char *const IGNORED[] = {"steps_per_print", "wall_clock_breakdown", "amp", "comms_logger",
+    const char *const IGNORED[] = {"steps_per_print",
+                                   "wall_clock_breakdown",
+                                   "amp",
+                                   "comms_logger",
                                    "zero_optimization.round_robin_gradients",
                                    "zero_optimization.stage3_max_live_parameters",
-                                   "zero_optimization.offload_optimizer.pin_memory", "optimizer.params.torch_adam",
+                                   "zero_optimization.offload_optimizer.pin_memory",
+                                   "optimizer.params.torch_adam",
                                    "aio"};
     cr_expect_eq(notes.count, sizeof IGNORED / sizeof *IGNORED, "%zu", notes.count);
     for (size_t i = 0; i < sizeof IGNORED / sizeof *IGNORED; i++)
@@ -229,8 +233,11 @@ Test(config, auto_is_resolved_and_shown)
     cr_expect_eq(c.scheduler.warmup_max_lr, c.adam.lr);
     const struct {
         const char *key, *value;
-    } NOTES[] = {{"train_batch_size", "3"}, {"gradient_clipping", "1.0"}, {"fp16.enabled", "false"},
-                 {"optimizer.params.betas", "[0.9,0.999]"}, {"optimizer.params.lr", "0.001"},
+    } NOTES[] = {{"train_batch_size", "3"},
+                 {"gradient_clipping", "1.0"},
+                 {"fp16.enabled", "false"},
+                 {"optimizer.params.betas", "[0.9,0.999]"},
+                 {"optimizer.params.lr", "0.001"},
                  {"scheduler.params.total_num_steps", "70"},
                  {"zero_optimization.stage3_prefetch_bucket_size", "50000000"}};
     cr_expect_eq(notes.count, 17u, "%zu", notes.count);
@@ -244,8 +251,8 @@ Test(config, auto_is_resolved_and_shown)
 Test(config, overrides_are_json_or_strings_and_the_last_one_wins)
 {
     struct config c;
-    const char *set[] = {"zero_optimization.stage=1",      "zero_optimization.stage=2",
-                         "zerogauge.clip_form=torch",      "optimizer={\"type\": \"Adam\"}",
+    const char *set[] = {"zero_optimization.stage=1",          "zero_optimization.stage=2",
+                         "zerogauge.clip_form=torch",          "optimizer={\"type\": \"Adam\"}",
                          "optimizer.params.betas=[0.5, 0.75]", "optimizer.params.lr=2e-3",
                          "zero_optimization.overlap_comm=true"};
     cr_assert_eq(load_set(&c, sizeof set / sizeof *set, set), ERR_NONE, "%s", err_message());

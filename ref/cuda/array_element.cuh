@@ -19,18 +19,18 @@ extern "C" {
 enum { WIDE = 4, FOLD_INPUTS = 64 };
 
 // A thread's number among all that share a loop.
-struct place {
+struct grid_position {
     size_t index, count;
 };
 
 // The thread's part of a loop over count elements: the operation takes WIDE of them at once, and what is left one by
 // one.
-template <typename operation> BOTH void each(operation &o, struct place place, size_t count, bool wide)
+template <typename operation> BOTH void each(operation &o, struct grid_position position, size_t count, bool wide)
 {
     size_t groups = wide ? count / WIDE : 0;
-    for (size_t group = place.index; group < groups; group += place.count)
+    for (size_t group = position.index; group < groups; group += position.count)
         o.template at<WIDE>(group * WIDE);
-    for (size_t i = groups * WIDE + place.index; i < count; i += place.count)
+    for (size_t i = groups * WIDE + position.index; i < count; i += position.count)
         o.template at<1>(i);
 }
 
@@ -155,35 +155,31 @@ template <enum dtype in_dtype> struct fold_operation {
 };
 
 // adam_update, all elements of the tensor's body or all of its tail.
-template <enum recipe_family family, enum recipe_fusion fusion> struct adam_operation {
-    struct adam_step step;
-    float reciprocal;  // of the divisor
-    bool divides;      // and not multiplies by the reciprocal
+template <enum recipe_family family, enum recipe_fusion fusion>
+struct adam_operation {
+    struct adam_step step; float reciprocal;  // of the divisor
+    bool divides;                             // and not multiplies by the reciprocal
 
-    template <int lanes> __host__ __device__ void at(size_t i) const
-    {
-        float g[lanes], p[lanes], m[lanes], v[lanes];
-        load<lanes>(step.grad_dtype, step.grad, i, g);
-        load_floats<lanes>(step.param, i, p);
-        load_floats<lanes>(step.exp_avg, i, m);
-        load_floats<lanes>(step.exp_avg_sq, i, v);
-        for (int k = 0; k < lanes; k++) {
+    template <int lanes> __host__ __device__ void at(size_t i) const {
+        float g[lanes], p[lanes], m[lanes], v[lanes]; load<lanes>(step.grad_dtype, step.grad, i, g);
+        load_floats<lanes>(step.param, i, p); load_floats<lanes>(step.exp_avg, i, m);
+        load_floats<lanes>(step.exp_avg_sq, i, v); for (int k = 0; k < lanes; k++){
             float mean = divides ? g[k] / step.grad_divisor : g[k] * reciprocal;
-            recipe_family_element(family, fusion, &step.scalars, mean * step.grad_coefficient, &p[k], &m[k], &v[k]);
-        }
-        store_floats<lanes>(step.param, i, p);
-        store_floats<lanes>(step.exp_avg, i, m);
-        store_floats<lanes>(step.exp_avg_sq, i, v);
-        if (step.copy)
-            store<lanes>(step.copy_dtype, step.copy, i, p);
-    }
-};
+            recipe_family_element(family, fusion, &step.scalars, mean *step.grad_coefficient, &p[k], &m[k], &v[k]);}
+store_floats<lanes>(step.param, i, p);
+store_floats<lanes>(step.exp_avg, i, m);
+store_floats<lanes>(step.exp_avg_sq, i, v);
+if (step.model_params)
+    store<lanes>(step.model_dtype, step.model_params, i, p);
+}
+}
+;
 
 BOTH bool is_wide_step(const struct adam_step *step)
 {
     return is_wide(step->grad_dtype, step->grad) && is_wide(DTYPE_FP32, step->param) &&
            is_wide(DTYPE_FP32, step->exp_avg) && is_wide(DTYPE_FP32, step->exp_avg_sq) &&
-           (!step->copy || is_wide(step->copy_dtype, step->copy));
+           (!step->model_params || is_wide(step->model_dtype, step->model_params));
 }
 
 // An optimizer step's loads and stores with hardly any arithmetic: what the step is measured against. The state's
@@ -203,8 +199,8 @@ struct mix_operation {
         for (int k = 0; k < lanes; k++)
             v[k] = f32_of_bits(f32_bits(p[k]) ^ f32_bits(g[k]));
         store_floats<lanes>(step.exp_avg_sq, i, v);
-        if (step.copy)
-            store<lanes>(step.copy_dtype, step.copy, i, p);
+        if (step.model_params)
+            store<lanes>(step.model_dtype, step.model_params, i, p);
     }
 };
 

@@ -97,8 +97,8 @@ template <typename where> struct array_kernels {
         part.param += begin;
         part.exp_avg += begin;
         part.exp_avg_sq += begin;
-        if (step->copy)
-            part.copy = (char *)step->copy + begin * dtype_bytes(step->copy_dtype);
+        if (step->model_params)
+            part.model_params = (char *)step->model_params + begin * dtype_bytes(step->model_dtype);
         part.count = end - begin;
         switch (step->recipe->family) {
         case RECIPE_TORCH:

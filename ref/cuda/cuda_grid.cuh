@@ -10,7 +10,7 @@
 // nothing to give back, so that the last ones even out what the first were late.
 enum { GRID_THREADS = 256, GRID_BLOCKS_HELD = 8, GRID_ROUNDS = 4 };
 
-__device__ static inline struct place grid_place()
+__device__ static inline struct grid_position thread_position()
 {
     return {blockIdx.x * (size_t)blockDim.x + threadIdx.x, gridDim.x * (size_t)blockDim.x};
 }

@@ -29,9 +29,8 @@ static json_t *cufile_json(void)
     const struct cufile_calls *calls;
     if (io_cufile_library(&calls) != ERR_NONE)
         return json_null();
-    const char *path = io_cufile_has_nvidia_fs()
-                           ? "with nvidia-fs"
-                           : "without nvidia-fs: compatibility mode, unless there is PCI P2PDMA";
+    const char *path = io_cufile_has_nvidia_fs() ? "with nvidia-fs"
+                                                 : "without nvidia-fs: compatibility mode, unless there is PCI P2PDMA";
     return json_sprintf("%s %s", calls->library, path);
 }
 
@@ -57,7 +56,7 @@ json_t *cuda_info(void)
     json_t *devices = json_array();
     for (int device = 0; device < cuda_lane_device_count(); device++)
         json_array_append_new(devices, device_json(device));
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "runtime", version_json(runtime), "driver",
-                     version_json(driver), "absent", text_or_null(cuda_lane_absent()), "cublas",
-                     text_or_null(cuda_matmul_version()), "cufile", cufile_json(), "devices", devices);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "runtime", version_json(runtime), "driver", version_json(driver),
+                     "absent", text_or_null(cuda_lane_absent()), "cublas", text_or_null(cuda_matmul_version()),
+                     "cufile", cufile_json(), "devices", devices);
 }

@@ -64,16 +64,12 @@ static void load(void)
 {
     const struct {
         const char *name;
-        void *place;
+        void *pointer;
     } functions[] = {
-        {"cublasCreate_v2", &library.create},
-        {"cublasDestroy_v2", &library.destroy},
-        {"cublasSetStream_v2", &library.set_stream},
-        {"cublasSetWorkspace_v2", &library.set_workspace},
-        {"cublasSetMathMode", &library.set_math_mode},
-        {"cublasSetAtomicsMode", &library.set_atomics_mode},
-        {"cublasGetProperty", &library.get_property},
-        {"cublasGetStatusName", &library.status_name},
+        {"cublasCreate_v2", &library.create},          {"cublasDestroy_v2", &library.destroy},
+        {"cublasSetStream_v2", &library.set_stream},   {"cublasSetWorkspace_v2", &library.set_workspace},
+        {"cublasSetMathMode", &library.set_math_mode}, {"cublasSetAtomicsMode", &library.set_atomics_mode},
+        {"cublasGetProperty", &library.get_property},  {"cublasGetStatusName", &library.status_name},
         {"cublasSgemm_v2_64", &library.sgemm},
     };
     void *file = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -81,13 +77,14 @@ static void load(void)
         file = dlopen(ZG_CUDA_LIBRARIES "/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!file) {
         snprintf(library.missing, sizeof library.missing,
-                 "matrix products on a GPU need " LIBRARY ", which is neither among the system's libraries nor in "
-                 ZG_CUDA_LIBRARIES ": install the CUDA toolkit, or set LD_LIBRARY_PATH");
+                 "matrix products on a GPU need " LIBRARY
+                 ", which is neither among the system's libraries nor in " ZG_CUDA_LIBRARIES
+                 ": install the CUDA toolkit, or set LD_LIBRARY_PATH");
         return;
     }
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
         void *symbol = dlsym(file, functions[i].name);
-        memcpy(functions[i].place, &symbol, sizeof symbol);
+        memcpy(functions[i].pointer, &symbol, sizeof symbol);
         if (!symbol) {
             snprintf(library.missing, sizeof library.missing, LIBRARY " has no %s", functions[i].name);
             return;
@@ -221,8 +218,8 @@ static int multiply(size_t m, size_t n, size_t k, float alpha, struct matmul_ope
     code = code == ERR_NONE ? open_matrix(&out, beta != 0.0f) : code;
     if (code == ERR_NONE)
         code = check(library.sgemm(own.cublas, operation_of(b), operation_of(a), (int64_t)n, (int64_t)m, (int64_t)k,
-                                   &alpha, data_of(&right), (int64_t)b.stride, data_of(&left), (int64_t)a.stride,
-                                   &beta, out.copy ? out.copy : out.data, (int64_t)c_stride),
+                                   &alpha, data_of(&right), (int64_t)b.stride, data_of(&left), (int64_t)a.stride, &beta,
+                                   out.copy ? out.copy : out.data, (int64_t)c_stride),
                      "a matrix product");
     int closed[] = {close_matrix(&left, false), close_matrix(&right, false), close_matrix(&out, code == ERR_NONE)};
     for (int i = 0; i < 3; i++)

@@ -20,9 +20,9 @@ static struct {
     const void *buffers[8];
     int file_count, file_total, buffer_count, driver_opens, driver_closes;
     unsigned control_flags;
-    int device;                // that a calling thread must have entered
+    int device;  // that a calling thread must have entered
     atomic_int move_count;
-    size_t piece_bytes;        // that one call moves at most; 0: all
+    size_t piece_bytes;              // that one call moves at most; 0: all
     int fail_at, spoil_at, drop_at;  // the call, from 1, that fails, has one bit wrong, or moves nothing; 0: none
     ssize_t fail_result;
     int fail_errno;

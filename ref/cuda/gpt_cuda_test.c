@@ -71,8 +71,10 @@ static void compare(struct bench *b, const char *what, size_t rows, size_t width
         float *back = malloc((b->counts[i] + 1) * sizeof(float));
         cr_assert_eq(bytes_copy(back, b->there[i], b->counts[i] * sizeof(float)), ERR_NONE, "%s", err_message());
         for (size_t j = 0; j < b->counts[i]; j++)
-            cr_assert(memcmp(&back[j], &b->here[i][j], sizeof(float)) == 0, "%s of %zu x %zu: array %d, element %zu: "
-                      "%a, and %a by the scalar build", what, rows, width, i, j, back[j], b->here[i][j]);
+            cr_assert(memcmp(&back[j], &b->here[i][j], sizeof(float)) == 0,
+                      "%s of %zu x %zu: array %d, element %zu: "
+                      "%a, and %a by the scalar build",
+                      what, rows, width, i, j, back[j], b->here[i][j]);
         free(back);
         free(b->here[i]);
         if (b->is_gpu) {

@@ -212,8 +212,8 @@ struct layernorm_row_operation {
         const float *x = in + r * width, *g = out_gradient + r * width;
         float *to = in_gradient + r * width, mean = stats[2 * r], rstd = stats[2 * r + 1];
         float plain = team.sum(width, [&](size_t j) { return g[j] * weight[j]; }) / (float)width;
-        float along = team.sum(width, [&](size_t j) { return g[j] * weight[j] * ((x[j] - mean) * rstd); }) /
-                      (float)width;
+        float along =
+            team.sum(width, [&](size_t j) { return g[j] * weight[j] * ((x[j] - mean) * rstd); }) / (float)width;
         team.each(0, width, [&](size_t j) {
             float normal = (x[j] - mean) * rstd;
             to[j] += rstd * (g[j] * weight[j] - plain - normal * along);

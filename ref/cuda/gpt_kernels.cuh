@@ -34,9 +34,9 @@ template <typename where> struct gpt_kernels {
                                    const float *weight, const float *out_gradient, float *in_gradient,
                                    float *weight_gradient, float *bias_gradient)
     {
-        where::run(layernorm_column_operation{row_count, width, in, stats, out_gradient, weight_gradient,
-                                              bias_gradient},
-                   width, false, "a layer norm's gradients");
+        where::run(
+            layernorm_column_operation{row_count, width, in, stats, out_gradient, weight_gradient, bias_gradient},
+            width, false, "a layer norm's gradients");
         where::rows(layernorm_row_operation{width, in, stats, weight, out_gradient, in_gradient}, row_count,
                     "a layer norm's gradients");
     }
@@ -70,9 +70,9 @@ template <typename where> struct gpt_kernels {
             struct row_loss found[ROW_TOKENS], *losses = where::results(count);
             if (!losses)
                 return NAN;
-            where::rows(crossentropy_forward_operation{width, logits + first * width, losses,
-                                                       tokens_of(target + first, count)},
-                        count, "a cross-entropy");
+            where::rows(
+                crossentropy_forward_operation{width, logits + first * width, losses, tokens_of(target + first, count)},
+                count, "a cross-entropy");
             if (where::fetch(found, losses, count * sizeof *found, "a cross-entropy"))
                 return NAN;
             for (size_t r = 0; r < count; r++)

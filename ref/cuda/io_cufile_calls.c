@@ -55,8 +55,9 @@ static void load(void)
         return;
     // cuFileDriverOpen reads that list until it has come to its end.
     if (access("/proc/modules", R_OK) != 0) {
-        snprintf(library.absent, sizeof library.absent, "no cuFile: it waits for ever where the kernel has no "
-                                                        "/proc/modules");
+        snprintf(library.absent, sizeof library.absent,
+                 "no cuFile: it waits for ever where the kernel has no "
+                 "/proc/modules");
         return;
     }
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {

@@ -37,17 +37,17 @@ struct trial {
     bool write;
 };
 
-static void place(void *context, uint64_t at, struct io_place *out)
+static void locate(void *context, uint64_t at, struct io_location *out)
 {
     const struct trial *trial = context;
     uint64_t pair = at / (2 * BLOCK);
-    *out = (struct io_place){.write = trial->write,
-                             .file = trial->files[pair % FILES],
-                             .path = "the folder",
-                             .alignment_bytes = 512,
-                             .offset = FILE_BASE + pair / FILES * 2 * BLOCK + at % (2 * BLOCK),
-                             .memory = trial->memory + MEMORY_BASE + at,
-                             .bytes = 2 * BLOCK - at % (2 * BLOCK)};
+    *out = (struct io_location){.write = trial->write,
+                                .file = trial->files[pair % FILES],
+                                .path = "the folder",
+                                .alignment_bytes = 512,
+                                .offset = FILE_BASE + pair / FILES * 2 * BLOCK + at % (2 * BLOCK),
+                                .memory = trial->memory + MEMORY_BASE + at,
+                                .bytes = 2 * BLOCK - at % (2 * BLOCK)};
 }
 
 static void trial_open(struct trial *trial, size_t bytes)
@@ -90,7 +90,9 @@ static void trial_close(struct trial *trial)
 static struct io_pool *open_pool(int thread_count, int depth, size_t block_bytes)
 {
     struct io_pool *pool;
-    const struct nvme_aio aio = {.block_bytes = block_bytes, .queue_depth = depth, .overlap_events = depth % 2,
+    const struct nvme_aio aio = {.block_bytes = block_bytes,
+                                 .queue_depth = depth,
+                                 .overlap_events = depth % 2,
                                  .intra_op_parallelism = thread_count};
     cr_assert_eq(io_pool_open(&io_engine_cufile, &aio, NULL, &pool), ERR_NONE, "%s", err_message());
     return pool;
@@ -99,7 +101,7 @@ static struct io_pool *open_pool(int thread_count, int depth, size_t block_bytes
 static int transfer(struct io_pool *pool, struct trial *trial, bool write)
 {
     trial->write = write;
-    return io_pool_transfer(pool, &(struct io_transfer){trial->bytes, place, NULL, trial});
+    return io_pool_transfer(pool, &(struct io_transfer){trial->bytes, locate, NULL, trial});
 }
 
 // Whether each block of the files is where `place` says, read through the host.
@@ -107,9 +109,9 @@ static void expect_files(const struct trial *trial, const unsigned char *source)
 {
     unsigned char *read = storage_memory(2 * BLOCK);
     for (size_t at = 0; at < trial->bytes; at += 2 * BLOCK) {
-        struct io_place where;
+        struct io_location where;
         size_t bytes = trial->bytes - at < 2 * BLOCK ? trial->bytes - at : 2 * BLOCK;
-        place((void *)(uintptr_t)trial, at, &where);
+        locate((void *)(uintptr_t)trial, at, &where);
         cr_assert_eq(pread(where.file, read, bytes, (off_t)where.offset), (ssize_t)bytes);
         cr_assert(memcmp(read, source + at, bytes) == 0, "byte %zu on was not written as it is", at);
     }

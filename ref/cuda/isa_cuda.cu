@@ -8,7 +8,7 @@
 template <typename operation>
 __global__ void element_kernel(const __grid_constant__ operation o, size_t count, bool wide)
 {
-    each(o, grid_place(), count, wide);
+    each(o, thread_position(), count, wide);
 }
 
 __global__ void norm_max_kernel(norm_max_operation o, size_t count, bool wide, uint32_t *result)
@@ -17,7 +17,7 @@ __global__ void norm_max_kernel(norm_max_operation o, size_t count, bool wide, u
     if (threadIdx.x == 0)
         max = 0;
     __syncthreads();
-    each(o, grid_place(), count, wide);
+    each(o, thread_position(), count, wide);
     atomicMax(&max, o.max);
     __syncthreads();
     if (threadIdx.x == 0)
@@ -27,7 +27,7 @@ __global__ void norm_max_kernel(norm_max_operation o, size_t count, bool wide, u
 __global__ void norm_kernel(norm_operation o, size_t count, bool wide, unsigned long long *limbs)
 {
     __shared__ struct norm_sum sums[GRID_THREADS];
-    each(o, grid_place(), count, wide);
+    each(o, thread_position(), count, wide);
     sums[threadIdx.x] = o.sum;
     for (unsigned half = GRID_THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
@@ -42,9 +42,9 @@ __global__ void norm_kernel(norm_operation o, size_t count, bool wide, unsigned 
 // A team of LANES threads for each row.
 template <typename operation> __global__ void row_kernel(const __grid_constant__ operation o, size_t count)
 {
-    struct place place = grid_place();
+    struct grid_position position = thread_position();
     const device_team team;
-    for (size_t row = place.index / LANES; row < count; row += place.count / LANES)
+    for (size_t row = position.index / LANES; row < count; row += position.count / LANES)
         o.row(team, row);
 }
 
@@ -58,8 +58,9 @@ struct on_device {
     {
         if (count == 0)
             return;
-        element_kernel<operation><<<grid_blocks(group_count(count, wide), GRID_ROUNDS), GRID_THREADS, 0,
-                                    cuda_lane_stream()>>>(o, count, wide);
+        element_kernel<operation>
+            <<<grid_blocks(group_count(count, wide), GRID_ROUNDS), GRID_THREADS, 0, cuda_lane_stream()>>>(o, count,
+                                                                                                          wide);
         cuda_lane_launched(what);
     }
 
@@ -67,8 +68,8 @@ struct on_device {
     {
         if (count == 0)
             return;
-        row_kernel<operation><<<grid_blocks(count * LANES, GRID_ROUNDS), GRID_THREADS, 0, cuda_lane_stream()>>>(o,
-                                                                                                              count);
+        row_kernel<operation>
+            <<<grid_blocks(count * LANES, GRID_ROUNDS), GRID_THREADS, 0, cuda_lane_stream()>>>(o, count);
         cuda_lane_launched(what);
     }
 
@@ -102,7 +103,7 @@ struct on_device {
         if (!result || cuda_lane_note(cudaMemsetAsync(result, 0, sizeof limbs, cuda_lane_stream()), "a norm"))
             return norm_sum{0, 0};
         norm_kernel<<<grid_blocks(group_count(count, wide), 1), GRID_THREADS, 0, cuda_lane_stream()>>>(o, count, wide,
-                                                                                                    result);
+                                                                                                       result);
         if (grid_fetch(limbs, result, sizeof limbs, "a norm"))
             return norm_sum{0, 0};
         uint64_t found[NORM_LIMBS] = {limbs[0], limbs[1], limbs[2], limbs[3]};
@@ -128,7 +129,7 @@ struct on_device {
 
 void isa_cuda_mix(const struct adam_step *step)
 {
-    on_device::run(mix_operation{*step}, step->count, is_wide_step(step), "the yardstick of an optimizer step");
+    on_device::run(mix_operation{*step}, step->count, is_wide_step(step), "the baseline of an optimizer step");
 }
 
 const struct isa_kernels isa_cuda = isa_table<on_device>();

@@ -21,7 +21,7 @@ extern "C" {
 
 extern const struct isa_kernels isa_cuda;
 
-// Begins the yardstick of an optimizer step: the same loads and stores, element by element, with hardly any arithmetic
+// Begins the baseline of an optimizer step: the same loads and stores, element by element, with hardly any arithmetic
 // between them. Afterwards p is the former m, m the former v, v the bits of p with those of the widened gradient
 // (exclusive or), and the copy p's.
 void isa_cuda_mix(const struct adam_step *step);

@@ -53,7 +53,7 @@ static bool target_on_gpu(struct target *out)
     return true;
 }
 
-static void target_copy(const struct target *target, void *to, const void *from, size_t bytes)
+static void target_model_params(const struct target *target, void *to, const void *from, size_t bytes)
 {
     if (!target->is_gpu) {
         memcpy(to, from, bytes);
@@ -81,12 +81,12 @@ static size_t arena_array(enum dtype dtype, size_t count, size_t shift)
 static void arena_begin(const struct target *target)
 {
     memcpy(expected, start, used);
-    target_copy(target, target->memory, start, used);
+    target_model_params(target, target->memory, start, used);
 }
 
 static void arena_compare(const struct target *target, const char *what, size_t count, size_t shift)
 {
-    target_copy(target, found, target->memory, used);
+    target_model_params(target, found, target->memory, used);
     for (size_t i = 0; i < used; i++)
         cr_assert_eq(found[i], expected[i], "%s of %zu, shifted by %zu: byte %zu is %02x of %02x", what, count, shift,
                      i, found[i] & 0xff, expected[i] & 0xff);
@@ -265,7 +265,7 @@ Test(isa_cuda, every_pattern_of_16_bits_has_the_scalar_bits_gpu)
 
 // The offsets of a step's arrays.
 struct step_arrays {
-    size_t grad, param, exp_avg, exp_avg_sq, copy;
+    size_t grad, param, exp_avg, exp_avg_sq, model_params;
 };
 
 static struct step_arrays step_place(const struct adam_step *step, size_t shift, uint64_t key)
@@ -277,7 +277,7 @@ static struct step_arrays step_place(const struct adam_step *step, size_t shift,
     at.param = arena_array(DTYPE_FP32, count, shift);
     at.exp_avg = arena_array(DTYPE_FP32, count, shift);
     at.exp_avg_sq = arena_array(DTYPE_FP32, count, shift);
-    at.copy = arena_array(step->copy_dtype, count, shift);
+    at.model_params = arena_array(step->model_dtype, count, shift);
     fill(at.grad, step->grad_dtype, count, key);
     fill(at.param, DTYPE_FP32, count, key + 1);
     fill(at.exp_avg, DTYPE_FP32, count, key + 2);
@@ -287,14 +287,15 @@ static struct step_arrays step_place(const struct adam_step *step, size_t shift,
     return at;
 }
 
-static struct adam_step step_at(const struct adam_step *step, const struct step_arrays *at, char *memory, bool copy)
+static struct adam_step step_at(const struct adam_step *step, const struct step_arrays *at, char *memory,
+                                bool model_params)
 {
     struct adam_step placed = *step;
     placed.grad = memory + at->grad;
     placed.param = (float *)(void *)(memory + at->param);
     placed.exp_avg = (float *)(void *)(memory + at->exp_avg);
     placed.exp_avg_sq = (float *)(void *)(memory + at->exp_avg_sq);
-    placed.copy = copy ? memory + at->copy : NULL;
+    placed.model_params = model_params ? memory + at->model_params : NULL;
     return placed;
 }
 
@@ -306,19 +307,25 @@ static void adam_once(const struct target *target, const struct recipe *recipe, 
                              .grad_dtype = FORMATS[random_at(key, 1) % 3],
                              .grad_divisor = divisors[random_at(key, 2) % 7],
                              .grad_coefficient = random_at(key, 3) % 2 ? 1 : 0.3f,
-                             .copy_dtype = FORMATS[random_at(key, 4) % 3],
+                             .model_dtype = FORMATS[random_at(key, 4) % 3],
                              .count = count,
                              .tensor_index = random_at(key, 5) % 40};
     // The shard ends in the tensor's tail, or before it.
     step.tensor_count = step.tensor_index + count + random_at(key, 6) % 2 * 50;
-    struct adam_hyper hyper = {.lr = 1e-3, .beta1 = key % 2 ? 0.9 : 0.4, .beta2 = 0.999, .eps = 1e-8,
-                               .weight_decay = decay ? 0.1 : 0, .decoupled = decay == 2, .bias_correction = true};
+    struct adam_hyper hyper = {.lr = 1e-3,
+                               .beta1 = key % 2 ? 0.9 : 0.4,
+                               .beta2 = 0.999,
+                               .eps = 1e-8,
+                               .weight_decay = decay ? 0.1 : 0,
+                               .decoupled = decay == 2,
+                               .bias_correction = true};
     struct recipe_state state = {0};
     cr_assert_eq(recipe_begin_step(recipe, &hyper, 1 + key % 5, &state, &step.scalars), 0);
     struct step_arrays at = step_place(&step, shift, key);
-    bool copy = random_at(key, 7) % 4 > 0;
+    bool model_params = random_at(key, 7) % 4 > 0;
     arena_begin(target);
-    struct adam_step here = step_at(&step, &at, expected, copy), there = step_at(&step, &at, target->memory, copy);
+    struct adam_step here = step_at(&step, &at, expected, model_params),
+                     there = step_at(&step, &at, target->memory, model_params);
     isa_scalar.adam(&here);
     target->kernels->adam(&there);
     arena_compare(target, recipe->name, count, shift);
@@ -406,12 +413,12 @@ static void check_mix(const struct target *target)
 {
     for (int format = 0; format < FORMAT_COUNT; format++)
         for (size_t shift = 0; shift < 2; shift++) {
-            struct adam_step step = {.grad_dtype = FORMATS[format], .copy_dtype = DTYPE_BF16, .count = 1025};
+            struct adam_step step = {.grad_dtype = FORMATS[format], .model_dtype = DTYPE_BF16, .count = 1025};
             struct step_arrays at = step_place(&step, shift, 5);
             arena_begin(target);
             struct adam_step here = step_at(&step, &at, expected, true);
             struct adam_step there = step_at(&step, &at, target->memory, true);
-            isa_scalar.narrow(DTYPE_BF16, here.param, here.copy, step.count);
+            isa_scalar.narrow(DTYPE_BF16, here.param, here.model_params, step.count);
             for (size_t i = 0; i < step.count; i++) {
                 float g, p = here.param[i];
                 isa_scalar.widen(step.grad_dtype, (const char *)here.grad + i * dtype_bytes(step.grad_dtype), &g, 1);
@@ -420,17 +427,17 @@ static void check_mix(const struct target *target)
                 here.exp_avg_sq[i] = f32_of_bits(f32_bits(p) ^ f32_bits(g));
             }
             target->mix(&there);
-            arena_compare(target, "the yardstick", step.count, shift);
+            arena_compare(target, "the baseline", step.count, shift);
         }
 }
 
-Test(isa_cuda, the_yardstick_compiled_for_the_host_moves_every_byte_of_a_step)
+Test(isa_cuda, the_baseline_compiled_for_the_host_moves_every_byte_of_a_step)
 {
     struct target target = target_on_host(7);
     check_mix(&target);
 }
 
-Test(isa_cuda, the_yardstick_moves_every_byte_of_a_step_gpu)
+Test(isa_cuda, the_baseline_moves_every_byte_of_a_step_gpu)
 {
     struct target target;
     if (target_on_gpu(&target))
@@ -444,8 +451,13 @@ Test(isa_cuda, what_is_not_a_number_stays_so_gpu)
     if (!target_on_gpu(&target))
         return;
     for (int r = 0; recipe_at(r); r++) {
-        struct adam_step step = {.recipe = recipe_at(r), .grad_dtype = DTYPE_FP32, .grad_divisor = 1,
-                                 .grad_coefficient = 1, .copy_dtype = DTYPE_BF16, .count = 5, .tensor_count = 5};
+        struct adam_step step = {.recipe = recipe_at(r),
+                                 .grad_dtype = DTYPE_FP32,
+                                 .grad_divisor = 1,
+                                 .grad_coefficient = 1,
+                                 .model_dtype = DTYPE_BF16,
+                                 .count = 5,
+                                 .tensor_count = 5};
         struct adam_hyper hyper = {1e-3, 0.9, 0.999, 1e-8, 0.1, true, true};
         struct recipe_state state = {0};
         cr_assert_eq(recipe_begin_step(recipe_at(r), &hyper, 1, &state, &step.scalars), 0);
@@ -455,12 +467,12 @@ Test(isa_cuda, what_is_not_a_number_stays_so_gpu)
         arena_begin(&target);
         struct adam_step there = step_at(&step, &at, target.memory, true);
         isa_cuda.adam(&there);
-        target_copy(&target, found, target.memory, used);
+        target_model_params(&target, found, target.memory, used);
         for (size_t i = 0; i < 5; i++) {
             float p = ((float *)(void *)(found + at.param))[i];
-            struct bf16 copy = ((struct bf16 *)(void *)(found + at.copy))[i];
+            struct bf16 model_params = ((struct bf16 *)(void *)(found + at.model_params))[i];
             cr_expect_eq(isnan(p) != 0, i == 2, "%s, element %zu", recipe_at(r)->name, i);
-            cr_expect_eq(isnan(bf16_to_f32(copy)) != 0, i == 2);
+            cr_expect_eq(isnan(bf16_to_f32(model_params)) != 0, i == 2);
         }
     }
 }

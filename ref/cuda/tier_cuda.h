@@ -2,9 +2,9 @@
 // The device tier on GPUs (accelerator.h): its memory is cudaMalloc's on the calling thread's device, work is enqueued
 // on the calling thread's stream (cuda_lane.h), and host memory for transfers is page-locked and known to the driver.
 //
-// An operation of a flow ends with one wait for its lane's stream: some microseconds of the lane's thread, during which
-// the other lanes' streams go on. In exchange an operation that is complete is so for every thread, as on processors,
-// and the dependencies that flow.h derives hold across streams without events.
+// An operation of an executor ends with one wait for its lane's stream: some microseconds of the lane's thread, during
+// which the other lanes' streams go on. In exchange an operation that is complete is so for every thread, as on
+// processors, and the dependencies that executor.h derives hold across streams without events.
 //
 // Arrays on different devices are reached by peer access. Ranks that share a device share its memory, not their
 // budgets.

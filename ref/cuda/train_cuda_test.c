@@ -51,10 +51,10 @@ Test(train_cuda, each_stage_and_world_has_the_processors_bits_gpu)
 
 Test(train_cuda, each_format_has_the_processors_bits_gpu)
 {
-    demand_equal(OFFLOAD_TRIAL(.precision = DTYPE_FP32, .wire = DTYPE_FP32, .sum = DTYPE_FP32));
-    demand_equal(OFFLOAD_TRIAL(.stage = 2, .precision = DTYPE_FP16, .wire = DTYPE_FP16, .sum = DTYPE_FP16));
-    demand_equal(OFFLOAD_TRIAL(.stage = 1, .sum = DTYPE_FP32, .wire = DTYPE_FP32, .accumulation = 2));
-    demand_equal(OFFLOAD_TRIAL(.model = "linear-overflow", .precision = DTYPE_FP16, .wire = DTYPE_FP16,
+    demand_equal(OFFLOAD_TRIAL(.precision = DTYPE_FP32, .communication = DTYPE_FP32, .sum = DTYPE_FP32));
+    demand_equal(OFFLOAD_TRIAL(.stage = 2, .precision = DTYPE_FP16, .communication = DTYPE_FP16, .sum = DTYPE_FP16));
+    demand_equal(OFFLOAD_TRIAL(.stage = 1, .sum = DTYPE_FP32, .communication = DTYPE_FP32, .accumulation = 2));
+    demand_equal(OFFLOAD_TRIAL(.model = "linear-overflow", .precision = DTYPE_FP16, .communication = DTYPE_FP16,
                                .sum = DTYPE_FP16));
 }
 
@@ -67,8 +67,8 @@ Test(train_cuda, offloaded_states_have_the_processors_bits_gpu)
 
 Test(train_cuda, each_schedule_has_the_processors_bits_gpu)
 {
-    demand_equal(OFFLOAD_TRIAL(.schedule = {FLOW_SERIAL, 0}));
-    demand_equal(OFFLOAD_TRIAL(.schedule = {FLOW_CHAOS, 5}, .optimizer = TIER_HOST, .gradient = TIER_HOST));
+    demand_equal(OFFLOAD_TRIAL(.schedule = {EXECUTOR_SERIAL, 0}));
+    demand_equal(OFFLOAD_TRIAL(.schedule = {EXECUTOR_CHAOS, 5}, .optimizer = TIER_HOST, .gradient = TIER_HOST));
 }
 
 Test(train_cuda, a_gpt_equals_unsharded_adam_in_every_stage_and_world_gpu)
@@ -92,8 +92,8 @@ Test(train_cuda, a_gpt_in_fp32_with_checkpoints_equals_unsharded_adam_gpu)
     struct train_result result;
     if (!open_device(2, &setting))
         return;
-    run(OFFLOAD_TRIAL(.model = "gpt-nano", .precision = DTYPE_FP32, .wire = DTYPE_FP32, .sum = DTYPE_FP32), setting,
-        &result);
+    run(OFFLOAD_TRIAL(.model = "gpt-nano", .precision = DTYPE_FP32, .communication = DTYPE_FP32, .sum = DTYPE_FP32),
+        setting, &result);
     run(OFFLOAD_TRIAL(.model = "gpt-nano", .checkpointing = true, .activation = TIER_HOST, .tiles = 2), setting,
         &result);
 }

@@ -36,8 +36,8 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     *out = (struct formula){0};
     struct terms t = terms_of(stage, rank);
     int number = stage->setting.config->stage;
-    for (int i = 0; i < stage->layout.bundle_count; i++)
-        formulas[number].hold(&t, &stage->layout.bundles[i], &stage->places[i], out);
+    for (int i = 0; i < stage->layout.bucket_count; i++)
+        formulas[number].hold(&t, &stage->layout.buckets[i], &stage->placements[i], out);
     formula_hold_staging(stage, out);
     out->held_bytes[TIER_DEVICE][KIND_ACTIVATION] = activation_bytes;
     formulas[number].move(&t, out);
@@ -61,31 +61,31 @@ const char *formula_memory_text(const struct config *config, enum ledger_tier ti
 {
     bool offloads = config->offload_optimizer.tier != TIER_DEVICE;
     enum ledger_tier gradient_tier = offloads ? config->gradient_tier : TIER_DEVICE;
-    // From which stage on a state is cut, and where its whole or its share lives.
+    // From which stage on a state is cut, and where its whole or its shard lives.
     const struct {
         const char *name;
         int cut_from;
-        enum ledger_tier share_tier;
+        enum ledger_tier shard_tier;
     } states[] = {
         {"p", 3, config->offload_param.tier},
         {"g", 2, gradient_tier},
         {"K", 1, config->offload_optimizer.tier},
     };
-    const char *whole[3], *shares[3];
-    int whole_count = 0, share_count = 0;
+    const char *full[3], *shards[3];
+    int full_count = 0, shard_count = 0;
     out[0] = '\0';
     if (offloads && config->offload_optimizer.ratio < 1)
         return out;
     for (int i = 0; i < 3; i++) {
         bool cut = config->stage >= states[i].cut_from;
         if (!cut && tier == TIER_DEVICE)
-            whole[whole_count++] = states[i].name;
-        // Stage 1 sends a share of its whole gradients to where the optimizer is.
-        if (states[i].share_tier == tier && (cut || tier != TIER_DEVICE))
-            shares[share_count++] = states[i].name;
+            full[full_count++] = states[i].name;
+        // Stage 1 sends a shard of its full gradients to where the optimizer is.
+        if (states[i].shard_tier == tier && (cut || tier != TIER_DEVICE))
+            shards[shard_count++] = states[i].name;
     }
-    append_terms(out, whole, whole_count, "Psi");
-    append_terms(out, shares, share_count, "Psi/N");
+    append_terms(out, full, full_count, "Psi");
+    append_terms(out, shards, shard_count, "Psi/N");
     return out;
 }
 

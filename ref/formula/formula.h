@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The papers' formulas for memory and traffic (ZeRO, figure 1 and section 7) in their exact form for N ranks: with
-// Psi parameters in bundles, padding, staging buffers and the scalars that norm and loss need. The ledger must show
+// Psi parameters in buckets, padding, staging buffers and the scalars that norm and loss need. The ledger must show
 // these bytes, no more and no fewer.
 #ifndef ZG_FORMULA_H
 #define ZG_FORMULA_H

@@ -5,8 +5,9 @@
 
 #include "ref/formula/formula.h"
 
-// Bytes of an element, as in the paper: p for parameters, g for gradients that are kept, c for gradients on the wire,
-// and K = 8 or 12 for the optimizer (moments, and the master copy of parameters in another format or on another tier).
+// Bytes of an element, as in the paper: p for parameters, g for gradients that are kept, c for gradients in
+// collectives, and K = 8 or 12 for the optimizer (moments, and the master copy of parameters in another format or on
+// another tier).
 struct terms {
     const struct stage *stage;
     const struct config *config;
@@ -15,8 +16,8 @@ struct terms {
     int rank;
 };
 
-// A stage's: what it holds of a bundle, and what it moves in a step.
-typedef void formula_hold(const struct terms *t, const struct bundle *bundle, const struct place *place,
+// A stage's: what it holds of a bucket, and what it moves in a step.
+typedef void formula_hold(const struct terms *t, const struct bucket *bucket, const struct placement *placement,
                           struct formula *f);
 typedef void formula_move(const struct terms *t, struct formula *f);
 
@@ -27,9 +28,9 @@ extern formula_move ddp_move, zero1_move, zero2_move, zero3_move;
 void formula_hold_staging(const struct stage *stage, struct formula *f);
 void formula_move_norm(const struct terms *t, struct formula *f);
 
-static inline uint64_t own_elements(const struct terms *t, const struct bundle *bundle)
+static inline uint64_t own_elements(const struct terms *t, const struct bucket *bucket)
 {
-    return bundle_share_real(bundle, bundle_is_everybodys(bundle) ? 0 : t->rank);
+    return bucket_shard_real(bucket, bucket_is_replicated(bucket) ? 0 : t->rank);
 }
 
 static inline uint64_t blocks(uint64_t bytes)

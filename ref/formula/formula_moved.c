@@ -9,11 +9,11 @@ static void copy(uint64_t lanes[LANE_COUNT][OPERATION_COUNT], enum lane lane, ui
     lanes[lane][OPERATION_COPY] += bytes;
 }
 
-// A rank's elements of a bundle in one format on NVMe, transferred sub-group by sub-group.
-static uint64_t sub_group_blocks(const struct terms *t, int bundle, uint64_t element_bytes)
+// A rank's elements of a bucket in one format on NVMe, transferred sub-group by sub-group.
+static uint64_t sub_group_blocks(const struct terms *t, int bucket, uint64_t element_bytes)
 {
-    uint64_t own = own_elements(t, &t->stage->layout.bundles[bundle]), bytes = 0;
-    uint64_t length = optimizer_sub_group_count(&t->stage->optimizer, bundle);
+    uint64_t own = own_elements(t, &t->stage->layout.buckets[bucket]), bytes = 0;
+    uint64_t length = optimizer_sub_group_count(&t->stage->optimizer, bucket);
     for (uint64_t from = 0; from < own; from += length)
         bytes += blocks((own - from < length ? own - from : length) * element_bytes);
     return bytes;
@@ -21,55 +21,55 @@ static uint64_t sub_group_blocks(const struct terms *t, int bundle, uint64_t ele
 
 // Gradients to where they are kept: c bytes an element leave the device each time, and on NVMe g are written, and read
 // again to add to them.
-static void gradient_traffic(const struct terms *t, int bundle, uint64_t times, struct formula *f)
+static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, struct formula *f)
 {
-    const struct place *place = &t->stage->places[bundle];
-    uint64_t own = own_elements(t, &t->stage->layout.bundles[bundle]);
-    if (place->gradient_tier == TIER_DEVICE)
+    const struct placement *placement = &t->stage->placements[bucket];
+    uint64_t own = own_elements(t, &t->stage->layout.buckets[bucket]);
+    if (placement->gradient_tier == TIER_DEVICE)
         return;
     copy(f->step_bytes, LANE_D2H, times * t->c * own);
-    if (place->gradient_tier != TIER_NVME)
+    if (placement->gradient_tier != TIER_NVME)
         return;
     copy(f->step_bytes, LANE_NVME_WRITE, times * blocks(t->g * own));
     copy(f->step_bytes, LANE_NVME_READ, (times - 1) * blocks(t->g * own));
-    copy(f->applied_bytes, LANE_NVME_READ, sub_group_blocks(t, bundle, t->g));  // for the norm
+    copy(f->applied_bytes, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));  // for the norm
 }
 
 // States to Adam and back, and updated parameters to where they live: "2 Psi" up for 16-bit parameters on the device.
-static void update_traffic(const struct terms *t, int bundle, struct formula *f)
+static void update_traffic(const struct terms *t, int bucket, struct formula *f)
 {
-    const struct place *place = &t->stage->places[bundle];
-    uint64_t own = own_elements(t, &t->stage->layout.bundles[bundle]), states = sub_group_blocks(t, bundle, 4);
-    bool on_host = place->optimizer_tier != TIER_DEVICE;
-    if (place->optimizer_tier == TIER_NVME) {
+    const struct placement *placement = &t->stage->placements[bucket];
+    uint64_t own = own_elements(t, &t->stage->layout.buckets[bucket]), states = sub_group_blocks(t, bucket, 4);
+    bool on_host = placement->optimizer_tier != TIER_DEVICE;
+    if (placement->optimizer_tier == TIER_NVME) {
         copy(f->applied_bytes, LANE_NVME_READ, 3 * states);
         copy(f->applied_bytes, LANE_NVME_WRITE, 3 * states);
     }
-    if (on_host && place->gradient_tier == TIER_NVME)
-        copy(f->applied_bytes, LANE_NVME_READ, sub_group_blocks(t, bundle, t->g));
-    if (on_host && place->gradient_tier == TIER_DEVICE)
+    if (on_host && placement->gradient_tier == TIER_NVME)
+        copy(f->applied_bytes, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));
+    if (on_host && placement->gradient_tier == TIER_DEVICE)
         copy(f->applied_bytes, LANE_D2H, t->g * own);
-    if (is_one_copy(t->config, place))
+    if (placement_is_shared(t->config, placement))
         return;
-    if (on_host && place->parameter_tier == TIER_DEVICE)
+    if (on_host && placement->parameter_tier == TIER_DEVICE)
         copy(f->returned_bytes, LANE_H2D, t->p * own);
-    if (!on_host && place->parameter_tier != TIER_DEVICE)
+    if (!on_host && placement->parameter_tier != TIER_DEVICE)
         copy(f->applied_bytes, LANE_D2H, t->p * own);
-    if (place->parameter_tier == TIER_NVME)
-        copy(f->applied_bytes, LANE_NVME_WRITE, sub_group_blocks(t, bundle, t->p));
+    if (placement->parameter_tier == TIER_NVME)
+        copy(f->applied_bytes, LANE_NVME_WRITE, sub_group_blocks(t, bucket, t->p));
 }
 
-static uint64_t gather_bytes(const struct terms *t, const struct bundle *bundle)
+static uint64_t gather_bytes(const struct terms *t, const struct bucket *bucket)
 {
-    return (t->ranks - 1) * t->p * own_elements(t, bundle);
+    return (t->ranks - 1) * t->p * own_elements(t, bucket);
 }
 
-static uint64_t scatter_bytes(const struct terms *t, const struct bundle *bundle)
+static uint64_t scatter_bytes(const struct terms *t, const struct bucket *bucket)
 {
-    return t->c * (bundle->count - own_elements(t, bundle));
+    return t->c * (bucket->count - own_elements(t, bucket));
 }
 
-// An all-reduce of count elements: a reduce-scatter and an all-gather over near-equal shares.
+// An all-reduce of count elements: a reduce-scatter and an all-gather over near-equal shards.
 static uint64_t all_reduce_elements(uint64_t count, uint64_t ranks, uint64_t rank)
 {
     uint64_t own = count / ranks + (rank < count % ranks);
@@ -79,11 +79,11 @@ static uint64_t all_reduce_elements(uint64_t count, uint64_t ranks, uint64_t ran
 // Traffic 2 Psi (N-1)/N: one all-reduce.
 void ddp_move(const struct terms *t, struct formula *f)
 {
-    uint64_t bucket = t->stage->exchange.reduce_bucket_count;
+    uint64_t limit = t->stage->exchange.reduce_bucket_elements;
     for (int i = 0; i < t->stage->layout.trainable_count; i++) {
-        uint64_t left = t->stage->layout.bundles[i].count;
+        uint64_t left = t->stage->layout.buckets[i].count;
         while (left > 0) {
-            uint64_t piece = bucket > 0 && bucket < left ? bucket : left;
+            uint64_t piece = limit > 0 && limit < left ? limit : left;
             f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE] +=
                 t->c * all_reduce_elements(piece, t->ranks, (uint64_t)t->rank);
             left -= piece;
@@ -92,13 +92,13 @@ void ddp_move(const struct terms *t, struct formula *f)
 }
 
 // Traffic 2 Psi (N-1)/N: a reduce-scatter and an all-gather. Of the all-gather, each rank sends the share it has
-// updated to all others; of the reduce-scatter, the other ranks' shares.
+// updated to all others; of the reduce-scatter, the other ranks' shards.
 static void scatter_and_gather(const struct terms *t, uint64_t scatters, struct formula *f)
 {
     for (int i = 0; i < t->stage->layout.trainable_count; i++) {
-        const struct bundle *bundle = &t->stage->layout.bundles[i];
-        f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += scatters * scatter_bytes(t, bundle);
-        f->returned_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += gather_bytes(t, bundle);
+        const struct bucket *bucket = &t->stage->layout.buckets[i];
+        f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += scatters * scatter_bytes(t, bucket);
+        f->returned_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += gather_bytes(t, bucket);
         gradient_traffic(t, i, scatters, f);
         update_traffic(t, i, f);
     }
@@ -115,18 +115,18 @@ void zero2_move(const struct terms *t, struct formula *f)
     scatter_and_gather(t, t->micro_steps, f);
 }
 
-// What a fixed number of slots hold, the one used longest ago first.
+// What a fixed number of buffers hold, the one used longest ago first.
 struct lru {
     int *order, count, capacity;
 };
 
-// Uses a bundle: true if it is there. Otherwise it comes, and the oldest goes if there is no room.
-static bool lru_use(struct lru *lru, int bundle)
+// Uses a bucket: true if it is there. Otherwise it comes, and the oldest goes if there is no room.
+static bool lru_use(struct lru *lru, int bucket)
 {
     int position = 0;
     if (lru->capacity == 0)
         return false;
-    while (position < lru->count && lru->order[position] != bundle)
+    while (position < lru->count && lru->order[position] != bucket)
         position++;
     bool found = position < lru->count;
     if (!found && lru->count == lru->capacity)
@@ -136,51 +136,51 @@ static bool lru_use(struct lru *lru, int bundle)
                 (size_t)(lru->count - position - 1) * sizeof lru->order[0]);
         lru->count--;
     }
-    lru->order[lru->count++] = bundle;
+    lru->order[lru->count++] = bucket;
     return found;
 }
 
-// How often each bundle is gathered in one step: once a use, twice (forward, backward) a micro-step, unless it is still
-// whole: max_reuse_distance allows that, and not too many other bundles were gathered in between. And how often its
-// share is read from NVMe: once a gathering, unless the host still has it.
+// How often each bucket is gathered in one step: once a use, twice (forward, backward) a micro-step, unless it is still
+// whole: max_reuse_distance allows that, and not too many other buckets were gathered in between. And how often its
+// shard is read from NVMe: once a gathering, unless the host still has it.
 static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t reads[])
 {
     const struct stage *stage = t->stage;
     const struct layout *layout = &stage->layout;
-    int units = stage->setting.model->unit_count;
+    int layers = stage->setting.model->layer_count;
     uint64_t reuse = t->config->max_reuse_distance, touched = 0;
-    uint64_t last[layout->bundle_count];  // elements touched when the bundle was last used
-    bool own_whole[layout->bundle_count], own_read[layout->bundle_count];  // tied bundles have a slot of their own
-    int gathered_order[stage->gathered.slot_count + 1], host_order[stage->host_params.slot_count + 1];
-    struct lru gathered = {gathered_order, 0, stage->gathered.slot_count};
-    struct lru host = {host_order, 0, stage->host_params.slot_count};
-    memset(own_whole, 0, sizeof own_whole);
+    uint64_t last[layout->bucket_count];  // elements touched when the bucket was last used
+    bool own_full[layout->bucket_count], own_read[layout->bucket_count];  // tied buckets have a buffer of their own
+    int gathered_order[stage->gathered.buffer_count + 1], host_order[stage->host_params.buffer_count + 1];
+    struct lru gathered = {gathered_order, 0, stage->gathered.buffer_count};
+    struct lru host = {host_order, 0, stage->host_params.buffer_count};
+    memset(own_full, 0, sizeof own_full);
     memset(own_read, 0, sizeof own_read);
     memset(last, 0, sizeof last);
-    for (uint64_t visit = 0; visit < t->micro_steps * 2 * (uint64_t)units; visit++) {
-        int at = (int)(visit % (2 * (uint64_t)units)), unit = at < units ? at : 2 * units - 1 - at, b;
-        for (int next = 0; stage_next_bundle(stage, unit, &next, &b);) {
-            if (layout->bundles[b].persistent)
+    for (uint64_t visit = 0; visit < t->micro_steps * 2 * (uint64_t)layers; visit++) {
+        int at = (int)(visit % (2 * (uint64_t)layers)), layer = at < layers ? at : 2 * layers - 1 - at, b;
+        for (int next = 0; stage_next_bucket(stage, layer, &next, &b);) {
+            if (layout->buckets[b].persistent)
                 continue;
-            bool tied = layout->bundles[b].tied, near = touched - last[b] < reuse;
-            bool whole = tied ? own_whole[b] : lru_use(&gathered, b);
-            if (!whole || !near) {
+            bool tied = layout->buckets[b].tied, near = touched - last[b] < reuse;
+            bool full = tied ? own_full[b] : lru_use(&gathered, b);
+            if (!full || !near) {
                 gathers[b]++;
                 reads[b] += !(tied ? own_read[b] : lru_use(&host, b));
             }
-            own_whole[b] = own_read[b] = true;
-            touched += layout->bundles[b].count;
+            own_full[b] = own_read[b] = true;
+            touched += layout->buckets[b].count;
             last[b] = touched;
         }
     }
 }
 
 // Parameters on their way to the device, `times` of them from NVMe.
-static void fetch_traffic(const struct terms *t, int bundle, uint64_t fetches, uint64_t reads,
+static void fetch_traffic(const struct terms *t, int bucket, uint64_t fetches, uint64_t reads,
                           uint64_t lanes[LANE_COUNT][OPERATION_COUNT])
 {
-    const struct bundle *b = &t->stage->layout.bundles[bundle];
-    enum ledger_tier tier = t->stage->places[bundle].parameter_tier;
+    const struct bucket *b = &t->stage->layout.buckets[bucket];
+    enum ledger_tier tier = t->stage->placements[bucket].parameter_tier;
     lanes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += fetches * gather_bytes(t, b);
     if (tier != TIER_DEVICE)
         copy(lanes, LANE_H2D, fetches * t->p * own_elements(t, b));
@@ -192,19 +192,19 @@ static void fetch_traffic(const struct terms *t, int bundle, uint64_t fetches, u
 void zero3_move(const struct terms *t, struct formula *f)
 {
     const struct layout *layout = &t->stage->layout;
-    uint64_t gathers[layout->bundle_count], reads[layout->bundle_count];
+    uint64_t gathers[layout->bucket_count], reads[layout->bucket_count];
     memset(gathers, 0, sizeof gathers);
     memset(reads, 0, sizeof reads);
     count_gathers(t, gathers, reads);
-    for (int i = 0; i < layout->bundle_count; i++) {
-        const struct bundle *bundle = &layout->bundles[i];
-        if (!bundle->persistent)
+    for (int i = 0; i < layout->bucket_count; i++) {
+        const struct bucket *bucket = &layout->buckets[i];
+        if (!bucket->persistent)
             fetch_traffic(t, i, gathers[i], reads[i], f->step_bytes);
-        else if (!bundle->frozen)
+        else if (!bucket->frozen)
             fetch_traffic(t, i, 1, 1, f->returned_bytes);
-        if (bundle->frozen)
+        if (bucket->frozen)
             continue;
-        f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += t->micro_steps * scatter_bytes(t, bundle);
+        f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += t->micro_steps * scatter_bytes(t, bucket);
         gradient_traffic(t, i, t->micro_steps, f);
         update_traffic(t, i, f);
     }

@@ -41,7 +41,7 @@ static struct train_result run(int stage, int world, enum dtype precision, size_
     return result;
 }
 
-// Elements of the model's parameters: trained, and with the frozen ones; those of the parameters that two units use.
+// Elements of the model's parameters: trained, and with the frozen ones; those of the parameters that two layers use.
 static uint64_t trained, all, tied;
 
 static void count(void)
@@ -52,7 +52,7 @@ static void count(void)
     for (int i = 0; i < model->param_count; i++) {
         all += model->params[i].count;
         trained += model->params[i].frozen ? 0 : model->params[i].count;
-        tied += model->params[i].unit_count > 1 ? model->params[i].count : 0;
+        tied += model->params[i].layer_count > 1 ? model->params[i].count : 0;
     }
     cr_assert_gt(tied, 0);
     cr_assert_gt(all, trained);
@@ -72,7 +72,7 @@ Test(formula, model_states_are_those_of_figure_1, .init = count)
         cr_assert_eq(held(&zero1, KIND_PARAMETER), 2 * all);
         cr_assert_eq(held(&zero1, KIND_GRADIENT), 2 * trained);
         cr_assert_eq(held(&zero2, KIND_PARAMETER), 2 * all);
-        // Rank 0's shares are full: a share is a part of each bundle, rounded up, and there are fewer than 16 bundles.
+        // Rank 0's shards are full: a shard is a part of each bucket, rounded up, and there are fewer than 16 buckets.
         uint64_t partitioned[] = {held(&zero1, KIND_OPTIMIZER) + held(&zero1, KIND_MASTER),
                                   held(&zero2, KIND_OPTIMIZER) + held(&zero2, KIND_MASTER),
                                   held(&zero3, KIND_OPTIMIZER) + held(&zero3, KIND_MASTER)};

@@ -17,7 +17,7 @@ enum ledger_kind {
     KIND_MASTER,      // fp32 copy of 16-bit parameters
     KIND_STAGING,     // buffers that hold a value on its way: buckets, gathered layers
     KIND_ACTIVATION,  // what forward keeps for backward, and scratch of the model
-    KIND_PADDING,     // elements that exist only so that ranks' shares are equal; no other kind includes them
+    KIND_PADDING,     // elements that exist only so that ranks' shards are equal; no other kind includes them
     KIND_COUNT
 };
 
@@ -42,8 +42,8 @@ struct ledger {
     _Atomic uint64_t tier_peak_bytes[TIER_COUNT];  // the most there ever was
     _Atomic uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];
     _Atomic uint64_t moved_count[LANE_COUNT][OPERATION_COUNT];  // calls
-    _Atomic uint64_t sent_bytes[PURPOSE_COUNT];  // by collectives; moved_bytes has them, too
-    _Atomic uint64_t sent_count[PURPOSE_COUNT];  // calls
+    _Atomic uint64_t sent_bytes[PURPOSE_COUNT];                 // by collectives; moved_bytes has them, too
+    _Atomic uint64_t sent_count[PURPOSE_COUNT];                 // calls
 };
 
 const char *ledger_tier_name(enum ledger_tier tier);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPT's description: its parameters, its units, their initial values.
+// A GPT's description: its parameters, its layers, their initial values.
 #include "ref/model/gpt.h"
 
 #include "base/err.h"
@@ -14,18 +14,18 @@ struct gpt {
     struct model model;
     struct gpt_shape shape;
     struct model_param *params;
-    struct model_unit *units;
-    int *unit_params;  // the units' lists, one after the other
-    char (*unit_names)[32];
+    struct model_layer *layers;
+    int *layer_params;  // the layers' lists, one after the other
+    char (*layer_names)[32];
     char name[GPT_NAME_BYTES];
 };
 
 // 2 operations for each element of a matrix and row, and 4 x length x width a row for attention.
-static double gpt_unit_flops(const struct model *model, int unit, size_t sequence_count)
+static double gpt_layer_flops(const struct model *model, int layer, size_t sequence_count)
 {
     const struct gpt_shape *shape = model->shape;
     double rows = (double)(sequence_count * shape->sequence_length), width = (double)shape->width, row = 0;
-    struct gpt_unit part = gpt_unit_of(model, unit);
+    struct gpt_layer part = gpt_layer_of(model, layer);
     if (part.kind == GPT_HEAD)
         row = 2.0 * (double)shape->vocabulary * width;
     if (part.kind == GPT_BLOCK && part.attention)
@@ -35,7 +35,7 @@ static double gpt_unit_flops(const struct model *model, int unit, size_t sequenc
     return rows * row;
 }
 
-static int block_units(const struct gpt_shape *shape)
+static int block_layers(const struct gpt_shape *shape)
 {
     return shape->tile_count == 1 ? 1 : 1 + (int)shape->tile_count;
 }
@@ -47,13 +47,13 @@ static int block_params(const struct gpt_shape *shape)
 
 // What a parameter of a block is: which one in the model without tiles, and of which tile.
 struct block_param {
-    int layer, role, tile;
+    int block_index, role, tile;
 };
 
 static struct block_param block_param_of(const struct gpt_shape *shape, int param)
 {
     int at = (param - FIRST_BLOCK_PARAM) % block_params(shape);
-    struct block_param b = {.layer = (param - FIRST_BLOCK_PARAM) / block_params(shape), .role = at};
+    struct block_param b = {.block_index = (param - FIRST_BLOCK_PARAM) / block_params(shape), .role = at};
     if (at >= BLOCK_PARAMS) {
         b.role = FC_WEIGHT + (at - BLOCK_PARAMS) % FURTHER_TILE_PARAMS;
         b.tile = 1 + (at - BLOCK_PARAMS) / FURTHER_TILE_PARAMS;
@@ -75,9 +75,9 @@ static void gpt_initialise(const struct model *model, int param, uint64_t seed, 
     if (in_block) {
         struct block_param b = block_param_of(shape, param);
         norm = b.role == LN_1_WEIGHT || b.role == LN_2_WEIGHT;
-        whole_param = (uint64_t)(FIRST_BLOCK_PARAM + b.layer * BLOCK_PARAMS + b.role);
+        whole_param = (uint64_t)(FIRST_BLOCK_PARAM + b.block_index * BLOCK_PARAMS + b.role);
         if (b.role == PROJ_WEIGHT || b.role == OUT_WEIGHT)
-            deviation /= sqrtf(2.0f * (float)shape->layer_count);
+            deviation /= sqrtf(2.0f * (float)shape->block_count);
         if (b.role == FC_WEIGHT)
             stride = 4 * shape->width;
         first = (size_t)b.tile * (b.role == FC_WEIGHT ? columns : p->count);
@@ -93,7 +93,7 @@ static void gpt_initialise(const struct model *model, int param, uint64_t seed, 
 
 static const struct model_operations gpt_operations = {
     .initialise = gpt_initialise,
-    .unit_flops = gpt_unit_flops,
+    .layer_flops = gpt_layer_flops,
     .run_bytes = gpt_run_bytes,
     .checkpoint_bytes = gpt_checkpoint_bytes,
     .forward = gpt_forward,
@@ -101,7 +101,7 @@ static const struct model_operations gpt_operations = {
 };
 
 // rows 0: a vector.
-static void param_set(struct model_param *param, const char *name, size_t rows, size_t columns, int unit)
+static void param_set(struct model_param *param, const char *name, size_t rows, size_t columns, int layer)
 {
     snprintf(param->name, sizeof param->name, "%s", name);
     param->shape_rank = rows ? 2 : 1;
@@ -109,12 +109,12 @@ static void param_set(struct model_param *param, const char *name, size_t rows, 
     param->shape[1] = rows ? columns : 0;
     param->count = rows ? rows * columns : columns;
     param->used = true;
-    param->first_unit = unit;
-    param->unit_count = 1;
+    param->first_layer = layer;
+    param->layer_count = 1;
 }
 
-// The parameters of one block and, with tiles, of its units.
-static struct model_param *block_params_set(const struct gpt_shape *shape, int layer, int unit,
+// The parameters of one block and, with tiles, of its layers.
+static struct model_param *block_params_set(const struct gpt_shape *shape, int block_index, int layer,
                                             struct model_param *param)
 {
     size_t width = shape->width, tile_width = 4 * width / shape->tile_count;
@@ -139,13 +139,13 @@ static struct model_param *block_params_set(const struct gpt_shape *shape, int l
         struct block_param b = block_param_of(shape, FIRST_BLOCK_PARAM + i);
         char name[MODEL_NAME_BYTES];
         if (b.role < ATTENTION_PARAMS)
-            snprintf(name, sizeof name, "h.%d.%s", layer, block[b.role].name);
+            snprintf(name, sizeof name, "h.%d.%s", block_index, block[b.role].name);
         else if (shape->tile_count == 1 || b.role == OUT_BIAS)
-            snprintf(name, sizeof name, "h.%d.mlp.%s", layer, block[b.role].name);
+            snprintf(name, sizeof name, "h.%d.mlp.%s", block_index, block[b.role].name);
         else
-            snprintf(name, sizeof name, "h.%d.mlp.tile.%d.%s", layer, b.tile, block[b.role].name);
-        bool own_unit = shape->tile_count > 1 && b.role >= ATTENTION_PARAMS;
-        param_set(param++, name, block[b.role].rows, block[b.role].columns, own_unit ? unit + 1 + b.tile : unit);
+            snprintf(name, sizeof name, "h.%d.mlp.tile.%d.%s", block_index, b.tile, block[b.role].name);
+        bool own_layer = shape->tile_count > 1 && b.role >= ATTENTION_PARAMS;
+        param_set(param++, name, block[b.role].rows, block[b.role].columns, own_layer ? layer + 1 + b.tile : layer);
     }
     return param;
 }
@@ -154,35 +154,35 @@ static void params_set(struct gpt *gpt)
 {
     const struct gpt_shape *shape = &gpt->shape;
     struct model_param *param = gpt->params;
-    int head = gpt->model.unit_count - 1;
+    int head = gpt->model.layer_count - 1;
     param_set(param, "wte.weight", shape->vocabulary, shape->width, 0);
-    param->unit_count = 2;
+    param->layer_count = 2;
     param_set(++param, "wpe.weight", shape->sequence_length, shape->width, 0);
     param++;
-    for (int layer = 0; layer < (int)shape->layer_count; layer++)
-        param = block_params_set(shape, layer, 1 + layer * block_units(shape), param);
+    for (int block_index = 0; block_index < (int)shape->block_count; block_index++)
+        param = block_params_set(shape, block_index, 1 + block_index * block_layers(shape), param);
     param_set(param++, "ln_f.weight", 0, shape->width, head);
     param_set(param, "ln_f.bias", 0, shape->width, head);
 }
 
-// Parameters stand in the order of the units that use them; only the head has one more, the token embedding.
-static void units_set(struct gpt *gpt)
+// Parameters stand in the order of the layers that use them; only the head has one more, the token embedding.
+static void layers_set(struct gpt *gpt)
 {
-    int *list = gpt->unit_params, param = 0, head = gpt->model.unit_count - 1;
-    for (int unit = 0; unit <= head; unit++) {
-        struct model_unit *u = &gpt->units[unit];
-        char *name = gpt->unit_names[unit];
-        struct gpt_unit part = gpt_unit_of(&gpt->model, unit);
+    int *list = gpt->layer_params, param = 0, head = gpt->model.layer_count - 1;
+    for (int layer = 0; layer <= head; layer++) {
+        struct model_layer *u = &gpt->layers[layer];
+        char *name = gpt->layer_names[layer];
+        struct gpt_layer part = gpt_layer_of(&gpt->model, layer);
         if (part.kind != GPT_BLOCK)
-            snprintf(name, sizeof *gpt->unit_names, "%s", part.kind == GPT_HEAD ? "head" : "embedding");
+            snprintf(name, sizeof *gpt->layer_names, "%s", part.kind == GPT_HEAD ? "head" : "embedding");
         else if (part.attention)
-            snprintf(name, sizeof *gpt->unit_names, part.mlp ? "h.%zu" : "h.%zu.attn", part.block);
+            snprintf(name, sizeof *gpt->layer_names, part.mlp ? "h.%zu" : "h.%zu.attn", part.block);
         else
-            snprintf(name, sizeof *gpt->unit_names, "h.%zu.mlp.tile.%zu", part.block, part.tile);
-        *u = (struct model_unit){.name = name, .params = list};
-        while (param < gpt->model.param_count && gpt->params[param].first_unit == unit)
+            snprintf(name, sizeof *gpt->layer_names, "h.%zu.mlp.tile.%zu", part.block, part.tile);
+        *u = (struct model_layer){.name = name, .params = list};
+        while (param < gpt->model.param_count && gpt->params[param].first_layer == layer)
             list[u->param_count++] = param++;
-        if (unit == head)
+        if (layer == head)
             list[u->param_count++] = TOKEN_WEIGHT;
         list += u->param_count;
     }
@@ -190,14 +190,16 @@ static void units_set(struct gpt *gpt)
 
 static int shape_check(const char *name, const struct gpt_shape *shape)
 {
-    if (!shape->head_count || !shape->width || shape->width % shape->head_count || !shape->layer_count ||
+    if (!shape->head_count || !shape->width || shape->width % shape->head_count || !shape->block_count ||
         !shape->sequence_length || !shape->vocabulary)
         return err_set(ERR_USAGE, "%s is no GPT: the width must be a multiple of the heads, and no size may be 0",
                        name);
-    if (shape->layer_count > GPT_LAYERS_MAX || shape->width > GPT_SIZE_MAX || shape->sequence_length > GPT_SIZE_MAX ||
+    if (shape->block_count > GPT_LAYERS_MAX || shape->width > GPT_SIZE_MAX || shape->sequence_length > GPT_SIZE_MAX ||
         shape->vocabulary > UINT16_MAX + 1)
-        return err_set(ERR_USAGE, "%s is too large: expected at most %d layers, a width and length of at most %d, "
-                       "and a vocabulary of at most %d", name, GPT_LAYERS_MAX, GPT_SIZE_MAX, UINT16_MAX + 1);
+        return err_set(ERR_USAGE,
+                       "%s is too large: expected at most %d layers, a width and length of at most %d, "
+                       "and a vocabulary of at most %d",
+                       name, GPT_LAYERS_MAX, GPT_SIZE_MAX, UINT16_MAX + 1);
     if (!shape->tile_count || shape->tile_count > GPT_TILES_MAX || 4 * shape->width % shape->tile_count)
         return err_set(ERR_USAGE, "%s cannot have %zu tiles: expected a divisor of 4 x width = %zu, at most %d", name,
                        shape->tile_count, 4 * shape->width, GPT_TILES_MAX);
@@ -210,30 +212,30 @@ int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out
     struct gpt *gpt = calloc(1, sizeof *gpt);
     if (!gpt)
         return err_set(ERR_MEMORY, "no memory for the model %s", name);
-    size_t params = 4 + (size_t)block_params(shape) * shape->layer_count;
-    size_t units = 2 + (size_t)block_units(shape) * shape->layer_count;
+    size_t params = 4 + (size_t)block_params(shape) * shape->block_count;
+    size_t layers = 2 + (size_t)block_layers(shape) * shape->block_count;
     gpt->shape = *shape;
     snprintf(gpt->name, sizeof gpt->name, "%s", name);
     gpt->params = calloc(params, sizeof *gpt->params);
-    gpt->units = calloc(units, sizeof *gpt->units);
-    gpt->unit_params = calloc(params + 1, sizeof *gpt->unit_params);
-    gpt->unit_names = calloc(units, sizeof *gpt->unit_names);
+    gpt->layers = calloc(layers, sizeof *gpt->layers);
+    gpt->layer_params = calloc(params + 1, sizeof *gpt->layer_params);
+    gpt->layer_names = calloc(layers, sizeof *gpt->layer_names);
     gpt->model = (struct model){.name = gpt->name,
                                 .params = gpt->params,
                                 .param_count = (int)params,
-                                .units = gpt->units,
-                                .unit_count = (int)units,
+                                .layers = gpt->layers,
+                                .layer_count = (int)layers,
                                 .group_count = 1,
                                 .sequence_length = shape->sequence_length,
                                 .wants_text = true,
                                 .operations = &gpt_operations,
                                 .shape = &gpt->shape};
-    if (!gpt->params || !gpt->units || !gpt->unit_params || !gpt->unit_names) {
+    if (!gpt->params || !gpt->layers || !gpt->layer_params || !gpt->layer_names) {
         gpt_free(&gpt->model);
         return err_set(ERR_MEMORY, "no memory for the model %s", name);
     }
     params_set(gpt);
-    units_set(gpt);
+    layers_set(gpt);
     *out = &gpt->model;
     return ERR_NONE;
 }
@@ -244,8 +246,8 @@ void gpt_free(struct model *model)
     if (!gpt)
         return;
     free(gpt->params);
-    free(gpt->units);
-    free(gpt->unit_params);
-    free(gpt->unit_names);
+    free(gpt->layers);
+    free(gpt->layer_params);
+    free(gpt->layer_names);
     free(gpt);
 }

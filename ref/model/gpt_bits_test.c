@@ -49,10 +49,10 @@ Test(gpt_bits, a_tied_gradient_is_the_heads_part_plus_the_embeddings_part_in_eve
         char sum[count * sizeof(float)];
         trial_pass(&both, 1.0f);
         trial_forward(&apart);
-        for (int unit = model->unit_count - 1; unit >= 0; unit--) {
-            cr_assert(model_backward(apart.run, unit, &apart.batch, (const void *const *)apart.params, apart.gradients,
+        for (int layer = model->layer_count - 1; layer >= 0; layer--) {
+            cr_assert(model_backward(apart.run, layer, &apart.batch, (const void *const *)apart.params, apart.gradients,
                                      1.0f, NULL) == ERR_NONE);
-            if (unit == model->unit_count - 1)
+            if (layer == model->layer_count - 1)
                 dtype_narrow(dtype, apart.gradients[0].data, sum, count);
         }
         dtype_accumulate(dtype, sum, DTYPE_FP32, apart.gradients[0].data, count);

@@ -15,17 +15,17 @@ static struct attention_shape attention_of(const struct gpt_pass *pass)
                                     pass->shape->head_count};
 }
 
-// Where a parameter of the MLP is in the unit's list.
+// Where a parameter of the MLP is in the layer's list.
 static int mlp_index(const struct gpt_pass *pass, int role)
 {
-    return pass->unit.attention ? role : role - ATTENTION_PARAMS;
+    return pass->layer.attention ? role : role - ATTENTION_PARAMS;
 }
 
 // The input of the block after this one, or of the head.
 static float *block_output(const struct gpt_pass *pass)
 {
-    bool last = pass->unit.block + 1 == pass->shape->layer_count;
-    return pass->memory + (last ? pass->at.output : (pass->unit.block + 1) * pass->at.block + pass->at.input);
+    bool last = pass->layer.block + 1 == pass->shape->block_count;
+    return pass->memory + (last ? pass->at.output : (pass->layer.block + 1) * pass->at.block + pass->at.input);
 }
 
 static void attention_activations(const struct gpt_pass *pass)
@@ -78,7 +78,7 @@ static void tile_output(const struct gpt_pass *pass)
 {
     float *hidden = pass->memory + pass->at.wide_1, *out = block_output(pass);
     gelu_forward(pass->rows * pass->tile_width, pass->fc, hidden);
-    if (pass->unit.tile == 0)
+    if (pass->layer.tile == 0)
         bias_add(pass->rows, pass->width, pass->kept + pass->at.middle, pass->weights[mlp_index(pass, OUT_BIAS)], out);
     pass_multiply(pass, mlp_index(pass, OUT_WEIGHT), hidden, pass->tile_width, out, pass->width);
 }
@@ -87,14 +87,14 @@ static void tile_gradients(const struct gpt_pass *pass)
 {
     size_t width = pass->width, tile_width = pass->tile_width;
     int fc_weight = mlp_index(pass, FC_WEIGHT), out_weight = mlp_index(pass, OUT_WEIGHT);
-    bool first = pass->unit.tile + 1 == pass->shape->tile_count;
+    bool first = pass->layer.tile + 1 == pass->shape->tile_count;
     float *memory = pass->memory, *stream = memory + pass->at.gradient;
     float *wide_1 = memory + pass->at.wide_1, *wide_2 = memory + pass->at.wide_2;
 
     pass_multiply_back(pass, out_weight, stream, width, false, wide_2, tile_width);
     gelu_backward(pass->rows * tile_width, pass->fc, wide_1, wide_2);
     pass_weight_gradient(pass, out_weight, wide_1, tile_width, stream, width);
-    if (pass->unit.tile == 0)
+    if (pass->layer.tile == 0)
         pass_bias_gradient(pass, mlp_index(pass, OUT_BIAS), stream, width);
     pass_weight_gradient(pass, fc_weight, pass->normed, width, wide_2, tile_width);
     pass_bias_gradient(pass, mlp_index(pass, FC_BIAS), wide_2, tile_width);
@@ -103,26 +103,26 @@ static void tile_gradients(const struct gpt_pass *pass)
 
 void gpt_block_activations(const struct gpt_pass *pass)
 {
-    if (pass->unit.attention)
+    if (pass->layer.attention)
         attention_activations(pass);
-    if (pass->unit.mlp)
+    if (pass->layer.mlp)
         tile_activations(pass);
 }
 
 void gpt_block_forward(const struct gpt_pass *pass)
 {
     gpt_block_activations(pass);
-    if (pass->unit.mlp)
+    if (pass->layer.mlp)
         tile_output(pass);
 }
 
 void gpt_block_backward(const struct gpt_pass *pass)
 {
     const struct gpt_layout *at = &pass->at;
-    if (pass->unit.attention && pass->unit.mlp)
+    if (pass->layer.attention && pass->layer.mlp)
         pass_norm(pass, LN_2_WEIGHT, pass->kept + at->middle, pass->kept + at->stats_2, pass->normed);
-    if (pass->unit.mlp)
+    if (pass->layer.mlp)
         tile_gradients(pass);
-    if (pass->unit.attention)
+    if (pass->layer.attention)
         attention_gradients(pass);
 }

@@ -8,9 +8,9 @@
 
 static const struct placing plain = {0};
 
-static const struct gpt_shape shapes[] = {
-    {2, 21, 3, 5, 11, 1}, {1, 48, 3, 17, 50, 1}, {3, 64, 4, 64, 256, 1}, {5, 16, 2, 1, 7, 1},
-    {2, 21, 3, 5, 11, 3}, {1, 48, 3, 17, 50, 2}, {3, 64, 4, 64, 256, 4}, {2, 5, 1, 3, 5, 20}};
+static const struct gpt_shape shapes[] = {{2, 21, 3, 5, 11, 1},   {1, 48, 3, 17, 50, 1}, {3, 64, 4, 64, 256, 1},
+                                          {5, 16, 2, 1, 7, 1},    {2, 21, 3, 5, 11, 3},  {1, 48, 3, 17, 50, 2},
+                                          {3, 64, 4, 64, 256, 4}, {2, 5, 1, 3, 5, 20}};
 enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes, SEQUENCES = 3 };
 
 static void tokens_draw(struct trial *trial, uint64_t seed)
@@ -106,12 +106,12 @@ Test(gpt_checkpoint, memory_is_that_of_one_block_and_a_checkpoint_is_the_stream)
         cr_assert_eq(model_run_bytes(model, 2, dtype, false) - model_run_bytes(model, 2, dtype, true),
                      (block + last) * sizeof(float));
     cr_assert_eq(model_checkpoint_bytes(model, 0, 2), 0);
-    for (int unit = 1; unit < model->unit_count; unit++)
-        cr_assert_eq(model_checkpoint_bytes(model, unit, 2), rows * 16 * sizeof(float));
+    for (int layer = 1; layer < model->layer_count; layer++)
+        cr_assert_eq(model_checkpoint_bytes(model, layer, 2), rows * 16 * sizeof(float));
 
     struct gpt_shape shape = odd_shape;
     struct model *few = make(&shape), *many;
-    shape.layer_count = 31;
+    shape.block_count = 31;
     many = make(&shape);
     cr_assert_eq(model_run_bytes(many, 3, DTYPE_BF16, true), model_run_bytes(few, 3, DTYPE_BF16, true));
     cr_assert_gt(model_run_bytes(many, 3, DTYPE_BF16, false), 5 * model_run_bytes(few, 3, DTYPE_BF16, false));
@@ -120,11 +120,11 @@ Test(gpt_checkpoint, memory_is_that_of_one_block_and_a_checkpoint_is_the_stream)
 
     cr_assert(model_find("linear", &model) == ERR_NONE);
     cr_assert_eq(model_run_bytes(model, 2, DTYPE_FP32, true), model_run_bytes(model, 2, DTYPE_FP32, false));
-    for (int unit = 0; unit < model->unit_count; unit++)
-        cr_assert_eq(model_checkpoint_bytes(model, unit, 2), 0);
+    for (int layer = 0; layer < model->layer_count; layer++)
+        cr_assert_eq(model_checkpoint_bytes(model, layer, 2), 0);
 }
 
-Test(gpt_checkpoint, a_unit_without_room_for_its_checkpoint_is_refused_by_name)
+Test(gpt_checkpoint, a_layer_without_room_for_its_checkpoint_is_refused_by_name)
 {
     struct model *model = make(&odd_shape);
     struct trial trial = trial_make_as(model, SEQUENCES, DTYPE_FP32, plain, true);
@@ -159,15 +159,15 @@ Test(gpt_checkpoint, training_with_checkpoints_equals_unsharded_training_without
                                               .world = 2,
                                               .steps = 3,
                                               .seed = 5,
-                                              .schedule = {.mode = FLOW_CHAOS, .seed = (uint64_t)stage},
+                                              .schedule = {.mode = EXECUTOR_CHAOS, .seed = (uint64_t)stage},
                                               .verify = true};
         struct train_result result;
         cr_assert(train_run(&setting, &result) == ERR_NONE, "%s", err_message());
         cr_assert(!result.difference.found && result.verified_steps == 3, "%s", preset);
         cr_assert(result.accounting_equal);
         size_t held = model_run_bytes(model, config.micro_batch, config.precision, true);
-        for (int unit = 0; unit < model->unit_count; unit++)
-            held += model_checkpoint_bytes(model, unit, config.micro_batch);
+        for (int layer = 0; layer < model->layer_count; layer++)
+            held += model_checkpoint_bytes(model, layer, config.micro_batch);
         cr_assert_eq(result.held_bytes[TIER_DEVICE][KIND_ACTIVATION], held);
         free(result.step_ns);
     }

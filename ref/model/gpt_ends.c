@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPT's first unit, tokens to stream, and its last one, stream to loss.
+// A GPT's first layer, tokens to stream, and its last one, stream to loss.
 #include "ref/model/gpt_pass.h"
 
 #include "ref/arithmetic/accelerator.h"
@@ -44,11 +44,11 @@ int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch
     for (int index = 0; index < 2; index++) {
         if (!pass_wants(pass, index))
             continue;
-        float *place = pass_gradient(pass, index);
-        TRY(bytes_zero(place, pass->run->model->params[pass->list->params[index]].count * sizeof *place));
+        float *target = pass_gradient(pass, index);
+        TRY(bytes_zero(target, pass->run->model->params[pass->list->params[index]].count * sizeof *target));
         for (size_t row = 0; row < pass->rows; row += length)
-            embedding_backward(length, width, index == 0 ? token_of(pass, batch, row) : NULL, in + row * width, place);
-        pass_hand_over(pass, index, place);
+            embedding_backward(length, width, index == 0 ? token_of(pass, batch, row) : NULL, in + row * width, target);
+        pass_hand_over(pass, index, target);
     }
     return ERR_NONE;
 }
@@ -79,11 +79,11 @@ int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *bat
         crossentropy_backward(length, vocabulary, logits + row * vocabulary, token_of(pass, batch, row) + 1,
                               loss_scale / (float)rows);
     if (pass_wants(pass, HEAD_TOKEN_WEIGHT)) {
-        float *place = pass_gradient(pass, HEAD_TOKEN_WEIGHT);
+        float *target = pass_gradient(pass, HEAD_TOKEN_WEIGHT);
         pass_norm(pass, 0, input, stats, normed);
         matmul(vocabulary, width, rows, 1.0f, (struct matmul_operand){logits, vocabulary, true},
-               (struct matmul_operand){normed, width, false}, 0.0f, place, width);
-        pass_hand_over(pass, HEAD_TOKEN_WEIGHT, place);
+               (struct matmul_operand){normed, width, false}, 0.0f, target, width);
+        pass_hand_over(pass, HEAD_TOKEN_WEIGHT, target);
     }
     matmul(rows, width, vocabulary, 1.0f, (struct matmul_operand){logits, vocabulary, false},
            (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, false}, 0.0f, normed, width);

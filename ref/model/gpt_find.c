@@ -26,8 +26,8 @@ static const struct {
     const char *name;
     size_t at;
 } keys[] = {
-    {"layers", offsetof(struct gpt_shape, layer_count)},     {"width", offsetof(struct gpt_shape, width)},
-    {"heads", offsetof(struct gpt_shape, head_count)},       {"length", offsetof(struct gpt_shape, sequence_length)},
+    {"layers", offsetof(struct gpt_shape, block_count)},    {"width", offsetof(struct gpt_shape, width)},
+    {"heads", offsetof(struct gpt_shape, head_count)},      {"length", offsetof(struct gpt_shape, sequence_length)},
     {"vocabulary", offsetof(struct gpt_shape, vocabulary)}, {"tiles", offsetof(struct gpt_shape, tile_count)},
 };
 enum { KEY_COUNT = sizeof keys / sizeof *keys };

@@ -19,7 +19,7 @@ static const struct model *find(const char *name)
 static void cr_shape(const char *name, struct gpt_shape expected)
 {
     const struct gpt_shape *shape = find(name)->shape;
-    cr_assert(shape->layer_count == expected.layer_count && shape->width == expected.width &&
+    cr_assert(shape->block_count == expected.block_count && shape->width == expected.width &&
                   shape->head_count == expected.head_count && shape->sequence_length == expected.sequence_length &&
                   shape->vocabulary == expected.vocabulary && shape->tile_count == expected.tile_count,
               "%s", name);
@@ -29,8 +29,7 @@ Test(gpt_find, sizes_that_a_name_leaves_out_are_those_of_its_base)
 {
     cr_shape("gpt", (struct gpt_shape){4, 64, 4, 64, 256, 1});
     cr_shape("gpt:layers=24", (struct gpt_shape){24, 64, 4, 64, 256, 1});
-    cr_shape("gpt:layers=24,width=512,heads=8,length=32,vocabulary=257",
-             (struct gpt_shape){24, 512, 8, 32, 257, 1});
+    cr_shape("gpt:layers=24,width=512,heads=8,length=32,vocabulary=257", (struct gpt_shape){24, 512, 8, 32, 257, 1});
     cr_shape("gpt:vocabulary=300,tiles=8,heads=2", (struct gpt_shape){4, 64, 2, 64, 300, 8});
     cr_shape("gpt-nano:layers=3", (struct gpt_shape){3, 16, 2, 16, 256, 1});
     cr_shape("gpt2-124m:tiles=4", (struct gpt_shape){12, 768, 12, 1024, 50257, 4});

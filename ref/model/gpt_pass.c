@@ -15,19 +15,19 @@ static const struct gpt_shape *shape_of(const struct model *model)
     return model->shape;
 }
 
-struct gpt_unit gpt_unit_of(const struct model *model, int unit)
+struct gpt_layer gpt_layer_of(const struct model *model, int layer)
 {
-    size_t tiles = shape_of(model)->tile_count, units_a_block = tiles == 1 ? 1 : 1 + tiles;
-    if (unit == 0)
-        return (struct gpt_unit){.kind = GPT_EMBEDDING};
-    if (unit == model->unit_count - 1)
-        return (struct gpt_unit){.kind = GPT_HEAD};
-    size_t block = ((size_t)unit - 1) / units_a_block, part = ((size_t)unit - 1) % units_a_block;
-    return (struct gpt_unit){.kind = GPT_BLOCK,
-                             .block = block,
-                             .attention = part == 0,
-                             .mlp = tiles == 1 || part > 0,
-                             .tile = part > 0 ? part - 1 : 0};
+    size_t tiles = shape_of(model)->tile_count, layers_a_block = tiles == 1 ? 1 : 1 + tiles;
+    if (layer == 0)
+        return (struct gpt_layer){.kind = GPT_EMBEDDING};
+    if (layer == model->layer_count - 1)
+        return (struct gpt_layer){.kind = GPT_HEAD};
+    size_t block = ((size_t)layer - 1) / layers_a_block, part = ((size_t)layer - 1) % layers_a_block;
+    return (struct gpt_layer){.kind = GPT_BLOCK,
+                              .block = block,
+                              .attention = part == 0,
+                              .mlp = tiles == 1 || part > 0,
+                              .tile = part > 0 ? part - 1 : 0};
 }
 
 // The next count floats, on a cache line of their own.
@@ -43,11 +43,11 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static size_t unit_elements(const struct model *model, int unit)
+static size_t layer_elements(const struct model *model, int layer)
 {
     size_t count = 0;
-    for (int i = 0; i < model->units[unit].param_count; i++)
-        count += model->params[model->units[unit].params[i]].count;
+    for (int i = 0; i < model->layers[layer].param_count; i++)
+        count += model->params[model->layers[layer].params[i]].count;
     return count;
 }
 
@@ -76,17 +76,17 @@ static struct gpt_layout layout_make(const struct model *model, size_t sequence_
     const struct gpt_shape *shape = shape_of(model);
     size_t rows = sequence_count * shape->sequence_length, width = shape->width;
     size_t scores = shape->sequence_length * shape->sequence_length, tile_width = 4 * width / shape->tile_count;
-    size_t largest_param = 0, largest_unit = 0;
+    size_t largest_param = 0, largest_layer = 0;
     for (int i = 0; i < model->param_count; i++)
         largest_param = larger(largest_param, model->params[i].count);
-    for (int i = 0; i < model->unit_count; i++)
-        largest_unit = larger(largest_unit, unit_elements(model, i));
+    for (int i = 0; i < model->layer_count; i++)
+        largest_layer = larger(largest_layer, layer_elements(model, i));
 
     struct gpt_layout l = {0};
     layout_block(&l, shape, rows, checkpointing);
     if (!checkpointing) {
         l.block = l.total;
-        l.total *= shape->layer_count;
+        l.total *= shape->block_count;
         l.output = take(&l, rows * width);
     } else {
         l.output = l.input;
@@ -105,28 +105,28 @@ static struct gpt_layout layout_make(const struct model *model, size_t sequence_
     } else {
         l.logits = take(&l, rows * shape->vocabulary);
         l.weight_gradient = take(&l, largest_param);
-        l.weights = take(&l, largest_unit);
+        l.weights = take(&l, largest_layer);
     }
     return l;
 }
 
-static struct gpt_pass pass_make(struct model_run *run, int unit, const void *const params[],
+static struct gpt_pass pass_make(struct model_run *run, int layer, const void *const params[],
                                  const struct model_gradient gradients[])
 {
     const struct model *model = run->model;
     const struct gpt_shape *shape = shape_of(model);
     struct gpt_pass pass = {.run = run,
                             .shape = shape,
-                            .list = &model->units[unit],
+                            .list = &model->layers[layer],
                             .gradients = gradients,
-                            .unit = gpt_unit_of(model, unit),
+                            .layer = gpt_layer_of(model, layer),
                             .at = layout_make(model, run->sequence_count, run->dtype, run->checkpointing),
                             .memory = run->memory,
                             .rows = run->sequence_count * model->sequence_length,
                             .width = shape->width,
                             .tile_width = 4 * shape->width / shape->tile_count};
-    pass.kept = pass.memory + pass.unit.block * pass.at.block;
-    pass.fc = pass.kept + pass.at.fc + pass.unit.tile * pass.at.fc_tile;
+    pass.kept = pass.memory + pass.layer.block * pass.at.block;
+    pass.fc = pass.kept + pass.at.fc + pass.layer.tile * pass.at.fc_tile;
     pass.normed = shape->tile_count == 1 ? pass.memory + pass.at.narrow : pass.kept + pass.at.normed;
     float *wide = pass.memory + pass.at.weights;
     for (int i = 0; i < pass.list->param_count; i++) {
@@ -190,10 +190,10 @@ void pass_weight_gradient(const struct gpt_pass *pass, int index, const float *i
 {
     if (!pass_wants(pass, index))
         return;
-    float *place = pass_gradient(pass, index);
+    float *target = pass_gradient(pass, index);
     matmul(in_width, out_width, pass->rows, 1.0f, (struct matmul_operand){in, in_width, true},
-           (struct matmul_operand){out_gradient, out_width, false}, 0.0f, place, out_width);
-    pass_hand_over(pass, index, place);
+           (struct matmul_operand){out_gradient, out_width, false}, 0.0f, target, out_width);
+    pass_hand_over(pass, index, target);
 }
 
 void pass_bias_gradient(const struct gpt_pass *pass, int index, const float *out_gradient, size_t width)
@@ -220,21 +220,21 @@ void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, con
     pass_hand_over(pass, index + 1, vectors + pass->width);
 }
 
-// What a unit's checkpoint is a copy of: the stream, or for tiles the MLP's input.
+// What a layer's checkpoint is a copy of: the stream, or for tiles the MLP's input.
 static float *checkpoint_source(const struct gpt_pass *pass)
 {
-    if (pass->unit.kind == GPT_HEAD)
+    if (pass->layer.kind == GPT_HEAD)
         return pass->memory + pass->at.output;
-    return pass->unit.attention ? pass->kept + pass->at.input : pass->normed;
+    return pass->layer.attention ? pass->kept + pass->at.input : pass->normed;
 }
 
-int gpt_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+int gpt_forward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                 void *checkpoint)
 {
-    struct gpt_pass pass = pass_make(run, unit, params, NULL);
+    struct gpt_pass pass = pass_make(run, layer, params, NULL);
     if (checkpoint)
         TRY(bytes_copy(checkpoint, checkpoint_source(&pass), pass.rows * pass.width * sizeof(float)));
-    switch (pass.unit.kind) {
+    switch (pass.layer.kind) {
     case GPT_EMBEDDING:
         return gpt_embedding_forward(&pass, batch);
     case GPT_BLOCK:
@@ -247,13 +247,13 @@ int gpt_forward(struct model_run *run, int unit, const struct model_batch *batch
     return ERR_NONE;
 }
 
-int gpt_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+int gpt_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                  const struct model_gradient gradients[], float loss_scale, const void *checkpoint)
 {
-    struct gpt_pass pass = pass_make(run, unit, params, gradients);
+    struct gpt_pass pass = pass_make(run, layer, params, gradients);
     if (checkpoint)
         TRY(bytes_copy(checkpoint_source(&pass), checkpoint, pass.rows * pass.width * sizeof(float)));
-    switch (pass.unit.kind) {
+    switch (pass.layer.kind) {
     case GPT_EMBEDDING:
         return gpt_embedding_backward(&pass, batch);
     case GPT_BLOCK:
@@ -275,10 +275,10 @@ size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtyp
 }
 
 // A block's tiles have one input and one checkpoint: that of the last tile, which is the first to go backward.
-size_t gpt_checkpoint_bytes(const struct model *model, int unit, size_t sequence_count)
+size_t gpt_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count)
 {
     const struct gpt_shape *shape = shape_of(model);
-    struct gpt_unit u = gpt_unit_of(model, unit);
+    struct gpt_layer u = gpt_layer_of(model, layer);
     bool has = u.kind == GPT_HEAD || (u.kind == GPT_BLOCK && (u.attention || u.tile + 1 == shape->tile_count));
     return has ? sequence_count * shape->sequence_length * shape->width * sizeof(float) : 0;
 }

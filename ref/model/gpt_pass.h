@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a GPT's description (gpt.c) and the parts of its passes share: where each parameter stands, where things lie in
-// a run's memory, and the steps that every unit is made of. gpt_block.c has the blocks, gpt_ends.c the embedding and
+// a run's memory, and the steps that every layer is made of. gpt_block.c has the blocks, gpt_ends.c the embedding and
 // the head, gpt_pass.c the rest.
 #ifndef ZG_GPT_PASS_H
 #define ZG_GPT_PASS_H
@@ -31,15 +31,15 @@ enum { TOKEN_WEIGHT, POSITION_WEIGHT, FIRST_BLOCK_PARAM };
 // The head's list: the last layer norm's weight and bias, and the token embedding once more.
 enum { HEAD_TOKEN_WEIGHT = 2 };
 
-// What a unit computes. Without tiles a block is one unit, attention and MLP; with them it is one unit of attention,
+// What a layer computes. Without tiles a block is one layer, attention and MLP; with them it is one layer of attention,
 // and one for each tile of the MLP.
-struct gpt_unit {
+struct gpt_layer {
     enum { GPT_EMBEDDING, GPT_BLOCK, GPT_HEAD } kind;
     size_t block;
     bool attention, mlp;
     size_t tile;
 };
-struct gpt_unit gpt_unit_of(const struct model *model, int unit);
+struct gpt_layer gpt_layer_of(const struct model *model, int layer);
 
 // Where things lie in a run's memory, in floats. Per block, `block` apart: input to normed; and in fc per tile,
 // `fc_tile` apart. With checkpointing, these distances are 0, and a block's output takes the place of its input, which
@@ -53,7 +53,7 @@ struct gpt_layout {
     size_t scores, scores_gradient;
     size_t vectors;  // gradients of biases and layer norms
     size_t logits;
-    size_t weights;          // a unit's parameters, widened (16-bit only)
+    size_t weights;          // a layer's parameters, widened (16-bit only)
     size_t weight_gradient;  // a gradient that is not written in place; in fp32 it shares the place of the logits
     size_t total;
 };
@@ -62,17 +62,17 @@ struct gpt_layout {
 struct gpt_pass {
     struct model_run *run;
     const struct gpt_shape *shape;
-    const struct model_unit *list;           // whose parameters `index` means below
+    const struct model_layer *list;          // whose parameters `index` means below
     const struct model_gradient *gradients;  // backward only
-    const float *weights[BLOCK_PARAMS];      // the unit's parameters in fp32
-    struct gpt_unit unit;
+    const float *weights[BLOCK_PARAMS];      // the layer's parameters in fp32
+    struct gpt_layer layer;
     struct gpt_layout at;
     float *memory;
     float *kept, *fc, *normed;  // the block's, the tile's, the MLP's input
     size_t rows, width, tile_width;
 };
 
-// Whether the gradient of the unit's index-th parameter is wanted; where a matrix's is computed (in its own place if
+// Whether the gradient of the layer's index-th parameter is wanted; where a matrix's is computed (in its own place if
 // that is fp32, in scratch otherwise); and handing over a finished one, unless it already is where it belongs.
 bool pass_wants(const struct gpt_pass *pass, int index);
 float *pass_gradient(const struct gpt_pass *pass, int index);
@@ -93,7 +93,7 @@ void pass_norm(const struct gpt_pass *pass, int index, const float *in, const fl
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
                     const float *out_gradient);
 
-// Blocks: all that backward needs, from what passes into the unit; and what passes out of it.
+// Blocks: all that backward needs, from what passes into the layer; and what passes out of it.
 void gpt_block_activations(const struct gpt_pass *pass);
 void gpt_block_forward(const struct gpt_pass *pass);
 void gpt_block_backward(const struct gpt_pass *pass);
@@ -105,10 +105,10 @@ int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *bat
 
 // The passes as model_operations have them.
 size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
-size_t gpt_checkpoint_bytes(const struct model *model, int unit, size_t sequence_count);
-int gpt_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+size_t gpt_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count);
+int gpt_forward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                 void *checkpoint);
-int gpt_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+int gpt_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                  const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
 
 #endif

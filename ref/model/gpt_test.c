@@ -87,16 +87,16 @@ static void reference_mlp(struct reference *r, double **p)
 static double reference_loss(struct reference *r, const struct model_batch *batch)
 {
     size_t width = r->shape->width, length = r->shape->sequence_length;
-    double loss = 0, **last = r->params + 2 + 12 * r->shape->layer_count;
+    double loss = 0, **last = r->params + 2 + 12 * r->shape->block_count;
     for (size_t s = 0; s < batch->sequence_count; s++) {
         const uint16_t *tokens = batch->tokens + s * (length + 1);
         for (size_t t = 0; t < length; t++) {
             for (size_t j = 0; j < width; j++)
                 r->x[t][j] = r->params[0][tokens[t] * width + j] + r->params[1][t * width + j];
         }
-        for (size_t layer = 0; layer < r->shape->layer_count; layer++) {
-            reference_attention(r, r->params + 2 + 12 * layer);
-            reference_mlp(r, r->params + 2 + 12 * layer);
+        for (size_t block = 0; block < r->shape->block_count; block++) {
+            reference_attention(r, r->params + 2 + 12 * block);
+            reference_mlp(r, r->params + 2 + 12 * block);
         }
         for (size_t t = 0; t < length; t++) {
             double normed[32], sum = 0, right = 0;
@@ -233,10 +233,9 @@ Test(gpt, a_token_outside_the_vocabulary_is_refused)
 
 Test(gpt, a_shape_that_cannot_be_is_refused)
 {
-    const struct gpt_shape bad[] = {
-        {1, 10, 3, 4, 5, 1}, {1, 0, 1, 4, 5, 1}, {1, 4, 0, 4, 5, 1},     {1, 4, 2, 0, 5, 1},
-        {0, 4, 2, 4, 5, 1},  {1, 4, 2, 4, 0, 1}, {1, 4, 2, 4, 70000, 1}, {1, 4, 2, 4, 5, 0},
-        {1, 4, 2, 4, 5, 3},  {1, 4, 2, 4, 5, 32}};
+    const struct gpt_shape bad[] = {{1, 10, 3, 4, 5, 1}, {1, 0, 1, 4, 5, 1}, {1, 4, 0, 4, 5, 1},     {1, 4, 2, 0, 5, 1},
+                                    {0, 4, 2, 4, 5, 1},  {1, 4, 2, 4, 0, 1}, {1, 4, 2, 4, 70000, 1}, {1, 4, 2, 4, 5, 0},
+                                    {1, 4, 2, 4, 5, 3},  {1, 4, 2, 4, 5, 32}};
     struct model *model;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         cr_assert(gpt_make("bad", &bad[i], &model) == ERR_USAGE, "shape %zu", i);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles: the function, the gradients and the beginning of the whole model, with large layers cut into units.
+// Tiles: the function, the gradients and the beginning of the whole model, with large matrices cut into layers of their
+// own.
 #include "ref/model/gpt_trial.h"
 #include "ref/model/text.h"
 #include "ref/train/train.h"
@@ -35,11 +36,11 @@ struct part {
 static struct part part_of(const struct model *tiled, int param, const struct model *whole)
 {
     const struct model_param *p = &tiled->params[param];
-    int layer, tile;
+    int block_index, tile;
     char rest[MODEL_NAME_BYTES], name[MODEL_NAME_BYTES + 16];
-    if (sscanf(p->name, "h.%d.mlp.tile.%d.%s", &layer, &tile, rest) != 3)
+    if (sscanf(p->name, "h.%d.mlp.tile.%d.%s", &block_index, &tile, rest) != 3)
         return (struct part){param_named(whole, p->name), 0, p->count, p->count};
-    snprintf(name, sizeof name, "h.%d.mlp.%s", layer, rest);
+    snprintf(name, sizeof name, "h.%d.mlp.%s", block_index, rest);
     struct part part = {.whole = param_named(whole, name), .first = (size_t)tile * p->count, .columns = p->count};
     if (strcmp(rest, "c_fc.weight") == 0) {
         part.columns = p->shape[1];
@@ -49,24 +50,24 @@ static struct part part_of(const struct model *tiled, int param, const struct mo
     return part;
 }
 
-static size_t place_of(struct part part, size_t i)
+static size_t position_of(struct part part, size_t i)
 {
     return part.first + i / part.columns * part.stride + i % part.columns;
 }
 
-Test(gpt_tiles, units_and_parameters_have_the_names_and_shapes_of_their_tiles)
+Test(gpt_tiles, layers_and_parameters_have_the_names_and_shapes_of_their_tiles)
 {
     struct model *model = make_tiled(4);
-    static const char *const units[] = {"embedding",      "h.0.attn",       "h.0.mlp.tile.0", "h.0.mlp.tile.1",
-                                        "h.0.mlp.tile.2", "h.0.mlp.tile.3", "h.1.attn"};
-    cr_assert_eq(model->unit_count, 2 + LAYERS * 5);
+    static const char *const layers[] = {"embedding",      "h.0.attn",       "h.0.mlp.tile.0", "h.0.mlp.tile.1",
+                                         "h.0.mlp.tile.2", "h.0.mlp.tile.3", "h.1.attn"};
+    cr_assert_eq(model->layer_count, 2 + LAYERS * 5);
     cr_assert_eq(model->param_count, 4 + LAYERS * (12 + 3 * 3));
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        cr_assert_str_eq(model->units[i].name, units[i]);
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        cr_assert_str_eq(model->layers[i].name, layers[i]);
     const struct {
         const char *name;
         size_t rows, columns;
-        int unit;
+        int layer;
     } expected[] = {
         {"h.0.ln_2.bias", 21, 0, 1},
         {"h.0.mlp.tile.0.c_fc.weight", 21, 21, 2},
@@ -79,14 +80,14 @@ Test(gpt_tiles, units_and_parameters_have_the_names_and_shapes_of_their_tiles)
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         const struct model_param *p = &model->params[param_named(model, expected[i].name)];
         cr_assert(p->shape[0] == expected[i].rows && p->shape[1] == expected[i].columns, "%s", p->name);
-        cr_assert_eq(p->first_unit, expected[i].unit, "%s", p->name);
+        cr_assert_eq(p->first_layer, expected[i].layer, "%s", p->name);
     }
-    // Every parameter is in the list of its first unit; the lists have no others but the tied one.
+    // Every parameter is in the list of its first layer; the lists have no others but the tied one.
     int listed = 0;
-    for (int unit = 0; unit < model->unit_count; unit++)
-        for (int i = 0; i < model->units[unit].param_count; i++, listed++) {
-            int param = model->units[unit].params[i];
-            cr_assert(model->params[param].first_unit == unit || (param == 0 && unit == model->unit_count - 1));
+    for (int layer = 0; layer < model->layer_count; layer++)
+        for (int i = 0; i < model->layers[layer].param_count; i++, listed++) {
+            int param = model->layers[layer].params[i];
+            cr_assert(model->params[param].first_layer == layer || (param == 0 && layer == model->layer_count - 1));
         }
     cr_assert_eq(listed, model->param_count + 1);
     gpt_free(model);
@@ -106,7 +107,7 @@ Test(gpt_tiles, initial_values_are_slices_of_the_whole_matrices)
             model_initialise(whole, part.whole, 3, value);
             model_initialise(model, i, 3, slice);
             for (size_t j = 0; j < model->params[i].count; j++)
-                cr_assert(slice[j] == value[place_of(part, j)], "%s[%zu] of %zu tiles", model->params[i].name, j,
+                cr_assert(slice[j] == value[position_of(part, j)], "%s[%zu] of %zu tiles", model->params[i].name, j,
                           tiles);
         }
         gpt_free(model);
@@ -121,19 +122,19 @@ static struct trial cut(const struct trial *whole, const struct model *model, bo
     for (int i = 0; i < model->param_count; i++) {
         struct part part = part_of(model, i, whole->model);
         for (size_t j = 0; j < model->params[i].count; j++)
-            ((float *)tiled.params[i])[j] = whole->values[part.whole][place_of(part, j)];
+            ((float *)tiled.params[i])[j] = whole->values[part.whole][position_of(part, j)];
     }
     return tiled;
 }
 
-Test(gpt_tiles, a_unit_of_the_mlp_shrinks_with_the_number_of_tiles)
+Test(gpt_tiles, a_layer_of_the_mlp_shrinks_with_the_number_of_tiles)
 {
     for (size_t tiles = 2; tiles <= 64; tiles *= 2) {
         const struct model *model;
         size_t count = 0;
         cr_assert(model_find_tiled("gpt-tiny", tiles, &model) == ERR_NONE, "%s", err_message());
-        for (int i = 0; i < model->units[2].param_count; i++)
-            count += model->params[model->units[2].params[i]].count;
+        for (int i = 0; i < model->layers[2].param_count; i++)
+            count += model->params[model->layers[2].params[i]].count;
         cr_assert_eq(count, (8 * 64 * 64 + 4 * 64) / tiles + 64, "%zu tiles", tiles);  // and c_proj's bias
     }
 }
@@ -160,7 +161,7 @@ Test(gpt_tiles, loss_and_gradients_are_those_of_the_whole_model_within_the_round
             for (size_t j = 0; j < model->params[part.whole].count; j++)
                 largest = fmax(largest, fabs((double)expected[j]));
             for (size_t j = 0; j < tiled_model->params[i].count; j++) {
-                double right = (double)expected[place_of(part, j)];
+                double right = (double)expected[position_of(part, j)];
                 cr_assert(fabs((double)value[j] - right) <= bound * largest, "%s[%zu] of %zu tiles: %g, not %g",
                           tiled_model->params[i].name, j, counts[c], (double)value[j], right);
             }
@@ -183,8 +184,8 @@ Test(gpt_tiles, a_run_with_checkpoints_has_memory_for_one_tile)
     cr_assert_eq(model_run_bytes(whole, 2, DTYPE_FP32, true) - model_run_bytes(tiled, 2, DTYPE_FP32, true),
                  (rows * ((64 - 16) - 16 + (64 - 48) + (64 - 16) - 16) + 64 - 48) * sizeof(float));
     size_t checkpoints = 0;
-    for (int unit = 0; unit < tiled->unit_count; unit++)
-        checkpoints += model_checkpoint_bytes(tiled, unit, 2);
+    for (int layer = 0; layer < tiled->layer_count; layer++)
+        checkpoints += model_checkpoint_bytes(tiled, layer, 2);
     // The stream at each block and the head, and each block's common input.
     cr_assert_eq(checkpoints, (2 * 2 + 1) * rows * 16 * sizeof(float));
 }
@@ -210,7 +211,7 @@ Test(gpt_tiles, sharded_training_is_unsharded_training_and_gathers_less_at_a_tim
                                               .world = 3,
                                               .steps = 2,
                                               .seed = 5,
-                                              .schedule = {.mode = FLOW_CHAOS, .seed = (uint64_t)i},
+                                              .schedule = {.mode = EXECUTOR_CHAOS, .seed = (uint64_t)i},
                                               .verify = true};
         struct train_result result;
         cr_assert(train_run(&setting, &result) == ERR_NONE, "%s", err_message());
@@ -219,7 +220,7 @@ Test(gpt_tiles, sharded_training_is_unsharded_training_and_gathers_less_at_a_tim
         staging[i] = result.held_bytes[TIER_DEVICE][KIND_STAGING];
         free(result.step_ns);
     }
-    // The largest unit has 12 width^2 elements; with tiles it is attention, with 4 width^2.
+    // The largest layer has 12 width^2 elements; with tiles it is attention, with 4 width^2.
     cr_assert_lt(staging[1] * 2, staging[0]);
     cr_assert_eq(staging[2], staging[1]);
     text_close(text);

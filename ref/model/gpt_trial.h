@@ -16,7 +16,7 @@
 
 // Sizes that are no powers of two and no multiples of a vector, and so few tokens that some repeat in a micro-batch.
 static const struct gpt_shape odd_shape = {
-    .layer_count = 2, .width = 21, .head_count = 3, .sequence_length = 5, .vocabulary = 11, .tile_count = 1};
+    .block_count = 2, .width = 21, .head_count = 3, .sequence_length = 5, .vocabulary = 11, .tile_count = 1};
 enum { ODD_SEQUENCES = 3 };
 
 // Where a trial's tensors lie: `offset` bytes after a multiple of 64, or with their last byte at the end of a page
@@ -40,7 +40,7 @@ struct trial {
     float **values;  // the parameters in fp32, representable in the run's dtype
     void **params;
     struct model_gradient *gradients;
-    void **checkpoints;  // by unit
+    void **checkpoints;  // by layer
     struct block *blocks;
     int block_count;
 };
@@ -71,11 +71,11 @@ static inline struct trial trial_make_as(const struct model *model, size_t seque
     trial.values = calloc(params, sizeof *trial.values);
     trial.params = calloc(params, sizeof *trial.params);
     trial.gradients = calloc(params, sizeof *trial.gradients);
-    trial.checkpoints = calloc((size_t)model->unit_count, sizeof *trial.checkpoints);
-    trial.blocks = calloc(2 * params + (size_t)model->unit_count + 2, sizeof *trial.blocks);
-    for (int unit = 0; unit < model->unit_count && checkpointing; unit++) {
-        size_t bytes = model_checkpoint_bytes(model, unit, sequence_count);
-        trial.checkpoints[unit] = bytes ? place_memory(&trial, (struct placing){.edge = place.edge}, bytes) : NULL;
+    trial.checkpoints = calloc((size_t)model->layer_count, sizeof *trial.checkpoints);
+    trial.blocks = calloc(2 * params + (size_t)model->layer_count + 2, sizeof *trial.blocks);
+    for (int layer = 0; layer < model->layer_count && checkpointing; layer++) {
+        size_t bytes = model_checkpoint_bytes(model, layer, sequence_count);
+        trial.checkpoints[layer] = bytes ? place_memory(&trial, (struct placing){.edge = place.edge}, bytes) : NULL;
     }
     for (int i = 0; i < model->param_count; i++) {
         size_t count = model->params[i].count;
@@ -123,17 +123,17 @@ static inline void trial_free(struct trial *trial)
 
 static inline void trial_forward(struct trial *trial)
 {
-    for (int unit = 0; unit < trial->model->unit_count; unit++)
-        cr_assert(model_forward(trial->run, unit, &trial->batch, (const void *const *)trial->params,
-                                trial->checkpoints[unit]) == ERR_NONE);
+    for (int layer = 0; layer < trial->model->layer_count; layer++)
+        cr_assert(model_forward(trial->run, layer, &trial->batch, (const void *const *)trial->params,
+                                trial->checkpoints[layer]) == ERR_NONE);
 }
 
 static inline void trial_backward(struct trial *trial, float loss_scale)
 {
-    for (int unit = trial->model->unit_count - 1; unit >= 0; unit--) {
-        trial->gradients[0].accumulate = unit == 0;
-        cr_assert(model_backward(trial->run, unit, &trial->batch, (const void *const *)trial->params, trial->gradients,
-                                 loss_scale, trial->checkpoints[unit]) == ERR_NONE);
+    for (int layer = trial->model->layer_count - 1; layer >= 0; layer--) {
+        trial->gradients[0].accumulate = layer == 0;
+        cr_assert(model_backward(trial->run, layer, &trial->batch, (const void *const *)trial->params, trial->gradients,
+                                 loss_scale, trial->checkpoints[layer]) == ERR_NONE);
     }
 }
 

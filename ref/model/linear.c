@@ -49,7 +49,7 @@ static const struct model_param awkward_params[PARAM_COUNT] = {
     [E_WEIGHT] = {"e.weight", {10, 10}, 2, 100, 0, false, true, 5, 1},
     [E_BIAS] = {"e.bias", {1}, 1, 1, 1, false, true, 5, 1},
 };
-static const struct model_unit awkward_units[] = {
+static const struct model_layer awkward_layers[] = {
     {"a", (const int[]){A_TIED, A_SCALE, A_WEIGHT}, 3},
     {"b", (const int[]){B_WEIGHT, B_BIAS, B_EMPTY, B_FROZEN}, 4},
     {"void", (const int[]){VOID_EMPTY}, 1},
@@ -57,13 +57,13 @@ static const struct model_unit awkward_units[] = {
     {"d", (const int[]){D_WEIGHT, D_BIAS}, 2},
     {"e", (const int[]){E_WEIGHT, E_BIAS, A_TIED}, 3},
 };
-enum { UNIT_COUNT = sizeof awkward_units / sizeof *awkward_units };
+enum { LAYER_COUNT = sizeof awkward_layers / sizeof *awkward_layers };
 
 static const struct model_param few_params[] = {
     {"a.weight", {1}, 1, 1, 0, false, true, 0, 1},
     {"b.weight", {2}, 1, 2, 0, false, true, 1, 1},
 };
-static const struct model_unit few_units[] = {{"a", (const int[]){0}, 1}, {"b", (const int[]){1}, 1}};
+static const struct model_layer few_layers[] = {{"a", (const int[]){0}, 1}, {"b", (const int[]){1}, 1}};
 
 static enum family family_of(const struct model *model)
 {
@@ -113,11 +113,11 @@ static float rounded(enum dtype dtype, float value)
     return dtype == DTYPE_FP16 ? fp16_to_f32(f32_to_fp16(value)) : value;
 }
 
-void linear_draw(const struct model *model, const struct model_batch *batch, int unit, int param, enum dtype dtype,
+void linear_draw(const struct model *model, const struct model_batch *batch, int layer, int param, enum dtype dtype,
                  size_t first, size_t count, float *out)
 {
     const struct model_param *p = &model->params[param];
-    int use = unit == p->first_unit ? 0 : 1;
+    int use = layer == p->first_layer ? 0 : 1;
     uint64_t place_key = random_key(random_key(batch->seed, batch->step), (uint64_t)param);
     uint64_t key = random_key(random_key(place_key, (uint64_t)batch->micro), (uint64_t)batch->rank);
     key = random_key(key, (uint64_t)use);
@@ -125,7 +125,7 @@ void linear_draw(const struct model *model, const struct model_batch *batch, int
         uint64_t bits = random_at(key, first + i);
         float value = 0.0f;
         if (p->used && family_of(model) == FAMILY_EXACT)
-            value = exact_value(bits, random_at(place_key, first + i), batch, use, p->unit_count, dtype);
+            value = exact_value(bits, random_at(place_key, first + i), batch, use, p->layer_count, dtype);
         else if (p->used)
             value = wide_value(bits);
         if (family_of(model) == FAMILY_OVERFLOW && param == E_WEIGHT && first + i == p->count - 1)
@@ -142,28 +142,28 @@ static size_t linear_run_bytes(const struct model *model, size_t sequence_count,
     return CHUNK * sizeof(float);
 }
 
-// Nothing passes from unit to unit.
-static size_t linear_checkpoint_bytes(const struct model *model, int unit, size_t sequence_count)
+// Nothing passes from layer to layer.
+static size_t linear_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count)
 {
-    (void)model, (void)unit, (void)sequence_count;
+    (void)model, (void)layer, (void)sequence_count;
     return 0;
 }
 
-static int linear_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+static int linear_forward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                           void *checkpoint)
 {
     (void)checkpoint;
     const struct model *model = run->model;
     float g[CHUNK], p[CHUNK];
-    if (unit == 0)
+    if (layer == 0)
         run->loss = 0.0;
-    for (int i = 0; i < model->units[unit].param_count; i++) {
-        int param = model->units[unit].params[i];
+    for (int i = 0; i < model->layers[layer].param_count; i++) {
+        int param = model->layers[layer].params[i];
         const char *data = params[param];
         size_t count = model->params[param].count, piece;
         for (size_t first = 0; first < count; first += piece) {
             piece = count - first < CHUNK ? count - first : CHUNK;
-            linear_draw(model, batch, unit, param, run->dtype, first, piece, g);
+            linear_draw(model, batch, layer, param, run->dtype, first, piece, g);
             dtype_widen(run->dtype, data + first * dtype_bytes(run->dtype), run->memory, piece);
             TRY(bytes_copy(p, run->memory, piece * sizeof *p));
             for (size_t j = 0; j < piece; j++)
@@ -173,19 +173,20 @@ static int linear_forward(struct model_run *run, int unit, const struct model_ba
     return ERR_NONE;
 }
 
-static int linear_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
-                           const struct model_gradient gradients[], float loss_scale, const void *checkpoint)
+static int linear_backward(struct model_run *run, int layer, const struct model_batch *batch,
+                           const void *const params[], const struct model_gradient gradients[], float loss_scale,
+                           const void *checkpoint)
 {
     const struct model *model = run->model;
     float g[CHUNK];
     (void)params, (void)checkpoint;
-    for (int i = 0; i < model->units[unit].param_count; i++) {
-        int param = model->units[unit].params[i];
+    for (int i = 0; i < model->layers[layer].param_count; i++) {
+        int param = model->layers[layer].params[i];
         char *data = gradients[param].data;
         size_t count = model->params[param].count, piece;
         for (size_t first = 0; data && first < count; first += piece) {
             piece = count - first < CHUNK ? count - first : CHUNK;
-            linear_draw(model, batch, unit, param, run->dtype, first, piece, g);
+            linear_draw(model, batch, layer, param, run->dtype, first, piece, g);
             for (size_t j = 0; j < piece; j++)
                 g[j] *= loss_scale;
             TRY(bytes_copy(run->memory, g, piece * sizeof *g));
@@ -200,12 +201,12 @@ static int linear_backward(struct model_run *run, int unit, const struct model_b
 }
 
 // A product and a sum for each element.
-static double linear_unit_flops(const struct model *model, int unit, size_t sequence_count)
+static double linear_layer_flops(const struct model *model, int layer, size_t sequence_count)
 {
     (void)sequence_count;
     double flops = 0;
-    for (int i = 0; i < model->units[unit].param_count; i++)
-        flops += 2.0 * (double)model->params[model->units[unit].params[i]].count;
+    for (int i = 0; i < model->layers[layer].param_count; i++)
+        flops += 2.0 * (double)model->params[model->layers[layer].params[i]].count;
     return flops;
 }
 
@@ -221,7 +222,7 @@ static void linear_initialise(const struct model *model, int param, uint64_t see
 
 static const struct model_operations linear_operations = {
     .initialise = linear_initialise,
-    .unit_flops = linear_unit_flops,
+    .layer_flops = linear_layer_flops,
     .run_bytes = linear_run_bytes,
     .checkpoint_bytes = linear_checkpoint_bytes,
     .forward = linear_forward,
@@ -232,8 +233,8 @@ static const enum family wide = FAMILY_WIDE, exact = FAMILY_EXACT, overflow = FA
 
 #define AWKWARD(model_name, model_family)                                                                              \
     {                                                                                                                  \
-        .name = model_name, .params = awkward_params, .param_count = PARAM_COUNT, .units = awkward_units,              \
-        .unit_count = UNIT_COUNT, .group_count = 2, .sequence_length = 1, .operations = &linear_operations,            \
+        .name = model_name, .params = awkward_params, .param_count = PARAM_COUNT, .layers = awkward_layers,            \
+        .layer_count = LAYER_COUNT, .group_count = 2, .sequence_length = 1, .operations = &linear_operations,          \
         .shape = &model_family                                                                                         \
     }
 
@@ -244,8 +245,8 @@ static const struct model models[] = {
     {.name = "linear-few",
      .params = few_params,
      .param_count = 2,
-     .units = few_units,
-     .unit_count = 2,
+     .layers = few_layers,
+     .layer_count = 2,
      .group_count = 1,
      .sequence_length = 1,
      .operations = &linear_operations,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models whose loss is the sum of p x g over all parameters, so that the gradient of p is g whatever p holds. g comes
-// from a counter-based generator; a tied weight has one g for each of its units, and their sum is its gradient.
+// from a counter-based generator; a tied weight has one g for each of its layers, and their sum is its gradient.
 //
 //   linear           20 octaves, both signs, 5% zeros: every sum rounds. Below 2^-6, so that in fp16 a loss scale of
 //                    65536 overflows nothing.
@@ -14,7 +14,7 @@
 //   linear-few       linear with 3 elements in two tensors: fewer than ranks.
 //
 // The parameters are chosen to be awkward: empty, scalar, odd and even sizes, one tensor larger than the rest together,
-// one tied over the first and the last unit, one frozen, one unused, a unit with nothing in it, two optimizer groups.
+// one tied over the first and the last layer, one frozen, one unused, a layer with nothing in it, two optimizer groups.
 #ifndef ZG_LINEAR_H
 #define ZG_LINEAR_H
 
@@ -26,7 +26,7 @@
 const struct model *linear_model(int index);
 
 // g of count elements from `first` on, of one use of a parameter, as dtype holds it. Zero where it is unused.
-void linear_draw(const struct model *model, const struct model_batch *batch, int unit, int param, enum dtype dtype,
+void linear_draw(const struct model *model, const struct model_batch *batch, int layer, int param, enum dtype dtype,
                  size_t first, size_t count, float *out);
 
 #endif

@@ -44,12 +44,12 @@ static double pass(const struct model *model, const struct model_batch *batch, e
         if (out[i].data)
             memset(out[i].data, 0xff, (count + 1) * sizeof(float));
     }
-    for (int unit = 0; unit < model->unit_count; unit++)
-        cr_assert(model_forward(run, unit, batch, (const void *const *)params, NULL) == ERR_NONE);
-    for (int unit = model->unit_count - 1; unit >= 0; unit--) {
+    for (int layer = 0; layer < model->layer_count; layer++)
+        cr_assert(model_forward(run, layer, batch, (const void *const *)params, NULL) == ERR_NONE);
+    for (int layer = model->layer_count - 1; layer >= 0; layer--) {
         for (int i = 0; i < model->param_count; i++)
-            out[i].accumulate = model->params[i].unit_count == 2 && unit == model->params[i].first_unit;
-        cr_assert(model_backward(run, unit, batch, (const void *const *)params, out, loss_scale, NULL) == ERR_NONE);
+            out[i].accumulate = model->params[i].layer_count == 2 && layer == model->params[i].first_layer;
+        cr_assert(model_backward(run, layer, batch, (const void *const *)params, out, loss_scale, NULL) == ERR_NONE);
     }
     for (int i = 0; i < model->param_count; i++) {
         gradients[i] = NULL;
@@ -80,18 +80,18 @@ static float round_to(enum dtype dtype, float value)
     return out;
 }
 
-// Sum of g over the units that use a parameter, the last unit's first, rounded after each addition.
+// Sum of g over the layers that use a parameter, the last layer's first, rounded after each addition.
 static float expected_gradient(const struct model *model, const struct model_batch *batch, int param, size_t element,
                                enum dtype dtype, float loss_scale)
 {
     float sum = 0;
     bool first = true;
-    for (int unit = model->unit_count - 1; unit >= 0; unit--) {
-        for (int i = 0; i < model->units[unit].param_count; i++) {
-            if (model->units[unit].params[i] != param)
+    for (int layer = model->layer_count - 1; layer >= 0; layer--) {
+        for (int i = 0; i < model->layers[layer].param_count; i++) {
+            if (model->layers[layer].params[i] != param)
                 continue;
             float g;
-            linear_draw(model, batch, unit, param, dtype, element, 1, &g);
+            linear_draw(model, batch, layer, param, dtype, element, 1, &g);
             cr_assert(round_to(dtype, g) == g || isnan(g));
             sum = round_to(dtype, first ? g * loss_scale : sum + g * loss_scale);
             first = false;
@@ -132,10 +132,10 @@ Test(linear, loss_is_the_sum_of_parameter_times_gradient)
         struct model_batch batch = batch_at(1, 0, 0);
         float *gradients[PARAM_MAX], g[5000];
         double expected = 0, loss = pass(model, &batch, dtype, 1.5f, 1.0f, gradients);
-        for (int unit = 0; unit < model->unit_count; unit++) {
-            for (int i = 0; i < model->units[unit].param_count; i++) {
-                int param = model->units[unit].params[i];
-                linear_draw(model, &batch, unit, param, dtype, 0, model->params[param].count, g);
+        for (int layer = 0; layer < model->layer_count; layer++) {
+            for (int i = 0; i < model->layers[layer].param_count; i++) {
+                int param = model->layers[layer].params[i];
+                linear_draw(model, &batch, layer, param, dtype, 0, model->params[param].count, g);
                 for (size_t j = 0; j < model->params[param].count; j++)
                     expected += 1.5 * (double)g[j];
             }

@@ -59,16 +59,16 @@ uint64_t model_param_elements(const struct model *model, bool trainable_only)
     return count;
 }
 
-double model_unit_flops(const struct model *model, int unit, size_t sequence_count)
+double model_layer_flops(const struct model *model, int layer, size_t sequence_count)
 {
-    return model->operations->unit_flops(model, unit, sequence_count);
+    return model->operations->layer_flops(model, layer, sequence_count);
 }
 
 double model_flops(const struct model *model, size_t sequence_count)
 {
     double flops = 0;
-    for (int unit = 0; unit < model->unit_count; unit++)
-        flops += 3.0 * model_unit_flops(model, unit, sequence_count);
+    for (int layer = 0; layer < model->layer_count; layer++)
+        flops += 3.0 * model_layer_flops(model, layer, sequence_count);
     return flops;
 }
 
@@ -77,9 +77,9 @@ size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dt
     return model->operations->run_bytes(model, sequence_count, dtype, checkpointing);
 }
 
-size_t model_checkpoint_bytes(const struct model *model, int unit, size_t sequence_count)
+size_t model_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count)
 {
-    return model->operations->checkpoint_bytes(model, unit, sequence_count);
+    return model->operations->checkpoint_bytes(model, layer, sequence_count);
 }
 
 int model_run_open(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing,
@@ -92,11 +92,8 @@ int model_run_open(const struct model *model, size_t sequence_count, enum dtype 
     struct model_run *run = calloc(1, sizeof *run);
     if (!run)
         return err_set(ERR_MEMORY, "no memory for a run of %s", model->name);
-    *run = (struct model_run){.model = model,
-                              .sequence_count = sequence_count,
-                              .dtype = dtype,
-                              .checkpointing = checkpointing,
-                              .tier = tier};
+    *run = (struct model_run){
+        .model = model, .sequence_count = sequence_count, .dtype = dtype, .checkpointing = checkpointing, .tier = tier};
     int code = ERR_NONE;
     if (tier)
         code = tier_allocate(tier, TIER_DEVICE, KIND_ACTIVATION, "activations", bytes, 0, &run->memory);
@@ -126,29 +123,29 @@ void *model_run_memory(const struct model_run *run)
     return run->memory;
 }
 
-// *checkpoint stays where the unit has one, and becomes null where it has none.
-static int checkpoint_check(const struct model_run *run, int unit, const void **checkpoint)
+// *checkpoint stays where the layer has one, and becomes null where it has none.
+static int checkpoint_check(const struct model_run *run, int layer, const void **checkpoint)
 {
-    if (!run->checkpointing || model_checkpoint_bytes(run->model, unit, run->sequence_count) == 0)
+    if (!run->checkpointing || model_checkpoint_bytes(run->model, layer, run->sequence_count) == 0)
         *checkpoint = NULL;
     else if (!*checkpoint)
         return err_set(ERR_INTERNAL, "a run of %s with checkpointing has no memory for the checkpoint of %s",
-                       run->model->name, run->model->units[unit].name);
+                       run->model->name, run->model->layers[layer].name);
     return ERR_NONE;
 }
 
-int model_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+int model_forward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                   void *checkpoint)
 {
-    TRY(checkpoint_check(run, unit, (const void **)&checkpoint));
-    return run->model->operations->forward(run, unit, batch, params, checkpoint);
+    TRY(checkpoint_check(run, layer, (const void **)&checkpoint));
+    return run->model->operations->forward(run, layer, batch, params, checkpoint);
 }
 
-int model_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+int model_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                    const struct model_gradient gradients[], float loss_scale, const void *checkpoint)
 {
-    TRY(checkpoint_check(run, unit, &checkpoint));
-    return run->model->operations->backward(run, unit, batch, params, gradients, loss_scale, checkpoint);
+    TRY(checkpoint_check(run, layer, &checkpoint));
+    return run->model->operations->backward(run, layer, batch, params, gradients, loss_scale, checkpoint);
 }
 
 double model_loss(const struct model_run *run)

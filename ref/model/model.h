@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model, as a stage sees it: parameters in order, and units (an embedding, a block, a head) that use some of them,
+// A model, as a stage sees it: parameters in order, and layers (an embedding, a block, a head) that use some of them,
 // run forward first to last and backward last to first. A run is one rank's working memory for one micro-batch.
 // A rank's gradient is a function of the parameters and the micro-batch alone: same shapes, one thread, fixed order.
 #ifndef ZG_MODEL_H
@@ -17,16 +17,16 @@ enum { MODEL_RANK_MAX = 4, MODEL_NAME_BYTES = 96 };
 struct model_param {
     char name[MODEL_NAME_BYTES];
     size_t shape[MODEL_RANK_MAX];
-    int shape_rank;  // 0: a scalar
-    size_t count;    // elements; may be 0
-    int group;       // optimizer group
-    bool frozen;     // no gradient, no optimizer state
-    bool used;       // false: its gradient is zero
-    int first_unit;  // the lowest unit that uses it: there its gradient is complete
-    int unit_count;  // units that use it; 2 for a tied weight
+    int shape_rank;   // 0: a scalar
+    size_t count;     // elements; may be 0
+    int group;        // optimizer group
+    bool frozen;      // no gradient, no optimizer state
+    bool used;        // false: its gradient is zero
+    int first_layer;  // the lowest layer that uses it: there its gradient is complete
+    int layer_count;  // layers that use it; 2 for a tied weight
 };
 
-struct model_unit {
+struct model_layer {
     const char *name;
     const int *params;  // indices of the parameters it uses
     int param_count;
@@ -36,8 +36,8 @@ struct model {
     const char *name;
     const struct model_param *params;  // in the model's order
     int param_count;
-    const struct model_unit *units;
-    int unit_count;
+    const struct model_layer *layers;
+    int layer_count;
     int group_count;
     size_t sequence_length;  // tokens a sequence; 1 where that has no meaning
     bool wants_text;         // a micro-batch needs tokens
@@ -56,8 +56,8 @@ struct model_batch {
     int rank;
 };
 
-// Pointers by parameter index; only a unit's own entries are read. data is in the run's dtype. For gradients,
-// `accumulate` says that the entry holds the part of units above this one (tied weights): this unit's part, complete
+// Pointers by parameter index; only a layer's own entries are read. data is in the run's dtype. For gradients,
+// `accumulate` says that the entry holds the part of layers above this one (tied weights): this layer's part, complete
 // and in fp32, is added to it element by element and the sum rounded (dtype_accumulate). Otherwise it is overwritten.
 struct model_gradient {
     void *data;  // null: not wanted (frozen)
@@ -79,16 +79,16 @@ void model_initialise(const struct model *model, int param, uint64_t seed, float
 // Elements of all parameters (trainable_only: without frozen ones); a tied weight counts once.
 uint64_t model_param_elements(const struct model *model, bool trainable_only);
 
-// Floating-point operations of one unit's forward for one micro-batch; its backward has twice as many. And those of
-// forward and backward of all units.
-double model_unit_flops(const struct model *model, int unit, size_t sequence_count);
+// Floating-point operations of one layer's forward for one micro-batch; its backward has twice as many. And those of
+// forward and backward of all layers.
+double model_layer_flops(const struct model *model, int layer, size_t sequence_count);
 double model_flops(const struct model *model, size_t sequence_count);
 
 // Working memory for sequence_count sequences with parameters and gradients in dtype: one allocation of kind
 // activation on the tier. tier may be null: plain memory, uncounted.
 //
-// Without checkpointing it holds the activations of all units, from forward to backward. With checkpointing it holds
-// those of one block: a unit's forward writes down what it was given, and its backward computes the forward once more
+// Without checkpointing it holds the activations of all layers, from forward to backward. With checkpointing it holds
+// those of one block: a layer's forward writes down what it was given, and its backward computes the forward once more
 // from there. Losses and gradients are the same in every bit. What is written down is the caller's to keep.
 int model_run_open(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing,
                    struct tier *tier, struct model_run **out);
@@ -98,35 +98,35 @@ void model_run_close(struct model_run *run);
 size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
 void *model_run_memory(const struct model_run *run);
 
-// The bytes of a unit's checkpoint; 0 for a unit that needs none, such as the first. fp32 in every dtype, as is what
-// passes from unit to unit.
-size_t model_checkpoint_bytes(const struct model *model, int unit, size_t sequence_count);
+// The bytes of a layer's checkpoint; 0 for a layer that needs none, such as the first. fp32 in every dtype, as is what
+// passes from layer to layer.
+size_t model_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count);
 
-// params[i] for the unit's parameters: whole tensors in the run's dtype. batch must stay the same from the first
-// forward to the last backward. checkpoint: with checkpointing, and where the unit has one, memory for it, aligned as
+// params[i] for the layer's parameters: whole tensors in the run's dtype. batch must stay the same from the first
+// forward to the last backward. checkpoint: with checkpointing, and where the layer has one, memory for it, aligned as
 // float is and needed during the call alone; otherwise it is not looked at.
-int model_forward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+int model_forward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                   void *checkpoint);
 
-// loss_scale multiplies the loss before backward. gradients[i] for the unit's parameters: gradient of
-// loss_scale x the mean loss over the micro-batch. checkpoint: what this unit's forward wrote. Units go backward one
+// loss_scale multiplies the loss before backward. gradients[i] for the layer's parameters: gradient of
+// loss_scale x the mean loss over the micro-batch. checkpoint: what this layer's forward wrote. Layers go backward one
 // after the other, last to first; with checkpointing, other forwards of the run may lie between forward and backward
 // of a micro-batch.
-int model_backward(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+int model_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                    const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
 
-// The micro-batch's unscaled mean loss, after the last unit's forward.
+// The micro-batch's unscaled mean loss, after the last layer's forward.
 double model_loss(const struct model_run *run);
 
 // Behind the functions above, one table a model.
 struct model_operations {
     void (*initialise)(const struct model *model, int param, uint64_t seed, float *out);
-    double (*unit_flops)(const struct model *model, int unit, size_t sequence_count);
+    double (*layer_flops)(const struct model *model, int layer, size_t sequence_count);
     size_t (*run_bytes)(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
-    size_t (*checkpoint_bytes)(const struct model *model, int unit, size_t sequence_count);
-    int (*forward)(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+    size_t (*checkpoint_bytes)(const struct model *model, int layer, size_t sequence_count);
+    int (*forward)(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                    void *checkpoint);
-    int (*backward)(struct model_run *run, int unit, const struct model_batch *batch, const void *const params[],
+    int (*backward)(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                     const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
 };
 

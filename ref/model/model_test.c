@@ -54,21 +54,21 @@ Test(model, names_of_a_gpt_are_those_of_its_checkpoints)
         cr_assert_str_eq(param->name, expected[i].name);
         cr_assert(param->shape[0] == expected[i].rows && param->shape[1] == expected[i].columns, "%s", param->name);
     }
-    cr_assert_str_eq(model->units[0].name, "embedding");
-    cr_assert_str_eq(model->units[12].name, "h.11");
-    cr_assert_str_eq(model->units[13].name, "head");
+    cr_assert_str_eq(model->layers[0].name, "embedding");
+    cr_assert_str_eq(model->layers[12].name, "h.11");
+    cr_assert_str_eq(model->layers[13].name, "head");
 }
 
-Test(model, parameters_and_units_say_the_same)
+Test(model, parameters_and_layers_say_the_same)
 {
     for (int n = 0; n < NAME_COUNT; n++) {
         const struct model *model = find(names[n]);
         int first[model->param_count], uses[model->param_count];
         memset(uses, 0, sizeof uses);
-        for (int unit = model->unit_count - 1; unit >= 0; unit--) {
-            for (int i = 0; i < model->units[unit].param_count; i++) {
-                first[model->units[unit].params[i]] = unit;
-                uses[model->units[unit].params[i]]++;
+        for (int layer = model->layer_count - 1; layer >= 0; layer--) {
+            for (int i = 0; i < model->layers[layer].param_count; i++) {
+                first[model->layers[layer].params[i]] = layer;
+                uses[model->layers[layer].params[i]]++;
             }
         }
         for (int i = 0; i < model->param_count; i++) {
@@ -77,8 +77,8 @@ Test(model, parameters_and_units_say_the_same)
             for (int d = 0; d < param->shape_rank; d++)
                 count *= param->shape[d];
             cr_assert_eq(param->count, count, "%s %s", model->name, param->name);
-            cr_assert_eq(param->unit_count, uses[i], "%s %s", model->name, param->name);
-            cr_assert_eq(param->first_unit, first[i], "%s %s", model->name, param->name);
+            cr_assert_eq(param->layer_count, uses[i], "%s %s", model->name, param->name);
+            cr_assert_eq(param->first_layer, first[i], "%s %s", model->name, param->name);
             cr_assert(param->group >= 0 && param->group < model->group_count);
             for (int other = 0; other < i; other++)
                 cr_assert_str_neq(param->name, model->params[other].name);
@@ -92,7 +92,7 @@ Test(model, the_linear_model_has_every_awkward_parameter)
     int tied = 0, frozen = 0, unused = 0, empty = 0, scalar = 0, groups[2] = {0};
     for (int i = 0; i < model->param_count; i++) {
         const struct model_param *param = &model->params[i];
-        tied += param->unit_count == 2;
+        tied += param->layer_count == 2;
         frozen += param->frozen;
         unused += !param->used;
         empty += param->count == 0;
@@ -100,7 +100,7 @@ Test(model, the_linear_model_has_every_awkward_parameter)
         groups[param->group]++;
     }
     cr_assert(tied && frozen && unused && empty && scalar && groups[0] && groups[1]);
-    cr_assert(model->group_count == 2 && model->unit_count >= 4);
+    cr_assert(model->group_count == 2 && model->layer_count >= 4);
 }
 
 Test(model, an_unknown_name_is_answered_with_the_known_ones)

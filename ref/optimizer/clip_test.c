@@ -21,16 +21,11 @@ struct golden {
 };
 
 static const struct golden GOLDEN[] = {
-    {2.0, 1.0, 0x3efffff8, 0x3efffff8},
-    {3.0, 1.0, 0x3eaaaaa7, 0x3eaaaaa7},
-    {1.0, 1.0, 0x3f7ffff0, 0x3f7ffff0},
-    {0.9999995, 1.0, 0x3f7ffff8, 0x3f7ffff8},
-    {7.3, 0.3, 0x3d285429, 0x3d285429},
-    {1.1, 0.7, 0x3f22e8b1, 0x3f22e8b1},
-    {1234.5678, 0.1, 0x38a9de8c, 0x38a9de8d},
-    {1e-07, 1e-08, 0x3c14f209, 0x3c14f20a},
-    {0.025712, 0.0124, 0x3ef6e8ff, 0x3ef6e8fd},
-    {678.484464, 9.32, 0x3c610f0c, 0x3c610f0c},
+    {2.0, 1.0, 0x3efffff8, 0x3efffff8},         {3.0, 1.0, 0x3eaaaaa7, 0x3eaaaaa7},
+    {1.0, 1.0, 0x3f7ffff0, 0x3f7ffff0},         {0.9999995, 1.0, 0x3f7ffff8, 0x3f7ffff8},
+    {7.3, 0.3, 0x3d285429, 0x3d285429},         {1.1, 0.7, 0x3f22e8b1, 0x3f22e8b1},
+    {1234.5678, 0.1, 0x38a9de8c, 0x38a9de8d},   {1e-07, 1e-08, 0x3c14f209, 0x3c14f20a},
+    {0.025712, 0.0124, 0x3ef6e8ff, 0x3ef6e8fd}, {678.484464, 9.32, 0x3c610f0c, 0x3c610f0c},
     {3e38, 1.0, 0x00244bfa, 0x00244bfa},
 };
 

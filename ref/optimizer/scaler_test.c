@@ -12,9 +12,13 @@
 static struct scaler open_dynamic(unsigned power, uint64_t window, uint64_t hysteresis, bool consecutive,
                                   double minimum)
 {
-    struct config_loss_scale rules = {.dynamic = true, .static_scale = 1, .initial_scale_power = power,
-                                      .window = window, .hysteresis = hysteresis,
-                                      .consecutive_hysteresis = consecutive, .min_scale = minimum};
+    struct config_loss_scale rules = {.dynamic = true,
+                                      .static_scale = 1,
+                                      .initial_scale_power = power,
+                                      .window = window,
+                                      .hysteresis = hysteresis,
+                                      .consecutive_hysteresis = consecutive,
+                                      .min_scale = minimum};
     struct scaler scaler;
     scaler_open(&scaler, &rules);
     return scaler;
@@ -125,8 +129,8 @@ Test(scaler, at_the_minimum_hysteresis_is_used_up_before_the_error)
 
 Test(scaler, a_static_scale_never_changes)
 {
-    struct config_loss_scale rules = {.dynamic = false, .static_scale = 128, .window = 1, .hysteresis = 1,
-                                      .min_scale = 1};
+    struct config_loss_scale rules = {
+        .dynamic = false, .static_scale = 128, .window = 1, .hysteresis = 1, .min_scale = 1};
     struct scaler scaler;
     scaler_open(&scaler, &rules);
     expect_scales(&scaler, "..x..xx...", (double[]){128, 128, 128, 128, 128, 128, 128, 128, 128, 128});

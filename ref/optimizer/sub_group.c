@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// The update of one bundle's share, sub-group by sub-group. Each state of a sub-group is used where it lives, if that
+// The update of one bucket's shard, sub-group by sub-group. Each state of a sub-group is used where it lives, if that
 // is the memory in which Adam runs; otherwise it comes into a staging buffer, and goes back from there. The executor
 // lets sub-group k + 1 arrive while k is updated and k - 1 leaves, as far as there are buffers (ZeRO-Infinity, section
 // 5.2.2).
-#include "ref/optimizer/update.h"
+#include "ref/optimizer/optimizer.h"
 
 #include "ref/arithmetic/adam.h"
 #include "base/err.h"
 
-// Elements [from, from + count) of this rank's share of a bundle, where Adam finds them.
+// Elements [from, from + count) of this rank's shard of a bucket, where Adam finds them.
 struct sub_group {
     struct optimizer *optimizer;
-    int bundle;
+    int bucket;
     size_t from, count;
     const void *gradient;
     float *master, *exp_avg, *exp_avg_sq;
-    void *copy;  // the updated parameters in the model's dtype; null: none
+    void *model_params;  // the updated parameters in the model's dtype; null: none
 };
 
-enum ledger_tier optimizer_tier(const struct place *place)
+enum ledger_tier optimizer_tier(const struct placement *placement)
 {
-    return place->optimizer_tier == TIER_DEVICE ? TIER_DEVICE : TIER_HOST;
+    return placement->optimizer_tier == TIER_DEVICE ? TIER_DEVICE : TIER_HOST;
 }
 
-enum ledger_tier pending_tier(const struct place *place)
+enum ledger_tier placement_pending_tier(const struct placement *placement)
 {
-    return place->parameter_tier == TIER_DEVICE ? TIER_HOST : place->parameter_tier;
+    return placement->parameter_tier == TIER_DEVICE ? TIER_HOST : placement->parameter_tier;
 }
 
-bool is_one_copy(const struct config *config, const struct place *place)
+bool placement_is_shared(const struct config *config, const struct placement *placement)
 {
-    return config->precision == DTYPE_FP32 && place->optimizer_tier == place->parameter_tier &&
+    return config->precision == DTYPE_FP32 && placement->optimizer_tier == placement->parameter_tier &&
            config->delayed_update_start_step == 0;
 }
 
-size_t optimizer_sub_group_count(const struct optimizer *o, int bundle)
+size_t optimizer_sub_group_count(const struct optimizer *o, int bucket)
 {
     // So many elements are whole blocks of NVMe, at two bytes each and at four.
     enum { GRANULE = TIER_NVME_ALIGNMENT / 2 };
-    size_t share_count = o->layout->bundles[bundle].share_count, wanted = o->config->sub_group_size;
-    if (wanted == 0 || wanted >= share_count)
-        return share_count;
+    size_t shard_elements = o->layout->buckets[bucket].shard_elements, wanted = o->config->sub_group_size;
+    if (wanted == 0 || wanted >= shard_elements)
+        return shard_elements;
     return (wanted + GRANULE - 1) / GRANULE * GRANULE;
 }
 
@@ -58,11 +58,11 @@ static int run_update(void *arguments)
     const struct sub_group *g = arguments;
     struct optimizer *o = g->optimizer;
     const struct config *config = o->config;
-    size_t gradient_bytes = dtype_bytes(config->accumulation_dtype), copy_bytes = dtype_bytes(config->precision);
+    size_t gradient_bytes = dtype_bytes(config->accumulation_dtype), model_bytes = dtype_bytes(config->precision);
     struct piece piece;
-    for (int next = 0; bundle_next_piece(o->layout, o->model, g->bundle, o->share, &next, &piece);) {
-        size_t begin = piece.share_index > g->from ? piece.share_index : g->from;
-        size_t piece_end = piece.share_index + piece.count, end = g->from + g->count;
+    for (int next = 0; bucket_next_piece(o->layout, o->model, g->bucket, o->shard, &next, &piece);) {
+        size_t begin = piece.shard_index > g->from ? piece.shard_index : g->from;
+        size_t piece_end = piece.shard_index + piece.count, end = g->from + g->count;
         end = end < piece_end ? end : piece_end;
         if (begin >= end)
             continue;
@@ -77,10 +77,10 @@ static int run_update(void *arguments)
             .param = g->master + at,
             .exp_avg = g->exp_avg + at,
             .exp_avg_sq = g->exp_avg_sq + at,
-            .copy = g->copy ? (char *)g->copy + at * copy_bytes : NULL,
-            .copy_dtype = config->precision,
+            .model_params = g->model_params ? (char *)g->model_params + at * model_bytes : NULL,
+            .model_dtype = config->precision,
             .count = end - begin,
-            .tensor_index = piece.param_index + (begin - piece.share_index),
+            .tensor_index = piece.param_index + (begin - piece.shard_index),
             .tensor_count = o->model->params[piece.param].count,
         };
         adam_update_parallel(&step, o->threads);
@@ -88,71 +88,72 @@ static int run_update(void *arguments)
     return ERR_NONE;
 }
 
-static struct flow_span order(char *byte)
+static struct executor_span order(char *byte)
 {
-    return (struct flow_span){byte, 1, FLOW_WRITE};
+    return (struct executor_span){byte, 1, EXECUTOR_WRITE};
 }
 
-static struct ring *buffers(struct optimizer *o, enum ledger_tier tier)
+static struct buffer_pool *buffers(struct optimizer *o, enum ledger_tier tier)
 {
     return tier == TIER_DEVICE ? &o->device_buffers : &o->host_buffers;
 }
 
 // *out is where Adam, running on tier `here`, finds bytes of a state that lives at `there`.
-static int bring(struct optimizer *o, const char *name, enum ledger_tier here, struct spot there, size_t bytes,
+static int bring(struct optimizer *o, const char *name, enum ledger_tier here, struct location there, size_t bytes,
                  void *out)
 {
     void **address = out;
     *address = there.address;
     if (there.tier == here)
         return ERR_NONE;
-    *address = ring_take(buffers(o, here));
-    struct flow_span after = order(&o->read_order);
+    *address = buffer_pool_take(buffers(o, here));
+    struct executor_span after = order(&o->read_order);
     bool overlaps = there.tier != TIER_NVME || o->config->offload_optimizer.pipeline_read;
-    return move_copy(&o->move, name, (struct spot){here, *address}, there, bytes, overlaps ? NULL : &after);
+    return move_copy(&o->move, name, (struct location){here, *address}, there, bytes, overlaps ? NULL : &after);
 }
 
 // What Adam left at `address` on tier `here` goes to where it lives; between device and NVMe by way of the host.
-static int take_away(struct optimizer *o, const char *name, enum ledger_tier here, void *address, struct spot there,
+static int take_away(struct optimizer *o, const char *name, enum ledger_tier here, void *address, struct location there,
                      size_t bytes)
 {
     if (there.tier == here)
         return ERR_NONE;
     if (here == TIER_DEVICE && there.tier == TIER_NVME) {
-        struct spot between = {TIER_HOST, ring_take(&o->host_buffers)};
-        TRY(move_copy(&o->move, name, between, (struct spot){here, address}, bytes, NULL));
+        struct location between = {TIER_HOST, buffer_pool_take(&o->host_buffers)};
+        TRY(move_copy(&o->move, name, between, (struct location){here, address}, bytes, NULL));
         here = TIER_HOST;
         address = between.address;
     }
-    struct flow_span after = order(&o->write_order);
+    struct executor_span after = order(&o->write_order);
     bool overlaps = there.tier != TIER_NVME || o->config->offload_optimizer.pipeline_write;
-    return move_copy(&o->move, name, there, (struct spot){here, address}, bytes, overlaps ? NULL : &after);
+    return move_copy(&o->move, name, there, (struct location){here, address}, bytes, overlaps ? NULL : &after);
 }
 
 static int issue_update(struct sub_group *g, enum ledger_tier here)
 {
     struct optimizer *o = g->optimizer;
     size_t state_bytes = g->count * sizeof(float);
-    struct flow_span spans[7] = {
-        {g->gradient, g->count * dtype_bytes(o->config->accumulation_dtype), FLOW_READ},
-        {g->master, state_bytes, FLOW_READ_WRITE},
-        {g->exp_avg, state_bytes, FLOW_READ_WRITE},
-        {g->exp_avg_sq, state_bytes, FLOW_READ_WRITE},
-        {g->copy, g->copy ? g->count * dtype_bytes(o->config->precision) : 0, FLOW_WRITE},
+    struct executor_span spans[7] = {
+        {g->gradient, g->count * dtype_bytes(o->config->accumulation_dtype), EXECUTOR_READ},
+        {g->master, state_bytes, EXECUTOR_READ_WRITE},
+        {g->exp_avg, state_bytes, EXECUTOR_READ_WRITE},
+        {g->exp_avg_sq, state_bytes, EXECUTOR_READ_WRITE},
+        {g->model_params, g->model_params ? g->count * dtype_bytes(o->config->precision) : 0, EXECUTOR_WRITE},
     };
-    size_t span_count = 5, work_bytes = flow_span_bytes(spans, span_count);
+    size_t span_count = 5, work_bytes = executor_span_bytes(spans, span_count);
     if (!o->config->offload_optimizer.pipeline_read)
         spans[span_count++] = order(&o->read_order);
     if (!o->config->offload_optimizer.pipeline_write)
         spans[span_count++] = order(&o->write_order);
-    return flow_issue(o->move.flow, &(struct flow_operation){.name = "Adam",
-                                                             .lane = here == TIER_DEVICE ? LANE_COMPUTE : LANE_CPU,
-                                                             .run = run_update,
-                                                             .arguments = g,
-                                                             .arguments_bytes = sizeof *g,
-                                                             .spans = spans,
-                                                             .span_count = span_count,
-                                                             .work_bytes = work_bytes});
+    return executor_issue(o->move.executor,
+                          &(struct executor_operation){.name = "Adam",
+                                                       .lane = here == TIER_DEVICE ? LANE_COMPUTE : LANE_CPU,
+                                                       .run = run_update,
+                                                       .arguments = g,
+                                                       .arguments_bytes = sizeof *g,
+                                                       .spans = spans,
+                                                       .span_count = span_count,
+                                                       .work_bytes = work_bytes});
 }
 
 static void *element(void *address, size_t index, size_t element_bytes)
@@ -160,63 +161,66 @@ static void *element(void *address, size_t index, size_t element_bytes)
     return (char *)address + index * element_bytes;
 }
 
-// Where updated parameters go: to this rank's share of them or, delayed, to where they wait.
-static struct spot target_of(const struct optimizer *o, const struct place *place)
+// Where updated parameters go: to this rank's shard of them or, delayed, to where they wait.
+static struct location target_of(const struct optimizer *o, const struct placement *placement)
 {
     if (!o->delays)
-        return (struct spot){place->parameter_tier, place->parameter};
-    return (struct spot){pending_tier(place), place->pending};
+        return (struct location){placement->parameter_tier, placement->parameter};
+    return (struct location){placement_pending_tier(placement), placement->pending};
 }
 
-static int update_sub_group(struct optimizer *o, int bundle, size_t from, size_t count)
+static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t count)
 {
-    const struct place *place = &o->places[bundle];
-    enum ledger_tier here = optimizer_tier(place), states = place->optimizer_tier;
-    size_t gradient_bytes = dtype_bytes(o->config->accumulation_dtype), copy_bytes = dtype_bytes(o->config->precision);
-    struct spot target = target_of(o, place);
-    bool copies = target.address != (void *)place->master;
-    target.address = element(target.address, from, copy_bytes);
-    struct sub_group g = {.optimizer = o, .bundle = bundle, .from = from, .count = count};
+    const struct placement *placement = &o->placements[bucket];
+    enum ledger_tier here = optimizer_tier(placement), states = placement->optimizer_tier;
+    size_t gradient_bytes = dtype_bytes(o->config->accumulation_dtype), model_bytes = dtype_bytes(o->config->precision);
+    struct location target = target_of(o, placement);
+    bool copies = target.address != (void *)placement->master;
+    target.address = element(target.address, from, model_bytes);
+    struct sub_group g = {.optimizer = o, .bucket = bucket, .from = from, .count = count};
     size_t state_bytes = count * sizeof(float);
-    TRY(bring(o, "read master", here, (struct spot){states, place->master + from}, state_bytes, &g.master));
-    TRY(bring(o, "read exp_avg", here, (struct spot){states, place->exp_avg + from}, state_bytes, &g.exp_avg));
-    TRY(bring(o, "read exp_avg_sq", here, (struct spot){states, place->exp_avg_sq + from}, state_bytes, &g.exp_avg_sq));
+    TRY(bring(o, "read master", here, (struct location){states, placement->master + from}, state_bytes, &g.master));
+    TRY(bring(o, "read exp_avg", here, (struct location){states, placement->exp_avg + from}, state_bytes, &g.exp_avg));
+    TRY(bring(o, "read exp_avg_sq", here, (struct location){states, placement->exp_avg_sq + from}, state_bytes,
+              &g.exp_avg_sq));
     TRY(bring(o, "read gradient", here,
-              (struct spot){place->gradient_tier, element(place->gradient, from, gradient_bytes)},
+              (struct location){placement->gradient_tier, element(placement->gradient_shard, from, gradient_bytes)},
               count * gradient_bytes, &g.gradient));
     if (copies)
-        g.copy = target.tier == here ? target.address : ring_take(buffers(o, here));
+        g.model_params = target.tier == here ? target.address : buffer_pool_take(buffers(o, here));
     TRY(issue_update(&g, here));
-    TRY(take_away(o, "write master", here, g.master, (struct spot){states, place->master + from}, state_bytes));
-    TRY(take_away(o, "write exp_avg", here, g.exp_avg, (struct spot){states, place->exp_avg + from}, state_bytes));
-    TRY(take_away(o, "write exp_avg_sq", here, g.exp_avg_sq, (struct spot){states, place->exp_avg_sq + from},
+    TRY(take_away(o, "write master", here, g.master, (struct location){states, placement->master + from}, state_bytes));
+    TRY(take_away(o, "write exp_avg", here, g.exp_avg, (struct location){states, placement->exp_avg + from},
                   state_bytes));
-    return copies ? take_away(o, "updated parameters", here, g.copy, target, count * copy_bytes) : ERR_NONE;
+    TRY(take_away(o, "write exp_avg_sq", here, g.exp_avg_sq, (struct location){states, placement->exp_avg_sq + from},
+                  state_bytes));
+    return copies ? take_away(o, "updated parameters", here, g.model_params, target, count * model_bytes) : ERR_NONE;
 }
 
-int optimizer_update(struct optimizer *o, int bundle)
+int optimizer_update(struct optimizer *o, int bucket)
 {
-    size_t count = bundle_share_real(&o->layout->bundles[bundle], o->share);
-    size_t length = optimizer_sub_group_count(o, bundle);
-    if (o->updated[bundle])
+    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->shard);
+    size_t length = optimizer_sub_group_count(o, bucket);
+    if (o->updated[bucket])
         return ERR_NONE;
-    o->updated[bundle] = true;
+    o->updated[bucket] = true;
     for (size_t from = 0; from < count; from += length)
-        TRY(update_sub_group(o, bundle, from, count - from < length ? count - from : length));
+        TRY(update_sub_group(o, bucket, from, count - from < length ? count - from : length));
     return ERR_NONE;
 }
 
 // The device has room for one copy of its parameters, so there the updated ones are copied over; elsewhere the two
 // copies change names.
-int optimizer_return(struct optimizer *o, int bundle)
+int optimizer_return(struct optimizer *o, int bucket)
 {
-    struct place *place = &o->places[bundle];
-    size_t count = bundle_share_real(&o->layout->bundles[bundle], o->share);
-    if (place->parameter_tier == TIER_DEVICE)
-        return move_copy(&o->move, "updated parameters", (struct spot){TIER_DEVICE, place->parameter},
-                         (struct spot){TIER_HOST, place->pending}, count * dtype_bytes(o->config->precision), NULL);
-    void *seen = place->pending;
-    place->pending = place->parameter;
-    place->parameter = seen;
+    struct placement *placement = &o->placements[bucket];
+    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->shard);
+    if (placement->parameter_tier == TIER_DEVICE)
+        return move_copy(&o->move, "updated parameters", (struct location){TIER_DEVICE, placement->parameter},
+                         (struct location){TIER_HOST, placement->pending}, count * dtype_bytes(o->config->precision),
+                         NULL);
+    void *seen = placement->pending;
+    placement->pending = placement->parameter;
+    placement->parameter = seen;
     return ERR_NONE;
 }

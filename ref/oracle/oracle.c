@@ -7,7 +7,7 @@
 #include "ref/arithmetic/norm.h"
 #include "ref/recipe/recipe.h"
 #include "ref/optimizer/scaler.h"
-#include "ref/optimizer/update.h"
+#include "ref/optimizer/optimizer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,14 +16,14 @@
 struct tensor {
     size_t count;
     bool trainable;
-    int high_unit;  // backward makes its gradient first there
+    int high_layer;  // backward makes its gradient first there
     float *state[STATE_COUNT];
-    void *copy;      // the parameter in the model's dtype
-    void *made;      // gradient of one micro-batch, in the model's dtype
-    void *copy_there, *made_there;  // both where the model runs: the same, or on the accelerator
-    float *partial;  // a rank's sum over micro-steps, or a micro-step's sum over ranks
-    float *sum;      // over both
-    float *group;    // of the ranks of a group, where sums are hierarchical
+    void *model_params;                         // the parameter in the model's dtype
+    void *gradient;                             // gradient of one micro-batch, in the model's dtype
+    void *model_params_there, *gradient_there;  // both where the model runs: the same, or on the accelerator
+    float *partial;                             // a rank's sum over micro-steps, or a micro-step's sum over ranks
+    float *sum;                                 // over both
+    float *group;                               // of the ranks of a group, where sums are hierarchical
 };
 
 struct oracle {
@@ -76,10 +76,11 @@ static void set_element(enum dtype dtype, void *array, size_t i, float x)
 
 static int open_there(struct oracle *o, struct tensor *tensor, size_t bytes)
 {
-    TRY(tier_allocate(o->tier, TIER_DEVICE, KIND_PARAMETER, "unsharded copy", bytes, 0, &tensor->copy_there));
+    TRY(tier_allocate(o->tier, TIER_DEVICE, KIND_PARAMETER, "unsharded parameters", bytes, 0,
+                      &tensor->model_params_there));
     if (!tensor->trainable)
         return ERR_NONE;
-    return tier_allocate(o->tier, TIER_DEVICE, KIND_GRADIENT, "unsharded gradient", bytes, 0, &tensor->made_there);
+    return tier_allocate(o->tier, TIER_DEVICE, KIND_GRADIENT, "unsharded gradient", bytes, 0, &tensor->gradient_there);
 }
 
 static int open_tensor(struct oracle *o, int param)
@@ -90,30 +91,30 @@ static int open_tensor(struct oracle *o, int param)
     struct tensor *tensor = &o->tensors[param];
     tensor->count = p->count;
     tensor->trainable = !p->frozen;
-    for (int unit = 0; unit < setting->model->unit_count; unit++)
-        for (int i = 0; i < setting->model->units[unit].param_count; i++)
-            if (setting->model->units[unit].params[i] == param)
-                tensor->high_unit = unit;
+    for (int layer = 0; layer < setting->model->layer_count; layer++)
+        for (int i = 0; i < setting->model->layers[layer].param_count; i++)
+            if (setting->model->layers[layer].params[i] == param)
+                tensor->high_layer = layer;
     size_t n = p->count + 1;
-    float **floats[] = {&tensor->state[0], &tensor->state[1], &tensor->state[2], &tensor->partial, &tensor->sum,
-                       &tensor->group};
+    float **floats[] = {&tensor->state[0], &tensor->state[1], &tensor->state[2],
+                        &tensor->partial,  &tensor->sum,      &tensor->group};
     for (size_t i = 0; i < (p->frozen ? 1 : setting->config->reduction_group > 0 ? 6 : 5); i++)
         if (!(*floats[i] = calloc(n, sizeof(float))))
             return err_set(ERR_MEMORY, "no memory for the unsharded state of %s", p->name);
-    tensor->copy = calloc(n, dtype_bytes(precision));
-    tensor->made = p->frozen ? NULL : calloc(n, dtype_bytes(precision));
-    if (!tensor->copy || (!tensor->made && !p->frozen))
-        return err_set(ERR_MEMORY, "no memory for the unsharded copy of %s", p->name);
+    tensor->model_params = calloc(n, dtype_bytes(precision));
+    tensor->gradient = p->frozen ? NULL : calloc(n, dtype_bytes(precision));
+    if (!tensor->model_params || (!tensor->gradient && !p->frozen))
+        return err_set(ERR_MEMORY, "no memory for the unsharded parameters of %s", p->name);
     model_initialise(setting->model, param, setting->seed, tensor->state[STATE_PARAMETER]);
     for (size_t i = 0; i < p->count; i++) {
-        set_element(precision, tensor->copy, i, tensor->state[STATE_PARAMETER][i]);
-        tensor->state[STATE_PARAMETER][i] = element(precision, tensor->copy, i);
+        set_element(precision, tensor->model_params, i, tensor->state[STATE_PARAMETER][i]);
+        tensor->state[STATE_PARAMETER][i] = element(precision, tensor->model_params, i);
     }
-    tensor->copy_there = tensor->copy;
-    tensor->made_there = tensor->made;
+    tensor->model_params_there = tensor->model_params;
+    tensor->gradient_there = tensor->gradient;
     if (o->tier)
         TRY(open_there(o, tensor, (p->count + 1) * dtype_bytes(precision)));
-    o->params[param] = tensor->copy_there;
+    o->params[param] = tensor->model_params_there;
     return ERR_NONE;
 }
 
@@ -151,8 +152,8 @@ void oracle_close(struct oracle *o)
         struct tensor *tensor = &o->tensors[i];
         for (int state = 0; state < STATE_COUNT; state++)
             free(tensor->state[state]);
-        free(tensor->copy);
-        free(tensor->made);
+        free(tensor->model_params);
+        free(tensor->gradient);
         free(tensor->partial);
         free(tensor->sum);
         free(tensor->group);
@@ -167,42 +168,43 @@ void oracle_close(struct oracle *o)
 }
 
 // Between here and where the model runs.
-static int bring_copies(struct oracle *o)
+static int bring_model_params(struct oracle *o)
 {
     size_t element_bytes = dtype_bytes(o->setting.config->precision);
     for (int i = 0; o->tier && i < o->setting.model->param_count; i++)
-        TRY(bytes_copy(o->tensors[i].copy_there, o->tensors[i].copy, o->tensors[i].count * element_bytes));
+        TRY(bytes_copy(o->tensors[i].model_params_there, o->tensors[i].model_params,
+                       o->tensors[i].count * element_bytes));
     return ERR_NONE;
 }
 
-static int fetch_made(struct oracle *o)
+static int fetch_gradients(struct oracle *o)
 {
     size_t element_bytes = dtype_bytes(o->setting.config->precision);
     for (int i = 0; o->tier && i < o->setting.model->param_count; i++)
         if (o->tensors[i].trainable)
-            TRY(bytes_copy(o->tensors[i].made, o->tensors[i].made_there, o->tensors[i].count * element_bytes));
+            TRY(bytes_copy(o->tensors[i].gradient, o->tensors[i].gradient_there, o->tensors[i].count * element_bytes));
     return ERR_NONE;
 }
 
-// Forward and backward of one micro-batch: its gradients are in tensor->made.
+// Forward and backward of one micro-batch: its gradients are in tensor->gradient.
 static int make_gradients(struct oracle *o, uint64_t step, int micro, int rank, double *loss)
 {
     const struct model *model = o->setting.model;
     struct model_batch batch;
     TRY(o->setting.batch(o->setting.batch_context, step, micro, rank, &batch));
-    TRY(bring_copies(o));
-    for (int unit = 0; unit < model->unit_count; unit++)
-        TRY(model_forward(o->run, unit, &batch, o->params, NULL));
+    TRY(bring_model_params(o));
+    for (int layer = 0; layer < model->layer_count; layer++)
+        TRY(model_forward(o->run, layer, &batch, o->params, NULL));
     *loss = model_loss(o->run);
-    for (int unit = model->unit_count - 1; unit >= 0; unit--) {
-        for (int i = 0; i < model->units[unit].param_count; i++) {
-            int param = model->units[unit].params[i];
-            o->gradients[param].data = o->tensors[param].made_there;
-            o->gradients[param].accumulate = unit != o->tensors[param].high_unit;
+    for (int layer = model->layer_count - 1; layer >= 0; layer--) {
+        for (int i = 0; i < model->layers[layer].param_count; i++) {
+            int param = model->layers[layer].params[i];
+            o->gradients[param].data = o->tensors[param].gradient_there;
+            o->gradients[param].accumulate = layer != o->tensors[param].high_layer;
         }
-        TRY(model_backward(o->run, unit, &batch, o->params, o->gradients, (float)scaler_scale(&o->scaler), NULL));
+        TRY(model_backward(o->run, layer, &batch, o->params, o->gradients, (float)scaler_scale(&o->scaler), NULL));
     }
-    TRY(fetch_made(o));
+    TRY(fetch_gradients(o));
     return accelerator_wait();
 }
 
@@ -240,7 +242,8 @@ static int accumulate_then_reduce(struct oracle *o, uint64_t step, double losses
             for (int i = 0; i < o->setting.model->param_count; i++) {
                 struct tensor *a = &o->tensors[i];
                 if (a->trainable)
-                    add(a->partial, accumulation, a->made, config->precision, config->precision, a->count, micro == 0);
+                    add(a->partial, accumulation, a->gradient, config->precision, config->precision, a->count,
+                        micro == 0);
             }
         }
         for (int i = 0; i < o->setting.model->param_count; i++) {
@@ -267,7 +270,7 @@ static int reduce_then_accumulate(struct oracle *o, uint64_t step, double losses
             for (int i = 0; i < o->setting.model->param_count; i++) {
                 struct tensor *a = &o->tensors[i];
                 if (a->trainable)
-                    add_rank(config, a, a->partial, a->made, config->precision, rank);
+                    add_rank(config, a, a->partial, a->gradient, config->precision, rank);
             }
         }
         for (int i = 0; i < o->setting.model->param_count; i++) {
@@ -338,7 +341,8 @@ static void publish(struct oracle *o)
 {
     for (int i = 0; i < o->setting.model->param_count; i++)
         for (size_t k = 0; o->tensors[i].trainable && k < o->tensors[i].count; k++)
-            set_element(o->setting.config->precision, o->tensors[i].copy, k, o->tensors[i].state[STATE_PARAMETER][k]);
+            set_element(o->setting.config->precision, o->tensors[i].model_params, k,
+                        o->tensors[i].state[STATE_PARAMETER][k]);
 }
 
 int oracle_step(struct oracle *o, uint64_t step, bool *applied, double *loss)
@@ -376,7 +380,7 @@ const float *oracle_state(const struct oracle *o, enum state state, int param)
     return o->tensors[param].state[state];
 }
 
-const void *oracle_copy(const struct oracle *o, int param)
+const void *oracle_model_params(const struct oracle *o, int param)
 {
-    return o->tensors[param].copy;
+    return o->tensors[param].model_params;
 }

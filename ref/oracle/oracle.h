@@ -57,6 +57,6 @@ int oracle_step(struct oracle *oracle, uint64_t step, bool *applied, double *los
 
 // Whole tensors, fp32; moments of a frozen parameter are NULL. And the parameter in the model's dtype.
 const float *oracle_state(const struct oracle *oracle, enum state state, int param);
-const void *oracle_copy(const struct oracle *oracle, int param);
+const void *oracle_model_params(const struct oracle *oracle, int param);
 
 #endif

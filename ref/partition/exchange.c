@@ -5,18 +5,18 @@
 
 #include <string.h>
 
-// One piece: elements [from, from + length) of every rank's share. When nothing is run, all pieces of a bundle at once.
+// One piece: elements [from, from + length) of every rank's shard. When nothing is run, all pieces of a bucket at once.
 struct piece_arguments {
     struct comm *comm;
-    const struct bundle *bundle;
+    const struct bucket *bucket;
     size_t from, length;
-    char *whole;
-    char *share;  // this rank's, from its first element
+    char *full;
+    char *shard;  // this rank's, from its first element
     enum dtype dtype;
     size_t times;  // pieces
 };
 
-// A piece's elements of a share that has `real` of them.
+// A piece's elements of a shard that has `real` of them.
 static size_t part_count(const struct piece_arguments *a, size_t real)
 {
     size_t left = real > a->from ? real - a->from : 0;
@@ -25,23 +25,24 @@ static size_t part_count(const struct piece_arguments *a, size_t real)
 
 static size_t own_count(const struct piece_arguments *a)
 {
-    return part_count(a, bundle_share_real(a->bundle, comm_rank(a->comm)));
+    return part_count(a, bucket_shard_real(a->bucket, comm_rank(a->comm)));
 }
 
-// A piece's elements of all ranks together: so many shares are full, and one may be in part.
+// A piece's elements of all ranks together: so many shards are full, and one may be in part.
 static size_t piece_count(const struct piece_arguments *a)
 {
-    const struct bundle *b = a->bundle;
+    const struct bucket *b = a->bucket;
     if (b->owner >= 0)
-        return part_count(a, b->share_count);
-    return b->count / b->share_count * part_count(a, b->share_count) + part_count(a, b->count % b->share_count);
+        return part_count(a, b->shard_elements);
+    return b->count / b->shard_elements * part_count(a, b->shard_elements) +
+           part_count(a, b->count % b->shard_elements);
 }
 
 static void piece_lengths(const struct piece_arguments *a, size_t counts[], size_t offsets[])
 {
     for (int rank = 0; rank < comm_world(a->comm); rank++) {
-        counts[rank] = part_count(a, bundle_share_real(a->bundle, rank));
-        offsets[rank] = bundle_share_begin(a->bundle, rank) + a->from;
+        counts[rank] = part_count(a, bucket_shard_real(a->bucket, rank));
+        offsets[rank] = bucket_shard_begin(a->bucket, rank) + a->from;
     }
 }
 
@@ -82,9 +83,9 @@ static int run_reduce_scatter(void *arguments)
     if (piece_count(a) == 0)
         return ERR_NONE;
     piece_lengths(a, counts, offsets);
-    char *share = a->share + a->from * dtype_bytes(a->dtype);
+    char *shard = a->shard + a->from * dtype_bytes(a->dtype);
     comm_count_as(a->comm, PURPOSE_REDUCE);
-    int rc = comm_reduce_scatter_at(a->comm, a->whole, offsets, share, counts, a->dtype);
+    int rc = comm_reduce_scatter_at(a->comm, a->full, offsets, shard, counts, a->dtype);
     comm_count_as(a->comm, PURPOSE_OTHER);
     return rc;
 }
@@ -97,16 +98,16 @@ static int run_all_gather(void *arguments)
         return ERR_NONE;
     piece_lengths(a, counts, offsets);
     comm_count_as(a->comm, PURPOSE_GATHER);
-    int rc = comm_all_gather(a->comm, a->share + a->from * dtype_bytes(a->dtype), a->whole, counts, offsets, a->dtype);
+    int rc = comm_all_gather(a->comm, a->shard + a->from * dtype_bytes(a->dtype), a->full, counts, offsets, a->dtype);
     comm_count_as(a->comm, PURPOSE_OTHER);
     return rc;
 }
 
-static size_t piece_length(const struct exchange *exchange, size_t bucket_count, size_t share_count)
+static size_t piece_length(const struct exchange *exchange, size_t bucket_elements, size_t shard_elements)
 {
-    size_t length = bucket_count / (size_t)comm_world(exchange->comm);
-    if (bucket_count == 0 || length > share_count)
-        return share_count;
+    size_t length = bucket_elements / (size_t)comm_world(exchange->comm);
+    if (bucket_elements == 0 || length > shard_elements)
+        return shard_elements;
     return length > 0 ? length : 1;
 }
 
@@ -116,66 +117,67 @@ struct collective {
     int (*run)(void *arguments);
     size_t (*sent_bytes)(const struct piece_arguments *arguments);
     void (*count)(const void *arguments);
-    enum flow_access whole_access, share_access;
+    enum executor_access full_access, shard_access;
 };
 
-static const struct collective reduce_scatter = {"reduce-scatter", run_reduce_scatter, scattered_bytes,
-                                                 count_reduce_scatter, FLOW_READ, FLOW_WRITE};
-static const struct collective all_gather = {"all-gather", run_all_gather, gathered_bytes, count_all_gather,
-                                             FLOW_WRITE, FLOW_READ};
+static const struct collective reduce_scatter = {"reduce-scatter",     run_reduce_scatter, scattered_bytes,
+                                                 count_reduce_scatter, EXECUTOR_READ,      EXECUTOR_WRITE};
+static const struct collective all_gather = {"all-gather",     run_all_gather, gathered_bytes,
+                                             count_all_gather, EXECUTOR_WRITE, EXECUTOR_READ};
 
-static int issue_pieces(const struct exchange *exchange, const struct collective *collective, size_t bucket_count,
-                        const struct bundle *bundle, void *whole, void *share, enum dtype dtype)
+static int issue_pieces(const struct exchange *exchange, const struct collective *collective, size_t bucket_elements,
+                        const struct bucket *bucket, void *full, void *shard, enum dtype dtype)
 {
-    size_t length = piece_length(exchange, bucket_count, bundle->share_count);
+    size_t length = piece_length(exchange, bucket_elements, bucket->shard_elements);
     size_t element_bytes = dtype_bytes(dtype);
-    const struct flow_span spans[] = {
-        {whole, bundle->padded_count * element_bytes, collective->whole_access},
-        {share, bundle_share_room(bundle, comm_rank(exchange->comm)) * element_bytes, collective->share_access},
+    const struct executor_span spans[] = {
+        {full, bucket->padded_count * element_bytes, collective->full_access},
+        {shard, bucket_shard_room(bucket, comm_rank(exchange->comm)) * element_bytes, collective->shard_access},
     };
     size_t times = 1;
-    if (flow_is_dry(exchange->flow) && length > 0) {
-        times = (bundle->share_count + length - 1) / length;
-        length = bundle->share_count;
+    if (executor_is_dry(exchange->executor) && length > 0) {
+        times = (bucket->shard_elements + length - 1) / length;
+        length = bucket->shard_elements;
     }
-    for (size_t from = 0; from < bundle->share_count; from += length) {
-        struct piece_arguments a = {exchange->comm, bundle, from, length, whole, share, dtype, times};
-        TRY(flow_issue(exchange->flow, &(struct flow_operation){.name = collective->name,
-                                                                .lane = LANE_COLLECTIVE,
-                                                                .run = collective->run,
-                                                                .arguments = &a,
-                                                                .arguments_bytes = sizeof a,
-                                                                .spans = spans,
-                                                                .span_count = 2,
-                                                                .bytes = collective->sent_bytes(&a),
-                                                                .count = collective->count,
-                                                                .times = times,
-                                                                .work_bytes = passing_bytes(&a, piece_count(&a))}));
+    for (size_t from = 0; from < bucket->shard_elements; from += length) {
+        struct piece_arguments a = {exchange->comm, bucket, from, length, full, shard, dtype, times};
+        TRY(executor_issue(exchange->executor,
+                           &(struct executor_operation){.name = collective->name,
+                                                        .lane = LANE_COLLECTIVE,
+                                                        .run = collective->run,
+                                                        .arguments = &a,
+                                                        .arguments_bytes = sizeof a,
+                                                        .spans = spans,
+                                                        .span_count = 2,
+                                                        .bytes = collective->sent_bytes(&a),
+                                                        .count = collective->count,
+                                                        .times = times,
+                                                        .work_bytes = passing_bytes(&a, piece_count(&a))}));
     }
     return ERR_NONE;
 }
 
-static void *own_share(const struct exchange *exchange, const struct bundle *bundle, void *whole, enum dtype dtype)
+static void *own_shard(const struct exchange *exchange, const struct bucket *bucket, void *full, enum dtype dtype)
 {
-    return (char *)whole + bundle_share_begin(bundle, comm_rank(exchange->comm)) * dtype_bytes(dtype);
+    return (char *)full + bucket_shard_begin(bucket, comm_rank(exchange->comm)) * dtype_bytes(dtype);
 }
 
-int exchange_reduce_scatter(const struct exchange *exchange, const struct bundle *bundle, void *whole, void *share,
+int exchange_reduce_scatter(const struct exchange *exchange, const struct bucket *bucket, void *full, void *shard,
                             enum dtype dtype)
 {
-    void *to = share ? share : own_share(exchange, bundle, whole, dtype);
-    return issue_pieces(exchange, &reduce_scatter, exchange->reduce_bucket_count, bundle, whole, to, dtype);
+    void *to = shard ? shard : own_shard(exchange, bucket, full, dtype);
+    return issue_pieces(exchange, &reduce_scatter, exchange->reduce_bucket_elements, bucket, full, to, dtype);
 }
 
-int exchange_all_gather(const struct exchange *exchange, const struct bundle *bundle, const void *share, void *whole,
+int exchange_all_gather(const struct exchange *exchange, const struct bucket *bucket, const void *shard, void *full,
                         enum dtype dtype)
 {
-    // The cast drops const for the argument block alone; an all-gather reads its share.
-    void *from = share ? (void *)(uintptr_t)share : own_share(exchange, bundle, whole, dtype);
-    return issue_pieces(exchange, &all_gather, exchange->gather_bucket_count, bundle, whole, from, dtype);
+    // The cast drops const for the argument block alone; an all-gather reads its shard.
+    void *from = shard ? (void *)(uintptr_t)shard : own_shard(exchange, bucket, full, dtype);
+    return issue_pieces(exchange, &all_gather, exchange->gather_bucket_elements, bucket, full, from, dtype);
 }
 
-// A reduce-scatter and an all-gather, over shares as equal as they can be.
+// A reduce-scatter and an all-gather, over shards as equal as they can be.
 static size_t reduced_bytes(const struct piece_arguments *a)
 {
     size_t world = (size_t)comm_world(a->comm), rank = (size_t)comm_rank(a->comm);
@@ -186,44 +188,43 @@ static size_t reduced_bytes(const struct piece_arguments *a)
 static void count_all_reduce(const void *arguments)
 {
     const struct piece_arguments *a = arguments;
-    ledger_send_all(comm_ledger(a->comm), PURPOSE_REDUCE, OPERATION_ALL_REDUCE, a->times,
-                    a->times * reduced_bytes(a));
+    ledger_send_all(comm_ledger(a->comm), PURPOSE_REDUCE, OPERATION_ALL_REDUCE, a->times, a->times * reduced_bytes(a));
 }
 
 static int run_all_reduce(void *arguments)
 {
     struct piece_arguments *a = arguments;
-    char *at = a->whole + a->from * dtype_bytes(a->dtype);
+    char *at = a->full + a->from * dtype_bytes(a->dtype);
     comm_count_as(a->comm, PURPOSE_REDUCE);
     int rc = comm_all_reduce(a->comm, at, at, a->length, a->dtype, COMM_SUM);
     comm_count_as(a->comm, PURPOSE_OTHER);
     return rc;
 }
 
-int exchange_all_reduce(const struct exchange *exchange, const struct bundle *bundle, void *whole, enum dtype dtype)
+int exchange_all_reduce(const struct exchange *exchange, const struct bucket *bucket, void *full, enum dtype dtype)
 {
-    size_t limit = exchange->reduce_bucket_count > 0 ? exchange->reduce_bucket_count : bundle->count, times;
-    for (size_t from = 0; from < bundle->count; from += times * limit) {
-        size_t left = bundle->count - from;
+    size_t limit = exchange->reduce_bucket_elements > 0 ? exchange->reduce_bucket_elements : bucket->count, times;
+    for (size_t from = 0; from < bucket->count; from += times * limit) {
+        size_t left = bucket->count - from;
         // The last piece may be shorter than those before it.
-        times = flow_is_dry(exchange->flow) && left >= limit ? left / limit : 1;
-        struct piece_arguments a = {exchange->comm, bundle, from, left < limit ? left : limit, whole, NULL, dtype,
-                                    times};
-        struct flow_span span = {(char *)whole + from * dtype_bytes(dtype), times * a.length * dtype_bytes(dtype),
-                                 FLOW_READ_WRITE};
-        TRY(flow_issue(exchange->flow, &(struct flow_operation){
-                                           .name = "all-reduce",
-                                           .lane = LANE_COLLECTIVE,
-                                           .run = run_all_reduce,
-                                           .arguments = &a,
-                                           .arguments_bytes = sizeof a,
-                                           .spans = &span,
-                                           .span_count = 1,
-                                           .bytes = times * reduced_bytes(&a),
-                                           .count = count_all_reduce,
-                                           .times = times,
-                                           .work_bytes = 2 * times * passing_bytes(&a, a.length),
-                                       }));
+        times = executor_is_dry(exchange->executor) && left >= limit ? left / limit : 1;
+        struct piece_arguments a = {exchange->comm, bucket, from,  left < limit ? left : limit,
+                                    full,           NULL,   dtype, times};
+        struct executor_span span = {(char *)full + from * dtype_bytes(dtype), times * a.length * dtype_bytes(dtype),
+                                     EXECUTOR_READ_WRITE};
+        TRY(executor_issue(exchange->executor, &(struct executor_operation){
+                                                   .name = "all-reduce",
+                                                   .lane = LANE_COLLECTIVE,
+                                                   .run = run_all_reduce,
+                                                   .arguments = &a,
+                                                   .arguments_bytes = sizeof a,
+                                                   .spans = &span,
+                                                   .span_count = 1,
+                                                   .bytes = times * reduced_bytes(&a),
+                                                   .count = count_all_reduce,
+                                                   .times = times,
+                                                   .work_bytes = 2 * times * passing_bytes(&a, a.length),
+                                               }));
     }
     return ERR_NONE;
 }

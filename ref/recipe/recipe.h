@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adam is not one function: implementations differ in the order of operations, in which product a fused multiply-add
 // keeps exact, in where epsilon and the bias corrections go, and in what is computed in double. A recipe is one such
-// exact sequence of IEEE operations. The element's arithmetic is written once, as inline C that is CUDA too; the scalars
-// that it takes are made by recipe_begin_step. Compilers must not contract: -ffp-contract=off, --fmad=false.
+// exact sequence of IEEE operations. The element's arithmetic is written once, as inline C that is CUDA too; the
+// scalars that it takes are made by recipe_begin_step. Compilers must not contract: -ffp-contract=off, --fmad=false.
 //
 // This file has one family, PyTorch's on a CPU, which is Adam (arXiv:1412.6980) and AdamW (arXiv:1711.05101) as most
 // programs compute them; it is the default and all that a reader needs for ZeRO. To add a family: a value of enum
@@ -21,10 +21,10 @@
 extern "C" {
 #endif
 
-const struct recipe *recipe_find(const char *name); // null: unknown
-const struct recipe *recipe_at(int index);          // null: past the end; 0 is the default
+const struct recipe *recipe_find(const char *name);  // null: unknown
+const struct recipe *recipe_at(int index);           // null: past the end; 0 is the default
 const char *recipe_name(const struct recipe *recipe);
-const char *recipe_source(const struct recipe *recipe); // implementation it reproduces
+const char *recipe_source(const struct recipe *recipe);  // implementation it reproduces
 
 // Makes the scalars of step t (from 1) and advances the state. ERR_USAGE when the recipe cannot do what is asked.
 int recipe_begin_step(const struct recipe *recipe, const struct adam_hyper *hyper, uint64_t t,
@@ -36,8 +36,8 @@ RECIPE_INLINE size_t recipe_tail_start(const struct recipe *recipe, size_t tenso
     return recipe->lanes ? tensor_count - tensor_count % recipe->lanes : tensor_count;
 }
 
-// PyTorch's Adam on a CPU: m moves towards g by 1 - beta1, the bias corrections divide, epsilon is added to the corrected
-// root.
+// PyTorch's Adam on a CPU: m moves towards g by 1 - beta1, the bias corrections divide, epsilon is added to the
+// corrected root.
 RECIPE_INLINE void recipe_torch_element(enum recipe_fusion fusion, const struct adam_scalars *s, float g, float *p,
                                         float *m, float *v)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FusedAdam of Apex, DeepSpeed and Transformer Engine on a GPU: corrects m and v themselves; decay and learning rate come
-// last.
+// FusedAdam of Apex, DeepSpeed and Transformer Engine on a GPU: corrects m and v themselves; decay and learning rate
+// come last.
 #ifndef ZG_RECIPE_APEX_H
 #define ZG_RECIPE_APEX_H
 
@@ -22,6 +22,5 @@ RECIPE_INLINE void recipe_apex_element(enum recipe_fusion fusion, const struct a
     *m = moment;
     *v = square;
 }
-
 
 #endif

@@ -22,5 +22,4 @@ RECIPE_INLINE void recipe_deepspeed_element(enum recipe_fusion fusion, const str
     *v = square;
 }
 
-
 #endif

@@ -16,13 +16,13 @@ enum { COUNT = 45 };
 static const struct golden {
     const char *recipe;
     struct adam_hyper hyper;
-    uint64_t digest;  // of p, m and v
-    uint32_t p, m, v; // bits of the last element
+    uint64_t digest;   // of p, m and v
+    uint32_t p, m, v;  // bits of the last element
 } GOLDEN[] = {
 #include "ref/recipe/recipe_golden.h"
 };
 
-static const uint64_t STEPS[] = {1, 2, 3, 10}; // the last one as after loading a checkpoint
+static const uint64_t STEPS[] = {1, 2, 3, 10};  // the last one as after loading a checkpoint
 
 static const struct adam_hyper HYPER = {1e-3, 0.9, 0.999, 1e-8, 0.1, true, true};
 
@@ -207,8 +207,8 @@ Test(recipe, hyper_parameters_are_rounded_where_each_implementation_rounds_them)
     struct adam_scalars torch, deepspeed;
     cr_assert_eq(recipe_begin_step(recipe_find("torch-cpu"), &HYPER, 1, &state, &torch), 0);
     cr_assert_eq(recipe_begin_step(recipe_find("deepspeed-cpu-clang"), &HYPER, 1, &state, &deepspeed), 0);
-    cr_expect_eq(f32_bits(torch.v_take), 0x3a83126f);     // f32(1 - 0.999)
-    cr_expect_eq(f32_bits(deepspeed.v_take), 0x3a831200); // 1 - f32(0.999)
+    cr_expect_eq(f32_bits(torch.v_take), 0x3a83126f);      // f32(1 - 0.999)
+    cr_expect_eq(f32_bits(deepspeed.v_take), 0x3a831200);  // 1 - f32(0.999)
 }
 
 Test(recipe, negative_decay_counts_in_torch_and_is_ignored_by_deepspeed)
@@ -226,7 +226,7 @@ Test(recipe, negative_decay_counts_in_torch_and_is_ignored_by_deepspeed)
 Test(recipe, torch_counts_steps_in_fp32_and_stays_at_two_to_the_24)
 {
     struct adam_hyper slow = HYPER;
-    slow.beta2 = 1 - 0x1p-26; // large enough that the correction still moves there
+    slow.beta2 = 1 - 0x1p-26;  // large enough that the correction still moves there
     struct recipe_state state = {0};
     struct adam_scalars at, beyond, before;
     const struct recipe *recipe = recipe_find("torch-cpu");

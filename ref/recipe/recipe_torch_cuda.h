@@ -85,5 +85,4 @@ RECIPE_INLINE void recipe_torch_cuda_fused_fp32_element(const struct adam_scalar
     *v = square;
 }
 
-
 #endif

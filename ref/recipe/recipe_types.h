@@ -22,7 +22,7 @@ extern "C" {
 // Hyper-parameters of one optimizer group, as configured.
 struct adam_hyper {
     double lr, beta1, beta2, eps, weight_decay;
-    bool decoupled; // AdamW; false: Adam with L2
+    bool decoupled;  // AdamW; false: Adam with L2
     bool bias_correction;
 };
 
@@ -53,9 +53,9 @@ enum recipe_decay { DECAY_NONE, DECAY_L2, DECAY_DECOUPLED };
 // A row of the table of known implementations.
 struct recipe {
     const char *name;
-    const char *source;  // the implementation that it reproduces
-    const char *version; // of that implementation
-    const char *note;    // how far the equality has been checked, and what to know
+    const char *source;   // the implementation that it reproduces
+    const char *version;  // of that implementation
+    const char *note;     // how far the equality has been checked, and what to know
     enum recipe_family family;
     enum recipe_fusion body;
     // The implementation takes a tensor's elements `lanes` at a time, and the last tensor_count % lanes of them one
@@ -75,26 +75,26 @@ struct recipe_state {
 // Hyper-parameters of PyTorch's fused form on a GPU, which multiplies by doubles.
 struct adam_wide {
     double m_keep, m_take, v_keep, v_take, eps;
-    double decay_l2;        // weight decay
-    double decay_decoupled; // -lr x weight decay
+    double decay_l2;         // weight decay
+    double decay_decoupled;  // -lr x weight decay
 };
 
 // Everything a step's elements need. The comments give PyTorch's meaning, then DeepSpeed's on a CPU; recipe.c says what
 // the other families put there.
 struct adam_scalars {
     enum recipe_decay decay;
-    bool from_gradient;    // |1 - beta1| >= 0.5: m is interpolated from the gradient's end; not used
-    float m_keep;          // not used; beta1
-    float m_take;          // 1 - beta1, less 1 if from_gradient; 1 - beta1
-    float v_keep;          // beta2; the same
-    float v_take;          // 1 - beta2; the same
-    float bias1;           // not used
-    float bias2;           // sqrt(1 - beta2^t), a divisor; 1 / sqrt(1 - beta2^t), a factor
-    float eps;             // the same
-    float step_size;       // -lr / (1 - beta1^t); the same
-    float decay_l2;        // weight decay; the same
-    float decay_decoupled; // 1 - lr x weight decay, a factor; -lr x weight decay
-    struct adam_wide wide; // RECIPE_TORCH_CUDA_FUSED only
+    bool from_gradient;     // |1 - beta1| >= 0.5: m is interpolated from the gradient's end; not used
+    float m_keep;           // not used; beta1
+    float m_take;           // 1 - beta1, less 1 if from_gradient; 1 - beta1
+    float v_keep;           // beta2; the same
+    float v_take;           // 1 - beta2; the same
+    float bias1;            // not used
+    float bias2;            // sqrt(1 - beta2^t), a divisor; 1 / sqrt(1 - beta2^t), a factor
+    float eps;              // the same
+    float step_size;        // -lr / (1 - beta1^t); the same
+    float decay_l2;         // weight decay; the same
+    float decay_decoupled;  // 1 - lr x weight decay, a factor; -lr x weight decay
+    struct adam_wide wide;  // RECIPE_TORCH_CUDA_FUSED only
 };
 
 // Two of the elements' operations, in each fusion.

@@ -8,52 +8,52 @@
 static int ddp_open(struct stage *stage)
 {
     const struct layout_rule rule = {
-        .shares = 1,
-        .merge_units = true,
-        .bucket_count = stage->setting.config->reduce_bucket_size,
+        .shards = 1,
+        .merge_layers = true,
+        .bucket_elements = stage->setting.config->reduce_bucket_size,
     };
     TRY(stage_lay_out(stage, &rule));
-    TRY(stage_allocate_whole_params(stage));
-    TRY(stage_allocate_whole_gradients(stage));
+    TRY(stage_allocate_full_params(stage));
+    TRY(stage_allocate_full_gradients(stage));
     TRY(stage_allocate_optimizer(stage));
-    if (stage_needs_buckets(stage))
-        TRY(stage_allocate_buckets(stage));
-    return stage_allocate_wire(stage, stage->setting.config->accumulation_dtype, false);
+    if (stage_needs_gradient_buffers(stage))
+        TRY(stage_allocate_gradient_buffers(stage));
+    return stage_allocate_comm_buffers(stage, stage->setting.config->accumulation_dtype, false);
 }
 
-static int ddp_acquire(struct stage *stage, int unit, enum pass pass)
+static int ddp_acquire(struct stage *stage, int layer, enum pass pass)
 {
-    // The parameters are here. Gradients are made where they stay, or in a bucket if micro-steps are added up.
+    // The parameters are here. Gradients are made where they stay, or in a gradient buffer if micro-steps are added up.
     if (pass == PASS_FORWARD)
         return ERR_NONE;
-    return stage_open_gradients(stage, unit);
+    return stage_open_gradients(stage, layer);
 }
 
-static int ddp_release(struct stage *stage, int unit, enum pass pass)
+static int ddp_release(struct stage *stage, int layer, enum pass pass)
 {
-    (void)stage, (void)unit, (void)pass;
+    (void)stage, (void)layer, (void)pass;
     return ERR_NONE;
 }
 
 // "During data parallel training, gradients across all data parallel processes are averaged at the end of the backward
 // propagation before computing the updates for the next step. The averaging is performed using an all-reduce
 // communication collective."
-static int ddp_reduce(struct stage *stage, int unit)
+static int ddp_reduce(struct stage *stage, int layer)
 {
     enum dtype dtype = stage->setting.config->accumulation_dtype;
     enum dtype communication = stage->setting.config->communication_dtype;
-    int bundle;
-    for (int next = 0; stage_next_complete(stage, unit, &next, &bundle);) {
-        const struct bundle *b = &stage->layout.bundles[bundle];
-        TRY(stage_keep_gradient(stage, bundle));
+    int bucket;
+    for (int next = 0; stage_next_complete(stage, layer, &next, &bucket);) {
+        const struct bucket *b = &stage->layout.buckets[bucket];
+        TRY(stage_keep_gradient(stage, bucket));
         if (!stage_last_micro_step(stage))
             continue;
-        char *gradient = stage->gradients_whole + b->offset * dtype_bytes(dtype);
-        void *wire;
-        TRY(stage_to_wire(stage, bundle, gradient, dtype, &wire));
-        TRY(exchange_all_reduce(&stage->exchange, b, wire, communication));
-        if (wire != gradient)
-            TRY(move_cast(&stage->move, TIER_DEVICE, wire, communication, gradient, dtype, b->count, false));
+        char *gradient = stage->full_gradients + b->offset * dtype_bytes(dtype);
+        void *comm_buffer;
+        TRY(stage_to_comm_buffer(stage, bucket, gradient, dtype, &comm_buffer));
+        TRY(exchange_all_reduce(&stage->exchange, b, comm_buffer, communication));
+        if (comm_buffer != gradient)
+            TRY(move_cast(&stage->move, TIER_DEVICE, comm_buffer, communication, gradient, dtype, b->count, false));
     }
     return ERR_NONE;
 }

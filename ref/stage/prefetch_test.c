@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // ZeRO-3 fetches layers ahead, in the order that it has recorded: what is issued before what; and what happens when a
-// step asks in another order, leaves units out, or uses them more than once.
+// step asks in another order, leaves layers out, or uses them more than once.
 #include "ref/train/offload_trial.h"
 
-#include "ref/flow/trace.h"
+#include "ref/executor/trace.h"
 
 #include <pthread.h>
 
@@ -15,7 +15,7 @@ static void collectives_of(const struct trace *trace, uint64_t step, char out[25
     const struct trace_step *s = &rank->steps[step - 1];
     size_t length = 0;
     for (size_t i = 0; i < rank->interval_count[LANE_COLLECTIVE]; i++) {
-        const struct flow_interval *at = &rank->intervals[LANE_COLLECTIVE][i];
+        const struct executor_interval *at = &rank->intervals[LANE_COLLECTIVE][i];
         if (at->begin_ns >= s->begin_ns && at->end_ns <= s->end_ns && length < 255)
             out[length++] = at->name[0] == 'a' ? 'g' : 's';
     }
@@ -36,9 +36,10 @@ static int gathers_before(const char *collectives, int scatter)
 }
 
 // Four blocks and two ends, each of which has the tied embedding beside what is its own.
-enum { UNITS = 6, GATHERS = 2 * (UNITS + 2) };
+enum { LAYERS = 6, GATHERS = 2 * (LAYERS + 2) };
 
-static void trace_run(size_t prefetch, size_t live, struct flow_schedule schedule, char first[256], char second[256])
+static void trace_run(size_t prefetch, size_t live, struct executor_schedule schedule, char first[256],
+                      char second[256])
 {
     struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt:layers=4,width=16,heads=2,length=16", .prefetch = prefetch,
                                            .live = live, .schedule = schedule, .steps = 2, .bucket = 1000000);
@@ -58,23 +59,22 @@ static void trace_run(size_t prefetch, size_t live, struct flow_schedule schedul
 Test(prefetch, the_next_layer_is_gathered_before_the_present_gradient_is_sent)
 {
     char first[256], second[256], none[256];
-    trace_run(1000000, 1000000, (struct flow_schedule){FLOW_OVERLAP, 0}, first, second);
-    // The upper end and the blocks have gradients of their own to send; the first unit sends the last.
+    trace_run(1000000, 1000000, (struct executor_schedule){EXECUTOR_OVERLAP, 0}, first, second);
+    // The upper end and the blocks have gradients of their own to send; the first layer sends the last.
     for (int scatter = 1; scatter <= 5; scatter++) {
         int behind = gathers_before(first, scatter), ahead = gathers_before(second, scatter);
         cr_assert(behind >= 0 && ahead >= 0, "%s, %s", first, second);
         // The first step records the order, and gathers what it needs when it needs it.
-        int unit_gathers = GATHERS / 2 + 2 + (scatter - 1);
-        cr_expect_eq(behind, unit_gathers, "scatter %d of %s", scatter, first);
-        cr_expect_geq(ahead, unit_gathers + 1, "scatter %d of %s", scatter,
-                      second);
+        int layer_gathers = GATHERS / 2 + 2 + (scatter - 1);
+        cr_expect_eq(behind, layer_gathers, "scatter %d of %s", scatter, first);
+        cr_expect_geq(ahead, layer_gathers + 1, "scatter %d of %s", scatter, second);
     }
     // Nothing ahead: each step is as the first.
-    trace_run(0, 1000000, (struct flow_schedule){FLOW_OVERLAP, 0}, none, second);
+    trace_run(0, 1000000, (struct executor_schedule){EXECUTOR_OVERLAP, 0}, none, second);
     cr_expect_str_eq(none, first);
     cr_expect_str_eq(second, first);
     // No room for a second layer: the same, but for the embedding, which has room of its own.
-    trace_run(1000000, 1, (struct flow_schedule){FLOW_OVERLAP, 0}, none, second);
+    trace_run(1000000, 1, (struct executor_schedule){EXECUTOR_OVERLAP, 0}, none, second);
     cr_expect_str_eq(none, first);
     for (int scatter = 1; scatter <= 4; scatter++)
         cr_expect_eq(gathers_before(second, scatter), gathers_before(first, scatter), "%s", second);
@@ -87,7 +87,7 @@ Test(prefetch, the_bucket_says_how_far_ahead)
     char first[256], second[256];
     int last = 0;
     for (size_t i = 0; i < sizeof buckets / sizeof *buckets; i++) {
-        trace_run(buckets[i], 1000000, (struct flow_schedule){FLOW_SERIAL, 0}, first, second);
+        trace_run(buckets[i], 1000000, (struct executor_schedule){EXECUTOR_SERIAL, 0}, first, second);
         // Before the last block's gradient is sent: of the first step, its own and all before it.
         int ahead = gathers_before(second, 2) - gathers_before(first, 2);
         cr_expect_eq(ahead, (int)i, "%zu elements: %d", buckets[i], ahead);
@@ -101,33 +101,53 @@ Test(prefetch, the_bucket_says_how_far_ahead)
 enum { WORLD = 2, STEPS = 7, VISITS = 9, PARAMS = 15 };
 
 struct plan {
-    int forward[STEPS][VISITS], backward[STEPS][VISITS];  // units, up to -1
+    int forward[STEPS][VISITS], backward[STEPS][VISITS];  // layers, up to -1
 };
 
-// Units 1 to 4 of the linear models may change places. Units 0 and 5 share a parameter, whose gradient begins in one
-// and is complete in the other. Backward visits every unit once; forward as it likes.
+// Layers 1 to 4 of the linear models may change places. Layers 0 and 5 share a parameter, whose gradient begins in one
+// and is complete in the other. Backward visits every layer once; forward as it likes.
 static const struct plan natural = {
-    {{0, 1, 2, 3, 4, 5, -1}, {0, 1, 2, 3, 4, 5, -1}, {0, 1, 2, 3, 4, 5, -1}, {0, 1, 2, 3, 4, 5, -1},
-     {0, 1, 2, 3, 4, 5, -1}, {0, 1, 2, 3, 4, 5, -1}, {0, 1, 2, 3, 4, 5, -1}},
-    {{5, 4, 3, 2, 1, 0, -1}, {5, 4, 3, 2, 1, 0, -1}, {5, 4, 3, 2, 1, 0, -1}, {5, 4, 3, 2, 1, 0, -1},
-     {5, 4, 3, 2, 1, 0, -1}, {5, 4, 3, 2, 1, 0, -1}, {5, 4, 3, 2, 1, 0, -1}},
+    {{0, 1, 2, 3, 4, 5, -1},
+     {0, 1, 2, 3, 4, 5, -1},
+     {0, 1, 2, 3, 4, 5, -1},
+     {0, 1, 2, 3, 4, 5, -1},
+     {0, 1, 2, 3, 4, 5, -1},
+     {0, 1, 2, 3, 4, 5, -1},
+     {0, 1, 2, 3, 4, 5, -1}},
+    {{5, 4, 3, 2, 1, 0, -1},
+     {5, 4, 3, 2, 1, 0, -1},
+     {5, 4, 3, 2, 1, 0, -1},
+     {5, 4, 3, 2, 1, 0, -1},
+     {5, 4, 3, 2, 1, 0, -1},
+     {5, 4, 3, 2, 1, 0, -1},
+     {5, 4, 3, 2, 1, 0, -1}},
 };
 static const struct plan changing = {
-    {{0, 1, 2, 3, 4, 5, -1}, {0, 1, 2, 3, 4, 5, -1}, {0, 3, 1, 4, 2, 5, -1}, {0, 3, 1, 4, 2, 5, -1},
-     {0, 1, 1, 4, 5, 4, 0, 1, -1}, {5, 0, -1}, {0, 1, 2, 3, 4, 5, -1}},
-    {{5, 4, 3, 2, 1, 0, -1}, {5, 4, 3, 2, 1, 0, -1}, {5, 1, 2, 4, 3, 0, -1}, {5, 1, 2, 4, 3, 0, -1},
-     {5, 4, 3, 2, 1, 0, -1}, {5, 3, 4, 1, 2, 0, -1}, {5, 4, 3, 2, 1, 0, -1}},
+    {{0, 1, 2, 3, 4, 5, -1},
+     {0, 1, 2, 3, 4, 5, -1},
+     {0, 3, 1, 4, 2, 5, -1},
+     {0, 3, 1, 4, 2, 5, -1},
+     {0, 1, 1, 4, 5, 4, 0, 1, -1},
+     {5, 0, -1},
+     {0, 1, 2, 3, 4, 5, -1}},
+    {{5, 4, 3, 2, 1, 0, -1},
+     {5, 4, 3, 2, 1, 0, -1},
+     {5, 1, 2, 4, 3, 0, -1},
+     {5, 1, 2, 4, 3, 0, -1},
+     {5, 4, 3, 2, 1, 0, -1},
+     {5, 3, 4, 1, 2, 0, -1},
+     {5, 4, 3, 2, 1, 0, -1}},
 };
 
 struct driver {
     const struct plan *plan;
     const struct config *config;
-    struct flow_schedule schedule;
+    struct executor_schedule schedule;
     const struct model *model;
     struct comm *comm;
     int rank, code;
-    uint64_t seen[STEPS][UNITS];  // a digest of the unit's parameters, each time the same
-    uint64_t end;                 // of the master parameters after the last step
+    uint64_t seen[STEPS][LAYERS];  // a digest of the layer's parameters, each time the same
+    uint64_t end;                  // of the master parameters after the last step
     uint64_t changes[STEPS];
     char message[1024];
 };
@@ -140,12 +160,12 @@ static uint64_t digest(uint64_t key, const void *data, size_t bytes)
     return key;
 }
 
-// One unit's forward, which reads its parameters, or backward, which makes its gradients.
+// One layer's forward, which reads its parameters, or backward, which makes its gradients.
 struct visit {
     struct driver *driver;
     struct model_run *run;
     struct model_batch batch;
-    int unit, step;
+    int layer, step;
     bool backward;
     const void *params[PARAMS];
     struct model_gradient gradients[PARAMS];
@@ -156,43 +176,50 @@ static int run_visit(void *arguments)
     struct visit *v = arguments;
     struct driver *d = v->driver;
     if (v->backward)
-        TRY(model_backward(v->run, v->unit, &v->batch, v->params, v->gradients, 1.0f, NULL));
-    const struct model_unit *unit = &d->model->units[v->unit];
-    uint64_t seen = 0xcbf29ce484222325u, *before = &d->seen[v->step][v->unit];
-    for (int i = 0; i < unit->param_count; i++)
-        seen = digest(seen, v->params[unit->params[i]],
-                      d->model->params[unit->params[i]].count * dtype_bytes(d->config->precision));
+        TRY(model_backward(v->run, v->layer, &v->batch, v->params, v->gradients, 1.0f, NULL));
+    const struct model_layer *layer = &d->model->layers[v->layer];
+    uint64_t seen = 0xcbf29ce484222325u, *before = &d->seen[v->step][v->layer];
+    for (int i = 0; i < layer->param_count; i++)
+        seen = digest(seen, v->params[layer->params[i]],
+                      d->model->params[layer->params[i]].count * dtype_bytes(d->config->precision));
     if (*before && *before != seen)
-        return err_set(ERR_CHECK, "step %d: unit %s sees other parameters than before", v->step + 1, unit->name);
+        return err_set(ERR_CHECK, "step %d: layer %s sees other parameters than before", v->step + 1, layer->name);
     *before = seen;
     return ERR_NONE;
 }
 
-static int visit(struct driver *d, struct stage *stage, struct model_run *run, int step, int unit, enum pass pass)
+static int visit(struct driver *d, struct stage *stage, struct model_run *run, int step, int layer, enum pass pass)
 {
-    const struct model_unit *u = &d->model->units[unit];
-    TRY(stage->operations->acquire(stage, unit, pass));
-    struct visit v = {.driver = d, .run = run, .unit = unit, .step = step, .backward = pass == PASS_BACKWARD,
+    const struct model_layer *u = &d->model->layers[layer];
+    TRY(stage->operations->acquire(stage, layer, pass));
+    struct visit v = {.driver = d,
+                      .run = run,
+                      .layer = layer,
+                      .step = step,
+                      .backward = pass == PASS_BACKWARD,
                       .batch = {.sequence_count = 1, .seed = 3, .step = (uint64_t)step + 1, .rank = d->rank}};
     memcpy(v.params, stage->params, (size_t)d->model->param_count * sizeof *v.params);
     memcpy(v.gradients, stage->gradients, (size_t)d->model->param_count * sizeof *v.gradients);
-    struct flow_span spans[1 + 2 * PARAMS] = {
-        {model_run_memory(run), model_run_bytes(d->model, 1, d->config->precision, false), FLOW_READ_WRITE}};
+    struct executor_span spans[1 + 2 * PARAMS] = {
+        {model_run_memory(run), model_run_bytes(d->model, 1, d->config->precision, false), EXECUTOR_READ_WRITE}};
     size_t count = 1;
     for (int i = 0; i < u->param_count; i++) {
         const struct model_gradient *gradient = &v.gradients[u->params[i]];
         size_t bytes = d->model->params[u->params[i]].count * dtype_bytes(d->config->precision);
-        spans[count++] = (struct flow_span){v.params[u->params[i]], bytes, FLOW_READ};
+        spans[count++] = (struct executor_span){v.params[u->params[i]], bytes, EXECUTOR_READ};
         if (v.backward && gradient->data)
-            spans[count++] = (struct flow_span){gradient->data, bytes,
-                                                gradient->accumulate ? FLOW_READ_WRITE : FLOW_WRITE};
+            spans[count++] = (struct executor_span){gradient->data, bytes,
+                                                    gradient->accumulate ? EXECUTOR_READ_WRITE : EXECUTOR_WRITE};
     }
-    TRY(flow_issue(stage->setting.flow, &(struct flow_operation){.name = "visit", .lane = LANE_COMPUTE,
-                                                                 .run = run_visit, .arguments = &v,
-                                                                 .arguments_bytes = sizeof v, .spans = spans,
-                                                                 .span_count = count}));
-    TRY(stage->operations->release(stage, unit, pass));
-    return v.backward ? stage->operations->reduce(stage, unit) : ERR_NONE;
+    TRY(executor_issue(stage->setting.executor, &(struct executor_operation){.name = "visit",
+                                                                             .lane = LANE_COMPUTE,
+                                                                             .run = run_visit,
+                                                                             .arguments = &v,
+                                                                             .arguments_bytes = sizeof v,
+                                                                             .spans = spans,
+                                                                             .span_count = count}));
+    TRY(stage->operations->release(stage, layer, pass));
+    return v.backward ? stage->operations->reduce(stage, layer) : ERR_NONE;
 }
 
 static int drive(struct driver *d, struct stage *stage, struct model_run *run)
@@ -205,13 +232,13 @@ static int drive(struct driver *d, struct stage *stage, struct model_run *run)
         for (int i = 0; d->plan->backward[step][i] >= 0; i++)
             TRY(visit(d, stage, run, step, d->plan->backward[step][i], PASS_BACKWARD));
         TRY(stage->operations->step(stage, &applied));
-        TRY(flow_wait(stage->setting.flow));
-        d->changes[step] = stage->order.changes;
+        TRY(executor_wait(stage->setting.executor));
+        d->changes[step] = stage->access_trace.changes;
     }
-    static float whole[WORLD][8192];
-    for (int bundle = 0; bundle < stage->layout.bundle_count; bundle++) {
-        TRY(stage_collect(stage, bundle, STATE_PARAMETER, whole[d->rank]));
-        d->end = digest(d->end, whole[d->rank], stage->layout.bundles[bundle].count * sizeof(float));
+    static float full[WORLD][8192];
+    for (int bucket = 0; bucket < stage->layout.bucket_count; bucket++) {
+        TRY(stage_collect(stage, bucket, STATE_PARAMETER, full[d->rank]));
+        d->end = digest(d->end, full[d->rank], stage->layout.buckets[bucket].count * sizeof(float));
     }
     return ERR_NONE;
 }
@@ -236,7 +263,7 @@ static void *drive_rank(void *context)
     cr_assert_eq(stage_find(3, &operations), ERR_NONE);
     cr_assert_eq(tier_open(&ledger, &(struct tier_setting){0}, &setting.tier), ERR_NONE);
     cr_assert_eq(tier_nvme_open(&nvme, &ledger, &setting.nvme), ERR_NONE, "%s", err_message());
-    cr_assert_eq(flow_open(d->schedule, d->rank, setting.tier, give_up, d->comm, &setting.flow), ERR_NONE);
+    cr_assert_eq(executor_open(d->schedule, d->rank, setting.tier, give_up, d->comm, &setting.executor), ERR_NONE);
     d->code = stage_open(operations, &setting, &stage);
     if (d->code == ERR_NONE)
         d->code = model_run_open(d->model, 1, d->config->precision, false, setting.tier, &run);
@@ -246,7 +273,7 @@ static void *drive_rank(void *context)
         snprintf(d->message, sizeof d->message, "%s", err_message());
         comm_abort(d->comm, d->message);
     }
-    flow_close(setting.flow);
+    executor_close(setting.executor);
     model_run_close(run);
     stage_close(&stage);
     tier_nvme_close(setting.nvme);
@@ -264,8 +291,8 @@ static struct driver run_plan(const struct plan *plan, const struct offload_tria
     cr_assert_eq(offload_config(t, &config), ERR_NONE, "%s", err_message());
     cr_assert_eq(comm_local_open(WORLD, comms), ERR_NONE);
     for (int i = 0; i < WORLD; i++) {
-        drivers[i] = (struct driver){
-            .plan = plan, .config = &config, .schedule = t->schedule, .comm = comms[i], .rank = i};
+        drivers[i] =
+            (struct driver){.plan = plan, .config = &config, .schedule = t->schedule, .comm = comms[i], .rank = i};
         cr_assert_eq(model_find(t->model, &drivers[i].model), ERR_NONE);
         cr_assert_eq(pthread_create(&threads[i], NULL, drive_rank, &drivers[i]), 0);
     }
@@ -277,8 +304,8 @@ static struct driver run_plan(const struct plan *plan, const struct offload_tria
     return drivers[0];
 }
 
-// Units see the same parameters, and the parameters end the same, in whatever order they are asked for; and each change
-// of order is noticed once, after which the new one is kept.
+// Layers see the same parameters, and the parameters end the same, in whatever order they are asked for; and each
+// change of order is noticed once, after which the new one is kept.
 static void demand_same(struct offload_trial t)
 {
     struct driver expected = run_plan(&natural, &t), got = run_plan(&changing, &t);
@@ -287,13 +314,13 @@ static void demand_same(struct offload_trial t)
     for (int step = 0; step < STEPS; step++) {
         cr_expect_eq(expected.changes[step], 0);
         cr_expect_eq(got.changes[step], changes[step], "step %d: %d", step + 1, (int)got.changes[step]);
-        for (int unit = 0; unit < UNITS; unit++)
-            cr_assert_eq(got.seen[step][unit], expected.seen[step][unit], "step %d, unit %d\n%s", step + 1, unit,
+        for (int layer = 0; layer < LAYERS; layer++)
+            cr_assert_eq(got.seen[step][layer], expected.seen[step][layer], "step %d, layer %d\n%s", step + 1, layer,
                          offload_name(&t));
     }
 }
 
-Test(prefetch, concurrent_another_order_of_units_changes_no_bit_and_is_recorded)
+Test(prefetch, concurrent_another_order_of_layers_changes_no_bit_and_is_recorded)
 {
     static const size_t prefetches[] = {0, 3000, 1000000};
     int number = 0;

@@ -18,18 +18,18 @@ int stage_find(int number, const struct stage_operations **out)
     return ERR_NONE;
 }
 
-// Room for one bundle's share and one whole tensor, while a rank writes its initial shares.
+// Room for one bucket's shard and one whole tensor, while a rank writes its initial shards.
 struct initial {
-    float *tensor, *share;
+    float *tensor, *shard;
     void *rounded;  // the tensor in the model's dtype
 };
 
-static int initialise_bundle(struct stage *stage, int bundle, const struct initial *room)
+static int initialise_bucket(struct stage *stage, int bucket, const struct initial *room)
 {
     const struct model *model = stage->setting.model;
     enum dtype precision = stage->setting.config->precision;
-    const struct bundle *b = &stage->layout.bundles[bundle];
-    const struct place *place = &stage->places[bundle];
+    const struct bucket *b = &stage->layout.buckets[bucket];
+    const struct placement *placement = &stage->placements[bucket];
     for (int i = 0; i < b->param_count; i++) {
         int param = b->params[i];
         size_t count = model->params[param].count;
@@ -37,42 +37,42 @@ static int initialise_bundle(struct stage *stage, int bundle, const struct initi
         // The master begins as the rounded parameter, widened: both hold one value.
         dtype_narrow(precision, room->tensor, room->rounded, count);
         dtype_widen(precision, room->rounded, room->tensor, count);
-        if (place->whole)
-            TRY(bytes_copy((char *)place->whole + stage->layout.offset_of[param] * dtype_bytes(precision),
-                            room->rounded, count * dtype_bytes(precision)));
+        if (placement->full_params)
+            TRY(bytes_copy((char *)placement->full_params + stage->layout.offset_of[param] * dtype_bytes(precision),
+                           room->rounded, count * dtype_bytes(precision)));
         struct piece piece;
-        for (int next = 0; bundle_next_piece(&stage->layout, model, bundle, stage_share(stage, bundle), &next, &piece);)
+        for (int next = 0; bucket_next_piece(&stage->layout, model, bucket, stage_shard(stage, bucket), &next, &piece);)
             if (piece.param == param)
-                memcpy(room->share + piece.share_index, room->tensor + piece.param_index,
-                       piece.count * sizeof *room->share);
+                memcpy(room->shard + piece.shard_index, room->tensor + piece.param_index,
+                       piece.count * sizeof *room->shard);
     }
-    TRY(stage_write_share(stage, bundle, STATE_PARAMETER, room->share));
+    TRY(stage_write_shard(stage, bucket, STATE_PARAMETER, room->shard));
     if (b->frozen)
         return ERR_NONE;
-    memset(room->share, 0, b->share_count * sizeof *room->share);
-    TRY(stage_write_share(stage, bundle, STATE_EXP_AVG, room->share));
-    return stage_write_share(stage, bundle, STATE_EXP_AVG_SQ, room->share);
+    memset(room->shard, 0, b->shard_elements * sizeof *room->shard);
+    TRY(stage_write_shard(stage, bucket, STATE_EXP_AVG, room->shard));
+    return stage_write_shard(stage, bucket, STATE_EXP_AVG_SQ, room->shard);
 }
 
 static int initialise(struct stage *stage)
 {
     const struct model *model = stage->setting.model;
-    size_t tensor_count = 1, share_count = 1;
+    size_t tensor_count = 1, shard_elements = 1;
     for (int i = 0; i < model->param_count; i++)
         if (model->params[i].count > tensor_count)
             tensor_count = model->params[i].count;
-    for (int i = 0; i < stage->layout.bundle_count; i++)
-        if (stage->layout.bundles[i].share_count > share_count)
-            share_count = stage->layout.bundles[i].share_count;
-    struct initial room = {malloc(tensor_count * sizeof(float)), malloc(share_count * sizeof(float)),
+    for (int i = 0; i < stage->layout.bucket_count; i++)
+        if (stage->layout.buckets[i].shard_elements > shard_elements)
+            shard_elements = stage->layout.buckets[i].shard_elements;
+    struct initial room = {malloc(tensor_count * sizeof(float)), malloc(shard_elements * sizeof(float)),
                            malloc(tensor_count * sizeof(float))};
-    int code = room.tensor && room.share && room.rounded
+    int code = room.tensor && room.shard && room.rounded
                    ? ERR_NONE
                    : err_set(ERR_MEMORY, "no memory to initialise a tensor of %zu elements", tensor_count);
-    for (int i = 0; code == ERR_NONE && i < stage->layout.bundle_count; i++)
-        code = initialise_bundle(stage, i, &room);
+    for (int i = 0; code == ERR_NONE && i < stage->layout.bucket_count; i++)
+        code = initialise_bucket(stage, i, &room);
     free(room.tensor);
-    free(room.share);
+    free(room.shard);
     free(room.rounded);
     return code;
 }
@@ -81,26 +81,26 @@ int stage_plan(const struct stage_operations *operations, const struct stage_set
 {
     const struct config *config = setting->config;
     *out = (struct stage){.operations = operations, .setting = *setting};
-    out->exchange = (struct exchange){setting->comm, setting->flow, config->reduce_bucket_size,
-                                      config->allgather_bucket_size};
-    out->move = (struct move){setting->flow, setting->ledger, setting->nvme};
+    out->exchange =
+        (struct exchange){setting->comm, setting->executor, config->reduce_bucket_size, config->allgather_bucket_size};
+    out->move = (struct move){setting->executor, setting->ledger, setting->nvme};
     size_t params = (size_t)setting->model->param_count + 1;
     out->params = calloc(params, sizeof *out->params);
     out->gradients = calloc(params, sizeof *out->gradients);
-    out->places = calloc(params, sizeof *out->places);  // there are at most as many bundles
+    out->placements = calloc(params, sizeof *out->placements);  // there are at most as many buckets
     out->touched_at = calloc(params, sizeof *out->touched_at);
     out->asked_at = calloc(params, sizeof *out->asked_at);
-    if (!out->params || !out->gradients || !out->places || !out->touched_at || !out->asked_at)
+    if (!out->params || !out->gradients || !out->placements || !out->touched_at || !out->asked_at)
         return err_set(ERR_MEMORY, "no memory for the tables of %d parameters", setting->model->param_count);
     out->optimizer = (struct optimizer){
         .model = setting->model,
         .config = config,
         .layout = &out->layout,
-        .places = out->places,
+        .placements = out->placements,
         .comm = setting->comm,
         .move = out->move,
         .replicated = operations->replicates_update,
-        .share = operations->replicates_update ? 0 : comm_rank(setting->comm),
+        .shard = operations->replicates_update ? 0 : comm_rank(setting->comm),
         .threads = setting->threads,
     };
     TRY(operations->open(out));
@@ -116,15 +116,15 @@ int stage_open(const struct stage_operations *operations, const struct stage_set
 void stage_close(struct stage *stage)
 {
     optimizer_close(&stage->optimizer);
-    slots_close(&stage->buckets);
-    slots_close(&stage->wire);
-    slots_close(&stage->gathered);
-    slots_close(&stage->host_params);
-    order_close(&stage->order);
+    buffer_cache_close(&stage->gradient_buffers);
+    buffer_cache_close(&stage->comm_buffers);
+    buffer_cache_close(&stage->gathered);
+    buffer_cache_close(&stage->host_params);
+    access_trace_close(&stage->access_trace);
     layout_close(&stage->layout);
     free(stage->params);
     free(stage->gradients);
-    free(stage->places);
+    free(stage->placements);
     for (size_t i = 0; i < stage->name_count; i++)
         free(stage->names[i]);
     free(stage->names);
@@ -143,35 +143,35 @@ bool stage_last_micro_step(const struct stage *stage)
     return stage->micro + 1 == (int)stage->setting.config->accumulation;
 }
 
-bool stage_next_bundle(const struct stage *stage, int unit, int *next, int *bundle)
+bool stage_next_bucket(const struct stage *stage, int layer, int *next, int *bucket)
 {
-    const struct model_unit *u = &stage->setting.model->units[unit];
+    const struct model_layer *u = &stage->setting.model->layers[layer];
     while (*next < u->param_count) {
         int at = (*next)++;
-        *bundle = stage->layout.bundle_of[u->params[at]];
+        *bucket = stage->layout.bucket_of[u->params[at]];
         bool seen = false;
         for (int i = 0; i < at; i++)
-            seen |= stage->layout.bundle_of[u->params[i]] == *bundle;
+            seen |= stage->layout.bucket_of[u->params[i]] == *bucket;
         if (!seen)
             return true;
     }
     return false;
 }
 
-bool stage_next_complete(const struct stage *stage, int unit, int *next, int *bundle)
+bool stage_next_complete(const struct stage *stage, int layer, int *next, int *bucket)
 {
-    while (stage_next_bundle(stage, unit, next, bundle)) {
-        const struct bundle *b = &stage->layout.bundles[*bundle];
-        if (!b->frozen && b->low_unit == unit)
+    while (stage_next_bucket(stage, layer, next, bucket)) {
+        const struct bucket *b = &stage->layout.buckets[*bucket];
+        if (!b->frozen && b->low_layer == layer)
             return true;
     }
     return false;
 }
 
-void stage_point_params(struct stage *stage, int bundle, const void *whole)
+void stage_point_params(struct stage *stage, int bucket, const void *full)
 {
-    const struct bundle *b = &stage->layout.bundles[bundle];
+    const struct bucket *b = &stage->layout.buckets[bucket];
     size_t element_bytes = dtype_bytes(stage->setting.config->precision);
     for (int i = 0; i < b->param_count; i++)
-        stage->params[b->params[i]] = (const char *)whole + stage->layout.offset_of[b->params[i]] * element_bytes;
+        stage->params[b->params[i]] = (const char *)full + stage->layout.offset_of[b->params[i]] * element_bytes;
 }

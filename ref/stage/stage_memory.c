@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that stages hold: whole states and shares of them, each on the tier that the configuration gives it, and
-// the places where the optimizer finds them.
+// The memory that stages hold: full states and shards of them, each on the tier that the configuration gives it, and
+// the placements by which the optimizer finds them.
 #include "ref/stage/stage.h"
 
 #include "base/err.h"
@@ -8,21 +8,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Where each bundle's states live. With a ratio below 1 the first bundles' optimizer states go to the host, until they
+// Where each bucket's states live. With a ratio below 1 the first buckets' optimizer states go to the host, until they
 // have that part of all elements; the others stay on the device.
 static void choose_tiers(struct stage *stage)
 {
     const struct config *config = stage->setting.config;
     const struct config_offload_optimizer *offload = &config->offload_optimizer;
-    double limit = offload->ratio * (double)stage->layout.trainable_share_count, count = 0;
-    for (int i = 0; i < stage->layout.bundle_count; i++) {
-        struct place *place = &stage->places[i];
+    double limit = offload->ratio * (double)stage->layout.trainable_shard_elements, count = 0;
+    for (int i = 0; i < stage->layout.bucket_count; i++) {
+        struct placement *placement = &stage->placements[i];
         bool trainable = i < stage->layout.trainable_count;
         bool offloads = trainable && offload->tier != TIER_DEVICE && count < limit;
-        place->optimizer_tier = offloads ? offload->tier : TIER_DEVICE;
-        place->gradient_tier = offloads ? config->gradient_tier : TIER_DEVICE;
-        place->parameter_tier = config->stage == 3 ? config->offload_param.tier : TIER_DEVICE;
-        count += (double)stage->layout.bundles[i].share_count;
+        placement->optimizer_tier = offloads ? offload->tier : TIER_DEVICE;
+        placement->gradient_tier = offloads ? config->gradient_tier : TIER_DEVICE;
+        placement->parameter_tier = config->stage == 3 ? config->offload_param.tier : TIER_DEVICE;
+        count += (double)stage->layout.buckets[i].shard_elements;
     }
 }
 
@@ -33,133 +33,133 @@ int stage_lay_out(struct stage *stage, const struct layout_rule *rule)
     return ERR_NONE;
 }
 
-// Elements of the bundles [0, bundle_count) that are padding in a whole buffer.
-static size_t whole_padding(const struct stage *stage, int bundle_count)
+// Elements of the buckets [0, bucket_count) that are padding in a full buffer.
+static size_t full_padding(const struct stage *stage, int bucket_count)
 {
     size_t padding = 0;
-    for (int i = 0; i < bundle_count; i++)
-        padding += stage->layout.bundles[i].padded_count - stage->layout.bundles[i].count;
+    for (int i = 0; i < bucket_count; i++)
+        padding += stage->layout.buckets[i].padded_count - stage->layout.buckets[i].count;
     return padding;
 }
 
-static size_t share_room(const struct stage *stage, int bundle)
+static size_t shard_room(const struct stage *stage, int bucket)
 {
-    return bundle_share_room(&stage->layout.bundles[bundle], stage_share(stage, bundle));
+    return bucket_shard_room(&stage->layout.buckets[bucket], stage_shard(stage, bucket));
 }
 
-static size_t share_padding(const struct stage *stage, int bundle)
+static size_t shard_padding(const struct stage *stage, int bucket)
 {
-    const struct bundle *b = &stage->layout.bundles[bundle];
-    return share_room(stage, bundle) - bundle_share_real(b, stage_share(stage, bundle));
+    const struct bucket *b = &stage->layout.buckets[bucket];
+    return shard_room(stage, bucket) - bucket_shard_real(b, stage_shard(stage, bucket));
 }
 
-// A state whose shares are to be held: of which bundles, and on which tier; TIER_COUNT: not of this one.
-struct shares {
+// A state whose shards are to be held: of which buckets, and on which tier; TIER_COUNT: not of this one.
+struct state_shards {
     enum ledger_kind kind;
     const char *name;
-    int bundle_count;
+    int bucket_count;
     size_t element_bytes;
-    enum ledger_tier (*tier_of)(const struct stage *stage, int bundle);
+    enum ledger_tier (*tier_of)(const struct stage *stage, int bucket);
 };
 
 // "exp_avg of h.0.ln_1.weight and 11 more": what a fault on NVMe hits. It lives as long as the stage.
-static int name_share(struct stage *stage, const char *state, int bundle, const char **out)
+static int name_shard(struct stage *stage, const char *state, int bucket, const char **out)
 {
-    const struct bundle *b = &stage->layout.bundles[bundle];
+    const struct bucket *b = &stage->layout.buckets[bucket];
     char **names = realloc(stage->names, (stage->name_count + 1) * sizeof *names), more[32] = "", *name = NULL;
     if (names)
         stage->names = names;
     if (b->param_count > 1)
         snprintf(more, sizeof more, " and %d more", b->param_count - 1);
     if (!names || asprintf(&name, "%s of %s%s", state, stage->setting.model->params[b->params[0]].name, more) < 0)
-        return err_set(ERR_MEMORY, "no memory for the name of a share");
+        return err_set(ERR_MEMORY, "no memory for the name of a shard");
     stage->names[stage->name_count++] = name;
     *out = name;
     return ERR_NONE;
 }
 
-// The addresses of all shares, by bundle: one allocation on the device and one on the host, one a bundle on NVMe, where
+// The addresses of all shards, by bucket: one allocation on the device and one on the host, one a bucket on NVMe, where
 // transfers begin and end on blocks.
-static int allocate_shares(struct stage *stage, const struct shares *shares, void *addresses[])
+static int allocate_shards(struct stage *stage, const struct state_shards *shards, void *addresses[])
 {
     size_t bytes[TIER_COUNT] = {0}, padding_bytes[TIER_COUNT] = {0};
-    for (int i = 0; i < shares->bundle_count; i++) {
-        enum ledger_tier tier = shares->tier_of(stage, i);
-        size_t share_bytes = share_room(stage, i) * shares->element_bytes;
+    for (int i = 0; i < shards->bucket_count; i++) {
+        enum ledger_tier tier = shards->tier_of(stage, i);
+        size_t shard_bytes = shard_room(stage, i) * shards->element_bytes;
         addresses[i] = NULL;
         if (tier == TIER_COUNT)
             continue;
-        bytes[tier] += share_bytes;
-        padding_bytes[tier] += share_padding(stage, i) * shares->element_bytes;
+        bytes[tier] += shard_bytes;
+        padding_bytes[tier] += shard_padding(stage, i) * shards->element_bytes;
         if (tier != TIER_NVME || !stage->setting.nvme)
             continue;
         const char *name = NULL;
-        TRY(name_share(stage, shares->name, i, &name));
-        TRY(tier_nvme_allocate(stage->setting.nvme, shares->kind, name, share_bytes,
-                               share_padding(stage, i) * shares->element_bytes, &addresses[i]));
+        TRY(name_shard(stage, shards->name, i, &name));
+        TRY(tier_nvme_allocate(stage->setting.nvme, shards->kind, name, shard_bytes,
+                               shard_padding(stage, i) * shards->element_bytes, &addresses[i]));
     }
     for (enum ledger_tier tier = TIER_DEVICE; tier <= TIER_HOST; tier++) {
         char *memory = NULL;
         if (bytes[tier] == 0)
             continue;
-        TRY(tier_allocate(stage->setting.tier, tier, shares->kind, shares->name, bytes[tier], padding_bytes[tier],
+        TRY(tier_allocate(stage->setting.tier, tier, shards->kind, shards->name, bytes[tier], padding_bytes[tier],
                           (void **)&memory));
-        for (int i = 0; i < shares->bundle_count; i++)
-            if (shares->tier_of(stage, i) == tier) {
+        for (int i = 0; i < shards->bucket_count; i++)
+            if (shards->tier_of(stage, i) == tier) {
                 addresses[i] = memory;
-                memory += share_room(stage, i) * shares->element_bytes;
+                memory += shard_room(stage, i) * shards->element_bytes;
             }
     }
     return ERR_NONE;
 }
 
-static enum ledger_tier parameter_tier(const struct stage *stage, int bundle)
+static enum ledger_tier parameter_tier(const struct stage *stage, int bucket)
 {
-    return stage->places[bundle].parameter_tier;
+    return stage->placements[bucket].parameter_tier;
 }
 
-static enum ledger_tier gradient_tier(const struct stage *stage, int bundle)
+static enum ledger_tier gradient_tier(const struct stage *stage, int bucket)
 {
-    return stage->places[bundle].gradient_tier;
+    return stage->placements[bucket].gradient_tier;
 }
 
-static enum ledger_tier moment_tier(const struct stage *stage, int bundle)
+static enum ledger_tier moment_tier(const struct stage *stage, int bucket)
 {
-    return stage->places[bundle].optimizer_tier;
+    return stage->placements[bucket].optimizer_tier;
 }
 
-static enum ledger_tier master_tier(const struct stage *stage, int bundle)
+static enum ledger_tier master_tier(const struct stage *stage, int bucket)
 {
-    const struct place *place = &stage->places[bundle];
-    return is_one_copy(stage->setting.config, place) ? TIER_COUNT : place->optimizer_tier;
+    const struct placement *placement = &stage->placements[bucket];
+    return placement_is_shared(stage->setting.config, placement) ? TIER_COUNT : placement->optimizer_tier;
 }
 
-static enum ledger_tier waiting_tier(const struct stage *stage, int bundle)
+static enum ledger_tier waiting_tier(const struct stage *stage, int bucket)
 {
-    return pending_tier(&stage->places[bundle]);
+    return placement_pending_tier(&stage->placements[bucket]);
 }
 
-// Gradients of stages that hold them whole are kept there, unless Adam runs elsewhere.
-static enum ledger_tier offloaded_gradient_tier(const struct stage *stage, int bundle)
+// Gradients of stages that hold them in full are kept there, unless Adam runs elsewhere.
+static enum ledger_tier offloaded_gradient_tier(const struct stage *stage, int bucket)
 {
-    enum ledger_tier tier = stage->places[bundle].gradient_tier;
+    enum ledger_tier tier = stage->placements[bucket].gradient_tier;
     return tier == TIER_DEVICE ? TIER_COUNT : tier;
 }
 
-int stage_allocate_whole_params(struct stage *stage)
+int stage_allocate_full_params(struct stage *stage)
 {
     struct layout *layout = &stage->layout;
     size_t element_bytes = dtype_bytes(stage->setting.config->precision);
     char *memory;
     TRY(tier_allocate(stage->setting.tier, TIER_DEVICE, KIND_PARAMETER, "parameters",
-                      layout->padded_count * element_bytes, whole_padding(stage, layout->bundle_count) * element_bytes,
+                      layout->padded_count * element_bytes, full_padding(stage, layout->bucket_count) * element_bytes,
                       (void **)&memory));
-    for (int i = 0; i < layout->bundle_count; i++) {
-        const struct bundle *b = &layout->bundles[i];
-        char *whole = memory + b->offset * element_bytes;
-        stage->places[i].whole = whole;
-        stage->places[i].parameter = whole + bundle_share_begin(b, stage_share(stage, i)) * element_bytes;
-        stage_point_params(stage, i, whole);
+    for (int i = 0; i < layout->bucket_count; i++) {
+        const struct bucket *b = &layout->buckets[i];
+        char *full = memory + b->offset * element_bytes;
+        stage->placements[i].full_params = full;
+        stage->placements[i].parameter = full + bucket_shard_begin(b, stage_shard(stage, i)) * element_bytes;
+        stage_point_params(stage, i, full);
     }
     return ERR_NONE;
 }
@@ -168,65 +168,64 @@ static int allocate_persistent(struct stage *stage)
 {
     struct layout *layout = &stage->layout;
     size_t element_bytes = dtype_bytes(stage->setting.config->precision), count = 0, padding = 0;
-    for (int i = 0; i < layout->bundle_count; i++) {
-        const struct bundle *b = &layout->bundles[i];
+    for (int i = 0; i < layout->bucket_count; i++) {
+        const struct bucket *b = &layout->buckets[i];
         count += b->persistent ? b->padded_count : 0;
         padding += b->persistent ? b->padded_count - b->count : 0;
     }
     char *memory;
     TRY(tier_allocate(stage->setting.tier, TIER_DEVICE, KIND_PARAMETER, "persistent parameters", count * element_bytes,
                       padding * element_bytes, (void **)&memory));
-    for (int i = 0; i < layout->bundle_count; i++) {
-        const struct bundle *b = &layout->bundles[i];
+    for (int i = 0; i < layout->bucket_count; i++) {
+        const struct bucket *b = &layout->buckets[i];
         if (!b->persistent)
             continue;
-        stage->places[i].whole = memory;
+        stage->placements[i].full_params = memory;
         stage_point_params(stage, i, memory);
         memory += b->padded_count * element_bytes;
     }
     return ERR_NONE;
 }
 
-int stage_allocate_param_shares(struct stage *stage)
+int stage_allocate_param_shards(struct stage *stage)
 {
-    const struct shares shares = {KIND_PARAMETER, "parameter shares", stage->layout.bundle_count,
-                                  dtype_bytes(stage->setting.config->precision), parameter_tier};
-    void *addresses[shares.bundle_count + 1];
-    TRY(allocate_shares(stage, &shares, addresses));
-    for (int i = 0; i < shares.bundle_count; i++)
-        stage->places[i].parameter = addresses[i];
+    const struct state_shards shards = {KIND_PARAMETER, "parameter shards", stage->layout.bucket_count,
+                                        dtype_bytes(stage->setting.config->precision), parameter_tier};
+    void *addresses[shards.bucket_count + 1];
+    TRY(allocate_shards(stage, &shards, addresses));
+    for (int i = 0; i < shards.bucket_count; i++)
+        stage->placements[i].parameter = addresses[i];
     TRY(allocate_persistent(stage));
     return stage->setting.config->offload_param.tier == TIER_NVME ? stage_allocate_host_params(stage) : ERR_NONE;
 }
 
-int stage_allocate_whole_gradients(struct stage *stage)
+int stage_allocate_full_gradients(struct stage *stage)
 {
     struct layout *layout = &stage->layout;
     size_t element_bytes = dtype_bytes(stage->setting.config->accumulation_dtype);
     TRY(tier_allocate(stage->setting.tier, TIER_DEVICE, KIND_GRADIENT, "gradients",
                       layout->trainable_padded_count * element_bytes,
-                      whole_padding(stage, layout->trainable_count) * element_bytes,
-                      (void **)&stage->gradients_whole));
-    const struct shares shares = {KIND_GRADIENT, "gradient shares", layout->trainable_count, element_bytes,
-                                  offloaded_gradient_tier};
-    void *addresses[shares.bundle_count + 1];
-    TRY(allocate_shares(stage, &shares, addresses));
+                      full_padding(stage, layout->trainable_count) * element_bytes, (void **)&stage->full_gradients));
+    const struct state_shards shards = {KIND_GRADIENT, "gradient shards", layout->trainable_count, element_bytes,
+                                        offloaded_gradient_tier};
+    void *addresses[shards.bucket_count + 1];
+    TRY(allocate_shards(stage, &shards, addresses));
     for (int i = 0; i < layout->trainable_count; i++) {
-        const struct bundle *b = &layout->bundles[i];
-        size_t own = b->offset + bundle_share_begin(b, stage_share(stage, i));
-        stage->places[i].gradient = addresses[i] ? addresses[i] : stage->gradients_whole + own * element_bytes;
+        const struct bucket *b = &layout->buckets[i];
+        size_t own = b->offset + bucket_shard_begin(b, stage_shard(stage, i));
+        stage->placements[i].gradient_shard = addresses[i] ? addresses[i] : stage->full_gradients + own * element_bytes;
     }
     return ERR_NONE;
 }
 
-int stage_allocate_gradient_shares(struct stage *stage)
+int stage_allocate_gradient_shards(struct stage *stage)
 {
-    const struct shares shares = {KIND_GRADIENT, "gradient shares", stage->layout.trainable_count,
-                                  dtype_bytes(stage->setting.config->accumulation_dtype), gradient_tier};
-    void *addresses[shares.bundle_count + 1];
-    TRY(allocate_shares(stage, &shares, addresses));
-    for (int i = 0; i < shares.bundle_count; i++)
-        stage->places[i].gradient = addresses[i];
+    const struct state_shards shards = {KIND_GRADIENT, "gradient shards", stage->layout.trainable_count,
+                                        dtype_bytes(stage->setting.config->accumulation_dtype), gradient_tier};
+    void *addresses[shards.bucket_count + 1];
+    TRY(allocate_shards(stage, &shards, addresses));
+    for (int i = 0; i < shards.bucket_count; i++)
+        stage->placements[i].gradient_shard = addresses[i];
     return ERR_NONE;
 }
 
@@ -235,16 +234,16 @@ static int allocate_delayed(struct stage *stage)
 {
     const struct config *config = stage->setting.config;
     int trainable_count = stage->layout.trainable_count;
-    const struct shares gradients = {KIND_GRADIENT, "gradients being used", trainable_count,
-                                     dtype_bytes(config->accumulation_dtype), gradient_tier};
-    const struct shares pending = {KIND_PARAMETER, "pending parameters", trainable_count,
-                                   dtype_bytes(config->precision), waiting_tier};
+    const struct state_shards gradients = {KIND_GRADIENT, "gradients being used", trainable_count,
+                                           dtype_bytes(config->accumulation_dtype), gradient_tier};
+    const struct state_shards pending = {KIND_PARAMETER, "pending parameters", trainable_count,
+                                         dtype_bytes(config->precision), waiting_tier};
     void *other[trainable_count + 1], *waiting[trainable_count + 1];
-    TRY(allocate_shares(stage, &gradients, other));
-    TRY(allocate_shares(stage, &pending, waiting));
+    TRY(allocate_shards(stage, &gradients, other));
+    TRY(allocate_shards(stage, &pending, waiting));
     for (int i = 0; i < trainable_count; i++) {
-        stage->places[i].other_gradient = other[i];
-        stage->places[i].pending = waiting[i];
+        stage->placements[i].other_gradient_shard = other[i];
+        stage->placements[i].pending = waiting[i];
     }
     return ERR_NONE;
 }
@@ -252,23 +251,23 @@ static int allocate_delayed(struct stage *stage)
 int stage_allocate_optimizer(struct stage *stage)
 {
     int trainable_count = stage->layout.trainable_count;
-    const struct shares moments[] = {
+    const struct state_shards moments[] = {
         {KIND_OPTIMIZER, "exp_avg", trainable_count, sizeof(float), moment_tier},
         {KIND_OPTIMIZER, "exp_avg_sq", trainable_count, sizeof(float), moment_tier},
         {KIND_MASTER, "fp32 master parameters", trainable_count, sizeof(float), master_tier},
     };
     void *exp_avg[trainable_count + 1], *exp_avg_sq[trainable_count + 1], *master[trainable_count + 1];
-    TRY(allocate_shares(stage, &moments[0], exp_avg));
-    TRY(allocate_shares(stage, &moments[1], exp_avg_sq));
-    TRY(allocate_shares(stage, &moments[2], master));
+    TRY(allocate_shards(stage, &moments[0], exp_avg));
+    TRY(allocate_shards(stage, &moments[1], exp_avg_sq));
+    TRY(allocate_shards(stage, &moments[2], master));
     for (int i = 0; i < trainable_count; i++) {
-        struct place *place = &stage->places[i];
-        place->exp_avg = exp_avg[i];
-        place->exp_avg_sq = exp_avg_sq[i];
-        place->master = master_tier(stage, i) == TIER_COUNT ? place->parameter : master[i];
+        struct placement *placement = &stage->placements[i];
+        placement->exp_avg = exp_avg[i];
+        placement->exp_avg_sq = exp_avg_sq[i];
+        placement->master = master_tier(stage, i) == TIER_COUNT ? placement->parameter : master[i];
     }
     if (stage->setting.config->delayed_update_start_step > 0)
         TRY(allocate_delayed(stage));
     TRY(stage_allocate_buffers(stage));
-    return stage_allocate_arrivals(stage);
+    return stage_allocate_arrived_shards(stage);
 }

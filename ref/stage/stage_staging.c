@@ -4,32 +4,32 @@
 
 #include "base/err.h"
 
-// Host slots through which parameters on NVMe pass: buffer_count, and as many more as may stay for their next use.
+// Host buffers through which parameters on NVMe pass: buffer_count, and as many more as may stay for their next use.
 int stage_allocate_host_params(struct stage *stage)
 {
     const struct config_offload_param *offload = &stage->setting.config->offload_param;
     size_t element_bytes = dtype_bytes(stage->setting.config->precision), largest = 0;
-    const struct slots_rule rule = {
-        .bundle_count = stage->layout.bundle_count,
-        .shares = true,
+    const struct buffer_cache_rule rule = {
+        .bucket_count = stage->layout.bucket_count,
+        .shards = true,
         .element_bytes = element_bytes,
         .where = TIER_HOST,
         .name = "parameters on their way from NVMe",
     };
-    for (int i = 0; i < stage->layout.bundle_count; i++)
-        if (stage->layout.bundles[i].share_count > largest)
-            largest = stage->layout.bundles[i].share_count;
+    for (int i = 0; i < stage->layout.bucket_count; i++)
+        if (stage->layout.buckets[i].shard_elements > largest)
+            largest = stage->layout.buckets[i].shard_elements;
     if (largest > offload->buffer_size)
         return err_set(ERR_USAGE,
                        "zero_optimization.offload_param.buffer_size is %zu elements, expected at least %zu, the "
-                       "largest share that a rank reads at once",
+                       "largest shard that a rank reads at once",
                        offload->buffer_size, largest);
-    size_t turn_bytes = slots_largest_bytes(&stage->layout, &rule);
-    size_t count = (size_t)slots_turns(&stage->layout, &rule), wanted = offload->buffer_count;
+    size_t turn_bytes = buffer_cache_largest_bytes(&stage->layout, &rule);
+    size_t count = (size_t)buffer_cache_bucket_count(&stage->layout, &rule), wanted = offload->buffer_count;
     if (turn_bytes > 0 && offload->max_in_cpu / (turn_bytes / element_bytes) > wanted)
         wanted = offload->max_in_cpu / (turn_bytes / element_bytes);
-    return slots_open(&stage->layout, &rule, (int)(wanted < count ? wanted : count), stage->setting.tier,
-                      &stage->host_params);
+    return buffer_cache_open(&stage->layout, &rule, (int)(wanted < count ? wanted : count), stage->setting.tier,
+                             &stage->host_params);
 }
 
 // Buffers of one sub-group that states need on their way through the host, and through the device.
@@ -39,18 +39,18 @@ static void count_buffers(const struct stage *stage, size_t *host, size_t *devic
     bool delays = config->delayed_update_start_step > 0;
     *host = *device = 0;
     for (int i = 0; i < stage->layout.trainable_count; i++) {
-        const struct place *place = &stage->places[i];
-        enum ledger_tier target = delays ? pending_tier(place) : place->parameter_tier;
-        bool copies = !is_one_copy(config, place);
+        const struct placement *placement = &stage->placements[i];
+        enum ledger_tier target = delays ? placement_pending_tier(placement) : placement->parameter_tier;
+        bool copies = !placement_is_shared(config, placement);
         size_t of_host = 0;
-        if (optimizer_tier(place) == TIER_DEVICE) {
+        if (optimizer_tier(placement) == TIER_DEVICE) {
             *device = copies && target != TIER_DEVICE ? 2 : *device;
             of_host = copies && target == TIER_NVME ? 1 : 0;
         } else {
             // Until the delay begins updated parameters go straight to the device.
-            bool direct = target == TIER_HOST && place->parameter_tier != TIER_DEVICE;
-            of_host = (place->optimizer_tier == TIER_NVME ? 3u : 0u) + (place->gradient_tier != TIER_HOST ? 1u : 0u) +
-                      (copies && !direct ? 1u : 0u);
+            bool direct = target == TIER_HOST && placement->parameter_tier != TIER_DEVICE;
+            of_host = (placement->optimizer_tier == TIER_NVME ? 3u : 0u) +
+                      (placement->gradient_tier != TIER_HOST ? 1u : 0u) + (copies && !direct ? 1u : 0u);
         }
         *host = of_host > *host ? of_host : *host;
     }
@@ -66,14 +66,14 @@ int stage_allocate_buffers(struct stage *stage)
                        "zero_optimization.offload_optimizer.buffer_count is %zu, expected at least %zu: so many "
                        "buffers one sub-group needs on the host",
                        given, host);
-    TRY(ring_open(stage->setting.tier, TIER_HOST, "optimizer buffers", optimizer_buffer_bytes(o),
-                  host > 0 ? (int)given : 0, &o->host_buffers));
-    return ring_open(stage->setting.tier, TIER_DEVICE, "updated parameters", optimizer_buffer_bytes(o), (int)device,
-                     &o->device_buffers);
+    TRY(buffer_pool_open(stage->setting.tier, TIER_HOST, "optimizer buffers", optimizer_buffer_bytes(o),
+                         host > 0 ? (int)given : 0, &o->host_buffers));
+    return buffer_pool_open(stage->setting.tier, TIER_DEVICE, "updated parameters", optimizer_buffer_bytes(o),
+                            (int)device, &o->device_buffers);
 }
 
 // Gradients that are added up on the host, or pass it on their way to NVMe.
-int stage_allocate_arrivals(struct stage *stage)
+int stage_allocate_arrived_shards(struct stage *stage)
 {
     const struct config *config = stage->setting.config;
     bool changes = config->communication_dtype != config->accumulation_dtype ||
@@ -81,47 +81,48 @@ int stage_allocate_arrivals(struct stage *stage)
     size_t largest = 0;
     bool arrive = false, add = false;
     for (int i = 0; i < stage->layout.trainable_count; i++) {
-        enum ledger_tier tier = stage->places[i].gradient_tier;
+        enum ledger_tier tier = stage->placements[i].gradient_tier;
         arrive |= tier == TIER_NVME || (tier == TIER_HOST && changes);
         add |= tier == TIER_NVME && changes;
-        if (stage->layout.bundles[i].share_count > largest)
-            largest = stage->layout.bundles[i].share_count;
+        if (stage->layout.buckets[i].shard_elements > largest)
+            largest = stage->layout.buckets[i].shard_elements;
     }
     int count = config->overlap_comm ? 2 : 1;
-    TRY(ring_open(stage->setting.tier, TIER_HOST, "arriving gradients",
-                  largest * dtype_bytes(config->communication_dtype), arrive ? count : 0, &stage->arrivals));
-    return ring_open(stage->setting.tier, TIER_HOST, "gradients being added",
-                     largest * dtype_bytes(config->accumulation_dtype), add ? count : 0, &stage->sums);
+    TRY(buffer_pool_open(stage->setting.tier, TIER_HOST, "arriving gradients",
+                         largest * dtype_bytes(config->communication_dtype), arrive ? count : 0,
+                         &stage->arrived_shards));
+    return buffer_pool_open(stage->setting.tier, TIER_HOST, "gradients being added",
+                            largest * dtype_bytes(config->accumulation_dtype), add ? count : 0, &stage->summed_shards);
 }
 
-int stage_allocate_buckets(struct stage *stage)
+int stage_allocate_gradient_buffers(struct stage *stage)
 {
     const struct config *config = stage->setting.config;
-    const struct slots_rule rule = {
-        .bundle_count = stage->layout.trainable_count,
+    const struct buffer_cache_rule rule = {
+        .bucket_count = stage->layout.trainable_count,
         .element_bytes = dtype_bytes(config->precision),
         .where = TIER_DEVICE,
-        .name = "gradient buckets",
+        .name = "gradient buffers",
     };
-    int slots = slots_least(&stage->layout, &rule, stage->setting.model->unit_count);
-    stage->has_buckets = true;
+    int count = buffer_cache_least(&stage->layout, &rule, stage->setting.model->layer_count);
+    stage->has_gradient_buffers = true;
     if (config->overlap_comm)
-        slots *= 2;  // one set is filled while the other is sent
-    return slots_open(&stage->layout, &rule, slots, stage->setting.tier, &stage->buckets);
+        count *= 2;  // one set is filled while the other is sent
+    return buffer_cache_open(&stage->layout, &rule, count, stage->setting.tier, &stage->gradient_buffers);
 }
 
-int stage_allocate_wire(struct stage *stage, enum dtype source, bool always)
+int stage_allocate_comm_buffers(struct stage *stage, enum dtype source, bool always)
 {
     const struct config *config = stage->setting.config;
-    stage->has_wire = always || source != config->communication_dtype;
-    const struct slots_rule rule = {
-        .bundle_count = stage->has_wire ? stage->layout.trainable_count : 0,
+    stage->has_comm_buffers = always || source != config->communication_dtype;
+    const struct buffer_cache_rule rule = {
+        .bucket_count = stage->has_comm_buffers ? stage->layout.trainable_count : 0,
         .element_bytes = dtype_bytes(config->communication_dtype),
         .where = TIER_DEVICE,
-        .name = "gradients on the wire",
+        .name = "communication buffers",
     };
-    int slots = config->overlap_comm ? 2 : 1;
-    if (slots_least(&stage->layout, &rule, stage->setting.model->unit_count) == 0)
-        slots = 0;
-    return slots_open(&stage->layout, &rule, slots, stage->setting.tier, &stage->wire);
+    int count = config->overlap_comm ? 2 : 1;
+    if (buffer_cache_least(&stage->layout, &rule, stage->setting.model->layer_count) == 0)
+        count = 0;
+    return buffer_cache_open(&stage->layout, &rule, count, stage->setting.tier, &stage->comm_buffers);
 }

@@ -13,7 +13,7 @@ struct variant {
     int stage, world;
     enum dtype precision;
     size_t accumulation;
-    struct flow_schedule schedule;
+    struct executor_schedule schedule;
     size_t bucket;
     const char *model;
     uint64_t steps;
@@ -34,7 +34,12 @@ static struct config config_of(const struct variant *v)
         .check_overflow = v->precision != DTYPE_FP32,
         .gradient_clipping = 1.0,
         .loss_scale = {.static_scale = 1.0},
-        .adam = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .decoupled = true,
+        .adam = {.lr = 1e-3,
+                 .beta1 = 0.9,
+                 .beta2 = 0.999,
+                 .eps = 1e-8,
+                 .weight_decay = 0.1,
+                 .decoupled = true,
                  .bias_correction = true},
         .recipe = "torch-cpu",
         .reduce_bucket_size = v->bucket,
@@ -46,8 +51,12 @@ static struct config config_of(const struct variant *v)
         .max_live_parameters = 1000000000,
     };
     if (v->precision == DTYPE_FP16)
-        config.loss_scale = (struct config_loss_scale){.dynamic = true, .static_scale = 1, .initial_scale_power = 10,
-                                                       .window = 2, .hysteresis = 2, .min_scale = 1};
+        config.loss_scale = (struct config_loss_scale){.dynamic = true,
+                                                       .static_scale = 1,
+                                                       .initial_scale_power = 10,
+                                                       .window = 2,
+                                                       .hysteresis = 2,
+                                                       .min_scale = 1};
     if (v->change)
         v->change(&config);
     return config;
@@ -118,8 +127,8 @@ static const int worlds[] = {1, 2, 3, 4, 8, 11};
 static const enum dtype precisions[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 static const size_t accumulations[] = {1, 2, 4};
 static const size_t buckets[] = {64, 997, 5000, 100000000};  // tiny, prime, a tensor's size, huge
-static const struct flow_schedule schedules[] = {
-    {FLOW_SERIAL, 0}, {FLOW_OVERLAP, 0}, {FLOW_CHAOS, 1}, {FLOW_CHAOS, 2}, {FLOW_CHAOS, 3}};
+static const struct executor_schedule schedules[] = {
+    {EXECUTOR_SERIAL, 0}, {EXECUTOR_OVERLAP, 0}, {EXECUTOR_CHAOS, 1}, {EXECUTOR_CHAOS, 2}, {EXECUTOR_CHAOS, 3}};
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 // Every combination whose number is `from` modulo `stride`.
@@ -148,18 +157,54 @@ enum { SAMPLE_STRIDE = 107 };
 enum { SAMPLE_STRIDE = 13 };
 #endif
 
-Test(stage, ddp_equals_unsharded_adam_concurrent) { matrix(0, 0, SAMPLE_STRIDE, "linear"); }
-Test(stage, zero1_equals_unsharded_adam_concurrent) { matrix(1, 1, SAMPLE_STRIDE, "linear"); }
-Test(stage, zero2_equals_unsharded_adam_concurrent) { matrix(2, 2, SAMPLE_STRIDE, "linear"); }
-Test(stage, zero3_equals_unsharded_adam_concurrent) { matrix(3, 3, SAMPLE_STRIDE, "linear"); }
-Test(stage, ddp_trains_gpt_equal_to_unsharded_adam) { matrix(0, 0, 83, "gpt-nano"); }
-Test(stage, zero1_trains_gpt_equal_to_unsharded_adam) { matrix(1, 1, 83, "gpt-nano"); }
-Test(stage, zero2_trains_gpt_equal_to_unsharded_adam) { matrix(2, 2, 83, "gpt-nano"); }
-Test(stage, zero3_trains_gpt_equal_to_unsharded_adam) { matrix(3, 3, 83, "gpt-nano"); }
-Test(stage, ddp_whole_matrix_long) { matrix(0, 0, 1, "linear"); }
-Test(stage, zero1_whole_matrix_long) { matrix(1, 0, 1, "linear"); }
-Test(stage, zero2_whole_matrix_long) { matrix(2, 0, 1, "linear"); }
-Test(stage, zero3_whole_matrix_long) { matrix(3, 0, 1, "linear"); }
+Test(stage, ddp_equals_unsharded_adam_concurrent)
+{
+    matrix(0, 0, SAMPLE_STRIDE, "linear");
+}
+Test(stage, zero1_equals_unsharded_adam_concurrent)
+{
+    matrix(1, 1, SAMPLE_STRIDE, "linear");
+}
+Test(stage, zero2_equals_unsharded_adam_concurrent)
+{
+    matrix(2, 2, SAMPLE_STRIDE, "linear");
+}
+Test(stage, zero3_equals_unsharded_adam_concurrent)
+{
+    matrix(3, 3, SAMPLE_STRIDE, "linear");
+}
+Test(stage, ddp_trains_gpt_equal_to_unsharded_adam)
+{
+    matrix(0, 0, 83, "gpt-nano");
+}
+Test(stage, zero1_trains_gpt_equal_to_unsharded_adam)
+{
+    matrix(1, 1, 83, "gpt-nano");
+}
+Test(stage, zero2_trains_gpt_equal_to_unsharded_adam)
+{
+    matrix(2, 2, 83, "gpt-nano");
+}
+Test(stage, zero3_trains_gpt_equal_to_unsharded_adam)
+{
+    matrix(3, 3, 83, "gpt-nano");
+}
+Test(stage, ddp_whole_matrix_long)
+{
+    matrix(0, 0, 1, "linear");
+}
+Test(stage, zero1_whole_matrix_long)
+{
+    matrix(1, 0, 1, "linear");
+}
+Test(stage, zero2_whole_matrix_long)
+{
+    matrix(2, 0, 1, "linear");
+}
+Test(stage, zero3_whole_matrix_long)
+{
+    matrix(3, 0, 1, "linear");
+}
 Test(stage, gpt_matrix_long)
 {
     for (int stage = 0; stage < 4; stage++)
@@ -171,7 +216,7 @@ Test(stage, fewer_elements_than_ranks)
     for (int stage = 0; stage < 4; stage++)
         for (int w = 0; w < COUNT(worlds); w++) {
             struct train_result result;
-            demand(&(struct variant){stage, worlds[w], DTYPE_BF16, 2, {FLOW_CHAOS, 5}, 2, "linear-few", 3, NULL},
+            demand(&(struct variant){stage, worlds[w], DTYPE_BF16, 2, {EXECUTOR_CHAOS, 5}, 2, "linear-few", 3, NULL},
                    &result);
         }
 }
@@ -188,8 +233,15 @@ Test(stage, all_stages_have_one_digest)
             char digest[33] = "";
             for (int stage = 0; stage < 4; stage++) {
                 struct train_result result;
-                demand(&(struct variant){stage, 3, precisions[p], cases[c].accumulation, {FLOW_OVERLAP, 0}, 997,
-                                         cases[c].model, 4, NULL},
+                demand(&(struct variant){stage,
+                                         3,
+                                         precisions[p],
+                                         cases[c].accumulation,
+                                         {EXECUTOR_OVERLAP, 0},
+                                         997,
+                                         cases[c].model,
+                                         4,
+                                         NULL},
                        &result);
                 if (stage == 0)
                     memcpy(digest, result.digest, sizeof digest);
@@ -203,16 +255,16 @@ Test(stage, all_stages_have_one_digest)
 Test(stage, the_two_sums_differ_where_inputs_round)
 {
     struct train_result first, second;
-    demand(&(struct variant){1, 3, DTYPE_FP32, 4, {FLOW_SERIAL, 0}, 997, "linear", 2, NULL}, &first);
-    demand(&(struct variant){2, 3, DTYPE_FP32, 4, {FLOW_SERIAL, 0}, 997, "linear", 2, NULL}, &second);
+    demand(&(struct variant){1, 3, DTYPE_FP32, 4, {EXECUTOR_SERIAL, 0}, 997, "linear", 2, NULL}, &first);
+    demand(&(struct variant){2, 3, DTYPE_FP32, 4, {EXECUTOR_SERIAL, 0}, 997, "linear", 2, NULL}, &second);
     cr_assert_str_neq(first.digest, second.digest);
 }
 
 Test(stage, a_run_repeats_itself)
 {
     struct train_result first, second;
-    demand(&(struct variant){3, 4, DTYPE_BF16, 2, {FLOW_OVERLAP, 0}, 997, "gpt-nano", 4, NULL}, &first);
-    demand(&(struct variant){3, 4, DTYPE_BF16, 2, {FLOW_OVERLAP, 0}, 5000, "gpt-nano", 4, NULL}, &second);
+    demand(&(struct variant){3, 4, DTYPE_BF16, 2, {EXECUTOR_OVERLAP, 0}, 997, "gpt-nano", 4, NULL}, &first);
+    demand(&(struct variant){3, 4, DTYPE_BF16, 2, {EXECUTOR_OVERLAP, 0}, 5000, "gpt-nano", 4, NULL}, &second);
     cr_assert_str_eq(first.digest, second.digest);
     cr_assert_eq(memcmp(&first.loss, &second.loss, sizeof first.loss), 0);
 }
@@ -222,7 +274,7 @@ static void scattered(struct config *config)
     config->contiguous_gradients = false;
 }
 
-static void wide_wire(struct config *config)
+static void wide_communication(struct config *config)
 {
     config->communication_dtype = DTYPE_FP32;
 }
@@ -232,24 +284,33 @@ static void narrow_sum(struct config *config)
     config->accumulation_dtype = config->precision;
 }
 
-static void narrow_wire(struct config *config)
+static void narrow_communication(struct config *config)
 {
     config->communication_dtype = DTYPE_BF16;
 }
 
-Test(stage, dtypes_of_wire_and_sum)
+Test(stage, dtypes_of_communication_and_sum)
 {
-    void (*const changes[])(struct config *) = {scattered, wide_wire, narrow_sum};
+    void (*const changes[])(struct config *) = {scattered, wide_communication, narrow_sum};
     struct train_result result;
     for (int stage = 0; stage < 4; stage++)
         for (int c = 0; c < COUNT(changes); c++)
             for (size_t accumulation = 1; accumulation <= 3; accumulation += 2)
                 for (int world = 2; world <= 3; world++)
-                    demand(&(struct variant){stage, world, DTYPE_BF16, accumulation, {FLOW_CHAOS, (uint64_t)c}, 997,
-                                             "linear", 3, changes[c]},
+                    demand(&(struct variant){stage,
+                                             world,
+                                             DTYPE_BF16,
+                                             accumulation,
+                                             {EXECUTOR_CHAOS, (uint64_t)c},
+                                             997,
+                                             "linear",
+                                             3,
+                                             changes[c]},
                            &result);
     for (int stage = 0; stage < 4; stage++)
-        demand(&(struct variant){stage, 3, DTYPE_FP32, 3, {FLOW_OVERLAP, 0}, 997, "linear", 3, narrow_wire}, &result);
+        demand(
+            &(struct variant){stage, 3, DTYPE_FP32, 3, {EXECUTOR_OVERLAP, 0}, 997, "linear", 3, narrow_communication},
+            &result);
 }
 
 static void some_persistent(struct config *config)
@@ -287,13 +348,13 @@ static void keep_all(struct config *config)
 // Knobs of memory and speed change no bit, and the bytes are those of the formula.
 Test(stage, zero3_knobs_change_no_bit)
 {
-    void (*const changes[])(struct config *) = {some_persistent, all_persistent, no_prefetch, keep_near, keep_some,
-                                                keep_all};
+    void (*const changes[])(struct config *) = {some_persistent, all_persistent, no_prefetch,
+                                                keep_near,       keep_some,      keep_all};
     static const char *const models[] = {"linear", "gpt-nano"};
     for (int m = 0; m < COUNT(models); m++)
         for (size_t accumulation = 1; accumulation <= 2; accumulation++) {
             struct train_result plain;
-            struct variant v = {3, 3, DTYPE_BF16, accumulation, {FLOW_OVERLAP, 0}, 997, models[m], 3, NULL};
+            struct variant v = {3, 3, DTYPE_BF16, accumulation, {EXECUTOR_OVERLAP, 0}, 997, models[m], 3, NULL};
             demand(&v, &plain);
             for (int c = 0; c < COUNT(changes); c++)
                 for (int s = 1; s < 3; s++) {
@@ -309,7 +370,7 @@ Test(stage, zero3_knobs_change_no_bit)
 Test(stage, kept_layers_are_not_gathered_again)
 {
     struct train_result plain, kept;
-    struct variant v = {3, 2, DTYPE_FP32, 1, {FLOW_OVERLAP, 0}, 997, "gpt-nano", 2, NULL};
+    struct variant v = {3, 2, DTYPE_FP32, 1, {EXECUTOR_OVERLAP, 0}, 997, "gpt-nano", 2, NULL};
     demand(&v, &plain);
     v.change = keep_all;
     demand(&v, &kept);
@@ -327,8 +388,15 @@ Test(stage, overflow_skips_the_step_on_all_ranks)
             for (int world = 1; world <= 3; world++)
                 for (size_t accumulation = 1; accumulation <= 2; accumulation++) {
                     struct train_result result;
-                    demand(&(struct variant){stage, world, precisions[p], accumulation, {FLOW_CHAOS, 9}, 997,
-                                             "linear-overflow", 8, NULL},
+                    demand(&(struct variant){stage,
+                                             world,
+                                             precisions[p],
+                                             accumulation,
+                                             {EXECUTOR_CHAOS, 9},
+                                             997,
+                                             "linear-overflow",
+                                             8,
+                                             NULL},
                            &result);
                     // Step 3 on rank 0, step 6 on rank 1 where there is one.
                     cr_assert_eq(result.skipped_steps, world == 1 ? 1 : 2, "world %d skipped %d", world,
@@ -361,7 +429,7 @@ Test(stage, clipping_at_every_stage)
 {
     for (int stage = 0; stage < 4; stage++) {
         struct train_result hard, torch, never, off;
-        struct variant v = {stage, 3, DTYPE_FP32, 2, {FLOW_OVERLAP, 0}, 997, "gpt-nano", 3, clip_hard};
+        struct variant v = {stage, 3, DTYPE_FP32, 2, {EXECUTOR_OVERLAP, 0}, 997, "gpt-nano", 3, clip_hard};
         demand(&v, &hard);
         v.change = clip_hard_as_torch;
         demand(&v, &torch);
@@ -393,7 +461,7 @@ Test(stage, every_recipe_survives_every_cut)
                 struct train_result result;
                 recipe_under_test = recipe_name(recipe_at(i));
                 decoupled_under_test = decoupled;
-                demand(&(struct variant){stage, 3, DTYPE_FP32, 1, {FLOW_OVERLAP, 0}, 997, "linear", 4, use_recipe},
+                demand(&(struct variant){stage, 3, DTYPE_FP32, 1, {EXECUTOR_OVERLAP, 0}, 997, "linear", 4, use_recipe},
                        &result);
                 if (stage == 0)
                     memcpy(digest, result.digest, sizeof digest);
@@ -406,7 +474,7 @@ Test(stage, a_budget_refuses_on_every_rank)
 {
     struct config config = config_of(&(struct variant){.stage = 1, .world = 4, .accumulation = 1, .bucket = 1000});
     struct train_setting setting = {
-        .config = &config, .world = 4, .steps = 1, .device_memory_bytes = 40000, .schedule = {FLOW_OVERLAP, 0}};
+        .config = &config, .world = 4, .steps = 1, .device_memory_bytes = 40000, .schedule = {EXECUTOR_OVERLAP, 0}};
     cr_assert_eq(model_find("linear", &setting.model), ERR_NONE);
     struct train_result result;
     cr_assert_eq(train_run(&setting, &result), ERR_BUDGET);
@@ -417,7 +485,7 @@ Test(stage, a_budget_refuses_on_every_rank)
 Test(stage, the_loss_falls_on_text)
 {
     struct train_result result;
-    struct variant v = {3, 2, DTYPE_BF16, 1, {FLOW_OVERLAP, 0}, 5000, "gpt-nano", 60, NULL};
+    struct variant v = {3, 2, DTYPE_BF16, 1, {EXECUTOR_OVERLAP, 0}, 5000, "gpt-nano", 60, NULL};
     demand(&v, &result);
     cr_assert_lt(result.loss, result.first_loss - 0.5, "%f to %f", result.first_loss, result.loss);
 }

@@ -10,50 +10,50 @@
 static int zero1_open(struct stage *stage)
 {
     const struct layout_rule rule = {
-        .shares = comm_world(stage->setting.comm),
-        .merge_units = true,
-        .bucket_count = stage->setting.config->reduce_bucket_size,
+        .shards = comm_world(stage->setting.comm),
+        .merge_layers = true,
+        .bucket_elements = stage->setting.config->reduce_bucket_size,
     };
     TRY(stage_lay_out(stage, &rule));
-    TRY(stage_allocate_whole_params(stage));
-    TRY(stage_allocate_whole_gradients(stage));
+    TRY(stage_allocate_full_params(stage));
+    TRY(stage_allocate_full_gradients(stage));
     TRY(stage_allocate_optimizer(stage));
-    if (stage_needs_buckets(stage))
-        TRY(stage_allocate_buckets(stage));
-    return stage_allocate_wire(stage, stage->setting.config->accumulation_dtype, false);
+    if (stage_needs_gradient_buffers(stage))
+        TRY(stage_allocate_gradient_buffers(stage));
+    return stage_allocate_comm_buffers(stage, stage->setting.config->accumulation_dtype, false);
 }
 
-static int zero1_acquire(struct stage *stage, int unit, enum pass pass)
+static int zero1_acquire(struct stage *stage, int layer, enum pass pass)
 {
     if (pass == PASS_FORWARD)
         return ERR_NONE;
-    return stage_open_gradients(stage, unit);
+    return stage_open_gradients(stage, layer);
 }
 
-static int zero1_release(struct stage *stage, int unit, enum pass pass)
+static int zero1_release(struct stage *stage, int layer, enum pass pass)
 {
-    (void)stage, (void)unit, (void)pass;
+    (void)stage, (void)layer, (void)pass;
     return ERR_NONE;
 }
 
 // Micro-steps are added up where they are made. After the last one, each rank receives the sum over ranks of its own
-// share, in place: the first half of the all-reduce that data parallelism makes.
-static int zero1_reduce(struct stage *stage, int unit)
+// shard, in place: the first half of the all-reduce that data parallelism makes.
+static int zero1_reduce(struct stage *stage, int layer)
 {
     enum dtype dtype = stage->setting.config->accumulation_dtype;
     enum dtype communication = stage->setting.config->communication_dtype;
-    int rank = comm_rank(stage->setting.comm), bundle;
-    for (int next = 0; stage_next_complete(stage, unit, &next, &bundle);) {
-        const struct bundle *b = &stage->layout.bundles[bundle];
-        TRY(stage_keep_gradient(stage, bundle));
+    int rank = comm_rank(stage->setting.comm), bucket;
+    for (int next = 0; stage_next_complete(stage, layer, &next, &bucket);) {
+        const struct bucket *b = &stage->layout.buckets[bucket];
+        TRY(stage_keep_gradient(stage, bucket));
         if (!stage_last_micro_step(stage))
             continue;
-        char *gradient = stage->gradients_whole + b->offset * dtype_bytes(dtype);
-        void *wire;
-        TRY(stage_to_wire(stage, bundle, gradient, dtype, &wire));
-        TRY(exchange_reduce_scatter(&stage->exchange, b, wire, NULL, communication));
-        char *own = (char *)wire + bundle_share_begin(b, rank) * dtype_bytes(communication);
-        TRY(stage_store_gradient(stage, bundle, own, communication, false));
+        char *gradient = stage->full_gradients + b->offset * dtype_bytes(dtype);
+        void *comm_buffer;
+        TRY(stage_to_comm_buffer(stage, bucket, gradient, dtype, &comm_buffer));
+        TRY(exchange_reduce_scatter(&stage->exchange, b, comm_buffer, NULL, communication));
+        char *reduced_shard = (char *)comm_buffer + bucket_shard_begin(b, rank) * dtype_bytes(communication);
+        TRY(stage_store_gradient(stage, bucket, reduced_shard, communication, false));
     }
     return ERR_NONE;
 }
@@ -63,7 +63,7 @@ static int zero1_reduce(struct stage *stage, int unit)
 // training step to get the fully updated parameters across all data parallel process."
 static int zero1_step(struct stage *stage, bool *applied)
 {
-    return stage_update(stage, stage_gather_whole, applied);
+    return stage_update(stage, stage_gather_full, applied);
 }
 
 const struct stage_operations zero1_stage = {

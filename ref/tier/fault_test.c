@@ -74,7 +74,8 @@ Test(fault, an_input_output_error_ends_the_run_with_path_offset_and_allocation)
         int status = train("--steps 3 --engine %s --inject nvme:eio@%d", engines[k / 49 % 2], k);
         cr_assert_eq(status, 2, "eio@%d: %d\n%s", k, status, output);
         cr_assert(says(folder) && says(" at offset ") && says("Input/output error") && says(", \"") &&
-                      says("resume from the last checkpoint"), "eio@%d: %s", k, output);
+                      says("resume from the last checkpoint"),
+                  "eio@%d: %s", k, output);
     }
 }
 
@@ -261,7 +262,7 @@ Test(fault, budgets_are_exact_on_every_tier)
     for (int tier = 0; tier < 3; tier++) {
         const char *kind;
         json_t *kinds = json_object_get(json_object_get(record, "held_bytes_by_tier"), tiers[tier]);
-        json_object_foreach(kinds, kind, value)
+        json_object_foreach (kinds, kind, value)
             held[tier] += json_integer_value(value);
         cr_assert_gt(held[tier], 0);
     }

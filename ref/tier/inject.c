@@ -13,9 +13,9 @@
 enum { SECTOR_BYTES = 512 };
 
 static const char *const kind_names[INJECT_KIND_COUNT] = {
-    [INJECT_EIO] = "nvme:eio",     [INJECT_SHORT] = "nvme:short", [INJECT_TORN] = "nvme:torn", [INJECT_DIE] = "die",
-    [INJECT_ENOSPC] = "nvme:enospc", [INJECT_DELAY] = "nvme:delay", [INJECT_FLIP] = "nvme:flip",
-    [INJECT_KILL] = "kill"};
+    [INJECT_EIO] = "nvme:eio",   [INJECT_SHORT] = "nvme:short",   [INJECT_TORN] = "nvme:torn",
+    [INJECT_DIE] = "die",        [INJECT_ENOSPC] = "nvme:enospc", [INJECT_DELAY] = "nvme:delay",
+    [INJECT_FLIP] = "nvme:flip", [INJECT_KILL] = "kill"};
 
 // Digits from *text up to a character that is none, which *text is left at.
 static bool parse_number(const char **text, uint64_t *out)
@@ -59,9 +59,11 @@ int inject_parse(const char *text, struct inject_plan *plan)
     for (const char *rest = text;; rest++) {
         struct inject_fault fault;
         if (!parse_fault(&rest, &fault) || (*rest != '\0' && *rest != ','))
-            return err_set(ERR_USAGE, "--inject %s: expected nvme:FAULT@K, FAULT one of eio, short, torn, enospc, "
-                                      "delay, flip and K the number of a request from 1 up; or rank:R:die@STEP or "
-                                      "rank:R:kill@STEP", text);
+            return err_set(ERR_USAGE,
+                           "--inject %s: expected nvme:FAULT@K, FAULT one of eio, short, torn, enospc, "
+                           "delay, flip and K the number of a request from 1 up; or rank:R:die@STEP or "
+                           "rank:R:kill@STEP",
+                           text);
         if (plan->fault_count == INJECT_FAULT_MAX)
             return err_set(ERR_USAGE, "--inject %s: more than %d faults", text, INJECT_FAULT_MAX);
         plan->faults[plan->fault_count++] = fault;

@@ -202,8 +202,7 @@ static void full_disk(enum nvme_engine engine, int threads)
     expect_message("no space for 4 KiB of \"master\" (No space left on device, ");
     cr_expect_eq(scene_read(&scene), ERR_NONE, "nothing is lost: %s", err_message());
     cr_expect(scene_is_equal(&scene));
-    cr_expect_eq(tier_nvme_allocate(scene.tier, KIND_MASTER, "master", BLOCK, 0, &more), ERR_NONE, "%s",
-                 err_message());
+    cr_expect_eq(tier_nvme_allocate(scene.tier, KIND_MASTER, "master", BLOCK, 0, &more), ERR_NONE, "%s", err_message());
     scene_end(&scene);
 }
 
@@ -287,10 +286,26 @@ Test(inject, faults_are_parsed_alone_and_in_lists)
 
 Test(inject, anything_else_is_refused_with_what_is_expected)
 {
-    static const char *const bad[] = {"",           "nvme",          "nvme:eio",      "nvme:eio@",     "nvme:eio@0",
-                                      "nvme:eio@x", "nvme:eoi@3",    "eio@3",         "nvme:eio@3,",   "nvme:eio@3 ",
-                                      "nvme:die@3", "rank:die@3",    "rank:1:die",    "rank:1:eio@3",  "rank:-1:die@3",
-                                      ",nvme:eio@3", "nvme:eio@-1",  "rank:9999999:die@1", "die@3",    "nvme:eio@3x",
+    static const char *const bad[] = {"",
+                                      "nvme",
+                                      "nvme:eio",
+                                      "nvme:eio@",
+                                      "nvme:eio@0",
+                                      "nvme:eio@x",
+                                      "nvme:eoi@3",
+                                      "eio@3",
+                                      "nvme:eio@3,",
+                                      "nvme:eio@3 ",
+                                      "nvme:die@3",
+                                      "rank:die@3",
+                                      "rank:1:die",
+                                      "rank:1:eio@3",
+                                      "rank:-1:die@3",
+                                      ",nvme:eio@3",
+                                      "nvme:eio@-1",
+                                      "rank:9999999:die@1",
+                                      "die@3",
+                                      "nvme:eio@3x",
                                       "nvme:eio@18446744073709551616"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct inject_plan plan = {0};

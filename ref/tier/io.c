@@ -60,7 +60,7 @@ struct slot {
     struct io_request request;
     uint64_t at;  // in the transfer
     size_t bytes;
-    struct io_place place;
+    struct io_location location;
     int attempts;
 };
 
@@ -98,7 +98,7 @@ enum { ATTEMPTS_MAX = 1000 };
 static int fail(const struct slot *slot, const char *what)
 {
     const struct io_request *request = &slot->request;
-    return err_set(ERR_IO, "%s: %s %zu bytes at offset %" PRIu64 " of the file there: %s", slot->place.path,
+    return err_set(ERR_IO, "%s: %s %zu bytes at offset %" PRIu64 " of the file there: %s", slot->location.path,
                    request->write ? "writing" : "reading", request->bytes, request->offset, what);
 }
 
@@ -106,24 +106,24 @@ static int fail(const struct slot *slot, const char *what)
 static void cut(struct worker *worker, uint64_t *next)
 {
     const struct io_transfer *transfer = worker->pool->transfer;
-    struct io_place place;
-    transfer->place(transfer->context, *next, &place);
-    if (place.bytes == 0) {
+    struct io_location location;
+    transfer->locate(transfer->context, *next, &location);
+    if (location.bytes == 0) {
         worker->end = *next;
         return;
     }
     unsigned index = worker->vacant[--worker->vacant_count];
     struct slot *slot = &worker->slots[index];
-    *slot = (struct slot){.at = *next, .bytes = worker->pool->aio.block_bytes, .place = place};
-    if (slot->bytes > place.bytes)
-        slot->bytes = place.bytes;
+    *slot = (struct slot){.at = *next, .bytes = worker->pool->aio.block_bytes, .location = location};
+    if (slot->bytes > location.bytes)
+        slot->bytes = location.bytes;
     if (slot->bytes > worker->end - *next)
         slot->bytes = worker->end - *next;
-    slot->request = (struct io_request){.file = place.file,
-                                        .write = place.write,
+    slot->request = (struct io_request){.file = location.file,
+                                        .write = location.write,
                                         .slot = index,
-                                        .offset = place.offset,
-                                        .memory = place.memory,
+                                        .offset = location.offset,
+                                        .memory = location.memory,
                                         .bytes = slot->bytes};
     *next += slot->bytes;
     worker->ready[worker->ready_count++] = &slot->request;
@@ -166,7 +166,7 @@ static int settle(struct worker *worker, struct slot *slot)
         worker->vacant[worker->vacant_count++] = request->slot;
         if (!transfer->finish)
             return ERR_NONE;
-        return transfer->finish(transfer->context, slot->at, slot->place.memory, slot->bytes);
+        return transfer->finish(transfer->context, slot->at, slot->location.memory, slot->bytes);
     }
     if (moved == -EAGAIN || moved == -EINTR) {
         if (++slot->attempts > ATTEMPTS_MAX)
@@ -176,7 +176,7 @@ static int settle(struct worker *worker, struct slot *slot)
         moved = 0;
     } else if (moved < 0) {
         return fail(slot, strerror((int)-moved));
-    } else if (moved == 0 || moved > (int64_t)request->bytes || (size_t)moved % slot->place.alignment_bytes != 0) {
+    } else if (moved == 0 || moved > (int64_t)request->bytes || (size_t)moved % slot->location.alignment_bytes != 0) {
         char what[160];
         snprintf(what, sizeof what, "only %" PRId64 " bytes were moved, and the rest cannot be asked for: %s", moved,
                  moved == 0 ? "the file ends there" : "it is not aligned for direct I/O");

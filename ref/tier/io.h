@@ -69,7 +69,7 @@ void io_queue_close(struct io_queue *queue);  // null-safe
 int io_reserve(struct inject *inject, int file, uint64_t offset, uint64_t bytes);
 
 // Where a byte of a transfer lies, on the disk and in memory, and which way it goes.
-struct io_place {
+struct io_location {
     bool write;
     int file;
     const char *path;        // the folder of the file, for messages
@@ -82,7 +82,7 @@ struct io_place {
 struct io_transfer {
     uint64_t bytes;
     // Where byte `at` of the transfer lies; asked once for each request, in order, when it can be sent.
-    void (*place)(void *context, uint64_t at, struct io_place *out);
+    void (*locate)(void *context, uint64_t at, struct io_location *out);
     // Called for each request that has moved all of its bytes, by the thread that moved it, while others are in
     // flight; its error ends the transfer. May be null.
     int (*finish)(void *context, uint64_t at, const unsigned char *memory, size_t bytes);

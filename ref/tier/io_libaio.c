@@ -51,8 +51,10 @@ static int libaio_open(int depth, struct io_queue **out)
         own->context = NULL;
         libaio_close(&own->queue);
         if (code == -EAGAIN)
-            return err_set(ERR_IO, "libaio: the kernel has no more queues of depth %d; raise the sysctl fs.aio-max-nr, "
-                                   "or lower aio.queue_depth or aio.intra_op_parallelism", depth);
+            return err_set(ERR_IO,
+                           "libaio: the kernel has no more queues of depth %d; raise the sysctl fs.aio-max-nr, "
+                           "or lower aio.queue_depth or aio.intra_op_parallelism",
+                           depth);
         return err_set(ERR_IO, "libaio cannot be used here: io_setup: %s; try the engine io_uring", strerror(-code));
     }
     *out = &own->queue;

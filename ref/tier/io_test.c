@@ -30,16 +30,16 @@ struct trial {
     int fail_at;  // the finished request, from 1, that is refused; 0: none
 };
 
-static void place(void *context, uint64_t at, struct io_place *out)
+static void locate(void *context, uint64_t at, struct io_location *out)
 {
     const struct trial *trial = context;
-    *out = (struct io_place){.write = trial->write,
-                             .file = trial->file,
-                             .path = "the folder",
-                             .alignment_bytes = trial->alignment_bytes,
-                             .offset = trial->base + at,
-                             .memory = trial->memory + at,
-                             .bytes = trial->contiguous_bytes - at % trial->contiguous_bytes};
+    *out = (struct io_location){.write = trial->write,
+                                .file = trial->file,
+                                .path = "the folder",
+                                .alignment_bytes = trial->alignment_bytes,
+                                .offset = trial->base + at,
+                                .memory = trial->memory + at,
+                                .bytes = trial->contiguous_bytes - at % trial->contiguous_bytes};
 }
 
 static int finish(void *context, uint64_t at, const unsigned char *memory, size_t bytes)
@@ -56,7 +56,7 @@ static int transfer(struct io_pool *pool, struct trial *trial, bool write, unsig
     trial->memory = memory;
     trial->finished_bytes = 0;
     trial->finished_count = 0;
-    return io_pool_transfer(pool, &(struct io_transfer){bytes, place, finish, trial});
+    return io_pool_transfer(pool, &(struct io_transfer){bytes, locate, finish, trial});
 }
 
 static struct io_pool *open_pool(const struct nvme_aio *aio)
@@ -125,9 +125,9 @@ Test(io, concurrent_io_uring_moves_every_byte_whatever_the_shape)
 
 // An engine on an array, that counts, and can be told to be difficult. One thread's.
 struct difficulties {
-    int refusals;        // submits that are answered with EAGAIN first
-    int accept_most;     // requests of one submit; 0: all
-    size_t piece_bytes;  // that one request moves at most; 0: all
+    int refusals;          // submits that are answered with EAGAIN first
+    int accept_most;       // requests of one submit; 0: all
+    size_t piece_bytes;    // that one request moves at most; 0: all
     int64_t first_result;  // of the first request to end, where not 0
     int reap_error;        // the answer to every reap, where not 0
 };
@@ -286,9 +286,9 @@ Test(io, a_request_that_fails_or_cannot_go_on_ends_the_transfer_with_its_place)
 }
 
 // A place beyond which there is nothing ends the transfer, wherever its bytes would.
-static void place_until(void *context, uint64_t at, struct io_place *out)
+static void place_until(void *context, uint64_t at, struct io_location *out)
 {
-    place(context, at, out);
+    locate(context, at, out);
     if (at == 10 * BLOCK)
         out->bytes = 0;
 }
@@ -376,8 +376,11 @@ Test(io, signals_do_not_disturb_a_transfer)
     for (int engine = 0; engine < NVME_ENGINE_COUNT; engine++) {
         if (!storage_has((enum nvme_engine)engine))
             continue;
-        struct nvme_aio aio = {.block_bytes = BLOCK, .queue_depth = 4, .overlap_events = true,
-                               .intra_op_parallelism = 2, .engine = (enum nvme_engine)engine};
+        struct nvme_aio aio = {.block_bytes = BLOCK,
+                               .queue_depth = 4,
+                               .overlap_events = true,
+                               .intra_op_parallelism = 2,
+                               .engine = (enum nvme_engine)engine};
         struct io_pool *pool = open_pool(&aio);
         setitimer(ITIMER_REAL, &often, NULL);
         for (uint64_t seed = 0; seed < 5; seed++)

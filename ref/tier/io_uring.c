@@ -27,8 +27,10 @@ static int uring_open(int depth, struct io_queue **out)
     if (code < 0) {
         free(own);
         if (code == -ENOMEM)
-            return err_set(ERR_IO, "io_uring: the kernel has no memory for a queue of depth %d; raise the limit of "
-                                   "locked memory (ulimit -l), or lower aio.queue_depth", depth);
+            return err_set(ERR_IO,
+                           "io_uring: the kernel has no memory for a queue of depth %d; raise the limit of "
+                           "locked memory (ulimit -l), or lower aio.queue_depth",
+                           depth);
         return err_set(ERR_IO, "io_uring cannot be used here: %s%s; use the engine libaio", strerror(-code),
                        code == -EPERM || code == -EACCES ? " (see the sysctl kernel.io_uring_disabled, and the "
                                                            "container's seccomp profile)"

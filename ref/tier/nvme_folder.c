@@ -35,8 +35,9 @@ static int open_unnamed(const char *path, int flags)
 
 static int refuse_direct(const char *path)
 {
-    return err_set(ERR_USAGE, "%s: the file system there has no direct I/O (O_DIRECT): give a folder on a disk with "
-                              "--nvme-path, or say --buffered to go through the page cache, which marks the results",
+    return err_set(ERR_USAGE,
+                   "%s: the file system there has no direct I/O (O_DIRECT): give a folder on a disk with "
+                   "--nvme-path, or say --buffered to go through the page cache, which marks the results",
                    path);
 }
 
@@ -54,11 +55,12 @@ static int find_alignment(struct nvme_folder *folder)
     if (status.stx_dio_offset_align == 0)
         return refuse_direct(folder->path);
     if (status.stx_dio_offset_align > IO_ALIGNMENT || status.stx_dio_mem_align > IO_ALIGNMENT)
-        return err_set(ERR_USAGE, "%s: direct I/O there must be aligned to %u bytes on the disk and %u in memory; at "
-                                  "most %d are supported", folder->path, status.stx_dio_offset_align,
-                       status.stx_dio_mem_align, IO_ALIGNMENT);
-    folder->alignment_bytes = status.stx_dio_offset_align > status.stx_dio_mem_align ? status.stx_dio_offset_align
-                                                                                     : status.stx_dio_mem_align;
+        return err_set(ERR_USAGE,
+                       "%s: direct I/O there must be aligned to %u bytes on the disk and %u in memory; at "
+                       "most %d are supported",
+                       folder->path, status.stx_dio_offset_align, status.stx_dio_mem_align, IO_ALIGNMENT);
+    folder->alignment_bytes =
+        status.stx_dio_offset_align > status.stx_dio_mem_align ? status.stx_dio_offset_align : status.stx_dio_mem_align;
 #endif
     return ERR_NONE;
 }
@@ -103,15 +105,20 @@ static int refuse_space(const struct nvme_folder *folder, const char *name, uint
     if (fstatvfs(folder->file, &system) == 0)
         size_short_text((uint64_t)system.f_bavail * system.f_frsize, room);
     if (error == ENOSPC || error == EDQUOT)
-        return err_set(ERR_IO, "%s: no space for %s of \"%s\" (%s, %s free); free some, or give a larger disk or more "
-                               "folders with --nvme-path", folder->path, wanted, name, strerror(error), room);
+        return err_set(ERR_IO,
+                       "%s: no space for %s of \"%s\" (%s, %s free); free some, or give a larger disk or more "
+                       "folders with --nvme-path",
+                       folder->path, wanted, name, strerror(error), room);
     if (error == EOPNOTSUPP || error == ENOSYS)
-        return err_set(ERR_IO, "%s: the file system there cannot reserve space (fallocate) for \"%s\", so that a full "
-                               "disk would show only in the midst of a step; give another folder with --nvme-path",
+        return err_set(ERR_IO,
+                       "%s: the file system there cannot reserve space (fallocate) for \"%s\", so that a full "
+                       "disk would show only in the midst of a step; give another folder with --nvme-path",
                        folder->path, name);
     if (error == EFBIG)
-        return err_set(ERR_IO, "%s: %s for \"%s\" make the file there larger than is allowed (ulimit -f, or the file "
-                               "system's own limit)", folder->path, wanted, name);
+        return err_set(ERR_IO,
+                       "%s: %s for \"%s\" make the file there larger than is allowed (ulimit -f, or the file "
+                       "system's own limit)",
+                       folder->path, wanted, name);
     return err_set(ERR_IO, "%s: reserving %s for \"%s\": %s", folder->path, wanted, name, strerror(error));
 }
 

@@ -24,7 +24,7 @@ _Static_assert(sizeof(wchar_t) == sizeof POISON, "wmemset fills with the pattern
 // signal handler may walk the list at any moment.
 struct allocation {
     struct allocation *next;
-    _Atomic uintptr_t begin; // with the guard pages; 0: not in use
+    _Atomic uintptr_t begin;  // with the guard pages; 0: not in use
     _Atomic uintptr_t end;
     const char *_Atomic name;
     uint8_t *address;
@@ -36,16 +36,16 @@ struct allocation {
     bool apart;   // an accelerator's memory
     bool locked;  // the host's, by the accelerator
     size_t page_count;
-    uint8_t *pages;  // each page's protection as the kernel has it
-    uint8_t *wanted; // and as it shall be
+    uint8_t *pages;   // each page's protection as the kernel has it
+    uint8_t *wanted;  // and as it shall be
 };
 
 struct tier {
     struct ledger *ledger;
-    struct ledger own; // stands in for a null ledger, so that the budget holds all the same
-    uint64_t budget_bytes[TIER_COUNT]; // 0: no limit
+    struct ledger own;                  // stands in for a null ledger, so that the budget holds all the same
+    uint64_t budget_bytes[TIER_COUNT];  // 0: no limit
     bool lock_host, planned;
-    const struct accelerator *accelerator; // null: none
+    const struct accelerator *accelerator;  // null: none
     int device;
     uintptr_t next_address;  // of a planned tier
     uint64_t unlocked_bytes;
@@ -156,8 +156,8 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
                          ? MAP_FAILED
                          : mmap(NULL, reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (reserved == MAP_FAILED)
-        return err_set(ERR_MEMORY, "%s memory: the machine has no %zu bytes for \"%s\"", ledger_tier_name(where),
-                       bytes, name);
+        return err_set(ERR_MEMORY, "%s memory: the machine has no %zu bytes for \"%s\"", ledger_tier_name(where), bytes,
+                       name);
 
     char *data = (char *)round_up((uintptr_t)reserved + page, alignment);
     char *begin = data - page, *end = data + data_bytes + page;
@@ -171,8 +171,8 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
     if (!pages || (page_count > 0 && mprotect(data, data_bytes, READ_WRITE))) {
         free(pages);
         munmap(begin, (size_t)(end - begin));
-        return err_set(ERR_MEMORY, "%s memory: the machine has no %zu bytes for \"%s\"", ledger_tier_name(where),
-                       bytes, name);
+        return err_set(ERR_MEMORY, "%s memory: the machine has no %zu bytes for \"%s\"", ledger_tier_name(where), bytes,
+                       name);
     }
     // Without huge pages an optimizer step spends its time on address translation. Refusal does no harm.
     if (bytes >= HUGE_PAGE_BYTES && page_count > 0)

@@ -20,9 +20,9 @@ struct tier;
 #define TIER_PLANNED_BYTES (UINT64_C(1) << 60)
 
 struct tier_setting {
-    uint64_t device_bytes, host_bytes;  // budgets of this rank; 0: no limit
-    bool lock_host;                     // host memory stays in memory; what the system refuses to lock is counted
-    bool planned;                       // addresses alone, that nobody may touch: what would be held is counted
+    uint64_t device_bytes, host_bytes;      // budgets of this rank; 0: no limit
+    bool lock_host;                         // host memory stays in memory; what the system refuses to lock is counted
+    bool planned;                           // addresses alone, that nobody may touch: what would be held is counted
     const struct accelerator *accelerator;  // whose memory the device's is (accelerator.h); null: the host's
     int device;                             // which of its devices
 };

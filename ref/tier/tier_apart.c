@@ -22,8 +22,8 @@ int apart_allocate(const struct accelerator *accelerator, const char *name, size
 {
     void *memory;
     size_t all_bytes = BORDER_BYTES + round_up(bytes) + BORDER_BYTES;
-    int code = bytes > SIZE_MAX / 2 ? err_set(ERR_MEMORY, "that is no size")
-                                    : accelerator->allocate(all_bytes, &memory);
+    int code =
+        bytes > SIZE_MAX / 2 ? err_set(ERR_MEMORY, "that is no size") : accelerator->allocate(all_bytes, &memory);
     if (code != ERR_NONE)
         return err_prefix(code, "device memory: the device has no %zu bytes for \"%s\"", bytes, name);
     code = accelerator_claim(accelerator, memory, all_bytes);

@@ -79,8 +79,8 @@ int tier_nvme_open(const struct tier_nvme_setting *setting, struct ledger *ledge
     if (code == ERR_NONE)
         code = io_pool_open(engine, &setting->aio, setting->inject, &tier->writers);
     while (code == ERR_NONE && tier->folder_count < setting->path_count) {
-        code = nvme_folder_open(setting->paths[tier->folder_count], setting->buffered,
-                                &tier->folders[tier->folder_count]);
+        code =
+            nvme_folder_open(setting->paths[tier->folder_count], setting->buffered, &tier->folders[tier->folder_count]);
         if (code == ERR_NONE)
             tier->folder_count++;
     }
@@ -98,9 +98,9 @@ static int refuse(const struct tier_nvme *tier, const char *name, uint64_t bytes
     char kinds[LEDGER_HELD_TEXT_BYTES];
     return err_set(ERR_BUDGET,
                    "NVMe of rank %d: %s for \"%s\" does not fit: %s budget, %s held%s, %s short; raise --nvme-space, "
-                   "or use more ranks", tier->rank, size_short_text(bytes, wanted), name,
-                   size_short_text(tier->budget_bytes, budget), size_short_text(held_bytes, held),
-                   ledger_held_text(tier->ledger, TIER_NVME, kinds),
+                   "or use more ranks",
+                   tier->rank, size_short_text(bytes, wanted), name, size_short_text(tier->budget_bytes, budget),
+                   size_short_text(held_bytes, held), ledger_held_text(tier->ledger, TIER_NVME, kinds),
                    size_short_text(bytes + held_bytes - tier->budget_bytes, missing));
 }
 
@@ -271,7 +271,7 @@ struct passage {
     bool write;
 };
 
-static void place(void *context, uint64_t at, struct io_place *out)
+static void locate(void *context, uint64_t at, struct io_location *out)
 {
     const struct passage *passage = context;
     const struct tier_nvme *tier = passage->tier;
@@ -280,7 +280,8 @@ static void place(void *context, uint64_t at, struct io_place *out)
     uint64_t stripe = position / tier->stripe_bytes, within = position % tier->stripe_bytes;
     uint64_t index = ((uint64_t)allocation->first + stripe) % folders;
     const struct nvme_folder *folder = &tier->folders[index];
-    *out = (struct io_place){.write = passage->write,
+    *out =
+        (struct io_location){.write = passage->write,
                              .file = folder->file,
                              .path = folder->path,
                              .alignment_bytes = folder->alignment_bytes,
@@ -292,11 +293,12 @@ static void place(void *context, uint64_t at, struct io_place *out)
 static int report_mismatch(const struct passage *passage, uint64_t block, uint64_t found)
 {
     const struct allocation *allocation = passage->allocation;
-    struct io_place where;
-    place((void *)(uintptr_t)passage, block * BLOCK_BYTES - passage->base, &where);
-    return err_set(ERR_IO, "%s: the 4 KiB at offset %" PRIu64 " of the file there are not what was written: checksum "
-                           "%016" PRIx64 ", expected %016" PRIx64 " (byte %" PRIu64 " on)", where.path, where.offset,
-                   found, allocation->checksums[block], block * BLOCK_BYTES);
+    struct io_location where;
+    locate((void *)(uintptr_t)passage, block * BLOCK_BYTES - passage->base, &where);
+    return err_set(ERR_IO,
+                   "%s: the 4 KiB at offset %" PRIu64 " of the file there are not what was written: checksum "
+                   "%016" PRIx64 ", expected %016" PRIx64 " (byte %" PRIu64 " on)",
+                   where.path, where.offset, found, allocation->checksums[block], block * BLOCK_BYTES);
 }
 
 // Makes the checksums of what was written, compares those of what was read.
@@ -337,24 +339,27 @@ static int move(struct tier_nvme *tier, const void *address, unsigned char *memo
     uint64_t base = (uintptr_t)address - (uintptr_t)allocation->address;
     if (base % BLOCK_BYTES || (uintptr_t)memory % BLOCK_BYTES || bytes % BLOCK_BYTES ||
         bytes > allocation->disk_bytes - base)
-        return err_set(ERR_INTERNAL, "NVMe of rank %d: %zu bytes from byte %" PRIu64 " of \"%s\" on are not aligned to "
-                                     "%d, or not within its %" PRIu64, tier->rank, bytes, base, allocation->name,
-                       BLOCK_BYTES, allocation->disk_bytes);
+        return err_set(ERR_INTERNAL,
+                       "NVMe of rank %d: %zu bytes from byte %" PRIu64 " of \"%s\" on are not aligned to "
+                       "%d, or not within its %" PRIu64,
+                       tier->rank, bytes, base, allocation->name, BLOCK_BYTES, allocation->disk_bytes);
     uint8_t *written = allocation->written + base / BLOCK_BYTES;
     const uint8_t *unwritten = write || bytes == 0 ? NULL : memchr(written, 0, bytes / BLOCK_BYTES);
     if (unwritten)
         return err_set(ERR_INTERNAL, "NVMe of rank %d: byte %" PRIu64 " of \"%s\" is read before it was written",
                        tier->rank, (uint64_t)(unwritten - allocation->written) * BLOCK_BYTES, allocation->name);
     struct passage passage = {tier, allocation, base, memory, write};
-    struct io_transfer transfer = {bytes, place, finish, &passage};
+    struct io_transfer transfer = {bytes, locate, finish, &passage};
     int code = io_pool_transfer(write ? tier->writers : tier->readers, &transfer);
     if (code == ERR_NONE)
         return ERR_NONE;
     if (write)
         memset(written, 0, bytes / BLOCK_BYTES);  // nobody knows what is there
     err_prefix(code, "NVMe of rank %d, \"%s\"", tier->rank, allocation->name);
-    return err_set(code, "%s; check that disk and its space, or give another --nvme-path, and resume from the last "
-                         "checkpoint", err_message());
+    return err_set(code,
+                   "%s; check that disk and its space, or give another --nvme-path, and resume from the last "
+                   "checkpoint",
+                   err_message());
 }
 
 int tier_nvme_read(struct tier_nvme *tier, const void *from, void *memory, size_t bytes)

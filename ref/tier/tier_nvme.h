@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The NVMe tier of one rank: files in one or several folders, opened with O_DIRECT and without a name, so that
 // nothing is left behind however the program ends. An allocation is an address range that nobody may touch: it only
-// names bytes on the disks, so that spans (flow.h) order transfers as they order copies. Reads and writes move whole
-// blocks of TIER_NVME_ALIGNMENT bytes between it and memory, through libaio or io_uring.
+// names bytes on the disks, so that spans (executor.h) order transfers as they order copies. Reads and writes move
+// whole blocks of TIER_NVME_ALIGNMENT bytes between it and memory, through libaio or io_uring.
 //
 // Every block has a checksum, made when it is written and compared when it is read (unless switched off); a block that
 // was never written cannot be read. One thread may read while another writes; neither function is for two threads at
@@ -22,13 +22,13 @@ enum { TIER_NVME_ALIGNMENT = IO_ALIGNMENT, TIER_NVME_PATH_MAX = 16 };
 struct tier_nvme_setting {
     const char *const *paths;  // folders; allocations are striped over them, one block (block_bytes) each in turn
     int path_count;
-    int rank;                  // for messages
-    uint64_t budget_bytes;     // --nvme-space, of this rank; 0: no limit
+    int rank;               // for messages
+    uint64_t budget_bytes;  // --nvme-space, of this rank; 0: no limit
     struct nvme_aio aio;
-    bool buffered;             // through the page cache, where a file system has no O_DIRECT
+    bool buffered;  // through the page cache, where a file system has no O_DIRECT
     bool checksum;
-    bool planned;              // no files and no folders: addresses alone, and what would be held is counted
-    struct inject *inject;     // faults to provoke; null: none
+    bool planned;           // no files and no folders: addresses alone, and what would be held is counted
+    struct inject *inject;  // faults to provoke; null: none
 };
 
 struct tier_nvme;

@@ -322,8 +322,7 @@ static bool mount_small(const char *folder)
 {
     if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
         return false;
-    return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           mount("small", folder, "tmpfs", 0, "size=1m") == 0;
+    return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && mount("small", folder, "tmpfs", 0, "size=1m") == 0;
 }
 
 Test(tier_nvme, a_full_file_system_shows_at_the_allocation_and_takes_nothing)
@@ -398,9 +397,8 @@ static void *traffic_run(void *argument)
 {
     struct traffic *traffic = argument;
     for (int i = 0; i < 20 && traffic->code == ERR_NONE; i++)
-        traffic->code = traffic->write
-                            ? tier_nvme_write(traffic->tier, traffic->at, traffic->memory, traffic->bytes)
-                            : tier_nvme_read(traffic->tier, traffic->at, traffic->memory, traffic->bytes);
+        traffic->code = traffic->write ? tier_nvme_write(traffic->tier, traffic->at, traffic->memory, traffic->bytes)
+                                       : tier_nvme_read(traffic->tier, traffic->at, traffic->memory, traffic->bytes);
     return NULL;
 }
 

@@ -5,17 +5,17 @@
 
 #include <stdlib.h>
 
-size_t activations_bytes(const struct activations *a, int unit)
+size_t activations_bytes(const struct activations *a, int layer)
 {
-    return a->config->activation_checkpointing ? model_checkpoint_bytes(a->model, unit, a->config->micro_batch) : 0;
+    return a->config->activation_checkpointing ? model_checkpoint_bytes(a->model, layer, a->config->micro_batch) : 0;
 }
 
 static size_t largest_bytes(const struct activations *a)
 {
     size_t largest = 0;
-    for (int unit = 0; unit < a->model->unit_count; unit++)
-        if (activations_bytes(a, unit) > largest)
-            largest = activations_bytes(a, unit);
+    for (int layer = 0; layer < a->model->layer_count; layer++)
+        if (activations_bytes(a, layer) > largest)
+            largest = activations_bytes(a, layer);
     return largest;
 }
 
@@ -29,36 +29,36 @@ static int allocate_kept(struct activations *a, struct tier *tier)
 {
     enum ledger_tier where = a->config->activation_tier;
     size_t total_bytes = 0;
-    for (int unit = 0; unit < a->model->unit_count; unit++) {
-        a->kept[unit].tier = where;
-        total_bytes += activations_bytes(a, unit);
-        if (where == TIER_NVME && a->move->nvme && activations_bytes(a, unit) > 0)
+    for (int layer = 0; layer < a->model->layer_count; layer++) {
+        a->kept[layer].tier = where;
+        total_bytes += activations_bytes(a, layer);
+        if (where == TIER_NVME && a->move->nvme && activations_bytes(a, layer) > 0)
             TRY(tier_nvme_allocate(a->move->nvme, KIND_ACTIVATION, "activation checkpoints",
-                                   activations_bytes(a, unit), 0, &a->kept[unit].address));
+                                   activations_bytes(a, layer), 0, &a->kept[layer].address));
     }
     if (where == TIER_NVME || total_bytes == 0)
         return ERR_NONE;
     char *memory;
     TRY(tier_allocate(tier, where, KIND_ACTIVATION, "activation checkpoints", total_bytes, 0, (void **)&memory));
-    for (int unit = 0; unit < a->model->unit_count; unit++) {
-        a->kept[unit].address = activations_bytes(a, unit) > 0 ? memory : NULL;
-        memory += activations_bytes(a, unit);
+    for (int layer = 0; layer < a->model->layer_count; layer++) {
+        a->kept[layer].address = activations_bytes(a, layer) > 0 ? memory : NULL;
+        memory += activations_bytes(a, layer);
     }
     return ERR_NONE;
 }
 
-int activations_open(const struct model *model, const struct config *config, const struct move *move,
-                     struct tier *tier, struct activations *out)
+int activations_open(const struct model *model, const struct config *config, const struct move *move, struct tier *tier,
+                     struct activations *out)
 {
     *out = (struct activations){.model = model, .config = config, .move = move};
-    out->kept = calloc((size_t)model->unit_count + 1, sizeof *out->kept);
+    out->kept = calloc((size_t)model->layer_count + 1, sizeof *out->kept);
     if (!out->kept)
-        return err_set(ERR_MEMORY, "no memory for the table of %d units", model->unit_count);
+        return err_set(ERR_MEMORY, "no memory for the table of %d layers", model->layer_count);
     TRY(allocate_kept(out, tier));
-    TRY(ring_open(tier, TIER_DEVICE, "activation checkpoints", largest_bytes(out), buffer_count(out, TIER_HOST),
-                  &out->device_buffers));
-    return ring_open(tier, TIER_HOST, "activation checkpoints", largest_bytes(out), buffer_count(out, TIER_NVME),
-                     &out->host_buffers);
+    TRY(buffer_pool_open(tier, TIER_DEVICE, "activation checkpoints", largest_bytes(out), buffer_count(out, TIER_HOST),
+                         &out->device_buffers));
+    return buffer_pool_open(tier, TIER_HOST, "activation checkpoints", largest_bytes(out), buffer_count(out, TIER_NVME),
+                            &out->host_buffers);
 }
 
 void activations_close(struct activations *a)
@@ -67,51 +67,51 @@ void activations_close(struct activations *a)
     a->kept = NULL;
 }
 
-void *activations_room(struct activations *a, int unit)
+void *activations_room(struct activations *a, int layer)
 {
-    if (activations_bytes(a, unit) == 0)
+    if (activations_bytes(a, layer) == 0)
         return NULL;
-    return a->kept[unit].tier == TIER_DEVICE ? a->kept[unit].address : ring_take(&a->device_buffers);
+    return a->kept[layer].tier == TIER_DEVICE ? a->kept[layer].address : buffer_pool_take(&a->device_buffers);
 }
 
-int activations_keep(struct activations *a, int unit, void *made)
+int activations_keep(struct activations *a, int layer, void *made)
 {
-    struct spot kept = a->kept[unit], from = {TIER_DEVICE, made};
-    size_t bytes = activations_bytes(a, unit);
+    struct location kept = a->kept[layer], from = {TIER_DEVICE, made};
+    size_t bytes = activations_bytes(a, layer);
     if (bytes == 0 || kept.tier == TIER_DEVICE)
         return ERR_NONE;
     if (kept.tier == TIER_HOST)
         return move_copy(a->move, "checkpoint", kept, from, bytes, NULL);
-    struct spot between = {TIER_HOST, ring_take(&a->host_buffers)};
+    struct location between = {TIER_HOST, buffer_pool_take(&a->host_buffers)};
     TRY(move_copy(a->move, "checkpoint", between, from, bytes, NULL));
     return move_copy(a->move, "write checkpoint", kept, between, bytes, NULL);
 }
 
-int activations_restore(struct activations *a, int unit, void **out)
+int activations_restore(struct activations *a, int layer, void **out)
 {
-    struct spot from = a->kept[unit];
-    size_t bytes = activations_bytes(a, unit);
+    struct location from = a->kept[layer];
+    size_t bytes = activations_bytes(a, layer);
     *out = from.address;
     if (bytes == 0 || from.tier == TIER_DEVICE)
         return ERR_NONE;
     if (from.tier == TIER_NVME) {
-        struct spot between = {TIER_HOST, ring_take(&a->host_buffers)};
+        struct location between = {TIER_HOST, buffer_pool_take(&a->host_buffers)};
         TRY(move_copy(a->move, "read checkpoint", between, from, bytes, NULL));
         from = between;
     }
-    *out = ring_take(&a->device_buffers);
-    return move_copy(a->move, "checkpoint", (struct spot){TIER_DEVICE, *out}, from, bytes, NULL);
+    *out = buffer_pool_take(&a->device_buffers);
+    return move_copy(a->move, "checkpoint", (struct location){TIER_DEVICE, *out}, from, bytes, NULL);
 }
 
 void activations_formula(const struct activations *a, struct formula *formula)
 {
     enum ledger_tier where = a->config->activation_tier;
     uint64_t micro_steps = a->config->accumulation;
-    const struct ring *device = &a->device_buffers, *host = &a->host_buffers;
+    const struct buffer_pool *device = &a->device_buffers, *host = &a->host_buffers;
     formula->held_bytes[TIER_DEVICE][KIND_STAGING] += (uint64_t)device->count * device->buffer_bytes;
     formula->held_bytes[TIER_HOST][KIND_STAGING] += (uint64_t)host->count * host->buffer_bytes;
-    for (int unit = 0; unit < a->model->unit_count; unit++) {
-        uint64_t bytes = activations_bytes(a, unit), blocks = move_bytes(TIER_NVME, TIER_HOST, bytes);
+    for (int layer = 0; layer < a->model->layer_count; layer++) {
+        uint64_t bytes = activations_bytes(a, layer), blocks = move_bytes(TIER_NVME, TIER_HOST, bytes);
         formula->held_bytes[where][KIND_ACTIVATION] += bytes;
         if (where == TIER_DEVICE)
             continue;

@@ -32,10 +32,25 @@ static json_t *last_record(void)
 
 Test(cmd_train, the_record_has_what_programs_read)
 {
-    static const char *const keys[] = {
-        "model", "stage", "world", "steps", "precision", "accumulation", "schedule", "recipe", "verified_steps",
-        "equal", "first_difference", "state_digest", "loss", "held_bytes", "formula_held_bytes", "moved_bytes",
-        "formula_moved_bytes", "tokens_per_s", "skipped_steps"};
+    static const char *const keys[] = {"model",
+                                       "stage",
+                                       "world",
+                                       "steps",
+                                       "precision",
+                                       "accumulation",
+                                       "schedule",
+                                       "recipe",
+                                       "verified_steps",
+                                       "equal",
+                                       "first_difference",
+                                       "state_digest",
+                                       "loss",
+                                       "held_bytes",
+                                       "formula_held_bytes",
+                                       "moved_bytes",
+                                       "formula_moved_bytes",
+                                       "tokens_per_s",
+                                       "skipped_steps"};
     cr_assert_eq(zerogauge("train --preset zero2 --world 3 --model linear --steps 4 --verify --json"), 0, "%s", output);
     json_t *record = last_record();
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -153,7 +168,8 @@ Test(cmd_train, paths_and_engine_of_the_command_line_reach_the_configuration)
 {
     cr_assert_eq(zerogauge("train --preset zero_infinity --nvme-path /one --nvme-path /two --engine io_uring "
                            "--host-memory 1GiB --nvme-space 2G --buffered --no-swap-checksum --emulate h2d=1 --trace t "
-                           "--print-config"), 0, "%s", output);
+                           "--print-config"),
+                 0, "%s", output);
     json_t *config = json_loads(output, 0, NULL), *zero = json_object_get(config, "zero_optimization");
     json_t *paths = json_object_get(json_object_get(zero, "offload_optimizer"), "nvme_path");
     cr_assert_eq(json_array_size(paths), 2, "%s", output);
@@ -189,9 +205,10 @@ Test(cmd_train, the_largest_model_of_a_budget_is_a_record_with_its_bytes_and_the
 
 Test(cmd_train, help_has_every_option_once_and_in_groups)
 {
-    static const char *const lines[] = {"\nWhat is trained:\n", "--preset=NAME", "\nHow it runs:\n", "--world=N",
-                                        "\nWhere states may live:\n", "--nvme-path DIR", "\nCheckpoints:\n",
-                                        "--resume=DIR", "\nWhat comes out:\n", "--verify"};
+    static const char *const lines[] = {
+        "\nWhat is trained:\n",       "--preset=NAME",   "\nHow it runs:\n", "--world=N",
+        "\nWhere states may live:\n", "--nvme-path DIR", "\nCheckpoints:\n", "--resume=DIR",
+        "\nWhat comes out:\n",        "--verify"};
     cr_assert_eq(zerogauge("train --help"), 0);
     char *examples = strstr(output, "\nExamples:\n");
     cr_assert(examples, "%s", output);
@@ -208,7 +225,8 @@ Test(cmd_train, help_has_every_option_once_and_in_groups)
 Test(cmd_train, options_for_nvme_are_noted_where_nothing_is_on_nvme)
 {
     cr_assert_eq(zerogauge("train --preset zero1 --model linear --steps 1 --nvme-path /one --engine libaio "
-                           "--no-swap-checksum"), 0, "%s", output);
+                           "--no-swap-checksum"),
+                 0, "%s", output);
     cr_expect(strstr(output, "--nvme-path: accepted, without meaning here: nothing is on NVMe\n"), "%s", output);
     cr_expect(strstr(output, "--engine: accepted"), "%s", output);
     cr_expect(strstr(output, "--no-swap-checksum: accepted"), "%s", output);

@@ -59,9 +59,10 @@ static int check_host(int local_count)
     if (code != ERR_NONE)
         return err_prefix(code, "--device cuda");
     if (local_count > devices)
-        return err_set(ERR_USAGE, "--device cuda: %d ranks on this host, which has %d GPU%s, and NCCL wants one each: "
-                                  "start fewer, or let ranks be threads (--world without a launcher)", local_count,
-                       devices, devices == 1 ? "" : "s");
+        return err_set(ERR_USAGE,
+                       "--device cuda: %d ranks on this host, which has %d GPU%s, and NCCL wants one each: "
+                       "start fewer, or let ranks be threads (--world without a launcher)",
+                       local_count, devices, devices == 1 ? "" : "s");
     return ERR_NONE;
 }
 
@@ -82,7 +83,7 @@ int device_connect(struct train_setting *setting, struct comm **comm)
     int local_rank, local_count;
     if (setting->accelerator != &cuda_accelerator)
         return ERR_NONE;
-    TRY(launcher_place(*comm, &local_rank, &local_count));
+    TRY(launcher_position(*comm, &local_rank, &local_count));
     TRY(refuse_together(*comm, check_host(local_count)));
     setting->device = local_rank;
     TRY(cuda_lane_use(local_rank));

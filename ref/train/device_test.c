@@ -31,10 +31,10 @@ Test(device, each_stage_trains_on_an_accelerator_bit_for_bit)
 
 Test(device, each_format_trains_on_an_accelerator_bit_for_bit)
 {
-    demand(OFFLOAD_TRIAL(.stage = 2, .precision = DTYPE_FP32, .wire = DTYPE_FP32, .sum = DTYPE_FP32));
-    demand(OFFLOAD_TRIAL(.stage = 1, .precision = DTYPE_FP16, .wire = DTYPE_FP16, .sum = DTYPE_FP16));
-    demand(OFFLOAD_TRIAL(.stage = 3, .sum = DTYPE_FP32, .wire = DTYPE_FP32, .accumulation = 2));
-    demand(OFFLOAD_TRIAL(.stage = 3, .model = "linear-overflow", .precision = DTYPE_FP16, .wire = DTYPE_FP16,
+    demand(OFFLOAD_TRIAL(.stage = 2, .precision = DTYPE_FP32, .communication = DTYPE_FP32, .sum = DTYPE_FP32));
+    demand(OFFLOAD_TRIAL(.stage = 1, .precision = DTYPE_FP16, .communication = DTYPE_FP16, .sum = DTYPE_FP16));
+    demand(OFFLOAD_TRIAL(.stage = 3, .sum = DTYPE_FP32, .communication = DTYPE_FP32, .accumulation = 2));
+    demand(OFFLOAD_TRIAL(.stage = 3, .model = "linear-overflow", .precision = DTYPE_FP16, .communication = DTYPE_FP16,
                          .sum = DTYPE_FP16));
 }
 
@@ -52,15 +52,15 @@ Test(device, states_on_nvme_pass_between_it_and_an_accelerator_bit_for_bit)
 
 Test(device, each_schedule_trains_on_an_accelerator_bit_for_bit)
 {
-    demand(OFFLOAD_TRIAL(.schedule = {FLOW_SERIAL, 0}, .world = 1));
-    demand(OFFLOAD_TRIAL(.schedule = {FLOW_CHAOS, 5}, .optimizer = TIER_HOST, .gradient = TIER_HOST));
-    demand(OFFLOAD_TRIAL(.schedule = {FLOW_CHAOS, 6}, .stage = 1, .world = 8));
+    demand(OFFLOAD_TRIAL(.schedule = {EXECUTOR_SERIAL, 0}, .world = 1));
+    demand(OFFLOAD_TRIAL(.schedule = {EXECUTOR_CHAOS, 5}, .optimizer = TIER_HOST, .gradient = TIER_HOST));
+    demand(OFFLOAD_TRIAL(.schedule = {EXECUTOR_CHAOS, 6}, .stage = 1, .world = 8));
 }
 
 Test(device, a_gpt_trains_on_an_accelerator_bit_for_bit)
 {
     demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 3));
-    demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 1, .precision = DTYPE_FP32, .wire = DTYPE_FP32,
+    demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 1, .precision = DTYPE_FP32, .communication = DTYPE_FP32,
                          .sum = DTYPE_FP32));
     demand(OFFLOAD_TRIAL(.model = "gpt-nano", .checkpointing = true, .activation = TIER_HOST, .tiles = 2));
 }

@@ -143,14 +143,12 @@ static json_t *budget_json(uint64_t bytes)
 
 static int print_json(const struct train_setting *setting, const struct find_largest *found, FILE *out)
 {
-    json_t *record =
-        json_pack("{s:s,s:i,s:i,s:I,s:o,s:o,s:o,s:i,s:o,s:o}", "record", "find_largest", "stage",
-                  setting->config->stage, "world", setting->world, "micro_batch",
-                  (json_int_t)setting->config->micro_batch, "device_memory_bytes",
-                  budget_json(setting->device_memory_bytes), "host_memory_bytes",
-                  budget_json(setting->host_memory_bytes), "nvme_space_bytes", budget_json(setting->nvme_space_bytes),
-                  "trials", found->trial_count, "largest", trial_json(&found->largest), "next",
-                  trial_json(&found->next));
+    json_t *record = json_pack(
+        "{s:s,s:i,s:i,s:I,s:o,s:o,s:o,s:i,s:o,s:o}", "record", "find_largest", "stage", setting->config->stage, "world",
+        setting->world, "micro_batch", (json_int_t)setting->config->micro_batch, "device_memory_bytes",
+        budget_json(setting->device_memory_bytes), "host_memory_bytes", budget_json(setting->host_memory_bytes),
+        "nvme_space_bytes", budget_json(setting->nvme_space_bytes), "trials", found->trial_count, "largest",
+        trial_json(&found->largest), "next", trial_json(&found->next));
     if (!record)
         return err_set(ERR_INTERNAL, "the record could not be made");
     int rc = json_dumpf(record, out, JSON_COMPACT);

@@ -17,8 +17,8 @@ struct find_largest_trial {
     const struct model *model;  // null: there is none
     uint64_t param_elements;
     bool fits;
-    uint64_t held_bytes[TIER_COUNT];  // of rank 0, where it fits
-    double seconds;                   // opening and closing included
+    uint64_t held_bytes[TIER_COUNT];           // of rank 0, where it fits
+    double seconds;                            // opening and closing included
     char refusal[FIND_LARGEST_REFUSAL_BYTES];  // "" where it fits
 };
 

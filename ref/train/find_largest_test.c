@@ -31,7 +31,7 @@ static struct train_setting setting_of(const char *preset, int world)
                                   .world = world,
                                   .text = text,
                                   .seed = 1,
-                                  .schedule = {FLOW_OVERLAP, 0},
+                                  .schedule = {EXECUTOR_OVERLAP, 0},
                                   .threads = 1,
                                   .swap_checksum = true};
 }
@@ -56,7 +56,7 @@ static int largest_by_hand(struct train_setting setting)
     }
 }
 
-static int place_of(const struct model *wanted)
+static int position_of(const struct model *wanted)
 {
     const struct model *model;
     for (int index = 0;; index++) {
@@ -74,9 +74,9 @@ Test(find_largest, it_is_the_last_that_fits_and_the_one_after_it_does_not, .fini
         struct train_setting setting = setting_of(i % 2 ? "zero1" : "zero3", 2);
         setting.device_memory_bytes = budgets[i];
         cr_assert_eq(find_largest(&setting, NULL, &found), ERR_NONE, "%s", err_message());
-        int place = place_of(found.largest.model);
-        cr_assert_eq(place, largest_by_hand(setting));
-        cr_assert_eq(place_of(found.next.model), place + 1);
+        int position = position_of(found.largest.model);
+        cr_assert_eq(position, largest_by_hand(setting));
+        cr_assert_eq(position_of(found.next.model), position + 1);
         cr_assert(found.largest.fits && !found.next.fits);
         cr_assert_eq(found.largest.param_elements, model_param_elements(found.largest.model, false));
         cr_assert(strstr(found.next.refusal, "device memory"), "%s", found.next.refusal);
@@ -103,7 +103,8 @@ Test(find_largest, bytes_held_are_the_budget_that_is_needed, .fini = close_text)
         int rc = find_largest(&setting, NULL, &less);
         cr_assert(tier == TIER_DEVICE ? rc == ERR_BUDGET : rc == ERR_NONE, "%s", ledger_tier_name(tier));
         if (rc == ERR_NONE)
-            cr_assert_eq(place_of(less.largest.model), place_of(found.largest.model) - 1, "%s", ledger_tier_name(tier));
+            cr_assert_eq(position_of(less.largest.model), position_of(found.largest.model) - 1, "%s",
+                         ledger_tier_name(tier));
         ++*budgets[tier];
     }
 }

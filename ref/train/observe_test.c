@@ -37,12 +37,12 @@ static int observe(void *context, const struct train_moment *moment)
     for (int param = 0; param < moment->stage->setting.model->param_count; param++) {
         if (strcmp(moment->stage->setting.model->params[param].name, "d.bias") != 0)
             continue;
-        int bundle = layout->bundle_of[param];
-        float *whole = malloc(layout->bundles[bundle].padded_count * sizeof *whole);
-        TRY(stage_collect(moment->stage, bundle, STATE_PARAMETER, whole));
+        int bucket = layout->bucket_of[param];
+        float *full = malloc(layout->buckets[bucket].padded_count * sizeof *full);
+        TRY(stage_collect(moment->stage, bucket, STATE_PARAMETER, full));
         if (moment->rank == 0)
-            o->first_bias[i] = whole[layout->offset_of[param]];
-        free(whole);
+            o->first_bias[i] = full[layout->offset_of[param]];
+        free(full);
     }
     return ERR_NONE;
 }
@@ -59,7 +59,12 @@ static struct config config_of(int stage)
         .accumulation_dtype = DTYPE_FP32,
         .check_overflow = true,
         .loss_scale = {.static_scale = 1.0},
-        .adam = {.lr = 0.25, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .decoupled = true,
+        .adam = {.lr = 0.25,
+                 .beta1 = 0.9,
+                 .beta2 = 0.999,
+                 .eps = 1e-8,
+                 .weight_decay = 0.1,
+                 .decoupled = true,
                  .bias_correction = true},
         .recipe = "torch-cpu",
         .reduce_bucket_size = 1000,
@@ -80,7 +85,7 @@ static struct train_result run(const struct config *config, const char *model, s
         .seed = 7,
         .threads = 1,
         .verify = true,
-        .schedule = {FLOW_OVERLAP, 0},
+        .schedule = {EXECUTOR_OVERLAP, 0},
         .observe = observed ? observe : NULL,
         .observe_context = observed,
     };
@@ -147,7 +152,7 @@ Test(observe, traffic_is_counted_by_what_it_is_for)
     cr_expect_eq(gathered[1], once * (STEPS - 1));
     cr_expect_eq(gathered[2], once * (STEPS - 1));
     cr_expect_gt(gathered[3], once * STEPS * 2);
-    // Stage 3 gathers at most what each unit uses, forward and backward; 1000 elements are used by two units.
+    // Stage 3 gathers at most what each layer uses, forward and backward; 1000 elements are used by two layers.
     cr_expect_leq(gathered[3], (all + 1000) * 2 * (WORLD - 1) * STEPS * 2 * 2);
 }
 

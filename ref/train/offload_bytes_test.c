@@ -3,9 +3,9 @@
 // up) and of states on NVMe, against what runs moved. (That the formulas equal the ledger, other tests demand.)
 #include "ref/train/offload_trial.h"
 
-#include "ref/flow/trace.h"
+#include "ref/executor/trace.h"
 
-// A GPT whose shares have no padding at up to 4 ranks.
+// A GPT whose shards have no padding at up to 4 ranks.
 enum { WIDTH = 128 };
 #define MODEL "gpt:layers=2,width=128,heads=2,length=64"
 
@@ -30,9 +30,10 @@ Test(offload_bytes, two_bytes_down_and_two_bytes_up_for_each_parameter_and_step)
     for (int stage = 1; stage <= 2; stage++)
         for (int world = 1; world <= 4; world++) {
             enum dtype precision = precisions[world % 2];
-            struct offload_trial t = OFFLOAD_TRIAL(.model = MODEL, .stage = stage, .world = world, .steps = 2,
-                                                   .optimizer = TIER_HOST, .gradient = TIER_HOST,
-                                                   .precision = precision, .wire = precision, .sum = precision);
+            struct offload_trial t =
+                OFFLOAD_TRIAL(.model = MODEL, .stage = stage, .world = world, .steps = 2, .optimizer = TIER_HOST,
+                              .gradient = TIER_HOST, .precision = precision, .communication = precision,
+                              .sum = precision);
             struct train_result result;
             offload_demand(&t, &result);
             uint64_t applied_steps = t.steps - result.skipped_steps;
@@ -60,14 +61,14 @@ Test(offload_bytes, accumulation_multiplies_what_goes_down_in_stage_2_alone)
 Test(offload_bytes, four_bytes_each_way_in_fp32)
 {
     struct offload_trial t = OFFLOAD_TRIAL(.model = MODEL, .stage = 2, .optimizer = TIER_HOST, .gradient = TIER_HOST,
-                                           .precision = DTYPE_FP32, .wire = DTYPE_FP32, .sum = DTYPE_FP32);
+                                           .precision = DTYPE_FP32, .communication = DTYPE_FP32, .sum = DTYPE_FP32);
     struct train_result result;
     offload_demand(&t, &result);
     cr_expect_eq(per_param(&result, LANE_D2H, &t), 4);
     cr_expect_eq(per_param(&result, LANE_H2D, &t), 4);
 }
 
-// Whole blocks of storage of all ranks' shares: of the embedding, the positions, the last norm and the two layers.
+// Whole blocks of storage of all ranks' shards: of the embedding, the positions, the last norm and the two layers.
 enum { BLOCK = TIER_NVME_ALIGNMENT };
 
 static uint64_t in_blocks(const struct model *model, int world, uint64_t element_bytes)
@@ -90,9 +91,9 @@ Test(offload_bytes, twelve_and_twelve_for_the_states_and_two_to_four_for_gradien
     const struct model *model;
     cr_assert_eq(model_find(MODEL, &model), ERR_NONE);
     for (int world = 1; world <= 2; world++) {
-        struct offload_trial t = OFFLOAD_TRIAL(.model = MODEL, .world = world, .steps = 2, .parameter = TIER_NVME,
-                                               .gradient = TIER_NVME, .optimizer = TIER_NVME, .param_buffers = 1,
-                                               .sub_group = 1000000000);
+        struct offload_trial t =
+            OFFLOAD_TRIAL(.model = MODEL, .world = world, .steps = 2, .parameter = TIER_NVME, .gradient = TIER_NVME,
+                          .optimizer = TIER_NVME, .param_buffers = 1, .sub_group = 1000000000);
         struct train_result result;
         offload_demand(&t, &result);
         uint64_t of_fp32 = in_blocks(model, world, 4), of_16 = in_blocks(model, world, 2);
@@ -104,7 +105,7 @@ Test(offload_bytes, twelve_and_twelve_for_the_states_and_two_to_four_for_gradien
             once += (uint64_t)world * ((kept[i] / (uint64_t)world * 2 + BLOCK - 1) / BLOCK) * BLOCK;
         uint64_t read = 3 * of_fp32 + 2 * of_16 + (2 * of_16 - once);
         cr_expect_eq(result.moved_bytes[LANE_NVME_READ][OPERATION_COPY], t.steps * read, "world %d", world);
-        // But for the ends of shares that fill no block: 12 + 2 + 2 written, 12 + 4 + not quite 4 read.
+        // But for the ends of shards that fill no block: 12 + 2 + 2 written, 12 + 4 + not quite 4 read.
         cr_expect_float_eq(per_param(&result, LANE_NVME_WRITE, &t), 16, 0.3);
         cr_expect(per_param(&result, LANE_NVME_READ, &t) > 19 && per_param(&result, LANE_NVME_READ, &t) < 20.3, "%g",
                   per_param(&result, LANE_NVME_READ, &t));
@@ -141,8 +142,8 @@ Test(offload_bytes, without_offloading_all_is_on_the_device)
 {
     for (int stage = 0; stage <= 3; stage++)
         for (size_t accumulation = 1; accumulation <= 2; accumulation++) {
-            struct offload_trial t = OFFLOAD_TRIAL(.stage = stage, .accumulation = accumulation, .wire = DTYPE_FP32,
-                                                   .sum = DTYPE_FP32);
+            struct offload_trial t = OFFLOAD_TRIAL(.stage = stage, .accumulation = accumulation,
+                                                   .communication = DTYPE_FP32, .sum = DTYPE_FP32);
             struct train_result result;
             offload_demand(&t, &result);
             cr_expect_gt(sum_held(&result, TIER_DEVICE), 0);
@@ -160,9 +161,9 @@ Test(offload_bytes, staging_on_the_device_is_a_few_layers)
     const uint64_t layer = 12 * WIDTH * WIDTH + 13 * WIDTH, tied = 256 * WIDTH;
     for (uint64_t ahead = 0; ahead < 3; ahead++)
         for (uint64_t overlap = 0; overlap < 2; overlap++) {
-            struct offload_trial t = OFFLOAD_TRIAL(.model = MODEL, .world = 1, .steps = 1, .parameter = TIER_HOST,
-                                                   .gradient = TIER_HOST, .optimizer = TIER_HOST,
-                                                   .prefetch = ahead * layer, .overlap_comm = overlap);
+            struct offload_trial t =
+                OFFLOAD_TRIAL(.model = MODEL, .world = 1, .steps = 1, .parameter = TIER_HOST, .gradient = TIER_HOST,
+                              .optimizer = TIER_HOST, .prefetch = ahead * layer, .overlap_comm = overlap);
             struct train_result result;
             offload_demand(&t, &result);
             uint64_t elements = (1 + ahead) * layer + tied + (1 + overlap) * layer + tied;
@@ -171,7 +172,7 @@ Test(offload_bytes, staging_on_the_device_is_a_few_layers)
 }
 
 // Stages 1 and 2 send small units together, as many as the bucket holds.
-Test(offload_bytes, small_units_travel_together_in_stages_1_and_2)
+Test(offload_bytes, small_layers_travel_together_in_stages_1_and_2)
 {
     static const size_t buckets[] = {64, 100000};
     for (int stage = 1; stage <= 2; stage++) {
@@ -186,7 +187,7 @@ Test(offload_bytes, small_units_travel_together_in_stages_1_and_2)
                 sent[i] += strcmp(trace.ranks[0].intervals[LANE_COLLECTIVE][j].name, "reduce-scatter") == 0;
             trace_close(&trace);
         }
-        // All units in one bundle, and the tied parameter, whose gradient is complete last.
+        // All units in one bucket, and the tied parameter, whose gradient is complete last.
         cr_expect_eq(sent[1], 2, "stage %d: %zu", stage, sent[1]);
         cr_expect_gt(sent[0], 50);
     }

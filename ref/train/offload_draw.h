@@ -23,8 +23,7 @@ static inline size_t one_of(struct draw *d, size_t count, const size_t *values)
     return values[below(d, count)];
 }
 
-#define ONE_OF(draw, ...)                                                                                             \
-    one_of(draw, sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), (const size_t[]){__VA_ARGS__})
+#define ONE_OF(draw, ...) one_of(draw, sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), (const size_t[]){__VA_ARGS__})
 
 static const enum ledger_tier tiers[] = {TIER_DEVICE, TIER_HOST, TIER_NVME};
 
@@ -41,17 +40,17 @@ static inline void place(struct draw *d, struct offload_trial *t)
 static inline void choose_precision(struct draw *d, struct offload_trial *t)
 {
     t->precision = (enum dtype)ONE_OF(d, DTYPE_FP32, DTYPE_BF16, DTYPE_BF16, DTYPE_FP16);
-    t->wire = below(d, 4) ? t->precision : DTYPE_FP32;
+    t->communication = below(d, 4) ? t->precision : DTYPE_FP32;
     t->sum = below(d, 2) ? t->precision : DTYPE_FP32;
     // Of two formats one is fp32.
-    if (t->wire != t->sum && t->wire != DTYPE_FP32 && t->sum != DTYPE_FP32)
+    if (t->communication != t->sum && t->communication != DTYPE_FP32 && t->sum != DTYPE_FP32)
         t->sum = DTYPE_FP32;
 }
 
 static inline struct offload_trial draw_trial(struct draw *d)
 {
-    static const char *const models[] = {"linear", "linear", "linear-overflow", "linear-few", "linear-exact",
-                                         "gpt-nano"};
+    static const char *const models[] = {"linear",     "linear",       "linear-overflow",
+                                         "linear-few", "linear-exact", "gpt-nano"};
     struct offload_trial t = OFFLOAD_TRIAL(.model = models[below(d, 6)]);
     place(d, &t);
     choose_precision(d, &t);
@@ -61,8 +60,8 @@ static inline struct offload_trial draw_trial(struct draw *d)
     t.world = below(d, 12) ? 1 + (int)below(d, 4) : below(d, 2) ? 8 : 11;
     t.steps = gpt ? 3 : 2 + below(d, 5);
     t.accumulation = ONE_OF(d, 1, 1, 2, 3);
-    t.schedule.mode = (enum flow_mode)below(d, 3);
-    t.schedule.seed = t.schedule.mode == FLOW_CHAOS ? below(d, 1000) : 0;
+    t.schedule.mode = (enum executor_mode)below(d, 3);
+    t.schedule.seed = t.schedule.mode == EXECUTOR_CHAOS ? below(d, 1000) : 0;
     t.engine = below(d, 2) ? NVME_IO_URING : NVME_LIBAIO;
     t.block_bytes = ONE_OF(d, 4096, 8192, 1 << 20);
     t.queue_depth = (int)ONE_OF(d, 1, 2, 8);

@@ -13,7 +13,19 @@ static void sample(uint64_t from, uint64_t count)
     }
 }
 
-Test(offload_random, a_sample_of_all_settings_is_unsharded_adam_concurrent) { sample(0, 16); }
-Test(offload_random, another_sample_is_unsharded_adam) { sample(100, 20); }
-Test(offload_random, a_third_sample_is_unsharded_adam) { sample(200, 15); }
-Test(offload_random, a_large_sample_long, .timeout = 580) { sample(1000, 1500); }
+Test(offload_random, a_sample_of_all_settings_is_unsharded_adam_concurrent)
+{
+    sample(0, 16);
+}
+Test(offload_random, another_sample_is_unsharded_adam)
+{
+    sample(100, 20);
+}
+Test(offload_random, a_third_sample_is_unsharded_adam)
+{
+    sample(200, 15);
+}
+Test(offload_random, a_large_sample_long, .timeout = 580)
+{
+    sample(1000, 1500);
+}

@@ -4,7 +4,7 @@
 #include "ref/train/offload_trial.h"
 
 #include "ref/arithmetic/random.h"
-#include "ref/flow/trace.h"
+#include "ref/executor/trace.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
@@ -43,7 +43,8 @@ Test(offload, what_cannot_be_placed_is_refused_by_the_configuration)
 // Every placement of stage 3 whose number is `from` modulo `stride`, each with another schedule, engine and world.
 static void placements(int from, int stride, const char *model)
 {
-    static const struct flow_schedule schedules[] = {{FLOW_SERIAL, 0}, {FLOW_OVERLAP, 0}, {FLOW_CHAOS, 1}};
+    static const struct executor_schedule schedules[] = {
+        {EXECUTOR_SERIAL, 0}, {EXECUTOR_OVERLAP, 0}, {EXECUTOR_CHAOS, 1}};
     static const enum dtype precisions[] = {DTYPE_BF16, DTYPE_FP32, DTYPE_FP16};
     int number = 0;
     for (int p = 0; p < 3; p++)
@@ -52,12 +53,13 @@ static void placements(int from, int stride, const char *model)
                 for (int d = 0; d < COUNT(precisions); d++)
                     for (size_t accumulation = 1; accumulation <= 3; accumulation += 2) {
                         enum dtype sum = accumulation > 1 ? DTYPE_FP32 : precisions[d];
-                        struct offload_trial t = OFFLOAD_TRIAL(
-                            .model = model, .parameter = tiers[p], .gradient = tiers[g], .optimizer = tiers[o],
-                            .precision = precisions[d], .wire = precisions[d], .sum = sum,
-                            .accumulation = accumulation, .world = 1 + number % 4,
-                            .schedule = schedules[number % COUNT(schedules)],
-                            .engine = number % 2 ? NVME_IO_URING : NVME_LIBAIO, .buffers = number % 5 ? 0 : 12);
+                        struct offload_trial t =
+                            OFFLOAD_TRIAL(.model = model, .parameter = tiers[p], .gradient = tiers[g],
+                                          .optimizer = tiers[o], .precision = precisions[d],
+                                          .communication = precisions[d], .sum = sum, .accumulation = accumulation,
+                                          .world = 1 + number % 4, .schedule = schedules[number % COUNT(schedules)],
+                                          .engine = number % 2 ? NVME_IO_URING : NVME_LIBAIO,
+                                          .buffers = number % 5 ? 0 : 12);
                         struct train_result result;
                         if (placeable(&t) && number++ % stride == from)
                             offload_demand(&t, &result);
@@ -65,15 +67,27 @@ static void placements(int from, int stride, const char *model)
 }
 
 // Six numbers a placement: with a stride of 5 each has its turn.
-Test(offload, every_placement_of_stage_3_is_unsharded_adam_concurrent) { placements(0, 5, "linear"); }
-Test(offload, a_gpt_wherever_it_lives_is_unsharded_adam) { placements(2, 11, "gpt-nano"); }
-Test(offload, every_placement_at_every_precision_long) { placements(0, 1, "linear"); }
-Test(offload, every_placement_of_a_gpt_long) { placements(0, 1, "gpt-nano"); }
+Test(offload, every_placement_of_stage_3_is_unsharded_adam_concurrent)
+{
+    placements(0, 5, "linear");
+}
+Test(offload, a_gpt_wherever_it_lives_is_unsharded_adam)
+{
+    placements(2, 11, "gpt-nano");
+}
+Test(offload, every_placement_at_every_precision_long)
+{
+    placements(0, 1, "linear");
+}
+Test(offload, every_placement_of_a_gpt_long)
+{
+    placements(0, 1, "gpt-nano");
+}
 
 Test(offload, stages_1_and_2_on_the_host_are_unsharded_adam_concurrent)
 {
-    static const struct flow_schedule schedules[] = {{FLOW_SERIAL, 0}, {FLOW_OVERLAP, 0}, {FLOW_CHAOS, 1},
-                                                     {FLOW_CHAOS, 2}};
+    static const struct executor_schedule schedules[] = {
+        {EXECUTOR_SERIAL, 0}, {EXECUTOR_OVERLAP, 0}, {EXECUTOR_CHAOS, 1}, {EXECUTOR_CHAOS, 2}};
     int number = 0;
     for (int stage = 1; stage <= 2; stage++)
         for (int g = 0; g < 2; g++)
@@ -84,7 +98,7 @@ Test(offload, stages_1_and_2_on_the_host_are_unsharded_adam_concurrent)
                         struct train_result result;
                         offload_demand(&OFFLOAD_TRIAL(.stage = stage, .optimizer = TIER_HOST, .gradient = tiers[g],
                                                       .world = world, .accumulation = accumulation,
-                                                      .precision = precision, .wire = precision,
+                                                      .precision = precision, .communication = precision,
                                                       .sum = accumulation > 1 ? DTYPE_FP32 : precision,
                                                       .schedule = schedules[number++ % COUNT(schedules)]),
                                        &result);
@@ -98,8 +112,8 @@ Test(offload, all_placements_have_one_digest)
     for (int p = 0; p < 3; p++)
         for (int g = 0; g < 3; g++)
             for (int o = 0; o < 3; o++) {
-                struct offload_trial t = OFFLOAD_TRIAL(.parameter = tiers[p], .gradient = tiers[g],
-                                                       .optimizer = tiers[o], .world = 3);
+                struct offload_trial t =
+                    OFFLOAD_TRIAL(.parameter = tiers[p], .gradient = tiers[g], .optimizer = tiers[o], .world = 3);
                 struct train_result result;
                 if (!placeable(&t))
                     continue;
@@ -119,9 +133,9 @@ static void buffer_counts(int from, int stride)
             for (int o = 0; o < 3; o++)
                 for (int fp32 = 0; fp32 < 2; fp32++) {
                     enum dtype precision = fp32 ? DTYPE_FP32 : DTYPE_BF16;
-                    struct offload_trial t = OFFLOAD_TRIAL(.parameter = tiers[p], .gradient = tiers[g],
-                                                           .optimizer = tiers[o], .precision = precision,
-                                                           .wire = precision, .sum = precision, .steps = 2);
+                    struct offload_trial t =
+                        OFFLOAD_TRIAL(.parameter = tiers[p], .gradient = tiers[g], .optimizer = tiers[o],
+                                      .precision = precision, .communication = precision, .sum = precision, .steps = 2);
                     struct train_result result;
                     size_t least = offload_least_buffers(&t);
                     if (!placeable(&t) || least == 0 || o == 0 || number++ % stride != from)
@@ -136,10 +150,16 @@ static void buffer_counts(int from, int stride)
                 }
 }
 
-Test(offload, any_number_of_buffers_from_the_least_on_works) { buffer_counts(1, 7); }
-Test(offload, any_number_of_buffers_works_everywhere_long) { buffer_counts(0, 1); }
+Test(offload, any_number_of_buffers_from_the_least_on_works)
+{
+    buffer_counts(1, 7);
+}
+Test(offload, any_number_of_buffers_works_everywhere_long)
+{
+    buffer_counts(0, 1);
+}
 
-// The first bundles' optimizer states go to the host until they have that part of all elements.
+// The first buckets' optimizer states go to the host until they have that part of all elements.
 Test(offload, a_part_of_the_optimizer_stays_on_the_device)
 {
     static const double ratios[4] = {0.0, 0.3, 0.7, 1.0};
@@ -150,9 +170,9 @@ Test(offload, a_part_of_the_optimizer_stays_on_the_device)
                 enum dtype precision = fp32 ? DTYPE_FP32 : DTYPE_BF16;
                 struct train_result result;
                 offload_demand(&OFFLOAD_TRIAL(.model = "gpt-nano", .steps = 2, .parameter = tiers[p],
-                                              .gradient = tiers[i % 2], .optimizer = TIER_HOST,
-                                              .precision = precision, .wire = precision, .sum = precision,
-                                              .ratio = ratios[i], .world = 3, .schedule = {FLOW_CHAOS, (uint64_t)i}),
+                                              .gradient = tiers[i % 2], .optimizer = TIER_HOST, .precision = precision,
+                                              .communication = precision, .sum = precision, .ratio = ratios[i],
+                                              .world = 3, .schedule = {EXECUTOR_CHAOS, (uint64_t)i}),
                                &result);
                 on_host[i] = result.held_bytes[TIER_HOST][KIND_OPTIMIZER];
                 uint64_t all = on_host[i] + result.held_bytes[TIER_DEVICE][KIND_OPTIMIZER];
@@ -170,8 +190,9 @@ Test(offload, fp32_has_a_master_only_where_parameters_live_elsewhere)
     for (int p = 0; p < 3; p++)
         for (int o = 0; o < 3; o++) {
             struct train_result result;
-            struct offload_trial t = OFFLOAD_TRIAL(.parameter = tiers[p], .optimizer = tiers[o],
-                                                   .precision = DTYPE_FP32, .wire = DTYPE_FP32, .sum = DTYPE_FP32);
+            struct offload_trial t =
+                OFFLOAD_TRIAL(.parameter = tiers[p], .optimizer = tiers[o], .precision = DTYPE_FP32,
+                              .communication = DTYPE_FP32, .sum = DTYPE_FP32);
             offload_demand(&t, &result);
             uint64_t moments = result.held_bytes[tiers[o]][KIND_OPTIMIZER];
             cr_assert_gt(moments, 0, "%s", offload_name(&t));
@@ -182,9 +203,9 @@ Test(offload, fp32_has_a_master_only_where_parameters_live_elsewhere)
 // Knobs of memory and speed change no bit.
 Test(offload, knobs_change_no_bit)
 {
-    const struct offload_trial plain = OFFLOAD_TRIAL(.parameter = TIER_NVME, .gradient = TIER_NVME,
-                                                     .optimizer = TIER_NVME, .accumulation = 2, .sum = DTYPE_FP32,
-                                                     .steps = 2);
+    const struct offload_trial plain =
+        OFFLOAD_TRIAL(.parameter = TIER_NVME, .gradient = TIER_NVME, .optimizer = TIER_NVME, .accumulation = 2,
+                      .sum = DTYPE_FP32, .steps = 2);
     struct train_result result;
     offload_demand(&plain, &result);
     char digest[33];
@@ -192,24 +213,61 @@ Test(offload, knobs_change_no_bit)
     for (int knob = 0; knob < 16; knob++) {
         struct offload_trial t = plain;
         switch (knob) {
-        case 0: t.pipeline_read = false; break;
-        case 1: t.pipeline_write = false; break;
-        case 2: t.pipeline_read = t.pipeline_write = false; t.buffers = 5; break;
-        case 3: t.sub_group = 1; break;
-        case 4: t.sub_group = 1000000000; break;
-        case 5: t.buffers = 50; break;
-        case 6: t.param_buffers = 1; t.prefetch = 0; break;
-        case 7: t.max_in_cpu = 1000000; break;
-        case 8: t.prefetch = 1000000; t.param_buffers = 9; break;
-        case 9: t.persistence = 120; break;
-        case 10: t.reuse = 3000; break;
-        case 11: t.reuse = 1000000; t.persistence = 1000; break;
-        case 12: t.block_bytes = 4096; t.queue_depth = 1; break;
-        case 13: t.engine = NVME_IO_URING; break;
-        case 14: t.owner_broadcast = true; break;
-        default: t.overlap_comm = t.contiguous = false; break;
+        case 0:
+            t.pipeline_read = false;
+            break;
+        case 1:
+            t.pipeline_write = false;
+            break;
+        case 2:
+            t.pipeline_read = t.pipeline_write = false;
+            t.buffers = 5;
+            break;
+        case 3:
+            t.sub_group = 1;
+            break;
+        case 4:
+            t.sub_group = 1000000000;
+            break;
+        case 5:
+            t.buffers = 50;
+            break;
+        case 6:
+            t.param_buffers = 1;
+            t.prefetch = 0;
+            break;
+        case 7:
+            t.max_in_cpu = 1000000;
+            break;
+        case 8:
+            t.prefetch = 1000000;
+            t.param_buffers = 9;
+            break;
+        case 9:
+            t.persistence = 120;
+            break;
+        case 10:
+            t.reuse = 3000;
+            break;
+        case 11:
+            t.reuse = 1000000;
+            t.persistence = 1000;
+            break;
+        case 12:
+            t.block_bytes = 4096;
+            t.queue_depth = 1;
+            break;
+        case 13:
+            t.engine = NVME_IO_URING;
+            break;
+        case 14:
+            t.owner_broadcast = true;
+            break;
+        default:
+            t.overlap_comm = t.contiguous = false;
+            break;
         }
-        t.schedule.mode = knob % 2 ? FLOW_CHAOS : FLOW_OVERLAP;
+        t.schedule.mode = knob % 2 ? EXECUTOR_CHAOS : EXECUTOR_OVERLAP;
         offload_demand(&t, &result);
         cr_assert_str_eq(result.digest, digest, "%s", offload_name(&t));
     }
@@ -221,9 +279,9 @@ Test(offload, activation_checkpoints_wherever_they_live_change_no_bit)
     char digest[33] = "";
     for (int a = 0; a < 3; a++)
         for (int s = 0; s < 3; s++) {
-            struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt-nano", .checkpointing = true, .activation = tiers[a],
-                                                   .accumulation = 2, .sum = DTYPE_FP32, .steps = 2, .world = 3,
-                                                   .schedule = {s, 5}, .overlap_comm = s != 1);
+            struct offload_trial t =
+                OFFLOAD_TRIAL(.model = "gpt-nano", .checkpointing = true, .activation = tiers[a], .accumulation = 2,
+                              .sum = DTYPE_FP32, .steps = 2, .world = 3, .schedule = {s, 5}, .overlap_comm = s != 1);
             struct train_result result;
             offload_demand(&t, &result);
             uint64_t held = result.held_bytes[tiers[a]][KIND_ACTIVATION];
@@ -246,7 +304,7 @@ static bool ever_together(const struct trace *trace, enum lane lane, enum lane o
     const struct trace_rank *rank = &trace->ranks[0];
     for (size_t i = 0; i < rank->interval_count[lane]; i++)
         for (size_t j = 0; j < rank->interval_count[other]; j++) {
-            const struct flow_interval *a = &rank->intervals[lane][i], *b = &rank->intervals[other][j];
+            const struct executor_interval *a = &rank->intervals[lane][i], *b = &rank->intervals[other][j];
             if (strcmp(b->name, name) == 0 && a->begin_ns < b->end_ns && b->begin_ns < a->end_ns)
                 return true;
         }
@@ -257,10 +315,10 @@ static bool ever_together(const struct trace *trace, enum lane lane, enum lane o
 Test(offload, without_pipelines_adam_runs_alone)
 {
     for (int pipeline = 0; pipeline < 2; pipeline++) {
-        struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt:layers=2,width=64,heads=2,length=64", .world = 1,
-                                               .optimizer = TIER_NVME, .gradient = TIER_HOST, .sub_group = 2048,
-                                               .buffers = 24, .pipeline_read = pipeline == 1,
-                                               .pipeline_write = pipeline == 0);
+        struct offload_trial t =
+            OFFLOAD_TRIAL(.model = "gpt:layers=2,width=64,heads=2,length=64", .world = 1, .optimizer = TIER_NVME,
+                          .gradient = TIER_HOST, .sub_group = 2048, .buffers = 24, .pipeline_read = pipeline == 1,
+                          .pipeline_write = pipeline == 0);
         struct trace trace;
         struct train_result result;
         cr_assert_eq(trace_open(t.world, &trace), ERR_NONE);
@@ -276,7 +334,7 @@ Test(offload, without_pipelines_adam_runs_alone)
 Test(offload, what_is_on_the_host_is_worked_on_there)
 {
     struct offload_trial t = OFFLOAD_TRIAL(.stage = 2, .optimizer = TIER_HOST, .gradient = TIER_HOST,
-                                           .wire = DTYPE_FP32, .accumulation = 2, .sum = DTYPE_FP32);
+                                           .communication = DTYPE_FP32, .accumulation = 2, .sum = DTYPE_FP32);
     struct trace trace;
     struct train_result result;
     cr_assert_eq(trace_open(t.world, &trace), ERR_NONE);
@@ -284,14 +342,15 @@ Test(offload, what_is_on_the_host_is_worked_on_there)
     for (size_t i = 0; i < trace.ranks[0].interval_count[LANE_COMPUTE]; i++) {
         const char *name = trace.ranks[0].intervals[LANE_COMPUTE][i].name;
         cr_expect(strcmp(name, "largest gradient") != 0 && strcmp(name, "sum of squares") != 0 &&
-                  strcmp(name, "Adam") != 0 && strcmp(name, "accumulate") != 0, "%s on the device", name);
+                      strcmp(name, "Adam") != 0 && strcmp(name, "accumulate") != 0,
+                  "%s on the device", name);
     }
     cr_expect_gt(trace.ranks[0].interval_count[LANE_CPU], 0);
     trace_close(&trace);
 }
 
-// Of a late update nothing is on the wire when the ranks tell each other their losses, however slow the wire is.
-Test(offload, a_delayed_update_leaves_the_wire_to_the_next_step)
+// Of a late update nothing is being sent when the ranks tell each other their losses, however slow the collectives are.
+Test(offload, a_delayed_update_leaves_the_collectives_to_the_next_step)
 {
     for (int stage = 1; stage <= 2; stage++) {
         struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt-nano", .stage = stage, .world = 3, .steps = 5, .delay = 2,
@@ -317,10 +376,11 @@ static void delays(int from, int stride)
                     for (int o = 1; o < 3; o++) {
                         static const enum dtype precisions[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_FP32};
                         enum dtype precision = precisions[m == 1 ? number % 2 : number % 3];
-                        struct offload_trial t = OFFLOAD_TRIAL(
-                            .model = models[m], .parameter = tiers[p], .gradient = tiers[g], .optimizer = tiers[o],
-                            .precision = precision, .wire = precision, .sum = precision, .steps = m == 1 ? 7 : 4,
-                            .world = 1 + number % 3, .delay = delay, .schedule = {number % 3, (uint64_t)number});
+                        struct offload_trial t =
+                            OFFLOAD_TRIAL(.model = models[m], .parameter = tiers[p], .gradient = tiers[g],
+                                          .optimizer = tiers[o], .precision = precision, .communication = precision,
+                                          .sum = precision, .steps = m == 1 ? 7 : 4, .world = 1 + number % 3,
+                                          .delay = delay, .schedule = {number % 3, (uint64_t)number});
                         struct train_result result;
                         if (number++ % stride != from)
                             continue;
@@ -329,11 +389,17 @@ static void delays(int from, int stride)
                     }
 }
 
-Test(offload, a_delayed_update_is_its_unsharded_twin_concurrent) { delays(3, 7); }
-Test(offload, a_delayed_update_everywhere_long) { delays(0, 1); }
+Test(offload, a_delayed_update_is_its_unsharded_twin_concurrent)
+{
+    delays(3, 7);
+}
+Test(offload, a_delayed_update_everywhere_long)
+{
+    delays(0, 1);
+}
 
-// The largest share of this model, that of its first bundle, has two elements; a buffer of so many is enough.
-Test(offload, a_share_larger_than_the_buffers_is_refused)
+// The largest shard of this model, that of its first bucket, has two elements; a buffer of so many is enough.
+Test(offload, a_shard_larger_than_the_buffers_is_refused)
 {
     const struct offload_trial t = OFFLOAD_TRIAL(.model = "linear-few", .world = 1, .parameter = TIER_NVME);
     for (size_t size = 1; size <= 2; size++) {
@@ -364,10 +430,10 @@ Test(offload, parameters_stay_on_the_host_as_long_as_there_is_room)
         for (size_t accumulation = 1; accumulation <= 3; accumulation += 2)
             for (int s = 0; s < 3; s++) {
                 struct train_result result;
-                struct offload_trial t = OFFLOAD_TRIAL(.model = "gpt-nano", .parameter = TIER_NVME, .param_buffers = 1,
-                                                       .max_in_cpu = rooms[r] * 2048, .accumulation = accumulation,
-                                                       .sum = DTYPE_FP32, .schedule = {s, 3},
-                                                       .prefetch = s == 1 ? 0 : 100000);
+                struct offload_trial t =
+                    OFFLOAD_TRIAL(.model = "gpt-nano", .parameter = TIER_NVME, .param_buffers = 1,
+                                  .max_in_cpu = rooms[r] * 2048, .accumulation = accumulation, .sum = DTYPE_FP32,
+                                  .schedule = {s, 3}, .prefetch = s == 1 ? 0 : 100000);
                 offload_demand(&t, &result);
                 uint64_t room = rooms[r] < 1 ? 1 : rooms[r];
                 room = room < turning_layers ? room : turning_layers;

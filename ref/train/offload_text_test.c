@@ -15,7 +15,7 @@ static void run(const char *preset, struct train_result *result)
                                     .world = 2,
                                     .steps = 20,
                                     .seed = 1,
-                                    .schedule = {FLOW_OVERLAP, 0},
+                                    .schedule = {EXECUTOR_OVERLAP, 0},
                                     .threads = 1,
                                     .swap_checksum = true};
     cr_assert_eq(model_find("gpt-10m", &setting.model), ERR_NONE);

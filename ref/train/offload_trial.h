@@ -18,9 +18,9 @@ struct offload_trial {
     const char *model;
     int world;
     uint64_t steps;
-    struct flow_schedule schedule;
+    struct executor_schedule schedule;
     int stage;
-    enum dtype precision, wire, sum;
+    enum dtype precision, communication, sum;
     size_t accumulation;
     enum ledger_tier parameter, gradient, optimizer;
     enum nvme_engine engine;
@@ -31,7 +31,7 @@ struct offload_trial {
     bool unchecked;  // bf16: no look for inf and NaN
     bool checkpointing;
     enum ledger_tier activation;  // of the checkpoints
-    size_t sub_group, buffers;  // buffers: 0: the least
+    size_t sub_group, buffers;    // buffers: 0: the least
     size_t param_buffers, max_in_cpu;
     size_t prefetch, persistence, live, reuse, bucket;
     uint64_t delay;  // the first delayed step; 0: none
@@ -41,14 +41,15 @@ struct offload_trial {
 
 // What most tests do not change; what they do, they say again.
 #pragma GCC diagnostic ignored "-Woverride-init"
-#define OFFLOAD_TRIAL(...)                                                                                            \
-    (struct offload_trial)                                                                                            \
-    {                                                                                                                 \
-        .model = "linear", .world = 2, .steps = 3, .schedule = {FLOW_OVERLAP, 0}, .stage = 3,                         \
-        .precision = DTYPE_BF16, .wire = DTYPE_BF16, .sum = DTYPE_BF16, .accumulation = 1, .parameter = TIER_DEVICE,  \
-        .gradient = TIER_DEVICE, .optimizer = TIER_DEVICE, .block_bytes = 1 << 16, .queue_depth = 4, .ratio = 1,      \
-        .pipeline_read = true, .pipeline_write = true, .overlap_comm = true, .contiguous = true, .sub_group = 2048,   \
-        .param_buffers = 2, .prefetch = 5000, .live = 1000000, .bucket = 5000, .tiles = 1, .clip = 1, __VA_ARGS__     \
+#define OFFLOAD_TRIAL(...)                                                                                             \
+    (struct offload_trial)                                                                                             \
+    {                                                                                                                  \
+        .model = "linear", .world = 2, .steps = 3, .schedule = {EXECUTOR_OVERLAP, 0}, .stage = 3,                      \
+        .precision = DTYPE_BF16, .communication = DTYPE_BF16, .sum = DTYPE_BF16, .accumulation = 1,                    \
+        .parameter = TIER_DEVICE, .gradient = TIER_DEVICE, .optimizer = TIER_DEVICE, .block_bytes = 1 << 16,           \
+        .queue_depth = 4, .ratio = 1, .pipeline_read = true, .pipeline_write = true, .overlap_comm = true,             \
+        .contiguous = true, .sub_group = 2048, .param_buffers = 2, .prefetch = 5000, .live = 1000000, .bucket = 5000,  \
+        .tiles = 1, .clip = 1, __VA_ARGS__                                                                             \
     }
 
 // The staging buffers that the update of one sub-group needs, from the definition of its placement: on the host,
@@ -74,8 +75,9 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
     if (t->delay)
         snprintf(delay, sizeof delay, "\"delayed_update\": {\"start_step\": %d}, ", (int)t->delay);
     if (t->precision == DTYPE_FP16)
-        snprintf(fp16, sizeof fp16, "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 10, "
-                                    "\"loss_scale_window\": 2, \"hysteresis\": 2}, ");
+        snprintf(fp16, sizeof fp16,
+                 "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 10, "
+                 "\"loss_scale_window\": 2, \"hysteresis\": 2}, ");
     if (t->precision == DTYPE_BF16)
         snprintf(bf16, sizeof bf16, "\"bf16\": {\"enabled\": true, \"check_grad_overflow\": %s}, ",
                  flags[!t->unchecked]);
@@ -92,7 +94,7 @@ static inline const char *offload_text(const struct offload_trial *t, char out[O
              "\"max_in_cpu\": %zu}}, \"aio\": {\"block_size\": %zu, \"queue_depth\": %d}, \"zerogauge\": {%s"
              "\"offload_gradient\": {\"device\": \"%s\"}, \"aio_engine\": \"%s\", \"tiling\": {\"factor\": %d}, "
              "\"activation_checkpointing\": {\"enabled\": %s, \"device\": \"%s\"}%s}}",
-             t->accumulation, t->clip, fp16, bf16, dtype_name(t->wire), dtype_name(t->sum), t->stage,
+             t->accumulation, t->clip, fp16, bf16, dtype_name(t->communication), dtype_name(t->sum), t->stage,
              flags[t->overlap_comm], flags[t->contiguous], t->bucket, t->bucket, t->prefetch, t->persistence, t->live,
              t->reuse, t->sub_group, config_device_name(t->optimizer), buffers, flags[t->pipeline_read],
              flags[t->pipeline_write], t->ratio, config_device_name(t->parameter), t->param_buffers, t->max_in_cpu,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run: one thread a rank, each with its ledger, tier, flow, stage and model run; errors of one end all.
+// The run: one thread a rank, each with its ledger, tier, executor, stage and model run; errors of one end all.
 #include "ref/train/train_internal.h"
 
 #include "base/err.h"
@@ -40,7 +40,7 @@ static int open_batches(struct train_rank *rank)
 // Without data: tiers have addresses alone, and states no values.
 static bool is_dry(const struct train_rank *rank)
 {
-    return rank->setting->schedule.mode == FLOW_DRY;
+    return rank->setting->schedule.mode == EXECUTOR_DRY;
 }
 
 static int open_tiers(struct train_rank *rank)
@@ -86,26 +86,28 @@ int train_rank_open(struct train_rank *rank)
     TRY(stage_find(config->stage, &operations));
     TRY(open_batches(rank));
     TRY(open_tiers(rank));
-    TRY(flow_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->flow));
-    flow_emulate(rank->flow, setting->emulation.bytes_per_s);
-    flow_record(rank->flow, setting->trace);
+    TRY(executor_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->executor));
+    executor_emulate(rank->executor, setting->emulation.bytes_per_s);
+    executor_record(rank->executor, setting->trace);
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     const struct stage_setting stage_setting = {
         .model = setting->model,
         .config = config,
         .comm = rank->comm,
-        .flow = rank->flow,
+        .executor = rank->executor,
         .tier = rank->tier,
         .nvme = rank->nvme,
         .ledger = &rank->ledger,
         .seed = setting->seed,
-        .threads = setting->threads > 0 ? setting->threads : cores > setting->world ? cores / setting->world : 1,
+        .threads = setting->threads > 0     ? setting->threads
+                   : cores > setting->world ? cores / setting->world
+                                            : 1,
     };
     TRY((is_dry(rank) ? stage_plan : stage_open)(operations, &stage_setting, &rank->stage));
     TRY(model_run_open(setting->model, config->micro_batch, config->precision, config->activation_checkpointing,
                        rank->tier, &rank->run));
-    size_t run_bytes = model_run_bytes(setting->model, config->micro_batch, config->precision,
-                                       config->activation_checkpointing);
+    size_t run_bytes =
+        model_run_bytes(setting->model, config->micro_batch, config->precision, config->activation_checkpointing);
     TRY(activations_open(setting->model, config, &rank->stage.move, rank->tier, &rank->activations));
     comm_count_in(rank->comm, &rank->ledger);
     formula_of(&rank->stage, rank->rank, run_bytes, sizeof(struct train_report_of_rank), &rank->formula);
@@ -115,7 +117,7 @@ int train_rank_open(struct train_rank *rank)
 
 void train_rank_close(struct train_rank *rank)
 {
-    flow_close(rank->flow);
+    executor_close(rank->executor);
     verify_close(rank);
     model_run_close(rank->run);
     activations_close(&rank->activations);
@@ -186,7 +188,7 @@ static int observe(struct train_rank *rank, uint64_t step, bool applied)
     const struct train_setting *setting = rank->setting;
     if (!setting->observe)
         return ERR_NONE;
-    TRY(flow_wait(rank->flow));
+    TRY(executor_wait(rank->executor));
     comm_count_in(rank->comm, NULL);
     const struct train_moment moment = {.stage = &rank->stage, .rank = rank->rank, .step = step, .applied = applied};
     int rc = setting->observe(setting->observe_context, &moment);
@@ -220,7 +222,7 @@ static int run_steps(struct train_rank *rank)
     }
     if (rank->rank == 0)
         rank->result->interrupted = stop && !rank->result->difference.found;
-    return flow_wait(rank->flow);
+    return executor_wait(rank->executor);
 }
 
 // The ledger against the formula, line by line.
@@ -269,7 +271,7 @@ static int add_totals(struct train_rank *rank)
         counts[i] = sizeof rank->totals;
         offsets[i] = (size_t)i * sizeof rank->totals;
     }
-    uint64_t (*all)[NUMBER_COUNT] = malloc((size_t)world * sizeof *all), *sum = (uint64_t *)&rank->totals;
+    uint64_t(*all)[NUMBER_COUNT] = malloc((size_t)world * sizeof *all), *sum = (uint64_t *)&rank->totals;
     if (!all)
         return err_set(ERR_MEMORY, "no memory for the totals of %d ranks", world);
     comm_count_in(rank->comm, NULL);
@@ -311,7 +313,7 @@ static void *rank_thread(void *context)
 {
     struct train_rank *rank = context;
     rank->rc = run_rank(rank);
-    int traced = trace_take(rank->setting->trace, rank->rank, rank->flow);
+    int traced = trace_take(rank->setting->trace, rank->rank, rank->executor);
     rank->rc = rank->rc != ERR_NONE ? rank->rc : traced;
     if (rank->rc != ERR_NONE) {
         snprintf(rank->message, sizeof rank->message, "%s", err_message());

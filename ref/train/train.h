@@ -5,14 +5,14 @@
 #define ZG_TRAIN_H
 
 #include "ref/config/config.h"
-#include "ref/flow/emulate.h"
-#include "ref/flow/flow.h"
+#include "ref/executor/emulation.h"
+#include "ref/executor/executor.h"
 #include "ref/formula/formula.h"
 #include "ref/tier/inject.h"
 #include "ref/model/model.h"
 #include "ref/stage/stage.h"
 #include "ref/model/text.h"
-#include "ref/flow/trace.h"
+#include "ref/executor/trace.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -40,26 +40,26 @@ struct train_moment {
 struct train_setting {
     const struct config *config;
     const struct model *model;
-    const struct text *text;  // null for models that want none, and on a dry flow
+    const struct text *text;  // null for models that want none, and on a dry executor
     int world;
     struct comm *comm;  // of the world that a launcher has started, this process being a rank of it; null: all ranks
                         // are threads of this process
     uint64_t steps, seed;
-    struct flow_schedule schedule;
-    uint64_t device_memory_bytes;  // a rank; 0: no limit
+    struct executor_schedule schedule;
+    uint64_t device_memory_bytes;                  // a rank; 0: no limit
     uint64_t host_memory_bytes, nvme_space_bytes;  // the same
-    const struct accelerator *accelerator;  // what the device tier is; null: host memory
-    int device_count;  // of the accelerator: where the ranks are threads, they take turns
-    int device;        // where this process is a rank: its own; else that of rank 0, from which they take turns
-    bool buffered;                 // NVMe through the page cache, where a file system has no O_DIRECT
-    bool swap_checksum;            // of every block on NVMe, compared when it is read
+    const struct accelerator *accelerator;         // what the device tier is; null: host memory
+    int device_count;                              // of the accelerator: where the ranks are threads, they take turns
+    int device;          // where this process is a rank: its own; else that of rank 0, from which they take turns
+    bool buffered;       // NVMe through the page cache, where a file system has no O_DIRECT
+    bool swap_checksum;  // of every block on NVMe, compared when it is read
     struct emulation emulation;
-    struct inject_plan inject;     // faults on purpose
-    struct trace *trace;           // open for the world, and given the timeline; null: none is kept
-    int threads;                   // a rank, for the update; 0: cores / world
+    struct inject_plan inject;  // faults on purpose
+    struct trace *trace;        // open for the world, and given the timeline; null: none is kept
+    int threads;                // a rank, for the update; 0: cores / world
     bool verify;
-    bool native_reduction;         // sums in the transport's own order, compared with the canonical ones
-    struct train_checkpoints *checkpoints;  // train_checkpoint.h; may be null
+    bool native_reduction;                     // sums in the transport's own order, compared with the canonical ones
+    struct train_checkpoints *checkpoints;     // train_checkpoint.h; may be null
     const volatile sig_atomic_t *interrupted;  // may be null; when set, training ends after the step
     void (*progress)(void *context, const struct train_progress *progress);  // after each step, from one thread
     void *progress_context;
@@ -71,8 +71,8 @@ struct train_setting {
 struct train_difference {
     bool found;
     uint64_t step;
-    int rank;              // whose copy it is
-    char state[16];        // "parameter", "exp_avg", "exp_avg_sq", "copy", "loss", "applied"
+    int rank;                       // whose copy it is
+    char state[16];                 // "parameter", "exp_avg", "exp_avg_sq", "copy", "loss", "applied"
     char tensor[MODEL_NAME_BYTES];  // "" for the loss and the decision
     uint64_t element;
     uint64_t expected_bits, actual_bits;
@@ -92,17 +92,17 @@ struct train_result {
     uint64_t saved_step;            // of the last checkpoint saved; 0: none
     bool interrupted;
     struct train_difference difference;
-    double first_loss, loss;   // of this run's first and last step
-    double seconds;            // of all steps, without verification
-    uint64_t *step_ns;         // [steps - resumed_step]; free()
-    uint64_t tokens;           // trained on, all ranks
-    char digest[33];           // of parameters and moments, whole, in parameter order
+    double first_loss, loss;  // of this run's first and last step
+    double seconds;           // of all steps, without verification
+    uint64_t *step_ns;        // [steps - resumed_step]; free()
+    uint64_t tokens;          // trained on, all ranks
+    char digest[33];          // of parameters and moments, whole, in parameter order
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT], formula_held_bytes[TIER_COUNT][KIND_COUNT];  // rank 0
-    uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];                                       // all ranks
+    uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];                                        // all ranks
     uint64_t formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];
-    struct comm_native native; // where native_reduction was asked for
-    bool accounting_equal;     // on every rank, every line
-    uint64_t unlocked_bytes;   // host memory of all ranks that should be locked and is not
+    struct comm_native native;        // where native_reduction was asked for
+    bool accounting_equal;            // on every rank, every line
+    uint64_t unlocked_bytes;          // host memory of all ranks that should be locked and is not
     uint64_t host_hits, host_misses;  // parameters on NVMe that the host still had, and those that were read; all ranks
     const struct stage_operations *operations;
     const char *traffic_formula;

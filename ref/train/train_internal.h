@@ -25,20 +25,20 @@ struct train_rank {
     int rc;
     char message[2048];
     struct ledger ledger;
-    struct tier *tier;        // device and host
-    struct tier_nvme *nvme;   // null: nothing lives there
+    struct tier *tier;       // device and host
+    struct tier_nvme *nvme;  // null: nothing lives there
     struct inject inject;
-    struct flow *flow;
+    struct executor *executor;
     struct stage stage;
     struct model_run *run;
     struct activations activations;
-    struct model_batch *batches;  // by micro-step
+    struct model_batch *batches;             // by micro-step
     uint64_t resumed_step, resumed_applied;  // of the checkpoint that the run continues
-    double loss;                  // of this rank's micro-batches, summed
-    void *arguments;              // of the compute operation being issued
-    struct oracle *oracle;        // rank 0
+    double loss;                             // of this rank's micro-batches, summed
+    void *arguments;                         // of the compute operation being issued
+    struct oracle *oracle;                   // rank 0
     struct model_batch oracle_tokens;
-    float *whole;                 // room for the largest padded bundle
+    float *full;  // room for the largest padded bucket
     void *expected;
     struct formula formula;
     struct train_totals totals;  // this rank's, and after train_collect all ranks'

@@ -107,37 +107,34 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
     const struct config *config = setting->config;
     char schedule[SCHEDULE_TEXT_BYTES], emulated[EMULATION_TEXT_BYTES];
     bool nvme = config_uses_nvme(config), offloads = config->offload_optimizer.tier != TIER_DEVICE;
-    return json_pack("{s:s,s:s,s:i,s:s,s:i,s:s,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:s,s:s,s:s,s:o,s:o,s:o}", "record", "train",
-                     "model",
-                     setting->model->name, "stage", config->stage, "stage_name", result->operations->name, "world",
-                     setting->world, "device", device_name(setting), "steps", (json_int_t)result->steps, "precision",
-                     dtype_name(config->precision), "accumulation", (json_int_t)config->accumulation, "schedule",
-                     train_schedule_text(setting->schedule, schedule), "recipe", config->recipe, "param_elements",
-                     (json_int_t)result->param_elements, "emulated",
-                     text_or_null(emulation_any(&setting->emulation) ? emulation_text(&setting->emulation, emulated)
-                                                                      : NULL),
-                     "parameter_tier", ledger_tier_name(config->offload_param.tier), "gradient_tier",
-                     ledger_tier_name(offloads ? config->gradient_tier : TIER_DEVICE), "optimizer_tier",
-                     ledger_tier_name(config->offload_optimizer.tier), "delayed_update_start_step",
-                     step_or_null(config->delayed_update_start_step), "buffered",
-                     nvme ? json_boolean(setting->buffered) : json_null(), "swap_checksum",
-                     nvme ? json_boolean(setting->swap_checksum) : json_null());
+    return json_pack(
+        "{s:s,s:s,s:i,s:s,s:i,s:s,s:I,s:s,s:I,s:s,s:s,s:I,s:o,s:s,s:s,s:s,s:o,s:o,s:o}", "record", "train", "model",
+        setting->model->name, "stage", config->stage, "stage_name", result->operations->name, "world", setting->world,
+        "device", device_name(setting), "steps", (json_int_t)result->steps, "precision", dtype_name(config->precision),
+        "accumulation", (json_int_t)config->accumulation, "schedule", train_schedule_text(setting->schedule, schedule),
+        "recipe", config->recipe, "param_elements", (json_int_t)result->param_elements, "emulated",
+        text_or_null(emulation_any(&setting->emulation) ? emulation_text(&setting->emulation, emulated) : NULL),
+        "parameter_tier", ledger_tier_name(config->offload_param.tier), "gradient_tier",
+        ledger_tier_name(offloads ? config->gradient_tier : TIER_DEVICE), "optimizer_tier",
+        ledger_tier_name(config->offload_optimizer.tier), "delayed_update_start_step",
+        step_or_null(config->delayed_update_start_step), "buffered",
+        nvme ? json_boolean(setting->buffered) : json_null(), "swap_checksum",
+        nvme ? json_boolean(setting->swap_checksum) : json_null());
 }
 
 // What came of it.
 static json_t *outcome_json(const struct train_setting *setting, const struct train_result *result)
 {
-    return json_pack("{s:I,s:o,s:o,s:s,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:o,s:I}", "verified_steps",
-                     (json_int_t)result->verified_steps, "equal",
-                     setting->verify ? json_boolean(train_equal(result)) : json_null(), "first_difference",
-                     difference_json(&result->difference), "state_digest", result->digest, "first_loss",
-                     real_json(result->first_loss), "loss", real_json(result->loss), "tokens_per_s",
-                     train_tokens_per_s(result), "skipped_steps", (json_int_t)result->skipped_steps, "interrupted",
-                     result->interrupted, "resumed_step", step_or_null(result->resumed_step), "saved_step",
-                     step_or_null(result->saved_step), "unlocked_bytes", (json_int_t)result->unlocked_bytes,
-                     "host_hits", (json_int_t)result->host_hits, "host_misses", (json_int_t)result->host_misses,
-                     "native_reduction", native_json(setting, &result->native), "reduction_group",
-                     (json_int_t)setting->config->reduction_group);
+    return json_pack(
+        "{s:I,s:o,s:o,s:s,s:o,s:o,s:f,s:I,s:b,s:o,s:o,s:I,s:I,s:I,s:o,s:I}", "verified_steps",
+        (json_int_t)result->verified_steps, "equal", setting->verify ? json_boolean(train_equal(result)) : json_null(),
+        "first_difference", difference_json(&result->difference), "state_digest", result->digest, "first_loss",
+        real_json(result->first_loss), "loss", real_json(result->loss), "tokens_per_s", train_tokens_per_s(result),
+        "skipped_steps", (json_int_t)result->skipped_steps, "interrupted", result->interrupted, "resumed_step",
+        step_or_null(result->resumed_step), "saved_step", step_or_null(result->saved_step), "unlocked_bytes",
+        (json_int_t)result->unlocked_bytes, "host_hits", (json_int_t)result->host_hits, "host_misses",
+        (json_int_t)result->host_misses, "native_reduction", native_json(setting, &result->native), "reduction_group",
+        (json_int_t)setting->config->reduction_group);
 }
 
 // Bytes held and moved, and what the formulas say.
@@ -147,9 +144,8 @@ static json_t *accounts_json(const struct train_result *result)
     return json_pack("{s:I,s:I,s:o,s:o,s:I,s:I,s:o,s:o,s:b}", "held_bytes",
                      (json_int_t)train_sum(result->held_bytes[0], held_count), "formula_held_bytes",
                      (json_int_t)train_sum(result->formula_held_bytes[0], held_count), "held_bytes_by_tier",
-                     held_json(result->held_bytes), "formula_held_bytes_by_tier",
-                     held_json(result->formula_held_bytes), "moved_bytes",
-                     (json_int_t)train_sum(result->moved_bytes[0], moved_count), "formula_moved_bytes",
+                     held_json(result->held_bytes), "formula_held_bytes_by_tier", held_json(result->formula_held_bytes),
+                     "moved_bytes", (json_int_t)train_sum(result->moved_bytes[0], moved_count), "formula_moved_bytes",
                      (json_int_t)train_sum(result->formula_moved_bytes[0], moved_count), "moved_bytes_by_lane",
                      moved_json(result->moved_bytes), "formula_moved_bytes_by_lane",
                      moved_json(result->formula_moved_bytes), "accounting_equal", result->accounting_equal);

@@ -95,7 +95,7 @@ static int check_find_largest(const struct train_options *a)
     const struct {
         const char *name;
         bool given;
-    } options[] = {{"--model", a->model},   {"--load-weights", a->weights}, {"--save", a->save},
+    } options[] = {{"--model", a->model},   {"--load-weights", a->weights},  {"--save", a->save},
                    {"--resume", a->resume}, {"--checkpoint", a->checkpoint}, {"--trace", a->trace},
                    {"--verify", a->verify}};
     if (!a->find_largest)
@@ -194,7 +194,7 @@ int train_options_setting(const struct train_options *a, struct train_setting *o
         .swap_checksum = !a->no_swap_checksum,
     };
     TRY(device_find(a->device, a->launcher.world > 0, out));
-    TRY(flow_schedule_parse(a->schedule ? a->schedule : "overlap", &out->schedule));
+    TRY(executor_schedule_parse(a->schedule ? a->schedule : "overlap", &out->schedule));
     TRY(parse_budget("--device-memory", a->device_memory, &out->device_memory_bytes));
     TRY(parse_budget("--host-memory", a->host_memory, &out->host_memory_bytes));
     TRY(parse_budget("--nvme-space", a->nvme_space, &out->nvme_space_bytes));
@@ -210,8 +210,11 @@ void train_options_print_unused(const struct train_options *a, const struct conf
     const struct {
         const char *name;
         bool given;
-    } options[] = {{"--nvme-path", a->nvme_path}, {"--engine", a->engine}, {"--nvme-space", a->nvme_space},
-                   {"--buffered", a->buffered}, {"--no-swap-checksum", a->no_swap_checksum}};
+    } options[] = {{"--nvme-path", a->nvme_path},
+                   {"--engine", a->engine},
+                   {"--nvme-space", a->nvme_space},
+                   {"--buffered", a->buffered},
+                   {"--no-swap-checksum", a->no_swap_checksum}};
     for (size_t i = 0; i < sizeof options / sizeof options[0] && !config_uses_nvme(config); i++)
         if (options[i].given)
             fprintf(out, "%s: accepted, without meaning here: nothing is on NVMe\n", options[i].name);
@@ -226,9 +229,9 @@ static void list_free(char **list)
 
 void train_options_close(struct train_options *a)
 {
-    char *texts[] = {a->preset, a->config_path, a->model, a->schedule, a->text_path, a->device_memory, a->host_memory,
-                     a->nvme_space, a->engine, a->emulate, a->trace, a->inject, a->save, a->resume, a->checkpoint,
-                     a->weights, a->device};
+    char *texts[] = {a->preset,      a->config_path, a->model,      a->schedule, a->text_path, a->device_memory,
+                     a->host_memory, a->nvme_space,  a->engine,     a->emulate,  a->trace,     a->inject,
+                     a->save,        a->resume,      a->checkpoint, a->weights,  a->device};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     list_free(a->set);

@@ -8,10 +8,10 @@
 
 #include <inttypes.h>
 
-const char *train_schedule_text(struct flow_schedule schedule, char out[SCHEDULE_TEXT_BYTES])
+const char *train_schedule_text(struct executor_schedule schedule, char out[SCHEDULE_TEXT_BYTES])
 {
     static const char *const names[] = {"serial", "overlap"};
-    if (schedule.mode == FLOW_CHAOS)
+    if (schedule.mode == EXECUTOR_CHAOS)
         snprintf(out, SCHEDULE_TEXT_BYTES, "chaos:%" PRIu64, schedule.seed);
     else
         snprintf(out, SCHEDULE_TEXT_BYTES, "%s", names[schedule.mode]);

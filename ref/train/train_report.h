@@ -20,6 +20,6 @@ uint64_t train_sum(const uint64_t *values, int count);
 
 // "serial", "overlap", "chaos:7", in a buffer of the caller's.
 enum { SCHEDULE_TEXT_BYTES = 32 };
-const char *train_schedule_text(struct flow_schedule schedule, char out[SCHEDULE_TEXT_BYTES]);
+const char *train_schedule_text(struct executor_schedule schedule, char out[SCHEDULE_TEXT_BYTES]);
 
 #endif

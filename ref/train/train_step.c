@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step of one rank: the model's units, forward and backward, through the four verbs of the stage.
+// One training step of one rank: the model's layers, forward and backward, through the four verbs of the stage.
 #include "ref/train/train_internal.h"
 
 #include "base/err.h"
@@ -25,15 +25,15 @@ int train_batch(const struct train_setting *setting, uint64_t step, int micro, i
                       setting->model->sequence_length, tokens);
 }
 
-// A unit's forward or backward. Behind it, in one block, lie the pointers that were valid when it was issued.
+// A layer's forward or backward. Behind it, in one block, lie the pointers that were valid when it was issued.
 struct compute_arguments {
     struct model_run *run;
     const struct model_batch *batch;
     void *checkpoint;
-    int unit, param_count;
+    int layer, param_count;
     enum pass pass;
     float loss_scale;
-    double *loss;  // the last unit's forward adds to it
+    double *loss;  // the last layer's forward adds to it
 };
 
 static int run_compute(void *arguments)
@@ -42,18 +42,18 @@ static int run_compute(void *arguments)
     const void **params = (const void **)(a + 1);
     struct model_gradient *gradients = (struct model_gradient *)(params + a->param_count);
     if (a->pass == PASS_BACKWARD)
-        return model_backward(a->run, a->unit, a->batch, params, gradients, a->loss_scale, a->checkpoint);
-    TRY(model_forward(a->run, a->unit, a->batch, params, a->checkpoint));
+        return model_backward(a->run, a->layer, a->batch, params, gradients, a->loss_scale, a->checkpoint);
+    TRY(model_forward(a->run, a->layer, a->batch, params, a->checkpoint));
     if (a->loss)
         *a->loss += model_loss(a->run);
     return ERR_NONE;
 }
 
-static int issue_compute(struct train_rank *rank, int unit, enum pass pass, const struct model_batch *batch,
+static int issue_compute(struct train_rank *rank, int layer, enum pass pass, const struct model_batch *batch,
                          void *checkpoint)
 {
     const struct model *model = rank->setting->model;
-    const struct model_unit *u = &model->units[unit];
+    const struct model_layer *u = &model->layers[layer];
     size_t params_bytes = (size_t)model->param_count * sizeof(void *);
     size_t gradients_bytes = (size_t)model->param_count * sizeof(struct model_gradient);
     struct compute_arguments *a = rank->arguments;
@@ -61,47 +61,47 @@ static int issue_compute(struct train_rank *rank, int unit, enum pass pass, cons
         .run = rank->run,
         .batch = batch,
         .checkpoint = checkpoint,
-        .unit = unit,
+        .layer = layer,
         .param_count = model->param_count,
         .pass = pass,
         .loss_scale = (float)scaler_scale(&rank->stage.optimizer.scaler),
-        .loss = unit == model->unit_count - 1 ? &rank->loss : NULL,
+        .loss = layer == model->layer_count - 1 ? &rank->loss : NULL,
     };
     memcpy(a + 1, rank->stage.params, params_bytes);
     memcpy((char *)(a + 1) + params_bytes, rank->stage.gradients, gradients_bytes);
 
     const struct config *config = rank->setting->config;
     size_t element_bytes = dtype_bytes(config->precision);
-    struct flow_span spans[2 + 2 * u->param_count];
+    struct executor_span spans[2 + 2 * u->param_count];
     size_t count = 0;
-    spans[count++] = (struct flow_span){
+    spans[count++] = (struct executor_span){
         model_run_memory(rank->run),
         model_run_bytes(model, config->micro_batch, config->precision, config->activation_checkpointing),
-        FLOW_READ_WRITE};
-    spans[count++] = (struct flow_span){checkpoint, checkpoint ? activations_bytes(&rank->activations, unit) : 0,
-                                        pass == PASS_FORWARD ? FLOW_WRITE : FLOW_READ};
+        EXECUTOR_READ_WRITE};
+    spans[count++] = (struct executor_span){checkpoint, checkpoint ? activations_bytes(&rank->activations, layer) : 0,
+                                            pass == PASS_FORWARD ? EXECUTOR_WRITE : EXECUTOR_READ};
     for (int i = 0; i < u->param_count; i++) {
         int param = u->params[i];
         size_t bytes = model->params[param].count * element_bytes;
         const struct model_gradient *gradient = &rank->stage.gradients[param];
-        spans[count++] = (struct flow_span){rank->stage.params[param], bytes, FLOW_READ};
+        spans[count++] = (struct executor_span){rank->stage.params[param], bytes, EXECUTOR_READ};
         if (pass == PASS_BACKWARD && gradient->data)
-            spans[count++] = (struct flow_span){gradient->data, bytes,
-                                                gradient->accumulate ? FLOW_READ_WRITE : FLOW_WRITE};
+            spans[count++] = (struct executor_span){gradient->data, bytes,
+                                                    gradient->accumulate ? EXECUTOR_READ_WRITE : EXECUTOR_WRITE};
     }
     // Backward has two products for each of forward's, and with checkpoints makes forward once more.
     double passes = pass == PASS_FORWARD ? 1 : config->activation_checkpointing ? 3 : 2;
-    return flow_issue(rank->flow, &(struct flow_operation){
-                                      .name = pass == PASS_FORWARD ? "forward" : "backward",
-                                      .lane = LANE_COMPUTE,
-                                      .run = run_compute,
-                                      .arguments = a,
-                                      .arguments_bytes = sizeof *a + params_bytes + gradients_bytes,
-                                      .spans = spans,
-                                      .span_count = count,
-                                      .flops = passes * model_unit_flops(model, unit, config->micro_batch),
-                                      .work_bytes = flow_span_bytes(spans + 2, count - 2),
-                                  });
+    return executor_issue(rank->executor, &(struct executor_operation){
+                                              .name = pass == PASS_FORWARD ? "forward" : "backward",
+                                              .lane = LANE_COMPUTE,
+                                              .run = run_compute,
+                                              .arguments = a,
+                                              .arguments_bytes = sizeof *a + params_bytes + gradients_bytes,
+                                              .spans = spans,
+                                              .span_count = count,
+                                              .flops = passes * model_layer_flops(model, layer, config->micro_batch),
+                                              .work_bytes = executor_span_bytes(spans + 2, count - 2),
+                                          });
 }
 
 int train_step(struct train_rank *rank, uint64_t step, bool *applied)
@@ -114,23 +114,23 @@ int train_step(struct train_rank *rank, uint64_t step, bool *applied)
         struct model_batch *batch = &rank->batches[micro];
         TRY(train_batch(rank->setting, step, micro, rank->rank, (uint16_t *)(uintptr_t)batch->tokens, batch));
         stage_begin_micro_step(stage, micro);
-        for (int unit = 0; unit < model->unit_count; unit++) {
-            TRY(verbs->acquire(stage, unit, PASS_FORWARD));
-            void *checkpoint = activations_room(&rank->activations, unit);
-            TRY(issue_compute(rank, unit, PASS_FORWARD, batch, checkpoint));
-            TRY(activations_keep(&rank->activations, unit, checkpoint));
-            TRY(verbs->release(stage, unit, PASS_FORWARD));
+        for (int layer = 0; layer < model->layer_count; layer++) {
+            TRY(verbs->acquire(stage, layer, PASS_FORWARD));
+            void *checkpoint = activations_room(&rank->activations, layer);
+            TRY(issue_compute(rank, layer, PASS_FORWARD, batch, checkpoint));
+            TRY(activations_keep(&rank->activations, layer, checkpoint));
+            TRY(verbs->release(stage, layer, PASS_FORWARD));
         }
-        for (int unit = model->unit_count - 1; unit >= 0; unit--) {
+        for (int layer = model->layer_count - 1; layer >= 0; layer--) {
             void *checkpoint;
-            TRY(activations_restore(&rank->activations, unit, &checkpoint));
-            TRY(verbs->acquire(stage, unit, PASS_BACKWARD));
-            TRY(issue_compute(rank, unit, PASS_BACKWARD, batch, checkpoint));
-            TRY(verbs->release(stage, unit, PASS_BACKWARD));
-            TRY(verbs->reduce(stage, unit));
+            TRY(activations_restore(&rank->activations, layer, &checkpoint));
+            TRY(verbs->acquire(stage, layer, PASS_BACKWARD));
+            TRY(issue_compute(rank, layer, PASS_BACKWARD, batch, checkpoint));
+            TRY(verbs->release(stage, layer, PASS_BACKWARD));
+            TRY(verbs->reduce(stage, layer));
         }
     }
     TRY(verbs->step(stage, applied));
     // A delayed update runs on beside the next step's forward and backward. All that this step computed is complete.
-    return stage->optimizer.waiting ? ERR_NONE : flow_wait(rank->flow);
+    return stage->optimizer.waiting ? ERR_NONE : executor_wait(rank->executor);
 }

@@ -18,12 +18,12 @@ int verify_open(struct train_rank *rank)
 {
     const struct layout *layout = &rank->stage.layout;
     size_t largest = 1;
-    for (int i = 0; i < layout->bundle_count; i++)
-        if (layout->bundles[i].padded_count > largest)
-            largest = layout->bundles[i].padded_count;
-    rank->whole = malloc(largest * sizeof(float));
+    for (int i = 0; i < layout->bucket_count; i++)
+        if (layout->buckets[i].padded_count > largest)
+            largest = layout->buckets[i].padded_count;
+    rank->full = malloc(largest * sizeof(float));
     rank->expected = malloc(largest * sizeof(float));
-    if (!rank->whole || !rank->expected)
+    if (!rank->full || !rank->expected)
         return err_set(ERR_MEMORY, "no memory to collect %zu elements", largest);
     if (!rank->setting->verify || rank->rank != 0)
         return ERR_NONE;
@@ -50,7 +50,7 @@ void verify_close(struct train_rank *rank)
 {
     oracle_close(rank->oracle);
     free((void *)(uintptr_t)rank->oracle_tokens.tokens);
-    free(rank->whole);
+    free(rank->full);
     free(rank->expected);
 }
 
@@ -61,12 +61,12 @@ static uint64_t bits_at(const void *array, size_t element_bytes, size_t i)
     return bits;
 }
 
-// Compares a whole bundle, tensor by tensor, and keeps the first difference in the model's order.
-static void compare(struct train_rank *rank, int bundle, const char *state, const void *expected, const void *actual,
+// Compares a full bucket, tensor by tensor, and keeps the first difference in the model's order.
+static void compare(struct train_rank *rank, int bucket, const char *state, const void *expected, const void *actual,
                     size_t element_bytes, int *first_param, struct train_difference *difference)
 {
     const struct layout *layout = &rank->stage.layout;
-    const struct bundle *b = &layout->bundles[bundle];
+    const struct bucket *b = &layout->buckets[bucket];
     for (int i = 0; i < b->param_count; i++) {
         int param = b->params[i];
         size_t count = rank->setting->model->params[param].count;
@@ -91,14 +91,14 @@ static void compare(struct train_rank *rank, int bundle, const char *state, cons
     }
 }
 
-// The oracle's tensors of one bundle, laid out as the bundle is. state STATE_COUNT: in the model's dtype.
-static void lay_out(const struct train_rank *rank, int bundle, int state, size_t element_bytes, void *out)
+// The oracle's tensors of one bucket, laid out as the bucket is. state STATE_COUNT: in the model's dtype.
+static void lay_out(const struct train_rank *rank, int bucket, int state, size_t element_bytes, void *out)
 {
     const struct layout *layout = &rank->stage.layout;
-    const struct bundle *b = &layout->bundles[bundle];
+    const struct bucket *b = &layout->buckets[bucket];
     for (int i = 0; i < b->param_count; i++) {
         int param = b->params[i];
-        const void *tensor = state == STATE_COUNT ? oracle_copy(rank->oracle, param)
+        const void *tensor = state == STATE_COUNT ? oracle_model_params(rank->oracle, param)
                                                   : oracle_state(rank->oracle, (enum state)state, param);
         memcpy((char *)out + layout->offset_of[param] * element_bytes, tensor,
                rank->setting->model->params[param].count * element_bytes);
@@ -106,23 +106,23 @@ static void lay_out(const struct train_rank *rank, int bundle, int state, size_t
 }
 
 // fp32 states are collected and compared on rank 0; the model's own copy on every rank, against what rank 0 sends.
-static int compare_bundle(struct train_rank *rank, int bundle, int *first_param, struct train_difference *difference)
+static int compare_bucket(struct train_rank *rank, int bucket, int *first_param, struct train_difference *difference)
 {
     static const char *const names[] = {"parameter", "exp_avg", "exp_avg_sq"};
-    const struct bundle *b = &rank->stage.layout.bundles[bundle];
+    const struct bucket *b = &rank->stage.layout.buckets[bucket];
     for (int state = 0; state < STATE_COUNT && !b->frozen; state++) {
-        TRY(stage_collect(&rank->stage, bundle, (enum state)state, rank->whole));
+        TRY(stage_collect(&rank->stage, bucket, (enum state)state, rank->full));
         if (rank->rank != 0)
             continue;
-        lay_out(rank, bundle, state, sizeof(float), rank->expected);
-        compare(rank, bundle, names[state], rank->expected, rank->whole, sizeof(float), first_param, difference);
+        lay_out(rank, bucket, state, sizeof(float), rank->expected);
+        compare(rank, bucket, names[state], rank->expected, rank->full, sizeof(float), first_param, difference);
     }
     size_t element_bytes = dtype_bytes(rank->setting->config->precision);
-    TRY(stage_collect_copy(&rank->stage, bundle, rank->whole));
+    TRY(stage_collect_model_params(&rank->stage, bucket, rank->full));
     if (rank->rank == 0)
-        lay_out(rank, bundle, STATE_COUNT, element_bytes, rank->expected);
+        lay_out(rank, bucket, STATE_COUNT, element_bytes, rank->expected);
     TRY(comm_broadcast(rank->comm, rank->expected, b->count * element_bytes, 0));
-    compare(rank, bundle, "copy", rank->expected, rank->whole, element_bytes, first_param, difference);
+    compare(rank, bucket, "copy", rank->expected, rank->full, element_bytes, first_param, difference);
     return ERR_NONE;
 }
 
@@ -133,18 +133,26 @@ static void compare_outcome(struct train_rank *rank, bool applied, bool expected
     memcpy(&bits, &loss, sizeof bits);
     memcpy(&expected_bits, &expected_loss, sizeof expected_bits);
     if (applied != expected_applied)
-        *difference = (struct train_difference){.found = true, .rank = rank->rank, .state = "applied",
-                                                .expected_bits = expected_applied, .actual_bits = applied, .bits = 1};
+        *difference = (struct train_difference){.found = true,
+                                                .rank = rank->rank,
+                                                .state = "applied",
+                                                .expected_bits = expected_applied,
+                                                .actual_bits = applied,
+                                                .bits = 1};
     else if (bits != expected_bits)
-        *difference = (struct train_difference){.found = true, .rank = rank->rank, .state = "loss",
-                                                .expected_bits = expected_bits, .actual_bits = bits, .bits = 64};
+        *difference = (struct train_difference){.found = true,
+                                                .rank = rank->rank,
+                                                .state = "loss",
+                                                .expected_bits = expected_bits,
+                                                .actual_bits = bits,
+                                                .bits = 64};
 }
 
 int verify_step(struct train_rank *rank, uint64_t step, bool applied, double loss)
 {
     struct comm *comm = rank->comm;
     struct train_difference difference = {0};
-    TRY(flow_wait(rank->flow));
+    TRY(executor_wait(rank->executor));
     comm_count_in(comm, NULL);
     if (rank->rank == 0) {
         bool expected_applied;
@@ -155,8 +163,8 @@ int verify_step(struct train_rank *rank, uint64_t step, bool applied, double los
     // Whether it was the loss that differed or a tensor, every rank takes part in every collective.
     struct train_difference tensors = {0};
     int first_param = 0;
-    for (int i = 0; i < rank->stage.layout.bundle_count; i++)
-        TRY(compare_bundle(rank, i, &first_param, &tensors));
+    for (int i = 0; i < rank->stage.layout.bucket_count; i++)
+        TRY(compare_bucket(rank, i, &first_param, &tensors));
     if (!difference.found)
         difference = tensors;
     difference.step = step;
@@ -186,7 +194,7 @@ int verify_digest(struct train_rank *rank, char digest[33])
     XXH3_state_t *hash = rank->rank == 0 ? XXH3_createState() : NULL;
     uint64_t elements = 0;
     for (int i = 0; i < layout->trainable_count; i++)
-        elements += layout->bundles[i].count;
+        elements += layout->buckets[i].count;
     float *states = rank->rank == 0 ? malloc((elements + 1) * sizeof *states) : NULL;
     int rc = ERR_NONE;
     if (rank->rank == 0 && (!hash || !states))
@@ -196,18 +204,18 @@ int verify_digest(struct train_rank *rank, char digest[33])
     for (int state = 0; rc == ERR_NONE && state < STATE_COUNT; state++) {
         uint64_t begin = 0;
         for (int i = 0; rc == ERR_NONE && i < layout->trainable_count; i++) {
-            const struct bundle *b = &layout->bundles[i];
-            rc = stage_collect(&rank->stage, i, (enum state)state, rank->whole);
+            const struct bucket *b = &layout->buckets[i];
+            rc = stage_collect(&rank->stage, i, (enum state)state, rank->full);
             if (states)
-                memcpy(states + begin, rank->whole, b->count * sizeof *states);
+                memcpy(states + begin, rank->full, b->count * sizeof *states);
             begin += b->count;
         }
         for (int param = 0; rc == ERR_NONE && hash && param < model->param_count; param++) {
             if (model->params[param].frozen)
                 continue;
             uint64_t at = 0;
-            for (int i = 0; i < layout->bundle_of[param]; i++)
-                at += layout->bundles[i].count;
+            for (int i = 0; i < layout->bucket_of[param]; i++)
+                at += layout->buckets[i].count;
             XXH3_128bits_update(hash, states + at + layout->offset_of[param],
                                 model->params[param].count * sizeof *states);
         }

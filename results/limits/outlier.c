@@ -100,49 +100,49 @@ static bool is_link(const struct member *member)
     return strcmp(member->name, "links") == 0;
 }
 
-static void begin_judgement(const struct member *member, struct judgement *out)
+static void begin_finding(const struct member *member, struct bench_finding *out)
 {
-    *out = (struct judgement){.kind = "outlier", .verdict = JUDGED_VALID, .value = NAN};
+    *out = (struct bench_finding){.kind = "outlier", .verdict = FINDING_VALID, .value = NAN};
     if (is_link(member))
         snprintf(out->id, sizeof out->id, "links-%.32s", member->lane);
     else
         snprintf(out->id, sizeof out->id, "ranks-%.32s-%s", member->lane, member->together ? "together" : "alone");
 }
 
-static void say_of_link(const struct member *member, struct judgement *judgement)
+static void say_of_link(const struct member *member, struct bench_finding *finding)
 {
-    snprintf(judgement->text, sizeof judgement->text,
+    snprintf(finding->text, sizeof finding->text,
              "%s: the link of host %.64s (rank %d) takes %.2f times as long as the links' median in the lane %s",
-             judgement->id, member->host, (int)member->rank, judgement->value, member->lane);
+             finding->id, member->host, (int)member->rank, finding->value, member->lane);
 }
 
-static int judge_outlier(const struct member *member, size_t count, double centre, struct judgements *out)
+static int judge_outlier(const struct member *member, size_t count, double centre, struct bench_findings *out)
 {
-    struct judgement judgement;
-    begin_judgement(member, &judgement);
-    judgement.verdict = JUDGED_INVALID;
-    judgement.line = member->line->line;
-    judgement.value = member->time / centre;
+    struct bench_finding finding;
+    begin_finding(member, &finding);
+    finding.verdict = FINDING_INVALID;
+    finding.line = member->line->line;
+    finding.value = member->time / centre;
     if (is_link(member)) {
-        say_of_link(member, &judgement);
-        return judgements_add(out, &judgement);
+        say_of_link(member, &finding);
+        return bench_findings_add(out, &finding);
     }
     const json_t *ratio = json_object_get(member->line->record, "ratio");
-    int used = snprintf(judgement.text, sizeof judgement.text,
+    int used = snprintf(finding.text, sizeof finding.text,
                         "%s: rank %d (host %.64s, processor %d) takes %.2f times as long as %s in the lane %s%s",
-                        judgement.id, (int)member->rank, member->host, (int)member->processor, judgement.value,
+                        finding.id, (int)member->rank, member->host, (int)member->processor, finding.value,
                         count == 2 ? "the other rank" : "the ranks' median", member->lane,
                         member->together ? ", all at work" : ", each alone");
     if (member->together && json_is_number(ratio))
-        used += snprintf(judgement.text + used, sizeof judgement.text - (size_t)used,
+        used += snprintf(finding.text + used, sizeof finding.text - (size_t)used,
                          "; it reaches %.0f %% of what it does alone", 100 * json_number_value(ratio));
     if (member->waited_share >= 0.05)
-        snprintf(judgement.text + used, sizeof judgement.text - (size_t)used,
+        snprintf(finding.text + used, sizeof finding.text - (size_t)used,
                  "; for %.0f %% of the time its thread waited for the processor", 100 * member->waited_share);
-    return judgements_add(out, &judgement);
+    return bench_findings_add(out, &finding);
 }
 
-static int judge_ranks(const struct member *members, size_t count, struct judgements *out)
+static int judge_ranks(const struct member *members, size_t count, struct bench_findings *out)
 {
     double times[count], centre;
     size_t slowest = 0, fastest = 0;
@@ -161,14 +161,13 @@ static int judge_ranks(const struct member *members, size_t count, struct judgem
     }
     if (any)
         return ERR_NONE;
-    struct judgement judgement;
-    begin_judgement(&members[slowest], &judgement);
-    judgement.line = members[slowest].line->line;
-    judgement.value = times[slowest] / times[fastest];
-    snprintf(judgement.text, sizeof judgement.text,
-             "%s: of %zu %s the slowest takes %.2f times as long as the fastest", judgement.id, count,
-             is_link(&members[slowest]) ? "links" : "ranks", judgement.value);
-    return judgements_add(out, &judgement);
+    struct bench_finding finding;
+    begin_finding(&members[slowest], &finding);
+    finding.line = members[slowest].line->line;
+    finding.value = times[slowest] / times[fastest];
+    snprintf(finding.text, sizeof finding.text, "%s: of %zu %s the slowest takes %.2f times as long as the fastest",
+             finding.id, count, is_link(&members[slowest]) ? "links" : "ranks", finding.value);
+    return bench_findings_add(out, &finding);
 }
 
 // What nine tenths of the samples of the host in the middle are faster than; of two hosts, of the faster one.
@@ -180,7 +179,7 @@ static double slow_of_middle(const struct member *members, size_t count)
     return count == 2 ? fmin(slow[0], slow[1]) : statistics_median(slow, count);
 }
 
-static int judge_hosts(const struct member *members, size_t count, struct judgements *out)
+static int judge_hosts(const struct member *members, size_t count, struct bench_findings *out)
 {
     double times[count], centre, middle = slow_of_middle(members, count);
     for (size_t i = 0; i < count; i++)
@@ -189,13 +188,13 @@ static int judge_hosts(const struct member *members, size_t count, struct judgem
         const struct member *member = &members[i];
         if (!outlier_is(times, count, i, &centre) || member->fast <= middle)
             continue;
-        struct judgement judgement = {.kind = "outlier", .verdict = JUDGED_INVALID, .line = member->line->line,
-                                      .value = member->time / centre};
-        snprintf(judgement.id, sizeof judgement.id, "hosts-%.32s", member->name);
-        snprintf(judgement.text, sizeof judgement.text,
-                 "%s: rank %d (host %.64s) takes %.2f times as long as %s in %.280s", judgement.id, (int)member->rank,
-                 member->host, judgement.value, count == 2 ? "the other host" : "the hosts' median", member->key);
-        TRY(judgements_add(out, &judgement));
+        struct bench_finding finding = {
+            .kind = "outlier", .verdict = FINDING_INVALID, .line = member->line->line, .value = member->time / centre};
+        snprintf(finding.id, sizeof finding.id, "hosts-%.32s", member->name);
+        snprintf(finding.text, sizeof finding.text, "%s: rank %d (host %.64s) takes %.2f times as long as %s in %.280s",
+                 finding.id, (int)member->rank, member->host, finding.value,
+                 count == 2 ? "the other host" : "the hosts' median", member->key);
+        TRY(bench_findings_add(out, &finding));
     }
     return ERR_NONE;
 }
@@ -218,7 +217,7 @@ static size_t take_group(struct member *members, size_t first, size_t count, str
     return found + 1;
 }
 
-int outliers_find(const struct result_line *lines, size_t count, struct judgements *out)
+int outliers_find(const struct result_line *lines, size_t count, struct bench_findings *out)
 {
     struct member *members = calloc(2 * count + 1, sizeof *members), *group = members ? members + count : NULL;
     int rc = members ? ERR_NONE : err_set(ERR_MEMORY, "no memory to compare ranks");

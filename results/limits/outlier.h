@@ -15,7 +15,7 @@
 #ifndef ZG_OUTLIER_H
 #define ZG_OUTLIER_H
 
-#include "results/limits/judgement.h"
+#include "results/limits/finding.h"
 
 // 3.5: Iglewicz and Hoaglin's threshold. With the floor: no rank is an outlier that takes less than 1.35 times as long.
 static const double OUTLIER_DEVIATIONS = 3.5, OUTLIER_FLOOR = 0.1;
@@ -26,7 +26,7 @@ bool outlier_is(const double *times, size_t count, size_t index, double *centre)
 // Whether the record is one that is compared with its peers: of these two, or of one host among others.
 bool outlier_has_peers(const json_t *record);
 
-// One judgement for each outlier among the records, and one VALID one for each group of these two that has none.
-int outliers_find(const struct result_line *lines, size_t count, struct judgements *out);
+// One finding for each outlier among the records, and one VALID one for each group of these two that has none.
+int outliers_find(const struct result_line *lines, size_t count, struct bench_findings *out);
 
 #endif

@@ -51,14 +51,14 @@ Test(outlier, a_fast_rank_is_none)
 
 static struct result_line lines[16];
 static size_t line_count;
-static struct judgements found;
+static struct bench_findings found;
 
 static void add(const char *lane, int rank, bool together, double median, double waited)
 {
     char of_case[256];
     snprintf(of_case, sizeof of_case,
-             "\"lane\":\"%s\",\"rank\":%d,\"world\":2,\"host\":\"here\",\"processor\":%d,\"together\":%s",
-             lane, rank, rank + 4, together ? "true" : "false");
+             "\"lane\":\"%s\",\"rank\":%d,\"world\":2,\"host\":\"here\",\"processor\":%d,\"together\":%s", lane, rank,
+             rank + 4, together ? "true" : "false");
     lines[line_count] = (struct result_line){10 + line_count, trial_record("ranks", of_case, median)};
     json_object_set_new(lines[line_count].record, "detail", json_pack("{s:f}", "waited_share", waited));
     line_count++;
@@ -67,8 +67,8 @@ static void add(const char *lane, int rank, bool together, double median, double
 static void add_link(const char *lane, int rank, const char *host, double median)
 {
     char of_case[256];
-    snprintf(of_case, sizeof of_case, "\"lane\":\"%s\",\"rank\":%d,\"world\":3,\"host\":\"%s\",\"bytes\":8", lane,
-             rank, host);
+    snprintf(of_case, sizeof of_case, "\"lane\":\"%s\",\"rank\":%d,\"world\":3,\"host\":\"%s\",\"bytes\":8", lane, rank,
+             host);
     lines[line_count] = (struct result_line){10 + line_count, trial_record("links", of_case, median)};
     line_count++;
 }
@@ -80,7 +80,7 @@ static void find(void)
         json_decref(lines[i].record);
 }
 
-Test(outlier, equal_ranks_have_one_valid_judgement_a_lane)
+Test(outlier, equal_ranks_have_one_valid_finding_a_lane)
 {
     add("memory", 0, false, 10, 0);
     add("compute", 0, false, 5, 0);
@@ -89,11 +89,11 @@ Test(outlier, equal_ranks_have_one_valid_judgement_a_lane)
     find();
     cr_assert_eq(found.count, 2);
     cr_expect_str_eq(found.list[0].id, "ranks-memory-alone");
-    cr_expect_eq(found.list[0].verdict, JUDGED_VALID);
+    cr_expect_eq(found.list[0].verdict, FINDING_VALID);
     cr_expect_float_eq(found.list[0].value, 1.1, 1e-6);
     cr_expect_eq(found.list[0].line, 10, "the slowest is the one looked at");
     cr_expect_str_eq(found.list[1].id, "ranks-compute-alone");
-    judgements_free(&found);
+    bench_findings_free(&found);
 }
 
 // Rates: the rank with fewer GB/s is the slow one.
@@ -105,7 +105,7 @@ Test(outlier, the_slow_rank_is_named_with_its_host_processor_lane_and_how_much)
     add("memory", 1, true, 2, 0.01);
     find();
     cr_assert_eq(found.count, 2);
-    cr_expect_eq(found.list[0].verdict, JUDGED_INVALID);
+    cr_expect_eq(found.list[0].verdict, FINDING_INVALID);
     cr_expect_eq(found.list[0].line, 11);
     cr_expect_float_eq(found.list[0].value, 2.5, 1e-6);
     cr_expect_str_eq(found.list[0].text,
@@ -115,7 +115,7 @@ Test(outlier, the_slow_rank_is_named_with_its_host_processor_lane_and_how_much)
     cr_expect_str_eq(found.list[1].text,
                      "ranks-memory-together: rank 1 (host here, processor 5) takes 5.00 times as long as the other "
                      "rank in the lane memory, all at work; it reaches 50 % of what it does alone");
-    judgements_free(&found);
+    bench_findings_free(&found);
 }
 
 Test(outlier, one_rank_and_other_benchmarks_say_nothing)
@@ -137,14 +137,14 @@ Test(outlier, the_slow_link_is_named_by_its_host)
     add_link("memory", 4, "three", 9);
     find();
     cr_assert_eq(found.count, 2);
-    cr_expect_eq(found.list[0].verdict, JUDGED_INVALID);
+    cr_expect_eq(found.list[0].verdict, FINDING_INVALID);
     cr_expect_str_eq(found.list[0].id, "links-memory");
     cr_expect_eq(found.list[0].line, 12);
     cr_expect_str_eq(found.list[0].text, "links-memory: the link of host two (rank 2) takes 18.00 times as long as the "
                                          "links' median in the lane memory");
-    cr_expect_eq(found.list[1].verdict, JUDGED_VALID);
+    cr_expect_eq(found.list[1].verdict, FINDING_VALID);
     cr_expect_str_eq(found.list[1].id, "ranks-memory-alone");
-    judgements_free(&found);
+    bench_findings_free(&found);
 }
 
 Test(outlier, of_two_links_none_is_named_for_they_are_the_ends_of_one)
@@ -153,8 +153,8 @@ Test(outlier, of_two_links_none_is_named_for_they_are_the_ends_of_one)
     add_link("memory", 1, "two", 1);
     find();
     cr_assert_eq(found.count, 1);
-    cr_expect_eq(found.list[0].verdict, JUDGED_VALID);
-    judgements_free(&found);
+    cr_expect_eq(found.list[0].verdict, FINDING_VALID);
+    bench_findings_free(&found);
 }
 
 static void add_host(const char *name, int rank, double median, const char *more)
@@ -176,13 +176,13 @@ Test(outlier, a_host_that_is_slow_in_a_case_that_others_have_too_is_named)
     add_host("swap", 4, 0.1, "");
     find();
     cr_assert_eq(found.count, 1);
-    cr_expect_eq(found.list[0].verdict, JUDGED_INVALID);
+    cr_expect_eq(found.list[0].verdict, FINDING_INVALID);
     cr_expect_eq(found.list[0].line, 12);
     cr_expect_float_eq(found.list[0].value, 3, 1e-6);
     cr_expect_str_eq(found.list[0].text,
                      "hosts-nvme: rank 4 (host node4) takes 3.00 times as long as the hosts' median in nvme "
                      "{\"block\":4096}");
-    judgements_free(&found);
+    bench_findings_free(&found);
 }
 
 Test(outlier, a_host_whose_samples_overlap_with_those_of_the_others_is_none)
@@ -200,5 +200,5 @@ Test(outlier, a_host_whose_samples_overlap_with_those_of_the_others_is_none)
     cr_assert_eq(found.count, 1);
     cr_expect(strstr(found.list[0].text, "rank 1 (host node1) takes 1.50 times as long as the other host"), "%s",
               found.list[0].text);
-    judgements_free(&found);
+    bench_findings_free(&found);
 }

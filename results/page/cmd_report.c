@@ -171,8 +171,9 @@ static int run(struct options *a, const char **paths)
     if (!a->csv && !a->html && !a->svg && !a->summary)
         a->markdown = 1;
     TRY(open_output(a->output, &out));
-    int rc = a->leaderboard ? leaderboard(a->leaderboard, out) : a->compare ? compare(paths, out)
-                                                                            : show_all(a, paths, out);
+    int rc = a->leaderboard ? leaderboard(a->leaderboard, out)
+             : a->compare   ? compare(paths, out)
+                            : show_all(a, paths, out);
     if (rc == ERR_NONE)
         rc = result_written(out, "the report");
     return close_output(out, a->output, rc);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every figure against its limit, as a bar, and its samples beside those of the yardstick.
+// Every figure against its limit, as a bar, and its samples beside those of the baseline.
 #include "results/page/html_part.h"
 
 #include "base/report_text.h"
@@ -20,8 +20,9 @@ static double scale_of(const struct result_view *view)
 static void put_mark(FILE *out, double at, double scale, const char *colour, const char *dash)
 {
     if (!isnan(at) && at <= scale)
-        fprintf(out, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"0\" y2=\"10\" stroke=\"%s\" stroke-width=\"1.5\"%s "
-                     "vector-effect=\"non-scaling-stroke\"/>",
+        fprintf(out,
+                "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"0\" y2=\"10\" stroke=\"%s\" stroke-width=\"1.5\"%s "
+                "vector-effect=\"non-scaling-stroke\"/>",
                 100 * at / scale, 100 * at / scale, colour, dash);
 }
 
@@ -29,9 +30,10 @@ static void put_bar(const struct bench_view *bench, double scale, FILE *out)
 {
     if (isnan(bench->ratio))
         return;
-    fprintf(out, "<svg class=\"bar %s\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\">"
-                 "<title>%.1f %% of the limit</title><rect width=\"100\" height=\"10\" fill=\"#eeeeee\"/>"
-                 "<rect width=\"%.2f\" y=\"1.5\" height=\"7\" fill=\"currentColor\"/>",
+    fprintf(out,
+            "<svg class=\"bar %s\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\">"
+            "<title>%.1f %% of the limit</title><rect width=\"100\" height=\"10\" fill=\"#eeeeee\"/>"
+            "<rect width=\"%.2f\" y=\"1.5\" height=\"7\" fill=\"currentColor\"/>",
             html_class(bench->verdict), 100 * bench->ratio, 100 * fmin(bench->ratio / scale, 1));
     put_mark(out, 1, scale, "#1c1c1c", "");
     put_mark(out, bench->at_least, scale, "#7a5200", " stroke-dasharray=\"3 2\"");
@@ -49,13 +51,13 @@ static void widen(struct range *range, const json_t *samples)
 {
     size_t i;
     const json_t *sample;
-    json_array_foreach(samples, i, sample) {
+    json_array_foreach (samples, i, sample) {
         range->low = fmin(range->low, json_number_value(sample));
         range->high = fmax(range->high, json_number_value(sample));
     }
 }
 
-static double place(double value, const struct range *range)
+static double position(double value, const struct range *range)
 {
     return range->high > range->low ? 2 + 96 * (value - range->low) / (range->high - range->low) : 50;
 }
@@ -67,11 +69,11 @@ static void put_samples(const json_t *samples, double median, const struct range
     // Of very many, a part is drawn: no eye could tell more apart.
     size_t count = json_array_size(samples), step = 1 + count / DRAWN_MAX;
     for (size_t i = 0; i < count; i += step) {
-        double x = place(json_number_value(json_array_get(samples, i)), range);
+        double x = position(json_number_value(json_array_get(samples, i)), range);
         fprintf(out, "<path d=\"M%.2f %gv4\"/>", x, top);
     }
     fprintf(out, "<path d=\"M%.2f %gv5\" stroke=\"%s\" stroke-opacity=\"1\" style=\"stroke-width:4\"/>",
-            place(median, range), top - 0.5, colour);
+            position(median, range), top - 0.5, colour);
 }
 
 static void put_spread(const struct bench_view *bench, FILE *out)
@@ -81,14 +83,15 @@ static void put_spread(const struct bench_view *bench, FILE *out)
     struct range range = {INFINITY, -INFINITY};
     widen(&range, samples);
     widen(&range, limit);
-    fprintf(out, "<svg class=\"spread\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\">"
-                 "<title>%zu samples</title><g stroke-opacity=\"0.6\">"
-                 "<g class=\"%s\" stroke=\"currentColor\">",
+    fprintf(out,
+            "<svg class=\"spread\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\">"
+            "<title>%zu samples</title><g stroke-opacity=\"0.6\">"
+            "<g class=\"%s\" stroke=\"currentColor\">",
             json_array_size(samples), html_class(bench->verdict));
     put_samples(samples, bench->median, &range, 0.5, "currentColor", out);
     fputs("</g><g stroke=\"#5c5c5c\">", out);
-    if (bench->yardstick)
-        put_samples(limit, bench->yardstick_median, &range, 5.5, "#1c1c1c", out);
+    if (bench->baseline)
+        put_samples(limit, bench->baseline_median, &range, 5.5, "#1c1c1c", out);
     fputs("</g></g></svg>\n", out);
 }
 
@@ -98,10 +101,10 @@ static void put_figures(const struct bench_view *bench, FILE *out)
     fprintf(out, "<div class=\"figures\">%s (%s to %s) ", number_text(bench->median, median),
             number_text(bench->p10, p10), number_text(bench->p90, p90));
     text_markup(out, bench->unit);
-    if (bench->yardstick) {
+    if (bench->baseline) {
         fputs("; limit: ", out);
-        text_markup(out, bench->yardstick);
-        fprintf(out, " %s", number_text(bench->yardstick_median, median));
+        text_markup(out, bench->baseline);
+        fprintf(out, " %s", number_text(bench->baseline_median, median));
     }
     fputs("</div>\n", out);
 }
@@ -124,19 +127,19 @@ static void put_row(const struct bench_view *bench, double scale, FILE *out)
 }
 
 // Those that a limit judges, or the others, benchmark by benchmark.
-static void put_section(const struct result_view *view, bool judged, double scale, FILE *out)
+static void put_section(const struct result_view *view, bool finding_verdict, double scale, FILE *out)
 {
     const char *name = "";
     for (size_t i = 0; i < view->bench_count; i++) {
         const struct bench_view *bench = &view->benches[i];
-        if ((bench->verdict != NULL) != judged)
+        if ((bench->verdict != NULL) != finding_verdict)
             continue;
         if (!*name)
             fprintf(out,
                     "<h2>%s</h2>\n<p class=\"faint\">A bar is the share of the yardstick that was reached, which is "
                     "the full line; broken lines are the limits of that share. Below it is every sample: above the "
                     "part, with its median, and under it the yardstick.</p>\n",
-                    judged ? "Figures against their limits" : "Figures without limits");
+                    finding_verdict ? "Figures against their limits" : "Figures without limits");
         if (strcmp(name, bench->name) != 0) {
             fputs("<h3>", out);
             text_markup(out, bench->name);

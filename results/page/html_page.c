@@ -62,10 +62,17 @@ static const char head[] =
 
 static const struct {
     const char *verdict, *class, *mark;
-} badges[] = {{"VALID", "good", "&#10003;"}, {"PASS", "good", "&#10003;"},       {"CONFORMS", "good", "&#10003;"},
-              {"INVALID", "bad", "&#10007;"}, {"FAIL", "bad", "&#10007;"},       {"BROKEN", "bad", "!"},
-              {"FAILS", "bad", "&#10007;"},   {"INCOMPLETE", "fair", "&#8230;"}, {"EQUIVALENT", "good", "&#8776;"},
-              {"BOUNDED", "fair", "~"},       {"CONFORMS-PARTLY", "good", "&#10003;"},
+} badges[] = {{"VALID", "good", "&#10003;"},
+              {"PASS", "good", "&#10003;"},
+              {"CONFORMS", "good", "&#10003;"},
+              {"INVALID", "bad", "&#10007;"},
+              {"FAIL", "bad", "&#10007;"},
+              {"BROKEN", "bad", "!"},
+              {"FAILS", "bad", "&#10007;"},
+              {"INCOMPLETE", "fair", "&#8230;"},
+              {"EQUIVALENT", "good", "&#8776;"},
+              {"BOUNDED", "fair", "~"},
+              {"CONFORMS-PARTLY", "good", "&#10003;"},
               {OWN_VERDICT, "fair", "~"}};
 
 const char *html_class(const char *verdict)
@@ -111,7 +118,7 @@ static void put_verdict(const struct result_view *view, FILE *out)
     text_markup(out, view->own_limits);
     if (json_array_size(reasons) > 0)
         fputs("\n<ul>\n", out);
-    json_array_foreach(reasons, i, reason) {
+    json_array_foreach (reasons, i, reason) {
         fputs("<li>", out);
         text_markup(out, json_string_value(reason));
         fputs("</li>\n", out);

@@ -159,24 +159,24 @@ static void put_parts(const struct result_view *view, FILE *out)
     close_table(is_open, out);
 }
 
-static void put_bands(const struct result_view *view, FILE *out)
+static void put_ranges(const struct result_view *view, FILE *out)
 {
     bool is_open = false;
     for (size_t line = 1; line <= view->file->line_count; line++) {
-        const json_t *band = view_record(view, line);
+        const json_t *range = view_record(view, line);
         char low[NUMBER_TEXT_BYTES] = "", high[NUMBER_TEXT_BYTES] = "";
-        if (!view_is(band, "band"))
+        if (!view_is(range, "band"))
             continue;
         open_table(&is_open, "Limits that were applied", "Band|At least|At most|Of|Source", out);
-        if (!isnan(view_number(band, "at_least")))
-            number_text(view_number(band, "at_least"), low);
-        if (!isnan(view_number(band, "at_most")))
-            number_text(view_number(band, "at_most"), high);
+        if (!isnan(view_number(range, "at_least")))
+            number_text(view_number(range, "at_least"), low);
+        if (!isnan(view_number(range, "at_most")))
+            number_text(view_number(range, "at_most"), high);
         fputs("<tr>", out);
-        put_cell(out, view_text(band, "id"));
+        put_cell(out, view_text(range, "id"));
         fprintf(out, "<td>%s</td><td>%s</td>", low, high);
-        put_cell(out, *view_text(band, "unit") ? view_text(band, "unit") : view_text(band, "metric"));
-        put_cell(out, view_text(band, "source"));
+        put_cell(out, *view_text(range, "unit") ? view_text(range, "unit") : view_text(range, "metric"));
+        put_cell(out, view_text(range, "source"));
         fputs("</tr>\n", out);
     }
     close_table(is_open, out);
@@ -189,7 +189,7 @@ static void put_machine(const struct result_view *view, FILE *out)
     for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
         const char *key;
         json_t *value;
-        json_object_foreach(json_object_get(view->file->run, objects[i]), key, value) {
+        json_object_foreach (json_object_get(view->file->run, objects[i]), key, value) {
             char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
             fputs("<dt>", out);
             text_markup(out, key);
@@ -208,7 +208,7 @@ void html_rest(const struct result_view *view, FILE *out)
     put_findings(view, out);
     put_requirements(view, out);
     put_fits(view, out);
-    put_bands(view, out);
+    put_ranges(view, out);
     put_parts(view, out);
     put_machine(view, out);
 }

@@ -20,7 +20,7 @@ static int lanes_of(const json_t *timeline, const char *lanes[LANE_MAX], double 
     const json_t *interval;
     *begin_ms = INFINITY;
     *end_ms = 0;
-    json_array_foreach(timeline, i, interval) {
+    json_array_foreach (timeline, i, interval) {
         int lane = 0;
         while (lane < count && strcmp(lanes[lane], view_text(interval, "lane")) != 0)
             lane++;
@@ -47,7 +47,7 @@ static void put_lane(const json_t *timeline, const char *name, int row, double b
     text_markup(out, name);
     fprintf(out, "</span><svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\"><g fill=\"%s\">", WIDTH,
             colours[(size_t)row % (sizeof colours / sizeof colours[0])]);
-    json_array_foreach(timeline, i, interval) {
+    json_array_foreach (timeline, i, interval) {
         if (strcmp(view_text(interval, "lane"), name) != 0)
             continue;
         double from = x_of(view_number(interval, "begin_ms"), begin_ms, end_ms);

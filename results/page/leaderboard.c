@@ -140,7 +140,8 @@ static int put_board(const struct board *board, FILE *out)
     for (size_t i = 0; i < board->entry_count; i++)
         put_entry(board, &board->entries[i], out);
     fputs("\nRanked: VALID by the default limits, at the level full, from a clean commit. Of each benchmark: the "
-          "median share of the limit over its cases; the best of its figures.\n", out);
+          "median share of the limit over its cases; the best of its figures.\n",
+          out);
     return result_written(out, "the leaderboard");
 }
 

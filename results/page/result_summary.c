@@ -25,9 +25,9 @@ static int compare_ratios(const void *left, const void *right)
     return order ? order : (a->line > b->line) - (a->line < b->line);
 }
 
-static void put_share_limits(const json_t *band, FILE *out)
+static void put_share_limits(const json_t *range, FILE *out)
 {
-    double at_least = view_number(band, "at_least"), at_most = view_number(band, "at_most");
+    double at_least = view_number(range, "at_least"), at_most = view_number(range, "at_most");
     if (!isnan(at_least))
         fprintf(out, "from %.0f %%", 100 * at_least);
     if (!isnan(at_most))
@@ -35,7 +35,7 @@ static void put_share_limits(const json_t *band, FILE *out)
 }
 
 // The typical case: the lower one in the middle, by its share of the limit.
-static int put_group(const json_t *band, const struct group *group, FILE *out)
+static int put_group(const json_t *range, const struct group *group, FILE *out)
 {
     char median[NUMBER_TEXT_BYTES], limit[NUMBER_TEXT_BYTES];
     if (group->count == 0)
@@ -43,24 +43,24 @@ static int put_group(const json_t *band, const struct group *group, FILE *out)
     qsort(group->cases, group->count, sizeof *group->cases, compare_ratios);
     const struct bench_view *least = group->cases[0], *most = group->cases[group->count - 1];
     const struct bench_view *typical = group->cases[(group->count - 1) / 2];
-    char *settings = settings_text_of(json_object_get(typical->record, "case"), json_object_get(band, "case"),
-                                      SHOWN_SETTINGS);
+    char *settings =
+        settings_text_of(json_object_get(typical->record, "case"), json_object_get(range, "case"), SHOWN_SETTINGS);
     if (!settings)
         return err_set(ERR_MEMORY, "no memory for a summary");
     fputs("| `", out);
-    text_markdown(out, view_text(band, "id"));
+    text_markdown(out, view_text(range, "id"));
     fputs("` | ", out);
     text_markdown(out, settings);
     free(settings);
     fprintf(out, " | %s ", number_text(typical->median, median));
     text_markdown(out, typical->unit);
-    fprintf(out, " | %s, ", number_text(typical->yardstick_median, limit));
-    text_markdown(out, typical->yardstick);
+    fprintf(out, " | %s, ", number_text(typical->baseline_median, limit));
+    text_markdown(out, typical->baseline);
     fprintf(out, " | %.1f %% | ", 100 * typical->ratio);
     if (group->count > 1)
         fprintf(out, "%.1f %% to %.1f %% of %zu", 100 * least->ratio, 100 * most->ratio, group->count);
     fputs(" | ", out);
-    put_share_limits(band, out);
+    put_share_limits(range, out);
     fputs(" |\n", out);
     return ERR_NONE;
 }
@@ -76,14 +76,14 @@ static bool has_finding(const struct result_view *view, const char *id, size_t l
     return false;
 }
 
-// Cases whose ratio a band judges.
-static int put_band(const struct result_view *view, const json_t *band, struct group *group, FILE *out)
+// Cases whose ratio an accepted range judges.
+static int put_range(const struct result_view *view, const json_t *range, struct group *group, FILE *out)
 {
     group->count = 0;
     for (size_t i = 0; i < view->bench_count; i++)
-        if (!isnan(view->benches[i].ratio) && has_finding(view, view_text(band, "id"), view->benches[i].line))
+        if (!isnan(view->benches[i].ratio) && has_finding(view, view_text(range, "id"), view->benches[i].line))
             group->cases[group->count++] = &view->benches[i];
-    return put_group(band, group, out);
+    return put_group(range, group, out);
 }
 
 int result_summary(const struct result_view *view, FILE *out)
@@ -97,18 +97,20 @@ int result_summary(const struct result_view *view, FILE *out)
     text_markdown(out, view_text(view->file->run, "level"));
     fputs(", on ", out);
     text_markdown(out, view_text(machine, "processor"));
-    fprintf(out, ", %.0f threads, %s, %.10s; others had %.1f %% of the processors. A row is a limit that was "
-                 "applied: its typical case, from which to which share of the yardstick all its cases reach, and what "
-                 "the limit asks.\n\n",
+    fprintf(out,
+            ", %.0f threads, %s, %.10s; others had %.1f %% of the processors. A row is a limit that was "
+            "applied: its typical case, from which to which share of the yardstick all its cases reach, and what "
+            "the limit asks.\n\n",
             view_number(machine, "threads"), bytes_text(view_number(machine, "memory_bytes"), memory),
             view_text(view->file->run, "started"), 100 * view_number(view->file->end, "other_load"));
     fputs("| limit | typical case | median | yardstick | of it | cases | asked |\n"
-          "| --- | --- | --- | --- | ---: | --- | --- |\n", out);
+          "| --- | --- | --- | --- | ---: | --- | --- |\n",
+          out);
     int status = ERR_NONE;
     for (size_t line = 1; status == ERR_NONE && line <= view->file->line_count; line++)
         if (view_is(view_record(view, line), "band") &&
             strcmp(view_text(view_record(view, line), "metric"), "ratio") == 0)
-            status = put_band(view, view_record(view, line), &group, out);
+            status = put_range(view, view_record(view, line), &group, out);
     free(group.cases);
     return status == ERR_NONE ? result_written(out, "the summary") : status;
 }

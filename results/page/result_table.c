@@ -23,7 +23,7 @@ static void put_head(const struct result_view *view, FILE *out)
     fprintf(out, "# %s\n\n", view->verdict);
     if (*view->own_limits)
         fprintf(out, "Not by the default limits: %s.\n\n", view->own_limits);
-    json_array_foreach(json_object_get(end, "reasons"), i, reason) {
+    json_array_foreach (json_object_get(end, "reasons"), i, reason) {
         fputs("- ", out);
         text_markdown(out, json_string_value(reason));
         fputc('\n', out);
@@ -64,9 +64,9 @@ static void put_bench(const struct bench_view *bench, FILE *out)
             number_text(bench->p90, p90));
     text_markdown(out, bench->unit);
     fputs(" | ", out);
-    if (bench->yardstick) {
-        text_markdown(out, bench->yardstick);
-        fprintf(out, " %s", number_text(bench->yardstick_median, limit));
+    if (bench->baseline) {
+        text_markdown(out, bench->baseline);
+        fprintf(out, " %s", number_text(bench->baseline_median, limit));
     }
     fprintf(out, " | %s |\n", bench->verdict ? bench->verdict : "");
 }
@@ -156,8 +156,8 @@ int result_csv(const struct result_view *view, bool with_head, FILE *out)
         put_number(bench->median, out);
         put_number(bench->p10, out);
         put_number(bench->p90, out);
-        put_field(bench->yardstick, out);
-        put_number(bench->yardstick_median, out);
+        put_field(bench->baseline, out);
+        put_number(bench->baseline_median, out);
         put_number(bench->ratio, out);
         put_number(bench->at_least, out);
         put_number(bench->at_most, out);

@@ -115,7 +115,7 @@ char *settings_text_of(const json_t *settings, const json_t *without, size_t mos
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return NULL;
-    json_object_foreach((json_t *)(uintptr_t)settings, key, value) {
+    json_object_foreach ((json_t *)(uintptr_t)settings, key, value) {
         if (count == most || json_object_get(without, key))
             continue;
         fputs(count++ ? ", " : "", out);

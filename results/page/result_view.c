@@ -38,26 +38,26 @@ char *command_text(const json_t *command)
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return NULL;
-    json_array_foreach(command, i, word)
+    json_array_foreach (command, i, word)
         fprintf(out, "%s%s", i ? " " : "", json_string_value(word));
     return fclose(out) == 0 ? text : (free(text), NULL);
 }
 
 static int fill(struct bench_view *bench, const json_t *record, size_t line)
 {
-    const json_t *yardstick = json_object_get(record, "yardstick");
+    const json_t *baseline = json_object_get(record, "yardstick");
     *bench = (struct bench_view){
         .record = record,
         .line = line,
         .name = view_text(record, "name"),
         .unit = view_text(record, "unit"),
-        .yardstick = json_string_value(json_object_get(yardstick, "name")),
+        .baseline = json_string_value(json_object_get(baseline, "name")),
         .text = settings_text(json_object_get(record, "case")),
         .median = view_number(record, "median"),
         .p10 = view_number(record, "p10"),
         .p90 = view_number(record, "p90"),
         .ratio = view_number(record, "ratio"),
-        .yardstick_median = view_number(yardstick, "median"),
+        .baseline_median = view_number(baseline, "median"),
         .at_least = NAN,
         .at_most = NAN,
     };
@@ -75,22 +75,21 @@ static bool is_worse(const char *verdict, const char *than)
     return !than || strcmp(verdict, "INVALID") == 0 || strcmp(than, "VALID") == 0;
 }
 
-// What a finding, and the band that it names, say of its record.
-static void judge(struct result_view *view, const json_t *finding, const json_t *const *bands, size_t band_count)
+// What a finding, and the accepted range that it names, say of its record.
+static void judge(struct result_view *view, const json_t *finding, const json_t *const *ranges, size_t range_count)
 {
     size_t line = (size_t)json_integer_value(json_object_get(finding, "line"));
-    struct bench_view *bench =
-        bsearch(&line, view->benches, view->bench_count, sizeof *view->benches, compare_lines);
+    struct bench_view *bench = bsearch(&line, view->benches, view->bench_count, sizeof *view->benches, compare_lines);
     if (!bench)
         return;
     if (is_worse(view_text(finding, "verdict"), bench->verdict))
         bench->verdict = view_text(finding, "verdict");
-    for (size_t i = 0; i < band_count; i++) {
-        if (strcmp(view_text(bands[i], "metric"), "ratio") != 0 ||
-            strcmp(view_text(bands[i], "id"), view_text(finding, "id")) != 0)
+    for (size_t i = 0; i < range_count; i++) {
+        if (strcmp(view_text(ranges[i], "metric"), "ratio") != 0 ||
+            strcmp(view_text(ranges[i], "id"), view_text(finding, "id")) != 0)
             continue;
-        bench->at_least = fmax(bench->at_least, view_number(bands[i], "at_least"));
-        bench->at_most = fmin(bench->at_most, view_number(bands[i], "at_most"));
+        bench->at_least = fmax(bench->at_least, view_number(ranges[i], "at_least"));
+        bench->at_most = fmin(bench->at_most, view_number(ranges[i], "at_most"));
     }
 }
 
@@ -99,20 +98,20 @@ int result_view_open(const struct result_file *file, struct result_view *out)
     const char *verdict = json_string_value(json_object_get(file->end, "verdict"));
     *out = (struct result_view){.file = file, .verdict = verdict ? verdict : "MEASURED"};
     out->benches = calloc(file->line_count, sizeof *out->benches);
-    const json_t **bands = calloc(file->line_count, sizeof *bands);
-    size_t band_count = 0;
-    int rc = out->benches && bands ? ERR_NONE : err_set(ERR_MEMORY, "no memory to show %s", file->path);
+    const json_t **ranges = calloc(file->line_count, sizeof *ranges);
+    size_t range_count = 0;
+    int rc = out->benches && ranges ? ERR_NONE : err_set(ERR_MEMORY, "no memory to show %s", file->path);
     for (size_t line = 1; rc == ERR_NONE && line <= file->line_count; line++) {
         const json_t *record = view_record(out, line);
         if (view_is(record, "bench"))
             rc = fill(&out->benches[out->bench_count++], record, line);
         else if (view_is(record, "band"))
-            bands[band_count++] = record;
+            ranges[range_count++] = record;
     }
     for (size_t line = 1; rc == ERR_NONE && line <= file->line_count; line++)
         if (view_is(view_record(out, line), "finding"))
-            judge(out, view_record(out, line), bands, band_count);
-    free(bands);
+            judge(out, view_record(out, line), ranges, range_count);
+    free(ranges);
     if (rc == ERR_NONE && strcmp(out->verdict, "VALID") == 0)
         rc = own_limits(file, out->own_limits);
     if (*out->own_limits)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A verified result file as reports show it: each benchmark's case with its limits and its judgement.
+// A verified result file as reports show it: each benchmark's case with its limits and its finding.
 #ifndef ZG_RESULT_VIEW_H
 #define ZG_RESULT_VIEW_H
 
@@ -9,11 +9,11 @@
 // Numbers are NaN where there is none. Strings belong to the file, except `text`.
 struct bench_view {
     const json_t *record;
-    size_t line;  // from 1
-    const char *name, *unit, *yardstick;  // yardstick: null without one
-    char *text;   // settings_text
-    double median, p10, p90, ratio, yardstick_median;
-    double at_least, at_most;  // of the ratio, the tightest of the bands that judge it
+    size_t line;                         // from 1
+    const char *name, *unit, *baseline;  // baseline: null without one
+    char *text;                          // settings_text
+    double median, p10, p90, ratio, baseline_median;
+    double at_least, at_most;  // of the ratio, the tightest of the accepted ranges that judge it
     const char *verdict;       // the worst of its findings; null: nothing judges it
 };
 

@@ -31,27 +31,27 @@ static inline json_t *rich_samples(double centre, uint64_t seed, double values[R
     return list;
 }
 
-// A record of samples around `centre` and a yardstick around `limit` (0: none), each of one item.
+// A record of samples around `centre` and a baseline around `limit` (0: none), each of one item.
 static inline json_t *rich_bench(const char *name, json_t *settings, const char *unit, double centre, double limit,
                                  uint64_t seed)
 {
     double values[RICH_SAMPLE_COUNT], limits[RICH_SAMPLE_COUNT];
     bool lower = strncmp(unit, "ns", 2) == 0 || strncmp(unit, "ms", 2) == 0 || strcmp(unit, "us") == 0;
-    json_t *samples = rich_samples(centre, seed, values), *yardstick = json_null(), *ratio = json_null();
+    json_t *samples = rich_samples(centre, seed, values), *baseline = json_null(), *ratio = json_null();
     double median = statistics_median(values, RICH_SAMPLE_COUNT);
     if (limit > 0) {
         json_t *list = rich_samples(limit, seed + 1, limits);
         double of = statistics_median(limits, RICH_SAMPLE_COUNT);
-        yardstick = json_pack("{s:s, s:o, s:f, s:f, s:f, s:s, s:i}", "name", "a copy of the same bytes", "samples",
-                              list, "median", of, "p10", statistics_quantile(limits, RICH_SAMPLE_COUNT, 0.1), "p90",
-                              statistics_quantile(limits, RICH_SAMPLE_COUNT, 0.9), "unit", unit, "items", 1);
+        baseline = json_pack("{s:s, s:o, s:f, s:f, s:f, s:s, s:i}", "name", "a copy of the same bytes", "samples", list,
+                             "median", of, "p10", statistics_quantile(limits, RICH_SAMPLE_COUNT, 0.1), "p90",
+                             statistics_quantile(limits, RICH_SAMPLE_COUNT, 0.9), "unit", unit, "items", 1);
         ratio = json_real(lower ? of / median : median / of);
     }
     return json_pack("{s:s, s:s, s:o, s:o, s:f, s:f, s:f, s:s, s:b, s:i, s:f, s:b, s:o, s:o}", "record", "bench",
                      "name", name, "case", settings, "samples", samples, "median", median, "p10",
                      statistics_quantile(values, RICH_SAMPLE_COUNT, 0.1), "p90",
                      statistics_quantile(values, RICH_SAMPLE_COUNT, 0.9), "unit", unit, "lower_is_better", lower,
-                     "items", 1, "elapsed_s", 20.0, "verified", 1, "yardstick", yardstick, "ratio", ratio);
+                     "items", 1, "elapsed_s", 20.0, "verified", 1, "yardstick", baseline, "ratio", ratio);
 }
 
 struct rich {
@@ -87,9 +87,9 @@ static inline json_t *rich_timeline(void)
     json_t *list = json_array();
     for (int layer = 0; layer < 8; layer++)
         for (int lane = 0; lane < 4; lane++)
-            json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "lane", lanes[lane], "begin_ms",
-                                                  10.0 * layer + 6 * lane, "end_ms",
-                                                  10.0 * layer + 6 * lane + (lane == 2 ? 9.5 : 5)));
+            json_array_append_new(list,
+                                  json_pack("{s:s, s:f, s:f}", "lane", lanes[lane], "begin_ms", 10.0 * layer + 6 * lane,
+                                            "end_ms", 10.0 * layer + 6 * lane + (lane == 2 ? 9.5 : 5)));
     return list;
 }
 
@@ -123,9 +123,8 @@ static inline void rich_rest(struct rich *rich)
     rich_append(rich, json_pack("{s:s, s:s, s:I, s:i, s:s, s:b, s:I, s:I, s:i, s:I, s:I, s:n, s:s}", "record", "fit",
                                 "model", "llama-8b", "params", (json_int_t)8030261248, "world", 2, "preset", "ddp",
                                 "fits", 0, "device_bytes", (json_int_t)128 << 30, "host_bytes", (json_int_t)0,
-                                "nvme_bytes", 0, "device_available_bytes", (json_int_t)12 << 30,
-                                "host_available_bytes", (json_int_t)12 << 30, "nvme_available_bytes", "reason",
-                                rich->text));
+                                "nvme_bytes", 0, "device_available_bytes", (json_int_t)12 << 30, "host_available_bytes",
+                                (json_int_t)12 << 30, "nvme_available_bytes", "reason", rich->text));
     rich_append(rich, json_pack("{s:s, s:s, s:[s, s, s], s:f, s:f, s:i, s:n, s:n}", "record", "part", "name", "adam",
                                 "command", "zerogauge", "bench", "adam", "begin_s", 1.0, "end_s", 21.5, "status", 0,
                                 "signal", "reason"));
@@ -141,13 +140,13 @@ static inline void rich_write(const char *path, const struct rich_texts *texts, 
     rich_append(&rich, record_run("validate", "quick", 3, argv, folders));
     rich_append(&rich, json_loads(SAMPLE_CONFORMANCE, 0, NULL));
     rich_append(&rich, json_loads(SAMPLE_REQUIREMENT, 0, NULL));
-    rich_append(&rich, json_pack("{s:s, s:s, s:s, s:{}, s:s, s:n, s:f, s:n, s:s}", "record", "band", "id", "asked",
-                                 "bench", "adam", "case", "metric", "ratio", "unit", "at_least", 0.8, "at_most",
-                                 "source", rich.text));
+    rich_append(&rich,
+                json_pack("{s:s, s:s, s:s, s:{}, s:s, s:n, s:f, s:n, s:s}", "record", "band", "id", "asked", "bench",
+                          "adam", "case", "metric", "ratio", "unit", "at_least", 0.8, "at_most", "source", rich.text));
     rich_adam(&rich, setting, speed);
     rich_storage(&rich, setting);
-    json_t *overlap = rich_bench("overlap", json_pack("{s:s, s:i}", "model", setting, "world", 2), "ms_per_step", 90,
-                                 84, 7);
+    json_t *overlap =
+        rich_bench("overlap", json_pack("{s:s, s:i}", "model", setting, "world", 2), "ms_per_step", 90, 84, 7);
     json_object_set_new(overlap, "timeline", rich_timeline());
     rich_append(&rich, overlap);
     rich_append(&rich, rich_bench("latency", json_pack("{s:s}", "engine", setting), "us", 81, 0, 9));

@@ -15,7 +15,7 @@ static bool any(const json_t *findings, const char *verdict)
 {
     size_t i;
     const json_t *finding;
-    json_array_foreach(findings, i, finding)
+    json_array_foreach (findings, i, finding)
         if (has_verdict(finding, verdict))
             return true;
     return false;
@@ -36,7 +36,7 @@ const char *conclusion_of(const json_t *findings, bool interrupted, json_t **rea
     size_t i;
     const json_t *finding;
     *reasons = json_array();
-    json_array_foreach(findings, i, finding) {
+    json_array_foreach (findings, i, finding) {
         bool decides = verdict && strcmp(verdict, "VALID") != 0 && has_verdict(finding, verdict);
         if (decides && json_array_size(*reasons) < CONCLUSION_REASON_MAX)
             json_array_append(*reasons, json_object_get(finding, "text"));

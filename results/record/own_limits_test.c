@@ -2,10 +2,10 @@
 // Tests of whether a run was judged by the default limits: by all of them, and by none that is looser.
 #include "results/record/own_limits.h"
 
-#include "results/limits/bands.h"
+#include "results/limits/accepted_range.h"
 #include "results/record/record_test.h"
 
-static struct bands bands;
+static struct accepted_ranges ranges;
 static char *lines[256];  // of a file: run, one part, the bands, end
 static size_t line_count;
 
@@ -18,12 +18,12 @@ static void add_line(char *line)
 static void setup(void)
 {
     sample_folder_make();
-    cr_assert_eq(bands_add("default", &bands), ERR_NONE, "%s", err_message());
-    cr_assert_gt(bands.count, 5);
+    cr_assert_eq(accepted_ranges_add("default", &ranges), ERR_NONE, "%s", err_message());
+    cr_assert_gt(ranges.count, 5);
     add_line(strdup(SAMPLE_RUN));
     add_line(strdup(SAMPLE_PART));
-    for (size_t i = 0; i < bands.count; i++) {
-        json_t *record = band_json(&bands.list[i]);
+    for (size_t i = 0; i < ranges.count; i++) {
+        json_t *record = accepted_range_json(&ranges.list[i]);
         add_line(json_dumps(record, JSON_REAL_PRECISION(6)));
         json_decref(record);
     }
@@ -34,7 +34,7 @@ static void teardown(void)
 {
     for (size_t i = 0; i < line_count; i++)
         free(lines[i]);
-    bands_free(&bands);
+    accepted_ranges_free(&ranges);
     sample_folder_remove();
 }
 
@@ -108,8 +108,8 @@ Test(own_limits, looser_ones_are_named)
 
 Test(own_limits, a_list_that_is_too_long_ends)
 {
-    for (size_t i = 0; i < bands.count; i++)
-        change(bands.list[i].id, NULL, NULL);
+    for (size_t i = 0; i < ranges.count; i++)
+        change(ranges.list[i].id, NULL, NULL);
     cr_expect_eq(strlen(said()), OWN_LIMITS_TEXT_BYTES - 1);
 }
 

@@ -41,9 +41,9 @@ int record_create(const char *path, struct record_writer **out)
     if (!writer->path || !writer->hash)
         rc = err_set(ERR_MEMORY, "no memory to write %s", path);
     else if ((writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) < 0)
-        rc = errno == EEXIST ? err_set(ERR_USAGE, "%s: exists, and results are never overwritten; give another name",
-                                       path)
-                             : err_set(ERR_USAGE, "%s: cannot be made: %s", path, strerror(errno));
+        rc = errno == EEXIST
+                 ? err_set(ERR_USAGE, "%s: exists, and results are never overwritten; give another name", path)
+                 : err_set(ERR_USAGE, "%s: cannot be made: %s", path, strerror(errno));
     if (rc != ERR_NONE) {
         record_close(writer);
         return rc;
@@ -61,10 +61,10 @@ static int put_line(struct record_writer *writer, const json_t *record, bool has
         return err_set(ERR_MEMORY, "%s: no memory for a line", writer->path);
     size_t bytes = strlen(text);
     text[bytes++] = '\n';  // in the place of the zero: the text is no string any more
-    int rc = bytes > RECORD_LINE_BYTES_MAX || (size_t)writer->bytes + bytes > RECORD_FILE_BYTES_MAX
-                 ? err_set(ERR_USAGE, "%s: a line of %zu bytes is more than a result file has room for", writer->path,
-                           bytes)
-                 : file_write(writer->fd, writer->path, text, bytes);
+    int rc =
+        bytes > RECORD_LINE_BYTES_MAX || (size_t)writer->bytes + bytes > RECORD_FILE_BYTES_MAX
+            ? err_set(ERR_USAGE, "%s: a line of %zu bytes is more than a result file has room for", writer->path, bytes)
+            : file_write(writer->fd, writer->path, text, bytes);
     if (rc != ERR_NONE) {
         // What there is of the line goes, so that those before it can be read.
         writer->closed = true;

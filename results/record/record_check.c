@@ -11,18 +11,54 @@
 #include <math.h>
 #include <string.h>
 
-#define TEXT(characters) {.kind = SHAPE_TEXT, .high = (characters)}
-#define TEXT_OR_NULL(characters) {.kind = SHAPE_TEXT, .high = (characters), .or_null = true}
-#define WORD(list) {.kind = SHAPE_WORD, .words = (list)}
-#define WHOLE(from, to) {.kind = SHAPE_WHOLE, .low = (from), .high = (to)}
-#define WHOLE_OR_NULL(from, to) {.kind = SHAPE_WHOLE, .low = (from), .high = (to), .or_null = true}
-#define NUMBER(from) {.kind = SHAPE_NUMBER, .low = (from), .high = INFINITY}
-#define NUMBER_OR_NULL(from) {.kind = SHAPE_NUMBER, .low = (from), .high = INFINITY, .or_null = true}
-#define ABOVE_ZERO {.kind = SHAPE_NUMBER, .above = true, .high = INFINITY}
-#define LIST(from, to, of) {.kind = SHAPE_LIST, .low = (from), .high = (to), .element = &(of)}
-#define OBJECT(table) {.kind = SHAPE_OBJECT, .fields = (table)}
-#define NAMES(most, of) {.kind = SHAPE_NAMES, .high = (most), .element = &(of)}
-#define FORM(characters, test, text) {.kind = SHAPE_TEXT, .high = (characters), .form = (test), .form_text = (text)}
+#define TEXT(characters)                                                                                               \
+    {                                                                                                                  \
+        .kind = SHAPE_TEXT, .high = (characters)                                                                       \
+    }
+#define TEXT_OR_NULL(characters)                                                                                       \
+    {                                                                                                                  \
+        .kind = SHAPE_TEXT, .high = (characters), .or_null = true                                                      \
+    }
+#define WORD(list)                                                                                                     \
+    {                                                                                                                  \
+        .kind = SHAPE_WORD, .words = (list)                                                                            \
+    }
+#define WHOLE(from, to)                                                                                                \
+    {                                                                                                                  \
+        .kind = SHAPE_WHOLE, .low = (from), .high = (to)                                                               \
+    }
+#define WHOLE_OR_NULL(from, to)                                                                                        \
+    {                                                                                                                  \
+        .kind = SHAPE_WHOLE, .low = (from), .high = (to), .or_null = true                                              \
+    }
+#define NUMBER(from)                                                                                                   \
+    {                                                                                                                  \
+        .kind = SHAPE_NUMBER, .low = (from), .high = INFINITY                                                          \
+    }
+#define NUMBER_OR_NULL(from)                                                                                           \
+    {                                                                                                                  \
+        .kind = SHAPE_NUMBER, .low = (from), .high = INFINITY, .or_null = true                                         \
+    }
+#define ABOVE_ZERO                                                                                                     \
+    {                                                                                                                  \
+        .kind = SHAPE_NUMBER, .above = true, .high = INFINITY                                                          \
+    }
+#define LIST(from, to, of)                                                                                             \
+    {                                                                                                                  \
+        .kind = SHAPE_LIST, .low = (from), .high = (to), .element = &(of)                                              \
+    }
+#define OBJECT(table)                                                                                                  \
+    {                                                                                                                  \
+        .kind = SHAPE_OBJECT, .fields = (table)                                                                        \
+    }
+#define NAMES(most, of)                                                                                                \
+    {                                                                                                                  \
+        .kind = SHAPE_NAMES, .high = (most), .element = &(of)                                                          \
+    }
+#define FORM(characters, test, text)                                                                                   \
+    {                                                                                                                  \
+        .kind = SHAPE_TEXT, .high = (characters), .form = (test), .form_text = (text)                                  \
+    }
 
 // Larger counts of bytes, or of parameters, are nobody's.
 #define COUNT_MAX 9007199254740991.0  // 2^53 - 1, the largest that every reader of JSON has exactly
@@ -56,7 +92,7 @@ static bool is_commit(const char *text)
 }
 
 static const char *const conformance_verdicts[] = {"CONFORMS", "CONFORMS-PARTLY", "FAILS", "NOTHING-JUDGED", NULL};
-static const char *const requirement_verdicts[] = {"UNSUPPORTED", "PASS", "EQUIVALENT", "BOUNDED",
+static const char *const requirement_verdicts[] = {"UNSUPPORTED", "PASS",   "EQUIVALENT", "BOUNDED",
                                                    "FAIL",        "BROKEN", NULL};
 static const char *const verdicts[] = {"VALID", "INVALID", "INCOMPLETE", NULL};
 static const char *const kinds[] = {"arithmetic", "band", "outlier", "part", NULL};
@@ -70,8 +106,8 @@ static const struct shape short_text = TEXT(256), argument = TEXT(4096), reason 
 static const struct shape_field suite_fields[] = {
     {"version", TEXT(64)},
     {"edition", WHOLE(1, 1000)},
-    {"commit", {.kind = SHAPE_TEXT, .high = 40, .form = is_commit, .form_text = "40 hexadecimal digits",
-                .or_null = true}},
+    {"commit",
+     {.kind = SHAPE_TEXT, .high = 40, .form = is_commit, .form_text = "40 hexadecimal digits", .or_null = true}},
     {"dirty", {.kind = SHAPE_BOOLEAN, .or_null = true}},
     {"compiler", TEXT(256)},
     {"flags", TEXT(4096)},
@@ -155,9 +191,12 @@ static const struct shape_field part_fields[] = {
     {0},
 };
 
-#define COUNT(name) {name, WHOLE(0, 1000000)}
-static const struct shape_field count_fields[] = {COUNT("PASS"), COUNT("EQUIVALENT"), COUNT("BOUNDED"), COUNT("FAIL"),
-                                                  COUNT("BROKEN"), COUNT("UNSUPPORTED"), {0}};
+#define COUNT(name)                                                                                                    \
+    {                                                                                                                  \
+        name, WHOLE(0, 1000000)                                                                                        \
+    }
+static const struct shape_field count_fields[] = {
+    COUNT("PASS"), COUNT("EQUIVALENT"), COUNT("BOUNDED"), COUNT("FAIL"), COUNT("BROKEN"), COUNT("UNSUPPORTED"), {0}};
 
 static const struct shape_field conformance_fields[] = {
     {"implementation", TEXT(256)},
@@ -179,11 +218,11 @@ static const struct shape_field requirement_fields[] = {
 };
 
 #define UNIT FORM(64, unit_is_known, "a unit such as \"ns_per_param\", \"ms\", \"GB/s\" or \"tokens/s\"")
-static const struct shape_field yardstick_fields[] = {
-    {"name", TEXT(128)}, {"samples", LIST(1, STATISTICS_COUNT_MAX, sample)},
+static const struct shape_field baseline_fields[] = {
+    {"name", TEXT(128)},    {"samples", LIST(1, STATISTICS_COUNT_MAX, sample)},
     {"median", ABOVE_ZERO}, {"p10", ABOVE_ZERO},
-    {"p90", ABOVE_ZERO}, {"unit", UNIT},
-    {"items", ABOVE_ZERO}, {0},
+    {"p90", ABOVE_ZERO},    {"unit", UNIT},
+    {"items", ABOVE_ZERO},  {0},
 };
 
 static const struct shape_field interval_fields[] = {
@@ -202,7 +241,7 @@ static const struct shape_field bench_fields[] = {
     {"items", ABOVE_ZERO},
     {"elapsed_s", ABOVE_ZERO},
     {"verified", {.kind = SHAPE_TRUE}},
-    {"yardstick", {.kind = SHAPE_OBJECT, .fields = yardstick_fields, .or_null = true}},
+    {"yardstick", {.kind = SHAPE_OBJECT, .fields = baseline_fields, .or_null = true}},
     {"ratio", {.kind = SHAPE_NUMBER, .above = true, .high = INFINITY, .or_null = true}},
     {"detail", {.kind = SHAPE_NAMES, .high = 32, .element = &detail, .optional = true}},
     {"timeline", {.kind = SHAPE_LIST, .low = 1, .high = 2000, .element = &interval, .optional = true}},
@@ -225,13 +264,13 @@ static const struct shape_field fit_fields[] = {
     {0},
 };
 
-static const struct shape_field band_fields[] = {
+static const struct shape_field range_fields[] = {
     {"id", TEXT(128)},
     {"bench", TEXT(64)},
     {"case", NAMES(32, scalar)},
     {"metric", WORD(metrics)},
-    {"unit", {.kind = SHAPE_TEXT, .high = 64, .form = unit_is_known, .form_text = "a unit of samples",
-              .or_null = true}},
+    {"unit",
+     {.kind = SHAPE_TEXT, .high = 64, .form = unit_is_known, .form_text = "a unit of samples", .or_null = true}},
     {"at_least", NUMBER_OR_NULL(0)},
     {"at_most", NUMBER_OR_NULL(0)},
     {"source", TEXT(1024)},
@@ -269,7 +308,7 @@ static const struct {
     {"requirement", OBJECT(requirement_fields)},
     {"bench", OBJECT(bench_fields)},
     {"fit", OBJECT(fit_fields)},
-    {"band", OBJECT(band_fields)},
+    {"band", OBJECT(range_fields)},
     {"finding", OBJECT(finding_fields)},
     {"end", OBJECT(end_fields)},
 };

@@ -16,7 +16,7 @@ struct result_file {
     json_t **lines;  // every record of the file, in its order; lines[0] is the run record
     size_t line_count;
     const json_t *run;
-    const json_t *end;  // null: the run failed
+    const json_t *end;               // null: the run failed
     char digest[FILE_DIGEST_BYTES];  // of the lines before `end`, as they are in the file
 };
 

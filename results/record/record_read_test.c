@@ -23,14 +23,14 @@ Test(record_read, the_schema_says_what_the_reader_takes)
                  {"conformance", SAMPLE_CONFORMANCE},
                  {"requirement", SAMPLE_REQUIREMENT},
                  {"fit", SAMPLE_FIT},
-                 {"band", SAMPLE_BAND},
+                 {"band", SAMPLE_RANGE},
                  {"finding", SAMPLE_FINDING},
                  {"end", SAMPLE_INVALID_END}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         cr_expect_gt(schema_check("results/record/schema.json", kinds[i].name, kinds[i].sample, read_record), 20);
     json_t *bench = json_loads(SAMPLE_BENCH, 0, NULL);
-    json_object_set_new(bench, "timeline", json_pack("[{s:s, s:f, s:f}]", "lane", "adam", "begin_ms", 0.5, "end_ms",
-                                                     1.5));
+    json_object_set_new(bench, "timeline",
+                        json_pack("[{s:s, s:f, s:f}]", "lane", "adam", "begin_ms", 0.5, "end_ms", 1.5));
     json_object_set_new(bench, "detail", json_pack("{s:{s:{s:f}}}", "lanes", "nvme_read", "busy_ms", 0.5));
     char *sample = json_dumps(bench, 0);
     cr_expect_gt(schema_check("results/record/schema.json", "bench", sample, read_record), 100);
@@ -75,11 +75,11 @@ Test(record_read, units_times_and_digests_have_their_form)
     static const struct {
         const char *key, *value;
         bool good;
-    } values[] = {{"unit", "ns", true},         {"unit", "us", true},        {"unit", "ms_per_step", true},
-                  {"unit", "tokens/s", true},   {"unit", "GFLOP/s", true},   {"unit", "GB/s", true},
-                  {"unit", "s_per_", false},    {"unit", "ns_param", false}, {"unit", "furlong", false},
-                  {"unit", "/s", false},        {"unit", "MB/s", false},     {"unit", "", false},
-                  {"unit", "<b>/s", false},     {"unit", "ns_per_a b", false}};
+    } values[] = {{"unit", "ns", true},       {"unit", "us", true},         {"unit", "ms_per_step", true},
+                  {"unit", "tokens/s", true}, {"unit", "GFLOP/s", true},    {"unit", "GB/s", true},
+                  {"unit", "s_per_", false},  {"unit", "ns_param", false},  {"unit", "furlong", false},
+                  {"unit", "/s", false},      {"unit", "MB/s", false},      {"unit", "", false},
+                  {"unit", "<b>/s", false},   {"unit", "ns_per_a b", false}};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         json_t *record = json_loads(SAMPLE_BENCH, 0, NULL);
         json_object_set_new(record, values[i].key, json_string(values[i].value));
@@ -149,12 +149,12 @@ Test(record_read, refusals_say_line_key_and_what_is_expected)
     refuse((const char *const[]){SAMPLE_RUN, SAMPLE_RUN, NULL}, ":2: ", "no second `run`");
     refuse((const char *const[]){SAMPLE_RUN, SAMPLE_END, SAMPLE_PART, NULL}, ":3: ", "behind the `end` record");
     refuse((const char *const[]){SAMPLE_RUN, "", SAMPLE_PART, NULL}, ":2: ", "is no JSON");
-    refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"name\":1}", NULL}, ":2: ",
-           "name: is 1, expected a string of at most 128 characters");
+    refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"name\":1}", NULL},
+           ":2: ", "name: is 1, expected a string of at most 128 characters");
     refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"record\":\"part\"}", NULL}, ":2: ", "duplicate");
-    refuse((const char *const[]){SAMPLE_RUN,
-                                 "{\"record\":\"bench\",\"name\":\"a\",\"case\":{},\"samples\":[1,0]}", NULL},
-           ":2: ", "samples.1: is 0, expected a number above 0");
+    refuse(
+        (const char *const[]){SAMPLE_RUN, "{\"record\":\"bench\",\"name\":\"a\",\"case\":{},\"samples\":[1,0]}", NULL},
+        ":2: ", "samples.1: is 0, expected a number above 0");
     refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"bench\",\"name\":\"a\",\"case\":{\"x\":[1]}}", NULL},
            ":2: ", "case.x: is [1], expected");
     refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"name\":\"\\u0000\"}", NULL}, ":2: ", "is no JSON");

@@ -47,13 +47,25 @@ static void expected_text(const struct shape *shape, char out[EXPECTED_BYTES])
         else
             snprintf(out, EXPECTED_BYTES, "a string of at most %.0f characters", shape->high);
         break;
-    case SHAPE_WORD: words_text(shape->words, out); break;
+    case SHAPE_WORD:
+        words_text(shape->words, out);
+        break;
     case SHAPE_WHOLE:
-    case SHAPE_NUMBER: range_text(shape, out); break;
-    case SHAPE_BOOLEAN: strcpy(out, "true or false"); break;
-    case SHAPE_TRUE: strcpy(out, "true"); break;
-    case SHAPE_LIST: snprintf(out, EXPECTED_BYTES, "an array of %.0f to %.0f elements", shape->low, shape->high); break;
-    case SHAPE_OBJECT: strcpy(out, "an object"); break;
+    case SHAPE_NUMBER:
+        range_text(shape, out);
+        break;
+    case SHAPE_BOOLEAN:
+        strcpy(out, "true or false");
+        break;
+    case SHAPE_TRUE:
+        strcpy(out, "true");
+        break;
+    case SHAPE_LIST:
+        snprintf(out, EXPECTED_BYTES, "an array of %.0f to %.0f elements", shape->low, shape->high);
+        break;
+    case SHAPE_OBJECT:
+        strcpy(out, "an object");
+        break;
     case SHAPE_NAMES:
         snprintf(out, EXPECTED_BYTES, "an object of at most %.0f keys of at most %d characters", shape->high,
                  NAME_LENGTH_MAX);
@@ -97,7 +109,7 @@ static bool names_fit(const json_t *value, const struct shape *shape)
     json_t *inner;
     if (!json_is_object(value) || (double)json_object_size(value) > shape->high)
         return false;
-    json_object_foreach((json_t *)(uintptr_t)value, key, inner)
+    json_object_foreach ((json_t *)(uintptr_t)value, key, inner)
         if ((void)inner, character_count(key) > NAME_LENGTH_MAX)
             return false;
     return true;
@@ -123,7 +135,7 @@ static bool detail_fits(const json_t *value, const struct shape *shape, int dept
         return scalar_fits(value, shape);
     if (!names_fit(value, &names))
         return false;
-    json_object_foreach((json_t *)(uintptr_t)value, key, inner)
+    json_object_foreach ((json_t *)(uintptr_t)value, key, inner)
         if (!detail_fits(inner, shape, depth - 1))
             return false;
     return true;
@@ -135,17 +147,27 @@ static bool fits(const json_t *value, const struct shape *shape)
     if (json_is_null(value))
         return shape->or_null || shape->kind == SHAPE_SCALAR || shape->kind == SHAPE_DETAIL;
     switch (shape->kind) {
-    case SHAPE_TEXT: return text_fits(value, shape);
-    case SHAPE_WORD: return is_word(value, shape->words);
+    case SHAPE_TEXT:
+        return text_fits(value, shape);
+    case SHAPE_WORD:
+        return is_word(value, shape->words);
     case SHAPE_WHOLE:
-    case SHAPE_NUMBER: return number_fits(value, shape);
-    case SHAPE_BOOLEAN: return json_is_boolean(value);
-    case SHAPE_TRUE: return json_is_true(value);
-    case SHAPE_LIST: return list_fits(value, shape);
-    case SHAPE_OBJECT: return json_is_object(value);
-    case SHAPE_NAMES: return names_fit(value, shape);
-    case SHAPE_SCALAR: return scalar_fits(value, shape);
-    case SHAPE_DETAIL: return detail_fits(value, shape, 2);
+    case SHAPE_NUMBER:
+        return number_fits(value, shape);
+    case SHAPE_BOOLEAN:
+        return json_is_boolean(value);
+    case SHAPE_TRUE:
+        return json_is_true(value);
+    case SHAPE_LIST:
+        return list_fits(value, shape);
+    case SHAPE_OBJECT:
+        return json_is_object(value);
+    case SHAPE_NAMES:
+        return names_fit(value, shape);
+    case SHAPE_SCALAR:
+        return scalar_fits(value, shape);
+    case SHAPE_DETAIL:
+        return detail_fits(value, shape, 2);
     }
     return false;
 }
@@ -188,12 +210,12 @@ int shape_check(const char *where, const char *path, const json_t *value, const 
     if (shape->kind == SHAPE_OBJECT)
         return check_fields(where, path, value, shape);
     if (shape->kind == SHAPE_LIST) {
-        json_array_foreach(value, i, element) {
+        json_array_foreach (value, i, element) {
             snprintf(inner, sizeof inner, "%.200s.%zu", path, i);
             TRY(shape_check(where, inner, element, shape->element));
         }
     } else if (shape->kind == SHAPE_NAMES) {
-        json_object_foreach((json_t *)(uintptr_t)value, key, element) {
+        json_object_foreach ((json_t *)(uintptr_t)value, key, element) {
             snprintf(inner, sizeof inner, "%.100s.%.100s", path, key);
             TRY(shape_check(where, inner, element, shape->element));
         }
@@ -208,11 +230,12 @@ void shape_trim(json_t *value, const struct shape *shape)
     json_t *inner;
     size_t i;
     if (shape->kind == SHAPE_LIST)
-        json_array_foreach(value, i, inner)
+        json_array_foreach (value, i, inner)
             shape_trim(inner, shape->element);
     if (shape->kind != SHAPE_OBJECT || !json_is_object(value))
         return;
-    json_object_foreach_safe(value, next, key, inner) {
+    json_object_foreach_safe(value, next, key, inner)
+    {
         const struct shape_field *field = shape->fields;
         while (field->key && strcmp(field->key, key) != 0)
             field++;

@@ -8,18 +8,18 @@
 #include <stdbool.h>
 
 enum shape_kind {
-    SHAPE_TEXT,     // at most `high` characters; `form`, if given, tells whether they are of the right form
-    SHAPE_WORD,     // one of `words`
-    SHAPE_WHOLE,    // a whole number from `low` to `high`
-    SHAPE_NUMBER,   // a number from `low` to `high`; above `low` where `above`
+    SHAPE_TEXT,    // at most `high` characters; `form`, if given, tells whether they are of the right form
+    SHAPE_WORD,    // one of `words`
+    SHAPE_WHOLE,   // a whole number from `low` to `high`
+    SHAPE_NUMBER,  // a number from `low` to `high`; above `low` where `above`
     SHAPE_BOOLEAN,
-    SHAPE_TRUE,     // true, and nothing else
-    SHAPE_LIST,     // from `low` to `high` elements of the shape `element`
-    SHAPE_OBJECT,   // with these `fields`, and others that are not looked at
-    SHAPE_NAMES,    // at most `high` keys of at most NAME_LENGTH_MAX characters; each value of the shape `element`
-    SHAPE_DETAIL,   // as SHAPE_SCALAR, or an object of at most 64 keys of at most NAME_LENGTH_MAX characters, whose
-                    // values are such details, too, at most two objects deep
-    SHAPE_SCALAR,   // a text of at most `high` characters, a number, a boolean or null
+    SHAPE_TRUE,    // true, and nothing else
+    SHAPE_LIST,    // from `low` to `high` elements of the shape `element`
+    SHAPE_OBJECT,  // with these `fields`, and others that are not looked at
+    SHAPE_NAMES,   // at most `high` keys of at most NAME_LENGTH_MAX characters; each value of the shape `element`
+    SHAPE_DETAIL,  // as SHAPE_SCALAR, or an object of at most 64 keys of at most NAME_LENGTH_MAX characters, whose
+                   // values are such details, too, at most two objects deep
+    SHAPE_SCALAR,  // a text of at most `high` characters, a number, a boolean or null
 };
 
 enum { NAME_LENGTH_MAX = 64 };

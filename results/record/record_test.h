@@ -15,60 +15,60 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SAMPLE_SUITE \
-    "{\"version\":\"0.1.0\",\"edition\":1,\"commit\":\"0123456789abcdef0123456789abcdef01234567\",\"dirty\":false," \
+#define SAMPLE_SUITE                                                                                                   \
+    "{\"version\":\"0.1.0\",\"edition\":1,\"commit\":\"0123456789abcdef0123456789abcdef01234567\",\"dirty\":false,"    \
     "\"compiler\":\"GCC 12\",\"flags\":\"-O3\",\"libraries\":{\"jansson\":\"2.14\"}}"
-#define SAMPLE_MACHINE \
-    "{\"processor\":\"A processor\",\"architecture\":\"x86_64\",\"sockets\":1,\"cores\":2,\"threads\":2," \
-    "\"numa_nodes\":1,\"numa_node_bytes\":[1024],\"caches\":[{\"name\":\"L2\",\"bytes\":1024,\"count\":2}]," \
-    "\"memory_bytes\":1024,\"transparent_huge_pages\":\"always\",\"huge_pages\":0,\"huge_page_bytes\":2048," \
-    "\"gpus\":[{\"model\":\"A GPU\"}],\"disks\":[{\"folder\":\"data\",\"file_system\":\"ext4\",\"device\":\"sda\"," \
-    "\"model\":\"A disk\",\"rotational\":false,\"bytes\":4096,\"available_bytes\":1024}],\"kernel\":\"6.1\"," \
+#define SAMPLE_MACHINE                                                                                                 \
+    "{\"processor\":\"A processor\",\"architecture\":\"x86_64\",\"sockets\":1,\"cores\":2,\"threads\":2,"              \
+    "\"numa_nodes\":1,\"numa_node_bytes\":[1024],\"caches\":[{\"name\":\"L2\",\"bytes\":1024,\"count\":2}],"           \
+    "\"memory_bytes\":1024,\"transparent_huge_pages\":\"always\",\"huge_pages\":0,\"huge_page_bytes\":2048,"           \
+    "\"gpus\":[{\"model\":\"A GPU\"}],\"disks\":[{\"folder\":\"data\",\"file_system\":\"ext4\",\"device\":\"sda\","    \
+    "\"model\":\"A disk\",\"rotational\":false,\"bytes\":4096,\"available_bytes\":1024}],\"kernel\":\"6.1\","          \
     "\"clock_source\":\"tsc\",\"governor\":\"performance\",\"hypervisor\":\"KVM\",\"container\":\"docker\"}"
-#define SAMPLE_RUN \
-    "{\"record\":\"run\",\"schema\":1,\"program\":\"validate\",\"level\":\"quick\"," \
-    "\"command\":[\"zerogauge\",\"validate\",\"--quick\"],\"started\":\"2026-11-21T15:00:00Z\"," \
-    "\"suite\":" SAMPLE_SUITE ",\"machine\":" SAMPLE_MACHINE \
+#define SAMPLE_RUN                                                                                                     \
+    "{\"record\":\"run\",\"schema\":1,\"program\":\"validate\",\"level\":\"quick\","                                   \
+    "\"command\":[\"zerogauge\",\"validate\",\"--quick\"],\"started\":\"2026-11-21T15:00:00Z\","                       \
+    "\"suite\":" SAMPLE_SUITE ",\"machine\":" SAMPLE_MACHINE                                                           \
     ",\"other_hosts\":[{\"host\":\"node8\",\"rank\":1,\"rank_count\":2,\"machine\":" SAMPLE_MACHINE "}]}"
-#define SAMPLE_PART \
-    "{\"record\":\"part\",\"name\":\"bench-adam\",\"command\":[\"zerogauge\",\"bench\",\"adam\"],\"begin_s\":12.1," \
+#define SAMPLE_PART                                                                                                    \
+    "{\"record\":\"part\",\"name\":\"bench-adam\",\"command\":[\"zerogauge\",\"bench\",\"adam\"],\"begin_s\":12.1,"    \
     "\"end_s\":19.4,\"status\":0,\"signal\":null,\"reason\":null,\"rank\":0,\"host\":\"node7\"}"
-#define SAMPLE_COUNTS(pass) \
+#define SAMPLE_COUNTS(pass)                                                                                            \
     "{\"PASS\":" #pass ",\"EQUIVALENT\":0,\"BOUNDED\":0,\"FAIL\":0,\"BROKEN\":0,\"UNSUPPORTED\":0}"
-#define SAMPLE_CONFORMANCE \
-    "{\"record\":\"conformance\",\"implementation\":\"the reference\",\"level\":\"quick\",\"verdict\":\"CONFORMS\"," \
+#define SAMPLE_CONFORMANCE                                                                                             \
+    "{\"record\":\"conformance\",\"implementation\":\"the reference\",\"level\":\"quick\",\"verdict\":\"CONFORMS\","   \
     "\"requirement_counts\":" SAMPLE_COUNTS(1) "}"
-#define SAMPLE_REQUIREMENT \
-    "{\"record\":\"requirement\",\"id\":\"R-ADAM-01\",\"must\":true,\"chapter\":\"Adam\",\"title\":\"The update\"," \
+#define SAMPLE_REQUIREMENT                                                                                             \
+    "{\"record\":\"requirement\",\"id\":\"R-ADAM-01\",\"must\":true,\"chapter\":\"Adam\",\"title\":\"The update\","    \
     "\"verdict\":\"PASS\",\"finding_counts\":" SAMPLE_COUNTS(3) ",\"rules\":[\"torch\"]}"
-// Five samples of a million parameters: 5 x 0.5 ms and, of the yardstick, 5 x 0.25 ms.
-#define SAMPLE_BENCH \
-    "{\"record\":\"bench\",\"name\":\"adam\",\"case\":{\"step\":\"update\",\"threads\":2}," \
-    "\"samples\":[0.5,0.4,0.6,0.5,0.5],\"median\":0.5,\"p10\":0.44,\"p90\":0.56,\"unit\":\"ns_per_param\"," \
-    "\"lower_is_better\":true,\"items\":1000000,\"elapsed_s\":0.00375,\"verified\":true," \
-    "\"yardstick\":{\"name\":\"copy\",\"samples\":[0.25,0.2,0.3,0.25,0.25],\"median\":0.25,\"p10\":0.22," \
+// Five samples of a million parameters: 5 x 0.5 ms and, of the baseline, 5 x 0.25 ms.
+#define SAMPLE_BENCH                                                                                                   \
+    "{\"record\":\"bench\",\"name\":\"adam\",\"case\":{\"step\":\"update\",\"threads\":2},"                            \
+    "\"samples\":[0.5,0.4,0.6,0.5,0.5],\"median\":0.5,\"p10\":0.44,\"p90\":0.56,\"unit\":\"ns_per_param\","            \
+    "\"lower_is_better\":true,\"items\":1000000,\"elapsed_s\":0.00375,\"verified\":true,"                              \
+    "\"yardstick\":{\"name\":\"copy\",\"samples\":[0.25,0.2,0.3,0.25,0.25],\"median\":0.25,\"p10\":0.22,"              \
     "\"p90\":0.28,\"unit\":\"ns_per_param\",\"items\":1000000},\"ratio\":0.5}"
-#define SAMPLE_FIT \
-    "{\"record\":\"fit\",\"model\":\"gpt2-124m\",\"params\":124439808,\"world\":2,\"preset\":\"zero2\"," \
-    "\"fits\":true,\"device_bytes\":10,\"host_bytes\":20,\"nvme_bytes\":0,\"device_available_bytes\":10," \
+#define SAMPLE_FIT                                                                                                     \
+    "{\"record\":\"fit\",\"model\":\"gpt2-124m\",\"params\":124439808,\"world\":2,\"preset\":\"zero2\","               \
+    "\"fits\":true,\"device_bytes\":10,\"host_bytes\":20,\"nvme_bytes\":0,\"device_available_bytes\":10,"              \
     "\"host_available_bytes\":30,\"nvme_available_bytes\":null,\"reason\":null}"
-#define SAMPLE_BAND \
-    "{\"record\":\"band\",\"id\":\"adam-update\",\"bench\":\"adam\",\"case\":{\"step\":\"update\"}," \
+#define SAMPLE_RANGE                                                                                                   \
+    "{\"record\":\"band\",\"id\":\"adam-update\",\"bench\":\"adam\",\"case\":{\"step\":\"update\"},"                   \
     "\"metric\":\"ratio\",\"unit\":null,\"at_least\":0.4,\"at_most\":1.2,\"source\":\"this machine's own copy\"}"
 // Line 5 is the bench record in sample_file.
-#define SAMPLE_FINDING \
+#define SAMPLE_FINDING                                                                                                 \
     "{\"record\":\"finding\",\"kind\":\"band\",\"verdict\":\"VALID\",\"id\":\"adam-update\",\"line\":5,\"value\":0.5," \
     "\"text\":\"adam update reaches 0.5 of its copy, 0.4 is asked\"}"
-#define SAMPLE_END \
-    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20," \
+#define SAMPLE_END                                                                                                     \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20,"               \
     "\"other_load\":0.02,\"lines\":8,\"digest\":\"0123456789abcdef0123456789abcdef\"}"
-#define SAMPLE_INVALID_END \
-    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"too slow\"]," \
+#define SAMPLE_INVALID_END                                                                                             \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"too slow\"],"                  \
     "\"elapsed_s\":20,\"other_load\":0.02,\"lines\":8,\"digest\":\"0123456789abcdef0123456789abcdef\"}"
 
 // A whole file, as a null-terminated list of lines; `end` has yet to get its lines and digest.
-static const char *const sample_file[] = {SAMPLE_RUN, SAMPLE_CONFORMANCE, SAMPLE_REQUIREMENT, SAMPLE_PART,
-                                          SAMPLE_BENCH, SAMPLE_FIT, SAMPLE_BAND, SAMPLE_FINDING, SAMPLE_END, NULL};
+static const char *const sample_file[] = {SAMPLE_RUN, SAMPLE_CONFORMANCE, SAMPLE_REQUIREMENT, SAMPLE_PART, SAMPLE_BENCH,
+                                          SAMPLE_FIT, SAMPLE_RANGE,       SAMPLE_FINDING,     SAMPLE_END,  NULL};
 
 static char sample_folder[] = "/tmp/zerogauge-record-XXXXXX";
 

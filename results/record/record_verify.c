@@ -18,7 +18,7 @@ static const double tolerance = 2e-5;  // RECORDS.md: numbers have at least six 
 
 void verify_refuse(struct verify *v, size_t line, const char *key, const char *format, ...)
 {
-    char message[MESSAGE_BYTES], place[MESSAGE_BYTES];
+    char message[MESSAGE_BYTES], location[MESSAGE_BYTES];
     v->refusal_count++;
     if (!v->out || v->refusal_count > VERIFY_LINE_MAX)
         return;
@@ -26,9 +26,9 @@ void verify_refuse(struct verify *v, size_t line, const char *key, const char *f
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    snprintf(place, sizeof place, ":%zu: %s: ", line, key);
+    snprintf(location, sizeof location, ":%zu: %s: ", line, key);
     text_plain(v->out, v->file->path, 4);
-    text_plain(v->out, place, 4);
+    text_plain(v->out, location, 4);
     text_plain(v->out, message, 4);
     fputc('\n', v->out);
 }
@@ -166,7 +166,7 @@ static size_t *index_lines(struct verify *v)
     size_t room = v->file->line_count + 1, *lists = calloc(5 * room, sizeof *lists);
     if (!lists)
         return NULL;
-    v->bands = lists;
+    v->ranges = lists;
     v->benches = lists + room;
     v->findings = lists + 2 * room;
     v->first_finding = lists + 3 * room;
@@ -174,7 +174,7 @@ static size_t *index_lines(struct verify *v)
     for (size_t line = 1; line < room; line++) {
         const json_t *record = verify_record(v, line);
         if (verify_is(record, "band"))
-            v->bands[v->band_count++] = line;
+            v->ranges[v->range_count++] = line;
         else if (verify_is(record, "bench"))
             v->benches[v->bench_count++] = line;
         else if (verify_is(record, "finding"))
@@ -194,10 +194,10 @@ int record_verify(const struct result_file *file, FILE *out, size_t *refusal_cou
         v.elapsed_s = verify_number(file->end, "elapsed_s");
     verify_bench(&v);
     verify_steps(&v);
-    if (v.band_count > VERIFY_BAND_MAX)
-        verify_refuse(&v, v.bands[VERIFY_BAND_MAX], "record", "is one `band` more than %d", VERIFY_BAND_MAX);
+    if (v.range_count > VERIFY_RANGE_MAX)
+        verify_refuse(&v, v.ranges[VERIFY_RANGE_MAX], "record", "is one `band` more than %d", VERIFY_RANGE_MAX);
     else
-        verify_bands(&v);
+        verify_ranges(&v);
     verify_parts(&v);
     verify_conformance(&v);
     verify_fits(&v);

@@ -35,10 +35,10 @@ static void expect_holds(const char *const *lines)
 static void expect_refusal(const char *const *lines, size_t line, const char *key, const char *what)
 {
     size_t count;
-    char place[128], *text = refusals_of(lines, &count);
-    snprintf(place, sizeof place, "/a:%zu: %s: ", line, key);
-    cr_expect_gt(count, 0, "expected a refusal at %s (%s)", place, what);
-    cr_expect(strstr(text, place) && strstr(text, what), "%s, expected %s%s", text, place, what);
+    char location[128], *text = refusals_of(lines, &count);
+    snprintf(location, sizeof location, "/a:%zu: %s: ", line, key);
+    cr_expect_gt(count, 0, "expected a refusal at %s (%s)", location, what);
+    cr_expect(strstr(text, location) && strstr(text, what), "%s, expected %s%s", text, location, what);
     free(text);
 }
 
@@ -121,7 +121,7 @@ Test(record_verify, the_direction_follows_from_the_unit)
     refused(5, "\"unit\":\"ns_per_param\",\"items\"", "\"unit\":\"ns\",\"items\"", 5, "yardstick.unit", "is ns");
 }
 
-Test(record_verify, bands_decide_and_nothing_else)
+Test(record_verify, accepted_ranges_decide_and_nothing_else)
 {
     refused(7, "\"at_least\":0.4", "\"at_least\":0.6", 5, "ratio", "is called VALID by a finding, expected INVALID");
     refused(7, "\"at_most\":1.2", "\"at_most\":0.45", 5, "ratio", "expected INVALID by the band adam-update");
@@ -138,36 +138,36 @@ Test(record_verify, bands_decide_and_nothing_else)
 }
 
 // The ranks' results, one of each of two ranks.
-#define RANK(rank, ns) \
-    "{\"record\":\"bench\",\"name\":\"ranks\",\"case\":{\"lane\":\"compute\",\"host\":\"a\",\"rank\":" #rank "," \
-    "\"processor\":" #rank ",\"together\":false},\"samples\":[" #ns "],\"median\":" #ns ",\"p10\":" #ns "," \
-    "\"p90\":" #ns ",\"unit\":\"ns\",\"lower_is_better\":true,\"items\":1,\"elapsed_s\":1,\"verified\":true," \
+#define RANK(rank, ns)                                                                                                 \
+    "{\"record\":\"bench\",\"name\":\"ranks\",\"case\":{\"lane\":\"compute\",\"host\":\"a\",\"rank\":" #rank ","       \
+    "\"processor\":" #rank ",\"together\":false},\"samples\":[" #ns "],\"median\":" #ns ",\"p10\":" #ns ","            \
+    "\"p90\":" #ns ",\"unit\":\"ns\",\"lower_is_better\":true,\"items\":1,\"elapsed_s\":1,\"verified\":true,"          \
     "\"yardstick\":null,\"ratio\":null}"
-#define OUTLIER(verdict, line, value) \
-    "{\"record\":\"finding\",\"kind\":\"outlier\",\"verdict\":\"" verdict "\",\"id\":\"ranks-compute-alone\"," \
+#define OUTLIER(verdict, line, value)                                                                                  \
+    "{\"record\":\"finding\",\"kind\":\"outlier\",\"verdict\":\"" verdict "\",\"id\":\"ranks-compute-alone\","         \
     "\"line\":" #line ",\"value\":" #value ",\"text\":\"slow\"}"
-#define VALID_END \
-    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20," \
+#define VALID_END                                                                                                      \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20,"               \
     "\"other_load\":null}"
-#define SLOW_END \
-    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"slow\"],\"elapsed_s\":20," \
+#define SLOW_END                                                                                                       \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"slow\"],\"elapsed_s\":20,"     \
     "\"other_load\":null}"
 
 Test(record_verify, outliers_are_those_that_the_ranks_samples_show)
 {
-    expect_holds((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 110), OUTLIER("VALID", 3, 1.1), VALID_END,
-                                       NULL});
-    expect_holds((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 3, 2), SLOW_END,
-                                       NULL});
-    expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("VALID", 3, 2), VALID_END,
-                                         NULL},
-                   3, "median", "is called VALID by the finding ranks-compute-alone, expected INVALID");
-    expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 3, 1.5), SLOW_END,
-                                         NULL},
-                   3, "median", "is 2 times that of its peers, and 1.5");
-    expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 2, 2), SLOW_END,
-                                         NULL},
-                   3, "line", "has 0 findings of the kind outlier");
+    expect_holds(
+        (const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 110), OUTLIER("VALID", 3, 1.1), VALID_END, NULL});
+    expect_holds(
+        (const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 3, 2), SLOW_END, NULL});
+    expect_refusal(
+        (const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("VALID", 3, 2), VALID_END, NULL}, 3,
+        "median", "is called VALID by the finding ranks-compute-alone, expected INVALID");
+    expect_refusal(
+        (const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 3, 1.5), SLOW_END, NULL}, 3,
+        "median", "is 2 times that of its peers, and 1.5");
+    expect_refusal(
+        (const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 2, 2), SLOW_END, NULL}, 3,
+        "line", "has 0 findings of the kind outlier");
     expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 110), OUTLIER("VALID", 3, 1.1),
                                          OUTLIER("VALID", 2, 1.1), VALID_END, NULL},
                    6, "kind", "2 findings are of outliers, expected 1");
@@ -205,14 +205,16 @@ static size_t refusals_of_part(const char *name, int status, const char *gpus)
     snprintf(run, sizeof run, "%.*s\"gpus\":%s%s", (int)(at - SAMPLE_RUN), SAMPLE_RUN, gpus, strchr(at, ']') + 1);
     snprintf(part, sizeof part,
              "{\"record\":\"part\",\"name\":\"%s\",\"command\":[\"zerogauge\"],\"begin_s\":1,\"end_s\":2,"
-             "\"status\":%d,\"signal\":null,\"reason\":\"SKIP\"}", name, status);
+             "\"status\":%d,\"signal\":null,\"reason\":\"SKIP\"}",
+             name, status);
     for (; sample_file[count]; count++)
         lines[count] = sample_file[count];
     lines[0] = run;
     lines[3] = part;
     snprintf(finding, sizeof finding,
              "{\"record\":\"finding\",\"kind\":\"part\",\"verdict\":\"VALID\",\"id\":\"%s\",\"line\":4,"
-             "\"value\":null,\"text\":\"not here\"}", name);
+             "\"value\":null,\"text\":\"not here\"}",
+             name);
     lines[count] = lines[count - 1];
     lines[count - 1] = finding;
     lines[count + 1] = NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Benchmarks: figures against their samples, times against the clock, and bands against the figures.
+// Benchmarks: figures against their samples, times against the clock, and accepted ranges against the figures.
 #include "results/record/verify_internal.h"
 
 #include "base/statistics.h"
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-// The samples of a bench record or of its yardstick; prefix is "" or "yardstick.". Returns how long they took.
+// The samples of a bench record or of its baseline; prefix is "" or "yardstick.". Returns how long they took.
 static double verify_samples(struct verify *v, size_t line, const json_t *of, const char *prefix)
 {
     static const struct {
@@ -34,18 +34,18 @@ static double verify_samples(struct verify *v, size_t line, const json_t *of, co
     return seconds;
 }
 
-static void verify_ratio(struct verify *v, size_t line, const json_t *record, const json_t *yardstick)
+static void verify_ratio(struct verify *v, size_t line, const json_t *record, const json_t *baseline)
 {
     const json_t *ratio = json_object_get(record, "ratio");
-    double work = verify_number(record, "median"), limit = verify_number(yardstick, "median");
-    if (json_is_null(yardstick) || json_is_null(ratio)) {
-        if (json_is_null(yardstick) != json_is_null(ratio))
+    double work = verify_number(record, "median"), limit = verify_number(baseline, "median");
+    if (json_is_null(baseline) || json_is_null(ratio)) {
+        if (json_is_null(baseline) != json_is_null(ratio))
             verify_refuse(v, line, "ratio", "is %s, expected %s", json_is_null(ratio) ? "null" : "a number",
                           json_is_null(ratio) ? "that of the yardstick" : "null without a yardstick");
         return;
     }
-    if (strcmp(verify_text(yardstick, "unit"), verify_text(record, "unit")) != 0)
-        verify_refuse(v, line, "yardstick.unit", "is %s, expected %s as of the samples", verify_text(yardstick, "unit"),
+    if (strcmp(verify_text(baseline, "unit"), verify_text(record, "unit")) != 0)
+        verify_refuse(v, line, "yardstick.unit", "is %s, expected %s as of the samples", verify_text(baseline, "unit"),
                       verify_text(record, "unit"));
     double expected = unit_is_time(verify_text(record, "unit")) ? limit / work : work / limit;
     if (!verify_same(json_number_value(ratio), expected))
@@ -57,7 +57,7 @@ static void verify_timeline(struct verify *v, size_t line, const json_t *record)
     size_t i;
     const json_t *interval;
     double elapsed_ms = verify_number(record, "elapsed_s") * 1e3;
-    json_array_foreach(json_object_get(record, "timeline"), i, interval) {
+    json_array_foreach (json_object_get(record, "timeline"), i, interval) {
         double begin_ms = verify_number(interval, "begin_ms"), end_ms = verify_number(interval, "end_ms");
         if (end_ms < begin_ms || !verify_within(end_ms, elapsed_ms))
             verify_refuse(v, line, "timeline", "has an interval from %.9g to %.9g ms, expected it within %.9g ms",
@@ -69,13 +69,13 @@ void verify_bench(struct verify *v)
 {
     for (size_t i = 0; i < v->bench_count; i++) {
         size_t line = v->benches[i];
-        const json_t *record = verify_record(v, line), *yardstick = json_object_get(record, "yardstick");
+        const json_t *record = verify_record(v, line), *baseline = json_object_get(record, "yardstick");
         double elapsed_s = verify_number(record, "elapsed_s");
         bool lower = unit_is_time(verify_text(record, "unit"));
         double seconds = verify_samples(v, line, record, "");
-        if (!json_is_null(yardstick))
-            seconds += verify_samples(v, line, yardstick, "yardstick.");
-        verify_ratio(v, line, record, yardstick);
+        if (!json_is_null(baseline))
+            seconds += verify_samples(v, line, baseline, "yardstick.");
+        verify_ratio(v, line, record, baseline);
         verify_timeline(v, line, record);
         if (json_is_true(json_object_get(record, "lower_is_better")) != lower)
             verify_refuse(v, line, "lower_is_better", "is %s, expected %s for %s", lower ? "false" : "true",
@@ -89,34 +89,34 @@ void verify_bench(struct verify *v)
     }
 }
 
-static bool band_holds_for(const json_t *band, const json_t *bench)
+static bool range_holds_for(const json_t *range, const json_t *bench)
 {
     const char *key;
-    json_t *value, *asked = json_object_get(band, "case"), *of_case = json_object_get(bench, "case");
-    if (!verify_is(bench, "bench") || strcmp(verify_text(band, "bench"), verify_text(bench, "name")) != 0)
+    json_t *value, *asked = json_object_get(range, "case"), *of_case = json_object_get(bench, "case");
+    if (!verify_is(bench, "bench") || strcmp(verify_text(range, "bench"), verify_text(bench, "name")) != 0)
         return false;
     if (json_object_get(of_case, "device") && !json_object_get(asked, "device"))
         return false;
-    json_object_foreach(asked, key, value)
+    json_object_foreach (asked, key, value)
         if (!json_equal(value, json_object_get(of_case, key)))
             return false;
     return true;
 }
 
-// The finding that a band makes of a record, by the figure as it is written there.
-static void verify_judgement(struct verify *v, const json_t *band, size_t line, const json_t *bench)
+// The finding that an accepted range makes of a record, by the figure as it is written there.
+static void verify_range_finding(struct verify *v, const json_t *range, size_t line, const json_t *bench)
 {
-    const char *metric = verify_text(band, "metric"), *unit = verify_text(band, "unit");
-    const json_t *figure = json_object_get(bench, metric), *low = json_object_get(band, "at_least");
-    const json_t *high = json_object_get(band, "at_most");
-    const json_t *finding = verify_finding(v, "band", verify_text(band, "id"), line);
+    const char *metric = verify_text(range, "metric"), *unit = verify_text(range, "unit");
+    const json_t *figure = json_object_get(bench, metric), *low = json_object_get(range, "at_least");
+    const json_t *high = json_object_get(range, "at_most");
+    const json_t *finding = verify_finding(v, "band", verify_text(range, "id"), line);
     if (!finding)
         return;
     const char *said = verify_text(finding, "verdict");
     double value = json_number_value(figure);
     if (strcmp(metric, "median") == 0 && (!unit || strcmp(unit, verify_text(bench, "unit")) != 0)) {
         verify_refuse(v, line, "unit", "is %s, and the band %s is of %s", verify_text(bench, "unit"),
-                      verify_text(band, "id"), unit ? unit : "null");
+                      verify_text(range, "id"), unit ? unit : "null");
         return;
     }
     bool kept = (json_is_null(low) || value >= json_number_value(low)) &&
@@ -124,58 +124,58 @@ static void verify_judgement(struct verify *v, const json_t *band, size_t line, 
     const char *expected = json_is_null(figure) ? "INCOMPLETE" : kept ? "VALID" : "INVALID";
     if (strcmp(said, expected) != 0)
         verify_refuse(v, line, metric, "is called %s by a finding, expected %s by the band %s", said, expected,
-                      verify_text(band, "id"));
+                      verify_text(range, "id"));
     if (!json_is_null(figure) && !verify_same(verify_number(finding, "value"), value))
         verify_refuse(v, line, metric, "is %.9g, and %.9g in the finding of the band %s", value,
-                      verify_number(finding, "value"), verify_text(band, "id"));
+                      verify_number(finding, "value"), verify_text(range, "id"));
 }
 
-// Where nothing was measured that the band holds for, a finding says so.
-static void verify_unmeasured(struct verify *v, size_t line, const json_t *band)
+// Where nothing was measured that the accepted range holds for, a finding says so.
+static void verify_unmeasured(struct verify *v, size_t line, const json_t *range)
 {
     for (size_t i = 0; i < v->finding_count; i++) {
         const json_t *finding = verify_record(v, v->findings[i]);
         if (strcmp(verify_text(finding, "kind"), "band") == 0 &&
-            strcmp(verify_text(finding, "id"), verify_text(band, "id")) == 0 &&
+            strcmp(verify_text(finding, "id"), verify_text(range, "id")) == 0 &&
             strcmp(verify_text(finding, "verdict"), "INCOMPLETE") == 0)
             return;
     }
     verify_refuse(v, line, "id", "%s holds for no `bench` record, expected a finding that says INCOMPLETE",
-                  verify_text(band, "id"));
+                  verify_text(range, "id"));
 }
 
-// A finding of a band that is not in the file, or not for that record, decides nothing honestly.
+// A finding of an accepted range that is not in the file, or not for that record, decides nothing honestly.
 static void verify_origin(struct verify *v, size_t line, const json_t *finding)
 {
     json_int_t of = json_integer_value(json_object_get(finding, "line"));
-    for (size_t i = 0; i < v->band_count; i++) {
-        const json_t *band = verify_record(v, v->bands[i]);
-        if (strcmp(verify_text(band, "id"), verify_text(finding, "id")) == 0 &&
-            (of == 0 || of > (json_int_t)v->file->line_count || band_holds_for(band, verify_record(v, (size_t)of))))
+    for (size_t i = 0; i < v->range_count; i++) {
+        const json_t *range = verify_record(v, v->ranges[i]);
+        if (strcmp(verify_text(range, "id"), verify_text(finding, "id")) == 0 &&
+            (of == 0 || of > (json_int_t)v->file->line_count || range_holds_for(range, verify_record(v, (size_t)of))))
             return;
     }
     verify_refuse(v, line, "id", "%s is no `band` record that holds for line %lld", verify_text(finding, "id"),
                   (long long)of);
 }
 
-void verify_bands(struct verify *v)
+void verify_ranges(struct verify *v)
 {
     for (size_t i = 0; i < v->finding_count; i++) {
         const json_t *finding = verify_record(v, v->findings[i]);
         if (strcmp(verify_text(finding, "kind"), "band") == 0)
             verify_origin(v, v->findings[i], finding);
     }
-    for (size_t b = 0; b < v->band_count; b++) {
-        const json_t *band = verify_record(v, v->bands[b]);
+    for (size_t b = 0; b < v->range_count; b++) {
+        const json_t *range = verify_record(v, v->ranges[b]);
         size_t count = 0;
         for (size_t i = 0; i < v->bench_count; i++) {
             const json_t *bench = verify_record(v, v->benches[i]);
-            if (!band_holds_for(band, bench))
+            if (!range_holds_for(range, bench))
                 continue;
-            verify_judgement(v, band, v->benches[i], bench);
+            verify_range_finding(v, range, v->benches[i], bench);
             count++;
         }
         if (count == 0)
-            verify_unmeasured(v, v->bands[b], band);
+            verify_unmeasured(v, v->ranges[b], range);
     }
 }

@@ -16,12 +16,12 @@ struct verify {
     size_t refusal_count;
     double elapsed_s;  // of the run; infinite where it has no end
     // Lines by kind, so that a large file takes no more than time that grows with its length.
-    size_t *bands, band_count, *benches, bench_count, *findings, finding_count;
+    size_t *ranges, range_count, *benches, bench_count, *findings, finding_count;
     size_t *first_finding, *next_finding;  // by the line that is judged, a chain of the findings' own; 0 ends it
 };
 
-// A file with more bands, or more results that are compared among ranks or hosts, than this is refused.
-enum { VERIFY_BAND_MAX = 1024, VERIFY_RANK_MAX = 16384 };
+// A file with more accepted ranges, or more results that are compared among ranks or hosts, than this is refused.
+enum { VERIFY_RANGE_MAX = 1024, VERIFY_RANK_MAX = 16384 };
 
 void verify_refuse(struct verify *v, size_t line, const char *key, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -40,7 +40,7 @@ const char *verify_text(const json_t *record, const char *key);  // null where i
 // The parts. Each goes through the records that are its own.
 void verify_bench(struct verify *v);
 void verify_steps(struct verify *v);
-void verify_bands(struct verify *v);
+void verify_ranges(struct verify *v);
 void verify_parts(struct verify *v);
 void verify_conformance(struct verify *v);
 void verify_fits(struct verify *v);

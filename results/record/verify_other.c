@@ -66,7 +66,7 @@ static void verify_requirement(struct verify *v, size_t line, const json_t *requ
 // By the rule of the conformance suite: what must be fulfilled decides; where no requirement must be, all do.
 static const char *conformance_expected(const struct verify *v)
 {
-    bool failed = false, judged = false, unsupported = false, must = false;
+    bool failed = false, finding_verdict = false, unsupported = false, must = false;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t line = 1; line <= v->file->line_count; line++) {
             const json_t *requirement = verify_record(v, line);
@@ -79,17 +79,17 @@ static const char *conformance_expected(const struct verify *v)
                 continue;
             failed |= strcmp(verdict, "FAIL") == 0 || strcmp(verdict, "BROKEN") == 0;
             unsupported |= strcmp(verdict, "UNSUPPORTED") == 0;
-            judged |= strcmp(verdict, "UNSUPPORTED") != 0;
+            finding_verdict |= strcmp(verdict, "UNSUPPORTED") != 0;
         }
     }
-    return failed ? "FAILS" : !judged ? "NOTHING-JUDGED" : unsupported ? "CONFORMS-PARTLY" : "CONFORMS";
+    return failed ? "FAILS" : !finding_verdict ? "NOTHING-JUDGED" : unsupported ? "CONFORMS-PARTLY" : "CONFORMS";
 }
 
 static void verify_counts(struct verify *v, size_t line, const json_t *counts)
 {
     const char *verdict;
     json_t *count;
-    json_object_foreach((json_t *)(uintptr_t)counts, verdict, count) {
+    json_object_foreach ((json_t *)(uintptr_t)counts, verdict, count) {
         json_int_t expected = 0;
         for (size_t i = 1; i <= v->file->line_count; i++)
             if (verify_is(verify_record(v, i), "requirement"))

@@ -8,18 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void verify_judgement_of(struct verify *v, const struct judgement *judgement)
+static void verify_finding_of(struct verify *v, const struct bench_finding *finding)
 {
-    const json_t *finding = verify_finding(v, "outlier", judgement->id, judgement->line);
-    if (!finding)
+    const json_t *recorded = verify_finding(v, "outlier", finding->id, finding->line);
+    if (!recorded)
         return;
-    const char *said = verify_text(finding, "verdict"), *expected = judged_name(judgement->verdict);
+    const char *said = verify_text(recorded, "verdict"), *expected = finding_verdict_name(finding->verdict);
     if (strcmp(said, expected) != 0)
-        verify_refuse(v, judgement->line, "median", "is called %s by the finding %s, expected %s among its peers", said,
-                      judgement->id, expected);
-    if (!verify_same(verify_number(finding, "value"), judgement->value))
-        verify_refuse(v, judgement->line, "median", "is %.9g times that of its peers, and %.9g in the finding %s",
-                      judgement->value, verify_number(finding, "value"), judgement->id);
+        verify_refuse(v, finding->line, "median", "is called %s by the finding %s, expected %s among its peers", said,
+                      finding->id, expected);
+    if (!verify_same(verify_number(recorded, "value"), finding->value))
+        verify_refuse(v, finding->line, "median", "is %.9g times that of its peers, and %.9g in the finding %s",
+                      finding->value, verify_number(recorded, "value"), finding->id);
 }
 
 static size_t outlier_finding_count(const struct verify *v)
@@ -30,25 +30,25 @@ static size_t outlier_finding_count(const struct verify *v)
     return count;
 }
 
-static void compare(struct verify *v, const struct judgements *judgements)
+static void compare(struct verify *v, const struct bench_findings *findings)
 {
     size_t said = outlier_finding_count(v);
     // A run that judges nothing, or did not come so far, has none.
-    bool judged = v->file->end && strcmp(verify_text(v->file->end, "status"), "complete") == 0 &&
-                  strcmp(verify_text(v->file->run, "program"), "validate") == 0;
-    if (said == 0 && !judged)
+    bool finding_verdict = v->file->end && strcmp(verify_text(v->file->end, "status"), "complete") == 0 &&
+                           strcmp(verify_text(v->file->run, "program"), "validate") == 0;
+    if (said == 0 && !finding_verdict)
         return;
-    for (size_t i = 0; i < judgements->count; i++)
-        verify_judgement_of(v, &judgements->list[i]);
-    if (said != judgements->count)
+    for (size_t i = 0; i < findings->count; i++)
+        verify_finding_of(v, &findings->list[i]);
+    if (said != findings->count)
         verify_refuse(v, v->file->line_count, "kind", "%zu findings are of outliers, expected %zu from the ranks", said,
-                      judgements->count);
+                      findings->count);
 }
 
 int verify_outliers(struct verify *v)
 {
     struct result_line *lines = calloc(v->bench_count + 1, sizeof *lines);
-    struct judgements judgements = {0};
+    struct bench_findings findings = {0};
     size_t count = 0;
     if (!lines)
         return err_set(ERR_MEMORY, "no memory to verify %s", v->file->path);
@@ -59,9 +59,9 @@ int verify_outliers(struct verify *v)
     if (count > VERIFY_RANK_MAX)
         verify_refuse(v, lines[VERIFY_RANK_MAX].line, "name", "is one result of ranks or hosts more than %d",
                       VERIFY_RANK_MAX);
-    else if ((rc = outliers_find(lines, count, &judgements)) == ERR_NONE)
-        compare(v, &judgements);
-    judgements_free(&judgements);
+    else if ((rc = outliers_find(lines, count, &findings)) == ERR_NONE)
+        compare(v, &findings);
+    bench_findings_free(&findings);
     free(lines);
     return rc;
 }

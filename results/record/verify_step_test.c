@@ -8,19 +8,20 @@ TestSuite(verify_step, .init = sample_folder_make, .fini = sample_folder_remove)
 
 // Steps of 500, 400, 600 ms on two ranks with 4 sequences of 128 tokens: 2048 tokens/s. 40 operations a rank at 100 a
 // second: 0.8 measured. 10 bytes at 40 a second, ait 4: efficiency 160 / 260; 8 at 20, ait 5: one half.
-#define STEP \
-    "{\"record\":\"bench\",\"name\":\"step\",\"case\":{\"preset\":\"zero3\",\"world\":2,\"sequences_a_rank\":4," \
-    "\"sequence_tokens\":128},\"samples\":[500,400,600],\"median\":500,\"p10\":420,\"p90\":580," \
-    "\"unit\":\"ms_per_step\",\"lower_is_better\":true,\"items\":1,\"elapsed_s\":4,\"verified\":true," \
-    "\"yardstick\":null,\"ratio\":null,\"detail\":{\"tokens_per_s\":2048,\"efficiency\":{\"flops_a_rank\":40," \
-    "\"peak_flops_per_s\":100,\"predicted\":0.380952,\"measured\":0.8,\"difference\":0.419048," \
-    "\"params_and_gradients\":{\"bytes\":10,\"bytes_per_s\":40,\"flops_per_byte\":4,\"efficiency\":0.615385}," \
+#define STEP                                                                                                           \
+    "{\"record\":\"bench\",\"name\":\"step\",\"case\":{\"preset\":\"zero3\",\"world\":2,\"sequences_a_rank\":4,"       \
+    "\"sequence_tokens\":128},\"samples\":[500,400,600],\"median\":500,\"p10\":420,\"p90\":580,"                       \
+    "\"unit\":\"ms_per_step\",\"lower_is_better\":true,\"items\":1,\"elapsed_s\":4,\"verified\":true,"                 \
+    "\"yardstick\":null,\"ratio\":null,\"detail\":{\"tokens_per_s\":2048,\"efficiency\":{\"flops_a_rank\":40,"         \
+    "\"peak_flops_per_s\":100,\"predicted\":0.380952,\"measured\":0.8,\"difference\":0.419048,"                        \
+    "\"params_and_gradients\":{\"bytes\":10,\"bytes_per_s\":40,\"flops_per_byte\":4,\"efficiency\":0.615385},"         \
     "\"activations\":{\"bytes\":8,\"bytes_per_s\":20,\"flops_per_byte\":5,\"efficiency\":0.5}}}}"
-#define END "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":null,\"reasons\":[],\"elapsed_s\":20," \
+#define END                                                                                                            \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":null,\"reasons\":[],\"elapsed_s\":20,"                    \
     "\"other_load\":0.02,\"lines\":2,\"digest\":\"0123456789abcdef0123456789abcdef\"}"
 
-#define FLOPS \
-    "{\"record\":\"bench\",\"name\":\"step_flops\",\"case\":{},\"samples\":[50],\"median\":50,\"p10\":50,\"p90\":50," \
+#define FLOPS                                                                                                          \
+    "{\"record\":\"bench\",\"name\":\"step_flops\",\"case\":{},\"samples\":[50],\"median\":50,\"p10\":50,\"p90\":50,"  \
     "\"unit\":\"GFLOP/s\",\"lower_is_better\":false,\"items\":1,\"elapsed_s\":4,\"verified\":true,\"yardstick\":null," \
     "\"ratio\":null,\"detail\":{\"square_gflops\":80,\"square_side\":7,\"share_of_square\":0.625}}"
 

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// From rows to cases: what all have in common, the grids, and the names.
+#include "conformance/suite/suite.h"
+
+#include "conformance/suite/suite_build.h"
+#include "base/err.h"
+#include "ref/arithmetic/random.h"
+#include "conformance/spec/requirement.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REACH_MAX = 1000, SPREAD_MAX = 1 << 16, SMALL_MEAN = 4, LARGE = 16 };
+
+// The names of a row's cases so far: its grids may overlap, and a case comes once.
+enum { ROW_CASE_MAX = 512 };
+struct suite_visit {
+    int (*visit)(void *context, const struct check_case *c);
+    void *context;
+    int count;
+    char names[ROW_CASE_MAX][CASE_NAME_BYTES];
+};
+
+// The same for all variants of a topic, so that stages and tiers have the same numbers.
+static uint64_t seed_of(const char *topic)
+{
+    uint64_t key = 0;
+    for (; *topic; topic++)
+        key = random_key(key, (unsigned char)*topic);
+    return key;
+}
+
+static void begin(struct check_case *c, const struct suite_row *row, const struct suite_item *item)
+{
+    *c = (struct check_case){.world = item->world,
+                             .stage = item->stage,
+                             .precision = item->precision,
+                             .steps = 4,
+                             .accumulation = 1,
+                             .communication_dtype = item->precision,
+                             .accumulation_dtype = item->precision,
+                             .group_count = 1,
+                             .reduce_bucket = 200,
+                             .allgather_bucket = 200,
+                             .prefetch_bucket = 100,
+                             .sub_group = 1000000,
+                             .contiguous_gradients = true,
+                             .reduce_scatter = true,
+                             .exact = true};
+    for (int i = 0; i < CASE_GROUP_MAX; i++) {
+        c->groups[i] = (struct case_group){
+            .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .bias_correction = true};
+        for (int k = 0; k < CASE_STEP_MAX; k++)
+            c->groups[i].lr[k] = 0.01;
+    }
+    if (item->precision == DTYPE_FP16) {
+        c->loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = 128};
+        c->overflow_check = true;
+    }
+    bool half = item->precision == DTYPE_FP16;
+    c->data = (struct case_data){.seed = seed_of(row->topic) + (uint64_t)suite_number(item, "seed", 0),
+                                 .exponent_low = half ? -16 : -12,
+                                 .exponent_high = half ? -8 : -4,
+                                 .init_exponent = 1};
+    snprintf(c->note, sizeof c->note, "%s", row->note);
+}
+
+static int odd_part(int value)
+{
+    while (value % 2 == 0)
+        value /= 2;
+    return value;
+}
+
+static int significant_bits(enum dtype dtype)
+{
+    return dtype == DTYPE_FP32 ? 24 : dtype == DTYPE_BF16 ? 8 : 11;
+}
+
+static int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+// The most uses that any parameter has.
+static int use_count(const struct check_case *c)
+{
+    int most = 1;
+    for (int i = 0; i < c->param_count; i++) {
+        int uses = 1;
+        for (int k = 0; k < c->param_count; k++)
+            uses += c->params[k].tied_to == i;
+        most = uses > most ? uses : most;
+    }
+    return most;
+}
+
+// What of the exact family's numbers is left open becomes as large as keeps every sum within the significand of every
+// dtype that it may be made in.
+static void fit(struct check_case *c)
+{
+    struct case_data *data = &c->data;
+    int bits = smaller(significant_bits(c->precision),
+                       smaller(significant_bits(c->communication_dtype), significant_bits(c->accumulation_dtype)));
+    int uses = use_count(c);
+    // fp32's reciprocal of 7 is so far off that 3/7 of 7 are not 3: with powers of two alone it does no harm.
+    data->paired = data->family == FAMILY_EXACT && c->world % 7 == 0;
+    data->unit = data->unit ? data->unit : odd_part(c->world) * odd_part(c->accumulation);
+    int room = (1 << bits) / (data->unit * c->world * c->accumulation * uses);
+    if (data->reach == 0)
+        data->reach = data->same_mean ? SMALL_MEAN : smaller(room, REACH_MAX);
+    if (data->same_mean && data->spread == 0)
+        data->spread = smaller((room - uses * data->reach) / 2, SPREAD_MAX);
+}
+
+// --- names, and the halves of those that resume ---
+
+static const char *precision_letters = "fbh";  // as in enum dtype
+
+static int emit(struct suite_visit *to, struct check_case *c, const char *name, const char *ending)
+{
+    snprintf(c->name, sizeof c->name, "%.80s%s", name, ending);
+    requirement_list(c);
+    return to->visit(to->context, c);
+}
+
+static int emit_halves(struct suite_visit *to, struct check_case *c, const struct suite_item *item, const char *name)
+{
+    int world = c->world;
+    c->phase = PHASE_SAVE;
+    TRY(emit(to, c, name, ".save"));
+    c->phase = PHASE_RESUME;
+    c->world = item->resume_world ? item->resume_world : world;
+    TRY(emit(to, c, name, ".resume"));
+    if (c->twin[0] == '\0')
+        return ERR_NONE;
+    c->phase = PHASE_WHOLE;
+    c->checkpoint_step = 0;
+    c->world = world;
+    return emit(to, c, name, ".whole");
+}
+
+static void enlarge(struct check_case *c)
+{
+    for (int i = 0; i < c->param_count; i++)
+        if (c->params[i].shape_rank > 0) {
+            c->params[i].shape[0] *= LARGE;
+            c->params[i].count *= LARGE;
+        }
+}
+
+static bool is_new(struct suite_visit *to, const char *name)
+{
+    for (int i = 0; i < to->count; i++)
+        if (strcmp(to->names[i], name) == 0)
+            return false;
+    assert(to->count < ROW_CASE_MAX);
+    snprintf(to->names[to->count++], CASE_NAME_BYTES, "%s", name);
+    return true;
+}
+
+static int make(struct suite_visit *to, const struct suite_row *row, struct suite_item *item)
+{
+    static _Thread_local struct check_case c;
+    char name[CASE_NAME_BYTES];
+    snprintf(name, sizeof name, "%.40s.w%d.s%d.%s%s%s", row->topic, item->world, item->stage,
+             dtype_name(item->precision), item->variant[0] ? "." : "", item->variant);
+    if (!is_new(to, name))
+        return ERR_NONE;
+    begin(&c, row, item);
+    row->make(&c, item);
+    fit(&c);
+    if (strcmp(item->variant, "large") == 0)
+        enlarge(&c);
+    item->own_data |= suite_number(item, "seed", 0) > 0 || strcmp(item->variant, "large") == 0;
+    if (c.exact && !c.expects_refusal && !c.weights_only && c.twin[0] == '\0')
+        snprintf(c.twin, sizeof c.twin, "%.40s.w%d.%s%s%s", row->topic, item->world, dtype_name(item->precision),
+                 item->own_data ? "." : "", item->own_data ? item->variant : "");
+    return c.checkpoint_step > 0 ? emit_halves(to, &c, item, name) : emit(to, &c, name, "");
+}
+
+// --- grids ---
+
+// Cuts off the next part of a list; returns false at its end. The separator is one character.
+static bool next_part(const char **list, char separator, char *out, size_t room)
+{
+    if (!*list || **list == '\0')
+        return false;
+    size_t bytes = strcspn(*list, (char[]){separator, '\0'});
+    snprintf(out, room, "%.*s", (int)bytes, *list);
+    *list += bytes + ((*list)[bytes] != '\0');
+    return true;
+}
+
+static int make_stages(struct suite_visit *to, const struct suite_row *row, int world, const char *variant,
+                       const char *stages, const char *precisions)
+{
+    for (const char *precision = precisions; *precision; precision++)
+        for (const char *stage = stages; *stage; stage++) {
+            struct suite_item item = {.world = world, .stage = *stage - '0'};
+            item.precision = (enum dtype)(strchr(precision_letters, *precision) - precision_letters);
+            snprintf(item.variant, sizeof item.variant, "%s", variant);
+            TRY(make(to, row, &item));
+        }
+    return ERR_NONE;
+}
+
+static int make_entry(struct suite_visit *to, const struct suite_row *row, const char *entry)
+{
+    char worlds[64], stages[8], precisions[8], world[8], variant[32];
+    next_part(&entry, ':', worlds, sizeof worlds);
+    next_part(&entry, ':', stages, sizeof stages);
+    next_part(&entry, ':', precisions, sizeof precisions);
+    const char *variants = entry, *list = worlds;
+    while (next_part(&list, ',', world, sizeof world)) {
+        const char *rest = variants;
+        if (*rest == '\0')
+            TRY(make_stages(to, row, atoi(world), "", stages, precisions));
+        while (next_part(&rest, ',', variant, sizeof variant))
+            TRY(make_stages(to, row, atoi(world), strcmp(variant, "none") == 0 ? "" : variant, stages, precisions));
+    }
+    return ERR_NONE;
+}
+
+static int make_grid(struct suite_visit *to, const struct suite_row *row, const char *grid)
+{
+    char entry[128];
+    while (next_part(&grid, ' ', entry, sizeof entry))
+        TRY(make_entry(to, row, entry));
+    return ERR_NONE;
+}
+
+int suite_cases(enum suite_level level, int (*visit)(void *context, const struct check_case *c), void *context)
+{
+    static const struct suite_row *const tables[] = {suite_adam,      suite_partition,  suite_reduce,
+                                                     suite_precision, suite_clip,       suite_gather,
+                                                     suite_tier,      suite_checkpoint, suite_other};
+    struct suite_visit to = {.visit = visit, .context = context};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        for (const struct suite_row *row = tables[i]; row->topic; row++) {
+            to.count = 0;
+            TRY(make_grid(&to, row, row->quick));
+            if (level == LEVEL_FULL)
+                TRY(make_grid(&to, row, row->full));
+        }
+    return ERR_NONE;
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ref/comm/peer_watch.h"
+
+#include "ref/comm/comm_mpi.h"
+#include "base/err.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { CONNECT_LIMIT_MS = 1000, GOODBYE = 'b' };
+
+// Of a silent connection, seconds: the first probe, between probes; and after so many without an answer it has ended.
+enum { PROBE_AFTER_S = 5, PROBE_EVERY_S = 2, PROBE_COUNT = 3 };
+
+static struct sockaddr_in address_of(uint32_t address, uint16_t port)
+{
+    return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = address};
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+// The addresses that others may reach this host at; loopback is none of them.
+static void find_addresses(struct peer_watch_card *card)
+{
+    struct ifaddrs *list;
+    if (getifaddrs(&list) != 0)
+        return;
+    for (const struct ifaddrs *i = list; i && card->address_count < PEER_WATCH_ADDRESSES_MAX; i = i->ifa_next) {
+        struct sockaddr_in address;
+        if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
+            continue;
+        memcpy(&address, i->ifa_addr, sizeof address);
+        if (ntohl(address.sin_addr.s_addr) >> 24 != 127)
+            card->addresses[card->address_count++] = address.sin_addr.s_addr;
+    }
+    freeifaddrs(list);
+}
+
+// Listens at any free port. A card with port 0 says that this rank cannot be reached.
+static int start_listening(struct peer_watch_card *card)
+{
+    struct sockaddr_in own = address_of(htonl(INADDR_ANY), 0);
+    socklen_t length = sizeof own;
+    *card = (struct peer_watch_card){.process = (int32_t)getpid()};
+    gethostname(card->host, sizeof card->host - 1);
+    find_addresses(card);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&own, sizeof own) != 0 || listen(fd, 8) != 0 ||
+        getsockname(fd, (struct sockaddr *)&own, &length) != 0 ||
+        getrandom(&card->token, sizeof card->token, 0) != sizeof card->token)
+        close_fd(&fd);
+    else
+        card->port = own.sin_port;
+    return fd;
+}
+
+static bool has_address(const struct peer_watch_card *card, uint32_t address)
+{
+    for (int i = 0; i < card->address_count; i++)
+        if (card->addresses[i] == address)
+            return true;
+    return false;
+}
+
+// The two ranks' hosts may have addresses in common, as those of virtual switches: these lead to the host itself. On
+// one host all are, and loopback is what remains.
+static int candidates(const struct peer_watch_card *own, const struct peer_watch_card *other,
+                      uint32_t out[PEER_WATCH_ADDRESSES_MAX])
+{
+    bool same_host = strcmp(own->host, other->host) == 0 && own->address_count == other->address_count;
+    int count = 0;
+    for (int i = 0; i < other->address_count; i++) {
+        same_host &= has_address(own, other->addresses[i]);
+        if (!has_address(own, other->addresses[i]))
+            out[count++] = other->addresses[i];
+    }
+    if (same_host)
+        out[count++] = htonl(INADDR_LOOPBACK);
+    return count;
+}
+
+// Tries all addresses at once; the connection that is made first, or -1.
+static int connect_any(const uint32_t addresses[], int count, uint16_t port)
+{
+    struct pollfd tries[PEER_WATCH_ADDRESSES_MAX];
+    int found = -1;
+    for (int i = 0; i < count; i++) {
+        struct sockaddr_in address = address_of(addresses[i], port);
+        tries[i] = (struct pollfd){socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), POLLOUT, 0};
+        if (connect(tries[i].fd, (const struct sockaddr *)&address, sizeof address) != 0 && errno != EINPROGRESS)
+            close_fd(&tries[i].fd);
+    }
+    for (int open = count; open > 0 && found < 0;) {
+        if (poll(tries, (nfds_t)count, CONNECT_LIMIT_MS) <= 0)
+            break;
+        open = 0;
+        for (int i = 0; i < count; i++) {
+            int error = 0;
+            socklen_t length = sizeof error;
+            bool ready = tries[i].fd >= 0 && tries[i].revents != 0;
+            if (ready && (getsockopt(tries[i].fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error != 0))
+                close_fd(&tries[i].fd);
+            else if (ready && found < 0)
+                found = i;
+            open += tries[i].fd >= 0;
+        }
+    }
+    int fd = found >= 0 ? tries[found].fd : -1;
+    for (int i = 0; i < count; i++)
+        if (i != found)
+            close_fd(&tries[i].fd);
+    return fd;
+}
+
+// Eight bytes within the limit; sent, eight bytes always find room.
+static bool receive(int fd, uint64_t *out)
+{
+    struct pollfd wait = {fd, POLLIN, 0};
+    return poll(&wait, 1, CONNECT_LIMIT_MS) == 1 && recv(fd, out, sizeof *out, MSG_WAITALL) == sizeof *out;
+}
+
+static bool show(int fd, uint64_t token)
+{
+    return send(fd, &token, sizeof token, MSG_NOSIGNAL) == sizeof token;
+}
+
+// The connection of whoever shows this rank's token, and is shown its complement.
+static int accept_before(int listener, uint64_t token)
+{
+    struct pollfd wait = {listener, POLLIN, 0};
+    while (poll(&wait, 1, CONNECT_LIMIT_MS) == 1) {
+        uint64_t shown = 0;
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0 && receive(fd, &shown) && shown == token && show(fd, ~token))
+            return fd;
+        close_fd(&fd);
+    }
+    return -1;
+}
+
+static void probe(int fd)
+{
+    const int on = 1, after = PROBE_AFTER_S, every = PROBE_EVERY_S, count = PROBE_COUNT;
+    if (fd < 0)
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &after, sizeof after);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+}
+
+// Each connects to the next one, whose system answers before the rank itself does; then each takes the connection of
+// the one before, if that says that it has made one.
+static int join(MPI_Comm world, struct peer_watch *watch, int listener, const struct peer_watch_card *own)
+{
+    uint32_t addresses[PEER_WATCH_ADDRESSES_MAX];
+    struct peer_watch_link *next = &watch->next, *before = &watch->before;
+    TRY(comm_mpi_code(MPI_Sendrecv(own, sizeof *own, MPI_BYTE, before->rank, 0, &next->card, sizeof next->card,
+                                   MPI_BYTE, next->rank, 0, world, MPI_STATUS_IGNORE),
+                      "MPI_Sendrecv"));
+    TRY(comm_mpi_code(MPI_Sendrecv(own, sizeof *own, MPI_BYTE, next->rank, 1, &before->card, sizeof before->card,
+                                   MPI_BYTE, before->rank, 1, world, MPI_STATUS_IGNORE),
+                      "MPI_Sendrecv"));
+    int count = next->card.port ? candidates(own, &next->card, addresses) : 0;
+    next->fd = connect_any(addresses, count, next->card.port);
+    if (next->fd >= 0 && !show(next->fd, next->card.token))
+        close_fd(&next->fd);
+    int made = next->fd >= 0, comes = 0;
+    TRY(comm_mpi_code(
+        MPI_Sendrecv(&made, 1, MPI_INT, next->rank, 2, &comes, 1, MPI_INT, before->rank, 2, world, MPI_STATUS_IGNORE),
+        "MPI_Sendrecv"));
+    if (comes && listener >= 0)
+        before->fd = accept_before(listener, own->token);
+    uint64_t answer = 0;
+    if (made && (!receive(next->fd, &answer) || answer != ~next->card.token))
+        close_fd(&next->fd);
+    probe(next->fd);
+    probe(before->fd);
+    return ERR_NONE;
+}
+
+int peer_watch_open(MPI_Comm world, struct peer_watch *out)
+{
+    int rank, size;
+    MPI_Comm_rank(world, &rank);
+    MPI_Comm_size(world, &size);
+    *out = (struct peer_watch){.next = {.rank = (rank + 1) % size, .fd = -1},
+                               .before = {.rank = (rank + size - 1) % size, .fd = -1}};
+    if (size == 1)
+        return ERR_NONE;
+    struct peer_watch_card own;
+    int listener = start_listening(&own), rc = join(world, out, listener, &own);
+    close_fd(&listener);
+    return rc;
+}
+
+// Whether the process at the other end has died.
+static bool has_died(struct peer_watch_link *link)
+{
+    char word;
+    if (link->fd < 0)
+        return false;
+    ssize_t got = recv(link->fd, &word, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return false;
+    close_fd(&link->fd);
+    return got != 1 || word != GOODBYE;
+}
+
+int peer_watch_poll(struct peer_watch *watch, char *text, size_t text_bytes)
+{
+    struct peer_watch_link *both[] = {&watch->next, &watch->before};
+    for (int i = 0; i < 2; i++)
+        if (has_died(both[i])) {
+            snprintf(text, text_bytes, "rank %d (host %s, process %d) has died: it was killed, or crashed",
+                     both[i]->rank, both[i]->card.host, (int)both[i]->card.process);
+            return both[i]->rank;
+        }
+    return -1;
+}
+
+void peer_watch_close(struct peer_watch *watch)
+{
+    struct peer_watch_link *both[] = {&watch->next, &watch->before};
+    for (int i = 0; i < 2; i++) {
+        const char word = GOODBYE;
+        if (both[i]->fd >= 0)
+            send(both[i]->fd, &word, 1, MSG_NOSIGNAL);
+        close_fd(&both[i]->fd);
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chaos mode: operations are kept until the wait, and then run on the waiting thread in an order that a seeded
+// generator chooses among those that may start, with random delays in between. Ranks draw different orders.
+#include "ref/executor/executor_guard.h"
+
+#include "base/err.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <time.h>
+
+// Issuing more than this without a wait runs what there is, so that memory stays bounded.
+enum { PENDING_MAX = 4096 };
+
+struct chaos {
+    struct executor_guard *guard;  // null where there is no tier to guard
+    uint64_t random_state;
+    enum lane favoured;
+};
+
+// splitmix64
+static uint64_t draw(struct chaos *chaos)
+{
+    uint64_t z = chaos->random_state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static uint64_t draw_below(struct chaos *chaos, uint64_t limit)
+{
+    return draw(chaos) % limit;
+}
+
+static int chaos_open(struct executor *executor, uint64_t seed)
+{
+    struct chaos *chaos = calloc(1, sizeof *chaos);
+    if (!chaos)
+        return err_set(ERR_MEMORY, "executor: no memory for its bookkeeping");
+    int code = executor->tier ? executor_guard_open(executor->tier, executor->rank, &chaos->guard) : ERR_NONE;
+    if (code != ERR_NONE) {
+        free(chaos);
+        return code;
+    }
+    // Two draws deep, so that near seeds and near ranks have nothing in common.
+    chaos->random_state = seed;
+    chaos->random_state = draw(chaos) + (uint64_t)executor->rank;
+    chaos->random_state = draw(chaos);
+    executor->state = chaos;
+    return ERR_NONE;
+}
+
+// One lane is favoured for a while, so that lanes run far ahead of each other and not just side by side. There always
+// is a choice: of all that is pending, what was issued first heads its lane and depends on nothing that is pending.
+static enum lane choose(const struct executor *executor, struct chaos *chaos)
+{
+    enum lane ready[LANE_COUNT];
+    uint64_t ready_count = 0;
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        if (executor_ready(executor, (enum lane)lane))
+            ready[ready_count++] = (enum lane)lane;
+    assert(ready_count > 0);
+    enum lane any = ready[draw_below(chaos, ready_count)];
+    if (draw_below(chaos, 16) == 0)
+        chaos->favoured = any;
+    return executor_ready(executor, chaos->favoured) && draw_below(chaos, 4) != 0 ? chaos->favoured : any;
+}
+
+// Mostly none, often up to 0.2 ms, seldom up to 2 ms: enough for ranks to drift a few operations apart.
+static void delay(struct chaos *chaos)
+{
+    uint64_t kind = draw_below(chaos, 64), limit_us = kind == 0 ? 2000 : kind < 16 ? 200 : 0;
+    if (limit_us == 0)
+        return;
+    struct timespec duration = {.tv_nsec = (long)draw_below(chaos, limit_us * 1000)};
+    nanosleep(&duration, NULL);
+}
+
+static void chaos_wait(struct executor *executor)
+{
+    struct chaos *chaos = executor->state;
+    while (executor->pending_count > 0) {
+        enum lane lane = choose(executor, chaos);
+        if (executor->code == ERR_NONE) {
+            delay(chaos);
+            const struct operation *operation = executor_ready(executor, lane);
+            uint64_t begin_ns = executor_now();
+            int code = chaos->guard ? executor_guard_run(chaos->guard, operation) : executor_run(operation);
+            executor_ended(executor, operation, begin_ns);
+            if (code != ERR_NONE)
+                executor_fail(executor, code);
+        }
+        executor_complete(executor, lane);
+    }
+    int code = chaos->guard ? executor_guard_lift(chaos->guard) : ERR_NONE;
+    if (code != ERR_NONE)
+        executor_fail(executor, code);
+}
+
+static int chaos_issue(struct executor *executor, struct operation *operation)
+{
+    executor_enqueue(executor, operation);
+    if (executor->pending_count >= PENDING_MAX)
+        return executor_wait(executor);
+    return ERR_NONE;
+}
+
+static void chaos_close(struct executor *executor)
+{
+    struct chaos *chaos = executor->state;
+    executor_guard_close(chaos->guard);
+    free(chaos);
+}
+
+const struct executor_mode_operations executor_mode_chaos = {chaos_open, chaos_issue, chaos_wait, chaos_close};

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ref/executor/executor_dry.h"
+
+#include "base/err.h"
+#include "ref/executor/executor_internal.h"
+#include "ref/executor/reach.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct dry {
+    executor_seconds *seconds;
+    const void *context;
+    struct reach reach;
+    struct executor_event *events;
+    size_t event_count, event_capacity;
+    long newest[LANE_COUNT];  // events; EXECUTOR_NO_EVENT: none
+    long last;                // that the last wait waited for
+};
+
+static int dry_open(struct executor *executor, uint64_t seed)
+{
+    (void)seed;
+    struct dry *dry = calloc(1, sizeof *dry);
+    if (!dry)
+        return err_set(ERR_MEMORY, "executor: no memory for its bookkeeping");
+    dry->last = EXECUTOR_NO_EVENT;
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        dry->newest[lane] = EXECUTOR_NO_EVENT;
+    executor->state = dry;
+    return ERR_NONE;
+}
+
+static uint64_t end_of(const struct dry *dry, long event)
+{
+    return event == EXECUTOR_NO_EVENT ? 0 : dry->events[event].end_ns;
+}
+
+// Of two events the one that ends later.
+static long later(const struct dry *dry, long a, long b)
+{
+    return end_of(dry, b) > end_of(dry, a) ? b : a;
+}
+
+// The last to end of the events that the operation has to wait for.
+static int find_after(struct dry *dry, const struct operation *operation, long *out)
+{
+    long after = later(dry, dry->last, dry->newest[operation->lane]);
+    for (size_t i = 0; i < operation->span_count; i++) {
+        const struct executor_span *span = &operation->spans[i];
+        struct reach_range *range;
+        TRY(reach_cover(&dry->reach, span, &range));
+        for (; range && range->begin < (uintptr_t)span->address + span->bytes; range = range->next[0]) {
+            after = later(dry, after, range->writer);
+            if (span->access & EXECUTOR_WRITE)
+                after = later(dry, after, range->reader);
+        }
+    }
+    *out = after;
+    return ERR_NONE;
+}
+
+// From now on who touches the operation's spans may have to wait for it.
+static void enter_spans(struct dry *dry, const struct operation *operation, long event)
+{
+    for (size_t i = 0; i < operation->span_count; i++) {
+        const struct executor_span *span = &operation->spans[i];
+        struct reach_range *range = reach_find(&dry->reach, span);
+        for (; range && range->begin < (uintptr_t)span->address + span->bytes; range = range->next[0]) {
+            if (span->access & EXECUTOR_WRITE) {
+                range->writer = event;
+                range->reader = EXECUTOR_NO_EVENT;
+            } else if (range->writer != event) {
+                range->reader = later(dry, range->reader, event);
+            }
+        }
+    }
+}
+
+static int keep_event(struct dry *dry, const struct executor_event *event)
+{
+    if (dry->event_count == dry->event_capacity) {
+        size_t capacity = 2 * dry->event_capacity + 1024;
+        struct executor_event *events = realloc(dry->events, capacity * sizeof *events);
+        if (!events)
+            return err_set(ERR_MEMORY, "executor: no memory for a plan of %zu operations", capacity);
+        dry->events = events;
+        dry->event_capacity = capacity;
+    }
+    dry->events[dry->event_count++] = *event;
+    return ERR_NONE;
+}
+
+static int dry_issue(struct executor *executor, struct operation *operation)
+{
+    struct dry *dry = executor->state;
+    const struct executor_operation declared = {.name = operation->name,
+                                                .lane = operation->lane,
+                                                .bytes = operation->bytes,
+                                                .times = operation->times > 0 ? operation->times : 1,
+                                                .flops = operation->flops,
+                                                .work_bytes = operation->work_bytes};
+    long number = (long)dry->event_count, after;
+    double seconds = dry->seconds ? dry->seconds(dry->context, &declared) : 0;
+    TRY(find_after(dry, operation, &after));
+    uint64_t begin_ns = end_of(dry, after);
+    const struct executor_event event = {.name = operation->name,
+                                         .lane = operation->lane,
+                                         .begin_ns = begin_ns,
+                                         .end_ns = begin_ns + (uint64_t)llround(seconds * 1e9),
+                                         .bytes = operation->bytes,
+                                         .times = declared.times,
+                                         .flops = operation->flops,
+                                         .after = after};
+    TRY(keep_event(dry, &event));
+    enter_spans(dry, operation, number);
+    dry->newest[operation->lane] = number;
+    if (operation->count)
+        operation->count(operation->arguments);
+    executor_arena_reset(executor);
+    return ERR_NONE;
+}
+
+static void dry_wait(struct executor *executor)
+{
+    struct dry *dry = executor->state;
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        dry->last = later(dry, dry->last, dry->newest[lane]);
+}
+
+static void dry_close(struct executor *executor)
+{
+    struct dry *dry = executor->state;
+    reach_close(&dry->reach);
+    free(dry->events);
+    free(dry);
+}
+
+const struct executor_mode_operations executor_mode_dry = {dry_open, dry_issue, dry_wait, dry_close};
+
+void executor_dry_time(struct executor *executor, executor_seconds *seconds, const void *context)
+{
+    struct dry *dry = executor->state;
+    dry->seconds = seconds;
+    dry->context = context;
+}
+
+uint64_t executor_dry_now(const struct executor *executor)
+{
+    const struct dry *dry = executor->state;
+    return end_of(dry, dry->last);
+}
+
+const struct executor_event *executor_dry_events(const struct executor *executor, size_t *count)
+{
+    const struct dry *dry = executor->state;
+    *count = dry->event_count;
+    return dry->events;
+}
+
+long executor_dry_last(const struct executor *executor)
+{
+    const struct dry *dry = executor->state;
+    return dry->last;
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ref/executor/executor_fault.h"
+
+#include "base/err.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+// Signal handlers are the process's, so this is, too.
+static struct {
+    pthread_mutex_t lock;
+    struct executor_fault *_Atomic first;
+    struct sigaction previous;
+} faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local const struct executor_fault *entered;
+
+// Text put together without printf, which a signal handler may not call.
+struct text {
+    char data[1024];
+    size_t length;
+};
+
+static void put(struct text *text, const char *string)
+{
+    while (*string && text->length < sizeof text->data)
+        text->data[text->length++] = *string++;
+}
+
+static void put_number(struct text *text, intmax_t number, unsigned base)
+{
+    char digits[32];
+    size_t at = sizeof digits;
+    uintmax_t rest = number < 0 ? -(uintmax_t)number : (uintmax_t)number;
+    digits[--at] = '\0';
+    do {
+        digits[--at] = "0123456789abcdef"[rest % base];
+        rest /= base;
+    } while (rest);
+    put(text, number < 0 ? "-" : "");
+    put(text, digits + at);
+}
+
+// What there was before this handler gets its turn.
+static void pass_on(int signal, siginfo_t *information, void *context)
+{
+    if (faults.previous.sa_flags & SA_SIGINFO) {
+        faults.previous.sa_sigaction(signal, information, context);
+    } else if (faults.previous.sa_handler != SIG_DFL && faults.previous.sa_handler != SIG_IGN) {
+        faults.previous.sa_handler(signal);
+    } else {
+        sigaction(signal, &faults.previous, NULL);
+        raise(signal);
+    }
+}
+
+static void on_fault(int signal, siginfo_t *information, void *context)
+{
+    const struct executor_fault *owner = faults.first;
+    while (owner && !tier_name_of(owner->tier, information->si_addr))
+        owner = owner->next;
+    if (!owner || information->si_code != SEGV_ACCERR) {
+        pass_on(signal, information, context);
+        return;
+    }
+    // A thread that is not a rank's own works for the rank whose memory it touches.
+    const struct executor_fault *actor = entered ? entered : owner;
+    const struct operation *operation = actor->operation;
+    struct text text = {.length = 0};
+    put(&text, "zerogauge: rank ");
+    put_number(&text, actor->rank, 10);
+    put(&text, ": operation \"");
+    put(&text, operation ? operation->name : "none");
+    put(&text, "\" on lane ");
+    put(&text, operation ? ledger_lane_name(operation->lane) : "none");
+    put(&text, " touched 0x");
+    put_number(&text, (intmax_t)(uintptr_t)information->si_addr, 16);
+    put(&text, ", offset ");
+    put_number(&text, tier_offset_of(owner->tier, information->si_addr), 10);
+    put(&text, " of rank ");
+    put_number(&text, owner->rank, 10);
+    put(&text, "'s \"");
+    put(&text, tier_name_of(owner->tier, information->si_addr));
+    put(&text, "\", which was not declared so (a read needs a span, a write a span that is written)\n");
+    ssize_t ignored = write(STDERR_FILENO, text.data, text.length);
+    (void)ignored;
+    _exit(1);
+}
+
+int executor_fault_open(struct executor_fault *fault)
+{
+    int code = ERR_NONE;
+    pthread_mutex_lock(&faults.lock);
+    if (!faults.first) {
+        struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+        sigemptyset(&action.sa_mask);
+        if (sigaction(SIGSEGV, &action, &faults.previous))
+            code = err_set(ERR_IO, "executor: cannot handle SIGSEGV: %m");
+    }
+    if (code == ERR_NONE) {
+        fault->next = faults.first;
+        faults.first = fault;
+    }
+    pthread_mutex_unlock(&faults.lock);
+    return code;
+}
+
+void executor_fault_close(struct executor_fault *fault)
+{
+    pthread_mutex_lock(&faults.lock);
+    struct executor_fault *_Atomic *link = &faults.first;
+    while (*link != fault)
+        link = &(*link)->next;
+    *link = fault->next;
+    if (!faults.first)
+        sigaction(SIGSEGV, &faults.previous, NULL);
+    pthread_mutex_unlock(&faults.lock);
+}
+
+void executor_fault_enter(struct executor_fault *fault, const struct operation *operation)
+{
+    fault->operation = operation;
+    entered = fault;
+}
+
+void executor_fault_leave(struct executor_fault *fault)
+{
+    entered = NULL;
+    fault->operation = NULL;
+}

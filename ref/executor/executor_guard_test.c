@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+// In the chaos mode an operation that touches what it did not declare does not go unnoticed.
+#include "ref/executor/executor.h"
+
+#include "base/child_test.h"
+#include "base/err.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+// What an operation costs, plans alone ask.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+enum { PAGE = 4096, PAGES = 8, WORDS = PAGES * PAGE / 4 };
+
+// One rank with two allocations of PAGES pages, each word holding its index.
+struct rank {
+    struct tier *tier;
+    struct executor *executor;
+    uint32_t *weights, *moments;
+};
+
+static struct rank open_rank(int number)
+{
+    struct rank rank;
+    void *weights, *moments;
+    cr_assert_eq(tier_open(NULL, &(struct tier_setting){0}, &rank.tier), ERR_NONE);
+    cr_assert_eq(tier_allocate(rank.tier, TIER_DEVICE, KIND_PARAMETER, "weights", WORDS * 4, 0, &weights), ERR_NONE);
+    cr_assert_eq(tier_allocate(rank.tier, TIER_DEVICE, KIND_OPTIMIZER, "moments", WORDS * 4, 0, &moments), ERR_NONE);
+    rank.weights = weights;
+    rank.moments = moments;
+    for (uint32_t i = 0; i < WORDS; i++)
+        rank.weights[i] = rank.moments[i] = i;
+    cr_assert_eq(
+        executor_open((struct executor_schedule){EXECUTOR_CHAOS, 5}, number, rank.tier, NULL, NULL, &rank.executor),
+        ERR_NONE);
+    return rank;
+}
+
+static void close_rank(struct rank *rank)
+{
+    executor_close(rank->executor);
+    tier_close(rank->tier);
+}
+
+// The operation of most tests: *to = *from, as far as they are not null.
+struct copy {
+    volatile uint32_t *to;
+    const volatile uint32_t *from;
+};
+
+static int copy(void *arguments)
+{
+    const struct copy *self = arguments;
+    uint32_t value = self->from ? *self->from : 0xabcd;
+    if (self->to)
+        *self->to = value;
+    return ERR_NONE;
+}
+
+static int issue_and_wait(struct executor *executor, struct copy arguments, const struct executor_span *spans,
+                          size_t span_count)
+{
+    struct executor_operation operation = {"update shard",   LANE_CPU, copy,       &arguments,
+                                           sizeof arguments, spans,    span_count, 0};
+    TRY(executor_issue(executor, &operation));
+    return executor_wait(executor);
+}
+
+// What the child does: an operation with one span each of weights and moments that copies one word.
+struct violation {
+    size_t weights_from, weights_count, moments_from, moments_count;  // words; the weights read, the moments written
+    long to, from;                                                    // the word of weights, or WORDS + that of moments
+};
+
+static volatile uint32_t *word_of(const struct rank *rank, long word)
+{
+    return word < WORDS ? rank->weights + word : rank->moments + (word - WORDS);
+}
+
+static int violate(const struct rank *rank, const struct violation *violation)
+{
+    struct executor_span spans[] = {
+        {rank->weights + violation->weights_from, violation->weights_count * 4, EXECUTOR_READ},
+        {rank->moments + violation->moments_from, violation->moments_count * 4, EXECUTOR_WRITE},
+    };
+    struct copy arguments = {word_of(rank, violation->to), word_of(rank, violation->from)};
+    return issue_and_wait(rank->executor, arguments, spans, 2);
+}
+
+static void violate_in_child(void *argument)
+{
+    struct rank rank = open_rank(3);
+    int code = violate(&rank, argument);
+    close_rank(&rank);
+    _exit(code == ERR_NONE ? 0 : 77);
+}
+
+enum { PAGE_WORDS = PAGE / 4 };
+
+static void expect_death(struct violation violation, const char *allocation, const char *offset)
+{
+    struct child_end end = child_run(violate_in_child, &violation);
+    cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
+    const char *const parts[] = {"zerogauge: rank 3: operation \"update shard\" on lane cpu touched 0x", allocation,
+                                 offset, "was not declared"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        cr_assert(strstr(end.output, parts[i]), "no %s in %s", parts[i], end.output);
+}
+
+Test(executor_guard, declared_accesses_pass)
+{
+    struct violation none = {10, 5000, 7, 3000, WORDS + 2000, 4000};
+    struct child_end end = child_run(violate_in_child, &none);
+    cr_assert_eq(end.status, 0, "status %d: %s", end.status, end.output);
+    cr_assert_str_eq(end.output, "");
+}
+
+Test(executor_guard, undeclared_access_to_another_page_ends_the_program)
+{
+    // Reads, then writes, a page beyond the span; then a span of nothing; then a page before the span.
+    expect_death((struct violation){0, PAGE_WORDS, 0, 10, WORDS, PAGE_WORDS}, "rank 3's \"weights\"", "offset 4096 of");
+    expect_death((struct violation){0, 10, 0, 10, WORDS + PAGE_WORDS, 0}, "rank 3's \"moments\"", "offset 4096 of");
+    expect_death((struct violation){0, 10, 0, 0, WORDS + 3, 0}, "rank 3's \"moments\"", "offset 12 of");
+    expect_death((struct violation){3 * PAGE_WORDS, 9, 0, 9, WORDS, 1}, "rank 3's \"weights\"", "offset 4 of");
+    // The guard pages around an allocation are nobody's.
+    expect_death((struct violation){0, WORDS, 0, WORDS, WORDS + WORDS, 0}, "rank 3's \"moments\"", "offset 32768 of");
+}
+
+Test(executor_guard, write_to_a_span_that_is_only_read_ends_the_program)
+{
+    expect_death((struct violation){0, WORDS, 0, WORDS, 2 * PAGE_WORDS, 0}, "rank 3's \"weights\"", "offset 8192 of");
+}
+
+static void expect_error(struct violation violation, const char *location)
+{
+    struct rank rank = open_rank(2);
+    cr_assert_eq(violate(&rank, &violation), ERR_INTERNAL);
+    char expected[300];
+    snprintf(expected, sizeof expected,
+             "rank 2: operation \"update shard\" on lane cpu wrote at %s, which was not declared so (a write needs a "
+             "span that is written)",
+             location);
+    cr_assert_str_eq(err_message(), expected);
+    close_rank(&rank);
+}
+
+Test(executor_guard, undeclared_write_beside_a_span_on_its_page_is_an_error)
+{
+    expect_error((struct violation){0, 9, 10, 20, WORDS + 30, 0}, "offset 120 of \"moments\"");
+    expect_error((struct violation){0, 9, 10, 20, WORDS + 9, 0}, "offset 36 of \"moments\"");
+    expect_error((struct violation){0, 9, 10, PAGE_WORDS, WORDS + 2 * PAGE_WORDS - 1, 0}, "offset 8188 of \"moments\"");
+    expect_error((struct violation){0, 9, 10, PAGE_WORDS, WORDS + 9, 0}, "offset 36 of \"moments\"");
+    expect_error((struct violation){5, 9, 10, 20, 4, 6}, "offset 16 of \"weights\"");
+    // On a page that is open for the sake of its undeclared rest, what is only read is watched as well.
+    expect_error((struct violation){5, 9, 10, 20, 7, 6}, "offset 28 of \"weights\"");
+}
+
+Test(executor_guard, undeclared_read_beside_a_span_on_its_page_gives_nan_and_the_bytes_come_back)
+{
+    const struct violation reads[] = {{5, 9, 10, 20, WORDS + 12, 4},
+                                      {5, 9, 10, 20, WORDS + 12, 14},
+                                      {5, 9, 10, 20, WORDS + 12, WORDS + 30},
+                                      {5, 9, 10, 20, WORDS + 12, WORDS + 9}};
+    for (size_t i = 0; i < sizeof reads / sizeof reads[0]; i++) {
+        struct rank rank = open_rank(0);
+        cr_assert_eq(violate(&rank, &reads[i]), ERR_NONE, "%s", err_message());
+        cr_assert_eq(rank.moments[12], 0x7fc07fc0);
+        float value;
+        memcpy(&value, &rank.moments[12], 4);
+        cr_assert(isnan(value));
+        for (uint32_t word = 0; word < WORDS; word++) {
+            cr_assert_eq(rank.weights[word], word);
+            cr_assert(word == 12 || rank.moments[word] == word);
+        }
+        close_rank(&rank);
+    }
+}
+
+Test(executor_guard, span_that_leaves_its_allocation_is_an_error)
+{
+    struct rank rank = open_rank(1);
+    struct violation violation = {0, 9, 10, WORDS - 9, WORDS, 0};
+    cr_assert_eq(violate(&rank, &violation), ERR_INTERNAL);
+    cr_assert_str_eq(err_message(), "rank 1: operation \"update shard\" on lane cpu: 32732 bytes at offset 40 are not "
+                                    "within \"moments\", which has 32768 bytes");
+    close_rank(&rank);
+}
+
+static int write_and_fail(void *arguments)
+{
+    *((struct copy *)arguments)->to = 1;
+    return err_set(ERR_IO, "the disk is gone");
+}
+
+Test(executor_guard, error_of_the_operation_itself_goes_first)
+{
+    struct rank rank = open_rank(1);
+    struct copy arguments = {rank.weights, NULL};
+    struct executor_span span = {rank.weights + 1, 4, EXECUTOR_WRITE};
+    struct executor_operation operation = {"write", LANE_CPU, write_and_fail, &arguments, sizeof arguments, &span,
+                                           1,       0};
+    cr_assert_eq(executor_issue(rank.executor, &operation), ERR_NONE);
+    cr_assert_eq(executor_wait(rank.executor), ERR_IO);
+    cr_assert_str_eq(err_message(), "the disk is gone");
+    cr_assert_eq(rank.weights[0], 0);
+    close_rank(&rank);
+}
+
+static void *touch(void *argument)
+{
+    copy(argument);
+    return NULL;
+}
+
+static int touch_from_another_thread(void *arguments)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, touch, arguments))
+        return ERR_MEMORY;
+    pthread_join(thread, NULL);
+    return ERR_NONE;
+}
+
+static void run_helper_thread(void *argument)
+{
+    (void)argument;
+    struct rank rank = open_rank(3);
+    struct copy arguments = {rank.moments, NULL};
+    struct executor_operation operation = {
+        "threaded", LANE_COMPUTE, touch_from_another_thread, &arguments, sizeof arguments, NULL, 0, 0};
+    executor_issue(rank.executor, &operation);
+    executor_wait(rank.executor);
+}
+
+Test(executor_guard, threads_that_an_operation_uses_are_watched_too)
+{
+    struct child_end end = child_run(run_helper_thread, NULL);
+    cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
+    cr_assert(strstr(end.output, "rank 3: operation \"threaded\" on lane compute"), "%s", end.output);
+    cr_assert(strstr(end.output, "rank 3's \"moments\", which was not declared"), "%s", end.output);
+}
+
+// Rank 1 is inside an operation that declares its weights; meanwhile an operation of rank 0 touches its moments.
+static int run_rank_zero(void *arguments)
+{
+    struct rank zero = open_rank(0);
+    struct executor_operation operation = {"peek", LANE_COLLECTIVE, copy, arguments, sizeof(struct copy), NULL, 0, 0};
+    TRY(executor_issue(zero.executor, &operation));
+    return executor_wait(zero.executor);
+}
+
+static void touch_peer(void *argument)
+{
+    (void)argument;
+    struct rank one = open_rank(1);
+    struct copy arguments = {one.moments, one.weights};
+    struct executor_span span = {one.weights, WORDS * 4, EXECUTOR_READ};
+    struct executor_operation operation = {
+        "gather", LANE_COLLECTIVE, run_rank_zero, &arguments, sizeof arguments, &span, 1, 0};
+    executor_issue(one.executor, &operation);
+    executor_wait(one.executor);
+}
+
+Test(executor_guard, access_to_what_a_peer_did_not_declare_names_both_ranks)
+{
+    struct child_end end = child_run(touch_peer, NULL);
+    cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
+    cr_assert(strstr(end.output, "rank 0: operation \"peek\" on lane collective"), "%s", end.output);
+    cr_assert(strstr(end.output, "offset 0 of rank 1's \"moments\", which was not declared"), "%s", end.output);
+}
+
+static void exit_42(int signal)
+{
+    (void)signal;
+    _exit(42);
+}
+
+static void fault_elsewhere(void *argument)
+{
+    signal(SIGSEGV, exit_42);
+    struct rank rank = open_rank(0), other = open_rank(1);
+    close_rank(&other);
+    volatile uint32_t *closed = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!argument) {
+        close_rank(&rank);
+        *closed = 1;
+    }
+    issue_and_wait(rank.executor, (struct copy){closed, NULL}, NULL, 0);
+}
+
+Test(executor_guard, faults_elsewhere_go_to_the_handler_that_was_there_before)
+{
+    int during = 1;
+    struct child_end end = child_run(fault_elsewhere, &during);
+    cr_assert_eq(end.status, 42, "status %d: %s", end.status, end.output);
+    end = child_run(fault_elsewhere, NULL);
+    cr_assert_eq(end.status, 42, "status %d: %s", end.status, end.output);
+}
+
+static void violate_after_others_closed(void *argument)
+{
+    struct rank first = open_rank(1), middle = open_rank(3), last = open_rank(2);
+    close_rank(&first);
+    close_rank(&last);
+    violate(&middle, argument);
+}
+
+Test(executor_guard, ranks_that_close_leave_the_others_guarded)
+{
+    struct violation violation = {0, 10, 0, 10, WORDS + PAGE_WORDS, 0};
+    struct child_end end = child_run(violate_after_others_closed, &violation);
+    cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
+    cr_assert(strstr(end.output, "of rank 3's \"moments\""), "%s", end.output);
+}
+
+Test(executor_guard, last_close_puts_the_handler_back)
+{
+    struct sigaction now, mine = {.sa_handler = exit_42};
+    sigaction(SIGSEGV, &mine, NULL);
+    struct rank rank = open_rank(0), other = open_rank(1);
+    close_rank(&rank);
+    sigaction(SIGSEGV, NULL, &now);
+    cr_assert_neq((void *)now.sa_handler, (void *)exit_42);
+    close_rank(&other);
+    sigaction(SIGSEGV, NULL, &now);
+    cr_assert_eq((void *)now.sa_handler, (void *)exit_42);
+}
+
+static void fault_with_no_handler(void *argument)
+{
+    (void)argument;
+    signal(SIGSEGV, SIG_DFL);
+    struct rank rank = open_rank(0);
+    volatile uint32_t *closed = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    issue_and_wait(rank.executor, (struct copy){closed, NULL}, NULL, 0);
+}
+
+Test(executor_guard, faults_elsewhere_are_fatal_where_there_was_no_handler)
+{
+    struct child_end end = child_run(fault_with_no_handler, NULL);
+    cr_assert_eq(end.status, -1);
+}
+
+Test(executor_guard, everything_is_accessible_again_after_the_wait)
+{
+    struct rank rank = open_rank(0);
+    struct violation none = {0, 1, 0, 1, WORDS, 0};
+    for (int round = 0; round < 3; round++) {
+        cr_assert_eq(violate(&rank, &none), ERR_NONE);
+        for (uint32_t word = 0; word < WORDS; word++)
+            cr_assert(rank.weights[word]++ == word + (uint32_t)round && (word == 0 || rank.moments[word] == word));
+    }
+    close_rank(&rank);
+}

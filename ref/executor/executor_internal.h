@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the executor share: the operations that are not complete, and the table that a mode fills.
+#ifndef ZG_EXECUTOR_INTERNAL_H
+#define ZG_EXECUTOR_INTERNAL_H
+
+#include "ref/executor/executor.h"
+
+#include <stdatomic.h>
+
+enum { EXECUTOR_MESSAGE_BYTES = 2048 };
+
+// An issued operation, until it is complete. It and what it points to live in the executor's arena until the next wait.
+struct operation {
+    struct operation *later;    // on the same lane
+    struct operation *earlier;  // on the same lane; null when that is complete
+    const char *name;
+    enum lane lane;
+    int (*run)(void *arguments);
+    void *arguments;
+    const struct executor_span *spans;  // none of 0 bytes
+    size_t span_count;
+    size_t bytes;
+    void (*count)(const void *arguments);
+    size_t times;
+    double flops;
+    size_t work_bytes;
+    // It may start when each lane has completed that many operations. Lanes are first in, first out, so one number a
+    // lane stands for all dependencies on it.
+    uint64_t after[LANE_COUNT];
+};
+
+// A lane's operations that are not complete, the oldest first.
+struct executor_lane {
+    struct operation *oldest;
+    struct operation *newest;
+    uint64_t issued_count;
+    uint64_t completed_count;
+    double bytes_per_s;  // emulated; 0: as fast as it is
+    struct executor_interval *intervals;
+    size_t interval_count, interval_capacity;
+};
+
+struct executor_chunk;
+
+// One mode. issue takes an operation that lives in the arena; wait returns when none is left; close frees what open
+// made, after a wait.
+struct executor_mode_operations {
+    int (*open)(struct executor *executor, uint64_t seed);
+    int (*issue)(struct executor *executor, struct operation *operation);
+    void (*wait)(struct executor *executor);
+    void (*close)(struct executor *executor);
+};
+
+extern const struct executor_mode_operations executor_mode_overlap;
+extern const struct executor_mode_operations executor_mode_chaos;
+extern const struct executor_mode_operations executor_mode_dry;
+
+struct executor {
+    const struct executor_mode_operations *mode;
+    void *state;  // the mode's own
+    int rank;
+    struct tier *tier;
+    executor_failed *failed;
+    void *context;
+    struct executor_lane lanes[LANE_COUNT];
+    uint64_t pending_count;
+    struct executor_chunk *arena;
+    bool recording;
+    atomic_bool failing;  // taken by the first operation that fails, which then writes the message and, last, code
+    _Atomic int code;
+    char message[EXECUTOR_MESSAGE_BYTES];
+};
+
+// Derives the operation's dependencies from those that are pending, and puts it at the end of its lane. This and
+// executor_complete need the caller's lock, where threads share the executor.
+void executor_enqueue(struct executor *executor, struct operation *operation);
+
+// The lane's oldest operation, if all that it depends on is complete; else null.
+struct operation *executor_ready(const struct executor *executor, enum lane lane);
+
+// Takes a lane's oldest operation away.
+void executor_complete(struct executor *executor, enum lane lane);
+
+// Runs an operation, and waits for what it has begun on an accelerator.
+int executor_run(const struct operation *operation);
+
+// Frees the operations that the arena holds, all of them complete.
+void executor_arena_reset(struct executor *executor);
+
+// What surrounds every operation, on the thread that runs it: executor_ended, given what executor_now said before it,
+// holds an emulated lane back and keeps the interval.
+uint64_t executor_now(void);
+void executor_ended(struct executor *executor, const struct operation *operation, uint64_t begin_ns);
+
+// Keeps code and the calling thread's message if nothing failed before, and tells the owner.
+void executor_fail(struct executor *executor, int code);
+
+// The first error, its message restored in the calling thread; 0 if there is none.
+int executor_error(const struct executor *executor);
+
+#endif

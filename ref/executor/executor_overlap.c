@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// The overlap mode: one thread a lane, made at the lane's first operation. The head of a lane starts as soon as the
+// other lanes have completed what it depends on.
+#include "ref/executor/executor_internal.h"
+
+#include "base/err.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+struct overlap_lane {
+    struct executor *executor;
+    enum lane lane;
+    bool started;
+    pthread_t thread;
+    pthread_cond_t ready;  // the lane's oldest operation may start, or the executor closes
+};
+
+struct overlap {
+    pthread_mutex_t lock;  // over the executor's lanes and all below
+    pthread_cond_t drained;
+    bool closing;
+    struct overlap_lane lanes[LANE_COUNT];
+};
+
+static int overlap_open(struct executor *executor, uint64_t seed)
+{
+    (void)seed;
+    struct overlap *overlap = calloc(1, sizeof *overlap);
+    if (!overlap)
+        return err_set(ERR_MEMORY, "executor: no memory for its bookkeeping");
+    pthread_mutex_init(&overlap->lock, NULL);
+    pthread_cond_init(&overlap->drained, NULL);
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        overlap->lanes[lane] = (struct overlap_lane){.executor = executor, .lane = (enum lane)lane};
+        pthread_cond_init(&overlap->lanes[lane].ready, NULL);
+    }
+    executor->state = overlap;
+    return ERR_NONE;
+}
+
+// Wakes the lanes whose oldest operation may start. Signals to a lane that is not waiting are lost, and need not
+// arrive: it looks for itself when it is done.
+static void wake_ready(struct executor *executor)
+{
+    struct overlap *overlap = executor->state;
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        if (executor_ready(executor, (enum lane)lane))
+            pthread_cond_signal(&overlap->lanes[lane].ready);
+}
+
+static void *run_lane(void *argument)
+{
+    struct overlap_lane *self = argument;
+    struct executor *executor = self->executor;
+    struct overlap *overlap = executor->state;
+    prctl(PR_SET_TIMERSLACK, 1000);  // ns; an emulated lane sleeps as long as it says
+    int entered = tier_enter(executor->tier);
+    if (entered != ERR_NONE)
+        executor_fail(executor, entered);
+    pthread_mutex_lock(&overlap->lock);
+    for (;;) {
+        struct operation *operation = executor_ready(executor, self->lane);
+        if (!operation) {
+            if (overlap->closing)
+                break;
+            pthread_cond_wait(&self->ready, &overlap->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&overlap->lock);
+        if (executor->code == ERR_NONE) {
+            uint64_t begin_ns = executor_now();
+            int code = executor_run(operation);
+            executor_ended(executor, operation, begin_ns);
+            if (code != ERR_NONE)
+                executor_fail(executor, code);
+        }
+        pthread_mutex_lock(&overlap->lock);
+        executor_complete(executor, self->lane);
+        wake_ready(executor);
+        if (executor->pending_count == 0)
+            pthread_cond_signal(&overlap->drained);
+    }
+    pthread_mutex_unlock(&overlap->lock);
+    return NULL;
+}
+
+static int overlap_issue(struct executor *executor, struct operation *operation)
+{
+    struct overlap *overlap = executor->state;
+    struct overlap_lane *lane = &overlap->lanes[operation->lane];
+    if (!lane->started) {
+        int failure = pthread_create(&lane->thread, NULL, run_lane, lane);
+        if (failure)
+            return err_set(ERR_MEMORY, "executor: no thread for lane %s: %s", ledger_lane_name(operation->lane),
+                           strerror(failure));
+        lane->started = true;
+    }
+    pthread_mutex_lock(&overlap->lock);
+    executor_enqueue(executor, operation);
+    if (executor_ready(executor, operation->lane) == operation)
+        pthread_cond_signal(&lane->ready);
+    pthread_mutex_unlock(&overlap->lock);
+    return ERR_NONE;
+}
+
+static void overlap_wait(struct executor *executor)
+{
+    struct overlap *overlap = executor->state;
+    pthread_mutex_lock(&overlap->lock);
+    while (executor->pending_count > 0)
+        pthread_cond_wait(&overlap->drained, &overlap->lock);
+    pthread_mutex_unlock(&overlap->lock);
+}
+
+static void overlap_close(struct executor *executor)
+{
+    struct overlap *overlap = executor->state;
+    pthread_mutex_lock(&overlap->lock);
+    overlap->closing = true;
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        pthread_cond_signal(&overlap->lanes[lane].ready);
+    pthread_mutex_unlock(&overlap->lock);
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        if (overlap->lanes[lane].started)
+            pthread_join(overlap->lanes[lane].thread, NULL);
+        pthread_cond_destroy(&overlap->lanes[lane].ready);
+    }
+    pthread_cond_destroy(&overlap->drained);
+    pthread_mutex_destroy(&overlap->lock);
+    free(overlap);
+}
+
+const struct executor_mode_operations executor_mode_overlap = {overlap_open, overlap_issue, overlap_wait,
+                                                               overlap_close};

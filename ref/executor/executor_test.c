@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs of operations give the same bits, fail the same way and keep their lanes' order in every mode.
+#include "ref/executor/executor.h"
+
+#include "base/err.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// What an operation costs, plans alone ask.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+static const struct executor_schedule SERIAL = {EXECUTOR_SERIAL, 0}, OVERLAP = {EXECUTOR_OVERLAP, 0};
+
+static struct executor_schedule chaos(uint64_t seed)
+{
+    return (struct executor_schedule){EXECUTOR_CHAOS, seed};
+}
+
+static struct executor *open_executor(struct executor_schedule schedule, int rank, struct tier *tier)
+{
+    struct executor *executor = NULL;
+    cr_assert_eq(executor_open(schedule, rank, tier, NULL, NULL, &executor), ERR_NONE, "%s", err_message());
+    return executor;
+}
+
+// Random programs. An operation hashes what it reads into what it writes, so that any other order of two operations
+// that touch the same bytes gives other bits. The last region is not the tier's.
+enum { REGIONS = 5, SPANS = 4 };
+static const size_t REGION_WORDS[REGIONS] = {90, 3000, 1024, 5000, 500};
+
+struct machine {
+    struct tier *tier;
+    uint32_t *regions[REGIONS];
+};
+
+static void machine_open(struct machine *machine, unsigned seed)
+{
+    cr_assert_eq(tier_open(NULL, &(struct tier_setting){0}, &machine->tier), ERR_NONE);
+    for (int i = 0; i < REGIONS; i++) {
+        size_t bytes = REGION_WORDS[i] * sizeof(uint32_t);
+        void *address = malloc(bytes);
+        if (i < REGIONS - 1) {
+            free(address);
+            cr_assert_eq(tier_allocate(machine->tier, TIER_DEVICE, KIND_STAGING, "region", bytes, 0, &address),
+                         ERR_NONE);
+        }
+        machine->regions[i] = address;
+        for (size_t word = 0; word < REGION_WORDS[i]; word++)
+            machine->regions[i][word] = (uint32_t)rand_r(&seed);
+    }
+}
+
+static void machine_close(struct machine *machine)
+{
+    free(machine->regions[REGIONS - 1]);
+    tier_close(machine->tier);
+}
+
+static bool machine_equal(const struct machine *a, const struct machine *b)
+{
+    for (int i = 0; i < REGIONS; i++)
+        if (memcmp(a->regions[i], b->regions[i], REGION_WORDS[i] * sizeof(uint32_t)) != 0)
+            return false;
+    return true;
+}
+
+struct mix {
+    uint32_t id;
+    unsigned pause_us;
+    size_t span_count;
+    struct executor_span spans[SPANS];
+};
+
+static int mix(void *arguments)
+{
+    struct mix *self = arguments;
+    uint32_t hash = self->id;
+    if (self->pause_us)
+        usleep(self->pause_us);
+    for (size_t i = 0; i < self->span_count; i++)
+        for (size_t word = 0; word < self->spans[i].bytes / 4 && (self->spans[i].access & EXECUTOR_READ); word++)
+            hash = (hash ^ ((const uint32_t *)self->spans[i].address)[word]) * 16777619u;
+    for (size_t i = 0; i < self->span_count; i++)
+        for (size_t word = 0; word < self->spans[i].bytes / 4 && (self->spans[i].access & EXECUTOR_WRITE); word++)
+            ((uint32_t *)self->spans[i].address)[word] = hash = hash * 1664525u + 1013904223u;
+    memset(self, 0xee, sizeof *self);
+    return ERR_NONE;
+}
+
+// Issues the program of that seed, with a wait here and there. Pauses only show more of the possible orders.
+static void play(const struct machine *machine, struct executor *executor, unsigned seed, int length, bool pauses)
+{
+    for (int i = 0; i < length; i++) {
+        struct mix self = {.id = (uint32_t)i, .span_count = (size_t)rand_r(&seed) % (SPANS + 1)};
+        for (size_t s = 0; s < self.span_count; s++) {
+            int region = rand_r(&seed) % REGIONS;
+            size_t from = (size_t)rand_r(&seed) % REGION_WORDS[region], rest = REGION_WORDS[region] - from;
+            size_t count = (size_t)rand_r(&seed) % (rand_r(&seed) % 2 ? rest + 1 : rest / 16 + 1);
+            self.spans[s] = (struct executor_span){machine->regions[region] + from, count * 4,
+                                                   (enum executor_access)(1 + rand_r(&seed) % 3)};
+        }
+        struct executor_operation operation = {
+            "mix", (enum lane)(rand_r(&seed) % LANE_COUNT), mix, &self, sizeof self, self.spans, self.span_count, 0};
+        if (pauses && i % 8 == 0)
+            self.pause_us = 1 + (unsigned)i % 300;
+        cr_assert_eq(executor_issue(executor, &operation), ERR_NONE, "%s", err_message());
+        memset(&self, 0xdd, sizeof self);
+        if (rand_r(&seed) % 40 == 0)
+            cr_assert_eq(executor_wait(executor), ERR_NONE, "%s", err_message());
+    }
+    cr_assert_eq(executor_wait(executor), ERR_NONE, "%s", err_message());
+}
+
+static bool same_bits_as_serial(struct executor_schedule schedule, unsigned seed, int length)
+{
+    struct machine expected, machine;
+    machine_open(&expected, seed);
+    struct executor *executor = open_executor(SERIAL, 0, expected.tier);
+    play(&expected, executor, seed, length, false);
+    executor_close(executor);
+    machine_open(&machine, seed);
+    executor = open_executor(schedule, 0, machine.tier);
+    play(&machine, executor, seed, length, schedule.mode == EXECUTOR_OVERLAP);
+    executor_close(executor);
+    bool equal = machine_equal(&expected, &machine);
+    machine_close(&expected);
+    machine_close(&machine);
+    return equal;
+}
+
+Test(executor, concurrent_lanes_give_the_bits_of_serial)
+{
+    for (unsigned seed = 0; seed < 60; seed++)
+        cr_assert(same_bits_as_serial(OVERLAP, seed, 150), "program %u", seed);
+}
+
+Test(executor, chaos_gives_the_bits_of_serial)
+{
+    for (unsigned seed = 0; seed < 150; seed++)
+        cr_assert(same_bits_as_serial(chaos(seed), seed % 50, 100), "program %u, chaos seed %u", seed % 50, seed);
+}
+
+static void *play_many(void *argument)
+{
+    unsigned *seed = argument;
+    bool equal = true;
+    for (unsigned i = 0; i < 8; i++)
+        equal &= same_bits_as_serial(i % 2 ? OVERLAP : chaos(i), *seed + i, 80);
+    return equal ? argument : NULL;
+}
+
+Test(executor, concurrent_executors_do_not_disturb_each_other)
+{
+    pthread_t threads[4];
+    unsigned seeds[4];
+    for (unsigned i = 0; i < 4; i++) {
+        seeds[i] = 1000 * (i + 1);
+        cr_assert_eq(pthread_create(&threads[i], NULL, play_many, &seeds[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        void *equal;
+        pthread_join(threads[i], &equal);
+        cr_assert_not_null(equal);
+    }
+}
+
+// A log of which operation ran when.
+enum { LOG_LENGTH = 200 };
+struct log {
+    atomic_int count;
+    int entries[LOG_LENGTH];
+};
+struct log_entry {
+    struct log *log;
+    int number;
+};
+
+static int write_log(void *arguments)
+{
+    struct log_entry *entry = arguments;
+    entry->log->entries[atomic_fetch_add(&entry->log->count, 1)] = entry->number;
+    return ERR_NONE;
+}
+
+// Numbers 0 to LOG_LENGTH-1, on one of three lanes each, without any span.
+static struct log log_order(struct executor_schedule schedule, int rank)
+{
+    struct log log = {.count = 0};
+    struct executor *executor = open_executor(schedule, rank, NULL);
+    for (int i = 0; i < LOG_LENGTH; i++) {
+        struct log_entry entry = {&log, i};
+        struct executor_operation operation = {"log", (enum lane)(i % 3), write_log, &entry, sizeof entry, NULL, 0, 0};
+        cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
+    }
+    cr_assert_eq(executor_wait(executor), ERR_NONE);
+    cr_assert_eq(log.count, LOG_LENGTH);
+    executor_close(executor);
+    return log;
+}
+
+Test(executor, concurrent_lanes_are_first_in_first_out)
+{
+    for (int round = 0; round < 30; round++) {
+        struct log log = log_order(round % 2 ? OVERLAP : chaos((uint64_t)round), 0);
+        int next[3] = {0, 1, 2};
+        for (int i = 0; i < LOG_LENGTH; i++) {
+            int lane = log.entries[i] % 3;
+            cr_assert_eq(log.entries[i], next[lane]);
+            next[lane] += 3;
+        }
+    }
+}
+
+Test(executor, chaos_order_is_a_function_of_seed_and_rank)
+{
+    struct log first = log_order(chaos(7), 1), again = log_order(chaos(7), 1);
+    struct log seed = log_order(chaos(8), 1), rank = log_order(chaos(7), 2);
+    cr_assert_arr_eq(first.entries, again.entries, sizeof first.entries);
+    cr_assert_arr_neq(first.entries, seed.entries, sizeof first.entries);
+    cr_assert_arr_neq(first.entries, rank.entries, sizeof first.entries);
+    // A choice of one in three without favour would hardly take 12 from the same lane.
+    int run = 1, longest = 1;
+    for (int i = 1; i < LOG_LENGTH; i++) {
+        run = first.entries[i] % 3 == first.entries[i - 1] % 3 ? run + 1 : 1;
+        longest = run > longest ? run : longest;
+    }
+    cr_assert_geq(longest, 12, "lanes never get further than %d operations ahead", longest);
+}
+
+Test(executor, serial_runs_inside_issue)
+{
+    struct log log = {.count = 0};
+    struct executor *executor = open_executor(SERIAL, 0, NULL);
+    struct log_entry entry = {&log, 5};
+    struct executor_operation operation = {"log", LANE_CPU, write_log, &entry, sizeof entry, NULL, 0, 0};
+    cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
+    cr_assert_eq(log.count, 1);
+    executor_close(executor);
+}
+
+Test(executor, chaos_takes_more_operations_than_it_keeps)
+{
+    enum { COUNT = 10000 };
+    uint32_t *sums = calloc(3, sizeof *sums), expected[3] = {0};
+    struct executor *executor = open_executor(chaos(1), 0, NULL);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct mix self = {i, 0, 2, {{sums + i % 3, 4, EXECUTOR_READ_WRITE}, {sums + (i + 1) % 3, 4, EXECUTOR_READ}}};
+        struct executor_operation operation = {"mix", (enum lane)(i % 5), mix, &self, sizeof self, self.spans, 2, 0};
+        cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
+        self.spans[0].address = expected + i % 3;
+        self.spans[1].address = expected + (i + 1) % 3;
+        mix(&self);
+    }
+    cr_assert_eq(executor_wait(executor), ERR_NONE);
+    cr_assert_arr_eq(sums, expected, sizeof expected);
+    executor_close(executor);
+    free(sums);
+}
+
+// A place where a number of threads meet, as a collective is.
+struct meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t met;
+    int size, arrived, round;
+};
+
+static void meet(struct meeting *meeting)
+{
+    pthread_mutex_lock(&meeting->lock);
+    int round = meeting->round;
+    if (++meeting->arrived == meeting->size) {
+        meeting->arrived = 0;
+        meeting->round++;
+        pthread_cond_broadcast(&meeting->met);
+    }
+    while (round == meeting->round)
+        pthread_cond_wait(&meeting->met, &meeting->lock);
+    pthread_mutex_unlock(&meeting->lock);
+}
+
+static int run_meet(void *arguments)
+{
+    meet(*(struct meeting **)arguments);
+    return ERR_NONE;
+}
+
+Test(executor, concurrent_lanes_run_at_the_same_time, .timeout = 60)
+{
+    struct meeting meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, LANE_COUNT, 0, 0},
+                   *pointer = &meeting;
+    struct executor *executor = open_executor(OVERLAP, 0, NULL);
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        struct executor_operation operation = {"meet", (enum lane)lane, run_meet, &pointer, sizeof pointer, NULL, 0, 0};
+        cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
+    }
+    cr_assert_eq(executor_wait(executor), ERR_NONE);
+    executor_close(executor);
+}
+
+// Ranks that exchange memory as a shared-memory collective does: all meet, each reads what the others sent, all meet.
+enum { RANKS = 3, EXCHANGES = 8, WORDS = 700 };
+
+struct world {
+    struct meeting meeting;
+    struct executor_schedule schedule;
+    const uint32_t *sent[RANKS];
+    uint64_t digests[RANKS];
+};
+struct exchange {
+    struct world *world;
+    int rank;
+    const uint32_t *send;
+    uint32_t *recv;
+};
+
+static int run_exchange(void *arguments)
+{
+    struct exchange *self = arguments;
+    self->world->sent[self->rank] = self->send;
+    meet(&self->world->meeting);
+    for (size_t word = 0; word < WORDS; word++) {
+        self->recv[word] = 0;
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            self->recv[word] += (rank + 1) * self->world->sent[rank][word];
+    }
+    meet(&self->world->meeting);
+    return ERR_NONE;
+}
+
+struct rank {
+    struct world *world;
+    int rank;
+};
+
+static void *run_rank(void *argument)
+{
+    const struct rank *self = argument;
+    struct tier *tier;
+    void *memory;
+    cr_assert_eq(tier_open(NULL, &(struct tier_setting){0}, &tier), ERR_NONE);
+    cr_assert_eq(tier_allocate(tier, TIER_DEVICE, KIND_STAGING, "buffers", 4 * WORDS * 4, 0, &memory), ERR_NONE);
+    uint32_t *buffers = memset(memory, 0, 4 * WORDS * 4);
+    struct executor *executor = open_executor(self->world->schedule, self->rank, tier);
+    for (int i = 0; i < EXCHANGES; i++) {
+        uint32_t *send = buffers + i % 2 * WORDS, *recv = buffers + (2 + i % 2) * WORDS;
+        struct mix make = {(uint32_t)(i * RANKS + self->rank),
+                           0,
+                           2,
+                           {{send, WORDS * 4, EXECUTOR_READ_WRITE}, {recv, WORDS * 4, EXECUTOR_READ}}};
+        struct executor_operation compute = {"make", LANE_COMPUTE, mix, &make, sizeof make, make.spans, 2, 0};
+        cr_assert_eq(executor_issue(executor, &compute), ERR_NONE);
+        struct exchange exchange = {self->world, self->rank, send, recv};
+        struct executor_span spans[] = {{send, WORDS * 4, EXECUTOR_READ}, {recv, WORDS * 4, EXECUTOR_WRITE}};
+        struct executor_operation collective = {
+            "exchange", LANE_COLLECTIVE, run_exchange, &exchange, sizeof exchange, spans, 2, 0};
+        cr_assert_eq(executor_issue(executor, &collective), ERR_NONE);
+    }
+    cr_assert_eq(executor_wait(executor), ERR_NONE, "%s", err_message());
+    executor_close(executor);
+    uint64_t digest = 0;
+    for (size_t word = 0; word < 4 * WORDS; word++)
+        digest = digest * 31 + buffers[word];
+    self->world->digests[self->rank] = digest;
+    tier_close(tier);
+    return NULL;
+}
+
+static void run_world(struct world *world, struct executor_schedule schedule)
+{
+    *world = (struct world){{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, RANKS, 0, 0}, schedule, {0}, {0}};
+    pthread_t threads[RANKS];
+    struct rank ranks[RANKS];
+    for (int rank = 0; rank < RANKS; rank++) {
+        ranks[rank] = (struct rank){world, rank};
+        cr_assert_eq(pthread_create(&threads[rank], NULL, run_rank, &ranks[rank]), 0);
+    }
+    for (int rank = 0; rank < RANKS; rank++)
+        pthread_join(threads[rank], NULL);
+}
+
+Test(executor, concurrent_ranks_with_collectives_never_deadlock, .timeout = 100)
+{
+    struct world expected, world;
+    run_world(&expected, SERIAL);
+    for (uint64_t seed = 0; seed < 240; seed++) {
+        run_world(&world, seed < 200 ? chaos(seed) : OVERLAP);
+        cr_assert_arr_eq(world.digests, expected.digests, sizeof world.digests, "seed %lu", seed);
+    }
+}
+
+// Failures.
+struct failure {
+    int calls;
+    char message[100];
+};
+
+static void keep_failure(void *context, const char *message)
+{
+    struct failure *failure = context;
+    failure->calls++;
+    strncpy(failure->message, message, sizeof failure->message - 1);
+    err_set(ERR_PEER, "the owner's own call failed");
+}
+
+static int fail(void *arguments)
+{
+    return err_set(ERR_IO, "operation %d failed", *(int *)arguments);
+}
+
+Test(executor, concurrent_first_failure_is_kept_reported_once_and_nothing_runs_after_it)
+{
+    for (uint64_t round = 0; round < 30; round++) {
+        const struct executor_schedule schedules[] = {SERIAL, OVERLAP, chaos(round)};
+        struct executor_schedule schedule = schedules[round % 3];
+        struct failure failure = {0};
+        struct log log = {.count = 0};
+        struct executor *executor;
+        uint32_t word = 0;
+        cr_assert_eq(executor_open(schedule, 0, NULL, keep_failure, &failure, &executor), ERR_NONE);
+        // The span makes every operation depend on those before it, across lanes.
+        struct executor_span span = {&word, sizeof word, EXECUTOR_READ_WRITE};
+        int code = ERR_NONE;
+        for (int i = 0; i < 20; i++) {
+            struct log_entry entry = {&log, i};
+            struct executor_operation good = {"log", (enum lane)(i % 4), write_log, &entry, sizeof entry, &span, 1, 0};
+            struct executor_operation bad = {"fail", (enum lane)(i % 4), fail, &i, sizeof i, &span, 1, 0};
+            code = executor_issue(executor, i == 5 || i == 9 ? &bad : &good);
+            cr_assert(code == ERR_NONE || (code == ERR_IO && i >= 5));
+            cr_assert(schedule.mode != EXECUTOR_SERIAL || i < 5 || code == ERR_IO);
+        }
+        for (int again = 0; again < 2; again++) {
+            err_set(ERR_USAGE, "something else");
+            cr_assert_eq(executor_wait(executor), ERR_IO);
+            cr_assert_str_eq(err_message(), "operation 5 failed");
+        }
+        struct log_entry entry = {&log, 100};
+        struct executor_operation late = {"log", LANE_COMPUTE, write_log, &entry, sizeof entry, NULL, 0, 0};
+        err_set(ERR_USAGE, "something else");
+        cr_assert_eq(executor_issue(executor, &late), ERR_IO);
+        cr_assert_str_eq(err_message(), "operation 5 failed");
+        cr_assert_eq(log.count, 5);
+        cr_assert_eq(failure.calls, 1);
+        cr_assert_str_eq(failure.message, "operation 5 failed");
+        executor_close(executor);
+    }
+}
+
+static int meet_and_fail(void *arguments)
+{
+    meet(*(struct meeting **)arguments);
+    return err_set(ERR_IO, "failed together");
+}
+
+Test(executor, concurrent_failures_are_reported_once, .timeout = 60)
+{
+    for (int round = 0; round < 50; round++) {
+        struct meeting meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 4, 0, 0}, *pointer = &meeting;
+        struct failure failure = {0};
+        struct executor *executor;
+        cr_assert_eq(executor_open(OVERLAP, 0, NULL, keep_failure, &failure, &executor), ERR_NONE);
+        for (int lane = 0; lane < 4; lane++) {
+            struct executor_operation operation = {
+                "fail", (enum lane)lane, meet_and_fail, &pointer, sizeof pointer, NULL, 0, 0};
+            cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
+        }
+        cr_assert_eq(executor_wait(executor), ERR_IO);
+        cr_assert_eq(failure.calls, 1);
+        cr_assert_str_eq(failure.message, "failed together");
+        executor_close(executor);
+    }
+}
+
+static void release_meeting(void *context, const char *message)
+{
+    (void)message;
+    meet(context);
+}
+
+Test(executor, concurrent_owner_hears_of_a_failure_while_other_lanes_still_wait, .timeout = 60)
+{
+    // The operation on the collective lane returns only when the owner is told, as after comm_abort.
+    struct meeting meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 2, 0, 0}, *pointer = &meeting;
+    struct executor *executor;
+    int number = 1;
+    cr_assert_eq(executor_open(OVERLAP, 0, NULL, release_meeting, &meeting, &executor), ERR_NONE);
+    struct executor_operation waits = {"waits", LANE_COLLECTIVE, run_meet, &pointer, sizeof pointer, NULL, 0, 0};
+    struct executor_operation fails = {"fails", LANE_COMPUTE, fail, &number, sizeof number, NULL, 0, 0};
+    cr_assert_eq(executor_issue(executor, &waits), ERR_NONE);
+    usleep(20000);
+    executor_issue(executor, &fails);
+    cr_assert_eq(executor_wait(executor), ERR_IO);
+    executor_close(executor);
+}
+
+Test(executor, closing_waits_for_what_was_issued)
+{
+    const struct executor_schedule schedules[] = {SERIAL, OVERLAP, chaos(3)};
+    for (int i = 0; i < 3; i++) {
+        struct log log = {.count = 0};
+        struct executor *executor = open_executor(schedules[i], 0, NULL);
+        for (int n = 0; n < 50; n++) {
+            struct log_entry entry = {&log, n};
+            struct executor_operation operation = {"log", (enum lane)(n % 3), write_log, &entry, sizeof entry, NULL, 0,
+                                                   0};
+            cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
+        }
+        executor_close(executor);
+        cr_assert_eq(log.count, 50);
+    }
+    executor_close(NULL);
+}
+
+Test(executor, schedules_are_parsed_and_others_refused)
+{
+    struct executor_schedule schedule;
+    cr_assert(executor_schedule_parse("serial", &schedule) == ERR_NONE && schedule.mode == EXECUTOR_SERIAL);
+    cr_assert(executor_schedule_parse("overlap", &schedule) == ERR_NONE && schedule.mode == EXECUTOR_OVERLAP);
+    cr_assert_eq(executor_schedule_parse("chaos:18446744073709551615", &schedule), ERR_NONE);
+    cr_assert(schedule.mode == EXECUTOR_CHAOS && schedule.seed == UINT64_MAX);
+    cr_assert(executor_schedule_parse("chaos:0", &schedule) == ERR_NONE && schedule.seed == 0);
+    const char *const wrong[] = {"",          "Serial",    "serial ",  "overlap:1",
+                                 "chaos",     "chaos:",    "chaos:-1", "chaos: 1",
+                                 "chaos:1x",  "chaos:0x1", "dry",      "chaos:18446744073709551616",
+                                 "chaos:1.5", "chaos:+1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        cr_assert_eq(executor_schedule_parse(wrong[i], &schedule), ERR_USAGE, "%s", wrong[i]);
+        char quoted[50];
+        snprintf(quoted, sizeof quoted, "schedule \"%s\": expected", wrong[i]);
+        cr_assert(strstr(err_message(), quoted) && strstr(err_message(), "serial, overlap or chaos:SEED"));
+    }
+}

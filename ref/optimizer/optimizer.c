@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ref/optimizer/optimizer.h"
+
+#include "ref/optimizer/clip.h"
+#include "base/err.h"
+#include "ref/optimizer/lr.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct adam_hyper optimizer_group(const struct config *config, int group, uint64_t step, uint64_t t)
+{
+    struct adam_hyper hyper = config->adam;
+    if (config->groups) {
+        hyper = config->groups[group].adam;
+        if (config->groups[group].lr_by_step)
+            hyper.lr = config->groups[group].lr_by_step[step - 1];
+        return hyper;
+    }
+    hyper.lr = lr_at(config, t);
+    for (int i = 0; i < group; i++) {
+        hyper.lr *= 0.5;
+        hyper.weight_decay = 0.0;
+    }
+    return hyper;
+}
+
+float optimizer_divisor(const struct config *config, int world, double loss_scale)
+{
+    return (float)((double)world * (double)config->accumulation * loss_scale);
+}
+
+int optimizer_open(struct optimizer *o)
+{
+    o->recipe = recipe_find(o->config->recipe);
+    if (!o->recipe)
+        return err_set(ERR_USAGE, "no recipe is called \"%s\"", o->config->recipe);
+    size_t groups = (size_t)o->model->group_count, buckets = (size_t)o->layout->bucket_count + 1;
+    o->states = calloc(groups, sizeof *o->states);
+    o->scalars = calloc(groups, sizeof *o->scalars);
+    o->max_bits = calloc(buckets, sizeof *o->max_bits);
+    o->scanned = calloc(buckets, sizeof *o->scanned);
+    o->updated = calloc(buckets, sizeof *o->updated);
+    o->sums = calloc(buckets, sizeof *o->sums);
+    if (!o->states || !o->scalars || !o->max_bits || !o->scanned || !o->updated || !o->sums)
+        return err_set(ERR_MEMORY, "no memory for the optimizer's tables");
+    scaler_open(&o->scaler, &o->config->loss_scale);
+    return ERR_NONE;
+}
+
+void optimizer_close(struct optimizer *o)
+{
+    free(o->states);
+    free(o->scalars);
+    free(o->max_bits);
+    free(o->scanned);
+    free(o->updated);
+    free(o->sums);
+    o->states = NULL;
+    o->scalars = NULL;
+    o->max_bits = NULL;
+    o->scanned = NULL;
+    o->updated = NULL;
+    o->sums = NULL;
+}
+
+// Both passes over a gradient: the largest magnitude, and the sum of squares relative to the largest of all.
+struct scan_arguments {
+    const void *gradient;
+    size_t count;
+    enum dtype dtype;
+    uint32_t max_bits;
+    uint32_t *max_out;
+    struct norm_sum *sum_out;
+};
+
+static int run_scan_maximum(void *arguments)
+{
+    struct scan_arguments *a = arguments;
+    *a->max_out = norm_max(a->dtype, a->gradient, a->count);
+    return ERR_NONE;
+}
+
+static int run_add_squares(void *arguments)
+{
+    struct scan_arguments *a = arguments;
+    norm_accumulate(a->sum_out, a->dtype, a->gradient, a->count, a->max_bits);
+    return ERR_NONE;
+}
+
+static int issue_scan(struct optimizer *o, const char *name, int (*run)(void *), enum ledger_tier tier,
+                      const struct scan_arguments *a)
+{
+    struct executor_span span = {a->gradient, a->count * dtype_bytes(a->dtype), EXECUTOR_READ};
+    return executor_issue(o->move.executor,
+                          &(struct executor_operation){.name = name,
+                                                       .lane = tier == TIER_DEVICE ? LANE_COMPUTE : LANE_CPU,
+                                                       .run = run,
+                                                       .arguments = a,
+                                                       .arguments_bytes = sizeof *a,
+                                                       .spans = &span,
+                                                       .span_count = 1,
+                                                       .work_bytes = span.bytes});
+}
+
+int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const void *gradient)
+{
+    struct scan_arguments a = {
+        .gradient = gradient,
+        .count = bucket_shard_real(&o->layout->buckets[bucket], o->shard),
+        .dtype = o->config->accumulation_dtype,
+        .max_out = &o->max_bits[bucket],
+    };
+    o->scanned[bucket] = true;
+    return issue_scan(o, "largest gradient", run_scan_maximum, tier, &a);
+}
+
+// The squares of one bucket's shard, in place, or piece by piece as it comes from NVMe.
+static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
+{
+    const struct placement *placement = &o->placements[bucket];
+    size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->shard);
+    size_t element_bytes = dtype_bytes(o->config->accumulation_dtype);
+    bool on_nvme = placement->gradient_tier == TIER_NVME;
+    size_t length = on_nvme ? optimizer_sub_group_count(o, bucket) : count;
+    o->sums[bucket] = (struct norm_sum){0};
+    for (size_t from = 0; from < count; from += length) {
+        struct scan_arguments a = {
+            .gradient = (char *)placement->gradient_shard + from * element_bytes,
+            .count = count - from < length ? count - from : length,
+            .dtype = o->config->accumulation_dtype,
+            .max_bits = max_bits,
+            .sum_out = &o->sums[bucket],
+        };
+        if (on_nvme) {
+            struct location there = {TIER_NVME, (void *)(uintptr_t)a.gradient};
+            struct location here = {TIER_HOST, buffer_pool_take(&o->host_buffers)};
+            TRY(move_copy(&o->move, "read gradient", here, there, a.count * element_bytes, NULL));
+            a.gradient = here.address;
+        }
+        TRY(issue_scan(o, "sum of squares", run_add_squares, on_nvme ? TIER_HOST : placement->gradient_tier, &a));
+    }
+    return ERR_NONE;
+}
+
+// Every rank's `bytes` at mine, into all[world]. Replicated gradients are complete on each rank as they are.
+static int gather_small(struct optimizer *o, const void *mine, void *all, size_t bytes)
+{
+    size_t counts[comm_world(o->comm)], offsets[comm_world(o->comm)];
+    for (int rank = 0; rank < comm_world(o->comm); rank++) {
+        counts[rank] = bytes;
+        offsets[rank] = (size_t)rank * bytes;
+    }
+    return comm_all_gather(o->comm, mine, all, counts, offsets, DTYPE_BYTE);
+}
+
+static int global_maximum(struct optimizer *o, uint32_t *out)
+{
+    for (int i = 0; i < o->layout->trainable_count; i++)
+        if (!o->scanned[i])
+            TRY(optimizer_scan(o, i, o->placements[i].gradient_tier, o->placements[i].gradient_shard));
+    TRY(executor_wait(o->move.executor));
+    memset(o->scanned, 0, (size_t)o->layout->trainable_count * sizeof *o->scanned);
+    uint32_t mine = 0;
+    for (int i = 0; i < o->layout->trainable_count; i++)
+        if (o->max_bits[i] > mine)
+            mine = o->max_bits[i];
+    *out = mine;
+    if (o->replicated)
+        return ERR_NONE;
+    uint32_t all[comm_world(o->comm)];
+    TRY(gather_small(o, &mine, all, sizeof mine));
+    for (int rank = 0; rank < comm_world(o->comm); rank++)
+        if (all[rank] > *out)
+            *out = all[rank];
+    return ERR_NONE;
+}
+
+static int global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *out)
+{
+    for (int i = 0; i < o->layout->trainable_count; i++)
+        TRY(scan_squares(o, i, max_bits));
+    TRY(executor_wait(o->move.executor));
+    struct norm_sum mine = {0};
+    for (int i = 0; i < o->layout->trainable_count; i++)
+        norm_add(&mine, o->sums[i]);
+    *out = mine;
+    if (o->replicated)
+        return ERR_NONE;
+    struct norm_sum all[comm_world(o->comm)];
+    TRY(gather_small(o, &mine, all, sizeof mine));
+    *out = (struct norm_sum){0};
+    for (int rank = 0; rank < comm_world(o->comm); rank++)
+        norm_add(out, all[rank]);
+    return ERR_NONE;
+}
+
+bool optimizer_is_eager(const struct optimizer *o)
+{
+    return !o->config->check_overflow && o->config->gradient_clipping == 0 && o->config->delayed_update_start_step == 0;
+}
+
+// The next t and what Adam needs of it, for gradients that were made with that loss scale.
+static int advance(struct optimizer *o, double scale)
+{
+    const struct config *config = o->config;
+    o->divisor = optimizer_divisor(config, comm_world(o->comm), scale);
+    o->step++;
+    for (int group = 0; group < o->model->group_count; group++) {
+        struct adam_hyper hyper = optimizer_group(config, group, o->step + o->skipped, o->step);
+        o->lr = group == 0 ? hyper.lr : o->lr;
+        TRY(recipe_begin_step(o->recipe, &hyper, o->step, &o->states[group], &o->scalars[group]));
+    }
+    return ERR_NONE;
+}
+
+int optimizer_update_early(struct optimizer *o, int bucket)
+{
+    if (!o->began) {
+        // The step before is complete, so nobody reads what changes here.
+        TRY(advance(o, scaler_scale(&o->scaler)));
+        o->coefficient = 1.0f;
+        o->began = true;
+    }
+    return optimizer_update(o, bucket);
+}
+
+int optimizer_begin(struct optimizer *o, bool *apply)
+{
+    const struct config *config = o->config;
+    double scale = scaler_scale(&o->scaler);
+    uint64_t start = config->delayed_update_start_step;
+    o->delays = start > 0 && o->step + o->skipped + 1 >= start;
+    uint32_t max_bits;
+    TRY(global_maximum(o, &max_bits));
+    bool overflow = config->check_overflow && max_bits >= 0x7f800000u;
+    *apply = !overflow;
+    TRY(scaler_update(&o->scaler, overflow));
+    if (overflow) {
+        o->skipped++;
+        return ERR_NONE;
+    }
+    struct norm_sum sum;
+    TRY(global_sum(o, max_bits, &sum));
+    // The gradient was made with the scale from before this step's scaler_update, so that one divides it.
+    if (!o->began)
+        TRY(advance(o, scale));
+    o->began = false;
+    o->norm = norm_finish(sum, max_bits) / (double)o->divisor;
+    o->coefficient = clip_coefficient(config->clip_form, o->norm, config->gradient_clipping);
+    return ERR_NONE;
+}

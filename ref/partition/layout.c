@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ref/partition/layout.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+
+bool bucket_is_replicated(const struct bucket *bucket)
+{
+    return bucket->owner < 0 && bucket->shard_elements == bucket->padded_count;
+}
+
+size_t bucket_shard_room(const struct bucket *bucket, int rank)
+{
+    return bucket->owner < 0 || bucket->owner == rank ? bucket->shard_elements : 0;
+}
+
+size_t bucket_shard_begin(const struct bucket *bucket, int rank)
+{
+    return bucket->owner < 0 ? (size_t)rank * bucket->shard_elements : 0;
+}
+
+size_t bucket_shard_real(const struct bucket *bucket, int rank)
+{
+    if (bucket->owner >= 0)
+        return bucket_shard_room(bucket, rank);
+    size_t begin = (size_t)rank * bucket->shard_elements;
+    if (begin >= bucket->count)
+        return 0;
+    size_t left = bucket->count - begin;
+    return left < bucket->shard_elements ? left : bucket->shard_elements;
+}
+
+bool bucket_next_piece(const struct layout *layout, const struct model *model, int bucket, int rank, int *next,
+                       struct piece *out)
+{
+    const struct bucket *b = &layout->buckets[bucket];
+    size_t begin = bucket_shard_begin(b, rank);
+    size_t end = begin + bucket_shard_real(b, rank);
+    while (*next < b->param_count) {
+        int param = b->params[(*next)++];
+        size_t param_begin = layout->offset_of[param];
+        size_t param_end = param_begin + model->params[param].count;
+        size_t from = param_begin > begin ? param_begin : begin;
+        size_t to = param_end < end ? param_end : end;
+        if (from < to) {
+            *out = (struct piece){param, from - param_begin, from - begin, to - from};
+            return true;
+        }
+    }
+    return false;
+}
+
+// The buckets under construction: the list of parameters grows at its end, and so does the last bucket.
+struct builder {
+    const struct model *model;
+    const struct layout_rule *rule;
+    struct layout *layout;
+    int listed;
+};
+
+static void begin_bucket(struct builder *b, bool frozen, bool tied, bool persistent)
+{
+    struct layout *layout = b->layout;
+    layout->buckets[layout->bucket_count++] = (struct bucket){
+        .params = layout->params + b->listed,
+        .low_layer = b->model->layer_count,
+        .high_layer = -1,
+        .frozen = frozen,
+        .tied = tied,
+        .persistent = persistent,
+    };
+}
+
+static void append(struct builder *b, int param, int high_layer)
+{
+    const struct model_param *p = &b->model->params[param];
+    struct layout *layout = b->layout;
+    struct bucket *bucket = &layout->buckets[layout->bucket_count - 1];
+    layout->params[b->listed++] = param;
+    layout->bucket_of[param] = layout->bucket_count - 1;
+    layout->offset_of[param] = bucket->count;
+    bucket->param_count++;
+    bucket->count += p->count;
+    if (p->first_layer < bucket->low_layer)
+        bucket->low_layer = p->first_layer;
+    if (high_layer > bucket->high_layer)
+        bucket->high_layer = high_layer;
+}
+
+// The untied parameters of one layer that are alike; they join the open bucket (*open) if that may hold several layers
+// and has room for all of them.
+static void add_layer(struct builder *b, int layer, bool frozen, bool persistent, const bool *is_persistent, bool *open)
+{
+    const struct model *model = b->model;
+    size_t count = 0;
+    int found = 0;
+    for (int i = 0; i < model->layers[layer].param_count; i++) {
+        int param = model->layers[layer].params[i];
+        const struct model_param *p = &model->params[param];
+        if (p->layer_count == 1 && p->frozen == frozen && is_persistent[param] == persistent) {
+            count += p->count;
+            found++;
+        }
+    }
+    if (found == 0)
+        return;
+    const struct bucket *last = &b->layout->buckets[b->layout->bucket_count - 1];
+    if (!*open || !b->rule->merge_layers || last->count + count > b->rule->bucket_elements)
+        begin_bucket(b, frozen, false, persistent);
+    *open = true;
+    for (int i = 0; i < model->layers[layer].param_count; i++) {
+        int param = model->layers[layer].params[i];
+        const struct model_param *p = &model->params[param];
+        if (p->layer_count == 1 && p->frozen == frozen && is_persistent[param] == persistent)
+            append(b, param, layer);
+    }
+}
+
+static void add_tied(struct builder *b, int layer, bool frozen)
+{
+    const struct model *model = b->model;
+    for (int i = 0; i < model->layers[layer].param_count; i++) {
+        int param = model->layers[layer].params[i];
+        const struct model_param *p = &model->params[param];
+        if (p->layer_count == 1 || p->frozen != frozen || p->first_layer != layer)
+            continue;
+        int high = layer;
+        for (int u = layer; u < model->layer_count; u++)
+            for (int k = 0; k < model->layers[u].param_count; k++)
+                if (model->layers[u].params[k] == param)
+                    high = u;
+        begin_bucket(b, frozen, true, false);
+        append(b, param, high);
+    }
+}
+
+static void choose_persistent(const struct builder *b, bool *is_persistent)
+{
+    const struct layout_rule *rule = b->rule;
+    size_t total = 0;
+    for (int i = 0; i < b->model->param_count; i++) {
+        const struct model_param *p = &b->model->params[i];
+        is_persistent[i] = rule->persistence_threshold > 0 && p->layer_count == 1 &&
+                           p->count <= rule->persistence_threshold && total + p->count <= rule->persistence_budget;
+        if (is_persistent[i])
+            total += p->count;
+    }
+}
+
+static void add_all(struct builder *b, bool frozen, const bool *is_persistent)
+{
+    for (int persistent = 0; persistent < 2; persistent++) {
+        bool open = false;
+        for (int layer = b->model->layer_count - 1; layer >= 0; layer--)
+            add_layer(b, layer, frozen, persistent, is_persistent, &open);
+    }
+    for (int layer = b->model->layer_count - 1; layer >= 0; layer--)
+        add_tied(b, layer, frozen);
+}
+
+static void cut(struct layout *layout, const struct layout_rule *rule)
+{
+    for (int i = 0; i < layout->bucket_count; i++) {
+        struct bucket *bucket = &layout->buckets[i];
+        bool replicated = bucket->frozen && !rule->cut_frozen;
+        bucket->owner = rule->owners_in_turn && !replicated ? i % layout->shards : -1;
+        size_t shards = replicated || bucket->owner >= 0 ? 1 : (size_t)layout->shards;
+        bucket->shard_elements = (bucket->count + shards - 1) / shards;
+        bucket->padded_count = bucket->shard_elements * shards;
+        bucket->offset = layout->padded_count;
+        bucket->shard_offset = layout->shard_elements;
+        layout->padded_count += bucket->padded_count;
+        layout->shard_elements += bucket->shard_elements;
+        if (!bucket->frozen) {
+            layout->trainable_count = i + 1;
+            layout->trainable_padded_count = layout->padded_count;
+            layout->trainable_shard_elements = layout->shard_elements;
+        }
+    }
+}
+
+int layout_open(const struct model *model, const struct layout_rule *rule, struct layout *out)
+{
+    size_t n = (size_t)model->param_count + 1;
+    *out = (struct layout){.shards = rule->shards};
+    out->params = calloc(n, sizeof *out->params);
+    out->buckets = calloc(n, sizeof *out->buckets);
+    out->bucket_of = calloc(n, sizeof *out->bucket_of);
+    out->offset_of = calloc(n, sizeof *out->offset_of);
+    bool *is_persistent = calloc(n, sizeof *is_persistent);
+    if (!out->params || !out->buckets || !out->bucket_of || !out->offset_of || !is_persistent) {
+        free(is_persistent);
+        layout_close(out);
+        return err_set(ERR_MEMORY, "no memory for the layout of %d parameters", model->param_count);
+    }
+    struct builder b = {model, rule, out, 0};
+    choose_persistent(&b, is_persistent);
+    add_all(&b, false, is_persistent);
+    add_all(&b, true, is_persistent);
+    free(is_persistent);
+    cut(out, rule);
+    return ERR_NONE;
+}
+
+void layout_close(struct layout *layout)
+{
+    free(layout->params);
+    free(layout->buckets);
+    free(layout->bucket_of);
+    free(layout->offset_of);
+    *layout = (struct layout){0};
+}

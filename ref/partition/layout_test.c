@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/err.h"
+#include "ref/partition/layout.h"
+#include "ref/partition/buffer_cache.h"
+#include "ref/tier/tier.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct model *find(const char *name)
+{
+    const struct model *model = NULL;
+    cr_assert_eq(model_find(name, &model), ERR_NONE, "%s", name);
+    return model;
+}
+
+// Every element of every parameter is in exactly one piece of exactly one rank, and padding in none.
+static void check_cover(const struct model *model, const struct layout *layout, int shards)
+{
+    for (int param = 0; param < model->param_count; param++) {
+        size_t count = model->params[param].count;
+        char *seen = calloc(count + 1, 1);
+        const struct bucket *b = &layout->buckets[layout->bucket_of[param]];
+        int of = b->shard_elements == b->padded_count ? 1 : shards;
+        for (int rank = 0; rank < of; rank++) {
+            struct piece piece;
+            size_t real = bucket_shard_real(b, rank);
+            for (int next = 0; bucket_next_piece(layout, model, layout->bucket_of[param], rank, &next, &piece);) {
+                cr_assert_leq(piece.shard_index + piece.count, real);
+                if (piece.param != param)
+                    continue;
+                cr_assert_leq(piece.param_index + piece.count, count);
+                cr_assert_eq((size_t)rank * b->shard_elements + piece.shard_index,
+                             layout->offset_of[param] + piece.param_index);
+                for (size_t k = 0; k < piece.count; k++)
+                    seen[piece.param_index + k]++;
+            }
+        }
+        for (size_t k = 0; k < count; k++)
+            cr_assert_eq(seen[k], 1, "%s, element %zu is in %d pieces", model->params[param].name, k, seen[k]);
+        free(seen);
+    }
+}
+
+Test(layout, every_element_has_one_owner)
+{
+    static const char *const models[] = {"linear", "linear-few", "gpt-nano"};
+    static const int worlds[] = {1, 2, 3, 4, 8, 11, 64};
+    static const size_t buckets[] = {0, 1, 997, 1000000};
+    for (int m = 0; m < 3; m++)
+        for (int w = 0; w < 7; w++)
+            for (int b = 0; b < 4; b++)
+                for (int merge = 0; merge < 2; merge++) {
+                    const struct model *model = find(models[m]);
+                    struct layout_rule rule = {worlds[w], !merge, merge, buckets[b], merge ? 0 : 64, 100, false};
+                    struct layout layout;
+                    cr_assert_eq(layout_open(model, &rule, &layout), ERR_NONE);
+                    check_cover(model, &layout, worlds[w]);
+                    size_t real = 0, padded = 0, shards = 0;
+                    for (int i = 0; i < layout.bucket_count; i++) {
+                        const struct bucket *bucket = &layout.buckets[i];
+                        cr_assert_eq(bucket->offset, padded);
+                        cr_assert_eq(bucket->shard_offset, shards);
+                        cr_assert_eq(bucket->frozen, i >= layout.trainable_count);
+                        cr_assert_lt(bucket->padded_count - bucket->count, (size_t)worlds[w]);
+                        real += bucket->count;
+                        padded += bucket->padded_count;
+                        shards += bucket->shard_elements;
+                    }
+                    cr_assert_eq(real, model_param_elements(model, false));
+                    cr_assert_eq(padded, layout.padded_count);
+                    cr_assert_eq(shards, layout.shard_elements);
+                    layout_close(&layout);
+                }
+}
+
+Test(layout, buckets_follow_the_rules)
+{
+    const struct model *model = find("linear");
+    struct layout_rule rule = {3, true, true, 1500, 0, 0, false};
+    struct layout layout;
+    cr_assert_eq(layout_open(model, &rule, &layout), ERR_NONE);
+    int several = 0;
+    for (int i = 0; i < layout.bucket_count; i++) {
+        const struct bucket *b = &layout.buckets[i];
+        several += !b->tied && b->low_layer < b->high_layer;
+        cr_assert(b->count <= 1500 || b->low_layer == b->high_layer || b->tied, "a merged bucket of %zu", b->count);
+        for (int k = 0; k < b->param_count; k++) {
+            const struct model_param *p = &model->params[b->params[k]];
+            cr_assert_eq(p->frozen, b->frozen);
+            cr_assert_eq(p->layer_count > 1, b->tied);
+            cr_assert_leq(b->low_layer, p->first_layer);
+        }
+        cr_assert(!b->tied || b->param_count == 1);
+    }
+    cr_assert_gt(several, 0);
+    layout_close(&layout);
+}
+
+Test(layout, persistence_has_a_budget)
+{
+    const struct model *model = find("linear");
+    struct layout_rule rule = {.shards = 2, .cut_frozen = true, .persistence_threshold = 64, .persistence_budget = 80};
+    struct layout layout;
+    cr_assert_eq(layout_open(model, &rule, &layout), ERR_NONE);
+    size_t persistent = 0;
+    for (int i = 0; i < layout.bucket_count; i++) {
+        persistent += layout.buckets[i].persistent ? layout.buckets[i].count : 0;
+        for (int k = 0; layout.buckets[i].persistent && k < layout.buckets[i].param_count; k++)
+            cr_assert_leq(model->params[layout.buckets[i].params[k]].count, 64);
+    }
+    cr_assert_gt(persistent, 0);
+    cr_assert_leq(persistent, 80);
+    layout_close(&layout);
+}
+
+// What is in a buffer is found there until another bucket takes it; buffers rotate, emptied ones first.
+Test(layout, cache_buffers_take_turns)
+{
+    const struct model *model = find("gpt-nano");
+    struct layout_rule rule = {2, true, false, 0, 0, 0, false};
+    struct layout layout;
+    struct ledger ledger = {0};
+    struct tier *tier;
+    struct buffer_cache cache;
+    cr_assert_eq(layout_open(model, &rule, &layout), ERR_NONE);
+    cr_assert_eq(tier_open(&ledger, &(struct tier_setting){0}, &tier), ERR_NONE);
+    int untied[8], tied = -1, found = 0;
+    for (int i = 0; i < layout.bucket_count; i++)
+        if (layout.buckets[i].tied)
+            tied = i;
+        else if (found < 8)
+            untied[found++] = i;
+    cr_assert_geq(found, 3);
+    cr_assert_geq(tied, 0);
+    const struct buffer_cache_rule use = {
+        .bucket_count = layout.bucket_count, .element_bytes = 2, .where = TIER_DEVICE, .name = "cache"};
+    cr_assert_eq(buffer_cache_open(&layout, &use, 2, tier, &cache), ERR_NONE);
+    uint64_t largest = buffer_cache_largest_bytes(&layout, &use) / 2;
+    cr_assert_eq(ledger.held_bytes[TIER_DEVICE][KIND_STAGING], 2 * (2 * largest + layout.buckets[tied].padded_count));
+    char *a = buffer_cache_acquire(&cache, untied[0]), *b = buffer_cache_acquire(&cache, untied[1]);
+    cr_assert_neq(a, b);
+    cr_assert_eq(buffer_cache_get(&cache, untied[0]), a);  // now b is the older one
+    cr_assert_eq(buffer_cache_acquire(&cache, untied[2]), b);
+    cr_assert_null(buffer_cache_get(&cache, untied[1]));
+    buffer_cache_release(&cache, untied[2]);
+    cr_assert_null(buffer_cache_get(&cache, untied[2]));
+    cr_assert_eq(buffer_cache_acquire(&cache, untied[1]), b);  // the empty one, though a is older
+    cr_assert_null(buffer_cache_get(&cache, tied));
+    char *own = buffer_cache_acquire(&cache, tied);
+    cr_assert(own != a && own != b);
+    cr_assert_eq(buffer_cache_get(&cache, untied[0]), a);
+    buffer_cache_clear(&cache);
+    cr_assert_null(buffer_cache_get(&cache, untied[0]));
+    cr_assert_null(buffer_cache_get(&cache, tied));
+    buffer_cache_close(&cache);
+    tier_close(tier);
+    layout_close(&layout);
+}

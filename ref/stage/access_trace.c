@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ref/stage/access_trace.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+
+void access_trace_close(struct access_trace *trace)
+{
+    free(trace->buckets);
+    *trace = (struct access_trace){0};
+}
+
+int access_trace_ask(struct access_trace *trace, int bucket)
+{
+    size_t position = trace->at++;
+    if (trace->complete && position < trace->count && trace->buckets[position] == bucket)
+        return ERR_NONE;
+    if (trace->complete) {
+        trace->complete = false;
+        trace->count = position;
+        trace->changes++;
+    }
+    if (position == trace->capacity) {
+        size_t capacity = 2 * trace->capacity + 64;
+        int *buckets = realloc(trace->buckets, capacity * sizeof *buckets);
+        if (!buckets)
+            return err_set(ERR_MEMORY, "no memory to record the order of %zu layers", capacity);
+        trace->buckets = buckets;
+        trace->capacity = capacity;
+    }
+    trace->buckets[position] = bucket;
+    trace->count = position + 1;
+    return ERR_NONE;
+}
+
+void access_trace_restart(struct access_trace *trace)
+{
+    // A step that asks for less than the one before is an order of its own.
+    if (trace->complete && trace->at < trace->count)
+        trace->changes++;
+    trace->count = trace->at;
+    trace->at = 0;
+    trace->complete = true;
+}
+
+int access_trace_at(const struct access_trace *trace, size_t position)
+{
+    return trace->complete && position < trace->count ? trace->buckets[position] : -1;
+}
