@@ -98,15 +98,14 @@ static struct adam adam_begin(const struct group *group, int step, uint64_t t)
     double lr = group->lr[step - 1], beta1 = group->beta1, beta2 = group->beta2, decay = group->weight_decay;
     double bias1 = group->bias_correction ? 1 - pow(beta1, (double)t) : 1;
     double bias2 = group->bias_correction ? 1 - pow(beta2, (double)t) : 1;
-    float l2 = group->decoupled ? 0 : (float)decay, shrink = group->decoupled ? (float)(1 - lr * decay) : 1;
-    return (struct adam){(float)(1 - beta1),
-                         (float)beta2,
-                         (float)(1 - beta2),
-                         (float)sqrt(bias2),
-                         (float)group->eps,
-                         (float)(lr / bias1),
-                         l2,
-                         shrink};
+    return (struct adam){.take1 = (float)(1 - beta1),
+                         .beta2 = (float)beta2,
+                         .take2 = (float)(1 - beta2),
+                         .root_bias2 = (float)sqrt(bias2),
+                         .eps = (float)group->eps,
+                         .step_size = (float)(lr / bias1),
+                         .l2 = group->decoupled ? 0 : (float)decay,
+                         .shrink = group->decoupled ? (float)(1 - lr * decay) : 1};
 }
 
 static void adam_element(const struct adam *a, float g, float *p, float *m, float *v)
@@ -301,9 +300,9 @@ static void accumulate_whole(struct rank *r, const struct tensor *t, float *whol
 }
 
 // P_os (section 5.1): "we group the optimizer states into N_d equal partitions, such that the i-th data parallel
-// process only updates the optimizer states corresponding to the i-th partition." So of the reduced gradient it needs a
-// shard: a reduce-scatter does. "We perform an all-gather across the data parallel process at the end of each training
-// step to get the fully updated parameters across all data parallel process."
+// process only updates the optimizer states corresponding to the i-th partition." So of the reduced gradient it needs
+// its own shard: half an all-reduce. "We perform an all-gather across the data parallel process at the end of each
+// training step to get the fully updated parameters across all data parallel process." Both are in the table below.
 
 // P_os+g (section 5.2): "as each gradient of each layer becomes available during the backward propagation, we only
 // reduce them on the data parallel process responsible for updating the corresponding parameters. After the reduction
@@ -512,8 +511,8 @@ static void run(struct job *job, void (*body)(struct rank *))
 
 #ifndef ZERO_PLUGIN
 // --- 10. A model -----------------------------------------------------------------------------------------------------
-// A neural bigram: logits = OUT relu(EMBED[byte]). Layers take their tensors and give their gradients; backward
-// takes again what forward has freed.
+// A neural bigram: logits = OUT relu(EMBED[byte]), both tensors [BYTES][WIDTH]. Layers take their tensors and give
+// their gradients; backward takes again what forward has freed.
 
 enum { EMBED, OUT, MODEL, BYTES = 256, WIDTH = 13, BATCH = 24, STEPS = 40, COUNT = BYTES * WIDTH, PSI = MODEL * COUNT };
 static unsigned char text[1 << 17];
@@ -626,7 +625,7 @@ static void unsharded_step(struct job *job, int step)
     }
     for (int i = 0; i < PSI; i++)
         un.states[GRAD][i] = unsharded_sum(job, i) / r->divisor;
-    // So is the order of the squares: shard by shard, of 1/N_d of each tensor.
+    // So is the order in which the norm adds squares: shard by shard, which are 1/N_d of each tensor.
     double norm = 0, parts[RANKS] = {0};
     for (int i = 0, shard = (COUNT + job->ranks - 1) / job->ranks; i < PSI; i++)
         parts[i % COUNT / shard] += (double)un.states[GRAD][i] * (double)un.states[GRAD][i];
@@ -786,7 +785,9 @@ static int plugin_open(const struct zerogauge_case *c, const float *const initia
     for (int i = 0; i < c->param_count; i++)
         declined |= c->params[i].frozen || c->params[i].tied_to >= 0;
     if (refused || declined) {
-        snprintf(c->message, c->message_bytes, "%s", refused ? "a setting out of range" : "zero.c does without this");
+        snprintf(c->message, c->message_bytes, "%s",
+                 refused ? "out of range: a clip threshold, loss scale, window or beta"
+                         : "no tied or frozen tensors, resuming, delay, offloaded parameters or second format");
         return refused ? ZEROGAUGE_REFUSED : ZEROGAUGE_UNSUPPORTED;
     }
     struct judged *x = (struct judged *)floats(sizeof *x / sizeof(float));
@@ -859,10 +860,9 @@ static int plugin_gradients(void *context, int32_t step, int32_t micro, int32_t 
 
 static int plugin_step(void *context, int32_t step, struct zerogauge_outcome *out)
 {
-    struct job *job = context;
+    const struct rank *r = ((struct job *)context)->rank;
     (void)step;
-    run(job, end_step);
-    const struct rank *r = job->rank;
+    run(context, end_step);
     *out = (struct zerogauge_outcome){r->t, r->scaler.scale, r->norm, r->skipped, !r->skipped};
     return ZEROGAUGE_OK;
 }
