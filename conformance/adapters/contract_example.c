@@ -2,8 +2,8 @@
 // A whole plug-in, to begin from: data parallelism without any sharding, in fp32, with Adam and AdamW as PyTorch has
 // them on a CPU. It declines what it has not. Build it as a shared object and let it be judged:
 //
-//     cc -shared -fPIC -ffp-contract=off -I conformance/contract conformance/adapters/contract_example.c -o example.so -lm
-//     zerogauge check --plugin ./example.so --out results
+//     cc -shared -fPIC -ffp-contract=off -I conformance/contract conformance/adapters/contract_example.c -o example.so
+//     -lm zerogauge check --plugin ./example.so --out results
 //
 // Yours keeps these functions and calls your library in them. Everything it needs of a case is in
 // struct zerogauge_case; contract.h says what each call is given.
