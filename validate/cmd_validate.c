@@ -275,7 +275,7 @@ int validate_main(int argc, const char **argv)
     int rc = parse_and_run(argc, argv, &a, &status);
     if (rc != ERR_NONE && bench_world_comm())
         comm_abort(bench_world_comm(), err_message());
-    if (rc != ERR_NONE && bench_world_speaks(rc))
+    if (rc != ERR_NONE && bench_world_prints_error(rc))
         fprintf(stderr, "zerogauge validate: %s\n", err_message());
     bench_world_leave(rc != ERR_NONE || status == INTERRUPTED_STATUS ? ERR_PEER : ERR_NONE);
     free_list(a.nvme_paths);
