@@ -138,9 +138,8 @@ enum { STEP_NAME_BYTES = 40, RANK_NAME_BYTES = 48 };
 // "rank-0.safetensors"
 const char *checkpoint_rank_name(size_t rank, char out[RANK_NAME_BYTES]);
 
-// "step-00000012"; and its step, or 0 for any other name.
+// "step-00000012"
 const char *checkpoint_step_name(uint64_t step, char out[STEP_NAME_BYTES]);
-uint64_t checkpoint_step_of(const char *name);
 
 // Endings of folders that are on their way in or out.
 #define STORE_PARTIAL ".partial"

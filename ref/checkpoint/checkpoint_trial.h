@@ -152,4 +152,21 @@ static inline struct train_result trial_pass(const struct trial *t)
     return result;
 }
 
+// Saves a checkpoint of linear-few, 3 elements over 2 ranks, in a folder. Returns the checkpoint's own folder, valid
+// until the next call.
+static inline const char *trial_save_small(const char *folder)
+{
+    static char path[PATH_MAX + 16];
+    struct trial trial = {.model = "linear-few",
+                          .stage = 2,
+                          .world = 2,
+                          .precision = DTYPE_FP16,
+                          .steps = 3,
+                          .recipe = "deepspeed-cpu-scalar",
+                          .save = folder};
+    trial_pass(&trial);
+    snprintf(path, sizeof path, "%s/step-00000003", folder);
+    return path;
+}
+
 #endif

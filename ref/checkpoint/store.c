@@ -27,7 +27,8 @@ const char *checkpoint_rank_name(size_t rank, char out[RANK_NAME_BYTES])
     return out;
 }
 
-uint64_t checkpoint_step_of(const char *name)
+// The step in a checkpoint's name; 0 for any other name.
+static uint64_t step_of(const char *name)
 {
     char again[STEP_NAME_BYTES];
     if (strncmp(name, "step-", 5) != 0 || strlen(name) >= STEP_NAME_BYTES)
@@ -51,7 +52,7 @@ int checkpoint_list(const char *store, uint64_t **steps, size_t *count)
     if (!folder)
         return err_set(ERR_IO, "%s: cannot be listed: %s", store, strerror(errno));
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        uint64_t step = checkpoint_step_of(entry->d_name);
+        uint64_t step = step_of(entry->d_name);
         if (step == 0)
             continue;
         if (*count == room) {
@@ -100,7 +101,7 @@ int checkpoint_open(const char *path, struct checkpoint **out, char notes[NOTES_
     return rc == ERR_USAGE ? err_prefix(rc, "%s: none of its checkpoints is complete", path) : rc;
 }
 
-// Whether name is a checkpoint's with this ending.
+// True if the name is a checkpoint's with this ending.
 static bool is_leftover(const char *name, const char *ending)
 {
     char step[STEP_NAME_BYTES];
@@ -109,7 +110,7 @@ static bool is_leftover(const char *name, const char *ending)
         return false;
     memcpy(step, name, length - ending_length);
     step[length - ending_length] = '\0';
-    return strcmp(name + length - ending_length, ending) == 0 && checkpoint_step_of(step) > 0;
+    return strcmp(name + length - ending_length, ending) == 0 && step_of(step) > 0;
 }
 
 int store_remove(const char *store, const char *name)
@@ -130,7 +131,7 @@ int store_remove(const char *store, const char *name)
     return ERR_NONE;
 }
 
-// What was being written or removed when a run ended. Only under the lock.
+// Removes the folders that a dead run was writing or removing. Only under the lock.
 static int remove_leftovers(const char *store)
 {
     int rc = ERR_NONE;

@@ -5,11 +5,7 @@
 
 #include "ref/config/config.h"
 
-#include <ctype.h>
 #include <float.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #define COUNT_MAX 1e9      // of what is counted in an int
@@ -297,75 +293,4 @@ _Static_assert(sizeof KEYS / sizeof *KEYS <= CONFIG_NOTE_MAX, "a note on every k
 const struct config_key *config_key_at(size_t index)
 {
     return index < sizeof KEYS / sizeof *KEYS ? &KEYS[index] : NULL;
-}
-
-const struct config_key *config_key_find(const char *path)
-{
-    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
-        if (strcmp(KEYS[i].path, path) == 0)
-            return &KEYS[i];
-    return NULL;
-}
-
-static const char *leaf_of(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
-static size_t minimum(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-// Insertions, deletions, replacements and exchanges of neighbours that make b of a, in any case of letters. Names
-// beyond 64 bytes are cut.
-static size_t edit_distance(const char *a, const char *b)
-{
-    enum { NAME_MAX_BYTES = 64 };
-    size_t rows[3][NAME_MAX_BYTES + 1];
-    size_t a_bytes = strnlen(a, NAME_MAX_BYTES), b_bytes = strnlen(b, NAME_MAX_BYTES);
-    for (size_t j = 0; j <= b_bytes; j++)
-        rows[0][j] = j;
-    for (size_t i = 1; i <= a_bytes; i++) {
-        const size_t *above = rows[(i - 1) % 3], *above_two = rows[(i + 1) % 3];
-        size_t *row = rows[i % 3];
-        row[0] = i;
-        for (size_t j = 1; j <= b_bytes; j++) {
-            int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
-            row[j] = minimum(minimum(above[j] + 1, row[j - 1] + 1), above[j - 1] + (x != y));
-            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a[i - 2]))
-                row[j] = minimum(row[j], above_two[j - 2] + 1);
-        }
-    }
-    return rows[a_bytes % 3][b_bytes];
-}
-
-const char *config_key_hint(char out[CONFIG_HINT_BYTES], const char *path)
-{
-    const char *leaf = leaf_of(path);
-    size_t parent_bytes = (size_t)(leaf - path);
-    const char *sibling = NULL, *elsewhere = NULL;
-    size_t sibling_distance = SIZE_MAX, elsewhere_distance = SIZE_MAX;
-    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
-        const char *name = leaf_of(KEYS[i].path);
-        size_t distance = edit_distance(leaf, name);
-        bool beside = (size_t)(name - KEYS[i].path) == parent_bytes && strncmp(KEYS[i].path, path, parent_bytes) == 0;
-        if (beside && distance < sibling_distance) {
-            sibling = KEYS[i].path;
-            sibling_distance = distance;
-        } else if (!beside && distance < elsewhere_distance) {
-            elsewhere = KEYS[i].path;
-            elsewhere_distance = distance;
-        }
-    }
-    size_t near = minimum(strlen(leaf) / 3, 6);
-    if (sibling && sibling_distance <= near)
-        snprintf(out, CONFIG_HINT_BYTES, "did you mean \"%s\"?", leaf_of(sibling));
-    else if (elsewhere_distance <= near)
-        snprintf(out, CONFIG_HINT_BYTES, "did you mean %s\"%s\"?", strchr(elsewhere, '.') ? "" : "the top-level key ",
-                 elsewhere);
-    else
-        snprintf(out, CONFIG_HINT_BYTES, "the nearest known key is \"%s\"", sibling ? leaf_of(sibling) : elsewhere);
-    return out;
 }

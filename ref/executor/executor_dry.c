@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+_Static_assert((int)REACH_NO_EVENT == (int)EXECUTOR_NO_EVENT, "events of the plan and of the ranges are the same");
+
 struct dry {
     executor_seconds *seconds;
     const void *context;

@@ -71,6 +71,9 @@ struct executor {
     char message[EXECUTOR_MESSAGE_BYTES];
 };
 
+// Copies an operation, its arguments and its spans of more than 0 bytes into the arena; null: no memory.
+struct operation *executor_copy(struct executor *executor, const struct executor_operation *given);
+
 // Derives the operation's dependencies from those that are pending, and puts it at the end of its lane. This and
 // executor_complete need the caller's lock, where threads share the executor.
 void executor_enqueue(struct executor *executor, struct operation *operation);
@@ -93,8 +96,5 @@ void executor_ended(struct executor *executor, const struct operation *operation
 
 // Keeps code and the calling thread's message if nothing failed before, and tells the owner.
 void executor_fail(struct executor *executor, int code);
-
-// The first error, its message restored in the calling thread; 0 if there is none.
-int executor_error(const struct executor *executor);
 
 #endif

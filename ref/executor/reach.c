@@ -2,7 +2,6 @@
 #include "ref/executor/reach.h"
 
 #include "base/err.h"
-#include "ref/executor/executor_dry.h"
 
 #include <stdlib.h>
 
@@ -38,8 +37,8 @@ static int add(struct reach *reach, uintptr_t begin, uintptr_t end, const struct
         return err_set(ERR_MEMORY, "executor: no memory for the dependencies of a plan");
     range->begin = begin;
     range->end = end;
-    range->writer = like ? like->writer : EXECUTOR_NO_EVENT;
-    range->reader = like ? like->reader : EXECUTOR_NO_EVENT;
+    range->writer = like ? like->writer : REACH_NO_EVENT;
+    range->reader = like ? like->reader : REACH_NO_EVENT;
     find_links(reach, begin, links);
     for (int i = 0; i < height; i++) {
         range->next[i] = *links[i];

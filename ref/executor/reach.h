@@ -6,11 +6,11 @@
 
 #include "ref/executor/executor.h"
 
-enum { REACH_LEVELS = 20 };
+enum { REACH_LEVELS = 20, REACH_NO_EVENT = -1 };
 
 struct reach_range {
     uintptr_t begin, end;
-    long writer, reader;  // events; EXECUTOR_NO_EVENT: none
+    long writer, reader;  // indices of events; REACH_NO_EVENT: none
     struct reach_range *next[];
 };
 
