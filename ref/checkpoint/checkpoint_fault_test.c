@@ -34,7 +34,7 @@ static const char *in_folder(const char *name)
     return path[next];
 }
 
-// Every file of the newest complete checkpoint is what was written; its step, or 0 if there is none.
+// Checks every digest of the newest complete checkpoint; returns its step, or 0 if there is none.
 static uint64_t newest_sound(void)
 {
     struct checkpoint *checkpoint;
@@ -50,7 +50,7 @@ static uint64_t newest_sound(void)
     return step;
 }
 
-static void tell_step(void *context, const struct train_progress *progress)
+static void report_step(void *context, const struct train_progress *progress)
 {
     *(volatile uint64_t *)context = progress->step;
 }
@@ -63,8 +63,8 @@ static void await_step(const volatile uint64_t *reported, uint64_t step, pid_t c
     }
 }
 
-// A run saves after every step and is killed, 200 times, each time going on from what the one before it left. When it
-// tells of a step, the one before is saved.
+// A run saves after every step and is killed, 200 times, each time continuing from the last checkpoint. When it reports
+// a step, the previous step is saved.
 Test(checkpoint_fault, killed_at_200_moments_nothing_is_lost)
 {
     volatile uint64_t *reported =
@@ -76,7 +76,7 @@ Test(checkpoint_fault, killed_at_200_moments_nothing_is_lost)
                           .steps = 1000000,
                           .every = 1,
                           .checkpoint = folder,
-                          .progress = tell_step,
+                          .progress = report_step,
                           .progress_context = (void *)(uintptr_t)reported};
     unsigned random = 1;
     uint64_t last = 0;
@@ -89,7 +89,7 @@ Test(checkpoint_fault, killed_at_200_moments_nothing_is_lost)
             struct train_result result;
             _exit(trial_run(&trial, &result, NULL) == ERR_NONE ? 0 : 1);
         }
-        // Some steps later, and then a moment into the saving of one.
+        // Kill it some steps later, shortly after a save has begun.
         await_step(reported, 1, child);
         await_step(reported, *reported + (uint64_t)(rand_r(&random) % 8), child);
         nanosleep(&(struct timespec){.tv_nsec = rand_r(&random) % 400000}, NULL);
@@ -97,8 +97,8 @@ Test(checkpoint_fault, killed_at_200_moments_nothing_is_lost)
         waitpid(child, NULL, 0);
         uint64_t step = newest_sound();
         cr_assert_geq(step, last, "kill %d", i);
-        cr_assert(step + 1 == *reported || step == *reported, "kill %d: told of step %d, there is %d", i,
-                  (int)*reported, (int)step);
+        cr_assert(step + 1 == *reported || step == *reported, "kill %d: reported step %d, found %d", i, (int)*reported,
+                  (int)step);
         amid += step + 1 == *reported;
         last = step;
     }
@@ -123,7 +123,7 @@ static int entries(const char *path)
     return count;
 }
 
-// A limit on the size of files stands for a disk with as much room: one for no rank, for some, for all but one.
+// A limit on the size of files simulates a full disk: with room for no rank's file, for some, for all but one.
 Test(checkpoint_fault, a_full_disk_leaves_the_last_checkpoint)
 {
     struct trial trial = {.stage = 2, .world = 3, .steps = 2, .checkpoint = folder};
@@ -150,7 +150,7 @@ Test(checkpoint_fault, a_full_disk_leaves_the_last_checkpoint)
         setrlimit(RLIMIT_FSIZE, &limit);
         cr_assert_eq(rc, ERR_IO, "room for %d: %s", (int)rooms[i], err_message());
         cr_assert_not_null(strstr(err_message(), in_folder("step-00000004.partial/rank-")), "%s", err_message());
-        cr_assert_not_null(strstr(err_message(), "those before it"), "%s", err_message());
+        cr_assert_not_null(strstr(err_message(), "those before it are unchanged"), "%s", err_message());
         cr_assert_eq(newest_sound(), 2);
         cr_assert_eq(entries(folder), 1, "what was not finished is gone");
     }
@@ -185,7 +185,7 @@ Test(checkpoint_fault, what_dead_runs_left_is_removed_and_nothing_else)
     cr_assert_eq(trial_run(&trial, &result, notes), ERR_NONE, "%s", err_message());
     cr_assert_not_null(strstr(notes, "step-00000009 is not complete: "), "%s", notes);
     cr_assert_eq(result.resumed_step, 7);
-    // A run that arrives there takes its place.
+    // A run that reaches this step replaces it.
     trial.resume = NULL;
     trial.checkpoint = folder;
     trial.steps = 9;
@@ -193,7 +193,7 @@ Test(checkpoint_fault, what_dead_runs_left_is_removed_and_nothing_else)
     cr_assert_eq(newest_sound(), 9);
 }
 
-// All of a checkpoint's state, in one array.
+// Loads the whole state of a checkpoint into one array; NULL if it is refused.
 static float *load_everything(const char *path, size_t *count)
 {
     struct checkpoint *checkpoint;
@@ -321,7 +321,7 @@ Test(checkpoint_fault, files_of_other_ranks_and_steps_are_refused)
         demand_refused(path, files[f]);
         folder_write(file, new[f], bytes[f]);
     }
-    // What is refused ends a run with the same words, whichever rank reads it.
+    // The run ends with the same error whichever rank reads the damaged file.
     snprintf(file, sizeof file, "%s/%s", path, files[2]);
     new[2][bytes[2] - 3] ^= 1;
     folder_write(file, new[2], bytes[2]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints that somebody made up: manifests whose digest is right, and files that they vouch for. Each is refused
-// with a message that names what is wrong in it.
+// Forged checkpoints: manifests with a right digest, and files with right digests in them. Each is refused with a
+// message that names the error.
 #include "ref/checkpoint/checkpoint_trial.h"
 
 static char folder[PATH_MAX];
@@ -56,7 +56,7 @@ Test(checkpoint_made_up, a_made_up_manifest_is_refused_for_what_is_wrong_in_it)
         const char *change, *message;  // merged into the manifest
     } cases[] = {
         {"{}", NULL},
-        {"{'format': 'tar'}", "not the manifest"},
+        {"{'format': 'tar'}", "is not a checkpoint's manifest"},
         {"{'version': 2}", "version: is 2; this program reads version 1"},
         {"{'more': 1}", "more: unknown key"},
         {"{'step': 0}", "add up"},
@@ -93,7 +93,7 @@ Test(checkpoint_made_up, a_made_up_manifest_is_refused_for_what_is_wrong_in_it)
         {"{'parameters': [{'name': 'a.weight', 'shape': [1], 'frozen': false, 'states': ['param']}]}", "lacks a state"},
         {"{'parameters': [{'name': 'a.weight', 'shape': [1], 'frozen': true, 'states': ['param']}, {'name': "
          "'a.weight', 'shape': [1], 'frozen': true, 'states': ['param']}]}",
-         "one name"},
+         "the same name"},
     };
     struct made_up made = made_up_open();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -116,7 +116,7 @@ Test(checkpoint_made_up, a_made_up_manifest_is_refused_for_what_is_wrong_in_it)
     json_decref(made.manifest);
 }
 
-// linear-few has a.weight[1] and b.weight[2]. The first file stays as it is: it holds b.weight[0:2].
+// linear-few has a.weight[1] and b.weight[2]. The first file, which holds b.weight[0:2], stays unchanged.
 Test(checkpoint_made_up, made_up_tensors_are_refused_unless_they_are_everything_once)
 {
     static const struct {
@@ -145,7 +145,7 @@ Test(checkpoint_made_up, made_up_tensors_are_refused_unless_they_are_everything_
         {{"param/a.weight"}, 1, TENSOR_FP32, "[BEGIN:END]"},
         {{"a.weight[0:1]"}, 1, TENSOR_FP32, "[BEGIN:END]"},
         {{"[0:1]/"}, 1, TENSOR_FP32, "[BEGIN:END]"},
-        {{"params/a.weight[0:1]"}, 1, TENSOR_FP32, "no state"},
+        {{"params/a.weight[0:1]"}, 1, TENSOR_FP32, "has no state of this name"},
         {{"seen_param/a.weight[0:1]"}, 1, TENSOR_FP32, "no such state"},
         {{"param/a.weigh[0:1]"}, 1, TENSOR_FP32, "no such parameter"},
         {{"param/a.weights[0:1]"}, 1, TENSOR_FP32, "no such parameter"},

@@ -24,7 +24,7 @@ struct trial {
     void *progress_context;
 };
 
-// The same samples a step at every world of up to 4 ranks.
+// Every world of up to 4 ranks has the same samples in each step.
 static inline struct config trial_config(const struct trial *t)
 {
     size_t accumulation = t->accumulation ? t->accumulation : 1, bucket = t->bucket ? t->bucket : 997;
@@ -121,7 +121,7 @@ static inline int trial_run(const struct trial *t, struct train_result *result, 
     return rc;
 }
 
-// The same, and it must go well: no difference from unsharded Adam where that was asked for, and exact accounting.
+// The same, and expects success: no difference from the oracle if t->verify, and accounting equal to the formulas.
 static inline struct train_result trial_pass(const struct trial *t)
 {
     struct train_result result;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of checkpoints: their names, the newest complete one, the lock, and what dead runs left.
+// The folder of checkpoints: their names, the newest complete one, the lock, and the leftovers of dead runs.
 #include "ref/checkpoint/checkpoint.h"
 
 #include "base/err.h"
@@ -165,7 +165,7 @@ static int take_lock(struct store *store)
     if (store->lock < 0)
         return err_set(ERR_USAGE, "%s: cannot be created: %s", path, strerror(errno));
     if (flock(store->lock, LOCK_EX | LOCK_NB) != 0) {
-        int rc = errno == EWOULDBLOCK ? err_set(ERR_USAGE, "%s: another run saves its checkpoints there", store->path)
+        int rc = errno == EWOULDBLOCK ? err_set(ERR_USAGE, "%s: another run is saving checkpoints there", store->path)
                                       : err_set(ERR_IO, "%s: cannot be locked: %s", path, strerror(errno));
         close(store->lock);
         store->lock = -1;
@@ -184,7 +184,7 @@ static int open_store(struct store *store)
     int rc = checkpoint_open(store->path, &newest, notes);
     if (rc != ERR_NONE && rc != ERR_USAGE)
         return rc;
-    // Where none of them is complete the new ones go beside them.
+    // If none of them is complete, the new ones are saved beside them.
     if (newest)
         store->newest = checkpoint_manifest(newest)->step;
     checkpoint_close(newest);
@@ -195,7 +195,7 @@ int store_follow(const char *path, struct store *out)
 {
     *out = (struct store){.lock = -1};
     if (strlen(path) > PATH_MAX - 2 * NAME_MAX)
-        return err_set(ERR_USAGE, "the name of a folder of %zu bytes is too long", strlen(path));
+        return err_set(ERR_USAGE, "the name of the folder has %zu bytes, which is too long", strlen(path));
     out->path = strdup(path);
     return out->path ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the name of %s", path);
 }

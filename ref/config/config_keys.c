@@ -8,8 +8,8 @@
 #include <float.h>
 #include <string.h>
 
-#define COUNT_MAX 1e9      // of what is counted in an int
-#define ELEMENTS_MAX 1e15  // so that bytes fit in 64 bits
+#define COUNT_MAX 1e9      // fits an int
+#define ELEMENTS_MAX 1e15  // their bytes fit in 64 bits
 #define WHOLE_MAX 0x1p63   // above every integer that JSON text can give
 #define BUFFERS_MAX 1024
 #define TILES_MAX 1024
@@ -38,12 +38,12 @@
         .path = path_, .use = KEY_ALIAS, .target = target_                                                             \
     }
 
-static const char BATCHED[] = "the accumulation boundary is always the configuration's";
+static const char BATCHED[] = "the configuration always sets the accumulation boundary";
 static const char AVERAGED[] = "gradients are summed over the ranks and divided once";
 static const char QUANTISED[] = "quantised communication is lossy";
-static const char MASTER[] = "master parameters and moments are fp32";
-static const char GATHERED[] = "collectives are those of the papers, and their bytes are counted";
-static const char MODELLED[] = "it changes what is trained in a way not modelled here";
+static const char MASTER[] = "master parameters and moments are always fp32";
+static const char GATHERED[] = "only the papers' collectives are implemented, and their bytes are counted";
+static const char MODELLED[] = "it changes training in a way that is not modelled here";
 
 static const struct config_key KEYS[] = {
     USED("train_batch_size", INTEGER, ACCEPTS(KEY_AUTO | KEY_NULL), RANGE(1, COUNT_MAX)),
@@ -92,7 +92,7 @@ static const struct config_key KEYS[] = {
     FIXED("zero_optimization.ignore_unused_parameters", BOOL, "true", "the gradient of an unused parameter is zero"),
     FIXED("zero_optimization.legacy_stage1", BOOL, "false", "DeepSpeed itself refuses it"),
     FIXED("zero_optimization.zero_hpz_partition_size", INTEGER, "1", "there is no secondary partition"),
-    FIXED("zero_optimization.mics_shard_size", INTEGER, "-1|0", "states are cut over all ranks"),
+    FIXED("zero_optimization.mics_shard_size", INTEGER, "-1|0", "states are partitioned over all ranks"),
     FIXED("zero_optimization.zero_quantized_weights", BOOL, "false", QUANTISED),
     FIXED("zero_optimization.zero_quantized_nontrainable_weights", BOOL, "false", QUANTISED),
     FIXED("zero_optimization.zero_quantized_gradients", BOOL, "false", QUANTISED),
@@ -112,7 +112,7 @@ static const struct config_key KEYS[] = {
     IGNORED("zero_optimization.offload_optimizer.fast_init", BOOL),
     USED("zero_optimization.offload_optimizer.ratio", NUMBER, ACCEPTS(KEY_AUTO), RANGE(0, 1)),
     FIXED("zero_optimization.offload_optimizer.super_offload", BOOL, "false",
-          "it steps back with an approximate inverse of Adam, which is not the same bits"),
+          "it undoes a step with an approximate inverse of Adam, which changes bits"),
     IGNORED("zero_optimization.offload_optimizer.cpuadam_cores_perc", NUMBER),
     USED("zero_optimization.offload_param", OBJECT, ACCEPTS(KEY_AUTO | KEY_NULL)),
     USED("zero_optimization.offload_param.device", STRING, ACCEPTS(KEY_AUTO), CHOICES(TIERS)),
@@ -183,14 +183,14 @@ static const struct config_key KEYS[] = {
     USED("optimizer.params.weight_decay", NUMBER, ACCEPTS(KEY_AUTO), RANGE(0, FLT_MAX)),
     USED("optimizer.params.bias_correction", BOOL, ACCEPTS(0)),
     USED("optimizer.params.adam_w_mode", BOOL, ACCEPTS(0)),
-    FIXED("optimizer.params.amsgrad", BOOL, "false", "no recipe has it"),
-    FIXED("optimizer.params.maximize", BOOL, "false", "no recipe has it"),
+    FIXED("optimizer.params.amsgrad", BOOL, "false", "no recipe implements it"),
+    FIXED("optimizer.params.maximize", BOOL, "false", "no recipe implements it"),
     FIXED("optimizer.params.fp32_optimizer_states", BOOL, "true", MASTER),
     {.path = "optimizer.params.max_grad_norm",
      .type = CONFIG_NUMBER,
      .use = KEY_FIXED,
      .only = "",
-     .why = "the limit of the norm is the top-level key gradient_clipping"},
+     .why = "the top-level key gradient_clipping limits the norm"},
     IGNORED("optimizer.params.torch_adam", BOOL),
     IGNORED("optimizer.params.fused", BOOL),
     IGNORED("optimizer.params.foreach", BOOL),
@@ -234,7 +234,7 @@ static const struct config_key KEYS[] = {
     ALIAS("aio.thread_count", "aio.intra_op_parallelism"),
     USED("aio.single_submit", BOOL, ACCEPTS(KEY_AUTO)),
     USED("aio.overlap_events", BOOL, ACCEPTS(KEY_AUTO)),
-    FIXED("aio.use_gds", BOOL, "false", "transfers pass through host memory, where checksums are made"),
+    FIXED("aio.use_gds", BOOL, "false", "transfers pass through host memory, where checksums are computed"),
     USED("activation_checkpointing", OBJECT, ACCEPTS(KEY_NULL)),
     USED("activation_checkpointing.cpu_checkpointing", BOOL, ACCEPTS(KEY_AUTO)),
     IGNORED("activation_checkpointing.partition_activations", BOOL),

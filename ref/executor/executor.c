@@ -50,6 +50,7 @@ size_t executor_span_bytes(const struct executor_span spans[], size_t span_count
 
 void executor_fail(struct executor *executor, int code)
 {
+    assert(code != ERR_NONE);
     if (atomic_exchange(&executor->failing, true))
         return;
     strncpy(executor->message, err_message(), sizeof executor->message - 1);
@@ -71,7 +72,7 @@ int executor_run(const struct operation *operation)
     return accelerator_wait();
 }
 
-// A lane is one thread at a time, so its list needs no lock.
+// One thread at a time runs a lane, so its list needs no lock.
 static int record(struct executor_lane *lane, const struct operation *operation, uint64_t begin_ns)
 {
     if (lane->interval_count == lane->interval_capacity) {
@@ -92,7 +93,7 @@ void executor_ended(struct executor *executor, const struct operation *operation
     struct executor_lane *lane = &executor->lanes[operation->lane];
     if (lane->bytes_per_s > 0)
         emulation_sleep_until(begin_ns + (uint64_t)((double)operation->bytes / lane->bytes_per_s * 1e9));
-    // What a timeline lacks, nobody could see in it.
+    // A timeline with missing operations would mislead, so it is an error.
     int code = executor->recording ? record(lane, operation, begin_ns) : ERR_NONE;
     if (code != ERR_NONE)
         executor_fail(executor, code);
@@ -100,17 +101,21 @@ void executor_ended(struct executor *executor, const struct operation *operation
 
 void executor_emulate(struct executor *executor, const double bytes_per_s[LANE_COUNT])
 {
-    for (int lane = 0; lane < LANE_COUNT; lane++)
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        assert(executor->lanes[lane].issued_count == 0 && bytes_per_s[lane] >= 0);
         executor->lanes[lane].bytes_per_s = bytes_per_s[lane];
+    }
 }
 
 void executor_record(struct executor *executor, bool on)
 {
+    assert(executor->pending_count == 0);
     executor->recording = on;
 }
 
 const struct executor_interval *executor_intervals(const struct executor *executor, enum lane lane, size_t *count)
 {
+    assert((unsigned)lane < LANE_COUNT && executor->pending_count == 0);
     *count = executor->lanes[lane].interval_count;
     return executor->lanes[lane].intervals;
 }
@@ -146,6 +151,7 @@ int executor_open(struct executor_schedule schedule, int rank, struct tier *tier
                                                                    [EXECUTOR_OVERLAP] = &executor_mode_overlap,
                                                                    [EXECUTOR_CHAOS] = &executor_mode_chaos,
                                                                    [EXECUTOR_DRY] = &executor_mode_dry};
+    assert((unsigned)schedule.mode < sizeof modes / sizeof *modes && rank >= 0);
     struct executor *executor = calloc(1, sizeof *executor);
     if (!executor)
         return err_set(ERR_MEMORY, "executor: no memory for its bookkeeping");
@@ -170,11 +176,15 @@ bool executor_is_dry(const struct executor *executor)
 
 int executor_issue(struct executor *executor, const struct executor_operation *operation)
 {
+    assert(operation->name && (unsigned)operation->lane < LANE_COUNT);
+    assert(operation->run || executor_is_dry(executor));
+    assert(operation->arguments || operation->arguments_bytes == 0);
+    assert(operation->spans || operation->span_count == 0);
     TRY(first_error(executor));
     struct operation *copy = executor_copy(executor, operation);
     int code = copy ? executor->mode->issue(executor, copy)
                     : err_set(ERR_MEMORY, "executor: no memory for \"%s\"", operation->name);
-    // An operation that cannot be issued leaves the peers waiting as surely as one that fails.
+    // The peers would wait for an operation that was not issued just as for one that failed.
     if (code == ERR_NONE)
         return ERR_NONE;
     executor_fail(executor, code);
@@ -185,6 +195,7 @@ int executor_issue(struct executor *executor, const struct executor_operation *o
 int executor_wait(struct executor *executor)
 {
     executor->mode->wait(executor);
+    assert(executor->pending_count == 0);
     executor_arena_reset(executor);
     return first_error(executor);
 }

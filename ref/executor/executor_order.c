@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations that are not complete: their memory, and the order that their spans demand.
+// The operations that are not complete: their memory, and the order that their spans require.
 #include "ref/executor/executor_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Memory for operations, taken in chunks and given back all at once at a wait.
+// Memory for operations, allocated in chunks and released together at a wait.
 struct executor_chunk {
     struct executor_chunk *next;
     size_t used_bytes;
@@ -14,7 +14,7 @@ struct executor_chunk {
     _Alignas(max_align_t) uint8_t data[];
 };
 
-static void *arena_take(struct executor *executor, size_t bytes)
+static void *arena_allocate(struct executor *executor, size_t bytes)
 {
     enum { CHUNK_BYTES = 64 << 10 };
     const size_t alignment = _Alignof(max_align_t);
@@ -33,7 +33,7 @@ static void *arena_take(struct executor *executor, size_t bytes)
     return memory;
 }
 
-// Keeps one chunk for the next round.
+// Keeps one chunk for the next operations.
 void executor_arena_reset(struct executor *executor)
 {
     while (executor->arena && executor->arena->next) {
@@ -47,9 +47,9 @@ void executor_arena_reset(struct executor *executor)
 
 struct operation *executor_copy(struct executor *executor, const struct executor_operation *given)
 {
-    struct operation *operation = arena_take(executor, sizeof *operation);
-    struct executor_span *spans = arena_take(executor, given->span_count * sizeof *spans);
-    void *arguments = arena_take(executor, given->arguments_bytes);
+    struct operation *operation = arena_allocate(executor, sizeof *operation);
+    struct executor_span *spans = arena_allocate(executor, given->span_count * sizeof *spans);
+    void *arguments = arena_allocate(executor, given->arguments_bytes);
     if (!operation || !spans || !arguments)
         return NULL;
     size_t span_count = 0;
@@ -123,6 +123,7 @@ struct operation *executor_ready(const struct executor *executor, enum lane lane
 void executor_complete(struct executor *executor, enum lane lane)
 {
     struct executor_lane *queue = &executor->lanes[lane];
+    assert(queue->oldest && queue->completed_count < queue->issued_count && executor->pending_count > 0);
     queue->oldest = queue->oldest->later;
     if (queue->oldest)
         queue->oldest->earlier = NULL;

@@ -71,7 +71,7 @@ static int mix(void *arguments)
     return ERR_NONE;
 }
 
-// Issues the program of that seed, with a wait here and there. Pauses only show more of the possible orders.
+// Issues the program of this seed, with a wait now and then. Pauses only bring out more of the possible orders.
 static void play(const struct machine *machine, struct executor *executor, unsigned seed, int length, bool pauses)
 {
     for (int i = 0; i < length; i++) {
@@ -184,7 +184,7 @@ Test(executor, chaos_order_is_a_function_of_seed_and_rank)
     cr_assert_arr_eq(first.entries, again.entries, sizeof first.entries);
     cr_assert_arr_neq(first.entries, seed.entries, sizeof first.entries);
     cr_assert_arr_neq(first.entries, rank.entries, sizeof first.entries);
-    // A choice of one in three without favour would hardly take 12 from the same lane.
+    // An even choice among three lanes would hardly take 12 in a row from one lane.
     int run = 1, longest = 1;
     for (int i = 1; i < LOG_LENGTH; i++) {
         run = first.entries[i] % 3 == first.entries[i - 1] % 3 ? run + 1 : 1;
@@ -236,7 +236,7 @@ Test(executor, concurrent_lanes_run_at_the_same_time, .timeout = 60)
     executor_close(executor);
 }
 
-// Ranks that exchange memory as a shared-memory collective does: all meet, each reads what the others sent, all meet.
+// Ranks exchange memory as a shared-memory collective does: all meet, each reads the others' data, all meet.
 enum { RANKS = 3, EXCHANGES = 8, WORDS = 700 };
 
 struct world {

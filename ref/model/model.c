@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of a model behind its table, and the memory of a run.
+// The functions of a model, called through its table, and the memory of a run.
 #include "ref/model/model.h"
 
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 void model_initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
+    assert(param >= 0 && param < model->param_count);
     model->operations->initialise(model, param, seed, out);
 }
 
@@ -24,6 +26,7 @@ uint64_t model_param_elements(const struct model *model, bool trainable_only)
 
 double model_layer_flops(const struct model *model, int layer, size_t sequence_count)
 {
+    assert(layer >= 0 && layer < model->layer_count);
     return model->operations->layer_flops(model, layer, sequence_count);
 }
 
@@ -42,6 +45,7 @@ size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dt
 
 size_t model_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count)
 {
+    assert(layer >= 0 && layer < model->layer_count);
     return model->operations->checkpoint_bytes(model, layer, sequence_count);
 }
 
@@ -86,7 +90,7 @@ void *model_run_memory(const struct model_run *run)
     return run->memory;
 }
 
-// *checkpoint stays where the layer has one, and becomes null where it has none.
+// Sets *checkpoint to null for a layer without a checkpoint.
 static int checkpoint_check(const struct model_run *run, int layer, const void **checkpoint)
 {
     if (!run->checkpointing || model_checkpoint_bytes(run->model, layer, run->sequence_count) == 0)
@@ -100,6 +104,8 @@ static int checkpoint_check(const struct model_run *run, int layer, const void *
 int model_forward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                   void *checkpoint)
 {
+    assert(layer >= 0 && layer < run->model->layer_count && batch->step > 0 && batch->micro >= 0 && batch->rank >= 0);
+    assert(batch->tokens || !run->model->wants_text);
     TRY(checkpoint_check(run, layer, (const void **)&checkpoint));
     return run->model->operations->forward(run, layer, batch, params, checkpoint);
 }
@@ -107,6 +113,8 @@ int model_forward(struct model_run *run, int layer, const struct model_batch *ba
 int model_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                    const struct model_gradient gradients[], float loss_scale, const void *checkpoint)
 {
+    assert(layer >= 0 && layer < run->model->layer_count && loss_scale > 0);
+    assert(batch->tokens || !run->model->wants_text);
     TRY(checkpoint_check(run, layer, &checkpoint));
     return run->model->operations->backward(run, layer, batch, params, gradients, loss_scale, checkpoint);
 }
