@@ -87,12 +87,12 @@ Test(validate_part, a_command_that_crashes_hangs_or_does_not_start_is_incomplete
 {
     struct validate_part part = trial_part("bench-nvme", "nvme", "kill -SEGV $$");
     run_part(&part);
-    expect_failure(FINDING_INCOMPLETE, "was ended by signal 11");
+    expect_failure(FINDING_INCOMPLETE, "was killed by signal 11");
     part = trial_part("bench-nvme", "nvme", "sleep 100");
     part.limit_s = 0.2;
     run_part(&part);
     cr_expect_eq(run.launch.end, LAUNCH_TIME);
-    expect_failure(FINDING_INCOMPLETE, "was ended after 0.2 s");
+    expect_failure(FINDING_INCOMPLETE, "timed out after 0.2 s");
     part = trial_part("bench-nvme", "nvme", "");
     part.argv[0] = "/nowhere/zerogauge";
     run_part(&part);
