@@ -53,7 +53,7 @@ static char *digest(void)
     return text;
 }
 
-Test(cmd_checkpoint, a_run_continued_ends_like_one_that_never_stopped)
+Test(cmd_checkpoint, a_continued_run_ends_like_an_uninterrupted_one)
 {
     cr_assert_eq(shell("zerogauge train --preset zero2 --model linear --steps 7 --json"), 0, "%s", output);
     char *whole = digest();
