@@ -316,7 +316,7 @@ Test(checkpoint, differences_are_refused_or_noted)
         {{.steps = 1}, ERR_USAGE, "--steps 1"},
         {{.change = lower_rate}, ERR_NONE, "lr was 0.001"},
         {{.change = lower_rate, .verify = true}, ERR_USAGE, "--verify"},
-        {{.world = 3}, ERR_NONE, "world was 2 until step 2, and is 3"},
+        {{.world = 3}, ERR_NONE, "world was 2 until step 2 and is 3"},
         {{.world = 3, .verify = true}, ERR_USAGE, "--verify"},
         {{.stage = 2}, ERR_NONE, "gradient_sum was over micro-steps, then over ranks"},
         {{.verify = true}, ERR_NONE, "step-00000002"},
