@@ -14,7 +14,7 @@ static const uint32_t INFINITY_BITS = 0x7f800000u;
 
 struct adam_hyper optimizer_group(const struct config *config, int group, uint64_t step, uint64_t t)
 {
-    assert(group >= 0 && t >= 1 && step >= t);
+    assert(group >= 0 && t >= 1 && step >= 1);
     struct adam_hyper hyper = config->adam;
     if (config->groups) {
         hyper = config->groups[group].adam;

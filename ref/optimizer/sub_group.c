@@ -201,7 +201,7 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
 
 int optimizer_update(struct optimizer *o, int bucket)
 {
-    assert(bucket >= 0 && bucket < o->layout->trainable_count && o->step > 0);
+    assert(bucket >= 0 && bucket < o->layout->trainable_count);
     size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->shard);
     size_t length = optimizer_sub_group_count(o, bucket);
     if (o->updated[bucket])
