@@ -3,7 +3,7 @@
 // worlds, and over a sample of all settings at once.
 #include "plan/planner/plan.h"
 
-#include "ref/train/offload_draw.h"
+#include "ref/train/offload_random_trial.h"
 #include "plan/planner/plan_model.h"
 
 enum { WORLD_MAX = 16 };

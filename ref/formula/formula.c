@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/formula/formula_internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ static const struct {
 void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, uint64_t report_bytes,
                 struct formula *out)
 {
+    assert(rank >= 0 && rank < comm_world(stage->setting.comm));
     *out = (struct formula){0};
     struct terms t = terms_of(stage, rank);
     int number = stage->setting.config->stage;
@@ -46,7 +48,7 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t.ranks - 1) * report_bytes;
 }
 
-// "p Psi", "(g + K) Psi/N", after what stands there already.
+// Appends "p Psi" or "(g + K) Psi/N" to a sum.
 static void append_terms(char out[FORMULA_TEXT_BYTES], const char *const terms[], int count, const char *size)
 {
     size_t used = strlen(out);
@@ -61,7 +63,7 @@ const char *formula_memory_text(const struct config *config, enum ledger_tier ti
 {
     bool offloads = config->offload_optimizer.tier != TIER_DEVICE;
     enum ledger_tier gradient_tier = offloads ? config->gradient_tier : TIER_DEVICE;
-    // From which stage on a state is cut, and where its whole or its shard lives.
+    // The first stage that partitions a state, and the tier of its shard.
     const struct {
         const char *name;
         int cut_from;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The papers' formulas for memory and traffic (ZeRO, figure 1 and section 7) in their exact form for N ranks: with
-// Psi parameters in buckets, padding, staging buffers and the scalars that norm and loss need. The ledger must show
-// these bytes, no more and no fewer.
+// Psi parameters in buckets, padding, staging buffers, and the scalars of norm and loss. The ledger must show exactly
+// these bytes.
 #ifndef ZG_FORMULA_H
 #define ZG_FORMULA_H
 
@@ -13,17 +13,17 @@
 struct formula {
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT];
     uint64_t step_bytes[LANE_COUNT][OPERATION_COUNT];      // moved by this rank in every step,
-    uint64_t applied_bytes[LANE_COUNT][OPERATION_COUNT];   // in those that were not skipped,
-    uint64_t returned_bytes[LANE_COUNT][OPERATION_COUNT];  // and when updated parameters reach the model
+    uint64_t applied_bytes[LANE_COUNT][OPERATION_COUNT];   // in every step that is not skipped,
+    uint64_t returned_bytes[LANE_COUNT][OPERATION_COUNT];  // and whenever an update's parameters reach the model
 };
 
-// For rank `rank` of the stage's world, holding activation_bytes for the model's run, and telling every other rank
-// report_bytes after each step (loss).
+// For rank `rank` of the stage's world, which holds activation_bytes for the model's run and sends every other rank
+// report_bytes after each step (the loss).
 void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, uint64_t report_bytes,
                 struct formula *out);
 
-// The paper's limit, for the table: bytes of parameters, gradients and optimizer states that a rank has on one tier,
-// without padding and staging, as in "(2 + 2) Psi + K Psi / N_d"; "" where there are none, or a ratio splits them.
+// The paper's formula, for tables: bytes of parameters, gradients and optimizer states of a rank on one tier, without
+// padding and staging, as in "(p + g) Psi + K Psi/N"; "" if there are none, or if a ratio splits them over tiers.
 enum { FORMULA_TEXT_BYTES = 64 };
 const char *formula_memory_text(const struct config *config, enum ledger_tier tier, char out[FORMULA_TEXT_BYTES]);
 const char *formula_traffic_text(const struct stage *stage);

@@ -25,7 +25,7 @@ static bool delayed(const struct terms *t)
     return t->config->delayed_update_start_step > 0;
 }
 
-// Optimizer states, "K Psi / N_d", and what the delayed update keeps twice.
+// Optimizer states, "K Psi / N_d", and the second copies of the delayed update.
 static void hold_optimizer(const struct terms *t, const struct bucket *bucket, const struct placement *placement,
                            struct formula *f)
 {
@@ -82,7 +82,7 @@ void zero3_hold(const struct terms *t, const struct bucket *bucket, const struct
     hold_optimizer(t, bucket, placement, f);
 }
 
-// Staging: so many buffers of the largest bucket, and the tied ones' own.
+// Staging: each buffer has room for the largest bucket, and each tied bucket has a buffer of its own.
 static void hold_cache(const struct buffer_cache *cache, struct formula *f)
 {
     if (!cache->layout)

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of the formulas share.
 #ifndef ZG_FORMULA_INTERNAL_H
 #define ZG_FORMULA_INTERNAL_H
 
@@ -16,7 +15,7 @@ struct terms {
     int rank;
 };
 
-// A stage's: what it holds of a bucket, and what it moves in a step.
+// A stage's part: the bytes that it holds of a bucket, and those that it moves in a step.
 typedef void formula_hold(const struct terms *t, const struct bucket *bucket, const struct placement *placement,
                           struct formula *f);
 typedef void formula_move(const struct terms *t, struct formula *f);
@@ -24,7 +23,7 @@ typedef void formula_move(const struct terms *t, struct formula *f);
 extern formula_hold ddp_hold, zero1_hold, zero2_hold, zero3_hold;
 extern formula_move ddp_move, zero1_move, zero2_move, zero3_move;
 
-// What every stage adds: its staging buffers, and the scalars of the norm.
+// The parts that all stages share: staging buffers, and the scalars of the norm.
 void formula_hold_staging(const struct stage *stage, struct formula *f);
 void formula_move_norm(const struct terms *t, struct formula *f);
 

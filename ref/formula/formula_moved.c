@@ -19,8 +19,8 @@ static uint64_t sub_group_blocks(const struct terms *t, int bucket, uint64_t ele
     return bytes;
 }
 
-// Gradients to where they are kept: c bytes an element leave the device each time, and on NVMe g are written, and read
-// again to add to them.
+// Gradients on their way to where they are kept. Each time c bytes per element leave the device; on NVMe g bytes are
+// written, and read again to add to them.
 static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, struct formula *f)
 {
     const struct placement *placement = &t->stage->placements[bucket];
@@ -35,7 +35,7 @@ static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, 
     copy(f->applied_bytes, LANE_NVME_READ, sub_group_blocks(t, bucket, t->g));  // for the norm
 }
 
-// States to Adam and back, and updated parameters to where they live: "2 Psi" up for 16-bit parameters on the device.
+// States on their way to Adam and back, and updated parameters: "2 Psi" to the device for 16-bit parameters there.
 static void update_traffic(const struct terms *t, int bucket, struct formula *f)
 {
     const struct placement *placement = &t->stage->placements[bucket];
@@ -115,12 +115,12 @@ void zero2_move(const struct terms *t, struct formula *f)
     scatter_and_gather(t, t->micro_steps, f);
 }
 
-// What a fixed number of buffers hold, the one used longest ago first.
+// The contents of a cache of `capacity` buffers, least recently used first.
 struct lru {
     int *order, count, capacity;
 };
 
-// Uses a bucket: true if it is there. Otherwise it comes, and the oldest goes if there is no room.
+// Uses a bucket. True if it is there; otherwise it is added, and evicts the least recently used if there is no room.
 static bool lru_use(struct lru *lru, int bucket)
 {
     int position = 0;
@@ -140,9 +140,9 @@ static bool lru_use(struct lru *lru, int bucket)
     return found;
 }
 
-// How often each bucket is gathered in one step: once a use, twice (forward, backward) a micro-step, unless it is still
-// whole: max_reuse_distance allows that, and not too many other buckets were gathered in between. And how often its
-// shard is read from NVMe: once a gathering, unless the host still has it.
+// How often each bucket is gathered in one step: once per use, in forward and backward of each micro-step, unless it is
+// still gathered because max_reuse_distance allows it and few other buckets were gathered in between. And how often its
+// shard is read from NVMe: once per gather, unless the host still has it.
 static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t reads[])
 {
     const struct stage *stage = t->stage;
@@ -176,7 +176,7 @@ static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t re
     }
 }
 
-// Parameters on their way to the device, `times` of them from NVMe.
+// Parameters on their way to the device: all fetches, of which `reads` begin on NVMe.
 static void fetch_traffic(const struct terms *t, int bucket, uint64_t fetches, uint64_t reads,
                           uint64_t lanes[LANE_COUNT][OPERATION_COUNT])
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The papers' numbers themselves, from Psi alone, against what runs of the stages held and sent. (That the formulas of
-// formula.c equal the ledger is demanded by every test of the stages.)
+// The papers' numbers, from Psi alone, against the bytes that runs of the stages held and sent. (Every test of the
+// stages demands that the formulas of formula.c equal the ledger.)
 #include "base/err.h"
 #include "ref/train/train.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-// What a kind of state takes on the device.
+// Bytes of one kind of state on the device.
 static uint64_t held(const struct train_result *result, enum ledger_kind kind)
 {
     return result->held_bytes[TIER_DEVICE][kind];

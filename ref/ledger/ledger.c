@@ -42,6 +42,7 @@ void ledger_hold(struct ledger *ledger, enum ledger_tier tier, enum ledger_kind 
 {
     if (!ledger)
         return;
+    assert(tier < TIER_COUNT && kind < KIND_COUNT);
     atomic_fetch_add(&ledger->held_bytes[tier][kind], bytes);
     uint64_t now = atomic_fetch_add(&ledger->tier_bytes[tier], bytes) + bytes;
     uint64_t peak = atomic_load(&ledger->tier_peak_bytes[tier]);
@@ -64,6 +65,7 @@ void ledger_move(struct ledger *ledger, enum lane lane, enum ledger_operation op
 {
     if (!ledger)
         return;
+    assert(lane < LANE_COUNT && operation < OPERATION_COUNT);
     atomic_fetch_add(&ledger->moved_bytes[lane][operation], bytes);
     atomic_fetch_add(&ledger->moved_count[lane][operation], 1);
 }
@@ -78,6 +80,7 @@ void ledger_send_all(struct ledger *ledger, enum ledger_purpose purpose, enum le
 {
     if (!ledger)
         return;
+    assert(purpose < PURPOSE_COUNT && operation < OPERATION_COUNT);
     atomic_fetch_add(&ledger->moved_bytes[LANE_COLLECTIVE][operation], bytes);
     atomic_fetch_add(&ledger->moved_count[LANE_COLLECTIVE][operation], count);
     atomic_fetch_add(&ledger->sent_bytes[purpose], bytes);

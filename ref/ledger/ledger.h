@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ledger: every byte held (tier x kind) and every byte moved (lane x operation) by one rank. Tiers and
-// collectives write it, nothing else does; the papers' formulas are compared with it, as equalities.
-// All functions may be called from any thread. A null ledger counts nothing.
+// The ledger: every byte held (tier x kind) and every byte moved (lane x operation) by one rank. Only tiers and
+// collectives write it. The papers' formulas must equal it. All functions may be called from any thread. A null ledger
+// counts nothing.
 #ifndef ZG_LEDGER_H
 #define ZG_LEDGER_H
 
@@ -15,9 +15,9 @@ enum ledger_kind {
     KIND_GRADIENT,    // gradients that outlive the layer that made them
     KIND_OPTIMIZER,   // exp_avg and exp_avg_sq, fp32
     KIND_MASTER,      // fp32 copy of 16-bit parameters
-    KIND_STAGING,     // buffers that hold a value on its way: buckets, gathered layers
-    KIND_ACTIVATION,  // what forward keeps for backward, and scratch of the model
-    KIND_PADDING,     // elements that exist only so that ranks' shards are equal; no other kind includes them
+    KIND_STAGING,     // buffers for values on their way: gradient buckets, gathered layers
+    KIND_ACTIVATION,  // activations that forward keeps for backward, and the model's scratch memory
+    KIND_PADDING,     // elements that only make ranks' shards equal; no other kind includes them
     KIND_COUNT
 };
 
@@ -33,16 +33,16 @@ enum ledger_operation {
     OPERATION_COUNT
 };
 
-// What a collective carries: gradients, parameters, or what a run tells itself besides.
+// The cargo of a collective: gradients, parameters, or scalars such as the loss.
 enum ledger_purpose { PURPOSE_OTHER, PURPOSE_REDUCE, PURPOSE_GATHER, PURPOSE_COUNT };
 
 struct ledger {
     _Atomic uint64_t held_bytes[TIER_COUNT][KIND_COUNT];
     _Atomic uint64_t tier_bytes[TIER_COUNT];       // now, all kinds
-    _Atomic uint64_t tier_peak_bytes[TIER_COUNT];  // the most there ever was
+    _Atomic uint64_t tier_peak_bytes[TIER_COUNT];  // maximum of tier_bytes
     _Atomic uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];
     _Atomic uint64_t moved_count[LANE_COUNT][OPERATION_COUNT];  // calls
-    _Atomic uint64_t sent_bytes[PURPOSE_COUNT];                 // by collectives; moved_bytes has them, too
+    _Atomic uint64_t sent_bytes[PURPOSE_COUNT];                 // by collectives; moved_bytes includes them
     _Atomic uint64_t sent_count[PURPOSE_COUNT];                 // calls
 };
 
@@ -51,19 +51,18 @@ const char *ledger_kind_name(enum ledger_kind kind);
 const char *ledger_lane_name(enum lane lane);
 const char *ledger_operation_name(enum ledger_operation operation);
 
-// " (parameter 20 MiB, optimizer 40 MiB)": what is held on a tier, by kind; "" where nothing is. Returns out.
+// " (parameter 20 MiB, optimizer 40 MiB)": the bytes held on a tier, by kind; "" where none are. Returns out.
 enum { LEDGER_HELD_TEXT_BYTES = 512 };
 const char *ledger_held_text(const struct ledger *ledger, enum ledger_tier tier, char out[LEDGER_HELD_TEXT_BYTES]);
 
-// Adds to what is held; ledger_drop takes it away again (more than is held is a programmer's error).
+// Adds bytes held, or subtracts them. Dropping more than is held is an error of the caller.
 void ledger_hold(struct ledger *ledger, enum ledger_tier tier, enum ledger_kind kind, uint64_t bytes);
 void ledger_drop(struct ledger *ledger, enum ledger_tier tier, enum ledger_kind kind, uint64_t bytes);
 
 // Counts one operation that sent `bytes` from this rank.
 void ledger_move(struct ledger *ledger, enum lane lane, enum ledger_operation operation, uint64_t bytes);
 
-// Counts a collective, and for what it was: a move in the lane of collectives, and more. ledger_send_all: so many of
-// them, which sent `bytes` together.
+// Counts a collective, by operation and by purpose. ledger_send_all: `count` of them, which sent `bytes` together.
 void ledger_send(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation, uint64_t bytes);
 void ledger_send_all(struct ledger *ledger, enum ledger_purpose purpose, enum ledger_operation operation,
                      uint64_t count, uint64_t bytes);

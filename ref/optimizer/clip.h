@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clipping by the global norm: one factor for every gradient, in the two forms of the field. They differ in rounding.
-// Both are computed in fp32 from the norm rounded to fp32, as the implementations do on a CPU:
+// Clipping by the global norm: one factor for all gradients, in two forms that differ in rounding. Both are computed in
+// fp32 from the norm rounded to fp32, as the implementations do on a CPU:
 //   deepspeed  c = (norm + 1e-6) / max_norm; 1 / max(c, 1)
 //              (ZeRO-1 and 2, stage_1_and_2.py, unscale_and_clip_grads; ZeRO-3 keeps c in double, here it does not)
 //   torch      min((1 / (norm + 1e-6)) x max_norm, 1)
@@ -11,9 +11,9 @@
 
 #include "ref/config/config.h"
 
-// The factor for gradients whose mean over ranks and micro-steps, unscaled, has this norm. Exactly 1 when max_norm is
-// 0 (off) or when the norm is low enough. An infinite norm gives 0 and a NaN gives NaN, as in both implementations:
-// it is the overflow check that keeps such gradients from a step. The norm counts as infinite when fp32 cannot hold it.
+// norm: of the unscaled mean gradient over ranks and micro-steps. The factor is exactly 1 when max_norm is 0 (off) or
+// the norm is low enough. An infinite norm, or one beyond fp32, gives 0 and a NaN gives NaN, as in both
+// implementations: only the overflow check keeps such gradients from a step.
 float clip_coefficient(enum clip_form form, double norm, double max_norm);
 
 #endif

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/optimizer/lr.h"
 
+#include <assert.h>
 #include <math.h>
 
-// What is multiplied is written in DeepSpeed's order, since each product rounds.
+// The factors have DeepSpeed's order, since each product rounds.
 static double warm_up(const struct config_scheduler *s, double iteration, double n)
 {
     return s->warmup_linear ? iteration / n : 1.0 / log(n) * log(iteration + 1);
@@ -34,6 +35,7 @@ static double linear_ratio(const struct config_scheduler *s, double iteration, d
 
 double lr_at(const struct config *config, uint64_t applied_step)
 {
+    assert(applied_step >= 1);
     const struct config_scheduler *s = &config->scheduler;
     double iteration = (double)applied_step - 2;
     double n = fmax(2, (double)s->warmup_num_steps);

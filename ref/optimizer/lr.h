@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The learning rate of a step, by DeepSpeed's schedulers (lr_schedules.py), in double. DeepSpeed moves a scheduler
-// after the optimizer's step, and starts it at iteration -1; so applied step k has the rate of iteration k - 2, and
-// the first two steps of a logarithmic warm-up from 0 run with rate 0. With n = max(2, warmup_num_steps):
+// after the optimizer's step and starts at iteration -1, so applied step k has the rate of iteration k - 2, and
+// the first two steps of a logarithmic warm-up from 0 have rate 0. With n = max(2, warmup_num_steps):
 //   iteration i < n   gamma(i) = (1 / log n) x log(i + 1), or i / n if linear
 //   WarmupLR          min + (max - min) x gamma; max from n on; min at i = -1
 //   WarmupDecayLR     from n on, min + (max - min) x max(0, (total - i) / max(1, total - n))
@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-// applied_step counts optimizer steps from 1; steps skipped because of overflow are not among them.
+// applied_step counts optimizer steps from 1, without those that overflow skipped.
 double lr_at(const struct config *config, uint64_t applied_step);
 
 #endif

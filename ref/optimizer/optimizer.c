@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/optimizer/optimizer.h"
 
-#include "ref/optimizer/clip.h"
 #include "base/err.h"
+#include "ref/optimizer/clip.h"
 #include "ref/optimizer/lr.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+// Of fp32, without the sign: those of NaN are larger.
+static const uint32_t INFINITY_BITS = 0x7f800000u;
+
 struct adam_hyper optimizer_group(const struct config *config, int group, uint64_t step, uint64_t t)
 {
+    assert(group >= 0 && t >= 1 && step >= 1);
     struct adam_hyper hyper = config->adam;
     if (config->groups) {
         hyper = config->groups[group].adam;
@@ -64,7 +69,7 @@ void optimizer_close(struct optimizer *o)
     o->sums = NULL;
 }
 
-// Both passes over a gradient: the largest magnitude, and the sum of squares relative to the largest of all.
+// The two passes over a gradient: its largest magnitude; and its sum of squares, relative to the largest of all.
 struct scan_arguments {
     const void *gradient;
     size_t count;
@@ -105,6 +110,7 @@ static int issue_scan(struct optimizer *o, const char *name, int (*run)(void *),
 
 int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const void *gradient)
 {
+    assert(bucket >= 0 && bucket < o->layout->trainable_count && tier != TIER_NVME);
     struct scan_arguments a = {
         .gradient = gradient,
         .count = bucket_shard_real(&o->layout->buckets[bucket], o->shard),
@@ -115,7 +121,7 @@ int optimizer_scan(struct optimizer *o, int bucket, enum ledger_tier tier, const
     return issue_scan(o, "largest gradient", run_scan_maximum, tier, &a);
 }
 
-// The squares of one bucket's shard, in place, or piece by piece as it comes from NVMe.
+// The squares of one bucket's shard: in place, or piece by piece as it is read from NVMe.
 static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
 {
     const struct placement *placement = &o->placements[bucket];
@@ -143,7 +149,7 @@ static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
     return ERR_NONE;
 }
 
-// Every rank's `bytes` at mine, into all[world]. Replicated gradients are complete on each rank as they are.
+// all[world] = every rank's `bytes` at mine.
 static int gather_small(struct optimizer *o, const void *mine, void *all, size_t bytes)
 {
     size_t counts[comm_world(o->comm)], offsets[comm_world(o->comm)];
@@ -200,7 +206,7 @@ bool optimizer_is_eager(const struct optimizer *o)
     return !o->config->check_overflow && o->config->gradient_clipping == 0 && o->config->delayed_update_start_step == 0;
 }
 
-// The next t and what Adam needs of it, for gradients that were made with that loss scale.
+// Begins update t + 1 with gradients that were made with that loss scale.
 static int advance(struct optimizer *o, double scale)
 {
     const struct config *config = o->config;
@@ -216,8 +222,9 @@ static int advance(struct optimizer *o, double scale)
 
 int optimizer_update_early(struct optimizer *o, int bucket)
 {
+    assert(optimizer_is_eager(o));
     if (!o->began) {
-        // The step before is complete, so nobody reads what changes here.
+        // No operation of the previous step is left that reads these fields.
         TRY(advance(o, scaler_scale(&o->scaler)));
         o->coefficient = 1.0f;
         o->began = true;
@@ -233,7 +240,7 @@ int optimizer_begin(struct optimizer *o, bool *apply)
     o->delays = start > 0 && o->step + o->skipped + 1 >= start;
     uint32_t max_bits;
     TRY(global_maximum(o, &max_bits));
-    bool overflow = config->check_overflow && max_bits >= 0x7f800000u;
+    bool overflow = config->check_overflow && max_bits >= INFINITY_BITS;
     *apply = !overflow;
     TRY(scaler_update(&o->scaler, overflow));
     if (overflow) {
@@ -242,7 +249,7 @@ int optimizer_begin(struct optimizer *o, bool *apply)
     }
     struct norm_sum sum;
     TRY(global_sum(o, max_bits, &sum));
-    // The gradient was made with the scale from before this step's scaler_update, so that one divides it.
+    // The gradient was made with the scale before this step's scaler_update, so that scale divides it.
     if (!o->began)
         TRY(advance(o, scale));
     o->began = false;

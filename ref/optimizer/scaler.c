@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -10,6 +11,7 @@ static const double FACTOR = 2;
 
 void scaler_open(struct scaler *scaler, const struct config_loss_scale *rules)
 {
+    assert(!rules->dynamic || rules->window > 0);
     *scaler = (struct scaler){
         .rules = *rules,
         .scale = rules->dynamic ? ldexp(1, (int)rules->initial_scale_power) : rules->static_scale,

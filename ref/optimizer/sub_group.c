@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The update of one bucket's shard, sub-group by sub-group. Each state of a sub-group is used where it lives, if that
-// is the memory in which Adam runs; otherwise it comes into a staging buffer, and goes back from there. The executor
-// lets sub-group k + 1 arrive while k is updated and k - 1 leaves, as far as there are buffers (ZeRO-Infinity, section
-// 5.2.2).
+// The update of one bucket's shard, sub-group by sub-group. Adam uses each state in place if it lives in the memory
+// where Adam runs; otherwise the state travels to a staging buffer and back. As far as there are buffers, the executor
+// lets sub-group k + 1 arrive while k is updated and k - 1 leaves (ZeRO-Infinity, section 5.2.2).
 #include "ref/optimizer/optimizer.h"
 
-#include "ref/arithmetic/adam.h"
 #include "base/err.h"
+#include "ref/arithmetic/adam.h"
 
-// Elements [from, from + count) of this rank's shard of a bucket, where Adam finds them.
+#include <assert.h>
+
+// Elements [from, from + count) of this rank's shard of a bucket, in the memory where Adam runs.
 struct sub_group {
     struct optimizer *optimizer;
     int bucket;
@@ -36,7 +37,7 @@ bool placement_is_shared(const struct config *config, const struct placement *pl
 
 size_t optimizer_sub_group_count(const struct optimizer *o, int bucket)
 {
-    // So many elements are whole blocks of NVMe, at two bytes each and at four.
+    // Multiples of it are whole blocks of NVMe, in two-byte elements and in four-byte ones.
     enum { GRANULE = TIER_NVME_ALIGNMENT / 2 };
     size_t shard_elements = o->layout->buckets[bucket].shard_elements, wanted = o->config->sub_group_size;
     if (wanted == 0 || wanted >= shard_elements)
@@ -98,7 +99,7 @@ static struct buffer_pool *buffers(struct optimizer *o, enum ledger_tier tier)
     return tier == TIER_DEVICE ? &o->device_buffers : &o->host_buffers;
 }
 
-// *out is where Adam, running on tier `here`, finds bytes of a state that lives at `there`.
+// *out is the address, on tier `here` where Adam runs, of a state that lives at `there`.
 static int bring(struct optimizer *o, const char *name, enum ledger_tier here, struct location there, size_t bytes,
                  void *out)
 {
@@ -112,7 +113,8 @@ static int bring(struct optimizer *o, const char *name, enum ledger_tier here, s
     return move_copy(&o->move, name, (struct location){here, *address}, there, bytes, overlaps ? NULL : &after);
 }
 
-// What Adam left at `address` on tier `here` goes to where it lives; between device and NVMe by way of the host.
+// Moves an updated state from `address` on tier `here` to `there`, where it lives; from the device to NVMe through the
+// host.
 static int take_away(struct optimizer *o, const char *name, enum ledger_tier here, void *address, struct location there,
                      size_t bytes)
 {
@@ -161,7 +163,7 @@ static void *element(void *address, size_t index, size_t element_bytes)
     return (char *)address + index * element_bytes;
 }
 
-// Where updated parameters go: to this rank's shard of them or, delayed, to where they wait.
+// The destination of updated parameters: this rank's shard of them, or `pending` if the update is delayed.
 static struct location target_of(const struct optimizer *o, const struct placement *placement)
 {
     if (!o->delays)
@@ -199,6 +201,7 @@ static int update_sub_group(struct optimizer *o, int bucket, size_t from, size_t
 
 int optimizer_update(struct optimizer *o, int bucket)
 {
+    assert(bucket >= 0 && bucket < o->layout->trainable_count);
     size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->shard);
     size_t length = optimizer_sub_group_count(o, bucket);
     if (o->updated[bucket])
@@ -209,11 +212,12 @@ int optimizer_update(struct optimizer *o, int bucket)
     return ERR_NONE;
 }
 
-// The device has room for one copy of its parameters, so there the updated ones are copied over; elsewhere the two
-// copies change names.
+// The device has room for one copy of its parameters, so there the updated ones are copied over it. Elsewhere the two
+// copies swap.
 int optimizer_return(struct optimizer *o, int bucket)
 {
     struct placement *placement = &o->placements[bucket];
+    assert(o->waiting);
     size_t count = bucket_shard_real(&o->layout->buckets[bucket], o->shard);
     if (placement->parameter_tier == TIER_DEVICE)
         return move_copy(&o->move, "updated parameters", (struct location){TIER_DEVICE, placement->parameter},

@@ -56,6 +56,7 @@ int buffer_cache_least(const struct layout *layout, const struct buffer_cache_ru
 int buffer_cache_open(const struct layout *layout, const struct buffer_cache_rule *rule, int buffer_count,
                       struct tier *tier, struct buffer_cache *out)
 {
+    assert(buffer_count >= 0 && rule->bucket_count <= layout->bucket_count && rule->element_bytes > 0);
     *out = (struct buffer_cache){.layout = layout, .rule = *rule, .buffer_count = buffer_count};
     out->buffer_bytes = buffer_cache_largest_bytes(layout, rule);
     out->bucket_in = calloc((size_t)buffer_count + 1, sizeof *out->bucket_in);
@@ -97,6 +98,7 @@ void buffer_cache_clear(struct buffer_cache *cache)
 
 static int buffer_of(const struct buffer_cache *cache, int bucket)
 {
+    assert(bucket >= 0 && bucket < cache->rule.bucket_count);
     for (int i = 0; i < cache->buffer_count; i++)
         if (cache->bucket_in[i] == bucket)
             return i;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A least-recently-used cache of a fixed number of staging buffers in which buckets take turns: the buffers that
-// gradients are made in, and the layers that ZeRO-3 gathers. How far communication may run ahead of computation is how
-// many buffers there are, for the executor orders a buffer's next use after its last one. Tied buckets, which stay
-// long, have buffers of their own.
-#ifndef ZG_SLOTS_H
-#define ZG_SLOTS_H
+// A least-recently-used cache of staging buffers in which buckets take turns: the buffers in which backward makes
+// gradients, and the layers that ZeRO-3 gathers. The number of buffers limits how far communication runs ahead of
+// computation, because the executor orders a buffer's next use after its last one. A tied bucket, which stays long, has
+// a buffer of its own.
+#ifndef ZG_BUFFER_CACHE_H
+#define ZG_BUFFER_CACHE_H
 
 #include "ref/partition/layout.h"
 
@@ -12,11 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The use of a cache.
+// The contents of a cache.
 struct buffer_cache_rule {
-    int bucket_count;      // the layout's buckets [0, bucket_count) use them,
-    bool skip_persistent;  // but for persistent ones
-    bool shards;           // one rank's shards of buckets, in whole blocks of NVMe; else full buckets
+    int bucket_count;      // the layout's buckets [0, bucket_count),
+    bool skip_persistent;  // without the persistent ones
+    bool shards;           // one rank's shards of them, in whole blocks of NVMe; false: full buckets
     size_t element_bytes;
     enum ledger_tier where;
     const char *name;  // not copied
@@ -26,42 +26,44 @@ struct buffer_cache {
     const struct layout *layout;
     struct buffer_cache_rule rule;
     int buffer_count;
-    int *bucket_in;     // by buffer: what it holds; -1: nothing
-    uint64_t *used_at;  // by buffer: when it was last asked for
-    uint64_t now;
+    int *bucket_in;     // by buffer: the bucket that it holds; -1: none
+    uint64_t *used_at;  // by buffer: `now` at its last use
+    uint64_t now;       // uses so far
     size_t buffer_bytes;
     char *memory;        // buffer_count buffers
-    size_t *own_offset;  // by bucket: where a tied bucket's own buffer is; SIZE_MAX: none
+    size_t *own_offset;  // by bucket: of a tied bucket's own buffer in own_memory; SIZE_MAX: none
     char *own_memory;
-    bool *own_filled;
+    bool *own_filled;  // by bucket
 };
 
-// buffer_count buffers, each as large as the largest of the rule's buckets, and one for each tied one.
+// buffer_count buffers, each as large as the largest of the rule's buckets, and one for each tied bucket. The layout
+// outlives the cache.
 int buffer_cache_open(const struct layout *layout, const struct buffer_cache_rule *rule, int buffer_count,
                       struct tier *tier, struct buffer_cache *out);
 void buffer_cache_close(struct buffer_cache *cache);
 
-// The buffer that holds the bucket, or NULL. buffer_cache_use marks it as used most recently; buffer_cache_peek does
-// not.
-void *buffer_cache_use(struct buffer_cache *cache, int bucket);
+// The buffer that holds the bucket, or NULL. Changes nothing.
 void *buffer_cache_peek(const struct buffer_cache *cache, int bucket);
 
-// Gives the bucket a buffer to fill: of the empty ones, or if there is none of all, the one used least recently.
+// The same, and the buffer becomes the one used most recently.
+void *buffer_cache_use(struct buffer_cache *cache, int bucket);
+
+// Gives the bucket a buffer to fill: among the empty ones, or among all if none is empty, the one used least recently.
 void *buffer_cache_acquire(struct buffer_cache *cache, int bucket);
 
-// The bucket that buffer_cache_acquire would evict; -1: none.
+// The bucket that buffer_cache_acquire would evict; -1: none, as there is an empty buffer.
 int buffer_cache_lru(const struct buffer_cache *cache);
 
-// The bucket gives its buffer back.
+// Empties the bucket's buffer, if it has one.
 void buffer_cache_release(struct buffer_cache *cache, int bucket);
 
-// Forgets everything.
+// Empties all buffers.
 void buffer_cache_clear(struct buffer_cache *cache);
 
-// The most of the rule's buckets, tied ones aside, that one layer uses at once: fewer buffers cannot work.
+// The largest number of the rule's buckets, tied ones aside, that one layer uses: the least number of buffers.
 int buffer_cache_least(const struct layout *layout, const struct buffer_cache_rule *rule, int layer_count);
 
-// How many of the rule's buckets take turns, and the bytes of the largest of them.
+// The number of the rule's buckets that take turns, and the bytes of the largest of them.
 int buffer_cache_bucket_count(const struct layout *layout, const struct buffer_cache_rule *rule);
 size_t buffer_cache_largest_bytes(const struct layout *layout, const struct buffer_cache_rule *rule);
 

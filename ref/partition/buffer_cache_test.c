@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cache buffers in which buckets take turns: who gets which, what they hold, and how large they are; and how shards are
-// cut in sub-groups.
+// The buffer cache: which buffer a bucket gets, eviction and sizes; and how shards are cut into sub-groups.
 #include "ref/partition/buffer_cache.h"
 
 #include "base/err.h"
@@ -43,7 +42,7 @@ static const struct buffer_cache_rule SHARDS = {
 static const struct buffer_cache_rule TRAINABLE = {
     .bucket_count = 5, .element_bytes = 4, .where = TIER_DEVICE, .name = "trainable"};
 
-Test(buffer_cache, sizes_and_counts_are_those_of_the_buckets_that_take_turns)
+Test(buffer_cache, sizes_and_counts_cover_the_buckets_that_take_turns)
 {
     cr_expect_eq(buffer_cache_bucket_count(&layout, &FULL), 4);
     cr_expect_eq(buffer_cache_bucket_count(&layout, &SHARDS), 5);
@@ -67,7 +66,7 @@ Test(buffer_cache, sizes_and_counts_are_those_of_the_buckets_that_take_turns)
     cr_expect_eq(buffer_cache_least(&layout, &TRAINABLE, 0), 0);
 }
 
-Test(buffer_cache, memory_is_the_buffers_and_the_tied_ones_own, .init = open_tier, .fini = close_tier)
+Test(buffer_cache, memory_is_the_buffers_and_one_more_per_tied_bucket, .init = open_tier, .fini = close_tier)
 {
     cr_assert_eq(buffer_cache_open(&layout, &FULL, 3, tier, &cache), ERR_NONE);
     cr_expect_eq(ledger.held_bytes[TIER_DEVICE][KIND_STAGING], 3 * 6000 + 14000);
@@ -77,7 +76,7 @@ Test(buffer_cache, memory_is_the_buffers_and_the_tied_ones_own, .init = open_tie
     cr_expect_eq(ledger.held_bytes[TIER_HOST][KIND_STAGING], 2 * 12288 + 8192);
 }
 
-Test(buffer_cache, empty_ones_are_taken_first_then_the_one_asked_for_longest_ago, .init = open_tier, .fini = close_tier)
+Test(buffer_cache, acquires_empty_buffers_first_then_the_least_recently_used, .init = open_tier, .fini = close_tier)
 {
     cr_assert_eq(buffer_cache_open(&layout, &FULL, 2, tier, &cache), ERR_NONE);
     cr_expect_eq(buffer_cache_lru(&cache), -1);
@@ -86,26 +85,26 @@ Test(buffer_cache, empty_ones_are_taken_first_then_the_one_asked_for_longest_ago
     cr_expect_geq(one > zero ? one - zero : zero - one, 6000);
     cr_expect_eq(buffer_cache_use(&cache, 0), zero);
     cr_expect_eq(buffer_cache_use(&cache, 2), NULL);
-    // 1 is the one asked for longest ago; to look is not to ask.
+    // A peek is no use: bucket 1 remains the least recently used.
     cr_expect_eq(buffer_cache_peek(&cache, 1), one);
     cr_expect_eq(buffer_cache_lru(&cache), 1);
     cr_expect_eq(buffer_cache_acquire(&cache, 2), one);
     cr_expect_eq(buffer_cache_use(&cache, 1), NULL);
     cr_expect_eq(buffer_cache_peek(&cache, 0), zero);
     cr_expect_eq(buffer_cache_lru(&cache), 0);
-    // A dropped buffer is empty, and goes before all others.
+    // A released buffer is empty, and is acquired before all others.
     buffer_cache_use(&cache, 0);
     buffer_cache_release(&cache, 0);
     cr_expect_eq(buffer_cache_peek(&cache, 0), NULL);
     cr_expect_eq(buffer_cache_lru(&cache), -1);
     cr_expect_eq(buffer_cache_acquire(&cache, 1), zero);
-    // What is taken again leaves its old buffer.
+    // A bucket that acquires again leaves its old buffer.
     cr_expect_eq(buffer_cache_acquire(&cache, 2), one);
     cr_expect_eq(buffer_cache_peek(&cache, 1), zero);
 }
 
-// Of two empty buffers the one used longest ago: the executor need not wait for its last use.
-Test(buffer_cache, of_empty_ones_the_one_used_longest_ago, .init = open_tier, .fini = close_tier)
+// The executor waits for a buffer's last use, so an earlier last use is better.
+Test(buffer_cache, acquires_the_least_recently_used_of_empty_buffers, .init = open_tier, .fini = close_tier)
 {
     cr_assert_eq(buffer_cache_open(&layout, &FULL, 3, tier, &cache), ERR_NONE);
     void *zero = buffer_cache_acquire(&cache, 0), *one = buffer_cache_acquire(&cache, 1),

@@ -3,9 +3,10 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <string.h>
 
-// One piece: elements [from, from + length) of every rank's shard. When nothing is run, all pieces of a bucket at once.
+// One piece: elements [from, from + length) of every rank's shard. A dry run issues all pieces of a bucket as one.
 struct piece_arguments {
     struct comm *comm;
     const struct bucket *bucket;
@@ -28,7 +29,7 @@ static size_t own_count(const struct piece_arguments *a)
     return part_count(a, bucket_shard_real(a->bucket, comm_rank(a->comm)));
 }
 
-// A piece's elements of all ranks together: so many shards are full, and one may be in part.
+// A piece's elements of all ranks together: those of the full shards, and of the one that may be cut short.
 static size_t piece_count(const struct piece_arguments *a)
 {
     const struct bucket *b = a->bucket;
@@ -111,7 +112,7 @@ static size_t piece_length(const struct exchange *exchange, size_t bucket_elemen
     return length > 0 ? length : 1;
 }
 
-// What differs between the collectives that are cut in pieces.
+// The differences between the collectives that are cut into pieces.
 struct collective {
     const char *name;
     int (*run)(void *arguments);
@@ -128,6 +129,8 @@ static const struct collective all_gather = {"all-gather",     run_all_gather, g
 static int issue_pieces(const struct exchange *exchange, const struct collective *collective, size_t bucket_elements,
                         const struct bucket *bucket, void *full, void *shard, enum dtype dtype)
 {
+    assert(full && shard && bucket->padded_count >= bucket->count);
+    assert(bucket->owner < comm_world(exchange->comm));
     size_t length = piece_length(exchange, bucket_elements, bucket->shard_elements);
     size_t element_bytes = dtype_bytes(dtype);
     const struct executor_span spans[] = {

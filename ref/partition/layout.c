@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 bool bucket_is_replicated(const struct bucket *bucket)
@@ -22,6 +23,7 @@ size_t bucket_shard_begin(const struct bucket *bucket, int rank)
 
 size_t bucket_shard_real(const struct bucket *bucket, int rank)
 {
+    assert(rank >= 0 && bucket->padded_count >= bucket->count);
     if (bucket->owner >= 0)
         return bucket_shard_room(bucket, rank);
     size_t begin = (size_t)rank * bucket->shard_elements;
@@ -34,6 +36,7 @@ size_t bucket_shard_real(const struct bucket *bucket, int rank)
 bool bucket_next_piece(const struct layout *layout, const struct model *model, int bucket, int rank, int *next,
                        struct piece *out)
 {
+    assert(bucket >= 0 && bucket < layout->bucket_count && *next >= 0);
     const struct bucket *b = &layout->buckets[bucket];
     size_t begin = bucket_shard_begin(b, rank);
     size_t end = begin + bucket_shard_real(b, rank);
@@ -88,8 +91,8 @@ static void append(struct builder *b, int param, int high_layer)
         bucket->high_layer = high_layer;
 }
 
-// The untied parameters of one layer that are alike; they join the open bucket (*open) if that may hold several layers
-// and has room for all of them.
+// The untied parameters of one layer that are alike in `frozen` and `persistent`. They join the open bucket (*open) if
+// it may hold several layers and has room for all of them.
 static void add_layer(struct builder *b, int layer, bool frozen, bool persistent, const bool *is_persistent, bool *open)
 {
     const struct model *model = b->model;
@@ -170,6 +173,7 @@ static void cut(struct layout *layout, const struct layout_rule *rule)
         bucket->padded_count = bucket->shard_elements * shards;
         bucket->offset = layout->padded_count;
         bucket->shard_offset = layout->shard_elements;
+        assert(bucket->padded_count >= bucket->count && bucket->low_layer <= bucket->high_layer);
         layout->padded_count += bucket->padded_count;
         layout->shard_elements += bucket->shard_elements;
         if (!bucket->frozen) {
@@ -182,6 +186,7 @@ static void cut(struct layout *layout, const struct layout_rule *rule)
 
 int layout_open(const struct model *model, const struct layout_rule *rule, struct layout *out)
 {
+    assert(rule->shards >= 1);
     size_t n = (size_t)model->param_count + 1;
     *out = (struct layout){.shards = rule->shards};
     out->params = calloc(n, sizeof *out->params);

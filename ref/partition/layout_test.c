@@ -115,7 +115,7 @@ Test(layout, persistence_has_a_budget)
     layout_close(&layout);
 }
 
-// What is in a buffer is found there until another bucket takes it; buffers rotate, emptied ones first.
+// A bucket stays in its buffer until another one takes it. Buffers rotate, emptied ones first.
 Test(layout, cache_buffers_take_turns)
 {
     const struct model *model = find("gpt-nano");
@@ -141,19 +141,19 @@ Test(layout, cache_buffers_take_turns)
     cr_assert_eq(ledger.held_bytes[TIER_DEVICE][KIND_STAGING], 2 * (2 * largest + layout.buckets[tied].padded_count));
     char *a = buffer_cache_acquire(&cache, untied[0]), *b = buffer_cache_acquire(&cache, untied[1]);
     cr_assert_neq(a, b);
-    cr_assert_eq(buffer_cache_get(&cache, untied[0]), a);  // now b is the older one
+    cr_assert_eq(buffer_cache_use(&cache, untied[0]), a);  // now b is the older one
     cr_assert_eq(buffer_cache_acquire(&cache, untied[2]), b);
-    cr_assert_null(buffer_cache_get(&cache, untied[1]));
+    cr_assert_null(buffer_cache_use(&cache, untied[1]));
     buffer_cache_release(&cache, untied[2]);
-    cr_assert_null(buffer_cache_get(&cache, untied[2]));
+    cr_assert_null(buffer_cache_use(&cache, untied[2]));
     cr_assert_eq(buffer_cache_acquire(&cache, untied[1]), b);  // the empty one, though a is older
-    cr_assert_null(buffer_cache_get(&cache, tied));
+    cr_assert_null(buffer_cache_use(&cache, tied));
     char *own = buffer_cache_acquire(&cache, tied);
     cr_assert(own != a && own != b);
-    cr_assert_eq(buffer_cache_get(&cache, untied[0]), a);
+    cr_assert_eq(buffer_cache_use(&cache, untied[0]), a);
     buffer_cache_clear(&cache);
-    cr_assert_null(buffer_cache_get(&cache, untied[0]));
-    cr_assert_null(buffer_cache_get(&cache, tied));
+    cr_assert_null(buffer_cache_use(&cache, untied[0]));
+    cr_assert_null(buffer_cache_use(&cache, tied));
     buffer_cache_close(&cache);
     tier_close(tier);
     layout_close(&layout);

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 void access_trace_close(struct access_trace *trace)
@@ -13,6 +14,7 @@ void access_trace_close(struct access_trace *trace)
 
 int access_trace_ask(struct access_trace *trace, int bucket)
 {
+    assert(bucket >= 0 && trace->at <= trace->count);
     size_t position = trace->at++;
     if (trace->complete && position < trace->count && trace->buckets[position] == bucket)
         return ERR_NONE;
@@ -36,7 +38,7 @@ int access_trace_ask(struct access_trace *trace, int bucket)
 
 void access_trace_restart(struct access_trace *trace)
 {
-    // A step that asks for less than the one before is an order of its own.
+    // A step that asks for fewer buckets than the recorded one leaves the order, too.
     if (trace->complete && trace->at < trace->count)
         trace->changes++;
     trace->count = trace->at;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which a step asks for buckets, recorded in the first step and compared in every later one: the map of
-// the operator sequence that the dynamic prefetcher goes by (ZeRO-Infinity, section 6.2). When a step asks for
-// something else, the order is recorded anew from there.
-#ifndef ZG_ORDER_H
-#define ZG_ORDER_H
+// The order in which a step asks for buckets: the dynamic prefetcher's "internal map of the operator sequence"
+// (ZeRO-Infinity, section 6.2). The first step records it and later ones are compared with it. From the position where
+// a step asks for another bucket the order is recorded anew: the prefetcher "can update the operator sequence map in
+// case of dynamic workflow".
+#ifndef ZG_ACCESS_TRACE_H
+#define ZG_ACCESS_TRACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,9 +13,9 @@
 struct access_trace {
     int *buckets;  // [count], as asked for
     size_t count, capacity;
-    size_t at;         // how many this step has asked for
+    size_t at;         // buckets that this step has asked for
     bool complete;     // a whole step is recorded, and this one has kept to it
-    uint64_t changes;  // how often a step has left the order
+    uint64_t changes;  // times that a step has left the order
 };
 
 void access_trace_close(struct access_trace *trace);
@@ -25,7 +26,7 @@ int access_trace_ask(struct access_trace *trace, int bucket);
 // A step ends, and the next begins.
 void access_trace_restart(struct access_trace *trace);
 
-// The bucket asked for at that position, from 0; -1: it is not known.
+// The bucket at that position of the order, from 0; -1: unknown.
 int access_trace_at(const struct access_trace *trace, size_t position);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ZeRO-3 fetches layers ahead, in the order that it has recorded: what is issued before what; and what happens when a
-// step asks in another order, leaves layers out, or uses them more than once.
+// ZeRO-3 fetches layers ahead in the order that it has recorded: the order of the operations that it issues, and steps
+// that ask in another order, leave layers out, or use them more than once.
 #include "ref/train/offload_trial.h"
 
 #include "ref/executor/trace.h"
@@ -22,7 +22,7 @@ static void collectives_of(const struct trace *trace, uint64_t step, char out[25
     out[length] = '\0';
 }
 
-// The gathers of all collectives before the scatter of that number, from 1.
+// The number of gathers before a scatter; scatters count from 1.
 static int gathers_before(const char *collectives, int scatter)
 {
     int gathers = 0;
@@ -35,7 +35,7 @@ static int gathers_before(const char *collectives, int scatter)
     return -1;
 }
 
-// Four blocks and two ends, each of which has the tied embedding beside what is its own.
+// Four blocks and two ends, each of which has the tied embedding beside its own parameters.
 enum { LAYERS = 6, GATHERS = 2 * (LAYERS + 2) };
 
 static void trace_run(size_t prefetch, size_t live, struct executor_schedule schedule, char first[256],
@@ -54,8 +54,8 @@ static void trace_run(size_t prefetch, size_t live, struct executor_schedule sch
     trace_close(&trace);
 }
 
-// In backward the all-gather of the next layer is issued before the reduce-scatter of the present one, so that it need
-// not wait for it.
+// In backward the all-gather of the next layer is issued before the reduce-scatter of the present one, and so does not
+// wait for it.
 Test(prefetch, the_next_layer_is_gathered_before_the_present_gradient_is_sent)
 {
     char first[256], second[256], none[256];
@@ -64,23 +64,23 @@ Test(prefetch, the_next_layer_is_gathered_before_the_present_gradient_is_sent)
     for (int scatter = 1; scatter <= 5; scatter++) {
         int behind = gathers_before(first, scatter), ahead = gathers_before(second, scatter);
         cr_assert(behind >= 0 && ahead >= 0, "%s, %s", first, second);
-        // The first step records the order, and gathers what it needs when it needs it.
+        // The first step records the order and gathers layers only when they are needed.
         int layer_gathers = GATHERS / 2 + 2 + (scatter - 1);
         cr_expect_eq(behind, layer_gathers, "scatter %d of %s", scatter, first);
         cr_expect_geq(ahead, layer_gathers + 1, "scatter %d of %s", scatter, second);
     }
-    // Nothing ahead: each step is as the first.
+    // Without prefetching every step is as the first.
     trace_run(0, 1000000, (struct executor_schedule){EXECUTOR_OVERLAP, 0}, none, second);
     cr_expect_str_eq(none, first);
     cr_expect_str_eq(second, first);
-    // No room for a second layer: the same, but for the embedding, which has room of its own.
+    // Without room for a second layer: the same, except for the embedding, which has a buffer of its own.
     trace_run(1000000, 1, (struct executor_schedule){EXECUTOR_OVERLAP, 0}, none, second);
     cr_expect_str_eq(none, first);
     for (int scatter = 1; scatter <= 4; scatter++)
         cr_expect_eq(gathers_before(second, scatter), gathers_before(first, scatter), "%s", second);
 }
 
-// How far ahead is a matter of stage3_prefetch_bucket_size, in elements: a block of this model has 3,280.
+// stage3_prefetch_bucket_size limits the elements fetched ahead. A block of this model has 3,280.
 Test(prefetch, the_bucket_says_how_far_ahead)
 {
     static const size_t buckets[] = {3279, 3280, 2 * 3280, 3 * 3280};
@@ -105,7 +105,7 @@ struct plan {
 };
 
 // Layers 1 to 4 of the linear models may change places. Layers 0 and 5 share a parameter, whose gradient begins in one
-// and is complete in the other. Backward visits every layer once; forward as it likes.
+// and is complete in the other. Backward visits every layer once; forward any number of times.
 static const struct plan natural = {
     {{0, 1, 2, 3, 4, 5, -1},
      {0, 1, 2, 3, 4, 5, -1},
@@ -304,8 +304,8 @@ static struct driver run_plan(const struct plan *plan, const struct offload_tria
     return drivers[0];
 }
 
-// Layers see the same parameters, and the parameters end the same, in whatever order they are asked for; and each
-// change of order is noticed once, after which the new one is kept.
+// In every order layers see the same parameters, and the parameters end the same. Each change of order is noticed once,
+// and the new order is kept.
 static void demand_same(struct offload_trial t)
 {
     struct driver expected = run_plan(&natural, &t), got = run_plan(&changing, &t);

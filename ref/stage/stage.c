@@ -91,11 +91,22 @@ int stage_release(struct stage *stage, int layer)
     return stage->operations->release ? stage->operations->release(stage, layer) : ERR_NONE;
 }
 
+// The trainable buckets whose gradients are complete after the layer's backward; *next starts as 0.
+static bool next_complete(const struct stage *stage, int layer, int *next, int *bucket)
+{
+    while (stage_next_bucket(stage, layer, next, bucket)) {
+        const struct bucket *b = &stage->layout.buckets[*bucket];
+        if (!b->frozen && b->low_layer == layer)
+            return true;
+    }
+    return false;
+}
+
 int stage_reduce(struct stage *stage, int layer)
 {
     const struct stage_operations *operations = stage->operations;
     int bucket;
-    for (int next = 0; stage_next_complete(stage, layer, &next, &bucket);) {
+    for (int next = 0; next_complete(stage, layer, &next, &bucket);) {
         if (!operations->reduces_each_micro_step) {
             TRY(stage_keep_gradient(stage, bucket));
             if (!stage_last_micro_step(stage))
@@ -117,16 +128,6 @@ bool stage_next_bucket(const struct stage *stage, int layer, int *next, int *buc
         for (int i = 0; i < at; i++)
             seen |= stage->layout.bucket_of[u->params[i]] == *bucket;
         if (!seen)
-            return true;
-    }
-    return false;
-}
-
-bool stage_next_complete(const struct stage *stage, int layer, int *next, int *bucket)
-{
-    while (stage_next_bucket(stage, layer, next, bucket)) {
-        const struct bucket *b = &stage->layout.buckets[*bucket];
-        if (!b->frozen && b->low_layer == layer)
             return true;
     }
     return false;

@@ -83,8 +83,8 @@ int stage_store_gradient(struct stage *stage, int bucket, const void *reduced_sh
                    ? ERR_NONE
                    : move_cast(&stage->move, TIER_DEVICE, reduced_shard, dtype, placement->gradient_shard, shard_dtype,
                                count, add);
-    // Gradients leave for the host while backward goes on, bucket by bucket, in the communication dtype (ZeRO-Offload,
-    // section 4.1).
+    // Bucket by bucket, in the communication dtype, gradients leave for the host beside the rest of backward
+    // (ZeRO-Offload, section 4.1).
     struct location arrived_shard = gradient_shard;
     bool unchanged = !add && dtype == shard_dtype;
     if (!unchanged || gradient_shard.tier == TIER_NVME)
@@ -104,7 +104,7 @@ int stage_store_gradient(struct stage *stage, int bucket, const void *reduced_sh
         TRY(optimizer_scan(&stage->optimizer, bucket, TIER_HOST, summed_shard.address));
     if (gradient_shard.tier == TIER_NVME)
         TRY(move_copy(&stage->move, "write gradient", gradient_shard, summed_shard, shard_bytes, NULL));
-    // Sub-groups are updated while the next gradients arrive.
+    // Beside the arrival of the next gradients.
     bool early = stage_last_micro_step(stage) && optimizer_is_eager(&stage->optimizer);
     return early ? optimizer_update_early(&stage->optimizer, bucket) : ERR_NONE;
 }

@@ -15,9 +15,6 @@ int stage_open_full_params(struct stage *stage, int shards);
 // Gives every state its initial value.
 int stage_initialise(struct stage *stage);
 
-// The trainable buckets whose gradients are complete after the layer's backward; *next starts as 0.
-bool stage_next_complete(const struct stage *stage, int layer, int *next, int *bucket);
-
 // Points the bucket's parameters into `full`, the padded bucket in the model's dtype.
 void stage_point_params(struct stage *stage, int bucket, const void *full);
 

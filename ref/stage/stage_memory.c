@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that stages hold: full states and shards of them, each on the tier that the configuration gives it, and
-// the placements by which the optimizer finds them.
+// The memory of a stage's states, full or in shards, on the tiers that the configuration gives them.
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
@@ -8,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Where each bucket's states live. With a ratio below 1 the first buckets' optimizer states go to the host, until they
-// have that part of all elements; the others stay on the device.
+// With a ratio below 1 the optimizer states of the first buckets, up to that part of all elements, go to the host. The
+// others stay on the device.
 static void choose_tiers(struct stage *stage)
 {
     const struct config *config = stage->setting.config;
@@ -53,7 +52,7 @@ static size_t shard_padding(const struct stage *stage, int bucket)
     return shard_room(stage, bucket) - bucket_shard_real(b, stage_shard(stage, bucket));
 }
 
-// A state whose shards are to be held: of which buckets, and on which tier; TIER_COUNT: not of this one.
+// A state whose shards are to be allocated. tier_of: TIER_COUNT if a bucket has none.
 struct state_shards {
     enum ledger_kind kind;
     const char *name;
@@ -62,7 +61,7 @@ struct state_shards {
     enum ledger_tier (*tier_of)(const struct stage *stage, int bucket);
 };
 
-// "exp_avg of h.0.ln_1.weight and 11 more": what a fault on NVMe hits. It lives as long as the stage.
+// "exp_avg of h.0.ln_1.weight and 11 more", for messages about faults on NVMe. It lives as long as the stage.
 static int name_shard(struct stage *stage, const char *state, int bucket, const char **out)
 {
     const struct bucket *b = &stage->layout.buckets[bucket];
@@ -78,7 +77,7 @@ static int name_shard(struct stage *stage, const char *state, int bucket, const 
     return ERR_NONE;
 }
 
-// The addresses of all shards, by bucket: one allocation on the device and one on the host, one a bucket on NVMe, where
+// addresses[bucket] of all shards: one allocation on the device, one on the host, and one per bucket on NVMe, where
 // transfers begin and end on blocks.
 static int allocate_shards(struct stage *stage, const struct state_shards *shards, void *addresses[])
 {
@@ -139,7 +138,7 @@ static enum ledger_tier waiting_tier(const struct stage *stage, int bucket)
     return placement_pending_tier(&stage->placements[bucket]);
 }
 
-// Gradients of stages that hold them in full are kept there, unless Adam runs elsewhere.
+// Full gradients have no shards of their own, unless Adam runs on another tier.
 static enum ledger_tier offloaded_gradient_tier(const struct stage *stage, int bucket)
 {
     enum ledger_tier tier = stage->placements[bucket].gradient_tier;
@@ -234,7 +233,7 @@ int stage_allocate_gradient_shards(struct stage *stage)
     return ERR_NONE;
 }
 
-// The second copies that the delayed update needs: of gradients, and of parameters that are not yet to be seen.
+// The second copies of the delayed update: gradients in use, and parameters that forward may not see yet.
 static int allocate_delayed(struct stage *stage)
 {
     const struct config *config = stage->setting.config;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shards of a rank, read and written wherever they live, and full buckets collected from all ranks.
+// Reads and writes a rank's shards, on whatever tier they live, and collects full buckets from all ranks.
 #include "ref/stage/stage_internal.h"
 
 #include "ref/arithmetic/accelerator.h"
@@ -34,7 +34,7 @@ int stage_shard(const struct stage *stage, int bucket)
     return bucket_is_replicated(&stage->layout.buckets[bucket]) ? 0 : comm_rank(stage->setting.comm);
 }
 
-// Bytes between memory and a state's location, through a buffer where that is on NVMe.
+// Copies between memory and a state's location; through a buffer if that is on NVMe.
 static int pass_bytes(struct stage *stage, struct location location, void *memory, size_t bytes, bool write)
 {
     if (location.tier != TIER_NVME)
@@ -124,7 +124,7 @@ int stage_write_shard(struct stage *stage, int bucket, enum state state, const f
     return code;
 }
 
-// Every rank's shard of a bucket, read by `read`, in full.
+// full = every rank's shard of a bucket, which `read` reads.
 static int collect_with(struct stage *stage, int bucket, enum dtype dtype, void *full,
                         int (*read)(struct stage *stage, int bucket, enum state state, void *out), enum state state)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The staging memory of stages: buffers that hold a value on its way, a fixed number of each.
+// The staging memory of stages: buffers for values on their way.
 #include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
 
-// Buffers of one sub-group that states need on their way through the host, and through the device.
+// The buffers that one sub-group needs for states on their way through the host, and through the device.
 static void count_buffers(const struct stage *stage, size_t *host, size_t *device)
 {
     const struct config *config = stage->setting.config;
@@ -19,7 +19,7 @@ static void count_buffers(const struct stage *stage, size_t *host, size_t *devic
             *device = copies && target != TIER_DEVICE ? 2 : *device;
             of_host = copies && target == TIER_NVME ? 1 : 0;
         } else {
-            // Until the delay begins updated parameters go straight to the device.
+            // Until the delay begins, updated parameters go straight to the device.
             bool direct = target == TIER_HOST && placement->parameter_tier != TIER_DEVICE;
             of_host = (placement->optimizer_tier == TIER_NVME ? 3u : 0u) +
                       (placement->gradient_tier != TIER_HOST ? 1u : 0u) + (copies && !direct ? 1u : 0u);
@@ -35,8 +35,8 @@ int stage_allocate_optimizer_buffers(struct stage *stage)
     count_buffers(stage, &host, &device);
     if (host > 0 && given < host)
         return err_set(ERR_USAGE,
-                       "zero_optimization.offload_optimizer.buffer_count is %zu, expected at least %zu: so many "
-                       "buffers one sub-group needs on the host",
+                       "zero_optimization.offload_optimizer.buffer_count is %zu, expected at least %zu, the "
+                       "number of host buffers that the update of one sub-group needs",
                        given, host);
     TRY(buffer_pool_open(stage->setting.tier, TIER_HOST, "optimizer buffers", optimizer_buffer_bytes(o),
                          host > 0 ? (int)given : 0, &o->host_buffers));
@@ -44,7 +44,7 @@ int stage_allocate_optimizer_buffers(struct stage *stage)
                             (int)device, &o->device_buffers);
 }
 
-// Gradients that are added up on the host, or pass it on their way to NVMe.
+// Buffers for gradients that are accumulated on the host, or pass it on their way to NVMe.
 int stage_allocate_arrived_shards(struct stage *stage)
 {
     const struct config *config = stage->setting.config;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The central promise: every stage, at every world size, precision, accumulation, schedule and bucket size, computes
-// what unsharded Adam computes, bit for bit, and holds and moves the bytes of the formulas.
+// The central promise: at every world size, precision, accumulation, schedule and bucket size, every stage computes the
+// same bits as unsharded Adam, and holds and moves the bytes of the formulas.
 #include "base/err.h"
 #include "ref/train/train.h"
 #include "ref/train/train_report.h"
@@ -345,7 +345,7 @@ static void keep_all(struct config *config)
     config->max_reuse_distance = 1000000000;
 }
 
-// Knobs of memory and speed change no bit, and the bytes are those of the formula.
+// Knobs of memory and speed change no bit, and the bytes equal the formula's.
 Test(stage, zero3_knobs_change_no_bit)
 {
     void (*const changes[])(struct config *) = {some_persistent, all_persistent, no_prefetch,

@@ -19,7 +19,7 @@ static size_t largest_bytes(const struct activations *a)
     return largest;
 }
 
-// Two buffers: one is used while the other is on its way.
+// Two buffers: one is in use while the other is copied.
 static int buffer_count(const struct activations *a, enum ledger_tier farthest)
 {
     return a->config->activation_tier >= farthest && largest_bytes(a) > 0 ? 2 : 0;

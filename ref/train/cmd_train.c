@@ -35,7 +35,7 @@ static void show_progress(void *context, const struct train_progress *p)
                       p->skipped ? "  skipped" : "");
 }
 
-// Prints what the notes say, a line each.
+// The notes are lines.
 static void print_notes(char *notes)
 {
     for (char *rest = notes, *line; (line = strsep(&rest, "\n")) && *line;)
@@ -63,7 +63,7 @@ static int train_and_report(const struct train_options *a, const struct train_se
     return rc;
 }
 
-// A process that is not rank 0 has a file of its own.
+// Every process but rank 0 has a file of its own.
 static const char *trace_name(const struct train_options *a, char out[PATH_MAX])
 {
     if (a->launcher.rank == 0)
@@ -73,8 +73,7 @@ static const char *trace_name(const struct train_options *a, char out[PATH_MAX])
     return out;
 }
 
-// The run with its timeline, which is written whatever becomes of the run. The file is opened first: where it cannot be
-// made, nothing is run.
+// The run with its timeline, which is written even if the run fails. The file is opened before the run.
 static int train_traced(const struct train_options *a, struct train_setting *setting)
 {
     if (!a->trace)
@@ -101,7 +100,7 @@ static int train_traced(const struct train_options *a, struct train_setting *set
     return rc == ERR_NONE ? written : err_set(rc, "%s; and %s", run_message, err_message());
 }
 
-// What a run needs from outside: text, initial parameters, checkpoints.
+// Inputs of a run: text, initial parameters, checkpoints.
 struct sources {
     struct text *text;
     struct weights *weights;
@@ -152,7 +151,7 @@ static int run_with_sources(const struct train_options *a, struct train_setting 
     return rc;
 }
 
-// As a rank of a launcher's world: what ends this rank before training ends the others, too.
+// As a rank of a launcher's world. An error of this rank before training aborts the others, too.
 static int run_as_rank(const struct train_options *a, struct train_setting *setting)
 {
     struct comm *comm = NULL;
@@ -181,7 +180,7 @@ static int run(const struct train_options *a, const struct config *config)
         setting.progress = show_progress;
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);  // what a batch system sends before it kills
+    sigaction(SIGTERM, &action, NULL);  // batch systems send it before they kill
     if (a->find_largest)
         return find_largest_run(&setting, a->json);
     return a->launcher.world > 0 ? run_as_rank(a, &setting) : run_with_sources(a, &setting);

@@ -19,8 +19,8 @@ static int find_cuda(bool launched, struct train_setting *setting)
 #ifdef ZG_HAVE_CUDA
 #ifndef ZG_HAVE_NCCL
     if (launched)
-        return err_set(ERR_USAGE, "--device cuda: this binary was built without NCCL, which carries what lies on GPUs "
-                                  "between processes; ranks as threads (--world without a launcher) share GPUs");
+        return err_set(ERR_USAGE, "--device cuda: this binary was built without NCCL, which processes need to exchange "
+                                  "data on GPUs; start the ranks as threads (--world without a launcher)");
 #endif
     int rc = cuda_devices_for(launched ? 1 : setting->world, &setting->device_count);
     if (rc != ERR_NONE)
@@ -51,7 +51,7 @@ bool device_is_name(const char *name)
 }
 
 #ifdef ZG_HAVE_NCCL
-// Whether each of this host's ranks can have what NCCL wants.
+// NCCL wants a GPU for each rank of this host.
 static int check_host(int local_count)
 {
     const struct comm_nccl_calls *calls;
@@ -60,13 +60,13 @@ static int check_host(int local_count)
         return err_prefix(code, "--device cuda");
     if (local_count > devices)
         return err_set(ERR_USAGE,
-                       "--device cuda: %d ranks on this host, which has %d GPU%s, and NCCL wants one each: "
-                       "start fewer, or let ranks be threads (--world without a launcher)",
+                       "--device cuda: %d ranks on this host, which has %d GPU%s, and NCCL needs one for each: "
+                       "start fewer, or start the ranks as threads (--world without a launcher)",
                        local_count, devices, devices == 1 ? "" : "s");
     return ERR_NONE;
 }
 
-// Every rank returns an error where one has one, so that nobody goes on alone.
+// If one rank has an error, all ranks return one, so that none goes on alone.
 static int refuse_together(struct comm *comm, int code)
 {
     uint8_t own = code != ERR_NONE, any = 0;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Opens one rank of a dry run, which takes all memory that a real one takes before its first step.
+// Opens one rank of a dry run, which accounts for all memory that a real one takes before its first step.
 static int open_rank(const struct train_setting *dry, int index, uint64_t held_bytes[TIER_COUNT])
 {
     struct train_rank *rank = calloc(1, sizeof *rank);
@@ -34,7 +34,7 @@ static int open_rank(const struct train_setting *dry, int index, uint64_t held_b
     return rc == ERR_NONE ? rc : err_prefix(rc, "rank %d", index);
 }
 
-// Ranks differ in padding alone: the first and the last stand for all.
+// Ranks differ only in padding, so the first and the last represent all.
 static int try_model(const struct train_setting *setting, const struct model *model, struct find_largest_trial *out)
 {
     struct train_setting dry = *setting;

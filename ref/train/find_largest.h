@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge train --find-largest`: the largest GPT of a family (gpt_find.h) that a configuration trains under the
-// budgets of the tiers. Each trial is a dry run's: it takes the addresses that a real run takes, and no memory.
+// budgets of the tiers. Each trial opens a dry run, which accounts for the memory of a real run and takes none.
 #ifndef ZG_FIND_LARGEST_H
 #define ZG_FIND_LARGEST_H
 
@@ -22,13 +22,13 @@ struct find_largest_trial {
 
 struct find_largest {
     struct find_largest_trial largest;
-    struct find_largest_trial next;  // the one after it in the family, which does not fit; its model is null where the
-                                     // family has no larger one
+    struct find_largest_trial next;  // the next model of the family, which does not fit; its model is null if the
+                                     // family has none
     int trial_count;
 };
 
-// Tries the family's models in their order, for a setting whose model and steps do not matter. ERR_BUDGET where not
-// even the smallest fits; ERR_CHECK where bytes held differ from the formulas.
+// Tries the family's models in their order; the setting's model and steps do not matter. ERR_BUDGET: not even the
+// smallest fits. ERR_CHECK: bytes held differ from the formulas.
 int find_largest(const struct train_setting *setting, struct find_largest *out);
 
 // The search as `train` runs it: a table or a record on standard output.

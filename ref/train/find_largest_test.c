@@ -83,7 +83,7 @@ Test(find_largest, it_is_the_last_that_fits_and_the_one_after_it_does_not, .fini
     }
 }
 
-// What it holds is all the budget that it needs, to the byte, on each tier.
+// The bytes that it holds are exactly the budget that it needs, on each tier.
 Test(find_largest, bytes_held_are_the_budget_that_is_needed, .fini = close_text)
 {
     struct find_largest found, exact, less;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A seeded sample of the whole space of configurations with states on tiers. A trial that fails prints its whole
-// setting.
-#include "ref/train/offload_draw.h"
+// A seeded sample of the whole space of configurations with states on tiers. A failure prints the whole configuration.
+#include "ref/train/offload_random_trial.h"
 
 static void sample(uint64_t from, uint64_t count)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// States on tiers: whatever lives wherever, at every world size, precision, accumulation, engine and schedule, the bits
-// are those of unsharded Adam, and the bytes those of the formulas.
+// States on tiers: for every placement, world size, precision, accumulation, engine and schedule, the bits equal those
+// of unsharded Adam, and the bytes equal those of the formulas.
 #include "ref/train/offload_trial.h"
 
 #include "ref/arithmetic/random.h"
@@ -10,8 +10,8 @@
 
 static const enum ledger_tier tiers[] = {TIER_DEVICE, TIER_HOST, TIER_NVME};
 
-// What can be placed: an offloaded gradient needs an optimizer that is offloaded, too, and stage 3 alone has
-// parameters to offload, and NVMe.
+// The placements that exist: an offloaded gradient needs an offloaded optimizer, and only stage 3 has parameters to
+// offload, and NVMe.
 static bool placeable(const struct offload_trial *t)
 {
     if (t->gradient != TIER_DEVICE && t->optimizer == TIER_DEVICE)
@@ -273,7 +273,7 @@ Test(offload, knobs_change_no_bit)
     }
 }
 
-// What backward needs again may live anywhere, too; the formula counts it, each micro-step, once down and once up.
+// Activation checkpoints may live on any tier. Each micro-step, the formula counts each once down and once up.
 Test(offload, activation_checkpoints_wherever_they_live_change_no_bit)
 {
     char digest[33] = "";
@@ -298,7 +298,7 @@ Test(offload, activation_checkpoints_wherever_they_live_change_no_bit)
         }
 }
 
-// Whether an operation of one lane ran at the same time as one of another with that name.
+// True if an operation of one lane ran at the same time as one of another lane with that name.
 static bool ever_together(const struct trace *trace, enum lane lane, enum lane other, const char *name)
 {
     const struct trace_rank *rank = &trace->ranks[0];
@@ -398,7 +398,7 @@ Test(offload, a_delayed_update_everywhere_long)
     delays(0, 1);
 }
 
-// The largest shard of this model, that of its first bucket, has two elements; a buffer of so many is enough.
+// The largest shard of this model, its first bucket's, has two elements, and a buffer of two is enough.
 Test(offload, a_shard_larger_than_the_buffers_is_refused)
 {
     const struct offload_trial t = OFFLOAD_TRIAL(.model = "linear-few", .world = 1, .parameter = TIER_NVME);

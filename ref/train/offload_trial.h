@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials of training with states on tiers: a point of the space of configurations, as the JSON that anybody can train
-// with; a run of it beside unsharded Adam; and the demand that every bit and every byte is right. What fails prints its
-// whole setting.
+// Trials of training with states on tiers: a configuration, as JSON for `zerogauge train`; its run with verification;
+// and the demand that every bit and every byte is right. A failure prints the whole configuration.
 #ifndef ZG_OFFLOAD_TRIAL_H
 #define ZG_OFFLOAD_TRIAL_H
 
@@ -28,7 +27,7 @@ struct offload_trial {
     int queue_depth;
     double ratio;
     bool pipeline_read, pipeline_write, overlap_comm, contiguous, owner_broadcast;
-    bool unchecked;  // bf16: no look for inf and NaN
+    bool unchecked;  // bf16 without the overflow check
     bool checkpointing;
     enum ledger_tier activation;  // of the checkpoints
     size_t sub_group, buffers;    // buffers: 0: the least
@@ -39,7 +38,7 @@ struct offload_trial {
     double clip;
 };
 
-// What most tests do not change; what they do, they say again.
+// Defaults, which a test overrides.
 #pragma GCC diagnostic ignored "-Woverride-init"
 #define OFFLOAD_TRIAL(...)                                                                                             \
     (struct offload_trial)                                                                                             \
@@ -52,8 +51,8 @@ struct offload_trial {
         .tiles = 1, .clip = 1, __VA_ARGS__                                                                             \
     }
 
-// The staging buffers that the update of one sub-group needs, from the definition of its placement: on the host,
-// everything that Adam uses there and that lives elsewhere.
+// The staging buffers on the host that the update of one sub-group needs: one for each state that Adam uses there and
+// that lives elsewhere.
 static inline size_t offload_least_buffers(const struct offload_trial *t)
 {
     bool copies = t->precision != DTYPE_FP32 || t->parameter != t->optimizer || t->delay > 0;
@@ -139,7 +138,7 @@ static inline struct text *offload_words(void)
     return text;
 }
 
-// A run with what is given in `setting`; configuration, model and text are the trial's.
+// A run with `setting`, but with the trial's configuration, model and text.
 static inline int offload_run_with(const struct offload_trial *t, struct train_setting setting,
                                    struct train_result *result)
 {
@@ -168,7 +167,7 @@ static inline int offload_run(const struct offload_trial *t, struct train_result
     return offload_run_with(t, (struct train_setting){.verify = true, .swap_checksum = true}, result);
 }
 
-// Every bit is unsharded Adam's, and every byte held and moved the formula's.
+// Demands that every bit equals unsharded Adam's, and that the bytes held and moved equal the formula's.
 static inline void offload_demand(const struct offload_trial *t, struct train_result *result)
 {
     int rc = offload_run(t, result);

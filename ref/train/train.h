@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training: ranks as threads or as processes, each running the model's units through a stage, beside it, if asked,
-// unsharded Adam and the comparison of every bit after every step.
+// Training: ranks, which are threads or processes, run the model's layers through a stage. With verification, every bit
+// of every state is compared with unsharded Adam's after every step.
 #ifndef ZG_TRAIN_H
 #define ZG_TRAIN_H
 
@@ -29,89 +29,89 @@ struct train_progress {
     bool skipped;
 };
 
-// What an observer is told: a rank's stage, at rest. Collective calls are allowed, as every rank is told the same
-// moments, and are not counted.
+// Given to observers: a rank's stage, whose executor is idle. All ranks observe the same moments, so collective calls
+// are allowed. They are not counted.
 struct train_moment {
     struct stage *stage;
     int rank;
-    uint64_t step;  // that has just been made; before the first one: the step that the run continues from
+    uint64_t step;  // the last one made; before the first one: the step of the checkpoint that the run continues
     bool applied;
 };
 
 struct train_setting {
     const struct config *config;
     const struct model *model;
-    const struct text *text;  // null for models that want none, and on a dry executor
+    const struct text *text;  // null for models that want none, and in dry runs
     int world;
-    struct comm *comm;  // of the world that a launcher has started, this process being a rank of it; null: all ranks
-                        // are threads of this process
+    struct comm *comm;  // of the world that a launcher started, of which this process is one rank; null: all ranks are
+                        // threads of this process
     uint64_t steps, seed;
     struct executor_schedule schedule;
-    uint64_t device_memory_bytes;                  // a rank; 0: no limit
+    uint64_t device_memory_bytes;                  // of each rank; 0: no limit
     uint64_t host_memory_bytes, nvme_space_bytes;  // the same
-    const struct accelerator *accelerator;         // what the device tier is; null: host memory
-    int device_count;                              // of the accelerator: where the ranks are threads, they take turns
-    int device;          // where this process is a rank: its own; else that of rank 0, from which they take turns
+    const struct accelerator *accelerator;         // which the device tier belongs to; null: host memory
+    int device_count;                              // of the accelerator; ranks that are threads take turns
+    int device;          // of this process's rank; if ranks are threads: of rank 0, and the others take the next ones
     bool buffered;       // NVMe through the page cache, where a file system has no O_DIRECT
-    bool swap_checksum;  // of every block on NVMe, compared when it is read
+    bool swap_checksum;  // of every block on NVMe, compared when the block is read
     struct emulation emulation;
     struct inject_plan inject;  // faults on purpose
-    struct trace *trace;        // open for the world, and given the timeline; null: none is kept
-    int threads;                // a rank, for the update; 0: cores / world
+    struct trace *trace;        // open for the world, receives the timeline; null: no timeline
+    int threads;                // of each rank's update; 0: cores / world
     bool verify;
     bool native_reduction;                     // sums in the transport's own order, compared with the canonical ones
-    struct train_checkpoints *checkpoints;     // train_checkpoint.h; may be null
-    const volatile sig_atomic_t *interrupted;  // may be null; when set, training ends after the step
-    void (*progress)(void *context, const struct train_progress *progress);  // after each step, from one thread
+    struct train_checkpoints *checkpoints;     // train_checkpoint.h; null: none
+    const volatile sig_atomic_t *interrupted;  // training ends after the step in which it becomes 1; may be null
+    void (*progress)(void *context, const struct train_progress *progress);  // after each step, on one thread
     void *progress_context;
-    int (*observe)(void *context, const struct train_moment *moment);  // before the first step, and after each
+    int (*observe)(void *context, const struct train_moment *moment);  // before the first step, and after each step
     void *observe_context;
 };
 
-// The first bit that differs from unsharded Adam. Without addresses, as it travels between ranks.
+// The first bit that differs from unsharded Adam's. It travels between ranks, and so contains no addresses.
 struct train_difference {
     bool found;
     uint64_t step;
-    int rank;                       // whose copy it is
+    int rank;                       // that holds it
     char state[16];                 // "parameter", "exp_avg", "exp_avg_sq", "copy", "loss", "applied"
     char tensor[MODEL_NAME_BYTES];  // "" for the loss and the decision
     uint64_t element;
     uint64_t expected_bits, actual_bits;
-    int bits;  // how wide they are
+    int bits;  // of the element
 };
 
-// What each rank tells the others after each step.
+// Sent by each rank to all others after each step.
 struct train_report_of_rank {
     double loss;
     uint64_t stop;
 };
 
 struct train_result {
-    uint64_t steps, skipped_steps;  // from step 1 on, whichever run made them
+    uint64_t steps, skipped_steps;  // from step 1 on, those of a resumed checkpoint included
     uint64_t verified_steps;        // of this run
-    uint64_t resumed_step;          // of the checkpoint that the run continued; 0: none
+    uint64_t resumed_step;          // of the checkpoint that the run continues; 0: none
     uint64_t saved_step;            // of the last checkpoint saved; 0: none
     bool interrupted;
     struct train_difference difference;
     double first_loss, loss;  // of this run's first and last step
     double seconds;           // of all steps, without verification
     uint64_t *step_ns;        // [steps - resumed_step]; free()
-    uint64_t tokens;          // trained on, all ranks
-    char digest[33];          // of parameters and moments, whole, in parameter order
+    uint64_t tokens;          // of all ranks
+    char digest[33];          // of unsharded parameters and moments, in parameter order
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT], formula_held_bytes[TIER_COUNT][KIND_COUNT];  // rank 0
     uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];                                        // all ranks
     uint64_t formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];
-    struct comm_native native;        // where native_reduction was asked for
-    bool accounting_equal;            // on every rank, every line
+    struct comm_native native;        // if the setting asks for native_reduction
+    bool accounting_equal;            // every line of the ledger equals the formula's, on every rank
     uint64_t unlocked_bytes;          // host memory of all ranks that should be locked and is not
-    uint64_t host_hits, host_misses;  // parameters on NVMe that the host still had, and those that were read; all ranks
+    uint64_t host_hits, host_misses;  // parameters on NVMe: found on the host, and read; all ranks
     const struct stage_operations *operations;
     const char *traffic_formula;
     uint64_t param_elements;
 };
 
-// ERR_CHECK is not among its errors: a difference is a result. The error is that of the rank that failed first.
-// Of processes, that of rank 0 has the whole result; every one has the totals of all ranks.
+// Returns the error of the rank that failed first. A difference from unsharded Adam is a result, not an error. If ranks
+// are processes, every process has the totals of all ranks, and rank 0 has the rest of the result as well.
 int train_run(const struct train_setting *setting, struct train_result *out);
 
 // `zerogauge train`

@@ -46,7 +46,7 @@ static int open_from(const struct train_checkpoint_options *options, const struc
     return ERR_NONE;
 }
 
-// Of processes, rank 0 has the store, and the others know where it is once it is open.
+// If ranks are processes, rank 0 owns the store, and the others follow it once it is open.
 static int open_store(const struct train_checkpoint_options *options, struct comm *comm, struct train_checkpoints *c)
 {
     const char *path = options->save ? options->save : options->checkpoint;
@@ -79,7 +79,7 @@ int train_checkpoints_open(const struct train_checkpoint_options *options, const
     uint64_t step = out->from ? checkpoint_manifest(out->from)->step : 0;
     if (out->saves && out->store.newest > step)
         return err_set(ERR_USAGE,
-                       "%s: holds a checkpoint of step %" PRIu64 " already: continue from it with --checkpoint, or "
+                       "%s: already holds a checkpoint of step %" PRIu64 ": continue from it with --checkpoint, or "
                        "save to another folder",
                        out->store.path, out->store.newest);
     return ERR_NONE;
@@ -116,11 +116,11 @@ int train_resume(struct train_rank *rank)
     }
     TRY(verify_step(rank, manifest->step, manifest->last_applied, manifest->loss));
     if (rank->rank == 0)
-        result->verified_steps = 0;  // counted are the steps that this run makes
+        result->verified_steps = 0;  // counts only the steps that this run makes
     return ERR_NONE;
 }
 
-// Rank 0 alone knows about differences.
+// Only rank 0 knows about differences.
 static int agree_to_save(struct train_rank *rank, bool *save)
 {
     *save = rank->rank == 0 && !rank->result->difference.found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of training share: a rank's context, and the comparison with unsharded Adam.
+// A rank's context, and the comparison with unsharded Adam.
 #ifndef ZG_TRAIN_INTERNAL_H
 #define ZG_TRAIN_INTERNAL_H
 
@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-// What adds up over ranks at the end of a run.
+// Counts that are summed over ranks at the end of a run.
 struct train_totals {
     uint64_t accounting_differs;  // ranks whose ledger differs from the formula in any line
     uint64_t unlocked_bytes, host_hits, host_misses;
@@ -44,26 +44,40 @@ struct train_rank {
     struct train_totals totals;  // this rank's, and after train_collect all ranks'
 };
 
-// Opens a rank whose setting, result, number and comm are given, and frees what it has. With the dry schedule it has no
-// data, its tiers are planned ones, and it is never verified.
+// Opens a rank whose setting, result, rank and comm are set; close frees it after an error, too. With the dry schedule
+// its tiers are planned, its states have no values, and it is not verified.
 int train_rank_open(struct train_rank *rank);
 void train_rank_close(struct train_rank *rank);
 
-// Collective, after each step: the mean loss over ranks, and whether any rank wants to stop.
+// Collective, after each step. *loss is the mean over ranks; *stop is true if any rank wants to stop.
 int train_agree(struct train_rank *rank, double *loss, bool *stop);
 
-// The micro-batch of (step, micro, rank); tokens is room for it, or null where the model wants none.
+// The micro-batch of (step, micro, rank). tokens is its memory, or null for models that want no text.
 int train_batch(const struct train_setting *setting, uint64_t step, int micro, int rank, uint16_t *tokens,
                 struct model_batch *out);
+
+// At the end of a run: this rank's totals, with the ledger compared line by line with the formula; collective: the sum
+// of all ranks' totals, in every rank; and that sum in the result.
+void train_account(struct train_rank *rank);
+int train_add_totals(struct train_rank *rank);
+void train_keep_totals(const struct train_totals *totals, struct train_result *out);
+
+// Collective: the stage, which is open, takes up the checkpoint, if there is one. With verification the oracle makes
+// all steps of the checkpoint first and must arrive at the same bits.
+int train_resume(struct train_rank *rank);
+
+// Collective: saves after a step, if a checkpoint is due. `last`: no step follows. A state that differs from the
+// oracle's is not saved.
+int train_save(struct train_rank *rank, uint64_t step, bool applied, double loss, bool last);
 
 // Forward, backward and update of one step, issued and waited for.
 int train_step(struct train_rank *rank, uint64_t step, bool *applied);
 
-// Opens the oracle on rank 0, and every rank's room for comparing.
+// Opens the oracle on rank 0, and allocates every rank's memory for comparisons.
 int verify_open(struct train_rank *rank);
 void verify_close(struct train_rank *rank);
 
-// Collective: every bit of every state after the step against the oracle's; rank 0 notes the first difference.
+// Collective: compares every bit of every state after the step with the oracle's. Rank 0 keeps the first difference.
 int verify_step(struct train_rank *rank, uint64_t step, bool applied, double loss);
 
 // Collective: rank 0 receives the digest.

@@ -55,7 +55,7 @@ static json_t *moved_json(const uint64_t moved[LANE_COUNT][OPERATION_COUNT])
     return lines(moved[0], LANE_COUNT, lane_name, OPERATION_COUNT, operation_name);
 }
 
-// JSON has no infinities and no NaN: null stands for them.
+// JSON has neither infinities nor NaN: they become null.
 static json_t *real_json(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -79,7 +79,6 @@ static json_t *step_or_null(uint64_t step)
     return step ? json_integer((json_int_t)step) : json_null();
 }
 
-// Every step of this run was compared, and nothing differs.
 static json_t *text_or_null(const char *text)
 {
     return text ? json_string(text) : json_null();
@@ -101,7 +100,6 @@ static json_t *native_json(const struct train_setting *setting, const struct com
                      first);
 }
 
-// What was run.
 static json_t *run_json(const struct train_setting *setting, const struct train_result *result)
 {
     const struct config *config = setting->config;
@@ -122,7 +120,6 @@ static json_t *run_json(const struct train_setting *setting, const struct train_
         nvme ? json_boolean(setting->swap_checksum) : json_null());
 }
 
-// What came of it.
 static json_t *outcome_json(const struct train_setting *setting, const struct train_result *result)
 {
     return json_pack(

@@ -45,42 +45,40 @@ static int parse(int argc, const char **argv, struct train_options *a)
         {"text", '\0', TEXT, &a->text_path, 0, "train on this file instead of the King James Bible", "FILE"},
         {"load-weights", '\0', TEXT, &a->weights, 0, "begin with the parameters in this safetensors file", "FILE"},
         {"steps", 's', LONG, &a->steps, 0, "optimizer steps, skipped ones included", "N"},
-        {"seed", '\0', LONG, &a->seed, 0, "of parameters and samples", "N"},
+        {"seed", '\0', LONG, &a->seed, 0, "seed of parameters and samples", "N"},
         POPT_TABLEEND,
     };
     struct poptOption how[] = {
         {"world", 'w', POPT_ARG_INT, &a->world, 0,
-         "ranks, as threads of one process (2); where mpirun or srun starts the program, ranks are its processes", "N"},
+         "ranks (2): threads of one process, or the processes that mpirun or srun starts", "N"},
         {"native-reduction", '\0', FLAG, &a->native_reduction, 0,
-         "leave sums to MPI, in its own order, and compare each with the canonical one in every bit; under mpirun "
-         "alone",
-         NULL},
-        {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "a rank's threads for the optimizer (cores / ranks)", "N"},
+         "let MPI sum in its own order, and compare every bit with the canonical sum; only under mpirun", NULL},
+        {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "threads of each rank's optimizer (cores / ranks)", "N"},
         {"device", '\0', TEXT, &a->device, 0,
-         "cpu, unless given: host memory stands for the device; cuda: GPUs, which the ranks share", "cpu|cuda"},
+         "cpu, unless given: host memory serves as the device; cuda: GPUs, which the ranks share", "cpu|cuda"},
         {"schedule", '\0', TEXT, &a->schedule, 0,
-         "overlap, unless given; chaos:SEED is a random order in which every page outside the declared memory is "
-         "locked",
+         "overlap, unless given; chaos:SEED runs operations in random order and locks every page that they do not "
+         "declare",
          "overlap|serial"},
         {"emulate", '\0', TEXT, &a->emulate, 0, "throttle lanes, in GB/s: h2d=12,d2h=12,nvme-read=3.2", "LIST"},
         {"inject", '\0', TEXT, &a->inject, 0,
-         "provoke faults: nvme:eio@K, nvme:flip@K, rank:R:die@STEP and others, which a wrong word lists", "LIST"},
+         "inject faults: nvme:eio@K, nvme:flip@K, rank:R:die@STEP and others; an unknown word lists them", "LIST"},
         POPT_TABLEEND,
     };
     struct poptOption where[] = {
-        {"device-memory", '\0', TEXT, &a->device_memory, 0, "refuse to hold more than this a rank", "SIZE"},
-        {"host-memory", '\0', TEXT, &a->host_memory, 0, "the same of the host's memory", "SIZE"},
-        {"nvme-space", '\0', TEXT, &a->nvme_space, 0, "the same of the disks", "SIZE"},
+        {"device-memory", '\0', TEXT, &a->device_memory, 0, "fail if a rank would hold more than this", "SIZE"},
+        {"host-memory", '\0', TEXT, &a->host_memory, 0, "the same for host memory", "SIZE"},
+        {"nvme-space", '\0', TEXT, &a->nvme_space, 0, "the same for disks", "SIZE"},
         {"nvme-path", '\0', LIST, &a->nvme_path, 0,
-         "where what is on NVMe goes; may be given again: several are striped", "DIR"},
-        {"engine", '\0', TEXT, &a->engine, 0, "in place of the configuration's", "libaio|io_uring"},
+         "folder for states on NVMe; may be given again: states are striped over all", "DIR"},
+        {"engine", '\0', TEXT, &a->engine, 0, "replaces the configuration's aio engine", "libaio|io_uring"},
         {"buffered", '\0', FLAG, &a->buffered, 0, "allow NVMe without O_DIRECT, and mark the result", NULL},
-        {"no-swap-checksum", '\0', FLAG, &a->no_swap_checksum, 0, "do not check what comes back from NVMe", NULL},
+        {"no-swap-checksum", '\0', FLAG, &a->no_swap_checksum, 0, "do not verify data read from NVMe", NULL},
         POPT_TABLEEND,
     };
     struct poptOption checkpoints[] = {
         {"save", '\0', TEXT, &a->save, 0, "save a checkpoint there at the end, and when interrupted", "DIR"},
-        {"every", '\0', POPT_ARG_LONGLONG, &a->every, 0, "and after every so many steps", "N"},
+        {"every", '\0', POPT_ARG_LONGLONG, &a->every, 0, "and after every N steps", "N"},
         {"resume", '\0', TEXT, &a->resume, 0, "continue from the newest checkpoint there, or from this one", "DIR"},
         {"checkpoint", '\0', TEXT, &a->checkpoint, 0, "both: save there, and continue if there is one", "DIR"},
         POPT_TABLEEND,
@@ -92,11 +90,11 @@ static int parse(int argc, const char **argv, struct train_options *a)
         POPT_TABLEEND,
     };
     const struct poptOption options[] = {
-        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, what, 0, "What is trained:", NULL},
-        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, how, 0, "How it runs:", NULL},
-        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, where, 0, "Where states may live:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, what, 0, "Model and data:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, how, 0, "Execution:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, where, 0, "Memory and storage:", NULL},
         {NULL, '\0', POPT_ARG_INCLUDE_TABLE, checkpoints, 0, "Checkpoints:", NULL},
-        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, result, 0, "What comes out:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, result, 0, "Output:", NULL},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
@@ -110,7 +108,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
     return rc;
 }
 
-// The search has its own models, trains none of them, and leaves nothing behind.
+// The search has its own models and trains none of them.
 static int check_find_largest(const struct train_options *a)
 {
     const struct {
@@ -160,11 +158,11 @@ int train_options_parse(int argc, const char **argv, struct train_options *a)
     TRY(check(a));
     TRY(launcher_find(&a->launcher));
     if (a->find_largest && a->launcher.world > 1)
-        return err_set(ERR_USAGE, "--find-largest has ranks that are threads: start it without a launcher");
+        return err_set(ERR_USAGE, "--find-largest runs its ranks as threads: start it without a launcher");
     TRY(launcher_world(&a->launcher, a->world == WORLD_NOT_GIVEN ? 0 : a->world, WORLD_DEFAULT, &a->world));
     if (a->native_reduction && a->launcher.world == 0)
-        return err_set(ERR_USAGE, "--native-reduction: ranks that are threads have no sums but the canonical ones; "
-                                  "start them with mpirun or srun");
+        return err_set(ERR_USAGE, "--native-reduction: ranks that are threads have only canonical sums; start them as "
+                                  "processes with mpirun or srun");
     return ERR_NONE;
 }
 
@@ -191,7 +189,7 @@ int train_options_config(const struct train_options *a, struct config *config, s
                      : config_load_file(a->config_path, &options, config, notes);
 }
 
-// A budget; it stays 0, which is none, where the option is not given.
+// Without the option the budget stays 0: no limit.
 static int parse_budget(const char *option, const char *text, uint64_t *out)
 {
     if (!text)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `zerogauge train`: read, checked, and made the configuration and setting of a run.
+// The options of `zerogauge train`: parsed, checked, and turned into the configuration and setting of a run.
 #ifndef ZG_TRAIN_OPTIONS_H
 #define ZG_TRAIN_OPTIONS_H
 
@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-// As they are written; null and 0 where they are not, unless there is a default.
+// As given on the command line; null and 0 where absent, unless there is a default.
 struct train_options {
     char *preset, *config_path, *model, *schedule, *text_path, *device_memory;
     char *host_memory, *nvme_space, *engine, *emulate, *trace, *inject;
@@ -21,17 +21,17 @@ struct train_options {
     int buffered, no_swap_checksum, native_reduction;
 };
 
-// ERR_USAGE; what was read until then is closed all the same. Prints and ends the program on --help.
+// --help prints and ends the program. ERR_USAGE. Close the options after an error, too.
 int train_options_parse(int argc, const char **argv, struct train_options *options);
 void train_options_close(struct train_options *options);
 
-// The preset or file with what else is said about it. notes as in config.h.
+// The preset or file with the options that change it. notes as in config.h.
 int train_options_config(const struct train_options *options, struct config *config, struct config_notes *notes);
 
-// All but configuration, model, text, checkpoints, progress and interruption. *out borrows from the options.
+// All but configuration, model, text, checkpoints, progress and interruption. *out refers to the options.
 int train_options_setting(const struct train_options *options, struct train_setting *out);
 
-// A line for each option that has no meaning beside the configuration.
+// Prints a line for each option that the configuration makes meaningless.
 void train_options_print_unused(const struct train_options *options, const struct config *config, FILE *out);
 
 #endif

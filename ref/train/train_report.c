@@ -68,7 +68,7 @@ static void print_held(const struct config *config, const struct train_result *r
         if (held[kind] || formula[kind])
             print_line(out, ledger_kind_name((enum ledger_kind)kind), held[kind], formula[kind]);
     print_line(out, "total", train_sum(held, KIND_COUNT), train_sum(formula, KIND_COUNT));
-    // The kinds before staging are the model states: what the paper's figure 1 counts.
+    // The kinds before staging are the model states, which the paper's figure 1 counts.
     fprintf(out, "  %-16s %17s", "model states", size_text(train_sum(held, KIND_STAGING), number));
     char paper[FORMULA_TEXT_BYTES];
     formula_memory_text(config, tier, paper);
@@ -87,7 +87,7 @@ static void print_moved(const struct train_result *result, enum lane lane, FILE 
     }
 }
 
-// Where states live, if not all on the device.
+// The tiers of states, unless all are on the device.
 static void print_placement(const struct config *config, FILE *out)
 {
     bool offloads = config->offload_optimizer.tier != TIER_DEVICE;
@@ -116,7 +116,7 @@ static void print_native(const struct comm_native *n, FILE *out)
                 n->native_bits);
 }
 
-// What makes a run another than it seems.
+// Facts without which the figures of a run would mislead.
 static void print_marks(const struct train_setting *setting, const struct train_result *result, FILE *out)
 {
     char text[EMULATION_TEXT_BYTES], number[SIZE_TEXT_BYTES];
@@ -129,10 +129,10 @@ static void print_marks(const struct train_setting *setting, const struct train_
     if (setting->native_reduction)
         print_native(&result->native, out);
     if (result->unlocked_bytes)
-        fprintf(out, "  NOT LOCKED: %s bytes of host memory, for the limit of locked memory (ulimit -l)\n",
+        fprintf(out, "  NOT LOCKED: %s bytes of host memory exceed the limit of locked memory (ulimit -l)\n",
                 size_text(result->unlocked_bytes, number));
     if (setting->config->offload_param.tier == TIER_NVME)
-        fprintf(out, "  parameters on NVMe: the host still had %" PRIu64 " of %" PRIu64 " that were asked for\n",
+        fprintf(out, "  parameters on NVMe: %" PRIu64 " of %" PRIu64 " fetches found them on the host\n",
                 result->host_hits, result->host_hits + result->host_misses);
 }
 

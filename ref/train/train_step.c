@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step of one rank: the model's layers, forward and backward, through the four verbs of the stage.
+// One training step of one rank: each layer, forward and backward, between the verbs of the stage.
 #include "ref/train/train_internal.h"
 
 #include "base/err.h"
@@ -19,13 +19,13 @@ int train_batch(const struct train_setting *setting, uint64_t step, int micro, i
     };
     if (!setting->text)
         return ERR_NONE;
-    // Batches are numbered micro-step by micro-step, so the text of a step depends only on ranks x micro-steps.
+    // Numbered micro-step by micro-step, so that the text of a step depends only on ranks x micro-steps.
     uint64_t index = (uint64_t)micro * (uint64_t)setting->world + (uint64_t)rank;
     return text_batch(setting->text, setting->seed, step, index, setting->config->micro_batch,
                       setting->model->sequence_length, tokens);
 }
 
-// A layer's forward or backward. Behind it, in one block, lie the pointers that were valid when it was issued.
+// A layer's forward or backward. The pointers that were valid when it was issued follow it, in one block.
 struct compute_arguments {
     struct model_run *run;
     const struct model_batch *batch;
@@ -89,7 +89,7 @@ static int issue_compute(struct train_rank *rank, int layer, enum pass pass, con
             spans[count++] = (struct executor_span){gradient->data, bytes,
                                                     gradient->accumulate ? EXECUTOR_READ_WRITE : EXECUTOR_WRITE};
     }
-    // Backward has two products for each of forward's, and with checkpoints makes forward once more.
+    // Backward has two products for each of forward's. With checkpoints it computes forward once more.
     double passes = pass == PASS_FORWARD ? 1 : config->activation_checkpointing ? 3 : 2;
     return executor_issue(rank->executor, &(struct executor_operation){
                                               .name = pass == PASS_FORWARD ? "forward" : "backward",
@@ -130,6 +130,6 @@ int train_step(struct train_rank *rank, uint64_t step, bool *applied)
         }
     }
     TRY(stage_step(stage, applied));
-    // A delayed update runs on beside the next step's forward and backward. All that this step computed is complete.
+    // A delayed update goes on beside the next step's forward and backward. All else of this step is complete.
     return stage->optimizer.waiting ? ERR_NONE : executor_wait(rank->executor);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison with unsharded Adam: after every step, every rank's every bit of every tensor.
+// The comparison with unsharded Adam after every step: every bit of every tensor on every rank.
 #include "ref/train/train_internal.h"
 
 #include "base/err.h"
@@ -110,7 +110,8 @@ static void lay_out(const struct train_rank *rank, int bucket, int state, size_t
     }
 }
 
-// fp32 states are collected and compared on rank 0; the model's own copy on every rank, against what rank 0 sends.
+// Rank 0 collects and compares fp32 states. Every rank compares its parameters in the model's dtype with those that
+// rank 0 sends.
 static int compare_bucket(struct train_rank *rank, int bucket, int *first_param, struct train_difference *difference)
 {
     static const char *const names[] = {"parameter", "exp_avg", "exp_avg_sq"};
@@ -165,7 +166,7 @@ int verify_step(struct train_rank *rank, uint64_t step, bool applied, double los
         TRY(oracle_step(rank->oracle, step, &expected_applied, &expected_loss));
         compare_outcome(rank, applied, expected_applied, loss, expected_loss, &difference);
     }
-    // Whether it was the loss that differed or a tensor, every rank takes part in every collective.
+    // Every rank takes part in every collective, even after a difference.
     struct train_difference tensors = {0};
     int first_param = 0;
     for (int i = 0; i < rank->stage.layout.bucket_count; i++)
@@ -191,7 +192,7 @@ int verify_step(struct train_rank *rank, uint64_t step, bool applied, double los
     return ERR_NONE;
 }
 
-// Parameters of all tensors in the model's order, then exp_avg, then exp_avg_sq, of those that are trained.
+// Of the trainable tensors in the model's order: all parameters, then all exp_avg, then all exp_avg_sq.
 int verify_digest(struct train_rank *rank, char digest[33])
 {
     const struct layout *layout = &rank->stage.layout;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials drawn from the whole space of configurations with states on tiers: everything at once that other tests vary
-// one by one.
-#ifndef ZG_OFFLOAD_DRAW_H
-#define ZG_OFFLOAD_DRAW_H
+// Random trials from the whole space of configurations with states on tiers. They vary at once all that other tests
+// vary one by one.
+#ifndef ZG_OFFLOAD_RANDOM_TRIAL_H
+#define ZG_OFFLOAD_RANDOM_TRIAL_H
 
 #include "ref/train/offload_trial.h"
 
 #include "ref/arithmetic/random.h"
 
-// Draws from one trial's key, one after the other.
+// The random numbers of one trial.
 struct draw {
     uint64_t key, at;
 };

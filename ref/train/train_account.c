@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The accounting of a run: every line of the ledger beside the formula's.
+#include "ref/train/train_internal.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void train_account(struct train_rank *rank)
+{
+    const struct optimizer *optimizer = &rank->stage.optimizer;
+    const struct formula *formula = &rank->formula;
+    struct train_totals *totals = &rank->totals;
+    uint64_t steps = optimizer->step + optimizer->skipped - rank->resumed_step;
+    uint64_t applied = optimizer->step - rank->resumed_applied;
+    bool equal = true;
+    *totals = (struct train_totals){
+        .unlocked_bytes = tier_unlocked_bytes(rank->tier),
+        .host_hits = rank->stage.prefetcher.host_hits,
+        .host_misses = rank->stage.prefetcher.host_misses,
+    };
+    for (int tier = 0; tier < TIER_COUNT; tier++)
+        for (int kind = 0; kind < KIND_COUNT; kind++) {
+            uint64_t held = rank->ledger.held_bytes[tier][kind];
+            equal &= held == formula->held_bytes[tier][kind];
+            if (rank->rank != 0)
+                continue;
+            rank->result->held_bytes[tier][kind] = held;
+            rank->result->formula_held_bytes[tier][kind] = formula->held_bytes[tier][kind];
+        }
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        for (int operation = 0; operation < OPERATION_COUNT; operation++) {
+            uint64_t bytes = steps * formula->step_bytes[lane][operation] +
+                             applied * formula->applied_bytes[lane][operation] +
+                             optimizer->returned * formula->returned_bytes[lane][operation];
+            uint64_t moved = rank->ledger.moved_bytes[lane][operation];
+            equal &= moved == bytes;
+            totals->moved_bytes[lane][operation] = moved;
+            totals->formula_moved_bytes[lane][operation] = bytes;
+        }
+    totals->accounting_differs = !equal;
+}
+
+int train_add_totals(struct train_rank *rank)
+{
+    enum { NUMBER_COUNT = sizeof(struct train_totals) / sizeof(uint64_t) };
+    int world = comm_world(rank->comm);
+    size_t counts[world], offsets[world];
+    for (int i = 0; i < world; i++) {
+        counts[i] = sizeof rank->totals;
+        offsets[i] = (size_t)i * sizeof rank->totals;
+    }
+    uint64_t(*all)[NUMBER_COUNT] = malloc((size_t)world * sizeof *all), *sum = (uint64_t *)&rank->totals;
+    if (!all)
+        return err_set(ERR_MEMORY, "no memory for the totals of %d ranks", world);
+    comm_count_in(rank->comm, NULL);
+    int rc = comm_all_gather(rank->comm, &rank->totals, all, counts, offsets, DTYPE_BYTE);
+    memset(sum, 0, sizeof rank->totals);
+    for (int i = 0; rc == ERR_NONE && i < world; i++)
+        for (int k = 0; k < NUMBER_COUNT; k++)
+            sum[k] += all[i][k];
+    free(all);
+    return rc;
+}
+
+void train_keep_totals(const struct train_totals *totals, struct train_result *out)
+{
+    out->accounting_equal = totals->accounting_differs == 0;
+    out->unlocked_bytes = totals->unlocked_bytes;
+    out->host_hits = totals->host_hits;
+    out->host_misses = totals->host_misses;
+    memcpy(out->moved_bytes, totals->moved_bytes, sizeof out->moved_bytes);
+    memcpy(out->formula_moved_bytes, totals->formula_moved_bytes, sizeof out->formula_moved_bytes);
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank of a run: its ledger, tiers, executor, stage and model run.
+#include "ref/train/train_internal.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static void abort_peers(void *context, const char *message)
+{
+    comm_abort(context, message);
+}
+
+static int open_batches(struct train_rank *rank)
+{
+    const struct train_setting *setting = rank->setting;
+    size_t token_count = setting->config->micro_batch * (setting->model->sequence_length + 1) + 1;
+    rank->batches = calloc(setting->config->accumulation, sizeof *rank->batches);
+    size_t pointers = (size_t)setting->model->param_count * (sizeof(void *) + sizeof(struct model_gradient));
+    rank->arguments = malloc(256 + pointers);
+    if (!rank->batches || !rank->arguments)
+        return err_set(ERR_MEMORY, "no memory for %zu micro-batches", setting->config->accumulation);
+    for (size_t i = 0; i < setting->config->accumulation; i++)
+        if (!(rank->batches[i].tokens = malloc(token_count * sizeof(uint16_t))))
+            return err_set(ERR_MEMORY, "no memory for %zu tokens", token_count);
+    return ERR_NONE;
+}
+
+// Without data: tiers have addresses alone, and states no values.
+static bool is_dry(const struct train_rank *rank)
+{
+    return rank->setting->schedule.mode == EXECUTOR_DRY;
+}
+
+static int open_tiers(struct train_rank *rank)
+{
+    const struct train_setting *setting = rank->setting;
+    const struct config *config = setting->config;
+    const struct tier_setting memory = {
+        .device_bytes = setting->device_memory_bytes,
+        .host_bytes = setting->host_memory_bytes,
+        .lock_host = config->offload_optimizer.pin_memory || config->offload_param.pin_memory,
+        .planned = is_dry(rank),
+        .accelerator = setting->accelerator,
+        .device = setting->comm          ? setting->device
+                  : setting->accelerator ? (setting->device + rank->rank) % setting->device_count
+                                         : 0,
+    };
+    TRY(tier_open(&rank->ledger, &memory, &rank->tier));
+    if (!config_uses_nvme(config))
+        return ERR_NONE;
+    const char *paths[CONFIG_NVME_PATH_MAX];
+    for (int i = 0; i < config->nvme_path_count; i++)
+        paths[i] = config->nvme_paths[i];
+    inject_begin(&rank->inject, &setting->inject);
+    const struct tier_nvme_setting nvme = {
+        .paths = paths,
+        .path_count = config->nvme_path_count,
+        .rank = rank->rank,
+        .budget_bytes = setting->nvme_space_bytes,
+        .aio = config->aio,
+        .buffered = setting->buffered,
+        .checksum = setting->swap_checksum,
+        .planned = is_dry(rank),
+        .inject = setting->inject.fault_count > 0 ? &rank->inject : NULL,
+    };
+    return tier_nvme_open(&nvme, &rank->ledger, &rank->nvme);
+}
+
+int train_rank_open(struct train_rank *rank)
+{
+    const struct train_setting *setting = rank->setting;
+    const struct config *config = setting->config;
+    const struct stage_operations *operations;
+    TRY(stage_find(config->stage, &operations));
+    TRY(open_batches(rank));
+    TRY(open_tiers(rank));
+    TRY(executor_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->executor));
+    executor_emulate(rank->executor, setting->emulation.bytes_per_s);
+    executor_record(rank->executor, setting->trace);
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    const struct stage_setting stage_setting = {
+        .model = setting->model,
+        .config = config,
+        .comm = rank->comm,
+        .executor = rank->executor,
+        .tier = rank->tier,
+        .nvme = rank->nvme,
+        .ledger = &rank->ledger,
+        .seed = setting->seed,
+        .threads = setting->threads > 0     ? setting->threads
+                   : cores > setting->world ? cores / setting->world
+                                            : 1,
+    };
+    TRY((is_dry(rank) ? stage_plan : stage_open)(operations, &stage_setting, &rank->stage));
+    TRY(model_run_open(setting->model, config->micro_batch, config->precision, config->activation_checkpointing,
+                       rank->tier, &rank->run));
+    size_t run_bytes =
+        model_run_bytes(setting->model, config->micro_batch, config->precision, config->activation_checkpointing);
+    TRY(activations_open(setting->model, config, &rank->stage.move, rank->tier, &rank->activations));
+    comm_count_in(rank->comm, &rank->ledger);
+    formula_of(&rank->stage, rank->rank, run_bytes, sizeof(struct train_report_of_rank), &rank->formula);
+    activations_formula(&rank->activations, &rank->formula);
+    return is_dry(rank) ? ERR_NONE : verify_open(rank);
+}
+
+void train_rank_close(struct train_rank *rank)
+{
+    executor_close(rank->executor);
+    verify_close(rank);
+    model_run_close(rank->run);
+    activations_close(&rank->activations);
+    if (rank->stage.operations)
+        stage_close(&rank->stage);
+    tier_nvme_close(rank->nvme);
+    tier_close(rank->tier);
+    for (size_t i = 0; rank->batches && i < rank->setting->config->accumulation; i++)
+        free((void *)(uintptr_t)rank->batches[i].tokens);
+    free(rank->batches);
+    free(rank->arguments);
+}
