@@ -21,7 +21,7 @@ const char build_compiler[] = __VERSION__;
 const char build_compiler[] = "GCC " __VERSION__;
 #endif
 
-// "Open MPI v4.1.4"; null in a build without.
+// "Open MPI v4.1.4"; null in a build without MPI.
 static json_t *mpi_json(void)
 {
 #ifdef ZG_HAVE_MPI
@@ -35,7 +35,7 @@ static json_t *mpi_json(void)
 #endif
 }
 
-// As they are when the program runs; those that do not tell, as they were when it was built.
+// The versions at run time; for libraries that do not report theirs, the versions at build time.
 static json_t *libraries_json(void)
 {
     char hwloc[32], xxhash[32];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this binary was built from, and with what. CMake writes the values (CMakeLists.txt, cmake/build_commit.cmake).
+// The source and the tools of this build. CMake writes the values (CMakeLists.txt, cmake/build_commit.cmake).
 #ifndef ZG_BUILD_H
 #define ZG_BUILD_H
 
@@ -7,8 +7,8 @@
 
 extern const char build_compiler[];  // "GCC 12.2.0"
 
-// A new object with the keys version, edition, commit, dirty, compiler, flags and libraries (results/RECORDS.md).
-// Null: no memory.
+// Returns a new object with the keys version, `edition` (the suite version), commit, dirty, compiler, flags and
+// libraries (results/RECORDS.md); null if there is no memory.
 json_t *build_facts(void);
 
 #endif

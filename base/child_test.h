@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of what ends a program: runs a body in a child process and gives back how it ended.
+// For tests of code that ends the program: runs a body in a child process and returns how it ended.
 #ifndef ZG_CHILD_TEST_H
 #define ZG_CHILD_TEST_H
 
@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 struct child_end {
-    int status;         // of the exit; -1 when a signal ended it
-    char output[4096];  // stderr, cut off there
+    int status;         // exit status; -1 if a signal ended it
+    char output[4096];  // stderr, truncated to fit
 };
 
 // A body that returns ends the child with status 0.

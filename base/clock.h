@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time since a fixed moment in the past, the same for all processes of a machine. It never goes back.
+// The time since a fixed moment in the past, the same for all processes of a machine; monotonic.
 #ifndef ZG_CLOCK_H
 #define ZG_CLOCK_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of what the program says: runs a command line and gives back how it ended and what it printed.
+// For tests of the program's output: runs a command line and returns its exit status and output.
 #ifndef ZG_COMMAND_TEST_H
 #define ZG_COMMAND_TEST_H
 
@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-// The exit status of a shell's command line; what it prints is left in output, cut off there.
+// Runs a shell's command line and returns its exit status; output receives its standard output, truncated to fit.
 static int command_run(const char *command, char *output, size_t output_bytes)
 {
     FILE *pipe = popen(command, "r");
     cr_assert_not_null(pipe);
     output[fread(output, 1, output_bytes - 1, pipe)] = '\0';
-    // What is cut off is read all the same: a writer that nobody reads would wait for ever.
+    // Reads the rest, too: the writer would block on a full pipe.
     while (fgetc(pipe) != EOF)
         continue;
     int status = pclose(pipe);

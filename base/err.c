@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@ static _Thread_local char message[MESSAGE_BYTES];
 
 int err_set(int code, const char *format, ...)
 {
-    // The arguments may point into the message itself, so the new one is made beside it.
+    // The arguments may point into the message, so the new one is built in another buffer.
+    assert(code != ERR_NONE);
     char text[MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
@@ -22,13 +24,14 @@ int err_set(int code, const char *format, ...)
 
 int err_prefix(int code, const char *format, ...)
 {
+    assert(code != ERR_NONE);
     char text[MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (length >= 0 && (size_t)length < sizeof text) {
-        // What does not fit any more of the inner message is cut off.
+        // Truncates the inner message where it does not fit.
         int room = (int)sizeof text - length;
         snprintf(text + length, (size_t)room, ": %.*s", room, message);
     }

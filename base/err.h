@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors are values until main: a function returns 0 or one of these codes, and the calling thread's message says
-// what happened and what to do about it.
+// Errors are values up to main: a function returns 0 or one of these codes, and the calling thread's message names the
+// error and a remedy.
 #ifndef ZG_ERR_H
 #define ZG_ERR_H
 
@@ -8,13 +8,13 @@
 
 enum err {
     ERR_NONE = 0,
-    ERR_CHECK = 1,     // something was tested and is wrong
-    ERR_USAGE = 2,     // the input is at fault: command line, configuration, file
-    ERR_MEMORY = 3,    // the machine gave no memory
-    ERR_BUDGET = 4,    // a tier's budget would be exceeded
-    ERR_IO = 5,        // the operating system refused
-    ERR_PEER = 6,      // another rank failed first; the message is that rank's
-    ERR_INTERNAL = 7,  // a promise of the program itself is broken
+    ERR_CHECK = 1,     // a check failed
+    ERR_USAGE = 2,     // wrong input: command line, configuration, file
+    ERR_MEMORY = 3,    // an allocation failed
+    ERR_BUDGET = 4,    // an allocation would exceed a tier's budget
+    ERR_IO = 5,        // an operation of the operating system failed
+    ERR_PEER = 6,      // another rank failed first; the message is its message
+    ERR_INTERNAL = 7,  // an invariant of the program is violated
 };
 
 // Sets the calling thread's message and returns code.
@@ -26,7 +26,7 @@ int err_prefix(int code, const char *format, ...) __attribute__((format(printf, 
 // The calling thread's last message; "" if there is none. Valid until the next err_ call of this thread.
 const char *err_message(void);
 
-// What main returns for code: 1 for a failed check, 2 for bad input or a failed run.
+// The exit status for a code: 1 for a failed check, 2 for bad input or a failed run.
 int err_exit_status(int code);
 
 // Returns from the enclosing function with the code of a call that failed.

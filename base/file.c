@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,6 +20,7 @@ int file_join(const char *folder, const char *name, char out[PATH_MAX])
 {
     if (strlen(folder) + 1 + strlen(name) >= PATH_MAX)
         return err_set(ERR_USAGE, "%s/%s: the name is too long", folder, name);
+    assert(out != folder && out != name);
     char *end = stpcpy(out, folder);
     *end = '/';
     strcpy(end + 1, name);
@@ -27,13 +29,15 @@ int file_join(const char *folder, const char *name, char out[PATH_MAX])
 
 int file_write(int fd, const char *path, const void *data, size_t bytes)
 {
+    assert(fd >= 0 && (data || bytes == 0));
     const char *at = data;
     while (bytes > 0) {
         ssize_t done = write(fd, at, bytes);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
-            return err_set(ERR_IO, "%s: cannot be written: %s", path, done < 0 ? strerror(errno) : "nothing is taken");
+            return err_set(ERR_IO, "%s: cannot be written: %s", path,
+                           done < 0 ? strerror(errno) : "the device accepts no data");
         at += done;
         bytes -= (size_t)done;
     }
@@ -42,6 +46,7 @@ int file_write(int fd, const char *path, const void *data, size_t bytes)
 
 int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t bytes)
 {
+    assert(fd >= 0 && (out || bytes == 0));
     char *at = out;
     while (bytes > 0) {
         ssize_t done = pread(fd, at, bytes, (off_t)offset);
@@ -97,8 +102,8 @@ int file_create(const char *path, FILE **out)
 int file_flush(FILE *out, const char *what)
 {
     if (fflush(out) != 0)
-        return err_set(ERR_IO, "%s could not be written whole: %s", what, strerror(errno));
-    return ferror(out) ? err_set(ERR_IO, "%s could not be written whole", what) : ERR_NONE;
+        return err_set(ERR_IO, "%s could not be written completely: %s", what, strerror(errno));
+    return ferror(out) ? err_set(ERR_IO, "%s could not be written completely", what) : ERR_NONE;
 }
 
 int file_finish(FILE *out, const char *path, int rc)
@@ -106,7 +111,7 @@ int file_finish(FILE *out, const char *path, int rc)
     if (rc == ERR_NONE)
         rc = file_flush(out, path);
     if (fclose(out) != 0 && rc == ERR_NONE)
-        rc = err_set(ERR_IO, "%s could not be written whole: %s", path, strerror(errno));
+        rc = err_set(ERR_IO, "%s could not be written completely: %s", path, strerror(errno));
     if (rc != ERR_NONE)
         unlink(path);
     return rc;
@@ -116,7 +121,7 @@ int file_bytes(int fd, const char *path, uint64_t *bytes)
 {
     struct stat status;
     if (fstat(fd, &status) != 0)
-        return err_set(ERR_IO, "%s: cannot be looked at: %s", path, strerror(errno));
+        return err_set(ERR_IO, "%s: cannot be inspected: %s", path, strerror(errno));
     if (!S_ISREG(status.st_mode))
         return err_set(ERR_USAGE, "%s: is not a regular file", path);
     *bytes = (uint64_t)status.st_size;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files as a checkpoint needs them: reads and writes that are complete or errors, durable writes, digests. Every error
-// names the path.
+// Files: reads and writes that complete or fail, durable writes, digests. Every error names the path.
 #ifndef ZG_FILE_H
 #define ZG_FILE_H
 
@@ -9,37 +8,39 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { FILE_DIGEST_BYTES = 33 };  // 32 hexadecimal digits of XXH3-128, and the end
+enum { FILE_DIGEST_BYTES = 33 };  // 32 hexadecimal digits of XXH3-128 and a zero byte
 
-// FOLDER/NAME. ERR_USAGE when that is too long for a path. out is neither of the two.
+// Writes FOLDER/NAME to out, which must not overlap either. ERR_USAGE if it is too long for a path.
 int file_join(const char *folder, const char *name, char out[PATH_MAX]);
 
-// Writes all of it at the file's position. ERR_IO: no space, a limit, a device's error.
+// Writes all bytes at the file's position. ERR_IO: no space, a limit, a device error.
 int file_write(int fd, const char *path, const void *data, size_t bytes);
 
-// Reads exactly this many bytes at offset. ERR_IO when the file ends before.
+// Reads exactly `bytes` bytes at offset. ERR_IO if the file ends before.
 int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t bytes);
 
-// The whole of a small file, and a zero byte behind it; the caller frees *text. ERR_USAGE when it has more than limit.
+// Reads a whole small file and appends a zero byte; the caller frees *text. ERR_USAGE if it has more than `limit`
+// bytes.
 int file_read_text(const char *path, size_t limit, char **text, size_t *bytes);
 
-// A new file to print into. ERR_USAGE where the path is taken or the file cannot be made.
+// Creates a file to print into. ERR_USAGE if the path exists or cannot be created.
 int file_create(const char *path, FILE **out);
 
-// ERR_IO where something could not be written to out; what: "the page".
+// Flushes out. ERR_IO if any output to it failed; `what` names it in the message: "the page".
 int file_flush(FILE *out, const char *what);
 
-// Closes a file that was printed into; rc is the code of the printing. ERR_IO where something could not be written. The
-// file is removed after any error.
+// Closes a file from file_create; rc is the code of the printing, returned if it is an error. ERR_IO if any output
+// failed. Removes the file after an error.
 int file_finish(FILE *out, const char *path, int rc);
 
+// The size of a regular file. ERR_USAGE for any other file.
 int file_bytes(int fd, const char *path, uint64_t *bytes);
 
-// What was written to the file, or to a folder's table, survives a loss of power from here on.
+// Makes the data of a file, or the names in a folder, durable against a loss of power.
 int file_sync(int fd, const char *path);
 int file_sync_folder(const char *path);
 
-// The folder that holds path: "." where it names none. out has room for strlen(path) + 2 bytes.
+// The folder part of path, "." if it has none. out holds strlen(path) + 2 bytes. Returns out.
 const char *file_folder(const char *path, char *out);
 
 // XXH3-128 of the whole file.

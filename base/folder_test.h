@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests that write files: a folder of their own, removed with all that is in it.
+// For tests that write files: a temporary folder, removed with its contents.
 #ifndef ZG_FOLDER_TEST_H
 #define ZG_FOLDER_TEST_H
 
@@ -17,7 +17,7 @@ static int folder_remove_entry(const char *path, const struct stat *status, int 
     return remove(path);
 }
 
-// A new, empty folder; path has room for PATH_MAX bytes. In memory if it may be: no test is about losing power.
+// Makes a new, empty folder, in memory if possible: no test depends on durability. Returns path.
 static inline char *folder_make(char path[PATH_MAX])
 {
     const char *root = getenv("TMPDIR");
@@ -33,7 +33,7 @@ static inline void folder_remove(const char *path)
     nftw(path, folder_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-// What a file holds; the caller frees it.
+// Reads a file; the caller frees the result.
 static inline char *folder_read(const char *path, size_t *bytes)
 {
     FILE *file = fopen(path, "rb");

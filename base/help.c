@@ -15,7 +15,7 @@ void help_print_examples(const char *const examples[], FILE *out)
         fprintf(out, "  %s\n", *line);
 }
 
-// Prints text in lines of at most LINE_COLUMNS; a line break in it stays.
+// Prints text in lines of at most LINE_COLUMNS; keeps its line breaks.
 static void print_wrapped(const char *text, FILE *out)
 {
     size_t column = 0;
@@ -39,7 +39,7 @@ void help_show(poptContext context, const struct poptOption *options, const stru
         help_write(poptGetInvocationName(context), options, help);
         return;
     }
-    // popt prints this text behind "Usage: zerogauge train ".
+    // popt prints this text after "Usage: zerogauge train ".
     char *head = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&head, &bytes);
@@ -47,7 +47,7 @@ void help_show(poptContext context, const struct poptOption *options, const stru
         fprintf(stream, "%s\n\n", help->usage);
         print_wrapped(help->text, stream);
         if ((options->argInfo & POPT_ARG_MASK) != POPT_ARG_INCLUDE_TABLE)
-            fputc('\n', stream);  // a group's heading has an empty line above it
+            fputc('\n', stream);  // popt prints an empty line only before a group's heading
         fclose(stream);
     }
     poptSetOtherOptionHelp(context, head ? head : help->usage);

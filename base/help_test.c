@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of what --help says: every command has examples, and the examples work.
+// --help: every command has examples, and the examples work.
 #include "base/command_test.h"
 #include "base/folder_test.h"
 #include "base/help_test.h"
@@ -17,7 +17,7 @@ static void examples_of(const char *command, struct lines *out)
     cr_assert_geq(out->count, 2, "zerogauge %s --help: expected at least two examples", command);
 }
 
-// The example with `words` behind the options of the program, which are before a "--", a pipe or a redirection.
+// Inserts `words` after the program's options in an example: before a "--", a pipe or a redirection.
 static void insert(const char *example, const char *words, char out[4096])
 {
     static const char *const ends[] = {" -- ", " | ", " > "};
@@ -58,7 +58,7 @@ Test(help, an_option_that_does_not_exist_is_no_example)
     cr_expect_not_null(strstr(output, "--wrld"), "%s", output);
 }
 
-// Runs a command line where the examples' files are.
+// Runs a command line in the folder with the examples' files.
 static void run(const char *folder, const char *line)
 {
     char whole[8192], output[8192];
@@ -69,7 +69,7 @@ static void run(const char *folder, const char *line)
     cr_assert_eq(command_run(whole, output, sizeof output), 0, "%s: %s", line, output);
 }
 
-// Runs those of the command's examples that name what is installed here; `words` make those of `program` small.
+// Runs the examples of a command that need only installed programs; `words` shorten those of `program`.
 static void run_examples(const char *folder, const char *command, const char *program, const char *words)
 {
     static struct lines examples;

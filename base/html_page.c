@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The policy keeps a page from loading or running anything, whatever might have slipped into it.
+// The policy keeps the page from loading or running anything, even if escaping fails.
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"

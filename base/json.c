@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// jansson parses. Only a message needs lines and paths, so the scanner here reads a text again when one is made; it
-// knows the text to be valid up to its end, and has only to tell keys from values.
+// jansson parses. Only messages need lines and paths, so the scanner here reads the text again for a message. The text
+// is valid JSON up to its end, so the scanner only tells keys from values.
 #include "base/json.h"
 
 #include "base/err.h"
@@ -17,7 +17,7 @@ enum { PATH_BYTES = 256, VALUE_BYTES = 80, ERROR_BYTES = 80, DEPTH_MAX = JSON_PA
 
 // A member of an object or an element of an array.
 struct member {
-    const char *key;  // its token; null in an array
+    const char *key;  // the token of the key; null in an array
     int index;
     const char *value, *end;  // end: null before the first member
 };
@@ -46,7 +46,7 @@ static const char *value_end(const char *at, const char *end)
     return at;
 }
 
-// Steps to the next member of a container, the first one if *m is zero.
+// Steps to the next member of a container, to the first if *m is zero; false if there is none.
 static bool next_member(const char *container, const char *end, struct member *m)
 {
     const char *at = skip(m->end ? m->end : container + 1, end, ", \t\r\n");
@@ -59,7 +59,7 @@ static bool next_member(const char *container, const char *end, struct member *m
     return true;
 }
 
-// The name of a member, as a new string; null without memory.
+// The name of a member as a new string; null if there is no memory.
 static json_t *member_name(const struct member *m, const char *end)
 {
     return m->key ? json_loadb(m->key, (size_t)(string_end(m->key, end) - m->key), JSON_DECODE_ANY, NULL)
@@ -104,7 +104,7 @@ int json_text_line(const struct json_text *text, const char *path)
     return line_at(text->bytes, line);
 }
 
-// Appends ".NAME"; drops names at the front where the path is too long.
+// Appends ".NAME"; drops names at the front if the path gets too long.
 static void append_name(char path[PATH_BYTES], const char *name)
 {
     const char *kept = path;
@@ -117,7 +117,7 @@ static void append_name(char path[PATH_BYTES], const char *name)
     snprintf(path + used, PATH_BYTES - used, "%s%s", used ? "." : "", name);
 }
 
-// The containers that are open at the end of the text, outermost first.
+// Lists the containers that are open at the end of the text, outermost first; returns their number.
 static int open_containers(const char *at, const char *end, const char *containers[DEPTH_MAX])
 {
     int depth = 0;
@@ -130,7 +130,7 @@ static int open_containers(const char *at, const char *end, const char *containe
     return depth;
 }
 
-// The text ends with the second of two equal keys.
+// Reports a repeated key; the text ends with its second occurrence.
 static int refuse_duplicate(const char *name, int line, const char *text, const char *end)
 {
     const char *containers[DEPTH_MAX];
@@ -201,7 +201,7 @@ const char *json_message(char out[TEXT_MESSAGE_BYTES], const json_t *value)
     return out;
 }
 
-// Reads at most room bytes; a directory fails here.
+// Reads at most room bytes; returns 0 or an errno. Fails for a directory.
 static int read_all(int descriptor, char *buffer, size_t room, size_t *bytes)
 {
     *bytes = 0;
@@ -224,7 +224,7 @@ int json_read(const char *file, char **text, size_t *bytes)
     int descriptor = open(file, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
         return err_set(ERR_USAGE, "%s: cannot be opened: %s", file, strerror(errno));
-    // One byte more than is allowed, so that a longer file shows.
+    // Reads one byte more than the limit to detect longer files.
     char *buffer = malloc(JSON_TEXT_BYTES_MAX + 1);
     int failure = buffer ? read_all(descriptor, buffer, JSON_TEXT_BYTES_MAX + 1, bytes) : 0;
     close(descriptor);

@@ -112,7 +112,7 @@ Test(json, nesting_beyond_the_parsers_limit_is_refused)
     struct json_text out;
     cr_expect_eq(json_text_parse("x.json", text, 5 * depth, &out), ERR_USAGE);
     cr_expect(strstr(err_message(), "x.json:1: is not JSON: maximum parsing depth reached"), "%s", err_message());
-    // As deep as the parser goes, and a duplicate at the bottom.
+    // The deepest nesting that the parser accepts, with a duplicate key at the bottom.
     depth = 2000;
     memcpy(text + 5 * depth, "{\"b\":0,\"b\":1}", 13);
     memset(text + 5 * depth + 13, '}', depth);
@@ -134,7 +134,7 @@ Test(json, a_hundred_thousand_keys_take_no_noticeable_time)
     free(text);
 }
 
-// All lengths of one long path, so that each way of cutting it is met.
+// All lengths of a long path, so that it is truncated in every way.
 Test(json, the_path_of_a_duplicate_is_cut_at_the_front)
 {
     for (int length = 1; length < 300; length++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asked of hwloc, and of the kernel's files.
+// The facts come from hwloc and from files of the kernel.
 #include "base/machine.h"
 
 #include "base/machine_disk.h"
@@ -92,7 +92,7 @@ static bool file_has(const char *path, const char *word)
     return found;
 }
 
-// The product's name where the processors say that they are virtual; null on hardware.
+// The product name if the processors report a hypervisor; null on hardware.
 static json_t *hypervisor_json(void)
 {
     if (!file_has("/proc/cpuinfo", " hypervisor"))
@@ -104,11 +104,11 @@ static json_t *hypervisor_json(void)
     return json_string("yes");
 }
 
-// By the marks that container engines leave; null where there is none.
+// Detects containers by the marks that their engines leave; null outside of containers.
 static json_t *container_json(void)
 {
     static const struct {
-        const char *path, *word, *name;  // word: null where the file's being there says it
+        const char *path, *word, *name;  // word: null if the file's existence is the mark
     } marks[] = {{"/.dockerenv", NULL, "docker"},        {"/run/.containerenv", NULL, "podman"},
                  {"/.singularity.d", NULL, "apptainer"}, {"/proc/1/cgroup", "kubepods", "kubernetes"},
                  {"/proc/1/cgroup", "docker", "docker"}, {"/proc/1/cgroup", "lxc", "lxc"}};
@@ -118,7 +118,7 @@ static json_t *container_json(void)
     return json_null();
 }
 
-// Those that the driver of NVIDIA lists, whether or not this build can use them.
+// The GPUs that NVIDIA's driver lists, also in a build that cannot use them.
 static json_t *gpus_json(void)
 {
     json_t *list = json_array();

@@ -35,8 +35,8 @@ struct mount {
     char type[LINE_BYTES], source[LINE_BYTES];
 };
 
-// Where the device is mounted, from lines such as
-// "36 35 98:0 / /mnt rw,noatime shared:1 - ext4 /dev/sda1 rw". False: nowhere to be seen.
+// Finds the mount of a device in lines such as
+// "36 35 98:0 / /mnt rw,noatime shared:1 - ext4 /dev/sda1 rw". False: it has no visible mount.
 static bool find_mount(dev_t device, struct mount *out)
 {
     char line[MOUNT_BYTES];
@@ -53,7 +53,7 @@ static bool find_mount(dev_t device, struct mount *out)
     return found;
 }
 
-// The folder in /sys of the whole disk that this device is, or is a part of.
+// The folder in /sys of the disk that is or contains this device.
 static bool disk_folder(dev_t device, char out[PATH_MAX])
 {
     char link[64], real[PATH_MAX], partition[PATH_MAX + 16];
@@ -84,7 +84,7 @@ json_t *machine_disk(const char *folder)
         return NULL;
     bool mounted = find_mount(status.st_dev, &mount);
     dev_t device = status.st_dev;
-    // Some file systems have a device number of their own, and name their disk only as what was mounted.
+    // Some file systems have their own device number, and name their disk only as the source of the mount.
     if (mounted && major(device) == 0 && stat(mount.source, &source) == 0 && S_ISBLK(source.st_mode))
         device = source.st_rdev;
     bool on_disk = disk_folder(device, disk);

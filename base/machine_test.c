@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the facts about the machine, against what the C library says.
+// The facts about the machine against those of the C library.
 #include "base/build.h"
 #include "base/machine.h"
 
@@ -44,7 +44,7 @@ Test(machine, a_folder_has_its_file_system_and_size)
     json_decref(machine);
 }
 
-// The device of a file system on a disk is one that the kernel lists.
+// The kernel lists the device of a file system on a disk.
 Test(machine, a_disk_is_one_of_the_kernels)
 {
     const char *const folders[] = {"/", NULL};
@@ -75,7 +75,7 @@ Test(machine, the_build_says_compiler_flags_and_commit)
     bool repository = git && fgets(head, sizeof head, git);
     if (git)
         pclose(git);
-    // A commit made after the build is another; where there is a repository, there is a commit.
+    // A commit may have been made after the build; a build from a repository has a commit.
     cr_expect_eq(json_is_string(commit), repository);
     cr_expect_eq(json_is_boolean(json_object_get(build, "dirty")), repository);
     cr_expect(!repository || json_string_length(commit) == 40);

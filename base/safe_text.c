@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The character at the start of a text: returns its bytes, 0 at the text's end. What is not UTF-8 is a character of one
-// byte, and not valid.
+// Decodes the character at the start of a text; returns its bytes, 0 at the end. A byte that is not UTF-8 counts as one
+// character with *valid false.
 static size_t decode(const char *text, uint32_t *code, bool *valid)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -25,7 +25,7 @@ static size_t decode(const char *text, uint32_t *code, bool *valid)
         return bytes[0] != 0;
     *code = bytes[0] & (0x7fu >> length);
     for (size_t i = 1; i < length; i++) {
-        // The end of the text is no continuation, so nothing beyond it is read.
+        // The final zero is not a continuation byte, so the loop stops there.
         if ((bytes[i] & 0xc0) != 0x80)
             break;
         *code = *code << 6 | (bytes[i] & 0x3fu);
@@ -38,15 +38,15 @@ static size_t decode(const char *text, uint32_t *code, bool *valid)
     return 1;
 }
 
-// True for a character that can be read where it is printed and does nothing else there.
+// True for a character that is visible and has no other effect.
 static bool is_plain(uint32_t code)
 {
     static const struct {
         uint32_t first, last;
     } others[] = {
         {0x00, 0x1f},     {0x7f, 0x9f},        // controls
-        {0xad, 0xad},     {0x61c, 0x61c},      // a hyphen that is not there; marks of writing direction
-        {0x200b, 0x200f}, {0x2028, 0x202e},    // of no width; separators of lines; directions
+        {0xad, 0xad},     {0x61c, 0x61c},      // soft hyphen; mark of writing direction
+        {0x200b, 0x200f}, {0x2028, 0x202e},    // zero width; line separators and directions
         {0x2060, 0x206f}, {0xfeff, 0xfeff},    // directions; the byte order mark
         {0xfff9, 0xfffb}, {0xe0000, 0xe007f},  // annotations; tags
     };
@@ -54,12 +54,12 @@ static bool is_plain(uint32_t code)
         if (code >= others[i].first && code <= others[i].last)
             return false;
     }
-    return (code & 0xfffe) != 0xfffe && (code < 0xfdd0 || code > 0xfdef);  // not characters, by definition
+    return (code & 0xfffe) != 0xfffe && (code < 0xfdd0 || code > 0xfdef);  // noncharacters
 }
 
 enum { PIECE_BYTES = 16 };
 
-// The next character of a text as it may be printed; returns how many bytes of the text that is, 0 at its end.
+// Escapes the next character of a text; returns its bytes in the text, 0 at the end.
 static size_t next_piece(const char *text, char piece[PIECE_BYTES])
 {
     uint32_t code;
@@ -106,7 +106,7 @@ void text_markup(FILE *out, const char *text)
 
 json_t *text_json(const char *text)
 {
-    // No character becomes longer than four times its bytes.
+    // Escaping lengthens no character beyond four times its bytes.
     char piece[PIECE_BYTES], *safe = malloc(4 * (text ? strlen(text) : 0) + 1);
     if (!safe)
         return NULL;
@@ -118,7 +118,7 @@ json_t *text_json(const char *text)
     return string;
 }
 
-// The text of text_json on one line. The caller frees it; null without memory.
+// The text of text_json on one line; null if there is no memory. The caller frees it.
 static char *one_line(const char *text)
 {
     json_t *safe = text_json(text);
@@ -134,7 +134,7 @@ void text_markdown(FILE *out, const char *text)
 {
     char *line = one_line(text);
     for (const char *at = line; at && *at; at++) {
-        // Any mark of ASCII may stand behind a backslash. The slashes and the point make addresses.
+        // Markdown allows a backslash before any ASCII punctuation. Slashes and the dot are escaped to break addresses.
         bool acts = strchr("\\`*[]<>|&#~$", *at) != NULL;
         acts |= *at == '_' && !(at > line && isalnum((unsigned char)at[-1]) && isalnum((unsigned char)at[1]));
         acts |= *at == '/' && at > line && at[-1] == ':';

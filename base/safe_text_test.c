@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of text of unknown origin: what can be read stays as it is, and everything else becomes visible and harmless.
+// Escaping of untrusted text: plain text stays unchanged, all other text becomes visible and harmless.
 #include "base/safe_text.h"
 
 #include <criterion/criterion.h>
@@ -22,7 +22,7 @@ static char *printed(void (*print)(FILE *out, const char *text), const char *tex
     return out;
 }
 
-// What a text becomes in each form.
+// A text and its expected result in each format.
 static const struct {
     const char *text, *terminal, *markup, *json;
 } rows[] = {
@@ -34,27 +34,27 @@ static const struct {
     {"a\nb\n", "a\n   b\n   ", "a&#10;b&#10;", "a\nb\n"},
     {"a\tb\r", "a b\\x0d", "a b\\x0d", "a b\\x0d"},
     {"\x01\x1b[31m\x7f", "\\x01\\x1b[31m\\x7f", "\\x01\\x1b[31m\\x7f", "\\x01\\x1b[31m\\x7f"},
-    // Two, three and four bytes: the least, the largest, and usual ones.
+    // Two, three and four bytes: the least, the largest, and common characters.
     {"\xc2\xa0\xdf\xbf\xc3\xa9", "\xc2\xa0\xdf\xbf\xc3\xa9", "\xc2\xa0\xdf\xbf\xc3\xa9", "\xc2\xa0\xdf\xbf\xc3\xa9"},
     {"\xe0\xa0\x80\xef\xbf\xbd\xe2\x82\xac", "\xe0\xa0\x80\xef\xbf\xbd\xe2\x82\xac",
      "\xe0\xa0\x80\xef\xbf\xbd\xe2\x82\xac", "\xe0\xa0\x80\xef\xbf\xbd\xe2\x82\xac"},
     {"\xf0\x90\x80\x80\xf0\x9f\x8c\x8d", "\xf0\x90\x80\x80\xf0\x9f\x8c\x8d", "\xf0\x90\x80\x80\xf0\x9f\x8c\x8d",
      "\xf0\x90\x80\x80\xf0\x9f\x8c\x8d"},
-    // Around the surrogates, which are none.
+    // The neighbours of the surrogates, which are not characters.
     {"\xed\x9f\xbf\xed\xa0\x80\xed\xbf\xbf\xee\x80\x80", "\xed\x9f\xbf\\xed\\xa0\\x80\\xed\\xbf\\xbf\xee\x80\x80",
      "\xed\x9f\xbf\\xed\\xa0\\x80\\xed\\xbf\\xbf\xee\x80\x80",
      "\xed\x9f\xbf\\xed\\xa0\\x80\\xed\\xbf\\xbf\xee\x80\x80"},
-    // Longer than needed.
+    // Overlong encodings.
     {"\xc0\x80\xc1\xbf\xe0\x9f\xbf\xf0\x8f\xbf\xbf", "\\xc0\\x80\\xc1\\xbf\\xe0\\x9f\\xbf\\xf0\\x8f\\xbf\\xbf",
      "\\xc0\\x80\\xc1\\xbf\\xe0\\x9f\\xbf\\xf0\\x8f\\xbf\\xbf",
      "\\xc0\\x80\\xc1\\xbf\\xe0\\x9f\\xbf\\xf0\\x8f\\xbf\\xbf"},
-    // Beyond the last code.
+    // Beyond the last code point.
     {"\xf4\x90\x80\x80\xf8\x88\x80\x80\x80\xff", "\\xf4\\x90\\x80\\x80\\xf8\\x88\\x80\\x80\\x80\\xff",
      "\\xf4\\x90\\x80\\x80\\xf8\\x88\\x80\\x80\\x80\\xff", "\\xf4\\x90\\x80\\x80\\xf8\\x88\\x80\\x80\\x80\\xff"},
-    // A continuation alone, and characters that the end or another one cuts off.
+    // A lone continuation byte, and characters truncated by the end or by another character.
     {"\x80<\xe2\x82<\xe2<\xf0\x9f\x8c", "\\x80<\\xe2\\x82<\\xe2<\\xf0\\x9f\\x8c",
      "\\x80&lt;\\xe2\\x82&lt;\\xe2&lt;\\xf0\\x9f\\x8c", "\\x80<\\xe2\\x82<\\xe2<\\xf0\\x9f\\x8c"},
-    // C1 controls, directions, no width, no characters.
+    // C1 controls, writing directions, zero width, noncharacters.
     {"\xc2\x80\xc2\x9f\xe2\x80\x8b\xe2\x80\xae\xe2\x81\xa6\xef\xbb\xbf\xef\xbf\xbe\xef\xbf\xbf\xf0\x9f\xbf\xbe",
      "\\u{0080}\\u{009f}\\u{200b}\\u{202e}\\u{2066}\\u{feff}\\u{fffe}\\u{ffff}\\u{1fffe}",
      "\\u{0080}\\u{009f}\\u{200b}\\u{202e}\\u{2066}\\u{feff}\\u{fffe}\\u{ffff}\\u{1fffe}",
@@ -69,7 +69,7 @@ static const struct {
 Test(safe_text, every_form_keeps_what_can_be_read_and_shows_the_rest)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        // A copy of its exact size, so that a sanitizer sees a read beyond the end.
+        // A copy of the exact size, so that a sanitizer detects reads beyond the end.
         char *text = strdup(rows[i].text), *out = printed(terminal, text);
         cr_assert_str_eq(out, rows[i].terminal, "row %zu: %s", i, out);
         free(out);
@@ -104,7 +104,7 @@ Test(safe_text, any_bytes_become_json_that_reads_back_and_markup_without_markup)
         int length = trial % 31;
         for (int i = 0; i < length; i++) {
             state = state * 6364136223846793005u + 1442695040888963407u;
-            // Half of the bytes begin or continue characters of several bytes.
+            // Half of the bytes are lead or continuation bytes of multi-byte characters.
             unsigned byte = (unsigned)(state >> 56);
             text[i] = (char)(byte ? byte : 1);
         }

@@ -18,7 +18,7 @@ double statistics_quantile(const double *values, size_t count, double q)
     double sorted[STATISTICS_COUNT_MAX];
     memcpy(sorted, values, count * sizeof sorted[0]);
     qsort(sorted, count, sizeof sorted[0], compare_doubles);
-    // Between two samples the quantile is on the straight line from one to the other.
+    // Linear interpolation between two neighbouring samples.
     double position = q * (double)(count - 1);
     size_t below = (size_t)position;
     size_t above = below + 1 < count ? below + 1 : below;
@@ -50,7 +50,7 @@ double statistics_sum(const double *values, size_t count)
 struct ranked {
     double value;
     int of_a;
-    int doubled_rank;  // twice the rank from 1, so that the mean of two neighbours is whole
+    int doubled_rank;  // twice the rank, which counts from 1, so that the mean of two ranks is whole
 };
 
 static int compare_ranked(const void *left, const void *right)
@@ -58,7 +58,8 @@ static int compare_ranked(const void *left, const void *right)
     return compare_doubles(&((const struct ranked *)left)->value, &((const struct ranked *)right)->value);
 }
 
-// Sorts, and gives equal values the mean of their ranks. Returns the sum of t^3 - t over the groups of t equal values.
+// Sorts the values and ranks them; equal values get the mean of their ranks. Returns the sum of t^3 - t over the groups
+// of t equal values.
 static double rank_all(struct ranked *all, size_t count)
 {
     double ties = 0;
@@ -74,8 +75,8 @@ static double rank_all(struct ranked *all, size_t count)
     return ties;
 }
 
-// Of all ways to take a_count of the ranks, the share whose sum lies at least as far from the mean as the one seen.
-// ways[k][s] counts, as a double, how many choices of k of the ranks so far have the doubled sum s.
+// The fraction of all choices of a_count ranks whose sum is at least as far from the mean as the observed one.
+// ways[k][s] counts, as a double, the choices of k of the ranks so far with the doubled sum s.
 static double exact(const struct ranked *all, size_t count, size_t a_count, int seen)
 {
     enum { SUM_MAX = STATISTICS_EXACT_MAX * (STATISTICS_EXACT_MAX + 1) };

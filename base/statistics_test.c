@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the statistics: against values by hand, against all divisions counted one by one, and against tables.
+// Statistics against values computed by hand, against an enumeration of all divisions, and against tables.
 #include "base/statistics.h"
 
 #include <criterion/criterion.h>
@@ -33,7 +33,7 @@ Test(statistics, the_mad_does_not_mind_one_that_is_far_off)
     expect_near(statistics_sum(samples, 5), 1010, 0);
 }
 
-// The share of all divisions of the values whose ranks lie at least as far apart, by trying each; a_count + b_count is
+// The fraction of all divisions of the values with ranks at least as far apart, by enumeration; a_count + b_count is
 // small.
 static double by_trying(const double *a, size_t a_count, const double *b, size_t b_count)
 {
@@ -92,8 +92,8 @@ Test(statistics, the_rank_test_has_the_values_of_the_tables)
     expect_near(statistics_rank_test((const double[]){100}, 1, many, 19), 0.1, 1e-12);
 }
 
-// 31 and 31 values are counted no longer; the expected values are, by big integers. Far out, the approximation says
-// more than there is: it errs towards "within noise".
+// For 31 and 31 values the test uses the approximation; the expected values come from exact counts with big integers.
+// In the tails the approximation exceeds the exact value: it errs towards "within noise".
 Test(statistics, the_approximation_is_close_to_the_exact_count)
 {
     static const struct {

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@ struct strict_object strict_root(const struct json_text *text)
     return (struct strict_object){.file = text->name, .text = text, .value = text->root, .path = ""};
 }
 
-// PATH.KEY, or the one of the two that is there; cut where it is too long.
+// Writes PATH.KEY, or the one that is not empty; truncates long ones.
 static void join(const char *path, const char *key, char out[STRICT_PATH_BYTES])
 {
     snprintf(out, STRICT_PATH_BYTES, "%.120s%s%.120s", path, *path && *key ? "." : "", key);
@@ -85,6 +86,7 @@ int strict_bool(const struct strict_object *object, const char *key, bool *out)
 
 int strict_integer(const struct strict_object *object, const char *key, int64_t low, int64_t high, int64_t *out)
 {
+    assert(low <= high);
     const json_t *value = json_object_get(object->value, key);
     if (!json_is_integer(value) || json_integer_value(value) < low || json_integer_value(value) > high) {
         char expected[80];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of JSON objects whose keys are all known. Each message is "FILE:LINE: KEY.PATH: is VALUE, expected WHAT", and
-// each code ERR_USAGE. Strings belong to the text.
+// Reads values of JSON objects with known keys. Every error is ERR_USAGE with "FILE:LINE: KEY.PATH: is VALUE, expected
+// ...". The text owns all strings.
 #ifndef ZG_STRICT_JSON_H
 #define ZG_STRICT_JSON_H
 
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// An object in a text, and the dotted path that leads to it: "" for the whole.
+// An object in a text, and its dotted path: "" for the root.
 enum { STRICT_PATH_BYTES = 256 };
 struct strict_object {
     const char *file;
@@ -18,14 +18,14 @@ struct strict_object {
     char path[STRICT_PATH_BYTES];
 };
 
-// The whole text, which must stay.
+// The root object of a text, which must outlive it.
 struct strict_object strict_root(const struct json_text *text);
 
-// "FILE:LINE: PATH.KEY: " and the rest; key "" for the object itself.
+// Returns ERR_USAGE with "FILE:LINE: PATH.KEY: " and the formatted text; key "": the object itself.
 int strict_fail(const struct strict_object *object, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// The object has exactly these keys; a NULL ends them. Those behind a '?' may be missing.
+// Checks that the object has exactly these keys, ended by NULL. Keys with a '?' in front may be missing.
 int strict_keys(const struct strict_object *object, const char *const keys[]);
 
 int strict_bool(const struct strict_object *object, const char *key, bool *out);
@@ -33,16 +33,16 @@ int strict_integer(const struct strict_object *object, const char *key, int64_t 
 int strict_int(const struct strict_object *object, const char *key, int low, int high, int *out);
 int strict_size(const struct strict_object *object, const char *key, int64_t high, size_t *out);
 
-// A finite number; whole ones are numbers, too.
+// A finite number, whole or not.
 int strict_real(const struct strict_object *object, const char *key, double *out);
 
-// Of at most `room` bytes with the zero at its end, which is copied to out; without control characters.
+// Copies a string without control characters to out, at most `room` bytes with the final zero.
 int strict_string(const struct strict_object *object, const char *key, char *out, size_t room);
 
-// Of any length; borrowed.
+// A string of any length; borrowed.
 int strict_text(const struct strict_object *object, const char *key, const char **out);
 
-// One of the words, which NULL ends: its index.
+// The index of a string in the words, ended by NULL.
 int strict_word(const struct strict_object *object, const char *key, const char *const words[], int *out);
 
 int strict_object_of(const struct strict_object *object, const char *key, struct strict_object *out);

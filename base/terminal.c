@@ -33,7 +33,7 @@ void terminal_progress_list(const char *format, va_list arguments)
         return;
     ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
     vsnprintf(text, sizeof text, format, arguments);
-    // One column stays free: a full line would scroll.
+    // Keeps one column free: a full line would scroll.
     fprintf(stderr, "\r\033[K%.*s", (size.ws_col > 0 ? size.ws_col : WIDTH_DEFAULT) - 1, text);
     fflush(stderr);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours, and progress on a terminal's last line. Where output goes to a file or a pipe there is neither, nor on a
-// terminal that calls itself dumb.
+// Colours, and progress on a terminal's last line. A file, a pipe or a dumb terminal gets neither.
 #ifndef ZG_TERMINAL_H
 #define ZG_TERMINAL_H
 
@@ -8,14 +7,14 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-// Whether out is such a terminal and the user has not set NO_COLOR.
+// True if out is a terminal that is not dumb, and NO_COLOR is not set.
 bool terminal_has_colours(FILE *out);
 
-// Whether standard error is such a terminal.
+// True if standard error is a terminal that is not dumb.
 bool terminal_shows_progress(void);
 
-// Writes over the last line of standard error, where it shows progress; nothing else is to be written there until the
-// line is taken away, which an empty text does. What is too long for a line is cut off. The text is ASCII.
+// Overwrites the last line of standard error if it shows progress. An empty text removes the line; until then nothing
+// else may be written there. Truncates the text to a line. The text is ASCII.
 void terminal_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void terminal_progress_list(const char *format, va_list arguments);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of what terminals, dumb ones and files get: each test's standard error is a terminal of its own.
+// The output to terminals, dumb terminals and files. Each test has its own terminal as standard error.
 #include "base/command_test.h"
 #include "base/terminal.h"
 
@@ -36,7 +36,7 @@ static void close_terminal(void)
     close(master);
 }
 
-// What has been written until "END", which is written here.
+// Writes "END" and reads the terminal's output up to it.
 static const char *seen(void)
 {
     static char text[4096];
@@ -96,7 +96,7 @@ Test(terminal, a_file_gets_neither)
     fclose(file);
 }
 
-// Every command, with a terminal behind its standard error: what it leaves there is whole lines, or nothing.
+// Every command, with a terminal as standard error, leaves only complete lines there.
 Test(terminal, commands_take_their_progress_away)
 {
     static const char *const commands[] = {"train --preset zero1 --model linear --steps 3",

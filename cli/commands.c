@@ -15,15 +15,15 @@
 #include <string.h>
 
 const struct command commands[] = {
-    {"train", train_main, "train a model at a ZeRO stage; --verify compares it with unsharded Adam, bit by bit"},
-    {"validate", validate_main, "say whether this machine does what its parts allow, and leave a folder that shows it"},
-    {"check", check_main, "the conformance suite, on the reference or on another implementation"},
-    {"bench", bench_main, "measure a part against what this machine allows"},
-    {"plan", plan_main, "what training would hold, move and take on a machine, of any model and world"},
+    {"train", train_main, "train a model at a ZeRO stage; --verify compares it bit by bit with unsharded Adam"},
+    {"validate", validate_main, "check that this machine reaches the performance its hardware allows; writes a report"},
+    {"check", check_main, "run the conformance suite on the reference or on another implementation"},
+    {"bench", bench_main, "measure one part of training against a baseline of this machine"},
+    {"plan", plan_main, "predict memory, traffic and time of training for any model, world and machine"},
     {"report", report_main, "verify, show and compare result files"},
-    {"answer", answer_main, "answer the suite's cases with the reference, as another implementation would"},
+    {"answer", answer_main, "answer the suite's cases with the reference, in the form of an adapter"},
     {"export", export_main, "write a checkpoint's weights to one safetensors file"},
-    {"info", info_main, "what this machine has, and what this binary can use of it"},
+    {"info", info_main, "show this machine's hardware and software, and what this binary can use"},
     {NULL, NULL, NULL},
 };
 

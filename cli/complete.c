@@ -84,7 +84,7 @@ static void offer_requirements(void)
         offer_name(requirement_at(i)->id);
 }
 
-// Names for the placeholders in the arguments of options.
+// The names that replace the placeholders in the arguments of options.
 static const struct {
     const char *word;
     void (*offer)(void);
@@ -94,7 +94,7 @@ static const struct {
     {"REQUIREMENT", offer_requirements},
 };
 
-// "cpu|cuda" offers these two, "MODEL|FILE" the names of models.
+// "cpu|cuda" offers both words, "MODEL|FILE" the names of models.
 static void offer_argument(const char *argument)
 {
     for (const char *word = argument; *word;) {
@@ -130,7 +130,7 @@ static void offer_option(void *context, const char *group, const struct poptOpti
     offer_name(name);
 }
 
-// Offers values where the word before is an option that takes one, and options otherwise; a help_writer.
+// Offers values if the previous word is an option that takes one, and options otherwise; a help_writer.
 static void complete_word(const char *command, const struct poptOption *options, const struct help *help)
 {
     const char *argument = NULL;
@@ -160,7 +160,7 @@ static void complete_benchmark(void)
         offer_name(bench_at(i)->name);
 }
 
-// Sets `asked`. A shell may pass --preset=zero1 as one word, or cut it into three.
+// Sets `asked`. A shell passes --preset=zero1 as one word or as three.
 static void find_words(const char *const *words, int count)
 {
     static char option[64];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names that options take: `zerogauge help presets` and `zerogauge help models`, one name a line with its
-// description. Shell completion reads the first word of each line.
+// The lists of `zerogauge help presets` and `zerogauge help models`: one name per line with its description.
 #ifndef ZG_HELP_LISTS_H
 #define ZG_HELP_LISTS_H
 

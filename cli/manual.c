@@ -14,7 +14,7 @@
 
 enum { LINE_BYTES = 78 };
 
-// The groups of options that a section prints: those that benchmarks share are in the section of `bench` alone.
+// The groups of options that a section prints: only the section of `bench` has those that benchmarks share.
 static enum { ALL_GROUPS, OWN_GROUP, SHARED_GROUPS } groups;
 static const char OWN_TITLE[] = "Options of this benchmark:";
 
@@ -27,8 +27,8 @@ static size_t print_character(char c, bool dashes)
     return (size_t)printf(dashes ? "\\%c" : "%c", c);
 }
 
-// Prints words so that roff shows them as they are; a macro would read punctuation at a word's beginning. Returns the
-// characters written.
+// Prints words escaped for roff, which would interpret punctuation at a word's beginning. Returns the characters
+// written.
 static size_t print_word(const char *word, size_t bytes)
 {
     size_t column = 0;
@@ -41,7 +41,7 @@ static size_t print_word(const char *word, size_t bytes)
     return column;
 }
 
-// Lines of text; each sentence begins one, and "\n" a paragraph.
+// Prints text in lines; each sentence begins a line, and "\n" a paragraph.
 static void print_text(const char *text)
 {
     for (size_t column = 0; *text;) {
@@ -62,7 +62,7 @@ static void print_text(const char *text)
     putchar('\n');
 }
 
-// "cpu|FILE": literal words are marked as commands, placeholders as arguments.
+// Prints "cpu|FILE" with literal words marked as commands and placeholders as arguments.
 static void print_argument(const char *text)
 {
     for (const char *word = text; *word;) {
@@ -117,7 +117,7 @@ static void print_option(void *context, const char *group, const struct poptOpti
     print_default(option);
 }
 
-// A section of one command; a help_writer.
+// Prints the section of a command; a help_writer.
 static void print_section(const char *command, const struct poptOption *options, const struct help *help)
 {
     const char *group = NULL, *name = strchr(command, ' ') + 1;
@@ -136,7 +136,7 @@ static void print_section(const char *command, const struct poptOption *options,
     }
 }
 
-// Help ends the process, so each section is printed by a child.
+// Help ends the process, so a child process prints each section.
 static int section(const struct command *command, const char *benchmark)
 {
     fflush(stdout);
@@ -157,9 +157,9 @@ static int bench_sections(const struct command *command)
         with_all_groups++;
     printf(".Ss %s\n.Nm\n.Cm %s\n.Ar NAME\n.Op Ar option ...\n.Pp\n", command->name, command->name);
     print_text(
-        "Measures a part against what this machine allows. Each benchmark has options of its own, which are in its "
-        "section below, and those of every benchmark; some have those of storage, and of states on storage, as "
-        "its --help says. The benchmark all is each of the others in turn.");
+        "Measures one part of training against a baseline of this machine. Every benchmark accepts the common options "
+        "and its own, which its section below lists; some also accept those of storage, and of states on storage, as "
+        "their --help says. The benchmark all runs each of the others in turn.");
     groups = SHARED_GROUPS;
     status |= section(command, bench_at(with_all_groups)->name);
     groups = OWN_GROUP;
@@ -174,7 +174,7 @@ int manual_fill(FILE *frame)
     static const char MARK[] = "\n@COMMANDS@\n";
     char *text = NULL;
     size_t size = 0;
-    // Reads to the end first: a child that exits would set the shared file offset back.
+    // Reads the whole frame first: an exiting child would reset the shared file offset.
     char *mark = getdelim(&text, &size, '\0', frame) > 0 ? strstr(text, MARK) : NULL;
     if (!mark) {
         free(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line. Exit status: 0 good, 1 a check failed, 2 usage or bad input, 77 nothing could be tested.
+// The command line. Exit status: 0 success, 1 a check failed, 2 usage or bad input, 77 nothing could be tested.
 #include "base/help.h"
 #include "cli/commands.h"
 #include "cli/complete.h"
@@ -14,16 +14,16 @@ static const char *const examples[] = {"zerogauge validate --quick",
 
 static void commands_print(FILE *out)
 {
-    fprintf(out, "usage: zerogauge COMMAND [OPTION...]     (--help after a command lists its options)\n");
+    fprintf(out, "usage: zerogauge COMMAND [OPTION...]     (COMMAND --help lists the options of a command)\n");
     for (const struct command *command = commands; command->name; command++)
         fprintf(out, "  %-8s %s\n", command->name, command->summary);
-    fprintf(out, "  %-8s %s\n", "help", "this text; `help COMMAND`, `help presets` and `help models` say more");
-    fprintf(out, "  %-8s %s\n", "version", "the version");
+    fprintf(out, "  %-8s %s\n", "help", "show this list; see also `help COMMAND`, `help presets` and `help models`");
+    fprintf(out, "  %-8s %s\n", "version", "print the version");
 }
 
 static int refuse(const char *name)
 {
-    fprintf(stderr, "zerogauge: there is no command '%s'\n", name);
+    fprintf(stderr, "zerogauge: unknown command '%s'\n", name);
     commands_print(stderr);
     return 2;
 }
@@ -38,7 +38,7 @@ static bool is_version(const char *name)
     return strcmp(name, "version") == 0 || strcmp(name, "--version") == 0;
 }
 
-// `help bench adam` is `bench adam --help`. --manual is for the build, --complete for the shells.
+// `help bench adam` equals `bench adam --help`. The build uses --manual, and shells use --complete.
 static int help_main(int argc, const char **argv)
 {
     const char *asked = argc > 1 ? argv[1] : "help";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine has, and which parts were built in, with the reason where one was not.
+// The hardware and software of this machine, and the parts of this build, with the reason for each missing one.
 #include "info/info.h"
 
 #include "ref/arithmetic/adam.h"
@@ -27,7 +27,7 @@ static json_t *isa_json(void)
     return names;
 }
 
-// What a reader might look for. A part that is absent says why, and what stands in its place.
+// The optional parts. The note of a missing part gives the reason and the replacement.
 static const struct {
     const char *name;
     bool built_in;
@@ -35,19 +35,19 @@ static const struct {
 } backends[] = {
     {"local", true, "ranks are threads of one process"},
 #ifdef ZG_HAVE_MPI
-    {"mpi", true, "ranks are processes, where mpirun or srun starts them"},
+    {"mpi", true, "ranks are processes that mpirun or srun starts"},
 #else
-    {"mpi", false, "not found when this was built (libopenmpi-dev brings it): ranks are threads"},
+    {"mpi", false, "not found at build time (install libopenmpi-dev): ranks are threads"},
 #endif
 #ifdef ZG_HAVE_NCCL
-    {"nccl", true, "carries collectives between GPUs, for ranks that have one each"},
+    {"nccl", true, "collectives between GPUs, for ranks with one GPU each"},
 #else
-    {"nccl", false, "not found when this was built (it needs nvcc and libnccl-dev): ranks are threads or processes"},
+    {"nccl", false, "not found at build time (needs nvcc and libnccl-dev): ranks are threads or processes"},
 #endif
 };
 enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };
 
-// An engine of the NVMe tier, asked of the kernel: containers often forbid io_uring.
+// An engine of the NVMe tier, tried on the kernel: containers often forbid io_uring.
 static json_t *engine_json(enum nvme_engine engine)
 {
     struct io_queue *queue;
@@ -55,7 +55,7 @@ static json_t *engine_json(enum nvme_engine engine)
     if (usable)
         io_queue_close(queue);
     return json_pack("{s:s, s:b, s:b, s:s}", "name", io_engine_of(engine)->name, "built_in", 1, "usable", usable,
-                     "note", usable ? "I/O engine of the NVMe tier, usable here" : err_message());
+                     "note", usable ? "I/O engine of the NVMe tier, usable" : err_message());
 }
 
 static json_t *backends_json(const json_t *cuda)
@@ -93,7 +93,7 @@ static long long number_of(const json_t *object, const char *key)
     return (long long)json_integer_value(json_object_get(object, key));
 }
 
-// "32 MiB", in the largest unit that leaves at least one.
+// Prints "32 MiB": the largest unit with a value of at least 1.
 static void print_bytes(long long bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -121,7 +121,7 @@ static void print_machine(const json_t *machine)
     json_array_foreach (json_object_get(machine, "gpus"), index, item)
         printf("GPU         %s\n", text_of(item, "model"));
     if (json_array_size(json_object_get(machine, "gpus")) == 0)
-        printf("GPU         none that NVIDIA's driver lists: the device tier is host memory\n");
+        printf("GPU         NVIDIA's driver lists none: the device tier is host memory\n");
     json_array_foreach (json_object_get(machine, "disks"), index, item) {
         printf("disk        %s on %s, %s, ", text_or(item, "file_system", "unknown"),
                text_or(item, "device", "unknown"), text_or(item, "model", "model unknown"));
@@ -132,7 +132,7 @@ static void print_machine(const json_t *machine)
     }
 }
 
-// What each program is for is said of those that are there, too: a reader sees what to expect.
+// The purpose of a program is printed whether it is installed or not.
 static void print_software(const json_t *info)
 {
     size_t index;
@@ -140,7 +140,7 @@ static void print_software(const json_t *info)
     const char *name, *path;
     json_t *libraries = json_object_get(json_object_get(info, "build"), "libraries"), *version;
     json_object_foreach (libraries, name, version)
-        if (strcmp(name, "openblas") != 0)  // which has a line of its own
+        if (strcmp(name, "openblas") != 0)  // which has its own line
             printf("%-11s %s\n", name, json_string_value(version));
     json_array_foreach (json_object_get(info, "backends"), index, item)
         printf("%-11s %s: %s\n", text_of(item, "name"),
@@ -150,8 +150,7 @@ static void print_software(const json_t *info)
         if ((path = text_of(item, "path")) != NULL)
             printf("%-11s %s: %s\n", name, text_or(item, "version", path), text_of(item, "enables"));
         else
-            printf("%-11s absent, apt-get install %s brings it: %s\n", name, text_of(item, "package"),
-                   text_of(item, "enables"));
+            printf("%-11s absent (apt-get install %s): %s\n", name, text_of(item, "package"), text_of(item, "enables"));
     }
 }
 
@@ -198,7 +197,7 @@ static const char *const examples[] = {
 
 static const struct help help = {
     .usage = "[OPTION...]",
-    .text = "What this machine has, and what this binary can use of it.",
+    .text = "Shows this machine's hardware and software, and what this binary can use of it.",
     .examples = examples,
 };
 
@@ -206,7 +205,7 @@ static const struct help help = {
 static int info_parse(int argc, const char **argv, int *json)
 {
     struct poptOption table[] = {
-        {"json", '\0', POPT_ARG_NONE, json, 0, "one JSON line", NULL},
+        {"json", '\0', POPT_ARG_NONE, json, 0, "print one line of JSON", NULL},
         HELP_OPTIONS(table, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, table, 0);
@@ -224,7 +223,7 @@ int info_main(int argc, const char **argv)
     int json = 0, code = info_parse(argc, argv, &json);
     json_t *info = NULL;
     if (code == ERR_NONE && !(info = info_collect()))
-        code = err_set(ERR_IO, "the system does not tell what machine this is");
+        code = err_set(ERR_IO, "the facts about this machine could not be read");
     if (info && json) {
         json_dumpf(info, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
         putchar('\n');

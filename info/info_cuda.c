@@ -32,8 +32,7 @@ void info_cuda_backends(const json_t *cuda, json_t *list)
     char note[1024];
     if (!json_is_object(cuda)) {
         add(list, "cuda", false,
-            "not found when this was built (the CUDA toolkit's nvcc brings it): the device tier is host memory under a "
-            "budget");
+            "not found at build time (needs nvcc of the CUDA toolkit): the device tier is host memory under a budget");
         return;
     }
     const char *absent = text_of(cuda, "absent"), *driver = text_of(cuda, "driver");
@@ -46,13 +45,13 @@ void info_cuda_backends(const json_t *cuda, json_t *list)
                  text_of(cuda, "runtime"), driver ? driver : "unknown",
                  json_array_size(json_object_get(cuda, "devices")));
     add(list, "cuda", true, note);
-    snprintf(note, sizeof note, cublas ? "%s, for matrix products on GPUs" : "not found: a GPT cannot run on a GPU%s",
+    snprintf(note, sizeof note, cublas ? "%s, matrix products on GPUs" : "not found: a GPT cannot run on a GPU%s",
              cublas ? cublas : "");
     add(list, "cublas", cublas != NULL, note);
     snprintf(note, sizeof note,
-             cufile ? "GPUDirect Storage: %s; bench gds measures it, and training passes host memory, where checksums "
-                      "are made"
-                    : "GPUDirect Storage: no usable libcufile is here%s; with it bench gds measures transfers between "
+             cufile ? "GPUDirect Storage: %s; bench gds measures it; training transfers through host memory, where "
+                      "checksums are computed"
+                    : "GPUDirect Storage: no usable libcufile%s; with it bench gds measures transfers between "
                       "a GPU and NVMe",
              cufile ? cufile : "");
     add(list, "cufile", cufile != NULL, note);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of `zerogauge info` about GPUs, in every build.
+// The part of `zerogauge info` about GPUs, in builds with and without CUDA.
 #ifndef ZG_INFO_CUDA_H
 #define ZG_INFO_CUDA_H
 
 #include <jansson.h>
 
-// What cuda_info.h finds, or null in a build without CUDA.
+// The facts of cuda_info.h; JSON's null in a build without CUDA.
 json_t *info_cuda(void);
 
-// Appends a row each to the list of backends: cuda, cublas, cufile; cuda is what info_cuda has returned.
+// Appends a row for cuda and, in a build with CUDA, cublas and cufile. cuda: the result of info_cuda.
 void info_cuda_backends(const json_t *cuda, json_t *list);
 
-// A line for each device.
+// Prints a line for each device.
 void info_cuda_print(const json_t *cuda);
 
 #endif

@@ -9,19 +9,19 @@
 
 static const struct {
     const char *name, *package, *enables;
-    bool tells_version;  // at once, for --version
+    bool has_version;  // answers --version quickly
 } programs[] = {
     {"bible", "bible-kjv", "the default text of train; without it, --text FILE", false},
-    {"chromium", "chromium", "tests that look at the pages of report in a browser", false},
+    {"chromium", "chromium", "tests of the pages of report in a browser", false},
     {"fio", "fio", "the baseline of bench nvme; without it, --no-fio", true},
     {"gnuplot", "gnuplot-nox", "plots: report --svg", true},
-    {"mpirun", "openmpi-bin", "ranks that are processes, on one host or several", true},
+    {"mpirun", "openmpi-bin", "ranks as processes, on one host or several", true},
     {"python3", "python3", "adapters of the suite in Python", true},
-    {"srun", "slurm-client", "ranks that are processes of a Slurm job", true},
+    {"srun", "slurm-client", "ranks as processes of a Slurm job", true},
 };
 enum { PROGRAM_COUNT = sizeof programs / sizeof programs[0] };
 
-// The first line there is left, without its end; null: none.
+// The next line without its end; JSON's null if there is none.
 static json_t *line_json(FILE *pipe)
 {
     char line[512];
@@ -31,14 +31,14 @@ static json_t *line_json(FILE *pipe)
     return line[0] ? text_json(line) : json_null();
 }
 
-// The shell looks for the program as it would if a user typed its name.
+// The shell finds the program as for a user who types its name.
 static json_t *program_json(int index)
 {
     char command[256];
     const char *name = programs[index].name;
     snprintf(command, sizeof command, "exec 2>/dev/null </dev/null; command -v %s%s%s%s", name,
-             programs[index].tells_version ? " && timeout 5 " : "", programs[index].tells_version ? name : "",
-             programs[index].tells_version ? " --version" : "");
+             programs[index].has_version ? " && timeout 5 " : "", programs[index].has_version ? name : "",
+             programs[index].has_version ? " --version" : "");
     FILE *pipe = popen(command, "r");
     json_t *path = line_json(pipe), *version = line_json(pipe);
     if (pipe)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of what is said about the machine, against what the C library says of it.
+// The facts about the machine against those of the C library.
 #include "ref/arithmetic/adam.h"
 #include "base/build.h"
 #include "base/err.h"
@@ -96,7 +96,7 @@ Test(info, a_program_in_the_path_is_found_with_its_version)
     json_t *programs = info_programs();
     const json_t *fio = program_of(programs, "fio");
     cr_expect_str_eq(json_string_value(json_object_get(fio, "path")), path);
-    // A terminal would obey it.
+    // A terminal would interpret it.
     cr_expect_str_eq(json_string_value(json_object_get(fio, "version")), "fio-\\x1b99");
     json_decref(programs);
     folder_remove(folder);
@@ -172,7 +172,7 @@ Test(info, what_cuda_finds_or_lacks_is_said)
     cr_expect(strstr(note_of(list, "cuda"), "runtime 13.0; no CUDA device: NVIDIA's driver is not loaded"), "%s",
               note_of(list, "cuda"));
     cr_expect(json_is_false(json_object_get(backend_of(list, "cublas"), "built_in")));
-    cr_expect(strstr(note_of(list, "cufile"), "no usable libcufile is here; with it bench gds measures"), "%s",
+    cr_expect(strstr(note_of(list, "cufile"), "no usable libcufile; with it bench gds measures"), "%s",
               note_of(list, "cufile"));
     cr_expect(json_is_false(json_object_get(backend_of(list, "cufile"), "built_in")));
     json_array_clear(list);
@@ -196,7 +196,7 @@ Test(info, a_build_with_cuda_says_its_runtime_and_one_without_says_null)
     int major = 0;
     cr_expect_eq(sscanf(json_string_value(json_object_get(cuda, "runtime")), "%d.", &major), 1);
     cr_expect_geq(major, 11);
-    // Devices are listed, or the reason is given.
+    // The output lists the devices or gives the reason for none.
     bool listed = json_array_size(json_object_get(cuda, "devices")) > 0;
     cr_expect_eq(listed, json_is_null(json_object_get(cuda, "absent")));
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the shells' completion: the functions are called as a shell calls them, and what they offer is compared
-// with what the program has.
+// Shell completion: calls the functions as a shell does and compares the candidates with the program's commands,
+// options and names.
 #include "base/command_test.h"
 
 #include <criterion/criterion.h>
@@ -9,7 +9,7 @@
 
 static char output[1 << 16];
 
-// What is offered for the last of the words, a line each.
+// Completes the last of the words; output gets one candidate per line.
 static void complete_bash(const char *words)
 {
     char command[4096];
@@ -20,7 +20,7 @@ static void complete_bash(const char *words)
     cr_assert_eq(command_run(command, output, sizeof output), 0, "%s: %s", words, output);
 }
 
-// The shell's own functions, which are there only at a prompt, are replaced: what they are given is printed.
+// Replaces zsh's completion functions, which exist only at a prompt, by ones that print their arguments.
 static void complete_zsh(const char *words)
 {
     char command[4096];
@@ -93,7 +93,7 @@ Test(completion, bash_offers_only_what_begins_so)
     complete_bash("zerogauge check -- mine --");
     cr_expect_str_eq(output, "\n", "another program follows --: %s", output);
     complete_bash("zerogauge train --text READ");
-    cr_expect_str_eq(output, "\n", "files are left to the shell: %s", output);
+    cr_expect_str_eq(output, "\n", "the shell completes files: %s", output);
 }
 
 Test(completion, zsh_offers_what_the_program_lists)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of what `cmake --install` leaves under a prefix: the program works from there, and a plug-in written against
-// the installed contract, found in both ways, is judged by it.
+// `cmake --install`: the installed program works, and judges a plug-in built against the installed contract, found by
+// pkg-config and by CMake.
 #include "base/command_test.h"
 #include "base/folder_test.h"
 
@@ -11,7 +11,7 @@
 
 static char folder[PATH_MAX], output[1 << 16];
 
-// Runs a command line in the folder, where `prefix` is what was installed.
+// Runs a command line in the folder that contains the installation `prefix`.
 static void run(const char *line)
 {
     char whole[8192];
@@ -61,7 +61,7 @@ Test(install, everything_is_where_others_look_for_it)
     run("! grep -rlI -e '" ZG_SOURCE_DIR "' -e '" ZG_BINARY_DIR "' prefix");
 }
 
-// A whole verdict, by the program that was installed, of the one case family that the example answers.
+// A verdict by the installed program on the case family that the example answers.
 static void expect_judged(const char *plugin)
 {
     char line[512];

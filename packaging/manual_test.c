@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the manual page that the build has made of the commands' tables: every command is in it with its options,
-// as roff has them, and the checkers of manuals have nothing to say.
+// The manual page that the build generates from the commands' option tables: it has every command with its options,
+// escaped for roff, and passes the checkers of manuals.
 #include "base/command_test.h"
 #include "base/folder_test.h"
 #include "base/help_test.h"
@@ -40,7 +40,7 @@ Test(manual, every_command_has_a_section)
     for_each_command(find_section);
 }
 
-// The lines between a command's heading and the next one.
+// Expects the lines between a command's heading and the next heading.
 static void expect_in_section(const char *command, const char *lines)
 {
     char heading[300];
@@ -91,7 +91,7 @@ Test(manual, a_frame_without_its_mark_is_refused)
     cr_expect(strstr(output, "the frame on standard input has no line @COMMANDS@"), "%s", output);
 }
 
-// What a checker prints is a complaint; whether other manuals are installed is of no interest.
+// Expects no output of a checker, except about manuals that are not installed.
 static void expect_no_complaint(const char *program, const char *checker)
 {
     char command[512], output[8192];
@@ -105,7 +105,7 @@ static void expect_no_complaint(const char *program, const char *checker)
     cr_expect_str_eq(output, "");
 }
 
-Test(manual, mandoc_has_nothing_to_say_against_it)
+Test(manual, mandoc_has_no_complaint)
 {
     expect_no_complaint("mandoc", "mandoc -T lint " MANUAL " 2>&1");
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Completion of zerogauge for bash: the program itself lists the candidates. Needs no other file.
+# Completion of zerogauge for bash: the program prints the candidates. Needs no other file.
 _zerogauge()
 {
     mapfile -t COMPREPLY < <("${COMP_WORDS[0]}" help --complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)

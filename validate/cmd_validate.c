@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `zerogauge validate`: the command line.
-#include "validate/validate_world.h"
+#include "validate/validate.h"
 
 #include "bench/harness/bench_world.h"
 #include "ref/executor/emulation.h"
@@ -8,6 +8,7 @@
 #include "base/help.h"
 #include "ref/comm/launcher.h"
 #include "validate/fit.h"
+#include "validate/validate_world.h"
 #include "plan/planner/plan_model.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ static void watch_interruptions(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-// The folder given, which must be new or empty, or one named after the time.
+// Creates the given folder, which must be new or empty, or one named after the time.
 static int make_folder(const struct options *a, char out[PATH_MAX])
 {
     time_t now = time(NULL);
@@ -59,9 +60,10 @@ static int make_folder(const struct options *a, char out[PATH_MAX])
     }
     if (mkdir(out, 0777) == 0)
         return ERR_NONE;
-    // An empty folder can be removed, and made again.
+    // An empty folder can be removed and created again.
     if (errno != EEXIST || rmdir(out) != 0 || mkdir(out, 0777) != 0)
-        return err_set(ERR_USAGE, "--out %s: %s; nothing is overwritten: give a new folder", out, strerror(errno));
+        return err_set(ERR_USAGE, "--out %s: %s; results are never overwritten: give a new folder", out,
+                       strerror(errno));
     return ERR_NONE;
 }
 
@@ -82,17 +84,17 @@ static int read_ranges(const struct options *a, struct accepted_ranges *ranges)
     return ERR_NONE;
 }
 
-// An honest record of this machine is one of a whole run that found nothing wrong.
+// Only a complete run without faults may become the reference for other machines.
 static int save_ranges(const struct options *a, const char *folder, const struct validate_result *result)
 {
     char source[ACCEPTED_RANGE_SOURCE_BYTES];
     if (!a->save_ranges)
         return ERR_NONE;
     if (validate_verdict(result) != FINDING_VALID)
-        return err_set(ERR_USAGE, "--save-bands: nothing saved: bands are made of VALID runs alone");
+        return err_set(ERR_USAGE, "--save-ranges: nothing saved: only a VALID run writes accepted ranges");
     const json_t **records = malloc((result->line_count + 1) * sizeof *records);
     if (!records)
-        return err_set(ERR_MEMORY, "no memory for bands");
+        return err_set(ERR_MEMORY, "no memory for accepted ranges");
     for (size_t i = 0; i < result->line_count; i++)
         records[i] = result->lines[i].record;
     snprintf(source, sizeof source, "zerogauge validate%s, %.300s/result.jsonl", a->quick ? " --quick" : "", folder);
@@ -182,12 +184,12 @@ static int run(int argc, const char **argv, const struct options *a, int *status
     if (!(a->time_limit_s >= 0))
         return err_set(ERR_USAGE, "--time-limit %g: expected seconds", a->time_limit_s);
     if (a->save_ranges && access(a->save_ranges, F_OK) == 0)
-        return err_set(ERR_USAGE, "--save-bands %s: is there already; give a new file", a->save_ranges);
+        return err_set(ERR_USAGE, "--save-ranges %s: exists; give a new file", a->save_ranges);
     if (bench_world_comm() && a->world > 0 && a->world != bench_world_size())
-        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: leave --world out", a->world,
+        return err_set(ERR_USAGE, "--world %d: the launcher started %d processes; omit --world", a->world,
                        bench_world_size());
     if (a->world < 0 || a->world > VALIDATE_WORLD_MAX)
-        return err_set(ERR_USAGE, "--world %d: from 1 to %d ranks", a->world, VALIDATE_WORLD_MAX);
+        return err_set(ERR_USAGE, "--world %d: expected 1 to %d ranks", a->world, VALIDATE_WORLD_MAX);
     snprintf(world, sizeof world, "%d", a->world);
     TRY(find_program(own));
     const struct validate_choice choice = {
@@ -215,17 +217,16 @@ static int run(int argc, const char **argv, const struct options *a, int *status
 static const char *const examples[] = {
     "zerogauge validate --quick",
     "zerogauge validate --nvme-path /mnt/nvme --model llama-8b --out results",
-    "zerogauge validate --bands fleet.json --world 8",
+    "zerogauge validate --ranges fleet.json --world 8",
     NULL,
 };
 
 static const struct help help = {
     .usage = "[OPTION...]",
-    .text = "Says whether this machine does what its parts allow: VALID, INVALID with each reason, or INCOMPLETE with "
-            "what could not "
-            "be tested. Leaves a folder that shows it. Under a launcher such as mpirun it is about all its hosts: rank "
-            "0 writes one "
-            "folder with what the first rank of each host, or all ranks together, have measured.\n"
+    .text = "Checks that this machine computes correctly and reaches the performance its hardware allows. The verdict "
+            "is VALID, INVALID with each reason, or INCOMPLETE with the tests that could not run; the evidence is left "
+            "in a folder. Under a launcher such as mpirun the verdict covers all hosts: rank 0 writes one folder with "
+            "the results of the first rank of each host and of all ranks together.\n"
             "Exit status: 0 VALID, 1 INVALID, 77 INCOMPLETE, 2 usage, 130 interrupted.",
     .examples = examples,
 };
@@ -233,20 +234,29 @@ static const struct help help = {
 static int parse_and_run(int argc, const char **argv, struct options *a, int *status)
 {
     const struct poptOption options[] = {
-        {"quick", 'q', POPT_ARG_NONE, &a->quick, 0, "at most three minutes; the numbers are as true", NULL},
-        {"nvme-path", '\0', POPT_ARG_ARGV, &a->nvme_paths, 0, "a folder for NVMe (.); again for more", "DIR"},
-        {"out", 'o', POPT_ARG_STRING, &a->out, 0, "a new folder for all results (validate-TIME)", "DIR"},
-        {"bands", '\0', POPT_ARG_ARGV, &a->ranges, 0, "limits besides the default ones; again for more", "FILE|NAME"},
-        {"save-bands", '\0', POPT_ARG_STRING, &a->save_ranges, 0, "make limits for machines like this one", "FILE"},
-        {"world", '\0', POPT_ARG_INT, &a->world, 0, "ranks (each benchmark's own)", "N"},
-        {"pin", '\0', POPT_ARG_STRING, &a->pin, 0, "processors of the ranks in turn (the first ones)", "0,1"},
-        {"model", '\0', POPT_ARG_ARGV, &a->models, 0, "say which presets hold it (gpt2-124m, llama-8b); again for more",
-         "MODEL|SHAPE|FILE"},
-        {"device-memory", '\0', POPT_ARG_STRING, &a->device_memory, 0, "of each rank, for --model", "SIZE"},
-        {"host-memory", '\0', POPT_ARG_STRING, &a->host_memory, 0, "of each rank, for --model", "SIZE"},
-        {"engine", '\0', POPT_ARG_STRING, &a->engine, 0, "of storage", "libaio|io_uring"},
-        {"emulate", '\0', POPT_ARG_STRING, &a->emulate, 0, "throttle lanes to so many GB/s; never VALID", "LIST"},
-        {"time-limit", '\0', POPT_ARG_DOUBLE, &a->time_limit_s, 0, "seconds for each part (300, or 20 x as long)", "S"},
+        {"quick", 'q', POPT_ARG_NONE, &a->quick, 0, "at most three minutes, with fewer samples", NULL},
+        {"nvme-path", '\0', POPT_ARG_ARGV, &a->nvme_paths, 0, "a folder on an NVMe drive (default: .); repeatable",
+         "DIR"},
+        {"out", 'o', POPT_ARG_STRING, &a->out, 0, "a new folder for all results (default: validate-TIME)", "DIR"},
+        {"ranges", '\0', POPT_ARG_ARGV, &a->ranges, 0, "accepted ranges in addition to the default ones; repeatable",
+         "FILE|NAME"},
+        {"save-ranges", '\0', POPT_ARG_STRING, &a->save_ranges, 0,
+         "after a VALID run write accepted ranges for machines like this one", "FILE"},
+        {"world", '\0', POPT_ARG_INT, &a->world, 0, "ranks (default: each benchmark's own)", "N"},
+        {"pin", '\0', POPT_ARG_STRING, &a->pin, 0, "processors of the ranks in turn (default: the first ones)", "0,1"},
+        {"model", '\0', POPT_ARG_ARGV, &a->models, 0,
+         "list the presets under which this model fits (default: gpt2-124m, llama-8b); repeatable", "MODEL|SHAPE|FILE"},
+        {"device-memory", '\0', POPT_ARG_STRING, &a->device_memory, 0, "device memory of each rank, for --model",
+         "SIZE"},
+        {"host-memory", '\0', POPT_ARG_STRING, &a->host_memory, 0, "host memory of each rank, for --model", "SIZE"},
+        {"engine", '\0', POPT_ARG_STRING, &a->engine, 0, "storage engine (default: libaio)", "libaio|io_uring"},
+        {"emulate", '\0', POPT_ARG_STRING, &a->emulate, 0, "throttle lanes to rates in GB/s; never VALID",
+         "LANE=GB/S,..."},
+        {"time-limit", '\0', POPT_ARG_DOUBLE, &a->time_limit_s, 0,
+         "seconds for each part (default: 300, or 20 times the expected time)", "S"},
+        // Earlier names of --ranges and --save-ranges.
+        {"bands", '\0', POPT_ARG_ARGV | POPT_ARGFLAG_DOC_HIDDEN, &a->ranges, 0, NULL, NULL},
+        {"save-bands", '\0', POPT_ARG_STRING | POPT_ARGFLAG_DOC_HIDDEN, &a->save_ranges, 0, NULL, NULL},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
@@ -275,7 +285,7 @@ int validate_main(int argc, const char **argv)
     int rc = parse_and_run(argc, argv, &a, &status);
     if (rc != ERR_NONE && bench_world_comm())
         comm_abort(bench_world_comm(), err_message());
-    if (rc != ERR_NONE && bench_world_speaks(rc))
+    if (rc != ERR_NONE && bench_world_prints_error(rc))
         fprintf(stderr, "zerogauge validate: %s\n", err_message());
     bench_world_leave(rc != ERR_NONE || status == INTERRUPTED_STATUS ? ERR_PEER : ERR_NONE);
     free_list(a.nvme_paths);

@@ -6,6 +6,7 @@
 #include "plan/planner/plan_model.h"
 #include "base/size.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ int fit_bytes(const struct model *model, const char *preset, int world, uint64_t
     if (world < 1 || world > WORLD_MAX)
         return err_set(ERR_USAGE, "%d ranks: expected 1 to %d", world, WORLD_MAX);
     TRY(config_load_preset(preset, &options, &config, NULL));
-    // A limit alone, which a user raises for a large model: what is held follows from the model's own layers.
+    // This key is only a limit, which a user raises for a large model; the buffers follow the model's own layers.
     config.offload_param.buffer_size = SIZE_MAX;
     const struct plan_setting setting = {.config = &config, .model = model, .world = world, .steps = 1};
     int rc = plan_run(&setting, &plan);
@@ -41,7 +42,7 @@ static json_t *available_json(uint64_t bytes)
     return bytes > 0 ? json_integer((json_int_t)bytes) : json_null();
 }
 
-// "device is 1.2 GiB short", of the first tier that is, else which one is not known; "" where all is enough.
+// "device is 1.2 GiB short" for the first tier that is short, else names a tier of unknown size; "" if everything fits.
 static void find_reason(const uint64_t needs[3], const uint64_t has[3], char *out, size_t bytes)
 {
     out[0] = '\0';
@@ -53,7 +54,7 @@ static void find_reason(const uint64_t needs[3], const uint64_t has[3], char *ou
     }
     for (int tier = 0; tier < TIER_COUNT && !out[0]; tier++)
         if (has[tier] == 0 && needs[tier] > 0)
-            snprintf(out, bytes, "what the %s has is not known", ledger_tier_name((enum ledger_tier)tier));
+            snprintf(out, bytes, "size of %s unknown", ledger_tier_name((enum ledger_tier)tier));
 }
 
 static int fit_one(const struct fit_setting *setting, const struct model *model, const char *preset, json_t *records)
@@ -103,7 +104,6 @@ static uint64_t available_memory(void)
     return kib << 10;
 }
 
-// The kernel lists what its drivers hold.
 static bool has_gpu(void)
 {
     DIR *folder = opendir("/proc/driver/nvidia/gpus");
@@ -119,6 +119,7 @@ static bool has_gpu(void)
 int fit_available(int world, const char *device_memory, const char *host_memory, const char *const *paths,
                   struct fit_setting *out)
 {
+    assert(world > 0);
     uint64_t memory = available_memory() / (uint64_t)world;
     bool gpu = has_gpu();
     out->world = world;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fits: the bytes are those that training counts, and what is known of the models is right.
+// Fits: planned bytes equal the bytes that training counts, and models have their published parameter counts.
 #include "validate/fit.h"
 
 #include "base/err.h"
@@ -17,7 +17,7 @@ static const struct model *find(const char *name)
     return model;
 }
 
-// Trains one step as the preset says, and adds up what rank 0 held.
+// Trains one step under the preset and sums the bytes that rank 0 held on each tier.
 static void train(const char *preset, int world, const char *folder, uint64_t held[TIER_COUNT])
 {
     static const char *const set[] = {"train_micro_batch_size_per_gpu=1"};
@@ -48,7 +48,7 @@ static void train(const char *preset, int world, const char *folder, uint64_t he
     text_close(text);
 }
 
-Test(fit, the_bytes_are_those_that_training_holds)
+Test(fit, planned_bytes_equal_the_bytes_that_training_holds)
 {
     static const char *const presets[] = {"zero0",         "zero1",         "zero2",        "zero3",
                                           "zero2_offload", "zero3_offload", "zero_infinity"};
@@ -67,8 +67,8 @@ Test(fit, the_bytes_are_those_that_training_holds)
     folder_remove(folder);
 }
 
-// The numbers of parameters that the models' own cards have.
-Test(fit, the_models_have_their_published_numbers_of_parameters)
+// The counts are from the models' own cards.
+Test(fit, models_have_their_published_parameter_counts)
 {
     cr_expect_eq(model_param_elements(find("gpt2-124m"), false), 124439808);
     cr_expect_eq(model_param_elements(find("gpt2-1.5b"), false), 1557611200);
@@ -91,8 +91,8 @@ Test(fit, every_layer_of_a_llama_has_its_parameters_once)
     cr_expect_eq(model_checkpoint_bytes(model, 1, 2), 2ul * 8192 * 4096 * 4);
 }
 
-// 16 bytes a parameter on one rank, (2 + 14/N) and 16/N on several: the papers' figures for mixed precision.
-Test(fit, large_models_hold_what_the_papers_say_and_what_the_layers_in_use_take)
+// The papers' figures for mixed precision: 16 bytes a parameter on one rank, 2 + 14/N and 16/N on several.
+Test(fit, large_models_need_the_papers_bytes_and_the_layers_in_use)
 {
     const uint64_t psi = 8030261248;
     uint64_t two[TIER_COUNT], eight[TIER_COUNT];
@@ -127,7 +127,7 @@ static const json_t *record_of(const json_t *records, const char *preset)
     return NULL;
 }
 
-Test(fit, what_does_not_fit_says_which_tier_is_short_and_by_how_much)
+Test(fit, a_record_names_the_tier_that_is_short_and_by_how_much)
 {
     static const char *const models[] = {"gpt-nano", NULL};
     uint64_t needs[TIER_COUNT];
@@ -146,11 +146,13 @@ Test(fit, what_does_not_fit_says_which_tier_is_short_and_by_how_much)
     json_decref(records);
     setting.host_bytes = 0;
     records = records_of(&setting);
-    cr_expect(json_is_null(json_object_get(record_of(records, "zero_infinity"), "fits")), "the host is not known");
+    const json_t *unknown = record_of(records, "zero_infinity");
+    cr_expect(json_is_null(json_object_get(unknown, "fits")));
+    cr_expect_str_eq(json_string_value(json_object_get(unknown, "reason")), "size of host unknown");
     json_decref(records);
 }
 
-Test(fit, what_is_not_there_is_refused_by_name)
+Test(fit, unknown_models_presets_and_worlds_are_refused_by_name)
 {
     const struct model *model;
     uint64_t needs[TIER_COUNT];
@@ -162,7 +164,7 @@ Test(fit, what_is_not_there_is_refused_by_name)
     cr_expect_eq(fit_bytes(find("gpt-nano"), "zero1", 100000, needs), ERR_USAGE);
 }
 
-Test(fit, memory_is_shared_out_to_the_ranks)
+Test(fit, memory_is_divided_by_the_ranks)
 {
     static const char *const paths[] = {".", NULL}, *const twice[] = {".", ".", NULL};
     struct fit_setting one = {0}, two = {0}, three = {0};

@@ -5,14 +5,15 @@
 #include "bench/harness/bench_world.h"
 #include "base/err.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-// What is left of a second that mpirun waits for, when it ends a job: a rank that has died is heard of in the first
-// part, and the work ended by an error of its collectives is back within the second.
+// mpirun waits a second when it ends a job. Within HEAR_S the failure of another rank may end the work by itself;
+// within END_S the work returns after its collectives were aborted.
 static const double HEAR_S = 0.2, END_S = 0.3;
 
 struct job {
@@ -38,7 +39,7 @@ static double seconds_since(uint64_t begin_ns)
     return (double)(clock_now_ns() - begin_ns) * 1e-9;
 }
 
-// Whether the job is done within so long.
+// Returns whether the job is done within `seconds`.
 static bool await(const struct job *job, double seconds)
 {
     for (uint64_t begin_ns = clock_now_ns(); !atomic_load(&job->done);) {
@@ -49,7 +50,7 @@ static bool await(const struct job *job, double seconds)
     return true;
 }
 
-// Until the job is done, or has to be ended.
+// Waits until the job is done, interrupted or out of time.
 static enum launch_end watch(const struct job *job, double limit_s, const struct part_setting *setting,
                              struct supervised *out)
 {
@@ -70,21 +71,22 @@ static enum launch_end watch(const struct job *job, double limit_s, const struct
 int supervise(int (*work)(void *context), void *context, double limit_s, const struct part_setting *setting,
               struct supervised *out)
 {
+    assert(work && setting && limit_s >= 0);
     pthread_t thread;
     struct job *job = calloc(1, sizeof *job);
     *out = (struct supervised){0};
     if (!job)
-        return err_set(ERR_MEMORY, "no memory for work beside its supervision");
+        return err_set(ERR_MEMORY, "no memory to supervise work");
     job->work = work;
     job->context = context;
     if (pthread_create(&thread, NULL, run, job) != 0) {
         free(job);
-        return err_set(ERR_MEMORY, "no thread for work beside its supervision");
+        return err_set(ERR_MEMORY, "no thread for supervised work");
     }
     out->end = watch(job, limit_s, setting, out);
     char text[64] = "was interrupted";
     if (out->end == LAUNCH_TIME)
-        snprintf(text, sizeof text, "was ended after %.0f s", out->seconds);
+        snprintf(text, sizeof text, "timed out after %.0f s", out->seconds);
     if (out->end != LAUNCH_EXITED && !await(job, HEAR_S)) {
         comm_abort(bench_world_comm(), text);
         out->aborted = true;

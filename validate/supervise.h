@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work of all ranks together on a thread of its own, so that an interruption, or a time limit, ends it: its collectives
-// then fail on every rank. Where even that does not end it, it is left to itself, and the process is to end soon.
+// Runs work of all ranks on a separate thread, so that an interruption or a time limit can abort it: its collectives
+// then fail on every rank. Work that does not return even then is abandoned; the process should exit soon.
 #ifndef ZG_SUPERVISE_H
 #define ZG_SUPERVISE_H
 
@@ -9,13 +9,14 @@
 struct supervised {
     enum launch_end end;  // LAUNCH_EXITED, LAUNCH_TIME or LAUNCH_INTERRUPTED
     double seconds;
-    bool aborted;        // it was ended, or was to be: the message says why
-    bool abandoned;      // it runs still: what it uses must stay
-    int code;            // of the work, where it ended
-    char message[1024];  // why it failed, on one line
+    bool aborted;        // its collectives were aborted; `message` says why
+    bool abandoned;      // it still runs: do not free its context
+    int code;            // the work's return value, unless abandoned
+    char message[1024];  // why it failed, on one line; "" if it did not
 };
 
-// ERR_MEMORY: no thread. What the work does is told in *out; the context outlives it.
+// limit_s 0: no limit. The setting supplies `interrupted` and `tick`. Failures of the work are reported in *out, not
+// returned; ERR_MEMORY: no thread could be started.
 int supervise(int (*work)(void *context), void *context, double limit_s, const struct part_setting *setting,
               struct supervised *out);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What machines the other hosts of a validation are, for its `run` record.
+// Describes the machines of the other hosts of a validation for its `run` record.
 #include "validate/validate_world.h"
 
 #include "bench/harness/bench_world.h"
@@ -11,7 +11,7 @@
 
 enum { OTHER_HOSTS_MAX = 256 };  // RECORDS.md
 
-// This rank's host, where it is the first there; "" otherwise. Null: no memory.
+// Describes this rank's host if it is the first rank there, and not rank 0; else "". Null: no memory.
 static char *own_text(const char *const *paths)
 {
     int rank = bench_world_rank();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What validate.c and validate_judge.c share: a run under way.
+// A run in progress, shared by validate.c, validate_collect.c and validate_judge.c.
 #ifndef ZG_VALIDATE_INTERNAL_H
 #define ZG_VALIDATE_INTERNAL_H
 
@@ -11,15 +11,21 @@ struct validation {
     struct validate_result *result;
     struct record_writer *writer;
     uint64_t begin_ns;
-    size_t part;       // that runs
-    size_t gpu_count;  // that the machine has
-    bool broken;       // the ranks cannot go on together
+    size_t part;       // index of the running part
+    size_t gpu_count;  // of this machine
+    bool broken;       // the ranks cannot continue together
 };
 
-// Appends the finding to the file, and keeps it.
+// Collects one rank's run of the current part: appends its records and a `part` record to the file, keeps what is
+// judged later, prints a line, and adds a finding where the run did not succeed. begin_s: since the start of the
+// validation.
+int validation_collect(struct validation *v, const struct validate_part *part, const struct part_run *run, int rank,
+                       double begin_s);
+
+// Appends the finding to the file and keeps a copy.
 int validation_judge(struct validation *v, const struct bench_finding *finding);
 
-// When all parts have run: emulated lanes, arithmetic, accepted ranges, outliers.
+// Judges the whole run after its last part: emulated lanes, arithmetic, accepted ranges, outliers.
 int validation_judge_all(struct validation *v);
 
 #endif

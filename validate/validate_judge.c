@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run's results come to: each is a finding in the file.
+// Judges the results of a run; adds a finding to the file for each result, range and outlier.
 #include "validate/validate_internal.h"
 
 #include "base/err.h"
@@ -31,12 +31,12 @@ static int judge_arithmetic(struct validation *v)
         .line = conformance->line,
         .value = NAN,
     };
-    snprintf(finding.text, sizeof finding.text, "arithmetic: the conformance suite says %s%s", verdict,
-             conforms ? "" : "; arithmetic.out says which requirements");
+    snprintf(finding.text, sizeof finding.text, "arithmetic: the conformance suite reports %s%s", verdict,
+             conforms ? "" : "; arithmetic.out names the requirements");
     return validation_judge(v, &finding);
 }
 
-// Whether the accepted range is for this run: not for the other level, nor for what this machine does not have.
+// Returns whether the accepted range concerns this run: its level, and devices that this machine has.
 static bool range_is_for(const struct validation *v, const struct accepted_range *range)
 {
     const struct validate_plan *plan = v->setting->plan;
@@ -52,7 +52,7 @@ static int judge_unmet(struct validation *v, const struct accepted_range *range)
 {
     struct bench_finding finding = {.kind = "band", .verdict = FINDING_INCOMPLETE, .value = NAN};
     snprintf(finding.id, sizeof finding.id, "%s", range->id);
-    snprintf(finding.text, sizeof finding.text, "%s: no result of %s is one that this band is for", range->id,
+    snprintf(finding.text, sizeof finding.text, "%s: no result of %s matches this accepted range", range->id,
              range->bench);
     return validation_judge(v, &finding);
 }
@@ -94,14 +94,14 @@ static int judge_outliers(struct validation *v)
     return rc;
 }
 
-// Another machine's proportions say nothing of this one.
+// With emulated lanes the ratios are another machine's.
 static int judge_emulation(struct validation *v)
 {
     struct bench_finding finding = {.kind = "part", .verdict = FINDING_INCOMPLETE, .id = "emulate", .value = NAN};
     if (!v->setting->emulate)
         return ERR_NONE;
-    snprintf(finding.text, sizeof finding.text, "emulate: lanes are EMULATED, %.200s: not what this machine does",
-             v->setting->emulate);
+    snprintf(finding.text, sizeof finding.text,
+             "emulate: lanes are EMULATED, %.200s: these are not this machine's rates", v->setting->emulate);
     return validation_judge(v, &finding);
 }
 

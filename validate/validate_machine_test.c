@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Validation of a machine with something wrong, through the program itself: it is found, and named.
+// Validates a machine with a fault through the program itself: the verdict names the fault.
 #include "validate/validate.h"
 
 #include "base/err.h"
@@ -26,7 +26,7 @@ static void teardown(void)
 
 TestSuite(validate_machine, .init = setup, .fini = teardown);
 
-// Runs one real benchmark, judged by one accepted range where there is one; what the file says, to be closed.
+// Runs one real benchmark, judged by one accepted range unless that is null. The caller closes the file.
 static struct result_file validate_part(const char *name, const char *const *words, const char *range)
 {
     struct validate_plan plan = {.count = 1};
@@ -59,7 +59,7 @@ static struct result_file validate_part(const char *name, const char *const *wor
     return file;
 }
 
-// Whether the run is INVALID for a reason that has both words.
+// Returns whether the run is INVALID for a reason that contains both words.
 static bool is_invalid_for(const struct result_file *file, const char *word, const char *other)
 {
     size_t i;
@@ -115,7 +115,7 @@ Test(validate_machine, a_throttled_lane_is_found_and_named)
 
 enum { BURNER_MAX = 256 };
 
-// How many programs want to run now: the system spreads them over the processors that have less to do.
+// Runnable programs; the scheduler moves them to the processors with less to do.
 static int running_count(void)
 {
     int count = 0;
@@ -127,9 +127,8 @@ static int running_count(void)
     return count;
 }
 
-// Programs that do nothing else, on one processor, and end with this test: so many that there is more to do there than
-// all others can outweigh. Each in a session of its own: the system may share its processors out by sessions. Returns
-// how many.
+// Starts busy loops on one processor, enough to outweigh all other runnable programs; they end with this test. Each has
+// its own session, because the scheduler may divide processors by session. Returns their number.
 static int burners_start(int processor, pid_t burners[BURNER_MAX])
 {
     int count = 6 + running_count();
@@ -170,7 +169,7 @@ static bool two_processors(int out[2])
     return count == 2;
 }
 
-// A machine that has other work on all its processors may hide it once.
+// Other work on all processors may hide the slow rank once, so there are two attempts.
 Test(validate_machine, a_rank_on_a_busy_processor_is_found_and_named_long)
 {
     int processors[2];
@@ -229,5 +228,5 @@ Test(validate_machine, an_interrupted_run_leaves_a_file_that_says_so)
     cr_expect_eq(refusal_count, 0);
     result_close(&file);
     snprintf(path, sizeof path, "%s/report.html", out);
-    cr_expect_eq(access(path, R_OK), 0, "what there is has a page");
+    cr_expect_eq(access(path, R_OK), 0, "the results so far have a page");
 }

@@ -4,8 +4,10 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "results/limits/accepted_range.h"
 #include "results/record/record_check.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -14,7 +16,7 @@
 
 enum { OUTPUT_BYTES_MAX = 32 << 20, PART_UNTESTED = 77 };
 
-// The last line of what the command wrote about itself, or "".
+// Reads the last line of the file, or "".
 static void last_line(const char *path, char *out, size_t bytes)
 {
     launch_tail(path, out, bytes);
@@ -31,10 +33,10 @@ static int take_bench(const char *where, const char *bench, json_t *record, json
     const char *kind = json_string_value(json_object_get(record, "record"));
     const char *name = json_string_value(json_object_get(record, "name"));
     if (!kind || strcmp(kind, "bench") != 0)
-        return err_set(ERR_USAGE, "%s: is no record of a benchmark", where);
+        return err_set(ERR_USAGE, "%s: is not a record of a benchmark", where);
     TRY(record_check(where, record));
     if (!bench_is_of(bench, name))
-        return err_set(ERR_USAGE, "%s: is a record of the benchmark \"%.64s\", not of \"%s\"", where, name, bench);
+        return err_set(ERR_USAGE, "%s: is a record of the benchmark \"%.64s\", expected \"%s\"", where, name, bench);
     return json_array_append(records, record) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a record");
 }
 
@@ -51,7 +53,7 @@ static int take_report(const char *where, const json_t *record, json_t *conforma
     static const char *const of_run[] = {"implementation", "version",    "level",
                                          "seed",           "case_count", "requirement_count"};
     if (!kind)
-        return err_set(ERR_USAGE, "%s: is no record", where);
+        return err_set(ERR_USAGE, "%s: is not a record", where);
     if (strcmp(kind, "run") == 0) {
         for (size_t i = 0; i < sizeof of_run / sizeof *of_run; i++)
             json_object_set_new(conformance, of_run[i], copy_of(record, of_run[i]));
@@ -64,7 +66,7 @@ static int take_report(const char *where, const json_t *record, json_t *conforma
             return err_set(ERR_MEMORY, "no memory for a record");
         return record_check(where, requirement);
     } else if (strcmp(kind, "check") != 0) {
-        return err_set(ERR_USAGE, "%s: a report has no \"%.64s\" record", where, kind);
+        return err_set(ERR_USAGE, "%s: a conformance report contains no \"%.64s\" records", where, kind);
     }
     return ERR_NONE;
 }
@@ -81,9 +83,9 @@ static int read_line(const struct reading *r, const char *line, size_t bytes, si
     snprintf(where, sizeof where, "%s:%zu", name, number);
     json_t *record;
     if (bytes > RECORD_LINE_BYTES_MAX)
-        return err_set(ERR_USAGE, "%s: is longer than a record may be", where);
+        return err_set(ERR_USAGE, "%s: is longer than %d bytes, the limit of a record", where, RECORD_LINE_BYTES_MAX);
     TRY(json_parse(name, (int)number, line, bytes, &record));
-    int rc = json_is_object(record) ? ERR_NONE : err_set(ERR_USAGE, "%s: is no JSON object", where);
+    int rc = json_is_object(record) ? ERR_NONE : err_set(ERR_USAGE, "%s: is not a JSON object", where);
     if (rc == ERR_NONE)
         rc = r->bench ? take_bench(where, r->bench, record, r->records)
                       : take_report(where, record, r->conformance, r->records);
@@ -97,7 +99,7 @@ static int read_lines(const struct reading *r, const char *text, size_t bytes)
     for (size_t at = 0; at < bytes;) {
         const char *end = memchr(text + at, '\n', bytes - at);
         if (!end)
-            return err_set(ERR_USAGE, "its last line has no end");
+            return err_set(ERR_USAGE, "its last line is cut off");
         size_t line_bytes = (size_t)(end - (text + at));
         TRY(read_line(r, text + at, line_bytes, ++number));
         at += line_bytes + 1;
@@ -107,7 +109,9 @@ static int read_lines(const struct reading *r, const char *text, size_t bytes)
     return record_check("its report", r->conformance);
 }
 
-int part_read(const char *path, const char *bench, json_t *records)
+// Reads what a command printed into records: lines of the benchmark of that name; null: a report of the conformance
+// suite, of which `conformance` and `requirement` records remain. ERR_USAGE names the line and what is wrong with it.
+static int part_read(const char *path, const char *bench, json_t *records)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -122,8 +126,8 @@ int part_read(const char *path, const char *bench, json_t *records)
     return rc;
 }
 
-// What the way it ended means. A part that says 1 found something wrong; the conformance suite then has a report all
-// the same.
+// Interprets how the command ended. Status 1: it found something wrong. The conformance suite writes its report even
+// then.
 static void judge_end(const struct validate_part *part, const char *error_path, struct part_run *run)
 {
     char said[256];
@@ -142,7 +146,7 @@ static void judge_end(const struct validate_part *part, const char *error_path, 
         snprintf(run->reason, sizeof run->reason, "%.250s%s%.250s", launch->text, said[0] ? ": " : "", said);
 }
 
-// The files' names, and no records.
+// Composes the files' names; *out has no records yet.
 static int begin(const struct validate_part *part, const struct part_setting *setting, struct part_run *out,
                  struct part_files *files)
 {
@@ -168,7 +172,7 @@ int part_files_open(const struct validate_part *part, const struct part_setting 
     int failure = errno;
     if (files->output)
         fclose(files->output);
-    return err_set(ERR_IO, "%s: cannot be made: %s", files->output ? files->error_path : files->output_path,
+    return err_set(ERR_IO, "%s: cannot be created: %s", files->output ? files->error_path : files->output_path,
                    strerror(failure));
 }
 
@@ -181,7 +185,7 @@ int part_end(const struct validate_part *part, const struct part_files *files, s
     if (rc == ERR_USAGE) {
         out->state = PART_FAILED;
         out->verdict = FINDING_INCOMPLETE;
-        snprintf(out->reason, sizeof out->reason, "what it printed is not as it should be: %s", err_message());
+        snprintf(out->reason, sizeof out->reason, "its output is not valid: %s", err_message());
         return ERR_NONE;
     }
     return rc;
@@ -189,6 +193,7 @@ int part_end(const struct validate_part *part, const struct part_files *files, s
 
 int part_run(const struct validate_part *part, const struct part_setting *setting, struct part_run *out)
 {
+    assert(part->argv[0] && part->limit_s > 0);
     struct part_files files;
     TRY(begin(part, setting, out, &files));
     const struct launch_setting launch_setting = {

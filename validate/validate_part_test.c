@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part and everything that can go wrong in it: what it did is told, and nothing that is not a result becomes one.
+// A part and everything that can go wrong in it: each failure is reported, and no invalid output becomes a result.
 #include "validate/validate_part.h"
 
 #include "base/err.h"
@@ -39,7 +39,7 @@ static void run_script(const char *script)
     run_part(&part);
 }
 
-// It failed, says so with these words, and no record of it is one.
+// Expects a failed part with this verdict and these words in its reason.
 static void expect_failure(enum finding_verdict verdict, const char *reason)
 {
     cr_expect_eq(run.state, PART_FAILED);
@@ -48,7 +48,7 @@ static void expect_failure(enum finding_verdict verdict, const char *reason)
     part_run_free(&run);
 }
 
-Test(validate_part, results_are_taken_whatever_is_said_beside_them)
+Test(validate_part, messages_on_standard_error_do_not_disturb_results)
 {
     char script[4096], one[1200];
     snprintf(one, sizeof one, "%s", trial_line("nvme", "\"direction\":\"read\"", 3));
@@ -68,7 +68,7 @@ Test(validate_part, wrong_data_makes_the_run_invalid)
     expect_failure(FINDING_INVALID, "exited with status 1: zerogauge bench nvme: a block differs");
 }
 
-Test(validate_part, what_is_not_here_is_a_note_only_where_it_may_be_absent)
+Test(validate_part, status_77_is_a_note_only_for_a_part_that_may_be_absent)
 {
     struct validate_part part = trial_part("bench-nvme", "nvme", "echo first >&2; echo 'SKIP: no GPU' >&2; exit 77");
     run_part(&part);
@@ -83,16 +83,16 @@ Test(validate_part, what_is_not_here_is_a_note_only_where_it_may_be_absent)
     expect_failure(FINDING_INCOMPLETE, "exited with status 2");
 }
 
-Test(validate_part, what_crashes_hangs_or_cannot_be_started_is_incomplete)
+Test(validate_part, a_command_that_crashes_hangs_or_does_not_start_is_incomplete)
 {
     struct validate_part part = trial_part("bench-nvme", "nvme", "kill -SEGV $$");
     run_part(&part);
-    expect_failure(FINDING_INCOMPLETE, "was ended by signal 11");
+    expect_failure(FINDING_INCOMPLETE, "was killed by signal 11");
     part = trial_part("bench-nvme", "nvme", "sleep 100");
     part.limit_s = 0.2;
     run_part(&part);
     cr_expect_eq(run.launch.end, LAUNCH_TIME);
-    expect_failure(FINDING_INCOMPLETE, "was ended after 0.2 s");
+    expect_failure(FINDING_INCOMPLETE, "timed out after 0.2 s");
     part = trial_part("bench-nvme", "nvme", "");
     part.argv[0] = "/nowhere/zerogauge";
     run_part(&part);
@@ -106,23 +106,23 @@ Test(validate_part, a_status_of_0_with_garbage_is_no_result)
     run_script("echo 'GB/s: 3'");
     expect_failure(FINDING_INCOMPLETE, "bench-nvme.out:1: is not JSON");
     run_script("echo '[1,2]'");
-    expect_failure(FINDING_INCOMPLETE, "bench-nvme.out:1: is no JSON object");
+    expect_failure(FINDING_INCOMPLETE, "bench-nvme.out:1: is not a JSON object");
     run_script("exit 0");
     expect_failure(FINDING_INCOMPLETE, "it printed no result");
     snprintf(script, sizeof script, "echo '%s'; echo '{\"record\":\"run\"}'", trial_line("nvme", "", 3));
     run_script(script);
-    expect_failure(FINDING_INCOMPLETE, "bench-nvme.out:2: is no record of a benchmark");
+    expect_failure(FINDING_INCOMPLETE, "bench-nvme.out:2: is not a record of a benchmark");
     snprintf(script, sizeof script, "echo '%s'", trial_line("nvmes", "", 3));
     run_script(script);
-    expect_failure(FINDING_INCOMPLETE, "of the benchmark \"nvmes\", not of \"nvme\"");
+    expect_failure(FINDING_INCOMPLETE, "of the benchmark \"nvmes\", expected \"nvme\"");
     snprintf(script, sizeof script, "printf %%s '%s'", trial_line("nvme", "", 3));
     run_script(script);
-    expect_failure(FINDING_INCOMPLETE, "its last line has no end");
+    expect_failure(FINDING_INCOMPLETE, "its last line is cut off");
     snprintf(script, sizeof script, "echo '%s'", trial_line("nvme", "", -3));
     run_script(script);
     expect_failure(FINDING_INCOMPLETE, "bench-nvme.out:1: ");
     run_script("head -c 3000000 /dev/zero | tr '\\0' x; echo");
-    expect_failure(FINDING_INCOMPLETE, "is longer than a record may be");
+    expect_failure(FINDING_INCOMPLETE, "the limit of a record");
     run_script("printf '\\377\\376\\n'");
     expect_failure(FINDING_INCOMPLETE, "bench-nvme.out:1: is not JSON");
 }
@@ -162,10 +162,10 @@ Test(validate_part, a_report_of_the_conformance_suite_becomes_its_verdict_and_re
     expect_failure(FINDING_INCOMPLETE, "its report");
     part.argv[2] = "echo '{\"record\":\"bench\"}'";
     run_part(&part);
-    expect_failure(FINDING_INCOMPLETE, "a report has no \"bench\" record");
+    expect_failure(FINDING_INCOMPLETE, "a conformance report contains no \"bench\" records");
 }
 
-Test(validate_part, files_of_an_earlier_part_stay)
+Test(validate_part, output_files_are_never_overwritten)
 {
     const struct part_setting setting = {.folder = folder};
     struct validate_part part = trial_part("bench-nvme", "nvme", "exit 0");

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a validation runs: arithmetic first, then the parts of the machine, then what they do together.
-#include "validate/validate.h"
+// The table of parts: arithmetic first, then each device of the machine, then their cooperation.
+#include "validate/validate_plan.h"
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-// What a part is told of the user's choice; BETWEEN_HOSTS: it is about several alone.
+// The user's choices that a part accepts. BETWEEN_HOSTS: the part runs only where there are several hosts.
 enum { NVME = 1, WORLD = 2, PIN = 4, ENGINE = 8, BETWEEN_HOSTS = 16 };
 
-// And the lanes that it can throttle.
+// The lanes that a part can throttle.
 #define BIT(lane) (1u << (lane))
 enum {
     STORAGE = BIT(LANE_NVME_READ) | BIT(LANE_NVME_WRITE),
@@ -24,7 +25,7 @@ struct row {
     const char *quick[8], *full[8];
     unsigned takes, lanes;
     bool may_be_absent;
-    double quick_s, full_s;  // about
+    double quick_s, full_s;  // rough estimates
 };
 
 static const struct row rows[] = {
@@ -44,11 +45,11 @@ static const struct row rows[] = {
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 _Static_assert((int)ROW_COUNT <= (int)VALIDATE_PART_MAX, "a plan has room for every row");
 
-// A part that takes so many times as long as expected, and so many seconds, is stuck: a machine whose processors are
-// busy is slow, too.
+// A part is stuck when it takes PATIENCE times as long as expected, and at least PATIENCE_S seconds: a machine with
+// busy processors is slow but works.
 static const double PATIENCE = 20, PATIENCE_S = 300;
 
-// Its arguments so far; too many are refused at the end.
+// The command line under construction; one that became too long is refused at the end.
 struct arguments {
     const char **argv;
     size_t count;
@@ -70,7 +71,7 @@ static void append_option(struct arguments *arguments, const char *option, const
     append(arguments, value);
 }
 
-// Its lanes of the emulated ones; null: none.
+// Writes the emulated lanes that this part can throttle; null: none.
 static const char *emulated_lanes(const struct row *row, const struct emulation *emulation,
                                   char out[EMULATION_TEXT_BYTES])
 {
@@ -103,7 +104,7 @@ static int make_part(const struct row *row, const struct validate_choice *choice
     append_option(&a, "--pin", row->takes & PIN ? choice->pin : NULL);
     append_option(&a, "--engine", row->takes & ENGINE ? choice->engine : NULL);
     if (a.full)
-        return err_set(ERR_USAGE, "%s: more than %d words of a command; give fewer folders", part->name,
+        return err_set(ERR_USAGE, "%s: the command has more than %d words; give fewer folders", part->name,
                        VALIDATE_ARGUMENT_MAX);
     part->bench = row->bench;
     part->may_be_absent = row->may_be_absent;
@@ -114,6 +115,7 @@ static int make_part(const struct row *row, const struct validate_choice *choice
 
 int validate_plan_make(const struct validate_choice *choice, struct validate_plan *out)
 {
+    assert(choice->program);
     *out = (struct validate_plan){0};
     for (int i = 0; i < ROW_COUNT; i++)
         if (choice->several_hosts || !(rows[i].takes & BETWEEN_HOSTS))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people read of a run, beside its result file, which is verified first as a stranger's is.
+// Writes the reports of a run beside its result file, which is verified first, as an untrusted file is.
 #include "validate/validate.h"
 
 #include "plan/planner/calibration.h"
@@ -41,7 +41,7 @@ static int write_all(const struct result_file *file, const char *folder)
     return rc;
 }
 
-// The machine as it was measured, for plans; no file where something of it was not.
+// Writes the measured machine for `zerogauge plan`; no file if a figure that plans need was not measured.
 static int write_machine(const struct result_file *file, const char *folder)
 {
     char path[PATH_MAX];
@@ -65,7 +65,7 @@ int validate_report(const char *folder)
     TRY(result_open(path, &file));
     int rc = record_verify(&file, stderr, &refusal_count);
     if (rc == ERR_NONE && refusal_count > 0)
-        rc = err_set(ERR_CHECK, "%s: %zu of its statements do not hold, so there is no report", path, refusal_count);
+        rc = err_set(ERR_CHECK, "%s: %zu statements do not verify; no report written", path, refusal_count);
     if (rc == ERR_NONE)
         rc = write_all(&file, folder);
     if (rc == ERR_NONE)

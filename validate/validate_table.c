@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The summary for people: what was judged; the report has the rest.
+// Prints the summary of a run: the judged results only; the report has all of them.
 #include "validate/validate.h"
 
 #include "base/size.h"
@@ -20,7 +20,7 @@ static void print_arithmetic(const json_t *conformance)
     printf("\n\n");
 }
 
-// The finding that decides most of a line, or null.
+// The worst finding about a line, or null.
 static const struct bench_finding *finding_of(const struct validate_result *result, size_t line)
 {
     const struct bench_finding *worst = NULL;
@@ -59,7 +59,7 @@ static void print_fits(const json_t *fits)
         const char *reason = json_string_value(json_object_get(fit, "reason"));
         const json_t *fits_here = json_object_get(fit, "fits");
         if (i == 0)
-            printf("\nfits        bytes of each rank on device, host, NVMe\n");
+            printf("\nfits        memory of each rank on device, host, NVMe\n");
         printf("%-10s  %-11s %-14s %" JSON_INTEGER_FORMAT " ranks  %10s %10s %10s%s%s\n",
                json_is_true(fits_here)    ? "yes"
                : json_is_false(fits_here) ? "no"
@@ -77,7 +77,7 @@ static void print_absent(const struct validate_setting *setting, const struct va
 {
     for (size_t i = 0; i < setting->plan->count; i++)
         if (result->states[i] == PART_ABSENT)
-            printf("not here    %s: %s\n", setting->plan->parts[i].name, result->reasons[i]);
+            printf("skipped     %s: %s\n", setting->plan->parts[i].name, result->reasons[i]);
 }
 
 static void print_verdict(const struct validate_result *result)
@@ -98,7 +98,7 @@ void validate_table(const struct validate_setting *setting, const struct validat
         print_arithmetic(result->conformance.record);
     size_t judged_count = 0;
     if (result->line_count > 0)
-        printf("%8s  %-10s  %-50s  %-18s  %s\n", "of limit", "", "result", "median", "limit, yardstick");
+        printf("%8s  %-10s  %-50s  %-18s  %s\n", "ratio", "", "result", "median", "baseline");
     for (size_t i = 0; i < result->line_count; i++) {
         const struct bench_finding *finding = finding_of(result, result->lines[i].line);
         judged_count += finding != NULL;
@@ -106,12 +106,12 @@ void validate_table(const struct validate_setting *setting, const struct validat
             print_line(&result->lines[i], finding);
     }
     if (judged_count < result->line_count)
-        printf("%8s  and %zu more without limits\n", "", result->line_count - judged_count);
+        printf("%8s  and %zu more without an accepted range\n", "", result->line_count - judged_count);
     print_fits(result->fits);
     print_absent(setting, result);
     print_verdict(result);
     printf("\n%s, %.0f s", setting->level, result->seconds);
     if (isfinite(result->other_load))
-        printf("; others had %.0f %% of the processors' time", 100 * result->other_load);
-    printf("; %s has result.jsonl, report.html, report.md, results.csv\n", setting->folder);
+        printf("; %.0f %% of CPU time went to other processes", 100 * result->other_load);
+    printf("\nresult.jsonl, report.html, report.md and results.csv are in %s\n", setting->folder);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole run with canned parts: what stands in the file, and the verdict.
+// A whole run with canned parts: the records of the file, and the verdict.
 #include "validate/validate.h"
 
 #include "base/err.h"
@@ -48,7 +48,7 @@ static struct validate_part *add_part(const char *name, const char *bench, const
     return &plan.parts[plan.count++];
 }
 
-// A part that prints one result of this median; its baseline's is 4 GB/s.
+// Adds a part that prints one result with this median; its baseline has 4 GB/s.
 static void add_bench(const char *bench, const char *of_case, double median)
 {
     static char scripts[8][1200], name[VALIDATE_NAME_BYTES];
@@ -92,7 +92,7 @@ static const char *text_of(const json_t *record, const char *key)
     return text ? text : "";
 }
 
-// The index-th record of the file of this kind.
+// The index-th record of this kind in the file.
 static const json_t *record_of(const char *kind, size_t index)
 {
     for (size_t i = 0; i < file.line_count; i++)
@@ -101,7 +101,7 @@ static const json_t *record_of(const char *kind, size_t index)
     return NULL;
 }
 
-Test(validate, a_run_in_which_all_is_well_is_valid_and_its_file_whole)
+Test(validate, a_run_without_faults_is_valid_and_its_file_complete)
 {
     add_bench("nvme", "\"direction\":\"read\"", 3);
     add_bench("swap", "", 2.5);
@@ -121,7 +121,7 @@ Test(validate, a_run_in_which_all_is_well_is_valid_and_its_file_whole)
     cr_expect_eq(json_array_size(json_object_get(file.end, "reasons")), 0);
 }
 
-Test(validate, a_range_that_is_not_kept_makes_it_invalid)
+Test(validate, a_result_outside_its_accepted_range_makes_the_run_invalid)
 {
     add_bench("nvme", "\"direction\":\"read\"", 1);
     add_bench("swap", "", 3);
@@ -129,10 +129,10 @@ Test(validate, a_range_that_is_not_kept_makes_it_invalid)
     add_range("swap", "swap", "");
     cr_expect_eq(validate(), FINDING_INVALID);
     cr_expect_eq(json_array_size(json_object_get(file.end, "reasons")), 1);
-    cr_expect_str_eq(reason(0), "nvme-read: nvme read reaches 25.0 % of fio, at least 50 % is asked");
+    cr_expect_str_eq(reason(0), "nvme-read: nvme read reaches 25.0 % of fio, expected at least 50 %");
 }
 
-Test(validate, a_part_that_fails_does_not_end_the_run_and_makes_it_incomplete)
+Test(validate, a_failed_part_makes_the_run_incomplete_and_does_not_end_it)
 {
     add_part("bench-adam", "adam", "echo out of luck >&2; exit 2");
     add_bench("nvme", "", 3);
@@ -140,38 +140,38 @@ Test(validate, a_part_that_fails_does_not_end_the_run_and_makes_it_incomplete)
     add_range("adam", "adam", "");
     cr_expect_eq(validate(), FINDING_INCOMPLETE);
     cr_expect_str_eq(reason(0), "bench-adam: exited with status 2: out of luck");
-    cr_expect_str_eq(reason(1), "adam: no result of adam is one that this band is for");
+    cr_expect_str_eq(reason(1), "adam: no result of adam matches this accepted range");
     cr_expect_eq(result.line_count, 1);
     const json_t *finding = record_of("finding", 0);
     cr_expect_eq(json_integer_value(json_object_get(finding, "line")), 2, "the part's line");
 }
 
-Test(validate, wrong_data_makes_it_invalid)
+Test(validate, wrong_data_makes_the_run_invalid)
 {
     add_part("bench-adam", "adam", "echo element 7 differs >&2; exit 1");
     cr_expect_eq(validate(), FINDING_INVALID);
     cr_expect_str_eq(reason(0), "bench-adam: exited with status 1: element 7 differs");
 }
 
-Test(validate, what_a_machine_does_not_have_is_not_asked_for)
+Test(validate, a_device_that_the_machine_lacks_does_not_count)
 {
     add_part("bench-pcie", "pcie", "echo SKIP: no GPU >&2; exit 77")->may_be_absent = true;
     add_bench("nvme", "", 3);
     add_range("nvme", "nvme", "");
     add_range("pcie", "pcie", "");
     cr_expect_eq(validate(), FINDING_VALID);
-    cr_expect_null(record_of("band", 1), "a band of what is not there");
+    cr_expect_null(record_of("band", 1), "an accepted range for an absent device");
     cr_expect_str_eq(text_of(record_of("part", 0), "reason"), "SKIP: no GPU");
 }
 
-Test(validate, a_range_for_what_nobody_measures_makes_it_incomplete_but_not_at_the_other_level)
+Test(validate, an_accepted_range_without_results_makes_the_run_incomplete_unless_it_is_of_the_other_level)
 {
     add_bench("nvme", "\"direction\":\"read\"", 3);
     add_range("full", "nvme", ",\"case\":{\"direction\":\"mixed\"},\"level\":\"full\"");
     add_range("write", "nvme", ",\"case\":{\"direction\":\"write\"}");
     cr_expect_eq(validate(), FINDING_INCOMPLETE);
     cr_expect_eq(json_array_size(json_object_get(file.end, "reasons")), 1);
-    cr_expect_str_eq(reason(0), "write: no result of nvme is one that this band is for");
+    cr_expect_str_eq(reason(0), "write: no result of nvme matches this accepted range");
 }
 
 Test(validate, the_slow_rank_is_named)
@@ -193,7 +193,7 @@ Test(validate, the_slow_rank_is_named)
                                 "other rank in the lane compute, each alone");
 }
 
-Test(validate, the_summary_has_what_was_judged_with_the_verdict_and_its_reasons)
+Test(validate, the_summary_prints_judged_results_the_verdict_and_its_reasons)
 {
     add_bench("nvme", "\"direction\":\"read\",\"block_bytes\":4096", 1);
     add_bench("swap", "", 3);
@@ -206,7 +206,7 @@ Test(validate, the_summary_has_what_was_judged_with_the_verdict_and_its_reasons)
     char *text = printed_end(printed);
     cr_expect(strstr(text, "  25.0 %  INVALID     nvme read block=4 KiB "), "%s", text);
     cr_expect(strstr(text, "  87.5 %  VALID       adam "), "%s", text);
-    cr_expect(strstr(text, "and 1 more without limits"), "%s", text);
+    cr_expect(strstr(text, "and 1 more without an accepted range"), "%s", text);
     cr_expect_null(strstr(text, "swap"), "%s", text);
     cr_expect(strstr(text, "\nINVALID\n              nvme-read: nvme read block=4 KiB reaches 25.0 % of fio"), "%s",
               text);
@@ -218,7 +218,7 @@ Test(validate, emulated_lanes_are_never_valid)
     add_bench("nvme", "", 3);
     setting.emulate = "nvme-read=0.2";
     cr_expect_eq(validate(), FINDING_INCOMPLETE);
-    cr_expect(strstr(reason(0), "EMULATED, nvme-read=0.2: not"), "%s", reason(0));
+    cr_expect(strstr(reason(0), "EMULATED, nvme-read=0.2: these are not"), "%s", reason(0));
 }
 
 static void interrupt(int signal_number)
@@ -227,7 +227,7 @@ static void interrupt(int signal_number)
     interrupted = 1;
 }
 
-// The part tells this process, as Ctrl-C would, and goes on; the one after it never begins.
+// The part signals this process, as Ctrl-C does, and runs on; the next part never starts.
 Test(validate, an_interrupt_ends_the_part_and_the_file_says_so)
 {
     signal(SIGUSR1, interrupt);
@@ -238,11 +238,11 @@ Test(validate, an_interrupt_ends_the_part_and_the_file_says_so)
     cr_expect(result.interrupted);
     cr_expect_str_eq(text_of(file.end, "status"), "interrupted");
     cr_expect_str_eq(reason(0), "bench-swap: was interrupted");
-    cr_expect_eq(result.line_count, 1, "what was measured before is kept");
+    cr_expect_eq(result.line_count, 1, "results from before the interruption are kept");
     cr_expect_null(record_of("part", 2));
 }
 
-Test(validate, results_that_are_there_stay)
+Test(validate, an_existing_result_file_is_never_overwritten)
 {
     add_bench("nvme", "", 3);
     add_range("nvme", "nvme", "");
@@ -251,7 +251,7 @@ Test(validate, results_that_are_there_stay)
     cr_expect_eq(validate_run(&setting, &result), ERR_USAGE);
 }
 
-Test(validate, the_plan_passes_on_what_each_part_understands)
+Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
 {
     static const char *const paths[] = {"/one", "/two", NULL};
     const struct validate_choice choice = {.program = "/usr/bin/zerogauge",

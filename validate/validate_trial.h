@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of validation: results as benchmarks print them, and commands that print them.
+// Test support: results in the form that benchmarks print, and commands that print them.
 #ifndef ZG_VALIDATE_TRIAL_H
 #define ZG_VALIDATE_TRIAL_H
 
@@ -28,7 +28,7 @@ static inline json_t *trial_record(const char *name, const char *of_case, double
     return record;
 }
 
-// A part that runs a shell script. The script outlives it.
+// A part that runs a shell script. The script must outlive it.
 static inline struct validate_part trial_part(const char *name, const char *bench, const char *script)
 {
     struct validate_part part = {

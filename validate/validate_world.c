@@ -9,15 +9,16 @@
 #include "bench/table/benchmarks.h"
 #include "validate/supervise.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { OUTPUT_BYTES_MAX = 32 << 20 };
 
-// --- what another host's rank has of a part ---
+// --- a part's report from another host ---
 
-// The file's text; "" where there is none. Null: no memory.
+// The file's text; "" if there is none. Null: no memory.
 static char *text_of(const char *folder, const struct validate_part *part, const char *end)
 {
     char path[PATH_MAX], name[VALIDATE_NAME_BYTES + 8], *text = NULL;
@@ -35,10 +36,10 @@ static char *report_text(const struct validate_part *part, const char *folder, c
                                "verdict", (int)run->verdict, "end", (int)run->launch.end, "status", run->launch.status,
                                "not_started", run->not_started, "seconds", run->launch.seconds, "reason", run->reason,
                                "records", run->records, "output", output, "errors", errors);
-    // What is no UTF-8 is not reported.
+    // Output that is not UTF-8 cannot be packed.
     if (!report)
         report = json_pack("{s:i, s:i, s:s, s:[]}", "state", PART_FAILED, "verdict", FINDING_INCOMPLETE, "reason",
-                           "what it printed is not as it should be", "records");
+                           "its output is not UTF-8", "records");
     if (report)
         text = json_dumps(report, JSON_COMPACT);
     json_decref(report);
@@ -47,7 +48,7 @@ static char *report_text(const struct validate_part *part, const char *folder, c
     return text;
 }
 
-// NAME.rank-2.out and .err, beside those of rank 0.
+// Writes NAME.rank-2.out and .err beside rank 0's files.
 static int write_text(const char *folder, const struct validate_part *part, int rank, const char *end, const char *text)
 {
     char path[PATH_MAX], name[VALIDATE_NAME_BYTES + 32];
@@ -67,7 +68,7 @@ static int take_report(const struct validate_part *part, const char *folder, int
     json_t *records = json_object_get(report, "records");
     if (!reason || !records) {
         json_decref(report);
-        return err_set(ERR_MEMORY, "no memory for what rank %d measured", rank);
+        return err_set(ERR_MEMORY, "no memory for the results of rank %d", rank);
     }
     *run = (struct part_run){
         .state = (enum part_state)json_integer_value(json_object_get(report, "state")),
@@ -88,8 +89,8 @@ static int take_report(const struct validate_part *part, const char *folder, int
 
 // --- a part about a machine ---
 
-// A result of several hosts says whose it is.
-static void place_records(json_t *records)
+// Results of several hosts name their rank and host in the case.
+static void add_rank_and_host(json_t *records)
 {
     size_t i;
     json_t *record;
@@ -107,12 +108,12 @@ static int run_child(const struct validate_part *part, const struct part_setting
     bench_world_take_host(true);
     int rc = part_run(part, setting, run);
     bench_world_take_host(false);
-    place_records(run->records);
+    add_rank_and_host(run->records);
     return rc;
 }
 
-// An interruption by the user breaks nothing by itself.
-static void tell_broken(const struct supervised *result, bool failed, char broken[BENCH_FINDING_TEXT_BYTES])
+// An interruption by the user does not by itself break the ranks' communication.
+static void note_broken(const struct supervised *result, bool failed, char broken[BENCH_FINDING_TEXT_BYTES])
 {
     bool interrupted = result->aborted && result->end == LAUNCH_INTERRUPTED;
     if ((failed || result->abandoned) && !interrupted)
@@ -137,11 +138,11 @@ static int run_on_hosts(const struct validate_part *part, const struct part_sett
         return rc;
     struct gathering *gathering = calloc(1, sizeof *gathering);
     if (!gathering)
-        return err_set(ERR_MEMORY, "no memory for what other hosts measured");
+        return err_set(ERR_MEMORY, "no memory for the results of other hosts");
     struct supervised result;
     TRY(supervise(gather, gathering, part->limit_s, setting, &result));
-    tell_broken(&result, result.code != ERR_NONE, broken);
-    if (result.abandoned)  // it may come to life again
+    note_broken(&result, result.code != ERR_NONE, broken);
+    if (result.abandoned)  // the thread may still write to `gathering`
         return ERR_NONE;
     for (int rank = 0; rank < world && gathering->all; rank++) {
         if (rank > 0 && *gathering->all[rank] && rc == ERR_NONE)
@@ -170,7 +171,7 @@ static int follow_on_host(const struct validate_part *part, const volatile sig_a
         text = strdup("");
     }
     if (rc == ERR_NONE && !text)
-        rc = err_set(ERR_MEMORY, "no memory for what was measured");
+        rc = err_set(ERR_MEMORY, "no memory for the results of a part");
     if (rc == ERR_NONE)
         rc = bench_world_gather(text, &all);
     free(text);
@@ -192,7 +193,7 @@ struct benching {
     int status;
 };
 
-// The part's words after "PROGRAM bench".
+// Passes the part's words after "PROGRAM bench".
 static int run_bench(void *context)
 {
     struct benching *benching = context;
@@ -205,7 +206,7 @@ static void describe_end(const struct supervised *result, int status, struct lau
 {
     *out = (struct launch_result){.end = result->end, .seconds = result->seconds, .status = status};
     if (result->end == LAUNCH_EXITED)
-        snprintf(out->text, sizeof out->text, "ended with status %d", status);
+        snprintf(out->text, sizeof out->text, "exited with status %d", status);
     else
         snprintf(out->text, sizeof out->text, "%.250s", result->message);
 }
@@ -226,7 +227,7 @@ static int run_together(const struct validate_part *part, const struct part_sett
     stdout = kept;
     TRY(rc);
     describe_end(&result, result.abandoned ? 0 : benching->status, &run->launch);
-    tell_broken(&result, bench_world_is_broken(), broken);
+    note_broken(&result, bench_world_is_broken(), broken);
     if (result.message[0])
         fprintf(files.errors, "%s\n", result.message);
     if (!result.abandoned) {
@@ -245,6 +246,7 @@ static bool is_together(const struct validate_part *part)
 int validate_world_part(const struct validate_part *part, const struct part_setting *setting, struct part_run runs[],
                         char broken[BENCH_FINDING_TEXT_BYTES])
 {
+    assert(bench_world_comm() && bench_world_rank() == 0);
     broken[0] = '\0';
     return is_together(part) ? run_together(part, setting, &runs[0], broken)
                              : run_on_hosts(part, setting, runs, broken);
@@ -253,6 +255,7 @@ int validate_world_part(const struct validate_part *part, const struct part_sett
 int validate_world_follow(const struct validate_plan *plan, const char *const *paths,
                           const volatile sig_atomic_t *interrupted)
 {
+    assert(bench_world_comm() && bench_world_rank() > 0);
     TRY(validate_world_describe(paths, NULL));
     for (size_t i = 0; i < plan->count; i++) {
         const struct validate_part *part = &plan->parts[i];

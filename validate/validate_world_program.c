@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of the tests of validations under a launcher, with a plan of two canned parts about each host, one of which
-// prints the results of a slow disk on every host but the first, and between them a benchmark of all ranks. The second
-// word says what else happens: `nothing`; `interrupt`, rank 0 is told to end; `kill`, rank 1 is killed, while a host's
-// part runs; `kill-together`, while all measure together; `error`, rank 1 cannot measure; `slow`, the disks are slow.
-// Rank 0 prints the verdict, and the reasons in a line each.
+// A rank of a validation under a launcher, for tests. Its plan has two canned parts about each host and between them a
+// benchmark of all ranks. The second argument selects what happens: `nothing`; `interrupt`, rank 0 gets SIGTERM;
+// `kill`, rank 1 is killed while a host's part runs; `kill-together`, while all measure together; `error`, rank 1
+// cannot measure; `slow`, the disks of all hosts but the first are slow. Rank 0 prints the verdict, then one line per
+// reason.
 #include "bench/harness/bench_world.h"
 #include "base/err.h"
 #include "ref/comm/launcher.h"
+#include "validate/validate.h"
 #include "validate/validate_world.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Validations whose ranks a launcher starts: one verdict and one file, whatever becomes of a rank.
+// Validations whose ranks a launcher starts: one verdict and one file, even if a rank dies.
 #include "ref/comm/mpirun_test.h"
 
 #include "base/err.h"
@@ -53,7 +53,7 @@ static const char *text_of(const json_t *record, const char *key)
     return text ? text : "";
 }
 
-// Records of that kind and name.
+// Counts the records of this kind and name.
 static size_t count_of(const char *kind, const char *name)
 {
     size_t count = 0;
@@ -129,7 +129,7 @@ Test(validate_world, a_rank_that_is_killed_while_all_measure_is_named)
     validate(3, "kill-together");
     expect_a_file_that_verifies();
     cr_expect(is_incomplete_because("ranks: rank 1 (host "), "%s", output);
-    cr_expect_eq(count_of("part", "bench-swap"), 0, "what comes after was not run");
+    cr_expect_eq(count_of("part", "bench-swap"), 0, "later parts were not run");
 }
 
 Test(validate_world, a_rank_that_cannot_measure_is_named)
@@ -168,5 +168,5 @@ Test(validate_world, a_slow_host_is_an_outlier)
     cr_expect_eq(count_of("bench", "swap"), 2);
     char theirs[2 * PATH_MAX];
     snprintf(theirs, sizeof theirs, "%s/v/bench-nvme.rank-1.out", folder);
-    cr_expect_eq(access(theirs, R_OK), 0, "what the other host's part printed");
+    cr_expect_eq(access(theirs, R_OK), 0, "the output of the other host's part");
 }

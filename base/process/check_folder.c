@@ -11,15 +11,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A folder that cannot be removed is not empty, or not ours to write to.
+// Removing the folder checks that it is empty and writable.
 int check_folder_new(const char *option, const char *path, char out[PATH_MAX])
 {
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_USAGE, "%s %s: cannot be made: %s", option, path, strerror(errno));
+        return err_set(ERR_USAGE, "%s %s: cannot be created: %s", option, path, strerror(errno));
     if (!realpath(path, out))
         return err_set(ERR_USAGE, "%s %s: %s", option, path, strerror(errno));
     if (rmdir(out) != 0)
-        return err_set(ERR_USAGE, "%s %s: is not an empty folder; remove it, or give another", option, path);
+        return err_set(ERR_USAGE, "%s %s: is not an empty folder; remove it or give another", option, path);
     return mkdir(out, 0777) == 0 ? ERR_NONE : err_set(ERR_IO, "%s: %s", out, strerror(errno));
 }
 
@@ -27,7 +27,7 @@ int check_folder_temporary(char out[PATH_MAX])
 {
     const char *base = getenv("TMPDIR");
     snprintf(out, PATH_MAX, "%s/zerogauge-check-XXXXXX", base && *base ? base : "/tmp");
-    return mkdtemp(out) ? ERR_NONE : err_set(ERR_IO, "%s: cannot be made: %s", out, strerror(errno));
+    return mkdtemp(out) ? ERR_NONE : err_set(ERR_IO, "%s: cannot be created: %s", out, strerror(errno));
 }
 
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command leads a process group of its own. What leaves the group, by a session of its own or by losing its parent,
-// is still found: this process is the subreaper of all of them.
+// The command leads its own process group. This process, as subreaper, also finds processes that leave the group with a
+// new session or by losing their parent.
 #include "base/process/launch.h"
 
 #include "base/clock.h"
@@ -10,6 +10,7 @@
 #include "base/process/launch_watch.h"
 #include "base/size.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -25,12 +26,12 @@
 
 enum {
     SAMPLE_MS = 50,
-    SAMPLE_SHARE = 20,  // looking takes at most one part in so many of the time
+    SAMPLE_SHARE = 20,  // observation takes at most 1 / SAMPLE_SHARE of the time
     GRACE_MS = 2000,    // between SIGTERM and SIGKILL
     GIVE_UP_MS = 10000
 };
 
-// When something is looked at again.
+// The time of the next observation.
 struct pace {
     uint64_t next_ns;
 };
@@ -39,7 +40,7 @@ struct run {
     const struct launch_setting *setting;
     struct launch_result *out;
     pid_t leader;
-    int leader_fd;            // -1 where the system has no such thing
+    int leader_fd;            // -1 if the system has no pidfd
     int output_fd, error_fd;  // error_fd: may be output_fd
     uint64_t begin_ns;
     struct process_list before, now;
@@ -51,7 +52,7 @@ static bool is_due(const struct pace *pace)
     return clock_now_ns() >= pace->next_ns;
 }
 
-// What took long is done the less often.
+// Schedules a long observation less often.
 static void set_next(struct pace *pace, uint64_t begin_ns)
 {
     uint64_t end_ns = clock_now_ns(), pause_ns = (end_ns - begin_ns) * SAMPLE_SHARE;
@@ -75,7 +76,7 @@ static uint64_t output_bytes(const struct run *run)
     return __builtin_add_overflow(bytes, below, &bytes) ? UINT64_MAX : bytes;
 }
 
-static int look_at_memory(struct run *run, bool *over)
+static int observe_memory(struct run *run, bool *over)
 {
     char held[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
     uint64_t begin_ns = clock_now_ns();
@@ -86,28 +87,28 @@ static int look_at_memory(struct run *run, bool *over)
         run->out->peak_memory_bytes = bytes;
     *over = run->setting->memory_limit_bytes && bytes > run->setting->memory_limit_bytes;
     if (*over)
-        snprintf(run->out->text, sizeof run->out->text, "was ended: its processes held %s, the limit is %s",
+        snprintf(run->out->text, sizeof run->out->text, "was stopped: its processes held %s, the limit is %s",
                  size_short_text(bytes, held), size_short_text(run->setting->memory_limit_bytes, limit));
     set_next(&run->memory_pace, begin_ns);
     return ERR_NONE;
 }
 
-static bool look_at_output(struct run *run)
+static bool observe_output(struct run *run)
 {
     char written[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
     uint64_t begin_ns = clock_now_ns();
     uint64_t bytes = run->setting->output_limit_bytes ? output_bytes(run) : 0;
     bool over = bytes > run->setting->output_limit_bytes;
     if (over && bytes == UINT64_MAX)
-        snprintf(run->out->text, sizeof run->out->text, "was ended: it nested folders too deep");
+        snprintf(run->out->text, sizeof run->out->text, "was stopped: it nested folders too deep");
     else if (over)
-        snprintf(run->out->text, sizeof run->out->text, "was ended: it had written %s, the limit is %s",
+        snprintf(run->out->text, sizeof run->out->text, "was stopped: it had written %s, the limit is %s",
                  size_short_text(bytes, written), size_short_text(run->setting->output_limit_bytes, limit));
     set_next(&run->output_pace, begin_ns);
     return over;
 }
 
-// Whether the leader has ended; it is not reaped yet, so that its number stays its own.
+// True if the leader has ended. Does not reap it, so that its process id stays reserved.
 static bool has_ended(struct run *run)
 {
     siginfo_t info = {0};
@@ -119,7 +120,7 @@ static bool has_ended(struct run *run)
     if (out->end == LAUNCH_EXITED)
         snprintf(out->text, sizeof out->text, "exited with status %d", out->status);
     else
-        snprintf(out->text, sizeof out->text, "was ended by signal %d (%s)", out->status, strsignal(out->status));
+        snprintf(out->text, sizeof out->text, "was killed by signal %d (%s)", out->status, strsignal(out->status));
     return true;
 }
 
@@ -128,7 +129,7 @@ static double seconds_since(uint64_t begin_ns)
     return (double)(clock_now_ns() - begin_ns) * 1e-9;
 }
 
-// Returns when the command has ended, or should be.
+// Returns when the command has ended or exceeds a limit.
 static int watch(struct run *run)
 {
     const struct launch_setting *setting = run->setting;
@@ -144,16 +145,16 @@ static int watch(struct run *run)
         }
         if (setting->time_limit_s > 0 && seconds_since(run->begin_ns) > setting->time_limit_s) {
             out->end = LAUNCH_TIME;
-            snprintf(out->text, sizeof out->text, "was ended after %g s", setting->time_limit_s);
+            snprintf(out->text, sizeof out->text, "timed out after %g s", setting->time_limit_s);
             return ERR_NONE;
         }
         if (is_due(&run->memory_pace))
-            TRY(look_at_memory(run, &over));
+            TRY(observe_memory(run, &over));
         if (over) {
             out->end = LAUNCH_MEMORY;
             return ERR_NONE;
         }
-        if (is_due(&run->output_pace) && look_at_output(run)) {
+        if (is_due(&run->output_pace) && observe_output(run)) {
             out->end = LAUNCH_OUTPUT;
             return ERR_NONE;
         }
@@ -165,7 +166,7 @@ static int watch(struct run *run)
 
 // --- ending ---
 
-// Signals all that live, reaps all that do not, and counts the former. signal_number 0: nothing is sent.
+// Signals all living processes of the command, reaps the dead ones, and counts the living. signal_number 0: sends none.
 static int sweep(struct run *run, int signal_number, size_t *alive)
 {
     pid_t self = getpid();
@@ -190,11 +191,11 @@ static int sweep(struct run *run, int signal_number, size_t *alive)
     return ERR_NONE;
 }
 
-// SIGTERM, some time to end, SIGKILL as often as it takes.
+// Sends SIGTERM, then SIGKILL after GRACE_MS until no process is left.
 static int end_all(struct run *run)
 {
     uint64_t begin_ns = clock_now_ns();
-    // Twice in a row nobody: one that loses its parent while the list is made can be missed once.
+    // Two sweeps must find none: one can miss a process that loses its parent during the scan.
     for (int signal_number = SIGTERM, nobody = 0; nobody < 2;) {
         size_t alive;
         TRY(sweep(run, signal_number, &alive));
@@ -203,7 +204,7 @@ static int end_all(struct run *run)
             continue;
         double waited_ms = seconds_since(begin_ns) * 1e3;
         if (waited_ms > GIVE_UP_MS)
-            return err_set(ERR_IO, "%s: %zu of its processes cannot be ended", run->setting->argv[0], alive);
+            return err_set(ERR_IO, "%s: %zu of its processes cannot be killed", run->setting->argv[0], alive);
         signal_number = waited_ms < GRACE_MS ? 0 : SIGKILL;
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
@@ -231,7 +232,7 @@ static int run_to_end(struct run *run)
     int end_rc = end_all(run);
     if (run->leader_fd >= 0)
         close(run->leader_fd);
-    if (rc == ERR_NONE && end_rc == ERR_NONE && run->out->end == LAUNCH_EXITED && look_at_output(run))
+    if (rc == ERR_NONE && end_rc == ERR_NONE && run->out->end == LAUNCH_EXITED && observe_output(run))
         run->out->end = LAUNCH_OUTPUT;
     return rc != ERR_NONE ? rc : end_rc;
 }
@@ -256,6 +257,7 @@ static int run_under(struct run *run)
 
 int launch(const struct launch_setting *setting, struct launch_result *out)
 {
+    assert(setting->argv && setting->argv[0] && setting->output_path);
     struct run run = {.setting = setting, .out = out};
     *out = (struct launch_result){0};
     TRY(make_file(setting->output_path, &run.output_fd));
@@ -273,6 +275,7 @@ int launch(const struct launch_setting *setting, struct launch_result *out)
 
 const char *launch_tail(const char *output_path, char *out, size_t bytes)
 {
+    assert(bytes > 0);
     uint64_t size = 0;
     out[0] = '\0';
     int fd = open(output_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -287,7 +290,7 @@ const char *launch_tail(const char *output_path, char *out, size_t bytes)
         out[got > 0 ? got : 0] = '\0';
     }
     close(fd);
-    // What is cut off at the front is left out up to its line's end.
+    // Drops the rest of a line whose start is not in the tail.
     char *line = size > bytes - 1 ? strchr(out, '\n') : NULL;
     if (line && line[1])
         memmove(out, line + 1, strlen(line + 1) + 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs somebody's command: in its own process group, under limits of time, memory and output, with what it prints kept
-// in a file; when it ends, or is ended, the whole group is gone.
+// Runs an untrusted command in its own process group, under limits of time, memory and output, and keeps its output in
+// a file. When launch returns, no process of the group remains.
 #ifndef ZG_LAUNCH_H
 #define ZG_LAUNCH_H
 
@@ -9,15 +9,15 @@
 #include <stdint.h>
 
 struct launch_setting {
-    const char *const *argv;      // NULL at the end
-    const char *output_path;      // a new file: stdout and stderr together
-    const char *error_path;       // a new file for stderr apart, which counts as output, too; null: with stdout
-    const char *watched_folder;   // what is written below it counts as output, too; null: none
+    const char *const *argv;      // ended by NULL
+    const char *output_path;      // a new file for stdout and stderr
+    const char *error_path;       // a new file for stderr, which counts as output, too; null: stderr goes with stdout
+    const char *watched_folder;   // its files count as output, too; null: none
     double time_limit_s;          // 0: none
-    uint64_t memory_limit_bytes;  // of all its processes together; 0: none
-    uint64_t output_limit_bytes;  // of the file and the folder; 0: none
-    const volatile sig_atomic_t *interrupted;     // may be null; when set, the group is ended
-    void (*tick)(void *context, double seconds);  // now and then while it runs; may be null
+    uint64_t memory_limit_bytes;  // of all its processes; 0: none
+    uint64_t output_limit_bytes;  // of files and folder; 0: none
+    const volatile sig_atomic_t *interrupted;     // may be null; a nonzero value stops the command
+    void (*tick)(void *context, double seconds);  // called every now and then while it runs; may be null
     void *tick_context;
 };
 
@@ -28,13 +28,14 @@ struct launch_result {
     int status;  // the exit status, or the signal
     double seconds;
     uint64_t peak_memory_bytes;
-    char text[256];  // what happened, for people: "exited with status 3", "was ended after 60 s"
+    char text[256];  // for messages: "exited with status 3", "timed out after 60 s"
 };
 
-// ERR_USAGE: it cannot be started (not found, not executable). ERR_IO, ERR_MEMORY.
+// ERR_USAGE: the command cannot be started (not found, not executable). ERR_IO, ERR_MEMORY.
 int launch(const struct launch_setting *setting, struct launch_result *out);
 
-// The last lines of the file of output, for a message: at most `bytes` of it, printable. Returns out.
+// Reads the last lines of an output file for a message, at most `bytes` bytes with the final zero, and replaces
+// unprintable ones. Returns out.
 const char *launch_tail(const char *output_path, char *out, size_t bytes);
 
 #endif

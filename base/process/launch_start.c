@@ -18,7 +18,7 @@
 
 enum { NOT_STARTED = 127 };
 
-// exec closes all but the first three.
+// Makes exec close all descriptors but the first three.
 static void hide_descriptors(void)
 {
     enum { OLD_SYSTEM_MAX = 65536 };
@@ -28,7 +28,7 @@ static void hide_descriptors(void)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-// In the new process: everything that exec keeps is put right. Only what may be called between fork and exec.
+// Runs in the new process: resets all state that exec keeps. Calls only functions allowed between fork and exec.
 static void become(const char *const *argv, const int fds[3], int failure_fd, pid_t suite)
 {
     sigset_t none;
@@ -49,7 +49,7 @@ static void become(const char *const *argv, const int fds[3], int failure_fd, pi
     _exit(written > 0 ? NOT_STARTED : NOT_STARTED + 1);
 }
 
-// Forks; no handler of the suite's runs in the new process.
+// Forks with signals blocked, so that no handler of the suite runs in the new process.
 static pid_t fork_command(const char *const *argv, const int fds[3], int failure_fd)
 {
     sigset_t all, kept;
@@ -65,7 +65,7 @@ static pid_t fork_command(const char *const *argv, const int fds[3], int failure
     return pid;
 }
 
-// Waits until the command has been started, or has not: then the pipe says why.
+// Starts the command and waits for exec: the pipe closes on success and carries errno on failure.
 static int start_through(const char *const *argv, const int fds[3], const int failure_fds[2], pid_t *leader)
 {
     const char *name = argv[0];
@@ -73,7 +73,7 @@ static int start_through(const char *const *argv, const int fds[3], const int fa
     int failure = 0;
     *leader = fork_command(argv, fds, failure_fds[1]);
     if (*leader < 0)
-        return err_set(ERR_IO, "no process for %s: %s", text_message(shown, name, 200), strerror(errno));
+        return err_set(ERR_IO, "cannot create a process for %s: %s", text_message(shown, name, 200), strerror(errno));
     setpgid(*leader, *leader);
     close(failure_fds[1]);
     ssize_t bytes;
@@ -94,7 +94,7 @@ int launch_start(const char *const *argv, int output_fd, int error_fd, pid_t *le
     const int fds[3] = {null_fd, output_fd, error_fd};
     int rc;
     if (pipe2(failure_fds, O_CLOEXEC) != 0) {
-        rc = err_set(ERR_IO, "no pipe to start %s: %s", argv[0], strerror(errno));
+        rc = err_set(ERR_IO, "cannot create a pipe to start %s: %s", argv[0], strerror(errno));
     } else {
         rc = start_through(argv, fds, failure_fds, leader);
         close(failure_fds[0]);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running somebody's command, with real ones: how it ended is told exactly, every limit ends it, and nothing of it
-// stays.
+// Runs real commands: the result reports exactly how each ended, every limit stops them, and no process remains.
 #include "base/process/launch.h"
 
 #include "base/err.h"
@@ -50,7 +49,7 @@ static void expect_output(const char *expected)
     free(text);
 }
 
-// The process whose number the command has left in a file is gone.
+// The process whose id the command wrote to a file is gone.
 static void expect_gone(const char *file)
 {
     size_t bytes;
@@ -66,7 +65,7 @@ enum { LEAST_SHELL_BYTES = 100000 };
 
 static double seen_s;
 
-// A command that ends between two samples, or was sampled before it had begun, has no memory that anybody saw.
+// A command that ends between two samples, or is sampled before exec, has no observed memory.
 static void tell_that_memory_was_seen(void *context, double seconds)
 {
     (void)context;
@@ -142,7 +141,7 @@ Test(launch, the_signal_is_reported)
     shell("kill -TERM $$; echo alive");
     cr_expect_eq(result.end, LAUNCH_SIGNALLED);
     cr_expect_eq(result.status, SIGTERM);
-    cr_expect_str_eq(result.text, "was ended by signal 15 (Terminated)");
+    cr_expect_str_eq(result.text, "was killed by signal 15 (Terminated)");
     expect_output("");
     shell("ulimit -c; kill -SEGV $$");
     cr_expect_eq(result.status, SIGSEGV);
@@ -170,7 +169,7 @@ Test(launch, a_time_limit_ends_it)
     shell("echo $$ >self; sleep 30");
     cr_expect_eq(result.end, LAUNCH_TIME);
     cr_expect_eq(result.status, SIGTERM);
-    cr_expect_str_eq(result.text, "was ended after 1.5 s");
+    cr_expect_str_eq(result.text, "timed out after 1.5 s");
     cr_expect(result.seconds >= 1.5 && result.seconds < 15, "%g s", result.seconds);
     expect_gone("self");
 }
@@ -261,7 +260,7 @@ Test(launch, an_output_limit_counts_the_watched_folder)
     shell("cd watched; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 "
           "33; do mkdir x; cd x; done");
     cr_expect_eq(result.end, LAUNCH_OUTPUT);
-    cr_expect_str_eq(result.text, "was ended: it nested folders too deep");
+    cr_expect_str_eq(result.text, "was stopped: it nested folders too deep");
 }
 
 Test(launch, an_interrupt_ends_it)

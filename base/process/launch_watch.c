@@ -28,8 +28,8 @@ static bool read_stat(int proc_fd, const char *pid, char text[STAT_BYTES])
     return bytes > 0;
 }
 
-// "PID (COMMAND) STATE PARENT ...": the command may hold anything, also blanks and parentheses; field 24 is the number
-// of resident pages.
+// Parses "PID (COMMAND) STATE PARENT ...": the command may contain any characters, also blanks and parentheses; field
+// 24 is the number of resident pages.
 static bool parse_stat(const char *text, struct process *out)
 {
     int pid, parent;
@@ -117,7 +117,7 @@ uint64_t process_memory(const struct process_list *list)
     return bytes;
 }
 
-// Adds what lies in an open folder, which is closed. What vanishes while it is looked at counts no more.
+// The size of an open folder's contents; closes fd. Entries that vanish meanwhile do not count.
 static uint64_t weigh(int fd, dev_t device, int depth)
 {
     DIR *folder = fdopendir(fd);

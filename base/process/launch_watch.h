@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is looked at while somebody's command runs: its processes, their memory, and what it writes.
+// Observes a running command: its processes, their memory, and the size of its output.
 #ifndef ZG_LAUNCH_WATCH_H
 #define ZG_LAUNCH_WATCH_H
 
@@ -20,19 +20,19 @@ struct process_list {
     size_t count, room;
 };
 
-// All processes there are. Nothing is marked yet.
+// Lists all processes of the system, unmarked.
 int process_scan(struct process_list *out);
 void process_list_free(struct process_list *list);
 
-// Marks leader and all that descends from it. Orphans among these have become children of this process, which is their
-// subreaper: every child of it that is not in `before` is one.
+// Marks the leader and all its descendants. Orphans among them have become children of this process, their subreaper:
+// every child of it that is not in `before` is marked.
 void process_mark(struct process_list *list, pid_t leader, const struct process_list *before);
 
-// Resident bytes of the marked ones, added up: memory that several of them share counts in each.
+// The sum of the resident bytes of the marked processes; shared memory counts in each.
 uint64_t process_memory(const struct process_list *list);
 
-// What lies below a folder: sizes as the file system shows them (a hole counts), and 512 bytes for every name. Links
-// are not followed, nor is another file system entered. UINT64_MAX where folders are nested deeper than 32.
+// The size of a folder's contents: the apparent sizes of files (holes count) and 512 bytes for every name. Does not
+// follow links or enter other file systems. UINT64_MAX if folders are nested deeper than 32.
 uint64_t folder_weight(const char *path);
 
 #endif

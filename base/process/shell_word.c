@@ -6,7 +6,7 @@
 
 static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:%+@-";
 
-// Braces do nothing in a shell unless there is a comma or two dots between them.
+// A shell expands braces only around a comma or two dots.
 static bool is_plain(const char *word)
 {
     const char *inner = word;

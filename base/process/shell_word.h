@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-// Writes a word in quotation marks where a shell would read it as something else. One with control characters comes as
-// $'...', which bash, zsh and POSIX 2024 know.
+// Writes a word, quoted if a shell would otherwise change it. A word with control characters becomes $'...', which
+// bash, zsh and POSIX 2024 understand.
 void shell_word(FILE *out, const char *word);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shell reads back what was written.
+// A shell reads back the word that was written.
 #include "base/process/shell_word.h"
 
 #include "base/command_test.h"

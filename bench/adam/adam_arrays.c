@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filling, replaying and comparing the arrays of `bench adam`.
+// Allocates, fills and verifies the arrays of `bench adam`.
 #include "bench/adam/adam_arrays.h"
 
 #include "bench/harness/bench.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-// Memory begins at huge pages. Arrays that all began there would be in each other's way: the same element of each has
-// its place in the same few lines of a cache. So each begins this much further than the one before.
+// Allocations begin at huge pages. If all arrays did, the same element of each would map to the same cache set, so
+// array i begins i times this far into its allocation.
 enum { SKEW_BYTES = 17 * 64, ARRAY_COUNT = 6 };
 
 static void *array_open(int index, size_t bytes, int threads)
@@ -28,6 +29,7 @@ static void array_close(int index, void *array, size_t bytes)
 
 int adam_arrays_open(size_t count, int threads, struct adam_arrays *out)
 {
+    assert(count > 0 && threads > 0);
     *out = (struct adam_arrays){
         .count = count,
         .threads = threads,
@@ -55,11 +57,11 @@ void adam_arrays_close(struct adam_arrays *arrays)
     *arrays = (struct adam_arrays){0};
 }
 
-// One period of the initial state, of sizes as they are in training.
+// One period of the initial state, with magnitudes as in training.
 struct period {
     float param[ARRAYS_PERIOD], exp_avg[ARRAYS_PERIOD], exp_avg_sq[ARRAYS_PERIOD];
-    float grad[ARRAYS_PERIOD];                // as fp32; exact
-    unsigned char stored[4 * ARRAYS_PERIOD];  // the same in the gradient's format
+    float grad[ARRAYS_PERIOD];                // as fp32, exact
+    unsigned char stored[4 * ARRAYS_PERIOD];  // the same values in the gradient's dtype
 };
 
 static void period_make(struct period *period, enum dtype grad_dtype)
@@ -74,7 +76,7 @@ static void period_make(struct period *period, enum dtype grad_dtype)
     dtype_widen(grad_dtype, period->stored, period->grad, ARRAYS_PERIOD);
 }
 
-// Elements from `start` that belong to one period.
+// Returns the number of elements from `start` to the end of its period.
 static size_t run_length(size_t count, size_t start)
 {
     return count - start < ARRAYS_PERIOD ? count - start : ARRAYS_PERIOD;
@@ -96,7 +98,7 @@ void adam_arrays_fill(struct adam_arrays *arrays, enum dtype grad_dtype)
     }
 }
 
-// The steps, one by one, on one element, in the recipe's own words.
+// Applies the steps to one element by the recipe's scalar definition.
 static void replay(const struct adam_step *step, uint64_t steps, bool tail, float grad, float *p, float *m, float *v)
 {
     float g = grad / step->grad_divisor * step->grad_coefficient;
@@ -104,8 +106,8 @@ static void replay(const struct adam_step *step, uint64_t steps, bool tail, floa
         recipe_element(step->recipe, &step->scalars, tail, g, p, m, v);
 }
 
-// Compares `count` elements of one array with what they should be.
-static int compare(const char *what, const void *actual, const void *expected, size_t count, size_t element_bytes,
+// Compares `count` elements of an array with the expected ones; `start` is the index of the first, for the message.
+static int compare(const char *name, const void *actual, const void *expected, size_t count, size_t element_bytes,
                    size_t start)
 {
     if (memcmp(actual, expected, count * element_bytes) == 0)
@@ -115,10 +117,10 @@ static int compare(const char *what, const void *actual, const void *expected, s
         memcpy(&got, (const char *)actual + i * element_bytes, element_bytes);
         memcpy(&want, (const char *)expected + i * element_bytes, element_bytes);
         if (got != want)
-            return err_set(ERR_CHECK, "%s[%zu] is 0x%0*" PRIx32 " and should be 0x%0*" PRIx32, what, start + i,
+            return err_set(ERR_CHECK, "%s[%zu] is 0x%0*" PRIx32 ", expected 0x%0*" PRIx32, name, start + i,
                            (int)(2 * element_bytes), got, (int)(2 * element_bytes), want);
     }
-    return err_set(ERR_INTERNAL, "a difference that cannot be found");
+    return err_set(ERR_INTERNAL, "%s: memcmp and the elements disagree", name);
 }
 
 static int compare_run(const struct adam_arrays *arrays, const struct adam_step *step, const struct period *expected,
@@ -134,6 +136,7 @@ static int compare_run(const struct adam_arrays *arrays, const struct adam_step 
 
 int adam_arrays_check(const struct adam_arrays *arrays, const struct adam_step *step, uint64_t steps)
 {
+    assert(step->count == arrays->count && step->tensor_count == arrays->count && step->tensor_index == 0);
     struct period body, tail;
     period_make(&body, step->grad_dtype);
     tail = body;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arrays that `bench adam` updates, and the proof that they were updated: the state starts with a short period of
-// values over and over, so the right answer for every element is that of a few, replayed one by one.
+// The arrays that `bench adam` updates, and the verification of every element. The initial state repeats a short period
+// of values, so replaying one period element by element gives the expected state of all.
 #ifndef ZG_ADAM_ARRAYS_H
 #define ZG_ADAM_ARRAYS_H
 
@@ -8,29 +8,31 @@
 
 #include <stdint.h>
 
-// Distinct elements: a prime, so that no block or vector length repeats them in step.
+// Distinct elements: a prime, so that the period never lines up with blocks or vectors.
 enum { ARRAYS_PERIOD = 1021 };
 
 struct adam_arrays {
     size_t count;
-    int threads;  // that wrote the pages first, and fill
-    float *param, *exp_avg, *exp_avg_sq;
-    void *grad;                   // room for fp32
-    void *model_params;           // room for 16 bits
-    void *baseline_model_params;  // the same for the baseline, whose copies are other bits
+    int threads;                          // that touched the pages first, and fill them
+    float *param, *exp_avg, *exp_avg_sq;  // [count]
+    void *grad;                           // [count], room for fp32
+    void *model_params;                   // [count] of 16 bits
+    void *baseline_model_params;          // [count] of 16 bits, which the baseline writes with other values
 };
 
-int adam_arrays_open(size_t count, int threads, struct adam_arrays *out);  // ERR_MEMORY
-void adam_arrays_close(struct adam_arrays *arrays);                        // of zeros too
+// Allocates the arrays, each at a 64-byte boundary. ERR_MEMORY. The caller closes them; closing a zeroed struct is
+// safe.
+int adam_arrays_open(size_t count, int threads, struct adam_arrays *out);
+void adam_arrays_close(struct adam_arrays *arrays);
 
-// The state before the first step, with gradients in grad_dtype.
+// Sets the state before the first step, with gradients in grad_dtype.
 void adam_arrays_fill(struct adam_arrays *arrays, enum dtype grad_dtype);
 
-// ERR_CHECK, naming the first difference, unless the arrays are bit for bit what `steps` times `step` make of the
-// state that fill left: every element, copies included if the step has some. The step covers a whole tensor.
+// Verifies bit for bit that the arrays hold the initial state updated `steps` times by `step`, which covers all
+// elements as one tensor; model_params too, if the step writes them. ERR_CHECK names the first difference.
 int adam_arrays_check(const struct adam_arrays *arrays, const struct adam_step *step, uint64_t steps);
 
-// The norm of the gradients that fill left, in extended precision.
+// Returns the norm of the initial gradients, computed in extended precision.
 double adam_arrays_norm(const struct adam_arrays *arrays, enum dtype grad_dtype);
 
 #endif

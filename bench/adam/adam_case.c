@@ -7,6 +7,7 @@
 #include "ref/arithmetic/norm.h"
 #include "bench/adam/streams.h"
 
+#include <assert.h>
 #include <math.h>
 
 const struct adam_variant adam_variants[ADAM_VARIANT_COUNT] = {
@@ -15,7 +16,7 @@ const struct adam_variant adam_variants[ADAM_VARIANT_COUNT] = {
     {"whole", DTYPE_BF16, true, true, "read_2_copy_4r_4w"},
 };
 
-// A repetition is as many steps as BENCH_SAMPLE_NS takes, but not more than this.
+// A repetition has as many steps as fill BENCH_SAMPLE_NS, but at most ROUNDS_MAX.
 enum { ROUNDS_MAX = 4096, TRIALS = 5 };
 
 struct measurement {
@@ -23,15 +24,15 @@ struct measurement {
     const struct adam_arrays *arrays;
     struct adam_step step;
     struct streams streams;
-    uint64_t rounds;      // steps a repetition
-    uint64_t step_count;  // made so far
-    double norm;          // of the gradients' sum; the last that was computed
+    uint64_t rounds;      // steps per repetition
+    uint64_t step_count;  // so far
+    double norm;          // of the summed gradients, as last computed
     double max_norm;
-    uint32_t sink;    // what the reading baseline found
-    float divisions;  // what the dividing one found
+    uint32_t sink;    // keeps the results of the reading baseline in use
+    float divisions;  // keeps the results of the dividing baseline in use
 };
 
-// Zero, which the compiler cannot know: the baseline moves every bit and changes none.
+// Zero, but volatile, so that the compiler keeps the baseline's loads and stores, which change nothing.
 static const volatile uint32_t baseline_mask = 0;
 
 static int streams_run(void *context)
@@ -47,8 +48,8 @@ static int streams_run(void *context)
     return ERR_NONE;
 }
 
-// All divide m by the denominator. Most divide by a bias correction, too; Apex by both, and one of PyTorch's forms
-// divides the denominator by the step size.
+// Divisions per element. All recipes divide m by the denominator. Most divide by a bias correction, too, Apex by both;
+// PyTorch's capturable foreach form also divides the denominator by the step size.
 static int divisions_of(const struct recipe *recipe)
 {
     switch (recipe->family) {
@@ -92,10 +93,11 @@ double adam_case_norm(const struct adam_step *step, int threads)
     return norm_finish(sum, max_bits);
 }
 
-// Small steps are repeated by each thread on its own part: threads that meet after microseconds would mostly wait.
+// Each thread repeats small steps on its own part: synchronising all threads every few microseconds would cost more
+// than the steps.
 static void repeat_parts(const struct adam_step *step, int threads, uint64_t rounds)
 {
-    enum { LINE = 32 };  // elements whose 16-bit copies fill one: no two threads write to the same
+    enum { LINE = 32 };  // elements whose 16-bit copies fill a cache line, so that no two threads write to one
     size_t part_count = step->count / (size_t)threads / LINE * LINE;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int part = 0; part < threads; part++) {
@@ -134,11 +136,8 @@ static int step_run(void *context)
     return ERR_NONE;
 }
 
-// The arrays' initial state, and a step over them: the 1000th of AdamW with the usual settings; where there is a mean
-// to take it is over two ranks, and the clipping halves the gradient.
-static int measurement_open(const struct adam_case *of, struct adam_arrays *arrays, struct measurement *out)
+int adam_case_step(const struct adam_case *of, const struct adam_arrays *arrays, struct adam_step *out)
 {
-    const struct adam_variant *variant = of->variant;
     const struct adam_hyper hyper = {.lr = 1e-3,
                                      .beta1 = 0.9,
                                      .beta2 = 0.999,
@@ -146,22 +145,30 @@ static int measurement_open(const struct adam_case *of, struct adam_arrays *arra
                                      .weight_decay = 0.01,
                                      .decoupled = true,
                                      .bias_correction = true};
+    bool fused = of->variant->writes_model_params;
+    *out = (struct adam_step){.recipe = of->recipe,
+                              .grad = arrays->grad,
+                              .grad_dtype = of->variant->grad_dtype,
+                              .grad_divisor = fused ? 2 : 1,
+                              .grad_coefficient = fused ? 0.5f : 1,
+                              .param = arrays->param,
+                              .exp_avg = arrays->exp_avg,
+                              .exp_avg_sq = arrays->exp_avg_sq,
+                              .model_params = fused ? arrays->model_params : NULL,
+                              .model_dtype = DTYPE_BF16,
+                              .count = of->count,
+                              .tensor_count = of->count};
+    struct recipe_state state = {0};
+    return recipe_begin_step(of->recipe, &hyper, 1000, &state, &out->scalars);
+}
+
+static int measurement_open(const struct adam_case *of, struct adam_arrays *arrays, struct measurement *out)
+{
+    const struct adam_variant *variant = of->variant;
     adam_arrays_fill(arrays, variant->grad_dtype);
     *out = (struct measurement){
         .of = of,
         .arrays = arrays,
-        .step = {.recipe = of->recipe,
-                 .grad = arrays->grad,
-                 .grad_dtype = variant->grad_dtype,
-                 .grad_divisor = variant->writes_model_params ? 2 : 1,
-                 .grad_coefficient = variant->writes_model_params ? 0.5f : 1,
-                 .param = arrays->param,
-                 .exp_avg = arrays->exp_avg,
-                 .exp_avg_sq = arrays->exp_avg_sq,
-                 .model_params = variant->writes_model_params ? arrays->model_params : NULL,
-                 .model_dtype = DTYPE_BF16,
-                 .count = of->count,
-                 .tensor_count = of->count},
         .rounds = 1,
         .max_norm = adam_arrays_norm(arrays, variant->grad_dtype) / 4,
     };
@@ -172,11 +179,11 @@ static int measurement_open(const struct adam_case *of, struct adam_arrays *arra
                                     .grad_dtype = variant->grad_dtype,
                                     .model_params = variant->writes_model_params ? arrays->baseline_model_params : NULL,
                                     .count = of->count};
-    struct recipe_state state = {0};
-    return recipe_begin_step(of->recipe, &hyper, 1000, &state, &out->step.scalars);
+    return adam_case_step(of, arrays, &out->step);
 }
 
-// As many rounds as a sample takes, of a step. The shortest of a few counts: others may use the machine, too.
+// Doubles the rounds until a sample is long enough. The shortest of a few trials counts, because other processes may
+// disturb some.
 static int choose_rounds(struct measurement *m, const struct bench_work *work)
 {
     for (; m->rounds < ROUNDS_MAX; m->rounds *= 2) {
@@ -191,7 +198,7 @@ static int choose_rounds(struct measurement *m, const struct bench_work *work)
     return ERR_NONE;
 }
 
-// The longer of both parts, as the shortest of a few trials find it.
+// Chooses the slower of streams and divisions as the baseline, by the shortest of a few trials.
 static int choose_baseline(const struct measurement *m, const struct bench_work *streams,
                            const struct bench_work *divisions, const struct bench_work **out)
 {
@@ -201,17 +208,17 @@ static int choose_baseline(const struct measurement *m, const struct bench_work 
     return ERR_NONE;
 }
 
-// Every element against a replay, and the norm against a sum in extended precision.
+// Verifies every element against a replay, and the norm against a sum in extended precision.
 static int measurement_check(const struct measurement *m)
 {
     double norm = adam_arrays_norm(m->arrays, m->of->variant->grad_dtype);
     double bound = norm * ((double)m->of->count * 0x1p-53 + 0x1p-50);
     if (m->of->variant->norm && !(fabs(m->norm - norm) <= bound))
-        return err_set(ERR_CHECK, "the norm is %.17g and should be %.17g", m->norm, norm);
+        return err_set(ERR_CHECK, "the norm is %.17g, expected %.17g", m->norm, norm);
     return adam_arrays_check(m->arrays, &m->step, m->step_count);
 }
 
-// Bytes that one element of the case must move.
+// Returns the bytes that the step must move per element.
 static size_t case_bytes(const struct adam_variant *variant)
 {
     size_t state = 2 * 3 * sizeof(float);  // param, exp_avg, exp_avg_sq: read and written
@@ -229,7 +236,7 @@ static json_t *case_json(const struct adam_case *of, bool in_cache)
 }
 
 static int measure(struct measurement *m, const struct bench_options *options, struct bench_record *record,
-                   struct bench_samples *samples, struct bench_samples *limits)
+                   struct bench_samples *samples, struct bench_samples *baselines)
 {
     const struct adam_case *of = m->of;
     const struct bench_work work = {.name = "adam", .run = step_run, .context = m};
@@ -242,16 +249,17 @@ static int measure(struct measurement *m, const struct bench_options *options, s
     TRY(choose_baseline(m, &streams, &divisions, &baseline));
     record->baseline_name = baseline->name;
     record->items = (double)(of->count * m->rounds);
-    TRY(bench_alternate(&work, baseline, options->warmup, options->repeat, record->items, samples, limits));
+    TRY(bench_alternate(&work, baseline, options->warmup, options->repeat, record->items, samples, baselines));
     return measurement_check(m);
 }
 
 int adam_case_run(const struct adam_case *of, const struct bench_options *options, struct adam_arrays *arrays)
 {
+    assert(arrays->count == of->count && arrays->threads == of->threads);
     bench_progress("adam %s %s %s, %zu parameters, %d threads", of->variant->name, recipe_name(of->recipe),
                    adam_isa_name(of->isa), of->count, of->threads);
     struct measurement m;
-    struct bench_samples samples, limits;
+    struct bench_samples samples, baselines;
     struct bench_record record = {.name = "adam",
                                   .begin_ns = clock_now_ns(),
                                   .unit = "ns_per_param",
@@ -259,14 +267,14 @@ int adam_case_run(const struct adam_case *of, const struct bench_options *option
                                   .verified = true,
                                   .item_bytes = (double)case_bytes(of->variant),
                                   .samples = &samples,
-                                  .baseline = &limits};
+                                  .baseline = &baselines};
     TRY(measurement_open(of, arrays, &m));
     size_t state_bytes =
         3 * sizeof(float) + dtype_bytes(of->variant->grad_dtype) + (of->variant->writes_model_params ? 2 : 0);
     bool in_cache = of->count * state_bytes < bench_cache_bytes();
     m.streams.past_cache = !in_cache;
     adam_isa_set(of->isa);
-    int code = measure(&m, options, &record, &samples, &limits);
+    int code = measure(&m, options, &record, &samples, &baselines);
     if (code != ERR_NONE)
         return err_prefix(code, "adam %s %s %s, %zu parameters, %d threads", of->variant->name, recipe_name(of->recipe),
                           adam_isa_name(of->isa), of->count, of->threads);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One case of `bench adam`: a step over arrays of one size, against the longer of its two parts.
+// One case of `bench adam`: a step over arrays of one size, against the slower of its memory traffic and its divisions.
 #ifndef ZG_ADAM_CASE_H
 #define ZG_ADAM_CASE_H
 
@@ -7,13 +7,14 @@
 #include "bench/adam/adam_arrays.h"
 #include "bench/harness/bench.h"
 
-// The steps that are measured. update: the optimizer alone. fused: also takes the mean of the gradient's sum, clips,
-// and writes a bf16 copy, in one pass. whole: the same with the global norm first, which reads the gradient twice.
+// The steps that are measured. update: the optimizer alone. fused: in the same pass also averages the gradient over
+// ranks, clips it, and writes bf16 model parameters. whole: fused after the global norm, which reads the gradient
+// twice.
 struct adam_variant {
     const char *name;
     enum dtype grad_dtype;
     bool writes_model_params, norm;
-    const char *baseline;  // streams read and written
+    const char *baseline;  // its memory streams: arrays read and written
 };
 
 enum { ADAM_VARIANT_COUNT = 5 };
@@ -27,10 +28,14 @@ struct adam_case {
     int threads;
 };
 
-// Measures, verifies every element, and prints. The arrays are of the case's size and threads.
+// Makes the step that the case measures, over arrays in host or device memory: step 1000 of AdamW with the usual
+// hyperparameters. Fused steps average over two ranks and halve the gradient by clipping.
+int adam_case_step(const struct adam_case *of, const struct adam_arrays *arrays, struct adam_step *out);
+
+// Measures a case, verifies every element and prints the result. The arrays have the case's size and threads.
 int adam_case_run(const struct adam_case *of, const struct bench_options *options, struct adam_arrays *arrays);
 
-// The norm of a step's whole gradient, its parts by one thread each: the same bits for any number of them.
+// Returns the norm of a step's gradient, computed by `threads` threads. The bits do not depend on their number.
 double adam_case_norm(const struct adam_step *step, int threads);
 
 #endif

@@ -8,11 +8,12 @@
 #include "ref/cuda/tier_cuda.h"
 #endif
 
+#include <assert.h>
 #include <string.h>
 
 enum { ARRAY_COUNT = 5, ROUNDS_MAX = 4096 };
 
-// A step over arrays of the device.
+// A step over arrays on the device.
 struct set {
     void *memory[ARRAY_COUNT];
     struct adam_step step;
@@ -21,7 +22,7 @@ struct set {
 struct trial {
     const struct adam_device *device;
     const struct adam_case *of;
-    struct set ours, theirs;  // the baseline leaves other numbers behind
+    struct set ours, theirs;  // theirs: the baseline's, which leaves wrong values
     uint64_t rounds, step_count;
 };
 
@@ -54,13 +55,6 @@ static int open_set(const struct adam_device *device, const struct adam_case *of
                                            arrays->model_params};
     const size_t element_bytes[ARRAY_COUNT] = {sizeof(float), sizeof(float), sizeof(float),
                                                dtype_bytes(of->variant->grad_dtype), sizeof(struct bf16)};
-    const struct adam_hyper hyper = {.lr = 1e-3,
-                                     .beta1 = 0.9,
-                                     .beta2 = 0.999,
-                                     .eps = 1e-8,
-                                     .weight_decay = 0.01,
-                                     .decoupled = true,
-                                     .bias_correction = true};
     for (int i = 0; i < ARRAY_COUNT; i++) {
         size_t bytes = of->count * element_bytes[i];
         void *memory;
@@ -73,20 +67,13 @@ static int open_set(const struct adam_device *device, const struct adam_case *of
         out->memory[i] = memory;
         TRY(bytes_copy(memory, from[i], bytes));
     }
-    out->step = (struct adam_step){.recipe = of->recipe,
-                                   .grad = out->memory[3],
-                                   .grad_dtype = of->variant->grad_dtype,
-                                   .grad_divisor = of->variant->writes_model_params ? 2 : 1,
-                                   .grad_coefficient = of->variant->writes_model_params ? 0.5f : 1,
-                                   .param = out->memory[0],
-                                   .exp_avg = out->memory[1],
-                                   .exp_avg_sq = out->memory[2],
-                                   .model_params = of->variant->writes_model_params ? out->memory[4] : NULL,
-                                   .model_dtype = DTYPE_BF16,
-                                   .count = of->count,
-                                   .tensor_count = of->count};
-    struct recipe_state state = {0};
-    return recipe_begin_step(of->recipe, &hyper, 1000, &state, &out->step.scalars);
+    const struct adam_arrays on_device = {.count = of->count,
+                                          .param = out->memory[0],
+                                          .exp_avg = out->memory[1],
+                                          .exp_avg_sq = out->memory[2],
+                                          .grad = out->memory[3],
+                                          .model_params = out->memory[4]};
+    return adam_case_step(of, &on_device, &out->step);
 }
 
 static int run_ours(struct trial *trial, double *ms)
@@ -106,30 +93,30 @@ static int run_theirs(struct trial *trial, double *ms)
     return trial->device->end(ms);
 }
 
-// Pairs in turn; who begins changes.
+// Runs pairs in turn; which of the two begins alternates.
 static int take_turns(struct trial *trial, const struct bench_options *options, struct bench_samples *samples,
-                      struct bench_samples *limits)
+                      struct bench_samples *baselines)
 {
-    double ms = 0, limit_ms = 0;
+    double ms = 0, baseline_ms = 0;
     for (trial->rounds = 1; trial->rounds < ROUNDS_MAX && ms * 1e6 < BENCH_SAMPLE_NS; trial->rounds *= 2)
         TRY(run_ours(trial, &ms));
     double scale = 1e6 / ((double)trial->of->count * (double)trial->rounds);
-    samples->count = limits->count = 0;
+    samples->count = baselines->count = 0;
     for (size_t i = 0; i < options->warmup + options->repeat; i++) {
         if (i % 2)
-            TRY(run_theirs(trial, &limit_ms));
+            TRY(run_theirs(trial, &baseline_ms));
         TRY(run_ours(trial, &ms));
         if (i % 2 == 0)
-            TRY(run_theirs(trial, &limit_ms));
+            TRY(run_theirs(trial, &baseline_ms));
         if (i < options->warmup)
             continue;
         samples->values[samples->count++] = ms * scale;
-        limits->values[limits->count++] = limit_ms * scale;
+        baselines->values[baselines->count++] = baseline_ms * scale;
     }
     return ERR_NONE;
 }
 
-// Every element, in the arrays of the host that the step began from.
+// Copies the state to the host and verifies every element.
 static int check(const struct trial *trial, struct adam_arrays *arrays)
 {
     size_t bytes = trial->of->count * sizeof(float);
@@ -148,7 +135,7 @@ static int check(const struct trial *trial, struct adam_arrays *arrays)
 }
 
 static int print(const struct trial *trial, const struct bench_options *options, uint64_t begin_ns,
-                 const struct bench_samples *samples, const struct bench_samples *limits)
+                 const struct bench_samples *samples, const struct bench_samples *baselines)
 {
     const struct adam_variant *variant = trial->of->variant;
     size_t bytes = 2 * 3 * sizeof(float) + dtype_bytes(variant->grad_dtype) + (variant->writes_model_params ? 2 : 0);
@@ -167,26 +154,27 @@ static int print(const struct trial *trial, const struct bench_options *options,
         .item_bytes = (double)bytes,
         .samples = samples,
         .baseline_name = variant->baseline,
-        .baseline = limits,
+        .baseline = baselines,
     };
     return bench_print(options, &record);
 }
 
 static int measure(struct trial *trial, const struct bench_options *options, struct adam_arrays *arrays)
 {
-    struct bench_samples samples, limits;
+    struct bench_samples samples, baselines;
     uint64_t begin_ns = clock_now_ns();
     adam_arrays_fill(arrays, trial->of->variant->grad_dtype);
     TRY(open_set(trial->device, trial->of, arrays, &trial->ours));
     TRY(open_set(trial->device, trial->of, arrays, &trial->theirs));
-    TRY(take_turns(trial, options, &samples, &limits));
+    TRY(take_turns(trial, options, &samples, &baselines));
     TRY(check(trial, arrays));
-    return print(trial, options, begin_ns, &samples, &limits);
+    return print(trial, options, begin_ns, &samples, &baselines);
 }
 
 int adam_device_run(const struct adam_device *device, const struct adam_case *of, const struct bench_options *options,
                     struct adam_arrays *arrays)
 {
+    assert(!of->variant->norm && arrays->count == of->count);
     bench_progress("adam %s %s on %s, %zu parameters", of->variant->name, recipe_name(of->recipe),
                    device->accelerator->name, of->count);
     struct trial trial = {.device = device, .of = of};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench adam` on an accelerator that the host plays: a case's record, and that every element is compared.
+// Tests of `bench adam` on the shadow accelerator: a case has its record, and every element is verified.
 #include "bench/adam/adam_device.h"
 
 #include "ref/arithmetic/shadow_test.h"
@@ -28,10 +28,10 @@ static void mix(const struct adam_step *step)
 {
     float *p = at(step->param);
     mix_count++;
-    p[step->count - 1] = 77;  // other numbers, which are nobody's concern
+    p[step->count - 1] = 77;  // nothing verifies the baseline's values
 }
 
-// One bit of the last element, as if a thread of the device had missed it.
+// Flips one bit of the last element, as if a thread of the device had missed it.
 static void wrong_adam(const struct adam_step *step)
 {
     shadow_adam(step);
@@ -63,7 +63,7 @@ static int run(const struct accelerator *accelerator, int variant, json_t **reco
     return code;
 }
 
-Test(adam_device, a_case_is_measured_and_verified_where_the_arrays_lie)
+Test(adam_device, a_case_is_measured_on_the_device_and_verified)
 {
     for (int variant = 0; variant < 3; variant++) {
         json_t *record;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge bench adam`: the optimizer's step per recipe, instruction set, size and thread count, against what takes
-// longer of its two parts: its memory streams without arithmetic, or its divisions and square roots without memory; in
-// turn, in the same memory.
+// `zerogauge bench adam`: the optimizer's step by recipe, instruction set, size and thread count, in turn with the
+// slower of its two parts: its memory streams without arithmetic, or its divisions and square roots without memory.
 #include "bench/adam/adam_case.h"
 
 #include "bench/adam/adam_device.h"
@@ -23,14 +22,14 @@ const struct benchmark bench_adam = {
                  "zerogauge bench adam --recipe all --isa all --sizes 1M --json > adam.jsonl"},
 };
 
-// What the user asked for; null: not said.
+// The user's choices; null: not given.
 struct selection {
     char *recipe, *isa, *step, *device;
     struct bench_options options;
 };
 
-// What the user did not choose varies one thing at a time from the default recipe, the best instruction set, all
-// threads and the plain update; quickly, only the step.
+// Settings that the user did not choose vary one at a time from the default recipe, the best instruction set, all
+// threads and the plain update. With --quick only the step varies.
 static bool case_wanted(const struct selection *selection, const struct adam_case *of)
 {
     const struct bench_options *options = &selection->options;
@@ -43,13 +42,13 @@ static bool case_wanted(const struct selection *selection, const struct adam_cas
     return other_recipe + other_isa + other_threads + other_step <= 1;
 }
 
-// Whether `name` is what was chosen: nothing, "all", or itself.
+// Returns whether the choice includes `name`: no choice and "all" include every name.
 static bool chosen(const char *choice, const char *name)
 {
     return !choice || strcmp(choice, "all") == 0 || strcmp(choice, name) == 0;
 }
 
-// All cases of one size and thread count, in one set of arrays.
+// Runs all cases of one size and thread count, in one set of arrays.
 static int cases_run(const struct selection *selection, size_t count, int threads)
 {
     struct adam_arrays arrays;
@@ -71,7 +70,7 @@ static int cases_run(const struct selection *selection, size_t count, int thread
     return code;
 }
 
-// Refuses names that are in no table, and fills in what was not said.
+// Refuses unknown names and sets the defaults.
 static int selection_complete(struct selection *selection)
 {
     struct bench_options *options = &selection->options;
@@ -90,7 +89,7 @@ static int selection_complete(struct selection *selection)
     return ERR_NONE;
 }
 
-// The same on a GPU, which is larger: every recipe's update and the default one's other steps, in arrays of one size.
+// On a GPU: every recipe's update, and the default recipe's fused steps.
 static int device_bench(const struct selection *selection)
 {
     struct bench_options options = selection->options;
@@ -141,11 +140,12 @@ static int adam_main(int argc, const char **argv)
 {
     struct selection selection = {0};
     struct poptOption own[] = {
-        {"recipe", '\0', POPT_ARG_STRING, &selection.recipe, 0, "one recipe, or all", "RECIPE"},
-        {"isa", '\0', POPT_ARG_STRING, &selection.isa, 0, "processor instructions to measure",
+        {"recipe", '\0', POPT_ARG_STRING, &selection.recipe, 0, "measure this recipe, or all", "RECIPE"},
+        {"isa", '\0', POPT_ARG_STRING, &selection.isa, 0, "measure this instruction set, or all",
          "scalar|avx2|avx512|all"},
-        {"device", '\0', POPT_ARG_STRING, &selection.device, 0, "cpu, unless given", "cpu|cuda"},
-        {"step", '\0', POPT_ARG_STRING, &selection.step, 0, "the part of the step", "update|fused|whole|all"},
+        {"device", '\0', POPT_ARG_STRING, &selection.device, 0, "where the arrays are (cpu)", "cpu|cuda"},
+        {"step", '\0', POPT_ARG_STRING, &selection.step, 0, "measure this part of a step, or all",
+         "update|fused|whole|all"},
         POPT_TABLEEND,
     };
     enum adam_isa before = adam_isa_now();

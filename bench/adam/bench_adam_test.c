@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench adam`: its baseline moves every element, its proof rejects a single wrong bit, and what it prints
-// are the cases that were asked for.
+// Tests of `bench adam`: the baseline moves every element, verification rejects a single wrong bit, and the cases that
+// the user chose are printed.
 #include "bench/table/benchmarks.h"
 #include "bench/adam/adam_arrays.h"
 #include "bench/harness/bench.h"
@@ -15,7 +15,7 @@
 static const size_t counts[] = {1, 31, 32, 33, 64, 1000, 4099, 100003};
 enum { COUNT_COUNT = sizeof counts / sizeof counts[0] };
 
-// The baseline over `arrays`, compared with a plain loop over the arrays' initial state.
+// Compares the baseline over `arrays` with a plain loop over their initial state.
 static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, bool copy, bool past_cache, uint32_t mask)
 {
     adam_arrays_fill(arrays, grad_dtype);
@@ -116,7 +116,7 @@ static struct adam_step step_over(struct adam_arrays *arrays, const struct recip
     return step;
 }
 
-Test(bench_adam, the_proof_accepts_right_steps_of_every_recipe)
+Test(bench_adam, verification_accepts_right_steps_of_every_recipe)
 {
     for (int r = 0; recipe_at(r); r++) {
         for (int i = 0; i < COUNT_COUNT; i++) {
@@ -131,7 +131,7 @@ Test(bench_adam, the_proof_accepts_right_steps_of_every_recipe)
     }
 }
 
-Test(bench_adam, the_proof_rejects_any_single_wrong_bit)
+Test(bench_adam, verification_rejects_any_single_wrong_bit)
 {
     const struct recipe *recipe = recipe_find("deepspeed-cpu-gcc-avx512");
     cr_assert_not_null(recipe);
@@ -157,13 +157,13 @@ Test(bench_adam, the_proof_rejects_any_single_wrong_bit)
         }
     }
     cr_assert_eq(adam_arrays_check(&arrays, &step, 1), ERR_NONE);
-    cr_assert_eq(adam_arrays_check(&arrays, &step, 2), ERR_CHECK, "a step that was not made");
+    cr_assert_eq(adam_arrays_check(&arrays, &step, 2), ERR_CHECK, "one step is missing");
     step.recipe = recipe_find("deepspeed-cpu-clang");
-    cr_assert_eq(adam_arrays_check(&arrays, &step, 1), ERR_CHECK, "the tail is another recipe's");
+    cr_assert_eq(adam_arrays_check(&arrays, &step, 1), ERR_CHECK, "the tail follows another recipe");
     adam_arrays_close(&arrays);
 }
 
-// Lines that a run prints with --json, each checked to be a whole record; `status` of the run.
+// Runs with --json and returns the number of lines, each checked to be a record. *status: the exit status.
 static size_t run_lines(const char *const *options, int *status)
 {
     const char *argv[32] = {"adam", "--json", "--repeat=1", "--warmup=1"};
@@ -227,7 +227,7 @@ Test(bench_adam, without_a_choice_one_thing_varies_at_a_time)
     cr_assert_eq(run_lines((const char *const[]){"--sizes=100", "--quick", NULL}, &status), 5);
 }
 
-Test(bench_adam, names_in_no_table_are_usage_errors)
+Test(bench_adam, unknown_names_are_usage_errors)
 {
     const char *const wrong[] = {"--recipe=torch", "--isa=avx1024", "--step=half", "--sizes=none"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -237,7 +237,7 @@ Test(bench_adam, names_in_no_table_are_usage_errors)
     }
 }
 
-Test(bench_adam, memory_that_is_not_there_is_an_error)
+Test(bench_adam, too_little_memory_is_an_error)
 {
     int status;
     cr_assert_eq(run_lines((const char *const[]){"--sizes=8191G", NULL}, &status), 0);

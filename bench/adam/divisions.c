@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divisions and square roots, vectorised by the compiler for the best instruction set that this processor has.
+// Divisions and square roots, vectorised by the compiler for the best instruction set of this CPU.
 #include "bench/adam/divisions.h"
 
 #include "ref/arithmetic/adam.h"
 
+#include <assert.h>
 #include <math.h>
 
 #define DIVISIONS_INLINE static inline __attribute__((always_inline))
@@ -14,14 +15,14 @@
 #endif
 #define DIVISIONS_AVX2 __attribute__((target("avx2")))
 
-// Elements whose results the next round takes: enough that none waits for another.
+// Elements per round, each an input of the next: enough that no division waits for the previous one.
 enum { BLOCK = 512 };
 
-// As Adam's last operations: sqrt(v) / bias + eps, and m over that; or over that over the step size.
+// Adam's last operations: m / (sqrt(v) / bias + eps), or m / ((sqrt(v) / bias + eps) / step_size).
 DIVISIONS_INLINE float divide_block(size_t count, int per_element)
 {
     _Alignas(64) float x[BLOCK];
-    const volatile float one = 1;  // which the compiler cannot know
+    const volatile float one = 1;  // volatile, so that no division is folded away
     float a = one, b = one, c = one / 0x1p20f;
     for (size_t i = 0; i < BLOCK; i++)
         x[i] = 1 + (float)i / BLOCK;
@@ -62,6 +63,7 @@ static float (*const builds[ADAM_ISA_COUNT])(size_t count, int per_element) = {
 
 float divisions_step(size_t count, int per_element, int threads)
 {
+    assert(per_element >= 1 && per_element <= 3 && threads > 0);
     enum adam_isa isa = adam_isa_best();
     float result = 0;
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(max : result)
@@ -69,7 +71,7 @@ float divisions_step(size_t count, int per_element, int threads)
         size_t begin = count / (size_t)threads * (size_t)part;
         size_t end = part + 1 == threads ? count : begin + count / (size_t)threads;
         float found = builds[isa](end - begin, per_element);
-        // A comparison with what is not a number is false.
+        // Written so that a NaN wins.
         result = found <= result ? result : found;
     }
     return result;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The other baseline of the optimizer: the divisions and square roots of a step, which take a processor longer than
-// all else of its arithmetic, on numbers that stay in the nearest cache. Where the streams are fast, this is the limit.
+// The optimizer's compute baseline: the divisions and square roots of a step, its slowest arithmetic, on numbers that
+// stay in the L1 cache. They bound the step where its memory streams are fast.
 #ifndef ZG_DIVISIONS_H
 #define ZG_DIVISIONS_H
 
 #include <stddef.h>
 
-// For each of `count` elements one square root and `per_element` divisions, 1 to 3, cut over `threads`. Returns one
-// of the results, which tend to 1, so that they have a use; not a number shows as that.
+// Computes one square root and `per_element` (1 to 3) divisions for each of `count` elements, split over `threads`.
+// Returns one of the results, so that the compiler keeps them: near 1, or NaN if any is.
 float divisions_step(size_t count, int per_element, int threads);
 
 #endif

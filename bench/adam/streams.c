@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory streams of an optimizer step, vectorised by the compiler for the best instruction set that this processor has.
+// Memory streams of an optimizer step, vectorised by the compiler for the best instruction set of this CPU.
 #include "bench/adam/streams.h"
 
 #include "ref/arithmetic/adam.h"
 #include "ref/arithmetic/ivdep.h"
 
+#include <assert.h>
 #include <emmintrin.h>
 
 #define STREAMS_INLINE static inline __attribute__((always_inline))
@@ -15,15 +16,15 @@
 #endif
 #define STREAMS_AVX2 __attribute__((target("avx2")))
 
-// The arrays are an optimizer's floats; here they are only bits.
+// The optimizer's floats, moved as bits.
 typedef uint32_t __attribute__((may_alias)) word_bits;
 typedef uint16_t __attribute__((may_alias)) half_bits;
 
 // Elements whose 16-bit copies fill a cache line.
 enum { LINE = 32 };
 
-// Elements [begin, end); `half`: 16-bit gradients; `copies`: null or the upper halves of these elements' param. All
-// pointers are locals: the stores, which may alias anything, then cannot seem to change them.
+// Moves elements [begin, end). half: gradients have 16 bits. copies: null, or receives the upper halves of param. The
+// pointers are locals because the stores, which may alias anything, could otherwise change them.
 STREAMS_INLINE void move(const struct streams *s, size_t begin, size_t end, bool half, half_bits *copies, uint32_t mask)
 {
     word_bits *restrict p = s->param, *restrict m = s->exp_avg, *restrict v = s->exp_avg_sq;
@@ -112,7 +113,7 @@ static uint32_t largest_scalar(const word_bits *words, size_t begin, size_t end)
     return largest(words, begin, end);
 }
 
-// The baseline does not follow --isa: the limit is what the machine allows.
+// The baseline ignores --isa: it shows the most that the machine can do.
 static const struct {
     void (*move)(const struct streams *s, size_t begin, size_t end, uint32_t mask);
     uint32_t (*largest)(const word_bits *words, size_t begin, size_t end);
@@ -122,7 +123,7 @@ static const struct {
     [ADAM_AVX512] = {move_avx512, largest_avx512},
 };
 
-// Where part `part` of `parts` begins: at a line of the 16-bit copy.
+// Returns the first element of a part, aligned to a cache line of the 16-bit copy.
 static size_t part_begin(size_t count, int part, int parts)
 {
     return part == parts ? count : count / (size_t)parts / LINE * LINE * (size_t)part;
@@ -130,6 +131,8 @@ static size_t part_begin(size_t count, int part, int parts)
 
 void streams_step(const struct streams *streams, uint32_t mask, int threads, uint64_t rounds)
 {
+    assert(streams->param && streams->exp_avg && streams->exp_avg_sq && streams->grad && threads > 0);
+    assert((uintptr_t)streams->model_params % 64 == 0);
     enum adam_isa isa = adam_isa_best();
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int part = 0; part < threads; part++)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench comm`: one wrong element is found, its baseline moves what the collective moves, and its lines say
-// what was asked for.
+// Tests of `bench comm`: one wrong element is found, the baseline moves what the collective moves, and records describe
+// their cases.
 #include "bench/table/benchmarks.h"
 #include "bench/harness/bench.h"
 #include "bench/comm/comm_case.h"
@@ -19,7 +19,7 @@ static struct comm_setting setting_of(enum operation operation, int world, bool 
         .operation = operation, .world = world, .count = 1000, .uneven = uneven, .in_place = in_place};
 }
 
-// With spoiled_rank -1: nothing is; else its first or its last element.
+// Returns the wrong elements found after changing the first or the last element of a rank; spoiled_rank -1: of none.
 static size_t wrong_after_spoiling(const struct comm_setting *setting, int spoiled_rank, bool last)
 {
     struct comm_ranks ranks;
@@ -29,7 +29,7 @@ static size_t wrong_after_spoiling(const struct comm_setting *setting, int spoil
         ranks.calls = setting->in_place ? 1 : (size_t)i + 1;
         cr_assert_eq(comm_ranks_prepare(&ranks, TASK_COLLECTIVE, i % 2), ERR_NONE, "%s", err_message());
         cr_assert_eq(comm_ranks_repeat(&ranks), ERR_NONE, "%s", err_message());
-        // The other ranks wait for the next repetition; what a root sends then must be right again.
+        // The other ranks wait for the next repetition, so their results can be changed here.
         if (i == 2 && spoiled_rank >= 0) {
             const struct comm_rank *rank = &ranks.ranks[spoiled_rank];
             comm_rank_result(rank)[last ? comm_rank_result_count(rank) - 1 : 0] += 1;
@@ -58,7 +58,7 @@ Test(bench_comm, concurrent_every_repetition_is_verified_and_one_wrong_element_i
             }
 }
 
-// All elements of recv that the collective writes are written by the baseline, too, and no others.
+// Expects the baseline to write the same elements of recv as the collective, and no others.
 static void expect_same_extent(const struct comm_setting *setting, enum task task)
 {
     struct comm_ranks ranks;
@@ -99,7 +99,7 @@ static double bus_bytes_of(enum operation operation, int world, bool uneven)
     return bytes;
 }
 
-Test(bench_comm, bus_bytes_are_those_that_the_busiest_rank_moves)
+Test(bench_comm, bus_bytes_are_the_bytes_that_the_busiest_rank_moves)
 {
     // 1000 elements among 4 ranks: 250 each, or 100, 200, 300 and 400.
     cr_expect_eq(bus_bytes_of(REDUCE_SCATTER, 4, false), 4 * 750);
@@ -109,7 +109,7 @@ Test(bench_comm, bus_bytes_are_those_that_the_busiest_rank_moves)
     cr_expect_eq(bus_bytes_of(BROADCAST, 4, false), 4 * 1000);
     cr_expect_eq(bus_bytes_of(REDUCE_SCATTER, 4, true), 4 * 900);
     cr_expect_eq(bus_bytes_of(ALL_GATHER, 4, true), 4 * 900);
-    cr_expect_eq(bus_bytes_of(ALL_TO_ALL, 4, true), 4 * 1200, "the last one receives 400 from each of three");
+    cr_expect_eq(bus_bytes_of(ALL_TO_ALL, 4, true), 4 * 1200, "the last rank receives 400 from each of three");
     cr_expect_eq(bus_bytes_of(ALL_GATHER, 1, false), 0);
 }
 
@@ -188,13 +188,13 @@ static void expect_on_shadows(const char *size, const char *baseline)
     free(text);
 }
 
-Test(bench_comm, on_a_device_a_line_says_so_and_copies_there_are_the_baseline)
+Test(bench_comm, on_a_device_the_record_names_it_and_the_baseline_is_copies_there)
 {
     expect_on_shadows("64K", "a barrier and copies on the device");
     expect_on_shadows("33M", "copies on the device");
 }
 
-Test(bench_comm, on_a_device_the_table_says_on_how_many)
+Test(bench_comm, on_a_device_the_table_names_the_number_of_devices)
 {
     static const char *const arguments[] = {"--sizes", "4K", "--repeat", "1", "--operation", "broadcast", NULL};
     char *text;
@@ -221,7 +221,7 @@ Test(bench_comm, one_wrong_bit_on_a_device_is_an_error_and_leaves_no_record)
     kernels.fold = wrong_fold;
     wrong.kernels = &kernels;
     const struct bench_device device = {&wrong, 1};
-    // Large enough for one call a repetition, in which each of the ranks folds once.
+    // Large enough for one call per repetition, in which each rank folds once.
     const struct bench_options options = {.repeat = 5, .warmup = 1, .json = true};
     const struct comm_setting setting = {
         .device = &device, .operation = REDUCE_SCATTER, .world = 2, .count = 1 << 20, .in_place = true};
@@ -236,7 +236,7 @@ Test(bench_comm, one_wrong_bit_on_a_device_is_an_error_and_leaves_no_record)
     free(text);
 }
 
-Test(bench_comm, a_device_that_is_not_there_is_a_skip)
+Test(bench_comm, an_absent_device_is_a_skip)
 {
     static const char *const arguments[] = {"--device", "cuda", "--quick", "--sizes", "64", "--repeat", "1", NULL};
     char *text;

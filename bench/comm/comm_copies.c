@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The baseline of ranks that are threads: copies of the bytes that their collective must move.
+// The baseline of ranks that are threads: copies of the bytes that the collective must move.
 #include "bench/comm/comm_ranks.h"
 
 #include "ref/comm/comm_copy.h"
@@ -15,7 +15,7 @@ static void copy(const struct comm_rank *rank, float *to, const float *from, siz
 {
     size_t bytes = count * sizeof *to;
     if (is_on_device(rank))
-        bytes_copy(to, from, bytes);  // whose error is the next accelerator_wait's
+        bytes_copy(to, from, bytes);  // accelerator_wait returns its error
     else if (rank->of->task == TASK_COPY_AROUND_CACHE)
         copy_around_cache(to, from, bytes);
     else
@@ -24,7 +24,7 @@ static void copy(const struct comm_rank *rank, float *to, const float *from, siz
 
 typedef uint64_t __attribute__((may_alias, aligned(1))) word_bits;
 
-// Reads memory and keeps a trace of it, so that the compiler does not leave the reading out.
+// Reads memory, and uses the result so that the compiler keeps the loads.
 static void read_here(const void *from, size_t bytes)
 {
     const word_bits *words = from;
@@ -34,7 +34,7 @@ static void read_here(const void *from, size_t bytes)
     __asm__ volatile("" : : "r"(trace));
 }
 
-// This rank's shard of a peer, which nobody writes anywhere.
+// Reads this rank's shard at a peer, without a result.
 static void read_only(const struct comm_rank *rank, const struct comm_rank *peer)
 {
     const struct comm_ranks *of = rank->of;
@@ -49,8 +49,7 @@ static void read_only(const struct comm_rank *rank, const struct comm_rank *peer
     copy(rank, rank->area, from, same_device ? (count + 1) / 2 : count);
 }
 
-// Shard by shard, beginning with the next rank's, as the collectives do. From send to recv, also where the collective
-// is in place.
+// Goes shard by shard, beginning with the next rank's, as the collectives do; always from send to recv.
 void comm_rank_copy_same_bytes(const struct comm_rank *rank)
 {
     const struct comm_ranks *of = rank->of;

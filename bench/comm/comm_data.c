@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks send, and whether what they received is right. What lies on a device comes and goes by way of the rank's
-// stage, piece by piece.
+// Fills the ranks' buffers and verifies their results. Data on a device passes through the rank's stage in pieces.
 #include "bench/comm/comm_ranks.h"
 
 #include "base/err.h"
@@ -10,7 +9,7 @@
 
 typedef float value_function(int rank, size_t index);
 
-// Small integers, so that every sum of them is exact.
+// Small integers, so that every sum is exact.
 static float value_at(int rank, size_t index)
 {
     return (float)((uint32_t)index * 2654435761u >> 24) + (float)(3 * rank);
@@ -21,19 +20,19 @@ static float sum_at(int world, size_t index)
     return (float)world * value_at(0, index) + (float)(3 * world * (world - 1) / 2);
 }
 
-// A third of anything has all its digits, so that nearly every addition rounds.
+// Division by 3 fills all digits, so that nearly every addition rounds.
 static float rough_at(int rank, size_t index)
 {
     return random_normal(random_at(random_key(1, (uint64_t)rank), index)) / 3;
 }
 
-// Of `left` elements, those that this processor sees at a time.
+// Returns how many of `left` elements fit into the stage, or all without one.
 static size_t piece_count(const struct comm_rank *rank, size_t left)
 {
     return rank->stage && left > COMM_STAGE_COUNT ? COMM_STAGE_COUNT : left;
 }
 
-// to[count] = the values of the number, mostly a rank's, from `start` on.
+// Sets to[i] = value(number, start + i) for i < count; `number` is a rank, or the world for sums.
 static int fill(const struct comm_rank *rank, float *to, value_function *value, int number, size_t start, size_t count)
 {
     for (size_t from = 0, piece; from < count; from += piece) {
@@ -54,7 +53,7 @@ int comm_rank_fill(struct comm_rank *rank)
     TRY(fill(rank, rank->send, value_at, rank->index, 0, of->setting.count));
     if (of->setting.operation == BROADCAST && rank->index == 0)
         return fill(rank, rank->recv, value_at, 0, 0, of->setting.count);
-    // In place, a shard of an all-gather begins where it belongs; it is what send begins with.
+    // An all-gather in place reads the rank's shard from its place in recv.
     if (of->setting.operation == ALL_GATHER && of->setting.in_place)
         return fill(rank, rank->recv + own, value_at, rank->index, 0, of->counts[rank->index]);
     return ERR_NONE;
@@ -91,7 +90,7 @@ float *comm_rank_result(const struct comm_rank *rank)
     return rank->send + (of->setting.operation == REDUCE_SCATTER ? of->offsets[rank->index] : 0);
 }
 
-// Elements of result[count] that are not the values of the number from `start` on.
+// Counts the elements with result[i] != value(number, start + i).
 static int compare(struct comm_rank *rank, const float *result, value_function *value, int number, size_t start,
                    size_t count)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the ranks of `bench comm` on an accelerator that the host plays: all that they leave there is verified, one
-// wrong bit is found, the baseline moves what it says, and nothing stays allocated.
+// Tests of the ranks of `bench comm` on the shadow accelerator: all results are verified, one wrong bit is found, the
+// baseline moves the defined bytes, and nothing stays allocated.
 #include "bench/comm/comm_ranks.h"
 
 #include "ref/arithmetic/shadow_test.h"
@@ -49,7 +49,7 @@ static size_t close_ranks(struct comm_ranks *ranks)
     return wrong_count;
 }
 
-// With spoiled_rank -1: nothing is; else its first or its last element.
+// Returns the wrong elements found after changing the first or the last element of a rank; spoiled_rank -1: of none.
 static size_t wrong_after_spoiling(const struct comm_setting *setting, int spoiled_rank, bool last)
 {
     struct comm_ranks ranks;
@@ -70,7 +70,7 @@ static size_t wrong_after_spoiling(const struct comm_setting *setting, int spoil
     return close_ranks(&ranks);
 }
 
-Test(comm_device, concurrent_every_element_on_the_device_is_verified_and_all_is_given_back)
+Test(comm_device, concurrent_every_element_on_the_device_is_verified_and_all_memory_is_freed)
 {
     for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
         for (int form = 0; form < FORMS; form++)
@@ -96,7 +96,7 @@ Test(comm_device, a_result_of_several_stages_is_verified_to_its_last_element)
 
 static atomic_int folds_until_wrong;
 
-// One bit of the last element, as if a thread of the device had missed it, of one fold of all.
+// In one of all folds, flips a bit of the last element, as if a thread of the device had missed it.
 static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
                        size_t count, int add)
 {
@@ -106,7 +106,7 @@ static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, e
         *last ^= 1;
 }
 
-Test(comm_device, one_bit_that_a_fold_on_the_device_has_wrong_is_found)
+Test(comm_device, one_wrong_bit_of_a_fold_on_the_device_is_found)
 {
     struct isa_kernels kernels = shadow_kernels;
     struct accelerator accelerator = shadow_accelerator;
@@ -115,7 +115,7 @@ Test(comm_device, one_bit_that_a_fold_on_the_device_has_wrong_is_found)
     device.accelerator = &accelerator;
     for (int form = 0; form < FORMS; form++)
         for (int world = 1; world <= 4; world++) {
-            // Each rank folds once in a call, and the first repetition is one: its last fold.
+            // Each rank folds once per call, so this is the last fold of the first repetition, which has one call.
             struct comm_setting setting = setting_of(REDUCE_SCATTER, world, form);
             folds_until_wrong = world;
             cr_expect_eq(wrong_after_spoiling(&setting, -1, false), 1, "reduce-scatter among %d, form %d", world, form);
@@ -128,7 +128,7 @@ Test(comm_device, one_bit_that_a_fold_on_the_device_has_wrong_is_found)
         }
 }
 
-// All elements of recv that the collective writes are written by the baseline, too, and no others.
+// The baseline writes the same elements of recv as the collective, and no others.
 Test(comm_device, the_baseline_writes_what_the_collective_writes)
 {
     static const enum task tasks[] = {TASK_COLLECTIVE, TASK_COPY, TASK_MEET_AND_COPY};
@@ -169,7 +169,7 @@ static int counted_enter(int index)
     return shadow_enter(index);
 }
 
-// What the baseline copies among four ranks on so many devices.
+// Returns the bytes that the baseline copies among four ranks on this number of devices.
 static size_t copied_by_baseline(enum operation operation, int devices)
 {
     struct accelerator accelerator = shadow_accelerator;
@@ -194,7 +194,8 @@ Test(comm_device, the_baseline_moves_no_more_than_the_collective_must)
     cr_expect_eq(copied_by_baseline(ALL_TO_ALL, 1), 4 * 4 * 4000);
     cr_expect_eq(copied_by_baseline(ALL_REDUCE, 1), 4 * 4 * 4000);
     cr_expect_eq(copied_by_baseline(BROADCAST, 1), 4 * 3 * 4000);
-    // Each rank its own 1000, and a half of 1000 of three others; on two devices, two of those are elsewhere.
+    // Each rank copies its own 1000 and half of 1000 of three others; on two devices, two of the three are on the
+    // other.
     cr_expect_eq(copied_by_baseline(REDUCE_SCATTER, 1), 4 * 4 * (1000 + 3 * 500));
     cr_expect_eq(entered[0], 4);
     cr_expect_eq(copied_by_baseline(REDUCE_SCATTER, 2), 4 * 4 * (1000 + 500 + 2 * 1000));
@@ -207,7 +208,7 @@ static int full(size_t bytes, void **out)
     return bytes > 4000 ? err_set(ERR_MEMORY, "the shadow is full") : shadow_allocate(bytes, out);
 }
 
-Test(comm_device, a_device_without_enough_memory_is_an_error_that_says_whose_buffers_and_leaves_nothing)
+Test(comm_device, too_little_device_memory_is_an_error_that_names_the_rank_and_frees_everything)
 {
     struct accelerator accelerator = shadow_accelerator;
     accelerator.allocate = full;

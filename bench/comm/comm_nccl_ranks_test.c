@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the ranks of `bench comm` over a stand-in for NCCL, with shadows as GPUs: both orders of every collective
-// are run and verified, and elements of other bits are counted. That NCCL carries it is shown on GPUs only.
+// Tests of the ranks of `bench comm` over a stand-in for NCCL, with shadow accelerators as GPUs: both orders of every
+// collective run and are verified, and elements with different bits are counted. Only tests on GPUs run NCCL itself.
 #include "ref/comm/nccl_standin_test.h"
 
 #include "bench/comm/comm_case.h"
@@ -9,10 +9,10 @@
 #include "bench/harness/printed_test.h"
 #include "ref/cuda/tier_cuda.h"
 
-// What a rank of the test does; the ranks are threads here, and each is a process to comm_ranks.
+// One trial. The ranks are threads here, but comm_ranks sees each as a process.
 struct trial {
     struct comm_setting setting;
-    bool spoils;          // rank 0, the last element of what NCCL's own left
+    bool spoils;          // rank 0 changes the last element of NCCL's own result
     uint64_t other_bits;  // found
     size_t wrong_count;
 };
@@ -108,7 +108,7 @@ static void try_all(int world_count)
                     continue;
                 struct trial trial = trial_of(operation, world, form, false);
                 cr_expect_eq(trial.wrong_count, 0, "%s among %d, form %d", name, world, form);
-                // The stand-in adds from the last rank down: of three numbers, that is another sum.
+                // The stand-in adds from the last rank down, which changes sums of three numbers or more.
                 bool sums = operation == REDUCE_SCATTER || operation == ALL_REDUCE;
                 cr_expect_eq(trial.other_bits > 0, sums && world > 2 && !(form & 2), "%s among %d, form %d: %lu", name,
                              world, form, (unsigned long)trial.other_bits);
@@ -123,7 +123,7 @@ Test(comm_nccl_ranks, both_orders_of_every_collective_are_verified_on_the_device
     try_all(4);
 }
 
-// One rank: what a machine with one GPU can show of NCCL itself.
+// One rank, as far as a machine with one GPU can test NCCL itself.
 Test(comm_nccl_ranks, in_a_world_of_one_on_nccl_itself_both_are_verified_gpu)
 {
     const char *absent = cuda_lane_absent();
@@ -135,7 +135,7 @@ Test(comm_nccl_ranks, in_a_world_of_one_on_nccl_itself_both_are_verified_gpu)
     try_all(1);
 }
 
-// The kinds of what a rank has told NCCL last, in turn.
+// Expects the kinds of rank 1's last calls of NCCL, in this order.
 static void expect_calls(enum operation operation, int form, const enum kind kinds[], int count)
 {
     (void)trial_of(operation, 3, form, false);
@@ -146,7 +146,7 @@ static void expect_calls(enum operation operation, int form, const enum kind kin
                      form, i);
 }
 
-// What comm_ranks_count_other_bits calls last is NCCL's own.
+// comm_ranks_count_other_bits calls NCCL's own collective last.
 Test(comm_nccl_ranks, the_baseline_is_the_librarys_own_collective)
 {
     expect_calls(ALL_REDUCE, 0, (const enum kind[]){KIND_ALL_REDUCE}, 1);
@@ -190,7 +190,7 @@ static void expect_record(const char *line, const char *name, const char *order)
     json_decref(record);
 }
 
-Test(comm_nccl_ranks, a_case_has_a_record_of_each_order_which_name_nccl_and_the_device)
+Test(comm_nccl_ranks, a_case_has_a_record_of_each_order_that_names_nccl_and_the_device)
 {
     standin_begin(1);
     struct printed printed = printed_begin();
@@ -205,13 +205,13 @@ Test(comm_nccl_ranks, a_case_has_a_record_of_each_order_which_name_nccl_and_the_
     free(text);
 }
 
-Test(comm_nccl_ranks, other_transports_have_no_collectives_of_nccl)
+Test(comm_nccl_ranks, nccl_collectives_are_refused_over_another_transport)
 {
     struct comm *comm;
     cr_assert_eq(comm_local_open(1, &comm), ERR_NONE);
     const struct comm_call call = {.operation = COMM_BARRIER};
     cr_expect_eq(nccl_collective_run(comm, &call), ERR_USAGE);
-    cr_expect_str_eq(err_message(), "ranks over local have no collectives of NCCL");
+    cr_expect_str_eq(err_message(), "NCCL's own collectives need ranks over NCCL, not over local");
     cr_expect_null(nccl_collective_library(comm));
     comm_close(comm);
 }
@@ -231,7 +231,7 @@ static void fail_in_nccl(struct rank *rank)
     rank->closed = true;
 }
 
-Test(comm_nccl_ranks, a_rank_whose_nccl_fails_in_its_own_collective_ends_the_others_wait)
+Test(comm_nccl_ranks, an_nccl_failure_of_one_rank_ends_the_wait_of_the_others)
 {
     struct rank ranks[RANKS_MAX];
     standin_begin(3);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks that are processes find together: sums over all of them, and whether the order of MPI or NCCL has other
-// bits than the canonical one.
+// Operations over ranks that are processes: agreement, sums, and the number of elements whose bits differ between the
+// canonical order and that of MPI or NCCL.
 #include "bench/comm/comm_ranks.h"
 
 #include "ref/arithmetic/accelerator.h"
 #include "bench/harness/bench.h"
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum)
     return code;
 }
 
-// One call of either, of what send has now; its result is not verified.
+// Makes one call on send as it is; its result is not verified.
 static int call_once(struct comm_ranks *ranks, enum task task)
 {
     struct comm_rank *rank = &ranks->ranks[0];
@@ -49,7 +50,7 @@ static int call_once(struct comm_ranks *ranks, enum task task)
     return code;
 }
 
-// Both results of numbers whose sum depends on the order, here.
+// Copies both results, of numbers whose sum depends on the order, to host memory.
 static int sum_both_ways(struct comm_ranks *ranks, float *canonical, float *native, size_t bytes)
 {
     struct comm_rank *rank = &ranks->ranks[0];
@@ -62,6 +63,7 @@ static int sum_both_ways(struct comm_ranks *ranks, float *canonical, float *nati
 
 int comm_ranks_count_other_bits(struct comm_ranks *ranks, uint64_t *count)
 {
+    assert(ranks->setting.comm && !ranks->setting.in_place);
     struct comm_rank *rank = &ranks->ranks[0];
     size_t result_count = comm_rank_result_count(rank), bytes = result_count * sizeof(float), calls = ranks->calls;
     uint64_t differing = 0;

@@ -16,20 +16,20 @@ void comm_print_header(int world, const struct bench_device *device)
 {
     bool nccl = device->accelerator;
     if (bench_world_comm()) {
-        printf("%d ranks, on %d host%s%s; medians, and the time of %s own order in per cent of the canonical one's\n",
+        printf("%d ranks on %d host%s%s; medians, and the time of %s own order in percent of the canonical order's\n",
                world, bench_world_host_count(), bench_world_host_count() == 1 ? "" : "s",
                nccl ? ", each with a GPU" : "", nccl ? "NCCL's" : "MPI's");
-        print_columns(nccl ? "NCCL's" : "MPI's", nccl ? "NCCL's us" : "MPI's us", "library, elements of other bits");
+        print_columns("ratio", nccl ? "NCCL's us" : "MPI's us", "library, elements whose bits differ");
         return;
     }
     printf("%d ranks", world);
     if (device->accelerator)
         printf(" on %d device%s (%s)", device->count, device->count == 1 ? "" : "s", bench_device_name(device));
-    printf("; medians, and the time of concurrent copies of the same bytes in per cent of the collective's\n");
-    print_columns("copies", "copies us", "copies by");
+    printf("; medians, and the time of concurrent copies of the same bytes in percent of the collective's\n");
+    print_columns("ratio", "copies us", "baseline");
 }
 
-// The column of wrong elements is of those that were compared: a case with any has no row.
+// The column of wrong elements is always 0: a case with any is an error and has no row.
 static void row_of(const struct comm_found *found, const struct comm_ranks *ranks, char *out, size_t bytes)
 {
     const struct comm_setting *setting = &ranks->setting;
@@ -40,7 +40,7 @@ static void row_of(const struct comm_found *found, const struct comm_ranks *rank
                         : setting->uneven ? "uneven"
                                           : "",
                         buffer_bytes, median / 1e3, bench_quantile(&found->samples, 0.1) / 1e3,
-                        bench_quantile(&found->samples, 0.9) / 1e3, bench_median(&found->limits) / 1e3,
+                        bench_quantile(&found->samples, 0.9) / 1e3, bench_median(&found->baselines) / 1e3,
                         buffer_bytes / median, found->bus_bytes / median, 0, found->baseline_name);
     if (found->has_other_bits)
         snprintf(out + used, bytes - (size_t)used, ", %" PRIu64, found->other_bits);
@@ -56,7 +56,7 @@ static json_t *description_of(const struct comm_setting *setting, const char *or
         setting->uneven ? "uneven" : "equal", "in_place", setting->in_place, "order", order);
     if (setting->device && of_case) {
         struct bench_device device = *setting->device;
-        device.count = setting->comm ? setting->world : device.count;  // processes have one each
+        device.count = setting->comm ? setting->world : device.count;  // each process has its own
         bench_device_describe(&device, of_case);
     }
     return of_case;
@@ -85,7 +85,7 @@ int comm_print_canonical(const struct bench_options *options, const struct comm_
                                   .begin_ns = found->begin_ns,
                                   .samples = &found->samples,
                                   .baseline_name = found->baseline_name,
-                                  .baseline = &found->limits,
+                                  .baseline = &found->baselines,
                                   .row = row};
     row_of(found, ranks, row, sizeof row);
     return bench_print(options, &record);
@@ -96,13 +96,13 @@ int comm_print_native(const struct bench_options *options, const struct comm_ran
 {
     struct bench_record record = {.name = "comm_native",
                                   .description = description_of(&ranks->setting, "native"),
-                                  .detail = detail_of(ranks, found, &found->limits),
+                                  .detail = detail_of(ranks, found, &found->baselines),
                                   .unit = "ns",
                                   .lower_is_better = true,
                                   .verified = true,
                                   .items = (double)ranks->calls,
                                   .begin_ns = found->begin_ns,
-                                  .samples = &found->limits,
+                                  .samples = &found->baselines,
                                   .tabled = true};
     if (record.detail)
         json_object_set_new(record.detail, "library", json_string(found->baseline_name));

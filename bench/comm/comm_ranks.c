@@ -3,9 +3,8 @@
 
 #include "bench/harness/bench.h"
 #include "base/err.h"
-#include "bench/comm/mpi_collective.h"
-#include "bench/comm/nccl_collective.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 const char *comm_ranks_operation_name(enum operation operation)
@@ -36,7 +35,7 @@ double comm_ranks_bus_bytes(const struct comm_ranks *ranks)
 {
     size_t whole = ranks->setting.count, most = 0, world = (size_t)ranks->setting.world;
     for (size_t rank = 0; rank < world; rank++) {
-        // What is not its own shard; in an all-to-all it may receive more than it sends.
+        // A rank sends all but its own shard; in an all-to-all it may receive more than it sends.
         size_t bytes = whole - ranks->counts[rank], received = (world - 1) * ranks->counts[rank];
         if (ranks->setting.operation == ALL_TO_ALL && received > bytes)
             bytes = received;
@@ -47,67 +46,6 @@ double comm_ranks_bus_bytes(const struct comm_ranks *ranks)
     return (double)(most * sizeof(float)) * (ranks->setting.operation == ALL_REDUCE ? 2 : 1);
 }
 
-static int collective(const struct comm_rank *rank)
-{
-    const struct comm_ranks *of = rank->of;
-    bool in_place = of->setting.in_place;
-    float *result = comm_rank_result(rank);
-    switch (of->setting.operation) {
-    case REDUCE_SCATTER:
-        return comm_reduce_scatter(rank->comm, rank->send, DTYPE_FP32, result, DTYPE_FP32, of->counts, false);
-    case ALL_GATHER:
-        return comm_all_gather(rank->comm, in_place ? result + of->offsets[rank->index] : rank->send, result,
-                               of->counts, of->offsets, DTYPE_FP32);
-    case ALL_REDUCE:
-        return comm_all_reduce(rank->comm, rank->send, result, of->setting.count, DTYPE_FP32, COMM_SUM);
-    case ALL_TO_ALL:
-        return comm_all_to_all(rank->comm, rank->send, of->counts, of->offsets, result, rank->recv_counts,
-                               rank->recv_offsets, DTYPE_FP32);
-    default:
-        return comm_broadcast(rank->comm, result, of->setting.count * sizeof(float), 0);
-    }
-}
-
-// The same by MPI, or of memory on a device by NCCL: from send to recv also where the collective is in place.
-static int native(const struct comm_rank *rank)
-{
-    static const enum comm_operation operations[OPERATION_KINDS] = {COMM_REDUCE_SCATTER, COMM_ALL_GATHER,
-                                                                    COMM_ALL_REDUCE, COMM_ALL_TO_ALL, COMM_BROADCAST};
-    const struct comm_ranks *of = rank->of;
-    const struct comm_call call = {
-        .operation = operations[of->setting.operation],
-        .send_dtype = DTYPE_FP32,
-        .recv_dtype = DTYPE_FP32,
-        .send = rank->send,
-        .recv = rank->recv,
-        .count = of->setting.count,
-        .counts = of->counts,
-        .offsets = of->offsets,
-        .recv_counts = rank->recv_counts,
-        .recv_offsets = rank->recv_offsets,
-    };
-    return rank->stage ? nccl_collective_run(rank->comm, &call) : mpi_collective_run(rank->comm, &call);
-}
-
-static int rank_work(struct comm_rank *rank)
-{
-    const struct comm_ranks *of = rank->of;
-    for (size_t call = 0; call < of->calls; call++) {
-        if (of->task == TASK_COLLECTIVE)
-            TRY(collective(rank));
-        else if (of->task == TASK_NATIVE)
-            TRY(native(rank));
-        else if (of->task == TASK_MEET_AND_COPY)
-            TRY(comm_barrier(rank->comm));
-        if (of->task != TASK_COLLECTIVE && of->task != TASK_NATIVE)
-            comm_rank_copy_same_bytes(rank);
-    }
-    TRY(comm_rank_copies_end(rank));
-    rank->has_native_result = of->task == TASK_NATIVE;
-    rank->has_result = of->task == TASK_COLLECTIVE || of->task == TASK_NATIVE;
-    return ERR_NONE;
-}
-
 static int rank_prepare(struct comm_rank *rank)
 {
     const struct comm_ranks *of = rank->of;
@@ -116,14 +54,14 @@ static int rank_prepare(struct comm_rank *rank)
     rank->has_result = rank->has_native_result = false;
     if (of->poisons)
         TRY(comm_rank_poison(rank));
-    // What was reduced in place is not what was sent any more.
+    // A collective in place overwrites its input.
     return of->poisons || of->setting.in_place ? comm_rank_fill(rank) : ERR_NONE;
 }
 
 static int rank_repeat(struct comm_rank *rank)
 {
     TRY(comm_barrier(rank->comm));
-    TRY(rank_work(rank));
+    TRY(comm_rank_run_task(rank));
     return comm_barrier(rank->comm);
 }
 
@@ -141,7 +79,8 @@ static int floats_open(const struct comm_rank *rank, size_t count, float **out)
     return ERR_NONE;
 }
 
-// What only ranks with memory elsewhere have. The area takes a shard; one without elements, too, has an address.
+// Allocates the stage and the area, which only ranks on a device need. The area holds a shard and one more element, so
+// that an empty shard has an address, too.
 static int stage_open(struct comm_rank *rank)
 {
     void *stage;
@@ -154,7 +93,7 @@ static int stage_open(struct comm_rank *rank)
                : ERR_NONE;
 }
 
-// Each rank's memory is written first by the rank itself. A process has entered its device, a thread does it here.
+// Each rank touches its own memory first. Threads enter their device here; processes have entered theirs.
 static int rank_open(struct comm_rank *rank)
 {
     if (!rank->of->setting.comm)
@@ -192,7 +131,7 @@ static int rank_follow(struct comm_rank *rank)
     }
 }
 
-// A rank that fails makes all fail; rank 0 returns its message.
+// An error of one rank fails all; rank 0 returns its message.
 static void *rank_thread(void *argument)
 {
     struct comm_rank *rank = argument;
@@ -233,7 +172,7 @@ static void ranks_end(struct comm_ranks *ranks)
     ranks_free(ranks);
 }
 
-// Equal shards, or shards in proportion to 1, 2, 3, ... of which the last takes what is left.
+// Cuts equal shards, or shards proportional to 1, 2, 3, ...; the last gets the remainder.
 static void cut_shards(struct comm_ranks *ranks)
 {
     size_t world = (size_t)ranks->setting.world, whole = ranks->setting.count, offset = 0;
@@ -245,7 +184,7 @@ static void cut_shards(struct comm_ranks *ranks)
     }
 }
 
-static int rank_place(struct comm_ranks *ranks, int own, struct comm *comm)
+static int rank_init(struct comm_ranks *ranks, int own, struct comm *comm)
 {
     size_t world = (size_t)ranks->setting.world;
     struct comm_rank *rank = &ranks->ranks[own];
@@ -261,8 +200,8 @@ static int rank_place(struct comm_ranks *ranks, int own, struct comm *comm)
     return ERR_NONE;
 }
 
-// Each rank of this process with its place in the world.
-static int ranks_place(struct comm_ranks *ranks)
+// Initialises the ranks of this process, without their buffers.
+static int ranks_init(struct comm_ranks *ranks)
 {
     struct comm *comms[WORLD_MAX] = {ranks->setting.comm};
     size_t world = (size_t)ranks->setting.world;
@@ -277,7 +216,7 @@ static int ranks_place(struct comm_ranks *ranks)
         TRY(comm_local_open(ranks->setting.world, comms));
     int code = ERR_NONE;
     for (int own = 0; own < ranks->own_count && code == ERR_NONE; own++)
-        code = rank_place(ranks, own, comms[own]);
+        code = rank_init(ranks, own, comms[own]);
     for (int own = 0; own < ranks->own_count && code != ERR_NONE && !ranks->setting.comm; own++)
         comm_close(comms[own]);
     return code;
@@ -285,10 +224,14 @@ static int ranks_place(struct comm_ranks *ranks)
 
 int comm_ranks_open(const struct comm_setting *setting, struct comm_ranks *ranks)
 {
+    assert(setting->world >= 1 && (setting->comm || setting->world <= WORLD_MAX));
+    assert(!setting->comm || setting->world == comm_world(setting->comm));
+    assert(!setting->uneven || comm_ranks_has_shards(setting->operation));
+    assert(!setting->in_place || comm_ranks_has_in_place(setting->operation));
     size_t world = (size_t)setting->world, shard_elements = setting->count / world > 0 ? setting->count / world : 1;
     *ranks = (struct comm_ranks){.setting = *setting, .calls = 1};
     ranks->setting.count = shard_elements * world;
-    int code = ranks_place(ranks);
+    int code = ranks_init(ranks);
     if (code != ERR_NONE) {
         ranks_free(ranks);
         return code;
@@ -303,6 +246,8 @@ int comm_ranks_open(const struct comm_setting *setting, struct comm_ranks *ranks
 
 int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons)
 {
+    assert(!ranks->setting.in_place || ranks->calls == 1);
+    assert(ranks->setting.comm || task != TASK_NATIVE);
     struct comm_rank *self = &ranks->ranks[0];
     ranks->task = task;
     ranks->poisons = poisons;
@@ -310,7 +255,7 @@ int comm_ranks_prepare(struct comm_ranks *ranks, enum task task, bool poisons)
     TRY(rank_prepare(self));
     if (task == TASK_END)
         return ERR_NONE;
-    // The others are awake when this returns: a repetition does not wait for them to wake.
+    // All ranks are awake when this returns, so the timed repetition does not wait for them to wake.
     return comm_barrier(self->comm);
 }
 

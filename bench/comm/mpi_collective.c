@@ -10,7 +10,7 @@
 #ifdef ZG_HAVE_MPI
 #include "ref/comm/comm_mpi.h"
 
-// The call's arrays as MPI's ints: counts, offsets, and the same of what is received.
+// Converts the call's counts, offsets, recv_counts and recv_offsets to MPI's ints.
 static int to_ints(const struct comm_call *call, int world, int *out)
 {
     const size_t *const arrays[] = {call->counts, call->offsets, call->recv_counts, call->recv_offsets};
@@ -22,8 +22,7 @@ static int to_ints(const struct comm_call *call, int world, int *out)
     }
     return largest <= INT_MAX
                ? ERR_NONE
-               : err_set(ERR_USAGE, "MPI's own collective counts up to %d elements, and %zu are asked for", INT_MAX,
-                         largest);
+               : err_set(ERR_USAGE, "MPI's own collective takes at most %d elements, not %zu", INT_MAX, largest);
 }
 
 static int run(const struct comm_mpi *mpi, const struct comm_call *call, const int *counts)
@@ -59,7 +58,7 @@ static int run(const struct comm_mpi *mpi, const struct comm_call *call, const i
 int mpi_collective_run(struct comm *comm, const struct comm_call *call)
 {
     if (strcmp(comm->ops->name, "mpi") != 0)
-        return err_set(ERR_USAGE, "ranks that are threads have no collectives of MPI");
+        return err_set(ERR_USAGE, "MPI's own collectives need ranks that are processes");
     int *counts = calloc(4 * (size_t)comm->world, sizeof *counts);
     int rc = counts ? to_ints(call, comm->world, counts)
                     : err_set(ERR_MEMORY, "no memory for the counts of %d ranks", comm->world);

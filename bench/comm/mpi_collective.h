@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI's own collectives, on the buffers of comm.h's: what the canonical order is compared with. MPI adds up in an order
-// that it chooses itself, by world, sizes and network.
+// MPI's own collectives, on the buffers of comm.h's: the baseline of the canonical order. MPI chooses the order of
+// additions by world, sizes and network.
 #ifndef ZG_MPI_COLLECTIVE_H
 #define ZG_MPI_COLLECTIVE_H
 
 #include "ref/comm/comm_backend.h"
 
-// Of a comm whose ranks are processes: the call by MPI itself, on all ranks together. Reductions are sums of fp32;
-// nothing is in place. Neither compared among ranks nor counted; a rank that fails is not noticed. ERR_USAGE: more
-// elements than MPI's int counts, or ranks that are threads. ERR_IO: MPI's own error.
+// Runs the call by MPI; all ranks, which must be processes, call it together. Reductions are sums of fp32, out of
+// place. The ledger does not count it, ranks do not compare their calls, and a failed rank is not detected. ERR_USAGE:
+// more elements than an int can count, or ranks that are threads. ERR_IO: an error of MPI.
 int mpi_collective_run(struct comm *comm, const struct comm_call *call);
 
-// The name and version of the MPI library, such as "Open MPI v4.1.4"; null where the binary was built without one.
+// Returns the name and version of the MPI library, such as "Open MPI v4.1.4"; null: built without MPI.
 const char *mpi_collective_library(void);
 
 #endif

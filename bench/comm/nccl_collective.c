@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-// NCCL's gather is of equal shards one after the other; others are a broadcast from each rank.
+// ncclAllGather needs equal, contiguous shards; others become a broadcast from each rank.
 static int name_gather(struct comm_nccl *nccl, const struct comm_call *call)
 {
     const struct comm_nccl_calls *calls = nccl->options.calls;
@@ -32,7 +32,7 @@ static int name_gather(struct comm_nccl *nccl, const struct comm_call *call)
     return ERR_NONE;
 }
 
-// What nccl-tests takes for an all-to-all: a send to every rank and a receive from it, this one among them.
+// The all-to-all of nccl-tests: a send to and a receive from every rank, this one included.
 static int name_pairs(struct comm_nccl *nccl, const struct comm_call *call)
 {
     const struct comm_nccl_calls *calls = nccl->options.calls;
@@ -75,7 +75,7 @@ static int name_collective(struct comm_nccl *nccl, const struct comm_call *call)
     return ERR_NONE;
 }
 
-// As one group; one that could not be named in whole is ended, or NCCL would take all that follows for a part of it.
+// Runs the calls as one group. The group is ended after an error too; otherwise NCCL would add all later calls to it.
 static int run_group(struct comm_nccl *nccl, const struct comm_call *call)
 {
     TRY(comm_nccl_begin(nccl));
@@ -92,9 +92,9 @@ static bool is_nccl(const struct comm *comm)
 int nccl_collective_run(struct comm *comm, const struct comm_call *call)
 {
     if (!is_nccl(comm))
-        return err_set(ERR_USAGE, "ranks over %s have no collectives of NCCL", comm->ops->name);
+        return err_set(ERR_USAGE, "NCCL's own collectives need ranks over NCCL, not over %s", comm->ops->name);
     struct comm_nccl *nccl = (struct comm_nccl *)comm;
-    int rc = nccl->nccl ? run_group(nccl, call) : err_set(ERR_PEER, "NCCL has failed before");
+    int rc = nccl->nccl ? run_group(nccl, call) : err_set(ERR_PEER, "NCCL has failed already");
     if (rc == ERR_NONE)
         rc = comm_nccl_wait(nccl);
     return rc == ERR_NONE ? accelerator_wait() : comm_nccl_give_up(nccl, rc);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every benchmark shares: its command line, alternating repetitions of the thing measured and its baseline in one
-// process, and results of one form, which results/RECORDS.md describes: medians with spread, raw samples kept, and the
-// ratio of achieved over limit: 1.0 at the limit, higher is better. A number is printed only if its data was verified.
+// The harness of all benchmarks: command line, alternating repetitions of the work and its baseline in one process, and
+// results in one format, which results/RECORDS.md describes: median and spread, raw samples, and the ratio of achieved
+// over baseline (1.0 at the baseline, higher is better). A measurement is printed only after its data was verified.
 #ifndef ZG_BENCH_H
 #define ZG_BENCH_H
 
@@ -16,8 +16,8 @@
 
 enum { BENCH_LIST_MAX = 32 };
 
-// Which of the shared options a benchmark takes: those of all; those of storage, of which one without a page cache
-// refuses --buffered; those of states on storage, too.
+// The shared options that a benchmark takes. NOTHING: those of all benchmarks. DIRECT: those of storage, too, but
+// --buffered is refused. STORAGE: all of storage. STATES: those of states on storage, too.
 enum bench_uses { BENCH_USES_NOTHING, BENCH_USES_DIRECT, BENCH_USES_STORAGE, BENCH_USES_STATES };
 
 // A subcommand of `zerogauge bench`, which its own file defines as bench_NAME; bench/table/benchmarks.h lists them.
@@ -25,90 +25,89 @@ struct benchmark {
     const char *name;
     int (*run)(int argc, const char **argv);  // argv[0] is the name; returns the exit status
     enum bench_uses uses;
-    bool together;  // under a launcher all ranks measure one thing; otherwise the first rank of each host its own host
+    bool together;  // under a launcher all ranks measure together; false: the first rank of each host measures its host
     const char *summary;
-    const char *text;  // sentences for --help and the manual, where the summary does not say it all; or null
-    const char *const examples[4];  // of command lines, for --help; null behind the last
+    const char *text;               // sentences for --help and the manual; null: the summary suffices
+    const char *const examples[4];  // command lines for --help, null after the last
 };
 
 struct bench_storage {
-    const char *const *paths;  // --nvme-path, again for more; "." where nothing is said
+    const char *const *paths;  // --nvme-path, which may be repeated; {"."} by default
     int path_count;
-    char *engine;        // --engine; null: not said
-    bool buffered;       // --buffered: through the page cache, and every result says so
+    char *engine;        // --engine; null: not given
+    bool buffered;       // --buffered: use the page cache; every result records it
     bool no_checksum;    // --no-swap-checksum
-    char *inject;        // --inject: faults to provoke; null: none
+    char *inject;        // --inject: faults to inject; null: none
     char **given_paths;  // popt's allocation
 };
 
-// What every benchmark takes from its command line. Zero or empty where the user said nothing: the benchmark's own.
+// The shared options of a command line. Zero or empty: not given, so the benchmark's default applies.
 struct bench_options {
     size_t sizes[BENCH_LIST_MAX];  // --sizes 64K,64M: in the benchmark's unit; K, M, G are powers of 1024
     size_t size_count;
     int threads[BENCH_LIST_MAX];  // --threads 1,all
     size_t thread_count;
     size_t repeat, warmup;  // --repeat, --warmup
-    bool quick;             // --quick: fewer and smaller cases; the numbers are as true
-    bool json;              // --json: one line a case on standard output
-    bool help;              // --help: the text is printed, nothing is to be run
+    bool quick;             // --quick: fewer and smaller cases, measured the same way
+    bool json;              // --json: one JSON line per case on standard output
+    bool help;              // --help: the text has been printed; measure nothing
     struct bench_storage storage;
 };
 
-// Parses argv[1..] by `own` options (a popt table, or null) and the shared ones; ERR_USAGE for anything else. argv[0]
-// is the benchmark's name. Opens the result file of --out, which bench_exit ends. Released with bench_release, also
-// after an error.
+// Parses argv[1..] with the benchmark's own options (a popt table, or null) and the shared ones. argv[0] is the
+// benchmark's name. Opens the result file of --out, which bench_exit closes. ERR_USAGE: unknown or malformed options.
+// The caller releases *out with bench_release, after an error too.
 struct poptOption;
 int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, const struct poptOption *own,
                 struct bench_options *out);
 void bench_release(struct bench_options *options);
 
-// Sets sizes, threads or repetitions where the user said nothing.
+// Sets sizes or repetitions that the user did not give.
 void bench_default_sizes(struct bench_options *options, const size_t *sizes, size_t count);
 void bench_default_repeat(struct bench_options *options, size_t repeat, size_t quick_repeat, size_t warmup);
 
-// "64K,1M,3" into numbers from 1 up; at most BENCH_LIST_MAX.
+// Parses a list such as "64K,1M,3" into out[BENCH_LIST_MAX]. ERR_USAGE: a malformed list, a zero, or too many numbers.
 int bench_parse_sizes(const char *text, size_t *out, size_t *count);
 
-// Processors this process may run on: what `--threads all` means.
+// Returns the number of processors that this process may run on, which `--threads all` means.
 int bench_thread_count(void);
 
-// Bytes of the machine's last-level caches together: arrays larger than this do not stay in them.
+// Returns the bytes of all last-level caches together: larger arrays do not stay in cache. 0: unknown.
 size_t bench_cache_bytes(void);
 
-// Anonymous memory in huge pages where the system gives them, written first by `threads` threads, each its own
-// contiguous part. Null: none left. Given back with bench_free.
+// Allocates zeroed memory, in huge pages where the system provides them. Each of `threads` threads touches its own
+// contiguous part first. Null: out of memory. The caller frees it with bench_free (null-safe).
 void *bench_alloc(size_t bytes, int threads);
 void bench_free(void *memory, size_t bytes);
 
-// The two steps of it: memory that is not written yet, in huge pages or in none; and zeros in it.
+// The two steps of bench_alloc: map memory, untouched, with or without huge pages; then zero it.
 void *bench_map(size_t bytes, bool huge);
 void bench_touch(void *memory, size_t bytes, int threads);
 
-// How many bytes of the mappings that hold this memory are in huge pages, at most `bytes`.
+// Returns how many bytes of the mappings that hold this memory are in huge pages, at most `bytes`.
 size_t bench_huge_bytes(const void *memory, size_t bytes);
 
-// One line on standard error saying what runs now, only if that is a terminal; replaced by the next, and removed by
-// any result.
+// Shows on standard error, if that is a terminal, what runs now. The next line replaces it, any result removes it.
 void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// Says on standard error what is not measured, and why: "SKIP: ...". Returns ERR_NONE.
+// Reports on standard error what cannot be measured here, and why: "SKIP: ...". Returns ERR_NONE.
 int bench_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// Ends a benchmark: its error message, if code is one, on standard error; the exit status: 77 where code is ERR_NONE
-// and something was skipped, but nothing measured.
+// Ends a benchmark: closes its result file and prints the error message if `code` is an error. Returns the exit status,
+// 77 if code is ERR_NONE but everything was skipped.
 int bench_exit(const char *name, int code);
 
 struct bench_work {
     const char *name;
-    int (*run)(void *context);      // one repetition; the time it takes is the sample
+    int (*run)(void *context);      // one repetition, timed
     int (*prepare)(void *context);  // before each repetition, not timed; may be null
     void *context;
 };
 
 enum { BENCH_REPEAT_MAX = STATISTICS_COUNT_MAX };
 
-// A sample lasts at least about this long, by as many rounds of the same work as it takes: then what the clock, a
-// thread's start or a barrier add is small beside it.
+// Short work is repeated until a sample lasts about this long, so that the cost of the clock, of starting threads and
+// of barriers is small beside it.
 enum { BENCH_SAMPLE_NS = 2000000 };
 
 struct bench_samples {
@@ -119,41 +118,43 @@ struct bench_samples {
 double bench_median(const struct bench_samples *samples);
 double bench_quantile(const struct bench_samples *samples, double q);
 
-// One repetition, and how long it took.
+// Prepares and runs one repetition. *ns: the time of the run.
 int bench_time(const struct bench_work *work, uint64_t *ns);
 
-// Runs work and baseline in turn, `warmup` pairs uncounted and `repeat` counted; samples are nanoseconds divided by
-// `items` (parameters, bytes, 1).
+// Runs work and baseline in turn: `warmup` pairs uncounted, then `repeat` (1 to BENCH_REPEAT_MAX) counted. Samples are
+// nanoseconds divided by `items` (parameters, bytes, 1), which is above 0.
 int bench_alternate(const struct bench_work *work, const struct bench_work *baseline, size_t warmup, size_t repeat,
                     double items, struct bench_samples *work_samples, struct bench_samples *baseline_samples);
 
-// Nanoseconds become GB/s.
+// Converts samples from nanoseconds to GB/s.
 void bench_rate(struct bench_samples *samples, double bytes);
 
-// One case's result. lower_is_better: units of time; then ratio = baseline / work, else work / baseline.
+// The result of one case. lower_is_better: the unit is a time, and ratio = baseline / work; else work / baseline.
 struct bench_record {
     const char *name;
-    json_t *description;  // the "case" object: settings alone, so that the same case is found in another run
-    json_t *detail;       // what else was measured, as RECORDS.md has it; null: nothing
+    json_t *description;  // the "case" object: settings only, so that other runs of the same case can be found
+    json_t *detail;       // further measurements (results/RECORDS.md); null: none
     const char *unit;
     bool lower_is_better;
     bool verified;
-    double items;           // that one sample covers
-    double baseline_items;  // that one of the baseline covers; 0: the same
-    uint64_t begin_ns;      // when the case began (clock_now_ns), its warm-up included
-    double item_bytes;      // bytes that one item of a unit of time must move, for GB/s beside it; 0: not shown
+    double items;           // in one sample
+    double baseline_items;  // in one sample of the baseline; 0: as many
+    uint64_t begin_ns;      // start of the case (clock_now_ns), before its warm-up
+    double item_bytes;      // bytes that an item must move, to print GB/s beside a time; 0: not printed
     const struct bench_samples *samples;
     const char *baseline_name;
     const struct bench_samples *baseline;  // null: this machine has none, and the ratio is null
-    json_t *timeline;                      // of one step, as RECORDS.md has it; null: none
-    bool tabled;      // a reader sees it in a table of the benchmark's own: nothing is printed for one
-    const char *row;  // what a reader sees after the percentage; null: the case, median, spread and baseline
+    json_t *timeline;                      // of one step (results/RECORDS.md); null: none
+    bool tabled;      // the benchmark prints a table of its own: bench_print prints no text for this case
+    const char *row;  // the text after the percentage; null: case, median, spread and baseline
 };
+
+// Returns achieved over baseline; the record must have a baseline.
 double bench_ratio(const struct bench_record *record);
 
-// Prints the case: with --json its record, else for a reader, the percentage of the baseline first; and writes the
-// record to the file of --out. Takes description, detail and timeline over. An unverified record is
-// refused with ERR_CHECK, and a null description with ERR_MEMORY.
+// Prints the case, as JSON with --json, else as text that begins with the percentage of the baseline, and appends the
+// record to the file of --out. Takes ownership of description, detail and timeline. ERR_CHECK: the record is not
+// verified, and nothing is printed. ERR_MEMORY: the description is null.
 int bench_print(const struct bench_options *options, struct bench_record *record);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a benchmark's `--device` names, and memory there: an accelerator's, or without one this processor's.
+// The device that a benchmark's `--device` names, and memory on it: an accelerator's, or host memory without one.
 #ifndef ZG_BENCH_DEVICE_H
 #define ZG_BENCH_DEVICE_H
 
@@ -8,34 +8,35 @@
 #include <jansson.h>
 
 struct bench_device {
-    const struct accelerator *accelerator;  // null: this processor
-    int count;                              // of its devices, which ranks share in turn; 0 without one
+    const struct accelerator *accelerator;  // null: the CPU
+    int count;                              // of devices, assigned to ranks round-robin; 0 without an accelerator
 };
 
-// Finds what `name` says for so many ranks of this process: "cpu", which null is, too, or "cuda". launched: each rank
-// is a process of a launcher. ERR_USAGE: an unknown name. *absent: there is no such device here, which whoever measures
-// says in a skip (the message says why), and *out is this processor.
+// Finds the device named "cpu" (or null) or "cuda" for `ranks` ranks of this process. launched: a launcher started each
+// rank as a process. ERR_USAGE: an unknown name. *absent: this machine has no such device; *out is the CPU then, and
+// err_message gives the reason, which the caller reports as a skip.
 int bench_device_find(const char *name, int ranks, bool launched, struct bench_device *out, bool *absent);
 
-// "cpu", or the accelerator's name.
+// Returns "cpu" or the accelerator's name.
 const char *bench_device_name(const struct bench_device *device);
 
-// Adds to a result's case what it was measured on: "device", and "devices", how many of them. Of this processor
-// nothing is added.
+// Adds "device" and "devices", their number, to a result's case; nothing for the CPU.
 void bench_device_describe(const struct bench_device *device, json_t *of_case);
 
-// The calling thread works from now on where the rank does.
+// Makes the rank's device current in the calling thread.
 int bench_device_enter(const struct bench_device *device, int rank);
 
-// Memory where the calling thread works, of any contents. ERR_MEMORY. Given back with bench_device_free (null-safe).
+// Allocates uninitialised memory on the calling thread's current device. ERR_MEMORY: there is too little. The caller
+// frees it with bench_device_free (null-safe).
 int bench_device_alloc(const struct bench_device *device, size_t bytes, void **out);
 void bench_device_free(const struct bench_device *device, void *memory, size_t bytes);
 
-// Every four bytes of such memory become `word`, whole ones alone. Of an accelerator that is begun, as its kernels are.
+// Fills memory of the device with `word`; up to three bytes at the end that hold no full word stay as they are. On an
+// accelerator it returns once the fill is started, as kernels do.
 int bench_device_fill(const struct bench_device *device, void *memory, uint32_t word, size_t bytes);
 
-// Memory of this processor that copies to and from the device begin or end in: bench_alloc's, page-locked for the
-// accelerator. Given back with bench_device_free_host (null-safe).
+// Allocates zeroed host memory for copies to and from the device, page-locked for an accelerator. The caller frees it
+// with bench_device_free_host (null-safe).
 int bench_device_alloc_host(const struct bench_device *device, size_t bytes, void **out);
 void bench_device_free_host(const struct bench_device *device, void *memory, size_t bytes);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of a benchmark's device: that it is found or its absence said, and that its memory is where it says.
+// Tests of a benchmark's device: it is found, or its absence is reported, and memory lies on it.
 #include "bench/harness/bench_device.h"
 
 #include "ref/arithmetic/shadow_test.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-Test(bench_device, a_device_is_found_by_name_or_is_said_to_be_absent)
+Test(bench_device, a_device_is_found_by_name_or_reported_absent)
 {
     struct bench_device device;
     bool absent;
@@ -29,7 +29,7 @@ Test(bench_device, a_device_is_found_by_name_or_is_said_to_be_absent)
     }
 }
 
-Test(bench_device, memory_is_the_accelerators_and_is_given_back)
+Test(bench_device, memory_belongs_to_the_accelerator_and_is_released)
 {
     const struct bench_device device = {&shadow_accelerator, 2};
     void *there, *here;
@@ -55,7 +55,7 @@ Test(bench_device, memory_is_the_accelerators_and_is_given_back)
     bench_device_free_host(&device, NULL, 1);
 }
 
-Test(bench_device, whole_words_are_filled_on_either_side)
+Test(bench_device, full_words_are_filled_on_device_and_host)
 {
     const struct bench_device devices[] = {{&shadow_accelerator, 1}, {0}};
     const unsigned char expected[] = {0x78, 0x56, 0x34, 0x12, 0x78, 0x56, 0x34, 0x12, 9, 9, 9};
@@ -74,7 +74,7 @@ Test(bench_device, whole_words_are_filled_on_either_side)
     }
 }
 
-Test(bench_device, a_case_names_the_device_unless_it_is_this_processor)
+Test(bench_device, a_case_names_the_device_unless_it_is_the_cpu)
 {
     json_t *of_case = json_object();
     bench_device_describe(&(struct bench_device){0}, of_case);
@@ -85,7 +85,7 @@ Test(bench_device, a_case_names_the_device_unless_it_is_this_processor)
     json_decref(of_case);
 }
 
-Test(bench_device, without_an_accelerator_memory_is_the_processors)
+Test(bench_device, without_an_accelerator_memory_is_host_memory)
 {
     const struct bench_device device = {0};
     void *there, *here;

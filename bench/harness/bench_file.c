@@ -12,14 +12,14 @@
 #include <string.h>
 
 static struct {
-    struct record_writer *writer;  // null: none
+    struct record_writer *writer;  // null: no --out
     char owner[32];                // the benchmark that opened it
     uint64_t begin_ns;
     struct other_load load;
 } file;
 
-// "zerogauge", "bench" and the rest; to be freed.
-static const char **whole_command(int argc, const char **argv)
+// Returns the command line with "zerogauge" and "bench" in front; the caller frees the array. Null: out of memory.
+static const char **full_command(int argc, const char **argv)
 {
     const char **command = calloc((size_t)argc + 2, sizeof *command);
     if (!command)
@@ -33,7 +33,7 @@ static const char **whole_command(int argc, const char **argv)
 static json_t *run_json(int argc, const char **argv, const struct bench_options *options)
 {
     const struct bench_storage *storage = &options->storage;
-    const char **command = whole_command(argc, argv);
+    const char **command = full_command(argc, argv);
     const char **paths = calloc((size_t)storage->path_count + 1, sizeof *paths);
     json_t *run = NULL;
     if (command && paths) {
@@ -69,7 +69,7 @@ int bench_file_part(int argc, const char **argv, uint64_t begin_ns, int status)
     json_t *command = json_pack("[s, s]", "zerogauge", "bench");
     for (int i = 0; i < argc; i++)
         json_array_append_new(command, json_string(argv[i]));
-    const char *reason = status == 0 ? NULL : status == 77 ? "nothing of it can be measured here" : err_message();
+    const char *reason = status == 0 ? NULL : status == 77 ? "nothing can be measured here" : err_message();
     return record_append(file.writer,
                          json_pack("{s:s, s:s+, s:o, s:f, s:f, s:i, s:n, s:s?}", "record", "part", "name", "bench-",
                                    argv[0], "command", command, "begin_s", (double)(begin_ns - file.begin_ns) * 1e-9,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of --out: a benchmark leaves a whole result file, one that fails leaves one without an end, and none is
-// overwritten.
+// Tests of --out: a benchmark writes a complete result file, a failed one leaves it without an end record, and an
+// existing file is never overwritten.
 #include "bench/table/benchmarks.h"
 #include "bench/harness/bench.h"
 #include "base/err.h"
@@ -38,7 +38,7 @@ static const char *text_of(const json_t *record, const char *key)
     return json_string_value(json_object_get(record, key));
 }
 
-Test(bench_file, a_result_file_is_whole_and_has_what_was_printed)
+Test(bench_file, a_result_file_is_complete_and_equals_the_printed_lines)
 {
     new_path();
     const char *const arguments[] = {"comm", "--operation", "broadcast", "--sizes", "8K,16K", "--repeat",
@@ -69,7 +69,7 @@ Test(bench_file, a_result_file_is_whole_and_has_what_was_printed)
     cr_expect_eq(refusals, 0);
     result_close(&file);
     free(text);
-    cr_expect_eq(run(arguments, &text), 2, "the file is there already");
+    cr_expect_eq(run(arguments, &text), 2, "the file exists already");
     cr_expect_str_empty(text);
     free(text);
     unlink(path);
@@ -115,7 +115,7 @@ Test(bench_file, all_benchmarks_are_parts_of_one_file_long)
     unlink(path);
 }
 
-Test(bench_file, all_refuses_what_means_something_else_to_each)
+Test(bench_file, all_refuses_options_that_differ_between_benchmarks)
 {
     static const char *const bad[] = {"--sizes=4K", "--threads=1", "--engine=libaio", "--operation=copy"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

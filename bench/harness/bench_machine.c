@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine under a benchmark: processors, caches, and memory laid out for the threads that use it.
+// Properties of the machine that benchmarks need: processors and caches; and memory placed near the threads that use
+// it.
 #include "bench/harness/bench.h"
 
 #include <hwloc.h>
@@ -40,7 +41,7 @@ enum { HUGE_PAGE_BYTES = 2 << 20 };
 
 void *bench_map(size_t bytes, bool huge)
 {
-    // A mapping is rounded up to whole huge pages and begins at one, so that all of it can be made of them.
+    // The mapping begins at a huge page and is rounded up to full ones, so that huge pages can back all of it.
     size_t whole = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     unsigned char *mapped =
         mmap(NULL, whole + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -52,7 +53,7 @@ void *bench_map(size_t bytes, bool huge)
         munmap(mapped, skip);
     if (skip < HUGE_PAGE_BYTES)
         munmap(memory + whole, HUGE_PAGE_BYTES - skip);
-    madvise(memory, whole, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // advice: a refusal costs speed alone
+    madvise(memory, whole, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // a refusal only costs speed
     return memory;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Alternating repetitions of a part and its baseline, and what their samples say: median and quantiles.
+// Alternating repetitions of work and baseline, and the median and quantiles of their samples.
 #include "bench/harness/bench.h"
 
 #include "base/clock.h"

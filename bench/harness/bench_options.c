@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of a benchmark: the options that all have, those of storage, and its own.
+// The command line of a benchmark: shared options, options of storage, and its own.
 #include "bench/harness/bench_file.h"
 #include "bench/harness/bench_world.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One number with an optional K, M or G from *text on, which is left behind it.
+// Parses one number with an optional K, M or G and moves *text behind it.
 static int parse_size(const char **text, size_t *out)
 {
     const char *start = *text;
@@ -34,13 +34,13 @@ static int parse_size(const char **text, size_t *out)
     return ERR_NONE;
 }
 
-// `text` as a comma-separated list; with `all` the word "all" stands for that number.
+// Parses a comma-separated list. all: the number that the word "all" means; 0: the word is an error.
 static int parse_list(const char *text, size_t all, size_t *out, size_t *count)
 {
     size_t found = 0;
     for (;;) {
         if (found == BENCH_LIST_MAX)
-            return err_set(ERR_USAGE, "more than %d sizes in a list", BENCH_LIST_MAX);
+            return err_set(ERR_USAGE, "a list has more than %d entries", BENCH_LIST_MAX);
         if (all && strncmp(text, "all", 3) == 0) {
             out[found++] = all;
             text += 3;
@@ -50,7 +50,7 @@ static int parse_list(const char *text, size_t all, size_t *out, size_t *count)
         if (*text == '\0')
             break;
         if (*text++ != ',')
-            return err_set(ERR_USAGE, "'%s' in a list of sizes: a comma was expected", text - 1);
+            return err_set(ERR_USAGE, "expected a comma at '%s' in a list of sizes", text - 1);
     }
     *count = found;
     return ERR_NONE;
@@ -73,7 +73,7 @@ static int parse_threads(const char *text, struct bench_options *options)
     return ERR_NONE;
 }
 
-// The shared options as popt stores them; the strings are popt's allocations.
+// The shared options as popt stores them; popt allocates the strings.
 struct raw_options {
     char *sizes, *threads, *out;
     int repeat, warmup, quick, json, help, buffered, no_checksum;
@@ -83,7 +83,7 @@ static int options_convert(const struct raw_options *raw, struct bench_options *
 {
     static const char *const here[] = {"."};
     if (raw->repeat < 0 || raw->repeat > BENCH_REPEAT_MAX || raw->warmup < 0 || raw->warmup > BENCH_REPEAT_MAX)
-        return err_set(ERR_USAGE, "--repeat and --warmup go from 0 (the default) to %d", BENCH_REPEAT_MAX);
+        return err_set(ERR_USAGE, "--repeat and --warmup must be from 0 (the default) to %d", BENCH_REPEAT_MAX);
     out->repeat = (size_t)raw->repeat;
     out->warmup = (size_t)raw->warmup;
     out->quick = raw->quick;
@@ -102,7 +102,7 @@ static int options_convert(const struct raw_options *raw, struct bench_options *
     return ERR_NONE;
 }
 
-// popt takes included tables without const, and only reads them.
+// popt's type for included tables lacks const, but popt only reads them.
 static struct poptOption included(const struct poptOption *table, const char *title)
 {
     static const struct poptOption nothing[] = {POPT_TABLEEND};
@@ -111,12 +111,12 @@ static struct poptOption included(const struct poptOption *table, const char *ti
         NULL};
 }
 
-// Reads the options; a table of popt's is made of all of them.
+// Parses argv by `table` into *raw and *out, and prints the help text if asked for.
 static int options_read(int argc, const char **argv, const struct benchmark *benchmark, const struct poptOption *table,
                         struct raw_options *raw, struct bench_options *out)
 {
     char name[64];
-    const char *named[argc + 1];  // popt calls the program by its first argument
+    const char *named[argc + 1];  // popt prints the first argument as the program's name
     snprintf(name, sizeof name, "zerogauge bench %s", argv[0]);
     memcpy(named, argv, (size_t)argc * sizeof *named);
     named[0] = name;
@@ -158,23 +158,25 @@ int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, 
          "64K,64M"},
         {"threads", '\0', TEXT, &raw.threads, 0, "thread counts to measure", "1,all"},
         {"repeat", '\0', INT, &raw.repeat, 0, "counted repetitions of each case", "N"},
-        {"warmup", '\0', INT, &raw.warmup, 0, "repetitions before them", "N"},
+        {"warmup", '\0', INT, &raw.warmup, 0, "uncounted repetitions before them", "N"},
         {"quick", '\0', FLAG, &raw.quick, 0, "fewer and smaller cases", NULL},
-        {"json", '\0', FLAG, &raw.json, 0, "one JSON line a case", NULL},
-        {"out", '\0', TEXT, &raw.out, 0, "write a result file, a new one", "FILE"},
+        {"json", '\0', FLAG, &raw.json, 0, "print one JSON line per case", NULL},
+        {"out", '\0', TEXT, &raw.out, 0, "write a result file, which must not exist", "FILE"},
         {"help", 'h', FLAG, &raw.help, 0, "show this text", NULL},
         POPT_TABLEEND,
     };
     const struct poptOption of_storage[] = {
-        {"nvme-path", '\0', POPT_ARG_ARGV, &storage->given_paths, 0, "a folder to use (.); again for one more", "DIR"},
-        {"engine", '\0', TEXT, &storage->engine, 0, "one of the two alone", "libaio|io_uring"},
+        {"nvme-path", '\0', POPT_ARG_ARGV, &storage->given_paths, 0, "folder for files (.); may be repeated", "DIR"},
+        {"engine", '\0', TEXT, &storage->engine, 0, "measure this engine only", "libaio|io_uring"},
         {"buffered", '\0', FLAG, &raw.buffered, 0,
-         uses == BENCH_USES_DIRECT ? "refused here" : "through the page cache, and mark the result", NULL},
+         uses == BENCH_USES_DIRECT ? "refused: this benchmark bypasses the page cache"
+                                   : "use the page cache; results say so",
+         NULL},
         POPT_TABLEEND,
     };
     const struct poptOption of_states[] = {
-        {"no-swap-checksum", '\0', FLAG, &raw.no_checksum, 0, "do not check what comes back from NVMe", NULL},
-        {"inject", '\0', TEXT, &storage->inject, 0, "provoke faults, as in train: there is no number then", "LIST"},
+        {"no-swap-checksum", '\0', FLAG, &raw.no_checksum, 0, "do not verify checksums of data read from NVMe", NULL},
+        {"inject", '\0', TEXT, &storage->inject, 0, "inject faults, as in train; the measurement is discarded", "LIST"},
         POPT_TABLEEND,
     };
     const struct poptOption table[] = {

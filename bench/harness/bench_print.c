@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results: a case's record as results/RECORDS.md has it, and the same for a reader; progress, and the exit status.
+// Results: a case's record (results/RECORDS.md) and its text; progress, skips and the exit status.
 #include "bench/harness/bench_file.h"
 #include "bench/harness/bench_world.h"
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// One benchmark runs in a process at a time; these are of the present one.
+// Counts of the running benchmark; a process runs one at a time.
 static size_t printed_count, skipped_count;
 
 double bench_ratio(const struct bench_record *record)
@@ -27,7 +27,7 @@ static json_t *samples_json(const struct bench_samples *samples)
     return array;
 }
 
-// Whole numbers have no decimal point.
+// Integers are written without a decimal point.
 static json_t *number_json(double number)
 {
     return number == floor(number) && number < 0x1p62 ? json_integer((json_int_t)number) : json_real(number);
@@ -44,7 +44,7 @@ static json_t *baseline_json(const struct bench_record *record)
                      number_json(record->baseline_items > 0 ? record->baseline_items : record->items));
 }
 
-// The whole record; it shares description, detail and timeline.
+// Returns the record; it shares description, detail and timeline. Null: out of memory.
 static json_t *record_json(const struct bench_record *record)
 {
     json_t *line = json_pack(
@@ -63,7 +63,7 @@ static json_t *record_json(const struct bench_record *record)
 
 static int print_json(const json_t *line)
 {
-    // Six digits are finer than the clock; more would be noise.
+    // Six digits resolve more than the clock does.
     int failed = json_dumpf(line, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
     return failed || putchar('\n') == EOF ? err_set(ERR_IO, "cannot write the result") : ERR_NONE;
 }
@@ -107,8 +107,7 @@ static int print_text(const struct bench_record *record)
 static int refuse_unverified(const struct bench_record *record)
 {
     char *text = json_dumps(record->description, JSON_PRESERVE_ORDER);
-    int code = err_set(ERR_CHECK, "the data of this case is wrong, so it has no number: %s %s", record->name,
-                       text ? text : "");
+    int code = err_set(ERR_CHECK, "verification failed, measurement discarded: %s %s", record->name, text ? text : "");
     free(text);
     return code;
 }
@@ -127,8 +126,8 @@ static int print(const struct bench_options *options, const struct bench_record 
     return code != ERR_NONE ? code : filed;
 }
 
-// Among several processes a result says whose it is, or how many hosts they are on.
-static void place(json_t *description)
+// Under a launcher, adds to the case the rank and host that measured it, or the number of hosts that measured together.
+static void describe_world(json_t *description)
 {
     if (!bench_world_comm())
         return;
@@ -146,7 +145,7 @@ int bench_print(const struct bench_options *options, struct bench_record *record
 {
     int code;
     if (record->description)
-        place(record->description);
+        describe_world(record->description);
     if (!record->description)
         code = err_set(ERR_MEMORY, "no memory for a result line");
     else
@@ -190,7 +189,7 @@ int bench_exit(const char *name, int code)
     bench_progress("%s", "");
     code = bench_world_end(code, &printed_count, &skipped_count);
     code = bench_file_close(name, code);
-    if (code != ERR_NONE && bench_world_speaks(code))
+    if (code != ERR_NONE && bench_world_prints_error(code))
         fprintf(stderr, "zerogauge bench %s: %s\n", name, err_message());
     bool nothing = code == ERR_NONE && printed_count == 0 && skipped_count > 0;
     printed_count = skipped_count = 0;

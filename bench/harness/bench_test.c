@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the benchmarks' frame: what is timed, what is counted, what is refused, and what is printed.
+// Tests of the harness: it times and counts the right repetitions, refuses bad options, and prints results.
 #include "bench/table/benchmarks.h"
 #include "bench/harness/bench.h"
 #include "base/err.h"
@@ -20,7 +20,7 @@ static struct bench_samples samples_of(size_t count, const double *values)
     return samples;
 }
 
-Test(bench, median_is_the_middle_sample_whatever_their_order)
+Test(bench, the_median_does_not_depend_on_the_order_of_samples)
 {
     struct bench_samples odd = samples_of(5, (double[]){9, 1, 100, 3, 2});
     cr_assert_eq(bench_median(&odd), 3);
@@ -31,7 +31,7 @@ Test(bench, median_is_the_middle_sample_whatever_their_order)
     cr_assert_eq(odd.values[0], 9, "the samples keep their order");
 }
 
-Test(bench, quantiles_lie_on_the_line_between_two_samples)
+Test(bench, quantiles_interpolate_linearly_between_two_samples)
 {
     struct bench_samples samples = samples_of(11, (double[]){10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
     cr_assert_eq(bench_quantile(&samples, 0), 0);
@@ -40,7 +40,7 @@ Test(bench, quantiles_lie_on_the_line_between_two_samples)
     cr_assert_float_eq(bench_quantile(&samples, 0.25), 2.5, 1e-12);
 }
 
-// Writes down who ran: w and y, and in capitals the calls of prepare.
+// Logs the calls: w of the work, y of the baseline, W of the work's preparation.
 struct diary {
     char text[64];
     size_t length, fail_after;
@@ -118,19 +118,19 @@ static struct bench_record record_of(const struct bench_samples *samples, const 
     };
 }
 
-Test(bench, ratio_is_achieved_over_limit_in_both_directions)
+Test(bench, the_ratio_is_achieved_over_baseline_for_times_and_for_rates)
 {
     struct bench_samples two = samples_of(1, (double[]){2}), one = samples_of(1, (double[]){1});
     struct bench_record record = record_of(&two, &one);
-    cr_assert_eq(bench_ratio(&record), 0.5);  // 2 ns where 1 ns is possible
+    cr_assert_eq(bench_ratio(&record), 0.5);  // 2 ns against 1 ns
     record.lower_is_better = false;
-    cr_assert_eq(bench_ratio(&record), 2);  // 2 GB/s where 1 GB/s was thought possible
+    cr_assert_eq(bench_ratio(&record), 2);  // 2 GB/s against 1 GB/s
     json_decref(record.description);
 }
 
 static const struct bench_options for_reader, for_programs = {.json = true};
 
-// Standard output of one result, as text to free; `code` gets its result.
+// Returns the standard output of bench_print, which the caller frees, and its result in *code.
 static char *printed(const struct bench_options *options, struct bench_record *record, int *code)
 {
     struct printed output = printed_begin();
@@ -165,7 +165,7 @@ Test(bench, a_result_is_one_json_line_with_every_field)
     free(text);
 }
 
-Test(bench, a_line_without_a_baseline_says_null_and_has_its_timeline)
+Test(bench, a_line_without_a_baseline_has_null_and_keeps_its_timeline)
 {
     struct bench_samples two = samples_of(1, (double[]){2});
     struct bench_record record = record_of(&two, NULL);
@@ -181,7 +181,7 @@ Test(bench, a_line_without_a_baseline_says_null_and_has_its_timeline)
     free(text);
 }
 
-Test(bench, a_result_for_a_reader_begins_with_the_percentage_and_shows_spread_and_bandwidth)
+Test(bench, the_text_of_a_result_begins_with_the_percentage_and_shows_spread_and_bandwidth)
 {
     struct bench_samples two = samples_of(3, (double[]){2, 2.5, 1}), one = samples_of(1, (double[]){1});
     struct bench_record record = record_of(&two, &one);
@@ -198,7 +198,7 @@ Test(bench, a_result_for_a_reader_begins_with_the_percentage_and_shows_spread_an
     free(text);
 }
 
-Test(bench, a_number_without_verified_data_is_not_printed)
+Test(bench, an_unverified_measurement_is_not_printed)
 {
     const struct bench_options *const forms[] = {&for_reader, &for_programs};
     for (int i = 0; i < 2; i++) {
@@ -271,7 +271,7 @@ Test(bench, wrong_sizes_are_refused)
     cr_assert_eq(bench_parse_sizes(many, sizes, &count), ERR_USAGE);
 }
 
-Test(bench, shared_options_are_read_beside_a_benchmarks_own)
+Test(bench, shared_options_are_parsed_together_with_a_benchmarks_own)
 {
     char *recipe = NULL;
     struct poptOption own[] = {{"recipe", '\0', POPT_ARG_STRING, &recipe, 0, "one recipe", "NAME"}, POPT_TABLEEND};
@@ -292,7 +292,7 @@ Test(bench, shared_options_are_read_beside_a_benchmarks_own)
     free(recipe);
 }
 
-Test(bench, options_of_storage_and_of_states_are_taken_by_those_that_use_them)
+Test(bench, options_of_storage_and_of_states_are_accepted_only_by_benchmarks_that_use_them)
 {
     const char *argv[] = {"swap",     "--nvme-path", "/a",       "--nvme-path",        "/b", "--engine",
                           "io_uring", "--buffered",  "--inject", "--no-swap-checksum", NULL};
@@ -317,7 +317,7 @@ Test(bench, options_of_storage_and_of_states_are_taken_by_those_that_use_them)
     bench_release(&options);
 }
 
-Test(bench, defaults_are_set_only_where_nothing_was_said)
+Test(bench, defaults_apply_only_to_options_that_were_not_given)
 {
     struct bench_options options = {.quick = true, .warmup = 9};
     bench_default_sizes(&options, (const size_t[]){3, 5}, 2);
@@ -328,7 +328,7 @@ Test(bench, defaults_are_set_only_where_nothing_was_said)
     cr_expect(options.size_count == 2 && options.sizes[0] == 3);
 }
 
-Test(bench, unknown_and_impossible_options_are_usage_errors)
+Test(bench, unknown_and_out_of_range_options_are_usage_errors)
 {
     const char *const wrong[] = {"--siezs=1",   "stray",       "--repeat=-1",    "--repeat=2000", "--repeat=x",
                                  "--warmup=-3", "--threads=0", "--threads=5000", "--sizes=1,,2",  "--json=yes"};

@@ -10,15 +10,15 @@
 #include <string.h>
 #include <unistd.h>
 
-// What each rank tells all others as it joins.
+// Properties of a rank that all others receive as it joins.
 struct member {
     char host[BENCH_HOST_BYTES];
-    cpu_set_t processors;  // that it may run on
+    cpu_set_t processors;  // that the rank may run on
 };
 
-// This process's part of the world, from the first benchmark to the end of the process.
+// The world, from the first benchmark to the end of the process.
 static struct {
-    struct comm *comm;       // null: there is none
+    struct comm *comm;       // null: no launcher
     struct member *members;  // by rank
     int host_count, rank_on_host, host_size;
 } world;
@@ -42,7 +42,7 @@ static void count_hosts(void)
     }
 }
 
-static int meet(void)
+static int exchange_members(void)
 {
     size_t ranks = (size_t)comm_world(world.comm), bytes = sizeof(struct member);
     struct member own = {0};
@@ -72,7 +72,7 @@ int bench_world_join(void)
     if (launcher.world < 2)
         return ERR_NONE;
     TRY(launcher_open(&launcher, &world.comm));
-    return meet();
+    return exchange_members();
 }
 
 void bench_world_leave(int code)
@@ -85,19 +85,19 @@ void bench_world_leave(int code)
     world.members = NULL;
 }
 
-int bench_world_choose(int *asked, int otherwise, int most)
+int bench_world_choose(int *ranks, int default_ranks, int max_ranks)
 {
-    bool said = *asked != BENCH_WORLD_UNSAID;
-    if (world.comm && said && *asked != comm_world(world.comm))
-        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: leave --world out", *asked,
+    bool given = *ranks != BENCH_WORLD_DEFAULT;
+    if (world.comm && given && *ranks != comm_world(world.comm))
+        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: leave --world out", *ranks,
                        comm_world(world.comm));
-    if (!world.comm && said && (*asked < 1 || *asked > most))
-        return err_set(ERR_USAGE, "--world %d: from 1 to %d ranks", *asked, most);
-    *asked = world.comm ? comm_world(world.comm) : said ? *asked : otherwise;
+    if (!world.comm && given && (*ranks < 1 || *ranks > max_ranks))
+        return err_set(ERR_USAGE, "--world %d: expected 1 to %d ranks", *ranks, max_ranks);
+    *ranks = world.comm ? comm_world(world.comm) : given ? *ranks : default_ranks;
     return ERR_NONE;
 }
 
-// What one rank lacks nobody uses.
+// Sets *absent on all ranks if it is set on one.
 static int agree_about_absence(const char *name, bool *absent)
 {
     uint8_t own = *absent, any = 0;
@@ -179,11 +179,11 @@ void bench_world_take_host(bool take)
     for (int i = 0; take && i < comm_world(world.comm); i++)
         if (same_host(i, rank))
             CPU_OR(&set, &set, &world.members[i].processors);
-    // Where the system does not permit it, the rank stays on its own.
+    // If the system refuses, the rank stays on its own processors.
     sched_setaffinity(0, sizeof set, &set);
 }
 
-// To rank 0 what each has, whose length it knows by now.
+// Gathers texts of known lengths at rank 0.
 static int gather_known(const char *text, size_t bytes, const size_t lengths[], char ***all)
 {
     size_t ranks = (size_t)comm_world(world.comm), whole = 0;
@@ -206,7 +206,7 @@ static int gather_known(const char *text, size_t bytes, const size_t lengths[], 
     }
     for (size_t i = 0; i < ranks && first && code == ERR_NONE; i++)
         if (!(texts[i] = strndup(joined + receive_offsets[i], receives[i])))
-            code = err_set(ERR_MEMORY, "no memory for what rank %zu says", i);
+            code = err_set(ERR_MEMORY, "no memory for the text of rank %zu", i);
     free(joined);
     free(numbers);
     *all = texts;

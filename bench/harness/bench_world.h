@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of a launcher (mpirun, srun) that measure together, of which this one is a rank; joined once for a
-// process. A process that was started by itself is rank 0 of 1, and has no comm. Only one thread calls these.
+// The processes of a launcher (mpirun, srun) that measure together, of which this one is a rank. A process joins once.
+// A process started without a launcher is rank 0 of 1 and has no comm. All functions are for one thread only.
 //
-// A benchmark is run by all ranks together, or, where it is about a machine, by the first rank of each host, while the
-// others wait. Rank 0 alone speaks to the user: what another host's rank printed, and its records, come to rank 0.
+// A benchmark is run by all ranks together, or, if it measures a machine, by the first rank of each host while the
+// others wait. Only rank 0 prints: it receives the output and the records of the other ranks.
 #ifndef ZG_BENCH_WORLD_H
 #define ZG_BENCH_WORLD_H
 
@@ -14,62 +14,66 @@
 
 enum { BENCH_HOST_BYTES = 64 };
 
-// Joins the world, unless this process has or there is none. ERR_USAGE: launcher and library do not belong together.
+// Joins the world if there is a launcher and this process has not joined. ERR_USAGE: the launcher belongs to another
+// MPI library.
 int bench_world_join(void);
 
-// Ends this process's part, if it has one. After a code other than ERR_NONE it waits for nobody.
+// Leaves the world, if this process is in one. After an error it does not wait for other ranks.
 void bench_world_leave(int code);
 
-// The number of ranks that --world asks for becomes that of the launcher, or `otherwise` where nothing is said, which
-// is BENCH_WORLD_UNSAID. ERR_USAGE: the launcher's is another, or it is not from 1 to `most` threads.
-enum { BENCH_WORLD_UNSAID = -1000000 };
-int bench_world_choose(int *asked, int otherwise, int most);
+// Resolves --world. *ranks is the option's value, BENCH_WORLD_DEFAULT if it was not given, and becomes the launcher's
+// number of ranks, else the option's, else default_ranks. ERR_USAGE: the option contradicts the launcher, or without a
+// launcher is not from 1 to max_ranks.
+enum { BENCH_WORLD_DEFAULT = -1000000 };
+int bench_world_choose(int *ranks, int default_ranks, int max_ranks);
 
-// bench_device_find for so many ranks; those of a launcher, which all call it, take a device of their host each, that
-// the calling thread has then entered, and bench_world_comm is from now on the transport that carries what lies there,
-// too. *absent: one of them has none, or no NCCL, so that none of them uses one.
+// Finds a device as bench_device_find does. Under a launcher all ranks call it together: each gets a device of its
+// host, which becomes current in the calling thread, and bench_world_comm becomes the transport for memory on that
+// device. *absent: a rank has no device or no NCCL, so no rank uses one.
 int bench_world_find_device(const char *name, int ranks, struct bench_device *out, bool *absent);
 
 struct comm *bench_world_comm(void);
 int bench_world_rank(void);
 int bench_world_size(void);
 
-// Hosts by name, as they call themselves.
+// Host names, as gethostname reports them.
 const char *bench_world_host(int rank);
 int bench_world_host_count(void);
-int bench_world_rank_on_host(void);  // 0: this rank is its host's first
-int bench_world_host_size(void);     // ranks on this one's
+int bench_world_rank_on_host(void);  // 0: the first rank of its host
+int bench_world_host_size(void);     // ranks on this host
 
-// The processor that this rank takes for itself: of those that it may run on, in turn with the ranks of its host that
-// may run on the same.
+// Returns a processor for this rank alone: ranks of a host that may run on the same processors take them in turn. Needs
+// a world.
 int bench_world_processor(void);
 
-// Whether the present benchmark is one of all ranks together. False where there is no world.
+// Returns whether all ranks run the current benchmark together. False without a world.
 bool bench_world_is_together(void);
 
-// Where every rank of a host is bound to processors of its own, its first one may use all of theirs from now on, or
-// again no more than its own.
+// Lets this rank run on the processors of all ranks of its host (take), or restores its own. Launchers bind each rank
+// to its processors; the rank that measures a host needs all of them.
 void bench_world_take_host(bool take);
 
-// A text of each rank to rank 0, together: there all[rank], each to be freed as is the array; elsewhere *all is null.
+// Gathers a text of each rank at rank 0; all ranks call it. On rank 0 (*all)[rank] are the texts, and the caller frees
+// each and the array; elsewhere *all is null. Needs a world.
 int bench_world_gather(const char *text, char ***all);
 
-// A benchmark as its table says: by all ranks together, or by the first of each host. Returns the exit status.
+// Runs a benchmark on all ranks together, or on the first rank of each host. Returns the exit status.
 int bench_world_run(const char *name, int (*run)(int argc, const char **argv), bool together, int argc,
                     const char **argv);
 
-// Called by bench_exit on every rank: brings what other hosts have to rank 0, which prints it, and counts in what they
-// printed and skipped. Returns the code, on rank 0 that of all. Where all ranks measure together, one's error ends all.
+// Ends a benchmark; bench_exit calls it on every rank. Sends the output and records of other hosts to rank 0, which
+// prints them and adds their counts to its own. Returns the code, on rank 0 the first error of any rank. If all ranks
+// measure together, an error of one aborts all.
 int bench_world_end(int code, size_t *printed_count, size_t *skipped_count);
 
-// Whether this rank tells the user of an error: rank 0 of any, another of what is its own and may have come too late to
-// be told to rank 0.
-bool bench_world_speaks(int code);
+// Returns whether this rank prints the error: rank 0 prints all; another rank its own errors, which may have come too
+// late to reach rank 0.
+bool bench_world_prints_error(int code);
 
-// Whether the ranks cannot go on together, because one has failed.
+// Returns whether a rank has failed, so that no collective works.
 bool bench_world_is_broken(void);
 
-// For bench_file_append: whether the record is kept to be brought to rank 0, which is not this one.
+// On ranks other than 0, keeps the record to send it to rank 0 and returns true; for bench_file_append.
 bool bench_world_keep(json_t *record);
 
 #endif

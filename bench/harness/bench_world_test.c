@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Benchmarks whose ranks a launcher starts: who measures, what rank 0 prints of it, and what becomes of errors.
+// Tests of benchmarks under a launcher: the right ranks measure, rank 0 prints all results, and errors are reported
+// once.
 #include "ref/comm/mpirun_test.h"
 
 #include "base/folder_test.h"
@@ -15,7 +16,7 @@ static char output[1 << 20];
 static json_t *lines[LINES_MAX];
 static size_t line_count;
 
-// The records among the lines of the output.
+// Parses the records among the lines of the output.
 static void read_lines(void)
 {
     line_count = 0;
@@ -46,7 +47,7 @@ static json_int_t number_of(const json_t *record, const char *key)
     return json_is_integer(number) ? json_integer_value(number) : -1;
 }
 
-// The one record of that name whose case has the operation and so many bytes.
+// Returns the only record with this name, operation and buffer size.
 static const json_t *comm_line(const char *name, const char *operation, int bytes)
 {
     const json_t *found = NULL;
@@ -97,17 +98,17 @@ static json_int_t other_bits(const char *operation)
     return number_of(json_object_get(comm_line("comm_native", operation, 48 << 10), "detail"), "other_bits");
 }
 
-Test(bench_world, among_2_and_3_processes_both_orders_of_every_collective_stand_side_by_side)
+Test(bench_world, among_2_and_3_processes_every_collective_is_measured_in_both_orders)
 {
     MPI_OR_SKIP();
     expect_comm(2);
-    cr_expect_eq(other_bits("all-reduce"), 0, "of two numbers there is one sum");
+    cr_expect_eq(other_bits("all-reduce"), 0, "two numbers have one sum in either order");
     cr_expect_eq(other_bits("reduce-scatter"), 0);
-    cr_expect_eq(other_bits("all-gather"), -1, "what is not added up has one order");
+    cr_expect_eq(other_bits("all-gather"), -1, "an all-gather adds nothing, so no order can differ");
     expect_comm(3);
 }
 
-Test(bench_world, among_4_processes_the_order_of_mpi_has_other_bits)
+Test(bench_world, among_4_processes_the_sums_of_mpi_differ_in_some_bits)
 {
     MPI_OR_SKIP();
     expect_comm(4);
@@ -130,7 +131,7 @@ Test(bench_world, large_buffers_of_processes_are_measured_uneven_and_in_place_to
     cr_expect_eq(in_place, 2);
 }
 
-Test(bench_world, processes_without_a_gpu_each_skip_together_and_say_so_once)
+Test(bench_world, without_a_gpu_for_each_process_all_skip_and_report_it_once)
 {
     MPI_OR_SKIP();
     int status =
@@ -144,7 +145,7 @@ Test(bench_world, processes_without_a_gpu_each_skip_together_and_say_so_once)
     cr_expect_eq(times_said(output, "SKIP: comm: --device cuda: "), 1, "%s", output);
 }
 
-// Every rank alone and together in both lanes, once each.
+// Expects each rank once alone and once together, in both lanes.
 static void expect_ranks(int world)
 {
     bench(world, "ranks --quick --repeat 2");
@@ -173,7 +174,7 @@ Test(bench_world, every_process_is_measured_alone_and_together)
     expect_ranks(3);
 }
 
-Test(bench_world, a_part_of_the_machine_is_measured_once_a_host)
+Test(bench_world, a_benchmark_of_the_machine_runs_once_per_host)
 {
     MPI_OR_SKIP();
     bench(3, "adam --sizes 1K --threads 1 --step update --recipe torch-cpu --isa scalar --repeat 2");
@@ -182,7 +183,7 @@ Test(bench_world, a_part_of_the_machine_is_measured_once_a_host)
     cr_expect_str_neq(text_of(json_object_get(lines[0], "case"), "host"), "");
 }
 
-Test(bench_world, the_file_of_results_has_what_was_printed_and_verifies)
+Test(bench_world, the_result_file_of_several_processes_verifies)
 {
     MPI_OR_SKIP();
     char folder[PATH_MAX], command[2 * PATH_MAX + 256];
@@ -205,11 +206,11 @@ Test(bench_world, an_error_of_one_rank_is_reported_by_rank_0)
     cr_expect_eq(mpirun(2, "zerogauge", "bench comm --world 3", output, sizeof output), 2, "%s", output);
     const char *reported = strstr(output, "--world 3, but the launcher has started 2 processes");
     cr_assert_not_null(reported, "%s", output);
-    cr_expect_null(strstr(reported + 1, "--world 3, but"), "by one rank alone: %s", output);
+    cr_expect_null(strstr(reported + 1, "--world 3, but"), "only one rank prints it: %s", output);
     cr_expect_eq(mpirun(2, "zerogauge", "bench nothing", output, sizeof output), 2, "%s", output);
 }
 
-// Hosts of this machine (ci/hosts); false, with the reason, where there can be none.
+// Runs the benchmark on two simulated hosts (ci/hosts). Returns false, and prints the reason, if they cannot be made.
 static bool bench_on_hosts(const char *arguments)
 {
     char command[2048];
@@ -247,7 +248,7 @@ Test(bench_world, each_host_measures_its_own_parts_and_rank_0_prints_them)
     cr_expect(strstr(output, "host=host1") < heading && strstr(heading, "host=host2"), "%s", output);
 }
 
-// Of an odd number one rests in every round; every rank meets every other one all the same, up to eight of them.
+// With an odd number of ranks one rests in every round; still each rank meets every other one.
 Test(bench_world, links_are_measured_with_every_partner)
 {
     static const int partners[] = {0, 0, 1, 2, 3, 4};
@@ -266,5 +267,5 @@ Test(bench_world, links_are_measured_with_every_partner)
         }
     }
     cr_expect_eq(mpirun(1, "zerogauge", "bench links", output, sizeof output), SKIPPED_STATUS, "%s", output);
-    cr_expect_not_null(strstr(output, "SKIP: links: one process alone has none"), "%s", output);
+    cr_expect_not_null(strstr(output, "SKIP: links: this process has no partners"), "%s", output);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of what a benchmark prints: what a call writes to standard output, as text.
+// For tests: captures standard output as text.
 #ifndef ZG_PRINTED_TEST_H
 #define ZG_PRINTED_TEST_H
 
@@ -14,7 +14,7 @@ struct printed {
     int saved;
 };
 
-// From here on standard output goes to a file.
+// Redirects standard output to a temporary file.
 static inline struct printed printed_begin(void)
 {
     struct printed printed = {.file = tmpfile()};
@@ -25,7 +25,7 @@ static inline struct printed printed_begin(void)
     return printed;
 }
 
-// Back to the real one; what was printed meanwhile, to be freed.
+// Restores standard output; returns the captured text, which the caller frees.
 static inline char *printed_end(struct printed printed)
 {
     fflush(stdout);

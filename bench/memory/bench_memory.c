@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge bench memory`: how fast this machine copies, reads and writes memory, and moves it as Adam does (4 arrays
-// read, 3 of them written), by thread count: the rooflines of the other benchmarks. Against what the C library has for
-// the same (memcpy, memchr, memset; Adam's mix against memcpy). Then what pages of 4 KiB cost, what the first touch of
-// memory costs, and what memory of another NUMA node costs, each against the same without that.
+// `zerogauge bench memory`: the bandwidth of copies, reads, writes and Adam's mix (4 arrays read, 3 of them written) by
+// thread count: the rooflines of the other benchmarks. The baseline is the C library (memcpy, memchr, memset; memcpy
+// for Adam's mix). Then the cost of 4 KiB pages, of the first touch and of memory on another NUMA node, each against
+// the same work without it.
 //
-// GB/s   bytes that are read and bytes that are written, as the program asks for them, over time: a copy of S bytes
-//        moves 2S. What a processor reads only in order to overwrite it does not count.
+// GB/s   bytes read plus bytes written by the program, over time: a copy of S bytes moves 2S. Cache lines that the CPU
+//        fetches only to overwrite them do not count.
 #include "bench/memory/bench_memory.h"
 
 #include "base/err.h"
@@ -26,12 +26,12 @@ const struct benchmark bench_memory = {
     .examples = {"zerogauge bench memory --quick", "zerogauge bench memory --threads 1,all --out memory.jsonl"},
 };
 
-// What is measured beside what; `description` is what the case has besides operation, threads and sizes.
+// Work and its baseline; `description` has the case's settings besides operation, threads and sizes.
 struct pair {
     const char *name, *baseline_name;
     struct memory_work work, baseline;
     json_t *description;
-    double huge_share;  // of the baseline's memory; 0: not told
+    double huge_share;  // of the baseline's memory; 0: not reported
 };
 
 static void row_of(const struct bench_record *record, const struct pair *pair, char *out, size_t bytes)
@@ -55,19 +55,19 @@ static double moved_bytes(const struct memory_work *work)
     return (double)(work->arrays->count * sizeof(memory_word)) * memory_operation_bytes(work->operation);
 }
 
-// Takes the pair's description over.
+// Takes ownership of the pair's description.
 static int measure(const struct memory_bench *bench, struct pair *pair)
 {
-    struct bench_samples samples, limits;
+    struct bench_samples samples, baselines;
     uint64_t begin_ns = clock_now_ns();
     struct memory_arrays *arrays = pair->work.arrays;
     size_t bytes = arrays->count * sizeof(memory_word);
     const struct bench_work work = {"work", memory_work_run, memory_work_prepare, &pair->work};
-    const struct bench_work baseline = {"yardstick", memory_work_run, memory_work_prepare, &pair->baseline};
+    const struct bench_work baseline = {"baseline", memory_work_run, memory_work_prepare, &pair->baseline};
     bench_progress("%s %s, %d threads, arrays of %zu bytes", pair->name, memory_operation_name(pair->work.operation),
                    pair->work.threads, bytes);
     pair->work.past_cache = pair->baseline.past_cache = 2 * bytes > bench->cache_bytes;
-    int code = bench_alternate(&work, &baseline, bench->options.warmup, bench->options.repeat, 1, &samples, &limits);
+    int code = bench_alternate(&work, &baseline, bench->options.warmup, bench->options.repeat, 1, &samples, &baselines);
     if (code == ERR_NONE)
         code = memory_arrays_check(arrays);
     if (code == ERR_NONE)
@@ -77,7 +77,7 @@ static int measure(const struct memory_bench *bench, struct pair *pair)
         return code;
     }
     bench_rate(&samples, moved_bytes(&pair->work));
-    bench_rate(&limits, moved_bytes(&pair->baseline));
+    bench_rate(&baselines, moved_bytes(&pair->baseline));
     char row[256];
     struct bench_record record = {
         .name = pair->name,
@@ -92,7 +92,7 @@ static int measure(const struct memory_bench *bench, struct pair *pair)
         .begin_ns = begin_ns,
         .samples = &samples,
         .baseline_name = pair->baseline_name,
-        .baseline = &limits,
+        .baseline = &baselines,
         .row = row};
     row_of(&record, pair, row, sizeof row);
     json_object_update(record.description, pair->description);
@@ -105,7 +105,7 @@ static bool wanted(const struct memory_bench *bench, int operation)
     return !bench->operation || strcmp(bench->operation, memory_operation_name((enum memory_operation)operation)) == 0;
 }
 
-// The rooflines, at one thread count, in huge pages where there are some.
+// Measures the rooflines at one thread count, in huge pages if the system provides them.
 static int rates_run(const struct memory_bench *bench, size_t count, int threads)
 {
     static const enum memory_operation libc[MEMORY_OWN_COUNT] = {MEMORY_COPY_LIBC, MEMORY_READ_LIBC, MEMORY_WRITE_LIBC,
@@ -127,7 +127,7 @@ static int rates_run(const struct memory_bench *bench, size_t count, int threads
     return code;
 }
 
-// The same in pages of 4 KiB, against huge ones.
+// Measures the operations in 4 KiB pages, against huge pages.
 static int pages_run(const struct memory_bench *bench, size_t count, int threads)
 {
     struct memory_arrays small, huge = {0};
@@ -136,7 +136,7 @@ static int pages_run(const struct memory_bench *bench, size_t count, int threads
     size_t bytes = count * sizeof(memory_word);
     size_t huge_bytes = code == ERR_NONE ? bench_huge_bytes(huge.arrays[0], bytes) : 0;
     if (code == ERR_NONE && huge_bytes == 0)
-        bench_skip("memory_pages: this system gives no huge pages (/sys/kernel/mm/transparent_hugepage/enabled)");
+        bench_skip("memory_pages: this system provides no huge pages (/sys/kernel/mm/transparent_hugepage/enabled)");
     for (int operation = 0; operation < MEMORY_OWN_COUNT && code == ERR_NONE && huge_bytes > 0; operation++) {
         enum memory_operation what = (enum memory_operation)operation;
         struct pair pair = {"memory_pages",
@@ -155,7 +155,7 @@ static int pages_run(const struct memory_bench *bench, size_t count, int threads
     return code;
 }
 
-// Arrays that the threads of one node touched first, used by those of another.
+// Measures threads of one node on arrays that threads of another node touched first.
 static int node_pair_run(struct memory_bench *bench, size_t count, int node, int memory_node)
 {
     struct memory_arrays here = {0}, there = {0};
@@ -192,7 +192,7 @@ static int nodes_run(struct memory_bench *bench, size_t count)
 {
     int nodes = bench->nodes.count;
     if (nodes < 2)
-        return bench_skip("memory_numa: the processors that this process may use are of %d NUMA node%s", nodes,
+        return bench_skip("memory_numa: this process may use the processors of %d NUMA node%s only", nodes,
                           nodes == 1 ? "" : "s");
     for (int node = 0; node < nodes; node++)
         for (int memory_node = 0; memory_node < nodes; memory_node++)
@@ -216,10 +216,11 @@ static int selection_complete(struct memory_bench *bench)
     bench_default_repeat(options, 15, 5, 1);
     for (size_t i = 0; i < options->size_count; i++)
         if (options->sizes[i] % UNIT != 0)
-            return err_set(ERR_USAGE, "--sizes %zu: bytes of an array, a multiple of %d", options->sizes[i], UNIT);
+            return err_set(ERR_USAGE, "--sizes %zu: the bytes of an array must be a multiple of %d", options->sizes[i],
+                           UNIT);
     if (options->thread_count > 0)
         return ERR_NONE;
-    // 1, 2, 4, ... and all; quickly the first and the last of them.
+    // 1, 2, 4, ... and all; with --quick 1 and all.
     int all = bench_thread_count();
     for (int threads = 1; threads < all && options->thread_count < BENCH_LIST_MAX - 1; threads *= 2)
         if (threads == 1 || !options->quick)
@@ -234,7 +235,7 @@ static int memory_bench_run(struct memory_bench *bench)
     const struct bench_options *options = &bench->options;
     int most = options->threads[options->thread_count - 1];
     if (!options->json)
-        printf("bytes read and bytes written, medians of %zu runs, in turn with the baseline; all data verified\n",
+        printf("GB/s of bytes read and written: median of %zu runs (10 %% to 90 %%) and baseline; all data verified\n",
                options->repeat);
     for (size_t s = 0; s < options->size_count; s++) {
         size_t count = options->sizes[s] / sizeof(memory_word);
@@ -252,7 +253,7 @@ static int memory_main(int argc, const char **argv)
     struct memory_bench bench = {0};
     const struct poptOption own[] = {
         {"operation", '\0', POPT_ARG_STRING, &bench.operation, 0,
-         "one of these alone; --sizes are bytes of an array (4 times the caches)", "copy|read|write|adam_mix"},
+         "measure this operation only; --sizes are bytes of an array (4 times the caches)", "copy|read|write|adam_mix"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_memory, own, &bench.options);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of `bench memory`: every operation touches every word and nothing else, one wrong word is found, memory has the
-// pages that were asked for, and the lines say what was measured.
+// requested pages, and the records describe their cases.
 #include "bench/table/benchmarks.h"
 #include "bench/memory/bench_memory.h"
 
@@ -67,7 +67,7 @@ Test(bench_memory, a_read_sees_every_word)
                 *byte = 1;
             }
             ((unsigned char *)from)[count * sizeof *from] = 2;
-            cr_expect(memory_read_libc(from, count * sizeof *from, 2, threads), "it is behind the end");
+            cr_expect(memory_read_libc(from, count * sizeof *from, 2, threads), "the byte lies behind the end");
         }
 }
 
@@ -95,7 +95,7 @@ Test(bench_memory, right_repetitions_are_accepted_and_one_wrong_word_is_found)
             cr_assert_eq(repeat(&work, times), ERR_NONE, "%s", err_message());
             cr_assert_eq(memory_arrays_check(&arrays), ERR_NONE, "%s", err_message());
             const char *name = memory_operation_name(work.operation);
-            // Of what an operation writes; the mix writes to the first array, the others to the last.
+            // The mix writes to the first three arrays, the others write to the last.
             bool reads = work.operation == MEMORY_READ || work.operation == MEMORY_READ_LIBC;
             memory_word *written = arrays.arrays[operation == MEMORY_ADAM_MIX ? times % 3 : MEMORY_ARRAY_COUNT - 1];
             for (size_t i = 0; i < sizeof positions / sizeof positions[0] && !reads; i++) {
@@ -108,7 +108,7 @@ Test(bench_memory, right_repetitions_are_accepted_and_one_wrong_word_is_found)
         }
 }
 
-Test(bench_memory, data_that_was_not_moved_again_is_found)
+Test(bench_memory, stale_data_of_the_previous_repetition_is_found)
 {
     enum { COUNT = 3 * MEMORY_STAMP_WORDS };
     static const enum memory_operation operations[] = {MEMORY_COPY, MEMORY_WRITE, MEMORY_COPY_LIBC, MEMORY_WRITE_LIBC};
@@ -122,13 +122,13 @@ Test(bench_memory, data_that_was_not_moved_again_is_found)
         memcpy(old, target, sizeof old);
         cr_assert_eq(repeat(&work, 1), ERR_NONE);
         memcpy(target + MEMORY_STAMP_WORDS, old + MEMORY_STAMP_WORDS, MEMORY_STAMP_WORDS * sizeof *old);
-        cr_expect_eq(memory_arrays_check(&arrays), ERR_CHECK, "4 KiB of the repetition before: %s",
+        cr_expect_eq(memory_arrays_check(&arrays), ERR_CHECK, "4 KiB are stale: %s",
                      memory_operation_name(operations[o]));
         memory_arrays_close(&arrays);
     }
 }
 
-Test(bench_memory, a_sum_that_is_not_the_datas_is_found)
+Test(bench_memory, a_wrong_sum_is_found)
 {
     struct memory_arrays arrays;
     cr_assert_eq(memory_arrays_open(MEMORY_STAMP_WORDS, 1, true, &arrays), ERR_NONE);
@@ -146,7 +146,7 @@ Test(bench_memory, small_pages_are_small_and_nothing_is_counted_twice)
     enum { BYTES = 6 << 20 };
     unsigned char *small = bench_map(BYTES, false), *huge = bench_map(BYTES, true);
     cr_assert(small && huge);
-    cr_expect_eq(bench_huge_bytes(huge, BYTES), 0, "nothing is there before the first touch");
+    cr_expect_eq(bench_huge_bytes(huge, BYTES), 0, "no page exists before the first touch");
     bench_touch(small, BYTES, 2);
     bench_touch(huge, BYTES, 2);
     cr_expect_eq(bench_huge_bytes(small, BYTES), 0);
@@ -155,7 +155,7 @@ Test(bench_memory, small_pages_are_small_and_nothing_is_counted_twice)
     bench_free(huge, BYTES);
 }
 
-Test(bench_memory, nodes_have_the_threads_of_this_process_and_memory_lies_where_it_was_touched)
+Test(bench_memory, nodes_have_the_threads_of_this_process_and_memory_lies_on_the_node_that_touched_it)
 {
     enum { BYTES = 1 << 20 };
     struct memory_nodes nodes;
@@ -186,7 +186,7 @@ static int run(const char *const arguments[], char **text)
     return status;
 }
 
-// Records of that name and operation (null: any), each of which is looked at.
+// Checks every record and returns how many have this name and operation (null: any).
 static int lines_of(const char *text, const char *name, const char *operation)
 {
     int count = 0;
@@ -221,7 +221,7 @@ Test(bench_memory, lines_name_operation_threads_and_pages)
     free(text);
 }
 
-Test(bench_memory, one_operation_can_be_chosen_and_a_reader_sees_its_baseline)
+Test(bench_memory, one_operation_can_be_chosen_and_its_row_shows_the_baseline)
 {
     static const char *const arguments[] = {"--sizes", "64K", "--operation", "copy", "--repeat", "1", "--quick", NULL};
     char *text;

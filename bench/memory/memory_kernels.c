@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies, reads and writes, vectorised by the compiler for the best instruction set that this processor has. It does
-// not put calls of memcpy and memset in their place: those are the baseline.
+// Copies, reads and writes, vectorised by the compiler for the best instruction set of this CPU. The build keeps the
+// compiler from turning these loops into calls of memcpy and memset, which are the baseline.
 #include "bench/memory/memory_kernels.h"
 
 #include "ref/arithmetic/adam.h"
@@ -18,7 +18,7 @@
 
 enum { LINE_WORDS = COPY_LINE_BYTES / sizeof(memory_word) };
 
-// One thread's part. Null `from`: writes value to all of `to`. Null `to`: the sum of `from`. Neither: a copy.
+// Handles one thread's part. from null: sets `to` to value; to null: returns the sum of `from`; neither: copies.
 KERNEL_INLINE memory_word move(memory_word *restrict to, const memory_word *restrict from, size_t count,
                                memory_word value)
 {
@@ -56,7 +56,7 @@ static memory_word (*const builds[ADAM_ISA_COUNT])(memory_word *, const memory_w
     [ADAM_AVX512] = move_avx512,
 };
 
-// Where part `part` of `parts` begins: at a line.
+// Returns the first word of a part, aligned to a cache line.
 static size_t part_begin(size_t count, int part, int parts)
 {
     return part == parts ? count : count / (size_t)parts / LINE_WORDS * LINE_WORDS * (size_t)part;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plainest things that can be done to memory, each cut over OpenMP threads, part by part as bench_alloc's memory is
-// laid out; and what the C library has for the same.
+// Copying, reading and writing memory, by own loops and by the C library. Each is split over OpenMP threads into the
+// parts that bench_alloc's threads touched first.
 #ifndef ZG_MEMORY_KERNELS_H
 #define ZG_MEMORY_KERNELS_H
 
@@ -8,18 +8,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// A whole number of words; arrays begin at 64-byte boundaries.
+// Arrays consist of words and begin at 64-byte boundaries.
 typedef uint64_t memory_word;
 
-// to = from. Past the caches, stores do not fetch their lines first.
+// Copies. past_cache: by non-temporal stores, which do not fetch the cache lines that they write.
 void memory_copy(memory_word *to, const memory_word *from, size_t count, bool past_cache, int threads);
 void memory_copy_libc(void *to, const void *from, size_t bytes, int threads);  // memcpy
 
-// The sum of all words.
+// Returns the sum of all words; with memchr, whether no byte is `absent`.
 memory_word memory_read(const memory_word *from, size_t count, int threads);
-bool memory_read_libc(const void *from, size_t bytes, unsigned char absent, int threads);  // memchr: not found
+bool memory_read_libc(const void *from, size_t bytes, unsigned char absent, int threads);
 
-// Every word is `value`; with memset every byte.
+// Sets every word to `value`; with memset every byte.
 void memory_write(memory_word *to, size_t count, memory_word value, bool past_cache, int threads);
 void memory_write_libc(void *to, size_t bytes, unsigned char value, int threads);
 

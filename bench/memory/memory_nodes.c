@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ int memory_nodes_open(struct memory_nodes *out)
         return err_set(ERR_MEMORY, "no memory for the machine's topology");
     if (hwloc_topology_load(out->topology) != 0 ||
         hwloc_get_cpubind(out->topology, out->allowed, HWLOC_CPUBIND_THREAD) != 0)
-        return err_set(ERR_IO, "hwloc does not know this machine: %s", strerror(errno));
+        return err_set(ERR_IO, "hwloc cannot read this machine's topology: %s", strerror(errno));
     hwloc_obj_t node = NULL;
     while ((node = hwloc_get_next_obj_by_type(out->topology, HWLOC_OBJ_NUMANODE, node)) &&
            out->count < MEMORY_NODES_MAX)
@@ -32,6 +33,7 @@ void memory_nodes_close(struct memory_nodes *nodes)
 
 int memory_nodes_number(const struct memory_nodes *nodes, int index)
 {
+    assert(index >= 0 && index < nodes->count);
     return (int)nodes->nodes[index]->os_index;
 }
 
@@ -48,6 +50,7 @@ int memory_nodes_threads(const struct memory_nodes *nodes, int index)
 
 int memory_nodes_bind(const struct memory_nodes *nodes, int index, int threads)
 {
+    assert(index >= -1 && index < nodes->count && threads > 0);
     hwloc_cpuset_t set = hwloc_bitmap_dup(nodes->allowed);
     if (!set)
         return err_set(ERR_MEMORY, "no memory for a set of processors");
@@ -58,7 +61,7 @@ int memory_nodes_bind(const struct memory_nodes *nodes, int index, int threads)
     for (int thread = 0; thread < threads; thread++)
         failed += hwloc_set_cpubind(nodes->topology, set, HWLOC_CPUBIND_THREAD) != 0;
     hwloc_bitmap_free(set);
-    return failed == 0 ? ERR_NONE : err_set(ERR_IO, "%d of %d threads cannot be kept on a node", failed, threads);
+    return failed == 0 ? ERR_NONE : err_set(ERR_IO, "cannot bind %d of %d threads to a node", failed, threads);
 }
 
 int memory_nodes_check(const struct memory_nodes *nodes, int index, const void *memory, size_t bytes)
@@ -70,6 +73,6 @@ int memory_nodes_check(const struct memory_nodes *nodes, int index, const void *
     bool right = answer != 0 || hwloc_bitmap_isincluded(where, nodes->nodes[index]->nodeset);
     hwloc_bitmap_free(where);
     return right ? ERR_NONE
-                 : err_set(ERR_CHECK, "memory is not on node %d, whose threads wrote it first",
+                 : err_set(ERR_CHECK, "memory is not on node %d, whose threads touched it first",
                            memory_nodes_number(nodes, index));
 }

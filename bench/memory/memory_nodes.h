@@ -11,21 +11,23 @@ enum { MEMORY_NODES_MAX = 64 };
 
 struct memory_nodes {
     hwloc_topology_t topology;
-    hwloc_cpuset_t allowed;  // where this process might run before
+    hwloc_cpuset_t allowed;  // the processors that this process might use at the start
     int count;
     hwloc_obj_t nodes[MEMORY_NODES_MAX];
 };
 
-int memory_nodes_open(struct memory_nodes *out);  // ERR_IO
+// Finds the nodes. ERR_MEMORY, ERR_IO. The caller closes *out, after an error too.
+int memory_nodes_open(struct memory_nodes *out);
 void memory_nodes_close(struct memory_nodes *nodes);
 
-int memory_nodes_number(const struct memory_nodes *nodes, int index);   // as the system counts them
-int memory_nodes_threads(const struct memory_nodes *nodes, int index);  // processors there
+// Return node `index`'s number in the operating system, and how many of its processors this process may use.
+int memory_nodes_number(const struct memory_nodes *nodes, int index);
+int memory_nodes_threads(const struct memory_nodes *nodes, int index);
 
-// From now on the OpenMP threads of a team of this size stay on that node; -1: wherever the process might run before.
-int memory_nodes_bind(const struct memory_nodes *nodes, int index, int threads);  // ERR_IO
+// Binds the threads of an OpenMP team of this size to a node; index -1: back to the allowed processors. ERR_IO.
+int memory_nodes_bind(const struct memory_nodes *nodes, int index, int threads);
 
-// ERR_CHECK unless the pages lie on that node, as far as the system tells.
+// Verifies that the pages lie on a node, if the system reports it. ERR_CHECK: they do not.
 int memory_nodes_check(const struct memory_nodes *nodes, int index, const void *memory, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first touch: fresh memory written once, its pages made meanwhile, against memset over memory that has its pages.
+// The first touch: memset over fresh memory, whose pages the system must provide, against memset over touched memory.
 #include "bench/memory/bench_memory.h"
 
 #include "base/err.h"
@@ -15,12 +15,12 @@ struct touch {
     unsigned char *fresh, *touched;
 };
 
-// Whether all bytes are that value; past the first, each equals the one before.
-static int check(const unsigned char *memory, size_t bytes, unsigned char value, const char *what)
+// Verifies that the first byte is `value` and that each other byte equals the one before.
+static int check(const unsigned char *memory, size_t bytes, unsigned char value, const char *name)
 {
     if (memory[0] == value && memcmp(memory, memory + 1, bytes - 1) == 0)
         return ERR_NONE;
-    return err_set(ERR_CHECK, "%s is not what was written to it", what);
+    return err_set(ERR_CHECK, "%s does not hold what was written", name);
 }
 
 static int fresh_prepare(void *context)
@@ -50,22 +50,22 @@ static int touched_run(void *context)
 
 static int measure(const struct memory_bench *bench, struct touch *touch)
 {
-    struct bench_samples samples, limits;
+    struct bench_samples samples, baselines;
     uint64_t begin_ns = clock_now_ns();
     const struct bench_work work = {"first touch", fresh_run, fresh_prepare, touch};
     const struct bench_work baseline = {"memset", touched_run, NULL, touch};
     const char *pages = touch->huge ? "huge" : "4 KiB";
     bench_progress("memory_touch, %s pages, %zu bytes", pages, touch->bytes);
-    TRY(bench_alternate(&work, &baseline, bench->options.warmup, bench->options.repeat, 1, &samples, &limits));
+    TRY(bench_alternate(&work, &baseline, bench->options.warmup, bench->options.repeat, 1, &samples, &baselines));
     TRY(check(touch->fresh, touch->bytes, touch->value, "fresh memory"));
     TRY(check(touch->touched, touch->bytes, touch->value, "memory"));
     double huge_share = (double)bench_huge_bytes(touch->fresh, touch->bytes) / (double)touch->bytes;
     bench_rate(&samples, (double)touch->bytes);
-    bench_rate(&limits, (double)touch->bytes);
+    bench_rate(&baselines, (double)touch->bytes);
     char row[256];
     snprintf(row, sizeof row, "%-12s %-8s %3d threads %8.2f GB/s (%.2f to %.2f)  memset %.2f  pages=%s", "memory_touch",
              "write", touch->threads, bench_median(&samples), bench_quantile(&samples, 0.1),
-             bench_quantile(&samples, 0.9), bench_median(&limits), pages);
+             bench_quantile(&samples, 0.9), bench_median(&baselines), pages);
     struct bench_record record = {.name = "memory_touch",
                                   .description =
                                       json_pack("{s:s, s:i, s:I, s:s}", "operation", "write", "threads", touch->threads,
@@ -77,7 +77,7 @@ static int measure(const struct memory_bench *bench, struct touch *touch)
                                   .begin_ns = begin_ns,
                                   .samples = &samples,
                                   .baseline_name = "memset",
-                                  .baseline = &limits,
+                                  .baseline = &baselines,
                                   .row = row};
     return bench_print(&bench->options, &record);
 }

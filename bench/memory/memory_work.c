@@ -3,10 +3,10 @@
 
 #include "base/err.h"
 
-#include <inttypes.h>
+#include <assert.h>
 #include <string.h>
 
-// No byte of the data is ABSENT, so that a search for it reads everything.
+// No byte of the data is ABSENT, so that a search for it reads all of it.
 static const memory_word BITS = 0x7f7f7f7f7f7f7f7f;
 enum { ABSENT = 0x80, GRADIENT = 3, TARGET = 4 };
 
@@ -34,7 +34,7 @@ static memory_word stamp(uint64_t round)
     return (round + 1) * 0x9e3779b97f4a7c15 & BITS;
 }
 
-// What a word of an array holds now.
+// Returns the value that a word of an array must have now.
 static memory_word expected_at(const struct memory_arrays *arrays, int array, size_t index)
 {
     memory_word own = array == 0 && index % MEMORY_STAMP_WORDS == 0 ? stamp(arrays->round) : value_at(array, index);
@@ -43,6 +43,7 @@ static memory_word expected_at(const struct memory_arrays *arrays, int array, si
 
 int memory_arrays_open(size_t count, int threads, bool huge, struct memory_arrays *out)
 {
+    assert(count > 0 && count % MEMORY_STAMP_WORDS == 0 && threads > 0);
     *out = (struct memory_arrays){.count = count, .threads = threads, .huge = huge};
     for (int a = 0; a < MEMORY_ARRAY_COUNT; a++) {
         memory_word *array = out->arrays[a] = bench_map(count * sizeof *array, huge);
@@ -133,7 +134,7 @@ static int run_read(const struct memory_work *work)
     bool right = work->operation == MEMORY_READ
                      ? memory_read(arrays->arrays[0], arrays->count, work->threads) == work->value
                      : memory_read_libc(arrays->arrays[0], arrays->count * sizeof(memory_word), ABSENT, work->threads);
-    return right ? ERR_NONE : err_set(ERR_CHECK, "%s found what is not there", memory_operation_name(work->operation));
+    return right ? ERR_NONE : err_set(ERR_CHECK, "%s returned a wrong result", memory_operation_name(work->operation));
 }
 
 static void run_mix(struct memory_arrays *arrays, int threads)

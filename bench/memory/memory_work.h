@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thing done to memory again and again, and its proof: what it reads changes before every repetition (a number in
-// each 4 KiB), and what it left is compared before the next.
+// A memory operation that is repeated, and its verification: the source changes before every repetition (a stamp in
+// each 4 KiB), and the result is compared before the next.
 #ifndef ZG_MEMORY_WORK_H
 #define ZG_MEMORY_WORK_H
 
@@ -8,8 +8,8 @@
 #include "bench/memory/memory_kernels.h"
 #include "bench/adam/streams.h"
 
-// The first four, and what the C library has for them; the mix of Adam's update is four arrays read and three of them
-// written (streams.h), and has nothing there.
+// Four operations, and the C library's functions for three of them. Adam's mix reads four arrays and writes three of
+// them (streams.h).
 enum memory_operation {
     MEMORY_COPY,
     MEMORY_READ,
@@ -24,40 +24,40 @@ enum { MEMORY_OWN_COUNT = MEMORY_COPY_LIBC };
 
 const char *memory_operation_name(enum memory_operation operation);
 
-// For one byte of each array: bytes read and bytes written.
+// Returns the bytes read plus the bytes written per byte of an array.
 int memory_operation_bytes(enum memory_operation operation);
 
 enum { MEMORY_ARRAY_COUNT = 5, MEMORY_STAMP_WORDS = 512 };
 
-// Arrays of equal size: the four of Adam, the first of which is what is copied and read; and one that is written.
+// Arrays of equal size: Adam's four, the first of which is the source of copies and reads; and the target of writes.
 struct memory_work;
 struct memory_arrays {
-    size_t count;  // words of each; a multiple of MEMORY_STAMP_WORDS
-    int threads;   // that wrote the pages first
+    size_t count;  // words of each, a multiple of MEMORY_STAMP_WORDS
+    int threads;   // that touched the pages first
     bool huge;
     memory_word *arrays[MEMORY_ARRAY_COUNT];
-    uint64_t round;                  // the number in each 4 KiB of the first array
-    bool flipped;                    // whether Adam's mix has been applied an odd number of times
-    const struct memory_work *last;  // what wrote last, and is not verified yet; null: nothing
+    uint64_t round;                  // the stamp in each 4 KiB of the first array
+    bool flipped;                    // true if Adam's mix has been applied an odd number of times
+    const struct memory_work *last;  // the last operation that wrote, not yet verified; null: none
 };
 
-// ERR_MEMORY. Filled, and touched first by these threads.
+// Allocates and fills the arrays, touched first by `threads` threads. ERR_MEMORY. Closing a zeroed struct is safe.
 int memory_arrays_open(size_t count, int threads, bool huge, struct memory_arrays *out);
-void memory_arrays_close(struct memory_arrays *arrays);  // of zeros too
+void memory_arrays_close(struct memory_arrays *arrays);
 
-// ERR_CHECK unless everything is as the last repetition should have left it.
+// Verifies every word that the last repetition wrote. ERR_CHECK: some are wrong.
 int memory_arrays_check(struct memory_arrays *arrays);
 
 struct memory_work {
     struct memory_arrays *arrays;
     enum memory_operation operation;
     int threads;
-    bool past_cache;    // what is written is larger than the caches
-    memory_word value;  // that it writes, or finds as a sum
+    bool past_cache;    // the written data is larger than the caches
+    memory_word value;  // the word to write, or the expected sum
 };
 
-// For bench_alternate: prepare verifies what was done last to the arrays and changes them; run is one repetition. What
-// is read is compared at once.
+// For bench_alternate, with a struct memory_work as the context. Prepare verifies the last repetition and changes the
+// source; run is one repetition, and compares at once what it read.
 int memory_work_prepare(void *context);
 int memory_work_run(void *context);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge bench pcie`: copies between host and devices. Without CUDA there is nothing to measure; the copies to the
-// device tier, which is host memory then, are in `bench memory` and, beside other lanes, in `bench pipeline`.
+// `zerogauge bench pcie`: copies between host and devices. Without CUDA the device tier is host memory, which
+// `bench memory` and `bench pipeline` measure.
 #include "bench/pcie/bench_pcie.h"
 
 #include "base/err.h"
@@ -17,10 +17,10 @@ const struct benchmark bench_pcie = {
     .name = "pcie",
     .run = pcie_main,
     .uses = BENCH_USES_STORAGE,
-    .summary = "copies between host and devices; skipped where there is no CUDA",
+    .summary = "copies between host and devices; skipped without CUDA",
     .text =
         "Copies between host and devices, in blocks of several sizes, in one direction and both, one device at a time "
-        "and all at once. Skipped where there is no CUDA.",
+        "and all at once. Skipped without CUDA.",
     .examples = {"zerogauge bench pcie", "zerogauge bench pcie --nvme-path /mnt/nvme --json"},
 };
 
@@ -30,15 +30,14 @@ static int find_link(const struct pcie_link **out)
     return pcie_cuda(out);
 #else
     *out = NULL;
-    return err_set(ERR_USAGE, "this version is built without CUDA: its device tier is host memory, and no link leads "
-                              "to it");
+    return err_set(ERR_USAGE, "this binary was built without CUDA: its device tier is host memory");
 #endif
 }
 
 static int choose(struct bench_options *options, const char *size, uint64_t *bytes)
 {
     if (options->thread_count > 0)
-        return err_set(ERR_USAGE, "--threads: each stream has one thread here");
+        return err_set(ERR_USAGE, "--threads: each stream has exactly one thread here");
     *bytes = options->quick ? 64 << 20 : 128 << 20;
     if (size)
         TRY(size_parse(size, bytes));
@@ -46,7 +45,7 @@ static int choose(struct bench_options *options, const char *size, uint64_t *byt
     bench_default_repeat(options, 9, 5, 1);
     for (size_t i = 0; i < options->size_count; i++)
         if (options->sizes[i] % sizeof(uint64_t) != 0 || *bytes % options->sizes[i] != 0)
-            return err_set(ERR_USAGE, "--sizes %zu: copies are multiples of 8 bytes that divide --size (%llu)",
+            return err_set(ERR_USAGE, "--sizes %zu: a copy must be a multiple of 8 bytes and divide --size (%llu)",
                            options->sizes[i], (unsigned long long)*bytes);
     return ERR_NONE;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases of `bench pcie`, over whatever devices there are.
+// The cases of `bench pcie`.
 #ifndef ZG_BENCH_PCIE_H
 #define ZG_BENCH_PCIE_H
 
 #include "bench/harness/bench.h"
 #include "bench/pcie/pcie_copies.h"
 
-// Measures and prints every case: of each device by itself, of all at once where there are several, and beside reads
-// from NVMe. bytes: of a stream's sample; every size of the options divides it.
+// Measures and prints every case: each device alone, all at once if there are several, and device 0 beside reads from
+// NVMe. bytes: of a stream's sample, a multiple of every size of the options.
 int pcie_cases_run(const struct pcie_link *link, const struct bench_options *options, size_t bytes);
 
 #endif

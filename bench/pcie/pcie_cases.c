@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each case in turn with its baseline. For one device that is the method of CUDA's bandwidth sample: copies of 32 MiB,
-// one after the other, between the device and page-locked memory of the driver's, in one direction at a time. For all
-// devices at once it is each of them alone; beside NVMe, the same copies with nothing beside them.
+// Runs each case in turn with its baseline. For one device the baseline is the method of CUDA's bandwidth sample:
+// copies of 32 MiB, one after the other, between the device and page-locked memory allocated by the driver, in one
+// direction at a time. For all devices at once it is each device alone; beside NVMe reads, the same copies without
+// them.
 #include "bench/pcie/bench_pcie.h"
 
 #include "base/err.h"
-#include "bench/storage/nvme_stream.h"
+#include "bench/pcie/pcie_reads.h"
 #include "base/size.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { SAMPLE_BLOCK_BYTES = 32 << 20, NVME_BYTES = 256 << 20, NVME_BLOCK_BYTES = 1 << 20, NVME_DEPTH = 32 };
 
-// Sets of copies whose rates add up: all at once, or one after the other.
+// Sets of copies that are sampled one after the other and whose rates add up.
 struct group {
     struct pcie_copies **sets;
     int count;
@@ -32,7 +32,7 @@ static int open_group(const struct pcie_setting settings[], int count, struct gr
 {
     *out = (struct group){calloc((size_t)count, sizeof *out->sets), 0};
     if (!out->sets)
-        return err_set(ERR_MEMORY, "no memory for a case");
+        return err_set(ERR_MEMORY, "no memory for %d sets of copies", count);
     while (out->count < count) {
         int code = pcie_copies_open(&settings[out->count], &out->sets[out->count]);
         if (code != ERR_NONE) {
@@ -44,7 +44,7 @@ static int open_group(const struct pcie_setting settings[], int count, struct gr
     return ERR_NONE;
 }
 
-// One sample of each set, one after the other: GB/s, added up.
+// Takes one sample of each set, one after the other. *gb_per_s: the sum of their rates.
 static int sample_group(const struct group *group, double *gb_per_s)
 {
     *gb_per_s = 0;
@@ -56,54 +56,12 @@ static int sample_group(const struct group *group, double *gb_per_s)
     return ERR_NONE;
 }
 
-// Reads from NVMe that go on until they are told to end.
-struct reads {
-    struct stream stream;
-    pthread_t thread;
-    atomic_bool ends;
-    double bytes, seconds;
-    int code;
-    char message[512];
-};
-
-static void *run_reads(void *argument)
-{
-    struct reads *reads = argument;
-    while (!reads->ends && reads->code == ERR_NONE) {
-        struct stream_result result;
-        reads->code = stream_run(&reads->stream, &result);
-        if (reads->code != ERR_NONE) {
-            snprintf(reads->message, sizeof reads->message, "%s", err_message());
-            break;
-        }
-        free(result.latencies_ns);
-        reads->bytes += (double)result.bytes;
-        reads->seconds += (double)result.ns * 1e-9;
-    }
-    return NULL;
-}
-
-static int begin_reads(struct reads *reads)
-{
-    reads->ends = false;
-    if (pthread_create(&reads->thread, NULL, run_reads, reads) != 0)
-        return err_set(ERR_MEMORY, "a thread for reads could not be started");
-    return ERR_NONE;
-}
-
-static int end_reads(struct reads *reads)
-{
-    reads->ends = true;
-    pthread_join(reads->thread, NULL);
-    return reads->code == ERR_NONE ? ERR_NONE : err_set(reads->code, "%s", reads->message);
-}
-
-// What a case is, and who stands beside it.
+// A case and its baseline.
 struct trial {
     const struct bench_options *options;
     struct pcie_setting setting;
-    const char *beside;   // "nothing", "nvme reads"
-    struct reads *reads;  // null: nothing beside
+    const char *beside;        // "nothing" or "nvme reads"
+    struct pcie_reads *reads;  // null: nothing runs beside
     const char *baseline_name;
     const struct pcie_setting *baselines;
     int baseline_count;
@@ -113,9 +71,9 @@ static int sample_beside(const struct trial *trial, const struct group *group, d
 {
     if (!trial->reads)
         return sample_group(group, gb_per_s);
-    TRY(begin_reads(trial->reads));
+    TRY(pcie_reads_begin(trial->reads));
     int code = sample_group(group, gb_per_s);
-    int ended = end_reads(trial->reads);
+    int ended = pcie_reads_end(trial->reads);
     return code != ERR_NONE ? code : ended;
 }
 
@@ -195,7 +153,7 @@ static int run_trial(const struct trial *trial)
     return code == ERR_NONE ? print(trial, &rates, &baseline, begin_ns) : code;
 }
 
-// One device against the sample's method.
+// Measures one device against the method of CUDA's bandwidth sample.
 static int run_alone(const struct trial *of)
 {
     struct pcie_setting theirs[2];
@@ -236,12 +194,12 @@ static int run_together(const struct trial *of)
 static int run_beside_nvme(const struct trial *of, struct nvme_files *files)
 {
     struct trial trial = *of;
-    struct reads reads = {.stream = {.files = files,
-                                     .engine = NVME_LIBAIO,
-                                     .direction = STREAM_READ,
-                                     .block_bytes = NVME_BLOCK_BYTES,
-                                     .depth = NVME_DEPTH,
-                                     .seconds = 0.1}};
+    struct pcie_reads reads = {.stream = {.files = files,
+                                          .engine = NVME_LIBAIO,
+                                          .direction = STREAM_READ,
+                                          .block_bytes = NVME_BLOCK_BYTES,
+                                          .depth = NVME_DEPTH,
+                                          .seconds = 0.1}};
     trial.reads = &reads;
     trial.beside = "nvme reads";
     trial.baseline_name = "the same with nothing beside";
@@ -268,7 +226,7 @@ static int run_nvme_cases(const struct trial *of)
     return code;
 }
 
-// What was not chosen varies one thing at a time from pinned copies of the first size.
+// Varies one setting at a time from pinned copies of the first size.
 static int run_device_cases(const struct trial *of)
 {
     for (int direction = 0; direction < PCIE_DIRECTION_COUNT; direction++)
@@ -287,13 +245,14 @@ static int run_device_cases(const struct trial *of)
 
 int pcie_cases_run(const struct pcie_link *link, const struct bench_options *options, size_t bytes)
 {
+    assert(link->device_count > 0 && options->size_count > 0);
     struct trial trial = {
         .options = options,
         .setting = {
             .link = link, .device_count = 1, .memory = PCIE_PINNED, .bytes = bytes, .block_bytes = options->sizes[0]}};
     if (!options->json)
-        printf("of limit %-8s %-4s %-8s %9s %9s %18s %9s\n", "", "", "memory", "block", "GB/s", "(10 % to 90 %)",
-               "yardstick");
+        printf("ratio    %-8s %-4s %-8s %9s %9s %18s %9s\n", "", "", "memory", "block", "GB/s", "(10 % to 90 %)",
+               "baseline");
     for (int device = 0; device < link->device_count; device++) {
         trial.setting.first_device = device;
         TRY(run_device_cases(&trial));

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ struct stream {
     bool to_device;
     pthread_t thread;
     void *host, *device_memory;
-    unsigned char *pattern;  // what is copied
+    unsigned char *pattern;  // the bytes that are copied
     double ms;
     int code;
     char message[512];
@@ -24,9 +25,9 @@ struct stream {
 
 struct pcie_copies {
     struct pcie_setting setting;
-    pthread_barrier_t turn;  // of all streams and the caller: a sample begins, is released, and has ended
+    pthread_barrier_t turn;  // of all streams and the caller: before prepare, copy, compare, and after
     bool closing;
-    pthread_mutex_t start;  // held until all streams have their threads, or have none
+    pthread_mutex_t start;  // held until all threads are started, or one could not be
     bool incomplete;
     int stream_count;
     struct stream streams[];
@@ -44,7 +45,7 @@ const char *pcie_memory_name(enum pcie_memory memory)
     return names[memory];
 }
 
-// Data that differs from place to place, from stream to stream and from device to device.
+// The pattern differs between offsets, directions and devices.
 static void fill_pattern(struct stream *stream)
 {
     uint64_t key = random_key((uint64_t)stream->device, stream->to_device);
@@ -62,7 +63,7 @@ static int copy_all(const struct stream *stream, void *to, const void *from)
     return ERR_NONE;
 }
 
-// The same, waited for and not timed.
+// Copies all blocks and waits, without timing.
 static int pass_all(const struct stream *stream, void *to, const void *from)
 {
     double ms;
@@ -84,7 +85,7 @@ static int open_stream(struct stream *stream)
     return pass_all(stream, stream->device_memory, stream->host);
 }
 
-// The target holds nothing of the pattern, so that what is found there afterwards has come now.
+// Overwrites every byte of the target with another value than the pattern's.
 static int prepare(struct stream *stream)
 {
     const struct pcie_setting *s = &stream->copies->setting;
@@ -130,7 +131,7 @@ static void keep(struct stream *stream, int code)
     snprintf(stream->message, sizeof stream->message, "%s", err_message());
 }
 
-// All streams pass the same turns, whatever fails in one of them.
+// Every stream passes every barrier, also after an error, so that no other stream waits for it.
 static void *run_stream(void *argument)
 {
     struct stream *stream = argument;
@@ -171,6 +172,8 @@ static void free_copies(struct pcie_copies *copies)
 
 int pcie_copies_open(const struct pcie_setting *setting, struct pcie_copies **out)
 {
+    assert(setting->device_count > 0 && setting->block_bytes > 0 && setting->bytes % setting->block_bytes == 0 &&
+           setting->bytes % sizeof(uint64_t) == 0);
     int each = setting->direction == PCIE_BOTH ? 2 : 1, count = each * setting->device_count;
     struct pcie_copies *copies = calloc(1, sizeof *copies + (size_t)count * sizeof copies->streams[0]);
     *out = NULL;
@@ -199,7 +202,7 @@ int pcie_copies_open(const struct pcie_setting *setting, struct pcie_copies **ou
     for (int i = 0; i < started; i++)
         pthread_join(copies->streams[i].thread, NULL);
     free_copies(copies);
-    return err_set(ERR_MEMORY, "a thread for copies could not be started");
+    return err_set(ERR_MEMORY, "cannot start a thread for copies");
 }
 
 void pcie_copies_close(struct pcie_copies *copies)

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-// The calling thread's. Two events a thread last as long as the process.
+// The calling thread's events. They are never destroyed.
 static _Thread_local struct {
     cudaEvent_t begin, end;
 } own;
@@ -31,7 +31,7 @@ static int host_open(enum pcie_memory kind, size_t bytes, void **out)
         return cuda_lane_error(cudaHostAlloc(out, bytes, cudaHostAllocPortable), "page-locked memory");
     void *memory = bench_alloc(bytes, 1);
     if (!memory)
-        return err_set(ERR_MEMORY, "no %zu bytes of host memory", bytes);
+        return err_set(ERR_MEMORY, "no memory for %zu bytes on the host", bytes);
     int code = kind == PCIE_PINNED
                    ? cuda_lane_error(cudaHostRegister(memory, bytes, cudaHostRegisterPortable), "locked host memory")
                    : ERR_NONE;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench pcie` over devices that the host plays: every case has its record, what is copied is compared, and a
-// byte that is wrong is an error.
+// Tests of `bench pcie` over simulated devices: every case has its record, and a wrong byte is an error.
 #include "bench/pcie/bench_pcie.h"
 
 #include "base/err.h"
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A device's copies are the host's; `spoilt` copies from now a byte is changed.
+// Simulated devices use host memory; copy number `spoilt` changes a byte.
 static struct {
     atomic_int copies, spoilt;
     atomic_int kinds[3];
@@ -63,7 +62,7 @@ static int begin(void)
     return ERR_NONE;
 }
 
-// As if the link made 8 GB/s.
+// Simulates a link of 8 GB/s.
 static int end(double *ms)
 {
     *ms = (double)begun_bytes / 8e9 * 1e3;
@@ -75,7 +74,7 @@ static struct pcie_link link_of(int device_count)
     return (struct pcie_link){device_count, enter, device_open, free, host_open, host_close, copy, begin, end};
 }
 
-Test(pcie, the_rate_is_that_of_all_streams_together)
+Test(pcie, the_rate_covers_all_streams_together)
 {
     const struct pcie_link link = link_of(3);
     for (int direction = 0; direction < PCIE_DIRECTION_COUNT; direction++)
@@ -91,12 +90,11 @@ Test(pcie, the_rate_is_that_of_all_streams_together)
             }
             pcie_copies_close(copies);
         }
-    cr_expect_eq(host.entered[2], 12);  // in every set, each of its streams
+    cr_expect_eq(host.entered[2], 12);  // by every stream of every set
     cr_expect_eq(host.entered[0], 4);
 }
 
-// Wherever the byte goes astray, in whichever copy of the samples that count.
-Test(pcie, a_byte_that_is_wrong_is_an_error_that_names_it)
+Test(pcie, a_wrong_byte_is_an_error_that_names_it)
 {
     const struct pcie_link link = link_of(2);
     for (int direction = 0; direction < PCIE_BOTH; direction++) {
@@ -105,7 +103,7 @@ Test(pcie, a_byte_that_is_wrong_is_an_error_that_names_it)
         double rate;
         cr_assert_eq(pcie_copies_open(&s, &copies), ERR_NONE);
         cr_assert_eq(pcie_copies_sample(copies, &rate), ERR_NONE, "%s", err_message());
-        // After the copies that make the target ready.
+        // To a device, 4 copies clear the target first.
         host.spoilt = host.copies + (direction == PCIE_H2D ? 4 : 0) + 3;
         cr_assert_eq(pcie_copies_sample(copies, &rate), ERR_CHECK);
         char expected[128];
@@ -123,7 +121,7 @@ static int fail_to_open(size_t bytes, void **out)
     return err_set(ERR_MEMORY, "no %zu bytes there", bytes);
 }
 
-Test(pcie, a_device_without_memory_is_an_error_of_the_sample)
+Test(pcie, too_little_device_memory_is_an_error_of_the_sample)
 {
     struct pcie_link link = link_of(2);
     link.device_open = fail_to_open;
@@ -176,7 +174,7 @@ static int count_with(const json_t *records, const char *key, const char *value)
 Test(pcie, every_device_direction_and_memory_has_its_case_and_nvme_beside)
 {
     json_t *one = cases_of(1), *two = cases_of(2);
-    // Three directions: pinned in two sizes, pageable in one; and beside NVMe.
+    // In three directions: pinned in two sizes, pageable in one; and beside NVMe.
     cr_expect_eq(json_array_size(one), 3u * 3 + 3);
     cr_expect_eq(json_array_size(two), 2u * 9 + 3 + 3);
     cr_expect_eq(count_with(one, "memory", "pageable"), 3);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge bench ranks`: ranks, each on a processor of its own, that do the same work, once each alone and once all
-// together, in turn. They are threads, or the processes of a launcher, on one host or several. Equal processors do it
-// equally fast: a rank that does not holds up all others in every collective. Two lanes: `compute`, Adam on what stays
-// in a core's cache, and `memory`, Adam on what does not.
+// `zerogauge bench ranks`: ranks, each on its own processor, do the same work, first each alone, then all together.
+// They are threads, or processes of a launcher, on one host or several. Equal processors take equal times; a rank that
+// takes longer delays all others in every collective. Two lanes: `compute`, Adam on data that stays in a core's cache,
+// and `memory`, Adam on data that does not.
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_world.h"
 #include "results/limits/outlier.h"
@@ -24,17 +24,15 @@ const struct benchmark bench_ranks = {
     .run = ranks_main,
     .uses = BENCH_USES_NOTHING,
     .together = true,
-    .summary = "each rank's processor alone and all together: which is slow",
+    .summary = "each rank's processor, alone and all together: finds slow ones",
     .examples = {"zerogauge bench ranks --world 4", "zerogauge bench ranks --pin 0,1 --json"},
 };
 
 enum {
     RANKS_MAX = 256,
-    COMPUTE_PARAMS = 16 << 10,  // 16 bytes each: in the second-level cache
+    COMPUTE_PARAMS = 16 << 10,  // 16 bytes each, so that they fit into the L2 cache
     MEMORY_PARAMS_LEAST = 4 << 20,
 };
-
-// --- what ranks that are processes tell rank 0 ---
 
 static json_t *times_json(const struct rank_times *times)
 {
@@ -50,7 +48,7 @@ static int times_take(const json_t *json, struct rank_times *times)
     const json_t *samples = json_object_get(json, "samples");
     size_t count = json_array_size(samples);
     if (count == 0 || count > BENCH_REPEAT_MAX)
-        return err_set(ERR_INTERNAL, "%zu samples", count);
+        return err_set(ERR_INTERNAL, "it has %zu samples", count);
     for (size_t i = 0; i < count; i++)
         times->samples.values[i] = json_number_value(json_array_get(samples, i));
     times->samples.count = count;
@@ -67,16 +65,17 @@ static int rank_take(const char *text, struct rank *rank)
         rc = times_take(json_object_get(json, "together"), &rank->times[1]);
     rank->processor = (int)json_integer_value(json_object_get(json, "processor"));
     json_decref(json);
-    return rc == ERR_NONE ? ERR_NONE : err_prefix(rc, "what rank %d measured", rank->index);
+    return rc == ERR_NONE ? ERR_NONE : err_prefix(rc, "the report of rank %d", rank->index);
 }
 
+// Sends the times of every rank to rank 0, for ranks that are processes.
 static int ranks_gather(struct ranks *ranks)
 {
     const struct rank *own = &ranks->list[comm_rank(ranks->comm)];
     json_t *json = json_pack("{s:o, s:o, s:i}", "alone", times_json(&own->times[0]), "together",
                              times_json(&own->times[1]), "processor", own->processor);
     char **all = NULL, *text = json_dumps(json, JSON_COMPACT);
-    int rc = text ? bench_world_gather(text, &all) : err_set(ERR_MEMORY, "no memory for what was measured");
+    int rc = text ? bench_world_gather(text, &all) : err_set(ERR_MEMORY, "no memory for the times of this rank");
     for (int i = 0; i < ranks->world && all; i++) {
         if (rc == ERR_NONE)
             rc = rank_take(all[i], &ranks->list[i]);
@@ -111,7 +110,7 @@ static int print(const struct ranks *ranks, const struct rank *rank, bool togeth
     return bench_print(options, &record);
 }
 
-// A reader is told which rank holds up the others; in results `zerogauge validate` judges it by the same rule.
+// Names the ranks that delay the others. `zerogauge validate` judges result files by the same rule.
 static void print_outliers(const struct ranks *ranks, bool together)
 {
     double times[RANKS_MAX], centre;
@@ -123,7 +122,7 @@ static void print_outliers(const struct ranks *ranks, bool together)
             printf("OUTLIER  rank %zu (host %s, processor %d) takes %.2f times as long as %s in the lane %s, %s\n", i,
                    ranks->list[i].host, ranks->list[i].processor, times[i] / centre,
                    world == 2 ? "the other rank" : "the ranks' median", ranks->lane->name,
-                   together ? "all at work" : "each alone");
+                   together ? "all together" : "each alone");
 }
 
 static int measure(struct ranks *ranks, const struct bench_options *options)
@@ -170,7 +169,7 @@ static int run_lane(const struct ranks_lane *lane, const size_t *processors, int
     return rc;
 }
 
-// "0,1" into processor numbers; in turn for more ranks than that.
+// Parses processor numbers such as "0,1".
 static int parse_pin(const char *text, size_t processors[RANKS_MAX], int *count)
 {
     *count = 0;
@@ -205,14 +204,14 @@ static int ranks_bench(const char *pin, int world, struct bench_options *options
         TRY(parse_pin(pin, processors, &count));
     TRY(bench_world_choose(&world, count, RANKS_MAX));
     if (world > RANKS_MAX)
-        return err_set(ERR_USAGE, "%d ranks: at most %d", world, RANKS_MAX);
+        return err_set(ERR_USAGE, "%d ranks are too many: at most %d", world, RANKS_MAX);
     if (count == 0)
-        return err_set(ERR_IO, "the system does not say on which processors this process may run");
+        return err_set(ERR_IO, "the system does not report on which processors this process may run");
     if (options->size_count > 0 || options->thread_count > 0)
-        return err_set(ERR_USAGE, "--sizes and --threads have no meaning here; --world and --pin have");
+        return err_set(ERR_USAGE, "--sizes and --threads have no effect here; use --world and --pin");
     for (int i = count; i < world; i++)
         processors[i] = processors[i % count];
-    // The ranks of each host take the processors that are pinned in turn; else each one of its own.
+    // On each host, ranks take the processors of --pin in turn, or one of their own.
     if (bench_world_comm())
         processors[bench_world_rank()] = pin ? processors[bench_world_rank_on_host()] : (size_t)bench_world_processor();
     size_t past_cache = 2 * bench_cache_bytes() / (size_t)world / (4 * sizeof(float));
@@ -229,11 +228,11 @@ static int ranks_bench(const char *pin, int world, struct bench_options *options
 static int ranks_main(int argc, const char **argv)
 {
     char *pin = NULL;
-    int world = BENCH_WORLD_UNSAID;
+    int world = BENCH_WORLD_DEFAULT;
     struct bench_options options;
     const struct poptOption own[] = {
         {"world", '\0', POPT_ARG_INT, &world, 0, "ranks (one for each processor, or the launcher's)", "N"},
-        {"pin", '\0', POPT_ARG_STRING, &pin, 0, "their processors, in turn (all that there are)", "0,1"},
+        {"pin", '\0', POPT_ARG_STRING, &pin, 0, "processors that ranks take in turn (all)", "0,1"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_ranks, own, &options);

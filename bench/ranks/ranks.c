@@ -8,11 +8,11 @@
 #include <stdlib.h>
 
 enum {
-    SAMPLE_TARGET_NS = 20000000,  // several time slices of a processor that others want, too
+    SAMPLE_TARGET_NS = 20000000,  // several time slices, so that every sample sees competing processes
     ROUNDS_MAX = 1 << 20,
 };
 
-// Nanoseconds that this thread was ready to run and did not; -1: not known.
+// Returns the nanoseconds that this thread was ready to run but did not; -1: unknown.
 static double waited_ns(void)
 {
     uint64_t ran, waited;
@@ -25,35 +25,16 @@ static double waited_ns(void)
 
 static int rank_open(struct rank *rank)
 {
-    const struct recipe *recipe = recipe_at(0);
-    const struct adam_hyper hyper = {.lr = 1e-3,
-                                     .beta1 = 0.9,
-                                     .beta2 = 0.999,
-                                     .eps = 1e-8,
-                                     .weight_decay = 0.01,
-                                     .decoupled = true,
-                                     .bias_correction = true};
-    struct recipe_state state = {0};
-    size_t count = rank->of->lane->params;
+    const struct adam_case of = {&adam_variants[0], recipe_at(0), adam_isa_now(), rank->of->lane->params, 1};
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET((size_t)rank->processor, &set);
     if (pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0)
         return err_set(ERR_USAGE, "--pin %d: this process may not run on that processor", rank->processor);
-    // Pinned first: the memory is then of the processor's own node.
-    TRY(adam_arrays_open(count, 1, &rank->arrays));
+    // Pinned before allocating, so that the memory lies on the processor's own node.
+    TRY(adam_arrays_open(of.count, of.threads, &rank->arrays));
     adam_arrays_fill(&rank->arrays, DTYPE_FP32);
-    rank->step = (struct adam_step){.recipe = recipe,
-                                    .grad = rank->arrays.grad,
-                                    .grad_dtype = DTYPE_FP32,
-                                    .grad_divisor = 1,
-                                    .grad_coefficient = 1,
-                                    .param = rank->arrays.param,
-                                    .exp_avg = rank->arrays.exp_avg,
-                                    .exp_avg_sq = rank->arrays.exp_avg_sq,
-                                    .count = count,
-                                    .tensor_count = count};
-    return recipe_begin_step(recipe, &hyper, 1000, &state, &rank->step.scalars);
+    return adam_case_step(&of, &rank->arrays, &rank->step);
 }
 
 static void rank_sample(struct rank *rank, uint64_t rounds)
@@ -91,7 +72,7 @@ static void wait_for(struct ranks *ranks, int count)
             continue;
 }
 
-// The ranks from `first` on, so many of them, at once. Of processes the others wait meanwhile.
+// Samples ranks [first, first + count) at once. If ranks are processes, the others wait in a barrier.
 static int sample(struct ranks *ranks, int first, int count)
 {
     if (ranks->comm) {
@@ -107,7 +88,7 @@ static int sample(struct ranks *ranks, int first, int count)
     return ERR_NONE;
 }
 
-bool ranks_has(const struct ranks *ranks, int index)
+static bool is_here(const struct ranks *ranks, int index)
 {
     return !ranks->comm || comm_rank(ranks->comm) == index;
 }
@@ -121,17 +102,17 @@ static void keep(struct rank *rank, bool together)
     times->waited_ns += rank->waited_ns;
 }
 
-// Alone in turn, then all: whatever drifts, drifts for all of them.
+// One sample of each kind per turn, so that a drift of the machine affects all alike.
 int ranks_take_turns(struct ranks *ranks, bool counted)
 {
     for (int i = 0; i < ranks->world; i++) {
         TRY(sample(ranks, i, 1));
-        if (counted && ranks_has(ranks, i))
+        if (counted && is_here(ranks, i))
             keep(&ranks->list[i], false);
     }
     TRY(sample(ranks, 0, ranks->world));
     for (int i = 0; i < ranks->world && counted; i++)
-        if (ranks_has(ranks, i))
+        if (is_here(ranks, i))
             keep(&ranks->list[i], true);
     return ERR_NONE;
 }
@@ -148,7 +129,7 @@ int ranks_start(struct ranks *ranks)
         sem_init(&rank->go, 0, 0);
         if (pthread_create(&rank->thread, NULL, rank_main, rank) != 0)
             return err_set(ERR_MEMORY, "no thread for rank %d", rank->index);
-        wait_for(ranks, 1);  // one by one: each fills its memory undisturbed
+        wait_for(ranks, 1);  // one by one, so that each fills its memory undisturbed
         if (rank->code != ERR_NONE)
             rc = err_set(rank->code, "rank %d: %s", rank->index, rank->message);
     }
@@ -169,12 +150,11 @@ void ranks_stop(struct ranks *ranks)
     }
 }
 
-// Every element of the arrays of every rank here.
 int ranks_verify(const struct ranks *ranks)
 {
     for (int i = 0; i < ranks->world; i++) {
         const struct rank *rank = &ranks->list[i];
-        if (!ranks_has(ranks, i))
+        if (!is_here(ranks, i))
             continue;
         int rc = adam_arrays_check(&rank->arrays, &rank->step, rank->step_count);
         if (rc != ERR_NONE)
@@ -183,13 +163,12 @@ int ranks_verify(const struct ranks *ranks)
     return ERR_NONE;
 }
 
-// As many rounds as a sample takes, by rank 0.
 int ranks_choose_rounds(struct ranks *ranks)
 {
     ranks->rounds = 1;
     TRY(sample(ranks, 0, 1));
     TRY(sample(ranks, 0, 1));
-    if (ranks_has(ranks, 0)) {
+    if (is_here(ranks, 0)) {
         double rounds = SAMPLE_TARGET_NS / ranks->list[0].ns + 1;
         ranks->rounds = rounds < ROUNDS_MAX ? (uint64_t)rounds : ROUNDS_MAX;
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of `bench ranks`: threads of this process, or processes of a launcher, of which this one is a rank and
-// calls all that follows together with the others.
+// The ranks of `bench ranks`: threads of this process, or processes of a launcher, which all call these functions
+// together.
 #ifndef ZG_RANKS_H
 #define ZG_RANKS_H
 
 #include "ref/arithmetic/adam.h"
-#include "bench/adam/adam_arrays.h"
+#include "bench/adam/adam_case.h"
 #include "bench/harness/bench.h"
 #include "ref/comm/comm.h"
 
@@ -17,9 +17,9 @@ struct ranks_lane {
     size_t params;
 };
 
-// One rank's time in a state: alone or together.
+// One rank's times, alone or together with the others.
 struct rank_times {
-    struct bench_samples samples;
+    struct bench_samples samples;  // ns per parameter
     double elapsed_ns, waited_ns;  // of all samples
 };
 
@@ -34,7 +34,7 @@ struct rank {
     struct adam_arrays arrays;
     struct adam_step step;
     uint64_t step_count;
-    double ns, waited_ns;        // of the last sample; waited_ns < 0: the system does not tell
+    double ns, waited_ns;        // of the last sample; waited_ns < 0: the system does not report it
     struct rank_times times[2];  // alone, together
     int code;
     char message[512];
@@ -43,26 +43,24 @@ struct rank {
 struct ranks {
     const struct ranks_lane *lane;
     int world, started;
-    struct comm *comm;  // of ranks that are processes, of which one is here; null: they are threads
-    uint64_t rounds;    // of a sample; 0: the ranks end
+    struct comm *comm;  // if ranks are processes, of which this is one; null: they are threads
+    uint64_t rounds;    // per sample; 0 ends the ranks
     sem_t done;
     struct rank *list;  // by rank
 };
 
-// Opens the ranks that are here, each on its processor, with its arrays filled; ranks_stop also after an error.
+// Starts this process's ranks, each on its processor, with its arrays filled. ERR_USAGE: a processor is not allowed.
+// The caller calls ranks_stop, after an error too.
 int ranks_start(struct ranks *ranks);
 void ranks_stop(struct ranks *ranks);
 
-// Whether the rank is of this process.
-bool ranks_has(const struct ranks *ranks, int index);
-
-// Chooses the rounds of a sample, by rank 0's time.
+// Chooses the rounds per sample, by rank 0's time.
 int ranks_choose_rounds(struct ranks *ranks);
 
-// One sample of each rank alone in turn, then of all together; kept in the times of those that are here, if counted.
+// Samples each rank alone in turn, then all together. If counted, keeps the times of this process's ranks.
 int ranks_take_turns(struct ranks *ranks, bool counted);
 
-// Every element of the arrays of every rank here. ERR_CHECK names rank and processor.
+// Verifies every element of this process's ranks. ERR_CHECK names rank and processor.
 int ranks_verify(const struct ranks *ranks);
 
 #endif

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge bench overlap`: training steps of ZeRO-3 with every state on NVMe, and how much of a step its busiest lane
-// works: the union of that lane's recorded intervals, against the step's whole time. 1.0 would be a step in which
-// everything else hides behind one lane. Once with lanes as they are, and once with lanes in the proportions of a
-// DGX-2, slowed down as much as this machine computes more slowly than a V100. On a GPU (--device) lanes are as they
-// are: links and computation are in proportion by themselves.
+// `zerogauge bench overlap`: training steps of ZeRO-3 with every state on NVMe, against the busy time of the busiest
+// lane, the union of its recorded intervals. At 1.0 one lane works all the time and hides all others. First with the
+// machine's own lanes, then with lanes in the proportions of a DGX-2, slowed down by as much as this machine computes
+// more slowly than a V100. On a GPU (--device) lanes are not emulated unless --emulate asks for it.
 #include "bench/step/overlap_run.h"
 
 #include "base/err.h"
@@ -18,11 +17,11 @@ const struct benchmark bench_overlap = {
     .name = "overlap",
     .run = run_overlap,
     .uses = BENCH_USES_STATES,
-    .summary = "a step with every state on NVMe against its busiest lane",
+    .summary = "a training step with every state on NVMe against its busiest lane",
     .examples = {"zerogauge bench overlap --emulate dgx-2", "zerogauge bench overlap --world 2 --trace timeline.json"},
 };
 
-// A DGX-2's links for each of its 16 GPUs, all at work, in bytes/s, and what a V100 reaches in large matrix products:
+// A DGX-2's links per GPU with all 16 GPUs at work, in bytes/s, and the rate of a V100 in large matrix products:
 // ZeRO-Infinity, figure 2b and section 4.
 static const struct emulation DGX2 = {{[LANE_COLLECTIVE] = 70e9,
                                        [LANE_H2D] = 3e9,
@@ -31,13 +30,13 @@ static const struct emulation DGX2 = {{[LANE_COLLECTIVE] = 70e9,
                                        [LANE_NVME_WRITE] = 1.6e9}};
 static const double V100_FLOPS = 70e12;
 
-// In the first step the order of layers is recorded, and nothing is prefetched: there always is a warm-up.
+// The first step records the order of layers and prefetches nothing, so there always is a warm-up.
 enum { SERIAL_STEPS = 2 };
 
-// A model, a rank's micro-batch, and in how many sub-groups a layer is updated. With emulated lanes the model is as
-// small as they are slow: a step takes seconds. A GPU multiplies small matrices no faster than it is told to, so its
-// model is wide; and its micro-batch is so large that the products, some 10^13 operations, take about as long as
-// storage needs for the states, 36 bytes for each of 10^8 parameters: most of a second at 15 Tflop/s and at 5 GB/s.
+// A model, a rank's micro-batch, and the sub-groups in which a layer is updated. Emulated lanes are slow, so their
+// model is small: a step takes seconds. A GPU needs large matrices, so its model is wide, with a micro-batch whose
+// products, some 10^13 operations, take about as long as storage needs for the states, 36 bytes for each of 10^8
+// parameters: most of a second at 15 Tflop/s and at 5 GB/s.
 struct workload {
     const char *model;
     size_t sequences, sub_groups;
@@ -52,10 +51,10 @@ static int write_trace(const struct overlap_bench *bench, const struct overlap_r
     const char *path = bench->options->trace_path;
     FILE *file = fopen(path, "w");
     if (!file)
-        return err_set(ERR_USAGE, "--trace %s: cannot be written", path);
+        return err_set(ERR_USAGE, "--trace %s: cannot create the file", path);
     int code = trace_write(&run->trace, emulation_text(&run->emulation, emulated), file);
     if (fclose(file) != 0 && code == ERR_NONE)
-        code = err_set(ERR_IO, "the timeline could not be written");
+        code = err_set(ERR_IO, "cannot write the timeline");
     return code == ERR_NONE ? ERR_NONE : err_prefix(code, "--trace %s", path);
 }
 
@@ -64,7 +63,7 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
 {
     char emulated[EMULATION_TEXT_BYTES], lanes[EMULATION_TEXT_BYTES + 16] = "as they are", baseline[64];
     emulation_text(&run->emulation, emulated);
-    // Another machine's rates are scaled by what was measured here: they are no setting.
+    // Scaled rates of another machine depend on this one's speed, so the case names the machine instead.
     if (emulation_any(&run->emulation))
         snprintf(lanes, sizeof lanes, "EMULATED %s", run->machine ? run->machine : emulated);
     enum lane busiest = lane_table_busiest(table);
@@ -95,15 +94,15 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
     if (bench->options->shared.json)
         return ERR_NONE;
     lane_table_print(table, stdout);
-    printf("         one operation after the other %.4g ms, %.2f times as long; a rank computes %.1f Gflop/s%s%s\n",
-           serial_ms, gain, flops * 1e-9, bench->device.accelerator ? " on " : "",
+    printf("         serial schedule %.4g ms, %.2f times as long; a rank computes %.1f Gflop/s%s%s\n", serial_ms, gain,
+           flops * 1e-9, bench->device.accelerator ? " on " : "",
            bench->device.accelerator ? bench_device_name(&bench->device) : "");
     if (*emulated)
         printf("         EMULATED %s\n", emulated);
     return ERR_NONE;
 }
 
-// Runs a schedule, compared with memory; what it was given is not closed.
+// Trains and verifies against the same steps in memory. The caller closes the trace.
 static int run_verified(const struct overlap_bench *bench, struct overlap_run *run)
 {
     double flops;
@@ -114,10 +113,10 @@ static int run_verified(const struct overlap_bench *bench, struct overlap_run *r
 static int measure_runs(const struct overlap_bench *bench, struct overlap_run *run, struct overlap_run *serial,
                         double flops)
 {
-    const char *what = emulation_any(&run->emulation) ? "EMULATED lanes" : "lanes as they are";
-    bench_progress("overlap: %s, %s", what, bench->model->name);
+    const char *lanes = emulation_any(&run->emulation) ? "EMULATED lanes" : "lanes as they are";
+    bench_progress("overlap: %s, %s", lanes, bench->model->name);
     TRY(run_verified(bench, run));
-    bench_progress("overlap: %s, one operation after the other", what);
+    bench_progress("overlap: %s, serial schedule", lanes);
     TRY(run_verified(bench, serial));
     struct lane_table table, serial_table;
     lane_table_of(&run->trace, bench->options->shared.warmup, &table);
@@ -126,7 +125,7 @@ static int measure_runs(const struct overlap_bench *bench, struct overlap_run *r
     return bench->options->trace_path ? write_trace(bench, run) : ERR_NONE;
 }
 
-// Lanes at the rates given or, where they are another machine's, slowed down as much as this one computes more slowly.
+// Measures with lanes at these rates; scaled: slowed down by as much as this machine computes more slowly than a V100.
 static int measure(struct overlap_bench *bench, const struct workload *workload, const struct emulation *emulation,
                    bool scaled)
 {
@@ -143,7 +142,7 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
         .steps = given->shared.warmup + given->shared.repeat,
     };
     double flops;
-    bench_progress("overlap: how fast a rank computes");
+    bench_progress("overlap: measuring how fast a rank computes");
     TRY(overlap_compare(bench, &run, &flops));
     for (int lane = 0; lane < LANE_COUNT && scaled; lane++)
         run.emulation.bytes_per_s[lane] *= flops / V100_FLOPS;
@@ -157,7 +156,7 @@ static int measure(struct overlap_bench *bench, const struct workload *workload,
     return code;
 }
 
-// Refuses what cannot be measured. *chosen: rates that the user gave; none is zeros.
+// Refuses options out of range. *chosen: the rates that the user gave, zeros if none.
 static int check_options(struct overlap_bench *bench, const struct overlap_options *given, struct emulation *chosen)
 {
     *chosen = (struct emulation){0};
@@ -166,7 +165,7 @@ static int check_options(struct overlap_bench *bench, const struct overlap_optio
     if (given->sequences < 0)
         return err_set(ERR_USAGE, "--sequences %d: expected 1 or more", given->sequences);
     if (given->shared.size_count > 0 || given->shared.thread_count > 0)
-        return err_set(ERR_USAGE, "--sizes and --threads have no meaning here; --model and --world have");
+        return err_set(ERR_USAGE, "--sizes and --threads have no effect here; use --model and --world");
     if (given->shared.storage.inject)
         TRY(inject_parse(given->shared.storage.inject, &bench->inject));
     if (given->emulate && strcmp(given->emulate, "none") != 0 && strcmp(given->emulate, "dgx-2") != 0)
@@ -183,12 +182,12 @@ static int run_all(struct overlap_bench *bench, const struct overlap_options *gi
         return measure(bench, slow, chosen, false);
     if (!given->emulate || strcmp(given->emulate, "none") == 0)
         TRY(measure(bench, fast, &none, false));
-    // Emulated lanes are as slow as this machine computes: seconds a step.
+    // A step with a DGX-2's lanes takes seconds, so quick runs leave it out.
     bool dgx2 = given->emulate ? strcmp(given->emulate, "dgx-2") == 0 : !given->shared.quick && !apart;
     return dgx2 ? measure(bench, slow, &DGX2, true) : ERR_NONE;
 }
 
-// device: null is the one that the user named.
+// device: null is the one that --device names.
 static int prepare_and_run(const struct bench_device *device, struct overlap_options *given)
 {
     struct overlap_bench bench = {.options = given};
@@ -213,15 +212,15 @@ static int overlap_main(const struct bench_device *device, int argc, const char 
     struct overlap_options given = {.world = 1};
     enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT, FLAG = POPT_ARG_NONE };
     const struct poptOption own[] = {
-        {"emulate", '\0', TEXT, &given.emulate, 0, "dgx-2 or none (quickly), or lanes' GB/s as for train", "LIST"},
-        {"world", '\0', INT, &given.world, 0, "ranks, as threads (1); each computes with one", "N"},
+        {"emulate", '\0', TEXT, &given.emulate, 0, "dgx-2, none, or lanes' GB/s as for train", "LIST"},
+        {"world", '\0', INT, &given.world, 0, "ranks, one thread each (1)", "N"},
         {"device", '\0', TEXT, &given.device, 0,
-         "that trains: cpu, unless given; cuda, with a larger model, and with lanes as they are unless --emulate says "
-         "otherwise",
-         "cpu|cuda"},
-        {"model", '\0', TEXT, &given.model, 0, "instead of a small one for emulated lanes, a larger one else", "MODEL"},
-        {"sequences", '\0', INT, &given.sequences, 0, "of a rank's micro-batch", "N"},
-        {"eager", '\0', FLAG, &given.eager, 0, "no clipping, no check for overflow: no update waits for all", NULL},
+         "the device that trains (cpu); cuda has a larger model, and emulates lanes only with --emulate", "cpu|cuda"},
+        {"model", '\0', TEXT, &given.model, 0, "model to train (a small one for emulated lanes, else a larger one)",
+         "MODEL"},
+        {"sequences", '\0', INT, &given.sequences, 0, "sequences of a rank's micro-batch", "N"},
+        {"eager", '\0', FLAG, &given.eager, 0, "no clipping, no overflow check: updates do not wait for all gradients",
+         NULL},
         {"text", '\0', TEXT, &given.text_path, 0, "train on this file instead of the King James Bible", "FILE"},
         {"trace", '\0', TEXT, &given.trace_path, 0, "write the last case's timeline for Chrome or Perfetto", "FILE"},
         POPT_TABLEEND,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench overlap`: what a timeline's lanes add up to, the form of its lines, and that a run whose bits are
-// wrong has no number; and the same on an accelerator that the host plays.
+// Tests of `bench overlap`: a timeline's lanes add up, records have their fields, and a run with wrong bits leaves no
+// record; on the shadow accelerator, too.
 #include "bench/table/benchmarks.h"
 #include "bench/step/lane_table.h"
 #include "bench/step/overlap_run.h"
@@ -42,10 +42,10 @@ Test(bench_overlap, a_lanes_share_is_the_union_of_its_intervals_on_the_busiest_r
     cr_expect_float_eq(table.busy_ms[LANE_H2D].values[0], 9, 1e-9);
 }
 
-Test(bench_overlap, a_timeline_has_what_the_last_step_did_since_it_began)
+Test(bench_overlap, a_timeline_has_the_intervals_of_the_last_step)
 {
     enum { MS = 1000000 };
-    // Before the step; over its begin; then two with a gap of less than a 250th of 1000 ms between them; one more.
+    // Before the step; across its start; then two less than a 250th of 1000 ms apart; one more.
     struct executor_interval h2d[] = {{"a", 0, 90 * MS, 1},
                                       {"b", 95 * MS, 110 * MS, 1},
                                       {"c", 200 * MS, 300 * MS, 1},
@@ -90,7 +90,7 @@ static int run(const char *const arguments[], char **text)
     return run_on(NULL, arguments, text);
 }
 
-Test(bench_overlap, a_json_line_has_every_lane_and_says_what_is_emulated)
+Test(bench_overlap, a_json_line_has_every_lane_and_names_emulated_ones)
 {
     static const char *const arguments[] = {"--emulate", "nvme-read=0.02,h2d=0.1", "--world", "2", "--json", NULL};
     char *text;
@@ -135,7 +135,7 @@ Test(bench_overlap, a_json_line_has_every_lane_and_says_what_is_emulated)
     free(text);
 }
 
-Test(bench_overlap, the_table_has_a_row_a_lane_and_a_timeline_is_written)
+Test(bench_overlap, the_table_has_a_row_per_lane_and_a_timeline_is_written)
 {
     char trace_path[] = "/tmp/zg-overlap-trace-XXXXXX", *text;
     close(mkstemp(trace_path));
@@ -155,9 +155,9 @@ Test(bench_overlap, the_table_has_a_row_a_lane_and_a_timeline_is_written)
     free(text);
 }
 
-Test(bench_overlap, a_bit_that_flips_on_the_disk_leaves_no_number)
+Test(bench_overlap, a_bit_that_flips_on_the_disk_leaves_no_record)
 {
-    // The first states to be written: what fills up a block is not among all of them.
+    // A fault in the first states that are written: later blocks may contain padding.
     static const char flips[] = "nvme:flip@1,nvme:flip@2,nvme:flip@3,nvme:flip@4,nvme:flip@5,nvme:flip@6,nvme:flip@7";
     static const char *const unchecked[] = {"--emulate", "none", "--inject", flips, "--no-swap-checksum", NULL};
     static const char *const checked[] = {"--emulate", "none", "--inject", flips, "--json", NULL};
@@ -176,13 +176,13 @@ static const char *case_text(const json_t *record, const char *key)
     return text ? text : "";
 }
 
-Test(bench_overlap, on_an_accelerator_lanes_are_as_they_are_and_the_record_names_it)
+Test(bench_overlap, on_an_accelerator_lanes_are_not_emulated_and_the_record_names_it)
 {
     static const char *const arguments[] = {"--world", "2", "--json", NULL};
     const struct bench_device device = {&shadow_accelerator, 2};
     char *text;
     cr_assert_eq(run_on(&device, arguments, &text), 0);
-    // One line: without a device there is a second, with the lanes of another machine.
+    // One line; on the CPU there is a second, with the lanes of another machine.
     json_t *line = json_loads(text, 0, NULL);
     cr_assert_not_null(line, "%s", text);
     cr_expect_str_eq(case_text(line, "lanes"), "as they are");
@@ -197,7 +197,7 @@ Test(bench_overlap, on_an_accelerator_lanes_are_as_they_are_and_the_record_names
     free(text);
 }
 
-Test(bench_overlap, lanes_are_emulated_on_an_accelerator_where_that_is_asked_for)
+Test(bench_overlap, lanes_are_emulated_on_an_accelerator_with_emulate)
 {
     static const char *const arguments[] = {"--emulate", "nvme-read=0.5", NULL};
     const struct bench_device device = {&shadow_accelerator, 1};
@@ -208,7 +208,7 @@ Test(bench_overlap, lanes_are_emulated_on_an_accelerator_where_that_is_asked_for
     free(text);
 }
 
-// Products of matrices so far; in one of them, a late one, an element is wrong.
+// Counts matrix products; a late one has a wrong element.
 static atomic_int products;
 static int spoilt_product;
 
@@ -220,7 +220,7 @@ static void wrong_matmul(size_t m, size_t n, size_t k, float alpha, struct matmu
         ((float *)at(c))[(m - 1) * c_stride + n - 1] += 1;
 }
 
-Test(bench_overlap, a_product_that_is_wrong_once_on_an_accelerator_leaves_no_number)
+Test(bench_overlap, one_wrong_product_on_an_accelerator_leaves_no_record)
 {
     static const char *const arguments[] = {"--json", NULL};
     struct accelerator accelerator = shadow_accelerator;
@@ -229,7 +229,7 @@ Test(bench_overlap, a_product_that_is_wrong_once_on_an_accelerator_leaves_no_num
     char *text;
     cr_assert_eq(run_on(&device, arguments, &text), 0);
     free(text);
-    // The first run, which says how fast a rank computes, is compared with nothing; then come pairs.
+    // The first run measures how fast a rank computes and is not verified; pairs follow.
     spoilt_product = products / 2;
     products = 0;
     cr_expect_eq(run_on(&device, arguments, &text), 1);
@@ -238,7 +238,7 @@ Test(bench_overlap, a_product_that_is_wrong_once_on_an_accelerator_leaves_no_num
     free(text);
 }
 
-Test(bench_overlap, a_device_that_is_not_here_is_a_skip)
+Test(bench_overlap, an_absent_device_is_a_skip)
 {
     static const char *const absent[] = {"--device", "cuda", NULL}, *const unknown[] = {"--device", "gpu", NULL};
     struct bench_device device;

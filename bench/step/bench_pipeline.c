@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge bench pipeline`: which lanes of training disturb each other. Every lane works alone, then beside every
-// other one, then beside all of them, each time for a while; the baseline is its rate alone, in turn. Alone, each is
-// held against the same work called directly: a lane that is throttled shows. The timeline of a whole step is in the
-// record of `bench overlap`.
+// `zerogauge bench pipeline`: how much the lanes of training slow each other down. Every lane runs alone, then beside
+// each other lane, then beside all; the baseline is its rate alone, measured in turn. Alone, as operations of the
+// executor, it is compared with the same work called directly, so that a throttled lane shows. Records of `bench
+// overlap` have the timeline of a full step.
 #include "bench/harness/bench.h"
 
 #include "base/err.h"
@@ -18,8 +18,8 @@ const struct benchmark bench_pipeline = {
     .name = "pipeline",
     .run = pipeline_main,
     .uses = BENCH_USES_STORAGE,
-    .summary = "lanes of training: how much they disturb each other",
-    .text = "The lanes of training one by one and in pairs: how much they disturb each other.",
+    .summary = "lanes of training: how much they slow each other down",
+    .text = "The lanes of training one by one, in pairs and all together: how much they slow each other down.",
     .examples = {"zerogauge bench pipeline --nvme-path /mnt/nvme",
                  "zerogauge bench pipeline --quick --seconds 0.1 --json"},
 };
@@ -32,14 +32,14 @@ struct pipeline {
     struct emulation emulation;
     struct lane_load *loads[LANE_COUNT];
     uint64_t begin_ns;
-    struct bench_samples direct[LANE_COUNT];  // rates of the same work without an executor
+    struct bench_samples direct[LANE_COUNT];  // rates without an executor
     double least_direct_items[LANE_COUNT];
-    // By what a lane works beside; [lane][lane]: alone.
+    // [lane][other lane or ALL]; [lane][lane]: alone.
     struct bench_samples samples[LANE_COUNT][BESIDE_COUNT];  // rates
-    double least_items[LANE_COUNT][BESIDE_COUNT];            // of a run
+    double least_items[LANE_COUNT][BESIDE_COUNT];            // of the shortest run
 };
 
-// Runs the lanes of `wanted` at once, and verifies what they did.
+// Runs the lanes of `wanted` at once and verifies their results.
 static int run_together(struct pipeline *pipeline, const bool wanted[LANE_COUNT], enum lane_way way,
                         struct lane_done done[LANE_COUNT])
 {
@@ -68,7 +68,7 @@ static void note_beside(struct pipeline *pipeline, int lane, int beside, const s
     note(done, &pipeline->samples[lane][beside], &pipeline->least_items[lane][beside]);
 }
 
-// Each lane by itself, without the executor.
+// Runs a lane alone, without the executor.
 static int run_direct(struct pipeline *pipeline, int lane, bool counted)
 {
     bool wanted[LANE_COUNT] = {false};
@@ -80,7 +80,7 @@ static int run_direct(struct pipeline *pipeline, int lane, bool counted)
     return ERR_NONE;
 }
 
-// Each lane alone, each pair, and all together.
+// Runs each lane alone, each pair, and all together.
 static int run_round(struct pipeline *pipeline, size_t round, bool counted)
 {
     size_t rounds = pipeline->options.warmup + pipeline->options.repeat;
@@ -109,7 +109,7 @@ static int run_round(struct pipeline *pipeline, size_t round, bool counted)
     return ERR_NONE;
 }
 
-// The rates of the emulated lanes that a case has: alone its own, else all. Null: none.
+// Returns the emulated rates that affect a case: alone the lane's own, else all. Null: none.
 static json_t *emulated_json(const struct pipeline *pipeline, int lane, bool alone)
 {
     char text[EMULATION_TEXT_BYTES];
@@ -133,7 +133,7 @@ static json_t *case_json(const struct pipeline *pipeline, int lane, int beside)
     return of_case;
 }
 
-// A lane beside another, beside all (ALL), or alone (itself).
+// Records a lane beside another, beside all (ALL), or alone (itself).
 static int print_case(const struct pipeline *pipeline, int lane, int beside)
 {
     bool alone = beside == lane;
@@ -152,13 +152,13 @@ static int print_case(const struct pipeline *pipeline, int lane, int beside)
     return bench_print(&pipeline->options, &record);
 }
 
-// A row a lane: its rate alone, and what is left of it beside each other lane and beside all.
+// Prints a row per lane: its rate alone, and the percentage that remains beside each other lane and beside all.
 static void print_matrix(const struct pipeline *pipeline)
 {
     char emulated[EMULATION_TEXT_BYTES];
     if (emulation_any(&pipeline->emulation))
         printf("EMULATED %s\n", emulation_text(&pipeline->emulation, emulated));
-    printf("%-11s %17s %9s  what is left of it, in %%, beside\n%-11s %17s %9s", "lane", "alone", "% of", "", "",
+    printf("%-11s %17s %9s  %% of the rate alone that remains beside\n%-11s %17s %9s", "lane", "alone", "% of", "", "",
            "direct");
     for (int beside = 0; beside < LANE_COUNT; beside++)
         printf(" %10s", ledger_lane_name((enum lane)beside));
@@ -202,11 +202,11 @@ static int pipeline_run(struct pipeline *pipeline)
 {
     struct bench_options *options = &pipeline->options;
     if (options->size_count > 0 || options->thread_count > 0)
-        return err_set(ERR_USAGE, "--sizes and --threads have no meaning here: each lane works as one of training");
+        return err_set(ERR_USAGE, "--sizes and --threads have no effect here: each lane has the work of training");
     if (pipeline->seconds < 0 || pipeline->seconds > 60)
-        return err_set(ERR_USAGE, "--seconds %g: up to 60", pipeline->seconds);
+        return err_set(ERR_USAGE, "--seconds %g: expected 0 to 60", pipeline->seconds);
     if (options->storage.engine)
-        return err_set(ERR_USAGE, "--engine: storage is read and written by libaio here");
+        return err_set(ERR_USAGE, "--engine: this benchmark always uses libaio");
     if (pipeline->seconds == 0)
         pipeline->seconds = options->quick ? 0.05 : 0.3;
     bench_default_repeat(options, 7, 3, options->quick ? 0 : 1);
@@ -223,7 +223,7 @@ static int pipeline_main(int argc, const char **argv)
         return bench_exit("pipeline", err_set(ERR_MEMORY, "no memory for samples"));
     char *emulate = NULL;
     const struct poptOption own[] = {
-        {"seconds", '\0', POPT_ARG_DOUBLE, &pipeline->seconds, 0, "of each run (0.3; quickly 0.05)", "S"},
+        {"seconds", '\0', POPT_ARG_DOUBLE, &pipeline->seconds, 0, "length of each run (0.3; with --quick 0.05)", "S"},
         {"emulate", '\0', POPT_ARG_STRING, &emulate, 0, "throttle lanes: h2d=0.5,cpu=1,compute=2, GB/s, GFLOP/s",
          "LIST"},
         POPT_TABLEEND,

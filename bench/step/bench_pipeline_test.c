@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench pipeline` and `bench pcie`: every pair of lanes has its line, lanes work for their time and beside
-// each other, and what they leave is compared.
+// Tests of `bench pipeline` and `bench pcie`: every pair of lanes has its record, lanes work for their time and beside
+// each other, and their results are verified.
 #include "bench/table/benchmarks.h"
 #include "results/limits/accepted_range.h"
 #include "bench/harness/bench.h"
@@ -17,7 +17,7 @@ static const char *const folder[] = {ZG_BINARY_DIR};
 static const struct bench_storage storage = {.paths = folder, .path_count = 1};
 static const struct lane_load_setting plain = {.storage = &storage};
 
-Test(bench_pipeline, every_lane_works_for_its_time_and_what_it_leaves_is_right)
+Test(bench_pipeline, every_lane_works_for_its_time_and_its_results_are_right)
 {
     for (int lane = 0; lane < LANE_COUNT; lane++) {
         struct lane_load *load;
@@ -50,7 +50,7 @@ static int run(int (*bench)(int, const char **), const char *name, const char *c
 
 #define SHORT "--nvme-path", ZG_BINARY_DIR, "--seconds", "0.002", "--repeat", "2", "--quick"
 
-Test(bench_pipeline, a_reader_sees_a_matrix_and_nothing_else)
+Test(bench_pipeline, the_text_output_is_one_matrix)
 {
     static const char *const arguments[] = {SHORT, NULL};
     char *text;
@@ -67,8 +67,8 @@ Test(bench_pipeline, a_reader_sees_a_matrix_and_nothing_else)
     free(text);
 }
 
-// Copies of 64 KiB in the caches, and of whole pieces only.
-Test(bench_pipeline, copies_may_be_of_few_bytes)
+// Copies of 64 KiB stay in the caches; buffers are rounded to full pieces.
+Test(bench_pipeline, copies_may_be_small)
 {
     static const size_t sizes[] = {1, 7919, 65536, (8 << 20) + 1};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -82,8 +82,8 @@ Test(bench_pipeline, copies_may_be_of_few_bytes)
     }
 }
 
-// A lane works as slowly as is asked, and no other one does: a band over the lanes alone names it.
-Test(bench_pipeline, a_lane_that_is_throttled_is_the_one_that_is_slow)
+// A throttled lane has its rate, and no other lane slows down.
+Test(bench_pipeline, only_the_throttled_lane_is_slow)
 {
     static const double rates[LANE_COUNT] = {
         [LANE_COMPUTE] = 1e9,      [LANE_COLLECTIVE] = 0.2e9,  [LANE_H2D] = 0.05e9, [LANE_D2H] = 0.05e9,
@@ -101,7 +101,7 @@ Test(bench_pipeline, a_lane_that_is_throttled_is_the_one_that_is_slow)
             emulation.bytes_per_s[throttled] = throttled == lane ? rates[lane] : 1;
             cr_assert_eq(lane_load_open((enum lane)lane, &setting, &load), ERR_NONE, "%s: %s", name, err_message());
             cr_assert_eq(lane_load_run(load, LANE_EXECUTED, 0.005, &done), ERR_NONE, "%s: %s", name, err_message());
-            // What is in flight when the time is over is not waited for by an emulated disk.
+            // An emulated disk does not wait for the requests in flight at the end.
             double at_least_ns = throttled == lane ? (done.items - (1 << 20)) / rates[lane] * 1e9 : 0;
             cr_expect_geq((double)done.ns, at_least_ns, "%s: %g items in %g ns", name, done.items, (double)done.ns);
             cr_expect_lt((double)done.ns, 60e9, "%s: as slow as another lane", name);
@@ -110,7 +110,7 @@ Test(bench_pipeline, a_lane_that_is_throttled_is_the_one_that_is_slow)
         }
 }
 
-// What the default limits say of a lane alone; FINDING_VALID also where none is about it.
+// Judges a lane alone by the default accepted ranges; FINDING_VALID if none applies.
 static enum finding_verdict judged_alone(const struct accepted_ranges *ranges, const json_t *record,
                                          char text[BENCH_FINDING_TEXT_BYTES])
 {
@@ -122,7 +122,7 @@ static enum finding_verdict judged_alone(const struct accepted_ranges *ranges, c
     return finding.verdict;
 }
 
-// A lane by itself, whose limits are those of its own throttle.
+// Expects that a lane alone names its own emulated rate and is out of the accepted range if it has one.
 static void expect_emulated(const json_t *record, const char *lane, const char *lanes,
                             const struct accepted_ranges *ranges)
 {
@@ -136,7 +136,7 @@ static void expect_emulated(const json_t *record, const char *lane, const char *
     cr_expect(strstr(said, is_read ? "pipeline nvme_read alone " : "pipeline h2d alone "), "%s", said);
 }
 
-// Of a record: the lane, and what it works beside; LANE_COUNT: all; LANE_COUNT + 1: nothing.
+// Parses a record's lane and the lane beside it; LANE_COUNT: all; LANE_COUNT + 1: none.
 static void take_place(const json_t *record, int *of, int *beside, const struct accepted_ranges *ranges)
 {
     const char *lane, *works, *lanes = NULL;
@@ -163,7 +163,7 @@ static void take_place(const json_t *record, int *of, int *beside, const struct 
         cr_expect_str_eq(lanes, "EMULATED h2d=0.1,nvme-read=0.02");
 }
 
-Test(bench_pipeline, every_lane_has_a_line_alone_beside_each_other_one_and_beside_all_and_names_what_is_emulated)
+Test(bench_pipeline, every_lane_has_a_record_alone_beside_each_other_one_and_beside_all)
 {
     static const char *const arguments[] = {SHORT, "--json", "--emulate", "h2d=0.1,nvme-read=0.02", NULL};
     char *text;
@@ -198,7 +198,7 @@ Test(bench_pipeline, bad_input_is_refused)
     }
 }
 
-Test(bench_pipeline, without_cuda_copies_to_devices_are_skipped_and_say_so)
+Test(bench_pipeline, without_cuda_bench_pcie_reports_a_skip)
 {
     static const char *const arguments[] = {"--quick", "--json", NULL};
     char *text;

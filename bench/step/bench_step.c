@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge bench step`: one training step of a small GPT at world 2, at every stage and with its states on every
-// tier, against half the time that one process with one thread needs for both micro-batches: 1.0 would be
-// communication, partitioning, offloading and sharing the machine for nothing. Two ranks that never speak to each other
-// are measured beside them, for what the machine takes. Then what they compute against matrix products, what each lane
-// moves against the lane by itself, and what ZeRO-Infinity's model of efficiency makes of all that.
+// `zerogauge bench step`: one training step of a small GPT at world 2, at every stage and with states on every tier,
+// against half the time that one process with one thread needs for both micro-batches: at 1.0 communication,
+// partitioning, offloading and sharing the machine cost nothing. Two ranks that do not communicate show the cost of
+// sharing the machine. Then the operations against matrix products, each lane's bytes against the lane alone, and the
+// efficiency against the one that ZeRO-Infinity's model predicts.
 #include "bench/step/step_bench.h"
 
 #include "base/err.h"
@@ -20,15 +20,15 @@ const struct benchmark bench_step = {
     .run = run_step,
     .uses = BENCH_USES_STATES,
     .summary = "a training step of every stage and tier against one process",
-    .text = "A training step of every stage and tier against one process doing it all; its operations against matrix "
-            "products, its lanes against themselves, and its efficiency against the one that ZeRO-Infinity's model "
-            "predicts. --sizes are sequences of each rank's micro-batch.",
+    .text = "A training step of every stage and tier against one process that does all the work; its operations "
+            "against matrix products, each lane against the lane alone, and its efficiency against the one that "
+            "ZeRO-Infinity's model predicts. --sizes are sequences of each rank's micro-batch.",
     .examples = {"zerogauge bench step --model gpt-10m", "zerogauge bench step --quick --schedule overlap --json"},
 };
 
-// What is trained unless the user says otherwise. In quick runs all is smaller. A GPU's products are so fast that those
-// of a small model take less time than to begin them: its model has 4 10^7 parameters, and a rank's micro-batch takes
-// 10^12 operations, tens of milliseconds.
+// The default model and micro-batch; quick runs use the second row. On a GPU the products of a small model take less
+// time than launching them, so its model has 4 10^7 parameters, and a rank's micro-batch takes 10^12 operations, tens
+// of milliseconds.
 struct workload {
     const char *model;
     size_t sequences, square_side;
@@ -82,7 +82,7 @@ static int measure_baselines(struct step_bench *bench, bool counted)
     return step_links_measure(&bench->links, counted);
 }
 
-// All cases and baselines take turns, so each of them lasts as long as all.
+// Measures all cases and baselines in turn, so that a drift of the machine affects all alike.
 static int measure(struct step_bench *bench)
 {
     size_t rounds = bench->options.warmup + bench->options.repeat;
@@ -146,7 +146,7 @@ static int run(struct step_bench *bench, const bool chosen[PRESET_COUNT])
     return ERR_NONE;
 }
 
-// "zero1,zero_infinity"; null: all.
+// Parses a list such as "zero1,zero_infinity"; null: all.
 static int choose(const char *list, bool chosen[PRESET_COUNT])
 {
     for (int i = 0; i < PRESET_COUNT; i++)
@@ -160,7 +160,7 @@ static int choose(const char *list, bool chosen[PRESET_COUNT])
         if (at == PRESET_COUNT)
             rc = err_set(ERR_USAGE,
                          "--preset %.64s: expected zero0, zero1, zero2, zero3, zero2_offload, "
-                         "zero3_offload or zero_infinity, with commas between",
+                         "zero3_offload or zero_infinity, separated by commas",
                          name);
         else
             chosen[at] = true;
@@ -173,14 +173,14 @@ struct step_texts {
     char *model, *schedule, *text_path, *presets, *emulate, *device;
 };
 
-// Refuses what cannot be measured.
+// Parses the texts and refuses options that cannot be measured.
 static int parse_texts(struct step_bench *bench, const struct step_texts *texts, bool chosen[PRESET_COUNT])
 {
     struct step_setting *setting = &bench->setting;
     if (bench->options.thread_count > 0)
-        return err_set(ERR_USAGE, "--threads has no meaning here: each rank has one");
+        return err_set(ERR_USAGE, "--threads has no effect here: each rank has one");
     if (bench->options.storage.inject)
-        return err_set(ERR_USAGE, "--inject: `bench swap` and `bench overlap` provoke faults");
+        return err_set(ERR_USAGE, "--inject: only `bench swap` and `bench overlap` inject faults");
     TRY(choose(texts->presets, chosen));
     TRY(executor_schedule_parse(texts->schedule ? texts->schedule : "serial", &setting->schedule));
     if (setting->schedule.mode == EXECUTOR_CHAOS)
@@ -188,7 +188,7 @@ static int parse_texts(struct step_bench *bench, const struct step_texts *texts,
     return texts->emulate ? emulation_parse(texts->emulate, &setting->emulation) : ERR_NONE;
 }
 
-// device: null is the one that the user named.
+// device: null is the one that --device names.
 static int prepare_and_run(struct step_bench *bench, const struct step_texts *texts, const struct bench_device *device)
 {
     struct step_setting *setting = &bench->setting;
@@ -212,12 +212,11 @@ static int step_main(const struct bench_device *device, int argc, const char **a
 {
     struct step_texts texts = {0};
     const struct poptOption own[] = {
-        {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "only these, with commas between (all)", "PRESET,..."},
-        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (gpt-3m; quickly, or on a GPU, another)", "MODEL"},
-        {"device", '\0', POPT_ARG_STRING, &texts.device, 0,
-         "that trains, multiplies, and is copied to and from: cpu, unless given; cuda, with a larger model",
+        {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "measure these, separated by commas (all)", "PRESET,..."},
+        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (gpt-3m; another with --quick or on a GPU)", "MODEL"},
+        {"device", '\0', POPT_ARG_STRING, &texts.device, 0, "the device that trains (cpu); cuda has a larger model",
          "cpu|cuda"},
-        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "serial, unless given", "serial|overlap"},
+        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "schedule of operations (serial)", "serial|overlap"},
         {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes, in GB/s, as for train", "LIST"},
         {"text", '\0', POPT_ARG_STRING, &texts.text_path, 0, "train on this file instead of the King James Bible",
          "FILE"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench step`: which lines it has for each preset, that their figures follow from one another, and that its
-// baselines are of the model's own operations.
+// Tests of `bench step`: each preset has its records, their figures follow from one another, and the baselines have the
+// model's own operations.
 #include "bench/table/benchmarks.h"
 #include "base/err.h"
 #include "bench/harness/printed_test.h"
@@ -57,7 +57,7 @@ static double number(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-// Lanes as letters, in the order of their lines.
+// Lanes as letters, in the order of their records.
 static void lanes_text(const json_t *records, const char *preset, char out[8])
 {
     size_t i, used = 0;
@@ -104,7 +104,7 @@ Test(bench_step, every_preset_has_a_step_its_flops_and_the_lanes_on_which_it_mov
     free(text);
 }
 
-Test(bench_step, its_figures_follow_from_the_step)
+Test(bench_step, all_figures_follow_from_the_step)
 {
     static const char *const arguments[] = {"--json", "--preset", "zero_infinity", "--sizes", "1,3", NULL};
     char *text;
@@ -137,7 +137,7 @@ Test(bench_step, its_figures_follow_from_the_step)
     free(text);
 }
 
-Test(bench_step, a_reader_sees_the_presets_that_were_asked_for)
+Test(bench_step, the_text_output_has_the_chosen_presets)
 {
     static const char *const arguments[] = {"--preset", "zero3,zero1", "--emulate", "collective=0.5", NULL};
     char *text;
@@ -172,11 +172,11 @@ Test(bench_step, the_products_have_the_operations_of_the_model)
     const struct model *model;
     struct step_peak *peak;
     cr_assert_eq(model_find("linear", &model), ERR_NONE, "%s", err_message());
-    cr_expect_eq(step_peak_open(model, &peak_setting, &peak), ERR_USAGE, "no GPT");
+    cr_expect_eq(step_peak_open(model, &peak_setting, &peak), ERR_USAGE, "linear is not a GPT");
     step_peak_close(NULL);
 }
 
-Test(bench_step, links_that_nothing_moves_on_are_not_measured)
+Test(bench_step, links_without_bytes_are_not_measured)
 {
     static const char *const folder[] = {ZG_BINARY_DIR};
     const struct bench_storage storage = {.paths = folder, .path_count = 1};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/step/efficiency.h"
 
+#include <assert.h>
 #include <stddef.h>
 
-// Two lanes, or one and LANE_COUNT.
+// The lanes of each link; LANE_COUNT: none.
 static const enum lane links[][2] = {
     {LANE_COLLECTIVE, LANE_COUNT}, {LANE_H2D, LANE_D2H}, {LANE_NVME_READ, LANE_NVME_WRITE}};
 enum { LINK_COUNT = sizeof links / sizeof links[0] };
@@ -21,7 +22,7 @@ static double bytes_of(const struct efficiency_step *step, enum efficiency_state
     return rest > 0 ? rest : 0;
 }
 
-// The bytes of a state on a link, and how long they take.
+// Returns the seconds that a state's bytes take on a link. *bytes: their number.
 static double link_time(const struct efficiency_step *step, enum efficiency_state state, int link, double *bytes)
 {
     double seconds = 0;
@@ -37,6 +38,7 @@ static double link_time(const struct efficiency_step *step, enum efficiency_stat
 
 void efficiency_predict(const struct efficiency_step *step, struct efficiency *out)
 {
+    assert(step->flops > 0 && step->flops_per_s > 0);
     double lost = 0;
     *out = (struct efficiency){0};
     for (int state = 0; state < EFFICIENCY_STATE_COUNT; state++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's figures against those that ZeRO-Infinity prints.
+// Tests of the model against the figures that the ZeRO-Infinity paper prints.
 #include "bench/step/efficiency.h"
 
 #include <criterion/criterion.h>

@@ -5,6 +5,7 @@
 #include "bench/harness/bench.h"
 #include "base/err.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { COPY_BYTES = 64 << 20, PIECE_BYTES = 8 << 20 };
@@ -18,7 +19,7 @@ static int renew_source(struct lane_copy *copy)
     return apart ? bytes_copy(copy->from, copy->twin, copy->buffer_bytes) : ERR_NONE;
 }
 
-// A buffer is whole pieces.
+// Rounds the buffer down to full pieces.
 static void choose_pieces(size_t bytes, struct lane_copy *copy)
 {
     bytes = bytes > 0 ? bytes : COPY_BYTES;
@@ -53,7 +54,7 @@ void lane_copy_close(struct lane_copy *copy)
     *copy = (struct lane_copy){0};
 }
 
-// A thread's first copy to or from an accelerator takes longer than the next ones.
+// Copies a byte, because a thread's first copy to or from an accelerator takes longer than later ones.
 int lane_copy_enter(const struct lane_copy *copy)
 {
     TRY(bench_device_enter(&copy->device, copy->rank));
@@ -72,13 +73,14 @@ int lane_copy_check(struct lane_copy *copy)
 {
     size_t bytes = copy->copied_bytes < copy->buffer_bytes ? copy->copied_bytes : copy->buffer_bytes;
     const unsigned char *to = copy->to;
+    assert(bytes > 0);
     TRY(bench_device_enter(&copy->device, copy->rank));
     if (copy->twin && copy->to_device) {
         TRY(bytes_copy(copy->twin, to, bytes));
         to = copy->twin;
     }
-    // All bytes are one value: the first is it, and each equals the one before.
+    // The first byte has the value, and each other byte equals the one before.
     bool right = to[0] == copy->value && memcmp(to, to + 1, bytes - 1) == 0;
     TRY(renew_source(copy));
-    return right ? ERR_NONE : err_set(ERR_CHECK, "a copy is not what was copied");
+    return right ? ERR_NONE : err_set(ERR_CHECK, "copied data is wrong");
 }

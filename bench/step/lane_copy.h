@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between host memory and the device tier, over and over, for lane_load.h. The tier is an accelerator's memory,
-// and then the host's is page-locked; without one both are host memory.
+// Repeated copies between host memory and the device tier, for lane_load.h. With an accelerator the tier is its memory,
+// and the host memory is page-locked; without one both are host memory.
 #ifndef ZG_LANE_COPY_H
 #define ZG_LANE_COPY_H
 
@@ -11,26 +11,29 @@
 
 struct lane_copy {
     struct bench_device device;
-    int rank;        // that copies
-    bool to_device;  // else from there
+    int rank;        // whose device is used
+    bool to_device;  // false: from the device
     unsigned char *from, *to;
-    unsigned char *twin;  // this processor's, of what lies on an accelerator; null: nothing does
-    unsigned char value;  // that from holds
+    unsigned char *twin;  // host memory to fill and verify the accelerator's buffer; null: no accelerator
+    unsigned char value;  // of every byte of `from`
     size_t buffer_bytes, piece_bytes;
-    size_t copied_bytes;  // since it does
+    size_t copied_bytes;  // since `from` was filled
 };
 
-// Device, rank and to_device are set, all else is zero. bytes: of all that is copied over and over, in pieces of at
-// most 8 MiB; 0: 64 MiB. The calling thread has then entered the rank's device. Closed with lane_copy_close, also
-// after an error.
+// Allocates the buffers. The caller has set device, rank and to_device and zeroed the rest. bytes: size of the buffer,
+// copied in pieces of at most 8 MiB; 0: 64 MiB. Leaves the calling thread on the rank's device. The caller closes it,
+// after an error too.
 int lane_copy_open(size_t bytes, struct lane_copy *copy);
 void lane_copy_close(struct lane_copy *copy);
 
-// The calling thread enters the rank's device, before any clock; then it copies one piece after the other.
+// Prepares the calling thread for copies, before they are timed.
 int lane_copy_enter(const struct lane_copy *copy);
+
+// Copies the next piece.
 int lane_copy_run(struct lane_copy *copy);
 
-// ERR_CHECK where what was copied since the last time is not there. From then on other bytes are copied.
+// Verifies the bytes copied since the last check, then fills `from` with another value. At least one piece must have
+// been copied. ERR_CHECK: a byte is wrong.
 int lane_copy_check(struct lane_copy *copy);
 
 #endif

@@ -2,21 +2,19 @@
 #include "bench/step/lane_load.h"
 
 #include "ref/arithmetic/accelerator.h"
-#include "bench/adam/adam_arrays.h"
+#include "bench/adam/adam_case.h"
 #include "bench/comm/comm_ranks.h"
 #include "base/err.h"
 #include "ref/executor/executor.h"
-#include "ref/arithmetic/gpt_math.h"
+#include "bench/step/lane_compute.h"
 #include "bench/step/lane_copy.h"
 #include "bench/storage/nvme_stream.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
-    SIDE = 512,  // of the matrices
     PARAMS = 4 << 20,
-    UPDATE_BYTES = 28,  // of a parameter: four arrays read, three written
+    UPDATE_BYTES = 28,  // per parameter: four arrays read, three written
     REDUCED_BYTES = 16 << 20,
     CALLS = 4,
     FILE_BYTES = 128 << 20,
@@ -25,13 +23,13 @@ enum {
     RANKS = 2,
 };
 
-// What a lane has of these depends on the lane.
+// Each lane uses some of these.
 struct lane_load {
     enum lane lane;
-    struct executor *executor;  // that runs the work, unless it is called directly; of storage: none
+    struct executor *executor;  // for LANE_EXECUTED; null for storage
     struct emulation emulation;
-    float *a, *b, *product, *expected;  // compute
-    struct adam_arrays arrays;          // cpu
+    struct lane_compute compute;
+    struct adam_arrays arrays;  // cpu
     struct adam_step step;
     uint64_t step_count;
     struct bench_device device;  // collective and copies
@@ -47,67 +45,28 @@ const char *lane_load_unit(enum lane lane)
     return lane == LANE_COMPUTE ? "GFLOP/s" : "GB/s";
 }
 
-// Small integers, so that the product is exact in any order.
 static int compute_open(struct lane_load *load)
 {
-    size_t bytes = (size_t)SIDE * SIDE * sizeof(float);
-    load->a = bench_alloc(bytes, 1);
-    load->b = bench_alloc(bytes, 1);
-    load->product = bench_alloc(bytes, 1);
-    load->expected = bench_alloc(bytes, 1);
-    if (!load->a || !load->b || !load->product || !load->expected)
-        return err_set(ERR_MEMORY, "no memory for matrices");
-    for (size_t i = 0; i < (size_t)SIDE * SIDE; i++) {
-        load->a[i] = (float)(i * 7 % 13) - 6;
-        load->b[i] = (float)(i * 5 % 11) - 5;
-    }
-    for (size_t row = 0; row < SIDE; row++)
-        for (size_t k = 0; k < SIDE; k++)
-            for (size_t column = 0; column < SIDE; column++)
-                load->expected[row * SIDE + column] += load->a[row * SIDE + k] * load->b[k * SIDE + column];
-    matmul_prepare();
-    return ERR_NONE;
+    return lane_compute_open(&load->compute);
 }
 
 static int compute_run(struct lane_load *load)
 {
-    const struct matmul_operand a = {load->a, SIDE, false}, b = {load->b, SIDE, false};
-    matmul(SIDE, SIDE, SIDE, 1, a, b, 0, load->product, SIDE);
+    lane_compute_run(&load->compute);
     return ERR_NONE;
 }
 
 static int compute_check(struct lane_load *load)
 {
-    size_t bytes = (size_t)SIDE * SIDE * sizeof(float);
-    bool right = memcmp(load->product, load->expected, bytes) == 0;
-    memset(load->product, 0xff, bytes);
-    return right ? ERR_NONE : err_set(ERR_CHECK, "a product of matrices is wrong");
+    return lane_compute_check(&load->compute);
 }
 
 static int cpu_open(struct lane_load *load)
 {
-    const struct adam_hyper hyper = {.lr = 1e-3,
-                                     .beta1 = 0.9,
-                                     .beta2 = 0.999,
-                                     .eps = 1e-8,
-                                     .weight_decay = 0.01,
-                                     .decoupled = true,
-                                     .bias_correction = true};
-    struct adam_arrays *arrays = &load->arrays;
-    struct recipe_state state = {0};
-    TRY(adam_arrays_open(PARAMS, 1, arrays));
-    adam_arrays_fill(arrays, DTYPE_FP32);
-    load->step = (struct adam_step){.recipe = recipe_at(0),
-                                    .grad = arrays->grad,
-                                    .grad_dtype = DTYPE_FP32,
-                                    .grad_divisor = 1,
-                                    .grad_coefficient = 1,
-                                    .param = arrays->param,
-                                    .exp_avg = arrays->exp_avg,
-                                    .exp_avg_sq = arrays->exp_avg_sq,
-                                    .count = PARAMS,
-                                    .tensor_count = PARAMS};
-    return recipe_begin_step(load->step.recipe, &hyper, 1000, &state, &load->step.scalars);
+    const struct adam_case of = {&adam_variants[0], recipe_at(0), adam_isa_now(), PARAMS, 1};
+    TRY(adam_arrays_open(of.count, of.threads, &load->arrays));
+    adam_arrays_fill(&load->arrays, DTYPE_FP32);
+    return adam_case_step(&of, &load->arrays, &load->step);
 }
 
 static int cpu_run(struct lane_load *load)
@@ -139,7 +98,7 @@ static int collective_open(struct lane_load *load)
     return ERR_NONE;
 }
 
-// The thread takes rank 0's part. What an accelerator does for a thread when it first comes is on no clock.
+// Makes the calling thread rank 0, and copies once, because a thread's first copy on an accelerator takes longer.
 static int collective_enter(struct lane_load *load)
 {
     const struct comm_rank *rank = &load->ranks->ranks[0];
@@ -149,7 +108,7 @@ static int collective_enter(struct lane_load *load)
 
 static int collective_run(struct lane_load *load)
 {
-    // The other ranks wait; only the last result is compared, when no clock runs.
+    // The other ranks wait. Only the last result is verified, untimed.
     for (int rank = 0; rank < RANKS; rank++)
         load->ranks->ranks[rank].has_result = false;
     TRY(comm_ranks_prepare(load->ranks, TASK_COLLECTIVE, false));
@@ -159,7 +118,7 @@ static int collective_run(struct lane_load *load)
 static int collective_check(struct lane_load *load)
 {
     TRY(collective_enter(load));
-    // Compares what is there, and begins anew in poisoned memory.
+    // Verifies the last result, and repeats the collective in poisoned memory.
     TRY(comm_ranks_prepare(load->ranks, TASK_COLLECTIVE, true));
     TRY(comm_ranks_repeat(load->ranks));
     size_t wrong = 0;
@@ -195,7 +154,7 @@ static int storage_open(struct lane_load *load, const struct bench_storage *stor
     return stream_all(&load->files, STREAM_WRITE);
 }
 
-// What is read is compared as it comes; what was written is read back when no clock runs.
+// Data is verified as it is read; written data is read back by lane_load_check.
 static int storage_run(struct lane_load *load, enum lane_way way, double seconds, struct lane_done *out)
 {
     struct stream_result result;
@@ -214,12 +173,12 @@ static int storage_run(struct lane_load *load, enum lane_way way, double seconds
 
 static const struct {
     int (*open)(struct lane_load *load);
-    int (*enter)(struct lane_load *load);  // by the thread that runs it, before the clock; null: nothing is to be done
+    int (*enter)(struct lane_load *load);  // prepares the running thread, untimed; null: nothing to do
     int (*run)(struct lane_load *load);    // one piece of work, some milliseconds
-    double items;                          // of it; 0: the bytes of a piece that is copied
-    int (*check)(struct lane_load *load);  // what the last ones left
+    double items;                          // per piece; 0: the bytes of a copy's piece
+    int (*check)(struct lane_load *load);  // verifies the last results
 } kinds[LANE_COUNT] = {
-    [LANE_COMPUTE] = {compute_open, NULL, compute_run, 2.0 * SIDE *SIDE *SIDE, compute_check},
+    [LANE_COMPUTE] = {compute_open, NULL, compute_run, LANE_COMPUTE_FLOPS, compute_check},
     [LANE_CPU] = {cpu_open, NULL, cpu_run, (double)UPDATE_BYTES *PARAMS, cpu_check},
     [LANE_COLLECTIVE] = {collective_open, collective_enter, collective_run,
                          (double)CALLS *REDUCED_BYTES *(RANKS - 1) / RANKS, collective_check},
@@ -260,10 +219,8 @@ void lane_load_close(struct lane_load *load)
     if (!load)
         return;
     executor_close(load->executor);
-    size_t matrix_bytes = (size_t)SIDE * SIDE * sizeof(float), wrong;
-    float *const matrices[] = {load->a, load->b, load->product, load->expected};
-    for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
-        bench_free(matrices[i], matrix_bytes);
+    size_t wrong;
+    lane_compute_close(&load->compute);
     adam_arrays_close(&load->arrays);
     if (load->ranks) {
         (void)bench_device_enter(&load->device, 0);
@@ -287,7 +244,7 @@ static int run_operation(void *arguments)
     return kinds[load->lane].run(load);
 }
 
-// One piece of work, as an operation of training.
+// Issues one piece of work as an operation.
 static int execute(struct lane_load *load)
 {
     return executor_issue(load->executor, &(struct executor_operation){.name = "load",

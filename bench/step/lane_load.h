@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that keeps one lane of training busy for a time, the same over and over, and proves that it was done: so that
-// lanes can be run beside each other, and what each then loses be measured.
+// Work that keeps one lane of training busy for a time and is verified, to measure how much lanes slow each other down.
 //
 //   compute      products of matrices of 512 x 512, fp32, one thread
 //   cpu          Adam over 4 M parameters, one thread
-//   collective   reduce-scatters of 16 MiB between two ranks that are threads, in the device tier
+//   collective   reduce-scatters of 16 MiB between two threads as ranks, in the device tier
 //   h2d, d2h     copies of at most 8 MiB between host memory, page-locked for an accelerator, and the device tier
 //   nvme_read    requests of 1 MiB, 32 in flight, without the page cache
 //   nvme_write   the same
 //
-// The device tier is an accelerator's memory, or without one host memory, too.
+// The device tier is an accelerator's memory, or host memory without one.
 #ifndef ZG_LANE_LOAD_H
 #define ZG_LANE_LOAD_H
 
@@ -22,35 +21,34 @@
 
 struct lane_load;
 
-// How a lane works: called directly; or as in training, each piece of work an operation of an executor, which throttles
+// DIRECT calls the work. EXECUTED issues each piece as an operation of an executor, as in training, which throttles
 // emulated lanes.
 enum lane_way { LANE_DIRECT, LANE_EXECUTED };
 
 struct lane_load_setting {
     const struct bench_storage *storage;  // the first folder is used
-    const struct emulation *emulation;    // rates of lanes, in items; null: none
-    size_t copy_bytes;                  // of all that is copied over and over: in the caches, if it is small; 0: 64 MiB
-    const struct bench_device *device;  // that has the device tier; null: this processor
-    int rank;                           // whose copies these are
+    const struct emulation *emulation;    // rates of lanes, in items/s; null: none
+    size_t copy_bytes;                    // size of the copied buffer, which stays in cache if small; 0: 64 MiB
+    const struct bench_device *device;    // of the device tier; null: host memory
+    int rank;                             // whose device the copies use
 };
 
-// Opens the lane's work. Null in `out` after an error.
+// Opens the lane's work. *out is null after an error.
 int lane_load_open(enum lane lane, const struct lane_load_setting *setting, struct lane_load **out);
 void lane_load_close(struct lane_load *load);  // null-safe
 
-// What an item of its rate is: "GFLOP/s" or "GB/s".
+// Returns the unit of the lane's rate, "GFLOP/s" or "GB/s".
 const char *lane_load_unit(enum lane lane);
 
-// Works until `seconds` are over; what was begun then is ended. Items are operations, or bytes as the ledger counts
-// them: of a copy once, of a reduce-scatter those that one rank sends; of an update those read and those written. One
-// thread at a time.
+// Works for `seconds` and finishes the piece in progress. Items are operations, or bytes as the ledger counts them: a
+// copy's once, those that one rank sends in a reduce-scatter, an update's read plus written. One thread at a time.
 struct lane_done {
     double items;
     uint64_t ns;
 };
 int lane_load_run(struct lane_load *load, enum lane_way way, double seconds, struct lane_done *out);
 
-// Afterwards, when no clock runs: ERR_CHECK where what the lane left is wrong.
+// Verifies the results of the last run, untimed. ERR_CHECK: some are wrong.
 int lane_load_check(struct lane_load *load);
 
 // One of several loads that work at once, each in a thread of its own.
@@ -58,16 +56,16 @@ struct lane_part {
     struct lane_load *load;
     const char *name;  // for messages
     struct lane_done done;
-    // Of lane_parts_run alone:
+    // Set by lane_parts_run:
     enum lane_way way;
     double seconds;
-    uint64_t begin_ns;  // when all of them begin
+    uint64_t begin_ns;  // common start of all parts
     pthread_t thread;
     int code;
     char message[512];
 };
 
-// Runs them for `seconds`, and checks afterwards what each has left.
+// Runs all parts at once for `seconds`, then verifies the results of each.
 int lane_parts_run(struct lane_part parts[], int count, enum lane_way way, double seconds);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several lanes at work at once.
+// Runs the loads of several lanes at once.
 #include "bench/step/lane_load.h"
 
 #include "base/err.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { START_NS = 3000000 };  // in which the threads start
+enum { START_NS = 3000000 };  // time for the threads to start
 
 static void *part_run(void *context)
 {
@@ -34,7 +34,7 @@ int lane_parts_run(struct lane_part parts[], int count, enum lane_way way, doubl
     for (int i = 0; i < started; i++)
         pthread_join(parts[i].thread, NULL);
     if (started < count)
-        return err_set(ERR_MEMORY, "a thread could not be started");
+        return err_set(ERR_MEMORY, "cannot start a thread for a lane");
     for (int i = 0; i < count && code == ERR_NONE; i++)
         if (parts[i].code != ERR_NONE)
             code = err_set(parts[i].code, "%s: %s", parts[i].name, parts[i].message);

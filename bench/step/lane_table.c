@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-// From the first rank's begin of a step to the last one's end.
+// Returns the time from the first rank's start of a step to the last rank's end.
 static struct trace_step window_of(const struct trace *trace, size_t index)
 {
     struct trace_step window = trace->ranks[0].steps[index];
@@ -15,7 +15,7 @@ static struct trace_step window_of(const struct trace *trace, size_t index)
     return window;
 }
 
-// Bytes of a lane's intervals that end in the window.
+// Returns the bytes of a lane's intervals that end in the window.
 static double bytes_in(const struct trace_rank *rank, int lane, const struct trace_step *window)
 {
     double bytes = 0;
@@ -87,7 +87,7 @@ static void add_interval(json_t *timeline, int lane, const struct trace_step *st
                                               (double)(end_ns - step->begin_ns) * 1e-6));
 }
 
-// A lane's intervals follow each other.
+// Adds a lane's intervals, which are in order and do not overlap.
 static void add_lane(json_t *timeline, const struct trace_rank *rank, int lane, const struct trace_step *step)
 {
     uint64_t gap_ns = (step->end_ns - step->begin_ns) / LANE_TIMELINE_GAPS, begin_ns = 0, end_ns = 0;
@@ -121,7 +121,7 @@ json_t *lane_table_timeline(const struct trace *trace)
 
 void lane_table_print(const struct lane_table *table, FILE *out)
 {
-    fprintf(out, "    %-10s %10s %7s %12s %12s\n", "lane", "busy ms", "share", "MB a step", "MB/s busy");
+    fprintf(out, "    %-10s %10s %7s %12s %12s\n", "lane", "busy ms", "share", "MB per step", "MB/s busy");
     for (int lane = 0; lane < LANE_COUNT; lane++) {
         double busy = bench_median(&table->busy_ms[lane]), bytes = table->bytes[lane];
         fprintf(out, "    %-10s %10.1f %7.3f", ledger_lane_name((enum lane)lane), busy, share_of(table, lane));

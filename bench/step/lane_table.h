@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lanes did in the steps of a run, from its timeline (trace.h): how long each was busy, and with how many bytes.
+// Busy time and bytes of each lane per step, from a run's timeline (ref/executor/trace.h).
 #ifndef ZG_LANE_TABLE_H
 #define ZG_LANE_TABLE_H
 
@@ -7,22 +7,22 @@
 #include "ref/executor/trace.h"
 
 struct lane_table {
-    struct bench_samples step_ms;              // from the first rank's begin of a step to the last one's end
-    struct bench_samples busy_ms[LANE_COUNT];  // the union of a lane's intervals in the step, of the busiest rank
-    double bytes[LANE_COUNT];                  // a step and rank, in the mean
+    struct bench_samples step_ms;              // from the first rank's start of a step to the last rank's end
+    struct bench_samples busy_ms[LANE_COUNT];  // union of the lane's intervals in the step, on the busiest rank
+    double bytes[LANE_COUNT];                  // mean per step and rank
 };
 
-// Of all steps but the first `skipped` ones; there is at least one more.
+// Makes the table of all steps but the first `skipped`; at least one must remain, and at most BENCH_REPEAT_MAX.
 void lane_table_of(const struct trace *trace, size_t skipped, struct lane_table *out);
 
-// The lane with the largest median of busy time.
+// Returns the lane with the largest median busy time.
 enum lane lane_table_busiest(const struct lane_table *table);
 
-// {"compute": {"busy_ms":..,"share":..,"bytes":..}, ...}; null where there is no memory.
+// Returns {"compute": {"busy_ms":..,"share":..,"bytes":..}, ...}. Null: out of memory.
 json_t *lane_table_json(const struct lane_table *table);
 
-// What the lanes of rank 0 did in its last step: [{"lane":"h2d","begin_ms":..,"end_ms":..}, ...], since the step began.
-// Intervals with less than a LANE_TIMELINE_GAPS-th of the step between them are one. Null: no memory.
+// Returns the intervals of rank 0 in its last step: [{"lane":"h2d","begin_ms":..,"end_ms":..}, ...], from the start of
+// the step. Intervals less than a LANE_TIMELINE_GAPS-th of the step apart are merged. Null: out of memory.
 enum { LANE_TIMELINE_GAPS = 250 };
 json_t *lane_table_timeline(const struct trace *trace);
 

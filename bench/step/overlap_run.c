@@ -9,7 +9,7 @@
 
 enum { SEED = 1 };
 
-// Elements of the layer that has most.
+// Returns the elements of the largest layer.
 static size_t largest_layer(const struct model *model)
 {
     size_t largest = 1;
@@ -22,15 +22,15 @@ static size_t largest_layer(const struct model *model)
     return largest;
 }
 
-// A rank's on the host: one, which computes; or its share of the processors (0), where a device computes and the host
-// has the optimizer alone.
+// Threads of a rank on the host: one, which computes; or its share of the processors (0) if a device computes and the
+// host only runs the optimizer.
 static int threads(const struct overlap_bench *bench)
 {
     return bench->device.accelerator ? 0 : 1;
 }
 
-// Two layers are fetched ahead, and no parameter stays in memory longer than that. The update waits for
-// all gradients, to clip them and look for overflow; an eager one updates a layer as soon as its gradient is there.
+// Prefetches two layers, and keeps no other parameters in memory. The update waits for all gradients, to clip them and
+// to detect overflow; an eager one updates a layer as soon as its gradient is complete.
 static int load(const struct overlap_bench *bench, bool infinity, struct config *config)
 {
     const struct overlap_options *given = bench->options;
@@ -104,8 +104,8 @@ int overlap_compare(const struct overlap_bench *bench, const struct overlap_run 
         lane_table_of(&plain.trace, bench->options->shared.warmup, &table);
         *flops = model_flops(bench->model, bench->sequences) / (bench_median(&table.busy_ms[LANE_COMPUTE]) * 1e-3);
         if (*run->digest && strcmp(run->digest, plain.digest) != 0)
-            code = err_set(ERR_CHECK, "the run ended with digest %s, and the one in memory with %s: no number",
-                           run->digest, plain.digest);
+            code = err_set(ERR_CHECK, "the run ended with digest %s, the same steps in memory with %s", run->digest,
+                           plain.digest);
     }
     trace_close(&plain.trace);
     return code;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of `bench overlap`: steps of ZeRO-3 with every state on NVMe or, to compare with, on the device.
+// One run of `bench overlap`: steps of ZeRO-3 with every state on NVMe or, for comparison, on the device.
 #ifndef ZG_OVERLAP_RUN_H
 #define ZG_OVERLAP_RUN_H
 
@@ -8,7 +8,7 @@
 #include "bench/step/lane_table.h"
 #include "ref/train/train.h"
 
-// What the user chose; null and 0: nothing.
+// The user's choices; null and 0: not given.
 struct overlap_options {
     char *model, *emulate, *text_path, *trace_path, *device;
     int world, sequences, eager;
@@ -26,23 +26,23 @@ struct overlap_bench {
 
 // One run of one configuration.
 struct overlap_run {
-    bool infinity;  // else ZeRO-3 with everything on the device
+    bool infinity;  // false: ZeRO-3 with all states on the device
     enum executor_mode mode;
     struct emulation emulation;
-    const char *machine;  // whose proportions these are; null: rates as given
+    const char *machine;  // whose proportions are emulated; null: none
     uint64_t begin_ns, steps;
     struct trace trace;
     char digest[33];
 };
 
-// Trains; the trace is to be closed, also after an error.
+// Trains. The caller closes run->trace, after an error too.
 int overlap_train(const struct overlap_bench *bench, struct overlap_run *run);
 
-// Whether the run ended with the parameters and moments that the same steps have in memory, one operation after the
-// other. *flops is what one rank computed there a second.
+// Runs the same steps serially with all states in memory and verifies that `run`, if it has a digest, ended with the
+// same. ERR_CHECK: it did not. *flops: operations per second of one rank in memory.
 int overlap_compare(const struct overlap_bench *bench, const struct overlap_run *run, double *flops);
 
-// bench_overlap_main on a device that the caller has, whatever --device says.
+// Runs `bench overlap` on the given device, ignoring --device; null: as --device says. Returns the exit status.
 int bench_overlap_on(const struct bench_device *device, int argc, const char **argv);
 
 #endif

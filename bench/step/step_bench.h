@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `zerogauge bench step` has measured (bench_step.c), and its results (step_print.c).
+// The measurements of `zerogauge bench step` (bench_step.c), and printing them (step_print.c).
 #ifndef ZG_STEP_BENCH_H
 #define ZG_STEP_BENCH_H
 
@@ -8,7 +8,7 @@
 #include "bench/step/step_links.h"
 #include "bench/step/step_peak.h"
 
-// The first two cases: one process that does all of it, and two ranks that never speak to each other.
+// The first two cases: one process that does all the work, and two ranks that do not communicate.
 enum { STEP_CASE_MAX = 10, STEP_BASELINE = 0, STEP_ALONE = 1 };
 
 struct step_bench {
@@ -23,10 +23,10 @@ struct step_bench {
     uint64_t begin_ns;
 };
 
-// A step, its flops and its lanes, for each case but the first. Samples of all cases are there.
+// Prints the step, its flops and its lanes for each case but the first. All cases have samples.
 int step_bench_print(struct step_bench *bench);
 
-// bench_step_main on a device that the caller has, whatever --device says.
+// Runs `bench step` on the given device, ignoring --device; null: as --device says. Returns the exit status.
 int bench_step_on(const struct bench_device *device, int argc, const char **argv);
 
 #endif

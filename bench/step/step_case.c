@@ -5,11 +5,12 @@
 #include "bench/step/lane_table.h"
 #include "ref/train/train.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-// The first step allocates, and records the order of layers; the second is the first to prefetch.
+// The first step allocates and records the order of layers; the second is the first that prefetches.
 enum { SKIPPED_STEPS = 2, SEED = 1 };
 
 struct step_run {
@@ -19,7 +20,7 @@ struct step_run {
     json_t *timeline;
 };
 
-// How long forward and backward took in each measured step of rank 0: not the update, which may be in the same lane.
+// Sums forward and backward in each measured step of rank 0, without the update, which may use the same lane.
 static void take_passes(const struct trace *trace, struct bench_samples *out)
 {
     const struct trace_rank *rank = &trace->ranks[0];
@@ -54,12 +55,12 @@ static int load(const struct step_setting *setting, const struct step_case *c, s
     return config_load_preset(c->preset, &options, config, NULL);
 }
 
-// Bytes that one rank moves in a step, in the mean.
+// Notes the mean bytes that one rank moves per step.
 static void note_bytes(const struct config *config, const struct step_setting *setting,
                        const struct train_result *result, struct step_case *c)
 {
     static const enum lane lanes[] = {LANE_COLLECTIVE, LANE_H2D, LANE_D2H, LANE_NVME_READ, LANE_NVME_WRITE};
-    enum { STATES = 3, WAYS = 2 };  // the fp32 parameters and both moments, read and written
+    enum { STATES = 3, WAYS = 2 };  // master parameters and both moments, read and written
     memset(c->bytes, 0, sizeof c->bytes);
     for (size_t i = 0; i < sizeof lanes / sizeof lanes[0]; i++)
         for (int operation = 0; operation < OPERATION_COUNT; operation++)
@@ -74,7 +75,7 @@ static void note_bytes(const struct config *config, const struct step_setting *s
                                                                           : (int)config->offload_param.tier;
 }
 
-// A null case: nothing is noted in it. The first rank is on that device, if there are any.
+// Trains. noted: receives the bytes, and the results are verified; null: neither. Rank 0 uses device `first_device`.
 static int train(const struct step_setting *setting, const struct step_case *c, struct step_case *noted,
                  int first_device, struct step_run *out)
 {
@@ -93,7 +94,7 @@ static int train(const struct step_setting *setting, const struct step_case *c, 
         .accelerator = setting->device.accelerator,
         .device_count = setting->device.count,
         .device = first_device,
-        // A rank computes with one; where a device computes, the host's processors have only the optimizer.
+        // One thread per rank computes; if a device computes, the host's processors share the optimizer.
         .threads = setting->device.accelerator ? 0 : 1,
         .swap_checksum = !setting->storage->no_checksum,
         .buffered = setting->storage->buffered,
@@ -105,7 +106,7 @@ static int train(const struct step_setting *setting, const struct step_case *c, 
     int rc = train_run(&train_setting, &result);
     free(result.step_ns);
     if (rc == ERR_NONE && (result.difference.found || !result.accounting_equal))
-        rc = err_set(ERR_CHECK, "%s differs from unsharded Adam, or from the formulas", c->what);
+        rc = err_set(ERR_CHECK, "%s differs from unsharded Adam or from the formulas of bytes", c->what);
     if (rc == ERR_NONE) {
         lane_table_of(&trace, SKIPPED_STEPS, &out->table);
         take_passes(&trace, &out->passes_ms);
@@ -118,7 +119,7 @@ static int train(const struct step_setting *setting, const struct step_case *c, 
     return rc;
 }
 
-// One of several ranks that train alone at the same time.
+// One of several ranks that train at the same time without communication.
 struct alone {
     const struct step_setting *setting;
     const struct step_case *step_case;
@@ -142,7 +143,7 @@ static int join(struct alone ranks[], int started, const struct step_case *c, st
     for (int i = 0; i < started; i++)
         pthread_join(ranks[i].thread, NULL);
     if (started < c->ranks_alone)
-        return err_set(ERR_MEMORY, "a thread could not be started");
+        return err_set(ERR_MEMORY, "cannot start a thread for each rank");
     struct alone *slowest = &ranks[0];
     for (int i = 0; i < started; i++) {
         if (ranks[i].rc != ERR_NONE)
@@ -186,6 +187,7 @@ int step_case_verify(const struct step_setting *setting, struct step_case *c)
 
 int step_case_measure(const struct step_setting *setting, struct step_case *c, bool counted)
 {
+    assert(c->digest[0] != '\0');
     struct step_run run = {0};
     TRY(c->ranks_alone ? train_ranks_alone(setting, c, &run) : train(setting, c, NULL, 0, &run));
     json_decref(c->timeline);

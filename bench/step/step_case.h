@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One way to make a training step, for `zerogauge bench step`: runs of some steps, first beside unsharded Adam, then
-// timed, each of which must end with the digest of the first.
+// One configuration of `zerogauge bench step`: a run of some steps that is compared with unsharded Adam, then timed
+// runs, each of which must end with the digest of the first.
 #ifndef ZG_STEP_CASE_H
 #define ZG_STEP_CASE_H
 
@@ -13,40 +13,41 @@
 
 enum { STEP_WORLD = 2 };
 
-// What all cases share.
+// The settings that all cases share.
 struct step_setting {
     const struct model *model;
     struct text *text;
     struct executor_schedule schedule;
     struct emulation emulation;
     const struct bench_storage *storage;
-    struct bench_device device;  // that trains; rank by rank in turn
+    struct bench_device device;  // that trains; ranks take its devices round-robin
     size_t sequences;            // of a rank's micro-batch
-    uint64_t steps;              // of a run; the first ones are not measured
+    uint64_t steps;              // per run, including the unmeasured first ones
 };
 
 struct step_case {
     const char *what, *preset;
-    int world, ranks_alone;  // ranks_alone: so many runs at once, each of one rank, instead of one run
+    int world, ranks_alone;  // ranks_alone: this many concurrent runs of one rank each; 0: one run
     size_t accumulation;
-    // Known after step_case_verify:
+    // Set by step_case_verify:
     char digest[33];
-    int tier;                  // the farthest one that states live on
-    bool recomputes;           // backward computes the forward once more
-    double bytes[LANE_COUNT];  // that a rank moves in a step between tiers and among ranks
-    double optimizer_bytes;    // of them, of optimizer states to and from NVMe
-    double activation_bytes;   // of them, of activations from the device to the host; back are as many
-    // Each timed run adds one, its median step's:
-    struct bench_samples step_ms;              // of one micro-batch a rank
-    struct bench_samples busy_ms[LANE_COUNT];  // of the busiest rank, and of the run's own step
-    struct bench_samples passes_ms;            // of forward and backward in it, of rank 0
-    json_t *timeline;                          // of the last run's last step; null before. json_decref
+    int tier;                  // the farthest tier that holds states
+    bool recomputes;           // backward recomputes the forward
+    double bytes[LANE_COUNT];  // that a rank moves per step between tiers and among ranks
+    double optimizer_bytes;    // of these, optimizer states to and from NVMe
+    double activation_bytes;   // of these, activations from the device to the host; as many return
+    // Each timed run adds one sample, its median step's:
+    struct bench_samples step_ms;              // per micro-batch of a rank
+    struct bench_samples busy_ms[LANE_COUNT];  // per step, on the busiest rank
+    struct bench_samples passes_ms;            // forward and backward, on rank 0
+    json_t *timeline;                          // of the last run's last step; null before. The caller releases it
 };
 
-// A run with its results compared with unsharded Adam's, bit for bit, and its bytes with the formulas. ERR_CHECK.
+// Runs once and compares the results with unsharded Adam, bit for bit, and the moved bytes with the formulas.
+// ERR_CHECK: they differ.
 int step_case_verify(const struct step_setting *setting, struct step_case *c);
 
-// A timed run; not counted, it warms up. ERR_CHECK where it ended with another digest.
+// Makes a timed run after step_case_verify; not counted, it warms up. ERR_CHECK: it ended with another digest.
 int step_case_measure(const struct step_setting *setting, struct step_case *c, bool counted);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench step` on an accelerator that the host plays: its steps, products and copies are the accelerator's,
-// what is wrong there is found, and nothing stays allocated.
+// Tests of `bench step` on the shadow accelerator: steps, products and copies run there, errors there are found, and
+// nothing stays allocated.
 #include "bench/table/benchmarks.h"
 #include "bench/step/lane_copy.h"
 #include "bench/step/lane_load.h"
@@ -16,14 +16,14 @@
 #include <string.h>
 #include <unistd.h>
 
-// An accelerator whose products and copies are counted; in the one with the number `spoilt` an element is wrong.
+// An accelerator that counts products and copies; number `spoilt` has a wrong element.
 static struct {
     atomic_int products, spoilt_product, copies, spoilt_copy;
-    atomic_int devices;  // a bit for each that was entered
-    atomic_int pending;  // products that nobody has waited for
-    atomic_int early;    // copies while there were any
+    atomic_int devices;  // one bit per device that was entered
+    atomic_int pending;  // products not waited for
+    atomic_int early;    // copies while some were pending
 } host;
-static _Thread_local int begun;  // of them, the thread's
+static _Thread_local int begun;  // this thread's pending products
 
 static int counting_enter(int device)
 {
@@ -31,7 +31,7 @@ static int counting_enter(int device)
     return shadow_enter(device);
 }
 
-// Leaves the thread without a device, and so without memory there.
+// Leaves the thread without a current device.
 static int entering_fails(int device)
 {
     (void)device;
@@ -126,7 +126,7 @@ Test(step_device, every_record_names_the_device)
         count++;
         json_decref(record);
     }
-    // Three cases with a step and its flops each; the lanes collective, h2d and d2h, and collective.
+    // Three cases with a step and its flops each; lanes: collective, h2d and d2h of one, collective of the other.
     cr_expect_eq(count, 3 * 2 + 4);
     cr_expect_eq(lanes, 4);
     cr_expect_eq(host.devices, 3, "both devices are used");
@@ -141,8 +141,8 @@ static struct step_setting setting_on(const struct bench_device *device, const s
         .model = nano(), .text = text, .storage = storage, .device = *device, .sequences = 1, .steps = 3};
 }
 
-// Products of a run are as many in every run: the wrong one is in the middle.
-Test(step_device, a_step_whose_product_is_wrong_once_has_no_number)
+// Every run has the same number of products; the wrong one is in the middle.
+Test(step_device, one_wrong_product_in_a_step_discards_the_measurement)
 {
     const struct accelerator accelerator = counting_accelerator();
     const struct bench_device device = {&accelerator, 1};
@@ -184,7 +184,7 @@ Test(step_device, ranks_that_train_alone_have_a_device_each)
     const struct step_setting setting = setting_on(&device, &storage, text);
     struct step_case c = {.what = "alone", .preset = "zero0", .world = 1, .ranks_alone = STEP_WORLD, .accumulation = 1};
     cr_assert_eq(step_case_verify(&setting, &c), ERR_NONE, "%s", err_message());
-    cr_expect_eq(host.devices, 1, "one rank, on the first");
+    cr_expect_eq(host.devices, 1, "one rank uses the first device");
     cr_assert_eq(step_case_measure(&setting, &c, true), ERR_NONE, "%s", err_message());
     cr_expect_eq(host.devices, 3);
     json_decref(c.timeline);
@@ -192,7 +192,7 @@ Test(step_device, ranks_that_train_alone_have_a_device_each)
     expect_nothing_left();
 }
 
-Test(step_device, a_product_that_is_wrong_is_no_peak)
+Test(step_device, a_wrong_product_discards_the_peak)
 {
     const struct accelerator accelerator = counting_accelerator();
     const struct bench_device device = {&accelerator, 3};
@@ -206,8 +206,8 @@ Test(step_device, a_product_that_is_wrong_is_no_peak)
         cr_expect_gt(gflops, 0);
     }
     cr_expect_gt(host.copies, 0);
-    cr_expect_eq(host.early, 0, "results are looked at before they are waited for");
-    // In no time each thread multiplies once, so that no later product hides what is wrong.
+    cr_expect_eq(host.early, 0, "results are read before the products have ended");
+    // In 0 s each thread multiplies once, so that no later product overwrites the wrong one.
     host.spoilt_product = host.products + 2;
     cr_expect_eq(step_peak_of_square(peak, &gflops), ERR_CHECK);
     cr_expect_str_eq(err_message(), "matrix products have 1 wrong elements");
@@ -219,7 +219,7 @@ Test(step_device, a_product_that_is_wrong_is_no_peak)
     expect_nothing_left();
 }
 
-Test(step_device, a_device_without_memory_is_an_error_of_its_rank)
+Test(step_device, too_little_device_memory_is_an_error_of_its_rank)
 {
     struct accelerator accelerator = counting_accelerator();
     const struct bench_device device = {&accelerator, 2};
@@ -237,7 +237,7 @@ Test(step_device, a_device_without_memory_is_an_error_of_its_rank)
     expect_nothing_left();
 }
 
-// The rank's own device, page-locked memory here, and every size that is no multiple of anything.
+// Copies use the rank's own device and page-locked host memory, at odd sizes too.
 Test(step_device, copies_go_between_the_device_and_locked_memory)
 {
     const struct accelerator accelerator = counting_accelerator();
@@ -257,7 +257,7 @@ Test(step_device, copies_go_between_the_device_and_locked_memory)
     expect_nothing_left();
 }
 
-Test(step_device, a_byte_that_is_copied_wrong_is_found_in_either_direction)
+Test(step_device, a_wrongly_copied_byte_is_found_in_either_direction)
 {
     const struct accelerator accelerator = counting_accelerator();
     const struct bench_device device = {&accelerator, 1};
@@ -269,11 +269,11 @@ Test(step_device, a_byte_that_is_copied_wrong_is_found_in_either_direction)
         cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE);
         cr_assert_eq(done.items, 65537);
         cr_assert_eq(lane_load_check(load), ERR_NONE, "%s", err_message());
-        // After the one that comes before the clock.
+        // Skips the untimed copy.
         host.spoilt_copy = host.copies + 2;
         cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE);
         cr_expect_eq(lane_load_check(load), ERR_CHECK, "lane %d", lane);
-        cr_expect_str_eq(err_message(), "a copy is not what was copied");
+        cr_expect_str_eq(err_message(), "copied data is wrong");
         cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE);
         cr_expect_eq(lane_load_check(load), ERR_NONE, "%s", err_message());
         lane_load_close(load);
@@ -289,7 +289,7 @@ Test(step_device, pieces_of_a_large_copy_follow_one_another)
     for (int lane = LANE_H2D; lane <= LANE_D2H; lane++) {
         struct lane_copy copy = {.device = device, .to_device = lane == LANE_H2D};
         cr_assert_eq(lane_copy_open(2 * PIECE_BYTES + 5, &copy), ERR_NONE, "%s", err_message());
-        cr_expect_eq(copy.buffer_bytes, 2 * PIECE_BYTES, "whole pieces");
+        cr_expect_eq(copy.buffer_bytes, 2 * PIECE_BYTES, "full pieces");
         for (int pieces = 1; pieces <= 3; pieces++) {
             for (int i = 0; i < pieces; i++)
                 cr_assert_eq(lane_copy_run(&copy), ERR_NONE);
@@ -304,7 +304,7 @@ Test(step_device, pieces_of_a_large_copy_follow_one_another)
     expect_nothing_left();
 }
 
-// One fold of all leaves its last element wrong.
+// Makes the last element of one fold wrong.
 static atomic_int folds;
 static int spoilt_fold;
 
@@ -316,7 +316,7 @@ static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, e
         ((float *)at(out))[count - 1] += 1;
 }
 
-Test(step_device, reduce_scatters_are_of_what_lies_on_the_device)
+Test(step_device, reduce_scatters_run_on_the_device)
 {
     struct isa_kernels kernels = shadow_kernels;
     struct accelerator accelerator = counting_accelerator();
@@ -336,10 +336,10 @@ Test(step_device, reduce_scatters_are_of_what_lies_on_the_device)
     }
     cr_expect_gt(folds_of_check, 0);
     cr_expect_eq(host.devices, 3);
-    // The last fold of what is run makes what is compared.
+    // The last fold of the run makes the result that is verified.
     spoilt_fold = folds + folds_of_check;
     cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE, "%s", err_message());
-    cr_assert_eq(folds, spoilt_fold, "a run has as many as a check");
+    cr_assert_eq(folds, spoilt_fold, "a run has as many folds as a check");
     cr_expect_eq(lane_load_check(load), ERR_CHECK);
     cr_expect_str_eq(err_message(), "a reduce-scatter left 1 wrong elements");
     lane_load_close(load);
@@ -357,7 +357,7 @@ static int run(const char *option, const char *value)
     return status;
 }
 
-Test(step_device, a_device_that_is_not_here_is_a_skip)
+Test(step_device, an_absent_device_is_a_skip)
 {
     struct bench_device device;
     bool absent;

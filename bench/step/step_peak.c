@@ -19,21 +19,21 @@ struct product {
     bool a_transposed, b_transposed;
 };
 
-// One after the other.
+// Products that run one after the other.
 struct program {
     struct product products[PRODUCT_MAX];
     size_t product_count;
 };
 
-// A thread, in place of a rank.
+// A thread that stands in for a rank.
 struct worker {
-    float *memory;  // where the rank's device is: two operands of ones, and the results
+    float *memory;  // on the rank's device: two operands of ones, and the results
     double gflops;  // of the last measurement
     int code;
     char message[512];
 };
 
-enum { SEEN_COUNT = 1 << 18 };  // results that are compared at a time
+enum { SEEN_COUNT = 1 << 18 };  // results that are verified at a time
 
 struct step_peak {
     struct bench_device device;
@@ -42,7 +42,7 @@ struct step_peak {
     size_t operand_count, result_count;  // elements of each operand, and of all results, of a worker
     int worker_count;
     struct worker *workers;
-    float *seen;  // this processor's room for SEEN_COUNT results
+    float *seen;  // [SEEN_COUNT] in host memory
 };
 
 static void add(struct program *program, struct product product)
@@ -50,7 +50,7 @@ static void add(struct program *program, struct product product)
     program->products[program->product_count++] = product;
 }
 
-// A linear layer's: forward, the gradient of its input, and that of its weights.
+// Adds a linear layer's products: forward, gradient of the input, gradient of the weights.
 static void add_layer(struct program *program, size_t rows, size_t in, size_t out, size_t count)
 {
     add(program, (struct product){rows, out, in, count, false, false});
@@ -68,12 +68,12 @@ static void add_products(struct program *program, const struct gpt_shape *shape,
     add_layer(program, rows, width, 4 * width, blocks);
     add_layer(program, rows, 4 * width, width, blocks);
     add_layer(program, rows, width, shape->vocabulary, 1);
-    // Attention: scores and their mix of values, each with two gradients.
+    // Attention: scores and weighted values, each with two gradients.
     add(program, (struct product){length, length, head, 2 * heads, false, true});
     add(program, (struct product){length, head, length, 4 * heads, false, false});
 }
 
-// What the program needs of a worker's memory.
+// Grows the workers' memory to fit the program.
 static void grow(struct step_peak *peak, const struct program *program)
 {
     size_t results = 0;
@@ -110,7 +110,7 @@ static void multiply_all(const struct step_peak *peak, const struct worker *work
     }
 }
 
-// Every worker where its rank works, all at once. The error is the first one's.
+// Runs `work` on all workers at once, each on its rank's device. Returns the first error.
 static int work_all(struct step_peak *peak, const struct program *program,
                     int (*work)(const struct step_peak *peak, struct worker *worker, const struct program *program))
 {
@@ -129,7 +129,7 @@ static int work_all(struct step_peak *peak, const struct program *program,
     return ERR_NONE;
 }
 
-// An accelerator's first products load what multiplies, which is not to be measured.
+// Multiplies once on an accelerator, whose first products load its kernels.
 static int prepare(const struct step_peak *peak, struct worker *worker, const struct program *program)
 {
     void *memory;
@@ -165,7 +165,7 @@ static int open_workers(struct step_peak *peak)
 int step_peak_open(const struct model *model, const struct step_peak_setting *setting, struct step_peak **out)
 {
     if (!gpt_is_name(model->name))
-        return err_set(ERR_USAGE, "the model %s is no GPT, whose matrix products are known", model->name);
+        return err_set(ERR_USAGE, "the model %s is not a GPT: its matrix products are unknown", model->name);
     struct step_peak *peak = calloc(1, sizeof *peak);
     if (!peak)
         return err_set(ERR_MEMORY, "no memory for matrix products");
@@ -212,7 +212,7 @@ double step_peak_model_flops(const struct step_peak *peak)
     return flops_of(&peak->of_model) * peak->worker_count;
 }
 
-// Products are waited for in rounds that last some milliseconds, so that what waiting takes is small beside them.
+// Waits for products once per round of some milliseconds, so that the cost of waiting is small.
 static int multiply_for_a_time(const struct step_peak *peak, struct worker *worker, const struct program *program)
 {
     uint64_t begin_ns = clock_now_ns(), before_ns, now_ns = begin_ns;
@@ -230,7 +230,7 @@ static int multiply_for_a_time(const struct step_peak *peak, struct worker *work
     return ERR_NONE;
 }
 
-// A sum of k ones is exact.
+// Counts results that are not k: operands are ones, and their sum is exact.
 static int count_wrong(const struct step_peak *peak, const struct worker *worker, const struct program *program,
                        size_t *wrong)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What matrix products reach here with as many threads as a step has ranks, all at once: those of a GPT's own layers,
-// and large square ones. The roofline of a step's computation, where the ranks compute.
+// The rate of matrix products with as many concurrent threads as a step has ranks: products of the shapes of a GPT's
+// layers, and large square ones. The roofline of a step's computation.
 #ifndef ZG_STEP_PEAK_H
 #define ZG_STEP_PEAK_H
 
@@ -10,22 +10,23 @@
 struct step_peak;
 
 struct step_peak_setting {
-    const struct bench_device *device;  // null: this processor. Threads take turns on its devices, as ranks do
+    const struct bench_device *device;  // null: the CPU. Threads take its devices round-robin, as ranks do
     size_t sequences;                   // of a rank's micro-batch
     int threads;
     size_t side;     // of the square products
-    double seconds;  // of each measurement, or once through all products if that is longer
+    double seconds;  // per measurement, at least all products once
 };
 
-// Products of one rank's micro-batch, forward and backward, and square ones. ERR_USAGE for what is no GPT.
+// Prepares the products of one rank's micro-batch, forward and backward, and the square ones. ERR_USAGE: the model is
+// not a GPT.
 int step_peak_open(const struct model *model, const struct step_peak_setting *setting, struct step_peak **out);
 void step_peak_close(struct step_peak *peak);  // null-safe
 
-// Gflop/s of all threads together. Afterwards, when no clock runs, the products are compared: ERR_CHECK.
+// Measure the Gflop/s of all threads together, then verify the products. ERR_CHECK: one is wrong.
 int step_peak_of_model(struct step_peak *peak, double *gflops);
 int step_peak_of_square(struct step_peak *peak, double *gflops);
 
-// Operations of one measurement at least, of all threads.
+// Returns the least operations of one measurement, of all threads.
 double step_peak_model_flops(const struct step_peak *peak);
 
 #endif

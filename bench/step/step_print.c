@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of `bench step`: the step, its operations against matrix products, its lanes against themselves, and what
-// ZeRO-Infinity's model of efficiency makes of all that.
+// The results of `bench step`: the step, its operations against matrix products, each lane against the lane alone, and
+// the efficiency against the one that ZeRO-Infinity's model predicts.
 #include "bench/step/step_bench.h"
 
 #include "bench/step/efficiency.h"
@@ -30,12 +30,12 @@ static json_t *case_json(const struct step_bench *bench, const struct step_case 
     return json;
 }
 
-// The peak is what forward and backward compute where ranks never speak to each other.
+// The peak is the rate of forward and backward of ranks that do not communicate.
 static struct efficiency_step efficiency_of(const struct step_bench *bench, const struct step_case *c)
 {
     double flops = model_flops(bench->setting.model, bench->setting.sequences);
     struct efficiency_step step = {
-        .flops = c->recomputes ? flops * 4 / 3 : flops,  // forward once more, a third
+        .flops = c->recomputes ? flops * 4 / 3 : flops,  // one more forward, a third
         .flops_per_s = flops / (bench_median(&bench->cases[STEP_ALONE].passes_ms) * 1e-3),
         .optimizer_bytes = c->optimizer_bytes,
         .activation_bytes = c->activation_bytes,
@@ -83,7 +83,7 @@ static int print_step(struct step_bench *bench, struct step_case *c)
     return ERR_NONE;
 }
 
-// Samples of a case's own are a kilobyte and more: not on the stack.
+// On the heap, because samples are large.
 static struct bench_samples *new_samples(void)
 {
     struct bench_samples *samples = calloc(1, sizeof *samples);
@@ -92,7 +92,7 @@ static struct bench_samples *new_samples(void)
     return samples;
 }
 
-// The model's operations, without recomputation, over the step's whole time.
+// Prints the model's operations, without recomputation, over the step's time.
 static int print_flops_of(struct step_bench *bench, const struct step_case *c, struct bench_samples *gflops)
 {
     double flops = STEP_WORLD * model_flops(bench->setting.model, bench->setting.sequences);
@@ -131,7 +131,7 @@ static int print_flops(struct step_bench *bench, const struct step_case *c)
     return rc;
 }
 
-// Bytes a second while a lane works, against the lane by itself.
+// Prints a lane's rate while it is busy, against the lane alone.
 static int print_lane_of(struct step_bench *bench, const struct step_case *c, enum lane lane,
                          struct bench_samples *rate)
 {
@@ -155,7 +155,7 @@ static int print_lane_of(struct step_bench *bench, const struct step_case *c, en
     };
     TRY(bench_print(&bench->options, &record));
     if (!bench->options.json)
-        printf("         %-10s %8.3f MB a step in %8.2f ms: %8.3f GB/s, %5.1f %% of the lane by itself (%.3f)\n",
+        printf("         %-10s %8.3f MB per step in %8.2f ms: %8.3f GB/s, %5.1f %% of the lane alone (%.3f)\n",
                ledger_lane_name(lane), c->bytes[lane] * 1e-6, bench_median(busy), bench_median(rate),
                100 * bench_ratio(&record), bench_median(link));
     return ERR_NONE;

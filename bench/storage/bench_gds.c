@@ -21,11 +21,11 @@ const struct benchmark bench_gds = {
     .name = "gds",
     .run = gds_main,
     .uses = BENCH_USES_DIRECT,
-    .summary = "a GPU and files by cuFile, against host memory between; or skipped",
+    .summary = "a GPU and files by cuFile, against the path through host memory",
     .text =
-        "A GPU's memory and files by cuFile (GPUDirect Storage), against the way through page-locked host memory. "
-        "Skipped where there is no GPU or no libcufile; each result names the path that bytes took, as far as it can "
-        "be known.",
+        "Transfers between a GPU's memory and files by cuFile (GPUDirect Storage), against the path through "
+        "page-locked host memory. Skipped without a GPU or libcufile. Each result names the path that the bytes took, "
+        "as far as cuFile reports it.",
     .examples = {"zerogauge bench gds --nvme-path /mnt/nvme",
                  "zerogauge bench gds --quick --direction read --threads 1,8,16"},
 };
@@ -40,11 +40,11 @@ static int find(struct gds_bench *bench)
     return io_cufile_library(&bench->calls);
 #else
     (void)bench;
-    return err_set(ERR_USAGE, "this version is built without CUDA: there is no memory of a GPU");
+    return err_set(ERR_USAGE, "this binary was built without CUDA, so it cannot use a GPU's memory");
 #endif
 }
 
-// What the user said, as popt stores it.
+// The user's choices, as popt stores them; null: not given.
 struct given {
     char *size, *direction;
 };
@@ -60,29 +60,30 @@ static int choose_requests(struct bench_options *options, uint64_t bytes)
     for (size_t i = 0; i < options->size_count; i++)
         if (options->sizes[i] % IO_ALIGNMENT != 0 || bytes % options->sizes[i] != 0 ||
             options->sizes[i] > IO_BLOCK_MAX_BYTES)
-            return err_set(ERR_USAGE, "--sizes %zu: requests are multiples of %d that divide --size (%llu)",
+            return err_set(ERR_USAGE, "--sizes %zu: a request must be a multiple of %d and divide --size (%llu)",
                            options->sizes[i], IO_ALIGNMENT, (unsigned long long)bytes);
     for (size_t i = 0; i < options->thread_count; i++)
         if (options->threads[i] > IO_THREAD_MAX)
-            return err_set(ERR_USAGE, "--threads %d: up to %d requests in flight", options->threads[i], IO_THREAD_MAX);
+            return err_set(ERR_USAGE, "--threads %d: at most %d requests in flight", options->threads[i],
+                           IO_THREAD_MAX);
     return ERR_NONE;
 }
 
 static int choose(struct gds_bench *bench, struct bench_options *options, const struct given *given)
 {
     if (options->storage.buffered)
-        return err_set(ERR_USAGE, "--buffered: cuFile's files are opened with O_DIRECT");
+        return err_set(ERR_USAGE, "--buffered: cuFile always bypasses the page cache");
     if (options->storage.engine)
         TRY(io_engine_parse(options->storage.engine, &bench->engine));
     bench->bytes = options->quick ? 64 << 20 : 1 << 30;
     if (given->size)
         TRY(size_parse(given->size, &bench->bytes));
     if (bench->bytes < 1 << 20 || bench->bytes % (1 << 20) != 0 || bench->bytes > UINT64_C(1) << 40)
-        return err_set(ERR_USAGE, "--size %s: whole MiB, from 1 up", given->size);
+        return err_set(ERR_USAGE, "--size %s: expected a multiple of 1 MiB", given->size);
     bench->directions[0] = !given->direction || strcmp(given->direction, "read") == 0;
     bench->directions[1] = !given->direction || strcmp(given->direction, "write") == 0;
     if (!bench->directions[0] && !bench->directions[1])
-        return err_set(ERR_USAGE, "--direction %s: read or write", given->direction);
+        return err_set(ERR_USAGE, "--direction %s: expected read or write", given->direction);
     bench_default_repeat(options, 5, 3, 1);
     return choose_requests(options, bench->bytes);
 }
@@ -102,10 +103,10 @@ static int gds_main(int argc, const char **argv)
     struct given given = {0};
     const struct poptOption own[] = {
         {"size", '\0', POPT_ARG_STRING, &given.size, 0,
-         "of the file in each folder (1G), all of which the GPU has memory for; --sizes are of a request, "
-         "--threads how many are in flight",
+         "size of the file in each folder (1G); the GPU needs memory for all of them; --sizes are of a request, "
+         "--threads are requests in flight",
          "SIZE"},
-        {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "one of the two alone", "read|write"},
+        {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "measure this direction only", "read|write"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_gds, own, &options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases of `bench gds`, over whatever device and cuFile there are.
+// The cases of `bench gds`.
 #ifndef ZG_BENCH_GDS_H
 #define ZG_BENCH_GDS_H
 
@@ -10,12 +10,12 @@
 struct cufile_calls;
 
 struct gds_bench {
-    const struct bench_options *options;  // sizes: of a request; threads: requests in flight
+    const struct bench_options *options;  // sizes are of a request; threads are requests in flight
     struct bench_device device;
     const struct cufile_calls *calls;
-    uint64_t bytes;           // of each file; every size of the options divides it
-    bool directions[2];       // to be measured: reads, writes
-    enum nvme_engine engine;  // of the way through the host
+    uint64_t bytes;           // of each file, a multiple of every size of the options
+    bool directions[2];       // to measure: reads, writes
+    enum nvme_engine engine;  // of the path through host memory
 };
 
 // Measures and prints every case.

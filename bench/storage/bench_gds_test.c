@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench gds` over a stand-in for cuFile and an accelerator that the host plays: every case has its record,
-// every byte is compared, and what is wrong is an error and no number.
+// Tests of `bench gds` over a stand-in for cuFile and the shadow accelerator: every case has its record, every byte is
+// compared, and a wrong byte is an error that leaves no record.
 #include "bench/table/benchmarks.h"
 #include "bench/storage/bench_gds.h"
 
@@ -15,7 +15,7 @@
 static const char *const folders[] = {ZG_BINARY_DIR, ZG_BINARY_DIR "/CMakeFiles"};
 static const struct bench_device device = {&shadow_accelerator, 1};
 
-// Files of so many MiB in one or both folders, and the ways of one setting.
+// Files of some MiB in one or both folders, and the two ways of one setting.
 struct rig {
     struct gds_files files;
     struct gds_ways *ways;
@@ -60,7 +60,7 @@ Test(bench_gds, both_ways_move_every_byte_in_both_directions)
         for (int file = 0; file < settings[i].folder_count; file++) {
             struct stat of;
             cr_assert_eq(fstat(rig.files.folders[file].file, &of), 0);
-            cr_expect_eq(of.st_nlink, 0, "the file would be left behind");
+            cr_expect_eq(of.st_nlink, 0, "the file has a name and would stay");
         }
         cr_expect_eq(gds_ways_piece_bytes(rig.ways) % settings[i].block_bytes, 0);
         for (int sample = 0; sample < 8; sample++) {
@@ -75,7 +75,7 @@ Test(bench_gds, both_ways_move_every_byte_in_both_directions)
     }
 }
 
-Test(bench_gds, files_that_cannot_be_had_are_an_error_and_given_back)
+Test(bench_gds, files_that_cannot_be_opened_are_an_error_and_leave_nothing_open)
 {
     static const char *const bad[] = {ZG_BINARY_DIR, "/nowhere"};
     const char *path;
@@ -97,13 +97,14 @@ Test(bench_gds, files_that_cannot_be_had_are_an_error_and_given_back)
     io_cufile_close();
 }
 
-Test(bench_gds, a_wrong_byte_is_an_error_that_says_where_it_is)
+Test(bench_gds, a_wrong_byte_is_an_error_that_names_its_place)
 {
     static const char *const expected[] = {
-        "gds: of what was read by cuFile, the 8 bytes at 163840 on the GPU, which are those at offset 163840 of the "
-        "file in " ZG_BINARY_DIR ", are wrong",
-        "gds: of what was written by cuFile, the 8 bytes at 163840 on the GPU, which are those at offset 163840 of the "
-        "file in " ZG_BINARY_DIR ", are wrong",
+        "gds: data read by cuFile is wrong in the 8 bytes at 163840 on the GPU, which belong to offset 163840 of the "
+        "file in " ZG_BINARY_DIR,
+        "gds: data written by cuFile is wrong in the 8 bytes at 163840 on the GPU, which belong to offset 163840 of "
+        "the "
+        "file in " ZG_BINARY_DIR,
     };
     struct rig rig;
     double rate;
@@ -117,7 +118,7 @@ Test(bench_gds, a_wrong_byte_is_an_error_that_says_where_it_is)
     rig_close(&rig);
 }
 
-// The samples before have left the right bytes of theirs in files and on the GPU.
+// Files and GPU hold the right bytes of earlier samples.
 Test(bench_gds, bytes_that_do_not_move_are_found)
 {
     struct rig rig;
@@ -132,7 +133,7 @@ Test(bench_gds, bytes_that_do_not_move_are_found)
     rig_close(&rig);
 }
 
-Test(bench_gds, an_error_of_cufiles_names_it)
+Test(bench_gds, a_cufile_error_is_named)
 {
     struct rig rig;
     double rate;
@@ -193,7 +194,7 @@ static const char *text_in(const json_t *record, const char *key)
     return json_string_value(json_object_get(json_object_get(record, "case"), key));
 }
 
-Test(bench_gds, every_case_has_its_record_which_says_which_path_the_bytes_went)
+Test(bench_gds, every_case_has_its_record_which_names_the_path_of_the_bytes)
 {
     struct gds_bench bench = {&case_options, device, &standin_calls, 2 << 20, {true, true}, NVME_LIBAIO};
     json_t *records;
@@ -236,7 +237,7 @@ Test(bench_gds, wrong_data_leaves_no_record)
     json_decref(records);
 }
 
-// Standard error's last words, and the exit status.
+// Runs with standard error captured; returns the exit status.
 static int command(const char *const arguments[], char *said, size_t said_bytes)
 {
     const char *argv[8] = {"gds"};
@@ -277,7 +278,7 @@ Test(bench_gds, bad_input_is_refused)
     }
 }
 
-Test(bench_gds, without_a_device_it_is_skipped_and_says_why)
+Test(bench_gds, without_a_device_the_benchmark_is_skipped_with_the_reason)
 {
     static const char *const arguments[] = {"--quick", "--nvme-path", ZG_BINARY_DIR, NULL};
     char said[512];

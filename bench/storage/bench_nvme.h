@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of `bench nvme`, and what they share.
+// The parts of `bench nvme` and the state that they share.
 #ifndef ZG_BENCH_NVME_H
 #define ZG_BENCH_NVME_H
 
@@ -8,25 +8,25 @@
 #include "bench/storage/nvme_stream.h"
 
 struct nvme_bench {
-    struct bench_options options;  // sizes: of a request
+    struct bench_options options;  // sizes are of a request
     uint64_t bytes;                // of each file
-    double seconds;                // of each run
-    struct emulation emulation;    // of the rates alone
+    double seconds;                // per run
+    struct emulation emulation;    // throttles nvme_rates_run only
     size_t depths[BENCH_LIST_MAX];
     size_t depth_count;
     bool engines[NVME_ENGINE_COUNT], directions[STREAM_DIRECTION_COUNT];
-    char fio[FIO_VERSION_BYTES];  // "": there is none
-    struct nvme_files files;      // ours
-    struct nvme_files fio_files;  // of the same size in the same folders, none without fio
+    char fio[FIO_VERSION_BYTES];  // "": without fio
+    struct nvme_files files;
+    struct nvme_files fio_files;  // fio's, of the same size in the same folders; empty without fio
 };
 
-// How many GB/s each direction, engine, block size and depth reaches, beside fio.
+// Measures the GB/s of each direction, engine, block size and depth, against fio.
 int nvme_rates_run(struct nvme_bench *bench);
 
-// How long single requests of 4 KiB at random places take, beside fio.
+// Measures the latency of single requests of 4 KiB at random offsets, against fio.
 int nvme_latencies_run(struct nvme_bench *bench);
 
-// The tier's transfers with checksums, against those without.
+// Measures the tier's transfers with checksums, against transfers without.
 int nvme_checksums_run(struct nvme_bench *bench);
 
 #endif

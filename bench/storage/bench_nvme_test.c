@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench nvme`: data that is not what was written last is found, its runs do what they say, and its lines name
-// the case and the baseline.
+// Tests of `bench nvme`: wrong and stale data is found, streams keep their time and rate, and records name case and
+// baseline.
 #include "bench/table/benchmarks.h"
 #include "bench/storage/bench_nvme.h"
 
@@ -27,7 +27,7 @@ static struct stream stream_of(struct nvme_files *files, enum stream_direction d
     return (struct stream){.files = files, .direction = direction, .block_bytes = 16 * BLOCK, .depth = 4, .seconds = 9};
 }
 
-// One pass over all files, and how many bytes it moved.
+// Makes one pass over all files. *bytes: how many it moved.
 static int one_pass(struct stream stream, uint64_t *bytes)
 {
     struct stream_result result;
@@ -38,7 +38,7 @@ static int one_pass(struct stream stream, uint64_t *bytes)
     return code;
 }
 
-Test(bench_nvme, a_stream_moves_every_block_and_finds_it_as_it_was_written)
+Test(bench_nvme, a_stream_moves_and_verifies_every_block)
 {
     for (int count = 1; count <= 2; count++) {
         struct nvme_files files = written_files(count);
@@ -72,14 +72,14 @@ Test(bench_nvme, a_stream_ends_when_its_time_is_over_and_times_single_requests)
         cr_assert_gt(result.latencies_ns[i], 0);
         sum_ns += result.latencies_ns[i];
     }
-    cr_expect_leq(sum_ns, result.ns, "one after the other");
+    cr_expect_leq(sum_ns, result.ns, "requests run one after the other");
     cr_expect_gt(sum_ns, result.ns / 4);
     free(result.latencies_ns);
     cr_expect_eq(stream_all(&files, STREAM_READ), ERR_NONE, "%s", err_message());
     nvme_files_close(&files);
 }
 
-// What an emulated disk cannot do by then has not been done; where only one direction is slow, the other is not paced.
+// An emulated disk never exceeds its rate; a direction without an emulated rate is not throttled.
 Test(bench_nvme, an_emulated_disk_takes_its_time_for_all_that_it_moves)
 {
     static const struct {
@@ -111,7 +111,7 @@ Test(bench_nvme, an_emulated_disk_takes_its_time_for_all_that_it_moves)
     nvme_files_close(&files);
 }
 
-// Replaces the 4 KiB at `to` by those that are, or were, elsewhere.
+// Overwrites the 4 KiB at `to` with other contents of a file.
 static void put(const struct nvme_files *files, off_t to, const unsigned char *block)
 {
     cr_assert_eq(pwrite(files->folders[0].file, block, BLOCK, to), BLOCK);
@@ -128,7 +128,7 @@ static void expect_found(struct nvme_files *files, bool at_once, const char *wha
     int code = one_pass(stream_of(files, STREAM_READ), &bytes);
     cr_expect_eq(code, at_once ? ERR_CHECK : ERR_NONE, "%s: %s", what, err_message());
     cr_expect_eq(stream_all(files, STREAM_READ), ERR_CHECK, "%s", what);
-    cr_expect(strstr(err_message(), STORAGE_FOLDER ": what was read at offset 81920 "), "%s: %s", what, err_message());
+    cr_expect(strstr(err_message(), STORAGE_FOLDER ": data read at offset 81920 "), "%s: %s", what, err_message());
 }
 
 Test(bench_nvme, stale_misplaced_torn_and_damaged_blocks_are_found)
@@ -172,7 +172,7 @@ static int run(const char *const arguments[], char **text)
     return status;
 }
 
-// Counts the lines of that name, and looks at what each must have.
+// Counts the records of that name and checks their fields.
 static int lines_of(const char *text, const char *name, bool baseline)
 {
     int count = 0;
@@ -195,7 +195,7 @@ static int lines_of(const char *text, const char *name, bool baseline)
     "--nvme-path", STORAGE_FOLDER, "--size", "4M", "--sizes", "64K,128K", "--depths", "1,4", "--seconds", "0.06",      \
         "--repeat", "1", "--engine", "libaio"
 
-Test(bench_nvme, without_fio_lines_have_numbers_and_no_ratio)
+Test(bench_nvme, without_fio_records_have_no_ratio)
 {
     static const char *const arguments[] = {SMALL, "--no-fio", "--json", "--nvme-path", STORAGE_FOLDER, NULL};
     char *text;
@@ -206,7 +206,7 @@ Test(bench_nvme, without_fio_lines_have_numbers_and_no_ratio)
     free(text);
 }
 
-// How many rates say in their case that their lane is emulated, and stay below its rate.
+// Counts the rates whose case names an emulated lane; each must stay below the lane's rate.
 static int emulated_count(const char *text, const char *lanes, double limit)
 {
     int count = 0;
@@ -233,7 +233,7 @@ Test(bench_nvme, emulated_lanes_are_named_where_they_are_used)
     free(text);
 }
 
-Test(bench_nvme, with_fio_lines_have_its_version_and_a_ratio)
+Test(bench_nvme, with_fio_records_have_its_version_and_a_ratio)
 {
     char version[FIO_VERSION_BYTES], *text;
     if (fio_version(version) != ERR_NONE) {
@@ -249,7 +249,7 @@ Test(bench_nvme, with_fio_lines_have_its_version_and_a_ratio)
     free(text);
 }
 
-Test(bench_nvme, a_table_says_what_was_measured_and_what_was_not)
+Test(bench_nvme, the_text_output_names_files_and_a_missing_baseline)
 {
     static const char *const arguments[] = {SMALL, "--direction", "write", "--no-fio", NULL};
     char *text;
@@ -262,7 +262,7 @@ Test(bench_nvme, a_table_says_what_was_measured_and_what_was_not)
     free(text);
 }
 
-Test(bench_nvme, what_cannot_be_measured_is_refused)
+Test(bench_nvme, bad_options_are_refused)
 {
     static const char *const bad[][4] = {{"--engine", "aio"},
                                          {"--direction", "up"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench swap`: states on NVMe become what they become in memory, with any number of buffers; a wrong bit is
-// found, and then there is no number; its lines say what was measured.
+// Tests of `bench swap`: states on NVMe equal those in memory with any number of buffers, a wrong bit is found and
+// leaves no record, and records describe their cases.
 #include "bench/table/benchmarks.h"
 #include "bench/harness/bench.h"
 #include "base/err.h"
@@ -34,7 +34,7 @@ static struct swap_setting setting_of(size_t count, int buffers, enum nvme_engin
     };
 }
 
-// A pair of sets, after so many steps of both.
+// Opens a pair of sets and makes some steps of both.
 struct pair {
     struct swap_states swapped, in_memory;
 };
@@ -149,7 +149,7 @@ Test(bench_swap, a_json_line_names_the_case_and_its_baseline)
     cr_expect_eq(sub_group, 2048);
     cr_expect_eq(buffers, 3);
     cr_expect(!checksum && !buffered && verified);
-    // 10007 parameters of 4 bytes are 40960 in whole blocks.
+    // 10007 parameters of 4 bytes round up to 40960.
     cr_expect_eq(bytes, 2 * 3 * 40960);
     cr_expect(json_array_size(samples) == 2 && json_array_size(limits) == 2);
     cr_expect_float_eq(ratio, limit / median, 1e-4 * ratio);
@@ -168,7 +168,7 @@ static size_t count_of(const char *text, const char *part)
     return count;
 }
 
-Test(bench_swap, what_is_listed_is_crossed_and_the_rest_varies_one_at_a_time)
+Test(bench_swap, listed_values_are_combined_and_the_rest_varies_one_at_a_time)
 {
     static const char *const arguments[] = {"--buffers", "3,5", "--sub-groups", "2K,4K", "--engine", "libaio", NULL};
     char *text;
@@ -180,7 +180,7 @@ Test(bench_swap, what_is_listed_is_crossed_and_the_rest_varies_one_at_a_time)
     free(text);
 }
 
-Test(bench_swap, a_bit_that_flips_on_the_disk_leaves_no_number)
+Test(bench_swap, a_bit_that_flips_on_the_disk_leaves_no_record)
 {
     static const char *const unchecked[] = {"--quick",     "--engine",           "libaio", "--inject",
                                             "nvme:flip@1", "--no-swap-checksum", "--json", NULL};

@@ -16,8 +16,9 @@
 
 const double fio_percentiles[FIO_PERCENTILE_COUNT] = {50, 95, 99, 99.9};
 
-// Becomes fio. Its complaints go where its results go, and it does not outlive this program. Requests in huge pages
-// are of fewer pieces, which some disks serve several times as fast as others: fio gets such memory, as ours is.
+// Replaces the child process by fio, which ends with this process and writes errors and results to `output`. It gets
+// memory in huge pages as our own streams do: such requests have fewer segments, which some disks serve several times
+// as fast.
 static void become(char *const arguments[], int output, pid_t parent)
 {
     setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 1);
@@ -29,7 +30,7 @@ static void become(char *const arguments[], int output, pid_t parent)
     _exit(127);
 }
 
-// All that a file gives, as text to be freed.
+// Reads a file to its end. Returns text that the caller frees; null: out of memory.
 static char *read_all(int file)
 {
     size_t length = 0, room = 1 << 16;
@@ -53,12 +54,12 @@ static char *read_all(int file)
     return text;
 }
 
-// What it prints, to be freed, and how it exits; 127: there is none.
+// Runs fio. *text: its output, which the caller frees. *exit_status: 127 if it is not installed.
 static int run(char *const arguments[], char **text, int *exit_status)
 {
     int ends[2];
     if (pipe(ends) != 0)
-        return err_set(ERR_IO, "no pipe to fio: %s", strerror(errno));
+        return err_set(ERR_IO, "cannot create a pipe to fio: %s", strerror(errno));
     pid_t parent = getpid(), child = fork();
     if (child == 0)
         become(arguments, ends[1], parent);
@@ -71,7 +72,7 @@ static int run(char *const arguments[], char **text, int *exit_status)
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;
     *exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return *text ? ERR_NONE : err_set(ERR_MEMORY, "no memory for what fio prints");
+    return *text ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the output of fio");
 }
 
 int fio_version(char out[FIO_VERSION_BYTES])
@@ -84,7 +85,7 @@ int fio_version(char out[FIO_VERSION_BYTES])
     return status == 0 ? ERR_NONE : err_set(ERR_USAGE, "fio is not installed (apt-get install fio)");
 }
 
-// The job of one direction in fio's result.
+// Reads the rates and latencies of the job in fio's result.
 static int read_job(const json_t *job, const struct stream *stream, struct fio_result *out)
 {
     static const char *const keys[FIO_PERCENTILE_COUNT] = {"50.000000", "95.000000", "99.000000", "99.900000"};
@@ -101,7 +102,7 @@ static int read_job(const json_t *job, const struct stream *stream, struct fio_r
 
 static int read_result(const char *text, int exit_status, const struct stream *stream, struct fio_result *out)
 {
-    // Warnings may come first; a result begins with a brace at the beginning of a line.
+    // Warnings may come first; the result begins with a brace at the start of a line.
     const char *begin = text[0] == '{' ? text : strstr(text, "\n{");
     json_t *result = begin ? json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
     const json_t *job = json_array_get(json_object_get(result, "jobs"), 0);
@@ -115,7 +116,7 @@ static int read_result(const char *text, int exit_status, const struct stream *s
     return code;
 }
 
-// "/proc/7/fd/3:/proc/7/fd/4": the files of this process by names that others can open.
+// Makes "--filename=/proc/7/fd/3:/proc/7/fd/4", names by which fio can open the files of this process.
 static int file_names(const struct nvme_files *files, char *out, size_t room)
 {
     size_t length = (size_t)snprintf(out, room, "--filename=");

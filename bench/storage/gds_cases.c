@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each case of `bench gds`: cuFile's way in turn with the tiers'.
+// Runs each case of `bench gds`: cuFile in turn with the path through host memory.
 #include "bench/storage/bench_gds.h"
 
 #include "base/err.h"
@@ -11,10 +11,10 @@
 
 static const char *const direction_names[] = {"read", "write"};
 
-// What a case is.
+// One case.
 struct trial {
     const struct gds_bench *bench;
-    const char *path;  // that bytes go, by cuFile
+    const char *path;  // of the bytes by cuFile
     struct gds_setting setting;
     bool write;
 };
@@ -103,8 +103,8 @@ static void print_header(const struct gds_bench *bench, const char *path)
     printf("files of %s in", size_short_text(bench->bytes, size));
     for (int i = 0; i < bench->options->storage.path_count; i++)
         printf(" %s", bench->options->storage.paths[i]);
-    printf("\nevery byte verified; medians of %zu runs, in turn with those through page-locked host memory by %s\n"
-           "cuFile's path: %s\nof host  %-6s %9s %6s %9s %18s %9s  path\n",
+    printf("\nevery byte verified; medians of %zu runs, in turn with runs through page-locked host memory by %s\n"
+           "cuFile's path: %s\nratio    %-6s %9s %6s %9s %18s %9s  path\n",
            bench->options->repeat, io_engine_of(bench->engine)->name, path, "", "request", "flight", "GB/s",
            "(10 % to 90 %)", "host");
 }

@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// Another file takes the place of the folder's unnamed one. Signals wait until its name is gone again.
+// Replaces the folder's unnamed file by one that has a name while cuFile registers it. Signals are blocked until the
+// name is removed.
 static int take_named(struct nvme_folder *folder)
 {
     char name[PATH_MAX];
@@ -23,7 +24,7 @@ static int take_named(struct nvme_folder *folder)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int code, file = mkostemp(name, O_DIRECT | O_CLOEXEC);
     if (file < 0) {
-        code = err_set(ERR_IO, "%s: cannot make a file there: %s", folder->path, strerror(errno));
+        code = err_set(ERR_IO, "%s: cannot create a file: %s", folder->path, strerror(errno));
     } else {
         code = io_cufile_keep(file, folder->path);
         unlink(name);
@@ -39,7 +40,7 @@ static int take_named(struct nvme_folder *folder)
     return ERR_NONE;
 }
 
-// On an error nothing is left open.
+// Leaves nothing open after an error.
 static int open_file(const char *path, uint64_t bytes, struct nvme_folder *folder)
 {
     uint64_t offset;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of `bench gds`. cuFile refuses a file that was made without a name (O_TMPFILE), and opens a file a second
-// time, by its name, when it is registered; so these have a name for that moment, and are gone with the program all the
-// same.
+// The files of `bench gds`. cuFile refuses files without a name (O_TMPFILE) and reopens a file by its name when it is
+// registered, so these have a name until then. Like unnamed files they vanish with the process.
 #ifndef ZG_GDS_FILES_H
 #define ZG_GDS_FILES_H
 
@@ -16,8 +15,8 @@ struct gds_files {
     struct nvme_folder *folders;
 };
 
-// cuFile is open (io_cufile.h), and has the files until they are closed. Their space is reserved and nothing written.
-// ERR_IO says what cuFile, or the file system, refuses.
+// Creates the files, reserves their space and registers them with cuFile, which is open (io_cufile.h). Nothing is
+// written. ERR_IO: cuFile or the file system refuses.
 int gds_files_open(const char *const paths[], int count, uint64_t bytes, struct gds_files *out);
 void gds_files_close(struct gds_files *files);
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECES = 16 };  // at most: more of them leave the disk idle between two, fewer the copies at either end
+enum { PIECES = 16 };  // at most; more leave the disk idle between pieces, fewer leave it idle during the end copies
 
 struct gds_ways {
     struct gds_setting setting;
@@ -24,7 +24,7 @@ struct gds_ways {
     struct executor *executor;
 };
 
-// Where part of the whole goes to or comes from.
+// A range of the files' bytes and the memory it moves to or from.
 struct part {
     const struct gds_ways *ways;
     bool write;
@@ -63,7 +63,7 @@ static unsigned char *there_at(const struct gds_ways *ways, size_t at)
     return (unsigned char *)ways->there + at;
 }
 
-// One step of a piece: between files and host memory, or between that and the GPU.
+// One step of a piece: between files and host memory, or between host memory and the GPU.
 struct step {
     struct gds_ways *ways;
     bool write, storage;
@@ -102,7 +102,7 @@ static int issue_step(struct gds_ways *ways, bool write, bool storage, size_t at
     return executor_issue(ways->executor, &operation);
 }
 
-// The pieces use the two buffers in turn: what is next in one waits for what was before in it.
+// Pieces use the two buffers in turn; the spans make each wait for the previous use of its buffer.
 static int move_through(struct gds_ways *ways, bool write)
 {
     int code = ERR_NONE;
@@ -125,7 +125,7 @@ static uint64_t word_at(const struct gds_ways *ways, size_t at)
     return random_at(random_key(ways->round, 0), at);
 }
 
-// New data, all of it on the GPU.
+// Writes new data to the GPU's memory.
 static int renew(struct gds_ways *ways)
 {
     ways->round++;
@@ -154,15 +154,15 @@ static int compare(const struct gds_ways *ways, size_t begin, size_t bytes, bool
         struct part part = {ways, write, begin, ways->host[0]};
         locate(&part, i, &where);
         return err_set(ERR_CHECK,
-                       "gds: of what was %s %s, the 8 bytes at %zu on the GPU, which are those at offset "
-                       "%" PRIu64 " of the file in %s, are wrong",
+                       "gds: data %s %s is wrong in the 8 bytes at %zu on the GPU, which belong to offset "
+                       "%" PRIu64 " of the file in %s",
                        write ? "written" : "read", direct ? "by cuFile" : "through host memory", begin + i,
                        where.offset, where.path);
     }
     return ERR_NONE;
 }
 
-// What was written is what the files have; what was read is what the GPU has.
+// Verifies what the files hold after a write, and the GPU after a read.
 static int verify(struct gds_ways *ways, bool write, bool direct)
 {
     for (size_t at = 0; at < ways->bytes; at += ways->piece_bytes) {

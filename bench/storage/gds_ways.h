@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ways between a GPU's memory and files: cuFile's, and the tiers', through page-locked host memory in pieces,
-// of which one is copied to or from the GPU while another is read or written. Both move the same bytes, which are
-// known and compared after every sample.
+// Two ways between a GPU's memory and files: cuFile, and the path through page-locked host memory in pieces, of which
+// one is copied to or from the GPU while another is read or written. Both move the same known bytes, which are verified
+// after every sample.
 #ifndef ZG_GDS_WAYS_H
 #define ZG_GDS_WAYS_H
 
@@ -14,25 +14,25 @@
 #include <stdint.h>
 
 struct gds_setting {
-    const struct bench_device *device;  // the first of its devices is used, which the caller has entered
-    const struct gds_files *files;      // all of their bytes are moved; blocks lie in them in turn
+    const struct bench_device *device;  // its first device is used, which the caller has entered
+    const struct gds_files *files;      // a sample moves all of their bytes, striped by block
     size_t block_bytes;                 // of one request; a multiple of IO_ALIGNMENT that divides a file's bytes
-    int flight_count;                   // requests: cuFile's threads, or the depth of the other engine's queue
-    enum nvme_engine engine;            // of the way through the host
+    int flight_count;                   // requests in flight: cuFile's threads, or the depth of the engine's queue
+    enum nvme_engine engine;            // of the path through host memory
 };
 
 struct gds_ways;
 
-// cuFile is open (io_cufile.h). Writes the files. ERR_USAGE: they are too small for so many requests in flight.
+// Writes the files; cuFile is open (io_cufile.h). ERR_USAGE: the files are too small for the requests in flight.
 int gds_ways_open(const struct gds_setting *setting, struct gds_ways **out);
 void gds_ways_close(struct gds_ways *ways);  // null-safe
 
-// One sample: of all bytes, from files to the GPU or back. Before a write they become new ones, and the files are read
-// back through the host after it; before a read there is nothing of them on the GPU, which is compared after it.
-// ERR_CHECK names the byte that is wrong.
+// Takes one sample: moves all bytes from the files to the GPU, or back (write), by cuFile (direct) or through host
+// memory. Before a write the data is renewed, and afterwards the files are read back through the host; before a read
+// the GPU's memory is cleared, and afterwards it is compared. ERR_CHECK names the wrong byte.
 int gds_ways_sample(struct gds_ways *ways, bool write, bool direct, double *bytes_per_ns);
 
-// Bytes of a piece of the way through the host, which has memory for two.
+// Returns the bytes of a piece of the path through host memory, which has two buffers of this size.
 size_t gds_ways_piece_bytes(const struct gds_ways *ways);
 
 #endif

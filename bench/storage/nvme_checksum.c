@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the checksums of the NVMe tier cost: its transfers with them, in turn with its transfers without.
+// The cost of the NVMe tier's checksums: its transfers with them, in turn with its transfers without.
 #include "bench/storage/bench_nvme.h"
 
 #include "base/err.h"
@@ -12,7 +12,7 @@
 
 enum { MOST_BYTES = 256 << 20, QUICK_MOST_BYTES = 64 << 20, DEPTH = 32 };
 
-// One tier with an allocation that `memory` goes to and comes from.
+// A tier with an allocation, written from `source` and read to `memory`.
 struct side {
     struct tier_nvme *tier;
     void *at;
@@ -53,20 +53,19 @@ static int side_run(void *context)
     return tier_nvme_read(side->tier, side->at, side->memory, side->bytes);
 }
 
-// Both sides hold what was written.
+// Verifies that both tiers hold the written bytes.
 static int verify(struct side sides[2])
 {
     for (int i = 0; i < 2; i++) {
         memset(sides[i].memory, 0, sides[i].bytes);
         TRY(tier_nvme_read(sides[i].tier, sides[i].at, sides[i].memory, sides[i].bytes));
         if (memcmp(sides[i].memory, sides[i].source, sides[i].bytes) != 0)
-            return err_set(ERR_CHECK, "the tier %s checksums gave back other bytes than were written",
-                           i == 0 ? "with" : "without");
+            return err_set(ERR_CHECK, "the tier %s checksums returned wrong bytes", i == 0 ? "with" : "without");
     }
     return ERR_NONE;
 }
 
-// GB/s of the checksums alone, in memory.
+// Returns the GB/s of the checksums alone, in memory.
 static double checksum_rate(const unsigned char *memory, size_t bytes)
 {
     uint64_t sum = 0, start_ns = clock_now_ns();
@@ -136,8 +135,8 @@ int nvme_checksums_run(struct nvme_bench *bench)
     for (size_t i = 0; source && i < bytes / 8; i++)
         ((uint64_t *)source)[i] = random_at(1, i);
     if (code == ERR_NONE && !bench->options.json)
-        printf("\nof without; the tier's transfers of %zu MiB in requests of 1 MiB, with and without checksums (%s)\n",
-               bytes >> 20, io_engine_of(engine)->name);
+        printf("\nratio    transfers of %zu MiB in requests of 1 MiB (%s), with checksums and without\n", bytes >> 20,
+               io_engine_of(engine)->name);
     if (code == ERR_NONE)
         code = measure(bench, engine, sides);
     tier_nvme_close(sides[0].tier);

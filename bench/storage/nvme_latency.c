@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long single requests take: one in flight, 4 KiB, at random places.
+// The latency of single requests: one in flight, 4 KiB, at random offsets.
 #include "bench/storage/bench_nvme.h"
 
 #include "base/err.h"
@@ -10,7 +10,7 @@
 
 enum { REQUEST_BYTES = 4096 };
 
-// The latencies of all runs of one kind, and what each run's percentiles were.
+// The latencies of all runs of a case, and percentiles of each run.
 struct latencies {
     uint64_t *ns;
     size_t count;
@@ -23,7 +23,7 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-// Of sorted values: the smallest that so many percent of them do not exceed.
+// Returns the smallest of the sorted values that this percentage of them does not exceed.
 static double percentile_us(const uint64_t *sorted_ns, size_t count, double percent)
 {
     size_t rank = (size_t)(percent / 100 * (double)count);
@@ -39,7 +39,7 @@ static int run_ours(struct nvme_bench *bench, struct stream stream, struct laten
     uint64_t *larger = count == 0 ? NULL : realloc(all->ns, (all->count + count) * sizeof *larger);
     if (!larger) {
         free(result.latencies_ns);
-        return err_set(ERR_IO, "not one request ended within %g s, or no memory is left", stream.seconds);
+        return err_set(ERR_IO, "no request ended within %g s, or out of memory", stream.seconds);
     }
     qsort(result.latencies_ns, count, sizeof(uint64_t), compare);
     all->medians_us.values[all->medians_us.count++] = percentile_us(result.latencies_ns, count, 50);
@@ -105,7 +105,7 @@ static json_t *detail_json(const struct nvme_bench *bench, const struct latencie
                      "fio_percentiles_us", fios);
 }
 
-// A run's sample is its median request: one item.
+// A sample is a run's median latency, of one item.
 static int print(const struct nvme_bench *bench, const struct stream *stream, const struct latencies *all,
                  uint64_t begin_ns)
 {
@@ -144,12 +144,12 @@ int nvme_latencies_run(struct nvme_bench *bench)
 {
     if (!bench->options.json) {
         static const char columns[] = "      p50       p95       p99     p99.9";
-        printf("\nlatency of one request of 4 KiB at a time, at random places, in us%s\n",
-               bench->fio[0] ? "; then fio's" : "");
-        printf("of p50   %-6s %-9s %8s   %s%s%s\n", "", "engine", "requests", columns, bench->fio[0] ? "   " : "",
+        printf("\nlatency in us of one request of 4 KiB at a time, at random offsets%s\n",
+               bench->fio[0] ? "; on the right fio's" : "");
+        printf("ratio    %-6s %-9s %8s   %s%s%s\n", "", "engine", "requests", columns, bench->fio[0] ? "   " : "",
                bench->fio[0] ? columns : "");
     }
-    // Percentiles of single requests need no long runs.
+    // Percentiles of single requests do not need long runs.
     struct stream stream = {.block_bytes = REQUEST_BYTES, .depth = 1, .random = true, .seconds = bench->seconds / 3};
     for (int direction = STREAM_READ; direction <= STREAM_WRITE; direction++)
         for (int engine = 0; engine < NVME_ENGINE_COUNT; engine++) {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What is known of a file is known of each 4 KiB.
+// The unit in which the number of writes is known.
 enum { BLOCK_BYTES = 4096, BLOCK_WORDS = BLOCK_BYTES / 8, SECTOR_WORDS = 512 / 8 };
 
 static const uint64_t STEP = 0x9e3779b97f4a7c15u;
@@ -32,7 +32,7 @@ int nvme_files_open(const char *const paths[], int count, uint64_t bytes, bool b
         code = nvme_folder_take(folder, NULL, "the benchmark's file", bytes, &offset);
         uint32_t *passes = code == ERR_NONE ? calloc(bytes / BLOCK_BYTES, sizeof *passes) : NULL;
         if (code == ERR_NONE && !passes)
-            code = err_set(ERR_MEMORY, "no memory for what is known of a file");
+            code = err_set(ERR_MEMORY, "no memory for the write counts of a file");
         out->passes[out->count++] = passes;
     }
     if (code != ERR_NONE)
@@ -68,15 +68,15 @@ static void block_stamp(uint64_t words[BLOCK_WORDS], uint64_t key)
         words[i] = key + i;
 }
 
-// What is between the stamps.
+// Fills the bytes between the stamps.
 static void block_fill(uint64_t words[BLOCK_WORDS])
 {
     for (uint64_t i = 0; i < BLOCK_WORDS; i++)
         words[i] = i * STEP;
 }
 
-// While the clock runs, the first stamp says whether the block is the right one: to touch more of it would slow down
-// whoever puts the next one into the same memory, which a measurement of the disk should not see.
+// Returns whether the block has the key. A timed read compares the first stamp only: touching more of the buffer would
+// bring it into cache and slow down the disk's next transfer into it.
 static bool block_is(const uint64_t words[BLOCK_WORDS], uint64_t key, bool thorough)
 {
     uint64_t difference = words[0] ^ key;
@@ -85,20 +85,20 @@ static bool block_is(const uint64_t words[BLOCK_WORDS], uint64_t key, bool thoro
     return difference == 0;
 }
 
-// A stream under way.
+// A running stream.
 struct activity {
     const struct stream *stream;
     uint64_t block_count;  // of all files together
     uint64_t start_ns, deadline_ns;
-    unsigned char **vacant;  // buffers of block_bytes that no request has
+    unsigned char **vacant;  // buffers of block_bytes that no request uses
     int vacant_count;
-    uint64_t began_ns;  // the request, where there is but one
-    double due_ns[2];   // since the start: when an emulated disk has read, and written, all requests so far
+    uint64_t began_ns;  // start of the request in flight, with depth 1
+    double due_ns[2];   // from the start: when an emulated disk has finished all reads, and all writes, so far
     size_t latency_room;
     struct stream_result *result;
 };
 
-// What the n-th request of the stream is.
+// The n-th request of a stream.
 struct target {
     bool write;
     int file;
@@ -123,7 +123,7 @@ static struct target target_of(const struct activity *activity, uint64_t n)
     return target;
 }
 
-// An emulated disk takes the next request when it is done with those before; reads do not wait for writes.
+// Waits until an emulated disk has finished the previous requests of this direction.
 static void wait_for_disk(struct activity *activity, bool write)
 {
     const struct emulation *emulation = activity->stream->emulation;
@@ -168,8 +168,8 @@ static int check(const struct stream *stream, struct target target, const unsign
         uint64_t key = block_key(target.file, offset, passes[i]);
         if (!block_is((const uint64_t *)(memory + i * BLOCK_BYTES), key, stream->thorough))
             return err_set(ERR_CHECK,
-                           "%s: what was read at offset %" PRIu64 " of the file there is not what was "
-                           "written last (pass %" PRIu32 ")",
+                           "%s: data read at offset %" PRIu64 " of the file differs from what was last "
+                           "written (pass %" PRIu32 ")",
                            stream->files->folders[target.file].path, offset, passes[i]);
     }
     return ERR_NONE;
@@ -227,7 +227,8 @@ int stream_run(const struct stream *stream, struct stream_result *out)
 {
     struct activity activity = {.stream = stream, .result = out, .vacant_count = stream->depth};
     activity.block_count = stream->files->bytes / stream->block_bytes * (uint64_t)stream->files->count;
-    assert(!stream->random || stream->depth == 1);
+    assert(stream->depth > 0 && (!stream->random || stream->depth == 1));
+    assert(stream->block_bytes > 0 && stream->block_bytes % BLOCK_BYTES == 0);
     *out = (struct stream_result){0};
     if (activity.block_count < 4 * (uint64_t)stream->depth)
         return err_set(ERR_USAGE,
@@ -257,7 +258,7 @@ int stream_run(const struct stream *stream, struct stream_result *out)
 
 int stream_all(struct nvme_files *files, enum stream_direction direction)
 {
-    // Blocks of up to 1 MiB, as long as the files are whole ones.
+    // The largest blocks, up to 1 MiB, that divide the files.
     size_t block_bytes = 1 << 20;
     while (files->bytes % block_bytes != 0 || files->bytes / block_bytes < 8)
         block_bytes /= 2;

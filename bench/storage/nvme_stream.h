@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storage at work: requests of one size kept in flight for a time, over files whose contents are known. Every 512 bytes
-// begin with a stamp made of their file, their offset and how often they were written. Whatever read comes across 4 KiB
-// compares the first stamp of them, so that a block that is stale or misplaced shows; the others, and what is between
-// them, are compared when no clock runs.
+// Streams of requests of one size, kept in flight for a time over files whose contents are known. Every 512 bytes begin
+// with a stamp made of the file, the offset and the number of times they were written. Each read compares the first
+// stamp in every 4 KiB, which finds stale and misplaced blocks; untimed passes compare all other stamps and the bytes
+// between.
 #ifndef ZG_NVME_STREAM_H
 #define ZG_NVME_STREAM_H
 
@@ -10,15 +10,16 @@
 #include "ref/tier/io.h"
 #include "ref/tier/nvme_folder.h"
 
-// One file of the same size in each folder; unnamed, and gone with the program.
+// One unnamed file of the same size in each folder; they vanish with the process.
 struct nvme_files {
     int count;
     uint64_t bytes;  // of each
     struct nvme_folder *folders;
-    uint32_t **passes;  // of each file: how often each 4 KiB has been written
+    uint32_t **passes;  // [file][4 KiB block]: how often it was written
 };
 
-// Reserves the space; ERR_IO says where there is not enough of it. Nothing is written yet.
+// Creates the files and reserves their space; bytes is a multiple of 4096, above 0. Nothing is written. ERR_IO names
+// the folder without enough space.
 int nvme_files_open(const char *const paths[], int count, uint64_t bytes, bool buffered, struct nvme_files *out);
 void nvme_files_close(struct nvme_files *files);
 
@@ -30,25 +31,26 @@ struct stream {
     struct nvme_files *files;
     enum nvme_engine engine;
     enum stream_direction direction;  // mixed: reads of the first half and writes of the second, in turn
-    size_t block_bytes;
+    size_t block_bytes;               // of a request, a multiple of 4096
     int depth;
-    bool random;                        // places by chance instead of one after the other; with depth 1 only
-    double seconds;                     // nothing is begun later; what is in flight ends
-    uint64_t block_max;                 // or after so many blocks; 0: no limit
-    const struct emulation *emulation;  // how fast reads and writes are at most; null: as fast as they are
-    bool thorough;                      // every byte that is read is compared, not one stamp in 4 KiB
+    bool random;                        // random offsets instead of sequential ones; with depth 1 only
+    double seconds;                     // no request starts later; those in flight finish
+    uint64_t block_max;                 // no request starts after this many; 0: no limit
+    const struct emulation *emulation;  // limits the rates of reads and writes; null: no limits
+    bool thorough;                      // compares every byte that is read, not one stamp per 4 KiB
 };
 
 struct stream_result {
     uint64_t bytes, ns;
-    uint64_t *latencies_ns;  // of each request, in the order in which they ended; null unless depth is 1. To be freed
+    uint64_t *latencies_ns;  // with depth 1, of each request in order of completion; the caller frees it; else null
     size_t request_count;
 };
 
-// ERR_CHECK where something was read that is not what was written there last.
+// Runs a stream. ERR_CHECK: a block does not hold what was last written. ERR_USAGE: the files are too small for the
+// depth.
 int stream_run(const struct stream *stream, struct stream_result *out);
 
-// Writes all, or reads all and compares every byte.
+// Writes all blocks, or reads all and compares every byte.
 int stream_all(struct nvme_files *files, enum stream_direction direction);
 
 #endif

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/storage/swap_states.h"
 
-#include "ref/optimizer/clip.h"
 #include "base/err.h"
-#include "ref/optimizer/lr.h"
-#include "ref/arithmetic/norm.h"
 #include "ref/arithmetic/random.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-// The states in the order in which a sub-group's are read and written, and what they are drawn from.
+// The states in the order in which a sub-group's are read and written, and the keys of their random values.
 static const char *const STATE_NAMES[SWAP_BUFFERS_MIN] = {"fp32 master parameters", "exp_avg", "exp_avg_sq"};
 enum { GRADIENT_KEY = SWAP_BUFFERS_MIN, OUTGOING_KEY };
 
@@ -22,7 +20,7 @@ static float *address_of(const struct swap_states *states, int state)
     return addresses[state];
 }
 
-// Different for every element, so that a block in a wrong place shows; no second moment is negative.
+// Draws a different value for every element, so that a misplaced block shows; second moments are not negative.
 static void draw(int key, size_t first, size_t count, int threads, float *out)
 {
     static const float deviations[] = {0.02f, 1e-3f, 1e-6f, 1e-3f, 1};
@@ -33,7 +31,7 @@ static void draw(int key, size_t first, size_t count, int threads, float *out)
     }
 }
 
-// bf16 parameters and gradients on the host, states where they shall be.
+// bf16 parameters and gradients are on the host.
 static int load_config(struct swap_states *s)
 {
     static const char *const set[] = {"zerogauge.offload_gradient.device=cpu",
@@ -129,11 +127,11 @@ static int open_optimizer(struct swap_states *s)
     TRY(optimizer_open(o));
     TRY(buffer_pool_open(s->tier, TIER_HOST, "optimizer buffers", optimizer_buffer_bytes(o), buffers,
                          &o->host_buffers));
-    return buffer_pool_open(s->tier, TIER_HOST, "what is written", optimizer_buffer_bytes(o),
+    return buffer_pool_open(s->tier, TIER_HOST, "outgoing buffers", optimizer_buffer_bytes(o),
                             s->setting.on_nvme ? SWAP_BUFFERS_MIN : 0, &s->outgoing);
 }
 
-// Elements of the sub-group that begins at `from`.
+// Returns the elements of the sub-group that begins at `from`.
 static size_t length_at(const struct swap_states *s, size_t from)
 {
     size_t length = optimizer_sub_group_count(&s->optimizer, 0);
@@ -194,6 +192,8 @@ static int open_all(struct swap_states *s)
 
 int swap_states_open(const struct swap_setting *setting, struct swap_states *out)
 {
+    assert(setting->count > 0 && setting->threads > 0);
+    assert(!setting->on_nvme || setting->buffer_count >= SWAP_BUFFERS_MIN);
     *out = (struct swap_states){.setting = *setting};
     int code = open_all(out);
     if (code != ERR_NONE)
@@ -213,56 +213,9 @@ void swap_states_close(struct swap_states *states)
     *states = (struct swap_states){0};
 }
 
-// The mean of one gradient, clipped, as it stands in the configuration.
-static int begin_in_memory(struct swap_states *s)
-{
-    const struct config *config = &s->config;
-    const struct placement *placement = &s->placement;
-    struct adam_hyper hyper = config->adam;
-    hyper.lr = lr_at(config, ++s->step_count);
-    s->step = (struct adam_step){
-        .recipe = recipe_find(config->recipe),
-        .grad = placement->gradient_shard,
-        .grad_dtype = DTYPE_BF16,
-        .grad_divisor = 1,
-        .param = placement->master,
-        .exp_avg = placement->exp_avg,
-        .exp_avg_sq = placement->exp_avg_sq,
-        .model_params = placement->parameter,
-        .model_dtype = DTYPE_BF16,
-        .count = s->setting.count,
-        .tensor_count = s->setting.count,
-    };
-    uint32_t max_bits = norm_max(DTYPE_BF16, placement->gradient_shard, s->setting.count);
-    struct norm_sum sum = {0};
-    norm_accumulate(&sum, DTYPE_BF16, placement->gradient_shard, s->setting.count, max_bits);
-    s->step.grad_coefficient =
-        clip_coefficient(config->clip_form, norm_finish(sum, max_bits), config->gradient_clipping);
-    return recipe_begin_step(s->step.recipe, &hyper, s->step_count, &s->recipe_state, &s->step.scalars);
-}
-
-int swap_states_begin(struct swap_states *states)
-{
-    if (!states->setting.on_nvme)
-        return begin_in_memory(states);
-    bool apply;
-    TRY(optimizer_begin(&states->optimizer, &apply));
-    states->optimizer.updated[0] = false;
-    return apply ? ERR_NONE : err_set(ERR_INTERNAL, "a gradient is not finite");
-}
-
-int swap_states_update(struct swap_states *states)
-{
-    if (!states->setting.on_nvme) {
-        adam_update_parallel(&states->step, states->setting.threads);
-        return ERR_NONE;
-    }
-    TRY(optimizer_update(&states->optimizer, 0));
-    return executor_wait(states->executor);
-}
-
 int swap_states_transfer(struct swap_states *s)
 {
+    assert(s->setting.on_nvme);
     const struct move *move = &s->optimizer.move;
     for (size_t from = 0, length; from < s->setting.count; from += length) {
         length = length_at(s, from);
@@ -283,8 +236,8 @@ size_t swap_states_bytes(const struct swap_states *states)
     return SWAP_BUFFERS_MIN * move_bytes(TIER_HOST, TIER_NVME, states->setting.count * sizeof(float));
 }
 
-// *out is a state's elements from `from` on: where they live, or as they are read from there.
-static int look_at(const struct swap_states *s, int state, size_t from, size_t length, const float **out)
+// *out: a state's elements from `from` on, read into a buffer if they are on NVMe.
+static int state_at(const struct swap_states *s, int state, size_t from, size_t length, const float **out)
 {
     *out = address_of(s, state) + from;
     if (!s->setting.on_nvme)
@@ -304,19 +257,20 @@ static int compare(const char *name, const void *a, const void *b, size_t from, 
         memcpy(&x, (const char *)a + i * element_bytes, element_bytes);
         memcpy(&y, (const char *)b + i * element_bytes, element_bytes);
         if (x != y)
-            return err_set(ERR_CHECK, "%s[%zu] is 0x%08" PRIx32 " and, updated in memory, 0x%08" PRIx32, name, from + i,
-                           x, y);
+            return err_set(ERR_CHECK, "%s[%zu] is 0x%08" PRIx32 ", updated in memory 0x%08" PRIx32, name, from + i, x,
+                           y);
     }
 }
 
 int swap_states_compare(const struct swap_states *a, const struct swap_states *b)
 {
+    assert(a->setting.count == b->setting.count);
     for (int state = 0; state < SWAP_BUFFERS_MIN; state++)
         for (size_t from = 0, length; from < a->setting.count; from += length) {
             const float *x, *y;
             length = length_at(a, from);
-            TRY(look_at(a, state, from, length, &x));
-            TRY(look_at(b, state, from, length, &y));
+            TRY(state_at(a, state, from, length, &x));
+            TRY(state_at(b, state, from, length, &y));
             TRY(compare(STATE_NAMES[state], x, y, from, length, sizeof *x));
         }
     return compare("parameter", a->placement.parameter, b->placement.parameter, 0, a->setting.count, sizeof(uint16_t));

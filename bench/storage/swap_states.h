@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One set of optimizer states of one large tensor: on NVMe, with the optimizer over them that training has (update.h,
-// sub_group.c), so that sub-groups pass through staging buffers; or in memory, with Adam in one piece and nothing else
-// of the optimizer, which is what the other must equal.
+// The optimizer states of one large tensor: on NVMe, updated by the optimizer of training, so that sub-groups pass
+// through staging buffers; or in memory, updated by Adam in one piece, whose results the other must equal.
 #ifndef ZG_SWAP_STATES_H
 #define ZG_SWAP_STATES_H
 
@@ -13,17 +12,16 @@
 
 #include <stdbool.h>
 
-// How a set is made.
 struct swap_setting {
     size_t count;  // parameters
     bool on_nvme;
     const char *const *paths;  // [path_count] folders
     int path_count;
-    size_t sub_group_count;  // parameters of a sub-group
+    size_t sub_group_count;  // parameters per sub-group
     int buffer_count;        // host buffers, each for one state of a sub-group; at least SWAP_BUFFERS_MIN
     struct nvme_aio aio;
     bool checksum, buffered;
-    int threads;                       // of Adam
+    int threads;                       // for Adam
     const struct inject_plan *inject;  // null: no faults
 };
 
@@ -38,8 +36,8 @@ struct swap_states {
     struct model_layer layer;
     struct layout layout;
     struct placement placement;
-    struct optimizer optimizer;  // on NVMe
-    struct adam_step step;       // in memory; this and the next two
+    struct optimizer optimizer;  // on NVMe only
+    struct adam_step step;       // in memory only, with the next two
     struct recipe_state recipe_state;
     uint64_t step_count;
     struct comm *comm;
@@ -48,26 +46,28 @@ struct swap_states {
     struct tier_nvme *nvme;
     struct inject inject;
     struct executor *executor;
-    void *spare[SWAP_BUFFERS_MIN];  // on NVMe: as large as the states, for swap_states_transfer to write to
-    struct buffer_pool outgoing;    // what it writes
+    void *spare[SWAP_BUFFERS_MIN];  // on NVMe, as large as the states: targets of swap_states_transfer
+    struct buffer_pool outgoing;    // the buffers that it writes
 };
 
-// bf16 gradients of `count` elements, the same in every set and step.
+// Allocates and fills the states and bf16 gradients, equal in every set and step. After an error nothing is open.
 int swap_states_open(const struct swap_setting *setting, struct swap_states *out);
 void swap_states_close(struct swap_states *states);
 
-// Prepares the next step, which swap_states_update then makes: on NVMe all sub-groups are read, updated and written.
+// Begin prepares the next step, update makes it: on NVMe it reads, updates and writes all sub-groups
+// (swap_states_step.c).
 int swap_states_begin(struct swap_states *states);
 int swap_states_update(struct swap_states *states);
 
-// The same bytes through the same tier and lanes, and as many buffers, without Adam: reads into buffers, and writes of
-// others to the spare bytes, with no order between the two.
+// Moves a step's bytes through the same tier and lanes, with as many buffers, without Adam: reads into buffers, and
+// unordered to them writes of other buffers to the spare bytes.
 int swap_states_transfer(struct swap_states *states);
 
-// Bytes that a step reads, and writes as many.
+// Returns the bytes that a step reads; it writes as many.
 size_t swap_states_bytes(const struct swap_states *states);
 
-// ERR_CHECK names the first element of a state, or of the 16-bit parameters, that differs.
+// Compares two sets of equal settings. ERR_CHECK names the first element of a state or of the bf16 parameters that
+// differs.
 int swap_states_compare(const struct swap_states *a, const struct swap_states *b);
 
 #endif

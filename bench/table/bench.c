@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which benchmarks there are, and all of them in turn.
+// The subcommand `zerogauge bench`: lists the benchmarks, runs one by name, or all in turn.
 #include "bench/table/benchmarks.h"
 
 #include "bench/harness/bench_file.h"
@@ -24,7 +24,7 @@ static const struct benchmark bench_all = {
     .name = "all",
     .run = all_main,
     .uses = BENCH_USES_STORAGE,
-    .summary = "each of these in turn, with the options that all of them have",
+    .summary = "all of these in turn, with the options that they share",
     .examples = {"zerogauge bench all --quick", "zerogauge bench all --nvme-path /mnt/nvme --json > all.jsonl"},
 };
 
@@ -36,7 +36,7 @@ static void benchmarks_print(FILE *out)
     fprintf(out, "  %-8s %s\n", bench_all.name, bench_all.summary);
 }
 
-// Runs a benchmark with the options that are not of one alone. *worst becomes its exit status if that is worse.
+// Runs a benchmark with the options that all share. Raises *worst to its exit status.
 static int run_one(const struct benchmark *benchmark, const struct bench_options *options, int *worst)
 {
     enum { FIXED = 8, PATHS_MAX = 64 };
@@ -70,7 +70,7 @@ static int run_one(const struct benchmark *benchmark, const struct bench_options
     return ERR_NONE;
 }
 
-// Goes on after a benchmark that fails. The exit status is that of the worst: 2, then 1; 77 counts as 0.
+// Continues after a benchmark fails. Returns the worst exit status: 2, then 1; 77 (skipped) counts as 0.
 static int all_main(int argc, const char **argv)
 {
     struct bench_options options;
@@ -79,7 +79,7 @@ static int all_main(int argc, const char **argv)
     if (code == ERR_NONE)
         code = bench_parse(argc, argv, &bench_all, NULL, &options);
     if (code == ERR_NONE && (options.size_count > 0 || options.thread_count > 0 || options.storage.engine))
-        code = err_set(ERR_USAGE, "--sizes, --threads and --engine mean something else to each benchmark");
+        code = err_set(ERR_USAGE, "--sizes, --threads and --engine differ between benchmarks: give them to one alone");
     for (int i = 0; i < BENCHMARK_COUNT && code == ERR_NONE && !options.help && !bench_world_is_broken(); i++)
         code = run_one(benchmarks[i], &options, &worst);
     bench_release(&options);
@@ -108,7 +108,7 @@ int bench_named(int argc, const char **argv)
         if (strcmp(argv[0], benchmarks[i]->name) == 0)
             return bench_world_run(argv[0], benchmarks[i]->run, benchmarks[i]->together, argc, argv);
     }
-    fprintf(stderr, "zerogauge bench: there is no benchmark '%s'\n", argv[0]);
+    fprintf(stderr, "zerogauge bench: unknown benchmark '%s'\n", argv[0]);
     benchmarks_print(stderr);
     return err_exit_status(ERR_USAGE);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The benchmarks, a row each: NAME stands for `const struct benchmark bench_NAME` in the benchmark's own file.
+// The list of benchmarks: ROW(NAME) adds `const struct benchmark bench_NAME`, which the benchmark's own file defines.
 #ifndef ZG_BENCHMARKS_H
 #define ZG_BENCHMARKS_H
 
@@ -24,16 +24,16 @@
 BENCHMARKS(BENCHMARK_DECLARE)
 #undef BENCHMARK_DECLARE
 
-// The benchmarks in order, then "all"; null past the end.
+// Returns benchmark `index` of the list, "all" behind the last, and null past that.
 const struct benchmark *bench_at(size_t index);
 
-// By name: whether all ranks of a launcher measure it together; false for an unknown name.
+// Returns whether all ranks of a launcher measure this benchmark together; false for an unknown name.
 bool bench_is_together(const char *name);
 
 // Runs the benchmark argv[0] as `zerogauge bench ARGV` does; returns the exit status.
 int bench_named(int argc, const char **argv);
 
-// `zerogauge bench`
+// Runs `zerogauge bench`; returns the exit status.
 int bench_main(int argc, const char **argv);
 
 #endif

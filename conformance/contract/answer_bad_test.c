@@ -301,7 +301,7 @@ Test(answer_bad, a_file_that_is_cut_off_is_refused)
     struct stat status;
     cr_assert_eq(stat(in_folder("step-2.safetensors"), &status), 0);
     cr_assert_eq(truncate(path, status.st_size - 1), 0);
-    expect_refused("step-2.safetensors", "ends behind the end of the file");
+    expect_refused("step-2.safetensors", "ends beyond the end of the file");
     cr_assert_eq(truncate(in_folder("step-2.safetensors"), 0), 0);
     expect_refused("step-2.safetensors", "it has 0 bytes");
 }

@@ -46,19 +46,19 @@ static int read_claim(const struct strict_object *o, struct claim *claim)
     return query_has(o, "value") ? strict_real(o, "value", &claim->stored_value) : ERR_NONE;
 }
 
-// What must be there, and what must not, for the verdict to mean something.
+// Checks that the claim has the keys that its verdict needs, and no others.
 static int check_parts(const struct strict_object *o, const struct claim *claim)
 {
     bool undecidable = claim->stored == CLAIM_UNDECIDABLE;
     if (undecidable && query_has(o, "query"))
         return strict_fail(o, "query", "decides the claim, whose verdict is undecidable");
     if (!undecidable && !query_has(o, "query"))
-        return strict_fail(o, "query", "missing: what decides the claim");
+        return strict_fail(o, "query", "missing: the query that decides the claim");
     if (undecidable && !*claim->reason)
-        return strict_fail(o, "reason", "missing: why nothing decides the claim");
+        return strict_fail(o, "reason", "missing: the reason why no query decides the claim");
     if (query_has(o, "under") != (*claim->condition != '\0'))
         return strict_fail(o, query_has(o, "under") ? "condition" : "under",
-                           "missing: a condition has words (condition) and a query (under)");
+                           "missing: a condition needs a text (condition) and a query (under)");
     if (claim->stored == CLAIM_TRUE_UNDER && !query_has(o, "under"))
         return strict_fail(o, "under", "missing: the query under the condition");
     return ERR_NONE;
@@ -81,7 +81,7 @@ static int evaluate(const struct strict_object *o, struct claim *claim)
                      : holds                ? CLAIM_TRUE
                      : holds_under          ? CLAIM_TRUE_UNDER
                                             : CLAIM_FALSE;
-    // Values are written down to three digits; against NAN, which is none, no comparison holds.
+    // Recorded values have three digits. A comparison with NAN, no value, is false.
     claim->follows =
         (claim->stored == CLAIM_NONE || claim->stored == claim->verdict) &&
         (isnan(claim->stored_value) || fabs(claim->stored_value - claim->value) <= 0.005 * fabs(claim->value));
@@ -149,15 +149,15 @@ int claim_each(const char *name, claim_visit *visit, void *context)
     }
     return selection.count > 0 ? ERR_NONE
                                : err_set(ERR_USAGE,
-                                         "'%.64s' is neither a claim, nor the beginning of one's name, nor a file; "
-                                         "`zerogauge plan --claims` lists all",
+                                         "no claim's name starts with '%.64s', and there is no such file; `zerogauge "
+                                         "plan --claims` lists all",
                                          name);
 }
 
 struct printing {
     FILE *out;
     bool json;
-    char source[CLAIM_TEXT_BYTES];  // the last one
+    char source[CLAIM_TEXT_BYTES];  // of the claim printed last
     size_t counts[CLAIM_VERDICT_COUNT], count, broken;
 };
 
@@ -180,9 +180,9 @@ static void print_text(struct printing *p, const struct claim *claim)
     if (*claim->reason)
         fprintf(p->out, "    %s\n", claim->reason);
     if (!claim->follows && claim->stored != claim->verdict && claim->stored != CLAIM_NONE)
-        fprintf(p->out, "    written down is the verdict %s\n", claim_verdict_name(claim->stored));
+        fprintf(p->out, "    recorded verdict: %s\n", claim_verdict_name(claim->stored));
     else if (!claim->follows)
-        fprintf(p->out, "    written down is the value %.6g\n", claim->stored_value);
+        fprintf(p->out, "    recorded value: %.6g\n", claim->stored_value);
 }
 
 static int print_one(const struct claim *claim, void *context)
@@ -211,7 +211,7 @@ int claim_print(const char *name, bool json, FILE *out)
         fprintf(out, "\n%zu claim%s: %zu true, %zu true under a condition, %zu false, %zu not decidable\n", p.count,
                 p.count == 1 ? "" : "s", p.counts[CLAIM_TRUE], p.counts[CLAIM_TRUE_UNDER], p.counts[CLAIM_FALSE],
                 p.counts[CLAIM_UNDECIDABLE]);
-    return p.broken == 0
-               ? ERR_NONE
-               : err_set(ERR_CHECK, "%zu of %zu claims: what is written down does not follow", p.broken, p.count);
+    return p.broken == 0 ? ERR_NONE
+                         : err_set(ERR_CHECK, "%zu of %zu claims: the recorded verdict or value does not follow",
+                                   p.broken, p.count);
 }

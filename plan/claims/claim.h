@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Claims: statements about training that circulate, each with the query that decides it and the verdict that followed
-// when it was written down; checked anew each time. datasets/claims/README.md describes the form.
+// Claims: published statements about training, each with the query that decides it and its recorded verdict, which is
+// re-evaluated each time. datasets/claims/README.md describes the form.
 #ifndef ZG_CLAIM_H
 #define ZG_CLAIM_H
 
@@ -12,37 +12,39 @@ enum { CLAIM_NAME_BYTES = 64, CLAIM_TEXT_BYTES = 768 };
 
 enum claim_verdict {
     CLAIM_TRUE,
-    CLAIM_TRUE_UNDER,  // not as it stands, but under its condition
+    CLAIM_TRUE_UNDER,  // true only under its condition
     CLAIM_FALSE,
-    CLAIM_UNDECIDABLE,  // no query decides it; its reason says why
-    CLAIM_NONE,         // nothing is written down: the claim asks
+    CLAIM_UNDECIDABLE,  // no query decides it, for the reason given
+    CLAIM_NONE,         // no verdict is recorded
     CLAIM_VERDICT_COUNT
 };
 
 const char *claim_verdict_name(enum claim_verdict verdict);
 
 struct claim {
-    char name[CLAIM_NAME_BYTES];                                                              // "" where it has none
-    char statement[CLAIM_TEXT_BYTES], source[CLAIM_TEXT_BYTES], condition[CLAIM_TEXT_BYTES];  // the latter may be ""
-    char reason[CLAIM_TEXT_BYTES], unit[CLAIM_TEXT_BYTES];                                    // and these, too
-    enum claim_verdict stored, verdict;  // as written down, and as it follows now
-    double stored_value, value;          // the right number; NAN: none
-    bool follows;                        // what is written down still does
+    // All but the statement may be "".
+    char name[CLAIM_NAME_BYTES];
+    char statement[CLAIM_TEXT_BYTES], source[CLAIM_TEXT_BYTES], condition[CLAIM_TEXT_BYTES];
+    char reason[CLAIM_TEXT_BYTES], unit[CLAIM_TEXT_BYTES];
+    enum claim_verdict stored, verdict;  // recorded, and evaluated
+    double stored_value, value;          // recorded, and evaluated; NAN: none
+    bool follows;                        // recorded and evaluated agree
 };
 
 typedef int claim_visit(const struct claim *claim, void *context);
 
-// Calls visit for each claim of a text, evaluated; `file` stands for it in messages. The text is {"source": ...,
-// "claims": [...]} or one claim. ERR_USAGE "FILE:LINE: KEY.PATH: ..." for what is no claim. What visit returns, unless
-// it is 0, ends it.
+// Evaluates each claim of a text and calls visit for it; a non-zero return value of visit ends the walk and is
+// returned. The text is {"source": ..., "claims": [...]} or one claim. `file` is the FILE of the messages "FILE:LINE:
+// KEY.PATH:
+// ..." (ERR_USAGE).
 int claim_each_of(const char *file, const char *text, size_t bytes, claim_visit *visit, void *context);
 
-// The same for all claims that are compiled in (null), for those of a compiled-in file of that name, or whose own name
-// begins so, or for a file of the user's. ERR_USAGE where there is none.
+// The same for all compiled-in claims (null), for a compiled-in file of that name, for claims whose names start with
+// it, or for a file. ERR_USAGE if there is none.
 int claim_each(const char *name, claim_visit *visit, void *context);
 
-// `zerogauge plan --claims`: prints them, as text or as a JSON object a line, and how many there are of each verdict.
-// ERR_CHECK where what is written down does not follow.
+// `zerogauge plan --claims`: prints the claims, as text or as JSON lines, and the number of each verdict. ERR_CHECK: a
+// recorded verdict or value does not follow.
 int claim_print(const char *name, bool json, FILE *out);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Claims: all that are compiled in follow; what does not follow is seen, and what is no claim is refused.
+// Claims: all built-in verdicts follow, a wrong one is detected, and malformed claims are refused.
 #include "plan/claims/claim.h"
 
 #include "base/err.h"
@@ -66,7 +66,7 @@ static char *printed(const char *name, bool json, int *rc)
 #define HOLDS "{\"sum\":[1],\"compare\":\"==\",\"value\":1}"
 #define FAILS "{\"sum\":[1],\"compare\":\"==\",\"value\":2}"
 
-Test(claim, every_verdict_that_is_written_down_follows)
+Test(claim, every_recorded_verdict_follows)
 {
     struct seen seen = all_of(NULL);
     cr_assert_eq(seen.broken, 0);
@@ -76,7 +76,7 @@ Test(claim, every_verdict_that_is_written_down_follows)
     cr_assert_eq(seen.counts[CLAIM_NONE], 0);
 }
 
-Test(claim, a_verdict_is_what_the_queries_say)
+Test(claim, a_verdict_follows_from_the_queries)
 {
     static const char condition[] = "{\"statement\":\"s\",\"query\":%s,\"condition\":\"c\",\"under\":%s}";
     char text[512];
@@ -90,7 +90,7 @@ Test(claim, a_verdict_is_what_the_queries_say)
     cr_assert_eq(one("{\"statement\":\"s\",\"verdict\":\"undecidable\",\"reason\":\"r\"}").verdict, CLAIM_UNDECIDABLE);
 }
 
-Test(claim, a_verdict_or_a_value_that_does_not_follow_is_seen)
+Test(claim, a_verdict_or_a_value_that_does_not_follow_is_detected)
 {
     cr_assert(one("{\"statement\":\"s\",\"query\":" HOLDS "}").follows);
     cr_assert(one("{\"statement\":\"s\",\"query\":" HOLDS ",\"verdict\":\"true\",\"value\":1.004}").follows);
@@ -116,7 +116,7 @@ Test(claim, a_user_writes_one_in_five_lines)
     cr_assert_float_eq(claim.value, 16.640625e9, 100);
 }
 
-Test(claim, names_select_a_claim_a_file_or_all_that_begin_so)
+Test(claim, names_select_a_claim_a_file_or_all_with_a_prefix)
 {
     cr_assert_str_eq(all_of("zero1-4x").last.name, "zero1-4x");
     cr_assert_eq(all_of("zero1-4x").count, 1);
@@ -126,11 +126,12 @@ Test(claim, names_select_a_claim_a_file_or_all_that_begin_so)
     cr_assert_str_eq(file.last.source, "notes for a job interview on ZeRO, with a 130B model on 128 A100 (2025)");
     struct seen none = {0};
     cr_assert_eq(claim_each("nobody-says-so", see, &none), ERR_USAGE);
-    cr_assert_str_eq(err_message(), "'nobody-says-so' is neither a claim, nor the beginning of one's name, nor a file; "
-                                    "`zerogauge plan --claims` lists all");
+    cr_assert_str_eq(err_message(),
+                     "no claim's name starts with 'nobody-says-so', and there is no such file; `zerogauge "
+                     "plan --claims` lists all");
 }
 
-Test(claim, a_file_of_the_users_is_read_and_a_broken_one_makes_it_fail)
+Test(claim, a_users_file_is_read_and_fails_where_a_verdict_does_not_follow)
 {
     char path[] = "/tmp/claim_test_XXXXXX";
     static const char text[] = "{\"source\":\"me\",\"claims\":[{\"statement\":\"one\",\"query\":" HOLDS "},\n"
@@ -142,10 +143,10 @@ Test(claim, a_file_of_the_users_is_read_and_a_broken_one_makes_it_fail)
     char *page = printed(path, false, &rc);
     unlink(path);
     cr_assert_eq(rc, ERR_CHECK);
-    cr_assert_str_eq(err_message(), "1 of 2 claims: what is written down does not follow");
+    cr_assert_str_eq(err_message(), "1 of 2 claims: the recorded verdict or value does not follow");
     cr_assert_str_eq(page, "me\n\n  true\n    \"one\"\n    value: 1\n"
                            "\nyou\n\n  false  DOES NOT FOLLOW\n    \"two\"\n    value: 12,345,678\n"
-                           "    written down is the verdict true\n"
+                           "    recorded verdict: true\n"
                            "\n2 claims: 1 true, 0 true under a condition, 1 false, 0 not decidable\n");
     free(page);
 }
@@ -167,16 +168,16 @@ Test(claim, a_line_of_json_is_a_claim)
 
 Test(claim, a_mistake_is_named_with_file_line_and_key)
 {
-    refused("{\"statement\":\"s\"}", "c.json:1: query: missing: what decides the claim");
+    refused("{\"statement\":\"s\"}", "c.json:1: query: missing: the query that decides the claim");
     refused("{\"query\":" HOLDS "}", "c.json:1: statement: missing");
     refused("{\"statement\":\"s\",\"verdict\":\"undecidable\"}",
-            "c.json:1: reason: missing: why nothing decides the claim");
+            "c.json:1: reason: missing: the reason why no query decides the claim");
     refused("{\"statement\":\"s\",\"verdict\":\"undecidable\",\"reason\":\"r\",\n\"query\":" HOLDS "}",
             "c.json:2: query: decides the claim, whose verdict is undecidable");
     refused("{\"statement\":\"s\",\"query\":" HOLDS ",\"condition\":\"c\"}",
-            "c.json:1: under: missing: a condition has words (condition) and a query (under)");
+            "c.json:1: under: missing: a condition needs a text (condition) and a query (under)");
     refused("{\"statement\":\"s\",\"query\":" HOLDS ",\"under\":" HOLDS "}",
-            "c.json:1: condition: missing: a condition has words (condition) and a query (under)");
+            "c.json:1: condition: missing: a condition needs a text (condition) and a query (under)");
     refused("{\"statement\":\"s\",\"query\":" HOLDS ",\"verdict\":\"true-under\"}",
             "c.json:1: under: missing: the query under the condition");
     refused("{\"statement\":\"s\",\"query\":" HOLDS ",\"verdict\":\"maybe\"}",

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge plan`: what training would hold, move and take, without data.
+// `zerogauge plan`: predicts the memory, traffic and time of training without data.
 #include "plan/claims/cmd_plan.h"
 
 #include "plan/claims/claim.h"
 #include "base/err.h"
 #include "plan/claims/paper.h"
+#include "plan/planner/plan_advise.h"
 #include "plan/planner/plan_against.h"
 #include "plan/planner/plan_html.h"
 #include "plan/planner/plan_print.h"
@@ -23,7 +24,7 @@ static int print_json(const struct plan_setting *setting, const struct plan *pla
     return rc;
 }
 
-// What differs on the last rank.
+// Plans the last rank and prints how it differs.
 static int show_last(const struct plan_setting *setting, const struct plan *plan)
 {
     struct plan_setting of_last = *setting;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge plan`: worlds and models of any size, advice that holds, a search whose result is a configuration, and
-// errors that name what is wrong.
+// `zerogauge plan`: worlds and models of any size, advice that fits, a search that writes a configuration, and errors.
 #include "base/command_test.h"
 #include "base/folder_test.h"
 
@@ -74,7 +73,7 @@ Test(cmd_plan, a_hundred_trillion_parameters_on_100000_devices_can_be_planned)
     json_decref(record);
 }
 
-Test(cmd_plan, what_is_advised_fits)
+Test(cmd_plan, advised_changes_fit)
 {
     char arguments[700] = "--preset zero1 --model llama-8b --sequences 1 --machine dgx-a100";
     cr_assert_eq(plan(arguments), 0, "%s", output);
@@ -119,7 +118,7 @@ Test(cmd_plan, a_search_writes_the_fastest_that_fits_and_keeps_the_batch)
     folder_remove(folder);
 }
 
-Test(cmd_plan, worlds_share_the_sequences_of_a_step_or_are_left_out)
+Test(cmd_plan, worlds_divide_the_sequences_of_a_step_or_are_left_out)
 {
     const char *base = "--preset zero3 --model gpt2-124m --machine dgx-h100 --world 2 --sequences 4 --search";
     char arguments[300];
@@ -137,7 +136,7 @@ Test(cmd_plan, worlds_share_the_sequences_of_a_step_or_are_left_out)
     cr_expect(counts[2] > counts[8] && counts[8] > 0, "%d, %d", counts[2], counts[8]);
     snprintf(arguments, sizeof arguments, "%s --worlds 3,5", base);
     cr_assert_eq(plan(arguments), 2, "%s", output);
-    cr_expect(strstr(output, "share the 8 sequences"), "%s", output);
+    cr_expect(strstr(output, "divides the 8 sequences"), "%s", output);
 }
 
 Test(cmd_plan, a_page_has_every_lane_that_is_busy_and_every_source)
@@ -163,7 +162,7 @@ Test(cmd_plan, a_page_has_every_lane_that_is_busy_and_every_source)
     folder_remove(folder);
 }
 
-Test(cmd_plan, without_a_step_there_is_nothing_to_compare_with)
+Test(cmd_plan, a_file_without_steps_is_refused)
 {
     char path[] = "/tmp/zg-result-XXXXXX.jsonl", line[128];
     close(mkstemps(path, 6));

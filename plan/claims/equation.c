@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-// ZeRO (arXiv 1910.02054): bytes of figure 1 for any K, whose terms are sharded from stage 3, 2 and 1 on; elements of
-// activations by section 3.2. ZeRO-Offload (arXiv 2101.06840): bytes a parameter of table 1, each part on the GPU (1)
-// or not (0). FSDP (arXiv 2304.11277), section 3.2: the volume across hosts for one GPU of W in hosts of G. ZeRO++
+// ZeRO (arXiv 1910.02054): bytes of figure 1 for any K, with terms sharded from stage 3, 2 and 1 on; elements of
+// activations by section 3.2. ZeRO-Offload (arXiv 2101.06840): bytes per parameter of table 1, each part on the GPU (1)
+// or not (0). FSDP (arXiv 2304.11277), section 3.2: the volume across hosts of one GPU of W in hosts of G. ZeRO++
 // (arXiv 2306.10209), section 1: forward gather, backward gather, gradients.
 #define PAPER_EQUATIONS(E)                                                                                             \
     E(zero_states, "zero-states",                                                                                      \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The papers' own equations, by name: what only their analytic models define, such as the efficiency at a bandwidth.
-// What the stages themselves say, run dry, is not here.
+// The papers' own equations by name, for quantities that only their analytic models define, such as the efficiency at a
+// bandwidth. Everything else comes from dry runs of the stages.
 #ifndef ZG_EQUATION_H
 #define ZG_EQUATION_H
 
@@ -9,7 +9,7 @@
 enum { EQUATION_ARGUMENT_MAX = 6 };
 
 struct equation {
-    const char *name;  // "infinity-6": the paper, and its own number or its name for it
+    const char *name;  // "infinity-6": the paper, and the equation's number or name in it
     double (*value)(const double arguments[]);
     const char *arguments[EQUATION_ARGUMENT_MAX + 1];  // in the order of `value`'s argument; null at the end
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/claims/opaque_model.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 static size_t run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
@@ -25,6 +26,7 @@ static const struct model_operations operations = {
 
 void opaque_model_make(uint64_t params, int layers, struct opaque_model *out)
 {
+    assert(layers >= 1 && layers <= OPAQUE_MODEL_LAYER_MAX);
     *out = (struct opaque_model){0};
     for (int i = 0; i < layers; i++) {
         struct model_param *param = &out->params[i];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of which nothing is known but how many parameters it has, for statements that name no more: equal layers, one
-// matrix each, without activations.
-#ifndef ZG_STAND_IN_H
-#define ZG_STAND_IN_H
+// A model of which only the parameter count is known, for claims that give no more: equal layers of one tensor each,
+// without activations.
+#ifndef ZG_OPAQUE_MODEL_H
+#define ZG_OPAQUE_MODEL_H
 
 #include "ref/model/model.h"
 
@@ -15,8 +15,8 @@ struct opaque_model {
     int indices[OPAQUE_MODEL_LAYER_MAX];
 };
 
-// params parameters in `layers` (1 to OPAQUE_MODEL_LAYER_MAX) layers, the first ones larger by one where they do not
-// divide. out must not move afterwards.
+// Divides `params` parameters among `layers` layers, 1 to OPAQUE_MODEL_LAYER_MAX; the first layers get the remainder.
+// *out points into itself: do not copy it.
 void opaque_model_make(uint64_t params, int layers, struct opaque_model *out);
 
 #endif

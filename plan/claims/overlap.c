@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ static int compare(const void *left, const void *right)
 
 int overlap_of(const struct plan *plan, const char *of, const char *beside, double *out)
 {
+    assert(plan->events);
     const char *const names[] = {of, beside};
     uint64_t busy_ns[2] = {0}, both_ns = 0;
     size_t count = 0;
@@ -46,7 +48,7 @@ int overlap_of(const struct plan *plan, const char *of, const char *beside, doub
     free(marks);
     for (int i = 0; i < 2; i++)
         if (busy_ns[i] == 0)
-            return err_set(ERR_USAGE, "nothing called '%.64s' takes any time in this plan", names[i]);
+            return err_set(ERR_USAGE, "no operation or lane '%.64s' takes time in this plan", names[i]);
     *out = (double)both_ns / (double)busy_ns[0];
     return ERR_NONE;
 }

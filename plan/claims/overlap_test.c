@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Overlaps of times that are written down by hand.
+// Overlaps of hand-written intervals.
 #include "plan/claims/overlap.h"
 
 #include "base/err.h"
@@ -26,7 +26,7 @@ static double overlap(const char *of, const char *beside)
     return out;
 }
 
-Test(overlap, is_the_part_of_the_first_that_lies_within_the_second)
+Test(overlap, is_the_fraction_of_the_first_that_lies_within_the_second)
 {
     cr_assert_eq(overlap("forward", "read"), 0.5);
     cr_assert_eq(overlap("read", "forward"), 5.0 / 27);
@@ -37,11 +37,11 @@ Test(overlap, is_the_part_of_the_first_that_lies_within_the_second)
     cr_assert_eq(overlap("forward", "backward"), 0);
 }
 
-Test(overlap, what_takes_no_time_has_none)
+Test(overlap, operations_that_take_no_time_are_refused)
 {
     double out;
     cr_assert_eq(overlap_of(&plan, "mark", "forward", &out), ERR_USAGE);
-    cr_assert_str_eq(err_message(), "nothing called 'mark' takes any time in this plan");
+    cr_assert_str_eq(err_message(), "no operation or lane 'mark' takes time in this plan");
     cr_assert_eq(overlap_of(&plan, "forward", "Adam", &out), ERR_USAGE);
-    cr_assert_str_eq(err_message(), "nothing called 'Adam' takes any time in this plan");
+    cr_assert_str_eq(err_message(), "no operation or lane 'Adam' takes time in this plan");
 }

@@ -25,7 +25,7 @@ static bool follows(int rule, double ours, double value, double last_digit)
                                     : fabs(ours - value) <= 1e-6 * fabs(value);
 }
 
-// The parts of the file that decide a cell.
+// The parts of the file that define a cell.
 struct position {
     const struct strict_object *row, *column, *table;
 };
@@ -40,7 +40,7 @@ static const struct strict_object *owner(const struct position *position, const 
     return NULL;
 }
 
-// A copy of a query in which every string "$NAME" is what row, column or table gives for it.
+// Copies a query with every string "$NAME" replaced by the value that row, column or table gives for it.
 static json_t *substitute(const json_t *value, const struct position *position, int depth)
 {
     const struct strict_object *const parts[] = {position->row, position->column, position->table};
@@ -72,7 +72,7 @@ static int visit_query(const struct strict_object *root, void *out)
     return query_number(root, "query", 0, out);
 }
 
-// The expression at a key of `of`, with what row, column and table give.
+// Evaluates the expression at a key of `of` after substitution.
 static int evaluate(const struct position *position, const struct strict_object *of, const char *key,
                     const struct paper_cell *cell, double *out)
 {
@@ -99,7 +99,7 @@ static int judge(const struct position *position, const struct strict_object *qu
     cell->rule = RULES[rule];
     if (rule == RULE_EQUAL) {
         if (!json_object_get(position->column->value, "theirs"))
-            return strict_fail(position->column, "theirs", "missing: what the printed text stands for");
+            return strict_fail(position->column, "theirs", "missing: the value of the printed text");
         TRY(evaluate(position, position->column, "theirs", cell, &value));
         value /= scale;
     } else if (!paper_number(cell->printed, &value, &last_digit)) {
@@ -142,12 +142,12 @@ static int find_erratum(const struct strict_object *table, struct paper_cell *ce
 
 // A walk over cells.
 struct walk {
-    const char *name;   // with which a table's begins; null: any
-    bool only_printed;  // nothing is evaluated
+    const char *name;   // prefix of the tables' names; null: all tables
+    bool only_printed;  // do not evaluate
     paper_visit *visit;
     void *context;
-    size_t table_count;            // that the name selects
-    char known[PAPER_TEXT_BYTES];  // the names of all
+    size_t table_count;            // selected by the name
+    char known[PAPER_TEXT_BYTES];  // names of all tables
 };
 
 static int visit_cell(const struct position *position, const struct paper_table *table, const json_t *printed,
@@ -156,7 +156,7 @@ static int visit_cell(const struct position *position, const struct paper_table 
     struct paper_cell cell = {.table = table, .verdict = PAPER_MEASURED, .ours = NAN, .rule = ""};
     const struct strict_object *query = owner(position, "query");
     if (!json_is_string(printed) || json_string_length(printed) >= sizeof cell.printed)
-        return strict_fail(position->row, "printed", "has what is neither null nor a short text");
+        return strict_fail(position->row, "printed", "has an element that is neither null nor a short string");
     snprintf(cell.printed, sizeof cell.printed, "%s", json_string_value(printed));
     TRY(strict_string(position->row, "row", cell.row, sizeof cell.row));
     TRY(strict_string(position->column, "column", cell.column, sizeof cell.column));
@@ -164,7 +164,7 @@ static int visit_cell(const struct position *position, const struct paper_table 
         TRY(strict_string(owner(position, "unit"), "unit", cell.unit, sizeof cell.unit));
     if (!walk->only_printed) {
         TRY(find_erratum(position->table, &cell));
-        // Nothing follows where the query is null, or neither the column nor the table has one.
+        // A cell without a query, or with a null one, is a measurement.
         if (query && !json_is_null(json_object_get(query->value, "query")))
             TRY(judge(position, query, &cell));
     }
@@ -254,7 +254,7 @@ int paper_each(const char *name, paper_visit *visit, void *context)
                : err_set(ERR_USAGE, "no paper's table is called '%.64s'; there are %s", name, walk.known);
 }
 
-// The cell that is looked for, and its text.
+// The cell to find, and its text.
 struct search {
     char table[PAPER_NAME_BYTES], row[PAPER_NAME_BYTES], column[PAPER_NAME_BYTES], printed[PAPER_NAME_BYTES];
 };
@@ -279,10 +279,12 @@ int query_printed_number(const struct strict_object *e, const char *key, int dep
     TRY(strict_string(e, "column", search.column, sizeof search.column));
     TRY(visit_papers(&walk));
     if (walk.table_count == 0)
-        return strict_fail(e, key, "is '%s', which is no paper's table; `plan --paper` lists them", search.table);
+        return strict_fail(e, key, "is '%s', which is not a table of the papers; `plan --paper` lists them",
+                           search.table);
     if (!*search.printed)
-        return strict_fail(e, "row", "'%s' and column '%s' are no cell of %s", search.row, search.column, search.table);
+        return strict_fail(e, "row", "there is no cell at row '%s' and column '%s' of %s", search.row, search.column,
+                           search.table);
     return paper_number(search.printed, out, &last_digit)
                ? ERR_NONE
-               : strict_fail(e, key, "has '%s' there, which is no number", search.printed);
+               : strict_fail(e, key, "the cell has '%s', which is not a number", search.printed);
 }

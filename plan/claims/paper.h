@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What papers print, cell by cell, beside what follows from the stages and the papers' own equations. The tables are
-// datasets/papers/*.json, compiled in; datasets/papers/README.md describes the form.
+// Compares the papers' tables, cell by cell, with the stages and the papers' own equations. The tables of
+// datasets/papers/*.json are compiled in; datasets/papers/README.md describes the form.
 #ifndef ZG_PAPER_H
 #define ZG_PAPER_H
 
@@ -11,14 +11,12 @@
 enum { PAPER_NAME_BYTES = 64, PAPER_TEXT_BYTES = 512 };
 
 enum paper_verdict {
-    PAPER_AGREES,    // what follows, rounded by the rule, is what is printed
-    PAPER_ERRATUM,   // it is not, and the erratum says why
-    PAPER_MEASURED,  // a measurement of the paper's: nothing follows
-    PAPER_DIFFERS,   // it is not, and nothing says why; or it is, against the erratum
+    PAPER_AGREES,    // the computed value, rounded by the rule, equals the printed one
+    PAPER_ERRATUM,   // it differs, as a listed erratum explains
+    PAPER_MEASURED,  // a measurement of the paper, which cannot be computed
+    PAPER_DIFFERS,   // it differs without an erratum, or agrees despite one
     PAPER_VERDICT_COUNT
 };
-
-const char *paper_verdict_name(enum paper_verdict verdict);
 
 struct paper_table {
     char source[PAPER_TEXT_BYTES];                                                 // of the paper
@@ -29,7 +27,7 @@ struct paper_cell {
     const struct paper_table *table;
     char row[PAPER_NAME_BYTES], column[PAPER_NAME_BYTES];
     char printed[PAPER_NAME_BYTES];  // the paper's own text
-    char unit[PAPER_NAME_BYTES];     // of it, "" where the text says all
+    char unit[PAPER_NAME_BYTES];     // "" if the text contains it
     const char *rule;                // "nearest", "truncated", "at_least", "at_most", "equal"; "" where measured
     double ours;                     // in that unit; NAN where measured
     enum paper_verdict verdict;
@@ -37,21 +35,21 @@ struct paper_cell {
     char erratum_text[PAPER_TEXT_BYTES];
 };
 
-// The number that a text like "7.6B", ">3 TB" or "120" prints, and what a unit of its last digit is worth: without
-// their unit, but with K, M, B and T of counts. False for a text that begins with no number.
+// Reads the number in a text such as "7.6B", ">3 TB" or "120" and the value of one unit of its last digit. K, M, B and
+// T of counts apply; units do not. Returns false if the text does not start with a number.
 bool paper_number(const char *text, double *value, double *last_digit);
 
 typedef int paper_visit(const struct paper_cell *cell, void *context);
 
-// Calls visit for each cell of the tables that have this name or begin with it ("zero-1", "zero"); null: of all.
-// ERR_USAGE with the known tables where there is none. What visit returns, unless it is 0, ends it.
+// Calls visit for each cell of the tables whose names start with `name` ("zero-1", "zero"); null: all tables. A
+// non-zero return value of visit ends the walk and is returned. ERR_USAGE lists the known tables.
 int paper_each(const char *name, paper_visit *visit, void *context);
 
-// The same for all tables of one file: for a file that is not compiled in.
+// The same for all tables of a file that is not compiled in.
 int paper_each_of(const char *file, const char *text, size_t bytes, paper_visit *visit, void *context);
 
-// `zerogauge plan --paper`: prints the cells, as a table or as a JSON object a line, and how many there are of each
-// verdict. ERR_CHECK when a cell differs.
+// `zerogauge plan --paper`: prints the cells, as tables or as JSON lines, and the number of each verdict. ERR_CHECK: a
+// cell differs.
 int paper_print(const char *name, bool json, FILE *out);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The papers' numbers as they write them, and their cells as a page or as JSON lines.
+// Reads the papers' notation of numbers, and prints cells as tables or as JSON lines.
 #include "plan/claims/paper.h"
 
 #include "base/err.h"
@@ -9,13 +9,13 @@
 #include <stdint.h>
 #include <string.h>
 
-const char *paper_verdict_name(enum paper_verdict verdict)
+static const char *verdict_name(enum paper_verdict verdict)
 {
     static const char *const names[PAPER_VERDICT_COUNT] = {"agrees", "erratum", "measured", "differs"};
     return names[verdict];
 }
 
-// Of counts: each a thousand times the one before.
+// Suffixes of counts, each 1000 times the one before.
 static const char letters[] = "KMBT";
 
 bool paper_number(const char *text, double *value, double *last_digit)
@@ -35,8 +35,8 @@ bool paper_number(const char *text, double *value, double *last_digit)
 struct printing {
     FILE *out;
     bool json;
-    char table[PAPER_NAME_BYTES];  // the last one's name
-    uint64_t errata_printed;       // of that table: a bit each
+    char table[PAPER_NAME_BYTES];  // printed last
+    uint64_t errata_printed;       // of that table, one bit each
     size_t counts[PAPER_VERDICT_COUNT], table_count;
 };
 
@@ -48,7 +48,7 @@ static void print_table(struct printing *p, const struct paper_table *table)
     fprintf(p->out, "  %-24s %-26s %14s %10s %-8s %s\n", "row", "column", "ours", "printed", "unit", "");
 }
 
-// What is ours, as the paper writes numbers: "7.642B" beside "7.6B".
+// Writes the computed value in the paper's notation: "7.642B" beside "7.6B".
 static void write_ours(const struct paper_cell *cell, char *out, size_t bytes)
 {
     const char *last = *cell->printed ? cell->printed + strlen(cell->printed) - 1 : "";
@@ -65,7 +65,7 @@ static void print_cell(struct printing *p, const struct paper_cell *cell)
 {
     char ours[32], verdict[48];
     write_ours(cell, ours, sizeof ours);
-    snprintf(verdict, sizeof verdict, cell->erratum ? "%s %d" : "%s", paper_verdict_name(cell->verdict), cell->erratum);
+    snprintf(verdict, sizeof verdict, cell->erratum ? "%s %d" : "%s", verdict_name(cell->verdict), cell->erratum);
     fprintf(p->out, "  %-24s %-26s %14s %10s %-8s %s%s%s\n", cell->row, cell->column, ours, cell->printed, cell->unit,
             verdict, *cell->rule ? ", " : "", cell->rule);
     uint64_t bit = cell->erratum > 0 ? UINT64_C(1) << (cell->erratum - 1) : 0;
@@ -83,7 +83,7 @@ static int print_one(const struct paper_cell *cell, void *context)
                                      "source", cell->table->source, "table", cell->table->name, "row", cell->row,
                                      "column", cell->column, "printed", cell->printed, "unit", cell->unit, "rule",
                                      cell->rule, "ours", isnan(cell->ours) ? json_null() : json_real(cell->ours),
-                                     "verdict", paper_verdict_name(cell->verdict), "erratum",
+                                     "verdict", verdict_name(cell->verdict), "erratum",
                                      cell->erratum ? cell->erratum_text : NULL),
                            p->out);
     if (strcmp(p->table, cell->table->name) != 0) {
@@ -104,9 +104,9 @@ int paper_print(const char *name, bool json, FILE *out)
     for (int i = 0; i < PAPER_VERDICT_COUNT; i++)
         count += p.counts[i];
     if (!json)
-        fprintf(out, "\n%zu cells: %zu agree, %zu listed errata, %zu measurements of the papers, %zu differ\n", count,
+        fprintf(out, "\n%zu cells: %zu agree, %zu are listed errata, %zu are measurements, %zu differ\n", count,
                 p.counts[PAPER_AGREES], p.counts[PAPER_ERRATUM], p.counts[PAPER_MEASURED], differ);
-    return differ == 0 ? ERR_NONE
-                       : err_set(ERR_CHECK, "%zu of %zu cells are neither what the paper prints nor a listed erratum",
-                                 differ, count);
+    return differ == 0
+               ? ERR_NONE
+               : err_set(ERR_CHECK, "%zu of %zu cells differ from the paper and are no listed errata", differ, count);
 }

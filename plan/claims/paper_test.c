@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells of papers: what is compiled in agrees, and a table that does not is seen to.
+// Cells of papers: the built-in tables agree, and one that does not is detected.
 #include "plan/claims/paper.h"
 
 #include "base/err.h"
@@ -22,7 +22,7 @@ static char *printed(const char *name, bool json, int *rc)
     return text;
 }
 
-// Counts by verdict, and the sum of what is ours.
+// Counts by verdict, and the sum of the computed values.
 struct tally {
     int counts[PAPER_VERDICT_COUNT], count;
     double ours[64];
@@ -56,7 +56,7 @@ static void refused(const char *text, const char *message)
     cr_assert_str_eq(err_message(), message);
 }
 
-// A file of one table; COLUMNS and ROWS with what stands in their arrays.
+// A file of one table; COLUMNS and ROWS are the elements of their arrays.
 #define TABLE(REST) "{\"paper\":\"p\",\"source\":\"s\",\"tables\":[{\"table\":\"t\",\"title\":\"a table\"," REST "}]}"
 
 Test(paper, every_cell_of_every_paper_agrees_or_is_a_listed_erratum)
@@ -149,7 +149,7 @@ Test(paper, an_erratum_of_a_cell_that_agrees_is_a_difference)
     cr_assert_eq(tally.errata[1], 2);
 }
 
-Test(paper, a_formula_is_compared_with_what_it_stands_for)
+Test(paper, a_formula_is_compared_with_its_value)
 {
     static const char text[] = TABLE("\"rule\":\"equal\",\"query\":{\"sum\":[%s]},"
                                      "\"columns\":[{\"column\":\"c\",\"theirs\":"
@@ -162,7 +162,7 @@ Test(paper, a_formula_is_compared_with_what_it_stands_for)
     cr_assert_eq(tally_of(filled).counts[PAPER_DIFFERS], 1);
 }
 
-Test(paper, a_mistake_in_a_file_is_named_with_its_place)
+Test(paper, errors_in_a_file_are_named_with_their_location)
 {
     refused(TABLE("\"columns\":[{\"column\":\"c\"}],\"rows\":[{\"row\":\"r\",\"printed\":[]}]"),
             "t.json:1: tables.0.rows.0.printed: has 0 elements, expected an array of 1 to 1 elements");
@@ -182,7 +182,7 @@ Test(paper, a_mistake_in_a_file_is_named_with_its_place)
             "t.json:1: tables.0.columns.0.query: cannot be filled in for row 'r'");
 }
 
-Test(paper, an_unknown_table_is_told_the_known_ones)
+Test(paper, an_unknown_table_is_refused_with_a_list_of_the_known_ones)
 {
     int rc;
     char *text = printed("zero-table-9", false, &rc);
@@ -191,7 +191,7 @@ Test(paper, an_unknown_table_is_told_the_known_ones)
     free(text);
 }
 
-Test(paper, the_page_says_how_many_there_are_of_each_verdict)
+Test(paper, the_page_counts_each_verdict)
 {
     int rc;
     char *text = printed("offload-table-4", false, &rc);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of an array's elements, and of an expression's keys.
+// Limits of an array's elements, and of an expression's keys.
 enum { OPERAND_MAX = 32, KEY_MAX = 12 };
 
 static int number_of(const struct strict_object *object, const char *key, const json_t *array, size_t i, int depth,
@@ -37,7 +37,7 @@ static int arithmetic(const struct strict_object *e, const char *key, int depth,
     return ERR_NONE;
 }
 
-// {"equation": NAME, ...}: every argument under its own name.
+// {"equation": NAME, ...} with every argument under its own name.
 static int equation_number(const struct strict_object *e, const char *key, int depth, double *out)
 {
     char name[64];
@@ -58,8 +58,8 @@ static int equation_number(const struct strict_object *e, const char *key, int d
     return ERR_NONE;
 }
 
-// {"rounded": x, "to": "fp16"}: x in the format, by the conversions that the stages use; {"overflows": x, "to": ...}: 1
-// where that is an infinity, 0 where it is not.
+// {"rounded": x, "to": "fp16"}: x rounded by the conversions that the stages use. {"overflows": x, "to": ...}: 1 if the
+// rounded value is infinite, else 0.
 static int rounded_number(const struct strict_object *e, const char *key, int depth, double *out)
 {
     static const char *const formats[] = {"fp32", "bf16", "fp16", NULL};
@@ -74,7 +74,7 @@ static int rounded_number(const struct strict_object *e, const char *key, int de
     return ERR_NONE;
 }
 
-// By the key that names it; `beside`: the other keys, unless its function checks them itself.
+// Forms of expressions by their key. beside: the other keys, unless the function checks them itself.
 static const struct form {
     const char *key;
     int (*number)(const struct strict_object *e, const char *key, int depth, double *out);
@@ -112,7 +112,7 @@ static int expression_number(const struct strict_object *e, int depth, double *o
     return isfinite(*out) ? ERR_NONE : strict_fail(e, "", "has no finite value");
 }
 
-// At a key of the object, or of the array there; null: none.
+// Evaluates the expression at a key of the object, or element i of the array at that key; null: not an array.
 static int number_of(const struct strict_object *object, const char *key, const json_t *array, size_t i, int depth,
                      double *out)
 {
@@ -129,7 +129,7 @@ static int number_of(const struct strict_object *object, const char *key, const 
                            json_message(shown, value));
     TRY(array ? strict_element(object, key, array, i, &e) : strict_object_of(object, key, &e));
     if (query_has(&e, "compare"))
-        return strict_fail(&e, "compare", "stands inside an expression; only a query compares");
+        return strict_fail(&e, "compare", "is inside an expression; only a query compares");
     return expression_number(&e, depth, out);
 }
 
@@ -141,7 +141,7 @@ int query_number(const struct strict_object *object, const char *key, int depth,
 static int comparison_holds(const struct strict_object *query, bool *out, double *measured)
 {
     static const char *const words[] = {"<", "<=", ">", ">=", "==", "about", NULL};
-    // "About" alone: as a number of two digits is.
+    // "about" without "within": as precise as a number of two digits.
     double value, within = 0.05;
     int word;
     TRY(strict_word(query, "compare", words, &word));
@@ -149,7 +149,7 @@ static int comparison_holds(const struct strict_object *query, bool *out, double
     if (query_has(query, "within"))
         TRY(strict_real(query, "within", &within));
     if (within < 0)
-        return strict_fail(query, "within", "is %g, expected a part of the value such as 0.05", within);
+        return strict_fail(query, "within", "is %g, expected a fraction of the value such as 0.05", within);
     TRY(expression_number(query, 0, measured));
     const bool holds[] = {*measured<value, *measured <= value, *measured> value, *measured >= value, *measured == value,
                           fabs(*measured - value) <= within * fabs(value)};
@@ -157,8 +157,8 @@ static int comparison_holds(const struct strict_object *query, bool *out, double
     return ERR_NONE;
 }
 
-// A comparison, an expression that is true or false by itself, or {"all": [...]} or {"any": [...]} of queries: every
-// part is evaluated, so that a mistake in any is seen.
+// Evaluates a comparison, a boolean expression, or {"all": [...]} or {"any": [...]} of queries. Evaluates every part,
+// so that errors in any of them are reported.
 static int object_holds(const struct strict_object *query, int depth, bool *out, double *measured)
 {
     bool all = query_has(query, "all");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan holds, moves and takes: plan_run for the model and configuration of a query, as rank 0 has it.
+// Quantities of a plan: runs plan_run for the model and configuration of a query, on rank 0.
 #include "plan/claims/query.h"
 
 #include "base/err.h"
@@ -13,23 +13,23 @@
 
 enum { SET_MAX = 16, SET_BYTES = 128, WORLD_MAX = 100000, NAME_BYTES = 64 };
 
-// A plan that has been run, and all that it is of.
+// A finished plan with its inputs.
 struct planned {
     const struct model *model;
     struct opaque_model *opaque_model;  // owned; null where the model has a name
     struct config config;
     struct plan_machine machine;
     bool has_machine;
-    int depth;  // of the expressions around it
+    int depth;  // number of enclosing expressions
     struct plan plan;
 };
 
-// The code of a call; its message, which is about the value at a key, with the place of that key.
+// Passes on the code of a call; adds the location of the key that caused it to the message.
 static int at_key(int rc, const struct strict_object *o, const char *key)
 {
     char why[512];
     snprintf(why, sizeof why, "%s", err_message());
-    // A message that names the query's own file has its place.
+    // A message that names the query's own file already has a location.
     return rc == ERR_USAGE && strncmp(why, o->file, strlen(o->file)) != 0 ? strict_fail(o, key, "%s", why) : rc;
 }
 
@@ -61,11 +61,11 @@ static int read_model(const struct strict_object *o, struct planned *p)
     return ERR_NONE;
 }
 
-// The preset, or its own configuration, with its world and what is set.
+// Reads the preset or configuration of a query, with its world and changes.
 static int read_config(const struct strict_object *o, int *world, struct config *out)
 {
     char accumulation[64], preset[NAME_BYTES];
-    // With params buckets are large: the one layer of such a model would be cut in millions.
+    // The large layers of a model given by `params` would need millions of default buckets.
     const char *set[SET_MAX + 5] = {
         "train_micro_batch_size_per_gpu=1", accumulation, "zero_optimization.reduce_bucket_size=1073741824",
         "zero_optimization.allgather_bucket_size=1073741824", "zero_optimization.sub_group_size=1073741824"};
@@ -95,10 +95,11 @@ static int read_config(const struct strict_object *o, int *world, struct config 
         while (config_preset_name(i) && strcmp(config_preset_name(i), preset) != 0)
             i++;
         if (!config_preset_name(i))
-            return strict_fail(o, "preset", "is '%s', which is no preset; `zerogauge help presets` lists them", preset);
+            return strict_fail(o, "preset", "is '%s', which is not a preset; `zerogauge help presets` lists them",
+                               preset);
         return config_load_preset(preset, &options, out, NULL);
     }
-    // A string is a configuration's text as it is written.
+    // A string is the text of a configuration, which may be invalid JSON.
     char *text = json_is_string(config) ? strdup(json_string_value(config)) : json_dumps(config, JSON_COMPACT);
     int rc = text ? config_load_text("config", text, strlen(text), &options, out, NULL)
                   : err_set(ERR_MEMORY, "no memory for a configuration");
@@ -121,7 +122,7 @@ static int run_plan(const struct strict_object *e, const char *key, struct plann
         TRY(at_key(plan_machine_find(name, &p->machine), &o, "machine"));
     }
     TRY(at_key(read_config(&o, &world, &p->config), &o, ""));
-    // A limit alone, which a user raises for a large model.
+    // This key is only a limit, which a user raises for a large model.
     p->config.offload_param.buffer_size = SIZE_MAX;
     const struct plan_setting setting = {.config = &p->config,
                                          .model = p->model,
@@ -136,7 +137,7 @@ static const char *tier_name(int i)
     return ledger_tier_name((enum ledger_tier)i);
 }
 
-// The papers' word "model states" follows the kinds of the ledger.
+// After the ledger's kinds comes "states", the papers' "model states".
 static const char *kind_name(int i)
 {
     return i == KIND_COUNT ? "states" : ledger_kind_name((enum ledger_kind)i);
@@ -152,7 +153,7 @@ static const char *operation_name(int i)
     return ledger_operation_name((enum ledger_operation)i);
 }
 
-// The index of the word at a key; -1 where the key is not there.
+// Reads the index of the word at a key; -1 if there is no such key.
 static int read_word(const struct strict_object *e, const char *key, const char *(*name)(int), int count, int *out)
 {
     const char *words[16] = {0};
@@ -211,7 +212,7 @@ static int quantity_number(const struct strict_object *e, const struct planned *
     int quantity, divisor;
     TRY(strict_word(e, "quantity", words, &quantity));
     if (!p->has_machine && (quantity == STEP || quantity == OVERLAP))
-        return strict_fail(e, "plan.machine", "missing: nothing takes time without one");
+        return strict_fail(e, "plan.machine", "missing: without a machine operations take no time");
     *out = values[quantity];
     TRY(quantity == HELD      ? held_number(e, p, out)
         : quantity == MOVED   ? moved_number(e, p, out)

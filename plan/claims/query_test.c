@@ -59,7 +59,7 @@ Test(query, arithmetic_nests)
           216);
 }
 
-Test(query, each_comparison_is_the_one_it_says)
+Test(query, each_comparison_works)
 {
     static const char *const words[] = {"<", "<=", ">", ">=", "==", "about"};
     static const int expected[3][6] = {{1, 1, 0, 0, 0, 0}, {0, 1, 0, 1, 1, 1}, {0, 0, 1, 1, 0, 0}};
@@ -115,7 +115,7 @@ Test(query, formats_round_as_the_stages_do)
             "q.json:1: query: has no finite value");
 }
 
-Test(query, a_plan_says_what_a_rank_holds)
+Test(query, a_plan_gives_the_bytes_that_a_rank_holds)
 {
 #define PLAN(REST) "{\"plan\":{\"params\":1200000,\"layers\":3,\"preset\":\"zero2\",\"world\":4}," REST "}"
     holds(PLAN("\"quantity\":\"held_bytes\",\"kind\":\"states\",\"compare\":\"==\",\"value\":6600000"), 6.6e6);
@@ -154,10 +154,10 @@ Test(query, a_machine_gives_time_and_overlap)
                                             "\"compare\":\"==\",\"value\":1"),
           1);
     refused(STEP("", "\"quantity\":\"step_s\",\"compare\":\"<\",\"value\":9"),
-            "q.json:1: query.plan.machine: missing: nothing takes time without one");
+            "q.json:1: query.plan.machine: missing: without a machine operations take no time");
     refused(STEP(",\"machine\":\"dgx-h100\"", "\"quantity\":\"overlap\",\"of\":\"sleep\",\"beside\":\"compute\","
                                               "\"compare\":\"==\",\"value\":1"),
-            "q.json:1: query.quantity: nothing called 'sleep' takes any time in this plan");
+            "q.json:1: query.quantity: no operation or lane 'sleep' takes time in this plan");
 #undef STEP
 }
 
@@ -180,7 +180,7 @@ Test(query, a_delayed_update_runs_beside_the_next_step)
     cr_assert_lt(measured[3], measured[2]);
 }
 
-Test(query, what_is_set_and_accumulated_counts)
+Test(query, set_and_accumulation_change_the_plan)
 {
     static const char form[] = "{\"plan\":{\"params\":4000,\"preset\":\"%s\",\"world\":4,\"accumulation\":%d,"
                                "\"set\":[\"zero_optimization.reduce_bucket_size=1000\"]},\"quantity\":\"moved_bytes\","
@@ -202,7 +202,7 @@ Test(query, a_configuration_is_accepted_or_refused)
           "\"value\":0}",
           0);
     refused("{\"accepts\":{\"preset\":\"zero9\",\"world\":2}}",
-            "q.json:1: query.accepts.preset: is 'zero9', which is no preset; `zerogauge help presets` lists them");
+            "q.json:1: query.accepts.preset: is 'zero9', which is not a preset; `zerogauge help presets` lists them");
     refused("{\"accepts\":{\"preset\":\"zero3\",\"world\":0}}",
             "q.json:1: query.accepts.world: is 0, expected a whole number from 1 to 100000");
 }
@@ -215,12 +215,12 @@ Test(query, a_printed_number_is_found_without_its_table_being_evaluated)
           "\"value\":2e12}",
           2e12);
     refused("{\"printed\":\"offload-table-4\",\"row\":\"3B\",\"column\":\"PT-CPU\",\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.row: '3B' and column 'PT-CPU' are no cell of offload-table-4");
+            "q.json:1: query.row: there is no cell at row '3B' and column 'PT-CPU' of offload-table-4");
     refused("{\"printed\":\"table\",\"row\":\"3B\",\"column\":\"PT-CPU\",\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.printed: is 'table', which is no paper's table; `plan --paper` lists them");
+            "q.json:1: query.printed: is 'table', which is not a table of the papers; `plan --paper` lists them");
 }
 
-Test(query, a_mistake_is_named_with_its_place)
+Test(query, errors_are_named_with_their_location)
 {
     refused("{\"sum\":[1],\"compare\":\"=\",\"value\":1}", "q.json:1: query.compare: is \"=\", expected one of \"<\", "
                                                            "\"<=\", \">\", \">=\", \"==\", \"about\"");
@@ -233,7 +233,7 @@ Test(query, a_mistake_is_named_with_its_place)
     refused("{\"equation\":\"infinity-11\",\"hidden\":3,\"compare\":\"==\",\"value\":1}",
             "q.json:1: query.interval: missing");
     refused("{\"sum\":[{\"sum\":[1],\"compare\":\"==\",\"value\":1}],\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.sum.0.compare: stands inside an expression; only a query compares");
+            "q.json:1: query.sum.0.compare: is inside an expression; only a query compares");
     refused("{\"plan\":{\"params\":10,\"preset\":\"zero1\"},\"quantity\":\"params\",\"compare\":\"==\",\"value\":1}",
             "q.json:1: query.plan.world: missing");
     refused("{\"plan\":{\"preset\":\"zero1\",\"world\":2},\"quantity\":\"params\",\"compare\":\"==\",\"value\":1}",
@@ -244,7 +244,7 @@ Test(query, a_mistake_is_named_with_its_place)
             "\"step_s\", \"params\", \"reduce_bucket_elements\", \"aio_block_bytes\"");
 }
 
-Test(query, what_is_too_deep_is_refused)
+Test(query, deep_nesting_is_refused)
 {
     char query[1024] = "", end[256] = "";
     for (int i = 0; i < 30; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// On a machine without a GPU each rank is a device: its arithmetic is what ranks reach that compute at the same time,
-// its memory a share of all, and what crosses from device to host is a copy in memory.
+// On a machine without a GPU each rank is a device: its rate is measured while all ranks compute, its memory is an
+// equal part of the host's, and a transfer between device and host is a copy in memory.
 #include "plan/planner/calibration.h"
 
 #include "results/limits/accepted_range.h"
@@ -28,7 +28,7 @@ static double number(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-// Whether a bench record is of that name, and its case has that word under that key.
+// True for a bench record of this name whose case has this value at the key.
 static bool is(const json_t *record, const char *name, const char *key, const char *value)
 {
     return strcmp(word(record, "record"), "bench") == 0 && strcmp(word(record, "name"), name) == 0 &&
@@ -41,7 +41,7 @@ static void add(struct calibration *c, const char *figure, double value, const c
         json_object_set_new(c->figures, figure, json_pack("{s:f, s:s}", "value", value, kind, words));
 }
 
-// A figure that line `line` shows.
+// Adds a figure whose source is the record at index `line`.
 static void add_from(struct calibration *c, const char *figure, double value, size_t line)
 {
     char label[BENCH_LABEL_BYTES], source[BENCH_LABEL_BYTES + 64];
@@ -61,11 +61,11 @@ static void add_work(struct calibration *c)
         add_from(c, "device_fp32_flops_per_s", reached, i);
         add_from(c, "device_bf16_flops_per_s", reached, i);
         add_from(c, "device_fp16_flops_per_s", reached, i);
-        add(c, "device_flops_share", 1, "source", "the figure is what a model's products and all else reach");
+        add(c, "device_flops_share", 1, "source", "the rate includes everything in a step, not only matrix products");
     }
 }
 
-// The record of that operation with the most threads, in pages as they come; count: there is none.
+// The record of this operation with the most threads and default pages; `count` if there is none.
 static size_t memory_record(const struct calibration *c, const char *operation)
 {
     size_t best = c->count;
@@ -89,7 +89,7 @@ static void add_memory(struct calibration *c)
         add_from(c, "device_memory_bytes_per_s", rate / c->world, mix);
     }
     if (copy < c->count) {
-        // A byte that is copied is read and written, and both count there.
+        // The benchmark counts a copied byte twice, as read and as written.
         double rate = number(c->records[copy], "median") * 1e9 / 2;
         add_from(c, "h2d_bytes_per_s", rate, copy);
         add_from(c, "d2h_bytes_per_s", rate, copy);
@@ -97,7 +97,7 @@ static void add_memory(struct calibration *c)
     }
 }
 
-// A step has as many reduce-scatters as all-gathers, so it goes by the slower one.
+// A step has as many reduce-scatters as all-gathers; the slower one sets the rate.
 static void add_collectives(struct calibration *c)
 {
     double slowest = 0, largest_bytes = 0, smallest_bytes = 0;
@@ -147,7 +147,7 @@ static void add_storage(struct calibration *c)
 
 static void add_capacity(struct calibration *c)
 {
-    static const char *const what = "what was available when it was validated";
+    static const char *const what = "available during the validation";
     for (size_t i = 0; i < c->count; i++) {
         const json_t *record = c->records[i];
         double world = number(record, "world");
@@ -165,10 +165,10 @@ static const char *find_missing(const struct calibration *c)
     static const struct {
         const char *figure, *words;
     } needed[] = {{"device_fp32_flops_per_s", "a training step"},
-                  {"node_cpu_bytes_per_s", "the memory"},
+                  {"node_cpu_bytes_per_s", "the memory bandwidth"},
                   {"node_host_link_bytes_per_s", "copies in memory"},
-                  {"device_memory_bytes", "how much memory a device has (--device-memory SIZE says it)"},
-                  {"node_host_memory_bytes", "how much memory the host has"}};
+                  {"device_memory_bytes", "the memory of a device (give it with --device-memory SIZE)"},
+                  {"node_host_memory_bytes", "the memory of the host"}};
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
         if (!json_object_get(c->figures, needed[i].figure))
             return needed[i].words;

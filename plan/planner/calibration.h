@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A validation's own figures as a machine that `zerogauge plan --machine FILE` takes: what this machine measured, each
-// figure with the line that it is from.
+// Makes a machine for `zerogauge plan --machine FILE` from the measurements of a validation; each figure's source is a
+// line of the result file.
 #ifndef ZG_CALIBRATION_H
 #define ZG_CALIBRATION_H
 
@@ -8,8 +8,8 @@
 
 #include <stddef.h>
 
-// Of the records of a result file, which are [count]. *out is new; null where a figure that every machine needs was not
-// measured, which *missing then says in words. ERR_MEMORY.
+// records: of a result file, [count]. *out is a new object, or null if a required figure was not measured; *missing
+// then describes it in words. ERR_MEMORY.
 int calibration_make(json_t *const records[], size_t count, json_t **out, const char **missing);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A calibration is a machine that plans take, with the figures of the records that it names, and none is made of less.
+// A calibration is a machine that plans accept, with figures from the records that its sources name.
 #include "plan/planner/calibration.h"
 
 #include "base/err.h"
@@ -39,7 +39,7 @@ static const char *const lines[] = {
 };
 enum { LINE_COUNT = sizeof lines / sizeof lines[0] };
 
-// The machine of all lines but one; LINE_COUNT: of all.
+// Makes a machine from all lines but one; LINE_COUNT: from all.
 static int make(size_t without, struct plan_machine *out, const char **missing)
 {
     json_t *records[LINE_COUNT], *machine;
@@ -61,7 +61,7 @@ static int make(size_t without, struct plan_machine *out, const char **missing)
     return rc;
 }
 
-Test(calibration, every_figure_is_that_of_the_record_it_names)
+Test(calibration, every_figure_comes_from_the_record_that_its_source_names)
 {
     static struct plan_machine machine;
     const char *missing;
@@ -97,7 +97,7 @@ Test(calibration, every_figure_is_that_of_the_record_it_names)
     }
 }
 
-Test(calibration, what_was_not_measured_makes_no_machine_or_one_without_it)
+Test(calibration, a_missing_required_figure_makes_no_machine_and_an_optional_one_is_left_out)
 {
     static struct plan_machine machine;
     const char *missing;

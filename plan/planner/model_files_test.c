@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shapes of datasets/models: each loads, and has as many parameters as its source says.
+// The shapes of datasets/models: each loads and has the parameter count that its source gives.
 #include "plan/planner/plan_model.h"
 
 #include "base/err.h"
@@ -28,14 +28,14 @@ Test(model_files, every_shape_has_a_source_and_the_parameters_that_it_publishes)
         double value, last_digit, own = (double)model_param_elements(model, false);
         cr_assert_gt(strlen(plan_model_source(model)), 0, "%s", name);
         cr_assert(paper_number(published, &value, &last_digit), "%s: '%s'", name, published);
-        // All digits are exact. Others are rounded one way or the other, and the papers' leave out embeddings.
+        // A count with all digits is exact. Others are rounded up or down, and the papers' omit embeddings.
         double allowed = strspn(published, "0123456789") == strlen(published) ? 0 : fmax(last_digit, 0.05 * value);
         cr_assert_leq(fabs(own - value), allowed, "%s has %.0f parameters, published are %s", name, own, published);
     }
     cr_assert_geq(count, 35);
 }
 
-Test(model_files, known_counts_are_met_in_every_digit)
+Test(model_files, known_counts_are_exact)
 {
     static const struct {
         const char *name;

@@ -6,10 +6,11 @@
 #include "base/err.h"
 #include "ref/train/train_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-// A run that is dry, and where its last step began.
+// A dry run, and the start of its last step.
 struct dry_run {
     const struct plan_setting *setting;
     struct config config;
@@ -21,8 +22,8 @@ struct dry_run {
     size_t step_first_event;
 };
 
-// Collectives outside the executor take their time on it, once everything before them is complete: but for an update
-// that is delayed, which runs beside the next step.
+// Collectives outside the executor take their time on its clock, after everything before them has finished except a
+// delayed update, which runs beside the next step.
 static int pass_numbers(void *context, size_t bytes)
 {
     struct dry_run *run = context;
@@ -33,7 +34,7 @@ static int pass_numbers(void *context, size_t bytes)
     return waits ? executor_wait(run->rank.executor) : ERR_NONE;
 }
 
-// What the ledger has counted, less what stands there already.
+// Replaces each count by the ledger's count minus it: a call at the start and one at the end leave the difference.
 static void note_ledger(const struct ledger *ledger, uint64_t bytes[LANE_COUNT][OPERATION_COUNT],
                         uint64_t count[LANE_COUNT][OPERATION_COUNT], uint64_t sent_bytes[PURPOSE_COUNT])
 {
@@ -88,7 +89,7 @@ static void note_memory(const struct dry_run *run, struct plan *out)
     }
 }
 
-// The nanoseconds of an event within the step.
+// The part of an event within the step, ns.
 static uint64_t within(const struct executor_event *event, uint64_t begin_ns, uint64_t end_ns)
 {
     uint64_t from = event->begin_ns > begin_ns ? event->begin_ns : begin_ns;
@@ -127,7 +128,7 @@ static int note_time(const struct dry_run *run, struct plan *out)
         uint64_t busy_ns = within(&events[i], begin_ns, end_ns);
         struct plan_part *part = issued || busy_ns > 0 ? part_of(out, &events[i]) : NULL;
         if (!part && (issued || busy_ns > 0))
-            return err_set(ERR_INTERNAL, "a plan has operations of more than %d names", PLAN_PART_MAX);
+            return err_set(ERR_INTERNAL, "a plan has more than %d kinds of operations", PLAN_PART_MAX);
         if (!part)
             continue;
         part->count += issued ? events[i].times : 0;
@@ -147,7 +148,7 @@ static int note_time(const struct dry_run *run, struct plan *out)
     return ERR_NONE;
 }
 
-// Copies the events that ran in the step, from its beginning on.
+// Copies the events that ran in the step, with times since its start.
 static int keep_events(const struct dry_run *run, struct plan *out)
 {
     size_t count;
@@ -195,7 +196,7 @@ static int run_rank(struct dry_run *run, struct plan *out)
         TRY(plan_lanes_of(setting->machine, setting->world, setting->config->precision, &run->lanes));
         executor_dry_time(run->rank.executor, plan_lanes_seconds, &run->lanes);
     }
-    // The first step records in which order layers are asked for; a delayed update is seen in the one after it.
+    // The first step records the access trace; a delayed update takes effect one step later.
     if (steps == 0)
         steps = run->config.delayed_update_start_step > 0 ? 3 : 2;
     TRY(run_steps(run, steps, out));
@@ -207,6 +208,8 @@ static int run_rank(struct dry_run *run, struct plan *out)
 
 int plan_run(const struct plan_setting *setting, struct plan *out)
 {
+    assert(setting->config && setting->model && setting->world >= 1);
+    assert(setting->rank >= 0 && setting->rank < setting->world);
     double began_s = clock_now_s();
     *out = (struct plan){0};
     struct dry_run *run = calloc(1, sizeof *run);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan: what training of a model would hold, move and take on a machine, found by running the stage itself dry
-// (executor_dry.h): no data, addresses of nothing, a virtual clock. Bytes are those that the ledger of a real run has.
+// A plan: the memory, traffic and time of training a model on a machine. It runs the stage itself as a dry run
+// (executor_dry.h), without data, on unbacked addresses and a virtual clock. Bytes equal the ledger of a real run.
 //
-// Ranks differ in padding alone, so one stands for all; rank 0 has the largest shards. Step times are those of a step
-// like every later one, with collectives that all ranks reach at once.
+// Ranks differ only in padding, so one rank represents all; rank 0 has the largest shards. Step times are for the
+// steady state, and all ranks reach a collective at the same time.
 #ifndef ZG_PLAN_H
 #define ZG_PLAN_H
 
@@ -19,10 +19,9 @@
 struct plan_setting {
     const struct config *config;         // loaded for `world`
     const struct model *model;           // runnable or not (plan_model.h), cut into the configuration's tiles
-    const struct plan_machine *machine;  // null: no operation takes time, and there is room for everything
+    const struct plan_machine *machine;  // null: operations take no time and memory is unlimited
     int world, rank;
-    uint64_t steps;  // to run, from the first; 0: as many as it takes until each is like the one before. A delayed
-                     // update is then in effect from the first on
+    uint64_t steps;  // to run from the first; 0: until the steady state, with a delayed update in effect from the first
     bool keeps_events;
 };
 
@@ -32,17 +31,17 @@ struct plan_part {
     enum lane lane;
     uint64_t count, bytes;  // issued in the step
     double flops;
-    double busy_s;      // time within the step: with a delayed update, of operations issued in the step before, too
-    double critical_s;  // of it, on the critical path
+    double busy_s;      // within the step; includes operations of a delayed update that the step before issued
+    double critical_s;  // part of busy_s on the critical path
 };
 
 enum { PLAN_PART_MAX = 64 };
 
 struct plan {
-    // Everything is taken before the first step and held to the end, so what is held is the peak.
+    // Everything is allocated before the first step and held to the end, so these bytes are the peak.
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT];
     uint64_t peak_bytes[TIER_COUNT];
-    // A rank's part of its node; 0: the machine has none of it, or none is given.
+    // One rank's part of its node; 0: the machine has no such tier, or no machine is given.
     uint64_t available_bytes[TIER_COUNT];
     bool fits[TIER_COUNT], fits_all;
 
@@ -56,18 +55,18 @@ struct plan {
     double busy_s[LANE_COUNT], critical_s[LANE_COUNT];
     struct plan_part parts[PLAN_PART_MAX];  // by time on the critical path, the longest first
     int part_count;
-    struct executor_event *events;  // those that ran in it, in the order of issue, from its beginning on; owned, null
-    size_t event_count;             // unless they were asked for. `after` is an index among these,
-    long last_event;                // and so is this, the critical path's end
-    double model_flops;             // of this rank: forward and backward, without what is computed again
-    double device_flops;            // the same with it
+    struct executor_event *events;  // that ran in it, in order of issue, times since its start; owned; null unless kept
+    size_t event_count;             // `after` of an event is an index in events
+    long last_event;                // index of the end of the critical path
+    double model_flops;             // of this rank: forward and backward, without recomputation
+    double device_flops;            // with recomputation
     double peak_flops_per_s;        // of a device in the model's dtype; 0: no machine
     uint64_t tokens;                // of all ranks
-    uint64_t steps;                 // that were run
-    double took_s;                  // real time for all this
+    uint64_t steps;                 // number of steps run
+    double took_s;                  // real time of the planning
 };
 
-// ERR_USAGE for what a real run refuses, too; ERR_MEMORY. *out is freed with plan_free in any case.
+// ERR_USAGE where a real run would fail in the same way; ERR_MEMORY. Call plan_free in every case.
 int plan_run(const struct plan_setting *setting, struct plan *out);
 void plan_free(struct plan *plan);
 

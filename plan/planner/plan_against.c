@@ -24,7 +24,7 @@ static int measured_machine(const struct result_file *file, struct plan_machine 
     const char *missing;
     TRY(calibration_make(file->lines, file->line_count, &machine, &missing));
     if (!machine)
-        return err_set(ERR_USAGE, "%s: it has not measured %s; a file of `zerogauge validate` has", file->path,
+        return err_set(ERR_USAGE, "%s: has no measurement of %s; files of `zerogauge validate` have", file->path,
                        missing);
     char *text = json_dumps(machine, 0);
     json_decref(machine);
@@ -34,8 +34,7 @@ static int measured_machine(const struct result_file *file, struct plan_machine 
     return code;
 }
 
-// Seconds planned for the step that a record's case describes. Ranks that run operations one after the other take as
-// long as all lanes together.
+// Plans the step that a record's case describes, s. The serial schedule takes the sum over all lanes.
 static int plan_case(const json_t *of_case, const struct plan_machine *machine, double *out)
 {
     char sequences[64];
@@ -62,7 +61,7 @@ static int plan_case(const json_t *of_case, const struct plan_machine *machine, 
     return code;
 }
 
-// A step that is as on this machine: not throttled, and of ranks that talk to each other.
+// True for a step at this machine's own rates: without throttled lanes, with communication.
 static bool is_step(const json_t *record)
 {
     const json_t *of_case = json_object_get(record, "case");
@@ -95,9 +94,9 @@ static int print_steps(const struct result_file *file, const struct plan_machine
                     1e3 * measured_s, 1e3 * planned_s, 100 * difference);
     }
     if (count == 0)
-        return err_set(ERR_USAGE, "%s: it has no steps", file->path);
+        return err_set(ERR_USAGE, "%s: has no measured steps", file->path);
     if (!json)
-        fprintf(out, "the largest difference of %d is %+.1f %%\n", count, 100 * largest);
+        fprintf(out, "largest difference of %d steps: %+.1f %%\n", count, 100 * largest);
     return ERR_NONE;
 }
 

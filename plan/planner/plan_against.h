@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans against measured steps: what a result file says a step took, and what is planned for it on the machine that the
-// same file measured.
+// Compares planned with measured step times: the steps of a result file, planned on the machine that the file measured.
 #ifndef ZG_PLAN_AGAINST_H
 #define ZG_PLAN_AGAINST_H
 
 #include <stdbool.h>
 #include <stdio.h>
 
-// Prints a row for each measured step of the file, or a line of JSON, and the largest difference. ERR_USAGE where the
-// file has no step, or lacks what a machine needs.
+// Prints a row, or a line of JSON, for each measured step of the file, and the largest difference. ERR_USAGE: the file
+// has no step, or lacks measurements that a machine needs.
 int plan_against(const char *path, bool json, FILE *out);
 
 #endif

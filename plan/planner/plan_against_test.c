@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measured steps beside plans of them: on a machine on which arithmetic alone takes time, a plan is what it takes.
+// Planned and measured steps agree on a machine where only arithmetic takes time.
 #include "plan/planner/plan_against.h"
 
 #include "plan/planner/plan_model.h"
@@ -34,7 +34,7 @@ TestSuite(plan_against, .init = sample_folder_make, .fini = sample_folder_remove
     "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":null,\"reasons\":[],\"elapsed_s\":20,"                    \
     "\"other_load\":0.02,\"lines\":2,\"digest\":\"0123456789abcdef0123456789abcdef\"}"
 
-// What the command prints of a file of these lines; null for an error.
+// Returns what the command prints for a file of these lines; null for an error.
 static char *print(const char *const lines[], bool json)
 {
     char *text;
@@ -80,11 +80,11 @@ Test(plan_against, a_step_that_only_computes_takes_its_operations_at_the_measure
     free(text);
     text = print(lines, false);
     cr_assert_not_null(text);
-    cr_expect(strstr(text, "ZeRO-2") && strstr(text, "the largest difference of 2 is "), "%s", text);
+    cr_expect(strstr(text, "ZeRO-2") && strstr(text, "largest difference of 2 steps: "), "%s", text);
     free(text);
 }
 
-Test(plan_against, what_the_file_lacks_is_said)
+Test(plan_against, missing_measurements_and_steps_are_named)
 {
     static const char *const no_memory[] = {SAMPLE_RUN, STEP("DDP", "zero0", "500", "1e6"), FIT, END, NULL};
     static const char *const no_step[] = {SAMPLE_RUN,
@@ -95,7 +95,7 @@ Test(plan_against, what_the_file_lacks_is_said)
                                           END,
                                           NULL};
     cr_expect_null(print(no_memory, false));
-    cr_expect(strstr(err_message(), "it has not measured the memory"), "%s", err_message());
+    cr_expect(strstr(err_message(), "has no measurement of the memory bandwidth"), "%s", err_message());
     cr_expect_null(print(no_step, false));
-    cr_expect(strstr(err_message(), "it has no steps"), "%s", err_message());
+    cr_expect(strstr(err_message(), "has no measured steps"), "%s", err_message());
 }

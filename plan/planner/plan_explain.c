@@ -8,15 +8,15 @@
 static void explain_memory(const struct plan_setting *setting, FILE *out)
 {
     static const char *const texts[] = {
-        "what the model's dtype takes for each parameter, whole or a share of 1/N",
-        "in the accumulation dtype; from stage 2 on a share",
-        "exp_avg and exp_avg_sq, 4 bytes each, of a share from stage 1 on",
-        "4 bytes for each parameter of a share, unless the parameters themselves are fp32 on the same tier",
+        "each parameter in the model's dtype, unsharded or a shard of 1/N",
+        "in the accumulation dtype; a shard from stage 2 on",
+        "exp_avg and exp_avg_sq, 4 bytes each; a shard from stage 1 on",
+        "4 bytes for each parameter of a shard, unless the parameters themselves are fp32 on the same tier",
         "buckets, gathered layers, buffers of sub-groups and checkpoints: their number times the largest of each",
-        "as the reference lays out its working memory, in fp32, or one block's of it with checkpoints, and these",
-        "what makes the ranks' shares equal, and on NVMe whole blocks",
+        "the reference's working memory in fp32, or one block's of it and the checkpoints",
+        "rounds the ranks' shards to equal sizes, and on NVMe to whole blocks",
     };
-    fprintf(out, "\nmemory: every allocation of the stage itself, which runs without data\n");
+    fprintf(out, "\nmemory: every allocation of the stage, which runs without data\n");
     for (int tier = 0; tier < TIER_COUNT; tier++) {
         char text[FORMULA_TEXT_BYTES];
         formula_memory_text(setting->config, (enum ledger_tier)tier, text);
@@ -33,12 +33,12 @@ static void explain_time(const struct plan_setting *setting, FILE *out)
     struct plan_lanes lanes;
     if (plan_lanes_of(setting->machine, setting->world, setting->config->precision, &lanes) != 0)
         return;
-    fprintf(out, "\ntime: an operation begins when its lane is free and all it depends on has ended; it takes\n");
+    fprintf(out, "\ntime: an operation starts when its lane is free and its dependencies have finished; it takes\n");
     fprintf(out, "  compute      the longer of operations / %.4g per s and bytes / %.4g per s, and %g s\n",
             lanes.flops_per_s, lanes.bytes_per_s[LANE_COMPUTE], lanes.latency_s[LANE_COMPUTE]);
     fprintf(out,
-            "  collective   what passes a rank in a ring, (N-1)/N of all, twice for an all-reduce, / %.4g per s, "
-            "and %g s\n",
+            "  collective   (N-1)/N of the bytes, which pass each rank of a ring, twice for an all-reduce, / %.4g per "
+            "s, and %g s\n",
             lanes.bytes_per_s[LANE_COLLECTIVE], lanes.latency_s[LANE_COLLECTIVE]);
     for (enum lane lane = LANE_H2D; lane < LANE_COUNT; lane++)
         if (lanes.bytes_per_s[lane] > 0)

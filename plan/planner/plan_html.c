@@ -6,6 +6,7 @@
 #include "base/html_page.h"
 #include "base/size.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static void put_key(const char *colour, const char *name, FILE *out)
     fprintf(out, "<span class=\"key\" style=\"background:%s\"></span>%s", colour, name);
 }
 
-// A bar a tier: kinds side by side, and where the machine's memory ends.
+// A bar for one tier: kinds side by side, with a mark where the machine's memory ends.
 static void put_tier(const struct plan *plan, int tier, FILE *out)
 {
     double held = (double)plan->peak_bytes[tier], has = (double)plan->available_bytes[tier], x = 0;
@@ -48,7 +49,7 @@ static void put_tier(const struct plan *plan, int tier, FILE *out)
     }
     if (held > has)
         fprintf(out,
-                "<rect x=\"%.2f\" y=\"0\" width=\"4\" height=\"10\" fill=\"#b3181c\"><title>the machine's end"
+                "<rect x=\"%.2f\" y=\"0\" width=\"4\" height=\"10\" fill=\"#b3181c\"><title>end of the machine's memory"
                 "</title></rect>",
                 has * scale);
     fputs("</svg>\n", out);
@@ -56,7 +57,7 @@ static void put_tier(const struct plan *plan, int tier, FILE *out)
 
 static void put_memory(const struct plan *plan, FILE *out)
 {
-    fputs("<h2>Memory of a rank</h2>\n<p>Taken before the first step and held to the last.", out);
+    fputs("<h2>Memory of a rank</h2>\n<p>Allocated before the first step and held to the last.", out);
     for (int kind = 0; kind < KIND_COUNT; kind++)
         put_key(kind_colours[kind], ledger_kind_name((enum ledger_kind)kind), out);
     fputs("</p>\n<div class=\"lanes\">\n", out);
@@ -73,7 +74,7 @@ static void put_interval(double begin_s, double end_s, double step_s, bool criti
             critical ? " fill=\"#b3181c\"" : "");
 }
 
-// Operations that touch on the picture are one bar.
+// Operations closer than half a pixel share one bar.
 static void put_lane(const struct plan *plan, int lane, const bool *critical, FILE *out)
 {
     double begin_s = -1, end_s = -1, gap_s = plan->step_s / (2 * WIDTH);
@@ -100,10 +101,10 @@ static void put_lane(const struct plan *plan, int lane, const bool *critical, FI
 
 static void put_lanes(const struct plan *plan, const bool *critical, FILE *out)
 {
-    fprintf(out, "<h2>A step of %.3f s</h2>\n<p>What lanes do; those that overlap are busy at the same time.",
+    fprintf(out, "<h2>A step of %.3f s</h2>\n<p>Busy times of each lane; lanes that are dark at the same time overlap.",
             plan->step_s);
     put_key("#b3181c", "on the critical path", out);
-    put_key("#2b5d8a", "beside it", out);
+    put_key("#2b5d8a", "off the critical path", out);
     fputs("</p>\n<div class=\"lanes\">\n", out);
     for (int lane = 0; lane < LANE_COUNT; lane++)
         if (plan->busy_s[lane] > 0)
@@ -111,7 +112,7 @@ static void put_lanes(const struct plan *plan, const bool *critical, FILE *out)
     fputs("</div>\n", out);
 }
 
-// By event, from the end of the step back along what each waited for.
+// Marks the events of the critical path, from the end of the step back along what each waited for.
 static bool *find_critical(const struct plan *plan)
 {
     bool *critical = calloc(plan->event_count + 1, sizeof *critical);
@@ -129,7 +130,7 @@ static void put_page(const struct plan_setting *setting, const struct plan *plan
     put_lanes(plan, critical, out);
 }
 
-// What the command prints, as it is.
+// The text that the command prints.
 static int put_text(const struct plan_setting *setting, const struct plan *plan, FILE *out)
 {
     char *text = NULL;
@@ -140,7 +141,7 @@ static int put_text(const struct plan_setting *setting, const struct plan *plan,
     plan_print(setting, plan, memory);
     plan_explain(setting, plan, memory);
     bool failed = fclose(memory) != 0;
-    fputs("<h2>In figures</h2>\n", out);
+    fputs("<h2>Details</h2>\n", out);
     html_element(out, "pre", failed ? "" : text);
     fputc('\n', out);
     html_end(out);
@@ -150,6 +151,7 @@ static int put_text(const struct plan_setting *setting, const struct plan *plan,
 
 int plan_html(const struct plan_setting *setting, const struct plan *plan, const char *path)
 {
+    assert(plan->events);
     FILE *out = fopen(path, "we");
     if (!out)
         return err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));

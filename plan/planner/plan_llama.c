@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block is x2 = x + wo(attention(wq(n), wk(n), wv(n))), n = norm(x); x' = x2 + down(silu(gate(m)) * up(m)),
-// m = norm(x2); with experts, a router gives each token the MLPs of some of them. Working memory is counted as the
-// reference lays out that of a GPT (ref/model/gpt_pass.c): x, q, k, v, the attention's output, x2, gate and up of every
-// block are kept, in fp32; scores are those of one head.
+// m = norm(x2); with experts, a router gives each token the MLPs of some of them. Working memory follows the
+// reference's layout for a GPT (ref/model/gpt_pass.c): x, q, k, v, the attention's output, x2, gate and up of every
+// block stay in fp32; scores exist for one head at a time.
 #include "plan/planner/plan_llama.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes of the Llama family, dense or with experts: what plans need, and no more: such a model cannot be run.
+// Shapes of the Llama family, dense or with experts, for plans only: such a model cannot be trained here.
 #ifndef ZG_PLAN_LLAMA_H
 #define ZG_PLAN_LLAMA_H
 
@@ -7,11 +7,11 @@
 
 struct llama_shape {
     size_t blocks, width, heads, head_width, key_heads, hidden, vocabulary, sequence_length;
-    size_t experts, experts_used;  // of each block's MLP, and by a token; 0, 0: it has one, for all
+    size_t experts, experts_used;  // experts of a block, and those that one token uses; 0, 0: a dense MLP
     bool tied_head;                // the head uses the token embedding
 };
 
-// *out lives as long as the process; name outlives it.
+// *out lives as long as the process, and name must too. ERR_MEMORY.
 int plan_llama_make(const char *name, const struct llama_shape *shape, struct model **out);
 
 #endif

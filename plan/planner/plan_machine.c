@@ -5,12 +5,13 @@
 #include "plan/planner/plan_texts.h"
 #include "base/strict_json.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Without its '?' a figure must be there.
+// A figure without '?' is required.
 static const char *const FIGURES[MACHINE_FIGURE_COUNT + 1] = {
     [MACHINE_DEVICE_MEMORY_BYTES] = "device_memory_bytes",
     [MACHINE_NODE_HOST_MEMORY_BYTES] = "node_host_memory_bytes",
@@ -54,7 +55,7 @@ static int parse_figure(const struct strict_object *figures, enum machine_figure
     if (value <= 0)
         return strict_fail(&object, "value", "is %g, expected more than 0", value);
     if (figure == MACHINE_DEVICE_FLOPS_SHARE && value > 1)
-        return strict_fail(&object, "value", "is %g, expected a part of the peak, at most 1", value);
+        return strict_fail(&object, "value", "is %g, expected a fraction of the peak, at most 1", value);
     bool has_source = json_object_get(object.value, "source");
     out->figures[figure].assumed = json_object_get(object.value, "assumption");
     if (has_source == out->figures[figure].assumed)
@@ -159,8 +160,8 @@ static int need(const struct plan_machine *machine, enum machine_figure figure, 
                                                 plan_machine_figure_name(figure), why);
 }
 
-// A ring through all ranks goes at the pace of its slowest part, and around it in steps; between nodes a tree is taken,
-// as rings of thousands of steps are not.
+// A ring through all ranks has the rate of its slowest link and one latency per step. Between nodes the latency is a
+// tree's, because large worlds do not use rings of thousands of steps.
 static int ring_of(const struct plan_machine *machine, int world, struct plan_lanes *out)
 {
     int active = plan_machine_active(machine, world), nodes = plan_machine_nodes(machine, world);
@@ -181,6 +182,7 @@ static int ring_of(const struct plan_machine *machine, int world, struct plan_la
 
 int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtype, struct plan_lanes *out)
 {
+    assert(world >= 1 && machine->devices_per_node >= 1);
     double active = plan_machine_active(machine, world), peak = plan_machine_peak(machine, dtype);
     double link = value(machine, MACHINE_NODE_HOST_LINK_RATE) / active;
     if (peak <= 0)

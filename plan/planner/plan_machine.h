@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machines to plan for: nodes of equal devices, read from files (datasets/machines, which are compiled in). Every
-// figure has its source there, or is marked as an assumption.
+// Machines to plan for: nodes of equal devices, read from files; those of datasets/machines are compiled in. Every
+// figure has a source there, or is marked as an assumption.
 #ifndef ZG_PLAN_MACHINE_H
 #define ZG_PLAN_MACHINE_H
 
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Rates are in bytes or operations a second; those of a node are shared by its devices.
+// Rates are in bytes/s or FLOP/s; the devices of a node share its rates.
 enum machine_figure {
     MACHINE_DEVICE_MEMORY_BYTES,
     MACHINE_NODE_HOST_MEMORY_BYTES,
@@ -18,21 +18,21 @@ enum machine_figure {
     MACHINE_DEVICE_FP32_FLOPS,  // peaks, of dense matrices
     MACHINE_DEVICE_FP16_FLOPS,
     MACHINE_DEVICE_BF16_FLOPS,
-    MACHINE_DEVICE_FLOPS_SHARE,  // the part of the peak that a model's matrices reach
+    MACHINE_DEVICE_FLOPS_SHARE,  // the fraction of the peak that a model's matrix products reach
     MACHINE_DEVICE_MEMORY_RATE,
-    MACHINE_NODE_CPU_RATE,  // memory traffic of the processors
-    MACHINE_H2D_RATE,       // one device, each way,
-    MACHINE_D2H_RATE,
-    MACHINE_NODE_HOST_LINK_RATE,  // and all of a node at once, each way
+    MACHINE_NODE_CPU_RATE,        // memory traffic of the processors
+    MACHINE_H2D_RATE,             // of one device
+    MACHINE_D2H_RATE,             // of one device
+    MACHINE_NODE_HOST_LINK_RATE,  // of all devices of a node together, in each direction
     MACHINE_NODE_NVME_READ_RATE,
     MACHINE_NODE_NVME_WRITE_RATE,
-    MACHINE_INTRA_NODE_RATE,       // of a ring of a node's devices: what each sends while it receives
-    MACHINE_INTER_NODE_RATE,       // of a ring through nodes: what each node sends while it receives
-    MACHINE_OPERATION_LATENCY_S,   // of every operation on the device,
-    MACHINE_COPY_LATENCY_S,        // between device and host,
-    MACHINE_NVME_LATENCY_S,        // on NVMe,
-    MACHINE_INTRA_NODE_LATENCY_S,  // of one step of a collective within a node,
-    MACHINE_INTER_NODE_LATENCY_S,  // and between nodes
+    MACHINE_INTRA_NODE_RATE,       // of a ring of a node's devices: sent by each device while it receives
+    MACHINE_INTER_NODE_RATE,       // of a ring through nodes: sent by each node while it receives
+    MACHINE_OPERATION_LATENCY_S,   // of an operation on the device
+    MACHINE_COPY_LATENCY_S,        // of a copy between device and host
+    MACHINE_NVME_LATENCY_S,        // of a transfer on NVMe
+    MACHINE_INTRA_NODE_LATENCY_S,  // of one step of a collective within a node
+    MACHINE_INTER_NODE_LATENCY_S,  // of one step of a collective between nodes
     MACHINE_FIGURE_COUNT
 };
 
@@ -42,7 +42,7 @@ struct plan_machine {
     char name[MACHINE_NAME_BYTES], about[MACHINE_ABOUT_BYTES];
     int devices_per_node;
     struct {
-        double value;  // 0: the machine has none of it, as far as the file says
+        double value;  // 0: not in the file
         bool assumed;
         char source[MACHINE_SOURCE_BYTES];
     } figures[MACHINE_FIGURE_COUNT];
@@ -51,25 +51,25 @@ struct plan_machine {
 // By the name of a compiled-in file ("dgx-h100"), or a path. ERR_USAGE lists the names, or says FILE:LINE: KEY.
 int plan_machine_find(const char *name, struct plan_machine *out);
 
-// The same of a text; name stands for its file.
+// Parses a text; `name` is the FILE of the messages and becomes the machine's name.
 int plan_machine_parse(const char *name, const char *text, size_t bytes, struct plan_machine *out);
 
 // The names of the compiled-in machines in alphabetical order; null past the end.
 const char *plan_machine_name(size_t index);
 
-// What a file calls a figure: "device_memory_bytes".
+// The key of a figure in files: "device_memory_bytes".
 const char *plan_machine_figure_name(enum machine_figure figure);
 
-// The devices of a node that work for a world of that size, and the nodes.
+// The devices of a node that a world of this size uses, and the number of nodes.
 int plan_machine_active(const struct plan_machine *machine, int world);
 int plan_machine_nodes(const struct plan_machine *machine, int world);
 
-// Peak of a device in that format; 0: not known.
+// Peak of a device in this dtype, FLOP/s; 0: unknown.
 double plan_machine_peak(const struct plan_machine *machine, enum dtype dtype);
 
-// The rates of lanes for a world.
+// The rates of one rank's lanes in a world.
 struct plan_lanes {
-    double flops_per_s;              // reached
+    double flops_per_s;              // sustained
     double bytes_per_s[LANE_COUNT];  // of memory traffic for compute and CPU; a ring's for collectives
     double latency_s[LANE_COUNT];
 };
@@ -77,7 +77,7 @@ struct plan_lanes {
 // ERR_USAGE names the figure that the machine lacks.
 int plan_lanes_of(const struct plan_machine *machine, int world, enum dtype dtype, struct plan_lanes *out);
 
-// What an operation takes; context is a struct plan_lanes.
+// Duration of an operation; context is a struct plan_lanes.
 executor_seconds plan_lanes_seconds;
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machines: every file is whole, rates follow from its figures, and what is missing or wrong is named.
+// Machines: every file is complete, rates follow from its figures, and errors are named.
 #include "plan/planner/plan_machine.h"
 
 #include "base/err.h"
@@ -17,7 +17,7 @@ static void find(const char *name)
     cr_assert_eq(plan_machine_find(name, &machine), ERR_NONE, "%s", err_message());
 }
 
-Test(plan_machine, every_figure_of_every_machine_has_words_for_where_it_is_from)
+Test(plan_machine, every_figure_of_every_machine_has_a_source)
 {
     int count = 0;
     for (; plan_machine_name((size_t)count); count++) {
@@ -29,7 +29,7 @@ Test(plan_machine, every_figure_of_every_machine_has_words_for_where_it_is_from)
     cr_assert_geq(count, 4);
 }
 
-Test(plan_machine, a_node_s_rates_are_shared_by_the_devices_that_work)
+Test(plan_machine, the_active_devices_share_the_rates_of_a_node)
 {
     struct plan_lanes one, two, sixteen, many;
     find("dgx-2");
@@ -49,7 +49,7 @@ Test(plan_machine, a_node_s_rates_are_shared_by_the_devices_that_work)
     cr_expect(fabs(many.flops_per_s - 70e12) < 1e6, "%g", many.flops_per_s);
 }
 
-Test(plan_machine, an_operation_takes_what_its_lane_and_its_size_say)
+Test(plan_machine, the_time_of_an_operation_follows_from_lane_and_size)
 {
     const struct plan_lanes lanes = {.flops_per_s = 100,
                                      .bytes_per_s = {[LANE_COMPUTE] = 10, [LANE_COLLECTIVE] = 5, [LANE_H2D] = 2},
@@ -64,7 +64,7 @@ Test(plan_machine, an_operation_takes_what_its_lane_and_its_size_say)
     cr_expect_eq(plan_lanes_seconds(&lanes, &copies), 3);
 }
 
-Test(plan_machine, what_a_machine_lacks_is_named)
+Test(plan_machine, missing_figures_are_named)
 {
     struct plan_lanes lanes;
     find("dgx-2");
@@ -78,7 +78,7 @@ Test(plan_machine, what_a_machine_lacks_is_named)
     cr_expect(strstr(err_message(), "dgx-1") && strstr(err_message(), "dgx-h100"), "%s", err_message());
 }
 
-// Writes a machine's file with one figure's object in the place of "%s", and reads it.
+// Writes a machine's file with one figure's object in place of "%s" and reads it.
 static int read_with(const char *figure)
 {
     char path[] = "/tmp/zg-machine-XXXXXX.json";

@@ -23,7 +23,7 @@ enum {
     PARAMETERS_BYTES = 32
 };
 
-// A shape that has been made, in so many tiles.
+// A model that was made, with its number of tiles. All are kept in a list.
 struct made {
     struct made *next;
     char name[NAME_BYTES], source[SOURCE_BYTES], parameters[PARAMETERS_BYTES];
@@ -45,7 +45,7 @@ static int read_size(const struct strict_object *object, const char *key, size_t
     return *out >= low ? ERR_NONE : strict_fail(object, key, "is %zu, expected at least %zu", *out, low);
 }
 
-// A key that only some shapes have.
+// Reads a key that only some shapes have.
 static int read_other(const struct strict_object *object, const char *key, size_t high, size_t without, size_t *out)
 {
     *out = without;
@@ -93,7 +93,7 @@ static int make_llama(const struct strict_object *object, struct made *made)
     if (json_object_get(object->value, "tied_head"))
         TRY(strict_bool(object, "tied_head", &s.tied_head));
     if (made->tiling_factor > 1)
-        return err_set(ERR_USAGE, "the model %s cannot be cut into %zu tiles; GPTs can", made->name,
+        return err_set(ERR_USAGE, "the model %s cannot be cut into %zu tiles; only GPTs can", made->name,
                        made->tiling_factor);
     return plan_llama_make(made->name, &s, &made->model);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models to plan: those that can be trained here, and shapes from files (datasets/models), which cannot be run.
+// Models to plan: those that can be trained here, and shapes from files (datasets/models), which cannot.
 #ifndef ZG_PLAN_MODEL_H
 #define ZG_PLAN_MODEL_H
 
@@ -7,9 +7,9 @@
 
 #include <stddef.h>
 
-// By name: a file of datasets/models, which are compiled in ("llama-70b"), a model of model_find ("gpt2-124m",
-// "gpt:layers=4,..."), or a path of a file of one's own. tiling_factor as in model_find_tiled. What is found lasts as
-// long as the process. ERR_USAGE lists the names, or says FILE:LINE: KEY.
+// By name: a compiled-in file of datasets/models ("llama-70b"), a model of model_find ("gpt2-124m",
+// "gpt:layers=4,..."), or the path of a file. tiling_factor as in model_find_tiled. The model lives as long as the
+// process. ERR_USAGE lists the names, or names FILE:LINE: KEY.
 int plan_model_find(const char *name, size_t tiling_factor, const struct model **out);
 
 // The names of the compiled-in shapes in alphabetical order; null past the end.
@@ -18,8 +18,7 @@ const char *plan_model_name(size_t index);
 // The source that the model's file gives; "" for models without a file.
 const char *plan_model_source(const struct model *model);
 
-// The count of parameters that the source gives, as it is written there ("46.7B", or all digits); "" where the file has
-// none.
+// The parameter count in the source's own form ("46.7B", or all digits); "" if the file has none.
 const char *plan_model_parameters(const struct model *model);
 
 #endif

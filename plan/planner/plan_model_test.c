@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes: parameters and operations are those that are known of them, and what is wrong in a file is named.
+// Shapes: they have their published parameters and operations, and errors in files are named.
 #include "plan/planner/plan_model.h"
 
 #include "base/err.h"
@@ -48,8 +48,8 @@ Test(plan_model, a_trillion_parameters_are_a_trillion)
                  12ul * 128 * 25600 * 25600 + 13ul * 128 * 25600 + (50257ul + 1024) * 25600 + 2 * 25600);
 }
 
-// 6 operations for each parameter of a matrix and token, as the rule says, and attention's.
-Test(plan_model, operations_are_six_for_each_used_matrix_element_and_token_and_attentions)
+// The usual rule of 6 operations per matrix element and token, plus attention.
+Test(plan_model, operations_are_six_per_used_matrix_element_and_token_plus_attention)
 {
     const struct model *dense, *experts, *tied;
     cr_assert_eq(read_shape(SMALL ", \"hidden\": 20, \"key_heads\": 2", &dense), ERR_NONE, "%s", err_message());
@@ -67,7 +67,7 @@ Test(plan_model, operations_are_six_for_each_used_matrix_element_and_token_and_a
     cr_expect_eq(model_param_elements(tied, false), (uint64_t)(3 * (block + mlp + 16) + 8 + head));
 }
 
-Test(plan_model, what_is_wrong_in_a_file_is_named_with_its_place)
+Test(plan_model, errors_in_a_file_are_named_with_their_location)
 {
     static const struct {
         const char *fields, *expected;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { WORLD_MAX = 100000, CHANGE_MAX = 256 };
-// The most elements that a configuration's buffer_size may say.
+// The largest buffer_size that configurations accept, elements.
 #define BUFFER_COUNT_MAX 1000000000000000
 
 static const char *const examples[] = {
@@ -24,10 +24,9 @@ static const char *const examples[] = {
 
 static const struct help help = {
     .usage = "(--preset PRESET | --config FILE | --paper | --claims) [OPTION...]",
-    .text = "Says what training would hold, move and take on a machine, of any model and world: the stages themselves "
-            "run without "
-            "data on a virtual clock. Exit status 0 says nothing about whether it fits; of --search, 1 says that "
-            "nothing does.",
+    .text = "Predicts the memory, traffic and time of training any model on any number of ranks: the stages themselves "
+            "run without data on a virtual clock. Exit status: 0 also for a plan that does not fit; with --search, 1 "
+            "if nothing fits.",
     .examples = examples,
 };
 
@@ -36,49 +35,48 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     enum { TEXT = POPT_ARG_STRING, FLAG = POPT_ARG_NONE };
     struct poptOption what[] = {
         {"preset", 'p', TEXT, &a->preset, 0,
-         "a configuration that comes with the program; its buckets and sub-groups have DeepSpeed's own sizes here",
-         "PRESET"},
+         "a built-in configuration, here with DeepSpeed's default sizes of buckets and sub-groups", "PRESET"},
         {"config", 'c', TEXT, &a->config_path, 0, "a DeepSpeed JSON configuration", "FILE"},
-        {"set", '\0', POPT_ARG_ARGV, &a->set, 0, "override a key of the configuration; may be given again",
+        {"set", '\0', POPT_ARG_ARGV, &a->set, 0, "override a key of the configuration; repeatable",
          "PATH.TO.KEY=VALUE"},
-        {"model", 'm', TEXT, &a->model, 0, "llama-8b, unless given; an unknown name lists all", "MODEL|SHAPE|FILE"},
-        {"sequences", '\0', POPT_ARG_LONGLONG, &a->sequences, 0, "a rank's in each micro-step", "N"},
+        {"model", 'm', TEXT, &a->model, 0, "the model (default: llama-8b); an unknown name lists all",
+         "MODEL|SHAPE|FILE"},
+        {"sequences", '\0', POPT_ARG_LONGLONG, &a->sequences, 0, "sequences of a rank in each micro-step", "N"},
         POPT_TABLEEND,
     };
     struct poptOption where[] = {
-        {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, one a device; a node of the machine, unless given", "N"},
-        {"worlds", '\0', TEXT, &a->world_list, 0, "of a search: worlds that share the sequences of a step", "N,N,..."},
-        {"machine", '\0', TEXT, &a->machine, 0, "dgx-h100, unless given; an unknown name lists all", "MACHINE|FILE"},
-        {"tbw", '\0', POPT_ARG_DOUBLE, &a->tbw, 0, "terabytes a node's drives bear: how long they last", "TB"},
+        {"world", 'w', POPT_ARG_INT, &a->world, 0, "ranks, one per device (default: one node)", "N"},
+        {"worlds", '\0', TEXT, &a->world_list, 0, "worlds to search, with the same sequences in a step", "N,N,..."},
+        {"machine", '\0', TEXT, &a->machine, 0, "the machine (default: dgx-h100); an unknown name lists all",
+         "MACHINE|FILE"},
+        {"tbw", '\0', POPT_ARG_DOUBLE, &a->tbw, 0, "print how long drives of this endurance per node last", "TB"},
         POPT_TABLEEND,
     };
     struct poptOption out[] = {
         {"search", '\0', FLAG, &a->search, 0,
-         "what fits, of all placements and batches with the same number of sequences in a step, the fastest first",
+         "list the placements and batches that fit, with the same number of sequences in a step, the fastest first",
          NULL},
-        {"write", '\0', TEXT, &a->write, 0,
-         "write the configuration that was planned, or the first one found, to a new file", "FILE"},
+        {"write", '\0', TEXT, &a->write, 0, "write the planned configuration, or the first one found, to a new file",
+         "FILE"},
         {"html", '\0', TEXT, &a->html, 0, "write a page with memory, lanes and the critical path", "FILE"},
-        {"explain", '\0', FLAG, &a->explain, 0, "the formula or source behind every number", NULL},
-        {"json", '\0', FLAG, &a->json, 0, "print one line of JSON; of a search, one a configuration", NULL},
-        {"against", '\0', TEXT, &a->against, 0,
-         "steps that a result file of validate measured, beside plans of them on the machine that it measured", "FILE"},
+        {"explain", '\0', FLAG, &a->explain, 0, "print the formula or source of every number", NULL},
+        {"json", '\0', FLAG, &a->json, 0, "print one line of JSON; with --search, one per configuration", NULL},
+        {"against", '\0', TEXT, &a->against, 0, "compare planned with measured step times of a result file of validate",
+         "FILE"},
         {"paper", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->paper, 'P',
-         "the papers' tables, cell by cell, beside what follows from the stages and from the papers' own equations, "
-         "with the errata that are known; of one table, or of those whose names begin so; exit status 1: a cell is "
-         "neither as printed nor an erratum",
+         "compare the papers' tables, cell by cell, with the stages and the papers' own equations, and list known "
+         "errata; NAME selects tables by the start of their names; exit status 1: a cell differs and is no erratum",
          "NAME"},
         {"claims", '\0', TEXT | POPT_ARGFLAG_OPTIONAL, &a->claim, 'C',
-         "what is said about ZeRO, decided anew: all of it, a claim by its name or the beginning of it, a file of "
-         "claims that comes with the program, or a file of one's own, whose form datasets/claims/README.md describes; "
-         "exit status 1: a verdict that is written down does not follow",
+         "re-evaluate published claims about ZeRO: all, those whose names start with NAME, a built-in file, or a file "
+         "in the form of datasets/claims/README.md; exit status 1: a recorded verdict does not follow",
          "NAME|FILE"},
         POPT_TABLEEND,
     };
     const struct poptOption options[] = {
-        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, what, 0, "What is planned:", NULL},
-        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, where, 0, "Where:", NULL},
-        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, out, 0, "What comes out:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, what, 0, "Training:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, where, 0, "Machine:", NULL},
+        {NULL, '\0', POPT_ARG_INCLUDE_TABLE, out, 0, "Output:", NULL},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
@@ -87,7 +85,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
         a->papers |= code == 'P';
         a->claims |= code == 'C';
     }
-    // An argument that is optional stands behind a '='; the name may be a word of its own, too.
+    // popt takes an optional argument only after '='; here it may also be the next word.
     char **name = a->papers ? &a->paper : a->claims ? &a->claim : NULL;
     if (name && !*name && poptPeekArg(context) && !(*name = strdup(poptGetArg(context))))
         rc = err_set(ERR_MEMORY, "no memory for options");
@@ -123,24 +121,24 @@ static int check(const struct plan_options *a)
         return err_set(ERR_USAGE, "--paper and --claims exclude each other");
     if (a->papers || a->claims)
         return a->preset || a->config_path
-                   ? err_set(ERR_USAGE, "%s configurations of their own", a->papers ? "papers have" : "claims have")
+                   ? err_set(ERR_USAGE, "%s define their own configurations", a->papers ? "papers" : "claims")
                    : ERR_NONE;
     if (a->against)
         return a->preset || a->config_path || a->machine
-                   ? err_set(ERR_USAGE, "--against has the configurations and the machine of its file")
+                   ? err_set(ERR_USAGE, "--against takes configurations and machine from its file")
                    : ERR_NONE;
     if (!a->preset == !a->config_path)
         return err_set(ERR_USAGE, "give one of --preset NAME and --config FILE");
     if (a->world < 0 || a->world > WORLD_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d", a->world, WORLD_MAX);
     if (a->world_list && !a->search)
-        return err_set(ERR_USAGE, "--worlds are for --search; --world is for one plan");
+        return err_set(ERR_USAGE, "--worlds needs --search; --world is for one plan");
     if (a->sequences < 0)
         return err_set(ERR_USAGE, "--sequences %lld: expected at least 1", a->sequences);
     if (a->tbw < 0)
         return err_set(ERR_USAGE, "--tbw %g: expected more than 0", a->tbw);
     if (a->search && a->html)
-        return err_set(ERR_USAGE, "--search and --html exclude each other: --write the first one, and plan that");
+        return err_set(ERR_USAGE, "--search and --html exclude each other: --write the first one and plan it");
     if (a->search && a->explain)
         return err_set(ERR_USAGE, "--search and --explain exclude each other: explain one configuration");
     return ERR_NONE;
@@ -198,7 +196,7 @@ int plan_options_config(const struct plan_options *options, const char *const ch
     if (!options->preset)
         return config_load_file(options->config_path, &how, config, notes);
     TRY(config_load_preset(options->preset, &how, config, notes));
-    // A limit alone, which a user raises for a large model: what is held follows from the model's own layers.
+    // This key is only a limit, which a user raises for a large model; the buffers follow the model's own layers.
     config->offload_param.buffer_size = BUFFER_COUNT_MAX;
     return ERR_NONE;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `zerogauge plan` is asked: options, and configurations and models that follow from them.
+// Options of `zerogauge plan`, and the configurations and models that they select.
 #ifndef ZG_PLAN_OPTIONS_H
 #define ZG_PLAN_OPTIONS_H
 
@@ -16,24 +16,24 @@ struct plan_options {
     char **set;
     int world;
     char *world_list;
-    int worlds[PLAN_WORLD_MAX];  // of a search, [world_count]; none: `world` alone
+    int worlds[PLAN_WORLD_MAX];  // of a search, [world_count]; none: only `world`
     size_t world_count;
     long long sequences;
     int json, explain, search;  // flags
     bool papers, claims;
-    double tbw;  // terabytes that a node's drives bear; 0: not given
+    double tbw;  // endurance of a node's drives, terabytes written; 0: not given
 };
 
-// ERR_USAGE. plan_options_close in any case.
+// ERR_USAGE. Call plan_options_close in every case.
 int plan_options_parse(int argc, const char **argv, struct plan_options *out);
 void plan_options_close(struct plan_options *options);
 
-// The configuration with `changes` ("path.to.key=value", [change_count]) behind those of the options. Of a preset,
-// whose buckets are made for the models that are trained here, buckets and sub-groups have DeepSpeed's own sizes.
+// The configuration with `changes` ("path.to.key=value", [change_count]) applied after those of the options. A preset
+// gets DeepSpeed's default sizes of buckets and sub-groups, because its own suit the small models that train here.
 int plan_options_config(const struct plan_options *options, const char *const changes[], size_t change_count,
                         struct config *config, struct config_notes *notes);
 
-// The model, in the tiles that the configuration asks for.
+// The model, cut into the configuration's tiles.
 int plan_options_model(const struct plan_options *options, const struct config *config, const struct model **out);
 
 #endif

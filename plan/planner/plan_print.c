@@ -44,8 +44,8 @@ static void print_memory(const struct plan *plan, FILE *out)
         if (all > 0)
             print_row(ledger_kind_name((enum ledger_kind)kind), bytes, out);
     }
-    print_row("peak, all the time", plan->peak_bytes, out);
-    print_row("the machine has", plan->available_bytes, out);
+    print_row("peak", plan->peak_bytes, out);
+    print_row("available", plan->available_bytes, out);
     fprintf(out, "  %-20s", "fits");
     for (int tier = 0; tier < TIER_COUNT; tier++)
         fprintf(out, " %12s", plan->peak_bytes[tier] > 0 ? yes_or_no(plan->fits[tier]) : "-");
@@ -72,7 +72,7 @@ static void print_lanes(const struct plan *plan, FILE *out)
                 bytes > 0 ? size_short_text(bytes, text) : "-", plan->busy_s[lane],
                 plan->step_s > 0 ? 100 * plan->critical_s[lane] / plan->step_s : 0);
     }
-    fprintf(out, "\n%-34s %12s %12s\n", "critical path, of", "operations", "takes");
+    fprintf(out, "\n%-34s %12s %12s\n", "critical path", "operations", "time");
     for (int i = 0; i < plan->part_count && plan->parts[i].critical_s >= 0.001 * plan->step_s; i++)
         fprintf(out, "  %-20s %-11s %12" PRIu64 " %10.3f s %5.1f %%\n", plan->parts[i].name,
                 ledger_lane_name(plan->parts[i].lane), plan->parts[i].count, plan->parts[i].critical_s,
@@ -90,7 +90,7 @@ const char *plan_reason(const struct plan *plan, char out[PLAN_REASON_BYTES])
         for (int kind = 0; kind < KIND_COUNT; kind++)
             if (plan->held_bytes[tier][kind] > plan->held_bytes[tier][most])
                 most = kind;
-        snprintf(out, PLAN_REASON_BYTES, "%s is %s short, the most of it %s (%s)",
+        snprintf(out, PLAN_REASON_BYTES, "%s is %s short, the largest kind is %s (%s)",
                  ledger_tier_name((enum ledger_tier)tier),
                  size_short_text(plan->peak_bytes[tier] - plan->available_bytes[tier], missing),
                  ledger_kind_name((enum ledger_kind)most), size_short_text(plan->held_bytes[tier][most], held));
@@ -105,7 +105,7 @@ void plan_print(const struct plan_setting *setting, const struct plan *plan, FIL
     print_head(setting, out);
     print_memory(plan, out);
     print_lanes(plan, out);
-    fprintf(out, "\nstep %.3f s: %s tokens/s; a device %.1f TFLOP/s of the model, %.1f %% of its peak\n", plan->step_s,
+    fprintf(out, "\nstep %.3f s: %s tokens/s; %.1f TFLOP/s of the model per device, %.1f %% of peak\n", plan->step_s,
             size_text(plan->step_s > 0 ? (uint64_t)((double)plan->tokens / plan->step_s) : 0, tokens),
             flops_per_s * 1e-12, plan->peak_flops_per_s > 0 ? 100 * flops_per_s / plan->peak_flops_per_s : 0);
     if (plan->fits_all)
@@ -122,7 +122,7 @@ void plan_print_endurance(const struct plan_setting *setting, const struct plan 
     if (bytes == 0 || plan->step_s <= 0)
         return;
     double steps = tbw * 1e12 / (double)bytes;
-    fprintf(out, "a node writes %s to NVMe each step: %g TB written are %.0f steps, %.1f days\n",
+    fprintf(out, "a node writes %s to NVMe in each step: %g TB written last %.0f steps, %.1f days\n",
             size_short_text(bytes, text), tbw, steps, steps * plan->step_s / 86400);
 }
 
@@ -134,5 +134,5 @@ void plan_print_last(const struct plan *plan, const struct plan *last, FILE *out
         if (last->held_bytes[tier][KIND_PADDING] > plan->held_bytes[tier][KIND_PADDING])
             padding += last->held_bytes[tier][KIND_PADDING] - plan->held_bytes[tier][KIND_PADDING];
     if (padding > 0)
-        fprintf(out, "the last rank has padding in the place of %s of states\n", size_short_text(padding, text));
+        fprintf(out, "the last rank has %s of padding in place of states\n", size_short_text(padding, text));
 }

@@ -9,21 +9,20 @@
 
 #include <stdio.h>
 
-// Tables of memory, lanes and the critical path, and what follows from them.
+// Prints tables of memory, lanes and the critical path, then step time, throughput and whether it fits.
 void plan_print(const struct plan_setting *setting, const struct plan *plan, FILE *out);
 
-// How a plan of the last rank differs: ranks have equal room, and where the last ones have no states they have padding.
-// Nothing where it does not.
+// Prints how much more padding the last rank has: all ranks allocate the same bytes. Prints nothing if there is none.
 void plan_print_last(const struct plan *plan, const struct plan *last, FILE *out);
 
-// "device is 12 GiB short, the most of it activation (40 GiB)", for the first tier that does not fit; "" if all do.
+// "device is 12 GiB short, the largest kind is activation (40 GiB)" for the first tier that is short; "" if all fit.
 enum { PLAN_REASON_BYTES = 160 };
 const char *plan_reason(const struct plan *plan, char out[PLAN_REASON_BYTES]);
 
-// The formula behind each number, and every figure of the machine with its source.
+// Prints the formula behind each number, and every figure of the machine with its source.
 void plan_explain(const struct plan_setting *setting, const struct plan *plan, FILE *out);
 
-// How long a node's drives last that bear so many terabytes; nothing where nothing is written to them.
+// Prints how long a node's drives last whose endurance is tbw terabytes. Prints nothing if a step writes nothing.
 void plan_print_endurance(const struct plan_setting *setting, const struct plan *plan, double tbw, FILE *out);
 
 // A new object; null: no memory.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan holds and moves what a real run does: every line of the ledger of every rank, over the matrix of stages,
-// placements, formats and worlds, and over a sample of everything at once.
+// The ledger of a plan equals that of a real run, entry by entry for every rank, over stages, placements, formats and
+// worlds, and over a sample of all settings at once.
 #include "plan/planner/plan.h"
 
 #include "ref/train/offload_draw.h"
@@ -63,7 +63,7 @@ static void compare(const struct offload_trial *t, const struct ledgers *run, in
                      purpose, offload_name(t));
 }
 
-// A real run of the trial, and a plan of each of its ranks.
+// Runs the trial and plans each of its ranks.
 static void demand(const struct offload_trial *t)
 {
     static struct ledgers run;
@@ -87,7 +87,7 @@ static void demand(const struct offload_trial *t)
     }
 }
 
-// Places that a stage can have for parameters, gradients and optimizer.
+// Tiers that a stage permits for parameters, gradients and optimizer.
 static const struct {
     int stage;
     enum ledger_tier parameter, gradient, optimizer;
@@ -168,7 +168,7 @@ static void sample(uint64_t from, uint64_t count)
     for (uint64_t number = from; number < from + count; number++) {
         struct draw d = {random_key(21, number), 0};
         struct offload_trial t = draw_trial(&d);
-        // Whether a step is skipped, values alone know.
+        // Skipped steps depend on values, which a plan does not have.
         if (strcmp(t.model, "linear-overflow") == 0)
             t.model = "linear";
         demand(&t);

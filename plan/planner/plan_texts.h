@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of datasets/claims, machines, models and papers as they were when this was built.
+// The compiled-in files of datasets/claims, machines, models and papers.
 #ifndef ZG_PLAN_TEXTS_H
 #define ZG_PLAN_TEXTS_H
 

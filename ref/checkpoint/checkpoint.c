@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading checkpoints: the files' headers become an index from every tensor's elements to where they lie.
+// Reading checkpoints: the headers of the files give an index from every tensor's elements to their place.
 #include "ref/checkpoint/checkpoint.h"
 
 #include "base/err.h"
 #include "base/safe_text.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,14 +29,14 @@ struct checkpoint {
     char *path;
     struct manifest manifest;
     struct safetensors *files;
-    size_t opened;  // files
+    size_t opened;  // files opened so far
     size_t *params_by_name;
-    struct stored *stored;  // by parameter, state and beginning: together they are everything, once
+    struct stored *stored;  // by parameter, state and begin; they hold every element once
     size_t stored_count;
-    size_t *first;  // of the stored ones, by parameter x states + state
+    size_t *first;  // index into stored, by parameter x MANIFEST_STATE_COUNT + state
 };
 
-// The parameter whose name these bytes are.
+// Finds the parameter with this name of name_bytes bytes.
 static bool find_param(const struct checkpoint *c, const char *name, size_t name_bytes, size_t *out)
 {
     size_t low = 0, high = c->manifest.param_count;
@@ -74,7 +75,7 @@ static int sort_params(struct checkpoint *c)
     qsort_r(c->params_by_name, m->param_count, sizeof *c->params_by_name, compare_names, m->params);
     for (size_t i = 1; i < m->param_count; i++)
         if (compare_names(&c->params_by_name[i - 1], &c->params_by_name[i], m->params) == 0)
-            return err_set(ERR_USAGE, "%s: two parameters have one name", c->path);
+            return err_set(ERR_USAGE, "%s: two parameters have the same name", c->path);
     return ERR_NONE;
 }
 
@@ -82,7 +83,7 @@ static int open_files(struct checkpoint *c)
 {
     const struct manifest *m = &c->manifest;
     if (m->file_count > FILES_MAX)
-        return err_set(ERR_USAGE, "%s: %zu files are more than can be open at once", c->path, m->file_count);
+        return err_set(ERR_USAGE, "%s: has %zu files, more than can be open at once", c->path, m->file_count);
     c->files = calloc(m->file_count + 1, sizeof *c->files);
     if (!c->files)
         return err_set(ERR_MEMORY, "no memory for the %zu files of %s", m->file_count, c->path);
@@ -106,13 +107,13 @@ static int refuse(const struct safetensors *file, const struct safetensors_tenso
     return err_set(ERR_USAGE, "%s: tensor \"%s\": %s", file->path, text_message(shown, tensor->name, 100), what);
 }
 
-// STATE/NAME[BEGIN:END]
+// Parses STATE/NAME[BEGIN:END].
 static int parse_stored(const struct checkpoint *c, const struct safetensors *file,
                         const struct safetensors_tensor *tensor, struct stored *out)
 {
     const char *slash = strchr(tensor->name, '/'), *bracket = strrchr(tensor->name, '[');
     if (!slash || !bracket || bracket < slash)
-        return refuse(file, tensor, "its name is not STATE/NAME[BEGIN:END]");
+        return refuse(file, tensor, "its name does not have the form STATE/NAME[BEGIN:END]");
     *out = (struct stored){.state = -1, .file = file, .tensor = tensor};
     for (int state = 0; state < MANIFEST_STATE_COUNT; state++) {
         const char *name = manifest_state_name(state);
@@ -120,7 +121,7 @@ static int parse_stored(const struct checkpoint *c, const struct safetensors *fi
             out->state = state;
     }
     if (out->state < 0)
-        return refuse(file, tensor, "is no state that this version knows");
+        return refuse(file, tensor, "this version has no state of this name");
     char range[64];
     int parts = sscanf(bracket, "[%" SCNu64 ":%" SCNu64 "]", &out->begin, &out->end);
     snprintf(range, sizeof range, "[%" PRIu64 ":%" PRIu64 "]", out->begin, out->end);
@@ -130,7 +131,7 @@ static int parse_stored(const struct checkpoint *c, const struct safetensors *fi
         return refuse(file, tensor, "the manifest has no such parameter");
     const struct manifest_param *param = &c->manifest.params[out->param];
     if (out->state >= manifest_state_count(param->frozen, c->manifest.waiting))
-        return refuse(file, tensor, "the manifest has no such state of it");
+        return refuse(file, tensor, "the manifest has no such state of this parameter");
     if (out->begin >= out->end || out->end > param->count)
         return refuse(file, tensor, "the parameter has no such elements");
     if (tensor->type != TENSOR_FP32 || tensor->count != out->end - out->begin)
@@ -148,7 +149,7 @@ static int compare_stored(const void *left, const void *right)
     return a->begin < b->begin ? -1 : a->begin > b->begin;
 }
 
-// Every element of every state of every parameter is stored once.
+// Checks that every element of every state of every parameter is stored once.
 static int check_coverage(struct checkpoint *c)
 {
     const struct manifest *m = &c->manifest;
@@ -161,7 +162,7 @@ static int check_coverage(struct checkpoint *c)
             for (; at < c->stored_count && c->stored[at].param == i && c->stored[at].state == state; at++) {
                 const struct stored *stored = &c->stored[at];
                 if (stored->begin < covered)
-                    return refuse(stored->file, stored->tensor, "some of it is stored twice");
+                    return refuse(stored->file, stored->tensor, "some of its elements are stored twice");
                 if (stored->begin > covered)
                     break;
                 covered = stored->end;
@@ -252,18 +253,22 @@ const struct manifest *checkpoint_manifest(const struct checkpoint *checkpoint)
 
 int checkpoint_check_digest(const struct checkpoint *c, size_t file)
 {
+    assert(file < c->opened);
     char digest[FILE_DIGEST_BYTES];
     TRY(file_digest(c->files[file].fd, c->files[file].path, digest));
     if (strcmp(digest, c->manifest.files[file].digest) != 0)
         return err_set(ERR_USAGE,
-                       "%s: is damaged: its digest is %s, the manifest has %s; with this checkpoint's folder taken "
-                       "away, the one before it is used",
+                       "%s: is damaged: its digest is %s, the manifest has %s; remove the folder of this checkpoint to "
+                       "continue from the one before",
                        c->files[file].path, digest, c->manifest.files[file].digest);
     return ERR_NONE;
 }
 
 int checkpoint_read(const struct checkpoint *c, int state, size_t param, uint64_t first, size_t count, float *out)
 {
+    assert(state >= 0 && param < c->manifest.param_count);
+    assert(state < manifest_state_count(c->manifest.params[param].frozen, c->manifest.waiting));
+    assert(first <= c->manifest.params[param].count && count <= c->manifest.params[param].count - first);
     size_t at = c->first[param * MANIFEST_STATE_COUNT + (size_t)state];
     while (count > 0) {
         const struct stored *stored = &c->stored[at++];

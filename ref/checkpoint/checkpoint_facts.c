@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts that decide about a run's bits, and how those of a checkpoint compare with those of the run that goes on.
+// The facts that determine a run's bits, and their comparison with the facts of a checkpoint that the run continues.
 #include "ref/checkpoint/checkpoint.h"
 
 #include "base/err.h"
 #include "base/safe_text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@ static void add(struct facts *facts, enum fact_kind kind, const char *key, const
     __attribute__((format(printf, 4, 5)));
 static void add(struct facts *facts, enum fact_kind kind, const char *key, const char *format, ...)
 {
+    assert(facts->count < FACT_MAX);
     struct fact *row = &facts->rows[facts->count++];
     row->key = key;
     row->kind = kind;
@@ -67,7 +69,7 @@ int facts_of(const struct facts_setting *setting, struct facts *out)
     add_optimizer(config, out);
     add(out, FACT_MAY, "world", "%d", setting->world);
     add(out, FACT_MAY, "gradient_accumulation_steps", "%zu", config->accumulation);
-    // With one micro-step both sums are the same.
+    // With one micro-step both orders give the same sum.
     add(out, FACT_MAY, "gradient_sum", "%s",
         config->accumulation == 1             ? "over ranks"
         : operations->reduces_each_micro_step ? "over ranks, then over micro-steps"
@@ -104,24 +106,24 @@ int facts_compare(const struct facts *facts, const struct manifest *manifest, co
             continue;
         *repeatable = false;
         char shown[TEXT_MESSAGE_BYTES];
-        text_message(shown, was ? was : "not known", FACT_BYTES);
+        text_message(shown, was ? was : "unknown", FACT_BYTES);
         if (row->kind == FACT_MUST)
             return err_set(ERR_USAGE,
                            "%s: was made with %s %s; this run has %s, and cannot continue it with the same bits", path,
                            row->key, shown, row->value);
         size_t used = strlen(notes);
         if (row->kind == FACT_MAY)
-            snprintf(notes + used, NOTES_BYTES - used, "%s was %s until step %" PRIu64 ", and is %s from there on\n",
+            snprintf(notes + used, NOTES_BYTES - used, "%s was %s until step %" PRIu64 " and is %s afterwards\n",
                      row->key, shown, manifest->step, row->value);
     }
-    // What only another version knows of may decide about bits, too.
+    // A fact that only another version knows may determine bits, too.
     for (size_t i = 0; i < manifest->fact_count; i++) {
         bool known = false;
         for (size_t k = 0; k < facts->count; k++)
             known |= strcmp(facts->rows[k].key, manifest->facts[i].key) == 0;
         char shown[TEXT_MESSAGE_BYTES];
         if (!known)
-            return err_set(ERR_USAGE, "%s: \"made_with.%s\" is nothing that this version knows", path,
+            return err_set(ERR_USAGE, "%s: \"made_with.%s\" is unknown to this version", path,
                            text_message(shown, manifest->facts[i].key, 100));
     }
     return ERR_NONE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading a checkpoint into a stage: whatever cut the tensors then, and whatever cuts them now.
+// Loading a checkpoint into a stage, however each partitions the tensors.
 #include "ref/checkpoint/checkpoint.h"
 
 #include "base/err.h"
@@ -15,8 +15,8 @@ int checkpoint_check_model(const struct checkpoint *c, const struct model *model
     const char *path = checkpoint_path(c);
     char shown[TEXT_MESSAGE_BYTES];
     if (strcmp(m->model, model->name) != 0)
-        return err_set(ERR_USAGE, "%s: is of the model %s, not of %s", path, text_message(shown, m->model, 60),
-                       model->name);
+        return err_set(ERR_USAGE, "%s: is a checkpoint of the model %s, not of %s", path,
+                       text_message(shown, m->model, 60), model->name);
     if (m->param_count != (size_t)model->param_count || m->group_count != (size_t)model->group_count)
         return err_set(ERR_USAGE, "%s: has %zu parameters in %zu groups; the model %s has %d in %d", path,
                        m->param_count, m->group_count, model->name, model->param_count, model->group_count);
@@ -30,13 +30,13 @@ int checkpoint_check_model(const struct checkpoint *c, const struct model *model
         for (int k = 0; equal && k < p->shape_rank; k++)
             equal = stored->shape[k] == p->shape[k];
         if (!equal)
-            return err_set(ERR_USAGE, "%s: its parameter %s has another shape, or is frozen in one model only", path,
+            return err_set(ERR_USAGE, "%s: its parameter %s differs from the model's in shape or in being frozen", path,
                            p->name);
     }
     return ERR_NONE;
 }
 
-// What the model sees instead of the parameters, in its dtype.
+// Writes the parameters that the model uses while an update waits, rounded to its dtype.
 static int write_seen(struct stage *stage, int bucket, const float *shard)
 {
     size_t count = bucket_shard_real(&stage->layout.buckets[bucket], stage_shard(stage, bucket));
@@ -91,7 +91,7 @@ static int load(const struct checkpoint *c, struct stage *stage)
     TRY(checkpoint_check_model(c, stage->setting.model));
     for (size_t i = (size_t)comm_rank(comm); i < m->file_count; i += (size_t)comm_world(comm))
         TRY(checkpoint_check_digest(c, i));
-    // Nothing is used before all of it is known to be sound.
+    // No rank changes its state before every digest has been checked.
     TRY(comm_barrier(comm));
     TRY(load_shards(c, stage));
     TRY(stage_regather(stage));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving a checkpoint: every rank its own shard, then rank 0 the manifest and the rename that makes it one.
+// Saving a checkpoint: every rank writes its shard, then rank 0 writes the manifest and renames the folder.
 #include "ref/checkpoint/checkpoint.h"
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,17 +15,17 @@
 
 enum { KEPT_COUNT = 2, KEY_BYTES = 128 };
 
-// What this rank writes: pieces of tensors, in the order of buckets and states.
+// The file of this rank: pieces of tensors, in the order of buckets and states.
 struct shard_file {
     struct stage *stage;
     size_t count, room;
     struct safetensors_tensor *tensors;
     char (*keys)[KEY_BYTES];
-    float *shard;        // room for the largest
+    float *shard;        // memory for the largest shard
     void *model_params;  // the same, in the model's dtype
 };
 
-// Whether this rank writes the bucket: its own shard of it; or, where every rank has all of it, one of them does.
+// True if this rank writes the bucket: its shard of it, or a whole replicated bucket, which one rank writes.
 static bool writes(const struct stage *stage, int bucket)
 {
     const struct bucket *b = &stage->layout.buckets[bucket];
@@ -152,6 +153,7 @@ static int write_manifest(const char *folder, const struct manifest *manifest)
 static int make_manifest(const struct stage *stage, const struct save_moment *moment, struct manifest_file *files,
                          const char *folder)
 {
+    assert(moment->step > 0 && moment->facts->count <= FACT_MAX);
     const struct model *model = stage->setting.model;
     const struct optimizer *optimizer = &stage->optimizer;
     struct manifest_fact facts[FACT_MAX];
@@ -190,7 +192,7 @@ static int make_manifest(const struct stage *stage, const struct save_moment *mo
     return rc;
 }
 
-// What has this name goes: it loses its name before it loses its first file.
+// Removes a checkpoint: renames it before removing its first file.
 static int retire(const char *store, const char *name)
 {
     char leaving[STEP_NAME_BYTES + sizeof STORE_REPLACED], path[PATH_MAX], to[PATH_MAX];
@@ -202,7 +204,7 @@ static int retire(const char *store, const char *name)
     return store_remove(store, leaving);
 }
 
-// Older checkpoints than the last ones that are complete.
+// Removes complete checkpoints except the last KEPT_COUNT.
 static int remove_old(const char *store)
 {
     uint64_t *steps;
@@ -222,15 +224,15 @@ static int remove_old(const char *store)
     return rc;
 }
 
-// The folder becomes a checkpoint in one step.
+// Turns the folder into a checkpoint with one rename.
 static int publish(struct store *store, uint64_t step, const char *folder)
 {
     char name[STEP_NAME_BYTES], path[PATH_MAX];
     struct checkpoint *checkpoint;
-    TRY(checkpoint_open_folder(folder, &checkpoint));  // what cannot be read again replaces nothing
+    TRY(checkpoint_open_folder(folder, &checkpoint));  // a checkpoint that cannot be read must not replace others
     checkpoint_close(checkpoint);
     TRY(file_join(store->path, checkpoint_step_name(step, name), path));
-    // What has the name already is not complete, or the run would have continued it.
+    // A folder of that name is incomplete: otherwise the run would have continued from it.
     if (access(path, F_OK) == 0)
         TRY(retire(store->path, name));
     if (rename(folder, path) != 0)
@@ -274,6 +276,6 @@ int checkpoint_save(struct store *store, struct stage *stage, const struct save_
     comm_count_in(comm, ledger);
     return rc == ERR_NONE || rc == ERR_PEER
                ? rc
-               : err_prefix(rc, "the checkpoint of step %llu was not saved, those before it are as they were",
+               : err_prefix(rc, "the checkpoint of step %llu was not saved; those before it are unchanged",
                             (unsigned long long)moment->step);
 }

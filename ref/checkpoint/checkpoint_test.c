@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints: a run that stopped and went on, at another stage, world, bucket size, has the bits of one that did not
-// stop.
+// A run that continues from a checkpoint, with another stage, world or bucket size, has the bits of an uninterrupted
+// run.
 #include "ref/checkpoint/checkpoint_trial.h"
 
 static char folder[PATH_MAX];
@@ -17,7 +17,7 @@ static void teardown(void)
 
 TestSuite(checkpoint, .init = setup, .fini = teardown);
 
-// Runs to `steps`, saving at `at`; goes on as `then`; demands the digest of the run that never stopped.
+// Saves at step `at`, continues as `then` up to `steps`, and expects the digest of the uninterrupted run.
 static void stop_and_go_on(struct trial first, struct trial then, uint64_t at, const char *digest)
 {
     uint64_t steps = first.steps;
@@ -38,7 +38,7 @@ static void stop_and_go_on(struct trial first, struct trial then, uint64_t at, c
     cr_assert_eq(mkdir(folder, 0777), 0);
 }
 
-// Whether the two stages add up gradients in the same order.
+// True if the two stages sum gradients in the same order.
 static bool alike(const struct trial *a, const struct trial *b)
 {
     return a->accumulation <= 1 || (a->stage < 2) == (b->stage < 2);
@@ -88,10 +88,10 @@ Test(checkpoint, a_gpt_goes_on_with_its_data)
     }
 }
 
-// DeepSpeed's recipes carry powers of beta in fp32, which are not what pow gives.
-// The loss scale moves by powers of two, which no gradient of these models sees, so it is compared by itself. With a
-// window of 2 it grows between two overflows, depending on the last one; with 5 it never does, and sinks when the
-// hysteresis is used up.
+// DeepSpeed's recipes carry powers of beta in fp32, which differ from the results of pow.
+// The loss scale changes by powers of two, which do not change these models' gradients, so the test compares it
+// directly. With a window of 2 it grows between two overflows; with 5 it never grows, and sinks when the hysteresis is
+// used up.
 static void window_of_2(struct config *config)
 {
     config->loss_scale.window = 2;
@@ -150,7 +150,7 @@ static void delay(struct config *config)
     config->sub_group_size = 700;
 }
 
-// From step 3 on the model sees parameters that are one update older than the optimizer's.
+// From step 3 on the model uses parameters one update older than the optimizer's.
 Test(checkpoint, an_update_that_waits_goes_on_waiting)
 {
     for (int precision = 0; precision < 3; precision++)
@@ -232,7 +232,7 @@ Test(checkpoint, runs_that_stop_often_lose_nothing)
         cr_assert_eq(last.saved_step, trial.steps);
     }
     cr_assert_str_eq(last.digest, whole.digest);
-    // And there is nothing left to do.
+    // A second run has no step left.
     trial.steps = 9;
     last = trial_pass(&trial);
     cr_assert_eq(last.resumed_step, 9);
@@ -246,8 +246,8 @@ Test(checkpoint, runs_that_stop_often_lose_nothing)
     free(steps);
 }
 
-// Another number of ranks sums in another order, so the steps after it have other bits; but the states themselves
-// arrive bit by bit, and whatever cuts them now, what follows is the same.
+// Another number of ranks sums in another order, so the following steps have other bits; but the states keep every bit,
+// and the following steps do not depend on how they are partitioned.
 Test(checkpoint, every_world_takes_up_what_every_world_saved_concurrent)
 {
     for (int from = 1; from <= 4; from++)
@@ -341,7 +341,7 @@ Test(checkpoint, what_differs_is_refused_or_said)
     }
 }
 
-// A run that changed once is not what an unsharded run from step 1 makes, whatever it goes on with.
+// A run that changed once differs from an unsharded run from step 1, however it continues.
 Test(checkpoint, a_change_is_remembered)
 {
     struct trial trial = {.stage = 1, .world = 2, .steps = 2, .checkpoint = folder};

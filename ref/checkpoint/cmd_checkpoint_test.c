@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving, resuming, exporting and loading weights as a user meets them.
+// Saving, resuming, exporting and loading weights on the command line.
 #include "base/command_test.h"
 #include "base/folder_test.h"
 #include "ref/checkpoint/safetensors.h"
@@ -24,7 +24,7 @@ static void teardown(void)
 
 TestSuite(cmd_checkpoint, .init = setup, .fini = teardown);
 
-// The exit status of a command line in the folder; standard output and error together are left in output.
+// Runs a command line in the folder; returns its exit status, with standard output and error in `output`.
 static int shell(const char *format, ...)
 {
     char line[2048], command[8192];
@@ -111,7 +111,7 @@ Test(cmd_checkpoint, an_interrupted_run_saves_first)
     cr_assert_not_null(strstr(output, "\"resumed_step\":"), "%s", output);
 }
 
-// fp32 weights begin where the run that made them stood; 16-bit ones near it.
+// A run from fp32 weights begins with the loss of the run that made them; from 16-bit weights, near it.
 Test(cmd_checkpoint, exported_weights_load_again)
 {
     const char *train = "zerogauge train --preset zero3 --world 3 --model linear --json";
@@ -133,7 +133,7 @@ Test(cmd_checkpoint, exported_weights_load_again)
     cr_assert_eq(shell("%s --steps 3 --resume again --load-weights a.safetensors --verify", train), 0, "%s", output);
     cr_assert_eq(shell("%s --steps 3 --resume again --verify", train), 2, "%s", output);
     cr_assert_not_null(strstr(output, "--verify"), "%s", output);
-    // Through bf16 and back: what bf16 holds stays as it is.
+    // Through bf16 and back: values that bf16 represents do not change.
     cr_assert_eq(shell("zerogauge export saved b.safetensors --dtype bf16"), 0, "%s", output);
     cr_assert_eq(shell("zerogauge export saved c.safetensors --dtype fp16"), 0, "%s", output);
     cr_assert_eq(shell("cat b.safetensors > b && cmp a.safetensors b"), 1);
@@ -174,11 +174,11 @@ Test(cmd_checkpoint, weights_of_another_model_are_refused_with_the_tensor)
         cr_assert_eq(safetensors_finish(writer, NULL, NULL), 0);
         cr_assert_eq(shell("%s linear-few --load-weights e%d --verify", train, extra), extra ? 2 : 0, "%s", output);
     }
-    cr_assert_not_null(strstr(output, "tensor \"c.weight\" is none of the model"), "%s", output);
+    cr_assert_not_null(strstr(output, "tensor \"c.weight\" is not a parameter of the model"), "%s", output);
     cr_assert_eq(shell("%s linear-few --load-weights nowhere", train), 2);
     cr_assert_not_null(strstr(output, "nowhere: cannot be opened"), "%s", output);
     cr_assert_eq(shell("head -c 100 b.safetensors > d; %s linear-few --load-weights d", train), 2);
-    cr_assert_not_null(strstr(output, "d: is cut off"), "%s", output);
+    cr_assert_not_null(strstr(output, "d: is truncated"), "%s", output);
 }
 
 Test(cmd_checkpoint, bad_input_is_named_and_exits_2)
@@ -192,16 +192,16 @@ Test(cmd_checkpoint, bad_input_is_named_and_exits_2)
         {"train --preset zero1 --save a --every -1", "--every -1"},
         {"train --preset zero1 --model linear --resume nowhere", "nowhere"},
         {"train --preset zero1 --model linear --save nowhere/there", "nowhere/there"},
-        {"export", "give a checkpoint"},
+        {"export", "expected a checkpoint"},
         {"export nowhere out", "nowhere"},
         {"export . out --dtype fp8", "fp8"},
-        {"export a b c", "give a checkpoint"},
+        {"export a b c", "expected a checkpoint"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cr_assert_eq(shell("zerogauge %s", cases[i].arguments), 2, "%s: %s", cases[i].arguments, output);
         cr_assert_not_null(strstr(output, cases[i].message), "%s: %s", cases[i].arguments, output);
     }
-    // A full disk: nothing under the name, nothing left.
+    // A full disk: leaves no file, neither complete nor partial.
     cr_assert_eq(shell("zerogauge train --preset zero1 --model linear --steps 1 --save a && zerogauge export a x"), 0);
     cr_assert_eq(shell("cp x y; trap '' XFSZ; ulimit -f 4; zerogauge export a x --dtype bf16"), 2, "%s", output);
     cr_assert_not_null(strstr(output, "x.partial: cannot be written"), "%s", output);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge export`: a checkpoint's weights for other programs.
+// `zerogauge export`: writes a checkpoint's weights for other programs.
 #include "ref/checkpoint/export.h"
 
 #include "base/err.h"
@@ -45,7 +45,7 @@ static int write_tensors(const struct checkpoint *checkpoint, enum dtype dtype, 
 static int create(const struct checkpoint *checkpoint, const char *path, enum dtype dtype,
                   struct safetensors_writer **out)
 {
-    static const char *const metadata[] = {"format", "pt", NULL};  // as PyTorch's own files say
+    static const char *const metadata[] = {"format", "pt", NULL};  // as in PyTorch's own files
     const struct manifest *m = checkpoint_manifest(checkpoint);
     struct safetensors_tensor *tensors = calloc(m->param_count + 1, sizeof *tensors);
     if (!tensors)
@@ -104,7 +104,7 @@ static int export(const char *from, const char *to, enum dtype dtype)
         fprintf(stderr, "zerogauge export: note: %s\n", line);
     TRY(rc);
     if (!checkpoint)
-        return err_set(ERR_USAGE, "%s: there is no checkpoint", from);
+        return err_set(ERR_USAGE, "%s: no checkpoint found", from);
     rc = export_weights(checkpoint, to, dtype);
     const struct manifest *m = checkpoint_manifest(checkpoint);
     uint64_t elements = 0;
@@ -125,15 +125,15 @@ static const char *const examples[] = {
 
 static const struct help help = {
     .usage = "CHECKPOINT OUT.safetensors [OPTION...]",
-    .text = "Writes a checkpoint's weights, unsharded, to one safetensors file.",
+    .text = "Writes the unsharded weights of a checkpoint to one safetensors file.",
     .examples = examples,
 };
 
 static int run(int argc, const char **argv, char **dtype_text)
 {
     const struct poptOption options[] = {
-        {"dtype", '\0', POPT_ARG_STRING, dtype_text, 0, "fp32, unless given; the others are rounded to nearest",
-         "fp32|bf16|fp16"},
+        {"dtype", '\0', POPT_ARG_STRING, dtype_text, 0,
+         "number format of the weights, rounded to nearest (default: fp32)", "fp32|bf16|fp16"},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
@@ -143,7 +143,7 @@ static int run(int argc, const char **argv, char **dtype_text)
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
     else if (!from || !to || extra)
-        rc = err_set(ERR_USAGE, "give a checkpoint, or a folder of them, and the file to write");
+        rc = err_set(ERR_USAGE, "expected a checkpoint, or a folder of checkpoints, and the file to write");
     if (rc == ERR_NONE && *dtype_text)
         rc = parse_dtype(*dtype_text, &dtype);
     if (rc == ERR_NONE)

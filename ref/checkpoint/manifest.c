@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ static const char *const state_names[MANIFEST_STATE_COUNT] = {"param", "exp_avg"
 
 const char *manifest_state_name(int state)
 {
+    assert(state >= 0 && state < MANIFEST_STATE_COUNT);
     return state_names[state];
 }
 
@@ -118,6 +120,7 @@ int manifest_seal(json_t *root)
 
 int manifest_text(const struct manifest *manifest, char **out)
 {
+    assert(manifest->step > 0 && manifest->applied + manifest->skipped == manifest->step);
     const struct scaler *scaler = &manifest->scaler;
     json_t *root = json_pack(
         "{s:s, s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:{s:b, s:o}, s:o, s:b, s:{s:o, s:I, s:I, s:I}, s:o, s:o}", "format",

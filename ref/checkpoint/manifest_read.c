@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reading the manifest of a checkpoint: every key is checked.
 #include "ref/checkpoint/manifest.h"
 
 #include "base/err.h"
@@ -37,7 +38,7 @@ static int read_fp32(const struct strict_object *object, const char *key, float 
     return (double)*out == value ? ERR_NONE : strict_fail(object, key, "is not a number in fp32");
 }
 
-// The first trained parameter says whether an update is waiting; the others must agree.
+// The first trained parameter determines whether an update is waiting; the others must agree.
 static int read_states(const struct strict_object *object, const struct manifest_param *param, bool first,
                        struct manifest *m)
 {
@@ -74,7 +75,7 @@ static int read_param(const struct strict_object *object, bool first, struct man
             return strict_fail(object, "shape", "element %zu is %s, expected a size", i, json_message(shown, size));
         param->shape[i] = (uint64_t)json_integer_value(size);
         if (__builtin_mul_overflow(param->count, param->shape[i], &param->count) || param->count > INT64_MAX / 8)
-            return strict_fail(object, "shape", "has more elements than a tensor can have");
+            return strict_fail(object, "shape", "has more elements than a tensor can hold");
     }
     return read_states(object, param, first, m);
 }
@@ -162,7 +163,7 @@ static int read_lists(const struct strict_object *root, struct manifest *m)
     return read_facts(root, m);
 }
 
-// The format, the version and the digest, which come before everything else.
+// Checks the format, the version and the digest before any other key.
 static int read_seal(const struct strict_object *root)
 {
     static const char *const keys[] = {
@@ -172,14 +173,14 @@ static int read_seal(const struct strict_object *root)
     char expected[FILE_DIGEST_BYTES], shown[TEXT_MESSAGE_BYTES];
     uint64_t version = 0;
     if (!format || strcmp(format, MANIFEST_FORMAT) != 0)
-        return err_set(ERR_USAGE, "%s: is not the manifest of a checkpoint", root->file);
+        return err_set(ERR_USAGE, "%s: is not a checkpoint's manifest", root->file);
     TRY(read_count(root, "version", &version));
     if (version != MANIFEST_VERSION)
         return strict_fail(root, "version", "is %" PRIu64 "; this program reads version %d", version, MANIFEST_VERSION);
     TRY(strict_text(root, "digest", &digest));
     TRY(manifest_digest(root->value, expected));
     if (strcmp(digest, expected) != 0)
-        return err_set(ERR_USAGE, "%s: is damaged: its digest is %s, it says %s", root->file, expected,
+        return err_set(ERR_USAGE, "%s: is damaged: its digest is %s, but it names %s", root->file, expected,
                        text_message(shown, digest, 60));
     return strict_keys(root, keys);
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading safetensors: the header is checked completely before anything is believed.
+// Reading safetensors: the whole header is checked before any of it is used.
 #include "ref/checkpoint/safetensors.h"
 
 #include "base/err.h"
 #include "base/json.h"
 #include "base/safe_text.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,11 +30,13 @@ static const struct {
 
 const char *safetensors_type_name(enum safetensors_type type)
 {
+    assert((unsigned)type < TENSOR_TYPE_COUNT);
     return types[type].name;
 }
 
 size_t safetensors_type_bytes(enum safetensors_type type)
 {
+    assert((unsigned)type < TENSOR_TYPE_COUNT);
     return types[type].bytes;
 }
 
@@ -44,7 +47,7 @@ enum safetensors_type safetensors_type_of(enum dtype dtype)
     return of[dtype];
 }
 
-// `FILE: tensor NAME: what`, the name as a message can show it.
+// Returns ERR_USAGE with `FILE: tensor NAME: what`, the name escaped.
 static int refuse(const char *path, const char *name, const char *what)
 {
     char shown[TEXT_MESSAGE_BYTES];
@@ -62,11 +65,11 @@ static int parse_type(const char *path, const char *name, const json_t *value, e
             return ERR_NONE;
         }
     char shown[TEXT_MESSAGE_BYTES], what[TEXT_MESSAGE_BYTES + 64];
-    snprintf(what, sizeof what, "its dtype \"%s\" is not known here", text_message(shown, text, 40));
+    snprintf(what, sizeof what, "its dtype \"%s\" is not supported", text_message(shown, text, 40));
     return refuse(path, name, what);
 }
 
-// Whether value is an integer from 0 on.
+// True if value is an integer of at least 0.
 static bool is_count(const json_t *value, uint64_t *out)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0)
@@ -87,12 +90,12 @@ static int parse_shape(const char *path, const json_t *shape, struct safetensors
     for (int i = 0; i < tensor->shape_rank; i++) {
         if (!is_count(json_array_get(shape, (size_t)i), &tensor->shape[i]))
             return refuse(path, tensor->name, "\"shape\" holds something that is not a size");
-        // As the format's library has it, a product that overflows is refused even where a later factor is 0.
+        // As in the format's library, a product that overflows is refused even if a later factor is 0.
         overflow |= __builtin_mul_overflow(tensor->count, tensor->shape[i], &tensor->count);
     }
     uint64_t bytes;
     if (overflow || __builtin_mul_overflow(tensor->count, types[tensor->type].bytes, &bytes))
-        return refuse(path, tensor->name, "its shape is of more bytes than there can be");
+        return refuse(path, tensor->name, "its shape has more bytes than 64 bits can count");
     return ERR_NONE;
 }
 
@@ -108,7 +111,7 @@ static int parse_tensor(const char *path, const char *name, const json_t *value,
     const json_t *type = json_object_get(value, "dtype"), *shape = json_object_get(value, "shape");
     const json_t *offsets = json_object_get(value, "data_offsets");
     if (!type || !shape || !offsets || json_object_size(value) != 3)
-        return refuse(path, name, "has not exactly \"dtype\", \"shape\" and \"data_offsets\"");
+        return refuse(path, name, "does not have exactly the keys \"dtype\", \"shape\" and \"data_offsets\"");
     TRY(parse_type(path, name, type, &out->type));
     TRY(parse_shape(path, shape, out));
     uint64_t end;
@@ -116,13 +119,13 @@ static int parse_tensor(const char *path, const char *name, const json_t *value,
     if (!pair || !is_count(json_array_get(offsets, 0), &out->begin) || !is_count(json_array_get(offsets, 1), &end))
         return refuse(path, name, "\"data_offsets\" is not a pair of offsets");
     if (end < out->begin || end > data_bytes)
-        return refuse(path, name, end < out->begin ? "ends before it begins" : "ends behind the end of the file");
+        return refuse(path, name, end < out->begin ? "ends before it begins" : "ends beyond the end of the file");
     if (end - out->begin != out->count * types[out->type].bytes)
-        return refuse(path, name, "its shape and its offsets are of different sizes");
+        return refuse(path, name, "its shape and its offsets give different sizes");
     return ERR_NONE;
 }
 
-// By where they begin; the empty ones before the one that begins there, and among themselves by name.
+// Orders tensors by begin; empty ones come before the tensor that begins there, in the order of their names.
 static int compare_tensors(const void *left, const void *right)
 {
     const struct safetensors_tensor *a = left, *b = right;
@@ -163,7 +166,8 @@ static int parse_tensors(const char *path, struct safetensors *file)
     for (size_t i = 0; i < file->tensor_count; i++) {
         const struct safetensors_tensor *tensor = &file->tensors[i];
         if (tensor->begin != at)
-            return refuse(path, tensor->name, tensor->begin < at ? "overlaps another one" : "there is a gap before it");
+            return refuse(path, tensor->name,
+                          tensor->begin < at ? "overlaps another tensor" : "there is a gap before it");
         at += tensor->count * types[tensor->type].bytes;
     }
     if (at != file->data_bytes)
@@ -177,7 +181,7 @@ int safetensors_parse(const char *path, const char *header, size_t header_bytes,
     *out = (struct safetensors){.fd = -1, .data_begin = 8 + header_bytes, .data_bytes = data_bytes};
     char name[PATH_MAX + 32];
     if (header_bytes == 0 || header[0] != '{')
-        return err_set(ERR_USAGE, "%s: is no safetensors file: its header does not begin with '{'", path);
+        return err_set(ERR_USAGE, "%s: is not a safetensors file: its header does not begin with '{'", path);
     snprintf(name, sizeof name, "%s: its header", path);
     TRY(json_parse(name, 1, header, header_bytes, &out->header));
     int rc = parse_tensors(path, out);
@@ -192,21 +196,21 @@ static int read_header(const char *path, int fd, uint64_t header_bytes_max, uint
     unsigned char length[8];
     TRY(file_bytes(fd, path, file_size));
     if (*file_size < sizeof length)
-        return err_set(ERR_USAGE, "%s: is no safetensors file: it has %" PRIu64 " bytes", path, *file_size);
+        return err_set(ERR_USAGE, "%s: is not a safetensors file: it has %" PRIu64 " bytes", path, *file_size);
     TRY(file_read_at(fd, path, 0, length, sizeof length));
     memcpy(header_bytes, length, sizeof length);
     if (*header_bytes > header_bytes_max)
-        return err_set(ERR_USAGE, "%s: is no safetensors file%s: a header of %" PRIu64 " bytes is too long", path,
+        return err_set(ERR_USAGE, "%s: is not a safetensors file%s: a header of %" PRIu64 " bytes is too long", path,
                        header_bytes_max < SAFETENSORS_HEADER_BYTES_MAX ? " that is expected here" : "", *header_bytes);
     if (*header_bytes > *file_size - sizeof length)
-        return err_set(ERR_USAGE, "%s: is cut off: it has %" PRIu64 " bytes, its header alone %" PRIu64, path,
+        return err_set(ERR_USAGE, "%s: is truncated: it has %" PRIu64 " bytes, its header alone %" PRIu64, path,
                        *file_size, *header_bytes);
     if (!(*header = malloc(*header_bytes + 1)))
         return err_set(ERR_MEMORY, "no memory for the header of %s", path);
     return file_read_at(fd, path, sizeof length, *header, *header_bytes);
 }
 
-// Takes over fd.
+// Takes ownership of fd.
 static int open_descriptor(const char *path, int fd, uint64_t header_bytes_max, struct safetensors *out)
 {
     *out = (struct safetensors){.fd = -1};
@@ -237,7 +241,7 @@ int safetensors_open(const char *path, struct safetensors *out)
 int safetensors_open_at(int folder_fd, const char *name, const char *path, uint64_t header_bytes_max,
                         struct safetensors *out)
 {
-    // A pipe would keep the opener waiting; it is refused afterwards, as everything that is not a regular file.
+    // Without O_NONBLOCK, opening a pipe would block; file_bytes then refuses everything but regular files.
     int fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     return open_descriptor(path, fd, header_bytes_max, out);
 }
@@ -269,7 +273,7 @@ int safetensors_read(const struct safetensors *file, const struct safetensors_te
                      size_t count, void *out)
 {
     if (first > tensor->count || count > tensor->count - first)
-        return err_set(ERR_INTERNAL, "%s: %zu elements from %" PRIu64 " on are asked for of the %" PRIu64 " of \"%s\"",
+        return err_set(ERR_INTERNAL, "%s: %zu elements from %" PRIu64 " on are not within the %" PRIu64 " of \"%s\"",
                        file->path, count, first, tensor->count, tensor->name);
     size_t bytes = types[tensor->type].bytes;
     int rc = file_read_at(file->fd, file->path, file->data_begin + tensor->begin + first * bytes, out, count * bytes);
@@ -282,7 +286,7 @@ int safetensors_read_fp32(const struct safetensors *file, const struct safetenso
     if (tensor->type == TENSOR_FP32)
         return safetensors_read(file, tensor, first, count, out);
     if (tensor->type != TENSOR_BF16 && tensor->type != TENSOR_FP16)
-        return refuse(file->path, tensor->name, "is neither F32 nor BF16 nor F16");
+        return refuse(file->path, tensor->name, "is not in F32, BF16 or F16");
     enum dtype dtype = tensor->type == TENSOR_BF16 ? DTYPE_BF16 : DTYPE_FP16;
     enum { BLOCK_COUNT = 4096 };
     uint16_t block[BLOCK_COUNT];

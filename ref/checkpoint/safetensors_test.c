@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Safetensors: what is written is read again, whole and in pieces, and as the format lays it down; what is no such file
-// is refused with the tensor's name.
+// Safetensors: written files read back, whole and in pieces, and follow the format; other files are refused with the
+// tensor's name.
 #include "base/err.h"
 #include "base/folder_test.h"
 #include "ref/checkpoint/safetensors.h"
@@ -30,7 +30,7 @@ static unsigned char pattern(size_t tensor, size_t i)
     return (unsigned char)(17 * tensor + 251 * i + i / 256);
 }
 
-// Every type in turn, with counts around a writer's buffer.
+// Every type in turn, with counts around the size of the writer's buffer.
 static void write_all_types(const char *const *metadata, size_t piece_bytes)
 {
     static const uint64_t shapes[][3] = {{3, 0, 0}, {0, 5, 2}, {7, 13, 1}, {1 << 10, 257, 1}, {1, 1, 1}};
@@ -133,7 +133,7 @@ Test(safetensors, sixteen_bit_tensors_are_read_as_fp32)
                 dtype_widen(dtypes[d], half + i, &expected, 1);
             cr_assert_eq(f32_bits(back[i - 3]), f32_bits(expected));
         }
-        // A file that shrinks while it is open.
+        // The file shrinks while it is open.
         cr_assert_eq(truncate(path, 5000), 0);
         cr_assert_eq(safetensors_read_fp32(&file, file.tensors, 0, COUNT, back), ERR_IO);
         cr_assert_not_null(strstr(err_message(), names[d]));
@@ -209,7 +209,7 @@ Test(safetensors, a_hostile_header_is_refused_with_file_and_tensor)
         {"{" TENSOR("a", "U8", "[1]", "[0,1,2]") "}", 1, "data_offsets"},
         {"{" TENSOR("a", "U8", "[1]", "[-1,0]") "}", 1, "data_offsets"},
         {"{" TENSOR("a", "U8", "[1]", "[1,0]") "}", 1, "before it begins"},
-        {"{" TENSOR("a", "U8", "[2]", "[0,2]") "}", 1, "behind the end"},
+        {"{" TENSOR("a", "U8", "[2]", "[0,2]") "}", 1, "beyond the end"},
         {"{" TENSOR("a", "F32", "[1]", "[0,3]") "}", 3, "different sizes"},
         {"{" TENSOR("a", "U8", "[1]", "[1,2]") "}", 2, "gap"},
         {"{" TENSOR("a", "U8", "[2]", "[0,2]") "," TENSOR("b", "U8", "[2]", "[1,3]") "}", 3, "overlaps"},
@@ -280,7 +280,7 @@ Test(safetensors, a_writer_that_fails_leaves_no_file_and_names_it)
     struct safetensors_writer *writer;
     cr_assert_eq(safetensors_create(path, tensors, 2, NULL, &writer), ERR_USAGE);
     cr_assert_neq(access(path, F_OK), 0);
-    // Less than promised, and more.
+    // Less data than the header describes, and more.
     cr_assert_eq(safetensors_create(path, tensors, 1, NULL, &writer), 0);
     cr_assert_eq(safetensors_write(writer, "0123", 4), 0);
     cr_assert_eq(safetensors_finish(writer, NULL, NULL), ERR_INTERNAL);
@@ -291,7 +291,7 @@ Test(safetensors, a_writer_that_fails_leaves_no_file_and_names_it)
     cr_assert_eq(safetensors_write(writer, data, 1), ERR_INTERNAL);
     safetensors_abandon(writer);
     cr_assert_neq(access(path, F_OK), 0);
-    // A disk that is full.
+    // The disk is full.
     signal(SIGXFSZ, SIG_IGN);
     struct rlimit limit;
     getrlimit(RLIMIT_FSIZE, &limit);
@@ -305,7 +305,7 @@ Test(safetensors, a_writer_that_fails_leaves_no_file_and_names_it)
     safetensors_abandon(writer);
     cr_assert_neq(access(path, F_OK), 0);
     free(data);
-    // What is there is never overwritten.
+    // An existing file is never overwritten.
     folder_write(path, "x", 1);
     cr_assert_eq(safetensors_create(path, tensors, 1, NULL, &writer), ERR_IO);
     size_t bytes;
@@ -332,7 +332,7 @@ Test(safetensors, a_file_in_a_folder_is_opened_without_following_links_or_waitin
     cr_expect_eq(safetensors_open_at(fd, "x.safetensors", "shown", header_bytes, &file), ERR_NONE);
     safetensors_close(&file);
     cr_expect_eq(safetensors_open_at(fd, "x.safetensors", "shown", header_bytes - 1, &file), ERR_USAGE);
-    cr_expect_not_null(strstr(err_message(), "shown: is no safetensors file that is expected here"));
+    cr_expect_not_null(strstr(err_message(), "shown: is not a safetensors file that is expected here"));
     snprintf(link_path, sizeof link_path, "%s/link", folder);
     cr_assert_eq(symlink(path, link_path), 0);
     cr_expect_eq(safetensors_open_at(fd, "link", "shown", 1000, &file), ERR_USAGE);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing safetensors: the header first, then data as it comes.
+// Writing safetensors: the header, then data in the order of calls.
 #include "ref/checkpoint/safetensors.h"
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,11 +18,11 @@ enum { BUFFER_BYTES = 1 << 20 };
 struct safetensors_writer {
     char *path;
     int fd;
-    bool volatile_file;  // it is not synced
+    bool volatile_file;  // not synced
     XXH3_state_t *hash;
     uint64_t bytes;      // of the file so far
-    uint64_t data_left;  // that the header promises and that has not come
-    size_t used;         // of the buffer
+    uint64_t data_left;  // bytes of data still to write
+    size_t used;         // bytes of the buffer
     char buffer[BUFFER_BYTES];
 };
 
@@ -45,7 +46,7 @@ static int put(struct safetensors_writer *writer, const void *data, size_t bytes
     return ERR_NONE;
 }
 
-// Counts and offsets of all tensors; *total is what they take together.
+// Fills in counts and offsets of all tensors; *total: bytes of data.
 static int lay_out(const char *path, struct safetensors_tensor *tensors, size_t tensor_count, uint64_t *total)
 {
     *total = 0;
@@ -53,6 +54,7 @@ static int lay_out(const char *path, struct safetensors_tensor *tensors, size_t 
         struct safetensors_tensor *tensor = &tensors[i];
         bool overflow = false;
         uint64_t bytes;
+        assert(tensor->name && tensor->shape_rank >= 0 && tensor->shape_rank <= SAFETENSORS_RANK_MAX);
         tensor->count = 1;
         for (int k = 0; k < tensor->shape_rank; k++)
             overflow |= __builtin_mul_overflow(tensor->count, tensor->shape[k], &tensor->count);
@@ -88,7 +90,7 @@ static int make_header(const char *path, const struct safetensors_tensor *tensor
     for (size_t i = 0; i < tensor_count && rc == ERR_NONE; i++) {
         const char *name = tensors[i].name;
         if (json_object_get(header, name) || strcmp(name, "__metadata__") == 0)
-            rc = err_set(ERR_USAGE, "%s: there are two tensors called \"%s\"", path, name);
+            rc = err_set(ERR_USAGE, "%s: two tensors are called \"%s\"", path, name);
         else if (json_object_set_new(header, name, tensor_json(&tensors[i])) != 0)
             rc = err_set(ERR_USAGE, "%s: a tensor cannot be called \"%s\"", path, name);
     }
@@ -153,7 +155,7 @@ int safetensors_create(const char *path, struct safetensors_tensor *tensors, siz
 int safetensors_write(struct safetensors_writer *writer, const void *data, size_t bytes)
 {
     if (bytes > writer->data_left)
-        return err_set(ERR_INTERNAL, "%s: %zu bytes are written where %" PRIu64 " are left", writer->path, bytes,
+        return err_set(ERR_INTERNAL, "%s: %zu more bytes exceed the %" PRIu64 " that are left", writer->path, bytes,
                        writer->data_left);
     writer->data_left -= bytes;
     return put(writer, data, bytes);
@@ -189,7 +191,7 @@ int safetensors_finish(struct safetensors_writer *writer, uint64_t *bytes, char 
         snprintf(digest, FILE_DIGEST_BYTES, "%016" PRIx64 "%016" PRIx64, value.high64, value.low64);
     if (bytes)
         *bytes = writer->bytes;
-    safetensors_abandon(writer);  // what is complete is closed: it stays
+    safetensors_abandon(writer);  // keeps a closed file
     return rc;
 }
 

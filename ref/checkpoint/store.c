@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of checkpoints: their names, the newest complete one, the lock, and what dead runs left.
+// The folder of checkpoints: their names, the newest complete one, the lock, and the leftovers of dead runs.
 #include "ref/checkpoint/checkpoint.h"
 
 #include "base/err.h"
@@ -27,7 +27,8 @@ const char *checkpoint_rank_name(size_t rank, char out[RANK_NAME_BYTES])
     return out;
 }
 
-uint64_t checkpoint_step_of(const char *name)
+// The step in a checkpoint's name; 0 for any other name.
+static uint64_t step_of(const char *name)
 {
     char again[STEP_NAME_BYTES];
     if (strncmp(name, "step-", 5) != 0 || strlen(name) >= STEP_NAME_BYTES)
@@ -51,7 +52,7 @@ int checkpoint_list(const char *store, uint64_t **steps, size_t *count)
     if (!folder)
         return err_set(ERR_IO, "%s: cannot be listed: %s", store, strerror(errno));
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        uint64_t step = checkpoint_step_of(entry->d_name);
+        uint64_t step = step_of(entry->d_name);
         if (step == 0)
             continue;
         if (*count == room) {
@@ -100,7 +101,7 @@ int checkpoint_open(const char *path, struct checkpoint **out, char notes[NOTES_
     return rc == ERR_USAGE ? err_prefix(rc, "%s: none of its checkpoints is complete", path) : rc;
 }
 
-// Whether name is a checkpoint's with this ending.
+// True if the name is a checkpoint's with this ending.
 static bool is_leftover(const char *name, const char *ending)
 {
     char step[STEP_NAME_BYTES];
@@ -109,7 +110,7 @@ static bool is_leftover(const char *name, const char *ending)
         return false;
     memcpy(step, name, length - ending_length);
     step[length - ending_length] = '\0';
-    return strcmp(name + length - ending_length, ending) == 0 && checkpoint_step_of(step) > 0;
+    return strcmp(name + length - ending_length, ending) == 0 && step_of(step) > 0;
 }
 
 int store_remove(const char *store, const char *name)
@@ -130,7 +131,7 @@ int store_remove(const char *store, const char *name)
     return ERR_NONE;
 }
 
-// What was being written or removed when a run ended. Only under the lock.
+// Removes the folders that a dead run was writing or removing. Only under the lock.
 static int remove_leftovers(const char *store)
 {
     int rc = ERR_NONE;
@@ -164,7 +165,7 @@ static int take_lock(struct store *store)
     if (store->lock < 0)
         return err_set(ERR_USAGE, "%s: cannot be created: %s", path, strerror(errno));
     if (flock(store->lock, LOCK_EX | LOCK_NB) != 0) {
-        int rc = errno == EWOULDBLOCK ? err_set(ERR_USAGE, "%s: another run saves its checkpoints there", store->path)
+        int rc = errno == EWOULDBLOCK ? err_set(ERR_USAGE, "%s: another run is saving checkpoints there", store->path)
                                       : err_set(ERR_IO, "%s: cannot be locked: %s", path, strerror(errno));
         close(store->lock);
         store->lock = -1;
@@ -183,7 +184,7 @@ static int open_store(struct store *store)
     int rc = checkpoint_open(store->path, &newest, notes);
     if (rc != ERR_NONE && rc != ERR_USAGE)
         return rc;
-    // Where none of them is complete the new ones go beside them.
+    // If none of them is complete, the new ones are saved beside them.
     if (newest)
         store->newest = checkpoint_manifest(newest)->step;
     checkpoint_close(newest);
@@ -194,7 +195,7 @@ int store_follow(const char *path, struct store *out)
 {
     *out = (struct store){.lock = -1};
     if (strlen(path) > PATH_MAX - 2 * NAME_MAX)
-        return err_set(ERR_USAGE, "the name of a folder of %zu bytes is too long", strlen(path));
+        return err_set(ERR_USAGE, "the name of the folder has %zu bytes, which is too long", strlen(path));
     out->path = strdup(path);
     return out->path ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the name of %s", path);
 }

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The model is the weights' first member.
 static void initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
     (void)seed;
@@ -29,8 +28,8 @@ static int check_shape(const struct safetensors *file, const struct safetensors_
         snprintf(text[0] + strlen(text[0]), 32, "%s%llu", i ? ", " : "", (unsigned long long)tensor->shape[i]);
     for (int i = 0; i < param->shape_rank; i++)
         snprintf(text[1] + strlen(text[1]), 32, "%s%zu", i ? ", " : "", param->shape[i]);
-    return err_set(ERR_USAGE, "%s: tensor \"%s\" has the shape [%s], the model's [%s]", file->path, param->name,
-                   text[0], text[1]);
+    return err_set(ERR_USAGE, "%s: tensor \"%s\" has the shape [%s], the model's parameter [%s]", file->path,
+                   param->name, text[0], text[1]);
 }
 
 static int read_tensors(const struct safetensors *file, const struct model *model, float **values)
@@ -54,7 +53,7 @@ static int read_tensors(const struct safetensors *file, const struct model *mode
             known |= strcmp(model->params[k].name, file->tensors[i].name) == 0;
         char shown[TEXT_MESSAGE_BYTES];
         if (!known)
-            return err_set(ERR_USAGE, "%s: tensor \"%s\" is none of the model %s", file->path,
+            return err_set(ERR_USAGE, "%s: tensor \"%s\" is not a parameter of the model %s", file->path,
                            text_message(shown, file->tensors[i].name, 100), model->name);
     }
     return ERR_NONE;

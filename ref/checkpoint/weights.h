@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model whose initial parameters are those of a safetensors file instead of those of a seed. It is the model in all
-// else, so that a stage and the unsharded run beside it begin with the same values.
+// A model that takes its initial parameters from a safetensors file instead of a seed. It equals the model in
+// everything else, so that a stage and the oracle beside it begin with the same values.
 #ifndef ZG_WEIGHTS_H
 #define ZG_WEIGHTS_H
 
@@ -8,14 +8,14 @@
 #include "ref/model/model.h"
 
 struct weights {
-    struct model model;  // what to train
+    struct model model;  // the model to train; first member: initialise casts from it
     char digest[FILE_DIGEST_BYTES];
     struct model_operations operations;
     float **values;  // by parameter
 };
 
-// The file has a tensor for each of the model's parameters, of its name and shape, in F32, BF16 or F16, and no other.
-// ERR_USAGE names the file and the tensor that is not so. All of it is in memory, in fp32, until it is closed.
+// Opens a file with exactly one tensor for each of the model's parameters, of its name and shape, in F32, BF16 or F16.
+// ERR_USAGE names the file and the wrong tensor. Holds all values in memory, in fp32, until weights_close.
 int weights_open(const char *path, const struct model *model, struct weights **out);
 
 // Null-safe.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configurations that must be refused: the cases of datasets/configs_bad.txt, whose head says what they look like.
+// Configurations that must be refused: the cases of datasets/configs_bad.txt, whose head describes their form.
 #include "ref/config/config.h"
 
 #include "ref/config/config_keys.h"
@@ -181,15 +181,14 @@ Test(config_bad, the_table_has_every_key_once_and_every_alias_a_key)
     }
 }
 
-// A small generator, so that every run makes the same changes.
+// A small generator: every run makes the same changes.
 static uint32_t next_random(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
     return *state >> 8;
 }
 
-// Loads text, which may be anything, and demands one of two ends: a configuration that prints and loads again, or a
-// usage error with a message of one line.
+// Loads arbitrary text and expects either a configuration that prints and loads again or a usage error of one line.
 static void expect_an_end(const char *text, size_t bytes)
 {
     struct config config;

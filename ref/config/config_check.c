@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key of a configuration against the table.
+// Checks every key of a configuration against the table.
 #include "ref/config/config_doc.h"
 
 #include "base/err.h"
@@ -79,7 +79,7 @@ static bool in_range(const struct config_key *key, const json_t *value)
     return number >= key->min && number <= key->max;
 }
 
-// Whether text is one of "a|b|c".
+// True if text is one of "a|b|c".
 static bool is_choice(const char *choices, const char *text)
 {
     size_t bytes = strlen(text);
@@ -89,7 +89,7 @@ static bool is_choice(const char *choices, const char *text)
     return false;
 }
 
-// What a key expects, for a message.
+// Describes the values that a key accepts, for a message. Returns out.
 static const char *expectation(const struct config_key *key, char *out, size_t room)
 {
     static const char *const NAMES[] = {[CONFIG_BOOL] = "true or false",
@@ -121,7 +121,7 @@ static const char *expectation(const struct config_key *key, char *out, size_t r
     return out;
 }
 
-// Whether a fixed key has one of its values; numbers are compared as numbers, so that 1.0 is 1.
+// True if a fixed key has one of its values; numbers compare by value: 1.0 equals 1.
 static bool is_honoured(const struct config_key *key, const json_t *value)
 {
     for (const char *at = key->only; at && *at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
@@ -141,7 +141,7 @@ static int refuse_fixed(const struct config_doc *doc, const struct config_key *k
     char shown[TEXT_MESSAGE_BYTES];
     json_message(shown, value);
     if (key->only[0] == '\0')
-        return config_doc_fail(doc, path, "is not a parameter of the optimizer, expected it left out: %s", key->why);
+        return config_doc_fail(doc, path, "is not a parameter of the optimizer; remove it: %s", key->why);
     if (!has_type(key->type, value)) {
         char expected[128];
         return config_doc_fail(doc, path, "is %s, expected %s", shown, expectation(key, expected, sizeof expected));
@@ -152,7 +152,7 @@ static int refuse_fixed(const struct config_doc *doc, const struct config_key *k
 
 static int check_object(struct config_doc *doc, const struct config_key *parent, json_t *object, const char *path);
 
-// path is the one that is written, key the row that it stands for.
+// path is the key as written; key is its row, or its target's where it is an alias.
 static int check_value(struct config_doc *doc, const struct config_key *key, json_t *value, const char *path)
 {
     char shown[TEXT_MESSAGE_BYTES], expected[192];
@@ -177,8 +177,8 @@ static int check_value(struct config_doc *doc, const struct config_key *key, jso
 static int check_alias(struct config_doc *doc, const struct config_key *alias, json_t *value)
 {
     if (config_doc_descend(doc->text.root, alias->target))
-        return config_doc_fail(doc, alias->path, "is another name of %s, which is given too; expected one of them",
-                               alias->target);
+        return config_doc_fail(doc, alias->path,
+                               "is another name of %s, which is also given; expected only one of them", alias->target);
     return check_value(doc, config_key_find(alias->target), value, alias->path);
 }
 
@@ -199,7 +199,7 @@ static int check_object(struct config_doc *doc, const struct config_key *parent,
         if (!key)
             return config_doc_fail(doc, child, "unknown key; %s", config_key_hint(hint, child));
         const struct config_key *meant = key->use == KEY_ALIAS ? config_key_find(key->target) : key;
-        // Of an ignored section its name says enough.
+        // One note on an ignored section is enough.
         if (meant->use == KEY_IGNORED && !(parent && parent->use == KEY_IGNORED))
             config_doc_note(doc, CONFIG_IGNORED, meant->path);
         TRY(key->use == KEY_ALIAS ? check_alias(doc, key, value) : check_value(doc, key, value, child));

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/safe_text.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ json_t *config_doc_descend(json_t *object, const char *path)
     return object;
 }
 
-// The path under which a key is written: its own, or another name of it that is in the document.
+// The path under which the document has a key: its own, or another name of it.
 static const char *written_path(const struct config_doc *doc, const char *path)
 {
     const struct config_key *key;
@@ -31,6 +32,7 @@ static const char *written_path(const struct config_doc *doc, const char *path)
 
 const json_t *config_doc_value(const struct config_doc *doc, const char *path)
 {
+    assert(config_key_find(path) && "not in the table");
     return config_doc_descend(doc->text.root, written_path(doc, path));
 }
 
@@ -81,7 +83,7 @@ const char *config_doc_string(const struct config_doc *doc, const char *path, co
     return value ? json_string_value(value) : fallback;
 }
 
-// Whether an override sets the value at path, or an object around it.
+// True if an override sets the value at path or an object around it.
 static bool sets(const char *override, const char *path)
 {
     size_t bytes = strcspn(override, "=");
@@ -90,6 +92,7 @@ static bool sets(const char *override, const char *path)
 
 int config_doc_fail(const struct config_doc *doc, const char *path, const char *format, ...)
 {
+    assert(doc->text.root && path);
     char text[1024], shown[TEXT_MESSAGE_BYTES], shown_path[TEXT_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
@@ -104,7 +107,7 @@ int config_doc_fail(const struct config_doc *doc, const char *path, const char *
     return err_set(ERR_USAGE, "%s:%d: %s: %s", doc->text.name, json_text_line(&doc->text, path), shown_path, text);
 }
 
-// The value of an override: JSON, or else a string.
+// The value of an override: JSON if it parses, a string otherwise.
 static json_t *override_value(const char *text)
 {
     json_t *value = json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
@@ -122,7 +125,7 @@ static int lay_over(json_t *root, const char *override)
         return err_set(ERR_USAGE, "--set %s: expected path.to.key=value", shown);
     size_t bytes = (size_t)(equals - override);
     if (bytes >= sizeof path)
-        return err_set(ERR_USAGE, "--set %s: no key is that long", shown);
+        return err_set(ERR_USAGE, "--set %s: the path is longer than any key", shown);
     memcpy(path, override, bytes);
     path[bytes] = '\0';
     json_t *object = root;
@@ -145,7 +148,7 @@ static int lay_over(json_t *root, const char *override)
     return ERR_NONE;
 }
 
-// The form of before 2020: true for stage 1, false for no ZeRO.
+// DeepSpeed's form before 2020: true for stage 1, false for stage 0.
 static int replace_legacy_stage(json_t *root)
 {
     json_t *section = json_object_get(root, "zero_optimization");
@@ -185,6 +188,7 @@ void config_doc_note(struct config_doc *doc, enum config_note_kind kind, const c
     for (size_t i = 0; i < notes->count; i++)
         if (notes->notes[i].key == key)
             return;
+    assert(notes->count < CONFIG_NOTE_MAX);
     notes->notes[notes->count++] = (struct config_note){.kind = kind, .key = key};
 }
 

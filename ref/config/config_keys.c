@@ -5,15 +5,11 @@
 
 #include "ref/config/config.h"
 
-#include <ctype.h>
 #include <float.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
-#define COUNT_MAX 1e9      // of what is counted in an int
-#define ELEMENTS_MAX 1e15  // so that bytes fit in 64 bits
+#define COUNT_MAX 1e9      // fits an int
+#define ELEMENTS_MAX 1e15  // their bytes fit in 64 bits
 #define WHOLE_MAX 0x1p63   // above every integer that JSON text can give
 #define BUFFERS_MAX 1024
 #define TILES_MAX 1024
@@ -42,12 +38,12 @@
         .path = path_, .use = KEY_ALIAS, .target = target_                                                             \
     }
 
-static const char BATCHED[] = "the accumulation boundary is always the configuration's";
+static const char BATCHED[] = "the configuration always sets the accumulation boundary";
 static const char AVERAGED[] = "gradients are summed over the ranks and divided once";
 static const char QUANTISED[] = "quantised communication is lossy";
-static const char MASTER[] = "master parameters and moments are fp32";
-static const char GATHERED[] = "collectives are those of the papers, and their bytes are counted";
-static const char MODELLED[] = "it changes what is trained in a way not modelled here";
+static const char MASTER[] = "master parameters and moments are always fp32";
+static const char GATHERED[] = "only the papers' collectives are implemented, and their bytes are counted";
+static const char MODELLED[] = "it changes training in a way that is not modelled here";
 
 static const struct config_key KEYS[] = {
     USED("train_batch_size", INTEGER, ACCEPTS(KEY_AUTO | KEY_NULL), RANGE(1, COUNT_MAX)),
@@ -96,7 +92,7 @@ static const struct config_key KEYS[] = {
     FIXED("zero_optimization.ignore_unused_parameters", BOOL, "true", "the gradient of an unused parameter is zero"),
     FIXED("zero_optimization.legacy_stage1", BOOL, "false", "DeepSpeed itself refuses it"),
     FIXED("zero_optimization.zero_hpz_partition_size", INTEGER, "1", "there is no secondary partition"),
-    FIXED("zero_optimization.mics_shard_size", INTEGER, "-1|0", "states are cut over all ranks"),
+    FIXED("zero_optimization.mics_shard_size", INTEGER, "-1|0", "states are partitioned over all ranks"),
     FIXED("zero_optimization.zero_quantized_weights", BOOL, "false", QUANTISED),
     FIXED("zero_optimization.zero_quantized_nontrainable_weights", BOOL, "false", QUANTISED),
     FIXED("zero_optimization.zero_quantized_gradients", BOOL, "false", QUANTISED),
@@ -116,7 +112,7 @@ static const struct config_key KEYS[] = {
     IGNORED("zero_optimization.offload_optimizer.fast_init", BOOL),
     USED("zero_optimization.offload_optimizer.ratio", NUMBER, ACCEPTS(KEY_AUTO), RANGE(0, 1)),
     FIXED("zero_optimization.offload_optimizer.super_offload", BOOL, "false",
-          "it steps back with an approximate inverse of Adam, which is not the same bits"),
+          "it undoes a step with an approximate inverse of Adam, which changes bits"),
     IGNORED("zero_optimization.offload_optimizer.cpuadam_cores_perc", NUMBER),
     USED("zero_optimization.offload_param", OBJECT, ACCEPTS(KEY_AUTO | KEY_NULL)),
     USED("zero_optimization.offload_param.device", STRING, ACCEPTS(KEY_AUTO), CHOICES(TIERS)),
@@ -187,14 +183,14 @@ static const struct config_key KEYS[] = {
     USED("optimizer.params.weight_decay", NUMBER, ACCEPTS(KEY_AUTO), RANGE(0, FLT_MAX)),
     USED("optimizer.params.bias_correction", BOOL, ACCEPTS(0)),
     USED("optimizer.params.adam_w_mode", BOOL, ACCEPTS(0)),
-    FIXED("optimizer.params.amsgrad", BOOL, "false", "no recipe has it"),
-    FIXED("optimizer.params.maximize", BOOL, "false", "no recipe has it"),
+    FIXED("optimizer.params.amsgrad", BOOL, "false", "no recipe implements it"),
+    FIXED("optimizer.params.maximize", BOOL, "false", "no recipe implements it"),
     FIXED("optimizer.params.fp32_optimizer_states", BOOL, "true", MASTER),
     {.path = "optimizer.params.max_grad_norm",
      .type = CONFIG_NUMBER,
      .use = KEY_FIXED,
      .only = "",
-     .why = "the limit of the norm is the top-level key gradient_clipping"},
+     .why = "the top-level key gradient_clipping limits the norm"},
     IGNORED("optimizer.params.torch_adam", BOOL),
     IGNORED("optimizer.params.fused", BOOL),
     IGNORED("optimizer.params.foreach", BOOL),
@@ -238,7 +234,7 @@ static const struct config_key KEYS[] = {
     ALIAS("aio.thread_count", "aio.intra_op_parallelism"),
     USED("aio.single_submit", BOOL, ACCEPTS(KEY_AUTO)),
     USED("aio.overlap_events", BOOL, ACCEPTS(KEY_AUTO)),
-    FIXED("aio.use_gds", BOOL, "false", "transfers pass through host memory, where checksums are made"),
+    FIXED("aio.use_gds", BOOL, "false", "transfers pass through host memory, where checksums are computed"),
     USED("activation_checkpointing", OBJECT, ACCEPTS(KEY_NULL)),
     USED("activation_checkpointing.cpu_checkpointing", BOOL, ACCEPTS(KEY_AUTO)),
     IGNORED("activation_checkpointing.partition_activations", BOOL),
@@ -297,75 +293,4 @@ _Static_assert(sizeof KEYS / sizeof *KEYS <= CONFIG_NOTE_MAX, "a note on every k
 const struct config_key *config_key_at(size_t index)
 {
     return index < sizeof KEYS / sizeof *KEYS ? &KEYS[index] : NULL;
-}
-
-const struct config_key *config_key_find(const char *path)
-{
-    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
-        if (strcmp(KEYS[i].path, path) == 0)
-            return &KEYS[i];
-    return NULL;
-}
-
-static const char *leaf_of(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
-static size_t minimum(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-// Insertions, deletions, replacements and exchanges of neighbours that make b of a, in any case of letters. Names
-// beyond 64 bytes are cut.
-static size_t edit_distance(const char *a, const char *b)
-{
-    enum { NAME_MAX_BYTES = 64 };
-    size_t rows[3][NAME_MAX_BYTES + 1];
-    size_t a_bytes = strnlen(a, NAME_MAX_BYTES), b_bytes = strnlen(b, NAME_MAX_BYTES);
-    for (size_t j = 0; j <= b_bytes; j++)
-        rows[0][j] = j;
-    for (size_t i = 1; i <= a_bytes; i++) {
-        const size_t *above = rows[(i - 1) % 3], *above_two = rows[(i + 1) % 3];
-        size_t *row = rows[i % 3];
-        row[0] = i;
-        for (size_t j = 1; j <= b_bytes; j++) {
-            int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
-            row[j] = minimum(minimum(above[j] + 1, row[j - 1] + 1), above[j - 1] + (x != y));
-            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a[i - 2]))
-                row[j] = minimum(row[j], above_two[j - 2] + 1);
-        }
-    }
-    return rows[a_bytes % 3][b_bytes];
-}
-
-const char *config_key_hint(char out[CONFIG_HINT_BYTES], const char *path)
-{
-    const char *leaf = leaf_of(path);
-    size_t parent_bytes = (size_t)(leaf - path);
-    const char *sibling = NULL, *elsewhere = NULL;
-    size_t sibling_distance = SIZE_MAX, elsewhere_distance = SIZE_MAX;
-    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
-        const char *name = leaf_of(KEYS[i].path);
-        size_t distance = edit_distance(leaf, name);
-        bool beside = (size_t)(name - KEYS[i].path) == parent_bytes && strncmp(KEYS[i].path, path, parent_bytes) == 0;
-        if (beside && distance < sibling_distance) {
-            sibling = KEYS[i].path;
-            sibling_distance = distance;
-        } else if (!beside && distance < elsewhere_distance) {
-            elsewhere = KEYS[i].path;
-            elsewhere_distance = distance;
-        }
-    }
-    size_t near = minimum(strlen(leaf) / 3, 6);
-    if (sibling && sibling_distance <= near)
-        snprintf(out, CONFIG_HINT_BYTES, "did you mean \"%s\"?", leaf_of(sibling));
-    else if (elsewhere_distance <= near)
-        snprintf(out, CONFIG_HINT_BYTES, "did you mean %s\"%s\"?", strchr(elsewhere, '.') ? "" : "the top-level key ",
-                 elsewhere);
-    else
-        snprintf(out, CONFIG_HINT_BYTES, "the nearest known key is \"%s\"", sibling ? leaf_of(sibling) : elsewhere);
-    return out;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disks: which folders, and how they are read and written. Without a state on NVMe none of it has a meaning.
+// The folders on NVMe, and how they are read and written. Without a state on NVMe these keys have no effect.
 #include "ref/config/config_doc.h"
 
 #include "base/err.h"
@@ -12,7 +12,7 @@ static const char OPTIMIZER_PATH[] = "zero_optimization.offload_optimizer.nvme_p
 static const char PARAM_PATH[] = "zero_optimization.offload_param.nvme_path";
 static const char ENGINE[] = "zerogauge.aio_engine";
 
-// The key that puts a state on NVMe; null: none does.
+// The key that puts a state on NVMe; null if no key does.
 static const char *nvme_key(const struct config *config)
 {
     if (config->offload_optimizer.tier == TIER_NVME)
@@ -45,7 +45,7 @@ static int take_options_paths(const struct config_options *options, struct confi
         if (!*path || strlen(path) >= CONFIG_PATH_NAME_BYTES)
             return err_set(ERR_USAGE, "--nvme-path \"%s\": expected a path of 1 to %d bytes",
                            text_message(shown, path, CONFIG_PATH_BYTES), CONFIG_PATH_NAME_BYTES - 1);
-        // What is printed is JSON.
+        // config_print writes the path as JSON.
         json_t *json = json_string(path);
         json_decref(json);
         if (!json)
@@ -58,7 +58,7 @@ static int take_options_paths(const struct config_options *options, struct confi
     return ERR_NONE;
 }
 
-// Whether two values name the same paths; a string is an array of one.
+// True if two values name the same paths; a string equals an array of one string.
 static bool same_paths(const json_t *a, const json_t *b)
 {
     if (json_is_string(a) && json_array_size(b) == 1)
@@ -68,7 +68,7 @@ static bool same_paths(const json_t *a, const json_t *b)
     return json_equal(a, b);
 }
 
-// The paths of both sections are one list, over which everything is striped.
+// Both sections must give the same paths: all states are striped over one list.
 static int resolve_paths(const struct config_doc *doc, const char *key, struct config *out)
 {
     if (doc->options->nvme_path_count > 0)
@@ -77,7 +77,7 @@ static int resolve_paths(const struct config_doc *doc, const char *key, struct c
     if (optimizer && param && !same_paths(optimizer, param)) {
         char shown[TEXT_MESSAGE_BYTES], other[TEXT_MESSAGE_BYTES];
         return config_doc_fail(doc, PARAM_PATH,
-                               "is %s and %s is %s, expected the same: everything is striped over one "
+                               "is %s and %s is %s, expected the same: all states are striped over one "
                                "list of paths",
                                json_message(shown, param), OPTIMIZER_PATH, json_message(other, optimizer));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where each kind of state lives: offload_optimizer, offload_param, and gradients and activations beside them.
+// The tier of each kind of state: offload_optimizer, offload_param, gradients and activations.
 #include "ref/config/config_doc.h"
 
 #include "base/err.h"
@@ -17,7 +17,8 @@ static enum ledger_tier device_at(const struct config_doc *doc, const char *path
     return strcmp(name, "nvme") == 0 ? TIER_NVME : strcmp(name, "cpu") == 0 ? TIER_HOST : TIER_DEVICE;
 }
 
-// A section's device, under its name or under the old one, which is true for "cpu". *key is the name that says it.
+// Resolves a section's device, given by `path` or by the old boolean key `old`, where true means "cpu". *key is the one
+// that decided.
 static int resolve_device(struct config_doc *doc, const char *path, const char *old, enum ledger_tier *out,
                           const char **key)
 {
@@ -28,14 +29,14 @@ static int resolve_device(struct config_doc *doc, const char *path, const char *
         return ERR_NONE;
     if ((*out == TIER_HOST) != cpu)
         return config_doc_fail(doc, old,
-                               "is %s, an old form of %s \"%s\", and that is \"%s\"; expected the new name "
-                               "alone",
+                               "is %s, an old form of %s \"%s\", but that is \"%s\"; expected only the "
+                               "new name",
                                cpu ? "true" : "false", path, cpu ? "cpu" : "none", config_device_name(*out));
     config_doc_note_old(doc, old, path, cpu ? "cpu" : "none");
     return ERR_NONE;
 }
 
-// Values of keys that may have no meaning beside the others: then the default, and a note where one is written.
+// The value of a key that has an effect only if `meaning` is true; otherwise the default, and a note if it is given.
 static size_t size_if(bool meaning, struct config_doc *doc, const char *path, int64_t fallback)
 {
     if (!meaning)
@@ -62,8 +63,8 @@ static int resolve_ratio(struct config_doc *doc, struct config *out)
     if (offload->tier == TIER_DEVICE || meaning || ratio == 1)
         return ERR_NONE;
     return config_doc_fail(doc, KEY,
-                           "is %g, expected 1, or zero_optimization.stage 3 and the device \"cpu\": a part "
-                           "can stay on the device only there",
+                           "is %g, expected 1, or zero_optimization.stage 3 and the device \"cpu\": only "
+                           "then can a part stay on the device",
                            ratio);
 }
 
@@ -76,12 +77,12 @@ static int resolve_optimizer(struct config_doc *doc, struct config *out)
     if (offload->tier != TIER_DEVICE && out->stage == 0)
         return config_doc_fail(doc, key,
                                "is %s and zero_optimization.stage is 0, expected stage 1, 2 or 3: without "
-                               "ZeRO the optimizer is on the device",
+                               "ZeRO the optimizer stays on the device",
                                json_message(shown, config_doc_value(doc, key)));
     if (offload->tier == TIER_NVME && out->stage != 3)
         return config_doc_fail(doc, key,
                                "is \"nvme\" and zero_optimization.stage is %d, expected stage 3 or \"cpu\": "
-                               "DeepSpeed takes it for \"cpu\" in stages 1 and 2 without a word",
+                               "in stages 1 and 2 DeepSpeed silently uses \"cpu\"",
                                out->stage);
     bool offloaded = offload->tier != TIER_DEVICE, nvme = offload->tier == TIER_NVME;
     offload->pin_memory = flag_if(offloaded, doc, OPTIMIZER "pin_memory", true);
@@ -99,8 +100,8 @@ static int resolve_param(struct config_doc *doc, struct config *out)
     TRY(resolve_device(doc, PARAM "device", "zero_optimization.cpu_offload_param", &offload->tier, &key));
     if (offload->tier != TIER_DEVICE && out->stage != 3)
         return config_doc_fail(doc, key,
-                               "is %s and zero_optimization.stage is %d, expected stage 3: only there "
-                               "parameters are partitioned",
+                               "is %s and zero_optimization.stage is %d, expected stage 3: only "
+                               "stage 3 partitions parameters",
                                json_message(shown, config_doc_value(doc, key)), out->stage);
     bool nvme = offload->tier == TIER_NVME;
     offload->pin_memory = flag_if(offload->tier != TIER_DEVICE, doc, PARAM "pin_memory", true);
@@ -110,7 +111,7 @@ static int resolve_param(struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
-// Gradients follow the optimizer unless they are told otherwise.
+// Gradients are on the optimizer's tier unless their own key names another.
 static int resolve_gradient(struct config_doc *doc, struct config *out)
 {
     static const char KEY[] = "zerogauge.offload_gradient.device";
@@ -119,8 +120,8 @@ static int resolve_gradient(struct config_doc *doc, struct config *out)
         return ERR_NONE;
     if (out->offload_optimizer.tier == TIER_DEVICE)
         return config_doc_fail(doc, KEY,
-                               "is \"%s\" and %sdevice is \"none\", expected \"none\", or an optimizer that "
-                               "is offloaded, too",
+                               "is \"%s\" and %sdevice is \"none\", expected \"none\", or an offloaded "
+                               "optimizer",
                                config_device_name(out->gradient_tier), OPTIMIZER);
     if (out->gradient_tier == TIER_NVME && out->stage != 3)
         return config_doc_fail(doc, KEY, "is \"nvme\" and zero_optimization.stage is %d, expected stage 3 or \"cpu\"",
@@ -134,24 +135,24 @@ static int resolve_delay(struct config_doc *doc, struct config *out)
     if (!config_doc_given(doc, SECTION))
         return ERR_NONE;
     if (!config_doc_given(doc, START))
-        return config_doc_fail(doc, START, "missing, expected the first step whose update is late");
+        return config_doc_fail(doc, START, "missing, expected the first step with a delayed update");
     if (out->offload_optimizer.tier == TIER_DEVICE)
         return config_doc_fail(doc, SECTION,
-                               "is given and %sdevice is \"none\", expected \"cpu\" or \"nvme\": an "
-                               "update on the device has nothing to run beside",
+                               "is given and %sdevice is \"none\", expected \"cpu\" or \"nvme\": only "
+                               "an update on the host can be delayed",
                                OPTIMIZER);
     if (out->offload_optimizer.ratio < 1)
         return config_doc_fail(doc, SECTION,
-                               "is given and %sratio is %g, expected 1: an update on the device has "
-                               "nothing to run beside",
+                               "is given and %sratio is %g, expected 1: only an update on the host "
+                               "can be delayed",
                                OPTIMIZER, out->offload_optimizer.ratio);
     out->delayed_update_start_step = config_doc_size(doc, START, 1);
     return ERR_NONE;
 }
 
-// What of a sub-group passes the host has a buffer there; DeepSpeed asserts in the middle of a step where they are too
-// few, also with its default. fp32 parameters beside their moments are the updated ones; parameters on the host are
-// updated there.
+// Each state of a sub-group that passes through the host needs a buffer there; with too few, even with its default,
+// DeepSpeed fails an assertion in the middle of a step. Updated parameters need no buffer of their own if they are the
+// fp32 master beside its moments, or if they live on the host.
 static int resolve_buffers(struct config_doc *doc, struct config *out)
 {
     static const char KEY[] = OPTIMIZER "buffer_count";
@@ -172,7 +173,7 @@ static int resolve_buffers(struct config_doc *doc, struct config *out)
                            gradient ? ", the gradients" : "");
 }
 
-// DeepSpeed's cpu_checkpointing says where checkpoints go; that there are any, its models say.
+// In DeepSpeed, cpu_checkpointing only says where checkpoints go, and the model's code makes them.
 static int resolve_activations(struct config_doc *doc, struct config *out)
 {
     static const char ENABLED[] = OWN_CHECKPOINTING "enabled", DEVICE[] = OWN_CHECKPOINTING "device";
@@ -182,12 +183,12 @@ static int resolve_activations(struct config_doc *doc, struct config *out)
     out->activation_tier = device_at(doc, DEVICE, cpu ? TIER_HOST : TIER_DEVICE);
     if (cpu && (!out->activation_checkpointing || out->activation_tier != TIER_HOST))
         return config_doc_fail(doc, CPU,
-                               "is true, which stands for %senabled true and device \"cpu\", and those are "
-                               "%s and \"%s\"; expected one of the sections",
+                               "is true, which means %senabled true and device \"cpu\", but those are "
+                               "%s and \"%s\"; expected only one of the two sections",
                                OWN_CHECKPOINTING, out->activation_checkpointing ? "true" : "false",
                                config_device_name(out->activation_tier));
     if (!out->activation_checkpointing && out->activation_tier != TIER_DEVICE)
-        return config_doc_fail(doc, DEVICE, "is \"%s\" and %senabled is false, expected it true",
+        return config_doc_fail(doc, DEVICE, "is \"%s\" and %senabled is false, expected enabled to be true",
                                config_device_name(out->activation_tier), OWN_CHECKPOINTING);
     return ERR_NONE;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where states live: what the keys of offloading mean, alone and together.
+// The keys of offloading, alone and together, and the tiers that they choose.
 #include "ref/config/config_test.h"
 
 Test(config_offload, without_its_sections_everything_is_on_the_device)

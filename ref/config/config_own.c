@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The section "zerogauge", which DeepSpeed does not know, but for where states live.
+// The section "zerogauge", which DeepSpeed does not know, except its placement keys (config_offload.c).
 #include "ref/config/config_doc.h"
 
 #include "base/err.h"
@@ -35,7 +35,7 @@ static int resolve_partitioning(struct config_doc *doc, struct config *out)
     if (broadcast)
         return config_doc_fail(doc, KEY,
                                "is \"owner_broadcast\" and zero_optimization.stage is %d, expected stage 3: "
-                               "only there parameters are partitioned",
+                               "only stage 3 partitions parameters",
                                out->stage);
     return ERR_NONE;
 }
@@ -46,7 +46,7 @@ static int resolve_reduction_group(const struct config_doc *doc, struct config *
     size_t world = (size_t)doc->options->world;
     out->reduction_group = config_doc_size(doc, KEY, 0);
     if (out->reduction_group > 0 && world % out->reduction_group != 0)
-        return config_doc_fail(doc, KEY, "is %zu, expected a divisor of the world, which is %zu: the ranks of a host",
+        return config_doc_fail(doc, KEY, "is %zu, expected a divisor of the world size %zu: the ranks of a host",
                                out->reduction_group, world);
     return ERR_NONE;
 }

@@ -26,8 +26,8 @@ static json_t *paths_json(const struct config *config)
     return paths;
 }
 
-// Keys that have no meaning beside the others are left out, here and below. The paths stand here wherever there are
-// any.
+// Leaves out keys that have no effect beside the others, as do the functions below. Writes the paths whichever section
+// they came from.
 static json_t *offload_optimizer_json(const struct config *config)
 {
     const struct config_offload_optimizer *offload = &config->offload_optimizer;
@@ -159,7 +159,7 @@ static json_t *config_json(const struct config *config)
     return json;
 }
 
-// The text of JSON with the fewest digits from 15 on that read back as the same numbers. To be freed.
+// JSON text with the fewest digits, at least 15, that read back as the same numbers. The caller frees it.
 static char *shortest_text(const json_t *json, size_t flags)
 {
     for (unsigned digits = 15; digits < 17; digits++) {
@@ -203,9 +203,9 @@ void config_print_notes(const struct config_notes *notes, FILE *out)
     for (size_t i = 0; i < notes->count; i++) {
         const struct config_note *note = &notes->notes[i];
         if (note->kind == CONFIG_IGNORED)
-            fprintf(out, "%s: accepted, without meaning here\n", note->key);
+            fprintf(out, "%s: accepted, but has no effect here\n", note->key);
         else if (note->kind == CONFIG_OLD)
-            fprintf(out, "%s: an old name, taken as %s\n", note->key, note->value);
+            fprintf(out, "%s: an old name, read as %s\n", note->key, note->value);
         else
             fprintf(out, "%s: \"auto\" is %s\n", note->key, note->value[0] ? note->value : "the default");
     }

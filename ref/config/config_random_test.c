@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random configurations that are right: each is printed, and what is printed loads again to the same.
+// Random valid configurations: each prints as JSON that loads to the same configuration.
 #include "ref/config/config_test.h"
 
 #include <stdint.h>
 
-// JSON as it grows, with ' for ", and the generator behind it.
+// JSON under construction, with ' for ", and its generator.
 struct random_text {
     uint32_t state;
     size_t used;
@@ -26,7 +26,7 @@ static void __attribute__((format(printf, 2, 3))) add(struct random_text *r, con
     cr_assert_lt(r->used, sizeof r->text);
 }
 
-// Every other time a member with a whole number from least to most, of about any size between.
+// Adds a member half of the time: a whole number from least to most, of any magnitude in between.
 static void maybe_whole(struct random_text *r, const char *key, uint64_t least, uint64_t most)
 {
     if (below(r, 2) == 0)
@@ -41,14 +41,14 @@ static void maybe_flag(struct random_text *r, const char *key)
         add(r, ", '%s': %s", key, below(r, 2) ? "true" : "false");
 }
 
-// Every other time a member with one of count strings.
+// Adds a member half of the time: one of `count` strings.
 static void maybe_choice(struct random_text *r, const char *key, const char *const choices[], uint32_t count)
 {
     if (below(r, 2) != 0)
         add(r, ", '%s': '%s'", key, choices[below(r, count)]);
 }
 
-// Every other time a member with a number that needs all its digits.
+// Adds a member half of the time: a number that needs all its digits.
 static void maybe_number(struct random_text *r, const char *key, double most)
 {
     if (below(r, 2) != 0)
@@ -93,7 +93,7 @@ static void add_own(struct random_text *r, uint32_t stage, uint32_t optimizer)
     maybe_choice(r, "aio_engine", (const char *[]){"libaio", "io_uring"}, 2);
     maybe_choice(r, "clip_form", (const char *[]){"deepspeed", "torch"}, 2);
     maybe_choice(r, "recipe", (const char *[]){recipe_name(recipe_at(0)), recipe_name(recipe_at(1))}, 2);
-    // A part that stays on the device cannot be late.
+    // An update with a part on the device cannot be delayed.
     if (optimizer > 0 && !strstr(r->text, "'ratio'") && below(r, 2))
         add(r, ", 'delayed_update': {'start_step': %u}", 1 + below(r, 100));
     if (optimizer > 0 && below(r, 2))
@@ -154,7 +154,7 @@ Test(config_random, what_is_printed_of_any_configuration_loads_again_to_the_same
         nvme += config_uses_nvme(&first);
         delayed += first.delayed_update_start_step > 0;
     }
-    // Each kind is there, not a few of one.
+    // The draws cover every kind.
     for (int stage = 0; stage < 4; stage++)
         cr_expect_gt(stages[stage], 500);
     cr_expect_gt(nvme, 500);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a configuration means: defaults, the batch triple, precision, and which values contradict each other.
+// Resolves a configuration: defaults, the batch triple, precision, and contradictions between values.
 #include "ref/config/config_doc.h"
 
 #include "base/err.h"
@@ -27,7 +27,7 @@ static const char *if_derived(bool given)
     return given ? "" : " (derived)";
 }
 
-// DeepSpeed derives what is not given with divisions that round down, and then demands the product.
+// As DeepSpeed does: derives missing values with divisions that round down, then checks the product.
 static int resolve_batch(const struct config_doc *doc, struct config *out)
 {
     size_t world = (size_t)doc->options->world;
@@ -36,7 +36,7 @@ static int resolve_batch(const struct config_doc *doc, struct config *out)
     bool micro_given = micro > 0, accumulation_given = accumulation > 0;
     if (!train && !micro) {
         if (!config_doc_is_auto(doc, TRAIN) && !config_doc_is_auto(doc, MICRO))
-            return config_doc_fail(doc, MICRO, "missing, expected it or %s", TRAIN);
+            return config_doc_fail(doc, MICRO, "missing, expected this key or %s", TRAIN);
         micro = 1;
     }
     if (!accumulation)
@@ -128,10 +128,10 @@ static int resolve_optimizer(const struct config_doc *doc, struct config *out)
     if (!adamw && strcasecmp(type, "Adam") != 0) {
         char shown[TEXT_MESSAGE_BYTES];
         return config_doc_fail(doc, "optimizer.type",
-                               "is %s, expected \"Adam\" or \"AdamW\": no other optimizer is here",
+                               "is %s, expected \"Adam\" or \"AdamW\": no other optimizer is supported",
                                json_message(shown, config_doc_given(doc, "optimizer.type")));
     }
-    // DeepSpeed's "Adam" is AdamW, too, unless told otherwise.
+    // DeepSpeed's "Adam" is AdamW, too, unless adam_w_mode is false.
     bool mode = config_doc_flag(doc, "optimizer.params.adam_w_mode", true);
     if (adamw && !mode)
         return config_doc_fail(doc, "optimizer.params.adam_w_mode",
@@ -153,12 +153,12 @@ static int resolve_optimizer(const struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
-// Each type takes some of the parameters.
+// Each type of scheduler has its own parameters.
 static int refuse_foreign_params(const struct config_doc *doc, const char *type, bool cosine, bool total)
 {
     static const struct {
         const char *path;
-        bool cosine, linear, total;  // which types have it
+        bool cosine, linear, total;  // true: the type has the parameter
     } PARAMS[] = {
         {"scheduler.params.warmup_min_lr", false, true, true},
         {"scheduler.params.warmup_max_lr", false, true, true},
@@ -169,7 +169,7 @@ static int refuse_foreign_params(const struct config_doc *doc, const char *type,
     for (size_t i = 0; i < sizeof PARAMS / sizeof *PARAMS; i++) {
         bool has = cosine ? PARAMS[i].cosine : total ? PARAMS[i].total : PARAMS[i].linear;
         if (!has && config_doc_value(doc, PARAMS[i].path))
-            return config_doc_fail(doc, PARAMS[i].path, "is not a parameter of %s, expected it left out", type);
+            return config_doc_fail(doc, PARAMS[i].path, "is not a parameter of %s; remove it", type);
     }
     return ERR_NONE;
 }
@@ -196,7 +196,7 @@ static int resolve_scheduler(const struct config_doc *doc, struct config *out)
         s->warmup_min_ratio = config_doc_number(doc, "scheduler.params.warmup_min_ratio", 0);
         s->cos_min_ratio = config_doc_number(doc, "scheduler.params.cos_min_ratio", 1e-4);
     } else {
-        // WarmupDecayLR alone has a maximum of its own when none is written.
+        // The default of warmup_max_lr is WarmupDecayLR's own; WarmupLR uses the optimizer's lr.
         bool own = total && !config_doc_value(doc, MAX);
         s->warmup_min_lr = config_doc_number(doc, "scheduler.params.warmup_min_lr", 0);
         s->warmup_max_lr = config_doc_number(doc, MAX, own ? 1e-3 : out->adam.lr);
@@ -212,7 +212,7 @@ static int resolve_scheduler(const struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
-// The keys of stage 3 stay at their defaults in other stages, where they have no meaning.
+// The keys of stage 3 have no effect in other stages, and stay at their defaults there.
 static int resolve_zero(struct config_doc *doc, struct config *out)
 {
     static const char ALLGATHER[] = "zero_optimization.allgather_bucket_size";
@@ -239,7 +239,7 @@ static int resolve_zero(struct config_doc *doc, struct config *out)
     out->contiguous_gradients = config_doc_flag(doc, "zero_optimization.contiguous_gradients", true);
     out->reduce_bucket_size = config_doc_size(doc, "zero_optimization.reduce_bucket_size", 500000000);
     out->allgather_bucket_size = config_doc_size(doc, ALLGATHER, 500000000);
-    // A tensor larger than a bucket goes alone, so a bucket of 0 is a bucket of 1.
+    // A tensor larger than a bucket gets a bucket of its own, so sizes 0 and 1 are equivalent.
     if (out->reduce_bucket_size == 0)
         out->reduce_bucket_size = 1;
     if ((out->stage == 1 || out->stage == 2) && out->allgather_bucket_size % 2 != 0)

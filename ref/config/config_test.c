@@ -208,13 +208,13 @@ Test(config, keys_without_meaning_are_accepted_and_listed)
     FILE *file = open_memstream(&text, &bytes);
     config_print_notes(&notes, file);
     fclose(file);
-    cr_expect(strstr(text, "steps_per_print: accepted, without meaning here\n"), "%s", text);
+    cr_expect(strstr(text, "steps_per_print: accepted, but has no effect here\n"), "%s", text);
     free(text);
 }
 
 Test(config, auto_is_resolved_and_shown)
 {
-    // What the Hugging Face Trainer fills in.
+    // The values that the Hugging Face Trainer fills in.
     static const char TEXT[] =
         "{'train_batch_size': 'auto', 'train_micro_batch_size_per_gpu': 'auto', "
         "'gradient_accumulation_steps': 'auto', 'gradient_clipping': 'auto', "
@@ -321,7 +321,7 @@ Test(config, an_override_longer_than_any_key_is_refused)
     struct config c;
     const char *set[] = {path};
     cr_expect_eq(load_set(&c, 1, set), ERR_USAGE);
-    cr_expect(strstr(err_message(), "...: no key is that long"), "%s", err_message());
+    cr_expect(strstr(err_message(), "...: the path is longer than any key"), "%s", err_message());
 }
 
 Test(config, an_override_is_not_blamed_for_a_key_of_the_file)
@@ -335,7 +335,7 @@ Test(config, an_override_is_not_blamed_for_a_key_of_the_file)
               err_message());
 }
 
-// The same configuration without placement: on how many ranks and on which tiers states are, and the buffers between.
+// The configuration without its placement: number of ranks, tiers of states, and the buffers between them.
 static struct config unplaced(struct config config)
 {
     const struct config device = load("{'train_batch_size': 8}");
@@ -401,7 +401,7 @@ Test(config, the_preset_for_nvme_overlaps_and_takes_its_path_from_the_command_li
     cr_expect(c.offload_optimizer.pipeline_read && c.offload_optimizer.pipeline_write);
     cr_expect_geq(c.offload_optimizer.buffer_count, 10u);
     cr_expect(c.activation_checkpointing);
-    // What the optimizer's buffers take of the host.
+    // Host memory for the optimizer's buffers.
     cr_expect_leq(c.offload_optimizer.buffer_count * c.sub_group_size * sizeof(float), 64u << 20);
     options.nvme_path_count = 0;
     cr_expect_eq(config_load_preset("zero_infinity", &options, &c, NULL), ERR_USAGE);
@@ -415,7 +415,7 @@ Test(config, a_preset_that_there_is_not_is_answered_with_those_that_there_are)
     struct config_options options = {.world = 2};
     struct config c;
     cr_expect_eq(config_load_preset("zero4", &options, &c, NULL), ERR_USAGE);
-    cr_expect_str_eq(err_message(), "no preset is called \"zero4\", expected one of zero0, zero1, zero2, "
+    cr_expect_str_eq(err_message(), "unknown preset \"zero4\", expected one of zero0, zero1, zero2, "
                                     "zero2_offload, zero3, zero3_offload, zero_infinity");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of configurations share: loading text that is written in C.
+// For tests of configurations: load JSON text from C strings.
 #ifndef ZG_CONFIG_TEST_H
 #define ZG_CONFIG_TEST_H
 
@@ -15,7 +15,7 @@
 
 static struct config_notes notes;
 
-// Loads text in which ' stands for ".
+// Loads text after replacing ' by ".
 static inline int load_with(const char *text, struct config_options options, struct config *out)
 {
     char json[8192];
@@ -26,7 +26,7 @@ static inline int load_with(const char *text, struct config_options options, str
     return config_load_text("x.json", json, bytes, &options, out, &notes);
 }
 
-// Loads text, which must be right, at a world of 2.
+// Loads valid text at a world of 2.
 static inline struct config load(const char *text)
 {
     struct config config;
@@ -35,7 +35,7 @@ static inline struct config load(const char *text)
     return config;
 }
 
-// Loads the body of an object that also has a micro-batch of 4; it may be a format.
+// Loads an object with a micro-batch of 4 and the formatted body.
 static inline struct config load_body(const char *format, ...)
 {
     char body[4096], text[4608];
@@ -47,7 +47,7 @@ static inline struct config load_body(const char *format, ...)
     return load(text);
 }
 
-// Loads a body that must be refused with a message that has this in it.
+// Expects that loading the body fails with a message that contains this one.
 static inline void expect_refused(const char *body, const char *message)
 {
     char text[4608];
@@ -57,7 +57,7 @@ static inline void expect_refused(const char *body, const char *message)
     cr_expect(strstr(err_message(), message), "%s\nsays     %s\nexpected %s", body, err_message(), message);
 }
 
-// The configuration as it is printed. To be freed.
+// The printed configuration; the caller frees it.
 static inline char *printed(const struct config *config)
 {
     char *text;
@@ -77,7 +77,7 @@ static inline const struct config_note *note_on(const char *key)
     return NULL;
 }
 
-// Every field.
+// Compares every field.
 static inline void expect_same(const struct config *a, const struct config *b)
 {
     cr_expect(a->train_batch == b->train_batch && a->micro_batch == b->micro_batch &&

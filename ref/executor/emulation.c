@@ -16,7 +16,7 @@ static const char FORM[] = "expected LANE=GB/s,... with lanes of collective, h2d
                                   "cpu, and compute=GFLOP/s";
 enum { SHOWN_BYTES = 60 };
 
-// A lane as the ledger calls it, with a hyphen for the underscore; out has EMULATION_TEXT_BYTES.
+// The ledger's name of a lane with hyphens for underscores. out has EMULATION_TEXT_BYTES; returns it.
 static const char *lane_text(enum lane lane, char *out)
 {
     snprintf(out, EMULATION_TEXT_BYTES, "%s", ledger_lane_name(lane));
@@ -25,7 +25,7 @@ static const char *lane_text(enum lane lane, char *out)
     return out;
 }
 
-// LANE_COUNT: there is none of that name.
+// Returns LANE_COUNT if no lane has this name.
 static enum lane lane_find(const char *name, size_t bytes)
 {
     char text[EMULATION_TEXT_BYTES];
@@ -46,12 +46,12 @@ static int parse_one(const char *text, bool all, struct emulation *out)
     if (lane == LANE_COUNT || text[bytes] == '\0')
         return err_set(ERR_USAGE, "--emulate: \"%s\": %s", shown, form);
     if (!all && (lane == LANE_COMPUTE || lane == LANE_CPU))
-        return err_set(ERR_USAGE, "--emulate: \"%s\": what this lane does is computed for real; %s", shown, form);
+        return err_set(ERR_USAGE, "--emulate: \"%s\": this lane computes and cannot be emulated; %s", shown, form);
     if (out->bytes_per_s[lane] != 0)
         return err_set(ERR_USAGE, "--emulate: \"%s\": the lane is given twice", shown);
     const char *number = text + bytes + 1;
     char *end = NULL;
-    // strtod alone would take names and hexadecimal digits, too.
+    // strtod alone would also accept names and hexadecimal digits.
     bool plain = *number && strspn(number, "0123456789.eE+-") == strlen(number);
     double rate = plain ? strtod(number, &end) : 0;
     if (!plain || *end || !(rate >= GB_PER_S_MIN && rate <= GB_PER_S_MAX))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's interface, the derivation of dependencies, and the serial mode.
+// The executor's interface and the serial mode.
 #include "ref/executor/executor_internal.h"
 
 #include "base/clock.h"
@@ -48,134 +48,9 @@ size_t executor_span_bytes(const struct executor_span spans[], size_t span_count
     return bytes;
 }
 
-// Memory for operations, taken in chunks and given back all at once at a wait.
-struct executor_chunk {
-    struct executor_chunk *next;
-    size_t used_bytes;
-    size_t capacity_bytes;
-    _Alignas(max_align_t) uint8_t data[];
-};
-
-static void *arena_take(struct executor *executor, size_t bytes)
-{
-    enum { CHUNK_BYTES = 64 << 10 };
-    const size_t alignment = _Alignof(max_align_t);
-    bytes = (bytes + alignment - 1) / alignment * alignment;
-    struct executor_chunk *chunk = executor->arena;
-    if (!chunk || bytes > chunk->capacity_bytes - chunk->used_bytes) {
-        size_t capacity_bytes = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
-        chunk = malloc(sizeof *chunk + capacity_bytes);
-        if (!chunk)
-            return NULL;
-        *chunk = (struct executor_chunk){.next = executor->arena, .capacity_bytes = capacity_bytes};
-        executor->arena = chunk;
-    }
-    void *memory = chunk->data + chunk->used_bytes;
-    chunk->used_bytes += bytes;
-    return memory;
-}
-
-// Keeps one chunk for the next round.
-void executor_arena_reset(struct executor *executor)
-{
-    while (executor->arena && executor->arena->next) {
-        struct executor_chunk *chunk = executor->arena;
-        executor->arena = chunk->next;
-        free(chunk);
-    }
-    if (executor->arena)
-        executor->arena->used_bytes = 0;
-}
-
-static struct operation *copy_operation(struct executor *executor, const struct executor_operation *given)
-{
-    struct operation *operation = arena_take(executor, sizeof *operation);
-    struct executor_span *spans = arena_take(executor, given->span_count * sizeof *spans);
-    void *arguments = arena_take(executor, given->arguments_bytes);
-    if (!operation || !spans || !arguments)
-        return NULL;
-    size_t span_count = 0;
-    for (size_t i = 0; i < given->span_count; i++)
-        if (given->spans[i].bytes > 0)
-            spans[span_count++] = given->spans[i];
-    if (given->arguments_bytes > 0)
-        memcpy(arguments, given->arguments, given->arguments_bytes);
-    *operation = (struct operation){.name = given->name,
-                                    .lane = given->lane,
-                                    .run = given->run,
-                                    .arguments = arguments,
-                                    .spans = spans,
-                                    .span_count = span_count,
-                                    .bytes = given->bytes,
-                                    .count = given->count,
-                                    .times = given->times,
-                                    .flops = given->flops,
-                                    .work_bytes = given->work_bytes};
-    return operation;
-}
-
-// Whether the two may not change places: they touch a byte that one of them writes.
-static bool conflicts(const struct operation *a, const struct operation *b)
-{
-    for (size_t i = 0; i < a->span_count; i++) {
-        const struct executor_span *x = &a->spans[i];
-        uintptr_t x_begin = (uintptr_t)x->address, x_end = x_begin + x->bytes;
-        for (size_t j = 0; j < b->span_count; j++) {
-            const struct executor_span *y = &b->spans[j];
-            uintptr_t y_begin = (uintptr_t)y->address, y_end = y_begin + y->bytes;
-            if (x_begin < y_end && y_begin < x_end && ((x->access | y->access) & EXECUTOR_WRITE))
-                return true;
-        }
-    }
-    return false;
-}
-
-void executor_enqueue(struct executor *executor, struct operation *operation)
-{
-    for (int lane = 0; lane < LANE_COUNT; lane++) {
-        struct executor_lane *queue = &executor->lanes[lane];
-        uint64_t number = queue->issued_count;
-        if (lane != (int)operation->lane)
-            for (const struct operation *other = queue->newest; other; other = other->earlier, number--)
-                if (conflicts(operation, other)) {
-                    operation->after[lane] = number;
-                    break;
-                }
-    }
-    struct executor_lane *queue = &executor->lanes[operation->lane];
-    operation->earlier = queue->newest;
-    if (queue->newest)
-        queue->newest->later = operation;
-    else
-        queue->oldest = operation;
-    queue->newest = operation;
-    queue->issued_count++;
-    executor->pending_count++;
-}
-
-struct operation *executor_ready(const struct executor *executor, enum lane lane)
-{
-    struct operation *operation = executor->lanes[lane].oldest;
-    for (int other = 0; operation && other < LANE_COUNT; other++)
-        if (executor->lanes[other].completed_count < operation->after[other])
-            return NULL;
-    return operation;
-}
-
-void executor_complete(struct executor *executor, enum lane lane)
-{
-    struct executor_lane *queue = &executor->lanes[lane];
-    queue->oldest = queue->oldest->later;
-    if (queue->oldest)
-        queue->oldest->earlier = NULL;
-    else
-        queue->newest = NULL;
-    queue->completed_count++;
-    executor->pending_count--;
-}
-
 void executor_fail(struct executor *executor, int code)
 {
+    assert(code != ERR_NONE);
     if (atomic_exchange(&executor->failing, true))
         return;
     strncpy(executor->message, err_message(), sizeof executor->message - 1);
@@ -184,7 +59,8 @@ void executor_fail(struct executor *executor, int code)
         executor->failed(executor->context, executor->message);
 }
 
-int executor_error(const struct executor *executor)
+// The first error, its message restored in the calling thread; 0 if there is none.
+static int first_error(const struct executor *executor)
 {
     int code = executor->code;
     return code == ERR_NONE ? ERR_NONE : err_set(code, "%s", executor->message);
@@ -196,7 +72,7 @@ int executor_run(const struct operation *operation)
     return accelerator_wait();
 }
 
-// A lane is one thread at a time, so its list needs no lock.
+// One thread at a time runs a lane, so its list needs no lock.
 static int record(struct executor_lane *lane, const struct operation *operation, uint64_t begin_ns)
 {
     if (lane->interval_count == lane->interval_capacity) {
@@ -217,7 +93,7 @@ void executor_ended(struct executor *executor, const struct operation *operation
     struct executor_lane *lane = &executor->lanes[operation->lane];
     if (lane->bytes_per_s > 0)
         emulation_sleep_until(begin_ns + (uint64_t)((double)operation->bytes / lane->bytes_per_s * 1e9));
-    // What a timeline lacks, nobody could see in it.
+    // A timeline with missing operations would mislead, so it is an error.
     int code = executor->recording ? record(lane, operation, begin_ns) : ERR_NONE;
     if (code != ERR_NONE)
         executor_fail(executor, code);
@@ -225,17 +101,21 @@ void executor_ended(struct executor *executor, const struct operation *operation
 
 void executor_emulate(struct executor *executor, const double bytes_per_s[LANE_COUNT])
 {
-    for (int lane = 0; lane < LANE_COUNT; lane++)
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        assert(executor->lanes[lane].issued_count == 0 && bytes_per_s[lane] >= 0);
         executor->lanes[lane].bytes_per_s = bytes_per_s[lane];
+    }
 }
 
 void executor_record(struct executor *executor, bool on)
 {
+    assert(executor->pending_count == 0);
     executor->recording = on;
 }
 
 const struct executor_interval *executor_intervals(const struct executor *executor, enum lane lane, size_t *count)
 {
+    assert((unsigned)lane < LANE_COUNT && executor->pending_count == 0);
     *count = executor->lanes[lane].interval_count;
     return executor->lanes[lane].intervals;
 }
@@ -271,6 +151,7 @@ int executor_open(struct executor_schedule schedule, int rank, struct tier *tier
                                                                    [EXECUTOR_OVERLAP] = &executor_mode_overlap,
                                                                    [EXECUTOR_CHAOS] = &executor_mode_chaos,
                                                                    [EXECUTOR_DRY] = &executor_mode_dry};
+    assert((unsigned)schedule.mode < sizeof modes / sizeof *modes && rank >= 0);
     struct executor *executor = calloc(1, sizeof *executor);
     if (!executor)
         return err_set(ERR_MEMORY, "executor: no memory for its bookkeeping");
@@ -295,23 +176,28 @@ bool executor_is_dry(const struct executor *executor)
 
 int executor_issue(struct executor *executor, const struct executor_operation *operation)
 {
-    TRY(executor_error(executor));
-    struct operation *copy = copy_operation(executor, operation);
+    assert(operation->name && (unsigned)operation->lane < LANE_COUNT);
+    assert(operation->run || executor_is_dry(executor));
+    assert(operation->arguments || operation->arguments_bytes == 0);
+    assert(operation->spans || operation->span_count == 0);
+    TRY(first_error(executor));
+    struct operation *copy = executor_copy(executor, operation);
     int code = copy ? executor->mode->issue(executor, copy)
                     : err_set(ERR_MEMORY, "executor: no memory for \"%s\"", operation->name);
-    // An operation that cannot be issued leaves the peers waiting as surely as one that fails.
+    // The peers would wait for an operation that was not issued just as for one that failed.
     if (code == ERR_NONE)
         return ERR_NONE;
     executor_fail(executor, code);
-    int first = executor_error(executor);
+    int first = first_error(executor);
     return first != ERR_NONE ? first : code;
 }
 
 int executor_wait(struct executor *executor)
 {
     executor->mode->wait(executor);
+    assert(executor->pending_count == 0);
     executor_arena_reset(executor);
-    return executor_error(executor);
+    return first_error(executor);
 }
 
 void executor_close(struct executor *executor)

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stage is a program in paper order. It issues operations; each names its lane and the spans of memory it reads and
-// writes. The executor derives the dependencies from those declarations alone: an operation runs after every earlier
-// issued one that wrote what it reads or writes, or read what it writes. Lanes are first in, first out, as streams
-// are, so all ranks run their collectives in the order of issue and no cycle of waits can be written.
+// Runs the operations that a stage issues in the order of its paper. Each operation names its lane and the spans of
+// memory that it reads and writes. The executor derives all dependencies from these declarations: an operation runs
+// after every operation issued before it that wrote a byte it accesses, or read a byte it writes. Lanes are first in,
+// first out, as CUDA streams are: all ranks run their collectives in the order of issue, and waits cannot form a cycle.
 //
-//   serial     each operation runs inside executor_issue
-//   overlap    one thread a lane
-//   chaos      one thread, a seeded random choice among the heads of the lanes that are ready, random delays, and
-//              every page outside the declared spans inaccessible: an undeclared access, or a write to what is only
-//              read, ends the program with the operation, the address and the allocation. Where a span shares a
-//              page with bytes outside of it, writing those is an error (ERR_INTERNAL), and reading them gives NaN
+//   serial     executor_issue runs the operation
+//   overlap    one thread per lane
+//   chaos      one thread runs the ready operations in a seeded random order, with random delays and with every page
+//              outside the declared spans inaccessible: an undeclared access, or a write to a span declared as read,
+//              ends the program with a message that names the operation, the address and the allocation. Where a span
+//              shares a page with other bytes, writing those is an error (ERR_INTERNAL), and reading them gives NaN
+//   dry        touches no data and takes no time: it counts the bytes that each operation would move, and a simulated
+//              clock gives each its begin and end (executor_dry.h)
 //
-// Between an operation's issue and the next wait its spans belong to the executor, and operations issue none.
-//
-// A fourth mode, dry, touches no data and takes no time: what an operation would have moved is counted, and a virtual
-// clock says when it would have begun and ended (executor_dry.h).
+// From an operation's issue to the next wait the executor owns its spans. Operations issue no operations.
 #ifndef ZG_EXECUTOR_H
 #define ZG_EXECUTOR_H
 
@@ -48,18 +47,18 @@ struct executor_operation {
     size_t arguments_bytes;
     const struct executor_span *spans;  // copied at issue
     size_t span_count;
-    size_t bytes;  // that it moves on its lane: for emulated lanes, and for timelines
-    // For the dry mode alone. count enters into the ledger what run would; null: nothing. times: so many operations
-    // like this one, one after the other on its lane, are issued as one; bytes, flops and work_bytes are theirs
-    // together.
+    size_t bytes;  // moved on its lane: for emulated lanes, and for timelines
+    // For the dry mode only. count enters the moved bytes into the ledger, as run would; null: it moves none. times:
+    // this operation represents that many equal ones in sequence on its lane; bytes, flops and work_bytes are their
+    // totals.
     void (*count)(const void *arguments);
     size_t times;       // 0: one
     double flops;       // floating-point operations
-    size_t work_bytes;  // of memory read and written, on a lane that computes; of a collective: that pass each rank
-                        // when it goes around in a ring
+    size_t work_bytes;  // memory read and written, on a lane that computes; for a collective, the bytes that pass each
+                        // rank in a ring algorithm
 };
 
-// What an operation took, for timelines.
+// The time that an operation took, for timelines.
 struct executor_interval {
     const char *name;
     uint64_t begin_ns, end_ns;  // CLOCK_MONOTONIC
@@ -68,36 +67,38 @@ struct executor_interval {
 
 struct executor;
 
-// Called once, on whichever thread ran the operation that failed first, before anybody waits: the owner can make its
-// peers give up. message is that of the operation.
+// Called once, on the thread that ran the first operation to fail and before any wait returns, so that the owner can
+// make its peers give up. message: the operation's error.
 typedef void executor_failed(void *context, const char *message);
 
-// Bytes that operations with these spans read and write.
+// The bytes that an operation with these spans reads and writes; a span that is read and written counts twice.
 size_t executor_span_bytes(const struct executor_span spans[], size_t span_count);
 
-// "serial", "overlap", "chaos:SEED". ERR_USAGE names what was expected.
+// Parses "serial", "overlap" or "chaos:SEED". ERR_USAGE lists the accepted forms.
 int executor_schedule_parse(const char *text, struct executor_schedule *out);
 
-// One rank's executor. tier is the memory that the chaos schedule protects (null: none); failed may be null.
+// Opens one rank's executor; rank counts from 0. tier: the memory that chaos protects (null: none); it outlives the
+// executor. failed may be null.
 int executor_open(struct executor_schedule schedule, int rank, struct tier *tier, executor_failed *failed,
                   void *context, struct executor **out);
 
-// From now on lanes with a rate (0: none) take at least as long as it says, asleep: a study of another machine's
-// proportions. Before the first operation.
+// Makes lanes with a rate (0: none) take at least bytes / rate, sleeping for the rest: emulates the links and disks of
+// another machine. Call before the first operation.
 void executor_emulate(struct executor *executor, const double bytes_per_s[LANE_COUNT]);
 
-// From now on every operation's interval is kept, or no longer. executor_intervals gives a lane's, in the order they
-// ended; valid until the next operation. Both after a wait.
+// Starts or stops keeping the interval of every operation. executor_intervals returns a lane's, in the order in which
+// they ended, valid until the next operation. Call both only after a wait.
 void executor_record(struct executor *executor, bool on);
 const struct executor_interval *executor_intervals(const struct executor *executor, enum lane lane, size_t *count);
 
-// Whether nothing is run: operations that are many and alike can then be issued as one.
+// True in the dry mode, in which one operation may represent several equal ones (times).
 bool executor_is_dry(const struct executor *executor);
 
-// Issues an operation. After a failure nothing more is run, and every call returns that first error.
+// Issues an operation; copies it, its arguments and its spans. After a failure no operation runs, and every call
+// returns the first error.
 int executor_issue(struct executor *executor, const struct executor_operation *operation);
 
-// Returns when all that was issued is complete. The error is that of the first operation that failed.
+// Returns when all issued operations are complete; returns the error of the first that failed.
 int executor_wait(struct executor *executor);
 
 // Waits, then frees. Null-safe.

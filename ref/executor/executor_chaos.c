@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chaos mode: operations are kept until the wait, and then run on the waiting thread in an order that a seeded
-// generator chooses among those that may start, with random delays in between. Ranks draw different orders.
+// The chaos mode keeps operations until the wait and then runs them on the waiting thread: a seeded generator chooses
+// among the ready operations and adds random delays. Each rank draws its own order.
 #include "ref/executor/executor_guard.h"
 
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-// Issuing more than this without a wait runs what there is, so that memory stays bounded.
+// Issuing this many operations without a wait runs them, so that memory stays bounded.
 enum { PENDING_MAX = 4096 };
 
 struct chaos {
@@ -43,7 +43,7 @@ static int chaos_open(struct executor *executor, uint64_t seed)
         free(chaos);
         return code;
     }
-    // Two draws deep, so that near seeds and near ranks have nothing in common.
+    // Two draws, so that neighbouring seeds and ranks give unrelated sequences.
     chaos->random_state = seed;
     chaos->random_state = draw(chaos) + (uint64_t)executor->rank;
     chaos->random_state = draw(chaos);
@@ -51,8 +51,8 @@ static int chaos_open(struct executor *executor, uint64_t seed)
     return ERR_NONE;
 }
 
-// One lane is favoured for a while, so that lanes run far ahead of each other and not just side by side. There always
-// is a choice: of all that is pending, what was issued first heads its lane and depends on nothing that is pending.
+// Favours one lane for a while, so that lanes run far ahead of each other. Some lane is always ready: the pending
+// operation that was issued first heads its lane and depends on no pending operation.
 static enum lane choose(const struct executor *executor, struct chaos *chaos)
 {
     enum lane ready[LANE_COUNT];
@@ -67,7 +67,7 @@ static enum lane choose(const struct executor *executor, struct chaos *chaos)
     return executor_ready(executor, chaos->favoured) && draw_below(chaos, 4) != 0 ? chaos->favoured : any;
 }
 
-// Mostly none, often up to 0.2 ms, seldom up to 2 ms: enough for ranks to drift a few operations apart.
+// Mostly 0, often up to 0.2 ms, seldom up to 2 ms: enough for ranks to drift a few operations apart.
 static void delay(struct chaos *chaos)
 {
     uint64_t kind = draw_below(chaos, 64), limit_us = kind == 0 ? 2000 : kind < 16 ? 200 : 0;

@@ -5,8 +5,11 @@
 #include "ref/executor/executor_internal.h"
 #include "ref/executor/reach.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+
+_Static_assert((int)REACH_NO_EVENT == (int)EXECUTOR_NO_EVENT, "events of the plan and of the ranges are the same");
 
 struct dry {
     executor_seconds *seconds;
@@ -15,7 +18,7 @@ struct dry {
     struct executor_event *events;
     size_t event_count, event_capacity;
     long newest[LANE_COUNT];  // events; EXECUTOR_NO_EVENT: none
-    long last;                // that the last wait waited for
+    long last;                // the event that ended the last wait
 };
 
 static int dry_open(struct executor *executor, uint64_t seed)
@@ -36,13 +39,13 @@ static uint64_t end_of(const struct dry *dry, long event)
     return event == EXECUTOR_NO_EVENT ? 0 : dry->events[event].end_ns;
 }
 
-// Of two events the one that ends later.
+// The one of two events that ends later.
 static long later(const struct dry *dry, long a, long b)
 {
     return end_of(dry, b) > end_of(dry, a) ? b : a;
 }
 
-// The last to end of the events that the operation has to wait for.
+// Finds the last to end of the events that the operation waits for.
 static int find_after(struct dry *dry, const struct operation *operation, long *out)
 {
     long after = later(dry, dry->last, dry->newest[operation->lane]);
@@ -60,7 +63,7 @@ static int find_after(struct dry *dry, const struct operation *operation, long *
     return ERR_NONE;
 }
 
-// From now on who touches the operation's spans may have to wait for it.
+// Enters the event as the writer, or a reader, of the operation's spans.
 static void enter_spans(struct dry *dry, const struct operation *operation, long event)
 {
     for (size_t i = 0; i < operation->span_count; i++) {
@@ -102,6 +105,7 @@ static int dry_issue(struct executor *executor, struct operation *operation)
                                                 .work_bytes = operation->work_bytes};
     long number = (long)dry->event_count, after;
     double seconds = dry->seconds ? dry->seconds(dry->context, &declared) : 0;
+    assert(seconds >= 0);
     TRY(find_after(dry, operation, &after));
     uint64_t begin_ns = end_of(dry, after);
     const struct executor_event event = {.name = operation->name,
@@ -140,19 +144,23 @@ const struct executor_mode_operations executor_mode_dry = {dry_open, dry_issue, 
 
 void executor_dry_time(struct executor *executor, executor_seconds *seconds, const void *context)
 {
+    assert(executor_is_dry(executor));
     struct dry *dry = executor->state;
+    assert(dry->event_count == 0);
     dry->seconds = seconds;
     dry->context = context;
 }
 
 uint64_t executor_dry_now(const struct executor *executor)
 {
+    assert(executor_is_dry(executor));
     const struct dry *dry = executor->state;
     return end_of(dry, dry->last);
 }
 
 const struct executor_event *executor_dry_events(const struct executor *executor, size_t *count)
 {
+    assert(executor_is_dry(executor));
     const struct dry *dry = executor->state;
     *count = dry->event_count;
     return dry->events;
@@ -160,6 +168,7 @@ const struct executor_event *executor_dry_events(const struct executor *executor
 
 long executor_dry_last(const struct executor *executor)
 {
+    assert(executor_is_dry(executor));
     const struct dry *dry = executor->state;
     return dry->last;
 }

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dry mode: nothing runs, what would move is counted, and a virtual clock gives every operation a beginning and an
-// end. An operation begins when its lane is free, when all that it depends on has ended, and not before the last wait:
-// as in the overlap mode, for the dependencies are the same. Spans may be addresses of nothing.
+// The dry mode runs no operation: it counts the bytes that would move, and a simulated clock gives every operation its
+// begin and end. An operation begins when its lane is free, all its dependencies have ended and the last wait is over,
+// as in the overlap mode: the dependencies are the same. Spans may be unbacked addresses.
 #ifndef ZG_EXECUTOR_DRY_H
 #define ZG_EXECUTOR_DRY_H
 
 #include "ref/executor/executor.h"
 
-// Seconds that an operation takes on a machine, by its lane and by what it declares.
+// The seconds that an operation takes on a machine, from its lane, bytes, flops and work_bytes.
 typedef double executor_seconds(const void *context, const struct executor_operation *operation);
 
 enum { EXECUTOR_NO_EVENT = -1 };
 
-// What became of one operation.
+// One operation on the simulated clock.
 struct executor_event {
     const char *name;
     enum lane lane;
-    uint64_t begin_ns, end_ns;  // on the virtual clock, from 0
-    size_t bytes;               // that it moves on its lane
-    size_t times;               // operations that it stands for
+    uint64_t begin_ns, end_ns;  // from 0
+    size_t bytes;               // moved on its lane
+    size_t times;               // equal operations that it represents; at least 1
     double flops;
-    long after;  // the event whose end it waited for: begin_ns is that one's end_ns; EXECUTOR_NO_EVENT: for none
+    long after;  // index of the event whose end_ns is begin_ns, the last that it waited for; or EXECUTOR_NO_EVENT
 };
 
-// Before the first operation; context outlives the executor. Without it every operation takes no time.
+// Sets the model of time; call before the first operation. context outlives the executor. Without a model operations
+// take no time.
 void executor_dry_time(struct executor *executor, executor_seconds *seconds, const void *context);
 
-// The virtual clock: all that was waited for has ended.
+// The simulated time, in ns, at which the last wait returned.
 uint64_t executor_dry_now(const struct executor *executor);
 
-// All events in the order of issue, valid until the next operation. executor_dry_last is the index of the one that the
-// last wait waited for: the end of the critical path, whose other end is reached by `after`.
+// All events in the order of issue, valid until the next operation. executor_dry_last returns the index of the event
+// that ended the last wait: the end of the critical path, which `after` follows back to its start.
 const struct executor_event *executor_dry_events(const struct executor *executor, size_t *count);
 long executor_dry_last(const struct executor *executor);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The virtual clock: lanes are first in, first out, dependencies are those of the spans, and the way back along the
-// critical path has no gap.
+// The simulated clock: lanes are first in, first out, dependencies follow from the spans, and the critical path has no
+// gap.
 #include "ref/executor/executor_dry.h"
 
 #include "base/err.h"

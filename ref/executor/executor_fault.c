@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-// Signal handlers are the process's, so this is, too.
+// One per process, as signal handlers are.
 static struct {
     pthread_mutex_t lock;
     struct executor_fault *_Atomic first;
@@ -16,7 +16,7 @@ static struct {
 
 static _Thread_local const struct executor_fault *entered;
 
-// Text put together without printf, which a signal handler may not call.
+// Text built without printf, which is not async-signal-safe.
 struct text {
     char data[1024];
     size_t length;
@@ -42,7 +42,7 @@ static void put_number(struct text *text, intmax_t number, unsigned base)
     put(text, digits + at);
 }
 
-// What there was before this handler gets its turn.
+// Calls the previous handler.
 static void pass_on(int signal, siginfo_t *information, void *context)
 {
     if (faults.previous.sa_flags & SA_SIGINFO) {
@@ -64,7 +64,7 @@ static void on_fault(int signal, siginfo_t *information, void *context)
         pass_on(signal, information, context);
         return;
     }
-    // A thread that is not a rank's own works for the rank whose memory it touches.
+    // A thread that belongs to no rank works for the rank whose memory it touches.
     const struct executor_fault *actor = entered ? entered : owner;
     const struct operation *operation = actor->operation;
     struct text text = {.length = 0};

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-// A page that spans cover in part. What no span covers is replaced by poison while the operation runs.
+// A page that spans cover in part. Poison replaces its other bytes while the operation runs.
 struct edge {
     uint8_t *page;
-    uint8_t *saved;   // what was there before
+    uint8_t *saved;   // its bytes before the operation
     uint8_t *access;  // enum executor_access of each byte, 0 where no span is
 };
 
@@ -67,7 +67,7 @@ void executor_guard_close(struct executor_guard *guard)
     free_guard(guard);
 }
 
-// A span has at most two edges, and each edge is a range as well.
+// A span has at most two edges, and each edge is also a range.
 static int reserve(struct executor_guard *guard, size_t span_count)
 {
     if (span_count <= guard->span_capacity)
@@ -83,7 +83,7 @@ static int reserve(struct executor_guard *guard, size_t span_count)
     return complete ? ERR_NONE : err_set(ERR_MEMORY, "executor: no memory for %zu spans", span_count);
 }
 
-// Adds the page that holds address, unless address is where a page begins.
+// Adds the page that holds address, unless a page begins there.
 static void add_edge(struct executor_guard *guard, const uint8_t *address)
 {
     size_t offset = (uintptr_t)address % guard->page_bytes;
@@ -97,7 +97,7 @@ static void add_edge(struct executor_guard *guard, const uint8_t *address)
     guard->edges[guard->edge_count++] = (struct edge){page, memory, memory + guard->page_bytes};
 }
 
-// Where the run of equal bytes that begins at `at` ends.
+// The end of the run of equal bytes that begins at `at`.
 static size_t run_end(const uint8_t *bytes, size_t at, size_t end)
 {
     uint64_t eight = bytes[at] * UINT64_C(0x0101010101010101), there;
@@ -112,7 +112,7 @@ static size_t run_end(const uint8_t *bytes, size_t at, size_t end)
     return next;
 }
 
-// Keeps what the operation must not change, and puts poison where it must not look.
+// Saves the bytes that the operation must not change, and poisons those that it must not read.
 static void cover_edge(const struct executor_guard *guard, const struct edge *edge, const struct operation *operation)
 {
     uintptr_t page = (uintptr_t)edge->page, page_end = page + guard->page_bytes;
@@ -135,8 +135,7 @@ static void cover_edge(const struct executor_guard *guard, const struct edge *ed
     }
 }
 
-// Puts back what was covered. Returns the first byte that the operation changed without having declared it as
-// written, or null.
+// Restores the saved bytes. Returns the first byte that the operation changed without declaring a write, or null.
 static const uint8_t *uncover_edge(const struct executor_guard *guard, const struct edge *edge)
 {
     const uint8_t *changed = NULL;

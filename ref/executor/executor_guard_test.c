@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the chaos mode an operation that touches what it did not declare does not go unnoticed.
+// The chaos mode detects an operation that touches bytes it did not declare.
 #include "ref/executor/executor.h"
 
 #include "base/child_test.h"
@@ -13,12 +13,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-// What an operation costs, plans alone ask.
+// Only plans ask for the cost of an operation.
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 enum { PAGE = 4096, PAGES = 8, WORDS = PAGES * PAGE / 4 };
 
-// One rank with two allocations of PAGES pages, each word holding its index.
+// One rank with two allocations of PAGES pages; each word holds its index.
 struct rank {
     struct tier *tier;
     struct executor *executor;
@@ -48,7 +48,7 @@ static void close_rank(struct rank *rank)
     tier_close(rank->tier);
 }
 
-// The operation of most tests: *to = *from, as far as they are not null.
+// The operation of most tests: *to = *from; either may be null.
 struct copy {
     volatile uint32_t *to;
     const volatile uint32_t *from;
@@ -72,7 +72,7 @@ static int issue_and_wait(struct executor *executor, struct copy arguments, cons
     return executor_wait(executor);
 }
 
-// What the child does: an operation with one span each of weights and moments that copies one word.
+// The child's operation: one span each of weights and moments, and a copy of one word.
 struct violation {
     size_t weights_from, weights_count, moments_from, moments_count;  // words; the weights read, the moments written
     long to, from;                                                    // the word of weights, or WORDS + that of moments
@@ -123,12 +123,12 @@ Test(executor_guard, declared_accesses_pass)
 
 Test(executor_guard, undeclared_access_to_another_page_ends_the_program)
 {
-    // Reads, then writes, a page beyond the span; then a span of nothing; then a page before the span.
+    // Reads, then writes, a page beyond the span; then accesses through an empty span; then a page before the span.
     expect_death((struct violation){0, PAGE_WORDS, 0, 10, WORDS, PAGE_WORDS}, "rank 3's \"weights\"", "offset 4096 of");
     expect_death((struct violation){0, 10, 0, 10, WORDS + PAGE_WORDS, 0}, "rank 3's \"moments\"", "offset 4096 of");
     expect_death((struct violation){0, 10, 0, 0, WORDS + 3, 0}, "rank 3's \"moments\"", "offset 12 of");
     expect_death((struct violation){3 * PAGE_WORDS, 9, 0, 9, WORDS, 1}, "rank 3's \"weights\"", "offset 4 of");
-    // The guard pages around an allocation are nobody's.
+    // The guard pages around an allocation belong to no allocation.
     expect_death((struct violation){0, WORDS, 0, WORDS, WORDS + WORDS, 0}, "rank 3's \"moments\"", "offset 32768 of");
 }
 
@@ -157,7 +157,7 @@ Test(executor_guard, undeclared_write_beside_a_span_on_its_page_is_an_error)
     expect_error((struct violation){0, 9, 10, PAGE_WORDS, WORDS + 2 * PAGE_WORDS - 1, 0}, "offset 8188 of \"moments\"");
     expect_error((struct violation){0, 9, 10, PAGE_WORDS, WORDS + 9, 0}, "offset 36 of \"moments\"");
     expect_error((struct violation){5, 9, 10, 20, 4, 6}, "offset 16 of \"weights\"");
-    // On a page that is open for the sake of its undeclared rest, what is only read is watched as well.
+    // A page that is writable only for its poisoned rest still detects writes to a read span.
     expect_error((struct violation){5, 9, 10, 20, 7, 6}, "offset 28 of \"weights\"");
 }
 
@@ -246,7 +246,7 @@ Test(executor_guard, threads_that_an_operation_uses_are_watched_too)
     cr_assert(strstr(end.output, "rank 3's \"moments\", which was not declared"), "%s", end.output);
 }
 
-// Rank 1 is inside an operation that declares its weights; meanwhile an operation of rank 0 touches its moments.
+// While rank 1 runs an operation that declares its weights, an operation of rank 0 touches rank 1's moments.
 static int run_rank_zero(void *arguments)
 {
     struct rank zero = open_rank(0);

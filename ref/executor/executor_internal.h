@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the executor share: the operations that are not complete, and the table that a mode fills.
+// Shared by the executor's files: the operations that are not complete, and the functions of a mode.
 #ifndef ZG_EXECUTOR_INTERNAL_H
 #define ZG_EXECUTOR_INTERNAL_H
 
@@ -9,7 +9,7 @@
 
 enum { EXECUTOR_MESSAGE_BYTES = 2048 };
 
-// An issued operation, until it is complete. It and what it points to live in the executor's arena until the next wait.
+// An issued operation. It, its arguments and its spans stay in the executor's arena until the next wait.
 struct operation {
     struct operation *later;    // on the same lane
     struct operation *earlier;  // on the same lane; null when that is complete
@@ -24,8 +24,8 @@ struct operation {
     size_t times;
     double flops;
     size_t work_bytes;
-    // It may start when each lane has completed that many operations. Lanes are first in, first out, so one number a
-    // lane stands for all dependencies on it.
+    // It may start when each lane has completed this many operations. Lanes are first in, first out, so one number per
+    // lane represents all dependencies on it.
     uint64_t after[LANE_COUNT];
 };
 
@@ -35,15 +35,15 @@ struct executor_lane {
     struct operation *newest;
     uint64_t issued_count;
     uint64_t completed_count;
-    double bytes_per_s;  // emulated; 0: as fast as it is
+    double bytes_per_s;  // emulated rate; 0: none
     struct executor_interval *intervals;
     size_t interval_count, interval_capacity;
 };
 
 struct executor_chunk;
 
-// One mode. issue takes an operation that lives in the arena; wait returns when none is left; close frees what open
-// made, after a wait.
+// The functions of a mode. issue takes an operation in the arena; wait returns when no operation is pending; close,
+// after a wait, frees what open allocated.
 struct executor_mode_operations {
     int (*open)(struct executor *executor, uint64_t seed);
     int (*issue)(struct executor *executor, struct operation *operation);
@@ -66,35 +66,35 @@ struct executor {
     uint64_t pending_count;
     struct executor_chunk *arena;
     bool recording;
-    atomic_bool failing;  // taken by the first operation that fails, which then writes the message and, last, code
+    atomic_bool failing;  // set by the first operation to fail, which then writes the message and, last, code
     _Atomic int code;
     char message[EXECUTOR_MESSAGE_BYTES];
 };
 
-// Derives the operation's dependencies from those that are pending, and puts it at the end of its lane. This and
-// executor_complete need the caller's lock, where threads share the executor.
+// Copies an operation, its arguments and its spans of more than 0 bytes into the arena; null: no memory.
+struct operation *executor_copy(struct executor *executor, const struct executor_operation *given);
+
+// Derives the operation's dependencies on the pending ones, and appends it to its lane. Where threads share the
+// executor, the caller holds the lock for this, executor_ready and executor_complete.
 void executor_enqueue(struct executor *executor, struct operation *operation);
 
-// The lane's oldest operation, if all that it depends on is complete; else null.
+// The lane's oldest operation if its dependencies are complete; null otherwise.
 struct operation *executor_ready(const struct executor *executor, enum lane lane);
 
-// Takes a lane's oldest operation away.
+// Removes the oldest operation of a lane, which has run or is skipped.
 void executor_complete(struct executor *executor, enum lane lane);
 
-// Runs an operation, and waits for what it has begun on an accelerator.
+// Runs an operation, and waits for the work that it started on an accelerator.
 int executor_run(const struct operation *operation);
 
-// Frees the operations that the arena holds, all of them complete.
+// Frees all operations in the arena; none is pending.
 void executor_arena_reset(struct executor *executor);
 
-// Called after every operation, on the thread that ran it from begin_ns on: holds an emulated lane back and keeps the
-// interval.
+// Called after every operation, on the thread that ran it: delays an emulated lane and keeps the interval. begin_ns:
+// when the operation began.
 void executor_ended(struct executor *executor, const struct operation *operation, uint64_t begin_ns);
 
-// Keeps code and the calling thread's message if nothing failed before, and tells the owner.
+// Keeps code and the calling thread's message if this is the first failure, and calls the owner's `failed`.
 void executor_fail(struct executor *executor, int code);
-
-// The first error, its message restored in the calling thread; 0 if there is none.
-int executor_error(const struct executor *executor);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The overlap mode: one thread a lane, made at the lane's first operation. The head of a lane starts as soon as the
-// other lanes have completed what it depends on.
+// The overlap mode: one thread per lane, created at the lane's first operation. The head of a lane starts as soon as
+// the other lanes have completed its dependencies.
 #include "ref/executor/executor_internal.h"
 
 #include "base/clock.h"
@@ -20,7 +20,7 @@ struct overlap_lane {
 };
 
 struct overlap {
-    pthread_mutex_t lock;  // over the executor's lanes and all below
+    pthread_mutex_t lock;  // guards the executor's lanes and all fields below
     pthread_cond_t drained;
     bool closing;
     struct overlap_lane lanes[LANE_COUNT];
@@ -42,8 +42,8 @@ static int overlap_open(struct executor *executor, uint64_t seed)
     return ERR_NONE;
 }
 
-// Wakes the lanes whose oldest operation may start. Signals to a lane that is not waiting are lost, and need not
-// arrive: it looks for itself when it is done.
+// Wakes the lanes whose oldest operation may start. A lane that is not waiting misses the signal and needs none: it
+// checks its queue before it waits.
 static void wake_ready(struct executor *executor)
 {
     struct overlap *overlap = executor->state;
@@ -57,7 +57,7 @@ static void *run_lane(void *argument)
     struct overlap_lane *self = argument;
     struct executor *executor = self->executor;
     struct overlap *overlap = executor->state;
-    prctl(PR_SET_TIMERSLACK, 1000);  // ns; an emulated lane sleeps as long as it says
+    prctl(PR_SET_TIMERSLACK, 1000);  // ns; lets an emulated lane sleep precisely
     int entered = tier_enter(executor->tier);
     if (entered != ERR_NONE)
         executor_fail(executor, entered);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emulated lanes, which take at least as long as their rate says, and the intervals that are kept of operations.
+// Emulated lanes take at least bytes / rate, and the executor keeps the intervals of operations.
 #include "ref/executor/executor.h"
 
 #include "base/clock.h"
@@ -55,7 +55,7 @@ Test(executor_record, concurrent_an_emulated_lane_is_no_faster_than_its_rate)
     }
 }
 
-// The slow lane's second half of a second is nobody else's: a lane without a rate is done before it.
+// Only the slow lane takes half a second: a lane without a rate ends before it.
 Test(executor_record, concurrent_other_lanes_are_as_fast_as_they_are)
 {
     static const double rates[LANE_COUNT] = {[LANE_NVME_READ] = 1e6};

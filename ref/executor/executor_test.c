@@ -1,33 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of operations give the same bits, fail the same way and keep their lanes' order in every mode.
-#include "ref/executor/executor.h"
+// Programs of operations give the same bits and keep the order of their lanes in every mode.
+#include "ref/executor/executor_trial.h"
 
-#include "base/err.h"
-
-#include <criterion/criterion.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-// What an operation costs, plans alone ask.
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-
-static const struct executor_schedule SERIAL = {EXECUTOR_SERIAL, 0}, OVERLAP = {EXECUTOR_OVERLAP, 0};
-
-static struct executor_schedule chaos(uint64_t seed)
-{
-    return (struct executor_schedule){EXECUTOR_CHAOS, seed};
-}
-
-static struct executor *open_executor(struct executor_schedule schedule, int rank, struct tier *tier)
-{
-    struct executor *executor = NULL;
-    cr_assert_eq(executor_open(schedule, rank, tier, NULL, NULL, &executor), ERR_NONE, "%s", err_message());
-    return executor;
-}
 
 // Random programs. An operation hashes what it reads into what it writes, so that any other order of two operations
 // that touch the same bytes gives other bits. The last region is not the tier's.
@@ -93,7 +71,7 @@ static int mix(void *arguments)
     return ERR_NONE;
 }
 
-// Issues the program of that seed, with a wait here and there. Pauses only show more of the possible orders.
+// Issues the program of this seed, with a wait now and then. Pauses only bring out more of the possible orders.
 static void play(const struct machine *machine, struct executor *executor, unsigned seed, int length, bool pauses)
 {
     for (int i = 0; i < length; i++) {
@@ -170,24 +148,6 @@ Test(executor, concurrent_executors_do_not_disturb_each_other)
     }
 }
 
-// A log of which operation ran when.
-enum { LOG_LENGTH = 200 };
-struct log {
-    atomic_int count;
-    int entries[LOG_LENGTH];
-};
-struct log_entry {
-    struct log *log;
-    int number;
-};
-
-static int write_log(void *arguments)
-{
-    struct log_entry *entry = arguments;
-    entry->log->entries[atomic_fetch_add(&entry->log->count, 1)] = entry->number;
-    return ERR_NONE;
-}
-
 // Numbers 0 to LOG_LENGTH-1, on one of three lanes each, without any span.
 static struct log log_order(struct executor_schedule schedule, int rank)
 {
@@ -224,7 +184,7 @@ Test(executor, chaos_order_is_a_function_of_seed_and_rank)
     cr_assert_arr_eq(first.entries, again.entries, sizeof first.entries);
     cr_assert_arr_neq(first.entries, seed.entries, sizeof first.entries);
     cr_assert_arr_neq(first.entries, rank.entries, sizeof first.entries);
-    // A choice of one in three without favour would hardly take 12 from the same lane.
+    // An even choice among three lanes would hardly take 12 in a row from one lane.
     int run = 1, longest = 1;
     for (int i = 1; i < LOG_LENGTH; i++) {
         run = first.entries[i] % 3 == first.entries[i - 1] % 3 ? run + 1 : 1;
@@ -263,33 +223,6 @@ Test(executor, chaos_takes_more_operations_than_it_keeps)
     free(sums);
 }
 
-// A place where a number of threads meet, as a collective is.
-struct meeting {
-    pthread_mutex_t lock;
-    pthread_cond_t met;
-    int size, arrived, round;
-};
-
-static void meet(struct meeting *meeting)
-{
-    pthread_mutex_lock(&meeting->lock);
-    int round = meeting->round;
-    if (++meeting->arrived == meeting->size) {
-        meeting->arrived = 0;
-        meeting->round++;
-        pthread_cond_broadcast(&meeting->met);
-    }
-    while (round == meeting->round)
-        pthread_cond_wait(&meeting->met, &meeting->lock);
-    pthread_mutex_unlock(&meeting->lock);
-}
-
-static int run_meet(void *arguments)
-{
-    meet(*(struct meeting **)arguments);
-    return ERR_NONE;
-}
-
 Test(executor, concurrent_lanes_run_at_the_same_time, .timeout = 60)
 {
     struct meeting meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, LANE_COUNT, 0, 0},
@@ -303,7 +236,7 @@ Test(executor, concurrent_lanes_run_at_the_same_time, .timeout = 60)
     executor_close(executor);
 }
 
-// Ranks that exchange memory as a shared-memory collective does: all meet, each reads what the others sent, all meet.
+// Ranks exchange memory as a shared-memory collective does: all meet, each reads the others' data, all meet.
 enum { RANKS = 3, EXCHANGES = 8, WORDS = 700 };
 
 struct world {
@@ -392,110 +325,6 @@ Test(executor, concurrent_ranks_with_collectives_never_deadlock, .timeout = 100)
         run_world(&world, seed < 200 ? chaos(seed) : OVERLAP);
         cr_assert_arr_eq(world.digests, expected.digests, sizeof world.digests, "seed %lu", seed);
     }
-}
-
-// Failures.
-struct failure {
-    int calls;
-    char message[100];
-};
-
-static void keep_failure(void *context, const char *message)
-{
-    struct failure *failure = context;
-    failure->calls++;
-    strncpy(failure->message, message, sizeof failure->message - 1);
-    err_set(ERR_PEER, "the owner's own call failed");
-}
-
-static int fail(void *arguments)
-{
-    return err_set(ERR_IO, "operation %d failed", *(int *)arguments);
-}
-
-Test(executor, concurrent_first_failure_is_kept_reported_once_and_nothing_runs_after_it)
-{
-    for (uint64_t round = 0; round < 30; round++) {
-        const struct executor_schedule schedules[] = {SERIAL, OVERLAP, chaos(round)};
-        struct executor_schedule schedule = schedules[round % 3];
-        struct failure failure = {0};
-        struct log log = {.count = 0};
-        struct executor *executor;
-        uint32_t word = 0;
-        cr_assert_eq(executor_open(schedule, 0, NULL, keep_failure, &failure, &executor), ERR_NONE);
-        // The span makes every operation depend on those before it, across lanes.
-        struct executor_span span = {&word, sizeof word, EXECUTOR_READ_WRITE};
-        int code = ERR_NONE;
-        for (int i = 0; i < 20; i++) {
-            struct log_entry entry = {&log, i};
-            struct executor_operation good = {"log", (enum lane)(i % 4), write_log, &entry, sizeof entry, &span, 1, 0};
-            struct executor_operation bad = {"fail", (enum lane)(i % 4), fail, &i, sizeof i, &span, 1, 0};
-            code = executor_issue(executor, i == 5 || i == 9 ? &bad : &good);
-            cr_assert(code == ERR_NONE || (code == ERR_IO && i >= 5));
-            cr_assert(schedule.mode != EXECUTOR_SERIAL || i < 5 || code == ERR_IO);
-        }
-        for (int again = 0; again < 2; again++) {
-            err_set(ERR_USAGE, "something else");
-            cr_assert_eq(executor_wait(executor), ERR_IO);
-            cr_assert_str_eq(err_message(), "operation 5 failed");
-        }
-        struct log_entry entry = {&log, 100};
-        struct executor_operation late = {"log", LANE_COMPUTE, write_log, &entry, sizeof entry, NULL, 0, 0};
-        err_set(ERR_USAGE, "something else");
-        cr_assert_eq(executor_issue(executor, &late), ERR_IO);
-        cr_assert_str_eq(err_message(), "operation 5 failed");
-        cr_assert_eq(log.count, 5);
-        cr_assert_eq(failure.calls, 1);
-        cr_assert_str_eq(failure.message, "operation 5 failed");
-        executor_close(executor);
-    }
-}
-
-static int meet_and_fail(void *arguments)
-{
-    meet(*(struct meeting **)arguments);
-    return err_set(ERR_IO, "failed together");
-}
-
-Test(executor, concurrent_failures_are_reported_once, .timeout = 60)
-{
-    for (int round = 0; round < 50; round++) {
-        struct meeting meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 4, 0, 0}, *pointer = &meeting;
-        struct failure failure = {0};
-        struct executor *executor;
-        cr_assert_eq(executor_open(OVERLAP, 0, NULL, keep_failure, &failure, &executor), ERR_NONE);
-        for (int lane = 0; lane < 4; lane++) {
-            struct executor_operation operation = {
-                "fail", (enum lane)lane, meet_and_fail, &pointer, sizeof pointer, NULL, 0, 0};
-            cr_assert_eq(executor_issue(executor, &operation), ERR_NONE);
-        }
-        cr_assert_eq(executor_wait(executor), ERR_IO);
-        cr_assert_eq(failure.calls, 1);
-        cr_assert_str_eq(failure.message, "failed together");
-        executor_close(executor);
-    }
-}
-
-static void release_meeting(void *context, const char *message)
-{
-    (void)message;
-    meet(context);
-}
-
-Test(executor, concurrent_owner_hears_of_a_failure_while_other_lanes_still_wait, .timeout = 60)
-{
-    // The operation on the collective lane returns only when the owner is told, as after comm_abort.
-    struct meeting meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 2, 0, 0}, *pointer = &meeting;
-    struct executor *executor;
-    int number = 1;
-    cr_assert_eq(executor_open(OVERLAP, 0, NULL, release_meeting, &meeting, &executor), ERR_NONE);
-    struct executor_operation waits = {"waits", LANE_COLLECTIVE, run_meet, &pointer, sizeof pointer, NULL, 0, 0};
-    struct executor_operation fails = {"fails", LANE_COMPUTE, fail, &number, sizeof number, NULL, 0, 0};
-    cr_assert_eq(executor_issue(executor, &waits), ERR_NONE);
-    usleep(20000);
-    executor_issue(executor, &fails);
-    cr_assert_eq(executor_wait(executor), ERR_IO);
-    executor_close(executor);
 }
 
 Test(executor, closing_waits_for_what_was_issued)

@@ -4,8 +4,9 @@
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 
-// The lane from a tier (row) to a tier (column). There is none between device and NVMe: what goes there passes the
-// host.
+#include <assert.h>
+
+// The lane from a tier (row) to a tier (column). Device and NVMe have none: their copies pass through the host.
 static const enum lane LANES[TIER_COUNT][TIER_COUNT] = {
     [TIER_DEVICE] = {LANE_COMPUTE, LANE_D2H, LANE_COUNT},
     [TIER_HOST] = {LANE_H2D, LANE_CPU, LANE_NVME_WRITE},
@@ -48,12 +49,14 @@ static int run_copy(void *arguments)
 int move_copy(const struct move *move, const char *name, struct location to, struct location from, size_t bytes,
               const struct executor_span *also)
 {
+    assert((unsigned)from.tier < TIER_COUNT && (unsigned)to.tier < TIER_COUNT);
     enum lane lane = LANES[from.tier][to.tier];
     if (lane == LANE_COUNT)
-        return err_set(ERR_INTERNAL, "%s: nothing moves from %s to %s at once", name, ledger_tier_name(from.tier),
+        return err_set(ERR_INTERNAL, "%s: there is no direct copy from %s to %s", name, ledger_tier_name(from.tier),
                        ledger_tier_name(to.tier));
     if (bytes == 0)
         return ERR_NONE;
+    assert(move->nvme || (lane != LANE_NVME_READ && lane != LANE_NVME_WRITE));
     size_t moved = move_bytes(to.tier, from.tier, bytes);
     struct copy_arguments a = {move, lane, to.address, from.address, moved};
     const struct executor_span spans[] = {{from.address, moved, EXECUTOR_READ},
@@ -96,6 +99,7 @@ static int run_cast(void *arguments)
 int move_cast(const struct move *move, enum ledger_tier tier, const void *from, enum dtype from_dtype, void *to,
               enum dtype to_dtype, size_t count, bool add)
 {
+    assert(tier == TIER_DEVICE || tier == TIER_HOST);
     if (from_dtype != to_dtype && from_dtype != DTYPE_FP32 && to_dtype != DTYPE_FP32)
         return err_set(ERR_INTERNAL, "no conversion from %s to %s", dtype_name(from_dtype), dtype_name(to_dtype));
     if (count == 0)

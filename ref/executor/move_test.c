@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between tiers and conversions within one: their bits, their lanes, their bytes.
+// Copies between tiers and conversions within a tier: bits, lanes and counted bytes.
 #include "ref/executor/move.h"
 
 #include "base/err.h"
@@ -59,7 +59,7 @@ static void copy(struct location to, struct location from, size_t bytes)
     cr_assert_eq(move_copy(&move, "copy", to, from, bytes, NULL), ERR_NONE, "%s", err_message());
 }
 
-// Issued one behind the other and not waited for: device, host, NVMe, and all the way back to another place.
+// A chain without a wait: device, host, NVMe, and back to other addresses.
 Test(move, concurrent_what_makes_the_round_over_all_tiers_comes_back)
 {
     for (size_t s = 0; s < sizeof SCHEDULES / sizeof *SCHEDULES; s++)
@@ -127,8 +127,8 @@ Test(move, bytes_to_and_from_nvme_are_whole_blocks)
     cr_expect_eq(move_bytes(TIER_HOST, TIER_NVME, 0), 0);
 }
 
-// A copy with one more span is ordered by it as by its own: here the second may not begin before the first has ended,
-// though they touch no byte together and have lanes of their own.
+// The additional span of a copy orders it: the second copy may not begin before the first has ended, although they
+// share no byte and run on different lanes.
 static int late(void *argument)
 {
     usleep(20000);
@@ -157,7 +157,7 @@ Test(move, concurrent_one_more_span_orders_a_copy)
     close_all();
 }
 
-// Rounding to the nearest, ties to even; a sum in 16 bits is rounded once.
+// Rounding to nearest, ties to even; a sum in 16 bits is rounded once.
 Test(move, concurrent_conversions_round_once_on_the_lane_of_their_tier)
 {
     const float given[] = {1.0f, 1.00390625f, 1.01171875f, -3.1415927f, 65504.0f};

@@ -2,11 +2,11 @@
 #include "ref/executor/reach.h"
 
 #include "base/err.h"
-#include "ref/executor/executor_dry.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
-// The links, on every level, to the first range that ends behind an address.
+// Finds the links, on every level, to the first range that ends behind an address.
 static void find_links(struct reach *reach, uintptr_t address, struct reach_range **links[REACH_LEVELS])
 {
     struct reach_range **level = reach->first;
@@ -17,7 +17,7 @@ static void find_links(struct reach *reach, uintptr_t address, struct reach_rang
     }
 }
 
-// A quarter of the ranges is on a level above the lowest, a quarter of these on the next.
+// Each level holds a quarter of the ranges of the level below.
 static int draw_height(struct reach *reach)
 {
     int height = 1;
@@ -27,7 +27,7 @@ static int draw_height(struct reach *reach)
     return height;
 }
 
-// Adds a range that no other one overlaps. like: what has touched it; null: nobody has.
+// Adds a range that overlaps no other. like: the range whose history it takes; null: it has none.
 static int add(struct reach *reach, uintptr_t begin, uintptr_t end, const struct reach_range *like,
                struct reach_range **out)
 {
@@ -38,8 +38,8 @@ static int add(struct reach *reach, uintptr_t begin, uintptr_t end, const struct
         return err_set(ERR_MEMORY, "executor: no memory for the dependencies of a plan");
     range->begin = begin;
     range->end = end;
-    range->writer = like ? like->writer : EXECUTOR_NO_EVENT;
-    range->reader = like ? like->reader : EXECUTOR_NO_EVENT;
+    range->writer = like ? like->writer : REACH_NO_EVENT;
+    range->reader = like ? like->reader : REACH_NO_EVENT;
     find_links(reach, begin, links);
     for (int i = 0; i < height; i++) {
         range->next[i] = *links[i];
@@ -49,9 +49,10 @@ static int add(struct reach *reach, uintptr_t begin, uintptr_t end, const struct
     return ERR_NONE;
 }
 
-// Cuts a range in two; *out is the second.
+// Splits a range in two; *out is the second.
 static int cut(struct reach *reach, struct reach_range *range, uintptr_t at, struct reach_range **out)
 {
+    assert(range->begin < at && at < range->end);
     uintptr_t end = range->end;
     range->end = at;
     return add(reach, at, end, range, out);

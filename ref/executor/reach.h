@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who last wrote a byte, and who of those that read it since is done last: for ranges of addresses that nobody needs to
-// have. Ranges that have been touched alike are one entry; a skip list holds them in order.
+// For every range of addresses, backed by memory or not: the event that last wrote it, and of the events that read it
+// since then the last to end. Neighbouring bytes with the same history share one range; a skip list keeps the ranges in
+// order.
 #ifndef ZG_REACH_H
 #define ZG_REACH_H
 
 #include "ref/executor/executor.h"
 
-enum { REACH_LEVELS = 20 };
+enum { REACH_LEVELS = 20, REACH_NO_EVENT = -1 };
 
 struct reach_range {
     uintptr_t begin, end;
-    long writer, reader;  // events; EXECUTOR_NO_EVENT: none
+    long writer, reader;  // indices of events; REACH_NO_EVENT: none
     struct reach_range *next[];
 };
 
@@ -19,11 +20,11 @@ struct reach {
     uint64_t random;
 };
 
-// Cuts ranges so that some of them are the span, and gives the first of these; those that follow it belong to the span
-// as long as they begin before its end. *out is null for a span of 0 bytes. ERR_MEMORY.
+// Splits ranges at the borders of the span and adds those that are missing. *out is the first range of the span, and
+// the ranges after it belong to the span while they begin before its end; null for a span of 0 bytes. ERR_MEMORY.
 int reach_cover(struct reach *reach, const struct executor_span *span, struct reach_range **out);
 
-// The first range of a span that is covered.
+// The first range of a span that reach_cover has covered.
 struct reach_range *reach_find(const struct reach *reach, const struct executor_span *span);
 
 void reach_close(struct reach *reach);

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -31,6 +32,7 @@ int trace_step(struct trace *trace, int rank, uint64_t step, uint64_t begin_ns, 
 {
     if (!trace)
         return ERR_NONE;
+    assert(rank >= 0 && rank < trace->world && step > 0 && begin_ns <= end_ns);
     struct trace_rank *of = &trace->ranks[rank];
     if (of->step_count == of->step_capacity) {
         size_t capacity = 2 * of->step_capacity + 64;
@@ -48,7 +50,8 @@ int trace_take(struct trace *trace, int rank, struct executor *executor)
 {
     if (!trace || !executor)
         return ERR_NONE;
-    executor_wait(executor);  // whether it failed, its owner knows
+    assert(rank >= 0 && rank < trace->world);
+    executor_wait(executor);  // the owner handles its error
     for (int lane = 0; lane < LANE_COUNT; lane++) {
         size_t count;
         const struct executor_interval *intervals = executor_intervals(executor, (enum lane)lane, &count);
@@ -65,7 +68,7 @@ int trace_take(struct trace *trace, int rank, struct executor *executor)
 
 uint64_t trace_busy_ns(const struct trace_rank *rank, enum lane lane, uint64_t begin_ns, uint64_t end_ns)
 {
-    // A lane runs one operation at a time, in order; where clocks make two touch, no nanosecond counts twice.
+    // A lane runs one operation at a time, in order; no nanosecond counts twice where two intervals touch.
     uint64_t busy_ns = 0, counted_to = begin_ns;
     for (size_t i = 0; i < rank->interval_count[lane]; i++) {
         const struct executor_interval *interval = &rank->intervals[lane][i];
@@ -79,7 +82,7 @@ uint64_t trace_busy_ns(const struct trace_rank *rank, enum lane lane, uint64_t b
     return busy_ns;
 }
 
-// The file being written; an error shows at the end.
+// The file being written; trace_write reports errors at the end.
 struct writer {
     FILE *out;
     const struct trace *trace;
@@ -109,7 +112,7 @@ static void write_name(struct writer *w, const char *name)
     json_decref(text);
 }
 
-// What every event begins with; kind is one of the format's letters.
+// Writes the start of an event; kind is one of the format's letters.
 static void begin_event(struct writer *w, char kind, int rank, int thread, const char *name)
 {
     fprintf(w->out, "%s\n{\"ph\":\"%c\",\"pid\":%d,\"tid\":%d,\"name\":", w->begun ? "," : "", kind, rank, thread);
@@ -125,7 +128,7 @@ static void write_metadata(struct writer *w, int rank, int thread, const char *k
     fputs("}}", w->out);
 }
 
-// Lanes are shown in their own order.
+// Gives the thread a name and its place in the order of lanes.
 static void write_thread(struct writer *w, int rank, int thread, const char *name)
 {
     write_metadata(w, rank, thread, "thread_name", name);

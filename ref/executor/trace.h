@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every rank's lanes did, and when: the intervals of a run's operations (executor.h) and of its steps, and their
-// file in Chrome's trace event format, which Perfetto and chrome://tracing open.
+// The timeline of a run: the intervals of every rank's operations (executor.h) and steps, written as a file in Chrome's
+// trace event format, which Perfetto and chrome://tracing open.
 #ifndef ZG_TRACE_H
 #define ZG_TRACE_H
 
@@ -28,16 +28,16 @@ struct trace {
 int trace_open(int world, struct trace *out);
 void trace_close(struct trace *trace);
 
-// For a rank's own thread: a step that has ended; and, after the last, all that its executor recorded. A null trace
-// notes nothing.
+// Called on a rank's own thread: trace_step adds a step that has ended; trace_take, after the last step, copies all
+// intervals that the executor recorded. Both ignore a null trace.
 int trace_step(struct trace *trace, int rank, uint64_t step, uint64_t begin_ns, uint64_t end_ns);
 int trace_take(struct trace *trace, int rank, struct executor *executor);
 
-// Nanoseconds in which a lane was busy between two times: the union of its intervals.
+// The nanoseconds between two times in which a lane was busy: the union of its intervals.
 uint64_t trace_busy_ns(const struct trace_rank *rank, enum lane lane, uint64_t begin_ns, uint64_t end_ns);
 
-// A process a rank, a thread a lane and one for the steps, times in microseconds since the first of all. emulated is
-// what emulation_text says, "" if nothing is. ERR_IO.
+// Writes one process per rank with one thread per lane and one for the steps; times in microseconds from the first
+// event. emulated: the result of emulation_text. ERR_IO.
 int trace_write(const struct trace *trace, const char *emulated, FILE *out);
 
 #endif

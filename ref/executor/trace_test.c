@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of timelines: the file is what trace viewers read, and shows every byte that lanes moved, whatever becomes of
-// the run.
+// Timelines: the file has the form that trace viewers read, and shows every byte that lanes moved, also in a run that
+// fails.
 #include "base/command_test.h"
 #include "ref/executor/trace.h"
 
@@ -44,7 +44,7 @@ static const char *temporary(char path[64])
 
 enum { RANKS = 2, THREADS = LANE_COUNT + 1 };
 
-// What a file says, by rank and thread.
+// The content of a file, by rank and thread.
 struct seen {
     uint64_t bytes[RANKS][THREADS];
     size_t events[RANKS][THREADS];
@@ -52,7 +52,7 @@ struct seen {
     size_t named_processes, named_threads;
 };
 
-// Events of one thread are written in order, and none begins before the last one's end: to the nanosecond.
+// Events of one thread are in order, and none begins before the previous one ends, to the nanosecond.
 static void look(json_t *events, struct seen *out)
 {
     *out = (struct seen){0};
@@ -110,7 +110,7 @@ Test(trace, every_lane_shows_the_bytes_of_the_ledger)
             in_ledger += (uint64_t)json_integer_value(bytes);
         for (int rank = 0; rank < RANKS; rank++)
             in_file += seen.bytes[rank][lane];
-        // The largest magnitude, the sum of squares and the loss are gathered outside of the executor.
+        // The executor does not run the gathers of the largest magnitude, the sum of squares and the loss.
         if (lane == LANE_COLLECTIVE)
             in_file += RANKS * STEPS * (RANKS - 1) *
                        (sizeof(uint32_t) + sizeof(struct norm_sum) + sizeof(struct train_report_of_rank));

@@ -151,9 +151,10 @@ static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t re
     uint64_t reuse = t->config->max_reuse_distance, touched = 0;
     uint64_t last[layout->bucket_count];  // elements touched when the bucket was last used
     bool own_full[layout->bucket_count], own_read[layout->bucket_count];  // tied buckets have a buffer of their own
-    int gathered_order[stage->gathered.buffer_count + 1], host_order[stage->host_params.buffer_count + 1];
-    struct lru gathered = {gathered_order, 0, stage->gathered.buffer_count};
-    struct lru host = {host_order, 0, stage->host_params.buffer_count};
+    int gathered_order[stage->prefetcher.gathered.buffer_count + 1],
+        host_order[stage->prefetcher.host_params.buffer_count + 1];
+    struct lru gathered = {gathered_order, 0, stage->prefetcher.gathered.buffer_count};
+    struct lru host = {host_order, 0, stage->prefetcher.host_params.buffer_count};
     memset(own_full, 0, sizeof own_full);
     memset(own_read, 0, sizeof own_read);
     memset(last, 0, sizeof last);

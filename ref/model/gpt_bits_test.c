@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bits of a GPT's gradients: what they depend on, and what they must not depend on.
+// The bits of a GPT's gradients depend on parameters and micro-batch, and on nothing else.
 #include "ref/model/gpt_trial.h"
 #include "ref/arithmetic/isa_test.h"
 
@@ -9,7 +9,7 @@
 
 static const struct placing plain = {0};
 
-// A trial in fp32 whose parameters are those of a 16-bit one.
+// A trial in fp32 with the parameters of a 16-bit trial.
 static struct trial widened(const struct trial *trial)
 {
     struct trial wide = trial_make(trial->model, ODD_SEQUENCES, DTYPE_FP32, plain);
@@ -27,7 +27,7 @@ Test(gpt_bits, gradients_in_16_bits_are_the_fp32_gradients_rounded)
         trial_pass(&half, 8.0f);
         trial_pass(&wide, 8.0f);
         cr_assert(model_loss(half.run) == model_loss(wide.run));
-        for (int i = 1; i < model->param_count; i++) {  // wte.weight is a sum of two roundings: the next test
+        for (int i = 1; i < model->param_count; i++) {  // wte.weight is a sum of two rounded parts: see the next test
             char rounded[gradient_bytes(&half, i)];
             dtype_narrow(halves[d], wide.gradients[i].data, rounded, model->params[i].count);
             cr_assert(memcmp(rounded, half.gradients[i].data, sizeof rounded) == 0, "%s in %s", model->params[i].name,
@@ -39,7 +39,7 @@ Test(gpt_bits, gradients_in_16_bits_are_the_fp32_gradients_rounded)
     gpt_free(model);
 }
 
-// The head's part alone, the embedding's alone, and both in one place.
+// The head's part alone, the embedding's part alone, and both in one tensor.
 Test(gpt_bits, a_tied_gradient_is_the_heads_part_plus_the_embeddings_part_in_every_dtype)
 {
     struct model *model = make(&odd_shape);
@@ -117,7 +117,7 @@ static void *caller_run(void *trial)
     return NULL;
 }
 
-// Different threads, places in memory and neighbours; shapes that take OpenBLAS through its small and large kernels.
+// Different threads, addresses and neighbours; shapes that exercise the small and the large kernels of OpenBLAS.
 Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_a_lone_one)
 {
     const struct gpt_shape shapes[] = {odd_shape, {2, 64, 4, 64, 256, 1}, {1, 256, 4, 128, 256, 1}};
@@ -143,7 +143,7 @@ Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_a_lone_one)
     }
 }
 
-// Widths of less than a vector, of whole ones and of whole ones and a rest.
+// Widths of less than a vector, of whole vectors, and of whole vectors and a remainder.
 Test(gpt_bits, every_build_of_the_kernels_gives_the_same_bits)
 {
     const struct gpt_shape shapes[] = {
@@ -171,8 +171,8 @@ Test(gpt_bits, every_build_of_the_kernels_gives_the_same_bits)
         printf("TEST SKIPPED: this processor has one build of the kernels only\n");
 }
 
-// Everything ends at the edge of a page that nothing may touch; parameters are read-only; the working memory has
-// exactly the size it says and holds NaN.
+// All memory ends before an inaccessible page; parameters are read-only; the working memory has exactly the size that
+// model_run_bytes returns and begins as NaN.
 Test(gpt_bits, a_pass_stays_inside_its_memory_and_reads_nothing_that_was_not_written)
 {
     const struct gpt_shape shapes[] = {odd_shape, {2, 64, 4, 64, 256, 1}, {1, 48, 3, 17, 50, 1}, {2, 21, 3, 5, 11, 4}};
@@ -207,7 +207,7 @@ Test(gpt_bits, an_overflow_inside_the_model_shows_in_the_gradients)
     for (int param = 0; param < model->param_count; param++) {
         struct trial trial = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
         float *values = trial.params[param];
-        values[param == 0 ? trial.tokens[0] * odd_shape.width : 0] = INFINITY;  // the row of a token that does occur
+        values[param == 0 ? trial.tokens[0] * odd_shape.width : 0] = INFINITY;  // the row of a token that occurs
         trial_pass(&trial, 1.0f);
         bool finite = true;
         for (int i = 0; i < model->param_count; i++) {

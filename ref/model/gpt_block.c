@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPT's blocks. The MLP is a sum over tiles of its hidden channels, out(gelu(fc(x))) = o + the sum of
-// gelu(x F_t + f_t) O_t; without tiles there is one, which is all of it.
+// gelu(x F_t + f_t) O_t; without tiles the only tile is the whole MLP.
 //
-// Attention passes on the stream's middle x2 and the MLP's input ln_2(x2). The first tile makes x2 + o of it, and each
-// tile, in order, adds its part. Backward, x2's gradient is that of the block's output, and the tiles, in reverse, add
-// up the gradient of the MLP's input, which attention's backward then takes through the layer norm.
+// Attention produces x2 in the middle of the residual stream and the MLP's input ln_2(x2). The first tile starts the
+// output as x2 + o, and each tile, in order, adds its part. Backward, x2 receives the gradient of the block's output;
+// the tiles, in reverse, sum the gradient of the MLP's input, and attention's backward takes it through the layer norm.
 #include "ref/model/gpt_pass.h"
 
 #include "ref/arithmetic/gpt_math.h"
@@ -15,7 +15,7 @@ static struct attention_shape attention_of(const struct gpt_pass *pass)
                                     pass->shape->head_count};
 }
 
-// Where a parameter of the MLP is in the layer's list.
+// The index of an MLP parameter in the layer's list.
 static int mlp_index(const struct gpt_pass *pass, int role)
 {
     return pass->layer.attention ? role : role - ATTENTION_PARAMS;

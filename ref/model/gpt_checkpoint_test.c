@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activation checkpointing: the bits of a run that keeps everything, from the memory of one block.
+// Activation checkpointing gives the bits of a run that keeps all activations, in the memory of one block.
 #include "ref/model/gpt_trial.h"
 #include "ref/model/text.h"
 #include "ref/train/train.h"
@@ -42,8 +42,8 @@ Test(gpt_checkpoint, losses_and_gradients_have_the_bits_of_a_run_that_keeps_ever
     }
 }
 
-// Backward has nothing but the checkpoints: between the passes all of the run's memory becomes NaN. Checkpoints and
-// memory end at the edge of a page that nothing may touch.
+// Backward uses only the checkpoints: between the passes the run's memory is filled with NaN. Checkpoints and memory
+// end before an inaccessible page.
 Test(gpt_checkpoint, backward_reads_nothing_that_forward_left_in_the_run)
 {
     for (int s = 0; s < SHAPE_COUNT; s++) {
@@ -138,7 +138,7 @@ Test(gpt_checkpoint, a_layer_without_room_for_its_checkpoint_is_refused_by_name)
     gpt_free(model);
 }
 
-// The oracle keeps everything.
+// The oracle keeps all activations.
 Test(gpt_checkpoint, training_with_checkpoints_equals_unsharded_training_without)
 {
     static struct config_notes notes;

@@ -17,7 +17,7 @@ static int tokens_check(const struct gpt_pass *pass, const struct model_batch *b
     return ERR_NONE;
 }
 
-// A row's token; the next one is its target.
+// The token of a row; the next token is its target.
 static const uint16_t *token_of(const struct gpt_pass *pass, const struct model_batch *batch, size_t row)
 {
     size_t length = pass->shape->sequence_length;
@@ -35,8 +35,8 @@ int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch 
     return ERR_NONE;
 }
 
-// Rows are added in token order to a gradient that begins as zero; a tied head's part, if there is one, is added to
-// the finished sum, element by element.
+// Adds the rows in token order to a gradient that begins as zero; a tied head's part is added to the finished sum,
+// element by element.
 int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch)
 {
     size_t width = pass->width, length = pass->shape->sequence_length;

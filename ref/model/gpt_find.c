@@ -37,7 +37,7 @@ const char *gpt_name(int index)
     return index >= 0 && index < KNOWN_COUNT ? known[index].name : NULL;
 }
 
-// The shape of what stands before the colon, or NULL.
+// The shape of the name before the colon, or NULL.
 static const struct gpt_shape *base_of(const char *name)
 {
     size_t length = strcspn(name, ":");
@@ -54,7 +54,7 @@ bool gpt_is_name(const char *name)
     return base_of(name) != NULL;
 }
 
-// One KEY=NUMBER of `length` characters; seen has a bit for each key that came before.
+// Parses one KEY=NUMBER of `length` characters; *seen has a bit for each key given so far.
 static int parse_key(const char *name, const char *text, size_t length, unsigned *seen, struct gpt_shape *shape)
 {
     size_t key_length = strcspn(text, "=,");
@@ -75,8 +75,8 @@ static int parse_key(const char *name, const char *text, size_t length, unsigned
         return ERR_NONE;
     }
     return err_set(ERR_USAGE,
-                   "model %s: there is no key '%.*s'; expected layers, width, heads, length, vocabulary or tiles, "
-                   "each as KEY=NUMBER, with commas between",
+                   "model %s: unknown key '%.*s', expected KEY=NUMBER,... with keys of layers, width, heads, "
+                   "length, vocabulary, tiles",
                    name, (int)key_length, text);
 }
 
@@ -94,7 +94,7 @@ static int parse(const char *name, struct gpt_shape *shape)
     return ERR_NONE;
 }
 
-// Models are built when first asked for and kept until the process ends.
+// Models are made at their first use and kept until the process ends.
 struct found {
     struct model *model;
     struct found *next;

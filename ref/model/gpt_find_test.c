@@ -71,11 +71,11 @@ Test(gpt_find, a_bad_name_is_answered_with_what_is_wrong_in_it)
     static const struct {
         const char *name, *message;
     } cases[] = {
-        {"gpt:", "no key ''"},
-        {"gpt:layers=2,", "no key ''"},
-        {"gpt:layers=2,,width=64", "no key ''"},
-        {"gpt:depth=3", "no key 'depth'; expected layers, width, heads"},
-        {"gpt:layer=3", "no key 'layer'"},
+        {"gpt:", "unknown key ''"},
+        {"gpt:layers=2,", "unknown key ''"},
+        {"gpt:layers=2,,width=64", "unknown key ''"},
+        {"gpt:depth=3", "unknown key 'depth', expected KEY=NUMBER,... with keys of layers, width, heads"},
+        {"gpt:layer=3", "unknown key 'layer'"},
         {"gpt:layers", "expected layers=NUMBER"},
         {"gpt:layers=", "layers=: expected layers=NUMBER"},
         {"gpt:layers=x", "layers=x: expected layers=NUMBER"},
@@ -93,9 +93,9 @@ Test(gpt_find, a_bad_name_is_answered_with_what_is_wrong_in_it)
         {"gpt:vocabulary=65537", "vocabulary of at most 65536"},
         {"gpt:tiles=3", "3 tiles: expected a divisor of 4 x width = 256"},
         {"gpt:width=4096,tiles=2048", "2048 tiles"},
-        {"gpt-huge:layers=2", "no model is called 'gpt-huge:layers=2'"},
-        {"gp:layers=2", "no model is called"},
-        {"linear:layers=2", "no model is called"},
+        {"gpt-huge:layers=2", "unknown model 'gpt-huge:layers=2'"},
+        {"gp:layers=2", "unknown model"},
+        {"linear:layers=2", "unknown model"},
     };
     const struct model *model;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -105,7 +105,7 @@ Test(gpt_find, a_bad_name_is_answered_with_what_is_wrong_in_it)
     cr_assert_eq(model_find_tiled("linear", 2, &model), ERR_USAGE);
     cr_assert(strstr(err_message(), "linear has no large layers"), "%s", err_message());
     cr_assert_eq(model_find_tiled("lineal", 2, &model), ERR_USAGE);
-    cr_assert(strstr(err_message(), "no model is called 'lineal'"), "%s", err_message());
+    cr_assert(strstr(err_message(), "unknown model 'lineal'"), "%s", err_message());
     cr_assert_eq(model_find_tiled("gpt:tiles=2", 4, &model), ERR_USAGE);
     cr_assert(strstr(err_message(), "tiles is given twice"), "%s", err_message());
     char name[GPT_NAME_BYTES + 1] = "gpt:layers=";

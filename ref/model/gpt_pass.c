@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2, forward and backward written out. A block is x2 = x + proj(attention(qkv(ln_1(x)))),
 // x' = x2 + out(gelu(fc(ln_2(x2)))). Forward keeps x, qkv, the attention's output, x2 and fc of every block; backward
-// makes the rest again. With checkpointing there is room for these of one block: x goes to the checkpoint, and backward
-// makes all the others again from there. 16-bit parameters are widened before use, gradients are rounded when they are
-// handed over; everything between is fp32.
+// recomputes the rest. With checkpointing the memory holds these of one block: forward writes x to the checkpoint, and
+// backward recomputes all others from it. 16-bit parameters are widened before use, gradients are rounded when handed
+// over; everything between is fp32.
 #include "ref/model/gpt_pass.h"
 
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
+
+#include <assert.h>
 
 static const struct gpt_shape *shape_of(const struct model *model)
 {
@@ -30,7 +32,7 @@ struct gpt_layer gpt_layer_of(const struct model *model, int layer)
                               .tile = part > 0 ? part - 1 : 0};
 }
 
-// The next count floats, on a cache line of their own.
+// Reserves the next count floats, beginning at a cache line; returns their offset.
 static size_t take(struct gpt_layout *layout, size_t count)
 {
     size_t at = layout->total;
@@ -51,7 +53,7 @@ static size_t layer_elements(const struct model *model, int layer)
     return count;
 }
 
-// What is kept of one block, or with checkpointing of the only one.
+// The activations that are kept of one block.
 static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, size_t rows, bool checkpointing)
 {
     size_t width = shape->width, tile_width = 4 * width / shape->tile_count;
@@ -115,6 +117,7 @@ static struct gpt_pass pass_make(struct model_run *run, int layer, const void *c
 {
     const struct model *model = run->model;
     const struct gpt_shape *shape = shape_of(model);
+    assert(run->sequence_count > 0 && shape->tile_count > 0 && shape->width % shape->head_count == 0);
     struct gpt_pass pass = {.run = run,
                             .shape = shape,
                             .list = &model->layers[layer],
@@ -220,7 +223,7 @@ void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, con
     pass_hand_over(pass, index + 1, vectors + pass->width);
 }
 
-// What a layer's checkpoint is a copy of: the stream, or for tiles the MLP's input.
+// The memory that a layer's checkpoint copies: the stream, or for tiles the MLP's input.
 static float *checkpoint_source(const struct gpt_pass *pass)
 {
     if (pass->layer.kind == GPT_HEAD)
@@ -274,7 +277,7 @@ size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtyp
     return layout_make(model, sequence_count, dtype, checkpointing).total * sizeof(float);
 }
 
-// A block's tiles have one input and one checkpoint: that of the last tile, which is the first to go backward.
+// A block's tiles share one input and one checkpoint, which belongs to the last tile: it runs backward first.
 size_t gpt_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count)
 {
     const struct gpt_shape *shape = shape_of(model);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPT's description (gpt.c) and the parts of its passes share: where each parameter stands, where things lie in
-// a run's memory, and the steps that every layer is made of. gpt_block.c has the blocks, gpt_ends.c the embedding and
-// the head, gpt_pass.c the rest.
+// Shared by a GPT's description (gpt_make.c) and the parts of its passes: the indices of parameters, the layout of a
+// run's memory, and the steps of every layer. gpt_block.c has the blocks, gpt_ends.c the embedding and the head,
+// gpt_pass.c the rest.
 #ifndef ZG_GPT_PASS_H
 #define ZG_GPT_PASS_H
 
 #include "ref/model/gpt.h"
 #include "ref/model/model.h"
 
-// A block's parameters, in the model's order. With tiles the four of the MLP are the first tile's; each further tile
-// has its own FC_WEIGHT, FC_BIAS and OUT_WEIGHT, in this order, behind them.
+// The parameters of a block, in the model's order. With tiles the MLP's four belong to the first tile; each further
+// tile appends its own FC_WEIGHT, FC_BIAS and OUT_WEIGHT, in this order.
 enum {
     LN_1_WEIGHT,
     LN_1_BIAS,
@@ -26,13 +26,13 @@ enum {
     BLOCK_PARAMS
 };
 enum { ATTENTION_PARAMS = FC_WEIGHT, FURTHER_TILE_PARAMS = OUT_BIAS - FC_WEIGHT };
-// The embedding's, and then the blocks'.
+// The embedding's parameters come before the blocks'.
 enum { TOKEN_WEIGHT, POSITION_WEIGHT, FIRST_BLOCK_PARAM };
-// The head's list: the last layer norm's weight and bias, and the token embedding once more.
+// The head's parameters: the last layer norm's weight and bias, and the tied token embedding.
 enum { HEAD_TOKEN_WEIGHT = 2 };
 
-// What a layer computes. Without tiles a block is one layer, attention and MLP; with them it is one layer of attention,
-// and one for each tile of the MLP.
+// A layer's part of the model. Without tiles a block is one layer, attention and MLP; with tiles it is one layer of
+// attention and one for each tile of the MLP.
 struct gpt_layer {
     enum { GPT_EMBEDDING, GPT_BLOCK, GPT_HEAD } kind;
     size_t block;
@@ -41,20 +41,21 @@ struct gpt_layer {
 };
 struct gpt_layer gpt_layer_of(const struct model *model, int layer);
 
-// Where things lie in a run's memory, in floats. Per block, `block` apart: input to normed; and in fc per tile,
-// `fc_tile` apart. With checkpointing, these distances are 0, and a block's output takes the place of its input, which
-// is not needed by then. normed, the MLP's input, is kept for tiles; without them backward makes it again.
+// Offsets in a run's memory, in floats. The fields from input to normed repeat for each block, `block` apart, and fc
+// repeats for each tile, `fc_tile` apart. With checkpointing these distances are 0, and a block's output overwrites its
+// input, which is no more needed then. normed, the MLP's input, is kept only with tiles; without tiles backward
+// recomputes it.
 struct gpt_layout {
     size_t input, stats_1, qkv, attention, middle, stats_2, fc, normed, block, fc_tile;
     size_t output, output_stats;  // of the last block
     size_t gradient;              // with respect to the block's output, then to its input
     size_t wide_1, wide_2, narrow;
-    size_t normed_gradient;  // of the MLP's input, a sum over tiles; without tiles it shares the place of wide_1
+    size_t normed_gradient;  // of the MLP's input, a sum over tiles; without tiles the same offset as wide_1
     size_t scores, scores_gradient;
     size_t vectors;  // gradients of biases and layer norms
     size_t logits;
     size_t weights;          // a layer's parameters, widened (16-bit only)
-    size_t weight_gradient;  // a gradient that is not written in place; in fp32 it shares the place of the logits
+    size_t weight_gradient;  // a gradient not written in place; in fp32 the same offset as the logits
     size_t total;
 };
 
@@ -62,23 +63,24 @@ struct gpt_layout {
 struct gpt_pass {
     struct model_run *run;
     const struct gpt_shape *shape;
-    const struct model_layer *list;          // whose parameters `index` means below
+    const struct model_layer *list;          // of the parameters that `index` below counts
     const struct model_gradient *gradients;  // backward only
     const float *weights[BLOCK_PARAMS];      // the layer's parameters in fp32
     struct gpt_layer layer;
     struct gpt_layout at;
     float *memory;
-    float *kept, *fc, *normed;  // the block's, the tile's, the MLP's input
+    float *kept, *fc, *normed;  // of the block, of the tile, the MLP's input
     size_t rows, width, tile_width;
 };
 
-// Whether the gradient of the layer's index-th parameter is wanted; where a matrix's is computed (in its own place if
-// that is fp32, in scratch otherwise); and handing over a finished one, unless it already is where it belongs.
+// For the layer's index-th parameter: pass_wants is true if its gradient is computed; pass_gradient returns the memory
+// to compute a matrix's gradient in (its own if that is fp32, scratch otherwise); pass_hand_over writes a finished
+// gradient to its own memory unless it is there already.
 bool pass_wants(const struct gpt_pass *pass, int index);
 float *pass_gradient(const struct gpt_pass *pass, int index);
 void pass_hand_over(const struct gpt_pass *pass, int index, const float *value);
 
-// out += in W. din = dout W^T, or added to it. dW = in^T dout. db = the sum of dout's rows.
+// out += in W. din = dout W^T, or += if add is true. dW = in^T dout. db = the sum of dout's rows.
 void pass_multiply(const struct gpt_pass *pass, int index, const float *in, size_t in_width, float *out,
                    size_t out_width);
 void pass_multiply_back(const struct gpt_pass *pass, int index, const float *out_gradient, size_t out_width, bool add,
@@ -87,13 +89,14 @@ void pass_weight_gradient(const struct gpt_pass *pass, int index, const float *i
                           const float *out_gradient, size_t out_width);
 void pass_bias_gradient(const struct gpt_pass *pass, int index, const float *out_gradient, size_t width);
 
-// A layer norm whose weight is the index-th parameter, and its bias the next. Backward adds what comes through it to
-// the stream's gradient, and hands over the norm's own gradients.
+// A layer norm; its weight is the index-th parameter, its bias the next. Backward adds the gradient of its input to the
+// stream's, and hands over the gradients of its weight and bias.
 void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, float *out);
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
                     const float *out_gradient);
 
-// Blocks: all that backward needs, from what passes into the layer; and what passes out of it.
+// Blocks. gpt_block_activations computes what backward needs from the layer's input; gpt_block_forward also computes
+// the layer's output.
 void gpt_block_activations(const struct gpt_pass *pass);
 void gpt_block_forward(const struct gpt_pass *pass);
 void gpt_block_backward(const struct gpt_pass *pass);
@@ -103,7 +106,7 @@ int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch
 void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch);
 int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale);
 
-// The passes as model_operations have them.
+// The passes for model_operations (model.h).
 size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
 size_t gpt_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count);
 int gpt_forward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],

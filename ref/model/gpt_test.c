@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPT computes: its loss and its gradients against an independent loss in double, and that training works.
+// A GPT's loss and gradients against an independent loss in double; and training reduces the loss.
 #include "ref/arithmetic/gpt_math.h"
 #include "ref/model/gpt_trial.h"
 #include "ref/model/text.h"
@@ -8,8 +8,7 @@
 
 static const struct placing plain = {0};
 
-// The loss once more, in double, with loops as in a textbook and nothing shared with the model but the order of its
-// parameters.
+// An independent loss in double, in textbook loops, which shares only the order of parameters with the model.
 struct reference {
     const struct gpt_shape *shape;
     double **params;
@@ -185,7 +184,7 @@ Test(gpt, gradients_agree_with_central_differences_in_double)
             cr_assert(fabs(gradient[j] - expected) <= 1e-4 * fabs(expected) + 1e-5 * largest, "%s[%zu]: %.9g, not %.9g",
                       name, j, (double)gradient[j], expected);
         }
-        // And all elements at once, with random signs: a mistake in any one of them shows.
+        // And all elements at once with random signs: an error in any of them shows.
         for (size_t j = 0; j < count; j++) {
             direction[j] = random_at(5, j) & 1 ? 1 : -1;
             along += direction[j] * (double)gradient[j];
@@ -241,7 +240,7 @@ Test(gpt, a_shape_that_cannot_be_is_refused)
         cr_assert(gpt_make("bad", &bad[i], &model) == ERR_USAGE, "shape %zu", i);
 }
 
-// Plain Adam, 60 steps; the text is the licence, which is always there. 5.55 is the entropy of 256 equal bytes.
+// Plain Adam, 60 steps on the text of the licence. 5.55 is the loss of 256 equally likely bytes: ln 256.
 Test(gpt, loss_falls_on_text)
 {
     const struct model *model;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles: the function, the gradients and the beginning of the whole model, with large matrices cut into layers of their
-// own.
+// Tiles cut large matrices into layers of their own; function, gradients and initial values stay those of the whole
+// model.
 #include "ref/model/gpt_trial.h"
 #include "ref/model/text.h"
 #include "ref/train/train.h"
@@ -27,7 +27,7 @@ static int param_named(const struct model *model, const char *name)
     return -1;
 }
 
-// Which parameter of the whole model a tiled one is a part of, and where its element i is in there.
+// The parameter of the whole model that a tiled one is part of, and the index of element i in it.
 struct part {
     int whole;
     size_t first, columns, stride;
@@ -82,7 +82,7 @@ Test(gpt_tiles, layers_and_parameters_have_the_names_and_shapes_of_their_tiles)
         cr_assert(p->shape[0] == expected[i].rows && p->shape[1] == expected[i].columns, "%s", p->name);
         cr_assert_eq(p->first_layer, expected[i].layer, "%s", p->name);
     }
-    // Every parameter is in the list of its first layer; the lists have no others but the tied one.
+    // Every parameter is in the list of its first layer; only the tied one is in a second list.
     int listed = 0;
     for (int layer = 0; layer < model->layer_count; layer++)
         for (int i = 0; i < model->layers[layer].param_count; i++, listed++) {
@@ -115,7 +115,7 @@ Test(gpt_tiles, initial_values_are_slices_of_the_whole_matrices)
     gpt_free(whole);
 }
 
-// A trial of tiles with the parameters of a whole one.
+// A tiled trial with the parameters of a whole one.
 static struct trial cut(const struct trial *whole, const struct model *model, bool checkpointing)
 {
     struct trial tiled = trial_make_as(model, ODD_SEQUENCES, DTYPE_FP32, plain, checkpointing);
@@ -139,9 +139,9 @@ Test(gpt_tiles, a_layer_of_the_mlp_shrinks_with_the_number_of_tiles)
     }
 }
 
-// The order of sums is all that differs. The longest path from a parameter to the loss and back has sums of at most
-// 84 (4 x width) terms, twice a block and direction, so 4 x 2 x 84 roundings of 2^-24 bound what they add up to,
-// relative to a gradient without cancellation, for which the tensor's largest stands.
+// Only the order of sums differs. The longest path from a parameter to the loss and back has sums of at most 84
+// (4 x width) terms, twice per block and direction, so that 4 x 2 x 84 roundings of 2^-24 bound the difference relative
+// to a gradient without cancellation, for which the test takes the tensor's largest gradient.
 Test(gpt_tiles, loss_and_gradients_are_those_of_the_whole_model_within_the_rounding_of_sums)
 {
     const size_t counts[] = {2, 3, 4, 7, 84};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of the GPT: a model with parameters, gradients and tokens, placed in memory as a test wants them.
+// For tests of the GPT: a model with parameters, gradients and tokens at chosen addresses.
 #ifndef ZG_GPT_TRIAL_H
 #define ZG_GPT_TRIAL_H
 
@@ -14,13 +14,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Sizes that are no powers of two and no multiples of a vector, and so few tokens that some repeat in a micro-batch.
+// Sizes that are neither powers of two nor multiples of a vector, and few enough tokens that some repeat in a
+// micro-batch.
 static const struct gpt_shape odd_shape = {
     .block_count = 2, .width = 21, .head_count = 3, .sequence_length = 5, .vocabulary = 11, .tile_count = 1};
 enum { ODD_SEQUENCES = 3 };
 
-// Where a trial's tensors lie: `offset` bytes after a multiple of 64, or with their last byte at the end of a page
-// and nothing behind it that may be touched.
+// The address of a trial's tensors: `offset` bytes after a multiple of 64, or with the last byte before an inaccessible
+// page.
 struct placing {
     bool edge;
     size_t offset;
@@ -31,7 +32,7 @@ struct block {
     size_t mapped_bytes;  // 0: from the heap
 };
 
-// A model with all that a pass over it needs.
+// A model and everything that a pass over it needs.
 struct trial {
     const struct model *model;
     struct model_run *run;
@@ -81,7 +82,7 @@ static inline struct trial trial_make_as(const struct model *model, size_t seque
         size_t count = model->params[i].count;
         trial.values[i] = malloc(count * sizeof(float));
         model_initialise(model, i, 7, trial.values[i]);
-        // Away from the initial values, where biases are 0 and norms do nothing.
+        // Random values: initial ones would leave biases 0 and norms without effect.
         for (size_t j = 0; j < count; j++)
             trial.values[i][j] += 0.2f * random_normal(random_at((uint64_t)i, j));
         trial.params[i] = place_memory(&trial, place, count * dtype_bytes(dtype));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models whose gradients are given: the generator, and passes that only hand its values over.
+// Models with given gradients: the generator, and passes that copy its values.
 #include "ref/model/linear.h"
 
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -83,9 +84,9 @@ static float wide_value(uint64_t bits)
     return value;
 }
 
-// place_bits are the same for every rank and micro-step of a step, so that a grid and a turn can be agreed on. In 16
-// bits only one use of a tied weight has its turn, and in bf16 one pair of rank and micro-step in 8: then no sum has
-// more significant bits than the format.
+// place_bits are the same for every rank and micro-step of a step: all choose the same grid. In 16 bits only one use of
+// a tied weight is nonzero, and in bf16 only one pair of rank and micro-step in 8, so that no sum has more significant
+// bits than the format.
 static float exact_value(uint64_t bits, uint64_t place_bits, const struct model_batch *batch, int use, int use_count,
                          enum dtype dtype)
 {
@@ -116,7 +117,9 @@ static float rounded(enum dtype dtype, float value)
 void linear_draw(const struct model *model, const struct model_batch *batch, int layer, int param, enum dtype dtype,
                  size_t first, size_t count, float *out)
 {
+    assert(param >= 0 && param < model->param_count);
     const struct model_param *p = &model->params[param];
+    assert(first <= p->count && count <= p->count - first);
     int use = layer == p->first_layer ? 0 : 1;
     uint64_t place_key = random_key(random_key(batch->seed, batch->step), (uint64_t)param);
     uint64_t key = random_key(random_key(place_key, (uint64_t)batch->micro), (uint64_t)batch->rank);
@@ -134,15 +137,15 @@ void linear_draw(const struct model *model, const struct model_batch *batch, int
     }
 }
 
-// A run's memory: a chunk in fp32, where the parameters and gradients are. Values are drawn and added up here, wherever
-// that is, so that the loss has one order of its sum.
+// A run's memory: a chunk in fp32 on the tier of the parameters and gradients. The host draws the values and sums the
+// loss, so that its sum has one order on every tier.
 static size_t linear_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
 {
     (void)model, (void)sequence_count, (void)dtype, (void)checkpointing;
     return CHUNK * sizeof(float);
 }
 
-// Nothing passes from layer to layer.
+// No values pass from layer to layer.
 static size_t linear_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count)
 {
     (void)model, (void)layer, (void)sequence_count;
@@ -210,7 +213,7 @@ static double linear_layer_flops(const struct model *model, int layer, size_t se
     return flops;
 }
 
-// Normal values over 8 octaves, none of them a matter of taste: the gradients do not depend on them.
+// Normal values over 8 octaves; the gradients do not depend on them.
 static void linear_initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
     uint64_t key = random_key(seed, (uint64_t)param);

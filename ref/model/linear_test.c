@@ -24,7 +24,7 @@ static struct model_batch batch_at(uint64_t step, int micro, int rank)
     return (struct model_batch){.sequence_count = 1, .seed = 3, .step = step, .micro = micro, .rank = rank};
 }
 
-// One pass: gradients[i] as the model gives them, widened to fp32. params hold `fill` in every element.
+// Runs one pass; every element of params is `fill`. Returns the model's gradients, widened to fp32.
 static double pass(const struct model *model, const struct model_batch *batch, enum dtype dtype, float fill,
                    float loss_scale, float *gradients[PARAM_MAX])
 {
@@ -80,7 +80,7 @@ static float round_to(enum dtype dtype, float value)
     return out;
 }
 
-// Sum of g over the layers that use a parameter, the last layer's first, rounded after each addition.
+// The sum of g over the layers that use a parameter, last layer first, rounded after each addition.
 static float expected_gradient(const struct model *model, const struct model_batch *batch, int param, size_t element,
                                enum dtype dtype, float loss_scale)
 {
@@ -205,7 +205,7 @@ Test(linear, values_are_wide_and_a_twentieth_is_zero)
         cr_assert((octaves[octave] > 150) == (octave >= 7 && octave <= 26), "octave -%d: %d", octave, octaves[octave]);
 }
 
-// The promise of linear-exact, term by term: shuffled orders, division before and after, in the run's own format.
+// linear-exact rounds in no order of sums, with the division before or after, in the run's own format.
 static void cr_exact(const struct model *model, enum dtype dtype, int param, size_t element, int world,
                      int accumulation)
 {

@@ -1,51 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models by name, and what is common to all of them.
+// The functions of a model, called through its table, and the memory of a run.
 #include "ref/model/model.h"
 
 #include "base/err.h"
-#include "ref/model/gpt_find.h"
 #include "ref/arithmetic/gpt_math.h"
-#include "ref/model/linear.h"
 
-#include <stdio.h>
+#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
-
-int model_find(const char *name, const struct model **out)
-{
-    char names[512] = "";
-    size_t used = 0;
-    const char *known;
-    const struct model *model;
-    if (gpt_is_name(name))
-        return gpt_find(name, out);
-    for (int i = 0; (known = gpt_name(i)) != NULL; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", known);
-    for (int i = 0; (model = linear_model(i)) != NULL; i++) {
-        if (strcmp(name, model->name) == 0) {
-            *out = model;
-            return ERR_NONE;
-        }
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", model->name);
-    }
-    return err_set(ERR_USAGE, "no model is called '%s'; there are %sand gpt:layers=4,width=64,heads=4,...", name,
-                   names);
-}
-
-int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out)
-{
-    char tiled[256];
-    if (tiling_factor <= 1)
-        return model_find(name, out);
-    int length = snprintf(tiled, sizeof tiled, "%s%ctiles=%zu", name, strchr(name, ':') ? ',' : ':', tiling_factor);
-    if (gpt_is_name(name) && length < (int)sizeof tiled)
-        return model_find(tiled, out);
-    TRY(model_find(name, out));
-    return err_set(ERR_USAGE, "the model %s has no large layers to cut into %zu tiles; GPTs do", name, tiling_factor);
-}
 
 void model_initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
+    assert(param >= 0 && param < model->param_count);
     model->operations->initialise(model, param, seed, out);
 }
 
@@ -61,6 +26,7 @@ uint64_t model_param_elements(const struct model *model, bool trainable_only)
 
 double model_layer_flops(const struct model *model, int layer, size_t sequence_count)
 {
+    assert(layer >= 0 && layer < model->layer_count);
     return model->operations->layer_flops(model, layer, sequence_count);
 }
 
@@ -79,6 +45,7 @@ size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dt
 
 size_t model_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count)
 {
+    assert(layer >= 0 && layer < model->layer_count);
     return model->operations->checkpoint_bytes(model, layer, sequence_count);
 }
 
@@ -123,7 +90,7 @@ void *model_run_memory(const struct model_run *run)
     return run->memory;
 }
 
-// *checkpoint stays where the layer has one, and becomes null where it has none.
+// Sets *checkpoint to null for a layer without a checkpoint.
 static int checkpoint_check(const struct model_run *run, int layer, const void **checkpoint)
 {
     if (!run->checkpointing || model_checkpoint_bytes(run->model, layer, run->sequence_count) == 0)
@@ -137,6 +104,8 @@ static int checkpoint_check(const struct model_run *run, int layer, const void *
 int model_forward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                   void *checkpoint)
 {
+    assert(layer >= 0 && layer < run->model->layer_count && batch->step > 0 && batch->micro >= 0 && batch->rank >= 0);
+    assert(batch->tokens || !run->model->wants_text);
     TRY(checkpoint_check(run, layer, (const void **)&checkpoint));
     return run->model->operations->forward(run, layer, batch, params, checkpoint);
 }
@@ -144,6 +113,8 @@ int model_forward(struct model_run *run, int layer, const struct model_batch *ba
 int model_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                    const struct model_gradient gradients[], float loss_scale, const void *checkpoint)
 {
+    assert(layer >= 0 && layer < run->model->layer_count && loss_scale > 0);
+    assert(batch->tokens || !run->model->wants_text);
     TRY(checkpoint_check(run, layer, &checkpoint));
     return run->model->operations->backward(run, layer, batch, params, gradients, loss_scale, checkpoint);
 }

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,10 +12,10 @@
 #include <string.h>
 #include <xxhash.h>
 
-// -f: a verse a line, whatever the terminal.
+// -f: one verse per line, for any terminal.
 #define DEFAULT_COMMAND "bible -f gen1:1-rev22:21 </dev/null 2>/dev/null"
 
-// The default text has 4.4 MB; half of it means that something went wrong.
+// The default text has 4.4 MB; less than half of that means that the program failed.
 enum { DEFAULT_MIN_BYTES = 2000000, TEXT_MAX_BYTES = 1 << 30 };
 
 struct text {
@@ -61,9 +62,8 @@ static int read_default(struct text *text)
     int status = pclose(pipe);
     TRY(code);
     if (status != 0 || text->size < DEFAULT_MIN_BYTES)
-        return err_set(ERR_USAGE,
-                       "the default text comes from the program 'bible', which is not there or does not work: "
-                       "apt-get install bible-kjv, or name a text of your own with --text FILE");
+        return err_set(ERR_USAGE, "the default text comes from the program 'bible', which is missing or fails: "
+                                  "apt-get install bible-kjv, or give a text file with --text FILE");
     return ERR_NONE;
 }
 
@@ -106,6 +106,7 @@ int text_batch(const struct text *text, uint64_t seed, uint64_t step, uint64_t i
     if (text->size < length + 1)
         return err_set(ERR_USAGE, "the text has %zu bytes, but a sequence of %zu needs %zu: use a longer text",
                        text->size, length, length + 1);
+    assert(step > 0 && length > 0);
     uint64_t key = random_key(seed, step);
     for (size_t row = 0; row < sequence_count; row++) {
         uint64_t from = random_below(random_at(key, index * sequence_count + row), text->size - length);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training text, byte by byte. The default is the King James Bible, as the program `bible` of the Debian package
-// bible-kjv prints it; nothing is fetched from anywhere and nothing is kept on disk.
+// bible-kjv prints it. Nothing is downloaded or written to disk.
 #ifndef ZG_TEXT_H
 #define ZG_TEXT_H
 
@@ -9,7 +9,7 @@
 
 struct text;
 
-// path: a file of any text, or NULL for the default. ERR_USAGE says what to install or to pass instead.
+// path: any text file, or NULL for the default. ERR_USAGE says what to install or which option to give instead.
 int text_open(const char *path, struct text **out);
 
 // Null-safe.
@@ -17,14 +17,14 @@ void text_close(struct text *text);
 
 size_t text_bytes(const struct text *text);
 
-// XXH3-128 of all of it, in hexadecimal.
+// XXH3-128 of the whole text, in hexadecimal.
 enum { TEXT_DIGEST_BYTES = 33 };
 void text_digest(const struct text *text, char out[TEXT_DIGEST_BYTES]);
 
-// Fills tokens (sequence_count rows of length + 1, each a byte 0 .. 255) with stretches of the text that begin at
-// places drawn from (seed, step, sample). `index` numbers the micro-batches of a step, micro x world + rank, and the
-// samples of a step are numbered index x sequence_count + row. So a step's samples depend on how many there are and
-// not on how ranks, micro-steps and rows share them out. ERR_USAGE when the text is shorter than one row.
+// Fills tokens ([sequence_count][length + 1], each a byte 0 .. 255) with parts of the text that begin at positions
+// drawn from (seed, step, sample). `index` numbers the micro-batches of a step, micro x world + rank; samples are
+// numbered index x sequence_count + row. The samples of a step therefore depend on their number only, not on their
+// distribution over ranks, micro-steps and rows. ERR_USAGE if the text is shorter than one row.
 int text_batch(const struct text *text, uint64_t seed, uint64_t step, uint64_t index, size_t sequence_count,
                size_t length, uint16_t *tokens);
 

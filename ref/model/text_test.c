@@ -68,7 +68,7 @@ Test(text, without_the_program_the_message_says_what_to_install)
               err_message());
 }
 
-// A program of that name that does something else.
+// Another program of the same name.
 static void cr_refused(const char *script)
 {
     char directory[] = "/tmp/zerogauge-bible-XXXXXX", path[64];

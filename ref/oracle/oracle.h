@@ -1,8 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unsharded Adam, plainly: one thread, whole tensors, every rank's micro-batches one after the other, one element at a
-// time. It shares the model, the recipe's element and the definitions of rounding with the sharded program, and
-// nothing else; no value of the sharded run enters it. What it computes is the definition of right. On an accelerator
-// the model runs there, as a gradient is a function of its inputs on one processor; all the rest is done here.
+// Unsharded training, the definition of right: one thread, whole tensors, every rank's micro-batches one after the
+// other, one element at a time. No value of the sharded run enters it.
+//
+// It shares with the sharded run, and an error in these shows in both:
+//   the model       model_initialise, model_forward, model_backward, model_loss
+//   the recipe      recipe_find, recipe_begin_step, recipe_tail_start, recipe_element
+//   rounding        the conversions of one element in dtype.h
+//   configuration   struct config
+// It shares no sum over ranks or micro-steps, norm, clip, loss scale, learning rate, division or order of operations:
+// the build does not let it include ref/partition, ref/optimizer or ref/stage (tools/tidy/floors.txt). Two more
+// programs compute the same and share nothing of this list but the configuration: conformance/judge/unsharded.c, which
+// has its own recipes and rounding, and ref/one_file/zero.c, which includes nothing of the project.
+//
+// With an accelerator the model runs there, as a gradient is a function of its inputs on one processor. All else runs
+// here (oracle_device.h).
 //
 // A gradient summed over R ranks and M micro-steps has two definitions in the field:
 //   accumulate, then reduce (stages 0 and 1)   A_r = ((g_r,1 + g_r,2) + ...) in the accumulation dtype; then
@@ -27,7 +38,6 @@
 
 #include "ref/config/config.h"
 #include "ref/model/model.h"
-#include "ref/stage/stage.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,8 +53,8 @@ struct oracle_setting {
     bool reduces_each_micro_step;
     oracle_batch *batch;
     void *batch_context;
-    const struct accelerator *accelerator;  // where the model runs, and on which device; null: here
-    int device;
+    const struct accelerator *accelerator;  // on which the model runs; null: none
+    int device;                             // of the accelerator
 };
 
 struct oracle;
@@ -55,8 +65,12 @@ void oracle_close(struct oracle *oracle);
 // One step, from 1. *applied is false when it was skipped for overflow; *loss is the mean over ranks and micro-steps.
 int oracle_step(struct oracle *oracle, uint64_t step, bool *applied, double *loss);
 
-// Whole tensors, fp32; moments of a frozen parameter are NULL. And the parameter in the model's dtype.
-const float *oracle_state(const struct oracle *oracle, enum state state, int param);
-const void *oracle_model_params(const struct oracle *oracle, int param);
+// Whole tensors of a parameter: fp32 states, whose moments are NULL if it is frozen, and the parameter in the model's
+// dtype, as the next forward sees it. Valid until the next step.
+struct oracle_states {
+    const float *parameter, *exp_avg, *exp_avg_sq;
+    const void *model_params;
+};
+struct oracle_states oracle_states(const struct oracle *oracle, int param);
 
 #endif

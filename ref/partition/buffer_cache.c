@@ -111,7 +111,7 @@ void *buffer_cache_peek(const struct buffer_cache *cache, int bucket)
     return buffer < 0 ? NULL : cache->memory + (size_t)buffer * cache->buffer_bytes;
 }
 
-void *buffer_cache_get(struct buffer_cache *cache, int bucket)
+void *buffer_cache_use(struct buffer_cache *cache, int bucket)
 {
     int buffer = cache->own_offset[bucket] == SIZE_MAX ? buffer_of(cache, bucket) : -1;
     if (buffer >= 0)

@@ -41,9 +41,9 @@ int buffer_cache_open(const struct layout *layout, const struct buffer_cache_rul
                       struct tier *tier, struct buffer_cache *out);
 void buffer_cache_close(struct buffer_cache *cache);
 
-// The buffer that holds the bucket, or NULL. buffer_cache_get marks it as used most recently; buffer_cache_peek does
+// The buffer that holds the bucket, or NULL. buffer_cache_use marks it as used most recently; buffer_cache_peek does
 // not.
-void *buffer_cache_get(struct buffer_cache *cache, int bucket);
+void *buffer_cache_use(struct buffer_cache *cache, int bucket);
 void *buffer_cache_peek(const struct buffer_cache *cache, int bucket);
 
 // Gives the bucket a buffer to fill: of the empty ones, or if there is none of all, the one used least recently.

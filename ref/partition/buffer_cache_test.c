@@ -84,17 +84,17 @@ Test(buffer_cache, empty_ones_are_taken_first_then_the_one_asked_for_longest_ago
     char *zero = buffer_cache_acquire(&cache, 0), *one = buffer_cache_acquire(&cache, 1);
     cr_assert(zero != one);
     cr_expect_geq(one > zero ? one - zero : zero - one, 6000);
-    cr_expect_eq(buffer_cache_get(&cache, 0), zero);
-    cr_expect_eq(buffer_cache_get(&cache, 2), NULL);
+    cr_expect_eq(buffer_cache_use(&cache, 0), zero);
+    cr_expect_eq(buffer_cache_use(&cache, 2), NULL);
     // 1 is the one asked for longest ago; to look is not to ask.
     cr_expect_eq(buffer_cache_peek(&cache, 1), one);
     cr_expect_eq(buffer_cache_lru(&cache), 1);
     cr_expect_eq(buffer_cache_acquire(&cache, 2), one);
-    cr_expect_eq(buffer_cache_get(&cache, 1), NULL);
+    cr_expect_eq(buffer_cache_use(&cache, 1), NULL);
     cr_expect_eq(buffer_cache_peek(&cache, 0), zero);
     cr_expect_eq(buffer_cache_lru(&cache), 0);
     // A dropped buffer is empty, and goes before all others.
-    buffer_cache_get(&cache, 0);
+    buffer_cache_use(&cache, 0);
     buffer_cache_release(&cache, 0);
     cr_expect_eq(buffer_cache_peek(&cache, 0), NULL);
     cr_expect_eq(buffer_cache_lru(&cache), -1);
@@ -110,7 +110,7 @@ Test(buffer_cache, of_empty_ones_the_one_used_longest_ago, .init = open_tier, .f
     cr_assert_eq(buffer_cache_open(&layout, &FULL, 3, tier, &cache), ERR_NONE);
     void *zero = buffer_cache_acquire(&cache, 0), *one = buffer_cache_acquire(&cache, 1),
          *two = buffer_cache_acquire(&cache, 2);
-    buffer_cache_get(&cache, 0);
+    buffer_cache_use(&cache, 0);
     buffer_cache_clear(&cache);
     cr_expect_eq(buffer_cache_acquire(&cache, 5), one);
     cr_expect_eq(buffer_cache_acquire(&cache, 0), two);
@@ -120,11 +120,11 @@ Test(buffer_cache, of_empty_ones_the_one_used_longest_ago, .init = open_tier, .f
 Test(buffer_cache, a_tied_bucket_has_a_buffer_of_its_own, .init = open_tier, .fini = close_tier)
 {
     cr_assert_eq(buffer_cache_open(&layout, &FULL, 1, tier, &cache), ERR_NONE);
-    cr_expect_eq(buffer_cache_get(&cache, 4), NULL);
+    cr_expect_eq(buffer_cache_use(&cache, 4), NULL);
     void *tied = buffer_cache_acquire(&cache, 4);
     for (int bucket = 0; bucket < 3; bucket++) {
         cr_expect_neq(buffer_cache_acquire(&cache, bucket), tied);
-        cr_expect_eq(buffer_cache_get(&cache, 4), tied);
+        cr_expect_eq(buffer_cache_use(&cache, 4), tied);
         cr_expect_eq(buffer_cache_lru(&cache), bucket);
     }
     buffer_cache_release(&cache, 4);

@@ -191,7 +191,7 @@ static int run_visit(void *arguments)
 static int visit(struct driver *d, struct stage *stage, struct model_run *run, int step, int layer, enum pass pass)
 {
     const struct model_layer *u = &d->model->layers[layer];
-    TRY(stage->operations->acquire(stage, layer, pass));
+    TRY(stage_acquire(stage, layer, pass));
     struct visit v = {.driver = d,
                       .run = run,
                       .layer = layer,
@@ -218,8 +218,8 @@ static int visit(struct driver *d, struct stage *stage, struct model_run *run, i
                                                                              .arguments_bytes = sizeof v,
                                                                              .spans = spans,
                                                                              .span_count = count}));
-    TRY(stage->operations->release(stage, layer, pass));
-    return v.backward ? stage->operations->reduce(stage, layer) : ERR_NONE;
+    TRY(stage_release(stage, layer));
+    return v.backward ? stage_reduce(stage, layer) : ERR_NONE;
 }
 
 static int drive(struct driver *d, struct stage *stage, struct model_run *run)
@@ -231,9 +231,9 @@ static int drive(struct driver *d, struct stage *stage, struct model_run *run)
             TRY(visit(d, stage, run, step, d->plan->forward[step][i], PASS_FORWARD));
         for (int i = 0; d->plan->backward[step][i] >= 0; i++)
             TRY(visit(d, stage, run, step, d->plan->backward[step][i], PASS_BACKWARD));
-        TRY(stage->operations->step(stage, &applied));
+        TRY(stage_step(stage, &applied));
         TRY(executor_wait(stage->setting.executor));
-        d->changes[step] = stage->access_trace.changes;
+        d->changes[step] = stage->prefetcher.access_trace.changes;
     }
     static float full[WORLD][8192];
     for (int bucket = 0; bucket < stage->layout.bucket_count; bucket++) {

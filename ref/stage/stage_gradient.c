@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of a stage: where backward makes them, and what becomes of them.
-#include "ref/stage/stage.h"
+// Gradients of a stage, from backward to the place where they are kept for the update.
+#include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
+
+#include <assert.h>
 
 static void point_gradients(struct stage *stage, int bucket, int layer, void *full)
 {
@@ -15,13 +17,13 @@ static void point_gradients(struct stage *stage, int bucket, int layer, void *fu
         };
 }
 
-int stage_open_gradient_buffers(struct stage *stage, int layer)
+static int open_gradient_buffers(struct stage *stage, int layer)
 {
     int bucket;
     for (int next = 0; stage_next_bucket(stage, layer, &next, &bucket);) {
         if (stage->layout.buckets[bucket].frozen)
             continue;
-        void *buffer = buffer_cache_get(&stage->gradient_buffers, bucket);
+        void *buffer = buffer_cache_use(&stage->gradient_buffers, bucket);
         if (!buffer)
             buffer = buffer_cache_acquire(&stage->gradient_buffers, bucket);
         point_gradients(stage, bucket, layer, buffer);
@@ -32,7 +34,7 @@ int stage_open_gradient_buffers(struct stage *stage, int layer)
 int stage_open_gradients(struct stage *stage, int layer)
 {
     if (stage->has_gradient_buffers)
-        return stage_open_gradient_buffers(stage, layer);
+        return open_gradient_buffers(stage, layer);
     size_t element_bytes = dtype_bytes(stage->setting.config->precision);
     int bucket;
     for (int next = 0; stage_next_bucket(stage, layer, &next, &bucket);) {
@@ -45,9 +47,16 @@ int stage_open_gradients(struct stage *stage, int layer)
 
 static void *close_gradient_buffer(struct stage *stage, int bucket)
 {
-    void *buffer = buffer_cache_get(&stage->gradient_buffers, bucket);
+    void *buffer = buffer_cache_use(&stage->gradient_buffers, bucket);
+    assert(buffer);
     buffer_cache_release(&stage->gradient_buffers, bucket);
     return buffer;
+}
+
+void *stage_full_gradient(const struct stage *stage, int bucket)
+{
+    size_t element_bytes = dtype_bytes(stage->setting.config->accumulation_dtype);
+    return stage->full_gradients + stage->layout.buckets[bucket].offset * element_bytes;
 }
 
 int stage_keep_gradient(struct stage *stage, int bucket)
@@ -115,12 +124,6 @@ int stage_scatter_gradient(struct stage *stage, int bucket)
     char *reduced_shard =
         (char *)comm_buffer + bucket_shard_begin(b, comm_rank(stage->setting.comm)) * dtype_bytes(dtype);
     return stage_store_gradient(stage, bucket, reduced_shard, dtype, stage->micro > 0);
-}
-
-bool stage_needs_gradient_buffers(const struct stage *stage)
-{
-    const struct config *config = stage->setting.config;
-    return config->accumulation > 1 || !config->contiguous_gradients || config->accumulation_dtype != config->precision;
 }
 
 int stage_to_comm_buffer(struct stage *stage, int bucket, void *full, enum dtype dtype, void **out)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that stages hold: full states and shards of them, each on the tier that the configuration gives it, and
 // the placements by which the optimizer finds them.
-#include "ref/stage/stage.h"
+#include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
 
@@ -146,8 +146,14 @@ static enum ledger_tier offloaded_gradient_tier(const struct stage *stage, int b
     return tier == TIER_DEVICE ? TIER_COUNT : tier;
 }
 
-int stage_allocate_full_params(struct stage *stage)
+int stage_open_full_params(struct stage *stage, int shards)
 {
+    const struct layout_rule rule = {
+        .shards = shards,
+        .merge_layers = true,
+        .bucket_elements = stage->setting.config->reduce_bucket_size,
+    };
+    TRY(stage_lay_out(stage, &rule));
     struct layout *layout = &stage->layout;
     size_t element_bytes = dtype_bytes(stage->setting.config->precision);
     char *memory;
@@ -195,8 +201,7 @@ int stage_allocate_param_shards(struct stage *stage)
     TRY(allocate_shards(stage, &shards, addresses));
     for (int i = 0; i < shards.bucket_count; i++)
         stage->placements[i].parameter = addresses[i];
-    TRY(allocate_persistent(stage));
-    return stage->setting.config->offload_param.tier == TIER_NVME ? stage_allocate_host_params(stage) : ERR_NONE;
+    return allocate_persistent(stage);
 }
 
 int stage_allocate_full_gradients(struct stage *stage)
@@ -268,6 +273,6 @@ int stage_allocate_optimizer(struct stage *stage)
     }
     if (stage->setting.config->delayed_update_start_step > 0)
         TRY(allocate_delayed(stage));
-    TRY(stage_allocate_buffers(stage));
+    TRY(stage_allocate_optimizer_buffers(stage));
     return stage_allocate_arrived_shards(stage);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shards of a rank, read and written wherever they live, and full buckets collected from all ranks.
-#include "ref/stage/stage.h"
+#include "ref/stage/stage_internal.h"
 
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"

@@ -1,36 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The staging memory of stages: buffers that hold a value on its way, a fixed number of each.
-#include "ref/stage/stage.h"
+#include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
-
-// Host buffers through which parameters on NVMe pass: buffer_count, and as many more as may stay for their next use.
-int stage_allocate_host_params(struct stage *stage)
-{
-    const struct config_offload_param *offload = &stage->setting.config->offload_param;
-    size_t element_bytes = dtype_bytes(stage->setting.config->precision), largest = 0;
-    const struct buffer_cache_rule rule = {
-        .bucket_count = stage->layout.bucket_count,
-        .shards = true,
-        .element_bytes = element_bytes,
-        .where = TIER_HOST,
-        .name = "parameters on their way from NVMe",
-    };
-    for (int i = 0; i < stage->layout.bucket_count; i++)
-        if (stage->layout.buckets[i].shard_elements > largest)
-            largest = stage->layout.buckets[i].shard_elements;
-    if (largest > offload->buffer_size)
-        return err_set(ERR_USAGE,
-                       "zero_optimization.offload_param.buffer_size is %zu elements, expected at least %zu, the "
-                       "largest shard that a rank reads at once",
-                       offload->buffer_size, largest);
-    size_t turn_bytes = buffer_cache_largest_bytes(&stage->layout, &rule);
-    size_t count = (size_t)buffer_cache_bucket_count(&stage->layout, &rule), wanted = offload->buffer_count;
-    if (turn_bytes > 0 && offload->max_in_cpu / (turn_bytes / element_bytes) > wanted)
-        wanted = offload->max_in_cpu / (turn_bytes / element_bytes);
-    return buffer_cache_open(&stage->layout, &rule, (int)(wanted < count ? wanted : count), stage->setting.tier,
-                             &stage->host_params);
-}
 
 // Buffers of one sub-group that states need on their way through the host, and through the device.
 static void count_buffers(const struct stage *stage, size_t *host, size_t *device)
@@ -56,7 +28,7 @@ static void count_buffers(const struct stage *stage, size_t *host, size_t *devic
     }
 }
 
-int stage_allocate_buffers(struct stage *stage)
+int stage_allocate_optimizer_buffers(struct stage *stage)
 {
     struct optimizer *o = &stage->optimizer;
     size_t host, device, given = stage->setting.config->offload_optimizer.buffer_count;
@@ -95,7 +67,15 @@ int stage_allocate_arrived_shards(struct stage *stage)
                             largest * dtype_bytes(config->accumulation_dtype), add ? count : 0, &stage->summed_shards);
 }
 
-int stage_allocate_gradient_buffers(struct stage *stage)
+// Backward can make a full gradient where it is kept if nothing is added to it or converted.
+static bool makes_gradients_in_place(const struct stage *stage)
+{
+    const struct config *config = stage->setting.config;
+    return !stage->operations->reduces_each_micro_step && config->accumulation == 1 && config->contiguous_gradients &&
+           config->accumulation_dtype == config->precision;
+}
+
+static int allocate_gradient_buffers(struct stage *stage)
 {
     const struct config *config = stage->setting.config;
     const struct buffer_cache_rule rule = {
@@ -111,10 +91,13 @@ int stage_allocate_gradient_buffers(struct stage *stage)
     return buffer_cache_open(&stage->layout, &rule, count, stage->setting.tier, &stage->gradient_buffers);
 }
 
-int stage_allocate_comm_buffers(struct stage *stage, enum dtype source, bool always)
+// Reduced each micro-step, a gradient comes from a gradient buffer; otherwise from the full gradients.
+static int allocate_comm_buffers(struct stage *stage)
 {
     const struct config *config = stage->setting.config;
-    stage->has_comm_buffers = always || source != config->communication_dtype;
+    bool each = stage->operations->reduces_each_micro_step;
+    enum dtype source = each ? config->precision : config->accumulation_dtype;
+    stage->has_comm_buffers = source != config->communication_dtype || (each && !config->contiguous_gradients);
     const struct buffer_cache_rule rule = {
         .bucket_count = stage->has_comm_buffers ? stage->layout.trainable_count : 0,
         .element_bytes = dtype_bytes(config->communication_dtype),
@@ -125,4 +108,11 @@ int stage_allocate_comm_buffers(struct stage *stage, enum dtype source, bool alw
     if (buffer_cache_least(&stage->layout, &rule, stage->setting.model->layer_count) == 0)
         count = 0;
     return buffer_cache_open(&stage->layout, &rule, count, stage->setting.tier, &stage->comm_buffers);
+}
+
+int stage_allocate_gradient_buffers(struct stage *stage)
+{
+    if (!makes_gradients_in_place(stage))
+        TRY(allocate_gradient_buffers(stage));
+    return allocate_comm_buffers(stage);
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step changes: parameters that come to the device and to the other ranks, and the update of every bucket.
-#include "ref/stage/stage.h"
+// The end of a step: the update of every bucket, and the way of updated parameters to the device and to other ranks.
+#include "ref/stage/stage_internal.h"
 
 #include "base/err.h"
+
+#include <assert.h>
 
 int stage_gather_full(struct stage *stage, int bucket)
 {
@@ -10,45 +12,21 @@ int stage_gather_full(struct stage *stage, int bucket)
                                stage->placements[bucket].full_params, stage->setting.config->precision);
 }
 
-int stage_fetch(struct stage *stage, int bucket, void *full)
+int stage_step(struct stage *stage, bool *applied)
 {
-    const struct bucket *b = &stage->layout.buckets[bucket];
-    const struct placement *placement = &stage->placements[bucket];
-    enum dtype precision = stage->setting.config->precision;
-    if (placement->parameter_tier == TIER_DEVICE)
-        return exchange_all_gather(&stage->exchange, b, placement->parameter, full, precision);
-    int rank = comm_rank(stage->setting.comm);
-    size_t bytes = bucket_shard_real(b, rank) * dtype_bytes(precision);
-    struct location shard = {TIER_HOST, placement->parameter};
-    struct location own = {TIER_DEVICE, (char *)full + bucket_shard_begin(b, rank) * dtype_bytes(precision)};
-    if (placement->parameter_tier == TIER_NVME) {
-        shard.address = buffer_cache_get(&stage->host_params, bucket);
-        bool hit = shard.address;
-        stage->host_hits += hit;
-        stage->host_misses += !hit;
-        if (!hit) {
-            shard.address = buffer_cache_acquire(&stage->host_params, bucket);
-            TRY(move_copy(&stage->move, "read parameters", shard, (struct location){TIER_NVME, placement->parameter},
-                          bytes, NULL));
-        }
-    }
-    TRY(move_copy(&stage->move, "parameters", own, shard, bytes, NULL));
-    return exchange_all_gather(&stage->exchange, b, NULL, full, precision);
-}
-
-int stage_update(struct stage *stage, int (*publish)(struct stage *stage, int bucket), bool *applied)
-{
+    int (*publish)(struct stage * stage, int bucket) = stage->operations->publish;
     struct optimizer *o = &stage->optimizer;
     int trainable_count = stage->layout.trainable_count;
+    assert(stage_last_micro_step(stage));
+    if (stage->operations->invalidate)
+        stage->operations->invalidate(stage);
     TRY(optimizer_begin(o, applied));
-    if (stage->host_params.layout)
-        buffer_cache_clear(&stage->host_params);
     for (int i = 0; o->waiting && i < trainable_count; i++) {
         TRY(optimizer_return(o, i));
         if (publish)
             TRY(publish(stage, i));
     }
-    // What follows runs beside the next step, and leaves the collectives to others.
+    // The rest runs beside the next step, whose collectives must not wait for it.
     if (o->delays)
         TRY(executor_wait(stage->setting.executor));
     o->returned += o->waiting;

@@ -229,8 +229,8 @@ static void account(struct train_rank *rank)
     bool equal = true;
     *totals = (struct train_totals){
         .unlocked_bytes = tier_unlocked_bytes(rank->tier),
-        .host_hits = rank->stage.host_hits,
-        .host_misses = rank->stage.host_misses,
+        .host_hits = rank->stage.prefetcher.host_hits,
+        .host_misses = rank->stage.prefetcher.host_misses,
     };
     for (int tier = 0; tier < TIER_COUNT; tier++)
         for (int kind = 0; kind < KIND_COUNT; kind++) {

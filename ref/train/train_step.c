@@ -108,29 +108,28 @@ int train_step(struct train_rank *rank, uint64_t step, bool *applied)
 {
     const struct model *model = rank->setting->model;
     struct stage *stage = &rank->stage;
-    const struct stage_operations *verbs = stage->operations;
     rank->loss = 0.0;
     for (int micro = 0; micro < (int)rank->setting->config->accumulation; micro++) {
         struct model_batch *batch = &rank->batches[micro];
         TRY(train_batch(rank->setting, step, micro, rank->rank, (uint16_t *)(uintptr_t)batch->tokens, batch));
         stage_begin_micro_step(stage, micro);
         for (int layer = 0; layer < model->layer_count; layer++) {
-            TRY(verbs->acquire(stage, layer, PASS_FORWARD));
+            TRY(stage_acquire(stage, layer, PASS_FORWARD));
             void *checkpoint = activations_room(&rank->activations, layer);
             TRY(issue_compute(rank, layer, PASS_FORWARD, batch, checkpoint));
             TRY(activations_keep(&rank->activations, layer, checkpoint));
-            TRY(verbs->release(stage, layer, PASS_FORWARD));
+            TRY(stage_release(stage, layer));
         }
         for (int layer = model->layer_count - 1; layer >= 0; layer--) {
             void *checkpoint;
             TRY(activations_restore(&rank->activations, layer, &checkpoint));
-            TRY(verbs->acquire(stage, layer, PASS_BACKWARD));
+            TRY(stage_acquire(stage, layer, PASS_BACKWARD));
             TRY(issue_compute(rank, layer, PASS_BACKWARD, batch, checkpoint));
-            TRY(verbs->release(stage, layer, PASS_BACKWARD));
-            TRY(verbs->reduce(stage, layer));
+            TRY(stage_release(stage, layer));
+            TRY(stage_reduce(stage, layer));
         }
     }
-    TRY(verbs->step(stage, applied));
+    TRY(stage_step(stage, applied));
     // A delayed update runs on beside the next step's forward and backward. All that this step computed is complete.
     return stage->optimizer.waiting ? ERR_NONE : executor_wait(rank->executor);
 }

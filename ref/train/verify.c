@@ -98,9 +98,14 @@ static void lay_out(const struct train_rank *rank, int bucket, int state, size_t
     const struct bucket *b = &layout->buckets[bucket];
     for (int i = 0; i < b->param_count; i++) {
         int param = b->params[i];
-        const void *tensor = state == STATE_COUNT ? oracle_model_params(rank->oracle, param)
-                                                  : oracle_state(rank->oracle, (enum state)state, param);
-        memcpy((char *)out + layout->offset_of[param] * element_bytes, tensor,
+        const struct oracle_states states = oracle_states(rank->oracle, param);
+        const void *const tensors[] = {
+            [STATE_PARAMETER] = states.parameter,
+            [STATE_EXP_AVG] = states.exp_avg,
+            [STATE_EXP_AVG_SQ] = states.exp_avg_sq,
+            [STATE_COUNT] = states.model_params,
+        };
+        memcpy((char *)out + layout->offset_of[param] * element_bytes, tensors[state],
                rank->setting->model->params[param].count * element_bytes);
     }
 }

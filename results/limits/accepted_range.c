@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accepted ranges as texts: strictly read.
+// Reads files of accepted ranges strictly.
 #include "results/limits/accepted_range.h"
 
 #include "base/err.h"
@@ -24,7 +24,7 @@ void accepted_ranges_free(struct accepted_ranges *ranges)
     *ranges = (struct accepted_ranges){0};
 }
 
-// A case is told by words, truths and whole numbers: what is measured is none of them.
+// Cases are matched by strings, integers and booleans; real numbers are measurements.
 static bool is_scalar(const json_t *value)
 {
     return json_is_string(value) || json_is_integer(value) || json_is_boolean(value);
@@ -36,7 +36,7 @@ static int parse_case(const struct strict_object *object, json_t **out)
     json_t *value;
     struct strict_object of_case;
     if (!json_object_get(object->value, "case"))
-        return (*out = json_object()) ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a band");
+        return (*out = json_object()) ? ERR_NONE : err_set(ERR_MEMORY, "no memory for an accepted range");
     TRY(strict_object_of(object, "case", &of_case));
     if (json_object_size(of_case.value) > ACCEPTED_RANGE_CASE_KEY_MAX)
         return strict_fail(object, "case", "has %zu keys, at most %d are expected", json_object_size(of_case.value),
@@ -44,12 +44,12 @@ static int parse_case(const struct strict_object *object, json_t **out)
     json_object_foreach ((json_t *)(uintptr_t)of_case.value, key, value) {
         char shown[TEXT_MESSAGE_BYTES];
         if (!is_scalar(value))
-            return strict_fail(&of_case, key, "is %s, expected a word, a whole number, true or false",
+            return strict_fail(&of_case, key, "is %s, expected a string, a whole number, true or false",
                                json_message(shown, value));
     }
-    // A copy of its own: the text goes.
+    // The parsed text is freed before the range.
     *out = json_deep_copy(of_case.value);
-    return *out ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a band");
+    return *out ? ERR_NONE : err_set(ERR_MEMORY, "no memory for an accepted range");
 }
 
 static int parse_limit(const struct strict_object *object, const char *key, double *out)
@@ -69,9 +69,9 @@ static int parse_metric(const struct strict_object *object, struct accepted_rang
     TRY(strict_word(object, "metric", metrics, &metric));
     out->of_ratio = metric == 0;
     if (out->of_ratio && has_unit)
-        return strict_fail(object, "unit", "a ratio has none");
+        return strict_fail(object, "unit", "a ratio has no unit");
     if (!out->of_ratio && !has_unit)
-        return strict_fail(object, "unit", "is missing; a median has one");
+        return strict_fail(object, "unit", "is missing; a median has a unit");
     return has_unit ? strict_string(object, "unit", out->unit, sizeof out->unit) : ERR_NONE;
 }
 
@@ -85,7 +85,7 @@ static int parse_level(const struct strict_object *object, bool *full_only)
     return ERR_NONE;
 }
 
-// All but the case.
+// Reads everything but the case.
 static int parse_range(const struct strict_object *object, struct accepted_range *out)
 {
     TRY(strict_keys(object, RANGE_KEYS));
@@ -99,13 +99,13 @@ static int parse_range(const struct strict_object *object, struct accepted_range
     if (!*out->id || !*out->bench || !*out->source)
         return strict_fail(object, !*out->id ? "id" : !*out->bench ? "bench" : "source", "is empty");
     if (isnan(out->at_least) && isnan(out->at_most))
-        return strict_fail(object, "at_least", "is missing, and so is at_most: a band has one of them or both");
+        return strict_fail(object, "at_least", "is missing, and so is at_most: give one of them or both");
     if (out->at_least > out->at_most)
         return strict_fail(object, "at_least", "is %g, more than at_most, which is %g", out->at_least, out->at_most);
     return ERR_NONE;
 }
 
-// Takes the accepted range over.
+// Takes ownership of the accepted range.
 static int put(struct accepted_ranges *ranges, const struct accepted_range *range)
 {
     for (size_t i = 0; i < ranges->count; i++) {
@@ -119,7 +119,7 @@ static int put(struct accepted_ranges *ranges, const struct accepted_range *rang
         size_t room = ranges->room ? 2 * ranges->room : 32;
         struct accepted_range *list = room <= ACCEPTED_RANGE_MAX ? realloc(ranges->list, room * sizeof *list) : NULL;
         if (!list)
-            return err_set(ERR_MEMORY, "no memory for more than %zu bands", ranges->count);
+            return err_set(ERR_MEMORY, "no memory for more than %zu accepted ranges", ranges->count);
         ranges->list = list;
         ranges->room = room;
     }
@@ -138,8 +138,8 @@ static int parse_one(const struct strict_object *object, struct accepted_ranges 
     return rc;
 }
 
-// A file that names an accepted range twice says two things of one.
-static int refuse_twice(const struct strict_object *root, const json_t *array, size_t count)
+// Within one file an id must be unique.
+static int refuse_duplicates(const struct strict_object *root, const json_t *array, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
         struct strict_object object;
@@ -149,7 +149,7 @@ static int refuse_twice(const struct strict_object *root, const json_t *array, s
             if (!other || strcmp(id, other) != 0)
                 continue;
             TRY(strict_element(root, "bands", array, i, &object));
-            return strict_fail(&object, "id", "\"%.64s\" is the id of another band of this file, too", id);
+            return strict_fail(&object, "id", "\"%.64s\" is also the id of another accepted range of this file", id);
         }
     }
     return ERR_NONE;
@@ -165,7 +165,7 @@ static int parse_root(const struct strict_object *root, struct accepted_ranges *
     TRY(strict_int(root, "schema", 1, 1, &schema));
     TRY(strict_string(root, "about", about, sizeof about));
     TRY(strict_array(root, "bands", 1, ACCEPTED_RANGE_MAX, &array, &count));
-    TRY(refuse_twice(root, array, count));
+    TRY(refuse_duplicates(root, array, count));
     for (size_t i = 0; i < count; i++) {
         struct strict_object object;
         TRY(strict_element(root, "bands", array, i, &object));
@@ -191,8 +191,8 @@ static int unknown_set(const char *name)
     for (const struct accepted_range_set *set = accepted_range_sets; set->name && used < sizeof known; set++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "", set->name);
     return err_set(ERR_USAGE,
-                   "--bands %.200s: there is no such file, and no bands of that name come with the program; "
-                   "it has %s",
+                   "--ranges %.200s: no such file, and no set of accepted ranges of that name is built in; "
+                   "built in are %s",
                    name, known);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accepted ranges against results: which apply, what they say, and new ones from a run.
+// Applies accepted ranges to results, and makes new ones from a run.
 #include "results/limits/accepted_range.h"
 
 #include "base/err.h"
@@ -37,7 +37,7 @@ bool accepted_range_applies(const struct accepted_range *range, const json_t *be
     json_t *value;
     if (!name || strcmp(name, range->bench) != 0)
         return false;
-    // Limits are those of processors, unless they say of which device.
+    // Ranges are for processors unless they name a device.
     if (json_object_get(of_case, "device") && !json_object_get(range->of_case, "device"))
         return false;
     json_object_foreach (range->of_case, key, value) {
@@ -47,7 +47,7 @@ bool accepted_range_applies(const struct accepted_range *range, const json_t *be
     return true;
 }
 
-// "EMULATED" rates are computed from what was measured.
+// An "EMULATED" rate is a computed text, not a setting.
 static bool names_a_case(const json_t *value)
 {
     const char *word = json_string_value(value);
@@ -83,15 +83,15 @@ static void describe(const struct accepted_range *range, const json_t *record, d
     const char *baseline = json_string_value(json_object_get(json_object_get(record, "yardstick"), "name"));
     bool low = value<range->at_least, high = value> range->at_most;
     double limit = low || (!high && !isnan(range->at_least)) ? range->at_least : range->at_most;
-    const char *asks = limit == range->at_least ? "at least" : "at most";
-    const char *why = range->of_ratio && high ? ": more than can be" : "";
+    const char *bound = limit == range->at_least ? "at least" : "at most";
+    const char *why = range->of_ratio && high ? ": faster than possible" : "";
     bench_label(record, label);
     if (range->of_ratio)
-        snprintf(out->text, sizeof out->text, "%s: %s reaches %.1f %% of %s, %s %.4g %% is asked%s", range->id, label,
-                 100 * value, baseline ? baseline : "its yardstick", asks, 100 * limit, why);
+        snprintf(out->text, sizeof out->text, "%s: %s reaches %.1f %% of %s, expected %s %.4g %%%s", range->id, label,
+                 100 * value, baseline ? baseline : "its baseline", bound, 100 * limit, why);
     else
-        snprintf(out->text, sizeof out->text, "%s: %s has %.4g %s, %s %.4g is asked", range->id, label, value,
-                 range->unit, asks, limit);
+        snprintf(out->text, sizeof out->text, "%s: %s has %.4g %s, expected %s %.4g", range->id, label, value,
+                 range->unit, bound, limit);
 }
 
 void accepted_range_judge(const struct accepted_range *range, const json_t *bench_record, size_t line,
@@ -104,12 +104,13 @@ void accepted_range_judge(const struct accepted_range *range, const json_t *benc
     snprintf(out->id, sizeof out->id, "%s", range->id);
     bench_label(bench_record, label);
     if (!json_is_number(number)) {
-        snprintf(out->text, sizeof out->text, "%s: %s has no yardstick here, so there is no ratio", range->id, label);
+        snprintf(out->text, sizeof out->text, "%s: %s has no baseline in this run, so there is no ratio", range->id,
+                 label);
         return;
     }
     if (!range->of_ratio && (!unit || strcmp(unit, range->unit) != 0)) {
-        snprintf(out->text, sizeof out->text, "%s: %s is in %s, the band in %s", range->id, label, unit ? unit : "?",
-                 range->unit);
+        snprintf(out->text, sizeof out->text, "%s: %s is in %s, the accepted range in %s", range->id, label,
+                 unit ? unit : "?", range->unit);
         return;
     }
     double value = json_number_value(number);
@@ -120,8 +121,8 @@ void accepted_range_judge(const struct accepted_range *range, const json_t *benc
 
 // --- new accepted ranges ---
 
-// A tenth of the median, or three times what lies between the quantiles of 10 % and 90 %, if that is more; at most
-// half.
+// The tolerance as a share of the median: three times the distance between the 10 % and 90 % quantiles, from 0.1 to
+// 0.5.
 static double tolerance_of(const json_t *record)
 {
     double median = json_number_value(json_object_get(record, "median"));
@@ -162,7 +163,7 @@ static int write_new(const char *path, const char *text)
         fprintf(file, "%s\n", text);
         rc = file_finish(file, path, ERR_NONE);
     }
-    return rc == ERR_NONE ? ERR_NONE : err_prefix(rc, "--save-bands");
+    return rc == ERR_NONE ? ERR_NONE : err_prefix(rc, "--save-ranges");
 }
 
 int accepted_ranges_save(const char *path, const char *source, const json_t *const records[], size_t count)
@@ -174,7 +175,7 @@ int accepted_ranges_save(const char *path, const char *source, const json_t *con
     char *text = NULL;
     if (root && json_array_size(list) == count)
         text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    int rc = text ? write_new(path, text) : err_set(ERR_MEMORY, "no memory for %zu bands", count);
+    int rc = text ? write_new(path, text) : err_set(ERR_MEMORY, "no memory for %zu accepted ranges", count);
     free(text);
     json_decref(root);
     return rc;

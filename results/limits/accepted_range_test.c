@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accepted ranges: what is read, what is refused and where, what they say of results, and what is saved.
+// Accepted ranges: reading, refusals with their locations, judging results, and saving.
 #include "results/limits/accepted_range.h"
 
 #include "base/err.h"
@@ -27,7 +27,7 @@ static void expect_refusal(const char *text, const char *location, const char *w
     accepted_ranges_free(&ranges);
 }
 
-Test(accepted_range, what_is_wrong_is_reported_with_its_line_and_key)
+Test(accepted_range, errors_name_line_and_key)
 {
     expect_refusal("{\n\"schema\": 2, \"about\": \"x\", \"bands\": []}", "fleet.json:2: schema: ", "is 2");
     expect_refusal("{\"schema\": 1, \"bands\": []}", "fleet.json:1: about: ", "missing");
@@ -63,14 +63,14 @@ Test(accepted_range, what_is_wrong_is_reported_with_its_line_and_key)
     expect_refusal(WITH("{\"id\": \"a\", \"bench\": \"b\", \"metric\": \"ratio\", \"at_least\": 2, \"source\": \"s\", "
                         "\"level\": \"slow\"}"),
                    "fleet.json:3: bands.0.level: ", "quick");
-    expect_refusal(WITH(GOOD ",\n" GOOD), "fleet.json:4: bands.1.id: ", "another band");
+    expect_refusal(WITH(GOOD ",\n" GOOD), "fleet.json:4: bands.1.id: ", "also the id of another");
     expect_refusal("[]", "fleet.json:1: ", "object");
     expect_refusal("{\"schema\": 1,\n", "fleet.json:", "");
     expect_refusal("{\"schema\": 1, \"schema\": 1}", "fleet.json:1: ", "schema");
     expect_refusal("", "fleet.json:", "");
 }
 
-Test(accepted_range, a_later_range_takes_the_place_of_one_with_its_id)
+Test(accepted_range, a_later_range_replaces_one_with_the_same_id)
 {
     cr_assert_eq(parse(WITH(GOOD)), ERR_NONE, "%s", err_message());
     cr_assert_eq(parse(WITH("{\"id\": \"a\", \"bench\": \"swap\", \"metric\": \"ratio\", \"at_most\": 2, "
@@ -86,7 +86,7 @@ Test(accepted_range, a_later_range_takes_the_place_of_one_with_its_id)
     accepted_ranges_free(&ranges);
 }
 
-Test(accepted_range, each_set_that_comes_with_the_program_can_be_used)
+Test(accepted_range, every_built_in_set_is_valid)
 {
     int count = 0;
     for (const struct accepted_range_set *set = accepted_range_sets; set->name; set++, count++) {
@@ -114,7 +114,7 @@ static enum finding_verdict judge(const struct accepted_range *range, const json
 }
 
 // The record reaches 3 of 4 GB/s.
-Test(accepted_range, a_ratio_is_judged_by_both_limits)
+Test(accepted_range, a_ratio_is_judged_by_both_bounds)
 {
     struct bench_finding finding;
     struct accepted_range range = {.id = "read", .bench = "nvme", .of_ratio = true, .at_least = 0.7, .at_most = NAN};
@@ -122,27 +122,28 @@ Test(accepted_range, a_ratio_is_judged_by_both_limits)
     cr_expect_eq(judge(&range, record, &finding), FINDING_VALID);
     cr_expect_eq(finding.value, 0.75);
     range.at_least = 0.75;
-    cr_expect_eq(judge(&range, record, &finding), FINDING_VALID, "the limit itself is good enough");
+    cr_expect_eq(judge(&range, record, &finding), FINDING_VALID, "the bound itself is accepted");
     range.at_least = 0.76;
     cr_expect_eq(judge(&range, record, &finding), FINDING_INVALID);
-    cr_expect_str_eq(finding.text, "read: nvme read reaches 75.0 % of fio, at least 76 % is asked");
+    cr_expect_str_eq(finding.text, "read: nvme read reaches 75.0 % of fio, expected at least 76 %");
     range.at_least = NAN;
     range.at_most = 0.7;
     cr_expect_eq(judge(&range, record, &finding), FINDING_INVALID);
-    cr_expect_str_eq(finding.text, "read: nvme read reaches 75.0 % of fio, at most 70 % is asked: more than can be");
+    cr_expect_str_eq(finding.text,
+                     "read: nvme read reaches 75.0 % of fio, expected at most 70 %: faster than possible");
     json_object_set_new(record, "ratio", json_null());
     cr_expect_eq(judge(&range, record, &finding), FINDING_INCOMPLETE);
     cr_expect(isnan(finding.value));
     json_decref(record);
 }
 
-Test(accepted_range, a_median_is_judged_in_its_unit_alone)
+Test(accepted_range, a_median_is_judged_only_in_its_unit)
 {
     struct bench_finding finding;
     struct accepted_range range = {.id = "read", .bench = "nvme", .unit = "GB/s", .at_least = 3.2, .at_most = NAN};
     json_t *record = trial_record("nvme", "\"direction\":\"read\"", 3);
     cr_expect_eq(judge(&range, record, &finding), FINDING_INVALID);
-    cr_expect_str_eq(finding.text, "read: nvme read has 3 GB/s, at least 3.2 is asked");
+    cr_expect_str_eq(finding.text, "read: nvme read has 3 GB/s, expected at least 3.2");
     range.at_least = 2.9;
     cr_expect_eq(judge(&range, record, &finding), FINDING_VALID);
     snprintf(range.unit, sizeof range.unit, "ns");
@@ -150,7 +151,7 @@ Test(accepted_range, a_median_is_judged_in_its_unit_alone)
     json_decref(record);
 }
 
-Test(accepted_range, a_range_is_for_cases_that_have_all_its_keys_with_its_values)
+Test(accepted_range, a_range_applies_to_cases_with_all_its_keys_and_values)
 {
     json_t *record = trial_record("nvme", "\"direction\":\"read\",\"depth\":32,\"buffered\":false", 3);
     static const struct {
@@ -177,7 +178,7 @@ Test(accepted_range, a_range_is_for_cases_that_have_all_its_keys_with_its_values
     json_decref(record);
 }
 
-Test(accepted_range, what_ran_on_a_device_is_for_ranges_that_name_it)
+Test(accepted_range, results_of_a_device_need_ranges_that_name_it)
 {
     json_t *record = trial_record("step", "\"tier\":\"host\",\"device\":\"cuda\",\"devices\":1", 3);
     static const struct {
@@ -210,8 +211,8 @@ Test(accepted_range, a_label_names_the_case_in_few_words)
     json_decref(record);
 }
 
-// Samples of trial_record spread by 16 % between the quantiles, so that 48 % lie between the median and the limit.
-Test(accepted_range, saved_ranges_hold_for_what_they_were_made_of_and_not_for_much_less)
+// The quantiles of trial_record are 16 % apart, so the tolerance is 48 %.
+Test(accepted_range, saved_ranges_accept_their_own_results_and_no_much_slower_ones)
 {
     char folder[PATH_MAX], path[PATH_MAX + 16];
     folder_make(folder);
@@ -231,7 +232,7 @@ Test(accepted_range, saved_ranges_hold_for_what_they_were_made_of_and_not_for_mu
     cr_expect_float_eq(ranges.list[2].at_most, 3 * (1 + 0.48), 1e-5);
     cr_expect(isnan(ranges.list[0].at_most) && isnan(ranges.list[2].at_least));
     cr_expect_str_eq(ranges.list[0].source, "this test");
-    cr_expect_eq(json_object_size(ranges.list[0].of_case), 2, "what was measured names no case");
+    cr_expect_eq(json_object_size(ranges.list[0].of_case), 2, "measured numbers are not part of the case");
     cr_expect_eq(json_object_size(ranges.list[1].of_case), 1, "neither do emulated rates");
     for (int i = 0; i < 3; i++) {
         struct bench_finding finding;

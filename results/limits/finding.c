@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,6 +16,7 @@ const char *finding_verdict_name(enum finding_verdict verdict)
 
 int bench_findings_add(struct bench_findings *findings, const struct bench_finding *finding)
 {
+    assert(finding->kind && *finding->id && *finding->text);
     if (findings->count == findings->room) {
         size_t room = findings->room ? 2 * findings->room : 64;
         struct bench_finding *list = realloc(findings->list, room * sizeof *list);

@@ -15,9 +15,9 @@ static void add(enum finding_verdict verdict, const char *text)
     cr_assert_eq(bench_findings_add(&findings, &finding), ERR_NONE);
 }
 
-Test(finding, the_worst_decides_and_all_are_reported_in_their_order)
+Test(finding, the_worst_decides_and_all_are_reported_in_order)
 {
-    cr_expect_eq(bench_findings_verdict(&findings), FINDING_VALID, "nothing was found wrong");
+    cr_expect_eq(bench_findings_verdict(&findings), FINDING_VALID, "no findings");
     add(FINDING_VALID, "good");
     cr_expect_eq(bench_findings_verdict(&findings), FINDING_VALID);
     add(FINDING_INCOMPLETE, "unknown");
@@ -36,7 +36,7 @@ Test(finding, the_worst_decides_and_all_are_reported_in_their_order)
     bench_findings_free(&findings);
 }
 
-Test(finding, a_record_has_null_where_there_is_no_line_and_no_value)
+Test(finding, a_record_without_line_or_value_has_null)
 {
     struct bench_finding finding = {
         .kind = "part", .verdict = FINDING_INCOMPLETE, .id = "bench-adam", .value = NAN, .text = "t"};

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/statistics.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ static const double MAD_TO_DEVIATION = 1.4826;
 bool outlier_is(const double *times, size_t count, size_t index, double *centre)
 {
     double deviation = 0;
+    assert(count >= 2 && index < count);
     if (count == 2) {
         *centre = fmin(times[0], times[1]);
     } else {
@@ -23,18 +25,18 @@ bool outlier_is(const double *times, size_t count, size_t index, double *centre)
     return times[index] > *centre + OUTLIER_DEVIATIONS * fmax(deviation, OUTLIER_FLOOR * *centre);
 }
 
-// A rank's result in a group: of `bench ranks`, of `bench links`, or of its host in another benchmark.
+// A rank's result in a group: from `bench ranks`, from `bench links`, or for its host from another benchmark.
 struct member {
     const struct result_line *line;
     const char *name, *lane, *host;
     json_int_t rank, processor;
     bool of_host, together;
-    double time, fast, slow;  // the median, and what one and nine tenths of the samples are faster than
+    double time, fast, slow;  // quantiles of the samples as times: 50 %, 10 %, 90 %
     double waited_share;
-    char *key;  // of the group, owned; null: it has no peers
+    char *key;  // of the group, owned; null: no peers
 };
 
-// Whether it is compared by lane, and not by case.
+// Records of `ranks` and `links` are compared by lane, others by case.
 static bool has_lane(const json_t *record)
 {
     const char *name = json_string_value(json_object_get(record, "name"));
@@ -55,7 +57,7 @@ static double time_of(const json_t *record, const char *key, const char *rate_ke
                    : 1 / json_number_value(json_object_get(record, rate_key));
 }
 
-// What a host's case is among hosts: its benchmark, and the case without whose it is.
+// The group of a host's result: the benchmark and its case without rank and host.
 static char *key_of_host(const json_t *record)
 {
     json_t *others = json_copy(json_object_get(record, "case"));
@@ -109,7 +111,7 @@ static void begin_finding(const struct member *member, struct bench_finding *out
         snprintf(out->id, sizeof out->id, "ranks-%.32s-%s", member->lane, member->together ? "together" : "alone");
 }
 
-static void say_of_link(const struct member *member, struct bench_finding *finding)
+static void describe_link(const struct member *member, struct bench_finding *finding)
 {
     snprintf(finding->text, sizeof finding->text,
              "%s: the link of host %.64s (rank %d) takes %.2f times as long as the links' median in the lane %s",
@@ -124,7 +126,7 @@ static int judge_outlier(const struct member *member, size_t count, double centr
     finding.line = member->line->line;
     finding.value = member->time / centre;
     if (is_link(member)) {
-        say_of_link(member, &finding);
+        describe_link(member, &finding);
         return bench_findings_add(out, &finding);
     }
     const json_t *ratio = json_object_get(member->line->record, "ratio");
@@ -153,7 +155,7 @@ static int judge_ranks(const struct member *members, size_t count, struct bench_
         fastest = times[i] < times[fastest] ? i : fastest;
     }
     for (size_t i = 0; i < count; i++) {
-        // Two links are the ends of one: neither is the one that is slow.
+        // Two results of `links` are the two ends of one link: neither is slower.
         if (!outlier_is(times, count, i, &centre) || (is_link(&members[i]) && count == 2))
             continue;
         any = true;
@@ -170,7 +172,7 @@ static int judge_ranks(const struct member *members, size_t count, struct bench_
     return bench_findings_add(out, &finding);
 }
 
-// What nine tenths of the samples of the host in the middle are faster than; of two hosts, of the faster one.
+// The time that nine tenths of the median host's samples stay below; of two hosts, the faster one's.
 static double slow_of_middle(const struct member *members, size_t count)
 {
     double slow[STATISTICS_COUNT_MAX] = {0};
@@ -199,7 +201,7 @@ static int judge_hosts(const struct member *members, size_t count, struct bench_
     return ERR_NONE;
 }
 
-// The members from `first` on that are of its group, which then are of none any more.
+// Moves the members of first's group, from `first` on, into `group`; returns their number.
 static size_t take_group(struct member *members, size_t first, size_t count, struct member *group)
 {
     size_t found = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outliers among ranks, from given numbers.
+// Outliers among ranks, links and hosts, from given times and rates.
 #include "results/limits/outlier.h"
 
 #include "base/err.h"
@@ -17,7 +17,7 @@ static size_t outliers_of(const double *times, size_t count, size_t *last)
     return found;
 }
 
-Test(outlier, of_two_ranks_the_slower_is_one_beyond_the_floor_alone)
+Test(outlier, the_slower_of_two_ranks_is_an_outlier_beyond_the_floor)
 {
     size_t last = 99;
     cr_expect_eq(outliers_of((double[]){10, 13.4}, 2, &last), 0);
@@ -28,7 +28,7 @@ Test(outlier, of_two_ranks_the_slower_is_one_beyond_the_floor_alone)
     cr_expect_eq(outliers_of((double[]){10, 10}, 2, &last), 0);
 }
 
-Test(outlier, one_of_many_is_found_whatever_the_others_spread)
+Test(outlier, one_of_many_is_found_despite_the_spread_of_the_others)
 {
     size_t last = 99;
     cr_expect_eq(outliers_of((double[]){10, 10.1, 20, 9.9, 10}, 5, &last), 1);
@@ -43,7 +43,7 @@ Test(outlier, one_of_many_is_found_whatever_the_others_spread)
     cr_expect_eq(outliers_of((double[]){10, 10, 10, 10, 40, 40, 40}, 7, &last), 3);
 }
 
-Test(outlier, a_fast_rank_is_none)
+Test(outlier, a_fast_rank_is_no_outlier)
 {
     size_t last;
     cr_expect_eq(outliers_of((double[]){10, 10, 1, 10, 10}, 5, &last), 0);
@@ -91,7 +91,7 @@ Test(outlier, equal_ranks_have_one_valid_finding_a_lane)
     cr_expect_str_eq(found.list[0].id, "ranks-memory-alone");
     cr_expect_eq(found.list[0].verdict, FINDING_VALID);
     cr_expect_float_eq(found.list[0].value, 1.1, 1e-6);
-    cr_expect_eq(found.list[0].line, 10, "the slowest is the one looked at");
+    cr_expect_eq(found.list[0].line, 10, "the line of the slowest");
     cr_expect_str_eq(found.list[1].id, "ranks-compute-alone");
     bench_findings_free(&found);
 }
@@ -118,7 +118,7 @@ Test(outlier, the_slow_rank_is_named_with_its_host_processor_lane_and_how_much)
     bench_findings_free(&found);
 }
 
-Test(outlier, one_rank_and_other_benchmarks_say_nothing)
+Test(outlier, one_rank_and_other_benchmarks_are_not_compared)
 {
     add("memory", 0, false, 10, 0);
     lines[line_count] = (struct result_line){20, trial_record("nvme", "\"lane\":\"memory\",\"host\":\"here\"", 1)};
@@ -147,7 +147,7 @@ Test(outlier, the_slow_link_is_named_by_its_host)
     bench_findings_free(&found);
 }
 
-Test(outlier, of_two_links_none_is_named_for_they_are_the_ends_of_one)
+Test(outlier, the_two_ends_of_one_link_are_not_compared)
 {
     add_link("memory", 0, "one", 10);
     add_link("memory", 1, "two", 1);
@@ -165,8 +165,8 @@ static void add_host(const char *name, int rank, double median, const char *more
     line_count++;
 }
 
-// The samples are nine tenths, the median and eleven tenths of it.
-Test(outlier, a_host_that_is_slow_in_a_case_that_others_have_too_is_named)
+// Each host has three samples: 0.9, 1.0 and 1.1 times the median.
+Test(outlier, a_host_that_is_slow_in_a_common_case_is_named)
 {
     add_host("nvme", 0, 3, "");
     add_host("nvme", 2, 3.1, "");
@@ -185,7 +185,7 @@ Test(outlier, a_host_that_is_slow_in_a_case_that_others_have_too_is_named)
     bench_findings_free(&found);
 }
 
-Test(outlier, a_host_whose_samples_overlap_with_those_of_the_others_is_none)
+Test(outlier, a_host_whose_samples_overlap_with_the_others_is_no_outlier)
 {
     add_host("nvme", 0, 3, "");
     add_host("nvme", 1, 2, "");

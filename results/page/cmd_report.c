@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of `zerogauge report`. Whatever it shows, it has verified first.
+// The command line of `zerogauge report`. It verifies every file before it shows anything.
 #include "results/page/report_command.h"
 
 #include "base/file.h"
@@ -20,15 +20,15 @@ struct options {
     char *html, *svg, *leaderboard, *output;
 };
 
-// Opens a file whose every figure follows from its samples. ERR_CHECK, with what does not on standard error.
+// Opens and verifies a file. ERR_CHECK: statements do not verify; they are listed on standard error.
 static int open_verified(const char *path, struct result_file *out)
 {
     size_t refusal_count;
     TRY(result_open(path, out));
     int rc = record_verify(out, stderr, &refusal_count);
     if (rc == ERR_NONE && refusal_count > 0)
-        rc = err_set(ERR_CHECK, "%s: %zu %s not hold, so nothing of it is shown", path, refusal_count,
-                     refusal_count == 1 ? "statement does" : "statements do");
+        rc = err_set(ERR_CHECK, "%s: %zu statement%s not verify; nothing shown", path, refusal_count,
+                     refusal_count == 1 ? " does" : "s do");
     if (rc != ERR_NONE)
         result_close(out);
     return rc;
@@ -41,13 +41,13 @@ static int verify_one(const char *path)
     TRY(open_verified(path, &file));
     int rc = result_view_open(&file, &view);
     if (rc == ERR_NONE)
-        printf("%s: holds; %s%s%s\n", path, view.verdict, *view.own_limits ? ": " : "", view.own_limits);
+        printf("%s: verified; %s%s%s\n", path, view.verdict, *view.own_limits ? ": " : "", view.own_limits);
     result_view_close(&view);
     result_close(&file);
     return rc;
 }
 
-// Every file is looked at, whatever the others are.
+// Verifies every file, even after a failure.
 static int verify_all(const char **paths)
 {
     int worst = ERR_NONE;
@@ -125,7 +125,7 @@ static int check_usage(const struct options *a, const char **paths)
     if (a->leaderboard)
         return count == 0 ? ERR_NONE : err_set(ERR_USAGE, "%s: --leaderboard takes all files of its folder", paths[0]);
     if (count == 0)
-        return err_set(ERR_USAGE, "give a result file, as `zerogauge validate` writes it");
+        return err_set(ERR_USAGE, "give a result file of `zerogauge validate`");
     if (a->compare && count != 2)
         return err_set(ERR_USAGE, "--compare takes two result files, not %zu", count);
     if ((a->html || a->svg || a->summary) && count != 1)
@@ -160,8 +160,7 @@ static const char *const examples[] = {
 
 static const struct help help = {
     .usage = "[OPTION...] FILE...",
-    .text = "Verifies, shows and compares result files. Every figure is recomputed from the raw samples before it is "
-            "shown.",
+    .text = "Verifies, shows and compares result files. It recomputes every figure from the raw samples first.",
     .examples = examples,
 };
 
@@ -169,16 +168,14 @@ int report_main(int argc, const char **argv)
 {
     struct options a = {0};
     const struct poptOption options[] = {
-        {"verify", '\0', POPT_ARG_NONE, &a.verify, 0, "only recompute all that follows from the samples", NULL},
-        {"markdown", '\0', POPT_ARG_NONE, &a.markdown, 0, "tables in Markdown; so unless given otherwise", NULL},
+        {"verify", '\0', POPT_ARG_NONE, &a.verify, 0, "only recompute everything that follows from the samples", NULL},
+        {"markdown", '\0', POPT_ARG_NONE, &a.markdown, 0, "tables in Markdown (the default)", NULL},
         {"csv", '\0', POPT_ARG_NONE, &a.csv, 0, "one table with a row for each case", NULL},
         {"summary", '\0', POPT_ARG_NONE, &a.summary, 0,
-         "one table of a few rows in Markdown, for a README: for each limit, and each benchmark without, the typical "
-         "case",
-         NULL},
-        {"html", '\0', POPT_ARG_STRING, &a.html, 0, "one page that needs nothing else", "FILE"},
-        {"svg", '\0', POPT_ARG_STRING, &a.svg, 0, "plots by gnuplot, in this folder", "DIR"},
-        {"compare", '\0', POPT_ARG_NONE, &a.compare, 0, "two files: what is better, worse or within noise", NULL},
+         "a short Markdown table for a README: the typical case of each accepted range", NULL},
+        {"html", '\0', POPT_ARG_STRING, &a.html, 0, "one self-contained page", "FILE"},
+        {"svg", '\0', POPT_ARG_STRING, &a.svg, 0, "plots by gnuplot in this folder", "DIR"},
+        {"compare", '\0', POPT_ARG_NONE, &a.compare, 0, "compare two files: better, worse or within noise", NULL},
         {"leaderboard", '\0', POPT_ARG_STRING, &a.leaderboard, 0, "a table of all result files in a folder", "DIR"},
         {"output", 'o', POPT_ARG_STRING, &a.output, 0, "write the tables to this new file", "FILE"},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the command line: exit statuses, files that are never overwritten, and what a real browser and gnuplot make
-// of what is written.
+// The command line: exit statuses, files that are never overwritten, and outputs in a real browser and in gnuplot.
 #include "base/command_test.h"
 #include "bench/harness/printed_test.h"
 #include "results/page/report_command.h"
@@ -8,7 +7,7 @@
 
 TestSuite(cmd_report, .init = sample_folder_make, .fini = sample_folder_remove);
 
-// Runs `zerogauge report` with up to four words; what it printed, to be freed.
+// Runs `zerogauge report` with up to four words; returns its output, which the caller frees.
 static char *report(int expected_status, const char *a, const char *b, const char *c, const char *d)
 {
     const char *argv[] = {"report", a, b, c, d, NULL};
@@ -29,11 +28,11 @@ static void expect_printed(const char *what, const char *a, const char *b, const
     free(text);
 }
 
-Test(cmd_report, an_honest_file_is_verified_and_shown)
+Test(cmd_report, an_unedited_file_is_verified_and_shown)
 {
     char path[PATH_MAX];
     rich_write(strcpy(path, sample_path("a.jsonl")), NULL, 1);
-    expect_printed("holds; INVALID", "--verify", path, NULL, NULL);
+    expect_printed("verified; INVALID", "--verify", path, NULL, NULL);
     expect_printed("# INVALID", path, NULL, NULL, NULL);
     expect_printed("# INVALID", "--markdown", path, NULL, NULL);
     expect_printed("benchmark,case", "--csv", path, NULL, NULL);
@@ -47,7 +46,7 @@ static void edit(const char *path, const char *from, const char *to)
     cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
 }
 
-Test(cmd_report, an_edited_file_is_refused_and_nothing_of_it_shown)
+Test(cmd_report, an_edited_file_is_refused_and_not_shown)
 {
     char path[PATH_MAX], page[PATH_MAX];
     rich_write(strcpy(path, sample_path("a.jsonl")), NULL, 1);
@@ -62,7 +61,7 @@ Test(cmd_report, an_edited_file_is_refused_and_nothing_of_it_shown)
     free(report(1, "--compare", path, path, NULL));
 }
 
-Test(cmd_report, usage_errors_say_so)
+Test(cmd_report, usage_errors_are_reported)
 {
     char path[PATH_MAX];
     rich_write(strcpy(path, sample_path("a.jsonl")), NULL, 1);
@@ -88,7 +87,7 @@ Test(cmd_report, outputs_are_new_files)
     cr_expect_eq(access(sample_path("table.md"), F_OK), 0);
 }
 
-Test(cmd_report, the_leaderboard_has_a_row_for_each_file_that_holds)
+Test(cmd_report, the_leaderboard_has_a_row_for_each_verified_file)
 {
     char path[PATH_MAX];
     rich_write(strcpy(path, sample_path("b.jsonl")), NULL, 1.5);
@@ -103,7 +102,7 @@ Test(cmd_report, the_leaderboard_has_a_row_for_each_file_that_holds)
     free(report(1, "--leaderboard", sample_folder, NULL, NULL));
 }
 
-Test(cmd_report, what_is_valid_by_its_own_limits_says_so_and_is_not_ranked)
+Test(cmd_report, a_run_that_is_valid_by_its_own_ranges_is_marked_and_not_ranked)
 {
     char path[PATH_MAX], whole[sizeof SAMPLE_RUN];
     const char *lines[16] = {whole}, *level = strstr(SAMPLE_RUN, "\"quick\",");
@@ -113,7 +112,8 @@ Test(cmd_report, what_is_valid_by_its_own_limits_says_so_and_is_not_ranked)
     strcpy(path, sample_write("b.jsonl", lines));
     rich_write(sample_path("a.jsonl"), NULL, 1);
     char *text = report(0, "--verify", path, NULL, NULL);
-    cr_expect(strstr(text, "holds; VALID BY OWN LIMITS: adam-update is looser, adam-fused is missing, "), "%s", text);
+    cr_expect(strstr(text, "verified; VALID BY OWN LIMITS: adam-update is looser, adam-fused is missing, "), "%s",
+              text);
     free(text);
     expect_printed("# VALID BY OWN LIMITS\n\nNot by the default limits: adam-update is looser", path, NULL, NULL, NULL);
     text = report(0, "--leaderboard", sample_folder, NULL, NULL);
@@ -127,9 +127,9 @@ Test(cmd_report, what_is_valid_by_its_own_limits_says_so_and_is_not_ranked)
     cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
 }
 
-// Two lanes, four steps at one thread and at two: the middle of eight. What no limit is about has no row, and what the
-// limit fixes is not said again.
-Test(cmd_report, a_summary_has_a_row_for_each_limit)
+// The eight cases of the only accepted range share a row, whose typical case is the lower median. Cases without a range
+// have no row.
+Test(cmd_report, a_summary_has_a_row_for_each_accepted_range)
 {
     char path[PATH_MAX];
     rich_write(strcpy(path, sample_path("a.jsonl")), NULL, 1);
@@ -148,7 +148,7 @@ Test(cmd_report, a_summary_has_a_row_for_each_limit)
 static const struct rich_texts hostile = {.setting = "\"; system(\"touch evil\") #`touch evil`",
                                           .text = "<img src=x onerror=alert(1)>"};
 
-Test(cmd_report, plots_are_drawn_and_texts_in_them_do_nothing)
+Test(cmd_report, plots_are_drawn_and_hostile_texts_stay_inert)
 {
     char path[PATH_MAX], folder[PATH_MAX], output[256];
     if (command_run("gnuplot --version 2>&1", output, sizeof output) != 0) {
@@ -164,7 +164,7 @@ Test(cmd_report, plots_are_drawn_and_texts_in_them_do_nothing)
     free(report(2, "--svg", folder, path, NULL));
 }
 
-// The picture of a page in a window of a phone's or a desk's width; its bytes, 0 without a browser.
+// Takes a picture of a page at a phone's or a desktop's width. Returns its size in bytes, 0 without a browser.
 static long photograph(const char *page, const char *window)
 {
     char command[3 * PATH_MAX], output[4096], picture[PATH_MAX];
@@ -178,7 +178,7 @@ static long photograph(const char *page, const char *window)
     FILE *file = fopen(picture, "r");
     if (status != 0 || !file)
         return 0;
-    // What the policy of the page forbids, the browser reports.
+    // The browser reports violations of the page's policy.
     cr_expect_null(strstr(output, "Content Security Policy"), "%s", output);
     fseek(file, 0, SEEK_END);
     long bytes = ftell(file);

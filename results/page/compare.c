@@ -21,7 +21,7 @@ static size_t samples_of(const json_t *record, double values[STATISTICS_COUNT_MA
     return json_array_size(samples);
 }
 
-// Of all ways to divide so many samples, the two in which the sets do not mix are the least likely.
+// The smallest possible p: of all ways to divide the samples into sets of these sizes, two keep the sets apart.
 static double least_p(size_t a_count, size_t b_count)
 {
     double n = (double)(a_count + b_count), k = (double)a_count;
@@ -42,7 +42,7 @@ enum comparison compare_bench(const json_t *a, const json_t *b, double *p)
     return (b_median < a_median) == lower ? COMPARISON_BETTER : COMPARISON_WORSE;
 }
 
-// One case of a file; the key is what makes two cases the same.
+// One case of a file; cases with equal keys are the same.
 struct row {
     char *key;
     const json_t *record;
@@ -66,7 +66,7 @@ static void rows_close(struct rows *rows)
     free(rows->list);
 }
 
-// Name, unit and settings, whatever their order in the file.
+// Name, unit and settings, independent of their order in the file.
 static char *key_of(const json_t *record)
 {
     json_t *key = json_pack("[O, O, O]", json_object_get(record, "name"), json_object_get(record, "unit"),
@@ -144,7 +144,7 @@ static void put_file(const char *letter, const struct result_file *file, FILE *o
 static void put_table(struct rows *a, struct rows *b, FILE *out)
 {
     size_t counts[4] = {0}, total = 0;
-    // The index is of a; b keeps the order of its file. Of cases that come more than once, each is taken once.
+    // Rows of a are sorted for the search; b keeps its order. A repeated case is compared once.
     qsort(a->list, a->count, sizeof *a->list, compare_rows);
     fputs("\n| benchmark | case | A | B | unit | change | p | B is |\n"
           "| --- | --- | ---: | ---: | --- | ---: | ---: | --- |\n",
@@ -158,9 +158,9 @@ static void put_table(struct rows *a, struct rows *b, FILE *out)
         total++;
     }
     fprintf(out,
-            "\nOf %zu cases that both have, %zu are better in B, %zu worse, %zu within noise, and %zu have too few "
-            "samples to tell.\nTest: Mann-Whitney U of the samples, two-sided, level %g for each case: of 100 cases "
-            "that do not differ, about %g seem to, by chance. It knows the noise within a run, not that between "
+            "\nOf %zu common cases, %zu are better in B, %zu worse, %zu within noise, and %zu have too few samples.\n"
+            "Test: Mann-Whitney U of the samples, two-sided, level %g for each case: of 100 cases without a "
+            "difference, about %g appear to have one by chance. The test covers the noise within a run, not between "
             "runs.\n",
             total, counts[COMPARISON_BETTER], counts[COMPARISON_WORSE], counts[COMPARISON_NOISE],
             counts[COMPARISON_FEW], COMPARE_LEVEL, 100 * COMPARE_LEVEL);

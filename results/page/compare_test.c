@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of comparisons: what is called better, worse, or within noise.
+// Comparisons of two result files: better, worse, or within noise.
 #include "results/page/compare.h"
 
 #include "results/page/rich_test.h"
@@ -24,7 +24,7 @@ static void expect(size_t count, const double *a_values, const double *b_values,
     json_decref(b);
 }
 
-Test(compare, the_direction_is_that_of_the_unit)
+Test(compare, the_unit_decides_which_direction_is_better)
 {
     const double slow[] = {5.1, 5.2, 5.3, 5.4, 5.5, 5.6}, fast[] = {4.1, 4.2, 4.3, 4.4, 4.5, 4.6};
     expect(6, slow, fast, true, COMPARISON_BETTER);
@@ -34,8 +34,8 @@ Test(compare, the_direction_is_that_of_the_unit)
     expect(6, fast, fast, true, COMPARISON_NOISE);
 }
 
-// Five samples of each can just reach the level; four cannot, however far apart they are.
-Test(compare, few_samples_tell_nothing)
+// Five samples of each can just reach the level; four cannot.
+Test(compare, few_samples_decide_nothing)
 {
     const double low[] = {1, 2, 3, 4, 5}, high[] = {101, 102, 103, 104, 105}, mixed[] = {1.5, 2.5, 3.5, 4.5, 6};
     expect(5, low, high, true, COMPARISON_WORSE);
@@ -65,8 +65,8 @@ Test(compare, a_case_is_matched_by_its_settings)
     rich_write(strcpy(a_path, sample_path("a")), NULL, 1);
     rich_write(sample_path("b"), NULL, 1.5);
     char *text = comparison_of(a_path, sample_path("b"));
-    cr_expect(strstr(text, "Of 22 cases that both have, 8 are better in B, 0 worse, 14 within noise, and 0 have too "
-                           "few samples to tell."),
+    cr_expect(strstr(text, "Of 22 common cases, 8 are better in B, 0 worse, 14 within noise, and 0 have too "
+                           "few samples.\n"),
               "%s", text);
     cr_expect(strstr(text, "Mann-Whitney U") && strstr(text, "level 0.01"));
     cr_expect(strstr(text, "| -33.3 % |"), "%s", text);
@@ -74,14 +74,14 @@ Test(compare, a_case_is_matched_by_its_settings)
     free(text);
 }
 
-Test(compare, what_only_one_file_has_is_named)
+Test(compare, cases_of_only_one_file_are_listed)
 {
     static const struct rich_texts others = {.setting = "another", .text = "adam"};
     char a_path[PATH_MAX];
     rich_write(strcpy(a_path, sample_path("a")), NULL, 1);
     rich_write(sample_path("b"), &others, 1);
     char *text = comparison_of(a_path, sample_path("b"));
-    cr_expect(strstr(text, "Of 0 cases that both have"), "%s", text);
+    cr_expect(strstr(text, "Of 0 common cases"), "%s", text);
     cr_expect(strstr(text, "Only in A") && strstr(text, "Only in B"));
     cr_expect(strstr(text, "| latency | engine=another |"), "%s", text);
     free(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every figure against its limit, as a bar, and its samples beside those of the baseline.
+// Draws every result: a bar for the ratio to its baseline, and its samples beside the baseline's.
 #include "results/page/html_part.h"
 
 #include "base/html_page.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-// The bars of all cases have one scale, so that they can be compared: from 0 to this share of the limit.
+// All bars have one scale, from 0 to this ratio, so that they can be compared.
 static double scale_of(const struct result_view *view)
 {
     double most = 1.1;
@@ -33,7 +33,7 @@ static void put_bar(const struct bench_view *bench, double scale, FILE *out)
         return;
     fprintf(out,
             "<svg class=\"bar %s\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\">"
-            "<title>%.1f %% of the limit</title><rect width=\"100\" height=\"10\" fill=\"#eeeeee\"/>"
+            "<title>%.1f %% of the baseline</title><rect width=\"100\" height=\"10\" fill=\"#eeeeee\"/>"
             "<rect width=\"%.2f\" y=\"1.5\" height=\"7\" fill=\"currentColor\"/>",
             html_class(bench->verdict), 100 * bench->ratio, 100 * fmin(bench->ratio / scale, 1));
     put_mark(out, 1, scale, "#1c1c1c", "");
@@ -63,11 +63,11 @@ static double position(double value, const struct range *range)
     return range->high > range->low ? 2 + 96 * (value - range->low) / (range->high - range->low) : 50;
 }
 
-// One sample is one short line, so that many on one spot are seen as one dark spot.
+// Each sample is a short line; many samples at one position add up to a dark spot.
 static void put_samples(const json_t *samples, double median, const struct range *range, double top, const char *colour,
                         FILE *out)
 {
-    // Of very many, a part is drawn: no eye could tell more apart.
+    // More lines could not be told apart.
     size_t count = json_array_size(samples), step = 1 + count / DRAWN_MAX;
     for (size_t i = 0; i < count; i += step) {
         double x = position(json_number_value(json_array_get(samples, i)), range);
@@ -103,7 +103,7 @@ static void put_figures(const struct bench_view *bench, FILE *out)
             number_text(bench->p10, p10), number_text(bench->p90, p90));
     text_markup(out, bench->unit);
     if (bench->baseline) {
-        fputs("; limit: ", out);
+        fputs("; baseline: ", out);
         text_markup(out, bench->baseline);
         fprintf(out, " %s", number_text(bench->baseline_median, median));
     }
@@ -127,20 +127,20 @@ static void put_row(const struct bench_view *bench, double scale, FILE *out)
     fputs("</div></div>\n", out);
 }
 
-// Those that a limit judges, or the others, benchmark by benchmark.
-static void put_section(const struct result_view *view, bool finding_verdict, double scale, FILE *out)
+// Draws the judged results, or the others, by benchmark.
+static void put_section(const struct result_view *view, bool judged, double scale, FILE *out)
 {
     const char *name = "";
     for (size_t i = 0; i < view->bench_count; i++) {
         const struct bench_view *bench = &view->benches[i];
-        if ((bench->verdict != NULL) != finding_verdict)
+        if ((bench->verdict != NULL) != judged)
             continue;
         if (!*name)
             fprintf(out,
-                    "<h2>%s</h2>\n<p class=\"faint\">A bar is the share of the yardstick that was reached, which is "
-                    "the full line; broken lines are the limits of that share. Below it is every sample: above the "
-                    "part, with its median, and under it the yardstick.</p>\n",
-                    finding_verdict ? "Figures against their limits" : "Figures without limits");
+                    "<h2>%s</h2>\n<p class=\"faint\">A bar shows the ratio to the baseline; the solid line is the "
+                    "baseline, dashed lines bound the accepted range. Below the bar every sample: the result's with "
+                    "its median on top, the baseline's underneath.</p>\n",
+                    judged ? "Results with accepted ranges" : "Results without accepted ranges");
         if (strcmp(name, bench->name) != 0) {
             html_element(out, "h3", bench->name);
             fputc('\n', out);

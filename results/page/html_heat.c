@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storage by block size and depth: a map for each set of the other settings that was measured with several of both.
+// Draws storage results by block size and depth: one map for each set of the other settings.
 #include "results/page/html_part.h"
 
 #include "base/html_page.h"
@@ -13,7 +13,7 @@
 enum { AXIS_MAX = 32, MAP_MAX = 64 };
 static const char *const block_key = "block_bytes", *const depth_key = "depth";
 
-// The figures of cases that differ in block and depth alone. Settings: those that they share; owned.
+// Results whose cases differ only in block and depth. settings: those that they share; owned.
 struct heat_map {
     const char *name, *unit;
     json_t *settings;
@@ -22,8 +22,8 @@ struct heat_map {
     const struct bench_view *cells[AXIS_MAX][AXIS_MAX];  // by block, then depth
 };
 
-// The place of a value on an ascending axis, where it is put if it is new; -1: the axis is full.
-static int place_on(json_int_t *axis, int *count, json_int_t value)
+// The index of a value on an axis, to which a new value is appended; -1: the axis is full.
+static int axis_index(json_int_t *axis, int *count, json_int_t value)
 {
     for (int i = 0; i < *count; i++)
         if (axis[i] == value)
@@ -42,7 +42,7 @@ static json_t *other_settings(const json_t *settings)
     return others;
 }
 
-// The map that a case belongs to, a new one if need be; null: there are too many.
+// The map that a case belongs to, possibly a new one; null: there are too many.
 static struct heat_map *map_of(struct heat_map *maps, int *count, const struct bench_view *bench)
 {
     json_t *others = other_settings(json_object_get(bench->record, "case"));
@@ -70,8 +70,8 @@ static void add(struct heat_map *maps, int *count, const struct bench_view *benc
     struct heat_map *map = map_of(maps, count, bench);
     if (!map)
         return;
-    int row = place_on(map->blocks, &map->block_count, json_integer_value(block));
-    int column = place_on(map->depths, &map->depth_count, json_integer_value(depth));
+    int row = axis_index(map->blocks, &map->block_count, json_integer_value(block));
+    int column = axis_index(map->depths, &map->depth_count, json_integer_value(depth));
     if (row >= 0 && column >= 0)
         map->cells[row][column] = bench;
 }
@@ -97,7 +97,7 @@ static void order_of(const json_int_t *axis, int count, int *order)
     }
 }
 
-// From white to a blue that white letters can be read on.
+// From white to a blue dark enough for white letters.
 static void put_cell(const struct bench_view *bench, double most, FILE *out)
 {
     char number[NUMBER_TEXT_BYTES];
@@ -144,11 +144,11 @@ void html_heat(const struct result_view *view, FILE *out)
     for (size_t i = 0; maps && i < view->bench_count; i++)
         add(maps, &count, &view->benches[i]);
     for (int i = 0; i < count; i++) {
-        // A single row or column says no more than its bars.
+        // A single row or column would only repeat the bars.
         if (maps[i].block_count > 1 && maps[i].depth_count > 1) {
             if (!any)
-                fputs("<h2>Storage by block size and depth</h2>\n<p class=\"faint\">Medians; below them the share of "
-                      "the limit.</p>\n",
+                fputs("<h2>Storage by block size and depth</h2>\n<p class=\"faint\">Medians; below them the ratio "
+                      "to the baseline.</p>\n",
                       out);
             any = true;
             put_map(&maps[i], out);

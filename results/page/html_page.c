@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of a result file.
+// Writes the HTML page of a result file.
 #include "results/page/html_part.h"
 
 #include "base/file.h"
@@ -33,14 +33,14 @@ static const char *meaning(const char *verdict, const json_t *end)
     if (strcmp(view_text(end, "status"), "interrupted") == 0)
         return "the run was interrupted";
     if (strcmp(verdict, "VALID") == 0)
-        return "every figure is within its limits";
+        return "every result is within its accepted range";
     if (strcmp(verdict, OWN_VERDICT) == 0)
-        return "every figure is within its limits, but they are not the default ones: ";
+        return "every result is within its accepted range, but the ranges are not the default ones: ";
     if (strcmp(verdict, "INVALID") == 0)
-        return "what is listed here is not as it should be";
+        return "these checks failed";
     if (strcmp(verdict, "INCOMPLETE") == 0)
-        return "what is listed here could not be tested";
-    return "figures alone; nothing was judged";
+        return "these checks could not run";
+    return "measurements only; nothing was judged";
 }
 
 static void put_verdict(const struct result_view *view, FILE *out)
@@ -79,7 +79,7 @@ static void put_facts(const struct result_view *view, const char *command, FILE 
     if (strcmp(view_text(end, "status"), "interrupted") == 0)
         fputs(", and was interrupted", out);
     if (!isnan(view_number(end, "other_load")))
-        fprintf(out, "; others used %.1f %% of the processors meanwhile", 100 * view_number(end, "other_load"));
+        fprintf(out, "; %.1f %% of CPU time went to other processes", 100 * view_number(end, "other_load"));
     fputs("</dd>\n", out);
     html_fact(out, "Digest", view_text(end, "digest"));
     fputs("</dl>\n", out);

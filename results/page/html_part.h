@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the page (html_page.c). Each writes its section, or nothing where the file has nothing for it.
+// The parts of the page (html_page.c). Each writes its sections, or nothing if the file has no records for them.
 #ifndef ZG_HTML_PART_H
 #define ZG_HTML_PART_H
 
@@ -7,9 +7,9 @@
 
 #include <stdio.h>
 
-void html_limits(const struct result_view *view, FILE *out);    // html_bench.c: bars, and the samples' spread
+void html_limits(const struct result_view *view, FILE *out);    // html_bench.c: bars and samples
 void html_heat(const struct result_view *view, FILE *out);      // html_heat.c: block size by depth
-void html_timeline(const struct result_view *view, FILE *out);  // html_timeline.c: what lanes did
-void html_rest(const struct result_view *view, FILE *out);      // html_rest.c: findings, fits, requirements, machine
+void html_timeline(const struct result_view *view, FILE *out);  // html_timeline.c: busy times of lanes
+void html_rest(const struct result_view *view, FILE *out);      // html_rest.c: findings, requirements, fits, machine
 
 #endif

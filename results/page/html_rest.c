@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands below the figures: findings, requirements, models that fit, the parts that ran, and the machine.
+// The tables below the results: findings, requirements, models that fit, accepted ranges, parts, and the machine.
 #include "results/page/html_part.h"
 
 #include "base/html_page.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Opens the section at its first row; heads: the columns, separated by |.
+// Opens the section before its first row. heads: column titles, separated by |.
 static void open_table(bool *is_open, const char *title, const char *heads, FILE *out)
 {
     if (*is_open)
@@ -55,7 +55,7 @@ static void put_requirements(const struct result_view *view, FILE *out)
         const json_t *requirement = view_record(view, line);
         if (!view_is(requirement, "requirement"))
             continue;
-        open_table(&is_open, "Arithmetic", "Verdict|Requirement|What it demands", out);
+        open_table(&is_open, "Arithmetic", "Verdict|Requirement|Title", out);
         fputs("<tr><td>", out);
         html_badge(out, view_text(requirement, "verdict"));
         fputs("</td>", out);
@@ -82,7 +82,7 @@ static void put_fits(const struct result_view *view, FILE *out)
         const json_t *fit = view_record(view, line), *fits = json_object_get(fit, "fits");
         if (!view_is(fit, "fit"))
             continue;
-        open_table(&is_open, "What fits", "Model|Preset|Ranks|Fits|On the device|On the host|On NVMe|Why not", out);
+        open_table(&is_open, "Models that fit", "Model|Preset|Ranks|Fits|Device|Host|NVMe|Reason", out);
         fputs("<tr>", out);
         html_element(out, "td", view_text(fit, "model"));
         html_element(out, "td", view_text(fit, "preset"));
@@ -99,7 +99,8 @@ static void put_fits(const struct result_view *view, FILE *out)
     close_table(is_open, out);
 }
 
-// Of a step: what ZeRO-Infinity's model lets each kind of state cost, together, and what was measured.
+// For each step the efficiency that ZeRO-Infinity's model predicts for each kind of state and for all, and the
+// measured.
 static void put_efficiency(const struct result_view *view, FILE *out)
 {
     static const char *const states[] = {"params_and_gradients", "optimizer_states", "activations"};
@@ -135,7 +136,7 @@ static void put_parts(const struct result_view *view, FILE *out)
         if (!view_is(part, "part"))
             continue;
         char *command = command_text(json_object_get(part, "command")), number[NUMBER_TEXT_BYTES];
-        open_table(&is_open, "What ran", "Part|Took|Ended|Command", out);
+        open_table(&is_open, "Parts", "Part|Time|Exit|Command", out);
         fputs("<tr>", out);
         html_element(out, "td", view_text(part, "name"));
         fprintf(out, "<td class=\"number\">%s s</td><td>",
@@ -161,7 +162,7 @@ static void put_ranges(const struct result_view *view, FILE *out)
         char low[NUMBER_TEXT_BYTES] = "", high[NUMBER_TEXT_BYTES] = "";
         if (!view_is(range, "band"))
             continue;
-        open_table(&is_open, "Limits that were applied", "Band|At least|At most|Of|Source", out);
+        open_table(&is_open, "Accepted ranges", "Id|At least|At most|Of|Source", out);
         if (!isnan(view_number(range, "at_least")))
             number_text(view_number(range, "at_least"), low);
         if (!isnan(view_number(range, "at_most")))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the lanes did in one sample, one row a lane: where rows are dark at the same time, work overlaps.
+// Draws when each lane was busy during one sample, one row per lane: rows that are dark at the same time overlap.
 #include "results/page/html_part.h"
 
 #include "base/html_page.h"
@@ -13,7 +13,7 @@ enum { LANE_MAX = 16, WIDTH = 1000 };
 
 static const char *const colours[] = {"#2b5d8a", "#146c2e", "#7a5200", "#8b1a85", "#0b7a75", "#b3181c"};
 
-// The rows in the order in which they first appear; returns how many.
+// Lists the lanes in the order of their first interval; returns their number.
 static int lanes_of(const json_t *timeline, const char *lanes[LANE_MAX], double *end_ms, double *begin_ms)
 {
     int count = 0;
@@ -39,7 +39,7 @@ static double x_of(double ms, double begin_ms, double end_ms)
     return WIDTH * share;
 }
 
-// A name, which keeps its size, and a bar that is as wide as there is room.
+// A name of fixed width, and a bar that fills the rest.
 static void put_lane(const json_t *timeline, const char *name, int row, double begin_ms, double end_ms, FILE *out)
 {
     size_t i;

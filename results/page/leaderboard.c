@@ -48,11 +48,11 @@ static int add_entry(struct board *board, const char *folder, const char *name)
     board->entry_count++;
     TRY(record_verify(&entry->file, stderr, &refusal_count));
     if (refusal_count > 0)
-        return err_set(ERR_CHECK, "%s: does not hold; what is published must", path);
+        return err_set(ERR_CHECK, "%s: does not verify; published results must", path);
     return result_view_open(&entry->file, &entry->view);
 }
 
-// RULES.md: VALID by the default limits, the whole of it, from a clean commit.
+// By RULES.md: VALID by the default accepted ranges, at the level full, from a clean commit.
 static bool is_ranked(const struct entry *entry)
 {
     const json_t *run = entry->file.run;
@@ -60,7 +60,7 @@ static bool is_ranked(const struct entry *entry)
            !json_is_true(json_object_get(json_object_get(run, "suite"), "dirty"));
 }
 
-// What has a place in the ranking first; then by processor, and by the file's name.
+// Ranked entries first; then by processor, and by the file's name.
 static int compare_entries(const void *left, const void *right)
 {
     const struct entry *a = left, *b = right;
@@ -82,8 +82,7 @@ static void add_columns(struct board *board, const struct result_view *view)
     }
 }
 
-// The median share of the limit over the cases of a benchmark, and the best of its figures in the unit that comes
-// first.
+// The median ratio over the cases of a benchmark, and its best result in the unit that comes first.
 static void put_column(const struct result_view *view, const char *name, FILE *out)
 {
     double shares[STATISTICS_COUNT_MAX], best = NAN;
@@ -140,8 +139,8 @@ static int put_board(const struct board *board, FILE *out)
     fputs(" | --- | --- | --- |\n", out);
     for (size_t i = 0; i < board->entry_count; i++)
         put_entry(board, &board->entries[i], out);
-    fputs("\nRanked: VALID by the default limits, at the level full, from a clean commit. Of each benchmark: the "
-          "median share of the limit over its cases; the best of its figures.\n",
+    fputs("\nRanked: VALID by the default accepted ranges, at the level full, from a clean commit. For each benchmark: "
+          "the median ratio to the baseline over its cases, and its best result.\n",
           out);
     return file_flush(out, "the leaderboard");
 }
@@ -155,7 +154,7 @@ int leaderboard(const char *folder, FILE *out)
     struct board board = {.entries = calloc((size_t)count + 1, sizeof *board.entries)};
     int rc = !board.entries ? err_set(ERR_MEMORY, "no memory for a leaderboard") : ERR_NONE;
     if (rc == ERR_NONE && (count == 0 || count > ENTRY_MAX))
-        rc = err_set(ERR_USAGE, "%s: has %d results, files named *.jsonl; expected 1 to %d", folder, count, ENTRY_MAX);
+        rc = err_set(ERR_USAGE, "%s: has %d files named *.jsonl; expected 1 to %d", folder, count, ENTRY_MAX);
     for (int i = 0; rc == ERR_NONE && i < count; i++)
         rc = add_entry(&board, folder, names[i]->d_name);
     if (rc == ERR_NONE) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// All published results side by side.
+// A table of all published results.
 #ifndef ZG_LEADERBOARD_H
 #define ZG_LEADERBOARD_H
 
 #include <stdio.h>
 
-// A table in Markdown of the files *.jsonl in the folder, each verified; one that does not hold ends it with ERR_CHECK,
-// as a folder of published results has none. Rows are machines, columns benchmarks: the median share of its limit over
-// the cases of a benchmark. Those VALID first, then by name.
+// Writes a Markdown table of the files *.jsonl in the folder. Each is verified first; ERR_CHECK if one does not verify.
+// Rows are machines, ranked ones first, then by name. Columns are benchmarks: the median ratio over their cases.
 int leaderboard(const char *folder, FILE *out);
 
 #endif

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of reports: what stands in tables and pages is what is in the file, and nothing in a file can act where it is
-// shown.
+// Reports: tables and pages agree with the file, and hostile text in a file stays inert.
 #include "base/command_test.h"
 #include "base/safe_text.h"
 #include "results/record/record_verify.h"
@@ -10,7 +9,7 @@
 
 TestSuite(report_file, .init = sample_folder_make, .fini = sample_folder_remove);
 
-// The report of a file in one of its forms, to be freed.
+// Returns the report of a file in one of its forms; the caller frees it.
 static char *report_of(const char *path, int (*form)(const struct result_view *view, FILE *out))
 {
     struct result_file file;
@@ -48,7 +47,8 @@ Test(report_file, a_page_has_the_verdict_on_top_and_every_case)
 {
     rich_write(sample_path("a"), NULL, 1);
     char *page = report_of(sample_path("a"), result_html);
-    const char *verdict = strstr(page, "<strong>INVALID</strong>"), *figures = strstr(page, "Figures against");
+    const char *verdict = strstr(page, "<strong>INVALID</strong>"),
+               *figures = strstr(page, "Results with accepted ranges");
     cr_assert(verdict && figures && verdict < figures);
     cr_expect_eq(count_of(page, "<div class=\"row\">"), CASE_COUNT);
     cr_expect_eq(count_of(page, "<table class=\"heat\">"), 1);
@@ -66,7 +66,7 @@ Test(report_file, tables_have_a_row_for_every_case)
     cr_expect_eq(count_of(table, "\n| adam | "), 8);
     cr_expect_eq(count_of(table, "\n| nvme | "), 12);
     cr_expect_eq(count_of(rows, "\r\n"), 1 + CASE_COUNT);
-    // The columns are as many in every row; nothing in this file has a comma but the settings, which are quoted.
+    // Every row has the same number of columns; only the quoted settings contain commas.
     cr_expect_eq(count_of(rows, ",INVALID\r\n") + count_of(rows, ",VALID\r\n"), 8);
     free(table);
     free(rows);
@@ -89,7 +89,7 @@ Test(report_file, hostile_texts_stay_texts_in_a_page)
     free(page);
 }
 
-Test(report_file, a_page_is_xml_whatever_it_says)
+Test(report_file, a_page_with_hostile_texts_is_well_formed_xml)
 {
     char command[PATH_MAX + 64], output[4096];
     if (command_run("xmllint --version >/dev/null 2>&1", output, sizeof output) != 0) {
@@ -142,7 +142,7 @@ Test(report_file, a_field_is_never_a_formula)
     expect_text(text_csv, NULL, "");
 }
 
-Test(report_file, nothing_acts_in_markdown_or_gnuplot)
+Test(report_file, hostile_texts_are_inert_in_markdown_and_gnuplot)
 {
     expect_text(text_markdown, "a|b*c_d`e\\f<g>&#[h](i)", "a\\|b\\*c_d\\`e\\\\f\\<g\\>\\&\\#\\[h\\](i)");
     expect_text(text_markdown, "http://www.a.b", "http:\\//www\\.a.b");
@@ -151,7 +151,7 @@ Test(report_file, nothing_acts_in_markdown_or_gnuplot)
     expect_text(text_gnuplot, "a\"; system(\"rm\") `x` @y {/Bold} \\n", "a?? system(?rm?) ?x? ?y ?/Bold? ?n");
 }
 
-Test(report_file, numbers_have_the_digits_that_count)
+Test(report_file, numbers_have_four_significant_digits)
 {
     char text[NUMBER_TEXT_BYTES];
     cr_expect_str_eq(number_text(0.46912, text), "0.4691");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of verified result files. Every text in them comes from a stranger and is escaped for where it goes. Errors:
+// Reports of verified result files. Every text in a file is untrusted and is escaped for the output format. Errors:
 // ERR_IO when the output cannot be written, ERR_MEMORY.
 #ifndef ZG_RESULT_REPORT_H
 #define ZG_RESULT_REPORT_H
@@ -8,19 +8,19 @@
 
 #include <stdio.h>
 
-// Tables: verdict, machine, figures, findings.
+// Markdown tables: verdict, machine, results, findings.
 int result_markdown(const struct result_view *view, FILE *out);
 
-// One table in Markdown of a few rows, for a README.
+// A short Markdown table for a README: a row for each accepted range, with its typical case.
 int result_summary(const struct result_view *view, FILE *out);
 
-// A row for each case; the first call writes the heads of the columns, too.
+// CSV, a row for each case. with_head: write the column titles first.
 int result_csv(const struct result_view *view, bool with_head, FILE *out);
 
-// One page that needs nothing else.
+// One self-contained HTML page.
 int result_html(const struct result_view *view, FILE *out);
 
-// Plots by gnuplot, as new files in the folder, which is made if it is not there. ERR_USAGE where there is no gnuplot.
+// Plots by gnuplot, as new files in the folder, which is created if needed. ERR_USAGE: gnuplot is not installed.
 int result_svg(const struct result_view *view, const char *folder);
 
 #endif

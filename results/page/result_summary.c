@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run in a few rows, for a README: one for each limit that was applied, in their order, with its typical case.
+// Summarises a run for a README: one row for each accepted range that was applied, in order, with its typical case.
 #include "results/page/result_report.h"
 
 #include "base/err.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of what a case is, a row says so many settings; those that the limit asks for are in its name.
+// A row shows this many settings of its case, besides those in the id of the accepted range.
 enum { SHOWN_SETTINGS = 3 };
 
 // Cases that share a row.
@@ -36,7 +36,7 @@ static void put_share_limits(const json_t *range, FILE *out)
         fprintf(out, "%sto %.0f %%", isnan(at_least) ? "" : " ", 100 * at_most);
 }
 
-// The typical case: the lower one in the middle, by its share of the limit.
+// The typical case has the lower median ratio.
 static int put_group(const json_t *range, const struct group *group, FILE *out)
 {
     char median[NUMBER_TEXT_BYTES], limit[NUMBER_TEXT_BYTES];
@@ -78,7 +78,7 @@ static bool has_finding(const struct result_view *view, const char *id, size_t l
     return false;
 }
 
-// Cases whose ratio an accepted range judges.
+// Collects the cases whose ratio the accepted range judges.
 static int put_range(const struct result_view *view, const json_t *range, struct group *group, FILE *out)
 {
     group->count = 0;
@@ -100,12 +100,11 @@ int result_summary(const struct result_view *view, FILE *out)
     fputs(", on ", out);
     text_markdown(out, view_text(machine, "processor"));
     fprintf(out,
-            ", %.0f threads, %s, %.10s; others had %.1f %% of the processors. A row is a limit that was "
-            "applied: its typical case, from which to which share of the yardstick all its cases reach, and what "
-            "the limit asks.\n\n",
+            ", %.0f threads, %s, %.10s; %.1f %% of CPU time went to other processes. Each row is an accepted range: "
+            "its typical case, the ratios to the baseline over all its cases, and the bounds.\n\n",
             view_number(machine, "threads"), bytes_text(view_number(machine, "memory_bytes"), memory),
             view_text(view->file->run, "started"), 100 * view_number(view->file->end, "other_load"));
-    fputs("| limit | typical case | median | yardstick | of it | cases | asked |\n"
+    fputs("| range | typical case | median | baseline | ratio | all cases | accepted |\n"
           "| --- | --- | --- | --- | ---: | --- | --- |\n",
           out);
     int status = ERR_NONE;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plots for papers: data files, scripts that read them, and what gnuplot makes of both. Texts from the result stand in
-// the data alone, in letters that mean nothing to gnuplot; the scripts are the same for every result.
+// Plots for papers: writes data files and scripts, and runs gnuplot on them. Untrusted texts appear only in the data,
+// escaped for gnuplot; the scripts are the same for every result.
 #include "results/page/result_report.h"
 
 #include "base/err.h"
@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-// More rows could not be read.
+// More rows would be illegible.
 enum { ROW_MAX = 80 };
 
 static const char limits_script[] =
@@ -24,12 +24,12 @@ static const char limits_script[] =
     "set terminal svg size 1000, 80 + 24 * rows noenhanced font \"sans-serif,13\" background \"white\"\n"
     "set output \"limits.svg\"\n"
     "set style fill solid 0.8 border\n"
-    "set xlabel \"share of the limit, %\"\n"
+    "set xlabel \"ratio to the baseline, %\"\n"
     "set xrange [0:105<*]\nset bmargin 5\nset yrange [rows - 0.3:-0.7]\nset key outside bottom horizontal\n"
     "set arrow from 100, graph 0 to 100, graph 1 nohead lw 2\n"
     "plot \"limits.dat\" using (50 * $2):1:(50 * $2):(0.3):ytic(4) with boxxyerror lc rgb \"#2b5d8a\" "
     "title \"reached\", \\\n"
-    "     \"\" using (100 * $3):1 with points pt 2 lw 2 lc rgb \"#b3181c\" title \"asked for\"\n";
+    "     \"\" using (100 * $3):1 with points pt 2 lw 2 lc rgb \"#b3181c\" title \"at least\"\n";
 
 static const char spread_script[] =
     "rows = int(system(\"wc -l < limits.dat\"))\n"
@@ -88,7 +88,7 @@ static void put_spread(const struct result_view *view, FILE *out)
                 view->benches[i].p90 / view->benches[i].median);
 }
 
-// Waits for gnuplot, which runs in the folder.
+// Runs gnuplot in the folder and waits for it.
 static int run_gnuplot(const char *folder, char *script)
 {
     posix_spawn_file_actions_t actions;
@@ -121,7 +121,7 @@ int result_svg(const struct result_view *view, const char *folder)
     if (view->bench_count == 0)
         return err_set(ERR_USAGE, "%s: has no benchmark to plot", view->file->path);
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_USAGE, "%s: cannot be made: %s", folder, strerror(errno));
+        return err_set(ERR_USAGE, "%s: cannot be created: %s", folder, strerror(errno));
     for (size_t i = 0; i < PLOT_COUNT; i++) {
         char path[PATH_MAX];
         FILE *out;

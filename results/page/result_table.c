@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports as tables: Markdown for people, CSV for programs.
+// Reports as tables: Markdown and CSV.
 #include "results/page/result_report.h"
 
 #include "base/file.h"
@@ -18,7 +18,7 @@ static void put_head(const struct result_view *view, FILE *out)
     size_t i;
     fprintf(out, "# %s\n\n", view->verdict);
     if (*view->own_limits)
-        fprintf(out, "Not by the default limits: %s.\n\n", view->own_limits);
+        fprintf(out, "Not by the default accepted ranges: %s.\n\n", view->own_limits);
     json_array_foreach (json_object_get(end, "reasons"), i, reason) {
         fputs("- ", out);
         text_markdown(out, json_string_value(reason));
@@ -40,7 +40,7 @@ static void put_head(const struct result_view *view, FILE *out)
     text_markdown(out, view_text(run, "started"));
     fprintf(out, ", took %s s |\n", number_text(view_number(end, "elapsed_s"), number));
     if (!isnan(view_number(end, "other_load")))
-        fprintf(out, "| load of others | %.1f %% |\n", 100 * view_number(end, "other_load"));
+        fprintf(out, "| CPU time of other processes | %.1f %% |\n", 100 * view_number(end, "other_load"));
     fputc('\n', out);
     free(command);
 }
@@ -83,7 +83,7 @@ static void put_findings(const struct result_view *view, FILE *out)
     }
 }
 
-// Of a step: the efficiency that ZeRO-Infinity's model predicts, and the one that was measured.
+// For each step the efficiency that ZeRO-Infinity's model predicts, and the measured one.
 static void put_efficiency(const struct result_view *view, FILE *out)
 {
     bool any = false;
@@ -108,7 +108,7 @@ int result_markdown(const struct result_view *view, FILE *out)
 {
     put_head(view, out);
     if (view->bench_count > 0)
-        fputs("## Figures\n\n| benchmark | case | of its limit | median | 10 % to 90 % | unit | limit | verdict |\n"
+        fputs("## Results\n\n| benchmark | case | ratio | median | 10 % to 90 % | unit | baseline | verdict |\n"
               "| --- | --- | ---: | ---: | --- | --- | --- | --- |\n",
               out);
     for (size_t i = 0; i < view->bench_count; i++)

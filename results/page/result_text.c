@@ -9,7 +9,7 @@
 
 const char *number_text(double value, char out[NUMBER_TEXT_BYTES])
 {
-    // Without an exponent wherever a reader can count the digits.
+    // Uses an exponent only where digits become hard to count.
     double size = fabs(value);
     int digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : 4;
     if (value != 0 && (size >= 1e7 || size < 1e-3))

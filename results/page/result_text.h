@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings and numbers of results as text for people.
+// Settings and numbers of results as text.
 #ifndef ZG_RESULT_TEXT_H
 #define ZG_RESULT_TEXT_H
 
@@ -7,17 +7,17 @@
 
 #include <stddef.h>
 
-// "step=update threads=2 block=1MiB": the settings of a case, to be freed; null without memory.
+// The settings of a case: "step=update, threads=2, block=1 MiB". The caller frees it; null: no memory.
 char *settings_text(const json_t *settings);
 
-// The same of the first `most` settings whose keys `without` lacks, which may be null.
+// The same for the first `most` settings whose keys are not in `without`, which may be null.
 char *settings_text_of(const json_t *settings, const json_t *without, size_t most);
 
-// "4.7", four digits that are as long as they need be.
+// Up to four significant digits without trailing zeros: "4.7".
 enum { NUMBER_TEXT_BYTES = 32 };
 const char *number_text(double value, char out[NUMBER_TEXT_BYTES]);
 
-// "32 MiB", in the largest unit that leaves at least one.
+// "32 MiB", in the largest unit in which the number is at least 1.
 const char *bytes_text(double bytes, char out[NUMBER_TEXT_BYTES]);
 
 #endif

@@ -4,12 +4,14 @@
 #include "base/err.h"
 #include "results/page/result_text.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 const json_t *view_record(const struct result_view *view, size_t line)
 {
+    assert(line >= 1 && line <= view->file->line_count);
     return view->file->lines[line - 1];
 }
 
@@ -75,7 +77,7 @@ static bool is_worse(const char *verdict, const char *than)
     return !than || strcmp(verdict, "INVALID") == 0 || strcmp(than, "VALID") == 0;
 }
 
-// What a finding, and the accepted range that it names, say of its record.
+// Applies a finding, and the accepted range that it names, to the judged case.
 static void judge(struct result_view *view, const json_t *finding, const json_t *const *ranges, size_t range_count)
 {
     size_t line = (size_t)json_integer_value(json_object_get(finding, "line"));
@@ -95,6 +97,7 @@ static void judge(struct result_view *view, const json_t *finding, const json_t 
 
 int result_view_open(const struct result_file *file, struct result_view *out)
 {
+    assert(file->end);
     const char *verdict = json_string_value(json_object_get(file->end, "verdict"));
     *out = (struct result_view){.file = file, .verdict = verdict ? verdict : "MEASURED"};
     out->benches = calloc(file->line_count, sizeof *out->benches);

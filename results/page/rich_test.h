@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of reports: a result file with some of everything, made by the writer; every figure in it follows from
-// samples that a generator makes.
+// Test support: writes a result file with some of every record; all figures follow from generated samples.
 #ifndef ZG_RICH_TEST_H
 #define ZG_RICH_TEST_H
 
@@ -10,7 +9,7 @@
 #include "results/record/record_test.h"
 #include "base/statistics.h"
 
-// What a file says besides its figures.
+// Texts that appear in the file besides its figures.
 struct rich_texts {
     const char *setting, *text;
 };
@@ -65,7 +64,7 @@ static inline void rich_append(struct rich *rich, json_t *record)
     cr_assert_eq(record_append(rich->writer, record), ERR_NONE, "%s", err_message());
 }
 
-// Appends a record and the finding of the one band about it, which asks for 0.8 of the limit.
+// Appends a record and the finding of its one accepted range, which requires a ratio of 0.8.
 static inline void rich_judge(struct rich *rich, json_t *record)
 {
     double ratio = json_number_value(json_object_get(record, "ratio"));

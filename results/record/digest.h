@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The digest of a result file as its `end` record has it.
+// The digest of a result file as text, in the form of its `end` record.
 #ifndef ZG_DIGEST_H
 #define ZG_DIGEST_H
 

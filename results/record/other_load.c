@@ -10,10 +10,10 @@
 
 void other_load_parse(const char *line, double hz, struct other_load *out)
 {
-    // user nice system idle iowait irq softirq steal; what guests take is in user and nice already.
+    // user nice system idle iowait irq softirq steal; user and nice include the time of guests.
     enum { IDLE = 3, IOWAIT = 4, STEAL = 7, FIELD_COUNT = 8 };
     double ticks[FIELD_COUNT] = {0}, total = 0;
-    bool is_all = strncmp(line, "cpu ", strlen("cpu ")) == 0;  // not one processor of them
+    bool is_all = strncmp(line, "cpu ", strlen("cpu ")) == 0;  // "cpu0" and others are single processors
     int found = !is_all ? 0
                         : sscanf(line, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &ticks[0], &ticks[1], &ticks[2],
                                  &ticks[IDLE], &ticks[IOWAIT], &ticks[5], &ticks[6], &ticks[STEAL]);
@@ -50,6 +50,6 @@ double other_load_share(const struct other_load *begin, const struct other_load 
     double others = end->busy_s - begin->busy_s - (end->own_s - begin->own_s);
     if (!(total > 0) || !isfinite(others))
         return NAN;
-    // The system counts in ticks and by processor, a process by the clock: a little less than nothing may come out.
+    // The system counts ticks by processor, a process uses the clock: the difference may be slightly negative.
     return fmin(fmax(others / total, 0), 1);
 }

@@ -23,7 +23,7 @@ Test(other_load, busy_time_is_all_but_idle_and_waiting)
     cr_expect(isnan(load.total_s));
 }
 
-Test(other_load, the_runs_own_time_is_not_that_of_others)
+Test(other_load, the_runs_own_time_does_not_count_as_other)
 {
     const struct other_load begin = {.busy_s = 100, .total_s = 1000, .own_s = 5};
     const struct other_load end = {.busy_s = 108, .total_s = 1020, .own_s = 11};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of whether a run was judged by the default limits: by all of them, and by none that is looser.
+// Recognises runs that were judged by fewer or looser accepted ranges than the default ones.
 #include "results/record/record_verify.h"
 
 #include "results/limits/accepted_range.h"
 #include "results/record/record_test.h"
 
 static struct accepted_ranges ranges;
-static char *lines[256];  // of a file: run, one part, the bands, end
+static char *lines[256];  // of a file: run, one part, the `band` records, end
 static size_t line_count;
 
 static void add_line(char *line)
@@ -61,7 +61,7 @@ static size_t line_of(const char *id)
     return 0;
 }
 
-// Sets a member of a band's record; null: takes the record out of the file.
+// Sets a member of a `band` record; null: removes the record from the file.
 static void change(const char *id, const char *key, json_t *value)
 {
     size_t at = line_of(id);
@@ -77,12 +77,12 @@ static void change(const char *id, const char *key, json_t *value)
     json_decref(record);
 }
 
-Test(own_limits, the_default_ones_are_not_ones_own)
+Test(own_limits, default_ranges_are_not_listed)
 {
     cr_expect_str_empty(said());
 }
 
-Test(own_limits, stricter_ones_and_more_are_as_good)
+Test(own_limits, stricter_and_additional_ranges_are_not_listed)
 {
     change("adam-update", "at_least", json_real(0.99));
     change("swap", "at_most", json_real(1.0));
@@ -93,7 +93,7 @@ Test(own_limits, stricter_ones_and_more_are_as_good)
     cr_expect_str_empty(said());
 }
 
-Test(own_limits, looser_ones_are_named)
+Test(own_limits, looser_and_missing_ranges_are_listed)
 {
     change("adam-update", "at_least", json_real(0.5));
     change("adam-fused", "at_most", json_real(1.6));
@@ -106,14 +106,14 @@ Test(own_limits, looser_ones_are_named)
                              "nvme-write is looser, swap is looser, step is missing");
 }
 
-Test(own_limits, a_list_that_is_too_long_ends)
+Test(own_limits, a_long_list_is_cut_off)
 {
     for (size_t i = 0; i < ranges.count; i++)
         change(ranges.list[i].id, NULL, NULL);
     cr_expect_eq(strlen(said()), OWN_LIMITS_TEXT_BYTES - 1);
 }
 
-Test(own_limits, what_a_machine_does_not_have_needs_none)
+Test(own_limits, ranges_for_absent_devices_may_be_missing)
 {
     change("swap", NULL, NULL);
     free(lines[1]);

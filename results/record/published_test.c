@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in results/published holds, and what stands beside it was made of it, by this version of the program.
+// The files in results/published verify, and the pages made from them agree with this version of the program.
 #include "results/page/leaderboard.h"
 #include "results/record/record_test.h"
 #include "results/record/record_verify.h"
@@ -16,7 +16,7 @@ static int is_result(const struct dirent *entry)
     return end && strcmp(end, ".jsonl") == 0;
 }
 
-// Names of the results, to be freed one by one. 0: there is none, and the test is skipped.
+// Lists the names of the results, which the caller frees one by one. Returns 0 if there are none; the test is skipped.
 static int results(struct dirent ***names)
 {
     int count = scandir(FOLDER, names, is_result, alphasort);
@@ -26,7 +26,7 @@ static int results(struct dirent ***names)
     return count;
 }
 
-// A whole file; to be freed. Null: there is none.
+// Reads a whole file; the caller frees the text. Null: no such file.
 static char *text_of(const char *path)
 {
     char *text;
@@ -67,7 +67,7 @@ static char *summary_of(const char *path)
     return text;
 }
 
-Test(published, every_file_holds_and_is_a_whole_run_of_a_clean_commit_with_its_commands_beside_it)
+Test(published, every_file_verifies_and_is_a_full_run_of_a_clean_commit_with_its_commands_in_a_page)
 {
     struct dirent **names;
     int count = results(&names);
@@ -91,7 +91,7 @@ Test(published, every_file_holds_and_is_a_whole_run_of_a_clean_commit_with_its_c
     free(names);
 }
 
-Test(published, the_leaderboard_is_that_of_the_folder)
+Test(published, the_leaderboard_agrees_with_the_folder)
 {
     struct dirent **names;
     int count = results(&names);

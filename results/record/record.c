@@ -22,7 +22,7 @@ struct record_writer {
     XXH3_state_t *hash;
     size_t line_count;
     off_t bytes;
-    bool closed;  // by `end`, or by a failure after which the file must not be taken for a result
+    bool closed;  // by `end`, or by a failed write
 };
 
 // Nine digits are finer than any clock here, and survive being read and written again.
@@ -41,9 +41,8 @@ int record_create(const char *path, struct record_writer **out)
     if (!writer->path || !writer->hash)
         rc = err_set(ERR_MEMORY, "no memory to write %s", path);
     else if ((writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) < 0)
-        rc = errno == EEXIST
-                 ? err_set(ERR_USAGE, "%s: exists, and results are never overwritten; give another name", path)
-                 : err_set(ERR_USAGE, "%s: cannot be made: %s", path, strerror(errno));
+        rc = errno == EEXIST ? err_set(ERR_USAGE, "%s: exists; results are never overwritten: give another name", path)
+                             : err_set(ERR_USAGE, "%s: cannot be created: %s", path, strerror(errno));
     if (rc != ERR_NONE) {
         record_close(writer);
         return rc;
@@ -53,23 +52,23 @@ int record_create(const char *path, struct record_writer **out)
     return ERR_NONE;
 }
 
-// One line, whole or not at all.
+// Writes one complete line, or nothing.
 static int put_line(struct record_writer *writer, const json_t *record, bool hashed)
 {
     char *text = json_dumps(record, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(RECORD_DIGITS));
     if (!text)
         return err_set(ERR_MEMORY, "%s: no memory for a line", writer->path);
     size_t bytes = strlen(text);
-    text[bytes++] = '\n';  // in the place of the zero: the text is no string any more
+    text[bytes++] = '\n';  // replaces the terminating zero
     int rc =
         bytes > RECORD_LINE_BYTES_MAX || (size_t)writer->bytes + bytes > RECORD_FILE_BYTES_MAX
-            ? err_set(ERR_USAGE, "%s: a line of %zu bytes is more than a result file has room for", writer->path, bytes)
+            ? err_set(ERR_USAGE, "%s: a line of %zu bytes exceeds the limits of a result file", writer->path, bytes)
             : file_write(writer->fd, writer->path, text, bytes);
     if (rc != ERR_NONE) {
-        // What there is of the line goes, so that those before it can be read.
+        // Without the partial line the earlier ones stay readable.
         writer->closed = true;
         if (ftruncate(writer->fd, writer->bytes) != 0)
-            rc = err_prefix(rc, "the last line is not whole");
+            rc = err_prefix(rc, "the last line is incomplete");
     } else {
         writer->bytes += (off_t)bytes;
         writer->line_count++;
@@ -80,7 +79,7 @@ static int put_line(struct record_writer *writer, const json_t *record, bool has
     return rc;
 }
 
-// ERR_INTERNAL for what no reader would take: the program that made the record is at fault.
+// ERR_INTERNAL: readers would refuse this record, which is the writing program's fault.
 static int refuse(const struct record_writer *writer, const json_t *record)
 {
     char where[PATH_MAX + 32];
@@ -89,12 +88,12 @@ static int refuse(const struct record_writer *writer, const json_t *record)
     if (writer->closed)
         return err_set(ERR_INTERNAL, "%s: is closed to further records", writer->path);
     if (writer->line_count + 1 > RECORD_LINE_COUNT_MAX)
-        return err_set(ERR_USAGE, "%s: has room for %d lines", writer->path, RECORD_LINE_COUNT_MAX);
+        return err_set(ERR_USAGE, "%s: a result file has at most %d lines", writer->path, RECORD_LINE_COUNT_MAX);
     snprintf(where, sizeof where, "%s:%zu", writer->path, writer->line_count + 1);
     if (record_check(where, record) != ERR_NONE)
-        return err_prefix(ERR_INTERNAL, "a record that no reader takes");
+        return err_prefix(ERR_INTERNAL, "a record that readers would refuse");
     if (is_run != (writer->line_count == 0))
-        return err_set(ERR_INTERNAL, "%s: the first record, and no other, is `run`", where);
+        return err_set(ERR_INTERNAL, "%s: the first record must be `run`, and no other", where);
     return ERR_NONE;
 }
 
@@ -103,8 +102,9 @@ int record_append(struct record_writer *writer, json_t *record)
     if (!record)
         return err_set(ERR_MEMORY, "%s: no memory for a record", writer->path);
     const char *name = json_string_value(json_object_get(record, "record"));
-    int rc = name && strcmp(name, "end") == 0 ? err_set(ERR_INTERNAL, "%s: `end` is not appended", writer->path)
-                                              : refuse(writer, record);
+    int rc = name && strcmp(name, "end") == 0
+                 ? err_set(ERR_INTERNAL, "%s: `end` is written by record_end", writer->path)
+                 : refuse(writer, record);
     if (rc == ERR_NONE)
         rc = put_line(writer, record, true);
     json_decref(record);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A result file (RECORDS.md) as it is written: line by line, so that what was measured is there whatever happens next;
-// only the `end` record makes it a result.
+// Writes a result file (RECORDS.md) line by line, so that measurements survive a later crash; only the `end` record
+// makes it a result.
 #ifndef ZG_RECORD_H
 #define ZG_RECORD_H
 
@@ -10,24 +10,25 @@
 
 struct record_writer;
 
-// Makes the file; one that exists is refused with ERR_USAGE. Closed with record_close.
+// Creates the file; ERR_USAGE if it exists. Close with record_close.
 int record_create(const char *path, struct record_writer **out);
 
-// Appends one record and makes it visible to readers. Takes the object over, also on failure. Null: ERR_MEMORY.
+// Appends one record and makes it visible to readers. Takes ownership of the object, also on failure. A null record is
+// ERR_MEMORY.
 int record_append(struct record_writer *writer, json_t *record);
 
 // Lines so far: the `line` of the record appended last.
 size_t record_line_count(const struct record_writer *writer);
 
 // Appends `end` with `lines` and `digest` added to the other keys, and makes the file durable.
-// Takes the object over. Nothing can be appended afterwards.
+// Takes ownership of the object. Nothing can be appended afterwards.
 int record_end(struct record_writer *writer, json_t *end);
 
-// Without record_end before it, the file stays as that of a failed run.
+// Without a preceding record_end the file shows a failed run. Null is ignored.
 void record_close(struct record_writer *writer);
 
-// The `run` record for a program ("validate", "bench") started with this command line: suite and machine as they are.
-// `paths` are the folders whose disks are described, null-terminated; may be null.
+// The `run` record of a program ("validate", "bench") with this command line; describes the build and the machine.
+// paths: folders whose disks are described, null at the end; may be null. level may be null. Null: no memory.
 json_t *record_run(const char *program, const char *level, int argc, const char *const *argv, const char *const *paths);
 
 #endif

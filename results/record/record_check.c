@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of RECORDS.md as tables; schema.json says the same to others, and a test that both agree.
+// The records of RECORDS.md as tables. schema.json has the same for other programs; a test checks that both agree.
 #include "results/record/record_check.h"
 
 #include "base/err.h"
-#include "results/record/record_shape.h"
+#include "results/record/shape_table.h"
 #include "base/statistics.h"
 #include "base/unit.h"
 
@@ -11,57 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-#define TEXT(characters)                                                                                               \
-    {                                                                                                                  \
-        .kind = SHAPE_TEXT, .high = (characters)                                                                       \
-    }
-#define TEXT_OR_NULL(characters)                                                                                       \
-    {                                                                                                                  \
-        .kind = SHAPE_TEXT, .high = (characters), .or_null = true                                                      \
-    }
-#define WORD(list)                                                                                                     \
-    {                                                                                                                  \
-        .kind = SHAPE_WORD, .words = (list)                                                                            \
-    }
-#define WHOLE(from, to)                                                                                                \
-    {                                                                                                                  \
-        .kind = SHAPE_WHOLE, .low = (from), .high = (to)                                                               \
-    }
-#define WHOLE_OR_NULL(from, to)                                                                                        \
-    {                                                                                                                  \
-        .kind = SHAPE_WHOLE, .low = (from), .high = (to), .or_null = true                                              \
-    }
-#define NUMBER(from)                                                                                                   \
-    {                                                                                                                  \
-        .kind = SHAPE_NUMBER, .low = (from), .high = INFINITY                                                          \
-    }
-#define NUMBER_OR_NULL(from)                                                                                           \
-    {                                                                                                                  \
-        .kind = SHAPE_NUMBER, .low = (from), .high = INFINITY, .or_null = true                                         \
-    }
-#define ABOVE_ZERO                                                                                                     \
-    {                                                                                                                  \
-        .kind = SHAPE_NUMBER, .above = true, .high = INFINITY                                                          \
-    }
-#define LIST(from, to, of)                                                                                             \
-    {                                                                                                                  \
-        .kind = SHAPE_LIST, .low = (from), .high = (to), .element = &(of)                                              \
-    }
-#define OBJECT(table)                                                                                                  \
-    {                                                                                                                  \
-        .kind = SHAPE_OBJECT, .fields = (table)                                                                        \
-    }
-#define NAMES(most, of)                                                                                                \
-    {                                                                                                                  \
-        .kind = SHAPE_NAMES, .high = (most), .element = &(of)                                                          \
-    }
-#define FORM(characters, test, text)                                                                                   \
-    {                                                                                                                  \
-        .kind = SHAPE_TEXT, .high = (characters), .form = (test), .form_text = (text)                                  \
-    }
-
-// Larger counts of bytes, or of parameters, are nobody's.
-#define COUNT_MAX 9007199254740991.0  // 2^53 - 1, the largest that every reader of JSON has exactly
+// Of bytes and of parameters: 2^53 - 1, the largest integer that every JSON reader represents exactly.
+#define COUNT_MAX 9007199254740991.0
 
 static bool is_pattern(const char *text, const char *pattern)
 {
@@ -314,7 +265,7 @@ static const struct {
 };
 enum { RECORD_KIND_COUNT = sizeof records / sizeof records[0] };
 
-// Null for what is not one of the records.
+// Null: not a known record.
 static const struct shape *shape_of(const json_t *record)
 {
     const char *name = json_string_value(json_object_get(record, "record"));

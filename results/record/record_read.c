@@ -26,7 +26,7 @@ static bool is_record(const json_t *record, const char *name)
     return strcmp(json_string_value(json_object_get(record, "record")), name) == 0;
 }
 
-// Puts the line behind those that are there.
+// Parses, checks and appends one line.
 static int take_line(struct result_file *file, const char *line, size_t bytes)
 {
     char where[WHERE_BYTES];
@@ -34,7 +34,7 @@ static int take_line(struct result_file *file, const char *line, size_t bytes)
     if (bytes > RECORD_LINE_BYTES_MAX)
         return err_set(ERR_USAGE, "%s: has %zu bytes; a line has at most %d", where, bytes, RECORD_LINE_BYTES_MAX);
     if (file->end)
-        return err_set(ERR_USAGE, "%s: a line behind the `end` record", where);
+        return err_set(ERR_USAGE, "%s: a line after the `end` record", where);
     json_t *record;
     TRY(json_parse(file->path, (int)file->line_count + 1, line, bytes, &record));
     file->lines[file->line_count] = record;
@@ -55,8 +55,7 @@ static int take_lines(struct result_file *file, const char *text, size_t bytes)
     if (bytes == 0)
         return err_set(ERR_USAGE, "%s: is empty; expected a result file", file->path);
     if (text[bytes - 1] != '\n')
-        return err_set(ERR_USAGE, "%s:%zu: the last line is cut off: what wrote it did not come to an end", file->path,
-                       count + 1);
+        return err_set(ERR_USAGE, "%s:%zu: the last line is cut off: its writer did not finish", file->path, count + 1);
     if (count > RECORD_LINE_COUNT_MAX)
         return err_set(ERR_USAGE, "%s: has %zu lines; a result file has at most %d", file->path, count,
                        RECORD_LINE_COUNT_MAX);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the reader: it takes exactly what the schema says, and refuses what else a file may hold.
+// The reader accepts exactly what the schema permits, and refuses everything else.
 #include "conformance/cases/schema_test.h"
 #include "results/record/record_test.h"
 
@@ -14,7 +14,7 @@ static int read_record(const char *text, size_t bytes)
     return rc;
 }
 
-Test(record_read, the_schema_says_what_the_reader_takes)
+Test(record_read, reader_and_schema_agree)
 {
     static const struct {
         const char *name, *sample;
@@ -70,7 +70,7 @@ Test(record_read, a_case_may_have_a_thousand_samples)
     json_decref(record);
 }
 
-Test(record_read, units_times_and_digests_have_their_form)
+Test(record_read, units_times_and_digests_must_have_the_right_form)
 {
     static const struct {
         const char *key, *value;
@@ -104,7 +104,7 @@ Test(record_read, a_whole_file_is_read_record_by_record)
     result_close(&file);
 }
 
-Test(record_read, without_an_end_the_file_has_none)
+Test(record_read, a_file_without_an_end_record_is_read)
 {
     struct result_file file;
     const char *const lines[] = {SAMPLE_RUN, SAMPLE_PART, NULL};
@@ -114,7 +114,7 @@ Test(record_read, without_an_end_the_file_has_none)
     result_close(&file);
 }
 
-Test(record_read, keys_that_are_not_known_are_dropped_at_every_depth)
+Test(record_read, unknown_keys_are_dropped_at_every_depth)
 {
     struct result_file file;
     const char *const lines[] = {SAMPLE_RUN,
@@ -128,7 +128,7 @@ Test(record_read, keys_that_are_not_known_are_dropped_at_every_depth)
     result_close(&file);
 }
 
-// What is refused, and what the message must have.
+// Expects the reader to refuse the lines with this message.
 static void refuse(const char *const *lines, const char *where, const char *what)
 {
     struct result_file file;
@@ -140,14 +140,14 @@ static void refuse(const char *const *lines, const char *where, const char *what
     cr_expect(strstr(err_message(), what), "%s: expected %s", err_message(), what);
 }
 
-Test(record_read, refusals_say_line_key_and_what_is_expected)
+Test(record_read, refusals_name_line_key_and_the_expected_value)
 {
     refuse((const char *const[]){"{}", NULL}, ":1: ", "record: is missing, expected one of \"run\"");
     refuse((const char *const[]){"[]", NULL}, ":1: ", "the record: is [], expected an object");
     refuse((const char *const[]){"{\"record\":7}", NULL}, ":1: ", "record: is 7");
     refuse((const char *const[]){SAMPLE_PART, NULL}, ":1: ", "the `run` record first");
     refuse((const char *const[]){SAMPLE_RUN, SAMPLE_RUN, NULL}, ":2: ", "no second `run`");
-    refuse((const char *const[]){SAMPLE_RUN, SAMPLE_END, SAMPLE_PART, NULL}, ":3: ", "behind the `end` record");
+    refuse((const char *const[]){SAMPLE_RUN, SAMPLE_END, SAMPLE_PART, NULL}, ":3: ", "after the `end` record");
     refuse((const char *const[]){SAMPLE_RUN, "", SAMPLE_PART, NULL}, ":2: ", "is empty, expected JSON");
     refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"name\":1}", NULL},
            ":2: ", "name: is 1, expected a string of at most 128 characters");
@@ -164,7 +164,7 @@ Test(record_read, refusals_say_line_key_and_what_is_expected)
     refuse((const char *const[]){SAMPLE_RUN, "{\"record\":\"part\",\"begin_s\":1e999}", NULL}, ":2: ", "is not JSON");
 }
 
-Test(record_read, files_that_are_no_result_are_refused)
+Test(record_read, files_that_are_not_results_are_refused)
 {
     struct result_file file;
     char huge[] = "{\"record\":\"run\"";

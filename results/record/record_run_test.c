@@ -7,7 +7,7 @@ TestSuite(record_run, .init = sample_folder_make, .fini = sample_folder_remove);
 
 static const char *const argv[] = {"zerogauge", "validate", "--nvme-path", "\xff<b>\n", NULL};
 
-Test(record_run, the_record_of_this_machine_is_one_that_readers_take)
+Test(record_run, readers_accept_the_record_of_this_machine)
 {
     const char *const folders[] = {sample_folder, "/proc", NULL};
     struct record_writer *writer;
@@ -27,7 +27,7 @@ Test(record_run, the_record_of_this_machine_is_one_that_readers_take)
     result_close(&file);
 }
 
-Test(record_run, nothing_of_the_environment_is_in_it)
+Test(record_run, it_contains_nothing_of_the_environment)
 {
     char host[256] = "";
     setenv("ZG_SECRET", "a-secret-of-mine", 1);

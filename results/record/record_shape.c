@@ -16,7 +16,7 @@ static size_t character_count(const char *text)
 {
     size_t count = 0;
     for (; *text; text++)
-        count += ((unsigned char)*text & 0xc0) != 0x80;  // the bytes that begin one
+        count += ((unsigned char)*text & 0xc0) != 0x80;  // the first byte of each character in UTF-8
     return count;
 }
 
@@ -73,7 +73,7 @@ static void expected_text(const struct shape *shape, char out[EXPECTED_BYTES])
     case SHAPE_SCALAR:
     case SHAPE_DETAIL:
         snprintf(out, EXPECTED_BYTES, "a string of at most %.0f characters, a number, true, false or null%s",
-                 shape->high, shape->kind == SHAPE_DETAIL ? ", or objects of such, at most two deep" : "");
+                 shape->high, shape->kind == SHAPE_DETAIL ? ", or objects of these, at most two deep" : "");
         break;
     }
     if (shape->or_null)
@@ -141,7 +141,7 @@ static bool detail_fits(const json_t *value, const struct shape *shape, int dept
     return true;
 }
 
-// The value itself, without what is inside it.
+// Checks the value itself, not its elements.
 static bool fits(const json_t *value, const struct shape *shape)
 {
     if (json_is_null(value))

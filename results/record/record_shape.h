@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a value in a record may be. The records themselves are tables of this (record_check.c).
+// The permitted shape of a value in a record: type, size, fields. Tables of shapes describe the records
+// (record_check.c).
 #ifndef ZG_RECORD_SHAPE_H
 #define ZG_RECORD_SHAPE_H
 
@@ -8,17 +9,17 @@
 #include <stdbool.h>
 
 enum shape_kind {
-    SHAPE_TEXT,    // at most `high` characters; `form`, if given, tells whether they are of the right form
+    SHAPE_TEXT,    // at most `high` characters, which `form` accepts if it is given
     SHAPE_WORD,    // one of `words`
     SHAPE_WHOLE,   // a whole number from `low` to `high`
     SHAPE_NUMBER,  // a number from `low` to `high`; above `low` where `above`
     SHAPE_BOOLEAN,
-    SHAPE_TRUE,    // true, and nothing else
+    SHAPE_TRUE,    // only true
     SHAPE_LIST,    // from `low` to `high` elements of the shape `element`
-    SHAPE_OBJECT,  // with these `fields`, and others that are not looked at
+    SHAPE_OBJECT,  // with these `fields`; others are ignored
     SHAPE_NAMES,   // at most `high` keys of at most NAME_LENGTH_MAX characters; each value of the shape `element`
     SHAPE_DETAIL,  // as SHAPE_SCALAR, or an object of at most 64 keys of at most NAME_LENGTH_MAX characters, whose
-                   // values are such details, too, at most two objects deep
+                   // values are details in turn, at most two objects deep
     SHAPE_SCALAR,  // a text of at most `high` characters, a number, a boolean or null
 };
 
@@ -43,10 +44,10 @@ struct shape_field {
     struct shape shape;
 };
 
-// ERR_USAGE: "WHERE: PATH: is VALUE, expected WHAT". A null value is one that is missing.
+// ERR_USAGE: "WHERE: PATH: is VALUE, expected WHAT". A null pointer means that the value is missing.
 int shape_check(const char *where, const char *path, const json_t *value, const struct shape *shape);
 
-// Takes out the keys that the shape does not name, at every depth.
+// Removes the keys that the shape does not name, at every depth.
 void shape_trim(json_t *value, const struct shape *shape);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the writer: what it writes is read back, nothing is overwritten, and only `end` makes a result.
+// The writer: its records are read back, files are never overwritten, and only `end` makes a result.
 #include "results/record/record.h"
 
 #include "results/record/record_test.h"
@@ -16,7 +16,7 @@ static json_t *sample(const char *text)
     return record;
 }
 
-Test(record, what_is_written_is_read_back_with_its_digest)
+Test(record, written_records_are_read_back_with_their_digest)
 {
     struct record_writer *writer;
     struct result_file file;
@@ -70,7 +70,7 @@ Test(record, an_existing_file_is_never_overwritten)
     cr_expect_eq(record_create(sample_path("no/folder"), &writer), ERR_USAGE);
 }
 
-Test(record, what_no_reader_would_take_is_not_written)
+Test(record, records_that_readers_refuse_are_not_written)
 {
     struct record_writer *writer;
     cr_assert_eq(record_create(sample_path("a"), &writer), ERR_NONE);
@@ -87,8 +87,8 @@ Test(record, what_no_reader_would_take_is_not_written)
     record_close(writer);
 }
 
-// A limit on the size of files stands for a full disk.
-Test(record, a_line_that_does_not_fit_on_the_disk_leaves_the_others_whole)
+// A limit on the size of files simulates a full disk.
+Test(record, a_line_that_does_not_fit_on_the_disk_leaves_the_others_intact)
 {
     struct record_writer *writer;
     struct result_file file;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of result files: one of each record, and files made of such lines in a folder of the test's own.
+// Test support: one sample of each record, and result files made of them in a temporary folder.
 #ifndef ZG_RECORD_TEST_H
 #define ZG_RECORD_TEST_H
 
@@ -66,7 +66,7 @@
     "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"too slow\"],"                  \
     "\"elapsed_s\":20,\"other_load\":0.02,\"lines\":8,\"digest\":\"0123456789abcdef0123456789abcdef\"}"
 
-// A whole file, as a null-terminated list of lines; `end` has yet to get its lines and digest.
+// A complete file as a null-terminated list of lines; sample_write fills in the lines and digest of `end`.
 static const char *const sample_file[] = {SAMPLE_RUN, SAMPLE_CONFORMANCE, SAMPLE_REQUIREMENT, SAMPLE_PART, SAMPLE_BENCH,
                                           SAMPLE_FIT, SAMPLE_RANGE,       SAMPLE_FINDING,     SAMPLE_END,  NULL};
 
@@ -100,8 +100,7 @@ static inline const char *sample_put(const char *name, const char *text, size_t 
     return path;
 }
 
-// Writes the lines; the last one, if it is an `end` record, gets the number of lines and the digest that belong to
-// them. Returns the path.
+// Writes the lines; if the last one is an `end` record, it gets their number and digest. Returns the path.
 static inline const char *sample_write(const char *name, const char *const *lines)
 {
     char *text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frame of the checks, and what concerns the file as a whole: its end, its verdict, its digest.
+// Runs the checks and verifies the file as a whole: its end, its verdict, its digest.
 #include "results/record/record_verify.h"
 
 #include "results/record/conclusion.h"
@@ -7,6 +7,7 @@
 #include "base/safe_text.h"
 #include "results/record/verify_internal.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdarg.h>
@@ -45,6 +46,7 @@ bool verify_within(double shorter, double longer)
 
 const json_t *verify_record(const struct verify *v, size_t line)
 {
+    assert(line >= 1 && line <= v->file->line_count);
     return v->file->lines[line - 1];
 }
 
@@ -81,7 +83,7 @@ const json_t *verify_finding(struct verify *v, const char *kind, const char *id,
     return NULL;
 }
 
-// Each finding is about a record of its kind.
+// A finding must refer to a record of its kind.
 static void verify_findings(struct verify *v)
 {
     static const struct {
@@ -97,7 +99,7 @@ static void verify_findings(struct verify *v)
                 expected = kinds[k].record;
         if (json_is_null(of)) {
             if (strcmp(verify_text(record, "verdict"), "VALID") == 0)
-                verify_refuse(v, i, "line", "is null, expected the `%s` record that is judged as VALID", expected);
+                verify_refuse(v, i, "line", "is null, expected the line of the `%s` record that is VALID", expected);
         } else if (line > v->file->line_count || !verify_is(verify_record(v, line), expected)) {
             verify_refuse(v, i, "line", "is %zu, expected the line of a `%s` record", line, expected);
         }
@@ -135,7 +137,7 @@ static void verify_end(struct verify *v)
     const json_t *end = v->file->end;
     size_t line = v->file->line_count;
     if (!end) {
-        verify_refuse(v, line, "record", "is no `end`: the run failed, and nothing in the file is a result");
+        verify_refuse(v, line, "record", "is not `end`: the run failed; nothing in the file is a result");
         return;
     }
     if (json_integer_value(json_object_get(end, "lines")) != (json_int_t)line - 1)
@@ -147,7 +149,7 @@ static void verify_end(struct verify *v)
     verify_verdict(v, line, end);
 }
 
-// Backwards, so that the chains have the findings in the file's order.
+// Backwards, so that each chain has its findings in the file's order.
 static void index_findings(struct verify *v)
 {
     for (size_t f = v->finding_count; f-- > 0;) {
@@ -160,7 +162,7 @@ static void index_findings(struct verify *v)
     }
 }
 
-// Five lists in one piece, which the caller frees. Null: no memory.
+// Builds five lists in one allocation, which the caller frees. Null: no memory.
 static size_t *index_lines(struct verify *v)
 {
     size_t room = v->file->line_count + 1, *lists = calloc(5 * room, sizeof *lists);
@@ -186,6 +188,7 @@ static size_t *index_lines(struct verify *v)
 
 int record_verify(const struct result_file *file, FILE *out, size_t *refusal_count)
 {
+    assert(file->line_count > 0 && file->run == file->lines[0]);
     struct verify v = {.file = file, .out = out, .elapsed_s = INFINITY};
     size_t *lists = index_lines(&v);
     if (!lists)
@@ -195,7 +198,8 @@ int record_verify(const struct result_file *file, FILE *out, size_t *refusal_cou
     verify_bench(&v);
     verify_steps(&v);
     if (v.range_count > VERIFY_RANGE_MAX)
-        verify_refuse(&v, v.ranges[VERIFY_RANGE_MAX], "record", "is one `band` more than %d", VERIFY_RANGE_MAX);
+        verify_refuse(&v, v.ranges[VERIFY_RANGE_MAX], "record", "exceeds the limit of %d `band` records",
+                      VERIFY_RANGE_MAX);
     else
         verify_ranges(&v);
     verify_parts(&v);

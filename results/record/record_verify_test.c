@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of --verify: the honest file holds; each edit of it is refused at its line and key, with a digest that is right
-// again, as a forger would make it.
+// report --verify accepts the unedited file and refuses each edit at its line and key. Edited files have correct
+// digests, as a forger would make them.
 #include "results/record/record_verify.h"
 
 #include "results/record/conclusion.h"
@@ -10,7 +10,7 @@
 
 TestSuite(record_verify, .init = sample_folder_make, .fini = sample_folder_remove);
 
-// The refusals of a file of these lines, to be freed.
+// Returns the refusals of a file of these lines; the caller frees the text.
 static char *refusals_of(const char *const *lines, size_t *count)
 {
     struct result_file file;
@@ -42,7 +42,7 @@ static void expect_refusal(const char *const *lines, size_t line, const char *ke
     free(text);
 }
 
-// The sample file with the first occurrence of `from` in a line (from 1) replaced.
+// Verifies the sample file after replacing the first occurrence of `from` in a line (from 1).
 static void refused(size_t line, const char *from, const char *to, size_t at_line, const char *key, const char *what)
 {
     const char *lines[16] = {0}, *at = strstr(sample_file[line - 1], from);
@@ -56,7 +56,7 @@ static void refused(size_t line, const char *from, const char *to, size_t at_lin
     expect_refusal(lines, at_line, key, what);
 }
 
-Test(record_verify, the_honest_file_holds)
+Test(record_verify, the_unedited_file_verifies)
 {
     expect_holds(sample_file);
 }
@@ -88,7 +88,7 @@ Test(record_verify, six_digits_are_enough)
     expect_holds(lines);
 }
 
-Test(record_verify, nothing_takes_longer_than_what_it_is_part_of)
+Test(record_verify, a_part_takes_no_longer_than_the_whole)
 {
     refused(5, "\"elapsed_s\":0.00375", "\"elapsed_s\":0.0037", 5, "elapsed_s", "expected at least the 0.00375 s");
     refused(5, "\"elapsed_s\":0.00375", "\"elapsed_s\":20.1", 5, "elapsed_s", "at most the 20 s of the whole run");
@@ -121,19 +121,19 @@ Test(record_verify, the_direction_follows_from_the_unit)
     refused(5, "\"unit\":\"ns_per_param\",\"items\"", "\"unit\":\"ns\",\"items\"", 5, "yardstick.unit", "is ns");
 }
 
-Test(record_verify, accepted_ranges_decide_and_nothing_else)
+Test(record_verify, verdicts_follow_from_the_accepted_ranges)
 {
     refused(7, "\"at_least\":0.4", "\"at_least\":0.6", 5, "ratio", "is called VALID by a finding, expected INVALID");
-    refused(7, "\"at_most\":1.2", "\"at_most\":0.45", 5, "ratio", "expected INVALID by the band adam-update");
+    refused(7, "\"at_most\":1.2", "\"at_most\":0.45", 5, "ratio", "expected INVALID by the accepted range adam-update");
     refused(8, "\"verdict\":\"VALID\"", "\"verdict\":\"INVALID\"", 5, "ratio", "is called INVALID");
-    refused(8, "\"value\":0.5", "\"value\":0.6", 5, "ratio", "is 0.5, and 0.6 in the finding");
+    refused(8, "\"value\":0.5", "\"value\":0.6", 5, "ratio", "is 0.5, but 0.6 in the finding");
     refused(8, "\"id\":\"adam-update\"", "\"id\":\"other\"", 5, "line", "has 0 findings of the kind band by adam");
-    refused(8, "\"id\":\"adam-update\"", "\"id\":\"other\"", 8, "id", "other is no `band` record that holds");
+    refused(8, "\"id\":\"adam-update\"", "\"id\":\"other\"", 8, "id", "other is not a `band` record that matches");
     refused(8, "\"line\":5", "\"line\":4", 8, "line", "is 4, expected the line of a `bench` record");
     refused(8, "\"line\":5", "\"line\":99", 8, "line", "is 99");
-    refused(8, "\"line\":5", "\"line\":null", 8, "line", "is null, expected the `bench` record");
-    refused(7, "\"step\":\"update\"", "\"step\":\"other\"", 7, "id", "holds for no `bench` record");
-    refused(5, "\"step\":\"update\"", "\"step\":\"update\",\"device\":\"cuda\"", 7, "id", "holds for no `bench`");
+    refused(8, "\"line\":5", "\"line\":null", 8, "line", "is null, expected the line of the `bench` record");
+    refused(7, "\"step\":\"update\"", "\"step\":\"other\"", 7, "id", "matches no `bench` record");
+    refused(5, "\"step\":\"update\"", "\"step\":\"update\",\"device\":\"cuda\"", 7, "id", "matches no `bench`");
     refused(7, "\"metric\":\"ratio\",\"unit\":null", "\"metric\":\"median\",\"unit\":\"ms\"", 5, "unit", "is of ms");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Benchmarks: figures against their samples, times against the clock, and accepted ranges against the figures.
+// Verifies benchmarks: figures by their samples, times by the clock, and accepted ranges by the figures.
 #include "results/record/record_verify.h"
 #include "results/record/verify_internal.h"
 
@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-// The samples of a bench record or of its baseline; prefix is "" or "yardstick.". Returns how long they took.
+// Verifies the samples of a bench record or of its baseline (prefix "" or "yardstick."). Returns their duration, s.
 static double verify_samples(struct verify *v, size_t line, const json_t *of, const char *prefix)
 {
     static const struct {
@@ -44,12 +44,12 @@ static void verify_ratio(struct verify *v, size_t line, const json_t *record, co
     if (json_is_null(baseline) || json_is_null(ratio)) {
         if (json_is_null(baseline) != json_is_null(ratio))
             verify_refuse(v, line, "ratio", "is %s, expected %s", json_is_null(ratio) ? "null" : "a number",
-                          json_is_null(ratio) ? "that of the yardstick" : "null without a yardstick");
+                          json_is_null(ratio) ? "a number beside a baseline" : "null without a baseline");
         return;
     }
     if (strcmp(verify_text(baseline, "unit"), verify_text(record, "unit")) != 0)
-        verify_refuse(v, line, "yardstick.unit", "is %s, expected %s as of the samples", verify_text(baseline, "unit"),
-                      verify_text(record, "unit"));
+        verify_refuse(v, line, "yardstick.unit", "is %s, expected %s, the unit of the samples",
+                      verify_text(baseline, "unit"), verify_text(record, "unit"));
     double expected = unit_is_time(verify_text(record, "unit")) ? limit / work : work / limit;
     if (!verify_same(json_number_value(ratio), expected))
         verify_refuse(v, line, "ratio", "is %.9g, expected %.9g from the medians", json_number_value(ratio), expected);
@@ -106,7 +106,7 @@ static bool range_holds_for(const json_t *range, const json_t *bench)
     return true;
 }
 
-// The finding that an accepted range makes of a record, by the figure as it is written there.
+// Verifies the finding of an accepted range about a record.
 static void verify_range_finding(struct verify *v, const json_t *range, size_t line, const json_t *bench)
 {
     const char *metric = verify_text(range, "metric"), *unit = verify_text(range, "unit");
@@ -118,7 +118,7 @@ static void verify_range_finding(struct verify *v, const json_t *range, size_t l
     const char *said = verify_text(finding, "verdict");
     double value = json_number_value(figure);
     if (strcmp(metric, "median") == 0 && (!unit || strcmp(unit, verify_text(bench, "unit")) != 0)) {
-        verify_refuse(v, line, "unit", "is %s, and the band %s is of %s", verify_text(bench, "unit"),
+        verify_refuse(v, line, "unit", "is %s, but the accepted range %s is in %s", verify_text(bench, "unit"),
                       verify_text(range, "id"), unit ? unit : "null");
         return;
     }
@@ -126,14 +126,14 @@ static void verify_range_finding(struct verify *v, const json_t *range, size_t l
                 (json_is_null(high) || value <= json_number_value(high));
     const char *expected = json_is_null(figure) ? "INCOMPLETE" : kept ? "VALID" : "INVALID";
     if (strcmp(said, expected) != 0)
-        verify_refuse(v, line, metric, "is called %s by a finding, expected %s by the band %s", said, expected,
-                      verify_text(range, "id"));
+        verify_refuse(v, line, metric, "is called %s by a finding, expected %s by the accepted range %s", said,
+                      expected, verify_text(range, "id"));
     if (!json_is_null(figure) && !verify_same(verify_number(finding, "value"), value))
-        verify_refuse(v, line, metric, "is %.9g, and %.9g in the finding of the band %s", value,
+        verify_refuse(v, line, metric, "is %.9g, but %.9g in the finding of the accepted range %s", value,
                       verify_number(finding, "value"), verify_text(range, "id"));
 }
 
-// Where nothing was measured that the accepted range holds for, a finding says so.
+// An accepted range without results needs a finding that says so.
 static void verify_unmeasured(struct verify *v, size_t line, const json_t *range)
 {
     for (size_t i = 0; i < v->finding_count; i++) {
@@ -143,7 +143,7 @@ static void verify_unmeasured(struct verify *v, size_t line, const json_t *range
             strcmp(verify_text(finding, "verdict"), "INCOMPLETE") == 0)
             return;
     }
-    verify_refuse(v, line, "id", "%s holds for no `bench` record, expected a finding that says INCOMPLETE",
+    verify_refuse(v, line, "id", "%s matches no `bench` record, expected a finding that says INCOMPLETE",
                   verify_text(range, "id"));
 }
 
@@ -157,7 +157,7 @@ static void verify_origin(struct verify *v, size_t line, const json_t *finding)
             (of == 0 || of > (json_int_t)v->file->line_count || range_holds_for(range, verify_record(v, (size_t)of))))
             return;
     }
-    verify_refuse(v, line, "id", "%s is no `band` record that holds for line %lld", verify_text(finding, "id"),
+    verify_refuse(v, line, "id", "%s is not a `band` record that matches line %lld", verify_text(finding, "id"),
                   (long long)of);
 }
 
@@ -183,7 +183,7 @@ void verify_ranges(struct verify *v)
     }
 }
 
-// Could not have been measured: the other level has it, or a part found no such device.
+// True if only the other level measures it, or if a part found no such device.
 static bool may_be_missing(const struct result_file *file, const struct accepted_range *range)
 {
     enum { UNTESTED_STATUS = 77 };
@@ -198,7 +198,7 @@ static bool may_be_missing(const struct result_file *file, const struct accepted
     return missing;
 }
 
-// Of two `band` records.
+// Compares two `band` records.
 static bool is_as_strict(const json_t *range, const json_t *by_default)
 {
     static const char *const same[] = {"bench", "case", "metric", "unit"};

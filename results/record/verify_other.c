@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts, conformance and fits: what follows from what, and the findings that must be there.
+// Verifies parts, conformance and fits, and the findings that they require.
 #include "results/record/verify_internal.h"
 
 #include <stdint.h>
 #include <string.h>
 
-// There must be one finding of a kind about this line, with another verdict than `never`; null: with any.
+// Requires one finding of a kind about this line whose verdict is not `never`; null: any verdict.
 static void expect_finding(struct verify *v, const char *kind, size_t line, const char *never, const char *why)
 {
     const json_t *finding = verify_finding(v, kind, NULL, line);
@@ -13,7 +13,7 @@ static void expect_finding(struct verify *v, const char *kind, size_t line, cons
         verify_refuse(v, line, "record", "is called %s by a finding, though %s", never, why);
 }
 
-// A part about a device that the machine does not have (RULES.md) speaks neither for it nor against it.
+// A part about a device that the machine lacks (RULES.md) may have a VALID finding.
 static bool is_absent(const struct verify *v, const json_t *part)
 {
     enum { UNTESTED_STATUS = 77 };
@@ -39,10 +39,10 @@ void verify_parts(struct verify *v)
         if (!json_is_null(status) && !json_is_null(signal))
             verify_refuse(v, line, "signal", "is a number, expected null beside a status");
         if (!ended_well && json_is_null(json_object_get(part, "reason")))
-            verify_refuse(v, line, "reason", "is null, expected why the part did not end well");
-        // A run that only measures judges nothing; its parts may end as they like.
+            verify_refuse(v, line, "reason", "is null, expected why the part did not succeed");
+        // A run that only measures (`bench --out`) judges nothing.
         if (!ended_well && strcmp(verify_text(v->file->run, "program"), "validate") == 0)
-            expect_finding(v, "part", line, is_absent(v, part) ? NULL : "VALID", "the part did not end well");
+            expect_finding(v, "part", line, is_absent(v, part) ? NULL : "VALID", "the part did not succeed");
     }
 }
 
@@ -63,7 +63,7 @@ static void verify_requirement(struct verify *v, size_t line, const json_t *requ
         verify_refuse(v, line, "verdict", "is %s, expected %s from the findings' counts", said, expected);
 }
 
-// By the rule of the conformance suite: what must be fulfilled decides; where no requirement must be, all do.
+// The rule of the conformance suite: MUSTs decide; without any MUST, all requirements do.
 static const char *conformance_expected(const struct verify *v)
 {
     bool failed = false, finding_verdict = false, unsupported = false, must = false;
@@ -115,7 +115,7 @@ void verify_conformance(struct verify *v)
         }
         const char *expected = conformance_expected(v), *said = verify_text(record, "verdict");
         verify_counts(v, line, json_object_get(record, "requirement_counts"));
-        // A suite that itself ended badly FAILS whatever its requirements say.
+        // A suite that did not complete FAILS regardless of its requirements.
         if (strcmp(said, expected) != 0 && strcmp(said, "FAILS") != 0)
             verify_refuse(v, line, "verdict", "is %s, expected %s from the requirements", said, expected);
         if (strcmp(said, "FAILS") == 0 || strcmp(said, "NOTHING-JUDGED") == 0)

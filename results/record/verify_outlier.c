@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outliers: the findings about ranks are those that follow from their samples, all of them and no others.
+// Verifies outliers: the findings about ranks must be exactly those that follow from their samples.
 #include "results/record/verify_internal.h"
 
 #include "base/err.h"
@@ -18,7 +18,7 @@ static void verify_finding_of(struct verify *v, const struct bench_finding *find
         verify_refuse(v, finding->line, "median", "is called %s by the finding %s, expected %s among its peers", said,
                       finding->id, expected);
     if (!verify_same(verify_number(recorded, "value"), finding->value))
-        verify_refuse(v, finding->line, "median", "is %.9g times that of its peers, and %.9g in the finding %s",
+        verify_refuse(v, finding->line, "median", "is %.9g times that of its peers, but %.9g in the finding %s",
                       finding->value, verify_number(recorded, "value"), finding->id);
 }
 
@@ -33,7 +33,7 @@ static size_t outlier_finding_count(const struct verify *v)
 static void compare(struct verify *v, const struct bench_findings *findings)
 {
     size_t said = outlier_finding_count(v);
-    // A run that judges nothing, or did not come so far, has none.
+    // A run that judges nothing, or was interrupted, may have none.
     bool finding_verdict = v->file->end && strcmp(verify_text(v->file->end, "status"), "complete") == 0 &&
                            strcmp(verify_text(v->file->run, "program"), "validate") == 0;
     if (said == 0 && !finding_verdict)
@@ -41,8 +41,8 @@ static void compare(struct verify *v, const struct bench_findings *findings)
     for (size_t i = 0; i < findings->count; i++)
         verify_finding_of(v, &findings->list[i]);
     if (said != findings->count)
-        verify_refuse(v, v->file->line_count, "kind", "%zu findings are of outliers, expected %zu from the ranks", said,
-                      findings->count);
+        verify_refuse(v, v->file->line_count, "kind", "%zu findings are about outliers, expected %zu from the ranks",
+                      said, findings->count);
 }
 
 int verify_outliers(struct verify *v)
@@ -57,7 +57,7 @@ int verify_outliers(struct verify *v)
             lines[count++] = (struct result_line){v->benches[i], v->file->lines[v->benches[i] - 1]};
     int rc = ERR_NONE;
     if (count > VERIFY_RANK_MAX)
-        verify_refuse(v, lines[VERIFY_RANK_MAX].line, "name", "is one result of ranks or hosts more than %d",
+        verify_refuse(v, lines[VERIFY_RANK_MAX].line, "name", "exceeds the limit of %d results of ranks or hosts",
                       VERIFY_RANK_MAX);
     else if ((rc = outliers_find(lines, count, &findings)) == ERR_NONE)
         compare(v, &findings);

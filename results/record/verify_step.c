@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a `step` record says of tokens and of the efficiency that ZeRO-Infinity's model predicts, and `step_flops` of
-// matrix products, from their own figures.
+// Recomputes the tokens/s of `step` records and the efficiency that ZeRO-Infinity's model predicts for them, and the
+// share of a square product in `step_flops` records, from their own figures.
 #include "results/record/verify_internal.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static void expect(struct verify *v, size_t line, const char *key, double writte
         verify_refuse(v, line, key, "is %.9g, expected %.9g", written, expected);
 }
 
-// What one kind of state allows; adds what it costs.
+// Verifies the efficiency that moving one kind of state allows; adds its cost to *lost.
 static void verify_state(struct verify *v, size_t line, const char *name, const json_t *state, const json_t *model,
                          double *lost)
 {
@@ -39,7 +39,7 @@ static void verify_model(struct verify *v, size_t line, const json_t *record, co
     expect(v, line, "detail.efficiency.predicted", predicted, 1 / (1 + lost));
     expect(v, line, "detail.efficiency.measured", measured,
            verify_number(model, "flops_a_rank") / verify_number(model, "peak_flops_per_s") / step_s);
-    // Of the digits that both were written with.
+    // The tolerance of both figures, not of their small difference.
     if (!(fabs(difference - (measured - predicted)) <= 2e-5 * (measured + predicted)))
         verify_refuse(v, line, "detail.efficiency.difference", "is %.9g, expected %.9g", difference,
                       measured - predicted);

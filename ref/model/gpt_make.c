@@ -15,12 +15,12 @@ struct gpt {
     struct gpt_shape shape;
     struct model_param *params;
     struct model_layer *layers;
-    int *layer_params;  // the layers' lists, one after the other
+    int *layer_params;  // the layers' lists in sequence
     char (*layer_names)[32];
     char name[GPT_NAME_BYTES];
 };
 
-// 2 operations for each element of a matrix and row, and 4 x length x width a row for attention.
+// 2 operations for each element of a matrix and each row, and 4 x length x width per row for attention.
 static double gpt_layer_flops(const struct model *model, int layer, size_t sequence_count)
 {
     const struct gpt_shape *shape = model->shape;
@@ -45,7 +45,7 @@ static int block_params(const struct gpt_shape *shape)
     return BLOCK_PARAMS + ((int)shape->tile_count - 1) * FURTHER_TILE_PARAMS;
 }
 
-// What a parameter of a block is: which one in the model without tiles, and of which tile.
+// A block's parameter: its role in the block without tiles, and its tile.
 struct block_param {
     int block_index, role, tile;
 };
@@ -61,15 +61,15 @@ static struct block_param block_param_of(const struct gpt_shape *shape, int para
     return b;
 }
 
-// GPT-2's: normal with deviation 0.02, less for the matrices that add to the stream; norms 1 and 0, biases 0. An
-// element of a tile is drawn as the element of the whole matrix that it is.
+// GPT-2's initial values: normal with deviation 0.02, less for the matrices that add to the stream; norms 1 and 0,
+// biases 0. A tile's elements equal those of the whole matrix.
 static void gpt_initialise(const struct model *model, int param, uint64_t seed, float *out)
 {
     const struct gpt_shape *shape = model->shape;
     const struct model_param *p = &model->params[param];
     bool in_block = param >= FIRST_BLOCK_PARAM && param < model->param_count - 2;
     bool norm = param == model->param_count - 2;
-    size_t columns = p->shape[1], stride = columns, first = 0;  // of the whole matrix, and where this one begins in it
+    size_t columns = p->shape[1], stride = columns, first = 0;  // of the whole matrix, and this tile's offset in it
     uint64_t whole_param = (uint64_t)param;
     float deviation = 0.02f;
     if (in_block) {
@@ -113,7 +113,7 @@ static void param_set(struct model_param *param, const char *name, size_t rows, 
     param->layer_count = 1;
 }
 
-// The parameters of one block and, with tiles, of its layers.
+// Describes the parameters of one block; returns the entry after the last.
 static struct model_param *block_params_set(const struct gpt_shape *shape, int block_index, int layer,
                                             struct model_param *param)
 {
@@ -165,7 +165,7 @@ static void params_set(struct gpt *gpt)
     param_set(param, "ln_f.bias", 0, shape->width, head);
 }
 
-// Parameters stand in the order of the layers that use them; only the head has one more, the token embedding.
+// Parameters are in the order of the layers that use them; the head uses the token embedding in addition.
 static void layers_set(struct gpt *gpt)
 {
     int *list = gpt->layer_params, param = 0, head = gpt->model.layer_count - 1;
@@ -192,8 +192,8 @@ static int shape_check(const char *name, const struct gpt_shape *shape)
 {
     if (!shape->head_count || !shape->width || shape->width % shape->head_count || !shape->block_count ||
         !shape->sequence_length || !shape->vocabulary)
-        return err_set(ERR_USAGE, "%s is no GPT: the width must be a multiple of the heads, and no size may be 0",
-                       name);
+        return err_set(ERR_USAGE,
+                       "%s is not a valid GPT: the width must be a multiple of the heads, and no size may be 0", name);
     if (shape->block_count > GPT_LAYERS_MAX || shape->width > GPT_SIZE_MAX || shape->sequence_length > GPT_SIZE_MAX ||
         shape->vocabulary > UINT16_MAX + 1)
         return err_set(ERR_USAGE,

@@ -6,6 +6,7 @@
 #include "ref/config/config_presets.h"
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,8 @@ int config_load_text(const char *name, const char *text, size_t bytes, const str
                      struct config *out, struct config_notes *notes)
 {
     struct config_doc doc;
+    assert(name && text && options && out);
+    assert(options->steps <= INT64_MAX);
     *out = (struct config){0};
     if (notes)
         notes->count = 0;
@@ -49,7 +52,7 @@ int config_load_preset(const char *name, const struct config_options *options, s
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", preset->name);
     }
     char shown[TEXT_MESSAGE_BYTES];
-    return err_set(ERR_USAGE, "no preset is called \"%s\", expected one of %s", text_message(shown, name, 60), names);
+    return err_set(ERR_USAGE, "unknown preset \"%s\", expected one of %s", text_message(shown, name, 60), names);
 }
 
 const char *config_preset_name(size_t index)
@@ -63,5 +66,6 @@ const char *config_preset_name(size_t index)
 const char *config_device_name(enum ledger_tier tier)
 {
     static const char *const NAMES[TIER_COUNT] = {[TIER_DEVICE] = "none", [TIER_HOST] = "cpu", [TIER_NVME] = "nvme"};
+    assert((unsigned)tier < TIER_COUNT);
     return NAMES[tier];
 }

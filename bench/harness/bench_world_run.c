@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A benchmark under a launcher: who runs it, and how what other hosts' ranks print and record comes to rank 0.
+// Runs a benchmark under a launcher: on all ranks or one per host, with their output and records sent to rank 0.
 #include "bench/harness/bench_world.h"
 
 #include "bench/harness/bench_file.h"
@@ -9,16 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The benchmark that runs now.
+// The running benchmark.
 static struct {
     bool together;
-    json_t *records;  // of a rank other than 0
-    FILE *output;     // where its standard output goes meanwhile
+    json_t *records;  // kept for rank 0; null: no benchmark runs under a launcher
+    FILE *output;     // captures standard output on ranks other than 0
     char *text;
     size_t text_bytes;
 } present;
 
-static bool broken;  // a rank has failed, and no collective works any more
+static bool broken;  // a rank has failed, so no collective works
 
 bool bench_world_is_together(void)
 {
@@ -33,7 +33,7 @@ bool bench_world_keep(json_t *record)
     return true;
 }
 
-// What this rank has to tell, as a text. Null: no memory.
+// Returns this rank's result, output and records as JSON text. Null: out of memory.
 static char *report_text(int code, size_t printed_count, size_t skipped_count)
 {
     if (present.output)
@@ -55,7 +55,7 @@ static int take_report(const char *text, int rank, int *code, size_t *printed_co
     const char *message = json_string_value(json_object_get(report, "message"));
     if (!output || !message) {
         json_decref(report);
-        return err_set(ERR_MEMORY, "no memory for what rank %d measured", rank);
+        return err_set(ERR_MEMORY, "no memory for the results of rank %d", rank);
     }
     if (*output && *output != '{')
         printf("\nrank %d on host %s\n", rank, bench_world_host(rank));
@@ -72,13 +72,13 @@ static int take_report(const char *text, int rank, int *code, size_t *printed_co
     return rc;
 }
 
-// Every rank has come to the end of a benchmark of hosts, with or without an error.
+// Sends every rank's report to rank 0, at the end of a benchmark of hosts, after an error too.
 static int gather_reports(int code, size_t *printed_count, size_t *skipped_count)
 {
     char **all = NULL, *text = report_text(code, *printed_count, *skipped_count);
     if (!text)
-        return err_set(ERR_MEMORY, "no memory for what was measured");
-    // An own error's message outlives the calls between.
+        return err_set(ERR_MEMORY, "no memory for the results of this rank");
+    // The calls below may overwrite the message of this rank's error.
     char message[2048];
     snprintf(message, sizeof message, "%s", err_message());
     int rc = bench_world_gather(text, &all);
@@ -96,7 +96,7 @@ static int gather_reports(int code, size_t *printed_count, size_t *skipped_count
 
 int bench_world_end(int code, size_t *printed_count, size_t *skipped_count)
 {
-    if (!present.records)  // nothing runs: the command line of all, say
+    if (!present.records)
         return code;
     if (!present.together)
         return gather_reports(code, printed_count, skipped_count);
@@ -107,7 +107,7 @@ int bench_world_end(int code, size_t *printed_count, size_t *skipped_count)
     return code;
 }
 
-bool bench_world_speaks(int code)
+bool bench_world_prints_error(int code)
 {
     return bench_world_rank() == 0 || (code != ERR_PEER && code != ERR_USAGE);
 }
@@ -125,12 +125,12 @@ int bench_world_run(const char *name, int (*run)(int argc, const char **argv), b
         fprintf(stderr, "zerogauge bench %s: %s\n", name, err_message());
     if (code != ERR_NONE || !bench_world_comm())
         return code == ERR_NONE ? run(argc, argv) : err_exit_status(code);
-    bool speaks = bench_world_rank() == 0, leads = bench_world_rank_on_host() == 0;
+    bool prints = bench_world_rank() == 0, leads = bench_world_rank_on_host() == 0;
     FILE *kept = stdout;
     present.together = together;
     present.records = json_array();
     present.text = NULL;
-    present.output = speaks ? NULL : open_memstream(&present.text, &present.text_bytes);
+    present.output = prints ? NULL : open_memstream(&present.text, &present.text_bytes);
     if (present.output)
         stdout = present.output;
     if (!together && leads)

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures one case of `bench comm`: chooses its baseline and the calls per repetition, and verifies every result.
+#include "bench/comm/comm_case.h"
+
+#include "base/err.h"
+#include "bench/comm/mpi_collective.h"
+#include "bench/comm/nccl_collective.h"
+
+enum {
+    CALLS_MAX = 4096,  // per repetition
+    TRIALS = 5,
+    SMALL_BYTES = 64 << 10,         // below, the threads' barrier counts beside the copies
+    DEVICE_SMALL_BYTES = 32 << 20,  // a GPU copies this in a few microseconds, as long as it takes to wait for it
+};
+
+struct work {
+    struct comm_ranks *ranks;
+    enum task task;
+};
+
+static int work_prepare(void *context)
+{
+    const struct work *work = context;
+    return comm_ranks_prepare(work->ranks, work->task, false);
+}
+
+static int work_run(void *context)
+{
+    const struct work *work = context;
+    return comm_ranks_repeat(work->ranks);
+}
+
+static struct bench_work work_of(struct work *work, const char *name)
+{
+    return (struct bench_work){.name = name, .run = work_run, .prepare = work_prepare, .context = work};
+}
+
+static int poisoned_repetition(struct comm_ranks *ranks)
+{
+    TRY(comm_ranks_prepare(ranks, TASK_COLLECTIVE, true));
+    return comm_ranks_repeat(ranks);
+}
+
+// Doubles the calls until a sample is long enough, by the shortest of a few trials. In place there is one call per
+// repetition, because it changes the input of the next.
+static int choose_calls(struct comm_ranks *ranks, const struct bench_work *work)
+{
+    while (!ranks->setting.in_place && ranks->calls < CALLS_MAX) {
+        uint64_t ns, least_ns = UINT64_MAX;
+        for (int trial = 0; trial < TRIALS && least_ns >= BENCH_SAMPLE_NS; trial++) {
+            TRY(bench_time(work, &ns));
+            TRY(comm_ranks_agree(ranks, &ns));
+            least_ns = ns < least_ns ? ns : least_ns;
+        }
+        if (least_ns >= BENCH_SAMPLE_NS)
+            break;
+        ranks->calls *= 2;
+    }
+    return ERR_NONE;
+}
+
+// Measures against the library's own collective, whose results are verified, too.
+static int measure_processes(struct comm_ranks *ranks, const struct bench_options *options,
+                             struct bench_samples *samples, struct bench_samples *baselines)
+{
+    struct work collective = {ranks, TASK_COLLECTIVE}, native = {ranks, TASK_NATIVE};
+    struct bench_work work = work_of(&collective, "collective"), native_work = work_of(&native, "the library's own");
+    TRY(poisoned_repetition(ranks));
+    TRY(choose_calls(ranks, &work));
+    TRY(bench_alternate(&work, &native_work, options->warmup, options->repeat, (double)ranks->calls, samples,
+                        baselines));
+    TRY(comm_ranks_prepare(ranks, TASK_NATIVE, true));
+    TRY(comm_ranks_repeat(ranks));
+    return poisoned_repetition(ranks);
+}
+
+// Measures against copies on the device. For small buffers each copy follows a barrier, which on a device waits for the
+// copies before it.
+static int measure_on_device(struct comm_ranks *ranks, const struct bench_options *options,
+                             struct bench_samples *samples, struct bench_samples *baselines, const char **baseline_name)
+{
+    bool small = ranks->setting.count * sizeof(float) < DEVICE_SMALL_BYTES;
+    struct work collective = {ranks, TASK_COLLECTIVE}, copies = {ranks, small ? TASK_MEET_AND_COPY : TASK_COPY};
+    struct bench_work work = work_of(&collective, "collective");
+    struct bench_work baseline =
+        work_of(&copies, small ? "a barrier and copies on the device" : "copies on the device");
+    *baseline_name = baseline.name;
+    TRY(poisoned_repetition(ranks));
+    TRY(choose_calls(ranks, &work));
+    TRY(bench_alternate(&work, &baseline, options->warmup, options->repeat, (double)ranks->calls, samples, baselines));
+    return poisoned_repetition(ranks);
+}
+
+// Measures against the faster of memcpy and non-temporal copies, chosen by trial; for small buffers against a barrier
+// and memcpy.
+static int measure_on_host(struct comm_ranks *ranks, const struct bench_options *options, struct bench_samples *samples,
+                           struct bench_samples *baselines, const char **baseline_name)
+{
+    struct work collective = {ranks, TASK_COLLECTIVE}, plain = {ranks, TASK_COPY};
+    struct work around = {ranks, TASK_COPY_AROUND_CACHE}, meet = {ranks, TASK_MEET_AND_COPY};
+    struct bench_work work = work_of(&collective, "collective"), memcpy_work = work_of(&plain, "memcpy");
+    struct bench_work around_work = work_of(&around, "copy around the caches");
+    struct bench_work meet_work = work_of(&meet, "a barrier and memcpy");
+    TRY(poisoned_repetition(ranks));
+    TRY(choose_calls(ranks, &work));
+    double calls = (double)ranks->calls;
+    TRY(bench_alternate(&memcpy_work, &around_work, 1, TRIALS, calls, samples, baselines));
+    bool small = ranks->setting.count * sizeof(float) < SMALL_BYTES;
+    bool around_is_faster = bench_quantile(baselines, 0) < bench_quantile(samples, 0);
+    const struct bench_work *baseline = small ? &meet_work : around_is_faster ? &around_work : &memcpy_work;
+    *baseline_name = baseline->name;
+    TRY(bench_alternate(&work, baseline, options->warmup, options->repeat, calls, samples, baselines));
+    return poisoned_repetition(ranks);
+}
+
+// Every result is verified. The first and the last are written to poisoned memory, so that missing elements show.
+static int measure(struct comm_ranks *ranks, const struct bench_options *options, struct comm_found *found)
+{
+    const struct comm_setting *setting = &ranks->setting;
+    if (setting->comm) {
+        found->baseline_name = setting->device ? nccl_collective_library(setting->comm) : mpi_collective_library();
+        return measure_processes(ranks, options, &found->samples, &found->baselines);
+    }
+    return (setting->device ? measure_on_device : measure_on_host)(ranks, options, &found->samples, &found->baselines,
+                                                                   &found->baseline_name);
+}
+
+static int case_measure(struct comm_ranks *ranks, const struct bench_options *options, struct comm_found *found)
+{
+    enum operation operation = ranks->setting.operation;
+    TRY(measure(ranks, options, found));
+    found->has_other_bits =
+        ranks->setting.comm && !ranks->setting.in_place && (operation == REDUCE_SCATTER || operation == ALL_REDUCE);
+    if (!found->has_other_bits)
+        return ERR_NONE;
+    // Verify the last repetition before its result is overwritten.
+    TRY(comm_ranks_prepare(ranks, TASK_COLLECTIVE, false));
+    return comm_ranks_count_other_bits(ranks, &found->other_bits);
+}
+
+int comm_case_run(const struct bench_options *options, const struct comm_setting *setting)
+{
+    const char *name = comm_ranks_operation_name(setting->operation);
+    bench_progress("comm %s, %zu bytes, %d ranks", name, setting->count * sizeof(float), setting->world);
+    struct comm_ranks ranks;
+    struct comm_found found = {.begin_ns = clock_now_ns()};
+    size_t wrong_count;
+    TRY(comm_ranks_open(setting, &ranks));
+    int measured = case_measure(&ranks, options, &found);
+    found.bus_bytes = comm_ranks_bus_bytes(&ranks);
+    int closed = comm_ranks_close(&ranks, &wrong_count);
+    if (measured != ERR_NONE || closed != ERR_NONE)
+        return measured != ERR_NONE ? measured : closed;
+    if (wrong_count > 0)
+        return err_set(ERR_CHECK, "%s of %zu bytes among %d ranks left %zu wrong elements", name,
+                       ranks.setting.count * sizeof(float), setting->world, wrong_count);
+    TRY(comm_print_canonical(options, &ranks, &found));
+    return setting->comm ? comm_print_native(options, &ranks, &found) : ERR_NONE;
+}

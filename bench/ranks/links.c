@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/ranks/links.h"
+
+#include "bench/harness/bench_world.h"
+
+#include "base/err.h"
+#include "ref/arithmetic/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARTNERS_MAX = 8 };
+
+void links_choose_members(struct links *links)
+{
+    int rank = comm_rank(links->comm);
+    links->own = -1;
+    for (int i = 0; i < comm_world(links->comm); i++) {
+        bool first = true;
+        for (int before = 0; before < links->count && bench_world_host_count() > 1; before++)
+            first &= strcmp(bench_world_host(links->members[before]), bench_world_host(i)) != 0;
+        if (!first)
+            continue;
+        links->own = i == rank ? links->count : links->own;
+        links->members[links->count++] = i;
+    }
+    int all = links->count % 2 == 0 ? links->count - 1 : links->count;
+    links->rounds = all < PARTNERS_MAX ? all : PARTNERS_MAX;
+}
+
+// Pairs positions as a round-robin tournament does: in round r among an odd number m of positions, i meets (2r - i) mod
+// m; among an even number, the last position meets the one that would meet itself. Returns the partner's position, or
+// -1.
+static int partner_of(int count, int round, int position)
+{
+    int m = count % 2 == 0 ? count - 1 : count;
+    if (position == m)
+        return round;
+    int other = (2 * round - position + 2 * m) % m;
+    if (other != position)
+        return other;
+    return count % 2 == 0 ? m : -1;
+}
+
+static size_t words_of(const struct link_lane *lane)
+{
+    return (lane->bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+}
+
+// The data that a rank sends in a repetition.
+static uint64_t word_at(int rank, size_t repetition, size_t i)
+{
+    return random_at(random_key((uint64_t)rank, repetition), i);
+}
+
+// Takes one sample with a partner. Both synchronise first, so that neither waits for the other while it is timed.
+static int sample(struct links *links, int peer, size_t repetition, double *ns)
+{
+    const struct link_lane *lane = links->lane;
+    size_t words = words_of(lane);
+    for (size_t i = 0; i < words; i++)
+        links->send[i] = word_at(comm_rank(links->comm), repetition, i);
+    TRY(comm_exchange(links->comm, peer, links->send, links->recv, sizeof(uint64_t)));
+    memset(links->recv, 0, words * sizeof *links->recv);
+    uint64_t begin = clock_now_ns();
+    for (int i = 0; i < lane->exchanges; i++)
+        TRY(comm_exchange(links->comm, peer, links->send, links->recv, words * sizeof *links->send));
+    *ns = (double)(clock_now_ns() - begin) / lane->exchanges;
+    for (size_t i = 0; i < words; i++)
+        links->wrong_count += links->recv[i] != word_at(peer, repetition, i);
+    return ERR_NONE;
+}
+
+static double *time_at(const struct links *links, int rank, int round, size_t repetition)
+{
+    return &links->times[((size_t)rank * (size_t)links->rounds + (size_t)round) * links->repeat + repetition];
+}
+
+static int take_turns(struct links *links, const struct bench_options *options)
+{
+    int rank = comm_rank(links->comm);
+    for (size_t i = 0; i < options->warmup + options->repeat; i++) {
+        bench_progress("links %s, round %zu of %zu", links->lane->name, i + 1, options->warmup + options->repeat);
+        for (int round = 0; round < links->rounds; round++) {
+            int position = links->own < 0 ? -1 : partner_of(links->count, round, links->own);
+            double ns = NAN;
+            TRY(comm_barrier(links->comm));
+            if (position >= 0)
+                TRY(sample(links, links->members[position], i, &ns));
+            if (i >= options->warmup)
+                *time_at(links, rank, round, i - options->warmup) = ns;
+        }
+    }
+    return ERR_NONE;
+}
+
+// Sends every rank's times, and its number of wrong words, to all ranks.
+static int share_times(struct links *links)
+{
+    size_t world = (size_t)comm_world(links->comm), each = (size_t)links->rounds * links->repeat * sizeof(double);
+    size_t *numbers = calloc(2 * world, sizeof *numbers);
+    uint64_t *wrong = calloc(world, sizeof *wrong);
+    int rc = numbers && wrong ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the times of %zu ranks", world);
+    for (size_t pass = 0; pass < 2 && rc == ERR_NONE; pass++) {
+        size_t bytes = pass == 0 ? each : sizeof *wrong;
+        for (size_t i = 0; i < world; i++) {
+            numbers[i] = bytes;
+            numbers[world + i] = i * bytes;
+        }
+        void *all = pass == 0 ? (void *)links->times : wrong;
+        const char *own =
+            pass == 0 ? (char *)all + (size_t)comm_rank(links->comm) * bytes : (char *)&links->wrong_count;
+        rc = comm_all_gather(links->comm, own, all, numbers, numbers + world, DTYPE_BYTE);
+    }
+    for (size_t i = 0; i < world && rc == ERR_NONE; i++)
+        if (wrong[i] > 0)
+            rc = err_set(ERR_CHECK, "links: %llu words that rank %zu (host %s) received are wrong",
+                         (unsigned long long)wrong[i], i, bench_world_host((int)i));
+    free(wrong);
+    free(numbers);
+    return rc;
+}
+
+double links_median_ns(const struct links *links, int rank, int round)
+{
+    const double *times = time_at(links, rank, round, 0);
+    return isnan(times[0]) ? NAN : statistics_median(times, links->repeat);
+}
+
+void links_samples(const struct links *links, int rank, struct bench_samples *out)
+{
+    out->count = links->repeat;
+    for (size_t i = 0; i < links->repeat; i++) {
+        double least = NAN;
+        for (int round = 0; round < links->rounds; round++)
+            least = fmin(least, *time_at(links, rank, round, i));
+        out->values[i] = links->lane->is_time ? least : (double)links->lane->bytes / least;
+    }
+}
+
+int links_partner(const struct links *links, int round, int position)
+{
+    int partner = partner_of(links->count, round, position);
+    return partner < 0 ? -1 : links->members[partner];
+}
+
+int links_measure(struct links *links, const struct link_lane *lane, const struct bench_options *options)
+{
+    size_t bytes = words_of(lane) * sizeof(uint64_t);
+    links->lane = lane;
+    links->send = bench_alloc(bytes, 1);
+    links->recv = bench_alloc(bytes, 1);
+    int code = links->send && links->recv ? ERR_NONE : err_set(ERR_MEMORY, "no memory for %zu bytes", 2 * bytes);
+    if (code == ERR_NONE)
+        code = take_turns(links, options);
+    if (code == ERR_NONE)
+        code = share_times(links);
+    bench_free(links->send, bytes);
+    bench_free(links->recv, bytes);
+    return code;
+}

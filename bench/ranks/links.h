@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exchanges between pairs of ranks, for `bench links`: every rank measures with one partner after the other.
+#ifndef ZG_LINKS_H
+#define ZG_LINKS_H
+
+#include "bench/harness/bench.h"
+#include "ref/comm/comm.h"
+
+struct link_lane {
+    const char *name, *unit;
+    bool is_time;
+    size_t bytes;
+    int exchanges;  // per sample
+};
+
+struct links {
+    struct comm *comm;
+    const struct link_lane *lane;
+    int *members;    // [world]: the first `count` are the ranks that take part, ascending
+    int count, own;  // own: this rank's position among them; -1: it takes no part
+    int rounds;
+    size_t repeat;
+    double *times;          // ns per exchange, [rank][round][repeat]; NAN: no partner
+    uint64_t *send, *recv;  // of one lane's messages
+    uint64_t wrong_count;   // words received wrong, in all rounds
+};
+
+// Chooses the ranks that take part: the first of each host, or on one host all. `comm`, `members` and a zero `count`
+// are set.
+void links_choose_members(struct links *links);
+
+// Measures a lane; all ranks of the world call this together, with `times` allocated. Afterwards every rank has all
+// times. ERR_CHECK: a rank received wrong data.
+int links_measure(struct links *links, const struct link_lane *lane, const struct bench_options *options);
+
+// Returns the rank that the member at `position` meets in a round; -1: none.
+int links_partner(const struct links *links, int round, int position);
+
+// Returns a rank's median time in a round, in ns; NAN if it had no partner.
+double links_median_ns(const struct links *links, int rank, int round);
+
+// Sets a rank's samples, in the lane's unit: those with its fastest partner.
+void links_samples(const struct links *links, int rank, struct bench_samples *out);
+
+#endif

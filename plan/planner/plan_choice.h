@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Variants of a configuration: changes of it, planned, and the list of those that fit.
+#ifndef ZG_PLAN_CHOICE_H
+#define ZG_PLAN_CHOICE_H
+
+#include "plan/planner/plan.h"
+#include "plan/planner/plan_options.h"
+
+enum { CHOICE_CHANGE_MAX = 12, CHOICE_CHANGE_BYTES = 96 };
+
+// Changes of keys, such as "zero_optimization.stage=3".
+struct plan_changes {
+    const char *name;     // may be null
+    const char *list[6];  // null at the end
+};
+
+#define STAGE(n) "zero_optimization.stage=" #n
+#define OPTIMIZER(tier) "zero_optimization.offload_optimizer.device=" tier
+#define PARAMETERS(tier) "zero_optimization.offload_param.device=" tier
+#define GRADIENTS(tier) "zerogauge.offload_gradient.device=" tier
+
+#define CHECKPOINTS(on) "zerogauge.activation_checkpointing.enabled=" on
+#define CHECKPOINTS_ON(tier) "zerogauge.activation_checkpointing.device=" tier
+
+// A configuration that was planned.
+struct plan_choice {
+    char changes[CHOICE_CHANGE_MAX][CHOICE_CHANGE_BYTES];  // [change_count], "path.to.key=value"
+    size_t change_count;
+    char label[128];              // of a search: "64 ranks; zero3, all on nvme; checkpoints; 2 x 4 sequences"
+    struct plan_setting setting;  // its `config` is null once the choice is in a list
+    struct plan plan;
+};
+
+// Those that fit. The list is owned; tried counts all.
+struct plan_choices {
+    struct plan_choice *list;
+    size_t count, capacity, tried;
+};
+
+void plan_choice_change(struct plan_choice *choice, const char *change);
+void plan_choice_change_all(struct plan_choice *choice, const struct plan_changes *changes);
+
+// The configuration of a choice, in the world of its setting.
+int plan_choice_config(const struct plan_options *options, const struct plan_choice *choice, struct config *out);
+
+// Plans a choice in the options' world and keeps a copy if it fits. A configuration that is invalid or that the machine
+// does not support does not fit; other errors are returned.
+int plan_choices_try(const struct plan_options *options, const struct plan_machine *machine, struct plan_choice *choice,
+                     struct plan_choices *found);
+
+// Sorts by time per token, the fastest first.
+void plan_choices_sort(struct plan_choices *found);
+
+#endif

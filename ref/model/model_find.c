@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models by name.
+#include "base/err.h"
+#include "ref/model/gpt_find.h"
+#include "ref/model/linear.h"
+#include "ref/model/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int model_find(const char *name, const struct model **out)
+{
+    char names[512] = "";
+    size_t used = 0;
+    const char *known;
+    const struct model *model;
+    if (gpt_is_name(name))
+        return gpt_find(name, out);
+    for (int i = 0; (known = gpt_name(i)) != NULL; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", known);
+    for (int i = 0; (model = linear_model(i)) != NULL; i++) {
+        if (strcmp(name, model->name) == 0) {
+            *out = model;
+            return ERR_NONE;
+        }
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", model->name);
+    }
+    return err_set(ERR_USAGE, "unknown model '%s', expected one of %sor gpt:layers=4,width=64,heads=4,...", name,
+                   names);
+}
+
+int model_find_tiled(const char *name, size_t tiling_factor, const struct model **out)
+{
+    char tiled[256];
+    if (tiling_factor <= 1)
+        return model_find(name, out);
+    int length = snprintf(tiled, sizeof tiled, "%s%ctiles=%zu", name, strchr(name, ':') ? ',' : ':', tiling_factor);
+    if (gpt_is_name(name) && length < (int)sizeof tiled)
+        return model_find(tiled, out);
+    TRY(model_find(name, out));
+    return err_set(ERR_USAGE, "the model %s has no large layers to cut into %zu tiles; GPTs do", name, tiling_factor);
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ZG_ORACLE_INTERNAL_H
+#define ZG_ORACLE_INTERNAL_H
+
+#include "ref/oracle/oracle.h"
+#include "ref/oracle/oracle_device.h"
+#include "ref/oracle/oracle_rules.h"
+#include "ref/recipe/recipe.h"
+
+struct oracle_tensor {
+    size_t count;
+    bool trainable;
+    int high_layer;  // the layer whose backward makes its gradient first
+    float *parameter, *exp_avg, *exp_avg_sq;
+    struct oracle_array model_params;  // the parameter in the model's dtype
+    struct oracle_array gradient;      // of one micro-batch, in the model's dtype
+    float *partial;                    // a rank's sum over micro-steps, or a micro-step's sum over ranks
+    float *sum;                        // over both
+    float *group;                      // over the ranks of one group, where sums are hierarchical
+};
+
+struct oracle {
+    struct oracle_setting setting;
+    struct oracle_tensor *tensors;
+    const void **params;
+    struct model_gradient *gradients;
+    struct model_run *run;
+    struct tier *tier;  // of the accelerator; null: the model runs here
+    const struct recipe *recipe;
+    struct recipe_state *states;  // by group
+    struct oracle_loss_scale loss_scale;
+    uint64_t t;  // updates so far
+};
+
+// Makes every trainable tensor's sum over ranks and micro-steps, in the order of the header, and adds each rank's
+// losses to losses[world].
+int oracle_sum_gradients(struct oracle *o, uint64_t step, double losses[]);
+
+static inline float oracle_element(enum dtype dtype, const void *array, size_t i)
+{
+    switch (dtype) {
+    case DTYPE_BF16:
+        return bf16_to_f32(((const struct bf16 *)array)[i]);
+    case DTYPE_FP16:
+        return fp16_to_f32(((const struct fp16 *)array)[i]);
+    default:
+        return ((const float *)array)[i];
+    }
+}
+
+static inline void oracle_set_element(enum dtype dtype, void *array, size_t i, float x)
+{
+    if (dtype == DTYPE_BF16)
+        ((struct bf16 *)array)[i] = f32_to_bf16(x);
+    else if (dtype == DTYPE_FP16)
+        ((struct fp16 *)array)[i] = f32_to_fp16(x);
+    else
+        ((float *)array)[i] = x;
+}
+
+#endif

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts that stages are made of.
+#ifndef ZG_STAGE_INTERNAL_H
+#define ZG_STAGE_INTERNAL_H
+
+#include "ref/stage/stage.h"
+
+// Cuts the model into buckets and chooses the tier of every state.
+int stage_lay_out(struct stage *stage, const struct layout_rule *rule);
+
+// The same for stages whose ranks hold all parameters, and their memory: buckets hold layers up to reduce_bucket_size
+// and have `shards` shards.
+int stage_open_full_params(struct stage *stage, int shards);
+
+// Gives every state its initial value.
+int stage_initialise(struct stage *stage);
+
+// The trainable buckets whose gradients are complete after the layer's backward; *next starts as 0.
+bool stage_next_complete(const struct stage *stage, int layer, int *next, int *bucket);
+
+// Points the bucket's parameters into `full`, the padded bucket in the model's dtype.
+void stage_point_params(struct stage *stage, int bucket, const void *full);
+
+// Points the layer's gradients at the memory where backward makes them: at gradient buffers, where every trainable
+// bucket takes one unless it has one; or at the full gradients themselves, in stages that hold them and need no
+// buffers.
+int stage_open_gradients(struct stage *stage, int layer);
+
+// A bucket of the full gradients.
+void *stage_full_gradient(const struct stage *stage, int bucket);
+
+// Full gradients: adds the bucket's gradient buffer to them, if it has one. The first micro-step overwrites.
+int stage_keep_gradient(struct stage *stage, int bucket);
+
+// Gradient shards: reduce-scatters the gradient buffer and adds the rank's shard of the sum to the one that it keeps.
+// The first micro-step overwrites.
+int stage_scatter_gradient(struct stage *stage, int bucket);
+
+// *out is a complete gradient as collectives take it: `full` itself, or its copy in the communication dtype.
+int stage_to_comm_buffer(struct stage *stage, int bucket, void *full, enum dtype dtype, void **out);
+
+// Stores the rank's shard of a reduced gradient, which is on the device and has that dtype, where it is kept; or adds
+// it there.
+int stage_store_gradient(struct stage *stage, int bucket, const void *reduced_shard, enum dtype dtype, bool add);
+
+// Publishes by an all-gather into the full parameters.
+int stage_gather_full(struct stage *stage, int bucket);
+
+// Memory of states; the placements point there. Parameters in the model's dtype; gradients in the accumulation dtype;
+// the optimizer's shards with the buffers in which its sub-groups and offloaded gradients travel.
+int stage_allocate_param_shards(struct stage *stage);
+int stage_allocate_full_gradients(struct stage *stage);
+int stage_allocate_gradient_shards(struct stage *stage);
+int stage_allocate_optimizer(struct stage *stage);
+
+// The optimizer's part of staging memory.
+int stage_allocate_optimizer_buffers(struct stage *stage);
+int stage_allocate_arrived_shards(struct stage *stage);
+
+// Staging memory on the device for gradients: gradient buffers, unless backward can make full gradients in place, and
+// communication buffers, if the communication dtype is another one or gradients are not contiguous.
+int stage_allocate_gradient_buffers(struct stage *stage);
+
+#endif
