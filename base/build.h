@@ -7,8 +7,8 @@
 
 extern const char build_compiler[];  // "GCC 12.2.0"
 
-// Returns a new object with the keys version, `edition` (the suite version), commit, dirty, compiler, flags and
-// libraries (results/RECORDS.md); null if there is no memory.
+// Returns a new object with the facts that results/RECORDS.md calls `suite`: versions, commit, compiler, flags and
+// libraries; null if there is no memory.
 json_t *build_facts(void);
 
 #endif

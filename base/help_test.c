@@ -50,7 +50,7 @@ Test(help, every_command_and_benchmark_has_examples_whose_options_exist)
     for_each_command(check_examples);
 }
 
-Test(help, an_option_that_does_not_exist_is_no_example)
+Test(help, no_example_uses_an_unknown_option)
 {
     char line[512], output[4096];
     snprintf(line, sizeof line, "'%s/zerogauge' train --preset zero1 --wrld 2 --help 2>&1", ZG_BINARY_DIR);
@@ -111,7 +111,7 @@ Test(help, the_examples_of_check_and_answer_run)
     folder_remove(folder);
 }
 
-Test(help, every_preset_and_model_that_is_listed_exists)
+Test(help, every_listed_preset_and_model_exists)
 {
     struct lines presets, models;
     char folder[PATH_MAX], line[512];
@@ -129,7 +129,7 @@ Test(help, every_preset_and_model_that_is_listed_exists)
     folder_remove(folder);
 }
 
-Test(help, help_of_a_command_is_what_its_own_option_says)
+Test(help, help_command_prints_the_text_of_the_option)
 {
     static struct lines two, one;
     static const char *const commands[] = {"train", "bench", "bench adam"};

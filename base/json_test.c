@@ -25,7 +25,7 @@ static void expect_refused(const char *text, size_t bytes, const char *message)
     cr_expect_null(out.root);
 }
 
-Test(json, every_key_knows_its_line)
+Test(json, every_key_has_its_line)
 {
     struct json_text text = parse("{\n\"a\": 1, \"b\":\n{\"c\":\n \"d\",\n\"a\": [ [], {\"e\": 1} ]\n},\n\n\"f\": {}}");
     const struct {
@@ -38,7 +38,7 @@ Test(json, every_key_knows_its_line)
     json_text_close(&text);
 }
 
-Test(json, a_key_that_is_not_there_has_the_line_of_the_object_around_it)
+Test(json, a_missing_key_has_the_line_of_the_object_around_it)
 {
     struct json_text text = parse("\n{\n\"b\": {\n\"c\": 1}}");
     cr_expect_eq(json_text_line(&text, "b.x.y"), 3);
@@ -89,14 +89,14 @@ Test(json, duplicate_keys_are_refused_at_any_depth)
     expect_refused(empty, strlen(empty), "x.json:1: : given twice, first on line 1; expected it once");
 }
 
-Test(json, equal_names_in_different_objects_are_no_duplicates)
+Test(json, equal_keys_in_different_objects_are_accepted)
 {
     struct json_text text = parse("{\"a\": {\"a\": {\"a\": 1}}, \"b\": [{\"a\": 1}, {\"a\": 2}], "
                                   "\"ab\": [\"a\", \"a\", \"a\"]}");
     json_text_close(&text);
 }
 
-Test(json, what_is_no_object_is_refused)
+Test(json, text_other_than_an_object_is_refused)
 {
     expect_refused("", 0, "x.json:1: is empty, expected JSON");
     expect_refused("[]", 2, "x.json:1: is an array, expected a JSON object");
@@ -121,7 +121,7 @@ Test(json, nesting_beyond_the_parsers_limit_is_refused)
     free(text);
 }
 
-Test(json, a_hundred_thousand_keys_take_no_noticeable_time)
+Test(json, a_hundred_thousand_keys_parse_quickly)
 {
     char *text = malloc(JSON_TEXT_BYTES_MAX);
     size_t used = 0;
@@ -160,7 +160,7 @@ Test(json, lines_of_a_part_of_a_file_count_from_its_first_line)
     cr_expect_null(value);
 }
 
-Test(json, what_is_not_whole_is_refused_without_a_read_behind_its_end)
+Test(json, truncated_text_is_refused_without_a_read_beyond_its_end)
 {
     const char *text = "{\"a\": [1, {\"b\\u0062\": \"c\\\"\", \"d\": {}}], \"e\": [[]], \"e\": 2}";
     for (size_t bytes = 1; bytes <= strlen(text); bytes++) {
@@ -172,7 +172,7 @@ Test(json, what_is_not_whole_is_refused_without_a_read_behind_its_end)
     }
 }
 
-Test(json, a_value_is_shown_short)
+Test(json, messages_shorten_values)
 {
     const char *const rows[][2] = {{"[4]", "4"},
                                    {"[\"two\"]", "\"two\""},

@@ -12,7 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-Test(machine, memory_processors_and_kernel_are_those_of_the_system)
+Test(machine, memory_processors_and_kernel_match_the_system)
 {
     struct utsname system;
     json_t *machine = machine_facts(NULL);
@@ -45,7 +45,7 @@ Test(machine, a_folder_has_its_file_system_and_size)
 }
 
 // The kernel lists the device of a file system on a disk.
-Test(machine, a_disk_is_one_of_the_kernels)
+Test(machine, the_kernel_lists_the_disk)
 {
     const char *const folders[] = {"/", NULL};
     char path[512];
@@ -62,7 +62,7 @@ Test(machine, a_disk_is_one_of_the_kernels)
     json_decref(machine);
 }
 
-Test(machine, the_build_says_compiler_flags_and_commit)
+Test(machine, the_build_has_compiler_flags_and_commit)
 {
     json_t *build = build_facts();
     cr_assert_not_null(build);

@@ -66,7 +66,7 @@ static const struct {
     {"%s%n\\", "%s%n\\", "%s%n\\", "%s%n\\"},
 };
 
-Test(safe_text, every_form_keeps_what_can_be_read_and_shows_the_rest)
+Test(safe_text, every_format_keeps_plain_text_and_escapes_the_rest)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         // A copy of the exact size, so that a sanitizer detects reads beyond the end.
@@ -83,7 +83,7 @@ Test(safe_text, every_form_keeps_what_can_be_read_and_shows_the_rest)
     }
 }
 
-Test(safe_text, no_text_is_an_empty_one)
+Test(safe_text, null_is_an_empty_text)
 {
     char *out = printed(terminal, NULL);
     cr_assert_str_eq(out, "");
@@ -121,7 +121,7 @@ Test(safe_text, any_bytes_become_json_that_reads_back_and_markup_without_markup)
     }
 }
 
-Test(safe_text, a_message_is_cut_at_characters_and_free_of_control_bytes)
+Test(safe_text, a_message_is_truncated_at_characters_and_has_no_control_bytes)
 {
     char out[TEXT_MESSAGE_BYTES];
     cr_expect_str_eq(text_message(out, "plain", 80), "plain");

@@ -25,7 +25,7 @@ Test(statistics, quantiles_interpolate_between_the_sorted_values)
     cr_expect_eq(five[0], 50);
 }
 
-Test(statistics, the_mad_does_not_mind_one_that_is_far_off)
+Test(statistics, the_mad_ignores_an_outlier)
 {
     const double one[] = {7}, samples[] = {1, 2, 3, 4, 1000};
     cr_expect_eq(statistics_mad(one, 1), 0);
@@ -62,7 +62,7 @@ static double by_trying(const double *a, size_t a_count, const double *b, size_t
     return (double)far / (double)total;
 }
 
-Test(statistics, the_rank_test_is_the_share_of_all_divisions)
+Test(statistics, the_rank_test_equals_the_enumeration_of_all_divisions)
 {
     unsigned state = 1;
     for (int trial = 0; trial < 60; trial++) {
@@ -78,7 +78,7 @@ Test(statistics, the_rank_test_is_the_share_of_all_divisions)
     }
 }
 
-Test(statistics, the_rank_test_has_the_values_of_the_tables)
+Test(statistics, the_rank_test_matches_the_tables)
 {
     // Two sets of five without overlap: 2 of the 252 divisions are as extreme.
     const double low[] = {1, 2, 3, 4, 5}, high[] = {6, 7, 8, 9, 10}, mixed[] = {1, 3, 5, 7, 9};

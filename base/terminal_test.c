@@ -56,7 +56,7 @@ static const char *seen(void)
 
 TestSuite(terminal, .init = open_terminal, .fini = close_terminal);
 
-Test(terminal, progress_writes_over_itself_and_never_beyond_the_line)
+Test(terminal, progress_overwrites_itself_within_one_line)
 {
     cr_expect(terminal_shows_progress());
     terminal_progress("%d of %d", 1, 3);
@@ -74,7 +74,7 @@ Test(terminal, a_dumb_terminal_gets_no_progress_and_no_colours)
     cr_expect_str_eq(seen(), "");
 }
 
-Test(terminal, no_color_takes_colours_and_leaves_progress)
+Test(terminal, no_color_disables_colours_but_not_progress)
 {
     cr_expect(terminal_has_colours(stderr));
     setenv("NO_COLOR", "1", 1);
@@ -97,7 +97,7 @@ Test(terminal, a_file_gets_neither)
 }
 
 // Every command, with a terminal as standard error, leaves only complete lines there.
-Test(terminal, commands_take_their_progress_away)
+Test(terminal, commands_remove_their_progress)
 {
     static const char *const commands[] = {"train --preset zero1 --model linear --steps 3",
                                            "check --case adam-basic.w2.s0.fp32",

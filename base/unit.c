@@ -9,13 +9,13 @@ static const struct {
     double s;
 } times[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 
-// Rates of which an item is a part of what the unit counts.
+// Rates whose unit counts many items: 1 GB is 1e9 items.
 static const struct {
     const char *name;
     double items;
 } rates[] = {{"GB/s", 1e9}, {"GFLOP/s", 1e9}};
 
-// Of small letters, digits and underscores, at least one.
+// True for one or more lower-case letters, digits and underscores.
 static bool is_item(const char *text, size_t length)
 {
     return length > 0 && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_") >= length;

@@ -10,6 +10,7 @@
 #include "info/info_programs.h"
 #include "ref/tier/io.h"
 #include "base/machine.h"
+#include "base/size.h"
 
 #include <cblas.h>
 
@@ -93,15 +94,11 @@ static long long number_of(const json_t *object, const char *key)
     return (long long)json_integer_value(json_object_get(object, key));
 }
 
-// Prints "32 MiB": the largest unit with a value of at least 1.
+// Prints a size such as "32 MiB".
 static void print_bytes(long long bytes)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    int unit = 0;
-    for (; value >= 1024 && unit < 4; unit++)
-        value /= 1024;
-    printf("%.4g %s", value, units[unit]);
+    char text[SIZE_TEXT_BYTES];
+    fputs(size_short_text((uint64_t)bytes, text), stdout);
 }
 
 static const char *text_or(const json_t *object, const char *key, const char *other)

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-Test(info, the_machine_is_the_one_the_c_library_sees)
+Test(info, the_machine_matches_the_c_library)
 {
     json_t *info = info_collect();
     cr_assert_not_null(info);
@@ -37,7 +37,7 @@ Test(info, the_instruction_set_in_use_is_among_the_available)
     json_decref(info);
 }
 
-Test(info, an_absent_part_says_why)
+Test(info, a_missing_part_has_its_reason)
 {
     json_t *info = info_collect();
     size_t index, absent = 0;
@@ -50,7 +50,7 @@ Test(info, an_absent_part_says_why)
     json_decref(info);
 }
 
-Test(info, every_io_engine_is_usable_or_says_why_not)
+Test(info, every_io_engine_is_usable_or_has_a_reason)
 {
     json_t *info = info_collect();
     size_t index, found = 0;
@@ -102,7 +102,7 @@ Test(info, a_program_in_the_path_is_found_with_its_version)
     folder_remove(folder);
 }
 
-Test(info, an_absent_program_says_what_brings_it_and_what_for)
+Test(info, a_missing_program_has_its_package_and_purpose)
 {
     char folder[PATH_MAX];
     size_t index;
@@ -120,7 +120,7 @@ Test(info, an_absent_program_says_what_brings_it_and_what_for)
     folder_remove(folder);
 }
 
-Test(info, the_build_has_the_mpi_that_it_was_built_with)
+Test(info, the_build_reports_its_mpi)
 {
     json_t *build = build_facts();
     const json_t *mpi = json_object_get(json_object_get(build, "libraries"), "MPI");
@@ -154,7 +154,7 @@ static const char *note_of(const json_t *backends, const char *name)
     return json_string_value(json_object_get(backend_of(backends, name), "note"));
 }
 
-Test(info, what_cuda_finds_or_lacks_is_said)
+Test(info, the_cuda_parts_are_reported)
 {
     json_t *list = json_array(), *none = json_null();
     json_t *absent = json_pack("{s:s, s:n, s:s, s:n, s:n, s:[]}", "runtime", "13.0", "driver", "absent",
@@ -188,7 +188,7 @@ Test(info, what_cuda_finds_or_lacks_is_said)
     json_decref(found);
 }
 
-Test(info, a_build_with_cuda_says_its_runtime_and_one_without_says_null)
+Test(info, cuda_is_null_only_in_a_build_without_it)
 {
     json_t *info = info_collect();
     const json_t *cuda = json_object_get(info, "cuda");

@@ -71,7 +71,7 @@ static const struct {
 };
 enum { CASE_COUNT = sizeof cases / sizeof cases[0] };
 
-Test(completion, bash_offers_what_the_program_lists)
+Test(completion, bash_offers_the_candidates_of_the_program)
 {
     for (int i = 0; i < CASE_COUNT; i++) {
         complete_bash(cases[i].words);
@@ -80,7 +80,7 @@ Test(completion, bash_offers_what_the_program_lists)
     }
 }
 
-Test(completion, bash_offers_only_what_begins_so)
+Test(completion, bash_offers_only_matching_candidates)
 {
     complete_bash("zerogauge tr");
     cr_expect_str_eq(output, "train\n");
@@ -96,7 +96,7 @@ Test(completion, bash_offers_only_what_begins_so)
     cr_expect_str_eq(output, "\n", "the shell completes files: %s", output);
 }
 
-Test(completion, zsh_offers_what_the_program_lists)
+Test(completion, zsh_offers_the_candidates_of_the_program)
 {
     if (command_run("command -v zsh", output, sizeof output) != 0) {
         puts("SKIP: no zsh here (apt-get install zsh)");

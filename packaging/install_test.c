@@ -42,7 +42,7 @@ static void expect_installed(const char *path)
     cr_expect_gt(status.st_size, 0, "%s is empty", path);
 }
 
-Test(install, everything_is_where_others_look_for_it)
+Test(install, files_are_at_their_standard_places)
 {
     static const char *const paths[] = {"bin/zerogauge",
                                         "include/zerogauge/contract.h",

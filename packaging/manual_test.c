@@ -62,7 +62,7 @@ Test(manual, options_have_short_names_arguments_choices_defaults_and_groups)
     expect_in_section("train", " \\-\\-nvme-path \\&. \\-\\-checkpoint ");
 }
 
-Test(manual, options_that_benchmarks_share_are_in_the_section_of_bench_alone)
+Test(manual, only_the_section_of_bench_has_the_shared_options)
 {
     expect_in_section("bench", "\n.It Fl -repeat Ar N\n");
     expect_in_section("bench", "\n.It Fl -inject Ar LIST\n");
@@ -84,7 +84,7 @@ Test(manual, the_frame_surrounds_the_commands_once)
     cr_expect_null(strstr(at, "\n.Sh "));
 }
 
-Test(manual, a_frame_without_its_mark_is_refused)
+Test(manual, a_frame_without_the_mark_is_refused)
 {
     char output[4096];
     cr_expect_eq(command_run("echo .Dd | '" ZG_BINARY_DIR "/zerogauge' help --manual 2>&1", output, sizeof output), 2);
@@ -110,7 +110,7 @@ Test(manual, mandoc_has_no_complaint)
     expect_no_complaint("mandoc", "mandoc -T lint " MANUAL " 2>&1");
 }
 
-Test(manual, groff_has_no_warning_for_it)
+Test(manual, groff_has_no_warning)
 {
     expect_no_complaint("man", "LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l " MANUAL " 2>&1 >/dev/null");
 }

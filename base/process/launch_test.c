@@ -90,7 +90,7 @@ Test(launch, the_exit_status_is_reported)
     expect_output("one\ntwo\nthree\n");
 }
 
-Test(launch, errors_go_to_a_file_of_their_own)
+Test(launch, stderr_goes_to_its_own_file)
 {
     char errors[PATH_MAX + 32];
     snprintf(errors, sizeof errors, "%s/errors", folder);
@@ -122,7 +122,7 @@ static void count_tick(void *context, double seconds)
     ticks++;
 }
 
-Test(launch, somebody_is_told_now_and_then_while_it_runs)
+Test(launch, the_tick_is_called_while_it_runs)
 {
     setting.tick = count_tick;
     setting.tick_context = &ticks;
@@ -163,7 +163,7 @@ Test(launch, the_command_has_an_empty_stdin_and_no_other_descriptors)
     cr_expect_eq(fcntl(57, F_GETFD), 0);
 }
 
-Test(launch, a_time_limit_ends_it)
+Test(launch, a_time_limit_stops_it)
 {
     setting.time_limit_s = 1.5;
     shell("echo $$ >self; sleep 30");
@@ -174,7 +174,7 @@ Test(launch, a_time_limit_ends_it)
     expect_gone("self");
 }
 
-Test(launch, what_ignores_sigterm_and_leaves_the_session_is_ended)
+Test(launch, a_process_that_ignores_sigterm_and_leaves_the_session_is_killed)
 {
     setting.time_limit_s = 1.5;
     shell("trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$ >grandchild; sleep 31; sleep 31' &) ; echo $$ >self; "
@@ -185,7 +185,7 @@ Test(launch, what_ignores_sigterm_and_leaves_the_session_is_ended)
     expect_gone("self");
 }
 
-Test(launch, what_a_command_leaves_behind_is_ended)
+Test(launch, processes_that_a_command_leaves_behind_are_killed)
 {
     shell("(setsid sh -c 'echo $$ >orphan.tmp; mv orphan.tmp orphan; exec sleep 32' &); sleep 32 & echo $! >child; "
           "while [ ! -e orphan ]; do sleep 0.02; done");
@@ -195,7 +195,7 @@ Test(launch, what_a_command_leaves_behind_is_ended)
     expect_gone("child");
 }
 
-Test(launch, children_of_the_suite_stay)
+Test(launch, children_of_the_suite_survive)
 {
     pid_t mine = fork();
     cr_assert_geq(mine, 0);
@@ -227,7 +227,7 @@ Test(launch, a_memory_limit_counts_all_processes_together)
     expect_gone("second");
 }
 
-Test(launch, an_output_limit_ends_what_prints_without_end)
+Test(launch, an_output_limit_stops_endless_output)
 {
     struct stat status;
     setting.output_limit_bytes = 1 << 20;
@@ -263,7 +263,7 @@ Test(launch, an_output_limit_counts_the_watched_folder)
     cr_expect_str_eq(result.text, "was stopped: it nested folders too deep");
 }
 
-Test(launch, an_interrupt_ends_it)
+Test(launch, an_earlier_interrupt_stops_it)
 {
     static volatile sig_atomic_t interrupted;
     interrupted = 1;
@@ -282,7 +282,7 @@ static void ask_when_it_runs(void *context, double seconds)
     asked_to_end = access("self", F_OK) == 0;
 }
 
-Test(launch, an_interrupt_while_it_runs_ends_it)
+Test(launch, an_interrupt_while_it_runs_stops_it)
 {
     setting.interrupted = &asked_to_end;
     setting.tick = ask_when_it_runs;
@@ -292,7 +292,7 @@ Test(launch, an_interrupt_while_it_runs_ends_it)
     expect_gone("self");
 }
 
-Test(launch, what_cannot_be_started_is_an_error)
+Test(launch, a_command_that_cannot_start_is_an_error)
 {
     static const char *const none[] = {"./nothing", NULL}, *const unknown[] = {"zerogauge-no-such-command", NULL};
     static const char *const text[] = {"./text", "x", NULL}, *const a_folder[] = {".", NULL};
@@ -312,7 +312,7 @@ Test(launch, what_cannot_be_started_is_an_error)
     cr_expect_eq(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-Test(launch, a_file_of_output_that_is_there_stays)
+Test(launch, an_existing_output_file_is_not_overwritten)
 {
     static const char *const argv[] = {"true", NULL};
     folder_write(output, "mine", 4);
@@ -321,7 +321,7 @@ Test(launch, a_file_of_output_that_is_there_stays)
     expect_output("mine");
 }
 
-Test(launch, the_tail_of_the_output_is_whole_lines_of_printable_text)
+Test(launch, the_tail_is_complete_printable_lines)
 {
     char tail[12], longer[16];
     folder_write("log", "first line\nsecond\tli\033e\n", 23);
@@ -338,7 +338,7 @@ Test(launch, the_tail_of_the_output_is_whole_lines_of_printable_text)
     cr_expect_str_eq(launch_tail("link", tail, sizeof tail), "");
 }
 
-Test(launch, a_folder_weighs_what_is_in_it_and_links_lead_nowhere)
+Test(launch, a_folder_counts_its_contents_and_follows_no_links)
 {
     cr_expect_eq(folder_weight("nothing"), 0);
     cr_assert_eq(mkdir("w", 0777), 0);

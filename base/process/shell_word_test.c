@@ -17,7 +17,7 @@ static char *written(const char *word)
     return text;
 }
 
-Test(shell_word, plain_words_and_placeholders_stay_as_they_are)
+Test(shell_word, plain_words_and_placeholders_are_not_quoted)
 {
     static const char *const words[] = {"torchrun", "--nproc-per-node", "{world}", "./a_b.py", "1e-8", "a@b:c%d+e"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -27,7 +27,7 @@ Test(shell_word, plain_words_and_placeholders_stay_as_they_are)
     }
 }
 
-Test(shell_word, a_shell_reads_every_word_as_it_was)
+Test(shell_word, a_shell_reads_every_word_back)
 {
     static const char *const words[] = {
         "",

@@ -2,24 +2,17 @@
 // Divisions and square roots, vectorised by the compiler for the best instruction set of this CPU.
 #include "bench/adam/divisions.h"
 
+#include "bench/harness/bench_target.h"
 #include "ref/arithmetic/adam.h"
 
 #include <assert.h>
 #include <math.h>
 
-#define DIVISIONS_INLINE static inline __attribute__((always_inline))
-#ifdef __clang__
-#define DIVISIONS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-#else
-#define DIVISIONS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
-#endif
-#define DIVISIONS_AVX2 __attribute__((target("avx2")))
-
 // Elements per round, each an input of the next: enough that no division waits for the previous one.
 enum { BLOCK = 512 };
 
 // Adam's last operations: m / (sqrt(v) / bias + eps), or m / ((sqrt(v) / bias + eps) / step_size).
-DIVISIONS_INLINE float divide_block(size_t count, int per_element)
+static BENCH_INLINE float divide_block(size_t count, int per_element)
 {
     _Alignas(64) float x[BLOCK];
     const volatile float one = 1;  // volatile, so that no division is folded away
@@ -40,12 +33,12 @@ DIVISIONS_INLINE float divide_block(size_t count, int per_element)
     return x[count % BLOCK];
 }
 
-DIVISIONS_AVX512 static float divide_avx512(size_t count, int per_element)
+BENCH_AVX512 static float divide_avx512(size_t count, int per_element)
 {
     return divide_block(count, per_element);
 }
 
-DIVISIONS_AVX2 static float divide_avx2(size_t count, int per_element)
+BENCH_AVX2 static float divide_avx2(size_t count, int per_element)
 {
     return divide_block(count, per_element);
 }

@@ -2,19 +2,12 @@
 // Memory streams of an optimizer step, vectorised by the compiler for the best instruction set of this CPU.
 #include "bench/adam/streams.h"
 
+#include "bench/harness/bench_target.h"
 #include "ref/arithmetic/adam.h"
 #include "ref/arithmetic/ivdep.h"
 
 #include <assert.h>
 #include <emmintrin.h>
-
-#define STREAMS_INLINE static inline __attribute__((always_inline))
-#ifdef __clang__
-#define STREAMS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-#else
-#define STREAMS_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
-#endif
-#define STREAMS_AVX2 __attribute__((target("avx2")))
 
 // The optimizer's floats, moved as bits.
 typedef uint32_t __attribute__((may_alias)) word_bits;
@@ -25,7 +18,8 @@ enum { LINE = 32 };
 
 // Moves elements [begin, end). half: gradients have 16 bits. copies: null, or receives the upper halves of param. The
 // pointers are locals because the stores, which may alias anything, could otherwise change them.
-STREAMS_INLINE void move(const struct streams *s, size_t begin, size_t end, bool half, half_bits *copies, uint32_t mask)
+static BENCH_INLINE void move(const struct streams *s, size_t begin, size_t end, bool half, half_bits *copies,
+                              uint32_t mask)
 {
     word_bits *restrict p = s->param, *restrict m = s->exp_avg, *restrict v = s->exp_avg_sq;
     const word_bits *words = s->grad;
@@ -42,7 +36,7 @@ STREAMS_INLINE void move(const struct streams *s, size_t begin, size_t end, bool
     }
 }
 
-STREAMS_INLINE void move_past_cache(const struct streams *s, size_t begin, size_t end, bool half, uint32_t mask)
+static BENCH_INLINE void move_past_cache(const struct streams *s, size_t begin, size_t end, bool half, uint32_t mask)
 {
     half_bits *model_params = s->model_params;
     size_t i = begin;
@@ -57,7 +51,7 @@ STREAMS_INLINE void move_past_cache(const struct streams *s, size_t begin, size_
     _mm_sfence();
 }
 
-STREAMS_INLINE void move_range(const struct streams *s, size_t begin, size_t end, uint32_t mask)
+static BENCH_INLINE void move_range(const struct streams *s, size_t begin, size_t end, uint32_t mask)
 {
     bool half = s->grad_dtype != DTYPE_FP32;
     half_bits *model_params = s->model_params;
@@ -75,7 +69,7 @@ STREAMS_INLINE void move_range(const struct streams *s, size_t begin, size_t end
         move(s, begin, end, false, NULL, mask);
 }
 
-STREAMS_INLINE uint32_t largest(const word_bits *words, size_t begin, size_t end)
+static BENCH_INLINE uint32_t largest(const word_bits *words, size_t begin, size_t end)
 {
     uint32_t max = 0;
     for (size_t i = begin; i < end; i++)
@@ -83,12 +77,12 @@ STREAMS_INLINE uint32_t largest(const word_bits *words, size_t begin, size_t end
     return max;
 }
 
-STREAMS_AVX512 static void move_avx512(const struct streams *s, size_t begin, size_t end, uint32_t mask)
+BENCH_AVX512 static void move_avx512(const struct streams *s, size_t begin, size_t end, uint32_t mask)
 {
     move_range(s, begin, end, mask);
 }
 
-STREAMS_AVX2 static void move_avx2(const struct streams *s, size_t begin, size_t end, uint32_t mask)
+BENCH_AVX2 static void move_avx2(const struct streams *s, size_t begin, size_t end, uint32_t mask)
 {
     move_range(s, begin, end, mask);
 }
@@ -98,12 +92,12 @@ static void move_scalar(const struct streams *s, size_t begin, size_t end, uint3
     move_range(s, begin, end, mask);
 }
 
-STREAMS_AVX512 static uint32_t largest_avx512(const word_bits *words, size_t begin, size_t end)
+BENCH_AVX512 static uint32_t largest_avx512(const word_bits *words, size_t begin, size_t end)
 {
     return largest(words, begin, end);
 }
 
-STREAMS_AVX2 static uint32_t largest_avx2(const word_bits *words, size_t begin, size_t end)
+BENCH_AVX2 static uint32_t largest_avx2(const word_bits *words, size_t begin, size_t end)
 {
     return largest(words, begin, end);
 }

@@ -68,7 +68,7 @@ struct comm_ranks {
     struct comm_setting setting;
     size_t calls;              // per repetition; may change between repetitions; stays 1 in place
     enum task task;            // of the current repetition
-    bool poisons;              // whether recv is poisoned before it
+    bool poisons;              // recv is poisoned before it
     int started;               // threads
     int own_count;             // ranks of this process: all, or one
     size_t *counts, *offsets;  // by rank: of the shards in the full buffer
@@ -76,8 +76,8 @@ struct comm_ranks {
 };
 
 const char *comm_ranks_operation_name(enum operation operation);
-bool comm_ranks_has_shards(enum operation operation);    // whether shards can be uneven
-bool comm_ranks_has_in_place(enum operation operation);  // whether comm.h has an in-place form
+bool comm_ranks_has_shards(enum operation operation);    // shards can be uneven
+bool comm_ranks_has_in_place(enum operation operation);  // comm.h has an in-place form
 
 // Allocates and fills the buffers and starts the threads. ERR_MEMORY. The caller closes *ranks unless this fails.
 int comm_ranks_open(const struct comm_setting *setting, struct comm_ranks *ranks);

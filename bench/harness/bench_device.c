@@ -5,6 +5,7 @@
 #include "ref/train/device.h"
 #include "base/err.h"
 
+#include <assert.h>
 #include <string.h>
 
 int bench_device_find(const char *name, int ranks, bool launched, struct bench_device *out, bool *absent)
@@ -33,6 +34,7 @@ void bench_device_describe(const struct bench_device *device, json_t *of_case)
 
 int bench_device_enter(const struct bench_device *device, int rank)
 {
+    assert(rank >= 0 && (!device->accelerator || device->count > 0));
     return device->accelerator ? device->accelerator->enter(rank % device->count) : ERR_NONE;
 }
 

@@ -6,6 +6,7 @@
 #include "results/record/other_load.h"
 #include "results/record/record.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,7 @@ static json_t *run_json(int argc, const char **argv, const struct bench_options 
 
 int bench_file_open(const char *path, int argc, const char **argv, const struct bench_options *options)
 {
+    assert(!file.writer);
     TRY(record_create(path, &file.writer));
     snprintf(file.owner, sizeof file.owner, "%s", argv[0]);
     file.begin_ns = clock_now_ns();

@@ -5,6 +5,7 @@
 
 #include <hwloc.h>
 
+#include <assert.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,6 +60,7 @@ void *bench_map(size_t bytes, bool huge)
 
 void bench_touch(void *memory, size_t bytes, int threads)
 {
+    assert(memory && threads > 0);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int part = 0; part < threads; part++) {
         size_t begin = bytes / (size_t)threads * (size_t)part;

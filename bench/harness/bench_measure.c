@@ -10,6 +10,7 @@
 
 double bench_quantile(const struct bench_samples *samples, double q)
 {
+    assert(samples->count > 0 && samples->count <= BENCH_REPEAT_MAX && q >= 0 && q <= 1);
     return statistics_quantile(samples->values, samples->count, q);
 }
 
@@ -40,7 +41,7 @@ static int repetition(const struct bench_work *work, double items, struct bench_
 int bench_alternate(const struct bench_work *work, const struct bench_work *baseline, size_t warmup, size_t repeat,
                     double items, struct bench_samples *work_samples, struct bench_samples *baseline_samples)
 {
-    assert(repeat > 0 && repeat <= BENCH_REPEAT_MAX && items > 0);
+    assert(work->run && baseline->run && repeat > 0 && repeat <= BENCH_REPEAT_MAX && items > 0);
     work_samples->count = baseline_samples->count = 0;
     for (size_t i = 0; i < warmup + repeat; i++) {
         bool counted = i >= warmup;
@@ -52,6 +53,7 @@ int bench_alternate(const struct bench_work *work, const struct bench_work *base
 
 void bench_rate(struct bench_samples *samples, double bytes)
 {
+    assert(bytes > 0);
     for (size_t i = 0; i < samples->count; i++)
         samples->values[i] = bytes / samples->values[i];
 }

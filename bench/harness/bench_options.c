@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/help.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -149,6 +150,7 @@ int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, 
                 struct bench_options *out)
 {
     enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT, FLAG = POPT_ARG_NONE };
+    assert(argc > 0 && benchmark->name && benchmark->summary);
     *out = (struct bench_options){0};
     struct raw_options raw = {0};
     const enum bench_uses uses = benchmark->uses;
@@ -208,6 +210,7 @@ void bench_release(struct bench_options *options)
 
 void bench_default_sizes(struct bench_options *options, const size_t *sizes, size_t count)
 {
+    assert(count > 0 && count <= BENCH_LIST_MAX);
     if (options->size_count > 0)
         return;
     memcpy(options->sizes, sizes, count * sizeof *sizes);
@@ -216,6 +219,7 @@ void bench_default_sizes(struct bench_options *options, const size_t *sizes, siz
 
 void bench_default_repeat(struct bench_options *options, size_t repeat, size_t quick_repeat, size_t warmup)
 {
+    assert(repeat > 0 && repeat <= BENCH_REPEAT_MAX && quick_repeat > 0 && quick_repeat <= BENCH_REPEAT_MAX);
     if (options->repeat == 0)
         options->repeat = options->quick ? quick_repeat : repeat;
     if (options->warmup == 0)

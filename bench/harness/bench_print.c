@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/terminal.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ static size_t printed_count, skipped_count;
 
 double bench_ratio(const struct bench_record *record)
 {
+    assert(record->baseline);
     double work = bench_median(record->samples), baseline = bench_median(record->baseline);
     return record->lower_is_better ? baseline / work : work / baseline;
 }
@@ -144,6 +146,8 @@ static void describe_world(json_t *description)
 int bench_print(const struct bench_options *options, struct bench_record *record)
 {
     int code;
+    assert(record->name && record->unit && record->samples && record->samples->count > 0);
+    assert(!record->baseline || record->baseline_name);
     if (record->description)
         describe_world(record->description);
     if (!record->description)

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "ref/comm/launcher.h"
 
+#include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,6 +140,7 @@ int bench_world_size(void)
 
 const char *bench_world_host(int rank)
 {
+    assert(world.members && rank >= 0 && rank < bench_world_size());
     return world.members[rank].host;
 }
 
@@ -154,6 +156,7 @@ int bench_world_rank_on_host(void)
 
 int bench_world_processor(void)
 {
+    assert(world.comm);
     int rank = comm_rank(world.comm), before = 0;
     const cpu_set_t *set = &world.members[rank].processors;
     for (int i = 0; i < rank; i++)
@@ -215,6 +218,7 @@ static int gather_known(const char *text, size_t bytes, const size_t lengths[], 
 
 int bench_world_gather(const char *text, char ***all)
 {
+    assert(world.comm && text);
     size_t ranks = (size_t)comm_world(world.comm), bytes = strlen(text);
     size_t *numbers = calloc(3 * ranks, sizeof *numbers);
     *all = NULL;

@@ -5,6 +5,7 @@
 #include "bench/harness/bench_file.h"
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ bool bench_world_keep(json_t *record)
 {
     if (bench_world_rank() == 0)
         return false;
+    assert(present.records);
     json_array_append(present.records, record);
     return true;
 }

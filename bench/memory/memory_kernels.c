@@ -3,24 +3,18 @@
 // compiler from turning these loops into calls of memcpy and memset, which are the baseline.
 #include "bench/memory/memory_kernels.h"
 
+#include "bench/harness/bench_target.h"
 #include "ref/arithmetic/adam.h"
 #include "ref/comm/comm_copy.h"
 
+#include <assert.h>
 #include <string.h>
-
-#define KERNEL_INLINE static inline __attribute__((always_inline))
-#ifdef __clang__
-#define KERNEL_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-#else
-#define KERNEL_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
-#endif
-#define KERNEL_AVX2 __attribute__((target("avx2")))
 
 enum { LINE_WORDS = COPY_LINE_BYTES / sizeof(memory_word) };
 
 // Handles one thread's part. from null: sets `to` to value; to null: returns the sum of `from`; neither: copies.
-KERNEL_INLINE memory_word move(memory_word *restrict to, const memory_word *restrict from, size_t count,
-                               memory_word value)
+static BENCH_INLINE memory_word move(memory_word *restrict to, const memory_word *restrict from, size_t count,
+                                     memory_word value)
 {
     memory_word sum = 0;
     if (!to)
@@ -35,12 +29,12 @@ KERNEL_INLINE memory_word move(memory_word *restrict to, const memory_word *rest
     return sum;
 }
 
-KERNEL_AVX512 static memory_word move_avx512(memory_word *to, const memory_word *from, size_t count, memory_word value)
+BENCH_AVX512 static memory_word move_avx512(memory_word *to, const memory_word *from, size_t count, memory_word value)
 {
     return move(to, from, count, value);
 }
 
-KERNEL_AVX2 static memory_word move_avx2(memory_word *to, const memory_word *from, size_t count, memory_word value)
+BENCH_AVX2 static memory_word move_avx2(memory_word *to, const memory_word *from, size_t count, memory_word value)
 {
     return move(to, from, count, value);
 }
@@ -62,8 +56,14 @@ static size_t part_begin(size_t count, int part, int parts)
     return part == parts ? count : count / (size_t)parts / LINE_WORDS * LINE_WORDS * (size_t)part;
 }
 
+static bool is_aligned(const void *memory)
+{
+    return (uintptr_t)memory % COPY_LINE_BYTES == 0;
+}
+
 void memory_copy(memory_word *to, const memory_word *from, size_t count, bool past_cache, int threads)
 {
+    assert(is_aligned(to) && is_aligned(from) && threads > 0);
     enum adam_isa isa = adam_isa_best();
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int part = 0; part < threads; part++) {
@@ -111,6 +111,7 @@ bool memory_read_libc(const void *from, size_t bytes, unsigned char absent, int 
 
 void memory_write(memory_word *to, size_t count, memory_word value, bool past_cache, int threads)
 {
+    assert(is_aligned(to) && threads > 0);
     enum adam_isa isa = adam_isa_best();
     memory_word line[LINE_WORDS];
     for (int i = 0; i < LINE_WORDS; i++)

@@ -118,6 +118,7 @@ int memory_work_prepare(void *context)
 {
     struct memory_work *work = context;
     struct memory_arrays *arrays = work->arrays;
+    assert(arrays->count > 0 && work->threads > 0);
     TRY(memory_arrays_check(arrays));
     arrays->round++;
     for (size_t i = 0; i < arrays->count; i += MEMORY_STAMP_WORDS)

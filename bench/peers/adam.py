@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """AdamW of PyTorch or DeepSpeed: python adam.py --adam foreach|fused|deepspeed|offload. `offload` is DeepSpeed's whole
-ZeRO-Offload step on one rank, from a bf16 gradient that autograd has just made to bf16 parameters: gradient to fp32,
-norm, clip, Adam, copy back."""
+ZeRO-Offload step on one rank, from the bf16 gradient of autograd to bf16 parameters: gradient to fp32, norm, clip, Adam,
+copy back."""
 import argparse
 import time
 
@@ -50,7 +50,7 @@ def offload(peer, tensors):
     clock = [0]
 
     class Given(torch.autograd.Function):
-        """A loss whose gradient is there already; the clock starts when autograd has it."""
+        """A loss with a given gradient; the clock starts when autograd returns it."""
 
         @staticmethod
         def forward(ctx, param):
@@ -105,7 +105,7 @@ def body(peer):
     torch.set_num_threads(setting["threads"])
     whole = setting["step"] == "whole"
     if whole != (kind == "offload"):
-        raise ValueError(f"--adam {kind} makes no {setting['step']} step")
+        raise ValueError(f"--adam {kind} does not support --step {setting['step']}")
     tensors = [peer.read(torch.float32, setting["params"]) for _ in range(3)]
     tensors.append(peer.read(torch.bfloat16 if whole else torch.float32, setting["params"]))
     if whole:

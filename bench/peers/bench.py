@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the lines of peers.txt beside us: python bench.py ZEROGAUGE OUT [--markdown] [--quick] [--table FILE]
-[NAME...]. OUT/bench/NAME.jsonl is the result file of a line, OUT/bench/NAME.txt what else was printed. Prints a table,
-and last `N passed, N failed, N skipped`. Needs nothing but Python; peers need more."""
+"""Measures the peers of peers.txt: python bench.py ZEROGAUGE OUT [--markdown] [--quick] [--table FILE] [NAME...].
+OUT/bench/NAME.jsonl is the result file of a line, OUT/bench/NAME.txt its other output. Prints a table, and last
+`N passed, N failed, N skipped`. Needs only Python; peers need more."""
 import argparse
 import json
 import shlex
@@ -42,7 +42,7 @@ def shown(value, unit):
 
 
 def spread(record):
-    """Ours over theirs, turn by turn: what a noisy machine makes of the ratio."""
+    """The 10 % and 90 % quantiles of the ratios of single turns, which show the noise of the machine."""
     pairs = zip(record["samples"], record["yardstick"]["samples"])
     ratios = [theirs / ours if record["lower_is_better"] else ours / theirs for ours, theirs in pairs]
     if len(ratios) < 2:
@@ -51,7 +51,7 @@ def spread(record):
     return tenths[0], tenths[-1]
 
 
-def what(case):
+def describe(case):
     """The case in a few words."""
     if case["part"] == "adam":
         return f"AdamW {case['step']}, {case['params'] / 2**20:.0f} M parameters, {case['threads']} threads"
@@ -66,14 +66,14 @@ def line_of(form, name, record):
     low, high = spread(record)
     ours, theirs = (shown(of["median"], record["unit"]) for of in (record, record["yardstick"]))
     if form == MARKDOWN:
-        return form.format(what(record["case"]), record["yardstick"]["name"], ours, theirs,
+        return form.format(describe(record["case"]), record["yardstick"]["name"], ours, theirs,
                            f"{record['ratio']:.2f} ({low:.2f} to {high:.2f})")
     return form.format(name, ours, theirs, f"{record['ratio']:.2f}", f"({low:.2f} to {high:.2f})  "
                        f"{record['yardstick']['name']}")
 
 
 def measure(zerogauge, out, quick, name, options, command):
-    """The record, or the reason why there is none."""
+    """Returns the record and None, or None and the reason of a failure."""
     file, printed = out / "bench" / f"{name}.jsonl", out / "bench" / f"{name}.txt"
     file.unlink(missing_ok=True)
     line = [zerogauge, "bench", "peer", *shlex.split(filled(options, out)), "--label", name, "--nvme-path", str(out),
@@ -118,7 +118,7 @@ def main():
         if options.names and name not in options.names:
             continue
         if not shutil.which(shlex.split(filled(command, out))[0]):
-            print(f"SKIP: {name}: there is no {command.split()[0]}", file=sys.stderr)
+            print(f"SKIP: {name}: {command.split()[0]} is not installed", file=sys.stderr)
             skipped += 1
             continue
         record, reason = measure(options.zerogauge, out, options.quick, name, of_bench, command)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `zerogauge bench peer`: a part of training beside another implementation of it, such as bench/peers has for PyTorch,
-// DeepSpeed and MPI; ci/peers bench runs all of them.
+// `zerogauge bench peer`: a part of training in turn with another implementation of it. bench/peers has programs for
+// PyTorch, DeepSpeed and MPI; ci/peers bench runs all of them.
 #include "bench/peers/bench_peer.h"
 
 #include "base/err.h"
@@ -15,9 +15,10 @@ const struct benchmark bench_peer = {
     .name = "peer",
     .run = peer_main,
     .uses = BENCH_USES_STORAGE,
-    .summary = "a part beside another implementation of it, such as bench/peers has",
-    .text = "A part of training beside another implementation of it, which is started once, does the same work in turn "
-            "with ours, and is compared with it in the same run.",
+    .summary = "a part of training against PyTorch's, DeepSpeed's or MPI's",
+    .text =
+        "A part of training in turn with another implementation of it, the peer: a program that is started once and "
+        "does the same work. The results of both are compared in the same run.",
     .examples = {"zerogauge bench peer --part adam --recipe torch-fused-cpu --beside 'python3 bench/peers/adam.py "
                  "--adam fused'",
                  "zerogauge bench peer --part comm --operation all-reduce --beside 'python3 bench/peers/comm.py'"},
@@ -35,7 +36,7 @@ static int run(const struct peer_options *options)
         if (strcmp(options->part, parts[i].name) == 0)
             part = &parts[i];
     if (!options->beside)
-        return bench_skip("peer: there is none; --beside COMMAND names one, and ci/peers bench has some");
+        return bench_skip("peer: no peer given; name one with --beside COMMAND, or run ci/peers bench");
     if (!part)
         return err_set(ERR_USAGE, "--part %s: expected adam, comm, nvme or step", options->part ? options->part : "");
     struct peer peer;
@@ -64,25 +65,24 @@ static int peer_main(int argc, const char **argv)
     struct peer_options given = {0};
     const struct poptOption own[] = {
         {"beside", '\0', TEXT, &given.beside, 0,
-         "the peer: a program that bench/peers/peer.h describes; those for PyTorch, DeepSpeed and MPI are in "
-         "bench/peers of the source tree",
+         "the peer: a program that speaks the protocol of bench/peers/peer.h; bench/peers in the source tree has "
+         "programs for PyTorch, DeepSpeed and MPI",
          "COMMAND"},
-        {"part", '\0', TEXT, &given.part, 0, "what both do", "adam|comm|nvme|step"},
-        {"label", '\0', TEXT, &given.label, 0, "what the case calls the peer; what it calls itself, unless given",
-         "NAME"},
+        {"part", '\0', TEXT, &given.part, 0, "the work of both", "adam|comm|nvme|step"},
+        {"label", '\0', TEXT, &given.label, 0, "name of the peer in the record (the name it reports)", "NAME"},
         {"recipe", '\0', TEXT, &given.recipe, 0, "adam: the peer's arithmetic (torch-cpu)", "RECIPE"},
-        {"step", '\0', TEXT, &given.step, 0, "adam: update, unless given; whole: norm, Adam and the bf16 copy",
+        {"step", '\0', TEXT, &given.step, 0, "adam: the step (update); whole is norm, Adam and bf16 copy",
          "update|whole"},
         {"operation", '\0', TEXT, &given.operation, 0, "comm: all-gather, all-reduce or reduce-scatter", "NAME"},
-        {"direction", '\0', TEXT, &given.direction, 0, "nvme: read, unless given", "read|write"},
-        {"size", '\0', TEXT, &given.size, 0, "nvme: of each file (1G); --sizes are of a request", "SIZE"},
+        {"direction", '\0', TEXT, &given.direction, 0, "nvme: direction (read)", "read|write"},
+        {"size", '\0', TEXT, &given.size, 0, "nvme: size of each file (1G); --sizes are of a request", "SIZE"},
         {"depth", '\0', INT, &given.depth, 0, "nvme: requests in flight (32)", "N"},
-        {"seconds", '\0', POPT_ARG_DOUBLE, &given.seconds, 0, "nvme: of each run (1)", "S"},
+        {"seconds", '\0', POPT_ARG_DOUBLE, &given.seconds, 0, "nvme: length of each run (1)", "S"},
         {"model", '\0', TEXT, &given.model, 0, "step: a GPT (gpt-3m)", "MODEL"},
-        {"preset", '\0', TEXT, &given.preset, 0, "step: a preset, in fp32 (zero0)", "PRESET"},
-        {"set", '\0', POPT_ARG_ARGV, &given.set, 0, "step: override a key of it; again for more", "KEY=VALUE"},
-        {"schedule", '\0', TEXT, &given.schedule, 0, "step: serial, unless given", "serial|overlap"},
-        {"steps", '\0', INT, &given.steps, 0, "step: of a turn (5)", "N"},
+        {"preset", '\0', TEXT, &given.preset, 0, "step: preset, trained in fp32 (zero0)", "PRESET"},
+        {"set", '\0', POPT_ARG_ARGV, &given.set, 0, "step: override a key of the preset; may be repeated", "KEY=VALUE"},
+        {"schedule", '\0', TEXT, &given.schedule, 0, "step: schedule of operations (serial)", "serial|overlap"},
+        {"steps", '\0', INT, &given.steps, 0, "step: steps per turn (5)", "N"},
         {"world", '\0', INT, &given.world, 0, "comm, step: ranks (2)", "N"},
         POPT_TABLEEND,
     };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of `bench peer`: each does a part of training beside another implementation of it (peer.h). The ratio of a
-// record is the peer's time over ours, or our rate over its: above 1 we are faster. Both have done the same work on the
-// same data, and the results were compared, or there is no number.
+// The parts of `bench peer`: each runs a part of training in turn with another implementation of it (peer.h). The ratio
+// of a record is the peer's time over ours, or our rate over the peer's: above 1 we are faster. A record is printed
+// only if both did the same work on the same data and the results were compared.
 #ifndef ZG_BENCH_PEER_H
 #define ZG_BENCH_PEER_H
 
 #include "bench/harness/bench.h"
 #include "bench/peers/peer.h"
 
-// What the user asked for; null and 0: not said.
+// The user's choices; null and 0: not given.
 struct peer_options {
     struct bench_options shared;
     char *part, *beside, *label;
@@ -22,20 +22,21 @@ struct peer_options {
     int world, steps;
 };
 
-// Adam over one tensor: the same bits on both sides; but parameters may follow another recipe of the conformance suite,
-// all of them the same, as PyTorch's do where it takes its square roots from MKL. The record names it.
+// Runs Adam over one tensor. Both sides must have the same bits, except that all of the peer's parameters may follow
+// one other recipe of the conformance suite, as PyTorch's do if it takes square roots from MKL. The record names the
+// recipe.
 int peer_adam(const struct peer_options *options, struct peer *peer);
 
-// A collective of ranks on this machine; the peer verifies its results, as we do ours.
+// Runs a collective among ranks on this machine. Each side verifies its own results.
 int peer_comm(const struct peer_options *options, struct peer *peer);
 
-// Reading or writing a file, with fio between the two. Both verify what was read.
+// Reads or writes a file, in turn with fio, too. Each side verifies its own data.
 int peer_nvme(const struct peer_options *options, struct peer *peer);
 
-// Steps of training a GPT in fp32 from the same weights on the same text: every loss is compared.
+// Trains a GPT in fp32 from the same weights on the same text. Every loss is compared.
 int peer_step(const struct peer_options *options, struct peer *peer);
 
-// The largest relative difference of two losses of the same step.
+// The largest accepted relative difference between the losses of a step.
 #define PEER_LOSS_TOLERANCE 1e-4
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of `bench peer` beside a stand-in: each part leaves a result file that holds, and has no number where the
+// Tests of `bench peer` with a stand-in as the peer: each part leaves a result file that verifies, and no record if the
 // stand-in computes something else; and of the driver of ci/peers bench.
 #include "bench/table/benchmarks.h"
 #include "bench/harness/bench.h"
@@ -16,7 +16,7 @@
 
 #define STAND_IN ZG_BINARY_DIR "/peer_stand_in "
 
-// Runs `bench peer` with options, a stand-in, and the result file; the status.
+// Runs `bench peer` with options, a stand-in and a result file; returns the exit status.
 static int run(const char *path, const char *stand_in, const char *const *options)
 {
     char beside[1024];
@@ -31,7 +31,7 @@ static int run(const char *path, const char *stand_in, const char *const *option
     return status;
 }
 
-// The only bench record of a file that holds, with three samples on both sides; to be released.
+// Expects a result file that verifies, with one bench record of three samples on both sides, which the caller releases.
 static json_t *expect_record(const char *path, const char *peer)
 {
     struct result_file file;
@@ -92,7 +92,7 @@ Test(bench_peer, adam_of_the_same_recipe_has_the_same_bits)
     }
 }
 
-Test(bench_peer, a_bit_that_differs_anywhere_means_no_number)
+Test(bench_peer, a_different_bit_in_any_array_leaves_no_record)
 {
     static const char *const arrays[] = {"param", "exp_avg", "copy"};
     for (int i = 0; i < 3; i++) {
@@ -105,7 +105,7 @@ Test(bench_peer, a_bit_that_differs_anywhere_means_no_number)
         struct result_file file;
         cr_assert_eq(result_open(path, &file), ERR_NONE, "%s", err_message());
         cr_expect_null(file.end);
-        cr_expect_eq(file.line_count, 1, "the run alone");
+        cr_expect_eq(file.line_count, 1, "only the run record");
         result_close(&file);
         unlink(path);
     }
@@ -118,7 +118,7 @@ Test(bench_peer, adam_of_another_recipe_is_refused)
                  1);
 }
 
-Test(bench_peer, collectives_and_storage_leave_records_that_hold)
+Test(bench_peer, collectives_and_storage_leave_records_that_verify)
 {
     cr_assert_eq(run(path, "times", (const char *[]){"--part=comm", "--operation=all-reduce", "--sizes=4K", NULL}), 0,
                  "%s", err_message());
@@ -144,7 +144,7 @@ Test(bench_peer, a_training_step_is_compared_loss_by_loss)
     cr_expect_eq(run(path, "step loss", options), 1);
 }
 
-Test(bench_peer, what_it_is_not_told_is_a_usage_error_and_no_peer_a_skip)
+Test(bench_peer, a_missing_option_is_a_usage_error_and_a_missing_peer_a_skip)
 {
     cr_expect_eq(run(path, "times", (const char *[]){NULL}), 2, "no part");
     unlink(path);
@@ -156,7 +156,7 @@ Test(bench_peer, what_it_is_not_told_is_a_usage_error_and_no_peer_a_skip)
     cr_expect_eq(bench_peer.run(1, argv), 77);
 }
 
-// The driver over a table of stand-ins: what it printed, and its status.
+// Runs the driver over a table of stand-ins; returns its exit status and output.
 static int drive(const char *table, const char *options, char *output, size_t output_bytes)
 {
     char file[PATH_MAX + 16], command[2 * PATH_MAX + 512];

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives of torch.distributed with gloo, one process a rank, one thread each."""
+"""Collectives of torch.distributed with gloo, one process per rank with one thread each."""
 import time
 
 from peer import main, ranks, serve_ranks
@@ -12,7 +12,7 @@ def work(rank, peer):
     world, operation = setting["world"], setting["operation"]
     count = setting["buffer_bytes"] // 4 // world * world
     share, places = count // world, torch.arange(count)
-    whole = [((places * 7 + 13 * r) % 251).float() for r in range(world)]  # what each rank has; sums are exact
+    whole = [((places * 7 + 13 * r) % 251).float() for r in range(world)]  # each rank's data; sums are exact
     mine = slice(rank * share, (rank + 1) * share)
     if operation == "all-gather":
         send, recv = whole[0][mine].clone(), torch.empty(count)
@@ -25,7 +25,7 @@ def work(rank, peer):
         expected = sum(whole)[mine]
 
     def call():
-        """The time of one collective, from a barrier on; all_reduce is in place, so its buffer is filled before."""
+        """Times one collective after a barrier. all_reduce works in place, so its buffer is filled before."""
         recv.copy_(send) if operation == "all-reduce" else recv.fill_(-1)
         dist.barrier()
         begin = time.perf_counter_ns()

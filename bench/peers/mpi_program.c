@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of MPI as a peer (../peer.h): mpirun -n WORLD mpi. Rank 0 is spoken to; the others sleep between turns,
-// for MPI's own waiting is busy.
+// MPI's collectives as a peer (peer.h): mpirun -n WORLD mpi. Rank 0 speaks the protocol; the others sleep between
+// turns, because MPI itself waits actively.
 #include <jansson.h>
 #include <mpi.h>
 
@@ -14,12 +14,12 @@ struct work {
     char operation[32];
     long long buffer_bytes;
     int rank, world;
-    size_t count, shard;  // elements of the whole buffer, and of one rank's part
+    size_t count, shard;  // elements of the full buffer, and of one rank's shard
     float *send, *recv, *expected;
     size_t recv_count;
 };
 
-// What rank r has: small whole numbers, so that every sum is exact.
+// The data of a rank: small integers, so that every sum is exact.
 static float value(int rank, size_t position)
 {
     return (float)((position * 7 + 13 * (size_t)rank) % 251);
@@ -61,7 +61,7 @@ static void collective(const struct work *work)
         MPI_Reduce_scatter_block(work->send, work->recv, (int)work->shard, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-// From a barrier to a barrier. `wrong` counts elements on all ranks after the last call.
+// Runs the collective between two barriers and returns the time in ns. *wrong: wrong elements on all ranks, on rank 0.
 static double run(const struct work *work, long long calls, unsigned long long *wrong)
 {
     unsigned long long mine = 0;

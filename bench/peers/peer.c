@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <popt.h>
@@ -15,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// How long nothing may come, and how long it may take to end.
+// Limits of the wait for an answer, and of the wait for the peer's end.
 enum { SILENCE_S = 600, END_MS = 5000 };
 
 static void sleep_ms(long ms)
@@ -28,7 +29,7 @@ void peer_pause(void)
     sleep_ms(20);
 }
 
-// Becomes the peer, which does not outlive this program.
+// Replaces the child process by the peer, which ends with this process.
 static void become(const char **arguments, int socket, pid_t parent)
 {
     dup2(socket, STDIN_FILENO);
@@ -46,10 +47,10 @@ int peer_open(const char *command, struct peer *out)
     const char **argv = NULL;
     *out = (struct peer){.socket = -1};
     if (poptParseArgvString(command, &argc, &argv) != 0)
-        return err_set(ERR_USAGE, "--beside '%s': not a command", command);
+        return err_set(ERR_USAGE, "--beside '%s' is not a command", command);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         free(argv);
-        return err_set(ERR_IO, "no socket for the peer: %s", strerror(errno));
+        return err_set(ERR_IO, "cannot create a socket for the peer: %s", strerror(errno));
     }
     const struct timeval silence = {.tv_sec = SILENCE_S};
     setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence);
@@ -65,7 +66,7 @@ int peer_open(const char *command, struct peer *out)
     if (out->process > 0 && out->answers)
         return ERR_NONE;
     peer_close(out);
-    return err_set(ERR_IO, "the peer cannot be started: %s", strerror(errno));
+    return err_set(ERR_IO, "cannot start the peer: %s", strerror(errno));
 }
 
 void peer_close(struct peer *peer)
@@ -98,7 +99,7 @@ int peer_receive(struct peer *peer, void *bytes, size_t count)
     return err_set(ERR_IO, "the peer ended before it had sent %zu bytes", count);
 }
 
-int peer_receive_line(struct peer *peer, json_t **answer)
+static int receive_line(struct peer *peer, json_t **answer)
 {
     char *text = NULL;
     size_t room = 0;
@@ -109,12 +110,11 @@ int peer_receive_line(struct peer *peer, json_t **answer)
     const char *error = json_string_value(json_object_get(line, "error"));
     int code = ERR_NONE;
     if (length <= 0)
-        code = err_set(ERR_IO,
-                       errno == EAGAIN ? "the peer has said nothing for %d s"
-                                       : "the peer has ended; what it printed above says why",
-                       SILENCE_S);
+        code = err_set(
+            ERR_IO, errno == EAGAIN ? "the peer has not answered for %d s" : "the peer has ended; see its output above",
+            SILENCE_S);
     else if (!json_is_object(line))
-        code = err_set(ERR_IO, "the peer says '%.200s', expected an object in JSON", text);
+        code = err_set(ERR_IO, "the peer answered '%.200s', expected an object in JSON", text);
     else if (error)
         code = err_set(ERR_CHECK, "%s: %.800s", peer->name[0] ? peer->name : "the peer", error);
     free(text);
@@ -125,13 +125,13 @@ int peer_receive_line(struct peer *peer, json_t **answer)
     return code;
 }
 
-// The error of a peer that does not listen any more: its last words.
-static int said_last(struct peer *peer)
+// Returns the error of a peer that has closed its input: its last answer.
+static int last_error(struct peer *peer)
 {
     json_t *answer;
-    int code = peer_receive_line(peer, &answer);
+    int code = receive_line(peer, &answer);
     json_decref(answer);
-    return code != ERR_NONE ? code : err_set(ERR_IO, "the peer has ended; what it printed above says why");
+    return code != ERR_NONE ? code : err_set(ERR_IO, "the peer has ended; see its output above");
 }
 
 int peer_send(struct peer *peer, const void *bytes, size_t count)
@@ -141,7 +141,7 @@ int peer_send(struct peer *peer, const void *bytes, size_t count)
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return said_last(peer);
+            return last_error(peer);
         sent += (size_t)got;
     }
     return ERR_NONE;
@@ -154,7 +154,7 @@ int peer_send_line(struct peer *peer, json_t *line)
     if (!text)
         return err_set(ERR_MEMORY, "no memory for a line to the peer");
     size_t length = strlen(text);
-    text[length] = '\n';  // in place of the end
+    text[length] = '\n';  // replaces the terminator
     int code = peer_send(peer, text, length + 1);
     free(text);
     return code;
@@ -163,17 +163,17 @@ int peer_send_line(struct peer *peer, json_t *line)
 int peer_ask(struct peer *peer, json_t *line, json_t **answer)
 {
     TRY(peer_send_line(peer, line));
-    return peer_receive_line(peer, answer);
+    return receive_line(peer, answer);
 }
 
 int peer_ready(struct peer *peer)
 {
     json_t *answer;
-    TRY(peer_receive_line(peer, &answer));
+    TRY(receive_line(peer, &answer));
     const char *name = json_string_value(json_object_get(answer, "name"));
     snprintf(peer->name, sizeof peer->name, "%s", name ? name : "");
     json_decref(answer);
-    return peer->name[0] ? ERR_NONE : err_set(ERR_IO, "the peer does not say its name");
+    return peer->name[0] ? ERR_NONE : err_set(ERR_IO, "the peer does not report its name");
 }
 
 int peer_number(const struct peer *peer, const json_t *answer, const char *key, double *out)
@@ -191,13 +191,14 @@ int peer_run(struct peer *peer, size_t calls, double *ns)
     int code = peer_number(peer, answer, "ns", ns);
     json_decref(answer);
     if (code == ERR_NONE && *ns > elapsed_ns)
-        code = err_set(ERR_CHECK, "%s: took %.0f ns by its own clock, and %.0f by ours", peer->name, *ns, elapsed_ns);
+        code = err_set(ERR_CHECK, "%s: took %.0f ns by its own clock but %.0f by ours", peer->name, *ns, elapsed_ns);
     return code;
 }
 
 int peer_alternate(const struct bench_work *work, struct peer *peer, const struct bench_options *options, size_t calls,
                    double items, struct bench_samples *ours, struct bench_samples *theirs)
 {
+    assert(items > 0 && calls > 0 && options->repeat <= BENCH_REPEAT_MAX);
     ours->count = theirs->count = 0;
     for (size_t i = 0; i < options->warmup + options->repeat; i++) {
         uint64_t our_ns;

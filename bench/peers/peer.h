@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another implementation beside ours: a program that is started once, does the same work when it is told to, and says
-// how long it took, so that both take turns. It is spoken to on its standard input and output, in lines of JSON:
+// A peer: a program with another implementation, started once, that does the same work on request and reports its time,
+// so that both sides take turns. Requests come on its standard input and answers on its standard output, each a line of
+// JSON:
 //
-//   its setting (an object)         it answers {"name": what it is, with its version}
-//   {"do":"run","calls":N}          the work, N times; {"ns": the time of all N by its own clock}
-//   what else the part asks for     peer_adam.c, peer_step.c
+//   its setting (an object)         answer: {"name": implementation and version}
+//   {"do":"run","calls":N}          does the work N times; answer: {"ns": total time by its own clock}
+//   further requests of a part      see peer_adam.c, peer_nvme.c and peer_step.c
 //
-// A line that has "bytes" is followed by so many. An answer {"error": "..."} ends the benchmark. It has ended when its
-// standard input has.
+// A line with the key "bytes" is followed by that number of bytes. An answer {"error": "..."} ends the benchmark. The
+// peer exits at the end of its standard input.
 #ifndef ZG_PEER_H
 #define ZG_PEER_H
 
@@ -22,35 +23,36 @@ struct peer {
     pid_t process;
     int socket;
     FILE *answers;
-    char name[PEER_NAME_BYTES];  // as it says itself
+    char name[PEER_NAME_BYTES];  // as the peer reports it; "" before peer_ready
 };
 
-// Starts a command, in a shell's words but without a shell. ERR_USAGE where there is no such program.
+// Starts a command, split into words as a shell does but run without a shell. ERR_USAGE: it has no words or unbalanced
+// quotes. A program that cannot be started fails at the next answer. The caller closes the peer; closing a zeroed
+// struct is safe.
 int peer_open(const char *command, struct peer *out);
-void peer_close(struct peer *peer);  // of zeros too
+void peer_close(struct peer *peer);
 
-// Sends a line, which it takes over, or bytes.
+// Send a line, taking ownership of it, or bytes. If the peer has ended, return the error of its last answer.
 int peer_send_line(struct peer *peer, json_t *line);
 int peer_send(struct peer *peer, const void *bytes, size_t count);
 
-// The next answer, an object to be released; or the bytes that follow one.
-int peer_receive_line(struct peer *peer, json_t **answer);
+// Receives the bytes that follow an answer. ERR_IO: the peer ended before.
 int peer_receive(struct peer *peer, void *bytes, size_t count);
 
-// Waits for the answer to the setting, and keeps the name.
+// Waits for the answer to the setting and keeps the peer's name.
 int peer_ready(struct peer *peer);
 
-// Sends a line, which it takes over, and waits for the answer.
+// Sends a line, taking ownership of it, and waits for the answer, an object that the caller releases.
 int peer_ask(struct peer *peer, json_t *line, json_t **answer);
 
-// The number that an answer has, above 0.
+// Reads a number above 0 from an answer. ERR_IO: it has none.
 int peer_number(const struct peer *peer, const json_t *answer, const char *key, double *out);
 
-// The work, `calls` times. It cannot have taken longer than the answer took to come.
+// Has the peer do its work `calls` times. ERR_CHECK: it reports more time than passed here.
 int peer_run(struct peer *peer, size_t calls, double *ns);
 
-// Our work and the peer's in turn, with a pause between them in which threads that wait for more work fall asleep;
-// samples are nanoseconds divided by `items`.
+// Runs our work and the peer's in turn, with pauses in which idle worker threads fall asleep. Samples are nanoseconds
+// divided by `items`, above 0.
 int peer_alternate(const struct bench_work *work, struct peer *peer, const struct bench_options *options, size_t calls,
                    double items, struct bench_samples *ours, struct bench_samples *theirs);
 void peer_pause(void);

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A peer's end of bench/peers/peer.h: its setting, the bytes that follow, and answers. Imported before PyTorch, which reads
-the environment when it is imported."""
+"""The peer's side of the protocol in bench/peers/peer.h: setting, bytes and answers. Import it before PyTorch, which reads
+the environment at import."""
 import json
 import os
 import sys
 import time
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
-os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # memory in huge pages where the system gives them, as ours
+os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # huge pages where the system provides them, as on our side
 
 
 class Peer:
     def __init__(self):
-        """Reads the setting. From here on whatever libraries print goes to standard error."""
+        """Reads the setting, and redirects whatever libraries print to standard error."""
         self.input, self.output = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)
         line = self.input.readline()
@@ -22,7 +22,7 @@ class Peer:
         os.environ["OMP_NUM_THREADS"] = str(self.setting.get("threads", 1))
 
     def read(self, dtype, *shape):
-        """The next tensor of what follows the setting."""
+        """Reads the next tensor from the bytes behind the setting."""
         import torch
         tensor = torch.empty(shape, dtype=dtype)
         if tensor.numel():
@@ -38,8 +38,8 @@ class Peer:
         self.output.flush()
 
     def serve(self, **tasks):
-        """Answers {"do": NAME, ...} with what tasks[NAME] returns for it, until there are no more; `state` may write
-        after its answer, as it calls say itself and returns None."""
+        """Answers each request {"do": NAME, ...} with the result of tasks[NAME](request), until the input ends. A task
+        that returns None has answered itself."""
         for line in self.input:
             request = json.loads(line)
             answer = tasks[request["do"]](request)
@@ -49,7 +49,7 @@ class Peer:
 
 
 def main(body):
-    """Runs body(peer); an error is the answer, and the end."""
+    """Runs body(peer). An error becomes the last answer."""
     peer = Peer()
     try:
         body(peer)
@@ -66,7 +66,7 @@ def timed(work, calls):
 
 
 def ranks(peer, world, body):
-    """Runs body(rank, peer) on so many processes joined by gloo; this one is rank 0, and has the peer."""
+    """Runs body(rank, peer) on `world` processes joined by gloo; this process is rank 0 and speaks the protocol."""
     import tempfile
 
     import torch
@@ -83,7 +83,7 @@ def _join(index, world, folder, body, peer):
     import torch
     import torch.distributed as dist
     rank = index + 1
-    if rank:  # the descriptors are rank 0's
+    if rank:  # only rank 0 uses the descriptors
         os.close(0)
         peer.output.close()
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_SIZE=str(world))
@@ -93,8 +93,8 @@ def _join(index, world, folder, body, peer):
 
 
 def serve_ranks(rank, peer, name, run):
-    """Rank 0 passes requests on: run(request) is called on every rank, and rank 0's is the answer. Between turns the
-    others sleep."""
+    """Rank 0 broadcasts requests, every rank calls run(request), and rank 0's result is the answer. The other ranks sleep
+    between turns."""
     import torch.distributed as dist
 
     def everywhere(request):

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adam beside a peer's. Its setting has "step", "params", "threads", the hyper-parameters, and "bytes": param, exp_avg
-// and exp_avg_sq in fp32 and the gradient, in fp32 for an update and in bf16 for a whole step. Every step is the 1000th
-// of the same gradient. {"do":"state"} asks for what became of them, param, exp_avg, exp_avg_sq, and the bf16 copy of a
-// whole step.
+// Adam in turn with a peer's. The setting has "step", "params", "threads", the hyperparameters, and "bytes": param,
+// exp_avg and exp_avg_sq in fp32, then the gradient, in fp32 for an update and in bf16 for a whole step. Every step is
+// the 1000th, with the same gradient. {"do":"state"} asks for the resulting param, exp_avg, exp_avg_sq and, for a whole
+// step, the bf16 copy.
 #include "bench/adam/adam_case.h"
 #include "bench/peers/bench_peer.h"
 
@@ -15,7 +15,7 @@
 
 enum { STEP = 1000, CHUNK_BYTES = 4 << 20, CALLS_MAX = 256, ROWS_MAX = 32 };
 
-// So large that nothing is clipped: implementations agree about the coefficient then, having computed the norm.
+// So large that no gradient is clipped: implementations compute the norm but agree on the coefficient.
 #define MAX_NORM 1e9
 
 static const struct adam_hyper HYPER = {.lr = 1e-3,
@@ -31,11 +31,10 @@ struct run {
     struct adam_step step;
     int threads;
     bool whole;
-    size_t calls, made;  // in a turn; so far
-    size_t different;    // of the peer's parameters from ours
-    // What the suite's recipes make of the first elements, and of which of them all of the peer's parameters can be.
-    float expected[ROWS_MAX][ARRAYS_PERIOD];
-    bool possible[ROWS_MAX];
+    size_t calls, made;                       // steps per turn; so far
+    size_t different;                         // the peer's parameters that differ from ours
+    float expected[ROWS_MAX][ARRAYS_PERIOD];  // the first parameters by each recipe of the suite
+    bool possible[ROWS_MAX];                  // all of the peer's parameters follow that recipe
 };
 
 static int step_run(void *context)
@@ -71,7 +70,7 @@ static int open_step(const struct recipe *recipe, size_t count, struct run *run)
     return recipe_begin_step(recipe, &HYPER, STEP, &state, &run->step.scalars);
 }
 
-// As many steps a turn as a sample takes; then the state is the first one again.
+// Chooses the steps per turn so that a sample is long enough, then restores the initial state.
 static int choose_calls(struct run *run)
 {
     const struct bench_work work = {.name = "adam", .run = step_run, .context = run};
@@ -104,7 +103,7 @@ static int send_setting(const struct run *run, struct peer *peer)
     return peer_ready(peer);
 }
 
-// What each recipe of the conformance suite, but those that treat a tensor's end apart, makes of the first elements.
+// Computes the first elements by each recipe of the conformance suite that treats all elements of a tensor alike.
 static int expect_rows(struct run *run, const struct adam_arrays *first)
 {
     const struct recipe_step step = {.lr = HYPER.lr,
@@ -134,7 +133,7 @@ static int expect_rows(struct run *run, const struct adam_arrays *first)
     return ERR_NONE;
 }
 
-// The arrays begin with a period of values over and over: the first state is filled in once more, beside them.
+// The initial state repeats a period of values, so a second set of arrays of one period holds all of it.
 static int expect(struct run *run)
 {
     struct adam_arrays first;
@@ -154,7 +153,7 @@ static void compare_params(struct run *run, const float *theirs, size_t start, s
             run->possible[r] = memcmp(&run->expected[r][(start + i) % ARRAYS_PERIOD], &theirs[i], sizeof *theirs) == 0;
 }
 
-// Which recipe the peer's parameters follow: ours, or if any differs, one of the suite's; null: none.
+// Returns the recipe that the peer's parameters follow: ours, or if any differs, another one of the suite; null: none.
 static const char *peer_recipe(const struct run *run)
 {
     if (run->different == 0)
@@ -168,7 +167,7 @@ static const char *peer_recipe(const struct run *run)
 static int compare_array(struct run *run, struct peer *peer, const char *name, const void *ours, size_t bytes)
 {
     char *chunk = malloc(CHUNK_BYTES);
-    int code = chunk ? ERR_NONE : err_set(ERR_MEMORY, "no memory to compare in");
+    int code = chunk ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a chunk of the peer's state");
     for (size_t at = 0; at < bytes && code == ERR_NONE; at += CHUNK_BYTES) {
         size_t length = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
         code = peer_receive(peer, chunk, length);
@@ -176,15 +175,15 @@ static int compare_array(struct run *run, struct peer *peer, const char *name, c
             compare_params(run, (float *)(void *)chunk, at / sizeof(float), length / sizeof(float));
         else if (code == ERR_NONE && memcmp((const char *)ours + at, chunk, length) != 0)
             code = err_set(ERR_CHECK,
-                           "%s differs within bytes %zu to %zu after %zu steps; is --recipe %s what the "
-                           "peer computes?",
+                           "%s differs within bytes %zu to %zu after %zu steps; does the peer compute "
+                           "--recipe %s?",
                            name, at, at + length, run->made, recipe_name(run->step.recipe));
     }
     free(chunk);
     return code;
 }
 
-// All of our elements against a replay, and the peer's against ours.
+// Verifies our elements against a replay, and the peer's against ours.
 static int verify(struct run *run, struct peer *peer)
 {
     const struct adam_arrays *arrays = &run->arrays;
@@ -201,8 +200,8 @@ static int verify(struct run *run, struct peer *peer)
         TRY(compare_array(run, peer, "copy", arrays->model_params, bytes / 2));
     if (!peer_recipe(run))
         return err_set(ERR_CHECK,
-                       "%zu of %zu parameters differ after %zu steps, and follow no known recipe; is "
-                       "--recipe %s what the peer computes?",
+                       "%zu of %zu parameters differ after %zu steps and follow no known recipe; does the "
+                       "peer compute --recipe %s?",
                        run->different, arrays->count, run->made, recipe_name(run->step.recipe));
     return ERR_NONE;
 }
@@ -248,7 +247,7 @@ int peer_adam(const struct peer_options *options, struct peer *peer)
     bench_default_sizes(&shared, (const size_t[]){shared.quick ? 1u << 20 : 64u << 20}, 1);
     bench_default_repeat(&shared, 11, 3, 2);
     if (shared.size_count != 1 || shared.thread_count > 1)
-        return err_set(ERR_USAGE, "--sizes and --threads: one of each, for the peer has one state");
+        return err_set(ERR_USAGE, "--sizes and --threads: give one of each, because the peer has one state");
     struct peer_options complete = *options;
     complete.shared = shared;
     static struct run run;

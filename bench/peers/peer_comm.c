@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective beside a peer's, among ranks on this machine, out of place and in fp32. The peer's setting has
-// "operation", "world" and "buffer_bytes", of the whole buffer; it runs its own ranks and verifies every result.
+// A collective in turn with a peer's, among ranks on this machine, out of place and in fp32. The setting has
+// "operation", "world" and "buffer_bytes" of the full buffer. The peer runs its own ranks and verifies every result.
 #include "bench/peers/bench_peer.h"
 #include "bench/comm/comm_ranks.h"
 
@@ -90,7 +90,7 @@ int peer_comm(const struct peer_options *options, struct peer *peer)
     bench_default_sizes(shared, (const size_t[]){1 << 20}, 1);
     bench_default_repeat(shared, 11, 3, 2);
     if (shared->size_count != 1 || options->world > WORLD_MAX)
-        return err_set(ERR_USAGE, "--sizes: one, for the peer has one buffer; --world: up to %d", WORLD_MAX);
+        return err_set(ERR_USAGE, "--sizes: give one, because the peer has one buffer; --world: at most %d", WORLD_MAX);
     setting.count = shared->sizes[0] / sizeof(float);
     struct comm_ranks ranks;
     struct bench_samples ours, theirs;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storage beside a peer's, with fio between the two: files of the same size in one folder, the same block and depth,
-// O_DIRECT. The peer's setting has "direction", "block_bytes", "depth", "seconds" and "file", of "file_bytes", by a
-// name that lasts as long as this program; it fills it, keeps moving all of it for that long, and verifies what it read
-// or wrote. It answers with "bytes", too. A turn's result is a rate: runs are of about equal time.
+// Storage in turn with fio and a peer: files of the same size in one folder, the same block and depth, O_DIRECT. The
+// setting has "direction", "block_bytes", "depth", "seconds", and the path "file" of "file_bytes", which is valid as
+// long as this process runs. The peer fills the file, then reads or writes all of it again and again for that time, and
+// verifies the data. Its answers have "bytes", too. A turn's result is a rate, because runs take about equal time.
 #include "bench/peers/bench_peer.h"
 #include "bench/storage/fio.h"
 #include "bench/storage/nvme_stream.h"
@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 struct run {
-    struct stream stream;  // its files are ours
+    struct stream stream;  // over `files`
     struct nvme_files files, fio_files, peer_files;
-    char fio[FIO_VERSION_BYTES];  // "": there is none
+    char fio[FIO_VERSION_BYTES];  // "": fio is not installed
     struct bench_samples ours, fios, theirs;
     double least_bytes, peer_least_bytes;
 };
@@ -75,7 +75,7 @@ static int measure(struct run *run, const struct bench_options *options, struct 
     return run->stream.direction == STREAM_READ ? stream_all(&run->files, STREAM_READ) : ERR_NONE;
 }
 
-// Everything has contents before anything is measured.
+// Opens and fills the files before anything is measured.
 static int open_files(struct run *run, const struct bench_storage *of, uint64_t bytes, struct peer *peer)
 {
     char name[64];
@@ -144,8 +144,8 @@ static int choose(const struct peer_options *options, struct bench_options *shar
     if (shared->storage.engine)
         TRY(io_engine_parse(shared->storage.engine, &run->stream.engine));
     if (shared->size_count != 1 || run->stream.block_bytes % IO_ALIGNMENT || *bytes % run->stream.block_bytes)
-        return err_set(ERR_USAGE, "--sizes: one, a multiple of %d that divides --size", IO_ALIGNMENT);
-    return run->stream.depth <= IO_DEPTH_MAX ? ERR_NONE : err_set(ERR_USAGE, "--depth: up to %d", IO_DEPTH_MAX);
+        return err_set(ERR_USAGE, "--sizes: give one, a multiple of %d that divides --size", IO_ALIGNMENT);
+    return run->stream.depth <= IO_DEPTH_MAX ? ERR_NONE : err_set(ERR_USAGE, "--depth: at most %d", IO_DEPTH_MAX);
 }
 
 int peer_nvme(const struct peer_options *options, struct peer *peer)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A peer made of this library, for the tests of `bench peer`: it is asked as any other, and can be wrong on purpose.
+// A peer made of this library, for the tests of `bench peer`. It speaks the protocol of peer.h and can be wrong on
+// purpose:
 //
 //     peer_stand_in adam RECIPE [param|exp_avg|copy]     flips a bit of that array's last element
-//     peer_stand_in times                                does nothing for a millisecond: for comm and nvme
-//     peer_stand_in step [loss]                          a loss is wrong
+//     peer_stand_in times                                sleeps for a millisecond, for comm and nvme
+//     peer_stand_in step [loss]                          reports a wrong loss
 #include "ref/arithmetic/adam.h"
 #include "bench/harness/bench.h"
 #include "ref/optimizer/clip.h"
@@ -24,7 +25,7 @@ static json_t *read_line(void)
     return read;
 }
 
-// Takes the answer over.
+// Prints an answer and releases it.
 static void say(json_t *answer)
 {
     json_dumpf(answer, stdout, JSON_COMPACT);
@@ -127,7 +128,7 @@ static void keep_loss(void *context, const struct train_progress *progress)
     ((double *)context)[progress->step - 1] = progress->loss;
 }
 
-// All steps at once, unsharded on one rank's stage, and told turn by turn.
+// Trains all steps at once with zero0, then reports them turn by turn.
 static void step(const json_t *setting, bool wrong)
 {
     enum { STEPS_MAX = 64 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps beside a peer's. Both train one GPT in fp32, from the same weights on the same text, rank for rank,
-// and take turns of some steps in one run each: who waits, sleeps. The peer's setting has "preset", "world", "steps" of
-// a turn, "turns", "sequences" of a rank, the model's "layers", "heads", "length" and "params" (names and shapes), the
-// hyper-parameters, "clip", and "nvme_path"; then follow the parameters in fp32, and the tokens of all steps as uint16,
-// [turns x steps][world][sequences][length + 1]. It answers a turn with "step_ns" and "losses" of each step, the mean
-// over ranks.
+// Training steps in turn with a peer's. Both train one GPT in fp32 from the same weights on the same text, rank for
+// rank, in one run each, and take turns of some steps; the waiting side sleeps. The setting has "preset", "world",
+// "steps" per turn, "turns", "sequences" per rank, the model's "layers", "heads", "length" and "params" (names and
+// shapes), the hyperparameters, "clip" and "nvme_path". The parameters in fp32 follow, then the tokens of all steps as
+// uint16, [turns x steps][world][sequences][length + 1]. The answer to a turn has "step_ns" and "losses" of each step,
+// the mean over ranks.
 #include "bench/peers/bench_peer.h"
 #include "ref/model/gpt.h"
 #include "ref/train/train.h"
@@ -26,8 +26,8 @@ struct run {
     struct executor_schedule schedule;
     size_t turn_steps, turns;
     double *losses;                     // [turns x turn_steps], ours
-    double *verified_losses;            // of the first turn, beside unsharded Adam
-    double worst;                       // relative difference of a loss from the peer's
+    double *verified_losses;            // of the first turn, in a run compared with unsharded Adam
+    double worst;                       // largest relative difference of a loss from the peer's
     struct bench_samples ours, theirs;  // of all turns
     struct train_result result;
 };
@@ -101,14 +101,14 @@ static int compare_losses(struct run *run, const json_t *losses, uint64_t first)
         double theirs = json_number_value(json_array_get(losses, i)), ours = run->losses[first + i];
         double apart = fabs(theirs - ours) / ours;
         if (!(apart <= PEER_LOSS_TOLERANCE))
-            return err_set(ERR_CHECK, "%s: the loss of step %llu is %.9g, and %.9g here", run->peer->name,
+            return err_set(ERR_CHECK, "%s: the loss of step %llu is %.9g, expected %.9g", run->peer->name,
                            (unsigned long long)(first + i + 1), theirs, ours);
         run->worst = apart > run->worst ? apart : run->worst;
     }
     return ERR_NONE;
 }
 
-// The peer's turn, after ours of which `step` was the last.
+// Runs the peer's turn after ours, whose last step was `step`.
 static int peer_turn(struct run *run, uint64_t step)
 {
     double ns[TURN_STEPS_MAX], sum = 0;
@@ -122,7 +122,7 @@ static int peer_turn(struct run *run, uint64_t step)
         sum += ns[i] = json_number_value(json_array_get(times, i));
     int code = compare_losses(run, json_object_get(answer, "losses"), step - run->turn_steps);
     if (code == ERR_NONE && (json_array_size(times) != run->turn_steps || sum <= 0 || sum > elapsed_ns))
-        code = err_set(ERR_CHECK, "%s: %zu steps took %.0f ns by its own clock, and %.0f by ours", run->peer->name,
+        code = err_set(ERR_CHECK, "%s: %zu steps took %.0f ns by its own clock but %.0f by ours", run->peer->name,
                        run->turn_steps, sum, elapsed_ns);
     json_decref(answer);
     run->theirs.values[run->theirs.count++] = median_ms(ns, run->turn_steps);
@@ -130,7 +130,7 @@ static int peer_turn(struct run *run, uint64_t step)
     return code;
 }
 
-// After each step, on every rank: when our turn is over rank 0 has the peer make its own, and the others sleep.
+// Called on every rank after each step. At the end of our turn rank 0 runs the peer's, and the other ranks sleep.
 static int observe(void *context, const struct train_moment *moment)
 {
     struct run *run = context;
@@ -165,7 +165,7 @@ static struct train_setting setting_of(const struct run *run, size_t steps)
                                   .progress_context = run->losses};
 }
 
-// The steps of a turn, every bit beside unsharded Adam.
+// Trains the steps of one turn and compares every bit with unsharded Adam.
 static int verify(struct run *run)
 {
     struct train_setting setting = setting_of(run, run->turn_steps);
@@ -176,7 +176,7 @@ static int verify(struct run *run)
     free(result.step_ns);
     TRY(code);
     if (result.difference.found || !result.accounting_equal)
-        return err_set(ERR_CHECK, "%s differs from unsharded Adam, or from the formulas", run->options->preset);
+        return err_set(ERR_CHECK, "%s differs from unsharded Adam or from the formulas of bytes", run->options->preset);
     memcpy(run->verified_losses, run->losses, run->turn_steps * sizeof *run->losses);
     return ERR_NONE;
 }
@@ -193,7 +193,8 @@ static int measure(struct run *run)
     TRY(peer_ready(run->peer));
     TRY(train_run(&setting, &run->result));
     if (memcmp(run->losses, run->verified_losses, run->turn_steps * sizeof *run->losses) != 0)
-        return err_set(ERR_CHECK, "%s: the timed run had other losses than the verified one", run->options->preset);
+        return err_set(ERR_CHECK, "%s: the losses of the timed run differ from those of the verified run",
+                       run->options->preset);
     for (size_t turn = 0; turn < run->turns; turn++) {
         double ns[TURN_STEPS_MAX];
         for (size_t i = 0; i < run->turn_steps; i++)
@@ -247,7 +248,7 @@ static int load(const struct peer_options *options, struct config *out)
                                           .nvme_paths = options->shared.storage.paths,
                                           .nvme_path_count = (size_t)options->shared.storage.path_count};
     TRY(config_load_preset(options->preset, &loaded, out, NULL));
-    return out->accumulation == 1 ? ERR_NONE : err_set(ERR_USAGE, "--set: one micro-step a step, for peers make one");
+    return out->accumulation == 1 ? ERR_NONE : err_set(ERR_USAGE, "--set: peers support one micro-step per step only");
 }
 
 static int complete(struct run *run)
@@ -275,7 +276,7 @@ int peer_step(const struct peer_options *given, struct peer *peer)
     options.preset = options.preset ? options.preset : (char *)(uintptr_t) "zero0";
     bench_default_repeat(&options.shared, 7, 3, 1);
     if (options.steps > TURN_STEPS_MAX)
-        return err_set(ERR_USAGE, "--steps %d: up to %d", options.steps, TURN_STEPS_MAX);
+        return err_set(ERR_USAGE, "--steps %d: at most %d", options.steps, TURN_STEPS_MAX);
     struct run *run = calloc(1, sizeof *run);
     if (!run)
         return err_set(ERR_MEMORY, "no memory for a run");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of what `bench peer` and its peers say to each other: turns alternate, bytes arrive, and a peer that fails,
-// leaves or lies is an error that says so.
+// Tests of the protocol between `bench peer` and its peers: turns alternate, bytes arrive, and a peer that fails, ends
+// or reports impossible times is an error.
 #include "base/err.h"
 #include "base/folder_test.h"
 #include "bench/peers/peer.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-// A shell that answers its setting, and then does so with each line that it is asked.
+// Starts a shell that answers its setting and then runs `answer` for each request.
 static struct peer open_shell(const char *answer)
 {
     char command[1024];
@@ -31,7 +31,7 @@ static void expect_run_fails(const char *answer, int code, const char *part)
     peer_close(&peer);
 }
 
-Test(peer, a_peer_says_its_name_and_how_long_it_took)
+Test(peer, a_peer_reports_its_name_and_time)
 {
     struct peer peer = open_shell("sleep 0.001; echo {\\\"ns\\\":5}");
     double ns;
@@ -55,7 +55,7 @@ Test(peer, answers_that_are_errors_or_impossible_are_refused)
     expect_run_fails("exit 3", ERR_IO, "has ended");
 }
 
-Test(peer, a_peer_that_is_not_there_is_an_error)
+Test(peer, a_missing_program_is_an_error)
 {
     struct peer peer;
     cr_assert_eq(peer_open("zerogauge-no-such-program --now", &peer), ERR_NONE);
@@ -65,7 +65,7 @@ Test(peer, a_peer_that_is_not_there_is_an_error)
     peer_close(&peer);
 }
 
-Test(peer, what_a_peer_said_last_is_why_it_does_not_listen)
+Test(peer, the_last_answer_explains_a_closed_input)
 {
     struct peer peer;
     char *bytes = calloc(1, 8 << 20);
@@ -87,7 +87,7 @@ Test(peer, bytes_come_back_as_they_were_sent)
     cr_assert_eq(peer_send(&peer, sent, BYTES), ERR_NONE, "%s", err_message());
     cr_assert_eq(peer_receive(&peer, got, BYTES), ERR_NONE, "%s", err_message());
     cr_expect_eq(memcmp(sent, got, BYTES), 0);
-    cr_expect_eq(peer_receive(&peer, got, 1), ERR_IO, "there is no more");
+    cr_expect_eq(peer_receive(&peer, got, 1), ERR_IO, "the peer sends no more bytes");
     peer_close(&peer);
     free(sent);
     free(got);

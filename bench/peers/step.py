@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps of PyTorch or DeepSpeed: python step.py --as ddp|fsdp2|deepspeed [--stage N] [--offload cpu|nvme].
-Buckets and everything else that a user would leave alone are as they come."""
+Buckets and all other settings that users rarely change keep their defaults."""
 import argparse
 import functools
 import tempfile
@@ -43,7 +43,7 @@ class DeepSpeed:
             zero["offload_optimizer"] = {"device": options.offload, "nvme_path": setting["nvme_path"],
                                          "pin_memory": True}
         else:
-            adam["torch_adam"] = True  # without, its own on the device, which is of CUDA
+            adam["torch_adam"] = True  # DeepSpeed's default, its own fused Adam, needs CUDA
         self.engine = deepspeed.initialize(model=model, config={
             "train_micro_batch_size_per_gpu": setting["sequences"], "gradient_clipping": setting["clip"],
             "optimizer": {"type": "AdamW", "params": adam}, "zero_optimization": zero})[0]
@@ -60,7 +60,7 @@ def hyper(setting):
 
 
 def prepare(options):
-    """What is imported once, before there are ranks."""
+    """Imports once what all ranks need, before they are forked."""
     import torch  # noqa: F401
     if options.trainer == "deepspeed":
         import cpuinfo

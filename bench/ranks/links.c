@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,7 @@ int links_partner(const struct links *links, int round, int position)
 int links_measure(struct links *links, const struct link_lane *lane, const struct bench_options *options)
 {
     size_t bytes = words_of(lane) * sizeof(uint64_t);
+    assert(links->comm && links->times && links->repeat == options->repeat);
     links->lane = lane;
     links->send = bench_alloc(bytes, 1);
     links->recv = bench_alloc(bytes, 1);

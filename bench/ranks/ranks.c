@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -105,6 +106,7 @@ static void keep(struct rank *rank, bool together)
 // One sample of each kind per turn, so that a drift of the machine affects all alike.
 int ranks_take_turns(struct ranks *ranks, bool counted)
 {
+    assert(ranks->rounds > 0);
     for (int i = 0; i < ranks->world; i++) {
         TRY(sample(ranks, i, 1));
         if (counted && is_here(ranks, i))
@@ -165,6 +167,7 @@ int ranks_verify(const struct ranks *ranks)
 
 int ranks_choose_rounds(struct ranks *ranks)
 {
+    assert(ranks->list && ranks->world > 0);
     ranks->rounds = 1;
     TRY(sample(ranks, 0, 1));
     TRY(sample(ranks, 0, 1));

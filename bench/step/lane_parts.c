@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -21,6 +22,7 @@ static void *part_run(void *context)
 
 int lane_parts_run(struct lane_part parts[], int count, enum lane_way way, double seconds)
 {
+    assert(count > 0);
     uint64_t begin_ns = clock_now_ns() + START_NS;
     int started = 0, code = ERR_NONE;
     for (; started < count; started++) {

@@ -25,7 +25,7 @@ struct program {
     size_t product_count;
 };
 
-// A thread that stands in for a rank.
+// A thread in place of a rank.
 struct worker {
     float *memory;  // on the rank's device: two operands of ones, and the results
     double gflops;  // of the last measurement

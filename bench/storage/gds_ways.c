@@ -7,6 +7,7 @@
 #include "ref/cuda/io_cufile.h"
 #include "ref/arithmetic/random.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,6 +218,7 @@ static int open_parts(struct gds_ways *ways)
 
 int gds_ways_open(const struct gds_setting *setting, struct gds_ways **out)
 {
+    assert(setting->block_bytes > 0 && setting->files->bytes % setting->block_bytes == 0 && setting->flight_count > 0);
     size_t flight_bytes = setting->block_bytes * (size_t)setting->flight_count;
     size_t bytes = (size_t)setting->files->bytes * (size_t)setting->files->count;
     size_t piece_bytes = bytes / PIECES / setting->block_bytes * setting->block_bytes;

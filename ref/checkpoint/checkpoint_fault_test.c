@@ -65,7 +65,7 @@ static void await_step(const volatile uint64_t *reported, uint64_t step, pid_t c
 
 // A run saves after every step and is killed, 200 times, each time continuing from the last checkpoint. When it reports
 // a step, the previous step is saved.
-Test(checkpoint_fault, killed_at_200_moments_nothing_is_lost)
+Test(checkpoint_fault, kills_at_200_moments_lose_no_checkpoint)
 {
     volatile uint64_t *reported =
         mmap(NULL, sizeof *reported, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -159,7 +159,7 @@ Test(checkpoint_fault, a_full_disk_leaves_the_last_checkpoint)
     cr_assert_str_eq(trial_pass(&trial).digest, trial_pass(&whole).digest);
 }
 
-Test(checkpoint_fault, what_dead_runs_left_is_removed_and_nothing_else)
+Test(checkpoint_fault, only_the_leftovers_of_dead_runs_are_removed)
 {
     static const char *const left[] = {"step-00000007.partial", "step-00000001.replaced"};
     static const char *const kept[] = {"step-7.partial", "my-step-00000007.partial", "step-00000009", "notes"};
@@ -336,7 +336,7 @@ Test(checkpoint_fault, files_of_other_ranks_and_steps_are_refused)
         free(new[f]), free(old[f]);
 }
 
-Test(checkpoint_fault, a_folder_without_a_complete_checkpoint_is_no_fresh_start)
+Test(checkpoint_fault, a_folder_without_a_complete_checkpoint_is_refused)
 {
     struct trial trial = {.stage = 1, .world = 2, .steps = 2, .checkpoint = folder};
     trial_pass(&trial);

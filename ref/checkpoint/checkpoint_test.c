@@ -58,13 +58,13 @@ static void every_stage_to_every_stage(struct trial trial, uint64_t at)
         }
 }
 
-Test(checkpoint, every_stage_goes_on_at_every_stage_concurrent)
+Test(checkpoint, every_stage_continues_from_every_stage_concurrent)
 {
     every_stage_to_every_stage((struct trial){.steps = 4}, 2);
 }
 
 // linear-overflow: steps 3, 6, 9 overflow, so that the loss scale, its hysteresis and the skipped steps matter.
-Test(checkpoint, a_loss_scale_that_moves_goes_on_where_it_was)
+Test(checkpoint, a_changing_loss_scale_continues)
 {
     every_stage_to_every_stage(
         (struct trial){.model = "linear-overflow", .precision = DTYPE_FP16, .accumulation = 3, .steps = 8}, 4);
@@ -75,7 +75,7 @@ Test(checkpoint, bf16_keeps_its_master_weights)
     every_stage_to_every_stage((struct trial){.precision = DTYPE_BF16, .steps = 5, .bucket = 64}, 3);
 }
 
-Test(checkpoint, a_gpt_goes_on_with_its_data)
+Test(checkpoint, a_gpt_continues_with_its_data)
 {
     struct trial trial = {.model = "gpt-nano", .steps = 5, .precision = DTYPE_BF16};
     for (trial.world = 2; trial.world <= 3; trial.world++) {
@@ -131,11 +131,11 @@ static void stop_at_every_step(void (*change)(struct config *config))
     }
 }
 
-Test(checkpoint, every_step_is_a_place_to_stop_while_the_loss_scale_grows)
+Test(checkpoint, a_run_can_stop_at_every_step_of_a_growing_loss_scale)
 {
     stop_at_every_step(window_of_2);
 }
-Test(checkpoint, every_step_is_a_place_to_stop_while_the_loss_scale_sinks)
+Test(checkpoint, a_run_can_stop_at_every_step_of_a_sinking_loss_scale)
 {
     stop_at_every_step(window_of_5);
 }
@@ -151,7 +151,7 @@ static void delay(struct config *config)
 }
 
 // From step 3 on the model uses parameters one update older than the optimizer's.
-Test(checkpoint, an_update_that_waits_goes_on_waiting)
+Test(checkpoint, a_waiting_update_keeps_waiting)
 {
     for (int precision = 0; precision < 3; precision++)
         for (uint64_t at = 1; at < 7; at++) {
@@ -192,7 +192,7 @@ static void in_memory(struct config *config)
     (void)config;
 }
 
-Test(checkpoint, every_tier_goes_on_at_every_tier)
+Test(checkpoint, every_tier_continues_from_every_tier)
 {
     void (*const tiers[])(struct config * config) = {in_memory, to_host, to_nvme};
     for (int precision = 0; precision < 2; precision++)
@@ -218,7 +218,7 @@ Test(checkpoint, fewer_elements_than_ranks_are_enough)
     every_stage_to_every_stage((struct trial){.model = "linear-few", .steps = 3}, 1);
 }
 
-Test(checkpoint, runs_that_stop_often_lose_nothing)
+Test(checkpoint, frequent_stops_change_no_bit)
 {
     struct trial trial = {.stage = 1, .world = 2, .precision = DTYPE_FP16, .accumulation = 3, .steps = 9};
     struct train_result whole = trial_pass(&trial), last = {0};
@@ -248,7 +248,7 @@ Test(checkpoint, runs_that_stop_often_lose_nothing)
 
 // Another number of ranks sums in another order, so the following steps have other bits; but the states keep every bit,
 // and the following steps do not depend on how they are partitioned.
-Test(checkpoint, every_world_takes_up_what_every_world_saved_concurrent)
+Test(checkpoint, every_world_continues_from_every_world_concurrent)
 {
     for (int from = 1; from <= 4; from++)
         for (int stage = 0; stage < 4; stage++) {
@@ -295,7 +295,7 @@ static void other_scale(struct config *config)
     config->loss_scale.static_scale = 2;
 }
 
-Test(checkpoint, what_differs_is_refused_or_said)
+Test(checkpoint, differences_are_refused_or_noted)
 {
     struct trial trial = {.stage = 1, .world = 2, .steps = 2, .save = folder, .accumulation = 3};
     trial_pass(&trial);
@@ -316,7 +316,7 @@ Test(checkpoint, what_differs_is_refused_or_said)
         {{.steps = 1}, ERR_USAGE, "--steps 1"},
         {{.change = lower_rate}, ERR_NONE, "lr was 0.001"},
         {{.change = lower_rate, .verify = true}, ERR_USAGE, "--verify"},
-        {{.world = 3}, ERR_NONE, "world was 2 until step 2, and is 3"},
+        {{.world = 3}, ERR_NONE, "world was 2 until step 2 and is 3"},
         {{.world = 3, .verify = true}, ERR_USAGE, "--verify"},
         {{.stage = 2}, ERR_NONE, "gradient_sum was over micro-steps, then over ranks"},
         {{.verify = true}, ERR_NONE, "step-00000002"},
@@ -362,7 +362,7 @@ Test(checkpoint, a_change_is_remembered)
     cr_assert_not_null(strstr(err_message(), "--verify"));
 }
 
-Test(checkpoint, a_folder_is_one_run_s)
+Test(checkpoint, a_folder_belongs_to_one_run)
 {
     struct trial trial = {.stage = 1, .world = 2, .steps = 2, .save = folder};
     trial_pass(&trial);

@@ -68,7 +68,7 @@ static void write_all_types(const char *const *metadata, size_t piece_bytes)
     safetensors_close(&file);
 }
 
-Test(safetensors, what_is_written_is_read_again_whole_and_in_pieces)
+Test(safetensors, written_tensors_read_back_whole_and_in_pieces)
 {
     static const char *const metadata[] = {"format", "pt", "made", "here", NULL};
     static const size_t pieces[] = {4099, 1 << 20, 3 << 20};
@@ -153,7 +153,7 @@ static int parse(const char *header, uint64_t data_bytes)
     return rc;
 }
 
-Test(safetensors, a_header_as_other_programs_write_it_is_taken)
+Test(safetensors, headers_of_other_programs_are_accepted)
 {
     static const struct {
         const char *header;
@@ -241,7 +241,7 @@ Test(safetensors, nesting_has_a_bound)
     free(header);
 }
 
-Test(safetensors, a_file_cut_off_anywhere_or_with_more_behind_it_is_refused)
+Test(safetensors, a_truncated_or_extended_file_is_refused)
 {
     struct safetensors_tensor tensors[] = {
         {.name = "a", .type = TENSOR_FP32, .shape_rank = 1, .shape = {3}},

@@ -36,7 +36,7 @@ Test(config_offload, without_its_sections_everything_is_on_the_device)
     }
 }
 
-Test(config_offload, the_optimizer_goes_to_the_host_and_takes_the_gradients_along)
+Test(config_offload, gradients_follow_the_optimizer_to_the_host)
 {
     for (int stage = 1; stage < 4; stage++) {
         struct config c = load_body("'zero_optimization': {'stage': %d, 'offload_optimizer': {'device': 'cpu', "
@@ -115,7 +115,7 @@ Test(config_offload, one_kind_of_state_on_nvme_is_enough_for_paths_and_aio)
     }
 }
 
-Test(config_offload, gradients_may_live_elsewhere_than_the_optimizer)
+Test(config_offload, gradients_may_be_on_another_tier_than_the_optimizer)
 {
     static const struct {
         const char *optimizer, *gradient;
@@ -136,7 +136,7 @@ Test(config_offload, gradients_may_live_elsewhere_than_the_optimizer)
     }
 }
 
-Test(config_offload, buffers_are_enough_for_a_sub_group_when_not_written_and_must_be_when_written)
+Test(config_offload, the_default_buffer_count_suffices_and_a_smaller_one_is_refused)
 {
     static const struct {
         const char *precision, *param, *gradient, *own;
@@ -173,7 +173,7 @@ Test(config_offload, buffers_are_enough_for_a_sub_group_when_not_written_and_mus
     }
 }
 
-Test(config_offload, older_names_stand_for_the_host_and_are_noted)
+Test(config_offload, old_names_mean_the_host_and_are_noted)
 {
     struct config c = load_body("'zero_optimization': {'stage': 3, 'cpu_offload': true, 'cpu_offload_params': true, "
                                 "'offload_optimizer': {'pin_memory': false}}");
@@ -224,7 +224,7 @@ Test(config_offload, cpu_checkpointing_of_deepspeed_turns_checkpoints_on_and_put
     cr_expect_eq(c.activation_tier, TIER_DEVICE);
 }
 
-Test(config_offload, what_has_no_meaning_beside_the_devices_is_noted_and_has_its_default)
+Test(config_offload, keys_without_effect_are_noted_and_keep_their_defaults)
 {
     struct config c = load_body("'zero_optimization': {'stage': 2, 'offload_optimizer': {'device': 'cpu', "
                                 "'pipeline_read': true, 'pipeline_write': 'auto', 'fast_init': "
@@ -252,7 +252,7 @@ Test(config_offload, what_has_no_meaning_beside_the_devices_is_noted_and_has_its
     cr_expect(note_on("zero_optimization.sub_group_size"));
 }
 
-Test(config_offload, the_command_line_gives_paths_and_engine_in_place_of_the_file)
+Test(config_offload, the_command_line_overrides_paths_and_engine)
 {
     static const char TEXT[] = "{'train_batch_size': 8, 'zero_optimization': {'stage': 3, 'offload_param': "
                                "{'device': '%s', 'nvme_path': '/file'}}, 'zerogauge': {'aio_engine': 'libaio'}}";
@@ -301,7 +301,7 @@ Test(config_offload, wrong_paths_and_engines_of_the_command_line_are_named)
     }
 }
 
-Test(config_offload, the_path_may_come_from_either_section_but_from_both_only_the_same)
+Test(config_offload, either_section_may_give_the_path_but_both_must_agree)
 {
     static const char BODY[] = "'zero_optimization': {'stage': 3, 'offload_param': {'device': 'nvme', 'nvme_path': "
                                "%s}, 'offload_optimizer': {'device': 'nvme', 'nvme_path': %s}}";

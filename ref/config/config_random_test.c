@@ -135,7 +135,7 @@ static void make_configuration(struct random_text *r)
     add(r, "}");
 }
 
-Test(config_random, what_is_printed_of_any_configuration_loads_again_to_the_same)
+Test(config_random, a_printed_configuration_loads_to_the_same)
 {
     static struct random_text r = {.state = 7};
     int stages[4] = {0}, nvme = 0, delayed = 0;
@@ -161,7 +161,7 @@ Test(config_random, what_is_printed_of_any_configuration_loads_again_to_the_same
     cr_expect_gt(delayed, 300);
 }
 
-Test(config_random, what_is_written_in_a_random_configuration_is_what_it_means)
+Test(config_random, every_written_value_is_in_the_configuration)
 {
     static struct random_text r = {.state = 11};
     for (int round = 0; round < 1000; round++) {

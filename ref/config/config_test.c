@@ -10,7 +10,7 @@ static int load_set(struct config *out, size_t count, const char *const set[])
                      (struct config_options){.world = 2, .set = set, .set_count = count}, out);
 }
 
-Test(config, what_is_left_out_has_the_defaults_of_deepspeed)
+Test(config, missing_keys_have_the_defaults_of_deepspeed)
 {
     struct config c = load("{'train_batch_size': 8}");
     cr_expect_eq(c.stage, 0);
@@ -56,7 +56,7 @@ Test(config, fp16_scales_dynamically_with_the_defaults_of_deepspeed)
     cr_expect_not(c.loss_scale.consecutive_hysteresis);
 }
 
-Test(config, a_static_loss_scale_does_not_look_at_the_keys_of_the_dynamic_one)
+Test(config, a_static_loss_scale_ignores_the_keys_of_the_dynamic_one)
 {
     struct config c = load_body("'fp16': {'enabled': true, 'loss_scale': 128, 'loss_scale_window': 0}");
     cr_expect_not(c.loss_scale.dynamic);
@@ -109,7 +109,7 @@ Test(config, adam_means_adamw_unless_adam_w_mode_is_false)
     cr_expect_not(load_body("'optimizer': {'type': 'ADAM', 'params': {'adam_w_mode': false}}").adam.decoupled);
 }
 
-Test(config, overlap_is_on_by_default_in_stage_3_alone)
+Test(config, overlap_is_on_by_default_only_in_stage_3)
 {
     for (int stage = 0; stage < 4; stage++) {
         char body[128];
@@ -164,7 +164,7 @@ Test(config, schedulers_have_their_parameters_and_defaults)
     cr_expect_eq(cosine.scheduler.total_num_steps, 1000u);
 }
 
-Test(config, older_names_are_understood)
+Test(config, old_names_are_accepted)
 {
     cr_expect_eq(load_body("'zero_optimization': true").stage, 1);
     cr_expect_eq(load_body("'zero_optimization': false").stage, 0);
@@ -175,12 +175,12 @@ Test(config, older_names_are_understood)
     cr_expect_eq(c.prefetch_bucket_size, 5000u);
 }
 
-Test(config, a_reduce_bucket_of_zero_is_one_of_one)
+Test(config, a_reduce_bucket_size_of_zero_means_one)
 {
     cr_expect_eq(load_body("'zero_optimization': {'reduce_bucket_size': 0}").reduce_bucket_size, 1u);
 }
 
-Test(config, keys_without_meaning_are_accepted_and_listed)
+Test(config, keys_without_effect_are_accepted_and_listed)
 {
     static const char BODY[] =
         "'steps_per_print': 10, 'wall_clock_breakdown': 'auto', 'amp': {'enabled': false, 'opt_level': 'O1'}, "
@@ -273,7 +273,7 @@ Test(config, an_override_reaches_into_a_section_that_is_null)
     cr_expect_eq(c.adam.lr, 0.25);
 }
 
-Test(config, a_key_that_is_auto_and_without_meaning_is_noted_once)
+Test(config, an_auto_key_without_effect_is_noted_once)
 {
     load_body("'zero_optimization': {'stage': 1, 'stage3_max_live_parameters': 'auto'}");
     cr_expect_eq(notes.count, 1u);
@@ -324,7 +324,7 @@ Test(config, an_override_longer_than_any_key_is_refused)
     cr_expect(strstr(err_message(), "...: the path is longer than any key"), "%s", err_message());
 }
 
-Test(config, an_override_is_not_blamed_for_a_key_of_the_file)
+Test(config, an_error_in_the_file_does_not_name_an_override)
 {
     struct config c;
     const char *set[] = {"zero_optimization.stage=1"};
@@ -354,7 +354,7 @@ static struct config unplaced(struct config config)
     return config;
 }
 
-Test(config, the_presets_differ_in_placement_alone)
+Test(config, the_presets_differ_only_in_placement)
 {
     static const struct {
         const char *name;
@@ -410,7 +410,7 @@ Test(config, the_preset_for_nvme_overlaps_and_takes_its_path_from_the_command_li
                                     "zero_optimization.offload_optimizer.nvme_path");
 }
 
-Test(config, a_preset_that_there_is_not_is_answered_with_those_that_there_are)
+Test(config, an_unknown_preset_is_answered_with_the_known_ones)
 {
     struct config_options options = {.world = 2};
     struct config c;
@@ -419,7 +419,7 @@ Test(config, a_preset_that_there_is_not_is_answered_with_those_that_there_are)
                                     "zero2_offload, zero3, zero3_offload, zero_infinity");
 }
 
-Test(config, a_printed_configuration_loads_again_to_the_same)
+Test(config, a_printed_configuration_loads_to_the_same)
 {
     const char *const BODIES[] = {
         "'gradient_clipping': 0",
@@ -454,7 +454,7 @@ Test(config, a_printed_configuration_loads_again_to_the_same)
     }
 }
 
-Test(config, a_printed_number_is_as_short_as_it_can_be)
+Test(config, a_printed_number_has_the_fewest_digits)
 {
     struct config c = load_body("'optimizer': {'type': 'Adam', 'params': {'lr': 0.003, 'betas': [0.9, 0.95]}}");
     char *text = printed(&c);

@@ -20,7 +20,7 @@ Test(emulation, every_lane_that_moves_bytes_has_its_rate_in_bytes_per_second)
     cr_expect_eq(e.bytes_per_s[LANE_CPU], 0.0);
 }
 
-Test(emulation, lanes_that_are_not_named_are_as_fast_as_they_are)
+Test(emulation, lanes_without_a_rate_are_not_throttled)
 {
     struct emulation e = {{1, 2, 3, 4, 5, 6, 7}}, none = {0};
     cr_assert_eq(emulation_parse("nvme-write=2", &e), ERR_NONE);
@@ -30,7 +30,7 @@ Test(emulation, lanes_that_are_not_named_are_as_fast_as_they_are)
     cr_expect_not(emulation_any(&none));
 }
 
-Test(emulation, what_is_printed_is_read_again)
+Test(emulation, the_printed_form_parses_to_the_same)
 {
     struct emulation e, again, none = {0};
     char text[EMULATION_TEXT_BYTES];
@@ -44,7 +44,7 @@ Test(emulation, what_is_printed_is_read_again)
     cr_expect_str_eq(emulation_text(&none, text), "");
 }
 
-Test(emulation, what_is_no_rate_of_a_lane_is_refused_by_name)
+Test(emulation, a_bad_rate_or_lane_is_refused_by_name)
 {
     static const struct {
         const char *text, *message;
@@ -85,7 +85,7 @@ Test(emulation, what_is_no_rate_of_a_lane_is_refused_by_name)
     }
 }
 
-Test(emulation, a_benchmark_of_the_lanes_throttles_what_is_computed_too)
+Test(emulation, a_benchmark_of_the_lanes_throttles_computing_lanes_too)
 {
     struct emulation e;
     char text[EMULATION_TEXT_BYTES];

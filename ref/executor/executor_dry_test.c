@@ -65,7 +65,7 @@ Test(executor_dry, a_reader_waits_for_the_writer_and_the_next_writer_for_the_rea
 }
 
 // The definition: after every earlier operation of the lane, and every earlier one that conflicts.
-Test(executor_dry, times_are_those_of_the_definition_for_operations_at_random)
+Test(executor_dry, random_operations_have_the_times_of_the_definition)
 {
     static struct {
         struct executor_operation operation;

@@ -132,7 +132,7 @@ Test(executor_guard, undeclared_access_to_another_page_ends_the_program)
     expect_death((struct violation){0, WORDS, 0, WORDS, WORDS + WORDS, 0}, "rank 3's \"moments\"", "offset 32768 of");
 }
 
-Test(executor_guard, write_to_a_span_that_is_only_read_ends_the_program)
+Test(executor_guard, write_to_a_read_span_ends_the_program)
 {
     expect_death((struct violation){0, WORDS, 0, WORDS, 2 * PAGE_WORDS, 0}, "rank 3's \"weights\"", "offset 8192 of");
 }
@@ -161,7 +161,7 @@ Test(executor_guard, undeclared_write_beside_a_span_on_its_page_is_an_error)
     expect_error((struct violation){5, 9, 10, 20, 7, 6}, "offset 28 of \"weights\"");
 }
 
-Test(executor_guard, undeclared_read_beside_a_span_on_its_page_gives_nan_and_the_bytes_come_back)
+Test(executor_guard, undeclared_read_beside_a_span_on_its_page_gives_nan_and_the_bytes_are_restored)
 {
     const struct violation reads[] = {{5, 9, 10, 20, WORDS + 12, 4},
                                       {5, 9, 10, 20, WORDS + 12, 14},
@@ -198,7 +198,7 @@ static int write_and_fail(void *arguments)
     return err_set(ERR_IO, "the disk is gone");
 }
 
-Test(executor_guard, error_of_the_operation_itself_goes_first)
+Test(executor_guard, error_of_the_operation_itself_has_precedence)
 {
     struct rank rank = open_rank(1);
     struct copy arguments = {rank.weights, NULL};
@@ -238,7 +238,7 @@ static void run_helper_thread(void *argument)
     executor_wait(rank.executor);
 }
 
-Test(executor_guard, threads_that_an_operation_uses_are_watched_too)
+Test(executor_guard, threads_of_an_operation_are_guarded_too)
 {
     struct child_end end = child_run(run_helper_thread, NULL);
     cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
@@ -267,7 +267,7 @@ static void touch_peer(void *argument)
     executor_wait(one.executor);
 }
 
-Test(executor_guard, access_to_what_a_peer_did_not_declare_names_both_ranks)
+Test(executor_guard, undeclared_access_to_a_peers_memory_names_both_ranks)
 {
     struct child_end end = child_run(touch_peer, NULL);
     cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
@@ -294,7 +294,7 @@ static void fault_elsewhere(void *argument)
     issue_and_wait(rank.executor, (struct copy){closed, NULL}, NULL, 0);
 }
 
-Test(executor_guard, faults_elsewhere_go_to_the_handler_that_was_there_before)
+Test(executor_guard, faults_elsewhere_go_to_the_previous_handler)
 {
     int during = 1;
     struct child_end end = child_run(fault_elsewhere, &during);
@@ -311,7 +311,7 @@ static void violate_after_others_closed(void *argument)
     violate(&middle, argument);
 }
 
-Test(executor_guard, ranks_that_close_leave_the_others_guarded)
+Test(executor_guard, closing_one_rank_leaves_the_others_guarded)
 {
     struct violation violation = {0, 10, 0, 10, WORDS + PAGE_WORDS, 0};
     struct child_end end = child_run(violate_after_others_closed, &violation);
@@ -319,7 +319,7 @@ Test(executor_guard, ranks_that_close_leave_the_others_guarded)
     cr_assert(strstr(end.output, "of rank 3's \"moments\""), "%s", end.output);
 }
 
-Test(executor_guard, last_close_puts_the_handler_back)
+Test(executor_guard, last_close_restores_the_handler)
 {
     struct sigaction now, mine = {.sa_handler = exit_42};
     sigaction(SIGSEGV, &mine, NULL);

@@ -56,7 +56,7 @@ Test(executor_record, concurrent_an_emulated_lane_is_no_faster_than_its_rate)
 }
 
 // Only the slow lane takes half a second: a lane without a rate ends before it.
-Test(executor_record, concurrent_other_lanes_are_as_fast_as_they_are)
+Test(executor_record, concurrent_other_lanes_are_not_throttled)
 {
     static const double rates[LANE_COUNT] = {[LANE_NVME_READ] = 1e6};
     struct executor *executor = open_in(SCHEDULES[1], rates);
@@ -101,7 +101,7 @@ Test(executor_record, concurrent_intervals_are_in_order_with_names_and_bytes)
     }
 }
 
-Test(executor_record, what_runs_while_nobody_records_is_not_kept)
+Test(executor_record, operations_are_not_kept_without_recording)
 {
     struct executor *executor = open_in(SCHEDULES[1], NULL);
     size_t count;

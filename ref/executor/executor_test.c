@@ -204,7 +204,7 @@ Test(executor, serial_runs_inside_issue)
     executor_close(executor);
 }
 
-Test(executor, chaos_takes_more_operations_than_it_keeps)
+Test(executor, chaos_accepts_more_operations_than_it_keeps)
 {
     enum { COUNT = 10000 };
     uint32_t *sums = calloc(3, sizeof *sums), expected[3] = {0};
@@ -327,7 +327,7 @@ Test(executor, concurrent_ranks_with_collectives_never_deadlock, .timeout = 100)
     }
 }
 
-Test(executor, closing_waits_for_what_was_issued)
+Test(executor, closing_waits_for_issued_operations)
 {
     const struct executor_schedule schedules[] = {SERIAL, OVERLAP, chaos(3)};
     for (int i = 0; i < 3; i++) {
@@ -345,7 +345,7 @@ Test(executor, closing_waits_for_what_was_issued)
     executor_close(NULL);
 }
 
-Test(executor, schedules_are_parsed_and_others_refused)
+Test(executor, schedules_are_parsed_and_other_text_refused)
 {
     struct executor_schedule schedule;
     cr_assert(executor_schedule_parse("serial", &schedule) == ERR_NONE && schedule.mode == EXECUTOR_SERIAL);

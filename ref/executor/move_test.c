@@ -60,7 +60,7 @@ static void copy(struct location to, struct location from, size_t bytes)
 }
 
 // A chain without a wait: device, host, NVMe, and back to other addresses.
-Test(move, concurrent_what_makes_the_round_over_all_tiers_comes_back)
+Test(move, concurrent_a_round_trip_over_all_tiers_keeps_the_bytes)
 {
     for (size_t s = 0; s < sizeof SCHEDULES / sizeof *SCHEDULES; s++)
         for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
@@ -88,7 +88,7 @@ Test(move, concurrent_what_makes_the_round_over_all_tiers_comes_back)
         }
 }
 
-Test(move, within_a_tier_its_own_lane_copies)
+Test(move, a_copy_within_a_tier_runs_on_its_lane)
 {
     open_in(SCHEDULES[1]);
     storage_fill(memory[TIER_DEVICE][0], ROOM_BYTES, 5);
@@ -105,7 +105,7 @@ Test(move, within_a_tier_its_own_lane_copies)
     close_all();
 }
 
-Test(move, nothing_goes_between_device_and_nvme_at_once)
+Test(move, device_and_nvme_have_no_direct_copy)
 {
     open_in(SCHEDULES[0]);
     static const enum ledger_tier pairs[][2] = {
@@ -136,7 +136,7 @@ static int late(void *argument)
     return ERR_NONE;
 }
 
-Test(move, concurrent_one_more_span_orders_a_copy)
+Test(move, concurrent_an_additional_span_orders_a_copy)
 {
     static char order;
     open_in(SCHEDULES[1]);
@@ -197,7 +197,7 @@ Test(move, concurrent_conversions_round_once_on_the_lane_of_their_tier)
         }
 }
 
-Test(move, two_formats_of_16_bits_do_not_meet)
+Test(move, two_different_16_bit_formats_are_refused)
 {
     open_in(SCHEDULES[0]);
     cr_expect_eq(

@@ -128,7 +128,7 @@ Test(trace, every_lane_shows_the_bytes_of_the_ledger)
     json_decref(record);
 }
 
-Test(trace, a_run_that_fails_leaves_what_there_is)
+Test(trace, a_failed_run_leaves_its_timeline)
 {
     char path[64];
     struct seen seen;
@@ -142,7 +142,7 @@ Test(trace, a_run_that_fails_leaves_what_there_is)
     json_decref(events);
 }
 
-Test(trace, what_is_emulated_says_so)
+Test(trace, emulated_lanes_are_marked)
 {
     char path[64];
     cr_assert_eq(train("--preset zero3 --model linear --steps 1 --emulate h2d=0.5", temporary(path)), 0, "%s", output);

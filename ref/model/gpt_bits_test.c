@@ -63,7 +63,7 @@ Test(gpt_bits, a_tied_gradient_is_the_heads_part_plus_the_embeddings_part_in_eve
     gpt_free(model);
 }
 
-Test(gpt_bits, gradients_that_are_not_wanted_change_no_other)
+Test(gpt_bits, skipped_gradients_change_no_other)
 {
     struct model *model = make(&odd_shape);
     struct trial all = trial_make(model, ODD_SEQUENCES, DTYPE_FP32, plain);
@@ -118,7 +118,7 @@ static void *caller_run(void *trial)
 }
 
 // Different threads, addresses and neighbours; shapes that exercise the small and the large kernels of OpenBLAS.
-Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_a_lone_one)
+Test(gpt_bits, concurrent_callers_at_any_alignment_get_the_bits_of_one_caller)
 {
     const struct gpt_shape shapes[] = {odd_shape, {2, 64, 4, 64, 256, 1}, {1, 256, 4, 128, 256, 1}};
     for (int s = 0; s < 3; s++) {
@@ -173,7 +173,7 @@ Test(gpt_bits, every_build_of_the_kernels_gives_the_same_bits)
 
 // All memory ends before an inaccessible page; parameters are read-only; the working memory has exactly the size that
 // model_run_bytes returns and begins as NaN.
-Test(gpt_bits, a_pass_stays_inside_its_memory_and_reads_nothing_that_was_not_written)
+Test(gpt_bits, a_pass_stays_inside_its_memory_and_reads_no_uninitialised_bytes)
 {
     const struct gpt_shape shapes[] = {odd_shape, {2, 64, 4, 64, 256, 1}, {1, 48, 3, 17, 50, 1}, {2, 21, 3, 5, 11, 4}};
     for (int s = 0; s < 4; s++) {

@@ -44,7 +44,7 @@ Test(gpt_checkpoint, losses_and_gradients_have_the_bits_of_a_run_that_keeps_ever
 
 // Backward uses only the checkpoints: between the passes the run's memory is filled with NaN. Checkpoints and memory
 // end before an inaccessible page.
-Test(gpt_checkpoint, backward_reads_nothing_that_forward_left_in_the_run)
+Test(gpt_checkpoint, backward_reads_only_the_checkpoints_of_forward)
 {
     for (int s = 0; s < SHAPE_COUNT; s++) {
         struct model *model = make(&shapes[s]);
@@ -97,7 +97,7 @@ Test(gpt_checkpoint, forwards_of_other_micro_batches_may_lie_between_forward_and
 
 // gpt-nano, two sequences: rows of 2 x 16, a block keeps x (16), two norms' statistics (2 each), qkv (48), the
 // attention's output (16), the middle (16) and fc (64) of each, and without checkpointing the last output is kept too.
-Test(gpt_checkpoint, memory_is_that_of_one_block_and_a_checkpoint_is_the_stream)
+Test(gpt_checkpoint, a_run_has_memory_for_one_block_and_a_checkpoint_is_the_stream)
 {
     const struct model *model;
     const size_t rows = 2 * 16, block = rows * (16 + 2 + 48 + 16 + 16 + 2 + 64), last = rows * 16;
@@ -124,7 +124,7 @@ Test(gpt_checkpoint, memory_is_that_of_one_block_and_a_checkpoint_is_the_stream)
         cr_assert_eq(model_checkpoint_bytes(model, layer, 2), 0);
 }
 
-Test(gpt_checkpoint, a_layer_without_room_for_its_checkpoint_is_refused_by_name)
+Test(gpt_checkpoint, a_layer_without_memory_for_its_checkpoint_is_refused_by_name)
 {
     struct model *model = make(&odd_shape);
     struct trial trial = trial_make_as(model, SEQUENCES, DTYPE_FP32, plain, true);

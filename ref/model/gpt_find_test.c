@@ -25,7 +25,7 @@ static void cr_shape(const char *name, struct gpt_shape expected)
               "%s", name);
 }
 
-Test(gpt_find, sizes_that_a_name_leaves_out_are_those_of_its_base)
+Test(gpt_find, missing_sizes_come_from_the_base_model)
 {
     cr_shape("gpt", (struct gpt_shape){4, 64, 4, 64, 256, 1});
     cr_shape("gpt:layers=24", (struct gpt_shape){24, 64, 4, 64, 256, 1});
@@ -35,7 +35,7 @@ Test(gpt_find, sizes_that_a_name_leaves_out_are_those_of_its_base)
     cr_shape("gpt2-124m:tiles=4", (struct gpt_shape){12, 768, 12, 1024, 50257, 4});
 }
 
-Test(gpt_find, the_same_text_is_the_same_model)
+Test(gpt_find, equal_names_find_the_same_model)
 {
     cr_assert_eq(find("gpt:layers=2"), find("gpt:layers=2"));
     cr_assert_neq(find("gpt:layers=2"), find("gpt:layers=3"));
@@ -66,7 +66,7 @@ Test(gpt_find, concurrent_callers_find_one_model)
     }
 }
 
-Test(gpt_find, a_bad_name_is_answered_with_what_is_wrong_in_it)
+Test(gpt_find, a_bad_name_is_refused_with_its_error)
 {
     static const struct {
         const char *name, *message;
@@ -120,7 +120,7 @@ Test(gpt_find, a_bad_name_is_answered_with_what_is_wrong_in_it)
     cr_assert_eq(model_find(name, &model), ERR_NONE, "%s", err_message());
 }
 
-Test(gpt_find, the_family_grows_in_steps_from_half_a_million_to_two_thousand_million_parameters)
+Test(gpt_find, the_family_grows_in_steps_to_two_billion_parameters)
 {
     const struct model *model;
     uint64_t last = 0;

@@ -230,7 +230,7 @@ Test(gpt, a_token_outside_the_vocabulary_is_refused)
     gpt_free(model);
 }
 
-Test(gpt, a_shape_that_cannot_be_is_refused)
+Test(gpt, an_impossible_shape_is_refused)
 {
     const struct gpt_shape bad[] = {{1, 10, 3, 4, 5, 1}, {1, 0, 1, 4, 5, 1}, {1, 4, 0, 4, 5, 1},     {1, 4, 2, 0, 5, 1},
                                     {0, 4, 2, 4, 5, 1},  {1, 4, 2, 4, 0, 1}, {1, 4, 2, 4, 70000, 1}, {1, 4, 2, 4, 5, 0},

@@ -142,7 +142,7 @@ Test(gpt_tiles, a_layer_of_the_mlp_shrinks_with_the_number_of_tiles)
 // Only the order of sums differs. The longest path from a parameter to the loss and back has sums of at most 84
 // (4 x width) terms, twice per block and direction, so that 4 x 2 x 84 roundings of 2^-24 bound the difference relative
 // to a gradient without cancellation, for which the test takes the tensor's largest gradient.
-Test(gpt_tiles, loss_and_gradients_are_those_of_the_whole_model_within_the_rounding_of_sums)
+Test(gpt_tiles, loss_and_gradients_equal_the_whole_models_within_rounding)
 {
     const size_t counts[] = {2, 3, 4, 7, 84};
     const double bound = 4 * 2 * 84 * 0x1p-24;
@@ -190,7 +190,7 @@ Test(gpt_tiles, a_run_with_checkpoints_has_memory_for_one_tile)
     cr_assert_eq(checkpoints, (2 * 2 + 1) * rows * 16 * sizeof(float));
 }
 
-Test(gpt_tiles, sharded_training_is_unsharded_training_and_gathers_less_at_a_time)
+Test(gpt_tiles, sharded_training_equals_unsharded_training_and_gathers_less_at_once)
 {
     static struct config_notes notes;
     struct text *text;

@@ -100,7 +100,7 @@ static float expected_gradient(const struct model *model, const struct model_bat
     return sum;
 }
 
-Test(linear, gradients_are_the_generators_values_whatever_the_parameters_are)
+Test(linear, gradients_are_the_generators_values_for_any_parameters)
 {
     const char *names[] = {"linear", "linear-exact", "linear-few"};
     for (int n = 0; n < 3; n++) {
@@ -245,7 +245,7 @@ static void cr_exact(const struct model *model, enum dtype dtype, int param, siz
     }
 }
 
-Test(linear, exact_gradients_never_round_whatever_the_order_the_division_and_the_dtype)
+Test(linear, exact_gradients_never_round_in_any_order_division_or_dtype)
 {
     const struct model *model = find("linear-exact");
     const int worlds[] = {1, 2, 3, 4, 8, 11}, accumulations[] = {1, 2, 4}, params[] = {0, 8, 13};
@@ -275,7 +275,7 @@ Test(linear, exact_gradients_of_the_first_pair_are_dense_in_every_dtype)
     }
 }
 
-Test(linear, overflow_comes_every_third_step_on_one_rank_and_not_in_the_loss)
+Test(linear, overflow_comes_every_third_step_on_one_rank_and_never_in_the_loss)
 {
     const struct model *model = find("linear-overflow"), *plain = find("linear");
     for (uint64_t step = 1; step <= 12; step++) {

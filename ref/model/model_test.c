@@ -21,7 +21,7 @@ static const struct model *find(const char *name)
     return model;
 }
 
-Test(model, counts_are_those_of_the_shapes)
+Test(model, counts_follow_from_the_shapes)
 {
     cr_assert_eq(model_param_elements(find("gpt2-124m"), false), 124439808);
     cr_assert_eq(model_param_elements(find("gpt-10m"), false), 10844160);
@@ -33,7 +33,7 @@ Test(model, counts_are_those_of_the_shapes)
     cr_assert_eq(model_param_elements(find("linear-few"), true), 3);
 }
 
-Test(model, names_of_a_gpt_are_those_of_its_checkpoints)
+Test(model, a_gpt_has_the_parameter_names_of_its_checkpoints)
 {
     const struct model *model = find("gpt2-124m");
     const struct {
@@ -59,7 +59,7 @@ Test(model, names_of_a_gpt_are_those_of_its_checkpoints)
     cr_assert_str_eq(model->layers[13].name, "head");
 }
 
-Test(model, parameters_and_layers_say_the_same)
+Test(model, parameters_and_layers_agree)
 {
     for (int n = 0; n < NAME_COUNT; n++) {
         const struct model *model = find(names[n]);
@@ -111,7 +111,7 @@ Test(model, an_unknown_name_is_answered_with_the_known_ones)
         cr_assert(strstr(err_message(), names[n]), "%s is not in: %s", names[n], err_message());
 }
 
-Test(model, initial_values_depend_on_seed_and_index_alone)
+Test(model, initial_values_depend_only_on_seed_and_index)
 {
     const struct model *model = find("gpt-tiny");
     size_t count = model->params[4].count;
@@ -151,7 +151,7 @@ Test(model, a_gpt_begins_as_gpt2_does)
     }
 }
 
-Test(model, flops_of_gpt2_are_six_for_each_matrix_element_and_token_and_attentions)
+Test(model, gpt2_has_six_flops_per_matrix_element_and_token_plus_attention)
 {
     const struct model *model = find("gpt2-124m");
     double matrices = 12.0 * 12 * 768 * 768 + 50257.0 * 768, tokens = 2 * 1024;
@@ -159,7 +159,7 @@ Test(model, flops_of_gpt2_are_six_for_each_matrix_element_and_token_and_attentio
     cr_assert(fabs(model_flops(model, 2) / expected - 1) < 1e-12);
 }
 
-Test(model, a_run_takes_from_the_tier_what_it_says)
+Test(model, a_run_allocates_its_stated_bytes_on_the_tier)
 {
     static struct ledger ledger;
     for (int n = 0; n < NAME_COUNT; n++) {
@@ -185,7 +185,7 @@ Test(model, a_run_takes_from_the_tier_what_it_says)
     }
 }
 
-Test(model, a_micro_batch_of_nothing_is_refused)
+Test(model, an_empty_micro_batch_is_refused)
 {
     struct model_run *run;
     cr_assert_eq(model_run_open(find("gpt-nano"), 0, DTYPE_FP32, false, NULL, &run), ERR_USAGE);

@@ -88,7 +88,7 @@ static void cr_refused(const char *script)
     cr_assert_eq(code, ERR_USAGE, "accepted: %s", script);
 }
 
-Test(text, a_program_that_fails_or_prints_too_little_is_no_text)
+Test(text, a_program_that_fails_or_prints_too_little_is_refused)
 {
     cr_refused("head -c 3000000 /dev/zero; exit 1");
     cr_refused("echo In the beginning");
@@ -104,7 +104,7 @@ Test(text, a_file_that_cannot_be_read_is_named)
     cr_assert(strstr(err_message(), "text /"), "%s", err_message());
 }
 
-Test(text, rows_are_stretches_of_the_text)
+Test(text, rows_are_parts_of_the_text)
 {
     struct text *text = counting_text(200);
     uint16_t tokens[16 * 21];
@@ -152,7 +152,7 @@ Test(text, batches_are_reproducible_and_differ_by_seed_step_and_index)
 }
 
 // 2 ranks, 2 micro-steps of 3 rows; 4 ranks with 3 rows; 1 rank with 12.
-Test(text, a_steps_samples_do_not_depend_on_how_they_are_shared_out)
+Test(text, the_samples_of_a_step_do_not_depend_on_their_distribution)
 {
     struct text *text = counting_text(100000);
     uint16_t parts[12 * 9], whole[12 * 9];

@@ -15,42 +15,42 @@ static void teardown(void)
     folder_remove(folder);
 }
 
-TestSuite(checkpoint_made_up, .init = setup, .fini = teardown);
+TestSuite(checkpoint_forged, .init = setup, .fini = teardown);
 
-struct made_up {
+struct forged {
     char path[PATH_MAX + 40];
     json_t *manifest;  // a copy of it is changed and written
 };
 
-static struct made_up made_up_open(void)
+static struct forged forged_open(void)
 {
     size_t bytes;
-    struct made_up made;
-    snprintf(made.path, sizeof made.path, "%s/manifest.json", trial_save_small(folder));
-    char *text = folder_read(made.path, &bytes);
-    *strrchr(made.path, '/') = '\0';
-    made.manifest = json_loadb(text, bytes, 0, NULL);
-    cr_assert_not_null(made.manifest);
+    struct forged forged;
+    snprintf(forged.path, sizeof forged.path, "%s/manifest.json", trial_save_small(folder));
+    char *text = folder_read(forged.path, &bytes);
+    *strrchr(forged.path, '/') = '\0';
+    forged.manifest = json_loadb(text, bytes, 0, NULL);
+    cr_assert_not_null(forged.manifest);
     free(text);
-    return made;
+    return forged;
 }
 
 // Writes the manifest with a right digest, opens the checkpoint and returns the result.
-static int made_up_try(const struct made_up *made, json_t *manifest)
+static int forged_try(const struct forged *forged, json_t *manifest)
 {
     char path[PATH_MAX + 64];
     cr_assert_eq(manifest_seal(manifest), ERR_NONE);
     char *text = json_dumps(manifest, 0);
-    snprintf(path, sizeof path, "%s/manifest.json", made->path);
+    snprintf(path, sizeof path, "%s/manifest.json", forged->path);
     folder_write(path, text, strlen(text));
     free(text);
     struct checkpoint *checkpoint;
-    int rc = checkpoint_open_folder(made->path, &checkpoint);
+    int rc = checkpoint_open_folder(forged->path, &checkpoint);
     checkpoint_close(checkpoint);
     return rc;
 }
 
-Test(checkpoint_made_up, a_made_up_manifest_is_refused_for_what_is_wrong_in_it)
+Test(checkpoint_forged, a_forged_manifest_is_refused_with_its_error)
 {
     static const struct {
         const char *change, *message;  // merged into the manifest
@@ -95,29 +95,29 @@ Test(checkpoint_made_up, a_made_up_manifest_is_refused_for_what_is_wrong_in_it)
          "'a.weight', 'shape': [1], 'frozen': true, 'states': ['param']}]}",
          "the same name"},
     };
-    struct made_up made = made_up_open();
+    struct forged forged = forged_open();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char change[512];
         snprintf(change, sizeof change, "%s", cases[i].change);
         for (char *c = change; *c; c++)
             *c = *c == '\'' ? '"' : *c;
-        json_t *manifest = json_deep_copy(made.manifest), *part = json_loads(change, 0, NULL);
+        json_t *manifest = json_deep_copy(forged.manifest), *part = json_loads(change, 0, NULL);
         cr_assert_not_null(part, "%s", change);
         json_object_update(manifest, part);
-        int rc = made_up_try(&made, manifest);
+        int rc = forged_try(&forged, manifest);
         cr_assert_eq(rc, cases[i].message ? ERR_USAGE : ERR_NONE, "%s: %s", change, err_message());
         if (cases[i].message) {
             cr_assert_not_null(strstr(err_message(), cases[i].message), "%s: %s", change, err_message());
-            cr_assert_not_null(strstr(err_message(), made.path), "%s: %s", change, err_message());
+            cr_assert_not_null(strstr(err_message(), forged.path), "%s: %s", change, err_message());
         }
         json_decref(manifest);
         json_decref(part);
     }
-    json_decref(made.manifest);
+    json_decref(forged.manifest);
 }
 
 // linear-few has a.weight[1] and b.weight[2]. The first file, which holds b.weight[0:2], stays unchanged.
-Test(checkpoint_made_up, made_up_tensors_are_refused_unless_they_are_everything_once)
+Test(checkpoint_forged, forged_tensors_are_refused_unless_they_hold_every_element_once)
 {
     static const struct {
         const char *names[8];
@@ -151,9 +151,9 @@ Test(checkpoint_made_up, made_up_tensors_are_refused_unless_they_are_everything_
         {{"param/a.weights[0:1]"}, 1, TENSOR_FP32, "no such parameter"},
         {{"param/[0:1]"}, 1, TENSOR_FP32, "no such parameter"},
     };
-    struct made_up made = made_up_open();
+    struct forged forged = forged_open();
     char path[PATH_MAX + 64];
-    snprintf(path, sizeof path, "%s/rank-1.safetensors", made.path);
+    snprintf(path, sizeof path, "%s/rank-1.safetensors", forged.path);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct safetensors_tensor tensors[8] = {{0}};
         size_t count = 0;
@@ -167,15 +167,15 @@ Test(checkpoint_made_up, made_up_tensors_are_refused_unless_they_are_everything_
         cr_assert_eq(safetensors_create(path, tensors, count, NULL, &writer), ERR_NONE);
         cr_assert_eq(safetensors_write(writer, "0123456789abcdef", count * cases[i].count * 4), ERR_NONE);
         cr_assert_eq(safetensors_finish(writer, &bytes, digest), ERR_NONE);
-        json_t *manifest = json_deep_copy(made.manifest);
+        json_t *manifest = json_deep_copy(forged.manifest);
         json_t *file = json_array_get(json_object_get(manifest, "files"), 1);
         json_object_set_new(file, "bytes", json_integer((json_int_t)bytes));
         json_object_set_new(file, "xxh3_128", json_string(digest));
-        int rc = made_up_try(&made, manifest);
+        int rc = forged_try(&forged, manifest);
         cr_assert_eq(rc, cases[i].message ? ERR_USAGE : ERR_NONE, "%s: %s", cases[i].names[0], err_message());
         if (cases[i].message)
             cr_assert_not_null(strstr(err_message(), cases[i].message), "%s: %s", cases[i].names[0], err_message());
         json_decref(manifest);
     }
-    json_decref(made.manifest);
+    json_decref(forged.manifest);
 }
