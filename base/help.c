@@ -70,7 +70,7 @@ static void visit_table(const struct poptOption *table, const char *group, help_
     for (const struct poptOption *row = table; row->longName || row->shortName || row->arg; row++) {
         if ((row->argInfo & POPT_ARG_MASK) == POPT_ARG_INCLUDE_TABLE)
             visit_table(row->arg, row->descrip, visit, context);
-        else if ((row->argInfo & POPT_ARG_MASK) != POPT_ARG_CALLBACK)
+        else if ((row->argInfo & POPT_ARG_MASK) != POPT_ARG_CALLBACK && !(row->argInfo & POPT_ARGFLAG_DOC_HIDDEN))
             visit(context, group, row);
     }
 }
