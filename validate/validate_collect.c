@@ -84,7 +84,7 @@ static void show_part(const struct validate_part *part, const struct part_run *r
     else if (run->state == PART_DONE)
         printf("%s\n", json_string_value(json_object_get(json_array_get(run->records, 0), "verdict")));
     else
-        printf("%s%s\n", run->state == PART_ABSENT ? "not here: " : "", run->reason);
+        printf("%s\n", run->reason);
     fflush(stdout);
 }
 

@@ -2,6 +2,7 @@
 // Validates a machine with a fault through the program itself: the verdict names the fault.
 #include "validate/validate.h"
 
+#include "base/command_test.h"
 #include "base/err.h"
 #include "bench/storage/fio.h"
 #include "results/record/record_verify.h"
@@ -229,4 +230,19 @@ Test(validate_machine, an_interrupted_run_leaves_a_file_that_says_so)
     result_close(&file);
     snprintf(path, sizeof path, "%s/report.html", out);
     cr_expect_eq(access(path, R_OK), 0, "the results so far have a page");
+}
+
+// --bands and --save-bands are earlier names of --ranges and --save-ranges.
+Test(validate_machine, options_about_accepted_ranges_have_two_spellings)
+{
+    static const char *const ranges[] = {"--ranges", "--bands"}, *const save[] = {"--save-ranges", "--save-bands"};
+    char command[PATH_MAX + 128], said[1024];
+    for (int i = 0; i < 2; i++) {
+        snprintf(command, sizeof command, "'%s/zerogauge' validate %s none-such 2>&1", ZG_BINARY_DIR, ranges[i]);
+        cr_expect_eq(command_run(command, said, sizeof said), 2);
+        cr_expect(strstr(said, "--ranges none-such: no such file"), "%s", said);
+        snprintf(command, sizeof command, "'%s/zerogauge' validate %s '%s' 2>&1", ZG_BINARY_DIR, save[i], folder);
+        cr_expect_eq(command_run(command, said, sizeof said), 2);
+        cr_expect(strstr(said, "exists; give a new file"), "%s", said);
+    }
 }

@@ -77,7 +77,7 @@ static void print_absent(const struct validate_setting *setting, const struct va
 {
     for (size_t i = 0; i < setting->plan->count; i++)
         if (result->states[i] == PART_ABSENT)
-            printf("skipped     %s: %s\n", setting->plan->parts[i].name, result->reasons[i]);
+            printf("not run     %s: %s\n", setting->plan->parts[i].name, result->reasons[i]);
 }
 
 static void print_verdict(const struct validate_result *result)

@@ -189,7 +189,7 @@ Test(cmd_plan, errors_name_what_is_wrong)
         {"--preset zero3 --worlds 2,4", "--search"},
         {"--preset zero3 --search --worlds 2,,4", "expected numbers"},
         {"--preset zero3 --search --worlds 0", "expected numbers"},
-        {"--preset zero3 --against result.jsonl", "--against has the configurations"},
+        {"--preset zero3 --against result.jsonl", "--against takes configurations"},
         {"--against /none/result.jsonl", "/none/result.jsonl"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

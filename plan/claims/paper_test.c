@@ -196,7 +196,7 @@ Test(paper, the_page_counts_each_verdict)
     int rc;
     char *text = printed("offload-table-4", false, &rc);
     cr_assert_eq(rc, ERR_NONE);
-    static const char counts[] = "21 cells: 4 agree, 2 listed errata, 15 measurements of the papers, 0 differ";
+    static const char counts[] = "21 cells: 4 agree, 2 are listed errata, 15 are measurements, 0 differ";
     cr_assert_not_null(strstr(text, counts), "%s", text);
     cr_assert_not_null(strstr(text, "2: 1.39 s over 0.22 s are 6.32x"));
     free(text);

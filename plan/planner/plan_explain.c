@@ -34,15 +34,15 @@ static void explain_time(const struct plan_setting *setting, FILE *out)
     if (plan_lanes_of(setting->machine, setting->world, setting->config->precision, &lanes) != 0)
         return;
     fprintf(out, "\ntime: an operation starts when its lane is free and its dependencies have finished; it takes\n");
-    fprintf(out, "  compute      the longer of operations / %.4g per s and bytes / %.4g per s, and %g s\n",
+    fprintf(out, "  compute      the longer of operations / %.4g per s and bytes / %.4g per s, plus %g s\n",
             lanes.flops_per_s, lanes.bytes_per_s[LANE_COMPUTE], lanes.latency_s[LANE_COMPUTE]);
     fprintf(out,
             "  collective   (N-1)/N of the bytes, which pass each rank of a ring, twice for an all-reduce, / %.4g per "
-            "s, and %g s\n",
+            "s, plus %g s\n",
             lanes.bytes_per_s[LANE_COLLECTIVE], lanes.latency_s[LANE_COLLECTIVE]);
     for (enum lane lane = LANE_H2D; lane < LANE_COUNT; lane++)
         if (lanes.bytes_per_s[lane] > 0)
-            fprintf(out, "  %-12s bytes / %.4g per s, and %g s\n", ledger_lane_name(lane), lanes.bytes_per_s[lane],
+            fprintf(out, "  %-12s bytes / %.4g per s, plus %g s\n", ledger_lane_name(lane), lanes.bytes_per_s[lane],
                     lanes.latency_s[lane]);
     fprintf(out, "  operations of the model: 2 for each matrix element and token, 4 x length x width for attention; "
                  "backward\n  has twice as many, and with checkpoints forward once more\n");
@@ -50,7 +50,7 @@ static void explain_time(const struct plan_setting *setting, FILE *out)
 
 static void explain_machine(const struct plan_machine *machine, FILE *out)
 {
-    fprintf(out, "\n%s: %s; %d device%s a node\n", machine->name, machine->about, machine->devices_per_node,
+    fprintf(out, "\n%s: %s; %d device%s per node\n", machine->name, machine->about, machine->devices_per_node,
             machine->devices_per_node > 1 ? "s" : "");
     for (int i = 0; i < MACHINE_FIGURE_COUNT; i++)
         if (machine->figures[i].value > 0)

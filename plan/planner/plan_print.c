@@ -20,8 +20,8 @@ static void print_head(const struct plan_setting *setting, FILE *out)
     fprintf(out, "%s, %s parameters, %s, stage %d, on %d rank%s of %s (%d node%s)\n", setting->model->name,
             size_text(model_param_elements(setting->model, false), count), dtype_name(config->precision), config->stage,
             setting->world, setting->world > 1 ? "s" : "", machine->name, nodes, nodes > 1 ? "s" : "");
-    fprintf(out, "a rank and step: %zu x %zu sequence%s of %s tokens%s\n\n", config->accumulation, config->micro_batch,
-            config->micro_batch > 1 ? "s" : "", size_text(setting->model->sequence_length, length),
+    fprintf(out, "per rank and step: %zu x %zu sequence%s of %s tokens%s\n\n", config->accumulation,
+            config->micro_batch, config->micro_batch > 1 ? "s" : "", size_text(setting->model->sequence_length, length),
             config->activation_checkpointing ? ", activation checkpoints" : "");
 }
 

@@ -51,7 +51,7 @@ Test(accepted_range, errors_name_line_and_key)
                    "fleet.json:3: bands.0.at_least: ", "more than at_most");
     expect_refusal(WITH("{\"id\": \"a\", \"bench\": \"b\", \"metric\": \"ratio\", \"unit\": \"ns\", \"at_least\": 2, "
                         "\"source\": \"s\"}"),
-                   "fleet.json:3: bands.0.unit: ", "ratio has none");
+                   "fleet.json:3: bands.0.unit: ", "ratio has no unit");
     expect_refusal(WITH("{\"id\": \"a\", \"bench\": \"b\", \"metric\": \"median\", \"at_least\": 2, "
                         "\"source\": \"s\"}"),
                    "fleet.json:3: bands.0.unit: ", "missing");

@@ -39,7 +39,7 @@ Test(outlier, one_of_many_is_found_despite_the_spread_of_the_others)
     cr_expect_eq(outliers_of((double[]){8, 10, 11, 12, 16.1}, 5, &last), 0);
     cr_expect_eq(outliers_of((double[]){8, 10, 11, 12, 16.3}, 5, &last), 1);
     cr_expect_eq(last, 4);
-    // Half of them slow: the centre is still that of the others.
+    // With almost half of them slow the centre is still a fast rank's time.
     cr_expect_eq(outliers_of((double[]){10, 10, 10, 10, 40, 40, 40}, 7, &last), 3);
 }
 

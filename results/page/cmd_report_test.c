@@ -115,14 +115,15 @@ Test(cmd_report, a_run_that_is_valid_by_its_own_ranges_is_marked_and_not_ranked)
     cr_expect(strstr(text, "verified; VALID BY OWN LIMITS: adam-update is looser, adam-fused is missing, "), "%s",
               text);
     free(text);
-    expect_printed("# VALID BY OWN LIMITS\n\nNot by the default limits: adam-update is looser", path, NULL, NULL, NULL);
+    expect_printed("# VALID BY OWN LIMITS\n\nNot by the default accepted ranges: adam-update is looser", path, NULL,
+                   NULL, NULL);
     text = report(0, "--leaderboard", sample_folder, NULL, NULL);
     cr_expect(strstr(text, "\n| no | A processor | 2 | 1 KiB | VALID BY OWN LIMITS | full | "), "%s", text);
     cr_expect_null(strstr(text, "\n| yes "), "%s", text);
     free(text);
     free(report(0, "--html", sample_path("b.html"), path, NULL));
     char command[PATH_MAX + 128], output[4096];
-    snprintf(command, sizeof command, "grep -c 'limits, but they are not the default ones: adam-update is looser' '%s'",
+    snprintf(command, sizeof command, "grep -c 'but the ranges are not the default ones: adam-update is looser' '%s'",
              sample_path("b.html"));
     cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
 }

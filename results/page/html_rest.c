@@ -36,11 +36,11 @@ static void put_findings(const struct result_view *view, FILE *out)
             const json_t *finding = view_record(view, line);
             if (!view_is(finding, "finding") || strcmp(view_text(finding, "verdict"), order[i]) != 0)
                 continue;
-            open_table(&is_open, "Findings", "Verdict|Of|Finding", out);
+            open_table(&is_open, "Findings", "Verdict|About|Finding", out);
             fputs("<tr><td>", out);
             html_badge(out, order[i]);
             fputs("</td>", out);
-            html_element(out, "td", view_text(finding, "kind"));
+            html_element(out, "td", view_finding_kind(finding));
             html_element(out, "td", view_text(finding, "text"));
             fputs("</tr>\n", out);
         }
@@ -111,7 +111,7 @@ static void put_efficiency(const struct result_view *view, FILE *out)
         if (strcmp(view->benches[i].name, "step") != 0 || !json_is_object(model))
             continue;
         open_table(&is_open, "Efficiency of a step, by ZeRO-Infinity's model of the lanes measured beside it",
-                   "Step|Tokens/s|Parameters, gradients|Optimizer states|Activations|Together|Measured|Difference",
+                   "Step|Tokens/s|Parameters, gradients|Optimizer states|Activations|Predicted|Measured|Difference",
                    out);
         fputs("<tr>", out);
         html_element(out, "td", view_text(json_object_get(view->benches[i].record, "case"), "what"));

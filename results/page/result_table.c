@@ -75,9 +75,9 @@ static void put_findings(const struct result_view *view, FILE *out)
         if (!view_is(finding, "finding"))
             continue;
         if (!any)
-            fputs("\n## Findings\n\n| verdict | of | finding |\n| --- | --- | --- |\n", out);
+            fputs("\n## Findings\n\n| verdict | about | finding |\n| --- | --- | --- |\n", out);
         any = true;
-        fprintf(out, "| %s | %s | ", view_text(finding, "verdict"), view_text(finding, "kind"));
+        fprintf(out, "| %s | %s | ", view_text(finding, "verdict"), view_finding_kind(finding));
         text_markdown(out, view_text(finding, "text"));
         fputs(" |\n", out);
     }

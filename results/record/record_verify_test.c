@@ -102,7 +102,7 @@ Test(record_verify, a_part_takes_no_longer_than_the_whole)
 }
 
 // A rate's samples take the longer, the smaller they are.
-Test(record_verify, a_rate_has_its_duration)
+Test(record_verify, the_duration_of_a_rate_is_recomputed)
 {
     const char *const lines[] = {
         SAMPLE_RUN,
@@ -134,7 +134,7 @@ Test(record_verify, verdicts_follow_from_the_accepted_ranges)
     refused(8, "\"line\":5", "\"line\":null", 8, "line", "is null, expected the line of the `bench` record");
     refused(7, "\"step\":\"update\"", "\"step\":\"other\"", 7, "id", "matches no `bench` record");
     refused(5, "\"step\":\"update\"", "\"step\":\"update\",\"device\":\"cuda\"", 7, "id", "matches no `bench`");
-    refused(7, "\"metric\":\"ratio\",\"unit\":null", "\"metric\":\"median\",\"unit\":\"ms\"", 5, "unit", "is of ms");
+    refused(7, "\"metric\":\"ratio\",\"unit\":null", "\"metric\":\"median\",\"unit\":\"ms\"", 5, "unit", "is in ms");
 }
 
 // The ranks' results, one of each of two ranks.
@@ -153,7 +153,7 @@ Test(record_verify, verdicts_follow_from_the_accepted_ranges)
     "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"slow\"],\"elapsed_s\":20,"     \
     "\"other_load\":null}"
 
-Test(record_verify, outliers_are_those_that_the_ranks_samples_show)
+Test(record_verify, outliers_follow_from_the_ranks_samples)
 {
     expect_holds(
         (const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 110), OUTLIER("VALID", 3, 1.1), VALID_END, NULL});
@@ -164,13 +164,13 @@ Test(record_verify, outliers_are_those_that_the_ranks_samples_show)
         "median", "is called VALID by the finding ranks-compute-alone, expected INVALID");
     expect_refusal(
         (const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 3, 1.5), SLOW_END, NULL}, 3,
-        "median", "is 2 times that of its peers, and 1.5");
+        "median", "is 2 times that of its peers, but 1.5");
     expect_refusal(
         (const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 200), OUTLIER("INVALID", 2, 2), SLOW_END, NULL}, 3,
         "line", "has 0 findings of the kind outlier");
     expect_refusal((const char *const[]){SAMPLE_RUN, RANK(0, 100), RANK(1, 110), OUTLIER("VALID", 3, 1.1),
                                          OUTLIER("VALID", 2, 1.1), VALID_END, NULL},
-                   6, "kind", "2 findings are of outliers, expected 1");
+                   6, "kind", "2 findings are about outliers, expected 1");
 }
 
 Test(record_verify, the_verdict_and_its_reasons_follow_from_the_findings)
@@ -188,7 +188,7 @@ Test(record_verify, the_verdict_and_its_reasons_follow_from_the_findings)
     expect_refusal(lines, 8, "verdict", "is VALID, expected null from the findings");
 }
 
-Test(record_verify, parts_that_ended_badly_are_found)
+Test(record_verify, failed_parts_need_a_reason_and_a_finding)
 {
     refused(4, "\"status\":0", "\"status\":1", 4, "reason", "expected why");
     refused(4, "\"status\":0,\"signal\":null,\"reason\":null", "\"status\":1,\"signal\":null,\"reason\":\"failed\"", 4,
@@ -222,7 +222,7 @@ static size_t refusals_of_part(const char *name, int status, const char *gpus)
     return count;
 }
 
-Test(record_verify, only_a_device_that_the_machine_does_not_have_may_be_left_out)
+Test(record_verify, only_a_part_about_an_absent_device_may_be_skipped)
 {
     cr_expect_eq(refusals_of_part("bench-pcie", 77, "[]"), 0);
     cr_expect_eq(refusals_of_part("bench-pcie", 77, "[{\"model\":\"A GPU\"}]"), 1);
@@ -239,7 +239,7 @@ Test(record_verify, arithmetic_follows_from_its_requirements)
     refused(2, "\"CONFORMS\"", "\"FAILS\"", 2, "line", "has 0 findings of the kind arithmetic");
 }
 
-Test(record_verify, what_fits_follows_from_the_bytes)
+Test(record_verify, whether_a_model_fits_follows_from_the_bytes)
 {
     refused(6, "\"device_bytes\":10", "\"device_bytes\":11", 6, "fits", "is true, expected false");
     refused(6, "\"nvme_bytes\":0", "\"nvme_bytes\":1", 6, "fits", "is true, expected false");
@@ -247,7 +247,7 @@ Test(record_verify, what_fits_follows_from_the_bytes)
     refused(6, "\"fits\":true", "\"fits\":null", 6, "reason", "is null");
 }
 
-Test(record_verify, lines_digest_and_end_are_of_this_file)
+Test(record_verify, lines_digest_and_end_belong_to_this_file)
 {
     struct result_file file;
     size_t count;

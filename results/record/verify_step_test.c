@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of --verify on what a step says of tokens and of the efficiency that was predicted.
+// report --verify recomputes the tokens/s and the predicted efficiency of a step.
 #include "results/record/record_verify.h"
 
 #include "results/record/record_test.h"
@@ -60,7 +60,7 @@ Test(verify_step, the_share_of_a_square_is_recomputed)
     free(text);
 }
 
-Test(verify_step, an_honest_step_holds)
+Test(verify_step, an_unedited_step_verifies)
 {
     char *text = refusals_of("zero3", "zero1");
     cr_expect_str_empty(text);
