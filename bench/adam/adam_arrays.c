@@ -43,7 +43,7 @@ int adam_arrays_open(size_t count, int threads, struct adam_arrays *out)
     if (out->param && out->exp_avg && out->exp_avg_sq && out->grad && out->model_params && out->baseline_model_params)
         return ERR_NONE;
     adam_arrays_close(out);
-    return err_set(ERR_MEMORY, "no memory for %zu parameters of 20 bytes; --sizes chooses others", count);
+    return err_set(ERR_MEMORY, "no memory for %zu parameters of 20 bytes; choose fewer with --sizes", count);
 }
 
 void adam_arrays_close(struct adam_arrays *arrays)

@@ -6,10 +6,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void print_columns(const char *first, const char *own_us, const char *last)
+static void print_columns(const char *baseline_us, const char *last)
 {
-    printf("%-8s %-15s %-9s %11s %10s %21s %10s %9s %9s %6s  %s\n", first, "operation", "", "bytes", "us",
-           "(10 % to 90 %)", own_us, "alg GB/s", "bus GB/s", "wrong", last);
+    printf("ratio    %-15s %-9s %11s %10s %21s %10s %9s %9s %6s  %s\n", "operation", "variant", "bytes", "us",
+           "(10 % to 90 %)", baseline_us, "alg GB/s", "bus GB/s", "wrong", last);
 }
 
 void comm_print_header(int world, const struct bench_device *device)
@@ -19,14 +19,14 @@ void comm_print_header(int world, const struct bench_device *device)
         printf("%d ranks on %d host%s%s; medians, and the time of %s own order in percent of the canonical order's\n",
                world, bench_world_host_count(), bench_world_host_count() == 1 ? "" : "s",
                nccl ? ", each with a GPU" : "", nccl ? "NCCL's" : "MPI's");
-        print_columns("ratio", nccl ? "NCCL's us" : "MPI's us", "library, elements whose bits differ");
+        print_columns(nccl ? "NCCL's us" : "MPI's us", "library, elements whose bits differ");
         return;
     }
     printf("%d ranks", world);
     if (device->accelerator)
         printf(" on %d device%s (%s)", device->count, device->count == 1 ? "" : "s", bench_device_name(device));
     printf("; medians, and the time of concurrent copies of the same bytes in percent of the collective's\n");
-    print_columns("ratio", "copies us", "baseline");
+    print_columns("copies us", "baseline");
 }
 
 // The column of wrong elements is always 0: a case with any is an error and has no row.

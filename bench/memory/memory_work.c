@@ -49,7 +49,7 @@ int memory_arrays_open(size_t count, int threads, bool huge, struct memory_array
         memory_word *array = out->arrays[a] = bench_map(count * sizeof *array, huge);
         if (!array) {
             memory_arrays_close(out);
-            return err_set(ERR_MEMORY, "no memory for %d arrays of %zu bytes; --sizes chooses others",
+            return err_set(ERR_MEMORY, "no memory for %d arrays of %zu bytes; choose fewer with --sizes",
                            MEMORY_ARRAY_COUNT, count * sizeof *array);
         }
         bench_touch(array, count * sizeof *array, threads);

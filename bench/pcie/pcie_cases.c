@@ -251,8 +251,8 @@ int pcie_cases_run(const struct pcie_link *link, const struct bench_options *opt
         .setting = {
             .link = link, .device_count = 1, .memory = PCIE_PINNED, .bytes = bytes, .block_bytes = options->sizes[0]}};
     if (!options->json)
-        printf("ratio    %-8s %-4s %-8s %9s %9s %18s %9s\n", "", "", "memory", "block", "GB/s", "(10 % to 90 %)",
-               "baseline");
+        printf("ratio    %-8s %-4s %-8s %9s %9s %18s %9s\n", "device", "copy", "memory", "block", "GB/s",
+               "(10 % to 90 %)", "baseline");
     for (int device = 0; device < link->device_count; device++) {
         trial.setting.first_device = device;
         TRY(run_device_cases(&trial));

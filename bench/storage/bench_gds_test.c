@@ -263,12 +263,12 @@ static int command(const char *const arguments[], char *said, size_t said_bytes)
 Test(bench_gds, bad_input_is_refused)
 {
     static const char *const bad[][4] = {
-        {"--buffered", NULL, "--buffered: cuFile's files are opened with O_DIRECT"},
-        {"--direction=mixed", NULL, "--direction mixed: read or write"},
-        {"--sizes=3000", NULL, "--sizes 3000: requests are multiples of 4096 that divide --size (1073741824)"},
-        {"--sizes=12K", NULL, "--sizes 12288: requests are multiples of 4096 that divide --size (1073741824)"},
-        {"--size=1000000", NULL, "--size 1000000: whole MiB, from 1 up"},
-        {"--threads=257", NULL, "--threads 257: up to 256 requests in flight"},
+        {"--buffered", NULL, "--buffered: cuFile always bypasses the page cache"},
+        {"--direction=mixed", NULL, "--direction mixed: expected read or write"},
+        {"--sizes=3000", NULL, "--sizes 3000: a request must be a multiple of 4096 and divide --size (1073741824)"},
+        {"--sizes=12K", NULL, "--sizes 12288: a request must be a multiple of 4096 and divide --size (1073741824)"},
+        {"--size=1000000", NULL, "--size 1000000: expected a multiple of 1 MiB"},
+        {"--threads=257", NULL, "--threads 257: at most 256 requests in flight"},
         {"--engine=cufile", NULL, "unknown I/O engine 'cufile'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -105,7 +105,7 @@ static void print_header(const struct gds_bench *bench, const char *path)
         printf(" %s", bench->options->storage.paths[i]);
     printf("\nevery byte verified; medians of %zu runs, in turn with runs through page-locked host memory by %s\n"
            "cuFile's path: %s\nratio    %-6s %9s %6s %9s %18s %9s  path\n",
-           bench->options->repeat, io_engine_of(bench->engine)->name, path, "", "request", "flight", "GB/s",
+           bench->options->repeat, io_engine_of(bench->engine)->name, path, "access", "request", "flight", "GB/s",
            "(10 % to 90 %)", "host");
 }
 

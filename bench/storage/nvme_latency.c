@@ -146,7 +146,7 @@ int nvme_latencies_run(struct nvme_bench *bench)
         static const char columns[] = "      p50       p95       p99     p99.9";
         printf("\nlatency in us of one request of 4 KiB at a time, at random offsets%s\n",
                bench->fio[0] ? "; on the right fio's" : "");
-        printf("ratio    %-6s %-9s %8s   %s%s%s\n", "", "engine", "requests", columns, bench->fio[0] ? "   " : "",
+        printf("ratio    %-6s %-9s %8s   %s%s%s\n", "access", "engine", "requests", columns, bench->fio[0] ? "   " : "",
                bench->fio[0] ? columns : "");
     }
     // Percentiles of single requests do not need long runs.

@@ -116,8 +116,8 @@ static int case_run(struct nvme_bench *bench, const struct stream *stream)
 int nvme_rates_run(struct nvme_bench *bench)
 {
     if (!bench->options.json)
-        printf("ratio    %-6s %-9s %9s %6s %9s %18s %9s\n", "", "engine", "block", "depth", "GB/s", "(10 % to 90 %)",
-               "fio");
+        printf("ratio    %-6s %-9s %9s %6s %9s %18s %9s\n", "access", "engine", "block", "depth", "GB/s",
+               "(10 % to 90 %)", "fio");
     struct stream stream = {.seconds = bench->seconds};
     for (int direction = 0; direction < STREAM_DIRECTION_COUNT; direction++)
         for (size_t size = 0; size < bench->options.size_count; size++)
