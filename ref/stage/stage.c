@@ -119,14 +119,14 @@ int stage_reduce(struct stage *stage, int layer)
 
 bool stage_next_bucket(const struct stage *stage, int layer, int *next, int *bucket)
 {
-    const struct model_layer *u = &stage->setting.model->layers[layer];
+    const struct model_layer *model_layer = &stage->setting.model->layers[layer];
     assert(layer >= 0 && layer < stage->setting.model->layer_count && *next >= 0);
-    while (*next < u->param_count) {
+    while (*next < model_layer->param_count) {
         int at = (*next)++;
-        *bucket = stage->layout.bucket_of[u->params[at]];
+        *bucket = stage->layout.bucket_of[model_layer->params[at]];
         bool seen = false;
         for (int i = 0; i < at; i++)
-            seen |= stage->layout.bucket_of[u->params[i]] == *bucket;
+            seen |= stage->layout.bucket_of[model_layer->params[i]] == *bucket;
         if (!seen)
             return true;
     }

@@ -207,9 +207,8 @@ Test(cmd_train, the_largest_model_of_a_budget_is_a_record_with_its_bytes_and_the
 Test(cmd_train, help_has_every_option_once_and_in_groups)
 {
     static const char *const lines[] = {
-        "\nWhat is trained:\n",       "--preset=PRESET", "\nHow it runs:\n", "--world=N",
-        "\nWhere states may live:\n", "--nvme-path DIR", "\nCheckpoints:\n", "--resume=DIR",
-        "\nWhat comes out:\n",        "--verify"};
+        "\nModel and data:\n", "--preset=PRESET",  "\nExecution:\n", "--world=N",   "\nMemory and storage:\n",
+        "--nvme-path DIR",     "\nCheckpoints:\n", "--resume=DIR",   "\nOutput:\n", "--verify"};
     cr_assert_eq(zerogauge("train --help"), 0);
     char *examples = strstr(output, "\nExamples:\n");
     cr_assert(examples, "%s", output);

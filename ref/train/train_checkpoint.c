@@ -79,7 +79,7 @@ int train_checkpoints_open(const struct train_checkpoint_options *options, const
     uint64_t step = out->from ? checkpoint_manifest(out->from)->step : 0;
     if (out->saves && out->store.newest > step)
         return err_set(ERR_USAGE,
-                       "%s: already holds a checkpoint of step %" PRIu64 ": continue from it with --checkpoint, or "
+                       "%s: holds a checkpoint of step %" PRIu64 " already: continue from it with --checkpoint, or "
                        "save to another folder",
                        out->store.path, out->store.newest);
     return ERR_NONE;
