@@ -7,9 +7,15 @@
 #include "conformance/contract/answer.h"
 #include "conformance/contract/answer_layout.h"
 
+enum { ANSWER_NO_RANK = -1 };
+
 // Looks at every entry of the folder: what it is, its name, its size; nothing is read. Fills in kind, has_seen and
 // has_usage.
 int answer_check_entries(struct answer *answer);
+
+// Opens the folder of the answer (ANSWER_NO_RANK), or of a rank in it. path has room for PATH_MAX bytes and gets its
+// name.
+int answer_open_folder(const struct answer *answer, int rank, char *path, int *fd);
 
 // A file of the answer with its header checked against the case.
 struct answer_file {
@@ -18,8 +24,6 @@ struct answer_file {
     const struct safetensors_tensor **found;  // by entry of the layout; null: not there
     struct answer_step scalars;               // of a step's file: t, skipped, ... ; no arrays
 };
-
-enum { ANSWER_NO_RANK = -1 };
 
 // rank-R/step-K.safetensors, or step-K.safetensors for ANSWER_NO_RANK.
 int answer_file_open(const struct answer *answer, int step, int rank, struct answer_file *out);

@@ -50,6 +50,10 @@ struct rule_set {
                                    // for a recipe without a tail, and before the first update
     size_t count;
 };
+
+// Adds a copy of a rule; takes over `sequences`, which may be null, also in case of an error.
+int rule_set_add(struct rule_set *set, const struct rule *rule, bool leaves_unused, unsigned char *sequences);
+void rule_set_clear(struct rule_set *set);  // forgets the rules and keeps the memory for them
 void rule_set_free(struct rule_set *set);
 
 // What is kept of a judged answer, to compare it with its twins: a digest of the state after each step.
@@ -69,7 +73,12 @@ struct judge {
     int rule_count;
 };
 
-// One finding for each answer that follows a rule, or none: whether it is that of all. After all answers are kept.
+// Compares each case given twice with its first answer, and each case with the first of its twins that answers the same
+// steps. After all answers are kept.
+int judge_twins(struct judge *judge);
+
+// Adds a finding for each answer that follows a rule of the table, or none: one rule must explain all. After all
+// answers are kept.
 int judge_rules(struct judge *judge);
 
 // State: sets *out to the finding, and `explained` to the rules that explain every step (none where the verdict is
