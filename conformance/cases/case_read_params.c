@@ -145,7 +145,7 @@ static int read_betas(const struct strict_object *object, struct case_group *gro
     return ERR_NONE;
 }
 
-// What no optimizer can do anything with; a case that expects a refusal may ask for it.
+// Refuses hyper-parameters that make no sense, unless the case expects a refusal.
 static int check_group(const struct strict_object *object, const struct check_case *c, const struct case_group *group)
 {
     if (c->expects_refusal)

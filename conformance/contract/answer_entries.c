@@ -83,7 +83,7 @@ static int number_of(const char *name, const char *prefix, const char *suffix, i
     return strcmp(name, expected) == 0 ? (int)number : -1;
 }
 
-// What has been seen of a folder.
+// The entries found in a folder.
 struct entries {
     bool steps[CASE_STEP_MAX + 1];
     bool ranks[CASE_WORLD_MAX];

@@ -58,7 +58,7 @@ static int read_scalar(struct answer_file *file, const struct answer_entry *entr
     }
 }
 
-// What depends on what else is there: gradients and the norm, and the moments of unused parameters.
+// Checks tensors that depend on each other: gradients and norm, and the two moments of a parameter.
 static int check_together(const struct answer_file *file)
 {
     const struct answer_step *scalars = &file->scalars;

@@ -14,11 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// What a file gets for an entry of its layout: null, it does without.
+// The data of one entry of a file; null: the file leaves the entry out.
 struct source {
     const void *data;
     enum safetensors_type type;
-    int64_t whole;  // what data points to, for scalars
+    int64_t whole;  // storage of a scalar, to which data points
     double real;
 };
 

@@ -108,20 +108,13 @@ static int write_usage(struct plugin_run *run)
     return run->table->usage ? answer_write_usage(&run->c, run->answer, usage) : ERR_NONE;
 }
 
-static int make_folder(const char *path)
-{
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
-    return ERR_NONE;
-}
-
 static int answer_steps(struct plugin_run *run)
 {
     char store[PATH_MAX];
     const struct check_case *c = &run->c;
     if (c->phase != PHASE_WHOLE) {
         TRY(case_state_folder(c, run->state, store));
-        TRY(make_folder(store));
+        TRY(case_folder_make(store));
     }
     if (c->phase == PHASE_RESUME)
         TRY(plugin_result(run, "load", run->table->load(run->context, store)));
@@ -150,7 +143,7 @@ static int answer_case(struct plugin_run *run, int world)
         return err_set(ERR_USAGE, "is a case of world %d, in a run of world %d", c->world, world);
     TRY(plugin_view_open(c, run->folder, &run->view));
     TRY(plugin_arrays_open(run));
-    TRY(make_folder(run->answer));
+    TRY(case_folder_make(run->answer));
     if (c->phase != PHASE_WHOLE && !run->table->save)
         return answer_write_text(run->answer, ANSWER_UNSUPPORTED, "the plug-in has neither save nor load");
     if (c->phase != PHASE_RESUME)

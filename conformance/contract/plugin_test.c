@@ -231,7 +231,7 @@ Test(plugin, the_suite_judges_a_plug_in)
     cr_expect_null(strstr(output, "FAIL"), "%s", output);
 }
 
-// --- a table that does as it is told ---
+// --- a table that each test sets up ---
 
 enum fake { FAKE_GOOD, FAKE_DECLINES, FAKE_REFUSES, FAKE_FAILS, FAKE_SILENT };
 static enum fake fake;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient that was used is the expected one times a factor: which factor of the case it is.
+// Names the factor between the expected gradient and the one that was used.
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ static double common_factor(const struct row *row)
     return factor;
 }
 
-// Whether a case serves a requirement whose identifier begins so.
+// True if a case serves a requirement whose identifier begins with these letters.
 static bool is_about(const struct check_case *c, const char *letters)
 {
     for (int i = 0; i < c->requirement_count; i++)
@@ -30,7 +30,7 @@ static bool is_about(const struct check_case *c, const char *letters)
     return false;
 }
 
-// Where gradients are clipped a factor on all of them takes itself out again, so what is left is the coefficient's.
+// Clipping cancels a factor common to all gradients, so that a factor which remains is the coefficient's.
 static bool is_clipped(const struct row *row)
 {
     return row->trial->c->gradient_clipping > 0 && row->coefficient < 1;
@@ -43,10 +43,10 @@ static enum hint hint_of_factor(const struct row *row, double factor)
     double scale_after = row->trial->decisions[row->step - 1].scale_after;
     if (isnan(factor) || value_near(factor, 1.0))
         return HINT_NONE;
-    // A threshold of zero, or a norm that is no number, leaves nothing.
+    // A threshold of zero, or a NaN norm, makes the coefficient zero.
     if (is_clipped(row) || (factor == 0.0 && is_about(c, "R-CLIP-")))
         return HINT_CLIP;
-    // Of what is nowhere, the place says more.
+    // For a gradient that is missing, the positions say more.
     if (factor == 0.0)
         return HINT_NONE;
     double either = factor > 1 ? factor : 1 / factor;
@@ -64,7 +64,7 @@ static enum hint hint_of_factor(const struct row *row, double factor)
     return c->gradient_clipping > 0 ? HINT_CLIP : HINT_FACTOR_OTHER;
 }
 
-// Each rank with its own coefficient: no more factors than ranks, and all of clipped gradients.
+// True if each rank clipped by its own coefficient: at most one factor per rank.
 static bool has_coefficients_by_rank(const struct row *row)
 {
     double factors[CASE_WORLD_MAX];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which checks a case is for, and one finding for each of them; afterwards, answers against one another.
+// Judges an answer: one finding for each aspect that some requirement checks in its case.
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
@@ -31,7 +31,7 @@ void judge_close(struct judge *judge)
     free(judge);
 }
 
-// The checks that some requirement asks of a case.
+// The aspects that some requirement checks in a case.
 static unsigned aspects_of(const struct check_case *c)
 {
     unsigned aspects = 1u << ASPECT_ANSWER;
@@ -47,7 +47,7 @@ int judge_without(struct judge *judge, const struct check_case *c, enum verdict 
     for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
         struct finding finding = {.c = c, .aspect = (enum aspect)aspect, .verdict = verdict};
         snprintf(finding.text, sizeof finding.text, "%s", why);
-        // A twin or a rule that cannot be compared says nothing by itself.
+        // Aspects between cases need a second answer.
         bool between = aspect == ASPECT_SAME || aspect == ASPECT_REPEAT || aspect == ASPECT_RULE;
         if ((aspects >> aspect & 1) && !between)
             TRY(findings_add(judge->findings, &finding));
@@ -61,7 +61,7 @@ static void view(const struct check_case *c, const struct answer_step *step, str
         size_t bytes = c->params[i].count * sizeof(float);
         if (out->param[i] && step->param[i])
             memcpy(out->param[i], step->param[i], bytes);
-        // Moments that an answer need not have are zeros.
+        // Moments that an answer may leave out are zeros.
         if (out->exp_avg[i])
             step->exp_avg[i] ? (void)memcpy(out->exp_avg[i], step->exp_avg[i], bytes)
                              : (void)memset(out->exp_avg[i], 0, bytes);
@@ -156,7 +156,7 @@ static void close_trial(struct trial *trial)
     free(trial->decisions);
 }
 
-// A digest of what is trained and has gradients, in which both zeros, and all NaN, are the same.
+// Digests the parameters that are trained and used; both zeros are equal in it, and so are all NaN.
 static int keep_digests(struct trial *trial, struct kept *kept)
 {
     const struct check_case *c = trial->c;
@@ -242,7 +242,7 @@ static int judge_refusal(struct judge *judge, const struct check_case *c, const 
     struct finding finding = {.c = c, .aspect = ASPECT_REFUSAL, .verdict = VERDICT_PASS};
     if (answer->kind != ANSWER_REFUSED) {
         finding.verdict = VERDICT_FAIL;
-        snprintf(finding.text, sizeof finding.text, "it was accepted: %s", c->note);
+        snprintf(finding.text, sizeof finding.text, "accepted, but must be refused: %s", c->note);
     } else {
         snprintf(finding.text, sizeof finding.text, "%.400s", answer->text);
     }
@@ -258,7 +258,7 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
         return judge_without(judge, c, VERDICT_UNSUPPORTED, why);
     }
     if (answer->kind == ANSWER_REFUSED && !c->expects_refusal) {
-        snprintf(why, sizeof why, "refused, although the case makes sense: %.400s", answer->text);
+        snprintf(why, sizeof why, "refused a valid case: %.400s", answer->text);
         return judge_without(judge, c, VERDICT_FAIL, why);
     }
     struct finding whole = {.c = c, .aspect = ASPECT_ANSWER, .verdict = VERDICT_PASS};
@@ -266,7 +266,7 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
     if (c->expects_refusal)
         return judge_refusal(judge, c, answer);
     if (c->phase == PHASE_RESUME && !saved)
-        return judge_without(judge, c, VERDICT_BROKEN, "its saving half has no answer");
+        return judge_without(judge, c, VERDICT_BROKEN, "the saving half of the case has no answer");
     struct kept *kept = NULL;
     TRY(keep(judge, c, &kept));
     unsigned aspects = aspects_of(c);

@@ -35,7 +35,7 @@ static void keeps_its_gradient(const struct check_case *c, const struct case_val
     memcpy(gradient_of_step, g, sizeof gradient_of_step);
 }
 
-// The state has been made already: what is told alone is wrong.
+// The state is made already: only the report is wrong.
 static void tells_the_sum(const struct check_case *c, int step, struct answer_step *says)
 {
     for (int i = 0; step == 2 && i < c->param_count; i++)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// All rules that the case, and what is claimed, permit; the canonical one first.
+// All rules that the case and the claims permit; the canonical one first.
 static int all_rules(const struct trial *trial, struct rule_set *out)
 {
     const struct check_case *c = trial->c;
@@ -31,7 +31,7 @@ static int all_rules(const struct trial *trial, struct rule_set *out)
     return ERR_NONE;
 }
 
-// The bits of one element of the three states that are not as expected, first of m, then of v, then of the parameter.
+// Finds the first of m, v and parameter of one element that differs from the expected state.
 static bool first_difference(const struct trial *trial, int param, size_t i, struct difference *out)
 {
     const struct {
@@ -63,8 +63,8 @@ static bool first_difference(const struct trial *trial, int param, size_t i, str
     return false;
 }
 
-// Marks the elements whose bits are those of the expected state, which was made with this sequence, unless they are
-// known (`sequences`, or null) to follow the other one; counts those marked so far.
+// Marks the elements that equal the expected state, which was made with this sequence, unless `sequences` (or null)
+// shows that they follow the other one. Returns how many elements are marked by now.
 static size_t mark(struct search *search, unsigned char sequence, const unsigned char *sequences)
 {
     const struct trial *trial = search->trial;
@@ -83,7 +83,7 @@ static size_t mark(struct search *search, unsigned char sequence, const unsigned
     return marked;
 }
 
-// What the step has told of which elements are in the tail.
+// Notes the sequence of each element that only one sequence explains in this step.
 static int note_sequences(const struct search *search, unsigned char **sequences)
 {
     if (!*sequences)
@@ -96,7 +96,7 @@ static int note_sequences(const struct search *search, unsigned char **sequences
     return ERR_NONE;
 }
 
-// After which t the rule's powers of beta began with a pow; 0: with 1.
+// The t after which the rule's powers of beta begin with a pow; 0: they begin with 1.
 static uint64_t powers_begin(const struct trial *trial, const struct rule *rule, uint64_t t)
 {
     switch (rule->powers) {
@@ -109,13 +109,13 @@ static uint64_t powers_begin(const struct trial *trial, const struct rule *rule,
     }
 }
 
-// A norm is rounded many times on its way, in an order that is nobody's business: as many roundings as links.h grants.
+// The order of a norm's additions is free: the limit of roundings is links.h's.
 static bool norm_is_near(double norm, double reported)
 {
     return fabs(reported - norm) <= 16 * 0x1p-24 * norm;
 }
 
-// The state after the step under a rule and one of its choices.
+// Computes the expected state after the step under a rule and one of its choices.
 static int expect(const struct search *search, const struct rule *rule, bool leaves_unused,
                   const struct unsharded_choice *choice)
 {
@@ -163,7 +163,7 @@ int search_nearest(struct search *search)
     return ERR_NONE;
 }
 
-// Where nothing is to be applied, nothing may change.
+// True if a step that applies no gradient leaves the state as it is.
 static bool unchanged(struct search *search)
 {
     struct trial *trial = search->trial;
@@ -173,7 +173,7 @@ static bool unchanged(struct search *search)
     return search->best_count == search->element_count;
 }
 
-// How many elements a rule explains.
+// Counts the elements that a rule explains.
 static int try_rule(struct search *search, const struct rule *rule, bool leaves_unused, const unsigned char *sequences,
                     size_t *marked)
 {
@@ -216,7 +216,7 @@ static int search_step(struct search *search)
     return ERR_NONE;
 }
 
-// Frozen parameters keep their bits.
+// Finds the first element of a frozen parameter that changed.
 static bool frozen_changed(const struct trial *trial, int step, struct difference *out)
 {
     const struct check_case *c = trial->c;

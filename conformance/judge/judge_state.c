@@ -16,7 +16,7 @@ static int describe_failure(struct search *search, struct finding *out)
     out->difference = search->difference;
     out->hint = diagnose_state(trial, &search->best, &search->difference);
     char rule[256];
-    snprintf(out->text, sizeof out->text, "nearest to %s; ", rule_text(&search->best, rule, sizeof rule));
+    snprintf(out->text, sizeof out->text, "nearest rule: %s; ", rule_text(&search->best, rule, sizeof rule));
     return ERR_NONE;
 }
 
@@ -36,7 +36,7 @@ static int describe(struct search *search, struct finding *out)
         if (trial->decisions[search->step - 1].applies > 0)
             return judge_by_links(trial, out);
         out->verdict = VERDICT_FAIL;
-        snprintf(out->text, sizeof out->text, "the state changed in a step that applies nothing");
+        snprintf(out->text, sizeof out->text, "the state changed in a step that applies no gradient");
         return ERR_NONE;
     }
     struct rule canonical = rule_canonical(c);

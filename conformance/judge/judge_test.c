@@ -247,7 +247,7 @@ Test(judge, a_recipe_that_changes_midway_is_no_rule)
     cr_assert_eq(finding.verdict, VERDICT_BOUNDED, "%s", finding.text);
 }
 
-// What the answer says of its norm, if it does.
+// The norm that the answer reports, if tells_norm.
 static double reported_norm;
 static bool tells_norm;
 
@@ -310,7 +310,7 @@ static int recipe_called(const char *name)
     return index;
 }
 
-// The canonical recipe is that of this one's body.
+// The canonical recipe equals this one's body.
 static void no_tail_in_step_3(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule)
 {
     (void)c, (void)update;

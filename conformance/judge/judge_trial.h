@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// What goes wrong in an answer; every function may be null.
+// The mistakes of an answer; every function may be null.
 struct wrong {
     void (*gradient)(const struct check_case *c, const struct case_values *values, int step, float *const g[]);
     void (*update)(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule);

@@ -23,8 +23,8 @@ static float round_bf16(float x)
     return x;
 }
 
-// Multiples of a quantum: 2^-24 below 2^-14, else 2^-10 of the number's own power of two. 65520 is half a quantum
-// beyond the largest number.
+// Rounds to a multiple of a quantum: 2^-24 below 2^-14, otherwise 2^-10 of the number's own power of two. 65520 is half
+// a quantum beyond the largest number.
 static float round_fp16(float x)
 {
     if (!(fabsf(x) < 65520.0f))
@@ -40,7 +40,7 @@ float unsharded_round(enum dtype dtype, float x)
     return dtype == DTYPE_BF16 ? round_bf16(x) : dtype == DTYPE_FP16 ? round_fp16(x) : x;
 }
 
-// In how many ways a sum over ranks can be added in this order.
+// The number of ways to add a sum over ranks in this order.
 static int order_count(enum rule_order order, int world)
 {
     if (order == ORDER_GROUPS && rule_group_count(world) > 0)
@@ -68,7 +68,7 @@ struct unsharded_choice unsharded_choice_at(const struct check_case *c, const st
     };
 }
 
-// What the sums of one parameter need. The terms of one rank or micro-step are in `term`, gathered for an element.
+// The inputs of the sums of one parameter, and scratch for one element's terms.
 struct mean {
     const struct check_case *c;
     const struct rule *rule;

@@ -71,7 +71,7 @@ static int run(const char *arguments)
     return command_run(command, output, sizeof output);
 }
 
-// Whether the case has a whole answer.
+// True if the case has a complete answer.
 static bool is_answered(const struct check_case *c)
 {
     char path[PATH_MAX];

@@ -2,7 +2,7 @@
 // Cases that the reference refuses or declines.
 #include "conformance/reference/reference_test.h"
 
-// Nonsense is refused, and makes no step; what makes sense and is not here is declined.
+// The reference refuses invalid cases before any step, and declines valid ones that it does not support.
 Test(reference, what_makes_no_sense_is_refused)
 {
     struct check_case cases[6], plain = case_of("", 2, 2);

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-// Whether bits are equal, all NaN being one, and both zeros.
+// True if two numbers are equal or both NaN; zeros of either sign are equal.
 static bool same(float a, float b)
 {
     return a == b || (isnan(a) && isnan(b));
@@ -24,7 +24,7 @@ static void expect_equal(const struct check_case *c, int step, int rank, const c
     }
 }
 
-// What forward saw is what the answer says of the step before, rounded. The loss has no unused parameters.
+// Forward must see the state after the previous step, rounded. The loss has no unused parameters.
 static void expect_seen(const struct answer *a, int step, const struct unsharded_state *before)
 {
     const struct check_case *c = a->c;

@@ -122,7 +122,7 @@ Test(report_part, what_needs_the_order_is_repeated_with_the_part_that_was_run)
     part_facts.part = NULL;
 }
 
-// What a line asks for is what there is: each case of the suite, or all of its topic.
+// The line selects existing cases: the finding's own case, or all of its topic.
 static int check_selected(void *context, const struct check_case *item)
 {
     size_t *count = context;

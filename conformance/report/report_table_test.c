@@ -59,7 +59,7 @@ Test(report_table, hostile_texts_begin_no_line_and_hide_nothing)
     reported_close(reported);
 }
 
-// What a terminal of its own sees.
+// The bytes that a terminal receives.
 static char *print_to_terminal(const struct reported *reported)
 {
     int master = posix_openpt(O_RDWR | O_NOCTTY);
@@ -73,7 +73,7 @@ static char *print_to_terminal(const struct reported *reported)
     for (int i = 0; i < REPORTED_COUNT; i++)
         few.verdicts[i] = verdict_of(&few.findings, reported->verdicts[i].requirement);
     cr_assert_eq(report_table(&few.facts, &few.findings, few.verdicts, REPORTED_COUNT, out), ERR_NONE);
-    // What was written arrives in pieces.
+    // The output arrives in pieces.
     char *text = calloc(1, 1 << 16);
     size_t used = 0;
     while (!strstr(text, " requirements\r\n")) {

@@ -6,13 +6,13 @@
 
 #include "conformance/spec/requirement_parse.h"
 
-// In the order of SPEC.md; null past the end. The list is made once, on first use, from any thread. A SPEC.md that
-// cannot be parsed is a broken build: the first call says so and ends in ERR_INTERNAL from requirement_check.
+// The requirements in the order of SPEC.md; null past the end. Thread-safe: the first use parses SPEC.md. A SPEC.md
+// that does not parse is a broken build: the list is empty, and requirement_check returns ERR_INTERNAL with the reason.
 const struct requirement *requirement_at(int index);
 const struct requirement *requirement_find(const char *id);
 int requirement_check(void);
 
-// Whether a requirement's check looks at a case, by the part of its name before the first '.' or '~'.
+// True if a requirement's patterns match a case, by the part of its name before the first '.' or '~'.
 bool requirement_covers(const struct requirement *requirement, const char *case_name);
 
 // Fills in a case's list of requirements.

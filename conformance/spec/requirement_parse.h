@@ -40,7 +40,7 @@ struct requirements {
     char *strings;
 };
 
-// name stands for the text in messages. The text must outlive the list. ERR_USAGE with `NAME:LINE: ...` for what is
+// Messages call the text `name`. The text must outlive the list. ERR_USAGE with `NAME:LINE: ...` for what is
 // not in the format, for an identifier or a mutant that comes twice, and for a text without requirements.
 int requirements_parse(const char *name, const char *text, size_t bytes, struct requirements *out);
 

@@ -213,7 +213,7 @@ Test(verdict, one_failing_finding_fails_the_run_at_every_requirement)
         const struct requirement *requirement = requirement_at(i);
         char name[CASE_NAME_BYTES];
         snprintf(name, sizeof name, "%s", requirement->patterns[requirement->pattern_count - 1]);
-        const struct check_case *c = named(name);  // a '*' stands for itself, too
+        const struct check_case *c = named(name);  // the pattern matches itself, '*' included
         for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
             if (!(requirement->aspects & 1u << aspect))
                 continue;
