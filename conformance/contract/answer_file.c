@@ -95,6 +95,8 @@ static int check_file(struct answer_file *file, bool is_state)
 
 int answer_file_open(const struct answer *answer, int step, int rank, struct answer_file *out)
 {
+    assert(step >= case_first_step(answer->c) && step <= case_last_step(answer->c));
+    assert(rank == ANSWER_NO_RANK || (rank >= 0 && rank < answer->c->world));
     char name[40], folder[PATH_MAX], path[PATH_MAX];
     int fd;
     *out = (struct answer_file){.file.fd = -1};

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/json.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -157,6 +158,7 @@ static int read_arrays(const struct answer_file *file, struct answer_step *out)
 
 int answer_read_step(const struct answer *answer, int step, struct answer_step *out)
 {
+    assert(answer->folder && answer->kind == ANSWER_STATES);
     struct answer_file file;
     *out = (struct answer_step){0};
     TRY(answer_file_open(answer, step, ANSWER_NO_RANK, &file));
@@ -181,6 +183,8 @@ void answer_step_close(struct answer_step *step)
 
 int answer_read_seen(const struct answer *answer, int step, int rank, int micro, int param, float *out)
 {
+    assert(answer->kind == ANSWER_STATES && answer->has_seen);
+    assert(micro >= 0 && micro < answer->c->accumulation && param >= 0 && param < answer->c->param_count);
     struct answer_file file;
     TRY(answer_file_open(answer, step, rank, &file));
     int rc = ERR_NONE;

@@ -163,6 +163,7 @@ static int answer_case(struct plugin_run *run, int world)
 int plugin_answer_case(const struct zerogauge_implementation *implementation, const char *case_folder,
                        const char *answer_folder, int world, const char *state)
 {
+    assert(implementation && case_folder && answer_folder && world >= 0);
     struct plugin_run *run = calloc(1, sizeof *run);
     if (!run)
         return err_set(ERR_MEMORY, "no memory for a case");

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 
 int judge_open(const struct judge_options *options, struct findings *findings, struct judge **out)
 {
+    assert(options && findings && out);
     struct judge *judge = *out = calloc(1, sizeof *judge);
     if (!judge)
         return err_set(ERR_MEMORY, "no memory for the judge");
@@ -79,6 +81,7 @@ bool value_same(float a, float b)
 
 int trial_step(struct trial *trial, int step)
 {
+    assert(step >= case_first_step(trial->c) && step <= case_last_step(trial->c));
     const struct check_case *c = trial->c;
     if (step == case_first_step(c))
         unsharded_state_copy(c, &trial->start, &trial->before);
@@ -92,6 +95,7 @@ int trial_step(struct trial *trial, int step)
 
 int trial_gradient(struct trial *trial, const struct rule *rule, const struct unsharded_choice *choice, int step)
 {
+    assert(step >= 1 && step <= case_last_step(trial->c));
     const struct unsharded_choice *now = &trial->gradient_choice;
     if (trial->gradient_step == step && rule_same_gradient(rule, &trial->gradient_rule) &&
         now->first_rank == choice->first_rank && now->downwards == choice->downwards)
@@ -252,6 +256,8 @@ static int judge_refusal(struct judge *judge, const struct check_case *c, const 
 int judge_answer(struct judge *judge, const struct check_case *c, const struct case_values *values,
                  const struct answer *answer, const struct answer *saved)
 {
+    assert(judge && c && values && answer && answer->c == c);
+    assert(!saved || c->phase == PHASE_RESUME);
     char why[FINDING_TEXT_BYTES];
     if (answer->kind == ANSWER_UNSUPPORTED) {
         snprintf(why, sizeof why, "declined: %.400s", answer->text);
@@ -282,6 +288,7 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
 
 int judge_end(struct judge *judge)
 {
+    assert(!judge->rules);
     TRY(judge_twins(judge));
     return judge_rules(judge);
 }

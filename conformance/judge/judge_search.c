@@ -247,6 +247,7 @@ static bool frozen_changed(const struct trial *trial, int step, struct differenc
 
 int search_steps(struct search *search, struct finding *out)
 {
+    assert(search->explained && (!search->own_norm || search->trial->c->gradient_clipping > 0));
     struct trial *trial = search->trial;
     rule_set_clear(&search->alive);
     search->updated = search->failed = false;

@@ -349,7 +349,7 @@ Test(judge, powers_of_beta_may_be_made_anew_only_where_groups_have_different_bet
     c.groups[1].beta1 = 0.8;
     finding = state_finding(&c, &rule, &(struct wrong){.update = pow_in_every_step});
     cr_assert_eq(finding.verdict, VERDICT_EQUIVALENT, "%s", finding.text);
-    cr_assert(strstr(finding.text, "anew in every step"), "%s", finding.text);
+    cr_assert(strstr(finding.text, "recomputed in every step"), "%s", finding.text);
 }
 
 // Two answers by torch's fused recipe, the second with something wrong: what is said of the rule of one of them.

@@ -4,6 +4,7 @@
 
 #include "conformance/cases/case.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -180,6 +181,7 @@ int rule_count(const struct check_case *c)
 
 struct rule rule_at(const struct check_case *c, int index)
 {
+    assert(index >= 0);
     struct update_rule updates[UPDATE_MAX];
     int update_count = updates_of(c, updates), clips = clip_count(c);
     int gradient = index / (update_count * clips);

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 void rule_set_clear(struct rule_set *set)
@@ -23,6 +24,7 @@ void rule_set_free(struct rule_set *set)
 
 int rule_set_add(struct rule_set *set, const struct rule *rule, bool leaves_unused, unsigned char *sequences)
 {
+    assert(rule && rule->recipe >= 0);
     if (set->count % 64 == 0) {
         size_t room = set->count + 64;
         struct rule *rules = realloc(set->rules, room * sizeof *rules);

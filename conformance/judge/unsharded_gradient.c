@@ -58,6 +58,7 @@ int unsharded_choice_count(const struct check_case *c, const struct rule *rule)
 
 struct unsharded_choice unsharded_choice_at(const struct check_case *c, const struct rule *rule, int index)
 {
+    assert(index >= 0 && index < unsharded_choice_count(c, rule));
     int tails = adam_recipe_has_tail(adam_recipe_at(rule->recipe)) ? 2 : 1;
     int order = index / tails;
     return (struct unsharded_choice){
@@ -252,6 +253,7 @@ static void gradient_of_param(struct mean *mean, const struct case_values *value
 int unsharded_gradient(const struct check_case *c, const struct case_values *values, const struct rule *rule,
                        const struct unsharded_choice *choice, int step, double scale, float *const out[CASE_PARAM_MAX])
 {
+    assert(step >= 1 && step <= c->steps && scale > 0);
     size_t room = (size_t)c->accumulation * (size_t)c->world * (size_t)c->param_count;
     struct mean mean = {.c = c, .rule = rule, .choice = choice, .scale = (float)scale};
     mean.uses = malloc(room * sizeof *mean.uses);

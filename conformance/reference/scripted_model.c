@@ -23,11 +23,14 @@ int scripted_param(const struct scripted *scripted, int param)
 
 const void *const *scripted_seen(const struct scripted *scripted, int rank, int micro)
 {
+    assert(scripted->seen && rank >= 0 && rank < scripted->setting.c->world);
+    assert(micro >= 0 && micro < scripted->setting.c->accumulation);
     return (const void *const *)scripted->seen + scripted_position(scripted->setting.c, rank, micro);
 }
 
 static const char *gradient_of(const struct scripted *scripted, const struct model_batch *batch, int use)
 {
+    assert(batch->step + (uint64_t)scripted->setting.before_steps <= CASE_STEP_MAX);
     const struct scripted_step *step = &scripted->steps[batch->step + (uint64_t)scripted->setting.before_steps];
     return step->tensors[scripted_position(scripted->setting.c, batch->rank, batch->micro) + (size_t)use];
 }

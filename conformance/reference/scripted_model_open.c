@@ -157,6 +157,7 @@ static int open_scripted(struct scripted *scripted)
 
 int scripted_open(const struct scripted_setting *setting, struct scripted **out)
 {
+    assert(setting->c && setting->folder && setting->before_steps >= 0);
     struct scripted *scripted = *out = calloc(1, sizeof *scripted);
     if (!scripted)
         return err_set(ERR_MEMORY, "no memory for the model of a case");

@@ -35,7 +35,7 @@ Test(report_table, the_command_that_ended_badly_is_reported_and_fails_the_run)
     reported->facts.command_failed = true;
     snprintf(reported->facts.command_text, sizeof reported->facts.command_text, "exited with status 3\nTraceback");
     table = reported_print(reported, report_table);
-    cr_assert_not_null(strstr(table, "\nThe command ended badly: exited with status 3\n    Traceback\n"), "%s", table);
+    cr_assert_not_null(strstr(table, "\nThe command failed: exited with status 3\n    Traceback\n"), "%s", table);
     cr_assert_not_null(strstr(table, "\nFAILS ("), "%s", table);
     cr_assert_null(strstr(table, "NOTHING-JUDGED"));
     free(table);

@@ -11,6 +11,7 @@
 #include "ref/arithmetic/random.h"
 #include "base/terminal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -262,6 +263,7 @@ static int check_placeholders(const char *const *command)
 
 int check_run(const struct check_setting *setting, struct check_run *out)
 {
+    assert(setting->command && setting->folder && out);
     *out = (struct check_run){0};
     double begin = clock_now_s();
     TRY(check_placeholders(setting->command));

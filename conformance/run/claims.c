@@ -5,6 +5,7 @@
 #include "base/strict_json.h"
 #include "base/safe_text.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +234,7 @@ static bool covers_half(const struct claims *claims, const struct check_case *c,
 bool claims_cover(const struct claims *claims, const struct check_case *c, const struct check_case *other,
                   char why[CLAIMS_TEXT_BYTES])
 {
+    assert(!other || (c->phase != PHASE_WHOLE && other->phase != PHASE_WHOLE));
     uint32_t reshard = other && other->world != c->world ? 1u << FEATURE_RESHARD : 0;
     why[0] = '\0';
     return covers_half(claims, c, reshard, why) && (!other || covers_half(claims, other, reshard, why));

@@ -15,7 +15,7 @@ enum aspect {
     ASPECT_REPEAT,    // a case given twice is answered twice alike
     ASPECT_RULE,      // one rule explains all answers
     ASPECT_MEMORY,    // model states held, by kind
-    ASPECT_PADDING,   // what is held beyond them
+    ASPECT_PADDING,   // bytes held beyond them
     ASPECT_TRAFFIC,   // bytes sent, by purpose
     ASPECT_CALLS,     // collectives
     ASPECT_REFUSAL,

@@ -112,7 +112,7 @@ int verdicts_of(const struct findings *findings, struct requirement_verdict out[
 enum run_verdict {
     RUN_CONFORMS,         // every MUST is PASS, EQUIVALENT or BOUNDED
     RUN_CONFORMS_PARTLY,  // so are those that are supported; at least one MUST is UNSUPPORTED
-    RUN_FAILS,            // a MUST is FAIL or BROKEN, or the command ended badly
+    RUN_FAILS,            // a MUST is FAIL or BROKEN, or the command failed
     RUN_NOTHING           // no MUST could be judged
 };
 
@@ -127,7 +127,7 @@ struct run_facts {
     const char *implementation, *version, *level;  // version: "" where it is not known
     const char *part;     // the options that chose a part of the level, for a shell: "--case NAME"; null: all of it
     const char *command;  // the options and the command that were judged, for a shell: "-- torchrun ... {cases} ..."
-    const char *const *rules;  // what explains all answers, by placement (judge_rule); null at the end; may be null
+    const char *const *rules;  // the rule of each placement (judge_rule), NULL at the end; may be null
     uint64_t seed;
     double seconds;
     size_t case_count, launch_count;

@@ -53,7 +53,7 @@ Test(verdict, names_are_different_and_complete)
     }
 }
 
-Test(verdict, every_hint_has_a_name_and_says_what_to_look_at_first)
+Test(verdict, every_hint_has_a_name_and_names_the_first_thing_to_check)
 {
     cr_assert_str_eq(hint_text(HINT_NONE), "");
     for (int i = HINT_NONE; i < HINT_COUNT; i++) {
@@ -67,7 +67,7 @@ Test(verdict, every_hint_has_a_name_and_says_what_to_look_at_first)
         }
         if (i == HINT_NONE)
             continue;
-        cr_assert_not_null(strstr(text, ". Look "), "%s: %s", name, text);
+        cr_assert_not_null(strstr(text, ". Check "), "%s: %s", name, text);
         cr_assert(isupper((unsigned char)text[0]), "%s", name);
         cr_assert(strchr(".?", text[strlen(text) - 1]), "%s", name);
         cr_assert_null(strstr(text, "  "), "%s", name);
