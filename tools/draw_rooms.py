@@ -25,7 +25,7 @@ INK, MUTED, BOX, EDGE, EMPTY, UPWARD = "#1f2328", "#57606a", "#f6f8fa", "#8c959f
 # The colour of a row, by the first part of its room's path.
 COLOURS = {"base": "#57606a", "ref": "#2563eb", "results": "#0f766e", "plan": "#b45309", "conformance": "#4338ca",
            "bench": "#15803d", "validate": "#0f766e", "info": "#57606a", "cli": "#1f2328"}
-# What a room is for, in a few words.
+# The purpose of each room.
 PURPOSES = {
     "base": "errors, files, JSON, text, clock, statistics",
     "base/process": "programs started and watched",
@@ -150,7 +150,8 @@ def draw(floor_of, counts):
     text(14, top + side + 22, "A filled cell: the room of its row includes headers of the room whose number heads the "
          "column; darker is more.", 11.5, MUTED)
     pairs, floor_count = len(counts), len(set(floor_of.values()))
-    text(14, top + side + 40, f"{len(rooms)} rooms on {floor_count} floors, {pairs} pairs that include, {upward} upward includes.", 11.5, MUTED)
+    text(14, top + side + 40, f"{len(rooms)} rooms on {floor_count} floors, {pairs} pairs that include, {upward} upward "
+         "includes.", 11.5, MUTED)
     out.append("</svg>\n")
     return "\n".join(out)
 

@@ -60,7 +60,7 @@ static int example_gradients(void *context, int32_t step, int32_t micro, int32_t
         const float *g = gradients[i];
         for (size_t k = 0; g && k < param->count; k++)
             x->sums[(size_t)rank * param->count + k] += g[k];
-        if (seen[i])  // what this rank's forward used: here there is but one copy
+        if (seen[i])  // the parameter that forward used; all ranks share one copy here
             memcpy(seen[i], x->states[ZEROGAUGE_PARAM], param->count * sizeof *g);
     }
     return ZEROGAUGE_OK;
@@ -115,7 +115,7 @@ static void example_close(void *context)
     free(e);
 }
 
-// Optional calls that are left out are null: no checkpoints, and nothing is told about memory and traffic.
+// Optional calls that are left out are null: no checkpoints, and no report of memory and traffic.
 const struct zerogauge_implementation *zerogauge_implementation(void)
 {
     static const struct zerogauge_implementation table = {.contract = ZEROGAUGE_CONTRACT,

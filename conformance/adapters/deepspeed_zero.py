@@ -57,7 +57,7 @@ class Trainer:
         self.engine.save_checkpoint(str(path), tag="zerogauge")
 
     def load(self, path, weights_only):
-        # In stage 3, load_module_only by itself leaves the parameters as they are, and says nothing.
+        # In stage 3, load_module_only alone silently leaves the parameters as they are.
         whole = {"load_module_only": weights_only, "load_optimizer_states": not weights_only}
         self.engine.load_checkpoint(str(path), tag="zerogauge", **whole)
 

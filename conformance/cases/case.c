@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/cases/case.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 int case_first_step(const struct check_case *c)
@@ -15,11 +16,13 @@ int case_last_step(const struct check_case *c)
 
 int case_owner(const struct check_case *c, int param)
 {
+    assert(param >= 0 && param < c->param_count);
     return c->params[param].tied_to >= 0 ? c->params[param].tied_to : param;
 }
 
 bool case_is_trained(const struct check_case *c, int param)
 {
+    assert(param >= 0 && param < c->param_count);
     return c->params[param].tied_to < 0 && !c->params[param].frozen;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A case of the conformance suite: what an implementation is asked to train, whole, as CONTRACT.md says. A case is
-// written to a folder, and read from one; what is read may be anybody's.
+// A case of the conformance suite: everything that an implementation is asked to train, as CONTRACT.md describes it. A
+// case is written to a folder, and read from one; a folder that is read is untrusted.
 #ifndef ZG_CASE_H
 #define ZG_CASE_H
 
@@ -120,13 +120,13 @@ struct check_case {
 int case_first_step(const struct check_case *c);
 int case_last_step(const struct check_case *c);
 
-// The parameter that a tied one stands for; itself, if it is not tied.
+// The parameter that a tied one is tied to; the parameter itself, if it is not tied.
 int case_owner(const struct check_case *c, int param);
 
-// Whether a parameter has moments and is updated: it is trained and not a tied use of another.
+// True if a parameter has moments and is updated: it is neither frozen nor a tied use of another.
 bool case_is_trained(const struct check_case *c, int param);
 
-// Whether a use of a parameter, itself or tied, gets a gradient; and whether any use of one that is not tied does.
+// True if a use of a parameter, itself or tied, gets a gradient; and true if any use of an owner does.
 bool case_is_used(const struct check_case *c, int use);
 bool case_has_gradient(const struct check_case *c, int param);
 

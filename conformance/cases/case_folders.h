@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folders that a command is given: which cases are in {cases}, and where in {state} a case's checkpoint goes.
+// The folders that a command receives: the cases in {cases}, and the checkpoint of a case in {state}.
 #ifndef ZG_CASE_FOLDERS_H
 #define ZG_CASE_FOLDERS_H
 
@@ -8,12 +8,22 @@
 #include <jansson.h>
 #include <limits.h>
 
-// CASES/order.json: an array of names, each of which is that of a folder beside it and leads nowhere else. The caller
-// owns *out. ERR_USAGE: it is something else.
+// Reads CASES/order.json: an array of names of folders beside it, without paths. The caller owns *out. ERR_USAGE: the
+// file is missing or holds something else.
 int case_order_read(const char *cases, json_t **out);
 
-// Of a half of a case that resumes: STATE/NAME of NAME.save and NAME.resume; STATE/NAME~2 of NAME.save~2, and of
-// NAME.resume~2 if there is such a folder. state may be null, which is ERR_USAGE.
+// The same without the cases of other numbers of ranks. A case that cannot be read stays in the list. ERR_USAGE: no
+// case is left.
+int case_order_of_world(const char *cases, int world, json_t **out);
+
+// Makes a folder, unless it exists. ERR_IO.
+int case_folder_make(const char *path);
+
+// Writes CASES/order.json: an array of names.
+int case_order_write(const char *cases, const json_t *names);
+
+// The checkpoint's folder of a half of a case that resumes: STATE/NAME for NAME.save and NAME.resume; STATE/NAME~2 for
+// NAME.save~2, and for NAME.resume~2 if that folder exists. state may be null, which is ERR_USAGE.
 int case_state_folder(const struct check_case *c, const char *state, char out[PATH_MAX]);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "conformance/cases/generator.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 struct case_values {
@@ -117,5 +118,6 @@ const float *case_initial(const struct case_values *values, int param)
 
 const float *case_gradient(const struct case_values *values, int step, int micro, int rank, int param)
 {
+    assert(micro >= 0 && rank >= 0 && param >= 0);
     return values->gradients[gradient_at(values->c, step, micro, rank, param)];
 }

@@ -126,7 +126,8 @@ static int64_t paired_integer(const struct check_case *c, int step, int micro, i
     return negative ? -power : power;
 }
 
-int64_t generator_integer(const struct check_case *c, int step, int micro, int rank, int param, size_t element)
+// An element of the exact family before the unit and the exponent are applied.
+static int64_t exact_integer(const struct check_case *c, int step, int micro, int rank, int param, size_t element)
 {
     int slot = slot_of(c, micro, rank), owner = case_owner(c, param);
     if (c->data.paired)
@@ -169,6 +170,6 @@ float generator_gradient(const struct check_case *c, int step, int micro, int ra
     case FAMILY_EXACT:
         break;
     }
-    int64_t integer = generator_integer(c, step, micro, rank, param, element) * c->data.unit;
+    int64_t integer = exact_integer(c, step, micro, rank, param, element) * c->data.unit;
     return (float)ldexp((double)integer, generator_exponent(c, step, param, element));
 }

@@ -12,8 +12,7 @@ float generator_initial(const struct check_case *c, int param, size_t element);
 // An element of a use's gradient, pokes left out. Step from 1, micro and rank from 0; the use has a gradient.
 float generator_gradient(const struct check_case *c, int step, int micro, int rank, int param, size_t element);
 
-// Of the exact family, before the unit and the exponent are applied: the integer, and the exponent of its grid.
-int64_t generator_integer(const struct check_case *c, int step, int micro, int rank, int param, size_t element);
+// The exponent of an element's grid, in the exact family.
 int generator_exponent(const struct check_case *c, int step, int param, size_t element);
 
 #endif

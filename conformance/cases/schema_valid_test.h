@@ -122,7 +122,7 @@ static inline bool schema_keyword(const json_t *root, const json_t *schema, cons
         cr_assert_not_null(target, "%s", json_string_value(is));
         return schema_takes(root, target, value);
     }
-    // Those that are looked at with properties and items, or say nothing of the value.
+    // Keywords that are checked with properties and items, or that do not restrict the value.
     static const char *const others[] = {
         "required", "additionalProperties", "minItems", "maxItems", "uniqueItems", "$schema", "$comment", "$defs",
         "title",    "description"};
@@ -144,7 +144,7 @@ static inline bool schema_takes(const json_t *root, const json_t *schema, const 
     return true;
 }
 
-// Whether a schema takes a text; false, too, where it is no JSON.
+// True if a schema accepts a text; false also where the text is not JSON.
 static inline bool schema_takes_text(const json_t *schema, const char *text)
 {
     json_t *value = json_loads(text, JSON_REJECT_DUPLICATES, NULL);

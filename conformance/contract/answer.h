@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An answer: the folder that an implementation fills for a case. Whoever writes it may be anybody: all of it is checked
-// against the case before anything is used, and what does not fit is refused with the file, the tensor and the reason.
+// An answer: the folder that an implementation fills for a case. It is untrusted: all of it is checked against the case
+// before anything is used, and an error names the file, the tensor and the reason.
 #ifndef ZG_ANSWER_H
 #define ZG_ANSWER_H
 
@@ -12,13 +12,14 @@ enum { ANSWER_TEXT_BYTES = 512 };
 enum usage_kind { USAGE_PARAM, USAGE_GRAD, USAGE_OPTIMIZER, USAGE_MASTER, USAGE_PADDING, USAGE_KIND_COUNT };
 enum usage_purpose { USAGE_REDUCE, USAGE_GATHER, USAGE_PURPOSE_COUNT };
 
-// What usage.json says of a rank; UINT64_MAX where it says nothing.
+// One rank's row of usage.json; UINT64_MAX where the file has no number.
 struct answer_usage {
     uint64_t held_bytes[USAGE_KIND_COUNT];
     uint64_t sent_bytes[USAGE_PURPOSE_COUNT], calls[USAGE_PURPOSE_COUNT];
 };
 
-// One step: all of it in memory, by parameter. NULL where the answer has it not (or the case: tied ones).
+// One step in memory: arrays by parameter, [count], owned. NULL for what the answer leaves out, and for tied
+// parameters.
 struct answer_step {
     float *param[CASE_PARAM_MAX], *exp_avg[CASE_PARAM_MAX], *exp_avg_sq[CASE_PARAM_MAX], *grad[CASE_PARAM_MAX];
     uint64_t t;
@@ -36,7 +37,8 @@ struct answer {
     struct answer_usage usage[CASE_WORLD_MAX];  // by rank
 };
 
-// Checks the whole folder. ERR_USAGE: malformed, and the message says what and where; ERR_IO. The case must outlive it.
+// Checks the whole folder. ERR_USAGE: malformed, with the file and the reason; ERR_IO. The case must outlive the
+// answer.
 int answer_open(const struct check_case *c, const char *folder, struct answer *out);
 void answer_close(struct answer *answer);
 
@@ -48,7 +50,7 @@ void answer_step_close(struct answer_step *step);
 // their own name. Only if has_seen.
 int answer_read_seen(const struct answer *answer, int step, int rank, int micro, int param, float *out);
 
-// Writing one: what the reference and plug-ins answer with. Each call makes one file; the folder must exist.
+// Writing an answer, for the reference and for plug-ins. Each call makes one file; the folder must exist.
 // seen: [accumulation][param], in the case's precision.
 int answer_write_step(const struct check_case *c, const char *folder, int step, const struct answer_step *state);
 int answer_write_seen(const struct check_case *c, const char *folder, int step, int rank,

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of checking an answer. Folders and files are opened one below the other without following links, so that
-// what is swapped while they are read cannot lead out of the answer.
+// an entry that is swapped while it is read cannot lead out of the answer.
 #ifndef ZG_ANSWER_CHECK_H
 #define ZG_ANSWER_CHECK_H
 
 #include "conformance/contract/answer.h"
 #include "conformance/contract/answer_layout.h"
 
-// Looks at every entry of the folder: what it is, its name, its size; nothing is read. Fills in kind, has_seen and
-// has_usage.
+enum { ANSWER_NO_RANK = -1 };
+
+// Checks the name, type and size of every entry of the folder, and reads none. Fills in kind, has_seen and has_usage.
 int answer_check_entries(struct answer *answer);
+
+// Opens the folder of the answer (ANSWER_NO_RANK), or of a rank in it. path has room for PATH_MAX bytes and gets its
+// name.
+int answer_open_folder(const struct answer *answer, int rank, char *path, int *fd);
 
 // A file of the answer with its header checked against the case.
 struct answer_file {
@@ -19,17 +24,11 @@ struct answer_file {
     struct answer_step scalars;               // of a step's file: t, skipped, ... ; no arrays
 };
 
-enum { ANSWER_NO_RANK = -1 };
-
 // rank-R/step-K.safetensors, or step-K.safetensors for ANSWER_NO_RANK.
 int answer_file_open(const struct answer *answer, int step, int rank, struct answer_file *out);
 void answer_file_close(struct answer_file *file);
 
-// The whole of a small file in the answer's folder, and a zero byte behind it; the caller frees *text.
-int answer_read_small(const struct answer *answer, const char *name, size_t limit, char **text, size_t *bytes);
-
-// usage.json; name stands for the file in messages. usage has `world` elements; what the text does not say is
-// UINT64_MAX.
+// Parses usage.json; messages call it `name`. usage: [world]; numbers that the text leaves out are UINT64_MAX.
 int answer_usage_parse(const char *name, const char *text, size_t bytes, int world, struct answer_usage usage[]);
 
 // By enum usage_kind and enum usage_purpose: the keys of usage.json.

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a tensor takes of a header is far less, even escaped and with blanks. Beside them a header may hold metadata.
+// Bounds of a header: far more than a tensor needs, even escaped and with blanks, and room for metadata.
 enum { ENTRY_BYTES_MAX = 1024, METADATA_BYTES_MAX = 1 << 16, SCALAR_BYTES_MAX = 8, SHAPE_TEXT_BYTES = 128 };
 
 static void add(struct answer_layout *layout, enum answer_entry_kind kind, int param, int micro, bool required)

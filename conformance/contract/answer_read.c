@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/json.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -36,7 +37,8 @@ static int read_small(int folder_fd, const char *name, const char *path, size_t 
     return rc;
 }
 
-int answer_read_small(const struct answer *answer, const char *name, size_t limit, char **text, size_t *bytes)
+// Reads a small file of the answer, with a zero byte behind it; the caller frees *text.
+static int read_small_file(const struct answer *answer, const char *name, size_t limit, char **text, size_t *bytes)
 {
     char path[PATH_MAX];
     *text = NULL;
@@ -59,7 +61,7 @@ static int read_text(struct answer *answer)
     const char *name = answer->kind == ANSWER_UNSUPPORTED ? "unsupported.txt" : "refused.txt";
     char *text, shown[TEXT_MESSAGE_BYTES];
     size_t bytes, used = 0;
-    TRY(answer_read_small(answer, name, TEXT_BYTES_MAX, &text, &bytes));
+    TRY(read_small_file(answer, name, TEXT_BYTES_MAX, &text, &bytes));
     for (size_t i = 0; i < bytes; i++) {
         bool blank = (unsigned char)text[i] <= ' ' || text[i] == 0x7f;
         if (!blank)
@@ -90,7 +92,7 @@ static int read_usage(struct answer *answer)
     char path[PATH_MAX], *text;
     size_t bytes;
     TRY(file_join(answer->folder, "usage.json", path));
-    TRY(answer_read_small(answer, "usage.json", JSON_TEXT_BYTES_MAX, &text, &bytes));
+    TRY(read_small_file(answer, "usage.json", JSON_TEXT_BYTES_MAX, &text, &bytes));
     int rc = answer_usage_parse(path, text, bytes, answer->c->world, answer->usage);
     free(text);
     return rc;
@@ -156,6 +158,7 @@ static int read_arrays(const struct answer_file *file, struct answer_step *out)
 
 int answer_read_step(const struct answer *answer, int step, struct answer_step *out)
 {
+    assert(answer->folder && answer->kind == ANSWER_STATES);
     struct answer_file file;
     *out = (struct answer_step){0};
     TRY(answer_file_open(answer, step, ANSWER_NO_RANK, &file));
@@ -180,6 +183,8 @@ void answer_step_close(struct answer_step *step)
 
 int answer_read_seen(const struct answer *answer, int step, int rank, int micro, int param, float *out)
 {
+    assert(answer->kind == ANSWER_STATES && answer->has_seen);
+    assert(micro >= 0 && micro < answer->c->accumulation && param >= 0 && param < answer->c->param_count);
     struct answer_file file;
     TRY(answer_file_open(answer, step, rank, &file));
     int rc = ERR_NONE;

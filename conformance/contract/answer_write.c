@@ -5,6 +5,7 @@
 #include "conformance/contract/answer_check.h"
 #include "base/err.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,11 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// What a file gets for an entry of its layout: null, it does without.
+// The data of one entry of a file; null: the file leaves the entry out.
 struct source {
     const void *data;
     enum safetensors_type type;
-    int64_t whole;  // what data points to, for scalars
+    int64_t whole;  // storage of a scalar, to which data points
     double real;
 };
 
@@ -147,6 +148,7 @@ static int step_path(const char *folder, int step, char out[PATH_MAX])
 
 int answer_write_step(const struct check_case *c, const char *folder, int step, const struct answer_step *state)
 {
+    assert(step >= case_first_step(c) && step <= case_last_step(c));
     char path[PATH_MAX];
     struct answer_layout layout;
     TRY(step_path(folder, step, path));
@@ -168,6 +170,7 @@ int answer_write_step(const struct check_case *c, const char *folder, int step, 
 int answer_write_seen(const struct check_case *c, const char *folder, int step, int rank,
                       const void *const *const seen[CASE_ACCUMULATION_MAX])
 {
+    assert(step >= case_first_step(c) && step <= case_last_step(c) && rank >= 0 && rank < c->world);
     char name[24], rank_folder[PATH_MAX], path[PATH_MAX];
     struct answer_layout layout;
     snprintf(name, sizeof name, "rank-%d", rank);
@@ -247,5 +250,6 @@ int answer_write_usage(const struct check_case *c, const char *folder, const str
 
 int answer_write_text(const char *folder, enum answer_kind kind, const char *text)
 {
+    assert(kind == ANSWER_UNSUPPORTED || kind == ANSWER_REFUSED);
     return write_text(folder, kind == ANSWER_UNSUPPORTED ? "unsupported.txt" : "refused.txt", text, strlen(text));
 }

@@ -82,7 +82,7 @@ int plugin_answer(const char *plugin, const char *cases, const char *answers, in
     json_t *order, *name;
     size_t i, failed = 0;
     TRY(plugin_load(plugin, &handle, &table));
-    int rc = case_order_read(cases, &order);
+    int rc = case_order_of_world(cases, world, &order);
     if (rc != ERR_NONE) {
         dlclose(handle);
         return rc;

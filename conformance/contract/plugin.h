@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host of plug-ins (contract.h): drives one through cases and writes its answers. It runs in a process of its own,
-// as whatever a plug-in does to its process is done to the host.
+// The host of plug-ins (contract.h): drives a plug-in through cases and writes its answers. It runs in a separate
+// process, because a plug-in can crash or corrupt its host.
 #ifndef ZG_PLUGIN_H
 #define ZG_PLUGIN_H
 
 #include "conformance/contract/contract.h"
 
-// All cases of the list in CASES/order.json, in that order: the answer to CASES/NAME is ANSWERS/NAME, which is made.
-// world: of every case. state: {state}, or null where no case resumes. ERR_USAGE: the plug-in cannot be loaded, or is
-// of another contract. An error of a case is printed with its name and ends nothing; at the end there is an ERR_CHECK
-// that says how many there were.
+// Answers the cases of `world` ranks in CASES/order.json, in that order, and skips the others: makes ANSWERS/NAME for
+// CASES/NAME. state: {state}, or null if no case resumes. ERR_USAGE: the plug-in cannot be loaded or has another
+// version of the contract, or no case has `world` ranks. An error of a case is printed with its name, and the next case
+// follows; ERR_CHECK at the end counts the errors.
 int plugin_answer(const char *plugin, const char *cases, const char *answers, int world, const char *state);
 
 // The same for one case, of any world.
@@ -17,15 +17,15 @@ int plugin_answer_one(const char *plugin, const char *case_folder, const char *a
 
 // --- the parts ---
 
-// Loads a plug-in and checks its table. *handle: for dlclose, once the table is used no more.
+// Loads a plug-in and checks its table. *handle: for dlclose after the last use of the table.
 int plugin_load(const char *plugin, void **handle, const struct zerogauge_implementation **out);
 
-// Answers the case in the folder with a folder, which is made if need be and must be empty. world: the case's; 0:
-// whatever that is.
+// Answers the case in case_folder; makes answer_folder if it is missing, which must be empty. world: the expected
+// number of ranks; 0: any.
 int plugin_answer_case(const struct zerogauge_implementation *implementation, const char *case_folder,
                        const char *answer_folder, int world, const char *state);
 
-// A case as the table has it.
+// A case in the structs of the table.
 struct plugin_view {
     struct zerogauge_case c;
     struct zerogauge_param *params;

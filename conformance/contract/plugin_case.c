@@ -1,32 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// One case through a plug-in's table: its files in, its answer out.
-#include "conformance/contract/plugin.h"
+// One case through a plug-in's table: its calls in the order of contract.h, and its answer.
+#include "conformance/contract/plugin_internal.h"
 
-#include "base/safe_text.h"
-#include "conformance/contract/answer.h"
-#include "conformance/cases/case.h"
-#include "conformance/cases/case_folders.h"
 #include "base/err.h"
-#include "base/file.h"
-#include "ref/checkpoint/safetensors.h"
+#include "base/safe_text.h"
+#include "conformance/cases/case_folders.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-struct plugin_run {
-    const struct zerogauge_implementation *table;
-    const char *folder, *answer, *state;  // the case's, the answer's, {state} or null
-    struct check_case c;
-    struct plugin_view view;
-    void *context;
-    float *initial[CASE_PARAM_MAX];
-    void *gradients[CASE_PARAM_MAX];  // in the precision; NULL: it has none
-    void *seen[CASE_WORLD_MAX][CASE_ACCUMULATION_MAX][CASE_PARAM_MAX];
-    struct answer_step now;
-};
 
 static const char *message_of(struct plugin_run *run, char shown[TEXT_MESSAGE_BYTES])
 {
@@ -34,8 +18,7 @@ static const char *message_of(struct plugin_run *run, char shown[TEXT_MESSAGE_BY
     return text_message(shown, run->view.message, 300);
 }
 
-// What a call has returned as an error of the suite.
-static int result_of(struct plugin_run *run, const char *call, int result)
+int plugin_result(struct plugin_run *run, const char *call, int result)
 {
     char shown[TEXT_MESSAGE_BYTES];
     if (result == ZEROGAUGE_OK)
@@ -44,122 +27,13 @@ static int result_of(struct plugin_run *run, const char *call, int result)
                    message_of(run, shown));
 }
 
-// --- what comes in ---
-
-// One more: an empty tensor is there, too.
-static int make_array(size_t count, size_t element_bytes, void *out)
-{
-    void *array = calloc(count + 1, element_bytes);
-    if (!array)
-        return err_set(ERR_MEMORY, "no memory for %zu elements", count);
-    memcpy(out, &array, sizeof array);
-    return ERR_NONE;
-}
-
-static int make_arrays(struct plugin_run *run)
-{
-    const struct check_case *c = &run->c;
-    size_t element_bytes = dtype_bytes(c->precision);
-    for (int i = 0; i < c->param_count; i++) {
-        size_t count = c->params[i].count;
-        if (case_owner(c, i) == i) {
-            TRY(make_array(count, sizeof(float), &run->initial[i]));
-            TRY(make_array(count, sizeof(float), &run->now.param[i]));
-        }
-        if (case_is_trained(c, i)) {
-            TRY(make_array(count, sizeof(float), &run->now.exp_avg[i]));
-            TRY(make_array(count, sizeof(float), &run->now.exp_avg_sq[i]));
-            TRY(make_array(count, sizeof(float), &run->now.grad[i]));
-        }
-        if (case_is_used(&run->c, i))
-            TRY(make_array(count, element_bytes, &run->gradients[i]));
-        for (int rank = 0; rank < c->world && c->params[i].used; rank++)
-            for (int micro = 0; micro < c->accumulation; micro++)
-                TRY(make_array(count, element_bytes, &run->seen[rank][micro][i]));
-    }
-    return ERR_NONE;
-}
-
-static void free_arrays(struct plugin_run *run)
-{
-    for (int i = 0; i < CASE_PARAM_MAX; i++) {
-        free(run->initial[i]);
-        free(run->gradients[i]);
-        for (int rank = 0; rank < CASE_WORLD_MAX; rank++)
-            for (int micro = 0; micro < CASE_ACCUMULATION_MAX; micro++)
-                free(run->seen[rank][micro][i]);
-    }
-    answer_step_close(&run->now);
-}
-
-static int read_tensor(const struct safetensors *file, const char *name, enum dtype dtype, size_t count, void *out)
-{
-    const struct safetensors_tensor *tensor = safetensors_find(file, name);
-    if (!tensor || tensor->type != safetensors_type_of(dtype) || tensor->count != count)
-        return err_set(ERR_USAGE, "%s: tensor \"%s\" is missing or not as the case says", file->path, name);
-    return safetensors_read(file, tensor, 0, count, out);
-}
-
-static int open_tensors(const struct plugin_run *run, const char *name, struct safetensors *out)
-{
-    char path[PATH_MAX];
-    TRY(file_join(run->folder, name, path));
-    return safetensors_open(path, out);
-}
-
-static int read_initial(struct plugin_run *run)
-{
-    struct safetensors file;
-    TRY(open_tensors(run, "init.safetensors", &file));
-    int rc = ERR_NONE;
-    for (int i = 0; i < run->c.param_count && rc == ERR_NONE; i++)
-        if (run->initial[i])
-            rc = read_tensor(&file, run->c.params[i].name, DTYPE_FP32, run->c.params[i].count, run->initial[i]);
-    safetensors_close(&file);
-    return rc;
-}
-
-// --- the calls ---
-
-static int hand_over(struct plugin_run *run, const struct safetensors *file, int step, int micro, int rank)
-{
-    const struct check_case *c = &run->c;
-    char name[CASE_TENSOR_BYTES];
-    for (int i = 0; i < c->param_count; i++) {
-        // NaN: what is not filled in shows.
-        if (c->params[i].used)
-            memset(run->seen[rank][micro][i], 0xff, c->params[i].count * dtype_bytes(c->precision));
-        if (!case_is_used(&run->c, i))
-            continue;
-        case_gradient_name(name, micro, rank, c->params[i].name);
-        TRY(read_tensor(file, name, c->precision, c->params[i].count, run->gradients[i]));
-    }
-    return result_of(run, "gradients",
-                     run->table->gradients(run->context, step, micro, rank, (const void *const *)run->gradients,
-                                           run->seen[rank][micro]));
-}
-
-static int feed(struct plugin_run *run, int step)
-{
-    char name[40];
-    struct safetensors file;
-    int rc = ERR_NONE;
-    snprintf(name, sizeof name, "grads-%d.safetensors", step);
-    TRY(open_tensors(run, name, &file));
-    for (int micro = 0; micro < run->c.accumulation && rc == ERR_NONE; micro++)
-        for (int rank = 0; rank < run->c.world && rc == ERR_NONE; rank++)
-            rc = hand_over(run, &file, step, micro, rank);
-    safetensors_close(&file);
-    return rc;
-}
-
 // A state of one parameter. What may be missing, and is, leaves *is_there false.
 static int read_state(struct plugin_run *run, enum zerogauge_state state, int param, bool may_be_missing, float *out,
                       bool *is_there)
 {
     int result = run->table->read(run->context, (int32_t)state, param, out);
     *is_there = result == ZEROGAUGE_OK;
-    return result == ZEROGAUGE_UNSUPPORTED && may_be_missing ? ERR_NONE : result_of(run, "read", result);
+    return result == ZEROGAUGE_UNSUPPORTED && may_be_missing ? ERR_NONE : plugin_result(run, "read", result);
 }
 
 // The present state as an answer; shown points into run->now, where it is not NULL.
@@ -208,8 +82,8 @@ static int answer_step_of(struct plugin_run *run, int step)
 {
     struct zerogauge_outcome outcome = {0};
     struct answer_step shown;
-    TRY(feed(run, step));
-    TRY(result_of(run, "step", run->table->step(run->context, step, &outcome)));
+    TRY(plugin_feed(run, step));
+    TRY(plugin_result(run, "step", run->table->step(run->context, step, &outcome)));
     TRY(read_states(run, &outcome, &shown));
     TRY(answer_write_step(&run->c, run->answer, step, &shown));
     return write_seen(run, step);
@@ -221,7 +95,7 @@ static int write_usage(struct plugin_run *run)
     for (int rank = 0; rank < run->c.world && run->table->usage; rank++) {
         struct zerogauge_usage reported;
         memset(&reported, 0xff, sizeof reported);
-        TRY(result_of(run, "usage", run->table->usage(run->context, rank, &reported)));
+        TRY(plugin_result(run, "usage", run->table->usage(run->context, rank, &reported)));
         usage[rank] = (struct answer_usage){
             .held_bytes = {[USAGE_PARAM] = reported.held_param,
                            [USAGE_GRAD] = reported.held_grad,
@@ -234,30 +108,23 @@ static int write_usage(struct plugin_run *run)
     return run->table->usage ? answer_write_usage(&run->c, run->answer, usage) : ERR_NONE;
 }
 
-static int make_folder(const char *path)
-{
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
-    return ERR_NONE;
-}
-
 static int answer_steps(struct plugin_run *run)
 {
     char store[PATH_MAX];
     const struct check_case *c = &run->c;
     if (c->phase != PHASE_WHOLE) {
         TRY(case_state_folder(c, run->state, store));
-        TRY(make_folder(store));
+        TRY(case_folder_make(store));
     }
     if (c->phase == PHASE_RESUME)
-        TRY(result_of(run, "load", run->table->load(run->context, store)));
+        TRY(plugin_result(run, "load", run->table->load(run->context, store)));
     for (int step = case_first_step(c); step <= case_last_step(c); step++) {
         int rc = answer_step_of(run, step);
         if (rc != ERR_NONE)
             return err_prefix(rc, "step %d", step);
     }
     if (c->phase == PHASE_SAVE)
-        TRY(result_of(run, "save", run->table->save(run->context, store)));
+        TRY(plugin_result(run, "save", run->table->save(run->context, store)));
     return write_usage(run);
 }
 
@@ -275,19 +142,19 @@ static int answer_case(struct plugin_run *run, int world)
     if (world > 0 && c->world != world)
         return err_set(ERR_USAGE, "is a case of world %d, in a run of world %d", c->world, world);
     TRY(plugin_view_open(c, run->folder, &run->view));
-    TRY(make_arrays(run));
-    TRY(make_folder(run->answer));
+    TRY(plugin_arrays_open(run));
+    TRY(case_folder_make(run->answer));
     if (c->phase != PHASE_WHOLE && !run->table->save)
         return answer_write_text(run->answer, ANSWER_UNSUPPORTED, "the plug-in has neither save nor load");
     if (c->phase != PHASE_RESUME)
-        TRY(read_initial(run));
+        TRY(plugin_read_initial(run));
     const float *const *initial = c->phase == PHASE_RESUME ? NULL : (const float *const *)run->initial;
     int result = run->table->open(&run->view.c, initial, &run->context);
     if (result == ZEROGAUGE_UNSUPPORTED || result == ZEROGAUGE_REFUSED) {
         run->view.message[sizeof run->view.message - 1] = '\0';
         return decline(run, result);
     }
-    TRY(result_of(run, "open", result));
+    TRY(plugin_result(run, "open", result));
     int rc = answer_steps(run);
     run->table->close(run->context);
     return rc;
@@ -296,6 +163,7 @@ static int answer_case(struct plugin_run *run, int world)
 int plugin_answer_case(const struct zerogauge_implementation *implementation, const char *case_folder,
                        const char *answer_folder, int world, const char *state)
 {
+    assert(implementation && case_folder && answer_folder && world >= 0);
     struct plugin_run *run = calloc(1, sizeof *run);
     if (!run)
         return err_set(ERR_MEMORY, "no memory for a case");
@@ -304,7 +172,7 @@ int plugin_answer_case(const struct zerogauge_implementation *implementation, co
     run->answer = answer_folder;
     run->state = state;
     int rc = answer_case(run, world);
-    free_arrays(run);
+    plugin_arrays_close(run);
     plugin_view_close(&run->view);
     free(run);
     return rc;

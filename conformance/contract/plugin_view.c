@@ -24,7 +24,7 @@ _Static_assert((int)ZEROGAUGE_WHOLE == PHASE_WHOLE && (int)ZEROGAUGE_SAVE == PHA
                    (int)ZEROGAUGE_RESUME == PHASE_RESUME,
                "phases");
 _Static_assert(CASE_SHAPE_MAX == sizeof(((struct plugin_view *)0)->shapes[0]) / sizeof(uint64_t), "shapes");
-// What a plug-in was built with is what the host has: no struct changes without another contract.
+// A plug-in and the host share these sizes: a struct changes only with the version of the contract.
 _Static_assert(ZEROGAUGE_CONTRACT == CASE_CONTRACT && sizeof(struct zerogauge_implementation) == 96 &&
                    sizeof(struct zerogauge_case) == 232 && sizeof(struct zerogauge_param) == 48 &&
                    sizeof(struct zerogauge_group) == 48 && sizeof(struct zerogauge_outcome) == 32 &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each step does: whether it is skipped, with which loss scale its gradients are made, whose gradient it applies.
+// Decides each step: its loss scale, whether it is skipped, and the step whose gradient it applies.
 #include "conformance/judge/unsharded.h"
 
 #include "base/err.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 // The three forms of the dynamic loss scale. `clean`: steps without overflow since the last overflow or doubling, for
-// DeepSpeed since the last overflow alone. `left`: overflows that the scale still stands.
+// DeepSpeed since the last overflow alone. `left`: hysteresis left, in overflows.
 struct scaler_state {
     double scale;
     uint64_t clean, left;
@@ -83,7 +83,7 @@ static void scaler_advance(const struct case_loss_scale *rules, enum scaler_form
         advance_deepspeed(rules, overflow, state);
 }
 
-// An inf or NaN of any rank is one in every sum that it enters, so the mean says it all.
+// An inf or NaN of any rank stays one in the mean, so the mean alone is searched.
 static int find_overflow(const struct check_case *c, const struct case_values *values, int step, double scale,
                          bool *out)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the first wrong step to the likeliest kind of bug. The wrong m says which gradient was used, and where; if m is
-// right, the wrong parameter says which t, learning rate or decay. Each kind of bug is a guess that is made and
-// compared with what the answer holds; the first that fits all wrong elements is named.
+// Finds the likeliest kind of bug from the first wrong step. A wrong m shows which gradient was used, and where; if m
+// is right, the wrong parameter shows which t, learning rate or decay. Each kind of bug predicts a state, which is
+// compared with the answer; the first that fits all wrong elements is named.
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-// So many elements at a tensor's end are what a vector loop, or a block, may leave.
+// The most elements that a vector loop or a block may leave at a tensor's end.
 enum { TAIL_COUNT = 16 };
 
 bool value_near(double a, double b)
@@ -15,7 +15,7 @@ bool value_near(double a, double b)
     return isfinite(a) && isfinite(b) && fabs(a - b) <= 1e-3 * fmax(fabs(a), fabs(b)) + 1e-30;
 }
 
-// The gradient that takes m from m0 to m1. What is no more than the roundings of both is none.
+// The gradient that takes m from m0 to m1; 0 if the difference is within the roundings of both.
 static double gradient_between(double m0, double m1, double beta1)
 {
     double gradient = (m1 - beta1 * m0) / (1 - beta1);
@@ -93,15 +93,15 @@ static struct positions positions_of(const struct row *row, int param)
     return p;
 }
 
-// Nothing but a tensor's end, or also the ends of the shares that it is cut in.
+// True if only a tensor's end, or the ends of its shards, are wrong.
 static bool is_tail(const struct positions *p, size_t world)
 {
     return p->first + TAIL_COUNT >= p->count ||
            (p->last + 1 == p->count && p->longest_run < TAIL_COUNT && p->run_count <= world);
 }
 
-// Where the wrong elements lie: nothing but the ends of tensors; whole tensors; a range that cuts a few tensors. NONE:
-// nearly everywhere, or here and there.
+// The hint of the wrong elements' positions: the ends of tensors only; whole tensors; a range that cuts a few tensors.
+// NONE: nearly everywhere, or scattered.
 static enum hint hint_of_places(const struct row *row)
 {
     size_t whole = 0, cut = 0;
@@ -171,7 +171,7 @@ static bool is_short(float expected, float actual)
            unsharded_round(DTYPE_FP16, actual) == actual;
 }
 
-// Moments of a 16-bit format that are near to the right ones; or zeros in their place.
+// True if the moments are in a 16-bit format and near the right ones, or zeros.
 static bool are_moments_short(const struct trial *trial, int param, size_t i)
 {
     float m = trial->after.exp_avg[param][i], v = trial->after.exp_avg_sq[param][i];
@@ -219,7 +219,7 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
         return hint;
     if (all_wrong(row, is_parameter_unchanged))
         return HINT_NOT_UPDATED;
-    // Where v is right, so was the gradient; where m is, too.
+    // A right v or m means a right gradient.
     if (row->wrong_moment_count > 0 && !all_wrong(row, is_second_moment_right))
         hint = diagnose_gradient(row);
     return or_other(hint == HINT_NONE ? hint_of_places(row) : hint);
@@ -228,7 +228,7 @@ static enum hint guess(struct row *row, const struct unsharded_decision *decisio
 static void fill_reported(struct row *row)
 {
     const struct trial *trial = row->trial;
-    row->coefficient = 1;  // what is told is not clipped
+    row->coefficient = 1;  // a reported gradient is not clipped
     for (int param = 0; param < trial->c->param_count; param++)
         for (size_t i = 0; trial_compares(trial, param) && i < trial->c->params[param].count; i++) {
             size_t at = row->begin[param] + i;
@@ -256,7 +256,7 @@ enum hint diagnose_reported_gradient(const struct trial *trial, const struct rul
     return or_other(hint);
 }
 
-// A state that changes, or a decision that is another one.
+// The hint where the state changed without an update, or the decision differs.
 static enum hint guess_of_skipped(const struct row *row, const struct unsharded_decision *decision, int step)
 {
     const struct trial *trial = row->trial;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which gradient was used: the expected one times a factor; that of some ranks, micro-steps or earlier steps; or those
-// of other elements.
+// Finds the gradient that was used: the expected one times a factor; the gradient of some ranks, micro-steps or earlier
+// steps; or the gradients of other elements.
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// A guess that may hold for each element in another way must hold for at least so many.
+// A guess that may hold in a different way for each element must explain at least this many.
 enum { TELLING_COUNT = 8 };
 
-// Whether row->guess is what was used, in every element whose m is wrong, and does not say the same as the expected.
+// True if row->guess was used in every element whose m is wrong, and differs from the expected gradient.
 static bool guessed(const struct row *row)
 {
     bool tells = false;
@@ -31,92 +31,13 @@ static void note(const struct row *row)
         row->fits[at] |= value_near(row->guess[at], row->used[at]);
 }
 
-// Whether the guesses that were noted explain every wrong element, each in its way.
+// True if the noted guesses together explain every wrong element.
 static bool noted_all(const struct row *row)
 {
     for (size_t at = 0; at < row->count; at++)
         if (row->wrong_moment[at] && !row->fits[at])
             return false;
     return row->wrong_moment_count >= TELLING_COUNT;
-}
-
-// The one number that takes the expected gradient to the used one; NaN if there is none.
-static double common_factor(const struct row *row)
-{
-    double factor = NAN;
-    for (size_t at = 0; at < row->count; at++) {
-        if (!row->wrong_moment[at] || row->expected[at] == 0.0)
-            continue;
-        double ratio = row->used[at] / row->expected[at];
-        if (isnan(factor))
-            factor = ratio;
-        if (!isfinite(ratio) || !value_near(ratio, factor))
-            return NAN;
-    }
-    return factor;
-}
-
-// Whether a case serves a requirement whose identifier begins so.
-static bool is_about(const struct check_case *c, const char *letters)
-{
-    for (int i = 0; i < c->requirement_count; i++)
-        if (strncmp(c->requirements[i], letters, strlen(letters)) == 0)
-            return true;
-    return false;
-}
-
-// Where gradients are clipped a factor on all of them takes itself out again, so what is left is the coefficient's.
-static bool is_clipped(const struct row *row)
-{
-    return row->trial->c->gradient_clipping > 0 && row->coefficient < 1;
-}
-
-static enum hint hint_of_factor(const struct row *row, double factor)
-{
-    const struct check_case *c = row->trial->c;
-    double world = c->world, micro = c->accumulation, scale = row->trial->decisions[row->step - 1].scale;
-    double scale_after = row->trial->decisions[row->step - 1].scale_after;
-    if (isnan(factor) || value_near(factor, 1.0))
-        return HINT_NONE;
-    // A threshold of zero, or a norm that is no number, leaves nothing.
-    if (is_clipped(row) || (factor == 0.0 && is_about(c, "R-CLIP-")))
-        return HINT_CLIP;
-    // Of what is nowhere, the place says more.
-    if (factor == 0.0)
-        return HINT_NONE;
-    double either = factor > 1 ? factor : 1 / factor;
-    if (scale != scale_after && (value_near(factor, scale / scale_after) || value_near(factor, scale_after / scale)))
-        return HINT_FACTOR_SCALE;
-    if (scale > 1 && value_near(either, scale))
-        return HINT_FACTOR_SCALE;
-    bool of_micro = micro > 1 && (value_near(either, micro) || value_near(either, micro * micro));
-    bool of_world = world > 1 &&
-                    (value_near(either, world) || value_near(either, sqrt(world)) || value_near(either, world * world));
-    if (of_micro && !value_near(micro, world))
-        return HINT_FACTOR_ACCUMULATION;
-    if (of_world)
-        return HINT_FACTOR_WORLD;
-    return c->gradient_clipping > 0 ? HINT_CLIP : HINT_FACTOR_OTHER;
-}
-
-// Each rank with its own coefficient: no more factors than ranks, and all of clipped gradients.
-static bool has_coefficients_by_rank(const struct row *row)
-{
-    double factors[CASE_WORLD_MAX];
-    int count = 0;
-    for (size_t at = 0; at < row->count; at++) {
-        if (!row->wrong_moment[at] || row->expected[at] == 0.0)
-            continue;
-        double ratio = row->used[at] / row->expected[at];
-        int i = 0;
-        while (i < count && !value_near(ratio, factors[i]))
-            i++;
-        if (i == count && (count == row->trial->c->world || !(ratio > 0) || !isfinite(ratio)))
-            return false;
-        if (i == count)
-            factors[count++] = ratio;
-    }
-    return is_clipped(row) && count > 0;
 }
 
 static bool is_chosen(uint64_t mask, int i)
@@ -147,8 +68,8 @@ static void guess_sum(struct row *row, int step, uint64_t ranks, uint64_t micros
     add_sum(row, step, ranks, micros, weight);
 }
 
-// One rank alone, weighed as if it were all or as the mean; or all but one. The same everywhere, or one here and
-// another there: each in its share.
+// True if one rank's gradient was used, weighted as all ranks or as the mean; or all but one rank's. The rank may
+// differ from element to element, as it does where each rank has its own shard.
 static bool is_one_rank(struct row *row)
 {
     const struct check_case *c = row->trial->c;
@@ -166,7 +87,7 @@ static bool is_one_rank(struct row *row)
     return c->world > 1 && noted_all(row);
 }
 
-// One micro-step alone, or all but one; or one that is not summed over ranks, each having its own.
+// True if one micro-step was used, or all but one; or if one was not summed over ranks.
 static bool is_one_micro_step(struct row *row)
 {
     const struct check_case *c = row->trial->c;
@@ -189,7 +110,7 @@ static bool is_one_micro_step(struct row *row)
     return c->accumulation > 1 && noted_all(row);
 }
 
-// Each rank adds to its own share what all have left there, and to the others' what it has left itself.
+// True if an earlier step's gradient is added by shard: all ranks' in the rank's own shard, the rank's own elsewhere.
 static bool is_left_over_by_shard(struct row *row, int step)
 {
     const struct check_case *c = row->trial->c;
@@ -207,7 +128,7 @@ static bool is_left_over_by_shard(struct row *row, int step)
     return noted_all(row);
 }
 
-// The used gradient less the expected one is the same multiple of an earlier one everywhere.
+// True if the used gradient minus the expected one is the same multiple of an earlier one everywhere.
 static bool is_left_over(const struct row *row)
 {
     double factor = NAN;
@@ -240,7 +161,7 @@ static enum hint guess_earlier_steps(struct row *row)
     return HINT_NONE;
 }
 
-// All values moved by the same distance. What moves in from outside may be anything, but not for most elements.
+// True if all values are moved by one distance. Values from outside the row are unknown, and must be the minority.
 static bool is_shifted(struct row *row)
 {
     long reach = row->count < 128 ? (long)row->count : 128;
@@ -264,7 +185,7 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Whether a sorted list has a number near to this one.
+// True if a sorted list has a number near this one.
 static bool has_near(const double *sorted, size_t count, double number)
 {
     size_t low = 0, high = count;
@@ -278,7 +199,7 @@ static bool has_near(const double *sorted, size_t count, double number)
     return (low < count && value_near(sorted[low], number)) || (low > 0 && value_near(sorted[low - 1], number));
 }
 
-// Nearly all values are those that other elements should have: pieces in another order. A few may be so by chance.
+// True if nearly all values belong to other elements: pieces in another order. A few may coincide by chance.
 static bool is_permuted(struct row *row)
 {
     size_t moved = 0;
@@ -291,12 +212,10 @@ static bool is_permuted(struct row *row)
 
 enum hint diagnose_gradient(struct row *row)
 {
-    enum hint of_factor = hint_of_factor(row, common_factor(row));
+    enum hint of_factor = diagnose_factor(row);
     if (of_factor != HINT_NONE && of_factor != HINT_FACTOR_OTHER)
         return of_factor;
-    if (has_coefficients_by_rank(row))
-        return HINT_CLIP;
-    // The right sum, in a dtype that shows.
+    // The right sum with other roundings: a dtype problem.
     guess_sum(row, row->step, ~0ull, ~0ull, 1.0 / ((double)row->trial->c->world * row->trial->c->accumulation));
     if (guessed(row))
         return HINT_OTHER;

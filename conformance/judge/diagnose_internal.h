@@ -24,8 +24,11 @@ struct row {
 // Near enough to be the same quantity, computed in another way.
 bool value_near(double a, double b);
 
-// Which gradient was used, where m is wrong.
+// Names the gradient that was used, where m is wrong.
 enum hint diagnose_gradient(struct row *row);
+
+// The part of it that tries constant factors: NONE if there is no common factor, or nothing to say of it.
+enum hint diagnose_factor(const struct row *row);
 
 // Which other t, learning rate, group or decay the update was made with, or whether it was made twice.
 enum hint diagnose_update(const struct row *row, const struct unsharded_decision *decision);

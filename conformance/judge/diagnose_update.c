@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an update was made with: a step of Adam is made with every other t, learning rate, group and decay that a
-// mistake could bring, and compared with the answer, tensor by tensor. The kind of mistake that explains every wrong
-// tensor, each in its own way, is named: t may run ahead from tensor to tensor, and each group have another's values.
+// Finds the wrong input of an update: makes a step of Adam with every other t, learning rate, group and decay that a
+// mistake could bring, and compares it with the answer, tensor by tensor. One kind of mistake must explain every wrong
+// tensor, but not with one value: t may run ahead from tensor to tensor, and each group may have another's values.
 #include "conformance/judge/diagnose_internal.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ struct suspicion {
     bool explained[CASE_PARAM_MAX], tells;
 };
 
-// Whether a tensor's wrong elements are as in `to`; *tells: and not as they should be.
+// True if a tensor's wrong elements are as in `to`; sets *tells where `to` differs from the expected state.
 static bool fits(const struct suspicion *s, int param, bool *tells)
 {
     const struct trial *trial = s->row->trial;

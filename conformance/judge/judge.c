@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which checks a case is for, and one finding for each of them; afterwards, answers against one another.
+// Judges an answer: one finding for each aspect that some requirement checks in its case.
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
 
+#include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,7 @@
 
 int judge_open(const struct judge_options *options, struct findings *findings, struct judge **out)
 {
+    assert(options && findings && out);
     struct judge *judge = *out = calloc(1, sizeof *judge);
     if (!judge)
         return err_set(ERR_MEMORY, "no memory for the judge");
@@ -30,7 +33,7 @@ void judge_close(struct judge *judge)
     free(judge);
 }
 
-// The checks that some requirement asks of a case.
+// The aspects that some requirement checks in a case.
 static unsigned aspects_of(const struct check_case *c)
 {
     unsigned aspects = 1u << ASPECT_ANSWER;
@@ -46,7 +49,7 @@ int judge_without(struct judge *judge, const struct check_case *c, enum verdict 
     for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
         struct finding finding = {.c = c, .aspect = (enum aspect)aspect, .verdict = verdict};
         snprintf(finding.text, sizeof finding.text, "%s", why);
-        // A twin or a rule that cannot be compared says nothing by itself.
+        // Aspects between cases need a second answer.
         bool between = aspect == ASPECT_SAME || aspect == ASPECT_REPEAT || aspect == ASPECT_RULE;
         if ((aspects >> aspect & 1) && !between)
             TRY(findings_add(judge->findings, &finding));
@@ -60,7 +63,7 @@ static void view(const struct check_case *c, const struct answer_step *step, str
         size_t bytes = c->params[i].count * sizeof(float);
         if (out->param[i] && step->param[i])
             memcpy(out->param[i], step->param[i], bytes);
-        // Moments that an answer need not have are zeros.
+        // Moments that an answer may leave out are zeros.
         if (out->exp_avg[i])
             step->exp_avg[i] ? (void)memcpy(out->exp_avg[i], step->exp_avg[i], bytes)
                              : (void)memset(out->exp_avg[i], 0, bytes);
@@ -71,8 +74,14 @@ static void view(const struct check_case *c, const struct answer_step *step, str
     out->t = step->t;
 }
 
+bool value_same(float a, float b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
 int trial_step(struct trial *trial, int step)
 {
+    assert(step >= case_first_step(trial->c) && step <= case_last_step(trial->c));
     const struct check_case *c = trial->c;
     if (step == case_first_step(c))
         unsharded_state_copy(c, &trial->start, &trial->before);
@@ -86,6 +95,7 @@ int trial_step(struct trial *trial, int step)
 
 int trial_gradient(struct trial *trial, const struct rule *rule, const struct unsharded_choice *choice, int step)
 {
+    assert(step >= 1 && step <= case_last_step(trial->c));
     const struct unsharded_choice *now = &trial->gradient_choice;
     if (trial->gradient_step == step && rule_same_gradient(rule, &trial->gradient_rule) &&
         now->first_rank == choice->first_rank && now->downwards == choice->downwards)
@@ -150,7 +160,7 @@ static void close_trial(struct trial *trial)
     free(trial->decisions);
 }
 
-// A digest of what is trained and has gradients, in which both zeros, and all NaN, are the same.
+// Digests the parameters that are trained and used; both zeros are equal in it, and so are all NaN.
 static int keep_digests(struct trial *trial, struct kept *kept)
 {
     const struct check_case *c = trial->c;
@@ -236,7 +246,7 @@ static int judge_refusal(struct judge *judge, const struct check_case *c, const 
     struct finding finding = {.c = c, .aspect = ASPECT_REFUSAL, .verdict = VERDICT_PASS};
     if (answer->kind != ANSWER_REFUSED) {
         finding.verdict = VERDICT_FAIL;
-        snprintf(finding.text, sizeof finding.text, "it was accepted: %s", c->note);
+        snprintf(finding.text, sizeof finding.text, "accepted, but must be refused: %s", c->note);
     } else {
         snprintf(finding.text, sizeof finding.text, "%.400s", answer->text);
     }
@@ -246,13 +256,15 @@ static int judge_refusal(struct judge *judge, const struct check_case *c, const 
 int judge_answer(struct judge *judge, const struct check_case *c, const struct case_values *values,
                  const struct answer *answer, const struct answer *saved)
 {
+    assert(judge && c && values && answer && answer->c == c);
+    assert(!saved || c->phase == PHASE_RESUME);
     char why[FINDING_TEXT_BYTES];
     if (answer->kind == ANSWER_UNSUPPORTED) {
         snprintf(why, sizeof why, "declined: %.400s", answer->text);
         return judge_without(judge, c, VERDICT_UNSUPPORTED, why);
     }
     if (answer->kind == ANSWER_REFUSED && !c->expects_refusal) {
-        snprintf(why, sizeof why, "refused, although the case makes sense: %.400s", answer->text);
+        snprintf(why, sizeof why, "refused a valid case: %.400s", answer->text);
         return judge_without(judge, c, VERDICT_FAIL, why);
     }
     struct finding whole = {.c = c, .aspect = ASPECT_ANSWER, .verdict = VERDICT_PASS};
@@ -260,7 +272,7 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
     if (c->expects_refusal)
         return judge_refusal(judge, c, answer);
     if (c->phase == PHASE_RESUME && !saved)
-        return judge_without(judge, c, VERDICT_BROKEN, "its saving half has no answer");
+        return judge_without(judge, c, VERDICT_BROKEN, "the saving half of the case has no answer");
     struct kept *kept = NULL;
     TRY(keep(judge, c, &kept));
     unsigned aspects = aspects_of(c);
@@ -274,72 +286,10 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
     return rc;
 }
 
-// --- answers against one another ---
-
-static bool is_repetition(const struct check_case *a, const struct check_case *b)
-{
-    const char *tilde = strchr(b->name, '~');
-    return tilde && strlen(a->name) == (size_t)(tilde - b->name) &&
-           strncmp(a->name, b->name, (size_t)(tilde - b->name)) == 0;
-}
-
-// The first step that both speak of and in which they differ; 0: none.
-static int differing_step(const struct kept *a, const struct kept *b)
-{
-    int first = case_first_step(a->c) > case_first_step(b->c) ? case_first_step(a->c) : case_first_step(b->c);
-    int last = case_last_step(a->c) < case_last_step(b->c) ? case_last_step(a->c) : case_last_step(b->c);
-    for (int step = first; step <= last; step++)
-        if (memcmp(a->digests[step - 1], b->digests[step - 1], sizeof a->digests[0]) != 0)
-            return step;
-    return 0;
-}
-
-// Of two that should be the same one is wrong by itself, as a rule: that says why.
-static enum hint hint_of_either(const struct judge *judge, const struct kept *a, const struct kept *b)
-{
-    for (size_t i = 0; i < judge->findings->count; i++) {
-        const struct finding *finding = &judge->findings->list[i];
-        if ((finding->c == a->c || finding->c == b->c) && finding->aspect == ASPECT_STATE && finding->hint != HINT_NONE)
-            return finding->hint;
-    }
-    return case_first_step(b->c) > 1 ? HINT_RESUME : HINT_OTHER;
-}
-
-static int compare(struct judge *judge, const struct kept *a, const struct kept *b, enum aspect aspect)
-{
-    struct finding finding = {.c = b->c, .aspect = aspect, .verdict = VERDICT_PASS};
-    int step = differing_step(a, b);
-    if (step > 0) {
-        finding.verdict = VERDICT_FAIL;
-        finding.hint = hint_of_either(judge, a, b);
-        snprintf(finding.text, sizeof finding.text, "differs from %s from step %d on", a->c->name, step);
-    }
-    return findings_add(judge->findings, &finding);
-}
-
-// Each case is compared with the first of its twins that speaks of the same steps.
-static int compare_all(struct judge *judge)
-{
-    for (size_t i = 0; i < judge->kept_count; i++) {
-        const struct kept *b = &judge->kept[i];
-        for (size_t j = 0; j < judge->kept_count; j++)
-            if (is_repetition(judge->kept[j].c, b->c))
-                TRY(compare(judge, &judge->kept[j], b, ASPECT_REPEAT));
-        for (size_t j = 0; j < i && b->c->twin[0]; j++) {
-            const struct kept *a = &judge->kept[j];
-            bool meet = case_first_step(a->c) <= case_last_step(b->c) && case_first_step(b->c) <= case_last_step(a->c);
-            if (!meet || strcmp(a->c->twin, b->c->twin) != 0)
-                continue;
-            TRY(compare(judge, a, b, ASPECT_SAME));
-            break;
-        }
-    }
-    return ERR_NONE;
-}
-
 int judge_end(struct judge *judge)
 {
-    TRY(compare_all(judge));
+    assert(!judge->rules);
+    TRY(judge_twins(judge));
     return judge_rules(judge);
 }
 

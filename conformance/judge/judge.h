@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge: an answer against unsharded Adam, element by element and bit by bit, each step from the answer's own state
-// before it; and answers against one another.
-//
-// From its own state, so that one error is one finding where it happens, and so that an implementation is held to one
-// rule step by step: a state that was right before and follows by the rule is right. The first state is the case's.
+// The judge: compares an answer with unsharded Adam, element by element and bit by bit, and answers with one another.
+// Each step begins from the answer's own state before it, so that an error is one finding in the step where it happens;
+// the first step begins from the case's state.
 #ifndef ZG_JUDGE_H
 #define ZG_JUDGE_H
 
@@ -11,7 +9,7 @@
 #include "conformance/judge/unsharded.h"
 #include "conformance/spec/verdict.h"
 
-// What an implementation says about choices that have no one right answer (claims.h).
+// The claimed form where several are right (claims.h).
 struct judge_options {
     enum scaler_form scaler;
     int clip;    // 0: a form of torch's kind, 1: of DeepSpeed's; -1: either
@@ -20,23 +18,23 @@ struct judge_options {
 
 struct judge;
 
-// Findings are added to the caller's list, which must outlive the judge.
+// Opens a judge that adds findings to the caller's list, which must outlive it.
 int judge_open(const struct judge_options *options, struct findings *findings, struct judge **out);
 void judge_close(struct judge *judge);  // null-safe
 
-// A complete answer. saved: for a resuming case, the answer of its saving half (which knows its case); otherwise null.
-// The cases must outlive the judge; the answers need not.
+// Judges an answer that answer_open accepted. saved: for a resuming case, the answer of its saving half (which knows
+// its case); otherwise null. The cases must outlive the judge; the answers need not.
 int judge_answer(struct judge *judge, const struct check_case *c, const struct case_values *values,
                  const struct answer *answer, const struct answer *saved);
 
-// There is no answer that could be judged: every check of the case gets this verdict.
+// Gives every aspect of the case this verdict: there is no answer that could be judged.
 int judge_without(struct judge *judge, const struct check_case *c, enum verdict verdict, const char *why);
 
-// After the last case: twins, cases given twice, and whether one rule explains everything.
+// After the last case: compares twins and cases given twice, and looks for one rule that explains everything.
 int judge_end(struct judge *judge);
 
-// The rule that explains all answers of one placement, for people: "device, bf16: torch-cpu, ...". Line `index`; null
-// past the end. Valid until the judge is closed; after judge_end.
+// After judge_end: line `index` of the rules by placement, for people, such as "fp32, Adam on the device: torch-cpu";
+// null past the end. Valid until the judge is closed.
 const char *judge_rule(const struct judge *judge, int index);
 
 #endif

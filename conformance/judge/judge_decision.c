@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step decides: whether it is skipped, t, and the loss scale; and the optional gradient and norm.
+// Judges a step's decisions (skipped, t, loss scale) and the optional gradient and norm.
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
@@ -50,7 +50,7 @@ int judge_decision(struct trial *trial, struct finding *out)
     return ERR_NONE;
 }
 
-// Whether a step says what its own gradient is: it is neither skipped nor one whose update is another step's.
+// True if a step has a gradient to report: it is not skipped.
 static bool speaks_of_gradient(const struct trial *trial, int step)
 {
     return !trial->decisions[step - 1].skipped;
@@ -62,11 +62,11 @@ int judge_norm(struct trial *trial, struct finding *out)
     struct rule rule = rule_canonical(c);
     struct unsharded_choice choice = unsharded_choice_at(c, &rule, 0);
     out->verdict = VERDICT_UNSUPPORTED;
-    snprintf(out->text, sizeof out->text, "the answer has no norm");
+    snprintf(out->text, sizeof out->text, "the answer reports no norm");
     size_t elements = 0;
     for (int i = 0; i < c->param_count; i++)
         elements += case_is_trained(c, i) ? c->params[i].count : 0;
-    // Squares added one after the other in fp32 lose at most one rounding for each; the root halves that.
+    // Adding squares in fp32 loses at most one rounding per square; the root halves the loss.
     double limit = (double)elements / 2 + 4;
     for (int step = case_first_step(c); step <= case_last_step(c); step++) {
         TRY(trial_step(trial, step));
@@ -87,7 +87,8 @@ int judge_norm(struct trial *trial, struct finding *out)
     return ERR_NONE;
 }
 
-// Whether some choice of a rule has the bits of each element of the gradient that the answer speaks of.
+// Sets *out if some choice of the rule has the bits of each element of the reported gradient; otherwise *param and *at
+// are the first element that none has.
 static int explains_gradient(struct trial *trial, const struct rule *rule, int step, bool *out, int *param, size_t *at)
 {
     const struct check_case *c = trial->c;
@@ -115,7 +116,7 @@ static int explains_gradient(struct trial *trial, const struct rule *rule, int s
     return ERR_NONE;
 }
 
-// The gradient that the answer tells is not that of a rule of its own states.
+// Describes a reported gradient that differs from the rule which the states follow.
 static int differ_in_gradient(struct trial *trial, const struct rule *rule, int step, struct finding *out)
 {
     const struct check_case *c = trial->c;
@@ -147,7 +148,7 @@ static int differ_in_gradient(struct trial *trial, const struct rule *rule, int 
             out->difference.differing_count += !value_same(trial->gradient[i][k], trial->step.grad[i][k]);
         }
     out->hint = diagnose_reported_gradient(trial, rule, &out->difference);
-    snprintf(out->text, sizeof out->text, "the gradient that is told is not the one that the moments are made of");
+    snprintf(out->text, sizeof out->text, "the reported gradient differs from the gradient in the moments");
     return ERR_NONE;
 }
 
@@ -156,7 +157,7 @@ int judge_gradient(struct trial *trial, const struct rule_set *explained, struct
     const struct check_case *c = trial->c;
     struct rule first = rule_canonical(c);
     out->verdict = VERDICT_UNSUPPORTED;
-    snprintf(out->text, sizeof out->text, "the answer has no grad");
+    snprintf(out->text, sizeof out->text, "the answer reports no gradient");
     for (int step = case_first_step(c); step <= case_last_step(c); step++) {
         TRY(trial_step(trial, step));
         if (!trial->step.has_grad || !speaks_of_gradient(trial, step))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An answer that follows no rule, link by link: what is worst of each over all steps.
+// Judges an answer that follows no rule by the worst error of each link over all steps.
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-// How far beyond its limit, which may be 0.
+// The ratio of the worst error to its limit, which may be 0.
 static double excess_of(const struct link_worst *worst)
 {
     return worst->limit > 0 ? worst->roundings / worst->limit : worst->roundings > 0 ? INFINITY : 0;
 }
 
-// Takes over what is worse for its link.
+// Keeps the worse of two steps for each link.
 static void keep_worst(struct link_result *all, const struct link_result *step)
 {
     for (int link = 0; link < LINK_COUNT; link++) {
@@ -29,15 +29,15 @@ static void keep_worst(struct link_result *all, const struct link_result *step)
 // The worst of each link that has been checked, against its limit.
 static void print_links(const struct trial *trial, const struct link_result *result, char *out, size_t bytes)
 {
-    size_t used = 0;
+    size_t used = (size_t)snprintf(out, bytes, "errors in roundings, with limits: "), begin = used;
     for (int link = 0; link < LINK_COUNT && used < bytes; link++) {
         const struct link_worst *worst = &result->worst[link];
         if (!worst->was_checked)
             continue;
-        used += (size_t)snprintf(out + used, bytes - used, "%s%s %.3g of %.3g roundings", used ? ", " : "",
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s %.3g (%.3g)", used > begin ? ", " : "",
                                  link_name((enum link)link), worst->roundings, worst->limit);
         if (link_class_of((enum link)link, worst) == LINK_BROKEN && worst->param >= 0 && used < bytes)
-            used += (size_t)snprintf(out + used, bytes - used, " (%s, element %zu)",
+            used += (size_t)snprintf(out + used, bytes - used, " at %s, element %zu",
                                      trial->c->params[worst->param].name, worst->element);
     }
 }

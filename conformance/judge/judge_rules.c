@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether one rule explains all answers: at one place and in one precision an implementation has one recipe, and where
-// it is laid out alike, its tails are in the same elements.
+// Checks that one rule explains all answers: on one device and in one precision an implementation has one recipe, and
+// in equal layouts its tails are in the same elements.
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Where Adam runs and in which precision the model is: there an implementation has one recipe.
+// True if Adam runs on the same tier, in the same precision: there an implementation has one recipe.
 static bool same_placement(const struct check_case *a, const struct check_case *b)
 {
     bool device_a = a->offload_optimizer == TIER_DEVICE, device_b = b->offload_optimizer == TIER_DEVICE;
@@ -33,7 +33,7 @@ static bool same_param(const struct case_param *a, const struct case_param *b)
            a->frozen == b->frozen && a->used == b->used && a->tied_to == b->tied_to;
 }
 
-// Whether nothing differs that an element's place in the optimizer's buffers may depend on.
+// True if the cases agree in everything that an element's position in the optimizer's buffers may depend on.
 static bool same_layout(const struct check_case *a, const struct check_case *b)
 {
     bool same = a->world == b->world && a->stage == b->stage && a->phase == b->phase &&
@@ -51,7 +51,7 @@ static bool same_layout(const struct check_case *a, const struct check_case *b)
     return same;
 }
 
-// Whether no element is in a body by the one rule and in a tail by the other.
+// True if no element is in the body by one rule and in the tail by the other.
 static bool sequences_agree(const unsigned char *a, const unsigned char *b, size_t count)
 {
     for (size_t i = 0; a && b && i < count; i++)
@@ -60,7 +60,7 @@ static bool sequences_agree(const unsigned char *a, const unsigned char *b, size
     return true;
 }
 
-// Whether some rules of this recipe explain both answers with the same tails.
+// True if rules of this recipe explain both answers with the same tails.
 static bool tails_agree(const struct kept *a, const struct kept *b, int recipe)
 {
     size_t count = 0;
@@ -99,8 +99,8 @@ static int common_recipe(const struct judge *judge, const struct check_case *pla
     return best;
 }
 
-// An unknown recipe may agree with a known one in small answers, where its difference does not show. So one that a
-// known recipe does not explain is an error only among many that it does.
+// An unknown recipe may agree with a known one in small answers. So an answer that a known recipe does not explain is
+// an error only if the recipe explains nearly all others.
 static bool is_rule(const struct judge *judge, const struct check_case *placement, size_t explained_count)
 {
     size_t count = 0;
@@ -110,7 +110,7 @@ static bool is_rule(const struct judge *judge, const struct check_case *placemen
     return explained_count * 10 >= count * 9;
 }
 
-// The first answer of the same layout whose tails are elsewhere; null: none.
+// The first answer of the same layout with other tails; null: none.
 static const struct kept *other_tails(const struct judge *judge, const struct kept *kept, int recipe)
 {
     for (const struct kept *other = judge->kept; other < kept; other++)
@@ -141,7 +141,8 @@ static int judge_rule_of(struct judge *judge, const struct check_case *placement
         if (other) {
             finding.verdict = VERDICT_FAIL;
             finding.hint = HINT_OTHER;
-            snprintf(finding.text, sizeof finding.text, "%s: other tails than in %s, which is laid out alike",
+            snprintf(finding.text, sizeof finding.text,
+                     "%s: the tails differ from those in %s, which has the same layout",
                      adam_recipe_name(adam_recipe_at(recipe)), other->c->name);
         } else if (recipe >= 0 && !follows) {
             finding.verdict = VERDICT_FAIL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What forward computed with: on every rank, in every micro-step, the answer's own master parameters after the step
-// before, rounded to the model's dtype.
+// Judges the parameters that forward used: on every rank, in every micro-step, they must be the answer's own master
+// parameters after the step before, rounded to the model's dtype.
 #include "conformance/judge/judge_internal.h"
 
 #include "base/err.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// So many values that are another element's are no chance.
+// Fewer values that equal another element's may do so by chance.
 enum { TELLING_COUNT = 8 };
 
 // The search for the first element that differs, and what its wrong values could be instead.
@@ -110,7 +110,7 @@ static int look_at_step(struct sight *sight, int step)
     return ERR_NONE;
 }
 
-// Nine of ten: some values are the same by chance.
+// Nine of ten: some values coincide by chance.
 static bool is_most(const struct sight *sight, uint64_t count)
 {
     return count * 10 >= sight->differing * 9;
@@ -137,7 +137,8 @@ static void conclude(struct sight *sight)
         finding->hint = HINT_STALE_COPY;
     else
         finding->hint = HINT_FOREIGN_COPY;
-    snprintf(finding->text, sizeof finding->text, "forward did not use the parameters of the step before, rounded");
+    snprintf(finding->text, sizeof finding->text,
+             "forward must use the parameters after the previous step, rounded to the precision");
 }
 
 int judge_seen(struct trial *trial, struct finding *out)
@@ -145,7 +146,8 @@ int judge_seen(struct trial *trial, struct finding *out)
     const struct check_case *c = trial->c;
     if (!trial->answer->has_seen) {
         out->verdict = VERDICT_UNSUPPORTED;
-        snprintf(out->text, sizeof out->text, "the answer has no files rank-R/step-K.safetensors");
+        snprintf(out->text, sizeof out->text,
+                 "the answer has no files rank-R/step-K.safetensors, which report the parameters that forward used");
         return ERR_NONE;
     }
     struct sight sight = {.trial = trial, .finding = out};

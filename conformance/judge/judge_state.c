@@ -1,352 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The states of an answer against unsharded Adam under every rule of the table: a rule explains a step if each element
-// of each tensor has, in m, v and the parameter alike, the bits of one of the choices that the rule leaves by element.
-// A rule that explains every step explains the answer, if no element is in the body of a recipe's loop in one step and
-// in its tail in another.
-#include "conformance/judge/judge_internal.h"
+// The finding on the states of an answer, from the search of the rules that explain them.
+#include "conformance/judge/judge_search.h"
 
 #include "base/err.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// One search over the steps of an answer.
-struct search {
-    struct trial *trial;
-    struct rule_set alive;
-    struct rule_set next;      // of the step at hand: those that explain it
-    unsigned char *explained;  // by element of all compared parameters: IN_BODY, IN_TAIL, both, or 0
-    size_t element_count;
-    int step;
-    bool own_norm;        // gradients are clipped by the norm that the answer tells, where it is right
-    bool updated;         // some step applied a gradient
-    bool failed;          // at this step, the last one looked at
-    bool frozen_changed;  // likewise
-    // Of the step at hand, the rule that explains most elements, and what it misses first.
-    size_t best_count;
-    struct rule best;
-    bool best_leaves_unused;
-    struct difference difference;
-};
-
-// Forgets the rules, but keeps the room for them.
-static void rule_set_clear(struct rule_set *set)
-{
-    for (size_t i = 0; i < set->count; i++)
-        free(set->sequences[i]);
-    set->count = 0;
-}
-
-void rule_set_free(struct rule_set *set)
-{
-    rule_set_clear(set);
-    free(set->rules);
-    free(set->leaves_unused);
-    free(set->sequences);
-    *set = (struct rule_set){0};
-}
-
-// Takes over `sequences`, also in case of an error.
-static int rule_set_add(struct rule_set *set, const struct rule *rule, bool leaves_unused, unsigned char *sequences)
-{
-    if (set->count % 64 == 0) {
-        size_t room = set->count + 64;
-        struct rule *rules = realloc(set->rules, room * sizeof *rules);
-        unsigned char *leaves = rules ? realloc(set->leaves_unused, room) : NULL;
-        unsigned char **all = leaves ? realloc(set->sequences, room * sizeof *all) : NULL;
-        set->rules = rules ? rules : set->rules;
-        set->leaves_unused = leaves ? leaves : set->leaves_unused;
-        if (!all) {
-            free(sequences);
-            return err_set(ERR_MEMORY, "no memory for %zu rules", room);
-        }
-        set->sequences = all;
-    }
-    set->rules[set->count] = *rule;
-    set->leaves_unused[set->count] = leaves_unused;
-    set->sequences[set->count++] = sequences;
-    return ERR_NONE;
-}
-
-// All rules that the case, and what is claimed, permit; the canonical one first.
-static int all_rules(const struct trial *trial, struct rule_set *out)
-{
-    const struct check_case *c = trial->c;
-    bool unused = false;
-    for (int i = 0; i < c->param_count; i++)
-        unused |= case_is_trained(c, i) && !case_has_gradient(c, i);
-    int count = rule_count(c);
-    for (int i = 0; i < count; i++) {
-        struct rule rule = rule_at(c, i);
-        if (c->gradient_clipping > 0 && trial->options->clip >= 0 &&
-            rule_clip_is_deepspeed(rule.clip) != trial->options->clip)
-            continue;
-        for (int leaves = 1; leaves >= (unused ? 0 : 1); leaves--)
-            if (!unused || trial->options->unused < 0 || leaves == !trial->options->unused)
-                TRY(rule_set_add(out, &rule, leaves, NULL));
-    }
-    return ERR_NONE;
-}
-
-bool value_same(float a, float b)
-{
-    return a == b || (isnan(a) && isnan(b));
-}
-
-// The bits of one element of the three states that are not as expected, first of m, then of v, then of the parameter.
-static bool first_difference(const struct trial *trial, int param, size_t i, struct difference *out)
-{
-    const struct {
-        const char *what;
-        const float *expected, *actual;
-    } states[] = {
-        {"exp_avg", trial->expected.exp_avg[param], trial->step.exp_avg[param]},
-        {"exp_avg_sq", trial->expected.exp_avg_sq[param], trial->step.exp_avg_sq[param]},
-        {"param", trial->expected.param[param], trial->step.param[param]},
-    };
-    for (int k = 0; k < 3; k++) {
-        if (!states[k].actual || value_same(states[k].expected[i], states[k].actual[i]))
-            continue;
-        float expected = states[k].expected[i], actual = states[k].actual[i];
-        double magnitude = fmax(fabs((double)expected), fabs((double)actual));
-        *out = (struct difference){
-            .rank = -1,
-            .micro = -1,
-            .param = param,
-            .what = states[k].what,
-            .element = i,
-            .expected_bits = f32_bits(expected),
-            .actual_bits = f32_bits(actual),
-            .bits = 32,
-            .roundings = fabs((double)expected - (double)actual) / (magnitude * 0x1p-24),
-        };
-        return true;
-    }
-    return false;
-}
-
-// Marks the elements whose bits are those of the expected state, which was made with this sequence, unless they are
-// known (`sequences`, or null) to follow the other one; counts those marked so far.
-static size_t mark(struct search *search, unsigned char sequence, const unsigned char *sequences)
-{
-    const struct trial *trial = search->trial;
-    size_t at = 0, marked = 0;
-    struct difference ignored;
-    for (int param = 0; param < trial->c->param_count; param++) {
-        if (!trial_compares(trial, param))
-            continue;
-        for (size_t i = 0; i < trial->c->params[param].count; i++, at++) {
-            bool may = !(search->explained[at] & sequence) && (!sequences || !(sequences[at] & ~sequence));
-            if (may && !first_difference(trial, param, i, &ignored))
-                search->explained[at] |= sequence;
-            marked += search->explained[at] != 0;
-        }
-    }
-    return marked;
-}
-
-// What the step has told of which elements are in the tail.
-static int note_sequences(const struct search *search, unsigned char **sequences)
-{
-    if (!*sequences)
-        *sequences = calloc(search->element_count + 1, 1);
-    if (!*sequences)
-        return err_set(ERR_MEMORY, "no memory to judge %s", search->trial->c->name);
-    for (size_t at = 0; at < search->element_count; at++)
-        if (search->explained[at] != (IN_BODY | IN_TAIL))
-            (*sequences)[at] = search->explained[at];
-    return ERR_NONE;
-}
-
-// After which t the rule's powers of beta began with a pow; 0: with 1.
-static uint64_t powers_begin(const struct trial *trial, const struct rule *rule, uint64_t t)
-{
-    switch (rule->powers) {
-    case POWERS_UNBROKEN:
-        return 0;
-    case POWERS_ANEW:
-        return t - 1;
-    default:
-        return trial->start.t;
-    }
-}
-
-// A norm is rounded many times on its way, in an order that is nobody's business: as many roundings as links.h grants.
-static bool norm_is_near(double norm, double reported)
-{
-    return fabs(reported - norm) <= 16 * 0x1p-24 * norm;
-}
-
-// The state after the step under a rule and one of its choices.
-static int expect(const struct search *search, const struct rule *rule, bool leaves_unused,
-                  const struct unsharded_choice *choice)
-{
-    struct trial *trial = search->trial;
-    const struct check_case *c = trial->c;
-    const struct unsharded_decision *decision = &trial->decisions[search->step - 1];
-    TRY(trial_gradient(trial, rule, choice, decision->applies));
-    const float *const *gradients = (const float *const *)trial->gradient;
-    double norm = unsharded_norm(c, gradients);
-    bool tells = search->own_norm && trial->step.has_norm && decision->applies == search->step;
-    if (tells && norm_is_near(norm, trial->step.norm))
-        norm = trial->step.norm;
-    struct unsharded_update update = {
-        .t = decision->t,
-        .lr_step = decision->applies,
-        .coefficient = unsharded_coefficient(c, rule, norm),
-        .tail = choice->tail,
-        .leaves_unused = leaves_unused,
-        .resumed_t = powers_begin(trial, rule, decision->t),
-    };
-    return unsharded_adam(c, rule, &update, gradients, &trial->before, &trial->expected);
-}
-
-// What the best rule's canonical choice misses first.
-static int note_difference(struct search *search)
-{
-    struct trial *trial = search->trial;
-    size_t at = 0;
-    bool found = false;
-    struct difference *difference = &search->difference;
-    for (int param = 0; param < trial->c->param_count; param++) {
-        if (!trial_compares(trial, param))
-            continue;
-        for (size_t i = 0; i < trial->c->params[param].count && !found; i++)
-            found = first_difference(trial, param, i, difference);
-        at += trial->c->params[param].count;
-    }
-    difference->step = search->step;
-    difference->compared_count = at;
-    difference->differing_count = at - search->best_count;
-    return ERR_NONE;
-}
-
-// Where nothing is to be applied, nothing may change.
-static bool unchanged(struct search *search)
-{
-    struct trial *trial = search->trial;
-    unsharded_state_copy(trial->c, &trial->before, &trial->expected);
-    memset(search->explained, 0, search->element_count);
-    search->best_count = mark(search, IN_BODY, NULL);
-    return search->best_count == search->element_count;
-}
-
-// How many elements a rule explains.
-static int try_rule(struct search *search, const struct rule *rule, bool leaves_unused, const unsigned char *sequences,
-                    size_t *marked)
-{
-    struct trial *trial = search->trial;
-    bool has_tail = adam_recipe_has_tail(adam_recipe_at(rule->recipe));
-    int choices = unsharded_choice_count(trial->c, rule);
-    memset(search->explained, 0, search->element_count);
-    *marked = 0;
-    for (int k = 0; k < choices && (k == 0 || has_tail || *marked < search->element_count); k++) {
-        struct unsharded_choice choice = unsharded_choice_at(trial->c, rule, k);
-        TRY(expect(search, rule, leaves_unused, &choice));
-        *marked = mark(search, choice.tail ? IN_TAIL : IN_BODY, sequences);
-    }
-    return ERR_NONE;
-}
-
-static int search_step(struct search *search)
-{
-    search->best_count = 0;
-    bool any = false;
-    for (size_t i = 0; i < search->alive.count; i++) {
-        const struct rule *rule = &search->alive.rules[i];
-        bool leaves_unused = search->alive.leaves_unused[i];
-        unsigned char *sequences = search->alive.sequences[i];
-        size_t marked;
-        TRY(try_rule(search, rule, leaves_unused, sequences, &marked));
-        if (!any || marked > search->best_count) {
-            any = true;
-            search->best_count = marked;
-            search->best = *rule;
-            search->best_leaves_unused = leaves_unused;
-        }
-        if (marked < search->element_count)
-            continue;
-        search->alive.sequences[i] = NULL;
-        if (adam_recipe_has_tail(adam_recipe_at(rule->recipe)))
-            TRY(note_sequences(search, &sequences));
-        TRY(rule_set_add(&search->next, rule, leaves_unused, sequences));
-    }
-    return ERR_NONE;
-}
-
-// Frozen parameters keep their bits.
-static bool frozen_changed(const struct trial *trial, int step, struct difference *out)
-{
-    const struct check_case *c = trial->c;
-    for (int param = 0; param < c->param_count; param++) {
-        if (!c->params[param].frozen || case_owner(c, param) != param)
-            continue;
-        for (size_t i = 0; i < c->params[param].count; i++) {
-            float expected = trial->before.param[param][i], actual = trial->step.param[param][i];
-            if (value_same(expected, actual))
-                continue;
-            *out = (struct difference){.step = step,
-                                       .rank = -1,
-                                       .micro = -1,
-                                       .param = param,
-                                       .what = "param",
-                                       .element = i,
-                                       .expected_bits = f32_bits(expected),
-                                       .actual_bits = f32_bits(actual),
-                                       .bits = 32,
-                                       .roundings = NAN,
-                                       .differing_count = 1,
-                                       .compared_count = c->params[param].count};
-            return true;
-        }
-    }
-    return false;
-}
-
 static int describe_failure(struct search *search, struct finding *out)
 {
     struct trial *trial = search->trial;
-    struct unsharded_choice choice = {0};
-    if (trial->decisions[search->step - 1].applies > 0) {
-        choice = unsharded_choice_at(trial->c, &search->best, 0);
-        TRY(expect(search, &search->best, search->best_leaves_unused, &choice));
-    }
-    TRY(note_difference(search));
+    TRY(search_nearest(search));
     out->has_difference = true;
     out->difference = search->difference;
     out->hint = diagnose_state(trial, &search->best, &search->difference);
     char rule[256];
-    snprintf(out->text, sizeof out->text, "nearest to %s; ", rule_text(&search->best, rule, sizeof rule));
-    return ERR_NONE;
-}
-
-// Which rules explain all steps; stops at the first that none explains. out: gets the difference of a frozen parameter.
-static int search_steps(struct search *search, struct finding *out)
-{
-    struct trial *trial = search->trial;
-    rule_set_clear(&search->alive);
-    search->updated = search->failed = false;
-    TRY(all_rules(trial, &search->alive));
-    int last = case_last_step(trial->c);
-    for (int step = case_first_step(trial->c); step <= last && !search->failed; step++) {
-        search->step = step;
-        TRY(trial_step(trial, step));
-        if ((search->frozen_changed = frozen_changed(trial, step, &out->difference)))
-            return ERR_NONE;
-        if (trial->decisions[step - 1].applies == 0) {
-            search->failed = !unchanged(search);
-            continue;
-        }
-        search->updated = true;
-        TRY(search_step(search));
-        search->failed = search->next.count == 0;
-        struct rule_set spare = search->alive;
-        search->alive = search->next;
-        search->next = spare;
-        rule_set_clear(&search->next);
-    }
+    snprintf(out->text, sizeof out->text, "nearest rule: %s; ", rule_text(&search->best, rule, sizeof rule));
     return ERR_NONE;
 }
 
@@ -366,7 +36,7 @@ static int describe(struct search *search, struct finding *out)
         if (trial->decisions[search->step - 1].applies > 0)
             return judge_by_links(trial, out);
         out->verdict = VERDICT_FAIL;
-        snprintf(out->text, sizeof out->text, "the state changed in a step that applies nothing");
+        snprintf(out->text, sizeof out->text, "the state changed in a step that applies no gradient");
         return ERR_NONE;
     }
     struct rule canonical = rule_canonical(c);
@@ -390,7 +60,7 @@ int judge_state(struct trial *trial, struct finding *out, struct rule_set *expla
         search.element_count += trial_compares(trial, i) ? c->params[i].count : 0;
     search.explained = malloc(search.element_count + 1);
     int rc = search.explained ? search_steps(&search, out) : err_set(ERR_MEMORY, "no memory to judge %s", c->name);
-    // How the squares of a norm are added is not a rule: once more, with the norm that the answer tells.
+    // The order of a norm's squares belongs to no rule: search again with the norm that the answer reports.
     if (rc == ERR_NONE && search.failed && c->gradient_clipping > 0) {
         search.own_norm = true;
         rc = search_steps(&search, out);

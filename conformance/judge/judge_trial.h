@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// What goes wrong in an answer; every function may be null.
+// The mistakes of an answer; every function may be null.
 struct wrong {
     void (*gradient)(const struct check_case *c, const struct case_values *values, int step, float *const g[]);
     void (*update)(const struct check_case *c, int step, struct unsharded_update *update, struct rule *rule);
@@ -214,5 +214,21 @@ static inline const struct finding *trial_finding(const struct findings *finding
             return &findings->list[i];
     return NULL;
 }
+
+// The finding on the states of an answer with one thing wrong.
+static inline struct finding state_finding(const struct check_case *c, const struct rule *rule,
+                                           const struct wrong *wrong)
+{
+    struct findings findings = trial_judge(c, rule, wrong);
+    const struct finding *finding = trial_finding(&findings, ASPECT_STATE);
+    cr_assert_not_null(finding);
+    struct finding copy = *finding;
+    findings_free(&findings);
+    return copy;
+}
+
+#define assert_fails(finding, expected_hint)                                                                           \
+    cr_assert((finding).verdict == VERDICT_FAIL && (finding).hint == (expected_hint), "%s, %s: %s",                    \
+              verdict_name((finding).verdict), hint_name((finding).hint), (finding).text)
 
 #endif

@@ -18,6 +18,7 @@
 // where it is held or sent, is at most an element for each tensor and two for each group, on every rank.
 #include "conformance/judge/judge_internal.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -160,6 +161,7 @@ static void judge_calls(const struct trial *trial, struct finding *out)
 
 void judge_usage(const struct trial *trial, enum aspect aspect, struct finding *out)
 {
+    assert(aspect == ASPECT_MEMORY || aspect == ASPECT_PADDING || aspect == ASPECT_TRAFFIC || aspect == ASPECT_CALLS);
     out->verdict = VERDICT_UNSUPPORTED;
     snprintf(out->text, sizeof out->text, "the answer's usage.json does not say");
     if (!trial->answer->has_usage) {

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -217,6 +218,8 @@ static int check_own(const struct check_case *c, const struct case_values *value
 int links_check(const struct check_case *c, const struct case_values *values, const struct link_step *in,
                 struct link_result *out)
 {
+    assert(in->step >= case_first_step(c) && in->step <= case_last_step(c));
+    assert(in->before && in->after && in->decisions);
     memset(out, 0, sizeof *out);
     TRY(check_own(c, values, in, out));
     const struct unsharded_decision *d = &in->decisions[in->step - 1];

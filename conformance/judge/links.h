@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judgement of an answer that follows no rule of the table: link by link, each from the answer's own values before
-// it, so that no error is judged twice and Adam cannot turn noise in a gradient near zero into a verdict.
+// Bounds for an answer that follows no rule of the table, link by link, each from the answer's own values before it, so
+// that no error counts twice and Adam cannot turn noise in a gradient near zero into a verdict.
 //
 // The unit is the rounding: the error divided by 2^-24 times the sum of the magnitudes of the terms. An operation in
 // fp32 costs at most one, in bf16 2^16, in fp16 2^13. The right value is computed in double, from the hyper-parameters
@@ -39,8 +39,8 @@ enum link_class { LINK_WITHIN, LINK_MARGINAL, LINK_BROKEN };
 
 const char *link_name(enum link link);  // "exp_avg"
 
-// What a step of an answer is judged by. The arrays are the caller's; `t` of the states is not looked at. Where there
-// are gradients at all, there is one for every trained parameter that has a gradient.
+// One step of an answer. The caller owns the arrays; the states' `t` is ignored. With gradients, there is one for every
+// trained parameter that has a gradient.
 struct link_step {
     int step;
     const struct unsharded_decision *decisions;  // [case_last_step], from step 1 on
@@ -66,7 +66,7 @@ struct link_result {
     struct link_worst worst[LINK_COUNT];
 };
 
-// Judges a step. ERR_MEMORY is the only error: what the answer says is in *out.
+// Checks a step; the findings are in *out, and ERR_MEMORY is the only error.
 int links_check(const struct check_case *c, const struct case_values *values, const struct link_step *step,
                 struct link_result *out);
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// What one rounding to a format costs in roundings of fp32, and half its smallest number.
+// The cost of one rounding to a format, in roundings of fp32; and half the format's smallest number.
 static double cost_of(enum dtype dtype)
 {
     return dtype == DTYPE_BF16 ? 0x1p16 : dtype == DTYPE_FP16 ? 0x1p13 : 1;
@@ -68,7 +68,7 @@ static int open_param(const struct check_case *c, const struct case_values *valu
     return ERR_NONE;
 }
 
-// In an exact case every rule has the same gradient: the right one, and nothing beside it.
+// In an exact case every rule has the same gradient, bit by bit.
 static int take_canonical(const struct check_case *c, const struct case_values *values, int step, double scale,
                           struct exact_gradient *out)
 {

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-// What is wrong with an implementation.
+// The mistakes of an implementation.
 enum mistake {
     RIGHT,
     L2_FOR_DECOUPLED,

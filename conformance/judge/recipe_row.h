@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-// What a step asks of one group. `resumed_t`: the implementation's own history began after this t (its powers of beta
-// are running products from there on); 0: at the beginning.
+// The inputs of a step for one group. `resumed_t`: the running products of beta begin after this t, where a checkpoint
+// was loaded; 0: at the beginning.
 struct recipe_step {
     double lr, beta1, beta2, eps, weight_decay;
     bool decoupled, bias_correction;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules that a case can tell apart, in an order that has the likely ones first.
+// Enumerates the rules that a case can tell apart, the likely ones first.
 #include "conformance/judge/rule.h"
 
 #include "conformance/cases/case.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,8 +39,8 @@ static bool is_power_of_two(int number)
     return (number & (number - 1)) == 0;
 }
 
-// Whether the divisions of this rule can round otherwise than those of a rule before it. By a power of two they do not
-// round at all, unless a subnormal of fp16 comes out.
+// True if the divisions of this rule can round differently from those of all rules before it. A division by a power of
+// two does not round, unless it makes a subnormal of fp16.
 static bool division_is_distinct(const struct check_case *c, const struct rule *rule)
 {
     if (rule->division == DIVIDE_LAST)
@@ -70,7 +71,7 @@ static bool division_is_distinct(const struct check_case *c, const struct rule *
     }
 }
 
-// Whether the order can differ from those before it. Two terms have one sum in any order, two groups of two are pairs,
+// True if the order can differ from those before it. Two terms have one sum in any order, two groups of two are pairs,
 // and a prime number of ranks has no groups.
 static bool order_is_distinct(int world, enum rule_order order)
 {
@@ -86,7 +87,7 @@ static bool order_is_distinct(int world, enum rule_order order)
     }
 }
 
-// Whether this rule's gradient can differ from that of a rule before it.
+// True if this rule's gradient can differ from the gradients of all rules before it.
 static bool gradient_is_distinct(const struct check_case *c, const struct rule *rule)
 {
     struct rule canonical = rule_canonical(c);
@@ -135,7 +136,7 @@ static bool betas_differ(const struct check_case *c)
     return false;
 }
 
-// Whether the case can tell these powers of beta from the canonical ones.
+// True if the case can tell these powers of beta from the canonical ones.
 static bool powers_are_distinct(const struct check_case *c, int recipe, enum rule_powers powers)
 {
     if (powers == POWERS_RUNNING)
@@ -180,6 +181,7 @@ int rule_count(const struct check_case *c)
 
 struct rule rule_at(const struct check_case *c, int index)
 {
+    assert(index >= 0);
     struct update_rule updates[UPDATE_MAX];
     int update_count = updates_of(c, updates), clips = clip_count(c);
     int gradient = index / (update_count * clips);
@@ -222,8 +224,8 @@ static const char *const clip_text[CLIP_FORM_COUNT] = {
     ", clipped by DeepSpeed's reciprocal in double",
 };
 
-static const char *const powers_text[POWERS_COUNT] = {"", ", powers of beta not broken by the checkpoint",
-                                                      ", powers of beta anew in every step"};
+static const char *const powers_text[POWERS_COUNT] = {"", ", powers of beta continued over the checkpoint",
+                                                      ", powers of beta recomputed in every step"};
 
 const char *rule_text(const struct rule *rule, char *out, size_t bytes)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the field's implementations may do differently and still be right: the optimizer's exact sequence of operations,
-// where the mean is divided, in which order ranks and micro-steps are added, and how the clip coefficient is rounded.
-// A rule is one choice of each. The canonical rule is the definition that the reference follows; every other one has a
-// name, so that a verdict can say which one an implementation follows.
+// A rule: one choice of everything in which right implementations may differ: the optimizer's exact sequence of
+// operations, the place of the mean's division, the order of the sums over ranks and micro-steps, and the rounding of
+// the clip coefficient. The canonical rule is the definition that the reference follows; the others have names, so that
+// a verdict can say which one an implementation follows.
 #ifndef ZG_RULE_H
 #define ZG_RULE_H
 
@@ -17,16 +17,16 @@ struct adam_recipe;
 // null: past the end; 0 is torch's CPU form, the canonical one.
 const struct adam_recipe *adam_recipe_at(int index);
 const char *adam_recipe_name(const struct adam_recipe *recipe);     // "torch-cpu", "deepspeed-cpu-gcc", ...
-const char *adam_recipe_source(const struct adam_recipe *recipe);   // what computes so
-const char *adam_recipe_checked(const struct adam_recipe *recipe);  // "bit for bit", or "read" and why no more
+const char *adam_recipe_source(const struct adam_recipe *recipe);   // the software that computes so
+const char *adam_recipe_checked(const struct adam_recipe *recipe);  // "bit for bit", or "read" and the reason
 
-// Whether the recipe has this kind of decay, and this processor the instructions for it.
+// True if the recipe has this kind of decay, and this processor has the instructions for it.
 bool adam_recipe_does(const struct adam_recipe *recipe, bool decoupled);
 
-// Whether an element may follow one of two sequences: that of a vector body, or that of a scalar tail.
+// True if an element may follow one of two sequences: the vector body's, or the scalar tail's.
 bool adam_recipe_has_tail(const struct adam_recipe *recipe);
 
-// Whether its powers of beta are running products.
+// True if its powers of beta are running products.
 bool adam_recipe_runs_powers(const struct adam_recipe *recipe);
 
 // In which order one sum over ranks is added; every addition is in fp32, or each is rounded to the communication dtype.

@@ -128,7 +128,7 @@ Test(rule, powers_of_beta_are_told_apart_where_betas_differ_and_after_a_checkpoi
     for (int i = 0; i < rule_count(&c); i++) {
         struct rule rule = rule_at(&c, i);
         char text[256];
-        anew += rule.powers == POWERS_ANEW && strstr(rule_text(&rule, text, sizeof text), "anew");
+        anew += rule.powers == POWERS_ANEW && strstr(rule_text(&rule, text, sizeof text), "recomputed");
     }
     cr_expect_eq(anew, running);
 }

@@ -22,22 +22,22 @@ void unsharded_state_copy(const struct check_case *c, const struct unsharded_sta
 // The state before step 1: the initial parameters.
 void unsharded_begin(const struct check_case *c, const struct case_values *values, struct unsharded_state *out);
 
-// Decisions, which do not depend on the state: they are the same for every rule.
+// The decisions of a step. They do not depend on the state, and are the same for every rule.
 enum scaler_form { SCALER_DEEPSPEED, SCALER_TORCH, SCALER_MEGATRON };
 struct unsharded_decision {
     bool skipped;
-    double scale;  // that the step's gradients are made with; 1 without loss scale
+    double scale;  // of the step's gradients; 1 without loss scale
     double scale_after;
     uint64_t t;   // updates applied after the step, by the definition (the delayed update counted)
     int applies;  // the step whose gradient is applied; 0: none
 };
 
-// [case_last_step] of them, from step 1 on (a resumed case's first steps, too).
+// Fills in out[case_last_step], from step 1 on, also for a case that resumes.
 int unsharded_decide(const struct check_case *c, const struct case_values *values, enum scaler_form scaler,
                      struct unsharded_decision *out);
 
-// Which value of an element is meant, where a rule leaves a choice by element: a rank to begin a cyclic fold with and
-// its direction, the ranks in a group (0: as few as there can be), and the body or the tail of a recipe that has both.
+// A choice that a rule leaves by element: the first rank of a cyclic fold and its direction, the ranks in a group (0:
+// the fewest possible), and the body or the tail of a recipe that has both.
 struct unsharded_choice {
     int first_rank, group;
     bool downwards, tail;

@@ -90,7 +90,7 @@ Test(unsharded, the_canonical_gradient_is_the_references_definition)
     cr_expect_eq(checked, 4 * 162 * 165);
 }
 
-// One element on so many ranks, by rule.
+// One element on `world` ranks, by rule.
 static float sum_of(int world, enum dtype dtype, struct rule rule, struct unsharded_choice choice, const float terms[])
 {
     struct check_case c = trial_case_of(world, 1, dtype, dtype, DTYPE_FP32, 2);
@@ -175,7 +175,7 @@ Test(unsharded, a_ring_of_any_chunks_is_among_the_choices)
     }
 }
 
-// All gradients of step 1, by rule and choice, of a case that is told to be no exact one.
+// All gradients of step 1, by rule and choice, of a case that is marked as not exact.
 static size_t rules_that_differ(struct check_case c, double scale, int *rules)
 {
     struct case_values *values;
@@ -216,7 +216,7 @@ Test(unsharded, an_exact_case_has_one_gradient_under_all_rules)
             for (int d = 0; d < 3; d++) {
                 struct check_case c =
                     trial_case_of(world, accumulation, DTYPES[d], DTYPES[d], d == 1 ? DTYPE_FP32 : DTYPES[d], 2);
-                // What bf16 can add up exactly is little; and 7 times the number nearest to 1/7 is not 1 of everything.
+                // bf16 adds few terms exactly, and 7 times the number nearest to 1/7 is not 1.
                 if ((DTYPES[d] == DTYPE_BF16 && world * accumulation > 6) || world == 7)
                     continue;
                 c.data.family = FAMILY_EXACT;

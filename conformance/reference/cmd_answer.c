@@ -3,6 +3,7 @@
 #include "conformance/reference/reference.h"
 
 #include "base/err.h"
+#include "conformance/cases/case_folders.h"
 #include "base/help.h"
 #include "ref/comm/launcher.h"
 #include "conformance/contract/plugin.h"
@@ -22,6 +23,7 @@ static const char arguments_text[] = "[OPTION...] CASES ANSWERS WORLD [STATE] | 
 
 static const char *const examples[] = {
     "zerogauge answer --case cases/adam-basic.w2.s0.fp32 answer",
+    "zerogauge answer cases answers 2 state",
     "zerogauge check --out report -- zerogauge answer --recipe torch-fused-cpu {cases} {answers} {world} {state}",
     "zerogauge check -- mpirun -n {world} zerogauge answer {cases} {answers} {world} {state}",
     NULL,
@@ -29,7 +31,9 @@ static const char *const examples[] = {
 
 static const struct help help = {
     .usage = arguments_text,
-    .text = "Answers the suite's cases with the reference, as another implementation would.",
+    .text = "Answers the suite's cases with the reference or a plug-in: the cases of WORLD ranks in CASES/order.json, "
+            "which "
+            "`zerogauge check --write-cases CASES` writes. STATE is the folder of checkpoints, for cases that resume.",
     .examples = examples,
 };
 
@@ -39,15 +43,15 @@ static int parse(int argc, const char **argv, struct answer_options *a, char *ar
     const struct poptOption options[] = {
         {"case", '\0', FLAG, &a->one, 0, "answer one case: CASE ANSWER [STATE]", NULL},
         {"recipe", '\0', TEXT, &a->recipe, 0,
-         "Adam's sequence of operations; torch-cpu, unless given; a wrong name lists them", "RECIPE"},
-        {"clip-form", '\0', TEXT, &a->clip_form, 0, "torch, unless given", "torch|deepspeed"},
-        {"schedule", '\0', TEXT, &a->schedule, 0, "as the cases hint, unless given; chaos:SEED, too", "serial|overlap"},
+         "Adam's sequence of operations (default: torch-cpu); an unknown name lists all", "RECIPE"},
+        {"clip-form", '\0', TEXT, &a->clip_form, 0, "form of the clip coefficient (default: torch)", "torch|deepspeed"},
+        {"schedule", '\0', TEXT, &a->schedule, 0, "schedule of operations, also chaos:SEED (default: the case's hint)",
+         "serial|overlap"},
         {"reduction-group", '\0', POPT_ARG_INT, &a->reduction_group, 0,
-         "sums over ranks by groups of N in a row, where the world is a multiple of N; canonical order, unless given",
-         "N"},
-        {"nvme-path", '\0', TEXT, &a->nvme_path, 0, "where what is on NVMe goes; STATE, TMPDIR or /tmp, unless given",
-         "DIR"},
-        {"plugin", '\0', TEXT, &a->plugin, 0, "a shared object answers (contract.h), and not the reference", "FILE"},
+         "add ranks in groups of N neighbours, where N divides the world (default: canonical order)", "N"},
+        {"nvme-path", '\0', TEXT, &a->nvme_path, 0, "folder of NVMe data (default: STATE, TMPDIR or /tmp)", "DIR"},
+        {"plugin", '\0', TEXT, &a->plugin, 0, "answer by this shared object (contract.h) instead of the reference",
+         "FILE"},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
@@ -97,15 +101,23 @@ static int read_world(const char *text, int *out)
     return ERR_NONE;
 }
 
+static int make_folders(const char *answers, const char *state)
+{
+    TRY(case_folder_make(answers));
+    return state ? case_folder_make(state) : ERR_NONE;
+}
+
 static int answer_by_plugin(const struct answer_options *a, char *arguments[], const char *state)
 {
     int world = 0;
     if (a->recipe || a->clip_form || a->schedule || a->nvme_path || a->reduction_group)
-        return err_set(ERR_USAGE, "--plugin: --recipe, --clip-form, --schedule, --reduction-group and --nvme-path are "
-                                  "the reference's");
+        return err_set(ERR_USAGE,
+                       "--plugin: --recipe, --clip-form, --schedule, --reduction-group and --nvme-path apply "
+                       "only to the reference");
     if (a->one)
         return plugin_answer_one(a->plugin, arguments[0], arguments[1], state);
     TRY(read_world(arguments[2], &world));
+    TRY(make_folders(arguments[1], state));
     return plugin_answer(a->plugin, arguments[0], arguments[1], world, state);
 }
 
@@ -122,12 +134,14 @@ static int answer_cases(struct answer_options *a, char *arguments[], int count)
         return err_set(ERR_USAGE, "expected %s", arguments_text);
     const char *state = count > extra ? arguments[extra] : NULL;
     if (a->plugin && a->launcher.world > 1)
-        return err_set(ERR_USAGE, "--plugin is answered by one process: start it without a launcher");
+        return err_set(ERR_USAGE, "--plugin runs in one process: start it without a launcher");
     if (a->plugin)
         return answer_by_plugin(a, arguments, state);
     TRY(read_options(a, &options));
-    if (!a->one)
+    if (!a->one) {
         TRY(read_world(arguments[2], &world));
+        TRY(make_folders(arguments[1], state));
+    }
     // A process that was started alone answers a case of any world, in threads.
     if (a->one && a->launcher.world == 1)
         a->launcher = (struct launcher){0};

@@ -45,7 +45,7 @@ static int make_folder(const char *path)
     return ERR_NONE;
 }
 
-// Whether this process has rank 0.
+// True if this process has rank 0.
 static bool is_first(const struct reference_run *run)
 {
     return !run->options->comm || comm_rank(run->options->comm) == 0;
@@ -192,7 +192,7 @@ static int answer(struct reference_run *run, const char *folder)
     bool anew = c->phase == PHASE_RESUME && c->weights_only;
     run->before_steps = anew ? c->checkpoint_step : 0;
     int rc = reference_config(c, run->options, run->nvme_path, run->before_steps, &run->config, &unsupported);
-    // What is refused although it makes sense is what the reference has not.
+    // A valid configuration that is refused is one that the reference does not support.
     if (rc == ERR_USAGE && !is_first(run))
         return ERR_NONE;
     if (rc == ERR_USAGE)

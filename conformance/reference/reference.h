@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference behind the suite's door: it answers cases as any other implementation does, from a case's files alone.
+// The reference as an implementation under test: it answers cases from their files alone, as any other does.
 #ifndef ZG_REFERENCE_H
 #define ZG_REFERENCE_H
 
@@ -10,26 +10,27 @@
 #include <signal.h>
 
 struct reference_options {
-    const char *recipe;  // null: torch-cpu, or deepspeed-cpu-clang for what torch has not
+    const char *recipe;  // null: torch-cpu, or deepspeed-cpu-clang where torch has no such option
     enum clip_form clip_form;
     int reduction_group;  // ranks in a group of hierarchical sums, where the world is a multiple; 0: canonical order
     bool has_schedule;    // false: overlap where the case hints at it, otherwise serial
     struct executor_schedule schedule;
-    const char *nvme_path;  // null: the folder of states, or TMPDIR, or /tmp
-    struct comm *comm;      // of the ranks that a launcher has started, of which this process is one; null: threads
-    const volatile sig_atomic_t *interrupted;  // then no further case is answered; may be null
+    const char *nvme_path;                     // null: the folder of states, or TMPDIR, or /tmp
+    struct comm *comm;                         // of the processes that a launcher started; null: ranks are threads
+    const volatile sig_atomic_t *interrupted;  // nonzero: stop before the next case; may be null
 };
 
-// Answers the case in the folder with a folder, which is made if need be and must be empty. world: the case's; 0:
-// whatever that is. state: {state}; null where there is none. What the reference cannot do, or refuses, is an answer,
-// too. An error leaves the answer incomplete.
+// Answers the case in case_folder; makes answer_folder if it is missing, which must be empty. world: the expected
+// number of ranks; 0: any. state: {state}, or null. Declining or refusing a case is an answer, too. An error leaves the
+// answer incomplete.
+//
+// Processes of a launcher all answer the same cases together; rank 0 writes everything that is not a rank's own.
 int reference_answer(const struct reference_options *options, const char *case_folder, const char *answer_folder,
                      int world, const char *state);
 
-// Of processes all answer the same cases together, and rank 0 writes what is not a rank's own.
-//
-// The same for all cases of the list in CASES/order.json, in that order. An error is printed with the case's name and
-// ends nothing; at the end there is one that says how many there were. world: of every case. progress: to stderr.
+// Answers the cases of `world` ranks in CASES/order.json, in that order, and skips the others. An error is printed with
+// the case's name, and the next case follows; ERR_CHECK at the end counts the errors. ERR_USAGE: no case has `world`
+// ranks. progress: to stderr.
 int reference_answer_all(const struct reference_options *options, const char *cases, const char *answers, int world,
                          const char *state, bool progress);
 
@@ -38,19 +39,19 @@ int answer_main(int argc, const char **argv);
 
 // --- the parts ---
 
-// A case as the reference is configured for it.
+// The reference's configuration for a case.
 struct reference_config {
     struct config config;
     struct config_group groups[CASE_GROUP_MAX];
 };
 
 // The configuration of a case, through the text that a user of DeepSpeed would write, so that what is refused is what
-// the program refuses. before_steps as in given.h. c must outlive *out. ERR_USAGE: it is refused, or, with
+// the program refuses. before_steps as in scripted_model.h. c must outlive *out. ERR_USAGE: it is refused, or, with
 // *unsupported, nothing that the reference can do.
 int reference_config(const struct check_case *c, const struct reference_options *options, const char *nvme_path,
                      int before_steps, struct reference_config *out, bool *unsupported);
 
-// An answer's files, made as a run goes on.
+// Writes an answer's files while the run goes on.
 struct reference_report;
 struct train_moment;
 struct scripted;
@@ -59,7 +60,7 @@ struct scripted;
 int reference_report_open(const struct check_case *c, const struct scripted *scripted, const char *folder,
                           int before_steps, struct comm *comm, struct reference_report **out);
 int reference_report_observe(struct reference_report *report, const struct train_moment *moment);  // train.h
-int reference_report_usage(struct reference_report *report);   // when the run is over
+int reference_report_usage(struct reference_report *report);   // after the last step
 void reference_report_close(struct reference_report *report);  // null-safe
 
 #endif

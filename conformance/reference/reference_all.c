@@ -25,7 +25,7 @@ int reference_answer_all(const struct reference_options *options, const char *ca
 {
     json_t *order;
     size_t failed = 0;
-    TRY(case_order_read(cases, &order));
+    TRY(case_order_of_world(cases, world, &order));
     size_t count = json_array_size(order);
     for (size_t i = 0; i < count; i++) {
         const char *name = json_string_value(json_array_get(order, i));
@@ -42,7 +42,7 @@ int reference_answer_all(const struct reference_options *options, const char *ca
         if (progress)
             terminal_progress("%s", "");
         fprintf(stderr, "zerogauge answer: %s: %s\n", name, err_message());
-        // With it the communication of ranks that are processes has failed.
+        // An error ends the communication between processes.
         if (options->comm)
             break;
     }
@@ -50,6 +50,6 @@ int reference_answer_all(const struct reference_options *options, const char *ca
         terminal_progress("%s", "");
     json_decref(order);
     if (failed > 0 && options->comm)
-        return err_set(ERR_CHECK, "the ranks end with the first case that has no answer");
+        return err_set(ERR_CHECK, "the ranks stop at the first case without an answer");
     return failed == 0 ? ERR_NONE : err_set(ERR_CHECK, "%zu of %zu cases have no answer", failed, count);
 }

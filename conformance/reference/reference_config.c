@@ -34,7 +34,7 @@ static size_t at_least(size_t value, size_t least)
     return value > least ? value : least;
 }
 
-// Where nothing is to be gathered ahead, parameters of up to so many elements stay whole: the other way not to wait.
+// Without prefetch, parameters of up to this many elements stay gathered, so that those cases cover persistence.
 enum { PERSISTENT_COUNT = 40 };
 
 static json_t *zero_section(const struct check_case *c)
@@ -112,7 +112,7 @@ static int load(const struct check_case *c, json_t *root, const char *nvme_path,
     return rc;
 }
 
-// What DeepSpeed's keys for the loss scale cannot say.
+// Declines loss scales that DeepSpeed's keys cannot express.
 static int check_loss_scale(const struct check_case *c, bool *unsupported)
 {
     const struct case_loss_scale *scale = &c->loss_scale;
@@ -161,7 +161,7 @@ int reference_config(const struct check_case *c, const struct reference_options 
     struct config other;
     *unsupported = false;
     TRY(check_loss_scale(c, unsupported));
-    // Each group is a configuration; the first is that of all the rest.
+    // Each group is a configuration; the first group provides all other settings.
     for (int i = 0; i < c->group_count; i++) {
         json_t *own = own_section(c, recipe, options, before_steps);
         struct config *config = i == 0 ? &out->config : &other;

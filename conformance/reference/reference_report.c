@@ -72,7 +72,7 @@ static bool is_late(const struct check_case *c, int step)
     return c->delayed_update > 0 && step >= c->delayed_update;
 }
 
-// Whether the stage still has the gradient of the step that has just been made, and the divisor of its mean.
+// True if the stage still holds the gradient of the last step, and the divisor of its mean.
 static bool gives_gradient(const struct reference_report *report, const struct train_moment *moment)
 {
     return moment->applied && !is_late(report->c, (int)moment->step + report->before_steps);

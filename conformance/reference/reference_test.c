@@ -1,104 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference's answers, read as the suite reads anybody's, against the suite's own unsharded Adam: every bit of
-// every step from the answer's own step before it, every decision, and what every forward saw.
-#include "conformance/contract/answer.h"
-#include "base/err.h"
-#include "base/file.h"
-#include "base/folder_test.h"
-#include "conformance/reference/reference.h"
+// The reference's answers, read as the suite reads every answer, against the suite's own unsharded Adam: every bit of
+// every step from the answer's own state before it, every decision, and the parameters of every forward.
+#include "conformance/reference/reference_test.h"
+
 #include "conformance/judge/unsharded.h"
 
 #include <math.h>
-#include <string.h>
 
-static char folder[PATH_MAX];
-static struct reference_options options;
-
-static void setup(void)
-{
-    folder_make(folder);
-    options = (struct reference_options){.clip_form = CLIP_TORCH};
-}
-
-static void teardown(void)
-{
-    folder_remove(folder);
-}
-
-TestSuite(reference, .init = setup, .fini = teardown);
-
-static void add_param(struct check_case *c, const char *name, int shape_rank, size_t rows, size_t columns)
-{
-    struct case_param *p = &c->params[c->param_count++];
-    *p = (struct case_param){.shape = {rows, columns}, .shape_rank = shape_rank, .used = true, .tied_to = -1};
-    p->count = shape_rank == 0 ? 1 : shape_rank == 1 ? rows : rows * columns;
-    snprintf(p->name, sizeof p->name, "%s", name);
-}
-
-// Awkward in everything: primes, a scalar, an empty tensor, one frozen, one unused, one tied, two groups.
-static struct check_case case_of(const char *name, int stage, int world)
-{
-    struct check_case c = {
-        .note = "a case of the tests",
-        .world = world,
-        .steps = 3,
-        .accumulation = 1,
-        .stage = stage,
-        .group_count = 2,
-        .reduce_bucket = 50,
-        .allgather_bucket = 64,
-        .prefetch_bucket = 40,
-        .sub_group = 16,
-        .contiguous_gradients = true,
-        .reduce_scatter = true,
-        .data = {.family = FAMILY_ROUNDING, .seed = 5, .unit = 1, .reach = 3, .exponent_low = -8, .exponent_high = 2},
-    };
-    snprintf(c.name, sizeof c.name, "%s", name);
-    c.groups[0] = (struct case_group){
-        .decoupled = true, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .bias_correction = true};
-    c.groups[1] =
-        (struct case_group){.beta1 = 0.5, .beta2 = 0.75, .eps = 1e-3, .weight_decay = 0.25, .bias_correction = true};
-    for (int i = 0; i < CASE_STEP_MAX; i++)
-        c.groups[0].lr[i] = 0.125, c.groups[1].lr[i] = 0.5;
-    add_param(&c, "a.weight", 2, 7, 13);
-    add_param(&c, "a.scalar", 0, 0, 0);
-    add_param(&c, "a.empty", 1, 0, 0);
-    add_param(&c, "b.weight", 1, 101, 0);
-    add_param(&c, "b.frozen", 1, 19, 0);
-    add_param(&c, "b.unused", 1, 5, 0);
-    add_param(&c, "c.tied", 2, 7, 13);
-    add_param(&c, "c.small", 1, 2, 0);
-    add_param(&c, "d.weight", 2, 7, 13);
-    c.params[4].frozen = true;
-    c.params[5].used = false;
-    c.params[6].tied_to = 0;
-    c.params[3].group = c.params[7].group = 1;
-    return c;
-}
-
-static char *path_of(char out[PATH_MAX], const char *kind, const char *name)
-{
-    snprintf(out, PATH_MAX, "%.3000s/%s", folder, kind);
-    mkdir(out, 0777);
-    snprintf(out, PATH_MAX, "%.3000s/%s/%s", folder, kind, name);
-    return out;
-}
-
-// Writes the case, has it answered, and opens the answer.
-static void answer(const struct check_case *c, const struct case_values *values, struct answer *out)
-{
-    char cases[PATH_MAX], state[PATH_MAX], answers[PATH_MAX];
-    path_of(cases, "cases", "");
-    path_of(state, "state", "");
-    cr_assert_eq(case_write(c, values, cases), ERR_NONE, "%s", err_message());
-    path_of(cases, "cases", c->name);
-    path_of(answers, "answers", c->name);
-    int rc = reference_answer(&options, cases, answers, c->world, state);
-    cr_assert_eq(rc, ERR_NONE, "%s: %s", c->name, rc ? err_message() : "");
-    cr_assert_eq(answer_open(c, answers, out), ERR_NONE, "%s", err_message());
-}
-
-// Whether bits are equal, all NaN being one, and both zeros.
+// True if two numbers are equal or both NaN; zeros of either sign are equal.
 static bool same(float a, float b)
 {
     return a == b || (isnan(a) && isnan(b));
@@ -115,7 +24,7 @@ static void expect_equal(const struct check_case *c, int step, int rank, const c
     }
 }
 
-// What forward saw is what the answer says of the step before, rounded. The loss has no unused parameters.
+// Forward must see the state after the previous step, rounded. The loss has no unused parameters.
 static void expect_seen(const struct answer *a, int step, const struct unsharded_state *before)
 {
     const struct check_case *c = a->c;
@@ -216,12 +125,6 @@ static void demand_case(const struct check_case *c, struct answer_usage usage[])
     answer_close(&a);
     unsharded_state_close(&state);
     case_values_close(values);
-}
-
-static void set_precision(struct check_case *c, enum dtype precision)
-{
-    c->precision = c->communication_dtype = c->accumulation_dtype = precision;
-    c->overflow_check = precision != DTYPE_FP32;
 }
 
 Test(reference, every_stage_and_world_answers_in_the_bits_of_unsharded_adam)
@@ -424,62 +327,6 @@ Test(reference, prefetch_and_persistence_change_no_bit)
         for (int rank = 0; rank < 3; rank++)
             held += usage[rank].held_bytes[USAGE_PARAM];
         cr_expect_eq(held, (all + (i == 0 ? 3 * persistent : 0)) * 2, "prefetch %zu", prefetch[i]);
-    }
-}
-
-// Nonsense is refused, and makes no step; what makes sense and is not here is declined.
-Test(reference, what_makes_no_sense_is_refused)
-{
-    struct check_case cases[6], plain = case_of("", 2, 2);
-    set_precision(&plain, DTYPE_FP16);
-    plain.expects_refusal = true;
-    for (int i = 0; i < 6; i++) {
-        cases[i] = plain;
-        snprintf(cases[i].name, sizeof cases[i].name, "refused-%d", i);
-    }
-    cases[0].gradient_clipping = -1;
-    cases[1].loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = -2};
-    cases[2].loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = 0};
-    cases[3].loss_scale = (struct case_loss_scale){SCALE_DYNAMIC, 1024, 0, 2, 1};
-    cases[4].groups[1].beta2 = 1;
-    cases[5].groups[0].beta1 = -0.5;
-    static const char *const keys[] = {"gradient_clipping", "loss scale", "loss scale",
-                                       "loss_scale_window", "betas",      "betas"};
-    for (int i = 0; i < 6; i++) {
-        struct answer a;
-        struct case_values *values;
-        cr_assert_eq(case_values_open(&cases[i], &values), ERR_NONE, "%s", err_message());
-        answer(&cases[i], values, &a);
-        cr_assert_eq(a.kind, ANSWER_REFUSED, "%s: %s", cases[i].name, a.text);
-        cr_assert(strstr(a.text, keys[i]), "%s: %s", cases[i].name, a.text);
-        answer_close(&a);
-        case_values_close(values);
-    }
-}
-
-Test(reference, what_it_has_not_is_declined)
-{
-    struct check_case cases[4], plain = case_of("", 2, 2);
-    set_precision(&plain, DTYPE_FP16);
-    for (int i = 0; i < 4; i++) {
-        cases[i] = plain;
-        snprintf(cases[i].name, sizeof cases[i].name, "declined-%d", i);
-    }
-    cases[0].loss_scale = (struct case_loss_scale){SCALE_DYNAMIC, 1000, 2, 2, 1};
-    cases[1].offload_optimizer = TIER_NVME;
-    cases[2].delayed_update = 1;
-    cases[3].groups[0].bias_correction = false;
-    options.recipe = "torch-cpu";
-    static const char *const words[] = {"power of 2", "stage 3", "delayed_update", "bias"};
-    for (int i = 0; i < 4; i++) {
-        struct answer a;
-        struct case_values *values;
-        cr_assert_eq(case_values_open(&cases[i], &values), ERR_NONE, "%s", err_message());
-        answer(&cases[i], values, &a);
-        cr_assert_eq(a.kind, ANSWER_UNSUPPORTED, "%s: %s", cases[i].name, a.text);
-        cr_assert(strstr(a.text, words[i]), "%s: %s", cases[i].name, a.text);
-        answer_close(&a);
-        case_values_close(values);
     }
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A case as a model of the reference: the loss is the sum of NAME x gradient with the case's gradients, read from its
 // files. Layers use one to three parameters each, in model order; a tied parameter is used by the layer of its own
-// place in that order, too. What forward is given is kept, so that it can be told which parameters a micro-step used.
-#ifndef ZG_GIVEN_H
-#define ZG_GIVEN_H
+// place in that order, too. The model can keep the parameters that forward receives, for the report of what each
+// micro-step used.
+#ifndef ZG_SCRIPTED_MODEL_H
+#define ZG_SCRIPTED_MODEL_H
 
 #include "conformance/cases/case.h"
 #include "ref/model/model.h"
@@ -24,14 +25,14 @@ struct scripted_setting {
 int scripted_open(const struct scripted_setting *setting, struct scripted **out);
 void scripted_close(struct scripted *scripted);  // null-safe
 
-// Lasts as long as the given does.
+// Valid until scripted_close.
 const struct model *scripted_model(const struct scripted *scripted);
 
-// The model's parameter that a parameter of the case is; that of its owner, if it is tied.
+// The model's index of a parameter of the case; for a tied parameter, its owner's.
 int scripted_param(const struct scripted *scripted, int param);
 
-// Of the present step: the parameter as a rank's forward of a micro-step used it, in the precision. By the case's
-// parameter.
+// The parameters that a rank's forward of a micro-step used in the current step, by the case's parameter, in the
+// precision. Only with keeps_seen.
 const void *const *scripted_seen(const struct scripted *scripted, int rank, int micro);
 
 #endif

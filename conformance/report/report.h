@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's findings for people and programs. Names and texts in them may be a stranger's: whatever they hold, they
-// cannot leave their place in a report. A report that could not be written whole is ERR_IO; the caller closes the file,
-// and looks at what that says, too.
+// A run's findings for people and programs. Names and texts in them are untrusted: they are escaped, and
+// cannot change the structure of a report. ERR_IO: a report is incomplete; the caller closes the file and checks that,
+// too.
 #ifndef ZG_REPORT_H
 #define ZG_REPORT_H
 
@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-// The verdicts are those of the requirements that were asked for, in SPEC.md's order.
+// The verdicts belong to the requirements that were asked for, in SPEC.md's order.
 
 // A table by chapter; below it, for each requirement that is not fulfilled, the first finding: where, which bits, a
 // hint, and the command that repeats it; last the verdict. In colour where out is a terminal and NO_COLOR is not set.

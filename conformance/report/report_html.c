@@ -70,7 +70,7 @@ static void put_summary(const struct page *page, const struct requirement_verdic
     text_markup(out, run_text(facts, verdict, run));
     fprintf(out, "</p>\n<p>%s of %d requirement%s</p>\n", counts_text(counts, text), count, count == 1 ? "" : "s");
     if (facts->command_failed) {
-        fprintf(out, "<p class=\"broken\">The command ended badly: ");
+        fprintf(out, "<p class=\"broken\">The command failed: ");
         text_markup(out, facts->command_text);
         fprintf(out, "</p>\n");
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the page: it is whole by itself, it tells every verdict in words, and a stranger's text cannot leave its
-// place.
+// Tests of the page: it is self-contained, it names every verdict in words, and untrusted text cannot leave its place.
 #include "conformance/report/report_markup_test.h"
 
 #define ROW(id) "/html/body/div/table/tbody/tr[@id = '" id "']"
@@ -29,7 +28,7 @@ Test(report_html, every_requirement_has_a_row_with_its_verdict_in_words)
         cr_assert_str_eq(xml_get(&xml, expression), badges[i], "row %d", i);
         snprintf(expression, sizeof expression, "string((//tbody/tr)[%d]/@id)", i + 1);
         cr_assert_str_eq(xml_get(&xml, expression), reported->requirements.list[i].id);
-        // What is wrong is unfolded.
+        // Failures are unfolded.
         snprintf(expression, sizeof expression, "count((//tbody/tr)[%d]//details[@open])", i + 1);
         cr_assert_eq(xml_number(&xml, expression), reported->verdicts[i].verdict >= VERDICT_FAIL, "row %d", i);
     }

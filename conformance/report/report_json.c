@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON lines. Numbers are numbers, bit patterns hexadecimal strings; null stands where there is nothing, or no number.
+// JSON lines. Numbers are numbers, bit patterns are hexadecimal strings; null is a missing value, or NaN.
 #include "conformance/report/report.h"
 
 #include "base/err.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the JSON lines: each is what the schema says, nothing that was found is missing, and a stranger's text stays
-// in its string.
+// Tests of the JSON lines: each follows the schema, no finding is missing, and untrusted text stays in its string.
 #include "conformance/report/report_test.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the JUnit report: what fails the run is red, what does not is not, and the sums are those of the elements.
+// Tests of the JUnit report: exactly the findings that fail the run are failures, and the sums equal the elements.
 #include "conformance/report/report_markup_test.h"
 
 #define CASE(name) "/testsuites/testsuite/testcase[starts-with(@name, '" name "')]"

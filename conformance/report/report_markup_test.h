@@ -8,7 +8,7 @@
 #include "base/command_test.h"
 #include "base/folder_test.h"
 
-// Whether xmllint is there; if not, says so, and the test ends.
+// True if xmllint is installed; otherwise the test is skipped.
 static inline bool xml_can_be_read(void)
 {
     char output[64];
@@ -36,7 +36,7 @@ static inline struct xml xml_open(const struct reported *reported, report_functi
     return xml;
 }
 
-// What an XPath expression gives; valid until the next call.
+// The value of an XPath expression; valid until the next call.
 static inline const char *xml_get(const struct xml *xml, const char *expression)
 {
     static char output[1 << 14];

@@ -112,10 +112,9 @@ const char *difference_values(const struct finding *finding, char out[DIFFERENCE
     int used =
         snprintf(out, DIFFERENCE_TEXT_BYTES, "expected %s, got %s%s", value_text(finding, d->expected_bits, expected),
                  value_text(finding, d->actual_bits, actual), roundings);
-    if (d->compared_count > 0)
+    if (d->compared_count > 1)
         snprintf(out + used, (size_t)(DIFFERENCE_TEXT_BYTES - used),
-                 "; %" PRIu64 " of %" PRIu64 " elements of this step and kind differ", d->differing_count,
-                 d->compared_count);
+                 "; %" PRIu64 " of %" PRIu64 " elements differ in this step", d->differing_count, d->compared_count);
     return out;
 }
 
@@ -142,7 +141,7 @@ const char *repeat_text(const struct run_facts *facts, const struct finding *fin
 const char *run_text(const struct run_facts *facts, enum run_verdict verdict, char out[RUN_TEXT_BYTES])
 {
     if (facts->part)
-        snprintf(out, RUN_TEXT_BYTES, "in the part that was run: %s", facts->part);
+        snprintf(out, RUN_TEXT_BYTES, "only a part of the suite was run: %s", facts->part);
     else
         snprintf(out, RUN_TEXT_BYTES, "%s", run_verdict_text(verdict));
     return out;

@@ -35,13 +35,13 @@ enum { BITS_TEXT_BYTES = 24 };
 const char *bits_text(int bits, uint64_t pattern, char out[BITS_TEXT_BYTES]);
 double difference_number(const struct finding *finding, uint64_t pattern);
 
-// What comes before facts->command in the line that repeats a finding: "zerogauge check --level quick --case NAME ". Of
-// twins, all cases of the topic; of a case given twice, and of the rule, the run, or the part of it that was asked for.
-// Returns out.
+// Writes the words before facts->command in the line that repeats a finding: "zerogauge check --level quick --case NAME
+// ". For twins it selects all cases of the topic; for a case given twice and for the rule, the run or its part. Returns
+// out.
 enum { REPEAT_TEXT_BYTES = 512 };
 const char *repeat_text(const struct run_facts *facts, const struct finding *finding, char out[REPEAT_TEXT_BYTES]);
 
-// What the run's verdict means: "every MUST is fulfilled"; of a part, which part it is. Returns out.
+// Explains the run's verdict: "every MUST is fulfilled", or names the part that was run. Returns out.
 enum { RUN_TEXT_BYTES = 512 };
 const char *run_text(const struct run_facts *facts, enum run_verdict verdict, char out[RUN_TEXT_BYTES]);
 

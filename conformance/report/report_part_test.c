@@ -52,7 +52,7 @@ Test(report_part, how_many_differ_is_said_where_it_was_counted)
             .what = "grad", .bits = 32, .roundings = NAN, .differing_count = UINT64_MAX, .compared_count = UINT64_MAX}};
     cr_assert_str_eq(difference_values(&finding, out),
                      "expected 0x00000000 (0), got 0x00000000 (0); 18446744073709551615 of 18446744073709551615 "
-                     "elements of this step and kind differ");
+                     "elements differ in this step");
 }
 
 Test(report_part, a_place_has_what_applies_to_it)
@@ -118,11 +118,11 @@ Test(report_part, what_needs_the_order_is_repeated_with_the_part_that_was_run)
                      START "--seed 7 --requirement R-DET-01 --case 'adam-*' ");
     cr_assert_str_eq(repeat_of("adam-l2.w2.s0.fp32", PHASE_WHOLE, ASPECT_STATE), START "--case adam-l2.w2.s0.fp32 ");
     cr_assert_str_eq(run_text(&part_facts, RUN_CONFORMS, out),
-                     "in the part that was run: --requirement R-DET-01 --case 'adam-*'");
+                     "only a part of the suite was run: --requirement R-DET-01 --case 'adam-*'");
     part_facts.part = NULL;
 }
 
-// What a line asks for is what there is: each case of the suite, or all of its topic.
+// The line selects existing cases: the finding's own case, or all of its topic.
 static int check_selected(void *context, const struct check_case *item)
 {
     size_t *count = context;

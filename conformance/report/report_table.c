@@ -26,7 +26,7 @@ static const char *colour_of(enum verdict verdict)
     return colours[verdict];
 }
 
-// The name of a verdict, padded to a width. Escapes stand outside of what is counted.
+// The name of a verdict, padded to a width. The width does not count escapes.
 static void print_name(const struct table *t, enum verdict verdict, const char *name, int width)
 {
     fprintf(t->out, "%s%s%s%*s", t->colours ? colour_of(verdict) : "", name, t->colours ? "\033[0m" : "",
@@ -101,7 +101,8 @@ static void print_finding(const struct table *t, const struct requirement_verdic
     print_line(t, "repeat", repeat_text(t->facts, finding, repeat), t->facts->command);
     size_t others = verdict->counts[VERDICT_FAIL] + verdict->counts[VERDICT_BROKEN] - 1;
     if (others > 0)
-        fprintf(t->out, "  and %zu more such %s of this requirement\n", others, others == 1 ? "finding" : "findings");
+        fprintf(t->out, "  and %zu more FAIL or BROKEN finding%s of this requirement\n", others,
+                others == 1 ? "" : "s");
 }
 
 static void print_end(const struct table *t)
@@ -115,7 +116,7 @@ static void print_end(const struct table *t)
     char text[COUNTS_TEXT_BYTES], run[RUN_TEXT_BYTES];
     report_counts(t->verdicts, t->count, counts);
     if (t->facts->command_failed) {
-        fprintf(t->out, "\nThe command ended badly: ");
+        fprintf(t->out, "\nThe command failed: ");
         text_terminal(t->out, t->facts->command_text, 4);
         fputc('\n', t->out);
     }

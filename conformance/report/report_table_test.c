@@ -35,7 +35,7 @@ Test(report_table, the_command_that_ended_badly_is_reported_and_fails_the_run)
     reported->facts.command_failed = true;
     snprintf(reported->facts.command_text, sizeof reported->facts.command_text, "exited with status 3\nTraceback");
     table = reported_print(reported, report_table);
-    cr_assert_not_null(strstr(table, "\nThe command ended badly: exited with status 3\n    Traceback\n"), "%s", table);
+    cr_assert_not_null(strstr(table, "\nThe command failed: exited with status 3\n    Traceback\n"), "%s", table);
     cr_assert_not_null(strstr(table, "\nFAILS ("), "%s", table);
     cr_assert_null(strstr(table, "NOTHING-JUDGED"));
     free(table);
@@ -59,7 +59,7 @@ Test(report_table, hostile_texts_begin_no_line_and_hide_nothing)
     reported_close(reported);
 }
 
-// What a terminal of its own sees.
+// The bytes that a terminal receives.
 static char *print_to_terminal(const struct reported *reported)
 {
     int master = posix_openpt(O_RDWR | O_NOCTTY);
@@ -73,7 +73,7 @@ static char *print_to_terminal(const struct reported *reported)
     for (int i = 0; i < REPORTED_COUNT; i++)
         few.verdicts[i] = verdict_of(&few.findings, reported->verdicts[i].requirement);
     cr_assert_eq(report_table(&few.facts, &few.findings, few.verdicts, REPORTED_COUNT, out), ERR_NONE);
-    // What was written arrives in pieces.
+    // The output arrives in pieces.
     char *text = calloc(1, 1 << 16);
     size_t used = 0;
     while (!strstr(text, " requirements\r\n")) {

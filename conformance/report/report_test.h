@@ -117,7 +117,7 @@ struct reported {
     struct requirement_verdict verdicts[REPORTED_COUNT];
 };
 
-// What somebody could write to be taken for something else: markup, ends of comments and sections, controls, terminal
+// Text that tries to leave its place: markup, ends of comments and sections, controls, terminal
 // escapes (also C1), a reversal of direction, bytes that are no UTF-8, an overlong '<', a surrogate, a line that looks
 // like a verdict.
 #define HOSTILE                                                                                                        \
@@ -267,7 +267,7 @@ static inline void reported_close(struct reported *reported)
 typedef int report_function(const struct run_facts *facts, const struct findings *findings,
                             const struct requirement_verdict verdicts[], int count, FILE *out);
 
-// What a report says; the caller frees it.
+// A report's text; the caller frees it.
 static inline char *reported_print(const struct reported *reported, report_function *report)
 {
     char *text = NULL;

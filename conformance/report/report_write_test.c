@@ -41,7 +41,7 @@ Test(report_write, a_full_disk_is_an_error_whatever_is_buffered)
     reported_close(reported);
 }
 
-// A file with room for so many bytes.
+// A file with room for `room` bytes.
 struct narrow {
     size_t room;
 };

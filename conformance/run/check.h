@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of the suite: cases are written, a command answers them, one launch for each world, and the judge reads what it
-// left.
+// A run of the suite: writes the cases, launches a command for each world, which answers them, and judges the answers.
 #ifndef ZG_CHECK_H
 #define ZG_CHECK_H
 
@@ -12,21 +11,22 @@
 
 struct claims;
 
-// What of the suite is asked for.
+// A selection of the suite.
 struct check_part {
     enum suite_level level;
-    const char *case_pattern;  // as a shell's, "@(adam|off)-*" included, of whole names; null: all
+    const char *case_pattern;  // a shell pattern of whole names, such as "@(adam|off)-*"; null: all
     const char *requirement;   // only cases that serve it; null: all
     int world;                 // check_run alone: only cases, and pairs, of this many ranks; 0: all
 };
 
-// Calls visit for every case of a part, as suite_cases does. ERR_USAGE: there is no such requirement, or no case.
+// Calls visit for every case of a part, as suite_cases does. ERR_USAGE: the requirement does not exist, or no case
+// matches.
 int check_cases(const struct check_part *part, int (*visit)(void *context, const struct check_case *c), void *context);
 
-// FOLDER/NAME with all files of a case; FOLDER is there, and NAME is not.
+// Makes FOLDER/NAME with all files of a case; FOLDER exists, and NAME does not.
 int check_write_case(const struct check_case *c, const char *folder);
 
-// One digest of all these files. ERR_CHECK: one of them is gone.
+// Digests all these files together. ERR_CHECK: one of them is missing.
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES]);
 
 struct check_words;
@@ -38,7 +38,7 @@ struct check_setting {
     // Answers a launch's cases in place of the command, in this process; null: the command is started.
     int (*answer)(void *context, const struct check_words *words);
     void *answer_context;
-    const char *folder;                               // there and empty: for cases, answers, state and output
+    const char *folder;                               // an empty folder for cases, answers, state and output
     uint64_t seed;                                    // of the order
     double time_limit_s;                              // a launch; 0: none
     uint64_t memory_limit_bytes, output_limit_bytes;  // the same
@@ -58,8 +58,8 @@ struct check_run {
     double seconds;
 };
 
-// ERR_USAGE: nothing matches, the command has no {cases}, it cannot be started, or it was interrupted. What the command
-// does wrong is not an error of this function but a finding. check_run_free in every case.
+// ERR_USAGE: no case matches, the command has no {cases} or cannot be started, or the run was interrupted. A mistake of
+// the command is a finding, not an error. Call check_run_free in every case.
 int check_run(const struct check_setting *setting, struct check_run *out);
 void check_run_free(struct check_run *run);
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// What rank 0 tells the others of a launch; no cases: there are no more.
+// The message of rank 0 to the others about a launch; empty `cases`: no more launches.
 struct launch_words {
     char cases[PATH_MAX], answers[PATH_MAX], state[PATH_MAX];
 };
@@ -34,7 +34,7 @@ int check_ranks_answer(void *context, const struct check_words *words)
     snprintf(agreed.state, sizeof agreed.state, "%s", words->state);
     TRY(comm_broadcast(ranks->comm, &agreed, sizeof agreed, 0));
     TRY(answer(ranks, &agreed));
-    // What the others have written is there when they are done.
+    // After the barrier the files of all ranks are written.
     return comm_barrier(ranks->comm);
 }
 

@@ -57,7 +57,7 @@ const struct check_case *check_other_half(const struct check_run *run, const str
     return NULL;
 }
 
-// What is not claimed is not asked.
+// Unasks the cases that are not claimed.
 static int apply_claims(const struct check_setting *setting, struct check_run *run)
 {
     char why[CLAIMS_TEXT_BYTES];

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which cases a run has: those that were asked for and are claimed, some of them twice.
+// Selects the cases of a run: those that were asked for and are claimed, some of them twice.
 #ifndef ZG_CHECK_SELECT_H
 #define ZG_CHECK_SELECT_H
 
 #include "conformance/run/check.h"
 
-// Fills in cases and asked; what is not claimed is told to the judge. ERR_USAGE: nothing matches.
+// Fills in cases and asked, and adds UNSUPPORTED findings for cases that are not claimed. ERR_USAGE: no case matches.
 int check_select(const struct check_setting *setting, struct check_run *run);
 
-// A case's name without the half that it is of a resuming pair.
+// A case's name without the ending of its half, ".save" or ".resume".
 void check_whole_name(const struct check_case *c, char out[CASE_NAME_BYTES]);
 
 // The other half of a resuming pair; null for whole cases.

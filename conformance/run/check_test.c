@@ -159,7 +159,7 @@ Test(check, what_is_wrong_on_the_command_line_is_said)
     has("/no/such/file");
     cr_assert_eq(check("--plugin /no/such/file.so"), 2);
     cr_assert_eq(check("true {cases} {answers}"), 2);
-    has("behind --");
+    has("put the command to check after --");
     cr_assert_eq(check("--case 'adam-eps.w2.*' -- /no/such/program {cases} {answers}"), 2);
     has("/no/such/program");
     cr_assert_eq(check("--explain R-OPT-05"), 0);
@@ -198,11 +198,11 @@ Test(check, a_part_is_reported_alone_and_said_to_be_one)
 {
     cr_assert_eq(check("--requirement R-OPT-05"), 0, "%s", output);
     has("PASS         R-OPT-05");
-    has("CONFORMS (in the part that was run: --requirement R-OPT-05): 1 PASS of 1 requirement\n");
+    has("CONFORMS (only a part of the suite was run: --requirement R-OPT-05): 1 PASS of 1 requirement\n");
     cr_assert_null(strstr(output, "R-DET-01"), "%s", output);
     cr_assert_eq(check("--case 'adam-eps.w2.*'"), 0, "%s", output);
     has("R-DET-01");
-    has("CONFORMS (in the part that was run: --case 'adam-eps.w2.*')");
+    has("CONFORMS (only a part of the suite was run: --case 'adam-eps.w2.*')");
     cr_assert_null(strstr(output, "R-RED-01"), "%s", output);
     // Asked for alone, what only should be decides.
     cr_assert_eq(check("--case '@(adam-eps|clip-off).w2.s2.fp32'"), 0, "%s", output);
@@ -260,6 +260,12 @@ Test(check, cases_are_written_to_a_new_folder_and_nowhere_else)
         snprintf(path, sizeof path, "%.4000s/cases/ckpt-same.w2.s2.fp32.%s", folder, there[i]);
         cr_assert_eq(access(path, R_OK), 0, "%s", path);
     }
+    char command[4 * PATH_MAX];
+    snprintf(command, sizeof command,
+             "cd %.4000s && %s/zerogauge answer cases answers 2 state 2>&1 && ls answers/ckpt-same.w2.s2.fp32.resume",
+             folder, ZG_BINARY_DIR);
+    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    has("step-4.safetensors");
     cr_assert_eq(check(arguments), 2, "it is not empty");
     has("--write-cases");
     has("not an empty folder");

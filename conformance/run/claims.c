@@ -5,6 +5,7 @@
 #include "base/strict_json.h"
 #include "base/safe_text.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,7 @@ void claims_whole(struct claims *out)
 
 _Static_assert(CASE_WORLD_MAX <= 64 && FEATURE_COUNT < 32, "every world and every feature has a bit");
 
-// The elements of a list, if it is there, are handed to `index_of`, which says which bit each is, or -1.
+// Reads a list, if the key is there, into a set of bits; index_of returns an element's bit, or -1.
 static int read_set(const struct strict_object *root, const char *key, size_t room, const char *expected,
                     int (*index_of)(const json_t *element, const char *const words[]), const char *const words[],
                     uint64_t *set)
@@ -76,7 +77,7 @@ static int read_set(const struct strict_object *root, const char *key, size_t ro
         if (bit < 0)
             return strict_fail(root, key, "element %zu is %s, expected %s", i, json_message(shown, element), expected);
         if (*set >> bit & 1)
-            return strict_fail(root, key, "element %zu, %s, is there twice", i, json_message(shown, element));
+            return strict_fail(root, key, "element %zu, %s, is listed twice", i, json_message(shown, element));
         *set |= (uint64_t)1 << bit;
     }
     return ERR_NONE;
@@ -171,7 +172,7 @@ int claims_read(const char *file, struct claims *out)
     return rc;
 }
 
-// What a case asks for, as bits.
+// The features that a case needs, as bits.
 static uint32_t features_of(const struct check_case *c)
 {
     bool has[FEATURE_COUNT] = {
@@ -210,7 +211,7 @@ static bool covers_half(const struct claims *claims, const struct check_case *c,
                         char why[CLAIMS_TEXT_BYTES])
 {
     uint32_t missing = (features_of(c) | more) & ~claims->features;
-    // A stage or a world that does not exist is asked for only where a refusal is expected: nobody claims it.
+    // A stage or a world that does not exist occurs only where a refusal is expected, and needs no claim.
     bool has_stage = c->stage < 0 || c->stage >= STAGE_COUNT || (claims->stages >> c->stage & 1);
     bool has_world = c->world < 1 || c->world > CASE_WORLD_MAX || (claims->worlds >> (c->world - 1) & 1);
     if (!has_stage)
@@ -233,6 +234,7 @@ static bool covers_half(const struct claims *claims, const struct check_case *c,
 bool claims_cover(const struct claims *claims, const struct check_case *c, const struct check_case *other,
                   char why[CLAIMS_TEXT_BYTES])
 {
+    assert(!other || (c->phase != PHASE_WHOLE && other->phase != PHASE_WHOLE));
     uint32_t reshard = other && other->world != c->world ? 1u << FEATURE_RESHARD : 0;
     why[0] = '\0';
     return covers_half(claims, c, reshard, why) && (!other || covers_half(claims, other, reshard, why));

@@ -56,8 +56,8 @@ int claims_read(const char *file, struct claims *out);
 // The same of a text in memory; file is its name in messages.
 int claims_parse(const char *file, const char *text, size_t bytes, struct claims *out);
 
-// Whether a case is claimed; if not, `why` says what is missing: "the feature \"tied\" is not claimed". A case that
-// resumes is claimed if both halves are: other is the other one; null: the case is whole.
+// True if a case is claimed; otherwise `why` is the reason: "the feature \"tied\" is not claimed". A case that resumes
+// is claimed if both halves are: `other` is the other half, or null for a whole case.
 bool claims_cover(const struct claims *claims, const struct check_case *c, const struct check_case *other,
                   char why[CLAIMS_TEXT_BYTES]);
 

@@ -232,7 +232,7 @@ Test(claims, a_wrong_file_is_refused_with_its_line)
         {"{\"contract\": 1, \"name\": \"a\",\n\"stages\": [4], \"version\": \"1\"}",
          "claims.json:2: stages: element 0 is 4, expected 0, 1, 2 or 3"},
         {"{\"contract\": 1, \"name\": \"a\", \"worlds\": [1, 2, 1], \"version\": \"1\"}",
-         "worlds: element 2, 1, is there twice"},
+         "worlds: element 2, 1, is listed twice"},
         {"{\"contract\": 1, \"name\": \"a\", \"features\": [\"tied\", \"tide\"], \"version\": \"1\"}",
          "features: element 1 is \"tide\", expected a word of the contract"},
         {"{\"contract\": 1, \"name\": \"a\", \"clip_form\": \"pytorch\", \"version\": \"1\"}",

@@ -3,6 +3,7 @@
 #include "conformance/run/cmd_check.h"
 
 #include "base/process/check_folder.h"
+#include "conformance/cases/case_folders.h"
 #include "conformance/run/check_ranks.h"
 #include "base/err.h"
 #include "base/help.h"
@@ -40,37 +41,49 @@ static int print_case(void *context, const struct check_case *c)
     return ERR_NONE;
 }
 
+// A folder of cases in the making, and their names.
+struct written {
+    char folder[PATH_MAX];
+    json_t *names;
+};
+
 static int write_below(void *context, const struct check_case *c)
 {
+    struct written *written = context;
     if (interrupted)
         return err_set(ERR_USAGE, "interrupted");
-    return check_write_case(c, context);
+    json_array_append_new(written->names, json_string(c->name));
+    return check_write_case(c, written->folder);
 }
 
 static int write_cases(const struct check_part *part, const char *path)
 {
-    char folder[PATH_MAX];
-    TRY(check_folder_new("--write-cases", path, folder));
-    int rc = check_cases(part, write_below, folder);
+    struct written written;
+    TRY(check_folder_new("--write-cases", path, written.folder));
+    written.names = json_array();
+    int rc = check_cases(part, write_below, &written);
+    if (rc == ERR_NONE)
+        rc = case_order_write(written.folder, written.names);
+    json_decref(written.names);
     if (rc != ERR_NONE)
-        check_folder_remove(folder);
+        check_folder_remove(written.folder);
     return rc;
 }
 
-// As a rank of a launcher's world: the reference alone is answered by its processes.
+// Checks the reference as a rank of a launcher's world: its processes answer the cases.
 static int check_as_rank(const struct check_options *a, const struct launcher *launcher, struct check_part *part,
                          const char *const *rest, int *status)
 {
     if (rest[0] || a->plugin)
         return err_set(ERR_USAGE,
-                       "%s says that this is one of %d processes: start it once, without a launcher, which "
-                       "stands in the command that is checked: zerogauge check -- mpirun -n {world} "
+                       "%s says that this is one of %d processes: start zerogauge check once, and put the "
+                       "launcher into the command: zerogauge check -- mpirun -n {world} "
                        "PROGRAM {cases} {answers} {world} {state}",
                        launcher->name, launcher->world);
     if (a->time_limit_s != CHECK_TIME_LIMIT_S || a->memory || a->output)
         return err_set(ERR_USAGE,
                        "--time-limit, --memory-limit and --output-limit bound a command that is launched; "
-                       "under %s the launched processes answer themselves: limits are the launcher's",
+                       "under %s the launched processes answer, and the launcher sets limits",
                        launcher->name);
     struct check_ranks ranks = {.interrupted = &interrupted};
     int rc = launcher_open(launcher, &ranks.comm);
@@ -121,36 +134,38 @@ static const char *const examples[] = {
 
 static const struct help help = {
     .usage = "[OPTION...] [-- COMMAND ... {cases} {answers} {world} [{state}]]",
-    .text = "The conformance suite, on the reference or on the command behind --. The verdict of a requirement is PASS "
-            "(bitwise), "
-            "EQUIVALENT (bitwise under another known recipe or order), BOUNDED (no known recipe, within limits of "
-            "rounding), FAIL, "
-            "BROKEN or UNSUPPORTED.",
+    .text = "Runs the conformance suite on the command after --, or on the reference if there is none. Verdicts of a "
+            "requirement: PASS (equal bits), EQUIVALENT (equal bits under another known recipe or order), BOUNDED (no "
+            "known recipe, but within the limits of rounding), FAIL, BROKEN (no usable answer), UNSUPPORTED.",
     .examples = examples,
 };
 
 static int run(int argc, const char **argv, struct check_options *a, const char *const *rest, int *status)
 {
     const struct poptOption options[] = {
-        {"level", 'l', POPT_ARG_STRING, &a->level, 0, "quick, unless given: at most a minute", "quick|full"},
+        {"level", 'l', POPT_ARG_STRING, &a->level, 0, "quick takes at most a minute (default: quick)", "quick|full"},
         {"case", 'c', POPT_ARG_STRING, &a->cases, 0,
-         "only these cases: a name, or a pattern as a shell's, such as 'adam-*' or '@(adam|clip)-*'", "CASE"},
-        {"requirement", 'r', POPT_ARG_STRING, &a->requirement, 0, "only cases that serve this requirement",
+         "run only these cases: a name, or a shell pattern such as 'adam-*' or '@(adam|clip)-*'", "CASE"},
+        {"requirement", 'r', POPT_ARG_STRING, &a->requirement, 0, "run only the cases of this requirement",
          "REQUIREMENT"},
-        {"claims", '\0', POPT_ARG_STRING, &a->claims, 0, "what the implementation supports, as JSON", "FILE"},
-        {"plugin", '\0', POPT_ARG_STRING, &a->plugin, 0, "a shared object in place of a command", "FILE"},
+        {"claims", '\0', POPT_ARG_STRING, &a->claims, 0, "JSON file of the features that the implementation supports",
+         "FILE"},
+        {"plugin", '\0', POPT_ARG_STRING, &a->plugin, 0, "check this shared object (contract.h) instead of a command",
+         "FILE"},
         {"out", 'o', POPT_ARG_STRING, &a->out, 0, "keep cases, answers and reports in this new folder", "DIR"},
-        {"keep", '\0', POPT_ARG_NONE, &a->keep, 0, "without --out: do not remove the temporary folder", NULL},
+        {"keep", '\0', POPT_ARG_NONE, &a->keep, 0, "without --out: keep the temporary folder", NULL},
         {"json", '\0', POPT_ARG_NONE, &a->json, 0, "print JSON lines instead of a table", NULL},
-        {"explain", '\0', POPT_ARG_STRING, &a->explain, 0, "print a requirement and stop", "REQUIREMENT"},
-        {"list", '\0', POPT_ARG_NONE, &a->list, 0, "list the cases and stop", NULL},
-        {"write-cases", '\0', POPT_ARG_STRING, &a->write_cases, 0, "write the cases to this new folder, and stop",
-         "DIR"},
-        {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0, "of the cases' order", "N"},
+        {"explain", '\0', POPT_ARG_STRING, &a->explain, 0, "print a requirement and exit", "REQUIREMENT"},
+        {"list", '\0', POPT_ARG_NONE, &a->list, 0, "list the cases and exit", NULL},
+        {"write-cases", '\0', POPT_ARG_STRING, &a->write_cases, 0,
+         "write the cases and order.json to this new folder and exit", "DIR"},
+        {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0, "seed of the cases' order", "N"},
         {"time-limit", '\0', POPT_ARG_DOUBLE | POPT_ARGFLAG_SHOW_DEFAULT, &a->time_limit_s, 0,
-         "seconds that a launch may take", "S"},
-        {"memory-limit", '\0', POPT_ARG_STRING, &a->memory, 0, "of all its processes (9/10 of the machine)", "SIZE"},
-        {"output-limit", '\0', POPT_ARG_STRING, &a->output, 0, "of what it prints and writes (4 GiB)", "SIZE"},
+         "limit of a launch in seconds; 0: none", "S"},
+        {"memory-limit", '\0', POPT_ARG_STRING, &a->memory, 0,
+         "memory of all processes of a launch (default: 9/10 of the machine)", "SIZE"},
+        {"output-limit", '\0', POPT_ARG_STRING, &a->output, 0,
+         "bytes that a launch may print and write (default: 4 GiB)", "SIZE"},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
     poptContext context = poptGetContext(NULL, argc, argv, options, 0);
@@ -158,7 +173,7 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
     else if (poptPeekArg(context))
-        rc = err_set(ERR_USAGE, "%s: the command to check stands behind --", poptPeekArg(context));
+        rc = err_set(ERR_USAGE, "%s: put the command to check after --", poptPeekArg(context));
     if (rc == ERR_NONE)
         rc = check(a, rest, status);
     poptFreeContext(context);

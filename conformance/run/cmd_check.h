@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands on `zerogauge check`'s command line.
+// The command line of `zerogauge check`.
 #ifndef ZG_CMD_CHECK_H
 #define ZG_CMD_CHECK_H
 
@@ -14,8 +14,8 @@ struct check_options {
     double time_limit_s;
 };
 
-// Runs a part of the suite and reports. rest: the command behind --, NULL at the end; without one the plug-in, or the
-// reference; on the ranks of a launcher, unless these are null. status: the exit status that the run's verdict has.
+// Runs a part of the suite and reports. rest: the command after --, NULL at the end; empty: the plug-in or the
+// reference answers, on the ranks of a launcher unless `ranks` is null. status: the exit status of the run's verdict.
 struct check_ranks;
 int check_and_report(const struct check_options *a, const struct check_part *part, const char *const *rest,
                      struct check_ranks *ranks, const volatile sig_atomic_t *interrupted, int *status);

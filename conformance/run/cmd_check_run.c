@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The reference, or a plug-in, through the same door as everybody.
+// The command that answers by the reference or a plug-in: `zerogauge answer`, as a user would call it.
 static int own_command(const struct check_options *a, const char *plugin, char own[PATH_MAX], const char *command[16])
 {
     ssize_t length = readlink("/proc/self/exe", own, PATH_MAX - 1);
@@ -55,7 +55,7 @@ static int write_report(const char *folder, const char *name, report_form *form,
     return rc;
 }
 
-// Whether a run of this part says anything of a requirement.
+// True if a run of this part has a case for a requirement.
 static bool is_asked(const struct check_part *part, const struct check_run *run, const struct requirement *requirement)
 {
     if (part->requirement)
@@ -97,7 +97,7 @@ static int report(const struct check_options *a, const struct check_setting *set
     for (int i = 0; !temporary && i < 3; i++)
         TRY(write_report(setting->folder, files[i].name, files[i].form, facts, run, verdicts, count));
     if (!temporary && !a->json)
-        printf("cases, answers and reports are in %s\n", a->out);
+        printf("Cases, answers and reports: %s\n", a->out);
     return fflush(stdout) == 0 ? ERR_NONE : err_set(ERR_IO, "the report cannot be written: %s", strerror(errno));
 }
 
@@ -109,7 +109,7 @@ static void describe_option(FILE *out, const char *name, const char *value)
     shell_word(out, value);
 }
 
-// How somebody says again, in a shell, what is judged and how; the caller frees it.
+// Writes the options and the command that repeat the run, quoted for a shell; the caller frees the text.
 static int describe_command(const struct check_options *a, const struct check_part *part, const char *const *rest,
                             char **out)
 {
@@ -165,7 +165,7 @@ static int limits(const struct check_options *a, struct check_setting *setting)
     return ERR_NONE;
 }
 
-// What the report says of the run; part and command are the line that repeats it.
+// The facts of the run for its reports, except part and command.
 static struct run_facts facts_of(const struct check_options *a, const struct check_setting *setting,
                                  const struct check_run *run, const char *const *rest)
 {
@@ -235,7 +235,7 @@ static int check_with(const struct check_options *a, const struct check_part *pa
     if (temporary && !a->keep)
         check_folder_remove(folder);
     else if (temporary)
-        fprintf(stderr, "zerogauge check: kept in %s\n", folder);
+        fprintf(stderr, "zerogauge check: cases and answers: %s\n", folder);
     return rc;
 }
 

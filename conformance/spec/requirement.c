@@ -2,7 +2,6 @@
 #include "conformance/spec/requirement.h"
 
 #include "base/err.h"
-#include "conformance/spec/requirement_parse.h"
 #include "conformance/spec/requirement_text.h"
 
 #include <assert.h>
@@ -10,19 +9,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-
-static const char *const aspect_names[ASPECT_COUNT] = {
-    [ASPECT_ANSWER] = "answer", [ASPECT_STATE] = "state",       [ASPECT_GRADIENT] = "gradient",
-    [ASPECT_NORM] = "norm",     [ASPECT_DECISION] = "decision", [ASPECT_SEEN] = "seen",
-    [ASPECT_SAME] = "same",     [ASPECT_REPEAT] = "repeat",     [ASPECT_RULE] = "rule",
-    [ASPECT_MEMORY] = "memory", [ASPECT_PADDING] = "padding",   [ASPECT_TRAFFIC] = "traffic",
-    [ASPECT_CALLS] = "calls",   [ASPECT_REFUSAL] = "refusal",
-};
-
-const char *aspect_name(enum aspect aspect)
-{
-    return aspect_names[aspect];
-}
 
 // The list of the program: written once, by whichever thread comes first, then only read. It lives until the end.
 static struct {

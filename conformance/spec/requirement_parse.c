@@ -90,11 +90,11 @@ static int parse_aspect(const struct parser *p, const char *word, size_t length,
         if (strlen(name) != length || memcmp(word, name, length) != 0)
             continue;
         if (*aspects & 1u << i)
-            return wrong(p, p->item_lines[ITEM_CHECK], word, "what is looked at comes twice");
+            return wrong(p, p->item_lines[ITEM_CHECK], word, "the aspect is listed twice");
         *aspects |= 1u << i;
         return ERR_NONE;
     }
-    return wrong(p, p->item_lines[ITEM_CHECK], word, "nothing of this name can be looked at");
+    return wrong(p, p->item_lines[ITEM_CHECK], word, "there is no such aspect");
 }
 
 // "state, gradient of `red-*` `acc-exact`"
@@ -109,7 +109,7 @@ static int parse_check(const struct parser *p)
         at = comma ? comma + 2 : of;
     }
     if (p->block->aspects == 0)
-        return wrong(p, p->item_lines[ITEM_CHECK], p->items[ITEM_CHECK], "what is looked at is missing");
+        return wrong(p, p->item_lines[ITEM_CHECK], p->items[ITEM_CHECK], "the aspect is missing");
     return parse_names(p, ITEM_CHECK, of + strlen(" of "), "*", REQUIREMENT_PATTERN_MAX, p->block->patterns,
                        &p->block->pattern_count);
 }
@@ -171,7 +171,7 @@ static int begin_block(struct parser *p)
     if (length == 0 || (!must && !should) || !*title)
         return wrong(p, p->line_number, p->line, "expected '### R-NAME-00 MUST: TITLE', or SHOULD");
     if (!p->group)
-        return wrong(p, p->line_number, p->line, "a requirement stands before the first chapter ('## TITLE')");
+        return wrong(p, p->line_number, p->line, "the requirement precedes the first chapter ('## TITLE')");
     if (p->out->count == REQUIREMENT_MAX)
         return wrong(p, p->line_number, p->line, "there are more requirements than the suite can hold");
     p->block = &p->out->list[p->out->count];

@@ -13,7 +13,26 @@
 #ifndef ZG_REQUIREMENT_PARSE_H
 #define ZG_REQUIREMENT_PARSE_H
 
-#include "conformance/spec/requirement.h"
+#include "conformance/cases/case.h"
+#include "conformance/spec/aspect.h"
+
+enum { REQUIREMENT_PATTERN_MAX = 8, REQUIREMENT_MUTANT_MAX = 16 };
+
+// How many a SPEC.md may have.
+enum { REQUIREMENT_MAX = 128 };
+
+struct requirement {
+    char id[CASE_REQUIREMENT_BYTES];  // "R-RED-04"
+    const char *title;
+    bool must;          // false: SHOULD
+    const char *group;  // the chapter's title
+    const char *text;   // the whole block, as in SPEC.md; text_bytes of it
+    size_t text_bytes;
+    unsigned aspects;  // bits 1 << enum aspect
+    int pattern_count, mutant_count;
+    char patterns[REQUIREMENT_PATTERN_MAX][CASE_NAME_BYTES];  // of case names, as a shell's
+    char mutants[REQUIREMENT_MUTANT_MAX][CASE_NAME_BYTES];
+};
 
 struct requirements {
     struct requirement *list;  // owned; their titles are in strings, their texts in the text that was read
@@ -21,7 +40,7 @@ struct requirements {
     char *strings;
 };
 
-// name stands for the text in messages. The text must outlive the list. ERR_USAGE with `NAME:LINE: ...` for what is
+// Messages call the text `name`. The text must outlive the list. ERR_USAGE with `NAME:LINE: ...` for what is
 // not in the format, for an identifier or a mutant that comes twice, and for a text without requirements.
 int requirements_parse(const char *name, const char *text, size_t bytes, struct requirements *out);
 

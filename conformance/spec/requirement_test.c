@@ -72,7 +72,7 @@ Test(requirement, what_is_not_in_the_format_is_an_error_with_its_line)
     } bad[] = {
         {"", "T:0: there is no requirement"},
         {HEAD, "T:6: there is no requirement"},
-        {"# T\n" FIRST, "T:2: '### R-ONE-01 MUST: The first thing': a requirement stands before"},
+        {"# T\n" FIRST, "T:2: '### R-ONE-01 MUST: The first thing': the requirement precedes"},
         {HEAD "### R-ONE-01: The first\n", "T:7: '### R-ONE-01: The first': expected"},
         {HEAD "### R-ONE-1 MUST: The first\n", "T:7: "},
         {HEAD "### R-one-01 MUST: The first\n", "T:7: "},
@@ -95,11 +95,11 @@ Test(requirement, what_is_not_in_the_format_is_an_error_with_its_line)
         {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same\n- Mutants: `m`\n",
          "T:9: 'same': expected: ASPECT, ... of"},
         {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: sane of `x`\n- Mutants: `m`\n",
-         "T:9: 'sane of `x`': nothing of this name"},
+         "T:9: 'sane of `x`': there is no such aspect"},
         {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same,rule of `x`\n- Mutants: `m`\n",
-         "T:9: 'same,rule of `x`': nothing of this name"},
+         "T:9: 'same,rule of `x`': there is no such aspect"},
         {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same, same of `x`\n- Mutants: `m`\n",
-         "T:9: 'same of `x`': what is looked at comes twice"},
+         "T:9: 'same of `x`': the aspect is listed twice"},
         {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same of x\n- Mutants: `m`\n",
          "T:9: 'x': expected names in backquotes"},
         {HEAD "### R-A-01 MUST: t\n- Source: s\n- Check: same of `x\n- Mutants: `m`\n",
@@ -142,7 +142,7 @@ Test(requirement, more_than_the_suite_can_hold_is_an_error)
     cr_assert_not_null(strstr(err_message(), "more requirements than the suite can hold"), "%s", err_message());
 }
 
-// The sums over SPEC.md are those of a second, cruder reading: lines that begin with a word.
+// A second, cruder count over SPEC.md: lines that begin with a word.
 static int lines_beginning(const char *start)
 {
     char path[PATH_MAX];
@@ -302,7 +302,7 @@ static const struct requirement *mutant_requirement(const char *mutant)
     return NULL;
 }
 
-// What a line "KEY: value" before the diff says; "" if there is none.
+// The value of a line "KEY: value" before the diff; "" if there is none.
 static void mutant_field(const char *name, const char *key, char value[128])
 {
     char path[PATH_MAX], line[1024];

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 const char *verdict_name(enum verdict verdict)
@@ -11,6 +12,7 @@ const char *verdict_name(enum verdict verdict)
         [VERDICT_UNSUPPORTED] = "UNSUPPORTED", [VERDICT_PASS] = "PASS", [VERDICT_EQUIVALENT] = "EQUIVALENT",
         [VERDICT_BOUNDED] = "BOUNDED",         [VERDICT_FAIL] = "FAIL", [VERDICT_BROKEN] = "BROKEN",
     };
+    assert(verdict >= 0 && verdict < VERDICT_COUNT);
     return names[verdict];
 }
 
@@ -24,6 +26,7 @@ int findings_add(struct findings *findings, const struct finding *finding)
         findings->list = list;
         findings->room = room;
     }
+    assert(finding->verdict < VERDICT_COUNT && finding->aspect < ASPECT_COUNT && finding->hint < HINT_COUNT);
     findings->list[findings->count++] = *finding;
     return ERR_NONE;
 }
@@ -98,9 +101,9 @@ static const struct {
     int exit_status;
 } run_verdicts[] = {
     [RUN_CONFORMS] = {"CONFORMS", "every MUST is fulfilled", 0},
-    [RUN_CONFORMS_PARTLY] = {"CONFORMS-PARTLY", "every MUST that is supported is fulfilled; some are not", 0},
-    [RUN_FAILS] = {"FAILS", "a MUST is not fulfilled, or the command ended badly", 1},
-    [RUN_NOTHING] = {"NOTHING-JUDGED", "no MUST could be judged, so nothing is known", 77},
+    [RUN_CONFORMS_PARTLY] = {"CONFORMS-PARTLY", "every supported MUST is fulfilled; some are unsupported", 0},
+    [RUN_FAILS] = {"FAILS", "a MUST is not fulfilled, or the command failed", 1},
+    [RUN_NOTHING] = {"NOTHING-JUDGED", "no MUST could be judged", 77},
 };
 
 const char *run_verdict_name(enum run_verdict verdict)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the judge says: a finding for each aspect of each case, from these a verdict for each requirement, and from
-// those, by rule, one for the run.
+// The results of judging: a finding for each aspect of each case, from the findings a verdict for each requirement, and
+// from the verdicts one for the run.
 #ifndef ZG_VERDICT_H
 #define ZG_VERDICT_H
 
@@ -11,9 +11,9 @@
 
 // From best to worst: the worst of several is the verdict of all; UNSUPPORTED counts only where there is nothing else.
 enum verdict {
-    VERDICT_UNSUPPORTED,  // not claimed, declined, or the answer has not what the check looks at
-    VERDICT_PASS,         // every bit is that of the canonical rule
-    VERDICT_EQUIVALENT,   // every bit is that of another rule of the table, which is named
+    VERDICT_UNSUPPORTED,  // not claimed, declined, or the answer lacks the data of the check
+    VERDICT_PASS,         // every bit equals the canonical rule
+    VERDICT_EQUIVALENT,   // every bit equals another rule of the table, which is named
     VERDICT_BOUNDED,      // no rule of the table, but every link is within its limit of roundings
     VERDICT_FAIL,
     VERDICT_BROKEN,  // no answer that could be judged: crashed, timed out, malformed
@@ -29,14 +29,14 @@ enum hint {
     HINT_FACTOR_ACCUMULATION,  // ... of micro-steps
     HINT_FACTOR_SCALE,         // ... by the loss scale
     HINT_FACTOR_OTHER,         // ... by some other constant
-    HINT_ONE_RANK,             // the gradient is that of one rank, or of some ranks, alone
+    HINT_ONE_RANK,             // the gradient of one rank or of some ranks alone
     HINT_ONE_MICRO_STEP,       // micro-steps are missing
     HINT_LEFT_OVER,            // the gradient of an earlier step is added
     HINT_STALE_GRADIENT,       // it is the gradient of an earlier step
     HINT_SHIFTED,              // the values of other elements: an offset or padding is wrong
     HINT_TAIL,                 // only the last elements of tensors, or of vectors
     HINT_BUCKET,               // only some whole tensors: a bucket, a group, a layer
-    HINT_SHARD,                // only one rank's share
+    HINT_SHARD,                // only one rank's shard
     HINT_NOT_UPDATED,          // elements keep their old state
     HINT_UPDATED_TWICE,
     HINT_STEP_COUNT,    // bias correction with another t
@@ -57,7 +57,7 @@ enum hint {
 };
 
 const char *hint_name(enum hint hint);  // "factor-world"
-const char *hint_text(enum hint hint);  // what is wrong, and what to look at first: sentences; "" for none
+const char *hint_text(enum hint hint);  // sentences: the error, and the first thing to check; "" for none
 
 struct difference {
     int step, rank, micro;  // rank, micro: -1 where it has none
@@ -93,7 +93,7 @@ struct findings {
 int findings_add(struct findings *findings, const struct finding *finding);
 void findings_free(struct findings *findings);
 
-// Whether a requirement's check is what made a finding: it looks at this aspect of this case.
+// True if a requirement's check made a finding: it covers this aspect of this case.
 bool finding_serves(const struct finding *finding, const struct requirement *requirement);
 
 struct requirement_verdict {
@@ -112,7 +112,7 @@ int verdicts_of(const struct findings *findings, struct requirement_verdict out[
 enum run_verdict {
     RUN_CONFORMS,         // every MUST is PASS, EQUIVALENT or BOUNDED
     RUN_CONFORMS_PARTLY,  // so are those that are supported; at least one MUST is UNSUPPORTED
-    RUN_FAILS,            // a MUST is FAIL or BROKEN, or the command ended badly
+    RUN_FAILS,            // a MUST is FAIL or BROKEN, or the command failed
     RUN_NOTHING           // no MUST could be judged
 };
 
@@ -122,12 +122,12 @@ const char *run_verdict_name(enum run_verdict verdict);  // "CONFORMS"
 const char *run_verdict_text(enum run_verdict verdict);  // a sentence
 int run_verdict_exit_status(enum run_verdict verdict);   // 0, 0, 1, 77
 
-// What a report says of the run as a whole.
+// The facts of the run as a whole, for its reports.
 struct run_facts {
     const char *implementation, *version, *level;  // version: "" where it is not known
     const char *part;     // the options that chose a part of the level, for a shell: "--case NAME"; null: all of it
-    const char *command;  // how `zerogauge check` was told what to judge, for a shell: "-- torchrun ... {cases} ..."
-    const char *const *rules;  // what explains all answers, by placement (judge_rule); null at the end; may be null
+    const char *command;  // the options and the command that were judged, for a shell: "-- torchrun ... {cases} ..."
+    const char *const *rules;  // the rule of each placement (judge_rule), NULL at the end; may be null
     uint64_t seed;
     double seconds;
     size_t case_count, launch_count;

@@ -53,7 +53,7 @@ Test(verdict, names_are_different_and_complete)
     }
 }
 
-Test(verdict, every_hint_has_a_name_and_says_what_to_look_at_first)
+Test(verdict, every_hint_has_a_name_and_names_the_first_thing_to_check)
 {
     cr_assert_str_eq(hint_text(HINT_NONE), "");
     for (int i = HINT_NONE; i < HINT_COUNT; i++) {
@@ -67,7 +67,7 @@ Test(verdict, every_hint_has_a_name_and_says_what_to_look_at_first)
         }
         if (i == HINT_NONE)
             continue;
-        cr_assert_not_null(strstr(text, ". Look "), "%s: %s", name, text);
+        cr_assert_not_null(strstr(text, ". Check "), "%s: %s", name, text);
         cr_assert(isupper((unsigned char)text[0]), "%s", name);
         cr_assert(strchr(".?", text[strlen(text) - 1]), "%s", name);
         cr_assert_null(strstr(text, "  "), "%s", name);
@@ -213,7 +213,7 @@ Test(verdict, one_failing_finding_fails_the_run_at_every_requirement)
         const struct requirement *requirement = requirement_at(i);
         char name[CASE_NAME_BYTES];
         snprintf(name, sizeof name, "%s", requirement->patterns[requirement->pattern_count - 1]);
-        const struct check_case *c = named(name);  // a '*' stands for itself, too
+        const struct check_case *c = named(name);  // the pattern matches itself, '*' included
         for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
             if (!(requirement->aspects & 1u << aspect))
                 continue;

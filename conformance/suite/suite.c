@@ -97,8 +97,8 @@ static int use_count(const struct check_case *c)
     return most;
 }
 
-// What of the exact family's numbers is left open becomes as large as keeps every sum within the significand of every
-// dtype that it may be made in.
+// Sets the open parameters of the exact family to the largest values that keep every sum within the significand of
+// every dtype that may hold it.
 static void fit(struct check_case *c)
 {
     struct case_data *data = &c->data;

@@ -115,8 +115,8 @@ static void make_large(struct check_case *c, struct suite_item *item)
     clip(c, 4096);
 }
 
-// So many squares that none of them may be added in a format, or an integer, for a few: 6400 fours. They are one
-// bucket, so that messages are large, too.
+// Enough squares to exceed formats and integers that hold only a few: 6400 fours. They are one bucket, so that messages
+// are large, too.
 static void make_many(struct check_case *c, struct suite_item *item)
 {
     enum { MANY_NORM = 480 };

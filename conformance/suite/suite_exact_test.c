@@ -58,7 +58,7 @@ static bool divides(enum dtype dtype, int64_t count, bool powers, int unit, floa
     return true;
 }
 
-// What has been proven, so that a setting is enumerated once for the largest N.
+// A setting that is proven, so that it is enumerated only once, for the largest N.
 struct proof {
     enum dtype dtype;
     int world, accumulation, unit;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases are those of datasets/cases/v1/cases.txt, byte for byte, and a second generator, which knows GENERATOR.md
-// alone, makes the same numbers.
+// The cases equal datasets/cases/v1/cases.txt byte for byte, and a second generator, written from GENERATOR.md alone,
+// makes the same numbers.
 #include "conformance/run/check.h"
 #include "base/command_test.h"
 #include "base/err.h"
@@ -156,7 +156,7 @@ static void write_cases(const char *pattern, const char *folder)
     cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
 }
 
-// Whether regenerate.py finds the cases in a folder as they should be.
+// True if regenerate.py makes the same numbers as the cases in a folder.
 static bool second_generator_agrees(const char *folder)
 {
     char command[3 * PATH_MAX];

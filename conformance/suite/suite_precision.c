@@ -113,7 +113,7 @@ static void make_overflow_tensor(struct check_case *c, struct suite_item *item)
     suite_poke(c, 6, 0, c->world - 1, 5, c->params[5].count - 1, -INFINITY);
 }
 
-// The learning rate is that of the step, however many before it were skipped.
+// Each step uses its own learning rate, however many steps before it were skipped.
 static void make_lr(struct check_case *c, struct suite_item *item)
 {
     static const double lr[] = {0.01, 0.08, 0.02, 0.05, 0.04, 0.03};

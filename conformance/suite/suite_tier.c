@@ -90,7 +90,7 @@ static void make_delayed_overflow(struct check_case *c, struct suite_item *item)
     suite_poke(c, 7, 0, 0, 6, 0, NAN);
 }
 
-// The norm is another power of two in every step, so that the coefficient is that of one gradient alone.
+// The norm is a different power of two in every step, so that each coefficient belongs to one gradient.
 static void make_delayed_clip(struct check_case *c, struct suite_item *item)
 {
     make_clip(c, item);

@@ -50,10 +50,10 @@ def main():
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "v1", "cases.txt"), encoding="ascii") as file:
         frozen = {line.split()[2]: line.split() for line in file}
     numbers = failed = 0
-    cases = sorted(os.listdir(sys.argv[1]))
+    cases = sorted(name for name in os.listdir(sys.argv[1]) if name != "order.json")
     for name in cases:
         path = os.path.join(sys.argv[1], name)
-        count, wrong = check(path, frozen[name]) if name in frozen else (0, ["is no case of v1/cases.txt"])
+        count, wrong = check(path, frozen[name]) if name in frozen else (0, ["is not a case of v1/cases.txt"])
         numbers, failed = numbers + count, failed + bool(wrong)
         for text in wrong[:5]:
             print(f"{name}: {text}")

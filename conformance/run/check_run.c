@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launches of a run: what each is given, and what the judge is given of what it left.
+// The launches of a run: writes each launch's cases, runs the command, and judges its answers.
 #include "conformance/run/check_select.h"
+
+#include "conformance/cases/case_folders.h"
 #include "base/clock.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"
@@ -9,6 +11,7 @@
 #include "ref/arithmetic/random.h"
 #include "base/terminal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -20,20 +23,13 @@
 // One launch: the cases of one world, or one case alone.
 struct group {
     int world;
-    bool resumes;               // second halves, which want the first ones' state
+    bool resumes;               // resuming halves, which need the state of the saving ones
     struct check_case **cases;  // in the order in which they are asked
     size_t count;
     char cases_folder[PATH_MAX], answers_folder[PATH_MAX], state_folder[PATH_MAX], output_path[PATH_MAX];
 };
 
 // --- a launch ---
-
-static int make_folder(const char *path)
-{
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
-    return ERR_NONE;
-}
 
 static int make_folders(const struct check_setting *setting, struct group *group)
 {
@@ -45,28 +41,26 @@ static int make_folders(const struct check_setting *setting, struct group *group
     } rows[] = {{"cases", group->cases_folder}, {"answers", group->answers_folder}};
     for (int i = 0; i < 2; i++) {
         TRY(file_join(setting->folder, rows[i].folder, base));
-        TRY(make_folder(base));
+        TRY(case_folder_make(base));
         TRY(file_join(base, name, rows[i].out));
-        TRY(make_folder(rows[i].out));
+        TRY(case_folder_make(rows[i].out));
     }
     TRY(file_join(setting->folder, "state", group->state_folder));
-    TRY(make_folder(group->state_folder));
+    TRY(case_folder_make(group->state_folder));
     TRY(file_join(setting->folder, "output", base));
-    TRY(make_folder(base));
+    TRY(case_folder_make(base));
     strcat(name, ".txt");
     return file_join(base, name, group->output_path);
 }
 
 static int write_order(const struct group *group)
 {
-    char path[PATH_MAX];
-    TRY(file_join(group->cases_folder, "order.json", path));
     json_t *list = json_array();
     for (size_t i = 0; i < group->count; i++)
         json_array_append_new(list, json_string(group->cases[i]->name));
-    int failed = json_dump_file(list, path, JSON_INDENT(1));
+    int rc = case_order_write(group->cases_folder, list);
     json_decref(list);
-    return failed ? err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno)) : ERR_NONE;
+    return rc;
 }
 
 // Writes the cases, and makes the folders in which both halves of a pair find one another's checkpoint.
@@ -77,7 +71,7 @@ static int write_cases(const struct group *group)
         if (group->cases[i]->phase != PHASE_WHOLE) {
             check_whole_name(group->cases[i], name);
             TRY(file_join(group->state_folder, name, state));
-            TRY(make_folder(state));
+            TRY(case_folder_make(state));
         }
         TRY(check_write_case(group->cases[i], group->cases_folder));
     }
@@ -133,7 +127,7 @@ static int launch_command(const struct check_setting *setting, struct check_run 
         return err_set(ERR_USAGE, "interrupted");
     if (result.end != LAUNCH_EXITED || result.status != 0) {
         launch_tail(group->output_path, tail, sizeof tail);
-        snprintf(why, why_bytes, "the command %.200s; it said: %.200s", result.text, tail[0] ? tail : "nothing");
+        snprintf(why, why_bytes, "the command %.200s; its last output: %.200s", result.text, tail[0] ? tail : "none");
         note_failure(run, "%s%s", why, "");
     }
     return ERR_NONE;
@@ -165,7 +159,7 @@ static int judge_one(const struct check_setting *setting, struct check_run *run,
     const struct check_case *first = group->resumes ? check_other_half(run, c) : NULL;
     bool has_saved = first && open_answer(setting, first, false, &saved) == ERR_NONE && saved.kind == ANSWER_STATES;
     if (first && !has_saved && saved.kind == ANSWER_UNSUPPORTED) {
-        rc = judge_without(run->judge, c, VERDICT_UNSUPPORTED, "its saving half was declined");
+        rc = judge_without(run->judge, c, VERDICT_UNSUPPORTED, "the saving half of the case was declined");
     } else {
         rc = case_values_open(c, &values);
         if (rc == ERR_NONE)
@@ -229,8 +223,8 @@ static int fill_group(const struct check_setting *setting, const struct check_ru
 static void show_progress(const struct check_setting *setting, const struct group *group, size_t done, size_t all)
 {
     if (setting->progress)
-        terminal_progress("%zu of %zu cases; now %zu at world %d%s ...", done, all, group->count, group->world,
-                          group->resumes ? ", resumed" : "");
+        terminal_progress("%zu of %zu cases judged; running %zu at world %d%s ...", done, all, group->count,
+                          group->world, group->resumes ? ", resumed" : "");
 }
 
 static int run_groups(const struct check_setting *setting, struct check_run *run)
@@ -263,12 +257,13 @@ static int check_placeholders(const char *const *command)
         answers |= strstr(command[i], "{answers}") || strstr(command[i], "{answer}");
     }
     return cases && answers ? ERR_NONE
-                            : err_set(ERR_USAGE, "the command has no {cases} and {answers} (or {case} and {answer}), "
-                                                 "so it cannot know what to answer, and where");
+                            : err_set(ERR_USAGE, "the command needs the placeholders {cases} and {answers}, or {case} "
+                                                 "and {answer}");
 }
 
 int check_run(const struct check_setting *setting, struct check_run *out)
 {
+    assert(setting->command && setting->folder && out);
     *out = (struct check_run){0};
     double begin = clock_now_s();
     TRY(check_placeholders(setting->command));

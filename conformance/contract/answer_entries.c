@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The entries of an answer's folders: their names, types and sizes, before anything is read.
 #include "conformance/contract/answer_check.h"
 
 #include "base/err.h"
@@ -9,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,11 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum {
-    SMALL_BYTES_MAX = JSON_TEXT_BYTES_MAX,  // of usage.json and the texts
-    // An implementation that counts t by tensor, say, is judged, and not merely malformed.
-    T_MAX = 1 << 20
-};
+enum { SMALL_BYTES_MAX = JSON_TEXT_BYTES_MAX };  // of usage.json and the texts
 
 static int refuse(const char *folder, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static int refuse(const char *folder, const char *name, const char *format, ...)
@@ -46,8 +42,7 @@ static int open_folder(int parent_fd, const char *name, const char *path, int *f
     return err_set(ERR_USAGE, "%s: cannot be opened: %s", path, strerror(errno));
 }
 
-// The folder of the answer, or of a rank in it. path has room for PATH_MAX bytes and gets its name.
-static int open_part(const struct answer *answer, int rank, char *path, int *fd)
+int answer_open_folder(const struct answer *answer, int rank, char *path, int *fd)
 {
     char name[24];
     int answer_fd;
@@ -88,7 +83,7 @@ static int number_of(const char *name, const char *prefix, const char *suffix, i
     return strcmp(name, expected) == 0 ? (int)number : -1;
 }
 
-// What has been seen of a folder.
+// The entries found in a folder.
 struct entries {
     bool steps[CASE_STEP_MAX + 1];
     bool ranks[CASE_WORLD_MAX];
@@ -143,7 +138,7 @@ static int look_through(const struct answer *answer, int rank, uint64_t step_byt
     char path[PATH_MAX];
     int fd;
     *entries = (struct entries){0};
-    TRY(open_part(answer, rank, path, &fd));
+    TRY(answer_open_folder(answer, rank, path, &fd));
     DIR *folder = fdopendir(fd);
     if (!folder) {
         close(fd);
@@ -194,113 +189,4 @@ int answer_check_entries(struct answer *answer)
     for (int rank = 0; rank < answer->c->world; rank++)
         answer->has_seen |= entries.ranks[rank];
     return answer->has_seen ? look_at_ranks(answer, &entries) : ERR_NONE;
-}
-
-static int read_real(const struct safetensors *file, const struct safetensors_tensor *tensor, double *out)
-{
-    float value;
-    if (tensor->type == TENSOR_FP64)
-        return safetensors_read(file, tensor, 0, 1, out);
-    TRY(safetensors_read(file, tensor, 0, 1, &value));
-    *out = (double)value;
-    return ERR_NONE;
-}
-
-static int read_scalar(struct answer_file *file, const struct answer_entry *entry,
-                       const struct safetensors_tensor *tensor)
-{
-    const char *path = file->file.path;
-    struct answer_step *scalars = &file->scalars;
-    int64_t whole;
-    switch (entry->kind) {
-    case ENTRY_T:
-        TRY(safetensors_read(&file->file, tensor, 0, 1, &whole));
-        if (whole < 0 || whole > T_MAX)
-            return err_set(ERR_USAGE, "%s: \"t\" is %" PRId64 "; expected the number of updates so far", path, whole);
-        scalars->t = (uint64_t)whole;
-        return ERR_NONE;
-    case ENTRY_SKIPPED:
-        TRY(safetensors_read(&file->file, tensor, 0, 1, &whole));
-        if (whole != 0 && whole != 1)
-            return err_set(ERR_USAGE, "%s: \"skipped\" is %" PRId64 "; expected 0 or 1", path, whole);
-        scalars->skipped = whole == 1;
-        return ERR_NONE;
-    case ENTRY_LOSS_SCALE:
-        scalars->has_loss_scale = true;
-        TRY(read_real(&file->file, tensor, &scalars->loss_scale));
-        return isfinite(scalars->loss_scale)
-                   ? ERR_NONE
-                   : err_set(ERR_USAGE, "%s: \"loss_scale\" is not finite; expected a number", path);
-    case ENTRY_NORM:
-        scalars->has_norm = true;
-        return read_real(&file->file, tensor, &scalars->norm);
-    default:
-        scalars->has_grad |= entry->kind == ENTRY_GRAD;
-        return ERR_NONE;
-    }
-}
-
-// What depends on what else is there: gradients and the norm, and the moments of unused parameters.
-static int check_together(const struct answer_file *file)
-{
-    const struct answer_step *scalars = &file->scalars;
-    const char *path = file->file.path;
-    if (scalars->skipped && (scalars->has_grad || scalars->has_norm))
-        return err_set(ERR_USAGE, "%s: holds %s of a skipped step; expected none", path,
-                       scalars->has_grad ? "gradients" : "the norm");
-    for (size_t i = 0; i < file->layout.count; i++) {
-        const struct answer_entry *entry = &file->layout.entries[i];
-        if (entry->kind == ENTRY_GRAD && scalars->has_grad && !file->found[i] &&
-            case_has_gradient(file->layout.c, entry->param))
-            return err_set(ERR_USAGE, "%s: tensor \"%s\" is missing; there are gradients of all, or of none", path,
-                           entry->name);
-        if (entry->kind == ENTRY_EXP_AVG && !file->found[i] != !file->found[i + 1])
-            return err_set(ERR_USAGE, "%s: of \"%s\" and \"%s\" one is missing; expected both, or neither", path,
-                           entry->name, entry[1].name);
-    }
-    return ERR_NONE;
-}
-
-static int check_file(struct answer_file *file, bool is_state)
-{
-    file->found = calloc(file->layout.count + 1, sizeof(void *));
-    if (!file->found)
-        return err_set(ERR_MEMORY, "no memory for the header of %s", file->file.path);
-    TRY(answer_layout_match(&file->layout, &file->file, file->found));
-    if (!is_state)
-        return ERR_NONE;
-    for (size_t i = 0; i < file->layout.count; i++)
-        if (file->found[i])
-            TRY(read_scalar(file, &file->layout.entries[i], file->found[i]));
-    return check_together(file);
-}
-
-int answer_file_open(const struct answer *answer, int step, int rank, struct answer_file *out)
-{
-    char name[40], folder[PATH_MAX], path[PATH_MAX];
-    int fd;
-    *out = (struct answer_file){.file.fd = -1};
-    snprintf(name, sizeof name, "step-%d.safetensors", step);
-    bool is_state = rank == ANSWER_NO_RANK;
-    TRY(is_state ? answer_layout_of_step(answer->c, &out->layout) : answer_layout_of_seen(answer->c, &out->layout));
-    int rc = open_part(answer, rank, folder, &fd);
-    if (rc == ERR_NONE) {
-        rc = file_join(folder, name, path);
-        if (rc == ERR_NONE)
-            rc = safetensors_open_at(fd, name, path, out->layout.header_bytes_max, &out->file);
-        close(fd);
-    }
-    if (rc == ERR_NONE)
-        rc = check_file(out, is_state);
-    if (rc != ERR_NONE)
-        answer_file_close(out);
-    return rc;
-}
-
-void answer_file_close(struct answer_file *file)
-{
-    safetensors_close(&file->file);
-    answer_layout_close(&file->layout);
-    free(file->found);
-    file->found = NULL;
 }

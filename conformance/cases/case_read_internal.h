@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading case.json: the parts that case_read.c and case_read_params.c share.
+#ifndef ZG_CASE_READ_INTERNAL_H
+#define ZG_CASE_READ_INTERNAL_H
+
+#include "base/strict_json.h"
+#include "conformance/cases/case.h"
+
+// True if text has only letters, digits, '.', '_', '-' and the characters in more, and does not begin with '.'.
+bool case_is_name(const char *text, const char *more);
+
+// Reads a string that case_is_name accepts.
+int case_read_name(const struct strict_object *object, const char *key, const char *more, char out[CASE_NAME_BYTES]);
+
+// Reads "groups", given steps and expects_refusal; and "params", given the groups.
+int case_read_groups(const struct strict_object *root, struct check_case *c);
+int case_read_params(const struct strict_object *root, struct check_case *c);
+
+#endif

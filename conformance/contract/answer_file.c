@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// A safetensors file of an answer: its header, and the scalars of a step's file, against the case.
+#include "conformance/contract/answer_check.h"
+
+#include "base/err.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// Far above any honest t, so that an implementation that counts t once a tensor is judged, and is not merely malformed.
+enum { T_MAX = 1 << 20 };
+
+static int read_real(const struct safetensors *file, const struct safetensors_tensor *tensor, double *out)
+{
+    float value;
+    if (tensor->type == TENSOR_FP64)
+        return safetensors_read(file, tensor, 0, 1, out);
+    TRY(safetensors_read(file, tensor, 0, 1, &value));
+    *out = (double)value;
+    return ERR_NONE;
+}
+
+static int read_scalar(struct answer_file *file, const struct answer_entry *entry,
+                       const struct safetensors_tensor *tensor)
+{
+    const char *path = file->file.path;
+    struct answer_step *scalars = &file->scalars;
+    int64_t whole;
+    switch (entry->kind) {
+    case ENTRY_T:
+        TRY(safetensors_read(&file->file, tensor, 0, 1, &whole));
+        if (whole < 0 || whole > T_MAX)
+            return err_set(ERR_USAGE, "%s: \"t\" is %" PRId64 "; expected the number of updates so far", path, whole);
+        scalars->t = (uint64_t)whole;
+        return ERR_NONE;
+    case ENTRY_SKIPPED:
+        TRY(safetensors_read(&file->file, tensor, 0, 1, &whole));
+        if (whole != 0 && whole != 1)
+            return err_set(ERR_USAGE, "%s: \"skipped\" is %" PRId64 "; expected 0 or 1", path, whole);
+        scalars->skipped = whole == 1;
+        return ERR_NONE;
+    case ENTRY_LOSS_SCALE:
+        scalars->has_loss_scale = true;
+        TRY(read_real(&file->file, tensor, &scalars->loss_scale));
+        return isfinite(scalars->loss_scale)
+                   ? ERR_NONE
+                   : err_set(ERR_USAGE, "%s: \"loss_scale\" is not finite; expected a number", path);
+    case ENTRY_NORM:
+        scalars->has_norm = true;
+        return read_real(&file->file, tensor, &scalars->norm);
+    default:
+        scalars->has_grad |= entry->kind == ENTRY_GRAD;
+        return ERR_NONE;
+    }
+}
+
+// Checks tensors that depend on each other: gradients and norm, and the two moments of a parameter.
+static int check_together(const struct answer_file *file)
+{
+    const struct answer_step *scalars = &file->scalars;
+    const char *path = file->file.path;
+    if (scalars->skipped && (scalars->has_grad || scalars->has_norm))
+        return err_set(ERR_USAGE, "%s: holds %s of a skipped step; expected none", path,
+                       scalars->has_grad ? "gradients" : "the norm");
+    for (size_t i = 0; i < file->layout.count; i++) {
+        const struct answer_entry *entry = &file->layout.entries[i];
+        if (entry->kind == ENTRY_GRAD && scalars->has_grad && !file->found[i] &&
+            case_has_gradient(file->layout.c, entry->param))
+            return err_set(ERR_USAGE, "%s: tensor \"%s\" is missing; there are gradients of all, or of none", path,
+                           entry->name);
+        if (entry->kind == ENTRY_EXP_AVG && !file->found[i] != !file->found[i + 1])
+            return err_set(ERR_USAGE, "%s: of \"%s\" and \"%s\" one is missing; expected both, or neither", path,
+                           entry->name, entry[1].name);
+    }
+    return ERR_NONE;
+}
+
+static int check_file(struct answer_file *file, bool is_state)
+{
+    file->found = calloc(file->layout.count + 1, sizeof(void *));
+    if (!file->found)
+        return err_set(ERR_MEMORY, "no memory for the header of %s", file->file.path);
+    TRY(answer_layout_match(&file->layout, &file->file, file->found));
+    if (!is_state)
+        return ERR_NONE;
+    for (size_t i = 0; i < file->layout.count; i++)
+        if (file->found[i])
+            TRY(read_scalar(file, &file->layout.entries[i], file->found[i]));
+    return check_together(file);
+}
+
+int answer_file_open(const struct answer *answer, int step, int rank, struct answer_file *out)
+{
+    assert(step >= case_first_step(answer->c) && step <= case_last_step(answer->c));
+    assert(rank == ANSWER_NO_RANK || (rank >= 0 && rank < answer->c->world));
+    char name[40], folder[PATH_MAX], path[PATH_MAX];
+    int fd;
+    *out = (struct answer_file){.file.fd = -1};
+    snprintf(name, sizeof name, "step-%d.safetensors", step);
+    bool is_state = rank == ANSWER_NO_RANK;
+    TRY(is_state ? answer_layout_of_step(answer->c, &out->layout) : answer_layout_of_seen(answer->c, &out->layout));
+    int rc = answer_open_folder(answer, rank, folder, &fd);
+    if (rc == ERR_NONE) {
+        rc = file_join(folder, name, path);
+        if (rc == ERR_NONE)
+            rc = safetensors_open_at(fd, name, path, out->layout.header_bytes_max, &out->file);
+        close(fd);
+    }
+    if (rc == ERR_NONE)
+        rc = check_file(out, is_state);
+    if (rc != ERR_NONE)
+        answer_file_close(out);
+    return rc;
+}
+
+void answer_file_close(struct answer_file *file)
+{
+    safetensors_close(&file->file);
+    answer_layout_close(&file->layout);
+    free(file->found);
+    file->found = NULL;
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names the factor between the expected gradient and the one that was used.
+#include "conformance/judge/diagnose_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+// The one number that takes the expected gradient to the used one; NaN if there is none.
+static double common_factor(const struct row *row)
+{
+    double factor = NAN;
+    for (size_t at = 0; at < row->count; at++) {
+        if (!row->wrong_moment[at] || row->expected[at] == 0.0)
+            continue;
+        double ratio = row->used[at] / row->expected[at];
+        if (isnan(factor))
+            factor = ratio;
+        if (!isfinite(ratio) || !value_near(ratio, factor))
+            return NAN;
+    }
+    return factor;
+}
+
+// True if a case serves a requirement whose identifier begins with these letters.
+static bool is_about(const struct check_case *c, const char *letters)
+{
+    for (int i = 0; i < c->requirement_count; i++)
+        if (strncmp(c->requirements[i], letters, strlen(letters)) == 0)
+            return true;
+    return false;
+}
+
+// Clipping cancels a factor common to all gradients, so that a factor which remains is the coefficient's.
+static bool is_clipped(const struct row *row)
+{
+    return row->trial->c->gradient_clipping > 0 && row->coefficient < 1;
+}
+
+static enum hint hint_of_factor(const struct row *row, double factor)
+{
+    const struct check_case *c = row->trial->c;
+    double world = c->world, micro = c->accumulation, scale = row->trial->decisions[row->step - 1].scale;
+    double scale_after = row->trial->decisions[row->step - 1].scale_after;
+    if (isnan(factor) || value_near(factor, 1.0))
+        return HINT_NONE;
+    // A threshold of zero, or a NaN norm, makes the coefficient zero.
+    if (is_clipped(row) || (factor == 0.0 && is_about(c, "R-CLIP-")))
+        return HINT_CLIP;
+    // For a gradient that is missing, the positions say more.
+    if (factor == 0.0)
+        return HINT_NONE;
+    double either = factor > 1 ? factor : 1 / factor;
+    if (scale != scale_after && (value_near(factor, scale / scale_after) || value_near(factor, scale_after / scale)))
+        return HINT_FACTOR_SCALE;
+    if (scale > 1 && value_near(either, scale))
+        return HINT_FACTOR_SCALE;
+    bool of_micro = micro > 1 && (value_near(either, micro) || value_near(either, micro * micro));
+    bool of_world = world > 1 &&
+                    (value_near(either, world) || value_near(either, sqrt(world)) || value_near(either, world * world));
+    if (of_micro && !value_near(micro, world))
+        return HINT_FACTOR_ACCUMULATION;
+    if (of_world)
+        return HINT_FACTOR_WORLD;
+    return c->gradient_clipping > 0 ? HINT_CLIP : HINT_FACTOR_OTHER;
+}
+
+// True if each rank clipped by its own coefficient: at most one factor per rank.
+static bool has_coefficients_by_rank(const struct row *row)
+{
+    double factors[CASE_WORLD_MAX];
+    int count = 0;
+    for (size_t at = 0; at < row->count; at++) {
+        if (!row->wrong_moment[at] || row->expected[at] == 0.0)
+            continue;
+        double ratio = row->used[at] / row->expected[at];
+        int i = 0;
+        while (i < count && !value_near(ratio, factors[i]))
+            i++;
+        if (i == count && (count == row->trial->c->world || !(ratio > 0) || !isfinite(ratio)))
+            return false;
+        if (i == count)
+            factors[count++] = ratio;
+    }
+    return is_clipped(row) && count > 0;
+}
+
+enum hint diagnose_factor(const struct row *row)
+{
+    enum hint hint = hint_of_factor(row, common_factor(row));
+    if ((hint == HINT_NONE || hint == HINT_FACTOR_OTHER) && has_coefficients_by_rank(row))
+        return HINT_CLIP;
+    return hint;
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search of the rules that explain every step of an answer. A rule explains a step if each element of each tensor
+// has, in m, v and the parameter alike, the bits of one of the choices that the rule leaves by element; it explains the
+// answer if, besides, no element is in the body of a recipe's loop in one step and in its tail in another.
+#include "conformance/judge/judge_search.h"
+
+#include "base/err.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// All rules that the case and the claims permit; the canonical one first.
+static int all_rules(const struct trial *trial, struct rule_set *out)
+{
+    const struct check_case *c = trial->c;
+    bool unused = false;
+    for (int i = 0; i < c->param_count; i++)
+        unused |= case_is_trained(c, i) && !case_has_gradient(c, i);
+    int count = rule_count(c);
+    for (int i = 0; i < count; i++) {
+        struct rule rule = rule_at(c, i);
+        if (c->gradient_clipping > 0 && trial->options->clip >= 0 &&
+            rule_clip_is_deepspeed(rule.clip) != trial->options->clip)
+            continue;
+        for (int leaves = 1; leaves >= (unused ? 0 : 1); leaves--)
+            if (!unused || trial->options->unused < 0 || leaves == !trial->options->unused)
+                TRY(rule_set_add(out, &rule, leaves, NULL));
+    }
+    return ERR_NONE;
+}
+
+// Finds the first of m, v and parameter of one element that differs from the expected state.
+static bool first_difference(const struct trial *trial, int param, size_t i, struct difference *out)
+{
+    const struct {
+        const char *what;
+        const float *expected, *actual;
+    } states[] = {
+        {"exp_avg", trial->expected.exp_avg[param], trial->step.exp_avg[param]},
+        {"exp_avg_sq", trial->expected.exp_avg_sq[param], trial->step.exp_avg_sq[param]},
+        {"param", trial->expected.param[param], trial->step.param[param]},
+    };
+    for (int k = 0; k < 3; k++) {
+        if (!states[k].actual || value_same(states[k].expected[i], states[k].actual[i]))
+            continue;
+        float expected = states[k].expected[i], actual = states[k].actual[i];
+        double magnitude = fmax(fabs((double)expected), fabs((double)actual));
+        *out = (struct difference){
+            .rank = -1,
+            .micro = -1,
+            .param = param,
+            .what = states[k].what,
+            .element = i,
+            .expected_bits = f32_bits(expected),
+            .actual_bits = f32_bits(actual),
+            .bits = 32,
+            .roundings = fabs((double)expected - (double)actual) / (magnitude * 0x1p-24),
+        };
+        return true;
+    }
+    return false;
+}
+
+// Marks the elements that equal the expected state, which was made with this sequence, unless `sequences` (or null)
+// shows that they follow the other one. Returns how many elements are marked by now.
+static size_t mark(struct search *search, unsigned char sequence, const unsigned char *sequences)
+{
+    const struct trial *trial = search->trial;
+    size_t at = 0, marked = 0;
+    struct difference ignored;
+    for (int param = 0; param < trial->c->param_count; param++) {
+        if (!trial_compares(trial, param))
+            continue;
+        for (size_t i = 0; i < trial->c->params[param].count; i++, at++) {
+            bool may = !(search->explained[at] & sequence) && (!sequences || !(sequences[at] & ~sequence));
+            if (may && !first_difference(trial, param, i, &ignored))
+                search->explained[at] |= sequence;
+            marked += search->explained[at] != 0;
+        }
+    }
+    return marked;
+}
+
+// Notes the sequence of each element that only one sequence explains in this step.
+static int note_sequences(const struct search *search, unsigned char **sequences)
+{
+    if (!*sequences)
+        *sequences = calloc(search->element_count + 1, 1);
+    if (!*sequences)
+        return err_set(ERR_MEMORY, "no memory to judge %s", search->trial->c->name);
+    for (size_t at = 0; at < search->element_count; at++)
+        if (search->explained[at] != (IN_BODY | IN_TAIL))
+            (*sequences)[at] = search->explained[at];
+    return ERR_NONE;
+}
+
+// The t after which the rule's powers of beta begin with a pow; 0: they begin with 1.
+static uint64_t powers_begin(const struct trial *trial, const struct rule *rule, uint64_t t)
+{
+    switch (rule->powers) {
+    case POWERS_UNBROKEN:
+        return 0;
+    case POWERS_ANEW:
+        return t - 1;
+    default:
+        return trial->start.t;
+    }
+}
+
+// The order of a norm's additions is free: the limit of roundings is links.h's.
+static bool norm_is_near(double norm, double reported)
+{
+    return fabs(reported - norm) <= 16 * 0x1p-24 * norm;
+}
+
+// Computes the expected state after the step under a rule and one of its choices.
+static int expect(const struct search *search, const struct rule *rule, bool leaves_unused,
+                  const struct unsharded_choice *choice)
+{
+    struct trial *trial = search->trial;
+    const struct check_case *c = trial->c;
+    const struct unsharded_decision *decision = &trial->decisions[search->step - 1];
+    TRY(trial_gradient(trial, rule, choice, decision->applies));
+    const float *const *gradients = (const float *const *)trial->gradient;
+    double norm = unsharded_norm(c, gradients);
+    bool tells = search->own_norm && trial->step.has_norm && decision->applies == search->step;
+    if (tells && norm_is_near(norm, trial->step.norm))
+        norm = trial->step.norm;
+    struct unsharded_update update = {
+        .t = decision->t,
+        .lr_step = decision->applies,
+        .coefficient = unsharded_coefficient(c, rule, norm),
+        .tail = choice->tail,
+        .leaves_unused = leaves_unused,
+        .resumed_t = powers_begin(trial, rule, decision->t),
+    };
+    return unsharded_adam(c, rule, &update, gradients, &trial->before, &trial->expected);
+}
+
+int search_nearest(struct search *search)
+{
+    struct trial *trial = search->trial;
+    assert(search->failed);
+    if (trial->decisions[search->step - 1].applies > 0) {
+        struct unsharded_choice choice = unsharded_choice_at(trial->c, &search->best, 0);
+        TRY(expect(search, &search->best, search->best_leaves_unused, &choice));
+    }
+    size_t at = 0;
+    bool found = false;
+    struct difference *difference = &search->difference;
+    for (int param = 0; param < trial->c->param_count; param++) {
+        if (!trial_compares(trial, param))
+            continue;
+        for (size_t i = 0; i < trial->c->params[param].count && !found; i++)
+            found = first_difference(trial, param, i, difference);
+        at += trial->c->params[param].count;
+    }
+    difference->step = search->step;
+    difference->compared_count = at;
+    difference->differing_count = at - search->best_count;
+    return ERR_NONE;
+}
+
+// True if a step that applies no gradient leaves the state as it is.
+static bool unchanged(struct search *search)
+{
+    struct trial *trial = search->trial;
+    unsharded_state_copy(trial->c, &trial->before, &trial->expected);
+    memset(search->explained, 0, search->element_count);
+    search->best_count = mark(search, IN_BODY, NULL);
+    return search->best_count == search->element_count;
+}
+
+// Counts the elements that a rule explains.
+static int try_rule(struct search *search, const struct rule *rule, bool leaves_unused, const unsigned char *sequences,
+                    size_t *marked)
+{
+    struct trial *trial = search->trial;
+    bool has_tail = adam_recipe_has_tail(adam_recipe_at(rule->recipe));
+    int choices = unsharded_choice_count(trial->c, rule);
+    memset(search->explained, 0, search->element_count);
+    *marked = 0;
+    for (int k = 0; k < choices && (k == 0 || has_tail || *marked < search->element_count); k++) {
+        struct unsharded_choice choice = unsharded_choice_at(trial->c, rule, k);
+        TRY(expect(search, rule, leaves_unused, &choice));
+        *marked = mark(search, choice.tail ? IN_TAIL : IN_BODY, sequences);
+    }
+    return ERR_NONE;
+}
+
+static int search_step(struct search *search)
+{
+    search->best_count = 0;
+    bool any = false;
+    for (size_t i = 0; i < search->alive.count; i++) {
+        const struct rule *rule = &search->alive.rules[i];
+        bool leaves_unused = search->alive.leaves_unused[i];
+        unsigned char *sequences = search->alive.sequences[i];
+        size_t marked;
+        TRY(try_rule(search, rule, leaves_unused, sequences, &marked));
+        if (!any || marked > search->best_count) {
+            any = true;
+            search->best_count = marked;
+            search->best = *rule;
+            search->best_leaves_unused = leaves_unused;
+        }
+        if (marked < search->element_count)
+            continue;
+        search->alive.sequences[i] = NULL;
+        if (adam_recipe_has_tail(adam_recipe_at(rule->recipe)))
+            TRY(note_sequences(search, &sequences));
+        TRY(rule_set_add(&search->next, rule, leaves_unused, sequences));
+    }
+    return ERR_NONE;
+}
+
+// Finds the first element of a frozen parameter that changed.
+static bool frozen_changed(const struct trial *trial, int step, struct difference *out)
+{
+    const struct check_case *c = trial->c;
+    for (int param = 0; param < c->param_count; param++) {
+        if (!c->params[param].frozen || case_owner(c, param) != param)
+            continue;
+        for (size_t i = 0; i < c->params[param].count; i++) {
+            float expected = trial->before.param[param][i], actual = trial->step.param[param][i];
+            if (value_same(expected, actual))
+                continue;
+            *out = (struct difference){.step = step,
+                                       .rank = -1,
+                                       .micro = -1,
+                                       .param = param,
+                                       .what = "param",
+                                       .element = i,
+                                       .expected_bits = f32_bits(expected),
+                                       .actual_bits = f32_bits(actual),
+                                       .bits = 32,
+                                       .roundings = NAN,
+                                       .differing_count = 1,
+                                       .compared_count = c->params[param].count};
+            return true;
+        }
+    }
+    return false;
+}
+
+int search_steps(struct search *search, struct finding *out)
+{
+    assert(search->explained && (!search->own_norm || search->trial->c->gradient_clipping > 0));
+    struct trial *trial = search->trial;
+    rule_set_clear(&search->alive);
+    search->updated = search->failed = false;
+    TRY(all_rules(trial, &search->alive));
+    int last = case_last_step(trial->c);
+    for (int step = case_first_step(trial->c); step <= last && !search->failed; step++) {
+        search->step = step;
+        TRY(trial_step(trial, step));
+        if ((search->frozen_changed = frozen_changed(trial, step, &out->difference)))
+            return ERR_NONE;
+        if (trial->decisions[step - 1].applies == 0) {
+            search->failed = !unchanged(search);
+            continue;
+        }
+        search->updated = true;
+        TRY(search_step(search));
+        search->failed = search->next.count == 0;
+        struct rule_set spare = search->alive;
+        search->alive = search->next;
+        search->next = spare;
+        rule_set_clear(&search->next);
+    }
+    return ERR_NONE;
+}
