@@ -2,7 +2,7 @@
 // Memory streams of an optimizer step, vectorised by the compiler for the best instruction set that this processor has.
 #include "bench/adam/streams.h"
 
-#include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/ivdep.h"
 
 #include <emmintrin.h>
@@ -116,10 +116,10 @@ static uint32_t largest_scalar(const word_bits *words, size_t begin, size_t end)
 static const struct {
     void (*move)(const struct streams *s, size_t begin, size_t end, uint32_t mask);
     uint32_t (*largest)(const word_bits *words, size_t begin, size_t end);
-} builds[ADAM_ISA_COUNT] = {
-    [ADAM_SCALAR] = {move_scalar, largest_scalar},
-    [ADAM_AVX2] = {move_avx2, largest_avx2},
-    [ADAM_AVX512] = {move_avx512, largest_avx512},
+} builds[ISA_COUNT] = {
+    [ISA_SCALAR] = {move_scalar, largest_scalar},
+    [ISA_AVX2] = {move_avx2, largest_avx2},
+    [ISA_AVX512] = {move_avx512, largest_avx512},
 };
 
 // Where part `part` of `parts` begins: at a line of the 16-bit copy.
@@ -130,7 +130,7 @@ static size_t part_begin(size_t count, int part, int parts)
 
 void streams_step(const struct streams *streams, uint32_t mask, int threads, uint64_t rounds)
 {
-    enum adam_isa isa = adam_isa_best();
+    enum isa isa = isa_best();
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int part = 0; part < threads; part++)
         for (uint64_t round = 0; round < rounds; round++)
@@ -140,7 +140,7 @@ void streams_step(const struct streams *streams, uint32_t mask, int threads, uin
 
 uint32_t streams_read(const struct streams *streams, int threads)
 {
-    enum adam_isa isa = adam_isa_best();
+    enum isa isa = isa_best();
     size_t words = streams->count * dtype_bytes(streams->grad_dtype) / sizeof(uint32_t);
     uint32_t max = 0;
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(max : max)
