@@ -4,7 +4,7 @@
 #ifndef ZG_MPI_COLLECTIVE_H
 #define ZG_MPI_COLLECTIVE_H
 
-#include "ref/comm/comm_backend.h"
+#include "ref/comm/comm_internal.h"
 
 // Of a comm whose ranks are processes: the call by MPI itself, on all ranks together. Reductions are sums of fp32;
 // nothing is in place. Neither compared among ranks nor counted; a rank that fails is not noticed. ERR_USAGE: more

@@ -4,7 +4,7 @@
 #ifndef ZG_NCCL_COLLECTIVE_H
 #define ZG_NCCL_COLLECTIVE_H
 
-#include "ref/comm/comm_backend.h"
+#include "ref/comm/comm_internal.h"
 
 // Of a comm over NCCL: the call by NCCL itself, on all ranks together, of memory of their accelerators, complete on
 // return. Uneven shards are a group of ncclReduce or ncclBroadcast, for NCCL's own are equal; an all-to-all is the

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training whose ranks a launcher starts: the bits are those of ranks that are threads, and errors end all of them.
+// Training with ranks that a launcher starts: the bits equal those of ranks that are threads, and an error ends all
+// ranks.
 #include "ref/comm/launcher.h"
 #include "ref/comm/comm_test.h"
 #include "ref/comm/mpirun_test.h"
@@ -38,7 +39,7 @@ Test(launcher, every_stage_ends_in_the_bits_of_threads)
     expect_the_bits_of_threads(3, "--preset zero3 --model gpt-nano --steps 3 --schedule chaos:5");
 }
 
-// Gradients in fp32, so that the order shows.
+// Uses fp32 gradients, so that the order of a sum shows.
 Test(launcher, hierarchical_sums_end_in_the_bits_of_threads_and_not_in_the_canonical_ones)
 {
     MPI_OR_SKIP();
@@ -128,7 +129,7 @@ Test(launcher, native_sums_are_compared_with_the_canonical_ones_and_not_assumed_
     }
     snprintf(command, sizeof command, "'%s/zerogauge' train --preset zero2 --native-reduction 2>&1", ZG_BINARY_DIR);
     cr_expect_eq(command_run(command, output, sizeof output), 2, "%s", output);
-    cr_expect_not_null(strstr(output, "no sums but the canonical ones"), "%s", output);
+    cr_expect_not_null(strstr(output, "have only canonical sums"), "%s", output);
 }
 
 // With five ranks, two of them are no neighbours of the one that dies.
@@ -183,7 +184,7 @@ Test(launcher, variables_say_world_and_rank)
     cr_expect_eq(launcher_find(&launcher), ERR_USAGE);
     cr_expect_not_null(strstr(err_message(), "SLURM_PROCID"), "%s", err_message());
 
-    // What an MPI's own launcher says counts more.
+    // The variables of an MPI's launcher take precedence.
     setenv("PMI_SIZE", "7", 1);
     setenv("PMI_RANK", "6", 1);
     cr_assert_eq(launcher_find(&launcher), ERR_NONE);
