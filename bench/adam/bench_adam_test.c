@@ -3,6 +3,7 @@
 // are the cases that were asked for.
 #include "bench/table/benchmarks.h"
 #include "bench/adam/adam_arrays.h"
+#include "ref/arithmetic/isa.h"
 #include "bench/harness/bench.h"
 #include "base/err.h"
 #include "bench/harness/printed_test.h"

@@ -191,7 +191,7 @@ static void full_disk(enum nvme_engine engine, int threads)
     struct scene scene;
     scene_begin(&scene, "nvme:enospc@2", engine, true, threads);
     cr_expect_eq(scene_write(&scene), ERR_IO);
-    expect_message("No space left on device; check that disk and its space");
+    expect_message("No space left on device; check that disk and its free space");
     cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
     scene_end(&scene);
     scene_begin(&scene, "nvme:enospc@7", engine, true, threads);
