@@ -86,7 +86,7 @@ void comm_mpi_find_deaths(struct comm_mpi *mpi);
 // Records a failure if a rank left before the current collective.
 void comm_mpi_find_leavers(struct comm_mpi *mpi);
 
-// Begin to send one message to a peer, or to receive one from it; bytes is at most mpi->message_bytes.
+// Begin to send one message to a peer, or to receive one from it; bytes is at most INT_MAX.
 int comm_mpi_send(struct comm_mpi *mpi, const void *from, size_t bytes, int peer, MPI_Request *out);
 int comm_mpi_receive(struct comm_mpi *mpi, void *to, size_t bytes, int peer, MPI_Request *out);
 

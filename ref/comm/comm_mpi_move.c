@@ -8,6 +8,7 @@
 #include "base/err.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <string.h>
 
 // Rounds in flight; and the largest all-reduce, in bytes of all ranks, in which every rank sends everything to all.
@@ -21,13 +22,13 @@ struct transfer {
 
 int comm_mpi_send(struct comm_mpi *mpi, const void *from, size_t bytes, int peer, MPI_Request *out)
 {
-    assert(bytes <= mpi->message_bytes && peer >= 0 && peer < mpi->comm.world && peer != mpi->comm.rank);
+    assert(bytes <= INT_MAX && peer >= 0 && peer < mpi->comm.world && peer != mpi->comm.rank);
     return comm_mpi_code(MPI_Isend(from, (int)bytes, MPI_BYTE, peer, 0, mpi->data, out), "MPI_Isend");
 }
 
 int comm_mpi_receive(struct comm_mpi *mpi, void *to, size_t bytes, int peer, MPI_Request *out)
 {
-    assert(bytes <= mpi->message_bytes && peer >= 0 && peer < mpi->comm.world && peer != mpi->comm.rank);
+    assert(bytes <= INT_MAX && peer >= 0 && peer < mpi->comm.world && peer != mpi->comm.rank);
     return comm_mpi_code(MPI_Irecv(to, (int)bytes, MPI_BYTE, peer, 0, mpi->data, out), "MPI_Irecv");
 }
 

@@ -215,7 +215,7 @@ Test(fault, folders_that_cannot_be_used_are_named_with_what_to_do)
         const char *path, *message;
     } cases[] = {{"/nonexistent", ": No such file or directory"}, {file, ": Not a directory"}, {"/proc", ""}};
     for (int i = 0; i < 3; i++) {
-        snprintf(expected, sizeof expected, "%s: cannot make a file there%s", cases[i].path, cases[i].message);
+        snprintf(expected, sizeof expected, "%s: cannot create a file there%s", cases[i].path, cases[i].message);
         cr_expect_eq(train_in(cases[i].path, "--steps 1"), 2, "%s", output);
         cr_expect(says(expected) && says("--nvme-path takes existing folders that are writable"), "%s", output);
     }
