@@ -2,7 +2,7 @@
 // The hardware and software of this machine, and the parts of this build, with the reason for each missing one.
 #include "info/info.h"
 
-#include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/isa.h"
 #include "base/build.h"
 #include "base/err.h"
 #include "base/help.h"
@@ -20,10 +20,10 @@
 static json_t *isa_json(void)
 {
     json_t *names = json_array();
-    for (int isa = 0; isa < ADAM_ISA_COUNT; isa++) {
-        enum adam_isa parsed;
-        if (adam_isa_parse(adam_isa_name((enum adam_isa)isa), &parsed) == ERR_NONE)
-            json_array_append_new(names, json_string(adam_isa_name(parsed)));
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        enum isa parsed;
+        if (isa_parse(isa_name((enum isa)isa), &parsed) == ERR_NONE)
+            json_array_append_new(names, json_string(isa_name(parsed)));
     }
     return names;
 }
@@ -52,7 +52,7 @@ enum { BACKEND_COUNT = sizeof backends / sizeof backends[0] };
 static json_t *engine_json(enum nvme_engine engine)
 {
     struct io_queue *queue;
-    bool usable = io_queue_open(io_engine_of(engine), 1, NULL, &queue) == ERR_NONE;
+    bool usable = io_queue_open(io_engine_of(engine), 1, &queue) == ERR_NONE;
     if (usable)
         io_queue_close(queue);
     return json_pack("{s:s, s:b, s:b, s:s}", "name", io_engine_of(engine)->name, "built_in", 1, "usable", usable,
@@ -79,9 +79,9 @@ json_t *info_collect(void)
     json_t *cuda = info_cuda(), *parts = backends_json(cuda);
     return json_pack("{s:s, s:o, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o, s:o, s:o}", "record", "info", "build",
                      build_facts(), "machine", machine_facts(here), "isa", "available", isa_json(), "used",
-                     adam_isa_name(adam_isa_now()), "openblas", "config", openblas_get_config(), "core",
-                     openblas_get_corename(), "threading", kind >= 0 && kind < 3 ? threading[kind] : "unknown",
-                     "backends", parts, "cuda", cuda, "programs", info_programs());
+                     isa_name(isa_now()), "openblas", "config", openblas_get_config(), "core", openblas_get_corename(),
+                     "threading", kind >= 0 && kind < 3 ? threading[kind] : "unknown", "backends", parts, "cuda", cuda,
+                     "programs", info_programs());
 }
 
 static const char *text_of(const json_t *object, const char *key)

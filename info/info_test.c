@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts about the machine against those of the C library.
-#include "ref/arithmetic/adam.h"
+// Compares the facts about the machine with those of the C library.
+#include "ref/arithmetic/isa.h"
 #include "base/build.h"
 #include "base/err.h"
 #include "base/folder_test.h"
@@ -31,9 +31,9 @@ Test(info, the_instruction_set_in_use_is_among_the_available)
     const json_t *isa = json_object_get(info, "isa"), *name;
     size_t index, found = 0;
     json_array_foreach (json_object_get(isa, "available"), index, name)
-        found += strcmp(json_string_value(name), adam_isa_name(adam_isa_now())) == 0;
+        found += strcmp(json_string_value(name), isa_name(isa_now())) == 0;
     cr_assert_eq(found, 1);
-    cr_assert_str_eq(json_string_value(json_object_get(isa, "used")), adam_isa_name(adam_isa_now()));
+    cr_assert_str_eq(json_string_value(json_object_get(isa, "used")), isa_name(isa_now()));
     json_decref(info);
 }
 
@@ -63,7 +63,7 @@ Test(info, every_io_engine_is_usable_or_has_a_reason)
             continue;
         found++;
         struct io_queue *queue;
-        bool opened = io_queue_open(io_engine_of(engine), 1, NULL, &queue) == ERR_NONE;
+        bool opened = io_queue_open(io_engine_of(engine), 1, &queue) == ERR_NONE;
         if (opened)
             io_queue_close(queue);
         cr_expect(json_is_boolean(usable) && json_is_true(usable) == opened, "%s", name);

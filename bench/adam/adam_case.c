@@ -229,7 +229,7 @@ static json_t *case_json(const struct adam_case *of, bool in_cache)
 {
     const struct adam_variant *variant = of->variant;
     return json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:I, s:i, s:b, s:i}", "step", variant->name, "recipe",
-                     recipe_name(of->recipe), "isa", adam_isa_name(of->isa), "best_isa", of->isa == adam_isa_best(),
+                     recipe_name(of->recipe), "isa", isa_name(of->isa), "best_isa", of->isa == isa_best(),
                      "grad", dtype_name(variant->grad_dtype), "copy", variant->writes_model_params ? "bf16" : "none",
                      "params", (json_int_t)of->count, "threads", of->threads, "in_cache", in_cache, "bytes_per_param",
                      (int)case_bytes(variant));
@@ -257,7 +257,7 @@ int adam_case_run(const struct adam_case *of, const struct bench_options *option
 {
     assert(arrays->count == of->count && arrays->threads == of->threads);
     bench_progress("adam %s %s %s, %zu parameters, %d threads", of->variant->name, recipe_name(of->recipe),
-                   adam_isa_name(of->isa), of->count, of->threads);
+                   isa_name(of->isa), of->count, of->threads);
     struct measurement m;
     struct bench_samples samples, baselines;
     struct bench_record record = {.name = "adam",
@@ -273,11 +273,11 @@ int adam_case_run(const struct adam_case *of, const struct bench_options *option
         3 * sizeof(float) + dtype_bytes(of->variant->grad_dtype) + (of->variant->writes_model_params ? 2 : 0);
     bool in_cache = of->count * state_bytes < bench_cache_bytes();
     m.streams.past_cache = !in_cache;
-    adam_isa_set(of->isa);
+    isa_set(of->isa);
     int code = measure(&m, options, &record, &samples, &baselines);
     if (code != ERR_NONE)
         return err_prefix(code, "adam %s %s %s, %zu parameters, %d threads", of->variant->name, recipe_name(of->recipe),
-                          adam_isa_name(of->isa), of->count, of->threads);
+                          isa_name(of->isa), of->count, of->threads);
     record.description = case_json(of, in_cache);
     return bench_print(options, &record);
 }

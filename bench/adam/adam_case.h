@@ -4,6 +4,7 @@
 #define ZG_ADAM_CASE_H
 
 #include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/isa.h"
 #include "bench/adam/adam_arrays.h"
 #include "bench/harness/bench.h"
 
@@ -23,7 +24,7 @@ extern const struct adam_variant adam_variants[ADAM_VARIANT_COUNT];
 struct adam_case {
     const struct adam_variant *variant;
     const struct recipe *recipe;
-    enum adam_isa isa;
+    enum isa isa;
     size_t count;
     int threads;
 };

@@ -45,7 +45,7 @@ static int run(const struct accelerator *accelerator, int variant, json_t **reco
     enum { COUNT = 5003 };
     const struct adam_device device = {accelerator, begin, end, mix};
     const struct bench_options options = {.repeat = 3, .warmup = 1, .json = true};
-    const struct adam_case of = {&adam_variants[variant], recipe_at(0), ADAM_SCALAR, COUNT, 1};
+    const struct adam_case of = {&adam_variants[variant], recipe_at(0), ISA_SCALAR, COUNT, 1};
     struct adam_arrays arrays;
     char *text = NULL;
     size_t bytes;

@@ -34,7 +34,7 @@ static bool case_wanted(const struct selection *selection, const struct adam_cas
 {
     const struct bench_options *options = &selection->options;
     bool other_recipe = !selection->recipe && of->recipe != recipe_at(0);
-    bool other_isa = !selection->isa && of->isa != adam_isa_best();
+    bool other_isa = !selection->isa && of->isa != isa_best();
     bool other_threads = options->thread_count == 0 && of->threads != bench_thread_count();
     bool other_step = !selection->step && of->variant != &adam_variants[0];
     if (options->quick && (other_recipe || other_isa || other_threads))
@@ -56,12 +56,12 @@ static int cases_run(const struct selection *selection, size_t count, int thread
     int code = ERR_NONE;
     for (int v = 0; v < ADAM_VARIANT_COUNT; v++) {
         for (int r = 0; recipe_at(r); r++) {
-            for (int isa = 0; isa < ADAM_ISA_COUNT && code == ERR_NONE; isa++) {
-                const struct adam_case of = {&adam_variants[v], recipe_at(r), (enum adam_isa)isa, count, threads};
-                enum adam_isa present;
+            for (int isa = 0; isa < ISA_COUNT && code == ERR_NONE; isa++) {
+                const struct adam_case of = {&adam_variants[v], recipe_at(r), (enum isa)isa, count, threads};
+                enum isa present;
                 if (chosen(selection->step, of.variant->name) && chosen(selection->recipe, recipe_name(of.recipe)) &&
-                    chosen(selection->isa, adam_isa_name(of.isa)) &&
-                    adam_isa_parse(adam_isa_name(of.isa), &present) == ERR_NONE && case_wanted(selection, &of))
+                    chosen(selection->isa, isa_name(of.isa)) && isa_parse(isa_name(of.isa), &present) == ERR_NONE &&
+                    case_wanted(selection, &of))
                     code = adam_case_run(&of, &selection->options, &arrays);
             }
         }
@@ -74,11 +74,11 @@ static int cases_run(const struct selection *selection, size_t count, int thread
 static int selection_complete(struct selection *selection)
 {
     struct bench_options *options = &selection->options;
-    enum adam_isa isa;
+    enum isa isa;
     if (selection->recipe && strcmp(selection->recipe, "all") != 0 && !recipe_find(selection->recipe))
         return err_set(ERR_USAGE, "unknown recipe '%s'", selection->recipe);
     if (selection->isa && strcmp(selection->isa, "all") != 0)
-        TRY(adam_isa_parse(selection->isa, &isa));
+        TRY(isa_parse(selection->isa, &isa));
     bool known = chosen(selection->step, "all");
     for (int v = 0; v < ADAM_VARIANT_COUNT; v++)
         known |= chosen(selection->step, adam_variants[v].name);
@@ -104,7 +104,7 @@ static int device_bench(const struct selection *selection)
         int code = ERR_NONE;
         for (int v = 0; v < ADAM_VARIANT_COUNT; v++)
             for (int r = 0; recipe_at(r) && code == ERR_NONE; r++) {
-                const struct adam_case of = {&adam_variants[v], recipe_at(r), adam_isa_best(), options.sizes[s],
+                const struct adam_case of = {&adam_variants[v], recipe_at(r), isa_best(), options.sizes[s],
                                              bench_thread_count()};
                 if (!of.variant->norm && chosen(selection->step, of.variant->name) &&
                     chosen(selection->recipe, recipe_name(of.recipe)) && case_wanted(selection, &of))
@@ -148,11 +148,11 @@ static int adam_main(int argc, const char **argv)
          "update|fused|whole|all"},
         POPT_TABLEEND,
     };
-    enum adam_isa before = adam_isa_now();
+    enum isa before = isa_now();
     int code = bench_parse(argc, argv, &bench_adam, own, &selection.options);
     if (code == ERR_NONE && !selection.options.help)
         code = adam_bench(&selection);
-    adam_isa_set(before);
+    isa_set(before);
     bench_release(&selection.options);
     free(selection.recipe);
     free(selection.isa);

@@ -3,6 +3,7 @@
 // the user chose are printed.
 #include "bench/table/benchmarks.h"
 #include "bench/adam/adam_arrays.h"
+#include "ref/arithmetic/isa.h"
 #include "bench/harness/bench.h"
 #include "base/err.h"
 #include "bench/harness/printed_test.h"
@@ -204,7 +205,7 @@ Test(bench_adam, every_recipe_on_every_instruction_set_is_verified)
         (const char *const[]){"--recipe=all", "--isa=all", "--step=fused", "--sizes=50021", "--threads=1", NULL},
         &status);
     cr_assert_eq(status, 0);
-    cr_assert_eq(lines, recipe_count() * ((size_t)adam_isa_best() + 1) * 2, "%zu", lines);
+    cr_assert_eq(lines, recipe_count() * ((size_t)isa_best() + 1) * 2, "%zu", lines);
 }
 
 Test(bench_adam, every_step_is_verified_at_odd_sizes)
@@ -223,7 +224,7 @@ Test(bench_adam, without_a_choice_one_thing_varies_at_a_time)
     size_t lines = run_lines((const char *const[]){"--sizes=100", NULL}, &status);
     cr_assert_eq(status, 0);
     size_t other_threads = bench_thread_count() > 1;
-    cr_assert_eq(lines, 5 + other_threads + recipe_count() - 1 + (size_t)adam_isa_best(), "%zu", lines);
+    cr_assert_eq(lines, 5 + other_threads + recipe_count() - 1 + (size_t)isa_best(), "%zu", lines);
     cr_assert_eq(run_lines((const char *const[]){"--sizes=100", "--quick", NULL}, &status), 5);
 }
 

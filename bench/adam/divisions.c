@@ -4,6 +4,7 @@
 
 #include "bench/harness/bench_target.h"
 #include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/isa.h"
 
 #include <assert.h>
 #include <math.h>
@@ -48,16 +49,16 @@ static float divide_scalar(size_t count, int per_element)
     return divide_block(count, per_element);
 }
 
-static float (*const builds[ADAM_ISA_COUNT])(size_t count, int per_element) = {
-    [ADAM_SCALAR] = divide_scalar,
-    [ADAM_AVX2] = divide_avx2,
-    [ADAM_AVX512] = divide_avx512,
+static float (*const builds[ISA_COUNT])(size_t count, int per_element) = {
+    [ISA_SCALAR] = divide_scalar,
+    [ISA_AVX2] = divide_avx2,
+    [ISA_AVX512] = divide_avx512,
 };
 
 float divisions_step(size_t count, int per_element, int threads)
 {
     assert(per_element >= 1 && per_element <= 3 && threads > 0);
-    enum adam_isa isa = adam_isa_best();
+    enum isa isa = isa_best();
     float result = 0;
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(max : result)
     for (int part = 0; part < threads; part++) {

@@ -4,6 +4,7 @@
 
 #include "bench/harness/bench_target.h"
 #include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/ivdep.h"
 
 #include <assert.h>
@@ -111,10 +112,10 @@ static uint32_t largest_scalar(const word_bits *words, size_t begin, size_t end)
 static const struct {
     void (*move)(const struct streams *s, size_t begin, size_t end, uint32_t mask);
     uint32_t (*largest)(const word_bits *words, size_t begin, size_t end);
-} builds[ADAM_ISA_COUNT] = {
-    [ADAM_SCALAR] = {move_scalar, largest_scalar},
-    [ADAM_AVX2] = {move_avx2, largest_avx2},
-    [ADAM_AVX512] = {move_avx512, largest_avx512},
+} builds[ISA_COUNT] = {
+    [ISA_SCALAR] = {move_scalar, largest_scalar},
+    [ISA_AVX2] = {move_avx2, largest_avx2},
+    [ISA_AVX512] = {move_avx512, largest_avx512},
 };
 
 // Returns the first element of a part, aligned to a cache line of the 16-bit copy.
@@ -127,7 +128,7 @@ void streams_step(const struct streams *streams, uint32_t mask, int threads, uin
 {
     assert(streams->param && streams->exp_avg && streams->exp_avg_sq && streams->grad && threads > 0);
     assert((uintptr_t)streams->model_params % 64 == 0);
-    enum adam_isa isa = adam_isa_best();
+    enum isa isa = isa_best();
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int part = 0; part < threads; part++)
         for (uint64_t round = 0; round < rounds; round++)
@@ -137,7 +138,7 @@ void streams_step(const struct streams *streams, uint32_t mask, int threads, uin
 
 uint32_t streams_read(const struct streams *streams, int threads)
 {
-    enum adam_isa isa = adam_isa_best();
+    enum isa isa = isa_best();
     size_t words = streams->count * dtype_bytes(streams->grad_dtype) / sizeof(uint32_t);
     uint32_t max = 0;
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(max : max)

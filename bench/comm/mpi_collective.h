@@ -4,7 +4,7 @@
 #ifndef ZG_MPI_COLLECTIVE_H
 #define ZG_MPI_COLLECTIVE_H
 
-#include "ref/comm/comm_backend.h"
+#include "ref/comm/comm_internal.h"
 
 // Runs the call by MPI; all ranks, which must be processes, call it together. Reductions are sums of fp32, out of
 // place. The ledger does not count it, ranks do not compare their calls, and a failed rank is not detected. ERR_USAGE:

@@ -15,7 +15,7 @@ static int name_gather(struct comm_nccl *nccl, const struct comm_call *call)
     const struct comm_nccl_calls *calls = nccl->options.calls;
     size_t element_bytes = dtype_bytes(call->send_dtype);
     cudaStream_t stream = calls->stream();
-    if (comm_nccl_has_equal_shares(call, nccl->comm.world))
+    if (comm_nccl_has_equal_shards(call, nccl->comm.world))
         return comm_nccl_code(
             nccl,
             calls->all_gather(call->send, call->recv, call->counts[0] * element_bytes, ncclInt8, nccl->nccl, stream),

@@ -4,7 +4,7 @@
 #ifndef ZG_NCCL_COLLECTIVE_H
 #define ZG_NCCL_COLLECTIVE_H
 
-#include "ref/comm/comm_backend.h"
+#include "ref/comm/comm_internal.h"
 
 // Runs the call by NCCL on device memory; all ranks call it together, and it is complete on return. NCCL's collectives
 // need equal shards: uneven ones run as a group of ncclReduce or ncclBroadcast, and an all-to-all as a group of

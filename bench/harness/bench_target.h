@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes of functions that the compiler vectorises for one instruction set, chosen at run time by adam_isa_best.
+// Attributes of functions that the compiler vectorises for one instruction set, chosen at run time by isa_best.
 #ifndef ZG_BENCH_TARGET_H
 #define ZG_BENCH_TARGET_H
 

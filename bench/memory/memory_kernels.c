@@ -5,6 +5,7 @@
 
 #include "bench/harness/bench_target.h"
 #include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/isa.h"
 #include "ref/comm/comm_copy.h"
 
 #include <assert.h>
@@ -44,10 +45,10 @@ static memory_word move_scalar(memory_word *to, const memory_word *from, size_t 
     return move(to, from, count, value);
 }
 
-static memory_word (*const builds[ADAM_ISA_COUNT])(memory_word *, const memory_word *, size_t, memory_word) = {
-    [ADAM_SCALAR] = move_scalar,
-    [ADAM_AVX2] = move_avx2,
-    [ADAM_AVX512] = move_avx512,
+static memory_word (*const builds[ISA_COUNT])(memory_word *, const memory_word *, size_t, memory_word) = {
+    [ISA_SCALAR] = move_scalar,
+    [ISA_AVX2] = move_avx2,
+    [ISA_AVX512] = move_avx512,
 };
 
 // Returns the first word of a part, aligned to a cache line.
@@ -64,7 +65,7 @@ static bool is_aligned(const void *memory)
 void memory_copy(memory_word *to, const memory_word *from, size_t count, bool past_cache, int threads)
 {
     assert(is_aligned(to) && is_aligned(from) && threads > 0);
-    enum adam_isa isa = adam_isa_best();
+    enum isa isa = isa_best();
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int part = 0; part < threads; part++) {
         size_t begin = part_begin(count, part, threads), end = part_begin(count, part + 1, threads);
@@ -88,7 +89,7 @@ void memory_copy_libc(void *to, const void *from, size_t bytes, int threads)
 
 memory_word memory_read(const memory_word *from, size_t count, int threads)
 {
-    enum adam_isa isa = adam_isa_best();
+    enum isa isa = isa_best();
     memory_word sum = 0;
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : sum)
     for (int part = 0; part < threads; part++) {
@@ -112,7 +113,7 @@ bool memory_read_libc(const void *from, size_t bytes, unsigned char absent, int 
 void memory_write(memory_word *to, size_t count, memory_word value, bool past_cache, int threads)
 {
     assert(is_aligned(to) && threads > 0);
-    enum adam_isa isa = adam_isa_best();
+    enum isa isa = isa_best();
     memory_word line[LINE_WORDS];
     for (int i = 0; i < LINE_WORDS; i++)
         line[i] = value;

@@ -26,7 +26,7 @@ static double waited_ns(void)
 
 static int rank_open(struct rank *rank)
 {
-    const struct adam_case of = {&adam_variants[0], recipe_at(0), adam_isa_now(), rank->of->lane->params, 1};
+    const struct adam_case of = {&adam_variants[0], recipe_at(0), isa_now(), rank->of->lane->params, 1};
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET((size_t)rank->processor, &set);

@@ -63,7 +63,7 @@ static int compute_check(struct lane_load *load)
 
 static int cpu_open(struct lane_load *load)
 {
-    const struct adam_case of = {&adam_variants[0], recipe_at(0), adam_isa_now(), PARAMS, 1};
+    const struct adam_case of = {&adam_variants[0], recipe_at(0), isa_now(), PARAMS, 1};
     TRY(adam_arrays_open(of.count, of.threads, &load->arrays));
     adam_arrays_fill(&load->arrays, DTYPE_FP32);
     return adam_case_step(&of, &load->arrays, &load->step);

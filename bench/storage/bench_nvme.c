@@ -41,7 +41,7 @@ static int choose_engines(struct nvme_bench *bench, const char *name)
         if (!all && engine != (int)wanted)
             continue;
         struct io_queue *queue;
-        int code = io_queue_open(io_engine_of((enum nvme_engine)engine), 1, NULL, &queue);
+        int code = io_queue_open(io_engine_of((enum nvme_engine)engine), 1, &queue);
         if (code != ERR_NONE && !all)
             return code;
         if (code != ERR_NONE)

@@ -7,7 +7,7 @@
 
 #include "bench/harness/bench_device.h"
 #include "bench/storage/gds_files.h"
-#include "ref/tier/io.h"
+#include "ref/tier/io_pool.h"
 
 #include <stdbool.h>
 #include <stddef.h>

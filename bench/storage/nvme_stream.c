@@ -271,7 +271,7 @@ int stream_all(struct nvme_files *files, enum stream_direction direction)
                             .thorough = true,
                             .block_max = files->bytes / block_bytes * (uint64_t)files->count};
     struct io_queue *queue;
-    if (io_queue_open(io_engine_of(NVME_LIBAIO), 1, NULL, &queue) == ERR_NONE)
+    if (io_queue_open(io_engine_of(NVME_LIBAIO), 1, &queue) == ERR_NONE)
         io_queue_close(queue);
     else
         stream.engine = NVME_IO_URING;

@@ -7,7 +7,7 @@
 #define ZG_NVME_STREAM_H
 
 #include "ref/executor/emulation.h"
-#include "ref/tier/io.h"
+#include "ref/tier/io_pool.h"
 #include "ref/tier/nvme_folder.h"
 
 // One unnamed file of the same size in each folder; they vanish with the process.

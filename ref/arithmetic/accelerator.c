@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,8 +13,9 @@ struct claim {
     uintptr_t begin, end;
 };
 
-// Globals, as memory is the process's: the claims of all ranks in it, in no order, and whose they are. `count` is
-// read without the lock, so that a process without an accelerator pays for a load.
+// Global because all ranks of the process share its memory: the claims, in no order, and the accelerator that they
+// belong to. accelerator_of reads `count` without the lock, so that a process without an accelerator pays only for a
+// load.
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct claim *claims;
 static size_t capacity;
@@ -22,8 +24,10 @@ static const struct accelerator *_Atomic present;
 
 int accelerator_claim(const struct accelerator *accelerator, const void *memory, size_t bytes)
 {
+    assert(accelerator && memory && bytes > 0);
     int code = ERR_NONE;
     pthread_rwlock_wrlock(&lock);
+    assert(!present || present == accelerator);
     if (count == capacity) {
         size_t larger = 2 * capacity + 64;
         struct claim *grown = realloc(claims, larger * sizeof *grown);
@@ -33,7 +37,7 @@ int accelerator_claim(const struct accelerator *accelerator, const void *memory,
         }
     }
     if (count == capacity) {
-        code = err_set(ERR_MEMORY, "no memory for the bookkeeping of memory");
+        code = err_set(ERR_MEMORY, "out of memory: cannot record an allocation on the accelerator");
     } else {
         claims[count] = (struct claim){(uintptr_t)memory, (uintptr_t)memory + bytes};
         present = accelerator;
@@ -46,11 +50,11 @@ int accelerator_claim(const struct accelerator *accelerator, const void *memory,
 void accelerator_disclaim(const void *memory)
 {
     pthread_rwlock_wrlock(&lock);
-    for (size_t i = 0; i < count; i++)
-        if (claims[i].begin == (uintptr_t)memory) {
-            claims[i] = claims[--count];
-            break;
-        }
+    size_t i = 0;
+    while (i < count && claims[i].begin != (uintptr_t)memory)
+        i++;
+    assert(i < count);
+    claims[i] = claims[--count];
     pthread_rwlock_unlock(&lock);
 }
 
@@ -76,6 +80,7 @@ int bytes_copy(void *to, const void *from, size_t bytes)
 {
     if (bytes == 0)
         return ERR_NONE;
+    assert(to && from);
     const struct accelerator *accelerator = accelerator_of(to);
     accelerator = accelerator ? accelerator : accelerator_of(from);
     if (accelerator)
@@ -86,7 +91,9 @@ int bytes_copy(void *to, const void *from, size_t bytes)
 
 int bytes_zero(void *memory, size_t bytes)
 {
+    assert(memory || bytes == 0);
     const struct accelerator *accelerator = accelerator_of(memory);
+    assert(!accelerator || ((uintptr_t)memory % 4 == 0 && bytes % 4 == 0));
     if (accelerator)
         return bytes > 0 ? accelerator->fill(memory, 0, bytes) : ERR_NONE;
     memset(memory, 0, bytes);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A processor beside this one with memory of its own, which only its kernels and copies may touch. An address says
-// whose memory it is: dtype.h, norm.h, adam.h and gpt_math.h run where their arrays lie, and bytes_copy reaches both
-// sides, so that stages and models need not know which it is. Without an accelerator all memory is this processor's.
+// An accelerator is a second processor with its own memory, which only its kernels and copies may touch. The address
+// of an array decides which processor works on it: dtype.h, norm.h, adam.h and gpt_math.h run where their arrays lie,
+// and bytes_copy reaches both memories, so that stages and models need not distinguish them. Without an accelerator all
+// memory is the host's.
 //
-// What is begun there is in order for the thread that began it, and complete after that thread's accelerator_wait;
-// executor.h waits at the end of each operation. An error of something that returns nothing is that wait's.
+// The accelerator runs the work of one thread in order, asynchronously; it is complete after that thread's
+// accelerator_wait, which executor.h calls at the end of each operation. accelerator_wait also returns the errors of
+// functions that return nothing.
 #ifndef ZG_ACCELERATOR_H
 #define ZG_ACCELERATOR_H
 
@@ -17,35 +19,36 @@ struct matmul_operand;
 
 struct accelerator {
     const char *name;
-    const struct isa_kernels *kernels;          // for arrays in its memory; those that return numbers wait for them
-    int (*enter)(int device);                   // the calling thread works on that device of it from now on
+    const struct isa_kernels *kernels;          // for arrays in its memory; a kernel that returns a number waits for it
+    int (*enter)(int device);                   // selects the device for the calling thread
     int (*allocate)(size_t bytes, void **out);  // on the calling thread's device, 256-byte aligned
     int (*release)(void *memory);
-    int (*lock)(void *memory, size_t bytes);  // this processor's memory stays where it is, for copies from and to it
+    int (*lock)(void *memory,
+                size_t bytes);  // pins host memory, so that the accelerator copies from and to it directly
     int (*unlock)(void *memory);
-    int (*copy)(void *to, const void *from, size_t bytes);   // complete on return if either is this processor's memory
+    int (*copy)(void *to, const void *from, size_t bytes);   // complete on return if either address is in host memory
     int (*fill)(void *memory, uint32_t word, size_t bytes);  // 4-byte aligned, a multiple of 4 bytes
     int (*wait)(void);
-    // matmul of gpt_math.h.
+    // As matmul of gpt_math.h.
     void (*matmul)(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
                    float beta, float *c, size_t c_stride);
 };
 
-// From now on, until it is disclaimed, that memory is the accelerator's: one for the whole process. bytes > 0.
+// Registers memory as the accelerator's until it is disclaimed. bytes > 0; a process has one accelerator.
 int accelerator_claim(const struct accelerator *accelerator, const void *memory, size_t bytes);
 void accelerator_disclaim(const void *memory);
 
-// Whose memory that is; NULL: this processor's.
+// Returns the accelerator whose memory the address lies in; null: host memory.
 const struct accelerator *accelerator_of(const void *address);
 
-// Waits for what the calling thread has begun on the accelerator. Without one there is nothing to wait for.
+// Waits for the work that the calling thread has begun on the accelerator; returns at once if there is none.
 int accelerator_wait(void);
 
-// to = from, either of them anywhere; without overlap. An accelerator's error is returned here and by the next
-// accelerator_wait, so that callers without an error to return may leave it to that.
+// Copies within or between the two memories; the ranges do not overlap. The next accelerator_wait returns an
+// accelerator's error once more, for callers that ignore this result.
 int bytes_copy(void *to, const void *from, size_t bytes);
 
-// All bytes become zero; both a multiple of 4.
+// Sets bytes to zero, in either memory. On an accelerator, address and size are multiples of 4.
 int bytes_zero(void *memory, size_t bytes);
 
 #endif

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adam over arrays: the build of adam_kernel.h for the processor that has the arrays, cut over threads.
 #include "ref/arithmetic/adam.h"
 
 #include "ref/arithmetic/accelerator.h"
 #include "ref/arithmetic/isa.h"
 
-// Chunks begin at multiples of this many elements, so that no two threads write to one 64-byte line of an aligned
-// array, the 16-bit copy included.
+#include <assert.h>
+
+// Chunks begin at multiples of this many elements, so that no two threads write to the same 64-byte line of an aligned
+// array, fp32 or 16-bit.
 enum { CHUNK_ALIGNMENT = 32 };
 
 // Waking a thread costs more than updating fewer elements than this.
@@ -14,6 +15,10 @@ enum { THREAD_MINIMUM = 4096 };
 
 void adam_update(const struct adam_step *step)
 {
+    assert(step->recipe && step->recipe->family < RECIPE_FAMILY_COUNT && step->grad_dtype < DTYPE_BYTE);
+    assert(step->count == 0 || (step->grad && step->param && step->exp_avg && step->exp_avg_sq));
+    assert(!step->model_params || step->model_dtype < DTYPE_BYTE);
+    assert(!step->recipe->lanes || step->tensor_index + step->count <= step->tensor_count);
     isa_kernels_at(step->param)->adam(step);
 }
 
@@ -33,7 +38,7 @@ static struct adam_step step_slice(const struct adam_step *step, size_t begin, s
 
 void adam_update_parallel(const struct adam_step *step, int threads)
 {
-    // An accelerator has threads enough of its own.
+    // An accelerator runs one update on threads of its own.
     size_t useful = accelerator_of(step->param) ? 0 : step->count / THREAD_MINIMUM;
     if (threads > 0 && (size_t)threads > useful)
         threads = (int)useful;

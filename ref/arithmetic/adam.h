@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adam over arrays: the one text of recipe.h, built for scalar, AVX2 and AVX-512 processors and chosen at run time;
-// the same bits from each, except that of two NaN operands either may survive. The fused whole step reads a 16-bit or
-// fp32 gradient, takes its mean, unscales and clips it, updates, and writes the 16-bit copy: one pass over memory.
+// Adam over arrays, by the element functions of recipe.h. One pass over memory reads a 16-bit or fp32 gradient, takes
+// its mean, unscales and clips it, updates the states, and writes the parameters in the model's dtype.
 #ifndef ZG_ADAM_H
 #define ZG_ADAM_H
 
@@ -10,42 +9,37 @@
 
 #include <stddef.h>
 
-enum adam_isa { ADAM_SCALAR, ADAM_AVX2, ADAM_AVX512, ADAM_ISA_COUNT };
-
-const char *adam_isa_name(enum adam_isa isa);
-int adam_isa_parse(const char *name, enum adam_isa *out);  // ERR_USAGE: unknown, or this processor has it not
-enum adam_isa adam_isa_best(void);
-void adam_isa_set(enum adam_isa isa);  // for the whole process; the default is the best
-enum adam_isa adam_isa_now(void);
-
+// Arrays of one tensor, or of a consecutive part of it. They belong to the caller, do not overlap, and lie in one
+// processor's memory (accelerator.h).
 struct adam_step {
     const struct recipe *recipe;
     struct adam_scalars scalars;  // of step t, from recipe_begin_step
-    const void *grad;             // [count] sums over ranks and micro-steps; not written
+    const void *grad;             // [count] sums over ranks and micro-steps; only read
     enum dtype grad_dtype;
     float grad_divisor;      // g = f32(grad) / divisor, correctly rounded: ranks x micro-steps x loss scale
     float grad_coefficient;  // then g = g x coefficient: the clip; 1 changes nothing
     float *param;            // [count] fp32 (master) parameters, updated
     float *exp_avg;          // [count] m, updated
     float *exp_avg_sq;       // [count] v, updated
-    void *model_params;      // [count] the updated parameters in model_dtype; null: none
+    void *model_params;      // [count] receives the updated parameters in model_dtype; null: not written
     enum dtype model_dtype;
     size_t count;
     size_t tensor_index;  // position of element 0 in its tensor, for recipes whose tail differs from their body
     size_t tensor_count;  // elements of that tensor
 };
 
-// Whether a multiplication by the divisor's reciprocal rounds the same real number as a division: it is a power of two.
+// Returns whether multiplication by the divisor's reciprocal rounds the same real number as division: true for a power
+// of two.
 static inline bool adam_divides_exactly(float divisor)
 {
     int exponent;
     return isfinite(divisor) && fabsf(frexpf(divisor, &exponent)) == 0.5f && isfinite(1.0f / divisor);
 }
 
-// One thread.
+// Updates the arrays on the calling thread.
 void adam_update(const struct adam_step *step);
 
-// The same, cut over `threads` OpenMP threads.
+// Updates the arrays on up to `threads` OpenMP threads; the bits do not depend on their number.
 void adam_update_parallel(const struct adam_step *step, int threads);
 
 #endif

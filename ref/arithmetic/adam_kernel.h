@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops over recipe.h's element. This text is compiled once per processor type, by the isa_*.c files; its
-// functions are private to each. Inside a loop the recipe's family, fusion and decay are constants, so that the
-// compiler turns the element's text into vector code without branches.
+// The loops over the element functions of recipe.h. Each isa_*.c file compiles this text for its instruction set; the
+// functions are private to it. Family, fusion and decay are compile-time constants inside a loop, so that the compiler
+// makes vector code without branches.
 #include "ref/arithmetic/adam.h"
 #include "ref/arithmetic/dtype_kernel.h"
 #include "ref/arithmetic/ivdep.h"
@@ -15,7 +15,7 @@
 
 #define ADAM_INLINE static inline __attribute__((always_inline))
 
-// A block's gradients on their way to the recipe's g: f32(value) x reciprocal x coefficient. fp32 or bf16.
+// The gradients of a block, in fp32 or bf16. The recipe's g is f32(value) x reciprocal x coefficient.
 struct adam_gradients {
     enum dtype dtype;
     const void *values;
@@ -104,8 +104,8 @@ static void adam_block(enum recipe_family family, enum recipe_fusion fusion, con
     }
 }
 
-// The gradients of a block of the step. Where the loop cannot take them as they are, for their format or because the
-// mean is a true division, they are made ready in `buffer`.
+// Returns the gradients of a block of the step. Converts them in `buffer` where adam_loop cannot read them directly:
+// for fp16, and where the mean needs a true division.
 static struct adam_gradients adam_block_gradients(const struct adam_step *step, bool divide, size_t start,
                                                   float *buffer, size_t count)
 {
@@ -122,8 +122,8 @@ static struct adam_gradients adam_block_gradients(const struct adam_step *step, 
     return (struct adam_gradients){DTYPE_FP32, buffer, 1.0f, 1.0f};
 }
 
-// A step of at least this many elements is larger than the caches. Its 16-bit copy, which it writes and does not read,
-// then goes past them: a plain store would first fetch the line, two bytes more for each parameter.
+// A step of at least this many elements is larger than the caches. Streaming stores then write the 16-bit parameters,
+// which the step does not read: a plain store would first fetch the line, two more bytes for each parameter.
 enum { ADAM_STREAM_MINIMUM = 1 << 20 };
 
 static void adam_narrow(enum dtype dtype, const float *p, void *model_params, size_t count, bool stream)
@@ -142,7 +142,7 @@ static void adam_narrow(enum dtype dtype, const float *p, void *model_params, si
     kernel_narrow(dtype, p, model_params, count);
 }
 
-// Elements [begin, end) of the step, all of the tensor's body or all of its tail.
+// Updates elements [begin, end) of the step, all in the tensor's body or all in its tail.
 static void adam_range(const struct adam_step *step, enum recipe_fusion fusion, size_t begin, size_t end)
 {
     bool divide = !adam_divides_exactly(step->grad_divisor);
@@ -166,7 +166,6 @@ static void adam_range(const struct adam_step *step, enum recipe_fusion fusion, 
 static void kernel_adam(const struct adam_step *step)
 {
     size_t tail_start = recipe_tail_start(step->recipe, step->tensor_count);
-    assert(!step->recipe->lanes || step->tensor_index + step->count <= step->tensor_count);
     size_t body = step->count;
     if (step->recipe->lanes && step->tensor_index + step->count > tail_start)
         body = step->tensor_index < tail_start ? tail_start - step->tensor_index : 0;

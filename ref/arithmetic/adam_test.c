@@ -41,7 +41,7 @@ static struct adam_scalars scalars_of(const struct recipe *recipe, int decay, ui
     return scalars;
 }
 
-// The arrays of one tensor; `at` elements are passed over so that the kernels meet every alignment.
+// The arrays of one tensor, which begin after `at` unused elements, so that the kernels meet every alignment.
 struct tensor {
     float *p, *m, *v;
     void *grad, *model_params;
@@ -95,7 +95,7 @@ static float gradient_at(const struct adam_step *step, size_t i)
     return g * step->grad_coefficient;
 }
 
-// What adam_update is to do, an element at a time.
+// Computes the expected result of adam_update, one element at a time.
 static void update_one_by_one(const struct adam_step *step)
 {
     size_t tail_start = recipe_tail_start(step->recipe, step->tensor_count);
@@ -123,7 +123,7 @@ static struct adam_step step_of(const struct recipe *recipe, struct adam_scalars
                               .tensor_count = x->count};
 }
 
-// Elements [begin, begin + count) of the step's arrays, at their place in the tensor.
+// Elements [begin, begin + count) of the step's arrays, with their position in the tensor.
 static struct adam_step step_part(const struct adam_step *step, size_t begin, size_t count)
 {
     struct adam_step part = *step;
@@ -138,7 +138,7 @@ static struct adam_step step_part(const struct adam_step *step, size_t begin, si
     return part;
 }
 
-// The processor picks one of two NaN operands by their order, which is the compiler's choice: a NaN equals a NaN.
+// Treats NaNs as equal: the processor picks one of two NaN operands by their order, which the compiler chooses.
 static bool same(float a, float b)
 {
     return f32_bits(a) == f32_bits(b) || (isnan(a) && isnan(b));
@@ -148,12 +148,11 @@ static void expect_same(const struct tensor *found, const struct tensor *expecte
                         int decay)
 {
     for (size_t i = 0; i < found->count; i++)
-        cr_assert(same(found->p[i], expected->p[i]) && same(found->m[i], expected->m[i]) &&
-                      same(found->v[i], expected->v[i]),
-                  "%s, %s, decay %d, element %zu of %zu: p %08x of %08x, m %08x of %08x, v %08x of %08x",
-                  adam_isa_name(adam_isa_now()), recipe->name, decay, i, found->count, f32_bits(found->p[i]),
-                  f32_bits(expected->p[i]), f32_bits(found->m[i]), f32_bits(expected->m[i]), f32_bits(found->v[i]),
-                  f32_bits(expected->v[i]));
+        cr_assert(
+            same(found->p[i], expected->p[i]) && same(found->m[i], expected->m[i]) && same(found->v[i], expected->v[i]),
+            "%s, %s, decay %d, element %zu of %zu: p %08x of %08x, m %08x of %08x, v %08x of %08x", isa_name(isa_now()),
+            recipe->name, decay, i, found->count, f32_bits(found->p[i]), f32_bits(expected->p[i]),
+            f32_bits(found->m[i]), f32_bits(expected->m[i]), f32_bits(found->v[i]), f32_bits(expected->v[i]));
 }
 
 static const enum dtype FORMATS[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
@@ -198,7 +197,7 @@ Test(adam, every_length_alignment_format_and_recipe_has_the_bits_of_the_single_e
                         // All of the arrays, so that a write beside the elements shows, too.
                         expect_same(&found, &expected, recipe, decay);
                         cr_assert_eq(memcmp(found.model_params, expected.model_params, found.count * sizeof(float)), 0,
-                                     "%s, %s, the copy", adam_isa_name(adam_isa_now()), recipe->name);
+                                     "%s, %s, the copy", isa_name(isa_now()), recipe->name);
                         cr_assert_eq(memcmp(found.grad, start.grad, found.count * sizeof(float)), 0);
                     }
                 }
@@ -219,7 +218,7 @@ Test(adam, a_million_values_of_every_exponent_and_kind_have_the_bits_of_the_sing
             if ((which >> (8 * k)) % 16 == 0)
                 parts[k] = specials[(which >> (8 * k + 4)) % 12];
         if (which >> 63)
-            parts[2] &= 0x7fffffff;  // v is not negative in training; here it is, now and then
+            parts[2] &= 0x7fffffff;  // v is never negative in training, and sometimes is here
         start.p[i] = f32_of_bits(parts[0]);
         start.m[i] = f32_of_bits(parts[1]);
         start.v[i] = f32_of_bits(parts[2]);
@@ -258,7 +257,7 @@ Test(adam, a_tensor_cut_anywhere_and_by_any_number_of_threads_has_the_bits_of_th
             for (size_t begin = 0, length; begin < cut.count; begin += length) {
                 length = 1 + random_below(random_at(trial, begin), trial % 2 ? 400 : 40000);
                 length = length < cut.count - begin ? length : cut.count - begin;
-                isa_test_next((int)random_below(random_at(trial, begin + 1), ADAM_ISA_COUNT) - 1);
+                isa_test_next((int)random_below(random_at(trial, begin + 1), ISA_COUNT) - 1);
                 struct adam_step piece = step_part(&pieces, begin, length);
                 adam_update_parallel(&piece, 1 + (int)(begin % 4));
             }
@@ -293,12 +292,12 @@ Test(adam, a_shard_whose_end_is_no_tail_differs_from_one_that_is_taken_for_a_ten
 
 Test(adam, instruction_sets_have_names_and_unknown_ones_are_refused)
 {
-    enum adam_isa isa;
-    cr_expect_eq(adam_isa_parse("scalar", &isa), 0);
-    cr_expect_eq(isa, ADAM_SCALAR);
-    cr_expect_eq(adam_isa_parse("sse9", &isa), ERR_USAGE);
+    enum isa isa;
+    cr_expect_eq(isa_parse("scalar", &isa), 0);
+    cr_expect_eq(isa, ISA_SCALAR);
+    cr_expect_eq(isa_parse("sse9", &isa), ERR_USAGE);
     cr_expect(strstr(err_message(), "sse9"), "%s", err_message());
-    cr_expect_eq(adam_isa_now(), adam_isa_best());
-    adam_isa_set(ADAM_SCALAR);
-    cr_expect_eq(adam_isa_now(), ADAM_SCALAR);
+    cr_expect_eq(isa_now(), isa_best());
+    isa_set(ISA_SCALAR);
+    cr_expect_eq(isa_now(), ISA_SCALAR);
 }

@@ -1,114 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number formats of training, and the conversions between them: IEEE round to nearest, ties to even, in every
-// direction; NaN stays NaN (quiet, the payload's upper bits kept); subnormals are kept, never flushed.
-// The 16-bit types are structs, so that nobody adds them by accident.
+// Conversions and sums over arrays in the number formats of dtype_element.h. All arrays of a call lie in one
+// processor's memory (accelerator.h), whose kernels do the work; all kernels give the same bits.
 #ifndef ZG_DTYPE_H
 #define ZG_DTYPE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "ref/arithmetic/dtype_element.h"
 
-#ifdef __CUDACC__
-#define DTYPE_INLINE __host__ __device__ static inline
-#else
-#define DTYPE_INLINE static inline
-#endif
-
-enum dtype { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16, DTYPE_BYTE };
-
-struct bf16 {
-    uint16_t bits;
-};
-struct fp16 {
-    uint16_t bits;
-};
-
-// "fp32", "bf16", "fp16", "byte".
+// Returns "fp32", "bf16", "fp16" or "byte".
 const char *dtype_name(enum dtype dtype);
 
-// Bytes of one element.
-DTYPE_INLINE size_t dtype_bytes(enum dtype dtype)
-{
-    return dtype == DTYPE_FP32 ? 4 : dtype == DTYPE_BYTE ? 1 : 2;
-}
-
-DTYPE_INLINE uint32_t f32_bits(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-DTYPE_INLINE float f32_of_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-// The four conversions have no branches, so that a loop over them is a loop over vectors.
-
-DTYPE_INLINE float bf16_to_f32(struct bf16 value)
-{
-    uint16_t quiet = (value.bits & 0x7fffu) > 0x7f80u ? 0x0040u : 0;
-    return f32_of_bits((uint32_t)(value.bits | quiet) << 16);
-}
-
-DTYPE_INLINE struct bf16 f32_to_bf16(float value)
-{
-    uint32_t bits = f32_bits(value);
-    bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    uint32_t quiet = nan ? 0x00400000u : 0;
-    uint32_t half = nan ? 0 : 0x7fffu + ((bits >> 16) & 1);
-    return (struct bf16){(uint16_t)(((bits | quiet) + half) >> 16)};
-}
-
-DTYPE_INLINE float fp16_to_f32(struct fp16 value)
-{
-    uint32_t sign = (uint32_t)(value.bits & 0x8000u) << 16;
-    // Exponent and fraction, moved to their places in fp32 but with fp16's exponent bias: 112 less than fp32's.
-    uint32_t magnitude = (uint32_t)(value.bits & 0x7fffu) << 13;
-    uint32_t normal = magnitude + (112u << 23);
-    // 2^-14 x (1 + fraction) - 2^-14: the subtraction normalises, exactly.
-    uint32_t subnormal = f32_bits(f32_of_bits(magnitude + (113u << 23)) - f32_of_bits(113u << 23));
-    uint32_t special = (magnitude + (224u << 23)) | (magnitude > 31u << 23 ? 0x00400000u : 0);
-    uint32_t bits = magnitude < 1u << 23 ? subnormal : magnitude < 31u << 23 ? normal : special;
-    return f32_of_bits(sign | bits);
-}
-
-DTYPE_INLINE struct fp16 f32_to_fp16(float value)
-{
-    uint32_t sign = (f32_bits(value) >> 16) & 0x8000u;
-    uint32_t magnitude = f32_bits(value) & 0x7fffffffu;
-    // Rounding may carry into the exponent, up to infinity: the encoding makes that right.
-    uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1)) >> 13;
-    // The spacing of fp32 values just above 0.5 is fp16's smallest subnormal, so this addition rounds to it.
-    uint32_t subnormal = f32_bits(f32_of_bits(magnitude) + 0.5f) - f32_bits(0.5f);
-    uint32_t special = magnitude > 0x7f800000u ? 0x7e00u | ((magnitude >> 13) & 0x3ffu) : 0x7c00u;
-    uint32_t bits = magnitude < 113u << 23 ? subnormal : magnitude < 143u << 23 ? normal : special;
-    return (struct fp16){(uint16_t)(sign | bits)};
-}
-
-// out[i] = f32(in[i]); exact. in and out do not overlap, unless dtype is fp32 and in == out.
+// out[i] = f32(in[i]); exact. in and out do not overlap, except that in == out is allowed for fp32.
 void dtype_widen(enum dtype dtype, const void *in, float *out, size_t count);
 
-// out[i] = the nearest value of dtype to in[i]. in and out do not overlap, unless dtype is fp32 and in == out.
+// out[i] = the value of dtype nearest to in[i]. in and out do not overlap, except that in == out is allowed for fp32.
 void dtype_narrow(enum dtype dtype, const float *in, void *out, size_t count);
 
 // sum[i] = round_sum(f32(sum[i]) + f32(in[i])): one fp32 addition and one rounding to sum's format. No overlap.
 void dtype_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dtype, const void *in, size_t count);
 
-// out[i] = round_out(((f32(in[0][i]) + f32(in[1][i])) + ...) + f32(in[world-1][i])): the left fold in fp32, ranks
-// ascending, with one rounding at the end: the canonical order of every sum over ranks. With `add`,
-// out[i] = round_out(f32(out[i]) + that sum rounded to fp32): accumulation over micro-steps. out may be identical to
-// any one of in[] when the formats are the same size, and overlaps none of them otherwise.
+// out[i] = round_out(((f32(in[0][i]) + f32(in[1][i])) + ...) + f32(in[world-1][i])): the canonical order of every sum
+// over ranks, a left fold in fp32 with ranks ascending and one rounding at the end. With `add`,
+// out[i] = round_out(f32(out[i]) + that sum rounded to fp32), which accumulates micro-steps. out may be identical to
+// one of in[] if both formats have the same size; otherwise it overlaps none of them. world > 0.
 void dtype_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out, size_t count,
                 int add);
 
-// The same in hierarchical order: every `group` inputs in a row, which divides their number, are folded in fp32, and
-// these sums then in the same way, the first group first, with one rounding at the end.
+// As dtype_fold, in hierarchical order: folds each `group` consecutive inputs in fp32, then folds these sums in fp32,
+// the first group first, with one rounding at the end. group divides world.
 void dtype_fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
                        void *out, size_t count, int add);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops over dtype.h's conversions. This text is compiled once per processor type, by the isa_*.c files; its
-// functions are private to each.
+// The loops over the conversions of dtype_element.h. Each isa_*.c file compiles this text for its instruction set; the
+// functions are private to it.
 #ifndef ZG_DTYPE_KERNEL_H
 #define ZG_DTYPE_KERNEL_H
 
-#include "ref/arithmetic/dtype.h"
+#include "ref/arithmetic/dtype_element.h"
 #include "ref/arithmetic/ivdep.h"
 
 #include <assert.h>
@@ -13,8 +13,8 @@
 #include <immintrin.h>
 #endif
 
-// Work on 16-bit arrays is done in blocks of this many elements: the fp32 values of a block stay in the first-level
-// cache, and the processor is still busy with one block when it begins the next.
+// Kernels process 16-bit arrays in blocks of this many elements: small enough for the fp32 values of a block to stay in
+// the first-level cache, large enough for the processor to overlap one block with the next.
 enum { KERNEL_BLOCK = 256 };
 
 static void kernel_widen_fp16(const struct fp16 *restrict in, float *restrict out, size_t count)
@@ -74,7 +74,7 @@ static void kernel_narrow(enum dtype dtype, const float *in, void *out, size_t c
         memcpy(out, in, count * sizeof *in);
 }
 
-// The values as fp32: where they are, or widened into the buffer.
+// Returns the values as fp32: in place, or widened into the buffer.
 static const float *kernel_as_f32(enum dtype dtype, const void *values, float *buffer, size_t count)
 {
     if (dtype == DTYPE_FP32)
@@ -83,7 +83,7 @@ static const float *kernel_as_f32(enum dtype dtype, const void *values, float *b
     return buffer;
 }
 
-// sum[i] = a[i] + b[i]; sum may be a or b.
+// sum[i] = a[i] + b[i]; sum may be identical to a or b.
 static void kernel_add(const float *a, const float *b, float *sum, size_t count)
 {
     IVDEP
@@ -111,7 +111,7 @@ static void kernel_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dty
     }
 }
 
-// A block's inputs are all read before its outputs are written, so out may be one of them.
+// Reads all inputs of a block before it writes the block's outputs, so out may be one of the inputs.
 static void kernel_fold(enum dtype in_dtype, const void *const in[], int world, enum dtype out_dtype, void *out,
                         size_t count, int add)
 {
@@ -135,7 +135,7 @@ static void kernel_fold(enum dtype in_dtype, const void *const in[], int world, 
     }
 }
 
-// As above: out may be one of the inputs.
+// out may be one of the inputs, as above.
 static void kernel_fold_groups(enum dtype in_dtype, const void *const in[], int world, int group, enum dtype out_dtype,
                                void *out, size_t count, int add)
 {

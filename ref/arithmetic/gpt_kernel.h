@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of a GPT over rows, which the compiler turns into vectors. This text is compiled once per processor type,
-// by the isa_*.c files; its functions are private to each. A sum over a row is kept in LANES partial sums, element i in
-// lane i mod LANES, which are then folded by halves: one order for all vector widths.
+// The loops of a GPT over rows, written for the compiler to vectorise. Each isa_*.c file compiles this text for its
+// instruction set; the functions are private to it. A sum over a row keeps LANES partial sums, element i in lane
+// i mod LANES, and then folds them by halves: one order for all vector widths.
 #include "ref/arithmetic/gpt_math.h"
 
 #include <math.h>
@@ -109,7 +109,7 @@ static void kernel_gelu_backward(size_t count, const float *restrict in, float *
     }
 }
 
-// row becomes its exponentials relative to its largest element; *largest and the returned sum are as found.
+// Replaces row with its exponentials relative to its largest element, which goes to *largest; returns their sum.
 static float exponentials(size_t count, float *row, float *largest)
 {
     float top[LANES];
@@ -133,7 +133,7 @@ static float exponentials(size_t count, float *row, float *largest)
     return lanes_sum(lane);
 }
 
-// "Causal": row i of the scores knows the positions 0 .. i; the others become 0.
+// Causal: row i of the scores covers the positions 0 .. i; the others become 0.
 static void kernel_softmax_causal(size_t length, float *scores)
 {
     for (size_t i = 0; i < length; i++) {
@@ -146,7 +146,7 @@ static void kernel_softmax_causal(size_t length, float *scores)
     }
 }
 
-// gradient of the softmax's output becomes that of its input: p (g - sum(p g)).
+// Turns the gradient g of the softmax p into the gradient of its input, p (g - sum(p g)).
 static void kernel_softmax_causal_backward(size_t length, const float *restrict softmax, float *restrict gradient)
 {
     for (size_t i = 0; i < length; i++, softmax += length, gradient += length) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products go to OpenBLAS; the loops over rows are gpt_kernel.h's, in the build for this
-// processor. On an accelerator both are its own.
+// OpenBLAS computes matrix products and the kernels of gpt_kernel.h the loops over rows; for arrays in an accelerator's
+// memory the accelerator does both.
 #include "ref/arithmetic/gpt_math.h"
 
 #include "ref/arithmetic/accelerator.h"
 #include "ref/arithmetic/isa.h"
 
+#include <assert.h>
 #include <cblas.h>
+#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 
@@ -24,6 +26,8 @@ void matmul_prepare(void)
 void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
             float *c, size_t c_stride)
 {
+    assert(a.data && b.data && c && m <= INT_MAX && n <= INT_MAX && k <= INT_MAX);
+    assert(a.stride >= (a.transposed ? m : k) && b.stride >= (b.transposed ? k : n) && c_stride >= n);
     const struct accelerator *accelerator = accelerator_of(c);
     if (accelerator) {
         accelerator->matmul(m, n, k, alpha, a, b, beta, c, c_stride);
@@ -34,7 +38,7 @@ void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, 
                 c, (blasint)c_stride);
 }
 
-// scores = softmax(q k^T / sqrt(head width)) of one head of one sequence.
+// scores = softmax(q k^T / sqrt(head_width)) of one head of one sequence.
 static void attention_scores(size_t length, size_t head_width, struct matmul_operand q, struct matmul_operand k,
                              float *scores)
 {
@@ -45,6 +49,7 @@ static void attention_scores(size_t length, size_t head_width, struct matmul_ope
 
 void attention_forward(const struct attention_shape *shape, const float *qkv, float *out, float *scores)
 {
+    assert(shape->head_count > 0 && shape->width % shape->head_count == 0);
     size_t length = shape->sequence_length, width = shape->width, head_width = width / shape->head_count;
     for (size_t s = 0; s < shape->sequence_count; s++, qkv += length * 3 * width, out += length * width) {
         for (size_t head = 0; head < width; head += head_width) {
@@ -59,6 +64,7 @@ void attention_forward(const struct attention_shape *shape, const float *qkv, fl
 void attention_backward(const struct attention_shape *shape, const float *qkv, const float *out_gradient,
                         float *qkv_gradient, float *scores, float *scores_gradient)
 {
+    assert(shape->head_count > 0 && shape->width % shape->head_count == 0);
     size_t length = shape->sequence_length, width = shape->width, head_width = width / shape->head_count;
     float scale = 1.0f / sqrtf((float)head_width);
     for (size_t s = 0; s < shape->sequence_count; s++) {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a GPT, forward and backward, in fp32 and on one thread. Matrices are row-major; no pointer needs more
-// than the alignment of float. Every sum has an order that the shape alone decides, so the bits of a result depend
-// neither on where the operands lie nor on the width of the processor's vectors. NaN and infinities are carried on,
-// never hidden, so that an overflow is seen in the gradients. Buffers of one call do not overlap unless it says so. All
-// arrays of a call are one processor's (accelerator.h), but tokens and targets, which always are this one's.
+// The kernels of a GPT, forward and backward, in fp32 and on one thread. Matrices are row-major; pointers need no more
+// than the alignment of float. The shape alone decides the order of every sum, so the bits of a result depend neither
+// on the addresses of the operands nor on the width of the processor's vectors. NaN and infinities propagate, so that
+// an overflow shows in the gradients. Buffers of one call do not overlap unless a comment allows it. All arrays of a
+// call lie in one processor's memory (accelerator.h), except tokens and targets, which always lie in host memory.
 #ifndef ZG_GPT_MATH_H
 #define ZG_GPT_MATH_H
 
-#include "ref/arithmetic/dtype.h"
+#include "ref/arithmetic/dtype_element.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-// c (m x n, row stride c_stride) = alpha x op(a) op(b) + beta x c; op transposes where the flag is set. With beta 0 c
-// is not read. a is m x k after op, b is k x n after op.
+// c (m x n, row stride c_stride) = alpha x op(a) op(b) + beta x c, where op transposes an operand whose flag is set.
+// op(a) is m x k, op(b) is k x n. With beta 0, c is only written. Strides count elements.
 struct matmul_operand {
     const float *data;
     size_t stride;
@@ -24,10 +24,11 @@ struct matmul_operand {
 void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
             float *c, size_t c_stride);
 
-// OpenBLAS is told, once a process, to stay on the caller's thread; any number of callers may then run at once.
+// Makes OpenBLAS run each product on its caller's thread, so that several threads may call matmul at the same time.
+// Call it before the first matmul; repeated calls have no effect.
 void matmul_prepare(void);
 
-// out[r][j] = (in ? in[r][j] : 0) + bias[j]. in and out may be the same.
+// out[r][j] = (in ? in[r][j] : 0) + bias[j]. in and out may be identical.
 void bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out);
 
 // out[j] = the sum of in[r][j] over r, rows ascending.
@@ -38,17 +39,17 @@ void layernorm_stats(size_t row_count, size_t width, const float *in, float *sta
 // out = (in - mean) x rstd x weight + bias.
 void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
                      const float *bias, float *out);
-// in_gradient += what comes through; weight_gradient and bias_gradient (width elements) are overwritten.
+// Adds the input's gradient to in_gradient; overwrites weight_gradient and bias_gradient (width elements each).
 void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
                         const float *out_gradient, float *in_gradient, float *weight_gradient, float *bias_gradient);
 
 // GELU in its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 void gelu_forward(size_t count, const float *in, float *out);
-// out = gelu(in) once more; gradient is multiplied by the slope at in.
+// Recomputes out = gelu(in) and multiplies gradient by the slope at in.
 void gelu_backward(size_t count, const float *in, float *out, float *gradient);
 
-// qkv: rows of query, key, value (3 x width), sequence after sequence. out: rows of width. scores and its gradient are
-// scratch of sequence_length^2. Backward makes the scores again.
+// qkv has rows of query, key and value (3 x width), sequence after sequence; out has rows of width. scores and
+// scores_gradient are scratch of sequence_length^2 elements; backward recomputes the scores. head_count divides width.
 struct attention_shape {
     size_t sequence_count;
     size_t sequence_length;
@@ -59,24 +60,23 @@ void attention_forward(const struct attention_shape *shape, const float *qkv, fl
 void attention_backward(const struct attention_shape *shape, const float *qkv, const float *out_gradient,
                         float *qkv_gradient, float *scores, float *scores_gradient);
 
-// out[r] = the token's row of token_weight + the r-th row of position_weight, for one sequence of row_count tokens.
+// out[r] = token_weight[tokens[r]] + position_weight[r] (rows of width), for one sequence of row_count tokens.
 void embedding_forward(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
                        const float *position_weight, float *out);
-// gradient[tokens[r]] += in[r], or gradient[r] where tokens is null; rows ascending.
+// gradient[tokens[r]] += in[r], or gradient[r] += in[r] if tokens is null; rows ascending.
 void embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *in, float *gradient);
 
-// Each row of logits becomes its softmax; returns the sum over the rows of -log(softmax of the target). target[r] is
-// the row's class.
+// Replaces each row of logits with its softmax; returns the sum over the rows of -log(softmax[target[r]]).
 double crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target);
-// Softmax becomes scale x (softmax - one at the target).
+// softmax[r][j] = scale x (softmax[r][j] - (j == target[r])).
 void crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target, float scale);
 
-// e^x within 2 ulp for |x| <= 87, the value at the nearer end beyond, NaN for NaN. Plain IEEE and integer operations,
-// so that a loop over it vectorises and an element has the same bits wherever it lies. Cody and Waite's reduction by
-// ln 2 in two parts, Cephes' polynomial, and 2^n put together from its bits.
+// Returns e^x within 2 ulp for |x| <= 87, the value at the nearer end for larger |x|, and NaN for NaN. Uses plain IEEE
+// and integer operations, so that loops vectorise and an element has the same bits at every position. Method: Cody and
+// Waite's reduction by ln 2 in two parts, Cephes' polynomial, and 2^n assembled from its bits.
 DTYPE_INLINE float exp_within(float x)
 {
-    // The limits are applied to the bits: a choice between integers is no branch to the compiler.
+    // Clamps the bits, because the compiler turns a choice between integers into code without branches.
     const int32_t limit = 0x42ae0000, infinity = 0x7f800000;
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -85,7 +85,7 @@ DTYPE_INLINE float exp_within(float x)
     within = magnitude > infinity ? magnitude : within;
     bits = (bits & 0x80000000) | (uint32_t)within;
     memcpy(&x, &bits, sizeof x);
-    // Adding 1.5 x 2^23 rounds to an integer n, which then is the low bits of the sum.
+    // Adding 1.5 x 2^23 rounds to an integer n, which the low bits of the sum hold.
     float shifted = x * 1.44269504f + 12582912.0f;
     float n = shifted - 12582912.0f;
     float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -103,8 +103,8 @@ DTYPE_INLINE float exp_within(float x)
     return y * power;
 }
 
-// 0.5 (1 + tanh(u)) is the logistic function of 2u, so GELU is x / (1 + exp(-2u)) with 2u = x (GELU_A + GELU_B x^2):
-// no tanh, and no cancellation where it is near -1.
+// 0.5 (1 + tanh(u)) is the logistic function of 2u, so GELU is x / (1 + exp(-2u)) with 2u = x (GELU_A + GELU_B x^2),
+// which needs no tanh and avoids the cancellation where tanh is near -1.
 #define GELU_A 1.5957691216f
 #define GELU_B 0.0713548163f
 

@@ -1,11 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops over arrays of numbers, one build per processor type: dtype_kernel.h, adam_kernel.h, norm_kernel.h and
-// gpt_kernel.h are the text, isa_scalar.c, isa_avx2.c and isa_avx512.c compile it. All builds give the same bits.
+// The kernels over arrays, in one build per instruction set: isa_scalar.c, isa_avx2.c and isa_avx512.c compile the same
+// source text, dtype_kernel.h, adam_kernel.h, norm_kernel.h and gpt_kernel.h. All builds give the same bits, except
+// that of two NaN operands either may survive. The process chooses one build at run time.
 #ifndef ZG_ISA_H
 #define ZG_ISA_H
 
-#include "ref/arithmetic/adam.h"
-#include "ref/arithmetic/norm.h"
+#include "ref/arithmetic/dtype_element.h"
+
+struct adam_step;
+struct norm_sum;
+
+enum isa { ISA_SCALAR, ISA_AVX2, ISA_AVX512, ISA_COUNT };
+
+// Returns "scalar", "avx2" or "avx512".
+const char *isa_name(enum isa isa);
+
+// Returns ERR_USAGE if the name is unknown or this processor lacks the instruction set.
+int isa_parse(const char *name, enum isa *out);
+
+// The best that this processor has, which is the default.
+enum isa isa_best(void);
+
+// Chooses the build for the whole process; this processor has the instruction set.
+void isa_set(enum isa isa);
+enum isa isa_now(void);
 
 struct isa_kernels {
     void (*widen)(enum dtype dtype, const void *in, float *out, size_t count);
@@ -19,7 +37,7 @@ struct isa_kernels {
     uint32_t (*norm_max)(enum dtype dtype, const void *values, size_t count);
     void (*norm_accumulate)(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
                             uint32_t max_bits);
-    // Those of gpt_math.h, and the softmaxes inside its attention.
+    // gpt_math.h, and the softmaxes inside its attention.
     void (*bias_add)(size_t row_count, size_t width, const float *in, const float *bias, float *out);
     void (*rows_sum)(size_t row_count, size_t width, const float *in, float *out);
     void (*layernorm_stats)(size_t row_count, size_t width, const float *in, float *stats);
@@ -40,7 +58,7 @@ struct isa_kernels {
     void (*crossentropy_backward)(size_t row_count, size_t width, float *softmax, const uint16_t *target, float scale);
 };
 
-// The functions of the four texts, as the including file compiles them.
+// The kernels of the including file's build.
 #define ISA_KERNELS                                                                                                    \
     {                                                                                                                  \
         .widen = kernel_widen, .narrow = kernel_narrow, .accumulate = kernel_accumulate, .fold = kernel_fold,          \
@@ -56,10 +74,11 @@ struct isa_kernels {
 
 extern const struct isa_kernels isa_scalar, isa_avx2, isa_avx512;
 
-// The kernels of adam_isa_now().
+// Returns the kernels of isa_now().
 const struct isa_kernels *isa_kernels(void);
 
-// Those for an array at that address: these, or an accelerator's, if the memory is its (accelerator.h).
+// Returns the kernels for an array at that address: the accelerator's if the memory is its own (accelerator.h), else
+// those of isa_now().
 const struct isa_kernels *isa_kernels_at(const void *address);
 
 #endif

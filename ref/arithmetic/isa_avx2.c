@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for processors with AVX2, FMA and F16C.
+// The kernels' build for processors with AVX2, FMA and F16C.
 #include "ref/arithmetic/adam_kernel.h"
 #include "ref/arithmetic/dtype_kernel.h"
 #include "ref/arithmetic/gpt_kernel.h"

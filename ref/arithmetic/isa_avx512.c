@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for processors with AVX-512 (F, BW, DQ, VL).
+// The kernels' build for processors with AVX-512 (F, BW, DQ, VL).
 #include "ref/arithmetic/adam_kernel.h"
 #include "ref/arithmetic/dtype_kernel.h"
 #include "ref/arithmetic/gpt_kernel.h"

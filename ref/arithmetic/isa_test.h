@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a loop whose body runs once in every build of the kernels that this processor can run.
+// For tests: a loop that runs its body with every build of the kernels that this processor supports.
 #ifndef ZG_ISA_TEST_H
 #define ZG_ISA_TEST_H
 
-#include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/isa.h"
 
-// Sets the first build after `isa` that can run, and returns it; -1 when there is none.
+// Chooses the first supported build after `isa` and returns it, or -1 if there is none.
 static inline int isa_test_next(int isa)
 {
-    enum adam_isa found;
-    for (isa++; isa < ADAM_ISA_COUNT; isa++)
-        if (adam_isa_parse(adam_isa_name((enum adam_isa)isa), &found) == 0) {
-            adam_isa_set(found);
+    enum isa found;
+    for (isa++; isa < ISA_COUNT; isa++)
+        if (isa_parse(isa_name((enum isa)isa), &found) == 0) {
+            isa_set(found);
             return isa;
         }
     return -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// IVDEP before a loop: no iteration reads what another one writes, so the compiler needs no check for overlap before
-// its vector code.
+// IVDEP before a loop promises that no iteration reads what another one writes, so that the compiler's vector code
+// needs no check for overlap.
 #ifndef ZG_IVDEP_H
 #define ZG_IVDEP_H
 

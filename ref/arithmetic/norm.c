@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The global norm: the build of norm_kernel.h for the processor that has the values, and what is done once per sum.
 #include "ref/arithmetic/norm.h"
 
 #include "ref/arithmetic/isa.h"
 
+#include <assert.h>
 #include <math.h>
 
 int norm_exponent(uint32_t max_bits)
 {
+    assert(max_bits > 0 && max_bits < 0x7f800000u);
     double max = f32_of_bits(max_bits);
     return ilogb(max * max) + 1;
 }
 
 uint32_t norm_max(enum dtype dtype, const void *values, size_t count)
 {
+    assert(dtype < DTYPE_BYTE && (values || count == 0));
     return isa_kernels_at(values)->norm_max(dtype, values, count);
 }
 
 void norm_accumulate(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count, uint32_t max_bits)
 {
+    assert(sum && dtype < DTYPE_BYTE && (values || count == 0));
     isa_kernels_at(values)->norm_accumulate(sum, dtype, values, count, max_bits);
 }
 
@@ -28,7 +31,7 @@ double norm_finish(struct norm_sum sum, uint32_t max_bits)
         return f32_of_bits(max_bits);
     if (max_bits == 0)
         return 0;
-    // sum x 2^(k - 52); the conversion and the root are each correctly rounded, the scaling is exact.
+    // sqrt(sum x 2^(k - 52)): conversion and root are each correctly rounded, the scaling is exact.
     unsigned __int128 total = (unsigned __int128)sum.high << 64 | sum.low;
     return sqrt(ldexp((double)total, norm_exponent(max_bits) - 52));
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of the norm. This text is compiled once per processor type, by the isa_*.c files; its functions are
-// private to each.
+// The loops of the norm. Each isa_*.c file compiles this text for its instruction set; the functions are private to it.
 #include "ref/arithmetic/norm.h"
 
 #include "ref/arithmetic/dtype_kernel.h"
 
 #include <math.h>
 
-// Squares added as 64-bit integers before they go into the 128-bit sum: each is at most 2^52, so 4095 could be.
+// Squares that are summed in 64 bits before the 128-bit addition. Each is at most 2^52, so up to 4095 fit.
 enum { NORM_BLOCK = 2048 };
 
 static uint32_t kernel_norm_max(enum dtype dtype, const void *values, size_t count)
@@ -21,7 +20,7 @@ static uint32_t kernel_norm_max(enum dtype dtype, const void *values, size_t cou
         }
         return max;
     }
-    const struct bf16 *x = values;  // or fp16: the order of the encodings is that of the magnitudes in both
+    const struct bf16 *x = values;  // or fp16: in both, encodings order as magnitudes do
     int16_t max = 0;
     for (size_t i = 0; i < count; i++) {
         int16_t bits = (int16_t)(x[i].bits & 0x7fff);
@@ -39,7 +38,7 @@ static uint64_t f64_bits(double value)
     return bits;
 }
 
-// x^2 + c; the square of an fp32 value is exact in double, so it does not matter whether this is fused.
+// x^2 + c. The square of an fp32 value is exact in double, so fusion changes no bit.
 static double square_plus(float x, double c)
 {
 #ifdef __FMA__
@@ -49,9 +48,9 @@ static double square_plus(float x, double c)
 #endif
 }
 
-// Sums of the fixed-point squares of up to NORM_BLOCK values. 2^k is larger than any square, and doubles in
-// [2^k, 2^(k+1)] are 2^(k-52) apart: adding 2^k rounds a square to the fixed point, and leaves it as an integer in the
-// low bits.
+// Sums the fixed-point squares of up to NORM_BLOCK values. 2^k is larger than any square, and doubles in
+// [2^k, 2^(k+1)] are 2^(k-52) apart, so adding 2^k rounds a square to the fixed point and leaves it as an integer in
+// the low bits.
 static uint64_t norm_block_fp32(const float *restrict x, size_t count, double two_k)
 {
     uint64_t sum = 0;
@@ -60,7 +59,7 @@ static uint64_t norm_block_fp32(const float *restrict x, size_t count, double tw
     return sum - count * f64_bits(two_k);
 }
 
-// Two at a time: each half of a 32-bit word, followed by zeros, is an fp32 value.
+// Takes two values at a time: each half of a 32-bit word, followed by zeros, is an fp32 value.
 static uint64_t norm_block_bf16(const struct bf16 *restrict x, size_t count, double two_k)
 {
     uint64_t sum = 0;

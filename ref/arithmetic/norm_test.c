@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The norm against an exact sum of squares, and against itself under every kind of partition.
 #include "ref/arithmetic/norm.h"
+#include "ref/arithmetic/dtype.h"
 
 #include "ref/arithmetic/isa_test.h"
 #include "ref/arithmetic/random.h"
@@ -47,7 +48,7 @@ static void exact_add(struct exact *sum, float value)
     if (fraction == 0)
         return;
     uint64_t square = fraction * fraction;
-    int shift = 2 * (exponent - 24) + 298;  // of a subnormal's square: below 0, and then so many low bits are 0
+    int shift = 2 * (exponent - 24) + 298;  // below 0 for a subnormal, whose square has -shift low bits of 0
     if (shift < 0) {
         square >>= -shift;
         shift = 0;
@@ -95,7 +96,7 @@ Test(norm, the_sum_is_within_its_bound_of_the_exact_sum)
                     fill(dtype, values, count, random_key(s, count), spreads[s].low, spreads[s].high);
                     uint32_t max = norm_max(dtype, values, count);
                     if (max == 0 || max >= 0x7f800000u)
-                        continue;  // fp16 has not these magnitudes
+                        continue;  // fp16 lacks these magnitudes
                     struct norm_sum sum = {0};
                     struct exact exact = {0};
                     norm_accumulate(&sum, dtype, values, count, max);
@@ -166,18 +167,18 @@ Test(norm, every_partition_and_order_and_processor_gives_the_same_bits)
         for (uint64_t trial = 0; trial < 60; trial++) {
             enum dtype dtype = FORMATS[f];
             fill(dtype, values, COUNT, trial, trial % 2 ? -24 : -8, trial % 3 ? 0 : 12);
-            adam_isa_set(adam_isa_best());
+            isa_set(isa_best());
             uint32_t max = norm_max(dtype, values, COUNT);
             struct norm_sum whole = {0}, parts = {0}, reversed = {0};
             norm_accumulate(&whole, dtype, values, COUNT, max);
-            // Up to 8 ranks own parts of any length, some of them none; each is alone on its processor.
+            // Up to 8 ranks own parts of any length, which may be 0; each rank uses its own build of the kernels.
             struct norm_sum owned[8] = {0};
             uint32_t maxima = 0;
             size_t begin = 0;
             for (size_t rank = 0; rank < 8; rank++) {
                 size_t end = rank == 7 ? COUNT : begin + random_below(random_at(trial, rank), COUNT - begin + 1);
                 const char *at = (const char *)values + begin * dtype_bytes(dtype);
-                isa_test_next((int)random_below(random_at(trial, 100 + rank), ADAM_ISA_COUNT) - 1);
+                isa_test_next((int)random_below(random_at(trial, 100 + rank), ISA_COUNT) - 1);
                 uint32_t part_max = norm_max(dtype, at, end - begin);
                 maxima = part_max > maxima ? part_max : maxima;
                 norm_accumulate(&owned[rank], dtype, at, end - begin, max);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counter-based random bits: any value can be made alone, from its coordinates, in integer arithmetic only. A key is
-// folded from the coordinates one by one (seed, step, ...); random_at gives the bits of one element under a key.
+// Counter-based random bits: each value is a function of its coordinates, in integer arithmetic only, and needs no
+// value before it. random_key folds coordinates (seed, step, ...) into a key one by one; random_at returns the bits of
+// one element under a key.
 #ifndef ZG_RANDOM_H
 #define ZG_RANDOM_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-// The step and finaliser of splitmix64: a bijection of 64 bits.
+// Step and finaliser of splitmix64: a bijection on 64-bit words.
 static inline uint64_t random_mix(uint64_t bits)
 {
     bits += 0x9e3779b97f4a7c15u;
@@ -16,7 +17,7 @@ static inline uint64_t random_mix(uint64_t bits)
     return bits ^ (bits >> 31);
 }
 
-// The key of one more coordinate below key.
+// Returns the key for one more coordinate under key.
 static inline uint64_t random_key(uint64_t key, uint64_t coordinate)
 {
     return random_mix(key ^ random_mix(coordinate));
@@ -27,13 +28,13 @@ static inline uint64_t random_at(uint64_t key, uint64_t element)
     return random_key(key, element);
 }
 
-// Evenly from 0 .. count-1.
+// Maps bits evenly to 0 .. count-1.
 static inline uint64_t random_below(uint64_t bits, uint64_t count)
 {
     return (uint64_t)((unsigned __int128)bits * count >> 64);
 }
 
-// Nearly normal, mean 0, deviation 1, never beyond 3.47: the sum of four 16-bit uniforms. The same on every machine.
+// Returns a nearly normal value, the sum of four 16-bit uniforms: mean 0, deviation 1, magnitude at most 3.47.
 static inline float random_normal(uint64_t bits)
 {
     int32_t sum = 0;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// An accelerator for tests on a machine that has none. Its memory is mapped twice: the address that it gives away is
-// inaccessible, so that this processor cannot touch it unnoticed, and a shadow of it is where its kernels, those of
-// isa_scalar.c, do their work. A kernel that is given this processor's memory aborts, as one on a GPU would fault.
+// A simulated accelerator, for tests. It maps its memory twice: callers get an inaccessible address, so that an access
+// by the host faults, and its kernels, those of isa_scalar.c, work on an accessible shadow. A kernel that gets host
+// memory aborts, as a kernel on a GPU would fault.
 #ifndef ZG_SHADOW_TEST_H
 #define ZG_SHADOW_TEST_H
 
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 #include "ref/arithmetic/gpt_math.h"
+#include "ref/arithmetic/adam.h"
 #include "ref/arithmetic/isa.h"
+#include "ref/arithmetic/norm.h"
 
 #include <cblas.h>
 #include <pthread.h>
@@ -20,7 +22,7 @@
 
 enum { SHADOW_MAX = 1024 };
 
-// What a test may look at: how often it was called, and on which device each thread is.
+// State that tests read: allocations, counts of calls, and the device of each thread.
 static struct {
     pthread_mutex_t lock;
     struct {
@@ -44,12 +46,12 @@ static void *shadow_find(const void *address)
     return found;
 }
 
-// Where a kernel finds what is at the address, which may be null.
+// Returns the shadow of an address, which may be null.
 static void *at(const void *address)
 {
     void *found = shadow_find(address);
     if (address && !found) {
-        fprintf(stderr, "a kernel of the accelerator was given memory that is not the accelerator's\n");
+        fprintf(stderr, "a kernel of the accelerator got memory that is not the accelerator's\n");
         abort();
     }
     return found;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all backends share: a call is checked and signed before, and counted after. A call that cannot be made fails
-// for every rank, because the others are waiting for it.
+// The part of a collective that all backends share: checks and signs each call before the backend runs it, and counts
+// it afterwards. A call that fails its check fails on every rank, because the other ranks wait for it.
 #include "ref/comm/comm.h"
 
 #include "ref/arithmetic/accelerator.h"
-#include "ref/comm/comm_backend.h"
+#include "ref/comm/comm_internal.h"
 #include "base/err.h"
+
+#include <assert.h>
 
 int comm_rank(const struct comm *comm)
 {
+    assert(comm && comm->rank >= 0 && comm->rank < comm->world);
     return comm->rank;
 }
 
@@ -42,6 +45,8 @@ int comm_set_group(struct comm *comm, int ranks)
 
 static int run(struct comm *comm, struct comm_call *call)
 {
+    assert(comm && comm->rank >= 0 && comm->rank < comm->world);
+    assert(call->count == 0 || call->operation == COMM_ALL_GATHER || call->operation == COMM_BROADCAST || call->send);
     call->group = call->reduction == COMM_SUM ? comm->group : 0;
     comm_call_sign(call, ++comm->sequence, comm->world);
     return comm->ops->run(comm, call);
@@ -72,7 +77,7 @@ static bool overlaps(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes)
     return a_bytes > 0 && b_bytes > 0 && a < b + b_bytes && b < a + a_bytes;
 }
 
-// Whether a block overlaps any shard of a whole.
+// Returns whether a block overlaps any shard of the full buffer.
 static bool overlaps_shards(uintptr_t block, size_t block_bytes, const void *whole, const size_t counts[],
                             const size_t offsets[], enum dtype dtype, int world)
 {
@@ -118,7 +123,7 @@ static int reduce_scatter(struct comm *comm, const void *send, enum dtype send_d
     if (send_dtype == DTYPE_BYTE || recv_dtype == DTYPE_BYTE)
         return refuse(comm, COMM_REDUCE_SCATTER, "bytes have no sum");
     if (in_place && (add || send_dtype != recv_dtype))
-        return refuse(comm, COMM_REDUCE_SCATTER, "in place, formats are equal and nothing is added to");
+        return refuse(comm, COMM_REDUCE_SCATTER, "in place needs equal formats and no addition to recv");
     if (!in_place &&
         overlaps_shards((uintptr_t)recv, own * dtype_bytes(recv_dtype), send, counts, offsets, send_dtype, comm->world))
         return refuse(comm, COMM_REDUCE_SCATTER, "recv overlaps send, but is not this rank's shard of it");
@@ -178,7 +183,7 @@ int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t coun
     if (dtype == DTYPE_BYTE && reduction == COMM_SUM)
         return refuse(comm, COMM_ALL_REDUCE, "bytes have no sum");
     if (reduction == COMM_MAX && (accelerator_of(send) || accelerator_of(recv)))
-        return refuse(comm, COMM_ALL_REDUCE, "maxima are taken in this processor's memory alone");
+        return refuse(comm, COMM_ALL_REDUCE, "a maximum needs buffers in host memory");
     if (send != recv &&
         overlaps((uintptr_t)send, count * dtype_bytes(dtype), (uintptr_t)recv, count * dtype_bytes(dtype)))
         return refuse(comm, COMM_ALL_REDUCE, "send and recv overlap, but are not the same");
@@ -197,7 +202,7 @@ int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t coun
 int comm_broadcast(struct comm *comm, void *buffer, size_t bytes, int root)
 {
     if (root < 0 || root >= comm->world)
-        return refuse(comm, COMM_BROADCAST, "there is no such root");
+        return refuse(comm, COMM_BROADCAST, "the root is no rank of this world");
     TRY(run(comm, &(struct comm_call){.operation = COMM_BROADCAST,
                                       .send_dtype = DTYPE_BYTE,
                                       .recv_dtype = DTYPE_BYTE,
@@ -212,7 +217,7 @@ int comm_broadcast(struct comm *comm, void *buffer, size_t bytes, int root)
 int comm_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes)
 {
     if (!comm->ops->exchange)
-        return err_set(ERR_USAGE, "ranks that are threads have no link to send through");
+        return err_set(ERR_USAGE, "exchange: ranks that are threads have no link between them");
     if (peer < 0 || peer >= comm->world || peer == comm->rank)
         return err_set(ERR_INTERNAL, "rank %d is no peer of rank %d in a world of %d", peer, comm->rank, comm->world);
     return comm->ops->exchange(comm, peer, send, recv, bytes);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives among the ranks of data parallelism. Sums are in canonical order: ranks ascending, left fold in fp32,
-// one rounding to the receiver's format (dtype_fold). So their bits depend on the values alone: not on the transport,
-// the number of buckets, or how a buffer is cut. A scaling, if any, is the caller's, once, afterwards.
-// Or in hierarchical order (comm_set_group), whose bits depend on the values and the size of a group alone.
+// Collectives among the ranks of data parallelism. Sums are in canonical order: ranks ascending, left fold in fp32, one
+// rounding to the receiver's format (dtype_fold). Their bits depend only on the values, not on the transport, the
+// number of buckets, or the cut of a buffer into shards. Callers scale results themselves, once, afterwards. Sums in
+// hierarchical order (comm_set_group) depend only on the values and the size of a group.
 //
-// All ranks call the same collectives in the same order with matching counts; a mismatch is an error on every rank
-// that names both calls. When a rank fails (comm_abort, or it closes its handle early), every other rank returns
-// ERR_PEER within a second with the first failure's rank and message. Counts are elements.
+// All ranks call the same collectives in the same order with matching counts; a mismatch is an error on every rank,
+// whose message names both calls. When a rank fails (comm_abort, or it closes its handle early), every other rank
+// returns ERR_PEER within a second, with the rank and message of the first failure. Counts are in elements.
 //
-// Aliasing, everywhere: send and recv may be the same memory only in the in-place form written at each function.
-// A handle serves one thread at a time.
+// Aliasing: send and recv may share memory only in the in-place form that each function describes. One thread at a time
+// uses a handle.
 #ifndef ZG_COMM_H
 #define ZG_COMM_H
 
@@ -24,10 +24,19 @@ struct comm;
 
 enum comm_reduction { COMM_SUM, COMM_MAX };
 
+// Comparison of a transport's own sums with the canonical sums (comm_native.h).
+struct comm_native {
+    uint64_t sums;                         // collectives that sum, in total
+    uint64_t elements, different;          // elements of their results on all ranks; those whose bits differ
+    uint64_t first_sum;                    // number, from 1, of the first sum that differs; 0: none
+    uint64_t first_rank, first_element;    // the lowest rank at which it differs, and the element of the full buffer
+    uint32_t canonical_bits, native_bits;  // of that element
+};
+
 int comm_rank(const struct comm *comm);
 int comm_world(const struct comm *comm);
 
-// Where this rank's traffic is counted from now on; null: nowhere. Counted is what the rank sends to others:
+// Selects the ledger for this rank's traffic; null: none. It counts what the rank sends to others:
 //   all-to-all       the counts to other ranks
 //   reduce-scatter   the sum of the other ranks' counts
 //   all-gather       (world-1) x its own count
@@ -36,28 +45,28 @@ int comm_world(const struct comm *comm);
 void comm_count_in(struct comm *comm, struct ledger *ledger);
 struct ledger *comm_ledger(const struct comm *comm);
 
-// What the traffic from now on is for; PURPOSE_OTHER at first.
+// Sets the purpose of the traffic that follows; PURPOSE_OTHER at first.
 void comm_count_as(struct comm *comm, enum ledger_purpose purpose);
 
-// From now on sums are hierarchical: every `ranks` ranks in a row, those of a host say, are a group. The left fold in
-// fp32 of each group, ranks ascending, is not rounded; the groups' sums are folded in fp32 in the same way, groups
-// ascending, with one rounding at the end. 0, 1, and as many as there are ranks: the canonical order. All ranks call it
-// with the same number. ERR_USAGE: it does not divide the world. Not of memory on a GPU.
+// Makes later sums hierarchical. Each `ranks` consecutive ranks, for example those of a host, form a group. The sum of
+// a group is a left fold in fp32, ranks ascending, without rounding; the sums of the groups are folded in the same way,
+// groups ascending, with one rounding at the end. 0, 1 and the world's size select the canonical order. All ranks call
+// it with the same number. ERR_USAGE: it does not divide the world. Not supported for memory on a GPU.
 int comm_set_group(struct comm *comm, int ranks);
 
-// recv + recv_offsets[p] receives recv_counts[p] elements from rank p, taken there from send + send_offsets[rank].
-// recv_counts[p] here equals send_counts[rank] there. Not in place.
+// recv + recv_offsets[p] receives recv_counts[p] elements from rank p, which sends them from its
+// send + send_offsets[rank]. recv_counts[p] here equals send_counts[rank] there. Not in place.
 int comm_all_to_all(struct comm *comm, const void *send, const size_t send_counts[], const size_t send_offsets[],
                     void *recv, const size_t recv_counts[], const size_t recv_offsets[], enum dtype dtype);
 
-// Every rank gives send[sum of counts]; rank r receives into recv[counts[r]] the sum over ranks of its shard, which
-// starts at the sum of the counts before it. With `add` the sum is added to what recv holds (accumulation over
+// Every rank passes send[sum of counts]; rank r receives in recv[counts[r]] the sum over ranks of its shard, which
+// starts at the sum of the counts before it. With `add`, the sum is added to the contents of recv (accumulation over
 // micro-steps). In place: recv == this rank's shard of send, with equal formats and without add; the other shards of
-// send are unchanged. fp32, bf16, fp16.
+// send stay unchanged. Formats: fp32, bf16, fp16.
 int comm_reduce_scatter(struct comm *comm, const void *send, enum dtype send_dtype, void *recv, enum dtype recv_dtype,
                         const size_t counts[], bool add);
 
-// The same between equal formats, of shards that lie anywhere in send: rank r's is the sum of send + offsets[r].
+// As comm_reduce_scatter, with equal formats, for shards anywhere in send: rank r's shard begins at offsets[r].
 int comm_reduce_scatter_at(struct comm *comm, const void *send, const size_t offsets[], void *recv,
                            const size_t counts[], enum dtype dtype);
 
@@ -65,26 +74,28 @@ int comm_reduce_scatter_at(struct comm *comm, const void *send, const size_t off
 int comm_all_gather(struct comm *comm, const void *send, void *recv, const size_t counts[], const size_t offsets[],
                     enum dtype dtype);
 
-// recv[count] = the sum or the maximum over ranks of send[count]. In place: recv == send. COMM_MAX of bytes compares
-// unsigned; of floats, NaN wins. Maxima are taken in this processor's memory alone, not in an accelerator's.
+// recv[count] = the sum or the maximum over ranks of send[count]. In place: recv == send. COMM_MAX compares bytes as
+// unsigned numbers; among floats, NaN wins. COMM_MAX supports host memory only.
 int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t count, enum dtype dtype,
                     enum comm_reduction reduction);
 
 int comm_broadcast(struct comm *comm, void *buffer, size_t bytes, int root);
 int comm_barrier(struct comm *comm);
 
-// Between this rank and `peer` alone: each sends `bytes` and receives as many. The others take no part, and nothing is
-// counted or compared. send and recv do not overlap. ERR_USAGE: ranks that are threads have no link to send through.
+// Exchanges `bytes` in each direction between this rank and `peer`; the other ranks do not take part. Neither counts
+// nor compares the call. send and recv do not overlap. ERR_USAGE: the ranks are threads, which have no link.
 int comm_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);
 
-// This rank gives up: every rank's present and later calls fail with this rank and this message, unless some other
-// rank failed first. Any thread may call it.
+// Makes the present and later calls of every rank fail with this rank and this message, unless another rank failed
+// first. Any thread may call it.
 void comm_abort(struct comm *comm, const char *message);
 
-// Ends this rank's part. A rank that closes while others are in or go into a collective counts as failed. Null-safe.
+// Closes the handle. A rank that closes while others are in a collective, or enter one later, counts as failed.
+// Null-safe.
 void comm_close(struct comm *comm);
 
-// Ranks are threads of this process: fills comms[world]; each handle is then used, and closed, by its rank's thread.
+// Opens a world whose ranks are threads of this process: fills comms[world]. The thread of each rank uses and closes
+// its handle.
 int comm_local_open(int world, struct comm *comms[]);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a collective that do not depend on how bytes travel: its signature, its shards, its reduction.
-#include "ref/comm/comm_backend.h"
+// The parts of a collective that do not depend on the transport: its signature, its shards, its reduction.
+#include "ref/comm/comm_internal.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -72,6 +73,7 @@ void comm_signature_text(const struct comm_signature *s, char *text, size_t text
 
 size_t comm_shard(size_t count, int world, int rank, size_t *offset)
 {
+    assert(world > 0 && rank >= 0 && rank < world);
     size_t each = count / (size_t)world, larger = count % (size_t)world, index = (size_t)rank;
     *offset = index * each + (index < larger ? index : larger);
     return each + (index < larger);
@@ -98,8 +100,8 @@ static float element_value(enum dtype dtype, const char *element)
     return (float)*(const unsigned char *)element;
 }
 
-// Written for maxima of a few numbers, such as an overflow check's. A later rank wins only by being greater, or a NaN
-// where there was none yet. An element is read at every rank before it is written, so out may be one of in[].
+// Meant for maxima of a few numbers, such as an overflow check's. A later rank wins only if its value is greater or the
+// first NaN. Reads an element of every rank before it writes the result, so out may be one of in[].
 static void fold_max(enum dtype dtype, const void *const in[], int world, void *out, size_t count)
 {
     size_t element_bytes = dtype_bytes(dtype);
@@ -120,6 +122,7 @@ static void fold_max(enum dtype dtype, const void *const in[], int world, void *
 
 void comm_fold(const struct comm_call *call, const void *const in[], int world, void *out, size_t count)
 {
+    assert(world > 0 && (call->reduction == COMM_SUM || call->send_dtype == call->recv_dtype));
     if (call->reduction == COMM_MAX)
         fold_max(call->send_dtype, in, world, out, count);
     else if (call->group > 0)

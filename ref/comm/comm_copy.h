@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways to move what is larger than the caches. Stores around them neither read the lines they overwrite nor keep them,
-// which saves a third of the traffic of a copy.
+// Copies of buffers larger than the caches, with streaming stores. They neither read nor keep the cache lines that they
+// overwrite, which saves a third of a copy's memory traffic.
 #ifndef ZG_COMM_COPY_H
 #define ZG_COMM_COPY_H
 
@@ -10,11 +10,11 @@
 
 enum { COPY_LINE_BYTES = 64, COPY_LINE_FLOATS = COPY_LINE_BYTES / sizeof(float) };
 
-// The sanitizers see ordinary stores only.
+// The sanitizers do not see streaming stores.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <emmintrin.h>
 
-enum { COPY_UNIT_BYTES = 16 };  // what such a store needs `to` to be a multiple of
+enum { COPY_UNIT_BYTES = 16 };  // alignment of a streaming store
 
 static inline void copy_line_around_cache(void *to, const void *from)
 {
@@ -28,7 +28,7 @@ static inline void copy_line_around_cache(void *to, const void *from)
     _mm_stream_si128(out + 3, d);
 }
 
-// Other threads see the bytes in order only after this.
+// Orders the streaming stores before later stores, for other threads.
 static inline void copy_around_cache_end(void)
 {
     _mm_sfence();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/comm/comm_dry.h"
 
-#include "ref/comm/comm_backend.h"
+#include "ref/comm/comm_internal.h"
 #include "base/err.h"
 
 #include <stdlib.h>
@@ -18,11 +18,12 @@ static int dry_run(struct comm *comm, const struct comm_call *call)
     const struct comm_dry *dry = (const struct comm_dry *)comm;
     size_t element_bytes = dtype_bytes(call->send_dtype);
     if (call->operation != COMM_ALL_GATHER && call->operation != COMM_BARRIER)
-        return err_set(ERR_INTERNAL, "%s: a plan has nobody to exchange data with",
+        return err_set(ERR_INTERNAL, "%s: a plan supports only all-gathers and barriers",
                        comm_operation_name(call->operation));
     for (int rank = 0; call->operation == COMM_ALL_GATHER && rank < comm->world; rank++) {
         if (call->counts[rank] != call->counts[comm->rank])
-            return err_set(ERR_INTERNAL, "%s: in a plan all ranks have as much", comm_operation_name(call->operation));
+            return err_set(ERR_INTERNAL, "%s: a plan needs equal counts on all ranks",
+                           comm_operation_name(call->operation));
         memmove((char *)call->recv + call->offsets[rank] * element_bytes, call->send,
                 call->counts[rank] * element_bytes);
     }
@@ -44,10 +45,10 @@ int comm_dry_open(int rank, int world, comm_dry_call *call, void *context, struc
 {
     static const struct comm_ops ops = {.name = "dry", .run = dry_run, .abort = dry_abort, .close = dry_close};
     if (world < 1 || rank < 0 || rank >= world)
-        return err_set(ERR_USAGE, "rank %d of %d: expected one from 0 to %d", rank, world, world - 1);
+        return err_set(ERR_USAGE, "rank %d of %d: expected a rank from 0 to %d", rank, world, world - 1);
     struct comm_dry *dry = calloc(1, sizeof *dry);
     if (!dry)
-        return err_set(ERR_MEMORY, "no memory for a rank of a plan");
+        return err_set(ERR_MEMORY, "out of memory for a rank of a plan");
     dry->comm = (struct comm){.ops = &ops, .rank = rank, .world = world};
     dry->call = call;
     dry->context = context;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of a world that is not there, of any size, for plans: the collectives outside the executor, which exchange
-// some numbers, and nothing else. All other ranks have the same numbers as this one.
+// A backend for plans: one rank of a world of any size whose other ranks do not exist. It supports the collectives that
+// training calls outside the executor to exchange a few numbers, and assumes that every rank has this rank's numbers.
 #ifndef ZG_COMM_DRY_H
 #define ZG_COMM_DRY_H
 
 #include "ref/comm/comm.h"
 
-// Told of each collective before it returns: bytes that pass each rank in a ring. May be null. An error is the
-// collective's.
+// Called for each collective before it returns, with the bytes that pass each rank in a ring. The collective returns
+// its error. May be null.
 typedef int comm_dry_call(void *context, size_t bytes);
 
-// All-gathers and barriers; everything else is ERR_INTERNAL.
+// Supports all-gathers and barriers; other collectives return ERR_INTERNAL.
 int comm_dry_open(int rank, int world, comm_dry_call *call, void *context, struct comm **out);
 
 #endif

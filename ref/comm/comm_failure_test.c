@@ -287,12 +287,12 @@ static int broadcast_from_nobody(struct comm *comm, float buffer[32])
 static const struct bad_call bad_calls[] = {
     {"all-reduce: bytes have no sum", reduce_bytes},
     {"all-reduce: send and recv overlap", reduce_overlapping},
-    {"all-reduce: maxima are taken in this processor's memory alone", maximum_elsewhere},
+    {"all-reduce: a maximum needs buffers in host memory", maximum_elsewhere},
     {"reduce-scatter: recv overlaps send", scatter_into_others_shard},
     {"reduce-scatter: in place", scatter_adding_in_place},
     {"all-gather: send overlaps recv", gather_from_others_shard},
     {"all-to-all: send and recv overlap", exchange_in_place},
-    {"broadcast: there is no such root", broadcast_from_nobody},
+    {"broadcast: the root is no rank of this world", broadcast_from_nobody},
 };
 
 static void bad_call_body(struct rank *rank)

@@ -18,7 +18,7 @@ struct trial {
     float *expected;  // of the whole
 };
 
-// What a rank sends, as any rank and format has it: of sizes so far apart that the order shows.
+// Returns element i that a rank sends. Magnitudes differ so much that the order of a sum shows in its bits.
 static float value_at(enum dtype dtype, int rank, size_t i)
 {
     float value = ldexpf(random_normal(random_at(random_key(5, (uint64_t)rank), i)), (int)(i * 7 + (size_t)rank) % 20);

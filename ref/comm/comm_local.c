@@ -4,11 +4,12 @@
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Elements that others take from this rank, as one block or in a shard a rank.
+// Returns the number of elements that other ranks read from this one, as one block or as one shard for each rank.
 static size_t published_count(const struct comm *comm, const struct comm_call *call)
 {
     switch (call->operation) {
@@ -56,7 +57,7 @@ static void fail_for_leaver(struct group *group, int leaver, int rank, enum comm
               comm_operation_name(operation));
 }
 
-// Either this rank sees the leaver here, or the leaver sees that this rank has entered: both write first, then read.
+// This rank sees the leaver here, or the leaver sees that this rank has entered: both write first and then read.
 static int enter(struct comm_local *local, const struct comm_call *call)
 {
     struct group *group = local->group;
@@ -79,7 +80,7 @@ static int disagree(struct group *group, const struct comm_signature *a, int a_r
     return meet_check(&group->meet);
 }
 
-// Every rank sees the same slots, and so comes to the same conclusion.
+// Every rank compares the same slots and so comes to the same conclusion.
 static int compare_calls(struct group *group, const struct comm_call *call)
 {
     uint64_t sequence = call->signature.sequence;
@@ -137,8 +138,9 @@ static int local_run(struct comm *comm, const struct comm_call *call)
 {
     struct comm_local *local = (struct comm_local *)comm;
     struct group *group = local->group;
+    assert(call->signature.sequence > atomic_load(&group->positions[comm->rank].entered));
     TRY(meet_check(&group->meet));
-    // What others are about to read is there.
+    // The other ranks may read the buffers only after this thread's work on an accelerator is complete.
     TRY(accelerator_wait());
     publish(comm, slot_of(group, comm->rank, call->signature.sequence), call);
     int rc = meet_and_move(local, call);
@@ -221,10 +223,10 @@ int comm_local_open(int world, struct comm *comms[])
     static const struct comm_ops ops = {
         .name = "local", .run = local_run, .check = local_check, .abort = local_abort, .close = local_close};
     if (world < 1)
-        return err_set(ERR_USAGE, "a world of %d ranks; it has at least one", world);
+        return err_set(ERR_USAGE, "world of %d ranks: expected at least 1", world);
     struct group *group = group_open(world);
     if (!group)
-        return err_set(ERR_MEMORY, "no memory for %d ranks", world);
+        return err_set(ERR_MEMORY, "out of memory for %d ranks", world);
     for (int rank = 0; rank < world; rank++) {
         struct comm_local *local = &group->handles[rank];
         local->comm = (struct comm){.ops = &ops, .rank = rank, .world = world};

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one process: what they share. A rank publishes its call in a slot, meets the others, and takes
-// what it needs straight from their buffers; a second meeting ends the call before any buffer may change. Small
-// messages are copied into the slot instead, and need no second meeting.
+// The backend for ranks that are threads of one process. A rank publishes its call in a slot, meets the others at a
+// barrier, and copies what it needs directly from their buffers; a second barrier ends the call before any buffer may
+// change. Small messages are copied into the slot instead and need no second barrier.
 //
-// A rank has two slots and uses them in turn. It writes a slot again two calls later, and by then the call between
-// has met: everybody is done with reading it.
+// A rank has two slots and uses them in turn. It overwrites a slot two calls later; all ranks have then passed the
+// barrier of the call between, so none of them still reads the slot.
 #ifndef ZG_COMM_LOCAL_H
 #define ZG_COMM_LOCAL_H
 
-#include "ref/comm/comm_backend.h"
+#include "ref/comm/comm_internal.h"
 #include "ref/comm/comm_meet.h"
 
 enum {
-    SMALL_BYTES = 8192,  // what a slot takes in
-    PIECE_BYTES = 4096,  // of a reduction
+    SMALL_BYTES = 8192,  // largest message that is copied into the slot
+    PIECE_BYTES = 4096,  // of a reduction's result
 };
 
 struct slot {
     struct comm_signature signature;
-    const char *send;  // the caller's, or small
+    const char *send;  // the caller's buffer, or small
     char *recv;
-    bool direct;     // send is the caller's: others read it until the second meeting
-    size_t *counts;  // reduce-scatter, all-to-all: what is for each rank, and where it lies in send
+    bool direct;     // send is the caller's buffer, which others read until the second barrier
+    size_t *counts;  // reduce-scatter, all-to-all: elements for each rank, and their offsets in send
     size_t *offsets;
     size_t *recv_counts;  // all-to-all
     _Alignas(MEET_LINE_BYTES) char small[SMALL_BYTES];
@@ -38,13 +38,13 @@ struct comm_local {
     _Alignas(MEET_LINE_BYTES) char piece[PIECE_BYTES];
 };
 
-// Freed by the last handle that closes.
+// Shared by all ranks; the last handle that closes frees it.
 struct group {
     struct meet meet;
     int world;
     _Atomic int open_count;  // handles
     _Atomic int leaver;      // 1 + the rank that closed first; 0: none
-    struct slot *slots;      // two a rank
+    struct slot *slots;      // two for each rank
     size_t *numbers;         // the slots' arrays
     struct position *positions;
     struct comm_local *handles;
@@ -60,7 +60,7 @@ static inline bool has_shards_in_send(const struct comm_call *call)
     return call->operation == COMM_ALL_TO_ALL || call->operation == COMM_REDUCE_SCATTER;
 }
 
-// Carries out a call whose slots are published and agree. It touches the buffers of other ranks.
+// Moves the data of a call whose slots are published and agree. Accesses the buffers of other ranks.
 void comm_local_move(struct comm_local *local, const struct comm_call *call);
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How data moves between ranks that are threads of one process: each pulls its own from the others' buffers.
-// Buffers on an accelerator are copied and folded there; its errors are those of the wait that follows.
+// Moves data between ranks that are threads of one process: each rank reads from the other ranks' buffers. The
+// accelerator copies and folds buffers in its memory; the accelerator_wait that follows returns its errors.
 #include "ref/arithmetic/accelerator.h"
 #include "ref/comm/comm_copy.h"
 #include "ref/comm/comm_local.h"
 
-// When the buffers of all ranks together have this size, they do not fit the last-level cache (of the processors that
-// eight or so cores share), and results go around it.
+// If the buffers of all ranks have at least this size together, they exceed a last-level cache that about eight cores
+// share, and streaming stores write the results.
 enum { LARGE_BYTES = 32 * 1024 * 1024 };
 
 static void copy(void *to, const void *from, size_t bytes, bool large)
@@ -19,7 +19,7 @@ static void copy(void *to, const void *from, size_t bytes, bool large)
         bytes_copy(to, from, bytes);
 }
 
-// The peers in an order that differs from rank to rank, so that not all read from the same one at a time.
+// Orders the peers differently on each rank, so that the ranks read from different peers at a time.
 static int peer_of(const struct comm *comm, int step)
 {
     return (comm->rank + step) % comm->world;
@@ -44,7 +44,7 @@ static void all_gather(struct comm_local *local, const struct comm_call *call, b
     for (int step = 0; step < local->comm.world; step++) {
         int peer = peer_of(&local->comm, step);
         char *to = (char *)call->recv + call->offsets[peer] * element_bytes;
-        // In place, this rank's shard is where it belongs, and others are reading it.
+        // In place, this rank's shard is already in recv, and other ranks read it.
         if (peer != local->comm.rank || to != call->send)
             copy(to, slot_of(local->group, peer, call->signature.sequence)->send, call->counts[peer] * element_bytes,
                  large);
@@ -57,7 +57,7 @@ static void broadcast(struct comm_local *local, const struct comm_call *call, bo
         copy(call->recv, slot_of(local->group, call->root, call->signature.sequence)->send, call->count, large);
 }
 
-// Where each rank's elements for this rank begin.
+// Finds the beginning of each rank's elements for this rank.
 static void find_sources(const struct comm_local *local, const struct comm_call *call, size_t offset,
                          const char *sources[])
 {
@@ -68,7 +68,7 @@ static void find_sources(const struct comm_local *local, const struct comm_call 
     }
 }
 
-// A left fold in fp32, as dtype_fold makes it, of elements [from, from + count) into all of out[].
+// Writes the left fold in fp32 of elements [from, from + count), with the bits of dtype_fold, to all of out[].
 static void sum_floats(const float *const in[], int world, size_t from, size_t count, char *const out[], int out_count)
 {
     for (size_t i = from; i < from + count; i++) {
@@ -80,7 +80,7 @@ static void sum_floats(const float *const in[], int world, size_t from, size_t c
     }
 }
 
-// The same for a whole line, which goes around the caches where out[] lies so that it can.
+// As sum_floats for one cache line, with streaming stores where the alignment of out[] allows.
 static void sum_line(const float *const in[], int world, size_t from, char *const out[], int out_count)
 {
     float sum[COPY_LINE_FLOATS];
@@ -97,7 +97,7 @@ static void sum_line(const float *const in[], int world, size_t from, char *cons
     }
 }
 
-// Large sums of fp32, which are bound by memory: read once and stored once, with nothing in between.
+// Sums large fp32 buffers, which is bound by memory bandwidth: reads and stores each element once.
 static void sum_large(const float *const in[], int world, size_t count, char *const out[], int out_count)
 {
     size_t head = -(uintptr_t)out[0] % COPY_LINE_BYTES / sizeof(float);
@@ -108,13 +108,13 @@ static void sum_large(const float *const in[], int world, size_t count, char *co
     sum_floats(in, world, from, count - from, out, out_count);
 }
 
-// Reduces count elements and writes them to all of out[]: piece by piece, so that a piece is in the first-level cache
-// from its reduction to its last copy.
+// Reduces count elements and writes them to all of out[], piece by piece, so that a piece stays in the first-level
+// cache from its reduction to its last copy.
 static void reduce(struct comm_local *local, const struct comm_call *call, const char *const sources[], size_t count,
                    char *const out[], int out_count, bool large)
 {
     int world = local->comm.world;
-    // out[0] is this rank's. Where it also is a source, an element is read at every rank before it is written.
+    // out[0] belongs to this rank. It may also be a source: each element is read from every rank before it is written.
     if (accelerator_of(out[0])) {
         if (count > 0)
             comm_fold(call, (const void *const *)sources, world, out[0], count);
@@ -145,15 +145,15 @@ static void reduce_scatter(struct comm_local *local, const struct comm_call *cal
     size_t count = call->counts[local->comm.rank];
     const char *sources[local->comm.world];
     find_sources(local, call, 0, sources);
-    // A sum that is added to recv reads it anyway.
+    // With `add`, recv is read anyway, and streaming stores would gain nothing.
     if (large && !call->add && !accelerator_of(call->recv))
         reduce(local, call, sources, count, (char *[]){call->recv}, 1, true);
     else if (count > 0)
         comm_fold(call, (const void *const *)sources, local->comm.world, call->recv, count);
 }
 
-// Each rank reduces its shard and writes it to everybody's recv. In place, too, that is safe: nobody but this rank
-// reads or writes this shard of any buffer, and a piece is read everywhere before it is written anywhere.
+// Each rank reduces its shard and writes it to the recv of all ranks. This is also safe in place: only this rank reads
+// or writes this shard of any buffer, and it reads a piece from all ranks before it writes the piece.
 static void all_reduce(struct comm_local *local, const struct comm_call *call, bool large)
 {
     int world = local->comm.world;

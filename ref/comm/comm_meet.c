@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -12,9 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// A thread looks for the others this often before it sleeps: at most about 25 microseconds, which is what a sleep and a
-// wake cost. After a long sleep it looks half as long the next time, and after one that a longer look had spared it, as
-// long as it may; but only briefly where the others wait for the very processor on which it looks.
+// Limits of the spins before a thread sleeps. SPINS_MAX takes at most about 25 microseconds, the cost of a sleep and a
+// wake. After a long sleep the thread halves its limit; after a short one, which more spins would have avoided, it
+// takes SPINS_MAX; and where other ranks need the processor on which it spins, SPINS_MIN.
 enum { SPINS_MIN = 64, SPINS_MAX = 1024, SHORT_SLEEP_NS = 50000 };
 
 static void spin_pause(void)
@@ -36,10 +37,11 @@ static int processor_count(void)
 
 int meet_open(struct meet *meet, int world)
 {
+    assert(world > 0);
     if (pthread_mutex_init(&meet->lock, NULL) != 0)
-        return err_set(ERR_MEMORY, "no mutex for %d ranks", world);
+        return err_set(ERR_MEMORY, "cannot create a mutex for %d ranks", world);
     meet->world = (uint32_t)world;
-    // A thread that looks for one that has no processor only keeps it from running.
+    // With fewer processors than ranks, a spinning thread keeps the awaited one from running.
     meet->spins_max = world <= processor_count() ? SPINS_MAX : 0;
     return ERR_NONE;
 }
@@ -61,7 +63,7 @@ static void wake_all(struct meet *meet)
     syscall(SYS_futex, &meet->phase, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-// A failure moves the phase, too, so that a thread on its way to sleep does not lie down.
+// A failure also changes the phase, so that a thread about to sleep does not.
 static void sleep_in_phase(struct meet *meet, uint32_t phase)
 {
     atomic_fetch_add(&meet->sleepers, 1);
@@ -70,7 +72,7 @@ static void sleep_in_phase(struct meet *meet, uint32_t phase)
     atomic_fetch_sub(&meet->sleepers, 1);
 }
 
-// Whether the phase has changed while the thread looked.
+// Returns whether the phase changed while the thread was spinning.
 static bool spin_in_phase(struct meet *meet, uint32_t phase, int spins)
 {
     for (int i = 0; i < spins && i < meet->spins_max; i++) {
@@ -81,7 +83,7 @@ static bool spin_in_phase(struct meet *meet, uint32_t phase, int spins)
     return false;
 }
 
-// How often to look the next time, after a sleep of this length that began on this processor.
+// Returns the next spin limit, after a sleep of this length that began on this processor.
 static int next_spins(struct meet *meet, int spins, int processor, uint64_t slept_ns)
 {
     if (atomic_load_explicit(&meet->last_processor, memory_order_relaxed) == processor)
@@ -111,6 +113,7 @@ int meet_wait(struct meet *meet, int *spins)
 
 void meet_fail(struct meet *meet, int code, const char *format, ...)
 {
+    assert(code != ERR_NONE);
     pthread_mutex_lock(&meet->lock);
     if (!atomic_load(&meet->failed)) {
         va_list arguments;
@@ -125,8 +128,8 @@ void meet_fail(struct meet *meet, int code, const char *format, ...)
     pthread_mutex_unlock(&meet->lock);
 }
 
-// Sequentially consistent, like the failure and meet_drain: whoever begins after a drain has seen nobody reaching
-// sees the failure.
+// Sequentially consistent, like meet_fail and meet_drain: a thread that begins after a drain has ended sees the
+// failure.
 int meet_reach_begin(struct meet *meet)
 {
     atomic_fetch_add(&meet->reaching, 1);
@@ -138,7 +141,9 @@ int meet_reach_begin(struct meet *meet)
 
 void meet_reach_end(struct meet *meet)
 {
-    atomic_fetch_sub(&meet->reaching, 1);
+    uint32_t before = atomic_fetch_sub(&meet->reaching, 1);
+    assert(before > 0);
+    (void)before;
 }
 
 void meet_drain(struct meet *meet)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the threads of a group meet: a barrier that a failure opens for good. The first failure wins; its message is
-// what every later call returns.
+// A barrier for the threads of a group, which a failure opens for good. The first failure wins; every later call
+// returns its message.
 #ifndef ZG_COMM_MEET_H
 #define ZG_COMM_MEET_H
 
@@ -14,36 +14,35 @@ enum { MEET_MESSAGE_BYTES = 1024, MEET_LINE_BYTES = 64 };
 struct meet {
     uint32_t world;
     int spins_max;         // 0: there are more threads than processors
-    pthread_mutex_t lock;  // of the failure's text while it is made
+    pthread_mutex_t lock;  // protects the failure's code and message until failed is set
     int failed_code;
-    char failed_message[MEET_MESSAGE_BYTES];  // neither is changed after failed is set
+    char failed_message[MEET_MESSAGE_BYTES];  // neither changes after failed is set
     _Atomic bool failed;
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t arrived;
     _Atomic int last_processor;                        // of the thread that arrived last
-    _Alignas(MEET_LINE_BYTES) _Atomic uint32_t phase;  // barriers passed; also what sleeping threads wait on
+    _Alignas(MEET_LINE_BYTES) _Atomic uint32_t phase;  // barriers passed; also the futex of sleeping threads
     _Alignas(MEET_LINE_BYTES) _Atomic uint32_t sleepers;
-    _Alignas(MEET_LINE_BYTES) _Atomic uint32_t reaching;  // threads that touch others' buffers
+    _Alignas(MEET_LINE_BYTES) _Atomic uint32_t reaching;  // threads that access other ranks' buffers
 };
 
 int meet_open(struct meet *meet, int world);
 void meet_close(struct meet *meet);
 
-// Waits for all; or returns the failure's code with its message, at once if there was one. *spins is the calling
-// thread's patience for the next time; it begins as 0.
+// Waits for all threads, or returns the code and message of a failure, at once if there already was one. *spins, which
+// begins as 0, carries the calling thread's spin limit from call to call.
 int meet_wait(struct meet *meet, int *spins);
 
-// 0, or the failure.
+// Returns the failure, if there is one.
 int meet_check(struct meet *meet);
 
-// Fails with this message, unless something failed before; wakes everybody. Any thread may call it.
+// Records a failure, unless there already is one, and wakes all threads. Any thread may call it.
 void meet_fail(struct meet *meet, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-// A thread touches others' buffers only between these two: begin returns the failure, if there is one, and then there
-// is no end.
+// A thread accesses other ranks' buffers only between these two. If begin returns a failure, do not call end.
 int meet_reach_begin(struct meet *meet);
 void meet_reach_end(struct meet *meet);
 
-// After a failure: returns when nobody touches others' buffers, nor ever will.
+// After a failure, waits until no thread accesses other ranks' buffers; none will do so again.
 void meet_drain(struct meet *meet);
 
 #endif

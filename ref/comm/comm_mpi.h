@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are MPI processes, on one host or many: MPI carries bytes between them, the sums are the same folds in
-// canonical order as everywhere, so the bits are those of ranks that are threads.
+// The backend for ranks that are MPI processes, on one host or several. MPI carries only bytes; the ranks fold sums in
+// canonical order, so their bits equal those of ranks that are threads.
 #ifndef ZG_COMM_MPI_H
 #define ZG_COMM_MPI_H
 
-#include "ref/comm/comm_backend.h"
+#include "ref/comm/comm_internal.h"
+#include "ref/comm/comm_mpi_code.h"
 #include "ref/comm/peer_watch.h"
 
 #include <mpi.h>
@@ -13,70 +14,94 @@
 
 enum { COMM_MPI_TEXT_BYTES = 2048 };
 
-// What a rank tells every other one outside the collectives: that something has failed, and at the end that it leaves.
+enum comm_mpi_notice_kind { NOTICE_FAILED, NOTICE_LEFT };
+
+// A notice to every other rank, outside the collectives: the sender has failed, or it leaves at the end.
 struct comm_mpi_notice {
-    uint64_t sequence;  // collectives it has begun
+    uint64_t sequence;  // collectives that the sender has begun
     uint32_t kind;
-    int32_t dead;  // the rank that has died, if that is what happened; else -1
+    int32_t dead;  // the rank whose death is the failure; -1: none
     char text[COMM_MPI_TEXT_BYTES];
 };
 
 struct comm_mpi {
     struct comm comm;
     MPI_Comm data, control;
-    size_t message_bytes;  // of the largest message: MPI counts in int
-    unsigned char *stage;  // what others send of this rank's shard until it is folded
+    size_t message_bytes;  // largest message, because MPI counts in int
+    unsigned char *stage;  // receives other ranks' values of this rank's shard until they are folded
     size_t stage_bytes;
-    MPI_Request *requests;              // 4 a rank
-    uint64_t digests[4];                // in an agreement: this rank's two, and the least of all
-    uint64_t *pair_counts;              // in an all-to-all: what this rank sends to each, and what each sends
-    struct comm_signature *signatures;  // of all, when they differ
-    enum comm_operation operation;      // the one under way
+    MPI_Request *requests;              // 4 for each rank
+    uint64_t digests[4];                // compare_calls: this rank's digest and its complement, and their minima
+    uint64_t *pair_counts;              // all-to-all: elements sent to each rank, then received from each
+    struct comm_signature *signatures;  // of all ranks, gathered when they differ, then this rank's
+    enum comm_operation operation;      // of the current call
     uint64_t *left;  // by rank: 1 + the collectives it had begun when it failed or left; 0: it takes part
-    bool *gone;      // by rank: it has left, or died
+    bool *gone;      // by rank: it has left or died
     int left_count, gone_count;
-    struct peer_watch watch;  // to the neighbours, to see them die
-    atomic_int dead;          // a rank that will not answer any more; -1: none
+    struct peer_watch watch;  // detects the neighbours' death
+    atomic_int dead;          // a rank that has died; -1: none
     atomic_int failed;        // an error code
-    pthread_mutex_t lock;     // of what follows, which any thread may write
+    pthread_mutex_t lock;     // protects message and notices, which any thread may write
     char message[COMM_MPI_TEXT_BYTES];
     struct comm_mpi_notice sent[2];  // at most one of each kind
     MPI_Request *notices;
     int notice_count;
-    unsigned char *native_memory;  // of native sums: what is sent, the sum, and the canonical one
+    unsigned char *native_memory;  // native sums: the values sent, MPI's sum, and the canonical sum
     size_t native_bytes;
     int *native_counts;
     MPI_Op native_operations[2];  // bf16, fp16
 };
 
-// All processes of `world`, whose MPI has MPI_THREAD_MULTIPLE, call it together.
+// Collective over all processes of `world`. ERR_USAGE: MPI lacks MPI_THREAD_MULTIPLE.
 int comm_mpi_open(MPI_Comm world, struct comm **out);
 
-// Waits for sends and receives while watching for the failure of a rank, upon which they are cancelled.
+// Waits for sends and receives while watching for the failure of a rank, which cancels them.
 int comm_mpi_wait(struct comm_mpi *mpi, MPI_Request requests[], int count);
 
-// The same of one of MPI's own collectives, which cannot be cancelled: after a failure it may be under way still, so
-// what it reads and writes lies in the handle.
+// Waits in the same way for a collective of MPI. It cannot be cancelled and may continue after a failure, so it reads
+// and writes only memory of the handle.
 int comm_mpi_wait_collective(struct comm_mpi *mpi, MPI_Request *request);
 
-// An MPI call's result as an error of this program.
-int comm_mpi_code(int mpi_result, const char *call);
+// Pauses between two polls of MPI, of which there were `tests` so far.
+void comm_mpi_pause(unsigned tests);
 
-// Begins to send to a peer, or to receive from it, as much as one message can have.
+// Records a failure of this world unless there already is one. Returns the earlier one's code, or ERR_NONE.
+int comm_mpi_keep_failure(struct comm_mpi *mpi, int code, const char *message);
+
+// Records a failure and sends it to every other rank.
+void comm_mpi_fail_everywhere(struct comm_mpi *mpi, int code, const char *message);
+
+// Returns the recorded failure, if there is one.
+int comm_mpi_check(struct comm_mpi *mpi);
+
+// Begins to send a notice to every other rank, without waiting.
+void comm_mpi_send_notice(struct comm_mpi *mpi, enum comm_mpi_notice_kind kind);
+
+// Receives the notices that have arrived.
+void comm_mpi_take_notices(struct comm_mpi *mpi);
+
+// Records the death of a neighbour as a failure, unless it had left before.
+void comm_mpi_find_deaths(struct comm_mpi *mpi);
+
+// Records a failure if a rank left before the current collective.
+void comm_mpi_find_leavers(struct comm_mpi *mpi);
+
+// Begin to send one message to a peer, or to receive one from it; bytes is at most INT_MAX.
 int comm_mpi_send(struct comm_mpi *mpi, const void *from, size_t bytes, int peer, MPI_Request *out);
 int comm_mpi_receive(struct comm_mpi *mpi, void *to, size_t bytes, int peer, MPI_Request *out);
 
-// Of a hierarchical sum, this rank's shard into out: the shards lie in call->send, each with counts[] elements.
+// Writes this rank's shard of a hierarchical sum to out. Rank r's shard has counts[r] elements at offsets[r] of
+// call->send.
 int comm_mpi_reduce_groups(struct comm_mpi *mpi, const struct comm_call *call, const size_t counts[],
                            const size_t offsets[], char *out);
 
-// Carries out a call that all ranks have agreed about.
+// Moves the data of a call that all ranks agree on.
 int comm_mpi_move(struct comm_mpi *mpi, const struct comm_call *call);
 
-// comm_exchange, in messages of its own between the two.
+// Implements comm_exchange.
 int comm_mpi_exchange(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);
 
-// Carries out a sum by MPI's own, and the canonical one beside it to compare.
+// Computes a sum by MPI and the canonical sum beside it, and compares them.
 int comm_mpi_native(struct comm_mpi *mpi, const struct comm_call *call);
 void comm_mpi_native_close(struct comm_mpi *mpi);
 

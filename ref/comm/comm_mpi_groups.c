@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical sums between processes. The ranks of a group share out the columns: member m of every group has the
-// shards of all members m. Within a group each rank sends to each other one its column, all in one message, and folds
-// what it receives; then members m of all groups exchange the groups' sums of their shards. So with G ranks in a group
-// and H groups a rank sends G + H - 2 messages a piece, and little of it leaves the group's host.
+// Hierarchical sums between processes. Column m is the shards of the members m of all groups. Within a group each rank
+// sends column m to member m in one message, and folds the columns that it receives; then the members m of all groups
+// exchange their group's sums of each other's shards. With G ranks in a group and H groups, a rank sends G + H - 2
+// messages for each piece, and only H - 1 of them leave the group's host.
 #include "ref/comm/comm_mpi.h"
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <string.h>
 
-// One reduction of shards, whose piece k travels at the same time for all of them.
+// One reduction. Piece k of all shards is in flight at the same time.
 struct sums {
     const struct comm_call *call;
     const size_t *counts, *offsets;  // of the shards in send
     size_t in_bytes, piece_count;
     int size, groups, own_group, own_member;
-    char *packed, *received;   // [size] columns of a piece: to each member, and from each
-    float *partial, *arrived;  // [groups] pieces: this group's sums for each owner, and all groups' of the own shard
+    char *packed, *received;   // [size] columns of a piece, to and from each member
+    float *partial, *arrived;  // [groups] pieces: this group's sums for each owner; each group's sum of the own shard
 };
 
 static int owner_of(const struct sums *s, int group, int member)
@@ -42,7 +43,7 @@ static char *column_at(const struct sums *s, char *columns, int member)
     return columns + (size_t)member * (size_t)s->groups * s->piece_count * s->in_bytes;
 }
 
-// The pieces of all members of this number, one after the other; their bytes.
+// Packs the pieces of a column one after the other; returns their bytes.
 static size_t pack(const struct sums *s, int member, size_t k)
 {
     char *column = column_at(s, s->packed, member);
@@ -130,6 +131,7 @@ static void fold_groups(const struct sums *s, int own, size_t k, char *out)
 int comm_mpi_reduce_groups(struct comm_mpi *mpi, const struct comm_call *call, const size_t counts[],
                            const size_t offsets[], char *out)
 {
+    assert(call->group > 1 && mpi->comm.world % call->group == 0);
     size_t world = (size_t)mpi->comm.world, largest = 0;
     int size = call->group, groups = mpi->comm.world / size;
     for (size_t rank = 0; rank < world; rank++)
@@ -147,7 +149,7 @@ int comm_mpi_reduce_groups(struct comm_mpi *mpi, const struct comm_call *call, c
                      NULL,
                      NULL,
                      NULL};
-    // As of fp32, whatever is sent: then all parts are aligned for it.
+    // Sizes pieces as fp32 for every format, so that all parts are aligned for fp32.
     s.piece_count = mpi->stage_bytes / sizeof(float) / (2 * world + 2 * (size_t)groups);
     s.partial = (float *)(void *)mpi->stage;
     s.arrived = s.partial + (size_t)groups * s.piece_count;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// How data moves between ranks that are processes. In round s a rank sends to the one s places on and receives from the
-// one s places back, so that every link carries one message a round. Of a reduction each rank receives the others'
-// pieces of its shard, folds them in canonical order while the next piece is under way, and keeps no more than two.
+// Moves data between ranks that are processes. In round s each rank sends to the rank s positions after it and receives
+// from the rank s positions before it, so that every link carries one message per round. In a reduction each rank
+// receives the other ranks' pieces of its shard and folds them in canonical order while the next piece is in flight; it
+// holds at most two pieces.
 #include "ref/comm/comm_mpi.h"
 
 #include "base/err.h"
 
+#include <assert.h>
+#include <limits.h>
 #include <string.h>
 
-// Rounds in flight, and of an all-reduce all that is sent to all at once.
+// Rounds in flight; and the largest all-reduce, in bytes of all ranks, in which every rank sends everything to all.
 enum { WINDOW = 16, SMALL_BYTES = 64 << 10 };
 
 struct transfer {
@@ -19,11 +22,13 @@ struct transfer {
 
 int comm_mpi_send(struct comm_mpi *mpi, const void *from, size_t bytes, int peer, MPI_Request *out)
 {
+    assert(bytes <= INT_MAX && peer >= 0 && peer < mpi->comm.world && peer != mpi->comm.rank);
     return comm_mpi_code(MPI_Isend(from, (int)bytes, MPI_BYTE, peer, 0, mpi->data, out), "MPI_Isend");
 }
 
 int comm_mpi_receive(struct comm_mpi *mpi, void *to, size_t bytes, int peer, MPI_Request *out)
 {
+    assert(bytes <= INT_MAX && peer >= 0 && peer < mpi->comm.world && peer != mpi->comm.rank);
     return comm_mpi_code(MPI_Irecv(to, (int)bytes, MPI_BYTE, peer, 0, mpi->data, out), "MPI_Irecv");
 }
 
@@ -43,7 +48,7 @@ static size_t message_bytes(const struct comm_mpi *mpi, size_t bytes, size_t at)
     return left < mpi->message_bytes ? left : mpi->message_bytes;
 }
 
-// `of` says what goes to one rank and what comes from another. All that is sent to a rank is as much as it expects.
+// Exchanges the transfers that `of` names for each pair of ranks. Both sides name the same sizes.
 static int exchange(struct comm_mpi *mpi, const struct comm_call *call,
                     struct transfer (*of)(const struct comm_mpi *, const struct comm_call *, int to, int from))
 {
@@ -87,7 +92,7 @@ static struct transfer of_all_gather(const struct comm_mpi *mpi, const struct co
                              call->counts[mpi->comm.rank] * bytes, call->counts[from] * bytes};
 }
 
-// Everything of everybody, for reductions too small to be cut.
+// The full buffer of every rank, for reductions too small to be cut into shards.
 static struct transfer of_whole(const struct comm_mpi *mpi, const struct comm_call *call, int to, int from)
 {
     (void)to;
@@ -117,7 +122,7 @@ static int all_gather(struct comm_mpi *mpi, const struct comm_call *call)
     return exchange(mpi, call, of_all_gather);
 }
 
-// A reduction of shards, each rank's own; piece k of every shard travels at the same time.
+// A reduction in which each rank owns one shard. Piece k of all shards is in flight at the same time.
 struct pieces {
     const struct comm_call *call;
     const size_t *counts, *offsets;  // of the shards in send
@@ -213,8 +218,8 @@ static int all_reduce(struct comm_mpi *mpi, const struct comm_call *call)
     for (int rank = 0; rank < world; rank++)
         counts[rank] = comm_shard(call->count, world, rank, &offsets[rank]);
     char *own = (char *)call->recv + offsets[mpi->comm.rank] * dtype_bytes(call->recv_dtype);
-    // In place, too: what is written is this rank's shard, which only this rank reads, and the others' shards are
-    // overwritten when they have been sent.
+    // Safe in place: reduce_shards writes only this rank's shard, which no other rank reads, and all_gather overwrites
+    // the other shards after they have been sent.
     TRY(reduce_shards(mpi, call, counts, offsets, own));
     struct comm_call gather = *call;
     gather.send = own;
@@ -223,7 +228,7 @@ static int all_reduce(struct comm_mpi *mpi, const struct comm_call *call)
     return all_gather(mpi, &gather);
 }
 
-// A binomial tree of the ranks counted from the root: rank v receives from v without its highest bit.
+// Sends along a binomial tree of the ranks, counted from the root: rank v receives from v without its highest bit.
 static int broadcast_message(struct comm_mpi *mpi, char *buffer, size_t bytes, int root)
 {
     int world = mpi->comm.world, v = (mpi->comm.rank - root + world) % world, bit = 1, count = 0;

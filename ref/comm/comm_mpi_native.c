@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums by MPI itself, in the order that it chooses, each compared with the canonical one of the same values. fp32 is
-// added by MPI_SUM; for the 16-bit formats, which MPI does not know, an operation adds two numbers in fp32 and rounds,
-// as other libraries do at every hop. The non-blocking forms are used, so that a rank's death is noticed.
+// Sums by MPI, in an order of its choice, each compared with the canonical sum of the same values. MPI_SUM adds fp32;
+// for 16-bit formats, which MPI lacks, an operation adds two numbers in fp32 and rounds, as other libraries do at every
+// hop. Uses non-blocking collectives, so that the wait detects a rank's death.
 #include "ref/comm/comm_mpi.h"
 
 #include "base/err.h"
+#include "ref/comm/comm_native.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ void comm_mpi_native_close(struct comm_mpi *mpi)
     free(mpi->native_memory);
 }
 
-// MPI cannot take a collective back: what it reads and writes is the handle's. Parts are multiples of 64 bytes.
+// Allocates buffers in the handle, because MPI cannot cancel a collective that uses them.
 static int make_room(struct comm_mpi *mpi, size_t bytes)
 {
     if (!mpi->native_counts)
@@ -61,7 +62,7 @@ static int make_room(struct comm_mpi *mpi, size_t bytes)
         mpi->native_bytes = mpi->native_memory ? bytes : 0;
     }
     if (!mpi->native_counts || mpi->native_bytes < bytes)
-        return err_set(ERR_MEMORY, "no memory for %zu bytes of native sums", bytes);
+        return err_set(ERR_MEMORY, "out of memory for %zu bytes of native sums", bytes);
     return ERR_NONE;
 }
 
@@ -70,7 +71,7 @@ static size_t part(size_t count, enum dtype dtype)
     return (count * dtype_bytes(dtype) + 63) / 64 * 64;
 }
 
-// The sum that MPI makes of what is in `send`, which is packed.
+// Computes MPI's sum of `send`, whose shards are packed.
 static int sum_natively(struct comm_mpi *mpi, const struct comm_call *call, void *send, void *sum)
 {
     MPI_Datatype type = call->send_dtype == DTYPE_FP32 ? MPI_FLOAT : MPI_UINT16_T;
@@ -95,7 +96,8 @@ int comm_mpi_native(struct comm_mpi *mpi, const struct comm_call *call)
     size_t own = scatter ? call->counts[comm->rank] : call->count, element_bytes = dtype_bytes(call->send_dtype);
     size_t send_bytes = part(call->count, call->send_dtype), sum_bytes = part(own, call->send_dtype);
     if (call->count > INT_MAX)
-        return err_set(ERR_USAGE, "MPI counts up to %d elements, and a sum has %zu: leave native reductions out",
+        return err_set(ERR_USAGE,
+                       "a native sum of MPI has at most %d elements, this one has %zu: omit --native-reduction",
                        INT_MAX, call->count);
     TRY(make_room(mpi, send_bytes + sum_bytes + part(own, call->recv_dtype)));
     unsigned char *send = mpi->native_memory, *sum = send + send_bytes, *canonical = sum + sum_bytes;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of the tests of comm_mpi.c, started by mpirun. `collectives SEED COUNT`: random collectives of random shapes,
-// formats and places, each compared in every byte with what plain loops make of all ranks' inputs, which every rank can
-// regenerate. `native SEED COUNT`: the same of MPI's own sums, of small whole numbers, whose sum is the same in every
-// order. `pieces SEED COUNT`: as `collectives`, in messages of odd sizes and little room, so that everything is cut.
-// `groups SEED COUNT`: as `pieces`, with hierarchical sums. `large`: single buffers beyond 2^31 bytes.
-// The other words provoke failures; what each rank was told goes to standard output, a line a rank.
+// A rank of the tests of comm_mpi.c, started by mpirun.
+//   collectives SEED COUNT   random collectives of random shapes, formats and positions; compares every byte with plain
+//                            loops over the inputs of all ranks, which each rank regenerates
+//   native SEED COUNT        the same with MPI's own sums, of small integers, whose sum is the same in every order
+//   pieces SEED COUNT        as `collectives`, with odd message sizes and little memory, so that every message is cut
+//   groups SEED COUNT        as `pieces`, with hierarchical sums
+//   large                    single buffers beyond 2^31 bytes
+// The other words provoke failures; each rank prints its error message on one line.
 #include "ref/comm/comm_mpi.h"
+#include "ref/comm/comm_native.h"
 #include "base/err.h"
 #include "ref/comm/launcher.h"
 #include "ref/arithmetic/random.h"
@@ -19,7 +22,7 @@
 
 enum { EDGE_BYTES = 64, POISON = 0xa5, COUNT_MAX = 70001, RANKS_MAX = 16, SUM_COUNT = 1000 };
 
-// A seed's numbers, the same on every rank.
+// Random numbers from the seed, the same on every rank.
 static uint64_t key, position;
 
 static bool whole_numbers;
@@ -36,7 +39,7 @@ static size_t some_count(void)
     return below(2) ? special[below(sizeof special / sizeof special[0])] : below(5000);
 }
 
-// What a rank sends in a call, in fp32, or rounded to 16 bits, or bytes.
+// Makes the values that a rank sends in a call: fp32, rounded to 16 bits, or bytes.
 static void make_input(enum dtype dtype, uint64_t call, int rank, size_t count, void *out)
 {
     uint64_t input = random_key(call, (uint64_t)rank + 1);
@@ -69,7 +72,7 @@ static struct guarded guarded_open(size_t bytes)
     return g;
 }
 
-// Whether the data is what is expected, with the poison as it was.
+// Returns whether the data equals the expected data and the poison is unchanged.
 static bool guarded_is(const struct guarded *g, const void *expected)
 {
     bool good = g->bytes == 0 || memcmp(g->data, expected, g->bytes) == 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as MPI processes, started by mpirun: their collectives against plain loops, and what each of them is told when
-// one of them fails.
+// Ranks as MPI processes, started by mpirun: their collectives against plain loops, and the error of each rank when one
+// of them fails.
 #include "ref/comm/mpirun_test.h"
 
 #include <string.h>
@@ -64,7 +64,7 @@ Test(comm_mpi, native_sums_of_whole_numbers_are_the_canonical_ones_and_others_ar
     expect_good(7, "native 8 100");
 }
 
-// Every rank but the one that ended on its own accord says what happened.
+// Every rank reports the failure, except the one that ended by itself.
 static void expect_reported(const char *word, const char *zero, const char *one, const char *two)
 {
     char output[16384];
@@ -87,7 +87,7 @@ Test(comm_mpi, a_rank_that_leaves_early_is_named)
     expect_reported("leave", "rank 0: rank 1 left while rank ", "rank 1: good\n", "rank 2: rank 1 left while rank ");
 }
 
-// mpirun sends SIGTERM to the others at once; they say what has happened all the same.
+// mpirun sends SIGTERM to the other ranks at once; they report the failure nevertheless.
 Test(comm_mpi, a_rank_that_is_killed_is_named)
 {
     MPI_OR_SKIP();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison of a transport's own sums with the canonical ones: for all transports.
-#include "ref/comm/comm_backend.h"
+#include "ref/comm/comm_native.h"
+
 #include "base/err.h"
+#include "ref/comm/comm_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 int comm_native_begin(struct comm *comm)
 {
     if (!comm->ops->has_native)
-        return err_set(ERR_USAGE, "ranks that are threads have no sums but the canonical ones");
+        return err_set(ERR_USAGE, "native reductions: ranks that are threads have only canonical sums");
     comm->uses_native = true;
     return ERR_NONE;
 }
@@ -42,7 +43,7 @@ int comm_native_found(struct comm *comm, struct comm_native *out)
     struct comm_native *all = calloc(world, sizeof *all);
     size_t *counts = calloc(2 * world, sizeof *counts);
     struct ledger *ledger = comm->ledger;
-    int rc = all && counts ? ERR_NONE : err_set(ERR_MEMORY, "no memory for what %zu ranks found", world);
+    int rc = all && counts ? ERR_NONE : err_set(ERR_MEMORY, "out of memory for the comparisons of %zu ranks", world);
     for (size_t rank = 0; rank < world && rc == ERR_NONE; rank++) {
         counts[rank] = sizeof *all;
         counts[world + rank] = rank * sizeof *all;

@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums in a transport's own order (`train --native-reduction`), each compared with the canonical one.
+// Sums in a transport's own order (`train --native-reduction`), each compared with the canonical sum.
 #ifndef ZG_COMM_NATIVE_H
 #define ZG_COMM_NATIVE_H
 
-#include <stdint.h>
+#include "ref/comm/comm.h"
 
-struct comm;
-
-// What has been compared.
-struct comm_native {
-    uint64_t sums;                         // collectives that added up, in all
-    uint64_t elements, different;          // of the results, a sum over ranks; of them, those with other bits
-    uint64_t first_sum;                    // the number, from 1 up, of the first sum that differs; 0: none does
-    uint64_t first_rank, first_element;    // where: the lowest such rank, and its place in the whole buffer
-    uint32_t canonical_bits, native_bits;  // of that element
-};
-
-// From now on reduce-scatter and all-reduce leave the transport's own sums; maxima stay as they are. What is counted as
-// sent stays what the canonical collective sends. All ranks call it. ERR_USAGE: this transport has none.
+// Makes later calls of reduce-scatter and all-reduce return the transport's own sums; maxima stay as they are. The
+// ledger counts what the canonical collective sends. All ranks call it. ERR_USAGE: the transport has no sums of its
+// own.
 int comm_native_begin(struct comm *comm);
 
-// Collective, not counted: what all ranks have found since.
+// Collective, not counted: combines the comparisons of all ranks since comm_native_begin.
 int comm_native_found(struct comm *comm, struct comm_native *out);
+
+// For backends: compares `count` elements of a sum, which begin at element `offset` of the full buffer.
+void comm_native_compare(struct comm *comm, enum dtype dtype, const void *canonical, const void *native, size_t offset,
+                         size_t count);
 
 #endif

@@ -1,93 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/comm/comm_nccl.h"
 
-#include "base/clock.h"
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 const struct comm_nccl_options comm_nccl_defaults = {NULL, 64 << 20, 120000000000u};
 
-// When NCCL fails, a rank has most often died, and control is soon told which.
-static const uint64_t explain_limit_ns = 1000000000u;
-
-// Kernels that were aborted end within this.
-static const uint64_t drain_limit_ns = 5000000000u;
-
-// Where a call's buffers are; a call without elements has none.
-enum location { LOCATION_NOWHERE, LOCATION_HERE, LOCATION_ACCELERATOR };
-
-static void pause_between_looks(unsigned looks)
-{
-    if (looks < 1000)
-        sched_yield();
-    else
-        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-}
-
-int comm_nccl_code(const struct comm_nccl *nccl, ncclResult_t result, const char *call)
-{
-    if (result == ncclSuccess || result == ncclInProgress)
-        return ERR_NONE;
-    return err_set(ERR_PEER, "NCCL: %s: %s", call, nccl->options.calls->text(result));
-}
-
-static int check_control(struct comm_nccl *nccl)
-{
-    return nccl->control->ops->check(nccl->control);
-}
-
-// One look at NCCL and at the other ranks. *settled: NCCL is done with what it was told.
-static int look(struct comm_nccl *nccl, unsigned looks, uint64_t limit, bool *settled)
-{
-    ncclResult_t state = ncclInProgress;
-    TRY(comm_nccl_code(nccl, nccl->options.calls->async_error(nccl->nccl, &state), "ncclCommGetAsyncError"));
-    TRY(comm_nccl_code(nccl, state, "a rank or its connection failed"));
-    *settled = state == ncclSuccess;
-    if (looks % 16 == 15)
-        TRY(check_control(nccl));
-    if (clock_now_ns() > limit)
-        return err_set(ERR_PEER, "NCCL: no end after %.3g s: a rank does not take part",
-                       (double)nccl->options.limit_ns * 1e-9);
-    return ERR_NONE;
-}
-
-// Returns when NCCL has enqueued what it was told and, if `finished`, when the stream has ended it.
-static int wait_until(struct comm_nccl *nccl, bool finished)
-{
-    uint64_t limit = clock_now_ns() + nccl->options.limit_ns;
-    for (unsigned looks = 0;; looks++) {
-        bool done = !finished, settled = false;
-        TRY(look(nccl, looks, limit, &settled));
-        if (settled && finished)
-            TRY(nccl->options.calls->is_done(nccl->options.calls->stream(), &done));
-        if (settled && done)
-            return ERR_NONE;
-        pause_between_looks(looks);
-    }
-}
-
-int comm_nccl_begin(struct comm_nccl *nccl)
-{
-    return comm_nccl_code(nccl, nccl->options.calls->group_start(), "ncclGroupStart");
-}
-
-int comm_nccl_end(struct comm_nccl *nccl)
-{
-    TRY(comm_nccl_code(nccl, nccl->options.calls->group_end(), "ncclGroupEnd"));
-    return wait_until(nccl, false);
-}
-
-int comm_nccl_wait(struct comm_nccl *nccl)
-{
-    return wait_until(nccl, true);
-}
+// The memory of a call's buffers; a call without elements has none.
+enum location { LOCATION_NOWHERE, LOCATION_HOST, LOCATION_ACCELERATOR };
 
 int comm_nccl_allocate(const struct comm_nccl *nccl, size_t bytes, void **out)
 {
@@ -109,32 +34,9 @@ void comm_nccl_release(const struct comm_nccl *nccl, void *memory)
     nccl->accelerator->release(memory);
 }
 
-// NCCL's kernels may wait for a rank that never comes: they are made to end, so that nobody touches the buffers when
-// this returns. Then the others are told. The error is control's if it knows of one, as that names a rank.
-int comm_nccl_give_up(struct comm_nccl *nccl, int code)
-{
-    char message[1024];
-    snprintf(message, sizeof message, "%s", err_message());
-    int known = check_control(nccl);
-    for (uint64_t limit = clock_now_ns() + explain_limit_ns; known == ERR_NONE && clock_now_ns() < limit;
-         pause_between_looks(1000))
-        known = check_control(nccl);
-    if (nccl->nccl)
-        nccl->options.calls->abort(nccl->nccl);
-    nccl->nccl = NULL;
-    bool done = false;
-    for (uint64_t limit = clock_now_ns() + drain_limit_ns; !done && clock_now_ns() < limit; pause_between_looks(1000))
-        if (nccl->options.calls->is_done(nccl->options.calls->stream(), &done) != ERR_NONE)
-            break;
-    if (known != ERR_NONE)
-        return check_control(nccl);
-    comm_abort(nccl->control, message);
-    return err_set(code, "%s", message);
-}
-
 static enum location location_of_address(const void *address)
 {
-    return accelerator_of(address) ? LOCATION_ACCELERATOR : LOCATION_HERE;
+    return accelerator_of(address) ? LOCATION_ACCELERATOR : LOCATION_HOST;
 }
 
 static enum location location_of(const struct comm_call *call)
@@ -144,7 +46,7 @@ static enum location location_of(const struct comm_call *call)
     return LOCATION_NOWHERE;
 }
 
-// A rank may send nothing and receive something, or neither: the ranks find out together where their buffers are.
+// A rank may send or receive no elements, so the ranks find the location of the buffers together.
 static int location_of_all_to_all(struct comm_nccl *nccl, const struct comm_call *call, enum location *out)
 {
     size_t received = 0;
@@ -157,8 +59,8 @@ static int location_of_all_to_all(struct comm_nccl *nccl, const struct comm_call
     *out = (enum location)most;
     if (own == most || own == LOCATION_NOWHERE)
         return ERR_NONE;
-    comm_abort(nccl->control, "an all-to-all between memories of different kinds");
-    return check_control(nccl);
+    comm_abort(nccl->control, "an all-to-all between host and accelerator memory");
+    return comm_nccl_check(nccl);
 }
 
 static int run_on_control(struct comm_nccl *nccl, const struct comm_call *call, enum comm_operation operation)
@@ -169,8 +71,8 @@ static int run_on_control(struct comm_nccl *nccl, const struct comm_call *call, 
     return nccl->control->ops->run(nccl->control, &same);
 }
 
-// The ranks meet at a barrier that bears the call's signature, so that control compares it. That a rank's buffers are
-// on its accelerator is a part of it.
+// Runs a barrier with the call's signature on control, which compares it. The signature includes the location of the
+// buffers.
 static int agree(struct comm_nccl *nccl, const struct comm_call *call)
 {
     struct comm_call same = *call;
@@ -200,12 +102,12 @@ static int compare_pairs(struct comm_nccl *nccl, const struct comm_call *call)
                          rank, received[rank], nccl->comm.rank, call->recv_counts[rank]);
     if (rc != ERR_NONE)
         comm_abort(nccl->control, err_message());
-    // Nobody begins before everybody has compared.
+    // Waits until all ranks have compared.
     int met = comm_barrier(nccl->control);
     return rc != ERR_NONE ? rc : met;
 }
 
-// The first call says whose memory it is; a rank that moves nothing in it says so later.
+// Takes the accelerator from the first call that has elements on this rank.
 static int meet_accelerator(struct comm_nccl *nccl, const struct comm_call *call)
 {
     const struct accelerator *found = accelerator_of(call->recv);
@@ -215,7 +117,7 @@ static int meet_accelerator(struct comm_nccl *nccl, const struct comm_call *call
     return comm_nccl_allocate(nccl, nccl->options.stage_bytes, &nccl->stage);
 }
 
-// What this rank sends and what it receives lie on its accelerator, both.
+// Checks that both buffers of this rank lie on its accelerator.
 static int check_sides(struct comm_nccl *nccl, const struct comm_call *call)
 {
     size_t sent = call->count, received = call->count;
@@ -224,7 +126,7 @@ static int check_sides(struct comm_nccl *nccl, const struct comm_call *call)
     if (call->operation == COMM_REDUCE_SCATTER)
         received = call->counts[nccl->comm.rank];
     if (call->operation == COMM_ALL_TO_ALL)
-        received = 0;  // compared with the others' already
+        received = 0;  // location_of_all_to_all has compared it
     if ((sent == 0 || accelerator_of(call->send)) && (received == 0 || accelerator_of(call->recv)))
         return ERR_NONE;
     int rc = err_set(ERR_INTERNAL, "%s: one buffer lies on the accelerator and one does not",
@@ -240,7 +142,7 @@ static int run_on_accelerator(struct comm_nccl *nccl, const struct comm_call *ca
     TRY(agree(nccl, call));
     if (call->operation == COMM_ALL_TO_ALL)
         TRY(compare_pairs(nccl, call));
-    int rc = nccl->nccl ? meet_accelerator(nccl, call) : err_set(ERR_PEER, "NCCL has failed before");
+    int rc = nccl->nccl ? meet_accelerator(nccl, call) : err_set(ERR_PEER, "NCCL failed in an earlier call");
     if (rc == ERR_NONE)
         rc = sums && nccl->comm.uses_native ? comm_nccl_native(nccl, call) : comm_nccl_move(nccl, call);
     if (rc == ERR_NONE)
@@ -252,7 +154,7 @@ static int nccl_run(struct comm *comm, const struct comm_call *call)
 {
     struct comm_nccl *nccl = (struct comm_nccl *)comm;
     enum location location = location_of(call);
-    TRY(check_control(nccl));
+    TRY(comm_nccl_check(nccl));
     if (call->operation == COMM_ALL_TO_ALL)
         TRY(location_of_all_to_all(nccl, call, &location));
     if (location != LOCATION_ACCELERATOR)
@@ -262,7 +164,7 @@ static int nccl_run(struct comm *comm, const struct comm_call *call)
 
 static int nccl_check(struct comm *comm)
 {
-    return check_control((struct comm_nccl *)comm);
+    return comm_nccl_check((struct comm_nccl *)comm);
 }
 
 static void nccl_abort(struct comm *comm, const char *message)
@@ -275,10 +177,10 @@ static void nccl_close(struct comm *comm)
 {
     struct comm_nccl *nccl = (struct comm_nccl *)comm;
     const struct comm_nccl_calls *calls = nccl->options.calls;
-    // Its end is a collective: a rank alone would wait for the others.
-    bool whole = nccl->nccl && check_control(nccl) == ERR_NONE &&
+    // ncclCommFinalize is a collective: with a failed rank it would wait forever.
+    bool whole = nccl->nccl && comm_nccl_check(nccl) == ERR_NONE &&
                  comm_nccl_code(nccl, calls->finalize(nccl->nccl), "ncclCommFinalize") == ERR_NONE &&
-                 wait_until(nccl, false) == ERR_NONE;
+                 comm_nccl_wait_until(nccl, false) == ERR_NONE;
     if (nccl->nccl)
         (whole ? calls->destroy : calls->abort)(nccl->nccl);
     comm_nccl_release(nccl, nccl->stage);
@@ -290,7 +192,7 @@ static void nccl_close(struct comm *comm)
 static int connect_ranks(struct comm_nccl *nccl)
 {
     const struct comm_nccl_calls *calls = nccl->options.calls;
-    // The root's error travels with the identity, so that nobody waits for one that does not come.
+    // Broadcasts rank 0's result with the identifier, so that all ranks learn of an error.
     struct {
         ncclUniqueId id;
         int32_t result;
@@ -302,7 +204,7 @@ static int connect_ranks(struct comm_nccl *nccl)
     int rc = comm_nccl_code(nccl, calls->init(&nccl->nccl, nccl->comm.world, root.id, nccl->comm.rank),
                             "ncclCommInitRankConfig");
     if (rc == ERR_NONE)
-        rc = wait_until(nccl, false);
+        rc = comm_nccl_wait_until(nccl, false);
     if (rc == ERR_NONE)
         rc = comm_barrier(nccl->control);
     return rc == ERR_NONE ? ERR_NONE : comm_nccl_give_up(nccl, rc);
@@ -325,7 +227,7 @@ int comm_nccl_open(struct comm *control, const struct comm_nccl_options *options
                                         .abort = nccl_abort,
                                         .close = nccl_close};
     struct comm_nccl *nccl = calloc(1, sizeof *nccl);
-    int rc = nccl ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the ranks' communication");
+    int rc = nccl ? ERR_NONE : err_set(ERR_MEMORY, "out of memory for the communication of ranks");
     if (rc == ERR_NONE) {
         nccl->comm = (struct comm){.ops = &ops, .rank = control->rank, .world = control->world};
         nccl->control = control;

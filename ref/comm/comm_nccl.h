@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks with a GPU each: NCCL carries what lies in an accelerator's memory, between GPUs and beside the processors, and
-// the sums are the same folds in canonical order as everywhere, done on the GPU. What lies in this processor's memory
-// is carried by another transport, `control`, that also makes the ranks agree about each call, and says when one of
-// them has failed: NCCL alone would wait for a dead rank for ever.
+// The backend for ranks with one GPU each. NCCL moves data in the accelerator's memory, and the GPU folds sums in
+// canonical order. Another transport, `control`, moves data in host memory, compares the calls of all ranks, and
+// detects the failure of a rank, because NCCL alone would wait for a dead rank forever.
 #ifndef ZG_COMM_NCCL_H
 #define ZG_COMM_NCCL_H
 
-#include "ref/comm/comm_backend.h"
+#include "ref/comm/comm_internal.h"
 
 #include <nccl.h>
 
-// What is called of NCCL and CUDA; a test puts its own there.
+// The functions of NCCL and CUDA that this backend calls; a test replaces them.
 struct comm_nccl_calls {
     const char *(*text)(ncclResult_t result);
     ncclResult_t (*version)(int *out);
@@ -35,63 +34,70 @@ struct comm_nccl_calls {
                                    ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream);
     ncclResult_t (*all_reduce)(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
                                ncclComm_t comm, cudaStream_t stream);
-    cudaStream_t (*stream)(void);                    // the calling thread's
-    int (*is_done)(cudaStream_t stream, bool *out);  // whether all that was enqueued there is complete
+    cudaStream_t (*stream)(void);                    // of the calling thread
+    int (*is_done)(cudaStream_t stream, bool *out);  // sets *out to whether all work of the stream is complete
 };
 
-// The libraries' own. ERR_USAGE: there is no NCCL on this machine.
+// Loads the functions of the libraries. ERR_USAGE: NCCL is not installed.
 int comm_nccl_library(const struct comm_nccl_calls **out);
 
 struct comm_nccl_options {
-    const struct comm_nccl_calls *calls;  // null: the libraries' own
-    size_t stage_bytes;                   // on the GPU, for what others send of a reduction until it is folded
-    uint64_t limit_ns;                    // a call that takes longer than this has failed
+    const struct comm_nccl_calls *calls;  // null: those of the libraries
+    size_t stage_bytes;                   // GPU memory that receives other ranks' values until they are folded
+    uint64_t limit_ns;                    // a call that takes longer times out
 };
 
-// 64 MiB, two minutes.
+// The libraries, 64 MiB, two minutes.
 extern const struct comm_nccl_options comm_nccl_defaults;
 
 struct comm_nccl {
     struct comm comm;
     struct comm *control;
     struct comm_nccl_options options;
-    ncclComm_t nccl;                        // null: nothing more is possible
-    char library[32];                       // "NCCL 2.28.3"
-    const struct accelerator *accelerator;  // whose memory is carried
-    void *stage, *native;  // on the accelerator: see comm_nccl_options, and a native sum with the canonical one
+    ncclComm_t nccl;                        // null after a failure
+    char library[32];                       // such as "NCCL 2.28.3"
+    const struct accelerator *accelerator;  // owns the memory that NCCL moves
+    void *stage, *native;  // in its memory: comm_nccl_options.stage_bytes; a native sum and the canonical sum
     size_t native_bytes;
 };
 
-// All ranks of `control` call it together, each with its GPU chosen (cuda_lane_use), no two with the same one. The
-// handle closes `control` when it is closed; after an error the caller does.
+// Collective over the ranks of `control`, each with its own GPU chosen (cuda_lane_use). The handle closes `control`;
+// after an error the caller does.
 int comm_nccl_open(struct comm *control, const struct comm_nccl_options *options, struct comm **out);
 
-// Begins and ends what NCCL shall see as one. After the end it has been enqueued, or there is an error.
+// Returns the failure of a rank, if control knows of one.
+int comm_nccl_check(struct comm_nccl *nccl);
+
+// Begin and end a group of calls, which NCCL runs as one. The end returns once NCCL has enqueued the group.
 int comm_nccl_begin(struct comm_nccl *nccl);
 int comm_nccl_end(struct comm_nccl *nccl);
 
-// Waits for all that was enqueued on the thread's stream.
+// Waits for all work on the thread's stream.
 int comm_nccl_wait(struct comm_nccl *nccl);
 
-// An NCCL call's result as an error of this program; ncclInProgress is none.
+// Waits until NCCL has enqueued the calls made so far and, if `finished`, until the stream has completed them.
+int comm_nccl_wait_until(struct comm_nccl *nccl, bool finished);
+
+// Converts the result of an NCCL call to an error of this program; ncclInProgress is no error.
 int comm_nccl_code(const struct comm_nccl *nccl, ncclResult_t result, const char *call);
 
-// Memory of the accelerator.
+// Allocate and release memory of the accelerator.
 int comm_nccl_allocate(const struct comm_nccl *nccl, size_t bytes, void **out);
 void comm_nccl_release(const struct comm_nccl *nccl, void *memory);
 
-// Enqueues a call that all ranks have agreed about, of memory on the accelerator.
+// Enqueues the transfers and folds of a call that all ranks agree on, for memory on the accelerator.
 int comm_nccl_move(struct comm_nccl *nccl, const struct comm_call *call);
 
-// Carries out a sum by NCCL's own, and the canonical one beside it to compare.
+// Computes a sum by NCCL and the canonical sum beside it, and compares them.
 int comm_nccl_native(struct comm_nccl *nccl, const struct comm_call *call);
 
-// Names NCCL's own sums of a call into `sum`, between the begin and the end of a group: NCCL's reduce-scatter of equal
-// shards one after the other, and a reduction to each rank of others.
-bool comm_nccl_has_equal_shares(const struct comm_call *call, int world);
+// Calls NCCL's own sums of a call into `sum`, between the begin and the end of a group: ncclReduceScatter for equal
+// consecutive shards, one ncclReduce to each rank for others.
+bool comm_nccl_has_equal_shards(const struct comm_call *call, int world);
 int comm_nccl_name_sums(struct comm_nccl *nccl, const struct comm_call *call, void *sum);
 
-// After an error of what was enqueued: see comm_nccl.c. Returns the error that the caller shall return.
+// Aborts NCCL after an error, so that no kernel accesses the buffers afterwards, and makes all ranks fail. Returns the
+// error for the caller to return: the failure that `control` knows, which names a rank, else `code`.
 int comm_nccl_give_up(struct comm_nccl *nccl, int code);
 
 #endif

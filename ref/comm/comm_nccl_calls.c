@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's and CUDA's own calls. NCCL is loaded when it is first asked for, so that a program that knows it runs where it
-// is not installed. The communicator does not block: its calls return while NCCL is still at work, and its failure or
-// its end is asked for, so that a rank can give up.
+// The functions of NCCL and CUDA. NCCL is loaded on first use, so that the program also runs where it is not installed.
+// The communicator is non-blocking: its calls return while NCCL is still working, and the rank polls for its end or
+// failure, so that it can give up.
 #include "ref/comm/comm_nccl.h"
 
 #include "ref/cuda/cuda_lane.h"
@@ -15,7 +15,7 @@ static struct {
     pthread_once_t once;
     struct comm_nccl_calls calls;
     ncclResult_t (*init)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *);
-    char absent[512];  // why there is none; "" if there is
+    char absent[512];  // the reason why NCCL is not available; "" if it is
 } library = {.once = PTHREAD_ONCE_INIT};
 
 static ncclResult_t init(ncclComm_t *out, int world, ncclUniqueId id, int rank)
@@ -32,7 +32,7 @@ static int is_done(cudaStream_t stream, bool *out)
     return status == cudaErrorNotReady ? ERR_NONE : cuda_lane_error(status, "a collective");
 }
 
-// Where the system looks, and then where it was when this was built.
+// Tries the system's search path, then the path found at build time.
 static void *open_library(void)
 {
     void *handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
@@ -72,7 +72,7 @@ static void load(void)
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *address = dlsym(handle, symbols[i].name);
         if (!address) {
-            snprintf(library.absent, sizeof library.absent, "NCCL is older than 2.14: it has no %s", symbols[i].name);
+            snprintf(library.absent, sizeof library.absent, "NCCL is older than 2.14: it lacks %s", symbols[i].name);
             return;
         }
         memcpy(symbols[i].function, &address, sizeof address);

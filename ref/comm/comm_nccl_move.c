@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How data moves between ranks with a GPU each. In a group of sends and receives a rank names the one s places on and
-// the one s places back, s = 1, 2, ..., so that all links are used alike. Of a reduction each rank receives the others'
-// pieces of its shard beside each other and folds them in canonical order. All of it is enqueued on one stream, so a
-// piece is folded before the next one overwrites it.
+// Moves data between ranks with one GPU each. A group of calls sends to the rank s positions after this one and
+// receives from the rank s positions before it, for s = 1, 2, ..., so that all links carry the same load. In a
+// reduction each rank receives the other ranks' pieces of its shard side by side and folds them in canonical order. One
+// stream runs all of it, so a piece is folded before the next one overwrites it.
 #include "ref/comm/comm_nccl.h"
 
 #include "ref/arithmetic/accelerator.h"
@@ -17,7 +17,7 @@ struct transfer {
     size_t send_bytes, recv_bytes;
 };
 
-// A reduction of shards, each rank's own; piece k of every shard travels at the same time.
+// A reduction in which each rank owns one shard. Piece k of all shards is in flight at the same time.
 struct pieces {
     const size_t *counts, *offsets;  // of the shards in send
     size_t element_bytes, piece_count, k;
@@ -26,7 +26,7 @@ struct pieces {
 typedef struct transfer transfer_of(const struct comm_nccl *nccl, const struct comm_call *call,
                                     const struct pieces *pieces, int to, int from);
 
-// What one rank sends to another is what that one expects: comm_nccl.c has compared.
+// Calls the sends and receives of a group. Sizes agree between ranks, because comm_nccl.c has compared them.
 static int name_transfers(struct comm_nccl *nccl, const struct comm_call *call, const struct pieces *pieces,
                           transfer_of *of)
 {
@@ -50,7 +50,7 @@ static int exchange(struct comm_nccl *nccl, const struct comm_call *call, const 
     TRY(comm_nccl_begin(nccl));
     int rc = name_transfers(nccl, call, pieces, of);
     if (rc != ERR_NONE) {
-        // What was begun is ended, or NCCL would take all that this thread calls later for a part of it.
+        // Ends the group, or NCCL would add all later calls of this thread to it.
         (void)nccl->options.calls->group_end();
         return rc;
     }
@@ -114,7 +114,7 @@ static void fold_piece(const struct comm_nccl *nccl, const struct comm_call *cal
     comm_fold(call, in, world, out + p->k * p->piece_count * dtype_bytes(call->recv_dtype), count);
 }
 
-// All ranks cut alike, so they begin and end as many groups.
+// All ranks cut shards into the same number of pieces, so they run the same number of groups.
 static int reduce_shards(struct comm_nccl *nccl, const struct comm_call *call, const size_t counts[],
                          const size_t offsets[], char *out)
 {
@@ -124,8 +124,8 @@ static int reduce_shards(struct comm_nccl *nccl, const struct comm_call *call, c
     struct pieces p = {.counts = counts, .offsets = offsets, .element_bytes = element_bytes};
     p.piece_count = nccl->options.stage_bytes / (world * element_bytes) / PIECE_ALIGNMENT * PIECE_ALIGNMENT;
     if (p.piece_count == 0)
-        return err_set(ERR_USAGE, "NCCL: %zu bytes of stage for %zu ranks; each needs %zu", nccl->options.stage_bytes,
-                       world, PIECE_ALIGNMENT * element_bytes);
+        return err_set(ERR_USAGE, "NCCL: a stage of %zu bytes for %zu ranks; each rank needs %zu",
+                       nccl->options.stage_bytes, world, PIECE_ALIGNMENT * element_bytes);
     for (; p.k * p.piece_count < largest; p.k++) {
         if (world > 1)
             TRY(exchange(nccl, call, &p, of_piece));
@@ -145,8 +145,8 @@ static int gather(struct comm_nccl *nccl, const struct comm_call *call, transfer
     return nccl->comm.world > 1 ? exchange(nccl, call, NULL, of) : ERR_NONE;
 }
 
-// In place, too: what is written first is this rank's shard, which only this rank reads, and the others' shards are
-// overwritten when they have been sent.
+// Safe in place: reduce_shards writes only this rank's shard, which no other rank reads, and gather overwrites the
+// other shards after they have been sent.
 static int all_reduce(struct comm_nccl *nccl, const struct comm_call *call)
 {
     int world = nccl->comm.world;

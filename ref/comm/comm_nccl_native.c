@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums by NCCL itself, in the order that it chooses, each compared with the canonical one of the same values.
+// Sums by NCCL, in an order of its choice, each compared with the canonical sum of the same values.
 #include "ref/comm/comm_nccl.h"
 
-#include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
+#include "ref/arithmetic/accelerator.h"
+#include "ref/comm/comm_native.h"
 
 #include <stdlib.h>
 
@@ -17,7 +18,7 @@ static size_t part(size_t count, enum dtype dtype)
     return (count * dtype_bytes(dtype) + 255) / 256 * 256;
 }
 
-bool comm_nccl_has_equal_shares(const struct comm_call *call, int world)
+bool comm_nccl_has_equal_shards(const struct comm_call *call, int world)
 {
     for (int rank = 0; rank < world; rank++)
         if (call->counts[rank] != call->counts[0] || call->offsets[rank] != (size_t)rank * call->counts[0])
@@ -33,7 +34,7 @@ int comm_nccl_name_sums(struct comm_nccl *nccl, const struct comm_call *call, vo
     if (call->operation == COMM_ALL_REDUCE)
         return comm_nccl_code(nccl, calls->all_reduce(call->send, sum, call->count, type, ncclSum, nccl->nccl, stream),
                               "ncclAllReduce");
-    if (comm_nccl_has_equal_shares(call, nccl->comm.world))
+    if (comm_nccl_has_equal_shards(call, nccl->comm.world))
         return comm_nccl_code(
             nccl, calls->reduce_scatter(call->send, sum, call->counts[0], type, ncclSum, nccl->nccl, stream),
             "ncclReduceScatter");
@@ -47,7 +48,7 @@ int comm_nccl_name_sums(struct comm_nccl *nccl, const struct comm_call *call, vo
     return ERR_NONE;
 }
 
-// As one group; one that could not be named in whole is ended, or NCCL would take all that follows for a part of it.
+// Ends the group even if a call fails, or NCCL would add all later calls of this thread to it.
 static int run_group(struct comm_nccl *nccl, const struct comm_call *call, void *sum)
 {
     TRY(comm_nccl_begin(nccl));
@@ -68,13 +69,13 @@ static int make_room(struct comm_nccl *nccl, size_t bytes)
     return ERR_NONE;
 }
 
-// Bit by bit, on this processor.
+// Compares the bits on the host.
 static int compare(struct comm_nccl *nccl, const struct comm_call *call, const void *canonical, size_t offset,
                    size_t own)
 {
     size_t bytes = own * dtype_bytes(call->recv_dtype);
     char *here = malloc(2 * bytes + 1);
-    int rc = here ? bytes_copy(here, canonical, bytes) : err_set(ERR_MEMORY, "no memory for %zu bytes", 2 * bytes);
+    int rc = here ? bytes_copy(here, canonical, bytes) : err_set(ERR_MEMORY, "out of memory for %zu bytes", 2 * bytes);
     if (rc == ERR_NONE)
         rc = bytes_copy(here + bytes, call->recv, bytes);
     if (rc == ERR_NONE)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's transport over a stand-in for NCCL; GPUs are shadows. What it shows is the order and the matching of calls,
-// the sums, and what happens when ranks or NCCL fail; that NCCL carries it is shown on a GPU only.
+// The NCCL backend over a stand-in for NCCL, with simulated GPUs (shadow_test.h). The tests cover the order and
+// matching of calls, the sums, and failures of ranks and of NCCL. NCCL itself needs a GPU; this has not yet run on a
+// GPU.
+#include "ref/comm/comm_native.h"
 #include "ref/comm/comm_nccl.h"
 
 #include "ref/comm/comm_test.h"
@@ -12,7 +14,7 @@
 
 enum { ARENA_BYTES = 1 << 17, POISON = 0xa5 };
 
-// A rank's memory here and on its accelerator, at the same offsets.
+// A rank's memory on the host and on its accelerator, at the same offsets.
 struct memory {
     char *here, *there, *expected;
 };
@@ -102,7 +104,7 @@ static int call_collective(struct comm *comm, const struct collective *c, char *
     default:
         break;
     }
-    // What goes from one rank to another depends on both.
+    // The count depends on both the sending and the receiving rank.
     size_t sent = 0, received = 0;
     for (int peer = 0; peer < world; peer++) {
         counts[peer] = pattern_count(c->pattern, rank + 2 * peer);
@@ -128,7 +130,7 @@ static void fill(char *memory, enum dtype dtype, uint64_t key)
         }
 }
 
-// The same call on memory here, which control carries, and on the accelerator, which NCCL does.
+// Makes the same call on host memory, through control, and on the accelerator's memory, through NCCL.
 static void run_all_collectives(struct rank *rank)
 {
     // A stage this small holds one piece of 64 elements of each rank's: most shards are cut.
@@ -211,7 +213,7 @@ Test(comm_nccl, what_never_ends_is_an_error_after_the_limit_and_is_aborted)
     ranks_run(ranks, 2, gather_equal_shards, &options);
     for (int rank = 0; rank < 2; rank++) {
         cr_expect_eq(ranks[rank].rc, ERR_PEER);
-        cr_expect(strstr(ranks[rank].message, "no end after 0.05 s"), "%s", ranks[rank].message);
+        cr_expect(strstr(ranks[rank].message, "collective timed out after 0.05 s"), "%s", ranks[rank].message);
         cr_expect_lt(ranks[rank].seconds, 10);
         cr_expect(standin.members[rank].aborts == 1 && standin.members[rank].destroys == 0);
     }
@@ -261,8 +263,8 @@ Test(comm_nccl, a_rank_that_fails_elsewhere_ends_the_wait_of_the_others_with_its
     }
 }
 
-// Rank 1 is wrong, in a way that the context names: about a count, about a pair, about where its memory is, or about
-// where what it sends is.
+// Rank 1 disagrees, as the context names: about a count, about a pair, about the location of its memory, or about that
+// of its send buffer.
 static void disagree(struct rank *rank)
 {
     const struct comm_nccl_options options = {&standin_calls, 1 << 16, 10000000000u};
@@ -307,7 +309,7 @@ Test(comm_nccl, ranks_that_disagree_are_told_so_before_anything_moves)
     }
 }
 
-// What the stand-in adds, from the highest rank down, and what the comparison says of it.
+// Compares the stand-in's sums, from the highest rank down, with the canonical ones.
 static void sum_natively(struct rank *rank)
 {
     const struct comm_nccl_options options = {rank->context, 1 << 16, 10000000000u};
@@ -363,7 +365,7 @@ Test(comm_nccl, a_stage_too_small_for_the_world_is_refused)
     struct comm_call call = {
         .operation = COMM_REDUCE_SCATTER, .count = 2, .counts = (size_t[]){1, 1}, .offsets = (size_t[]){0, 1}};
     cr_expect_eq(comm_nccl_move(&nccl, &call), ERR_USAGE);
-    cr_expect(strstr(err_message(), "256 bytes of stage for 2 ranks"), "%s", err_message());
+    cr_expect(strstr(err_message(), "a stage of 256 bytes for 2 ranks"), "%s", err_message());
 }
 
 Test(comm_nccl, the_library_is_found_or_its_absence_has_a_reason)

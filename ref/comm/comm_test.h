@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests with ranks: a thread a rank, and what each of them found.
+// For tests with ranks: one thread for each rank, and its findings.
 #ifndef ZG_COMM_TEST_H
 #define ZG_COMM_TEST_H
 
@@ -16,7 +16,7 @@
 
 enum { RANKS_MAX = 16, REPORT_BYTES = 512 };
 
-// One rank's thread: the test's body uses comm and context, and writes what is wrong into report.
+// One rank's thread. The test's body uses comm and context, and reports an error by rank_wrong.
 struct rank {
     struct comm *comm;
     int index, world;
@@ -36,7 +36,7 @@ static inline void sleep_seconds(double seconds)
     nanosleep(&time, NULL);
 }
 
-// Notes the first thing that is wrong, and makes the others stop.
+// Records the first error of a rank and makes the other ranks stop.
 __attribute__((format(printf, 2, 3))) static inline void rank_wrong(struct rank *rank, const char *format, ...)
 {
     if (rank->report[0] != '\0')
@@ -65,7 +65,7 @@ static inline void *rank_thread(void *argument)
     return NULL;
 }
 
-// Runs body as each of `world` ranks and returns when all have ended; nothing is asserted.
+// Runs body on each of `world` ranks and returns when all have ended; asserts nothing about their findings.
 static inline void ranks_run(struct rank ranks[], int world, void (*body)(struct rank *), void *context)
 {
     struct comm *comms[RANKS_MAX];
@@ -80,7 +80,7 @@ static inline void ranks_run(struct rank ranks[], int world, void (*body)(struct
         pthread_join(ranks[index].thread, NULL);
 }
 
-// The same, and no rank found anything wrong.
+// As ranks_run; expects that no rank reports an error.
 static inline void ranks_run_well(int world, void (*body)(struct rank *), void *context)
 {
     struct rank ranks[RANKS_MAX];

@@ -13,7 +13,8 @@ enum { SKIPPED_STATUS = 77 };
 
 static char output[1 << 20];
 
-// The exit status of a command among hosts. Where there can be none, the test says why and ends: false.
+// Runs a command on the hosts and gets its exit status. If hosts cannot be created, reports the reason and returns
+// false.
 static bool hosts(const char *arguments, const char *command, int *status)
 {
     char whole[4 * PATH_MAX];
@@ -28,7 +29,7 @@ static bool hosts(const char *arguments, const char *command, int *status)
     return true;
 }
 
-// `world` ranks on so many hosts, dealt out in turn.
+// Runs `world` ranks on `host_count` hosts, dealt out in turn.
 static bool expect_the_bits_of_threads(int host_count, int world, const char *arguments)
 {
     char command[PATH_MAX + 1024], count[16], by_threads[33], over_hosts[33];
@@ -65,7 +66,7 @@ Test(hosts, three_hosts_end_in_the_bits_of_threads)
         expect_the_bits_of_threads(3, 4, "--preset zero1 --model linear --steps 3 --set gradient_clipping=0.1");
 }
 
-// Every host has its own name, and the command's status is that of all.
+// Every host has its own name, and the command's exit status covers all hosts.
 Test(hosts, ranks_are_dealt_out_to_hosts_in_turn)
 {
     int status;
@@ -116,7 +117,7 @@ Test(hosts, the_host_with_a_delayed_link_is_named)
     cr_expect_not_null(strstr(output, "OUTLIER  the link of host host3 (rank 2) takes "), "%s", output);
 }
 
-// What a killed rank leaves behind is what every step left: a checkpoint, and nothing of the states on NVMe.
+// A killed rank leaves the last checkpoint, and none of the states on NVMe.
 Test(hosts, a_rank_killed_on_another_host_is_named_by_all_others)
 {
     char folder[PATH_MAX], command[3 * PATH_MAX], *line, *rest = output;
@@ -143,7 +144,7 @@ Test(hosts, a_rank_killed_on_another_host_is_named_by_all_others)
     folder_remove(folder);
 }
 
-// Whatever ends it, a process that was started among hosts has ended, too.
+// However the command ends, all processes that it started on hosts have ended, too.
 Test(hosts, nothing_is_left_of_hosts_that_are_killed)
 {
     int status;

@@ -15,8 +15,8 @@
 #include <sys/time.h>
 #endif
 
-// The names under which launchers say how many processes there are, and which one this is. The first that is there
-// counts: Slurm sets its own for Open MPI's processes, too.
+// The variables in which launchers pass world and rank. The first pair that is set counts, because Slurm sets its own
+// for processes of Open MPI, too.
 static const struct {
     const char *world, *rank;
 } variables[] = {
@@ -30,7 +30,7 @@ static int number_of(const char *name, const char *text, long least, long most, 
     char *end;
     long value = strtol(text, &end, 10);
     if (end == text || *end != '\0' || value < least || value > most)
-        return err_set(ERR_USAGE, "the launcher's variable %s is \"%.32s\", which is no number from %ld to %ld", name,
+        return err_set(ERR_USAGE, "the launcher's variable %s is \"%.32s\": expected a number from %ld to %ld", name,
                        text, least, most);
     *out = (int)value;
     return ERR_NONE;
@@ -49,8 +49,8 @@ int launcher_find(struct launcher *out)
 #ifndef ZG_HAVE_MPI
         if (out->world > 1)
             return err_set(ERR_USAGE,
-                           "%s says that this is one of %d processes, and this binary was built without MPI: install "
-                           "libopenmpi-dev and build again, or start it by itself with --world %d",
+                           "%s reports %d processes, but this binary was built without MPI: install libopenmpi-dev "
+                           "and build again, or start one process with --world %d",
                            out->name, out->world, out->world);
 #endif
         return ERR_NONE;
@@ -63,8 +63,8 @@ int launcher_world(struct launcher *launcher, int asked, int otherwise, int *wor
     if (launcher->world == 1 && asked > 1)
         *launcher = (struct launcher){0};
     if (launcher->world > 0 && asked > 0 && asked != launcher->world)
-        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes (%s): leave --world out",
-                       asked, launcher->world, launcher->name);
+        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes (%s): omit --world", asked,
+                       launcher->world, launcher->name);
     *world = launcher->world > 0 ? launcher->world : asked > 0 ? asked : otherwise;
     return ERR_NONE;
 }
@@ -82,7 +82,7 @@ int launcher_position(struct comm *comm, int *local_rank, int *local_count)
     }
     (void)gethostname(own, sizeof own - 1);
     int rc = names ? comm_all_gather(comm, own, names, counts, offsets, DTYPE_BYTE)
-                   : err_set(ERR_MEMORY, "no memory for the names of %d hosts", world);
+                   : err_set(ERR_MEMORY, "out of memory for the names of %d hosts", world);
     *local_rank = *local_count = 0;
     for (int rank = 0; rank < world && rc == ERR_NONE; rank++) {
         bool here = strcmp(names[rank], own) == 0;
@@ -122,8 +122,8 @@ static void end_soon(int signal_number)
     setitimer(ITIMER_REAL, &soon, NULL);
 }
 
-// When a rank dies, mpirun sends SIGTERM to the others at once, before they can say why they end: so a rank that does
-// not treat it otherwise ends half a second later, if it has not ended by then. mpirun waits for a second.
+// When a rank dies, mpirun sends SIGTERM to the others at once, before they can report why they end. Unless the program
+// handles SIGTERM, this delays the end of a rank by half a second; mpirun waits for a second.
 static void delay_sigterm(void)
 {
     struct sigaction before, delayed = {.sa_handler = end_soon}, alarm = {.sa_handler = end_by_sigterm};
@@ -140,8 +140,8 @@ int launcher_open(const struct launcher *launcher, struct comm **out)
     MPI_Comm_size(MPI_COMM_WORLD, &world);
     if (world != launcher->world)
         return err_set(ERR_USAGE,
-                       "%s says %d processes, MPI sees %d: the launcher and the MPI library do not belong together "
-                       "(start with that library's mpirun, or with srun --mpi=pmix)",
+                       "%s reports %d processes, MPI reports %d: launcher and MPI library do not match (start with "
+                       "that library's mpirun, or with srun --mpi=pmix)",
                        launcher->name, launcher->world, world);
     delay_sigterm();
     return comm_mpi_open(MPI_COMM_WORLD, out);

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// The world that mpirun, srun or their like have started: this process is one rank of it.
+// The world that mpirun, srun or another launcher has started, of which this process is one rank.
 #ifndef ZG_LAUNCHER_H
 #define ZG_LAUNCHER_H
 
 #include "ref/comm/comm.h"
 
 struct launcher {
-    int world;  // 0: this process was started by itself
+    int world;  // 0: no launcher started this process
     int rank;
-    const char *name;  // what says so: "OMPI_COMM_WORLD_SIZE"
+    const char *name;  // the variable that gives the world, such as "OMPI_COMM_WORLD_SIZE"
 };
 
-// What the variables of the environment say, of Open MPI, of PMI (MPICH, Intel MPI), of PMIx and of Slurm's steps.
-// ERR_USAGE: they say it badly, or this binary was built without MPI.
+// Reads world and rank from the environment variables of Open MPI, PMI (MPICH, Intel MPI), PMIx or Slurm's steps.
+// ERR_USAGE: a variable is no valid number, or this binary was built without MPI.
 int launcher_find(struct launcher *out);
 
-// The number of ranks: that of the launcher, or `asked`, or where that is 0 `otherwise`. A process that was started
-// alone, as by `srun -n 1`, may have several ranks: they are threads, and *launcher is as if there was none. ERR_USAGE:
-// several processes, and `asked` differs.
+// Sets *world to the launcher's number of ranks, else to `asked`, else, if that is 0, to `otherwise`. A single process,
+// as of `srun -n 1`, may run several ranks as threads; *launcher is then cleared. ERR_USAGE: the launcher has started
+// several processes and `asked` differs.
 int launcher_world(struct launcher *launcher, int asked, int otherwise, int *world);
 
-// Joins the other processes. From then on SIGTERM, where nothing treats it, ends this one half a second later, by the
-// timer of SIGALRM: time to say which rank has died. ERR_USAGE: MPI sees another world than the launcher's variables
-// say.
+// Joins the other processes. Afterwards SIGTERM, unless handled otherwise, ends this process only after half a second
+// (by SIGALRM's timer), so that it can report which rank has died. ERR_USAGE: the world that MPI sees differs from the
+// launcher's variables.
 int launcher_open(const struct launcher *launcher, struct comm **out);
 
-// Collective: which of the ranks on its host this rank is, and how many they are. A host is known by its name.
+// Collective: finds this rank's index among the ranks of its host, and their number. Host names identify hosts.
 int launcher_position(struct comm *comm, int *local_rank, int *local_count);
 
-// Takes world and rank out of this process's environment: what it starts from now on is not of the launcher's world.
+// Removes world and rank from this process's environment, so that its child processes do not join the launcher's world.
 void launcher_hide(void);
 
-// Says the calling thread's message on standard error, "COMMAND: MESSAGE", and empties it. A rank that fails calls this
-// before launcher_close: until then the others wait, and mpirun, which kills all when one ends, sees none end.
+// Prints the calling thread's message on standard error as "COMMAND: MESSAGE" and clears it. A rank that fails calls
+// this before launcher_close: mpirun kills all ranks once one ends, and until then the others wait.
 void launcher_tell(const char *command);
 
-// Ends this process's part. With status != 0 the others may have ended already, so nothing waits for them.
+// Leaves the world. With status != 0 it does not wait for the other processes, which may have ended.
 void launcher_close(struct comm *comm, int status);
 
 #endif

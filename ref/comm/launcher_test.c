@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training whose ranks a launcher starts: the bits are those of ranks that are threads, and errors end all of them.
+// Training with ranks that a launcher starts: the bits equal those of ranks that are threads, and an error ends all
+// ranks.
 #include "ref/comm/launcher.h"
 #include "ref/comm/comm_test.h"
 #include "ref/comm/mpirun_test.h"
@@ -38,7 +39,7 @@ Test(launcher, every_stage_ends_in_the_bits_of_threads)
     expect_the_bits_of_threads(3, "--preset zero3 --model gpt-nano --steps 3 --schedule chaos:5");
 }
 
-// Gradients in fp32, so that the order shows.
+// Uses fp32 gradients, so that the order of a sum shows.
 Test(launcher, hierarchical_sums_end_in_the_bits_of_threads_and_not_in_the_canonical_ones)
 {
     MPI_OR_SKIP();
@@ -183,7 +184,7 @@ Test(launcher, variables_say_world_and_rank)
     cr_expect_eq(launcher_find(&launcher), ERR_USAGE);
     cr_expect_not_null(strstr(err_message(), "SLURM_PROCID"), "%s", err_message());
 
-    // What an MPI's own launcher says counts more.
+    // The variables of an MPI's launcher take precedence.
     setenv("PMI_SIZE", "7", 1);
     setenv("PMI_RANK", "6", 1);
     cr_assert_eq(launcher_find(&launcher), ERR_NONE);

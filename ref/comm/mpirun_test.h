@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests that start ranks with mpirun: on the processors there are, however few, and as root, as containers are.
+// For tests that start ranks with mpirun: on however few processors, and also as root, as in containers.
 #ifndef ZG_MPIRUN_TEST_H
 #define ZG_MPIRUN_TEST_H
 
@@ -29,7 +29,7 @@ static inline int mpirun(int world, const char *program, const char *arguments, 
     return command_run(command, output, output_bytes);
 }
 
-// How often a text says something.
+// Counts the occurrences of a word in a text.
 static inline int times_said(const char *text, const char *what)
 {
     int times = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for NCCL: it records what each rank calls, matches sends with receives when all have ended their groups,
-// and moves the bytes of GPUs, which are shadows.
+// A stand-in for NCCL. It records the calls of each rank, matches sends with receives when all ranks have ended their
+// groups, and moves the bytes between simulated GPUs (shadow_test.h).
 #ifndef ZG_NCCL_STANDIN_TEST_H
 #define ZG_NCCL_STANDIN_TEST_H
 
@@ -22,7 +22,7 @@ struct recorded {
     size_t count;
 };
 
-// What ncclComm_t points to here.
+// The target of ncclComm_t.
 struct member {
     int rank;
     struct recorded calls[CALLS_MAX];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/comm/peer_watch.h"
 
-#include "ref/comm/comm_mpi.h"
 #include "base/err.h"
+#include "ref/comm/comm_mpi_code.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,8 @@
 
 enum { CONNECT_LIMIT_MS = 1000, GOODBYE = 'b' };
 
-// Of a silent connection, seconds: the first probe, between probes; and after so many without an answer it has ended.
+// Keepalive: seconds of silence before the first probe, seconds between probes, and unanswered probes until the
+// connection ends.
 enum { PROBE_AFTER_S = 5, PROBE_EVERY_S = 2, PROBE_COUNT = 3 };
 
 static struct sockaddr_in address_of(uint32_t address, uint16_t port)
@@ -33,7 +34,7 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-// The addresses that others may reach this host at; loopback is none of them.
+// Lists the IPv4 addresses of this host, except loopback.
 static void find_addresses(struct peer_watch_card *card)
 {
     struct ifaddrs *list;
@@ -50,7 +51,7 @@ static void find_addresses(struct peer_watch_card *card)
     freeifaddrs(list);
 }
 
-// Listens at any free port. A card with port 0 says that this rank cannot be reached.
+// Listens at a free port. The card keeps port 0 if this rank is not reachable.
 static int start_listening(struct peer_watch_card *card)
 {
     struct sockaddr_in own = address_of(htonl(INADDR_ANY), 0);
@@ -76,8 +77,8 @@ static bool has_address(const struct peer_watch_card *card, uint32_t address)
     return false;
 }
 
-// The two ranks' hosts may have addresses in common, as those of virtual switches: these lead to the host itself. On
-// one host all are, and loopback is what remains.
+// Addresses that both hosts have, such as those of virtual switches, lead to the own host and are left out. If both
+// ranks run on one host, loopback is the only candidate.
 static int candidates(const struct peer_watch_card *own, const struct peer_watch_card *other,
                       uint32_t out[PEER_WATCH_ADDRESSES_MAX])
 {
@@ -93,7 +94,7 @@ static int candidates(const struct peer_watch_card *own, const struct peer_watch
     return count;
 }
 
-// Tries all addresses at once; the connection that is made first, or -1.
+// Tries all addresses at once and returns the first connection that succeeds, or -1.
 static int connect_any(const uint32_t addresses[], int count, uint16_t port)
 {
     struct pollfd tries[PEER_WATCH_ADDRESSES_MAX];
@@ -126,33 +127,32 @@ static int connect_any(const uint32_t addresses[], int count, uint16_t port)
     return fd;
 }
 
-// Eight bytes within the limit; sent, eight bytes always find room.
-static bool receive(int fd, uint64_t *out)
+static bool receive_token(int fd, uint64_t *out)
 {
     struct pollfd wait = {fd, POLLIN, 0};
     return poll(&wait, 1, CONNECT_LIMIT_MS) == 1 && recv(fd, out, sizeof *out, MSG_WAITALL) == sizeof *out;
 }
 
-static bool show(int fd, uint64_t token)
+static bool send_token(int fd, uint64_t token)
 {
     return send(fd, &token, sizeof token, MSG_NOSIGNAL) == sizeof token;
 }
 
-// The connection of whoever shows this rank's token, and is shown its complement.
+// Accepts the connection of a peer that sends this rank's token, and answers with the token's complement.
 static int accept_before(int listener, uint64_t token)
 {
     struct pollfd wait = {listener, POLLIN, 0};
     while (poll(&wait, 1, CONNECT_LIMIT_MS) == 1) {
         uint64_t shown = 0;
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd >= 0 && receive(fd, &shown) && shown == token && show(fd, ~token))
+        if (fd >= 0 && receive_token(fd, &shown) && shown == token && send_token(fd, ~token))
             return fd;
         close_fd(&fd);
     }
     return -1;
 }
 
-static void probe(int fd)
+static void enable_probes(int fd)
 {
     const int on = 1, after = PROBE_AFTER_S, every = PROBE_EVERY_S, count = PROBE_COUNT;
     if (fd < 0)
@@ -163,8 +163,8 @@ static void probe(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
 }
 
-// Each connects to the next one, whose system answers before the rank itself does; then each takes the connection of
-// the one before, if that says that it has made one.
+// Each rank connects to the next one, whose system answers before the rank does, and then accepts the connection of the
+// rank before, if that one has connected.
 static int join(MPI_Comm world, struct peer_watch *watch, int listener, const struct peer_watch_card *own)
 {
     uint32_t addresses[PEER_WATCH_ADDRESSES_MAX];
@@ -177,7 +177,7 @@ static int join(MPI_Comm world, struct peer_watch *watch, int listener, const st
                       "MPI_Sendrecv"));
     int count = next->card.port ? candidates(own, &next->card, addresses) : 0;
     next->fd = connect_any(addresses, count, next->card.port);
-    if (next->fd >= 0 && !show(next->fd, next->card.token))
+    if (next->fd >= 0 && !send_token(next->fd, next->card.token))
         close_fd(&next->fd);
     int made = next->fd >= 0, comes = 0;
     TRY(comm_mpi_code(
@@ -186,10 +186,10 @@ static int join(MPI_Comm world, struct peer_watch *watch, int listener, const st
     if (comes && listener >= 0)
         before->fd = accept_before(listener, own->token);
     uint64_t answer = 0;
-    if (made && (!receive(next->fd, &answer) || answer != ~next->card.token))
+    if (made && (!receive_token(next->fd, &answer) || answer != ~next->card.token))
         close_fd(&next->fd);
-    probe(next->fd);
-    probe(before->fd);
+    enable_probes(next->fd);
+    enable_probes(before->fd);
     return ERR_NONE;
 }
 
@@ -208,7 +208,7 @@ int peer_watch_open(MPI_Comm world, struct peer_watch *out)
     return rc;
 }
 
-// Whether the process at the other end has died.
+// Returns whether the process at the other end has died.
 static bool has_died(struct peer_watch_link *link)
 {
     char word;

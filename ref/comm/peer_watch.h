@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank that is a process learns at once that another one has died, whichever launcher started them: the ranks are
-// a ring of TCP connections that carry nothing. The system closes a process's connections however it ends; one that
-// ends in order says goodbye first. A host that vanishes is noticed by TCP's own probes.
-#ifndef ZG_WIRE_H
-#define ZG_WIRE_H
+// Detects the death of a neighbouring rank at once, under any launcher. The ranks form a ring of idle TCP connections;
+// the system closes a process's connections however it ends, and a process that ends in order says goodbye first. TCP's
+// keepalive probes detect a host that vanishes.
+#ifndef ZG_PEER_WATCH_H
+#define ZG_PEER_WATCH_H
 
 #include <mpi.h>
 #include <stdbool.h>
@@ -12,18 +12,18 @@
 
 enum { PEER_WATCH_HOST_BYTES = 65, PEER_WATCH_ADDRESSES_MAX = 16 };
 
-// What a rank tells the one before it, so that it is found.
+// The contact details that a rank sends to the rank before it.
 struct peer_watch_card {
-    uint64_t token;  // whoever connects shows it
+    uint64_t token;  // the connecting rank sends it
     int32_t process, address_count;
     uint32_t addresses[PEER_WATCH_ADDRESSES_MAX];  // IPv4, in network order
-    uint16_t port;                                 // the same
+    uint16_t port;                                 // in network order; 0: not reachable
     char host[PEER_WATCH_HOST_BYTES];
 };
 
 struct peer_watch_link {
     int rank;  // at the other end
-    int fd;    // -1: no connection, or it has ended
+    int fd;    // -1: no connection, or it was closed
     struct peer_watch_card card;
 };
 
@@ -31,14 +31,14 @@ struct peer_watch {
     struct peer_watch_link next, before;
 };
 
-// All ranks of `world` call it together. A neighbour that cannot be reached by IPv4 is not watched: that is no error,
-// and the launcher still is. ERR_IO: MPI fails.
+// Collective over `world`. A neighbour that is not reachable by IPv4 is not watched, which is no error: the launcher
+// still notices its death. ERR_IO: MPI failed.
 int peer_watch_open(MPI_Comm world, struct peer_watch *out);
 
-// The rank of a neighbour that has died since the last call, and a text that names it; -1: none.
+// Returns the rank of a neighbour that has died since the last call and a text that names it; -1: none.
 int peer_watch_poll(struct peer_watch *watch, char *text, size_t text_bytes);
 
-// Says goodbye. May be called again, and after an error of peer_watch_open.
+// Says goodbye and closes the connections. Repeated calls are allowed, also after an error of peer_watch_open.
 void peer_watch_close(struct peer_watch *watch);
 
 #endif

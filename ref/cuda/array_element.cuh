@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one thread does of a loop over arrays: the texts of dtype.h, norm.h and recipe.h, on four neighbouring elements
-// at a time where every array of the loop is aligned for that, else on one. All of it is host code, too, so that a host
-// can run any number of such threads one after the other and see their bits.
+// The part of one thread in a loop over arrays: applies dtype_element.h, norm.h and recipe.h to four neighbouring
+// elements at a time if every array is aligned for that, else to one. All of it also compiles for the host, which can
+// run any number of such threads one after the other and compare their bits.
 #ifndef ZG_ARRAY_ELEMENT_CUH
 #define ZG_ARRAY_ELEMENT_CUH
 
@@ -18,13 +18,12 @@ extern "C" {
 
 enum { WIDE = 4, FOLD_INPUTS = 64 };
 
-// A thread's number among all that share a loop.
+// The index of a thread among the threads that share a loop, and their number.
 struct grid_position {
     size_t index, count;
 };
 
-// The thread's part of a loop over count elements: the operation takes WIDE of them at once, and what is left one by
-// one.
+// Runs the thread's part of a loop over count elements: WIDE elements at a time, then the rest one by one.
 template <typename operation> BOTH void each(operation &o, struct grid_position position, size_t count, bool wide)
 {
     size_t groups = wide ? count / WIDE : 0;
@@ -34,7 +33,7 @@ template <typename operation> BOTH void each(operation &o, struct grid_position 
         o.template at<1>(i);
 }
 
-// Whether WIDE elements, counted from the first, are one load.
+// Returns whether the alignment allows loads of WIDE elements.
 BOTH bool is_wide(enum dtype dtype, const void *values)
 {
     return (uintptr_t)values % (WIDE * dtype_bytes(dtype)) == 0;
@@ -66,7 +65,7 @@ template <int lanes> BOTH void load_floats(const float *values, size_t i, float 
     }
 }
 
-// values[i] and the following, widened.
+// Loads values[i] and the following ones, widened to fp32.
 template <int lanes> BOTH void load(enum dtype dtype, const void *values, size_t i, float out[lanes])
 {
     if (dtype == DTYPE_FP32) {
@@ -98,7 +97,7 @@ template <int lanes> BOTH void store_bits(uint16_t *values, size_t i, const uint
         values[i] = in[0];
 }
 
-// values[i] and the following become the nearest values of the format.
+// Stores values[i] and the following ones, rounded to the format.
 template <int lanes> BOTH void store(enum dtype dtype, void *values, size_t i, const float in[lanes])
 {
     if (dtype == DTYPE_FP32) {
@@ -111,17 +110,17 @@ template <int lanes> BOTH void store(enum dtype dtype, void *values, size_t i, c
     store_bits<lanes>((uint16_t *)values, i, bits);
 }
 
-// dtype_fold_groups; dtype_fold is one group. With one input and no addition it is a conversion, with one and `add` an
+// dtype_fold_groups; with one group it is dtype_fold, with one input a conversion, and with one input and `add` an
 // accumulation.
 template <enum dtype in_dtype> struct fold_operation {
-    const void *some[FOLD_INPUTS];  // the inputs, if there are no more
-    const void *const *many;        // else they are here; null otherwise
+    const void *some[FOLD_INPUTS];  // up to FOLD_INPUTS inputs
+    const void *const *many;        // more inputs; else null
     int world, group;
     enum dtype out_dtype;
     void *out;
     bool add;
 
-    // The group's inputs from in[0] on.
+    // Sums the inputs of the group that begins at in[0].
     template <int lanes> __host__ __device__ void sum_group(const void *const *in, size_t i, float sum[lanes]) const
     {
         load<lanes>(in_dtype, in[0], i, sum);
@@ -154,26 +153,30 @@ template <enum dtype in_dtype> struct fold_operation {
     }
 };
 
-// adam_update, all elements of the tensor's body or all of its tail.
-template <enum recipe_family family, enum recipe_fusion fusion>
-struct adam_operation {
-    struct adam_step step; float reciprocal;  // of the divisor
-    bool divides;                             // and not multiplies by the reciprocal
+// adam_update, for elements that all lie in the tensor's body or all in its tail.
+template <recipe_family family, recipe_fusion fusion> struct adam_operation {
+    struct adam_step step;
+    float reciprocal;  // of the divisor
+    bool divides;      // instead of multiplying by the reciprocal
 
-    template <int lanes> __host__ __device__ void at(size_t i) const {
-        float g[lanes], p[lanes], m[lanes], v[lanes]; load<lanes>(step.grad_dtype, step.grad, i, g);
-        load_floats<lanes>(step.param, i, p); load_floats<lanes>(step.exp_avg, i, m);
-        load_floats<lanes>(step.exp_avg_sq, i, v); for (int k = 0; k < lanes; k++){
+    template <int lanes> __host__ __device__ void at(size_t i) const
+    {
+        float g[lanes], p[lanes], m[lanes], v[lanes];
+        load<lanes>(step.grad_dtype, step.grad, i, g);
+        load_floats<lanes>(step.param, i, p);
+        load_floats<lanes>(step.exp_avg, i, m);
+        load_floats<lanes>(step.exp_avg_sq, i, v);
+        for (int k = 0; k < lanes; k++) {
             float mean = divides ? g[k] / step.grad_divisor : g[k] * reciprocal;
-            recipe_family_element(family, fusion, &step.scalars, mean *step.grad_coefficient, &p[k], &m[k], &v[k]);}
-store_floats<lanes>(step.param, i, p);
-store_floats<lanes>(step.exp_avg, i, m);
-store_floats<lanes>(step.exp_avg_sq, i, v);
-if (step.model_params)
-    store<lanes>(step.model_dtype, step.model_params, i, p);
-}
-}
-;
+            recipe_family_element(family, fusion, &step.scalars, mean * step.grad_coefficient, &p[k], &m[k], &v[k]);
+        }
+        store_floats<lanes>(step.param, i, p);
+        store_floats<lanes>(step.exp_avg, i, m);
+        store_floats<lanes>(step.exp_avg_sq, i, v);
+        if (step.model_params)
+            store<lanes>(step.model_dtype, step.model_params, i, p);
+    }
+};
 
 BOTH bool is_wide_step(const struct adam_step *step)
 {
@@ -182,8 +185,8 @@ BOTH bool is_wide_step(const struct adam_step *step)
            (!step->model_params || is_wide(step->model_dtype, step->model_params));
 }
 
-// An optimizer step's loads and stores with hardly any arithmetic: what the step is measured against. The state's
-// arrays take each other's place, and v the gradient's bits, so that every byte is needed.
+// The loads and stores of an optimizer step with almost no arithmetic: the baseline of the step. It permutes the state
+// arrays and mixes the gradient's bits into v, so that the compiler can drop no byte.
 struct mix_operation {
     struct adam_step step;
 
@@ -204,7 +207,7 @@ struct mix_operation {
     }
 };
 
-// The largest magnitude's encoding, in the values' own format: the order of the encodings is that of the magnitudes.
+// The encoding of the largest magnitude, in the values' format, in which encodings order as magnitudes do.
 struct norm_max_operation {
     enum dtype dtype;
     const void *values;
@@ -245,8 +248,8 @@ BOTH uint64_t f64_bits(double value)
     return bits;
 }
 
-// The squares as integers: adding 2^k, which is larger than any of them, rounds a square to the fixed point and leaves
-// it in the low bits. Integers are added in any order.
+// Sums squares as integers, in any order: adding 2^k, which is larger than any square, rounds a square to the fixed
+// point and leaves it in the low bits.
 struct norm_operation {
     enum dtype dtype;
     const void *values;
@@ -264,7 +267,7 @@ struct norm_operation {
     }
 };
 
-// A sum in four parts of 32 bits, each in a 64-bit number: 2^32 blocks can add theirs without a carry.
+// A sum in four parts of 32 bits, each in a 64-bit number, so that 2^32 blocks can add theirs without a carry.
 enum { NORM_LIMBS = 4 };
 
 BOTH uint64_t norm_limb(struct norm_sum sum, int limb)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entries of struct isa_kernels for arrays, on whatever runs a loop's threads. `where` has
-//   run(operation, count, wide, what)                     o.at(i) for every element
-//   max(norm_max_operation, count, wide) -> uint32_t      the largest of the threads' maxima
-//   sum(norm_operation, count, wide) -> norm_sum          the sum of the threads' sums
-//   list(inputs, count) -> const void *const *            the same pointers where the threads can read them, or null
-//                                                         with an error noted
-//   unlist(list)                                          after the loop that reads it has been begun
+// The entries of struct isa_kernels for arrays. The template parameter `where` runs the threads of a loop:
+//   run(operation, count, wide, what)                     calls operation.at(i) for every element
+//   max(norm_max_operation, count, wide) -> uint32_t      returns the largest of the threads' maxima
+//   sum(norm_operation, count, wide) -> norm_sum          returns the sum of the threads' sums
+//   list(inputs, count) -> const void *const *            copies the pointers to memory that the threads can read;
+//   null:
+//                                                         an error is noted
+//   unlist(list)                                          releases it; called after the loop that reads it has begun
 #ifndef ZG_ARRAY_KERNELS_CUH
 #define ZG_ARRAY_KERNELS_CUH
 
@@ -89,7 +90,7 @@ template <typename where> struct array_kernels {
             adam_run<family, FUSE_GRADIENT>(step);
     }
 
-    // Elements [begin, end) of the step.
+    // Updates elements [begin, end) of the step.
     static void adam_range(const struct adam_step *step, enum recipe_fusion fusion, size_t begin, size_t end)
     {
         struct adam_step part = *step;

@@ -12,7 +12,7 @@ unsigned grid_blocks(size_t work, unsigned rounds)
     return (unsigned)(needed < most ? needed : most);
 }
 
-// The calling thread's, given back when it ends.
+// The calling thread's memory for results, freed when the thread ends.
 struct scratch {
     void *memory;
     size_t bytes;
@@ -20,7 +20,7 @@ struct scratch {
 
     ~scratch()
     {
-        // A thread that ends has nobody to tell.
+        // A thread that ends cannot report an error.
         (void)cudaFree(memory);
     }
 };
@@ -32,7 +32,7 @@ void *grid_scratch(size_t bytes)
     const size_t least = 4096;
     if (scratch.memory && scratch.bytes >= bytes && scratch.device == cuda_lane_device())
         return scratch.memory;
-    (void)cuda_lane_stream();  // which makes the thread's device the current one
+    (void)cuda_lane_stream();  // makes the thread's device current
     cuda_lane_note(cudaFree(scratch.memory), "the memory of results");
     scratch.memory = NULL;
     scratch.bytes = bytes > least ? bytes : least;

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-// "13.0" of 13000; null of 0.
+// Returns "13.0" for 13000 and null for 0.
 static json_t *version_json(int version)
 {
     char text[32];
@@ -23,7 +23,7 @@ static json_t *text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
-// Only an open cuFile knows whether it has PCI P2PDMA.
+// Does not open cuFile, which alone could tell whether it uses PCI P2PDMA.
 static json_t *cufile_json(void)
 {
     const struct cufile_calls *calls;

@@ -5,13 +5,14 @@
 
 #include <cuda_runtime_api.h>
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { MESSAGE_BYTES = 512 };
 
-// The calling thread's.
+// Of the calling thread.
 static _Thread_local struct {
     int device;
     cudaStream_t stream;
@@ -19,18 +20,18 @@ static _Thread_local struct {
     char message[MESSAGE_BYTES];
 } lane;
 
-// What the driver said when it was first asked: a machine's devices do not change while a process runs.
+// The driver's first answer; the devices of a machine do not change while a process runs.
 static struct {
     pthread_once_t once;
     int device_count;
     char absent[MESSAGE_BYTES];
-    pthread_key_t key;  // has threads destroy their streams
+    pthread_key_t key;  // destroys a thread's stream when the thread ends
     bool has_key;
 } process = {.once = PTHREAD_ONCE_INIT};
 
 static void destroy_stream(void *stream)
 {
-    // A thread that ends has nobody to tell.
+    // A thread that ends cannot report an error.
     (void)cudaStreamDestroy(stream);
 }
 
@@ -38,7 +39,7 @@ static void ask_driver(void)
 {
     int count = 0, driver = 0;
     cudaError_t status = cudaGetDeviceCount(&count);
-    // A version of 0 is no driver at all, which the runtime would call an insufficient one.
+    // A version of 0 means that there is no driver, which the runtime would report as an insufficient one.
     if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
         snprintf(process.absent, sizeof process.absent, "no CUDA device: NVIDIA's driver is not loaded");
     else if (status != cudaSuccess || count == 0)
@@ -63,6 +64,7 @@ int cuda_lane_device_count(void)
 
 int cuda_lane_device_of(int local_rank, int device_count)
 {
+    assert(local_rank >= 0 && device_count > 0);
     return local_rank % device_count;
 }
 
@@ -76,7 +78,7 @@ int cuda_lane_error(unsigned status, const char *what)
     if (status == cudaSuccess)
         return ERR_NONE;
     cudaError_t error = (cudaError_t)status;
-    // What has been told here is not the next launch's.
+    // Clears the error, or the next launch would report it again.
     (void)cudaGetLastError();
     return err_set(error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_IO, "CUDA: %s on device %d: %s: %s", what,
                    lane.device, cudaGetErrorName(error), cudaGetErrorString(error));
@@ -107,15 +109,15 @@ int cuda_lane_use(int device)
     if (absent)
         return err_set(ERR_USAGE, "%s", absent);
     if (device < 0 || device >= process.device_count)
-        return err_set(ERR_USAGE, "no CUDA device %d: there are %d, counted from 0", device, process.device_count);
+        return err_set(ERR_USAGE, "no CUDA device %d: expected 0 to %d", device, process.device_count - 1);
     if (lane.stream && device != lane.device) {
         TRY(cuda_lane_wait());
         cudaStream_t stream = lane.stream;
         lane.stream = NULL;
         (void)pthread_setspecific(process.key, NULL);
-        TRY(cuda_lane_error(cudaStreamDestroy(stream), "the end of a stream"));
+        TRY(cuda_lane_error(cudaStreamDestroy(stream), "destroying a stream"));
     }
-    TRY(cuda_lane_error(cudaSetDevice(device), "the choice of a device"));
+    TRY(cuda_lane_error(cudaSetDevice(device), "selecting a device"));
     lane.device = device;
     return ERR_NONE;
 }
@@ -130,8 +132,8 @@ struct CUstream_st *cuda_lane_stream(void)
         return NULL;
     }
     cudaStream_t stream;
-    if (cuda_lane_note(cudaSetDevice(lane.device), "the choice of a device") != ERR_NONE ||
-        cuda_lane_note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream") != ERR_NONE)
+    if (cuda_lane_note(cudaSetDevice(lane.device), "selecting a device") != ERR_NONE ||
+        cuda_lane_note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream") != ERR_NONE)
         return NULL;
     // Without the key, or memory for its value, the stream lasts as long as the process.
     if (process.has_key)
@@ -142,7 +144,7 @@ struct CUstream_st *cuda_lane_stream(void)
 int cuda_lane_wait(void)
 {
     if (lane.stream)
-        cuda_lane_note(cudaStreamSynchronize(lane.stream), "what was enqueued");
+        cuda_lane_note(cudaStreamSynchronize(lane.stream), "enqueued work");
     if (lane.code == ERR_NONE)
         return ERR_NONE;
     int code = lane.code;

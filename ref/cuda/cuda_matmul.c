@@ -18,13 +18,13 @@
 #define TEXT(x) TEXT_OF(x)
 #define LIBRARY "libcublas.so." TEXT(CUBLAS_VER_MAJOR)
 
-// What cuBLAS itself advises for the newest devices; older ones need less.
+// NVIDIA's recommended size for the newest devices; older ones need less.
 enum { WORKSPACE_BYTES = 32 << 20 };
 
-// The library, once a process.
+// The library, loaded once per process.
 static struct {
     pthread_once_t once;
-    char missing[512];  // "" when it is there
+    char missing[512];  // the reason why it is not available; "" if it is
     char version[32];
     cublasStatus_t (*create)(cublasHandle_t *handle);
     cublasStatus_t (*destroy)(cublasHandle_t handle);
@@ -37,11 +37,11 @@ static struct {
     cublasStatus_t (*sgemm)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
                             int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
                             const float *b, int64_t b_stride, const float *beta, float *c, int64_t c_stride);
-    pthread_key_t key;  // has threads give back what is theirs
+    pthread_key_t key;  // frees a thread's handle when the thread ends
     bool has_key;
 } library = {.once = PTHREAD_ONCE_INIT};
 
-// The calling thread's.
+// Of the calling thread.
 struct handle {
     cublasHandle_t cublas;
     void *workspace;
@@ -50,8 +50,8 @@ struct handle {
 };
 static _Thread_local struct handle own;
 
-// A thread that ends has nobody to tell. Its own variables are still there.
-static void give_back(void *handle)
+// Runs when a thread ends, which cannot report an error. Its thread-local variables still exist.
+static void close_handle(void *handle)
 {
     struct handle *h = handle;
     if (h->cublas)
@@ -78,7 +78,7 @@ static void load(void)
     if (!file) {
         snprintf(library.missing, sizeof library.missing,
                  "matrix products on a GPU need " LIBRARY
-                 ", which is neither among the system's libraries nor in " ZG_CUDA_LIBRARIES
+                 ", which is neither in the system's library path nor in " ZG_CUDA_LIBRARIES
                  ": install the CUDA toolkit, or set LD_LIBRARY_PATH");
         return;
     }
@@ -86,7 +86,7 @@ static void load(void)
         void *symbol = dlsym(file, functions[i].name);
         memcpy(functions[i].pointer, &symbol, sizeof symbol);
         if (!symbol) {
-            snprintf(library.missing, sizeof library.missing, LIBRARY " has no %s", functions[i].name);
+            snprintf(library.missing, sizeof library.missing, LIBRARY " lacks %s", functions[i].name);
             return;
         }
     }
@@ -94,7 +94,7 @@ static void load(void)
     for (int i = 0; i < 3; i++)
         (void)library.get_property((libraryPropertyType)i, &numbers[i]);
     snprintf(library.version, sizeof library.version, "%d.%d.%d", numbers[0], numbers[1], numbers[2]);
-    library.has_key = pthread_key_create(&library.key, give_back) == 0;
+    library.has_key = pthread_key_create(&library.key, close_handle) == 0;
 }
 
 int cuda_matmul_load(void)
@@ -118,14 +118,15 @@ static int check(cublasStatus_t status, const char *what)
 
 static int open_handle(struct handle *h)
 {
-    TRY(cuda_lane_error(cudaMalloc(&h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS"));
-    TRY(check(library.create(&h->cublas), "cuBLAS"));
+    TRY(cuda_lane_error(cudaMalloc(&h->workspace, WORKSPACE_BYTES), "allocating the workspace of cuBLAS"));
+    TRY(check(library.create(&h->cublas), "creating a handle of cuBLAS"));
     h->device = cuda_lane_device();
     TRY(check(library.set_math_mode(h->cublas, CUBLAS_PEDANTIC_MATH), "the mode of cuBLAS"));
     return check(library.set_atomics_mode(h->cublas, CUBLAS_ATOMICS_NOT_ALLOWED), "the mode of cuBLAS");
 }
 
-// The handle on the calling thread's device and stream. A stream is set before the workspace, which it would replace.
+// Prepares the handle for the calling thread's device and stream. Sets the stream before the workspace, because
+// cublasSetStream resets the workspace.
 static int ready(struct handle *h)
 {
     TRY(cuda_matmul_load());
@@ -133,13 +134,13 @@ static int ready(struct handle *h)
     if (!stream)
         return cuda_lane_wait();
     if (h->cublas && h->device != cuda_lane_device())
-        give_back(h);
+        close_handle(h);
     if (!h->cublas) {
         if (library.has_key)
             (void)pthread_setspecific(library.key, h);
         int code = open_handle(h);
         if (code != ERR_NONE) {
-            give_back(h);
+            close_handle(h);
             return code;
         }
     }
@@ -206,7 +207,7 @@ static const float *data_of(const struct matrix *matrix)
     return matrix->copy ? matrix->copy : matrix->data;
 }
 
-// cuBLAS' matrices are column-major: the transpose of a row-major one, without a move. c^T = op(b)^T op(a)^T.
+// cuBLAS is column-major and so reads a row-major matrix as its transpose: c^T = op(b)^T op(a)^T.
 static int multiply(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
                     float beta, float *c, size_t c_stride)
 {

@@ -105,7 +105,7 @@ static struct cufile_status standin_buffer_deregister(const void *memory)
     return (struct cufile_status){5024, 0};
 }
 
-// What is wrong with a call; 0: nothing. *bytes becomes what it moves.
+// Returns the error of a call, or 0, and sets *bytes to the bytes that it moves.
 static ssize_t standin_begin(const int *handle, const void *memory, off_t file_offset, off_t memory_offset,
                              size_t *bytes, int *call)
 {

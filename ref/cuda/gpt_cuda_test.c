@@ -148,7 +148,7 @@ static void try_softmax(bool is_gpu)
         IN_BOTH(&b, softmax_causal_backward(length, a[0], a[1]));
         compare(&b, "a softmax", length, length);
     }
-    // What overflowed stays visible, wherever it stands.
+    // An overflow stays visible at every position.
     for (size_t at = 0; at < 20; at += 19) {
         add(&b, 400);
         for (size_t row = 0; row < 20; row++)

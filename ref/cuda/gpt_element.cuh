@@ -1,125 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPT's loops over rows, as teams of threads run them: gpt_kernel.h's sums over a row have LANES partial sums, and a
-// team has as many threads, each of which keeps one. So an element goes into the same partial sum, in the same order,
-// and they are folded by the same halves: the bits are the processor's. All of it is host code, too, with a team that
-// is one thread.
+// The operations of gpt_kernel.h for teams of threads (gpt_team.cuh), one row for each team, or for single threads, one
+// element or column each. All of it also compiles for the host.
 #ifndef ZG_GPT_ELEMENT_CUH
 #define ZG_GPT_ELEMENT_CUH
 
 #include <math.h>
 #include <stdint.h>
 
-extern "C" {
-#include "ref/arithmetic/gpt_math.h"
-}
+#include "ref/cuda/gpt_team.cuh"
 
-enum { LANES = 16, ROW_TOKENS = 1024 };
+enum { ROW_TOKENS = 1024 };
 
-// A row's tokens, which travel to a kernel with its arguments: ROW_TOKENS rows a launch.
+// The tokens of up to ROW_TOKENS rows, passed to a kernel as an argument.
 struct row_tokens {
     uint16_t of[ROW_TOKENS];
 };
 
-// What a team offers: `each` calls f(j) for begin <= j < end, a given j always by the same thread; `sum` and `largest`
-// are known to all its threads; after `sync` every thread has read what it wanted of the row before.
-struct host_team {
-    template <typename function> __host__ void each(size_t begin, size_t end, function f) const
-    {
-        for (size_t j = begin; j < end; j++)
-            f(j);
-    }
-
-    template <typename function> __host__ float sum(size_t count, function term) const
-    {
-        float lane[LANES] = {0};
-        for (size_t j = 0; j < count; j++)
-            lane[j % LANES] += term(j);
-        for (int half = LANES / 2; half > 0; half /= 2)
-            for (int l = 0; l < half; l++)
-                lane[l] += lane[l + half];
-        return lane[0];
-    }
-
-    __host__ float largest(size_t count, const float *row) const
-    {
-        float top = row[0];
-        for (size_t j = 1; j < count; j++)
-            top = row[j] > top ? row[j] : top;
-        return top;
-    }
-
-    __host__ void sync() const
-    {
-    }
-
-    __host__ bool is_first() const
-    {
-        return true;
-    }
-};
-
-#ifdef __CUDACC__
-struct device_team {
-    unsigned lane, mask;  // the thread's in the team; the team's in the warp
-
-    __device__ device_team() : lane(threadIdx.x % LANES), mask(0xffffu << (threadIdx.x % 32 / LANES * LANES))
-    {
-    }
-
-    template <typename function> __device__ void each(size_t begin, size_t end, function f) const
-    {
-        for (size_t j = begin / LANES * LANES + lane; j < end; j += LANES)
-            if (j >= begin)
-                f(j);
-    }
-
-    template <typename function> __device__ float sum(size_t count, function term) const
-    {
-        float mine = 0;
-        for (size_t j = lane; j < count; j += LANES)
-            mine += term(j);
-        for (int half = LANES / 2; half > 0; half /= 2)
-            mine += __shfl_down_sync(mask, mine, half, LANES);
-        return __shfl_sync(mask, mine, 0, LANES);
-    }
-
-    // As row[0] is in every thread's, a NaN there is the result, and one elsewhere never is, as on the host.
-    __device__ float largest(size_t count, const float *row) const
-    {
-        float top = row[0];
-        for (size_t j = lane; j < count; j += LANES)
-            top = row[j] > top ? row[j] : top;
-        for (int half = LANES / 2; half > 0; half /= 2) {
-            float other = __shfl_xor_sync(mask, top, half, LANES);
-            top = other > top ? other : top;
-        }
-        return top;
-    }
-
-    __device__ void sync() const
-    {
-        __syncwarp(mask);
-    }
-
-    __device__ bool is_first() const
-    {
-        return lane == 0;
-    }
-};
-#endif
-
 #define ROW template <typename team_type> __host__ __device__ void row(const team_type &team, size_t r) const
-
-// The row becomes its exponentials relative to its largest element; the sum of them.
-#pragma nv_exec_check_disable
-template <typename team_type>
-__host__ __device__ static inline float exponentials(const team_type &team, size_t count, float *row, float *most)
-{
-    float top = *most = team.largest(count, row);
-    team.sync();
-    team.each(0, count, [&](size_t j) { row[j] = exp_within(row[j] - top); });
-    return team.sum(count, [&](size_t j) { return row[j]; });
-}
 
 struct bias_add_operation {
     size_t width;
@@ -182,7 +79,7 @@ struct layernorm_apply_operation {
     }
 };
 
-// The gradients of weight and bias are sums over rows: a thread a column.
+// The gradients of weight and bias are sums over rows; each thread sums one column.
 struct layernorm_column_operation {
     size_t row_count, width;
     const float *in, *stats, *out_gradient;
@@ -273,7 +170,7 @@ struct softmax_causal_backward_operation {
     }
 };
 
-// What a row's loss is made of: log(sum) + largest - right.
+// The terms of a row's loss, log(sum) + largest - right.
 struct row_loss {
     float sum, largest, right;
 };
@@ -327,7 +224,7 @@ struct embedding_forward_operation {
     }
 };
 
-// One column of all rows, in their order: where two rows have one token, the first is added first.
+// One column of all rows, in ascending order: if two rows have the same token, the first is added first.
 struct embedding_backward_operation {
     size_t row_count, width;
     bool by_token;

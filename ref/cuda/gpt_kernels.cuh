@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpt_kernel.h's functions from gpt_element.cuh's operations. `where` runs them: run(operation, count, wide, what) for
-// elements or columns, rows(operation, count, what), results(count) for losses, and fetch for bringing them here.
+// The entries of struct isa_kernels for a GPT, made of the operations of gpt_element.cuh. The template parameter
+// `where` runs them: run(operation, count, wide, what) for elements or columns, rows(operation, count, what) for rows,
+// results(count) allocates losses, and fetch copies them to the host.
 #ifndef ZG_GPT_KERNELS_CUH
 #define ZG_GPT_KERNELS_CUH
 
@@ -61,7 +62,7 @@ template <typename where> struct gpt_kernels {
         where::rows(softmax_causal_backward_operation{length, softmax, gradient}, length, "a softmax' gradients");
     }
 
-    // The logarithm and the sum over rows are the host's.
+    // The host computes the logarithms and the sum over rows.
     static double crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target)
     {
         double total = 0;
@@ -108,7 +109,7 @@ template <typename where> struct gpt_kernels {
     {
         for (size_t first = 0, count; first < row_count; first += count) {
             count = tokens_now(row_count - first);
-            // Without tokens a row's place is its number.
+            // Without tokens, row r adds to row r of the gradient.
             float *from = tokens ? gradient : gradient + first * width;
             where::run(embedding_backward_operation{count, width, tokens != NULL, in + first * width, from,
                                                     tokens_of(tokens ? tokens + first : NULL, count)},

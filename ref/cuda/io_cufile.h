@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUDirect Storage: cuFile as an engine behind io.h, whose requests name memory of a GPU. Its calls are synchronous: a
-// request is done inside submit, so that requests in flight are the pool's threads (intra_op_parallelism), each with a
-// queue of depth 1. Whether bytes pass host memory on the way is up to cuFile (io_cufile_path).
+// GPUDirect Storage: an engine of io.h that uses cuFile, for requests whose memory lies on a GPU. cuFile's calls are
+// synchronous, and submit completes each request, so requests are in flight only on the threads of a pool
+// (intra_op_parallelism), each with a queue of depth 1. cuFile decides whether bytes pass through host memory
+// (io_cufile_path). Not yet run on a GPU.
 //
-// cuFile is one for the whole process, and so is this: it is opened, memory is registered, queues come and go, memory
-// is given back, it is closed. A file is registered when a request first names it, once however many queues it has, and
-// it stays open until the last of them is closed. cuFile takes files that were opened with O_DIRECT, by their name
-// (O_TMPFILE is refused), and that still have it when they are registered. The engine needs no CUDA; the library's
-// calls do (io_cufile_library).
+// cuFile is global to the process, and so is this: open it, register memory, use queues, deregister the memory, close
+// it. A file is registered when a request first names it, once for all queues, and stays so until the last of these
+// queues is closed. cuFile accepts files opened with O_DIRECT that have a name when they are registered; it refuses
+// O_TMPFILE. The engine itself needs no CUDA; the library's functions do (io_cufile_library).
 #ifndef ZG_IO_CUFILE_H
 #define ZG_IO_CUFILE_H
 
@@ -17,10 +17,10 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-// cuFile's own types, as libcufile.so.0 passes them; io_cufile_test.c compares them with cufile.h where that is found.
+// The types of libcufile.so.0; io_cufile_test.c compares them with cufile.h if that is installed.
 struct cufile_status {
     int error;       // CUfileOpError; 0: none
-    int cuda_error;  // CUresult, where error is CUFILE_CUDA_DRIVER_ERROR
+    int cuda_error;  // CUresult, if error is CUFILE_CUDA_DRIVER_ERROR
 };
 
 enum { CUFILE_ERROR_BASE = 5000, CUFILE_CUDA_DRIVER_ERROR = 5011, CUFILE_DESCRIPTOR = 1 };
@@ -44,9 +44,9 @@ struct cufile_properties {
 // Bits of control_flags and feature_flags.
 enum { CUFILE_ALLOWS_COMPATIBILITY = 1u << 1, CUFILE_HAS_PCI_P2PDMA = 1u << 4 };
 
-// What is called of cuFile; a test puts its own there.
+// The functions of cuFile that the engine calls; a test replaces them.
 struct cufile_calls {
-    const char *library;  // the file that was loaded
+    const char *library;  // the file loaded
     struct cufile_status (*driver_open)(void);
     struct cufile_status (*driver_close)(void);
     struct cufile_status (*properties)(struct cufile_properties *out);
@@ -54,46 +54,44 @@ struct cufile_calls {
     void (*file_deregister)(void *handle);
     struct cufile_status (*buffer_register)(const void *memory, size_t bytes, int flags);
     struct cufile_status (*buffer_deregister)(const void *memory);
-    // Bytes that were moved; -1 with errno, which may be a CUfileOpError; or minus a CUfileOpError. The second offset
-    // is into the memory.
+    // Return the bytes moved; -1 with errno, which may be a CUfileOpError; or minus a CUfileOpError.
     ssize_t (*read)(void *handle, void *memory, size_t bytes, off_t file_offset, off_t memory_offset);
     ssize_t (*write)(void *handle, const void *memory, size_t bytes, off_t file_offset, off_t memory_offset);
 };
 
-// The library's own, loaded when first asked for. ERR_USAGE: there is none on this machine, or none that could be
-// opened. Built with CUDA only.
+// Loads the functions of the library on first use. ERR_USAGE: the library is not installed or cannot be loaded. Built
+// with CUDA only.
 int io_cufile_library(const struct cufile_calls **out);
 
-// Whether the kernel has the module nvidia-fs.
+// Returns whether the kernel has the module nvidia-fs.
 bool io_cufile_has_nvidia_fs(void);
 
-// The ways that bytes may go, as far as can be known: "nvidia-fs", "PCI P2PDMA", "compatibility mode", which is through
-// host memory, or one of the first two with " or compatibility mode" where cuFile may choose that for a file system.
+// Returns the path of the bytes, as far as it can be known: "nvidia-fs", "PCI P2PDMA", "compatibility mode" (through
+// host memory), or one of the first two with " or compatibility mode" if cuFile may choose that for a file system.
 const char *io_cufile_path(bool has_nvidia_fs, const struct cufile_properties *properties);
 
-// Opens cuFile for this process. ERR_IO says why that cannot be; ERR_INTERNAL: it is open already. The calls outlive
-// it. *path becomes what io_cufile_path says.
+// Opens cuFile for this process and sets *path to io_cufile_path. The calls outlive it. ERR_IO gives cuFile's reason;
+// ERR_INTERNAL: it is open already.
 int io_cufile_open(const struct cufile_calls *calls, const char **path);
 
-// When no queue and no memory is left. Null-safe in that it may be called where it is not open.
+// Closes cuFile, if it is open, after all queues are closed and all memory is deregistered.
 void io_cufile_close(void);
 
-// Requests may name memory within these bytes from now on without a copy on its device; it may be any accelerator's
-// (accelerator.h), which a thread enters at that device before it calls cuFile for it. ERR_IO: cuFile refuses.
+// Registers memory, so that requests within it need no copy on its device. The memory may belong to an accelerator
+// (accelerator.h); a thread enters `device` before it calls cuFile for that memory. ERR_IO: cuFile refuses.
 int io_cufile_register(void *memory, size_t bytes, int device);
 void io_cufile_deregister(void *memory);  // null-safe
 
-// The file is registered from now on until it is given back, used by queues or not; it may lose its name meanwhile.
-// path is for messages. ERR_IO: cuFile refuses it.
+// Keeps the file registered until it is given back, whether queues use it or not; it may be unlinked meanwhile. path
+// appears in messages. ERR_IO: cuFile refuses it.
 int io_cufile_keep(int file, const char *path);
 void io_cufile_give(int file);
 
-// The engine. A request whose memory is not registered goes through what cuFile has for such memory. ERR_INTERNAL
-// where cuFile is not open.
+// The engine. For memory that is not registered, cuFile uses buffers of its own. ERR_INTERNAL: cuFile is not open.
 extern const struct io_engine io_engine_cufile;
 
-// Returns code. If it is an error, and cuFile has reported a failure since the last call of this, the message says
-// which: the pool knows of errno alone.
+// Returns code. If it is an error and cuFile has reported a failure since the last call, adds that failure to the
+// message, because the pool knows only errno.
 int io_cufile_explain(int code);
 
 #endif

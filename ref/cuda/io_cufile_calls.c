@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuFile's own calls. The library is loaded when it is first asked for, so that a program that knows it runs where it
-// is not installed.
+// The functions of cuFile. The library is loaded on first use, so that the program also runs where it is not installed.
 #include "ref/cuda/io_cufile.h"
 
 #include "base/err.h"
@@ -14,10 +13,10 @@
 static struct {
     pthread_once_t once;
     struct cufile_calls calls;
-    char absent[512];  // why there is none; "" if there is
+    char absent[512];  // the reason why cuFile is not available; "" if it is
 } library = {.once = PTHREAD_ONCE_INIT};
 
-// Where the system looks, and then where CUDA's libraries were when this was built.
+// Tries the system's search path, then the path of CUDA's libraries at build time.
 static void *open_library(void)
 {
     static const char *const names[] = {"libcufile.so.0", "libcufile.so", ZG_CUDA_LIBRARIES "/libcufile.so.0",
@@ -53,17 +52,15 @@ static void load(void)
     void *handle = open_library();
     if (!handle)
         return;
-    // cuFileDriverOpen reads that list until it has come to its end.
+    // cuFileDriverOpen reads this list in a loop and never returns without it.
     if (access("/proc/modules", R_OK) != 0) {
-        snprintf(library.absent, sizeof library.absent,
-                 "no cuFile: it waits for ever where the kernel has no "
-                 "/proc/modules");
+        snprintf(library.absent, sizeof library.absent, "no cuFile: it hangs where the kernel has no /proc/modules");
         return;
     }
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         void *address = dlsym(handle, symbols[i].name);
         if (!address) {
-            snprintf(library.absent, sizeof library.absent, "cuFile is older than that of CUDA 12: it has no %s",
+            snprintf(library.absent, sizeof library.absent, "cuFile is older than CUDA 12's: it lacks %s",
                      symbols[i].name);
             return;
         }

@@ -4,6 +4,7 @@
 #include "ref/cuda/io_cufile.h"
 
 #include "ref/cuda/cufile_standin_test.h"
+#include "ref/tier/io_pool.h"
 #include "ref/tier/storage_test.h"
 
 #if __has_include(<cufile.h>)
@@ -104,7 +105,7 @@ static int transfer(struct io_pool *pool, struct trial *trial, bool write)
     return io_pool_transfer(pool, &(struct io_transfer){trial->bytes, locate, NULL, trial});
 }
 
-// Whether each block of the files is where `place` says, read through the host.
+// Expects each block of the files where `place` locates it, read through the host.
 static void expect_files(const struct trial *trial, const unsigned char *source)
 {
     unsigned char *read = storage_memory(2 * BLOCK);
@@ -235,7 +236,7 @@ Test(io_cufile, a_file_that_is_kept_stays_registered_without_its_name)
     cr_expect_eq(standin.file_count, 0);
     cr_expect_eq(io_cufile_keep(trial.files[0], "the folder"), ERR_IO);
     cr_expect_str_eq(err_message(), "the folder: the file there: No such file or directory: cuFileHandleRegister: "
-                                    "cuFile's error 5031: the file cannot be opened again by its name");
+                                    "cuFile error 5031: the file cannot be reopened by its name");
     trial_close(&trial);
 }
 
@@ -251,7 +252,7 @@ static void expect_failure(ssize_t result, int number, bool write, const char *e
     standin.fail_errno = number;
     cr_expect_eq(io_cufile_explain(transfer(pool, &trial, write)), ERR_IO);
     cr_expect_str_eq(err_message(), expected);
-    // What was told is not told again.
+    // A failure is reported only once.
     standin.fail_at = 0;
     cr_expect_eq(err_set(ERR_CHECK, "another"), io_cufile_explain(ERR_CHECK));
     cr_expect_str_eq(err_message(), "another");
@@ -268,13 +269,13 @@ Test(io_cufile, an_error_names_path_and_offset_and_cufiles_number)
                    "the folder: reading 4096 bytes at offset 16384 of the file there: Input/output error");
     expect_failure(-5008, 0, true,
                    "the folder: writing 4096 bytes at offset 16384 of the file there: Operation not supported: "
-                   "cuFileWrite: cuFile's error 5008: the file system is not supported");
+                   "cuFileWrite: cuFile error 5008: the file system is not supported");
     expect_failure(-5030, 0, false,
                    "the folder: reading 4096 bytes at offset 16384 of the file there: Input/output error: "
-                   "cuFileRead: cuFile's error 5030: cufile.log says more");
+                   "cuFileRead: cuFile error 5030: see cufile.log");
     expect_failure(-1, 5017, false,
                    "the folder: reading 4096 bytes at offset 16384 of the file there: Bad address: "
-                   "cuFileRead: cuFile's error 5017: the request reaches beyond the memory");
+                   "cuFileRead: cuFile error 5017: the request exceeds the memory");
     expect_failure(-ENODATA, 0, false,
                    "the folder: reading 4096 bytes at offset 16384 of the file there: No data available");
 }
@@ -301,14 +302,14 @@ Test(io_cufile, a_file_or_memory_that_is_refused_is_an_error)
     standin.file_status = (struct cufile_status){5020, 0};
     cr_expect_eq(io_cufile_explain(transfer(pool, &trial, false)), ERR_IO);
     cr_expect_str_eq(err_message(), "the folder: reading 4096 bytes at offset 12288 of the file there: Invalid "
-                                    "argument: cuFileHandleRegister: cuFile's error 5020: the file was not opened "
+                                    "argument: cuFileHandleRegister: cuFile error 5020: the file was not opened "
                                     "with O_DIRECT");
     standin.file_status = (struct cufile_status){0};
     there_and_back(pool, &trial, 3);
     io_pool_close(pool);
     standin.buffer_status = (struct cufile_status){CUFILE_CUDA_DRIVER_ERROR, 201};
     cr_expect_eq(io_cufile_register(trial.memory, BLOCK, DEVICE), ERR_IO);
-    cr_expect_str_eq(err_message(), "4096 bytes of memory: cuFileBufRegister: cuFile's error 5011, CUDA's error 201: "
+    cr_expect_str_eq(err_message(), "4096 bytes of memory: cuFileBufRegister: cuFile error 5011, CUDA error 201: "
                                     "CUDA's driver failed");
     trial_close(&trial);
 }
@@ -317,12 +318,12 @@ Test(io_cufile, it_is_open_once_and_where_it_is_not_there_is_no_queue)
 {
     struct io_queue *queue;
     const char *path = NULL;
-    cr_expect_eq(io_queue_open(&io_engine_cufile, 1, NULL, &queue), ERR_INTERNAL);
+    cr_expect_eq(io_queue_open(&io_engine_cufile, 1, &queue), ERR_INTERNAL);
     io_cufile_close();
     io_cufile_deregister(NULL);
     standin.driver_status = (struct cufile_status){5001, 0};
     cr_expect_eq(io_cufile_open(&standin_calls, &path), ERR_IO);
-    cr_expect_str_eq(err_message(), "cuFileDriverOpen: cuFile's error 5001: nvidia-fs is not loaded, and cufile.json "
+    cr_expect_str_eq(err_message(), "cuFileDriverOpen: cuFile error 5001: nvidia-fs is not loaded, and cufile.json "
                                     "does not allow compatibility mode");
     standin.driver_status = (struct cufile_status){0};
     cr_expect_eq(io_cufile_open(&standin_calls, &path), ERR_NONE);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arrays' kernels on a GPU: array_element.cuh's operations by as many threads as fill it.
+// Runs the operations of array_element.cuh and gpt_element.cuh on a GPU.
 #include "ref/cuda/cuda_grid.cuh"
 #include "ref/cuda/isa_cuda.h"
 #include "ref/cuda/isa_table.cuh"
 
-// The operation stays where the launch put it: its list of inputs is indexed there.
+// __grid_constant__ keeps the operation, whose list of inputs is indexed, in constant memory.
 template <typename operation>
 __global__ void element_kernel(const __grid_constant__ operation o, size_t count, bool wide)
 {
@@ -113,7 +113,7 @@ struct on_device {
     static const void *const *list(const void *const in[], size_t count)
     {
         void *there = NULL;
-        // The copy has left the caller's memory when the call returns, as that is not page-locked.
+        // The call returns after it has read the caller's memory, because that is not pinned.
         if (cuda_lane_note(cudaMallocAsync(&there, count * sizeof *in, cuda_lane_stream()), "a list of inputs") ||
             cuda_lane_note(cudaMemcpyAsync(there, in, count * sizeof *in, cudaMemcpyHostToDevice, cuda_lane_stream()),
                            "a list of inputs"))

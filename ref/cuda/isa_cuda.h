@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of isa.h on a GPU: for arrays in the memory of the calling thread's device, on its stream (cuda_lane.h).
-// The bits are those of the other builds, except that of a NaN only its being one is the same. What returns a number
-// waits for it; the rest is begun, and complete after cuda_lane_wait. Errors are noted for that wait; a maximum that
-// could not be had is a NaN's.
+// The kernels of isa.h on a GPU, for arrays in the memory of the calling thread's device, on its stream (cuda_lane.h).
+// They have the bits of the other builds, except that the payload of a NaN may differ; tests show this for the host
+// compilation (isa_host.h), and it has not yet run on a GPU. A kernel that returns a number waits for it; the others
+// are complete after cuda_lane_wait, which also returns errors. A maximum that fails is a NaN.
 #ifndef ZG_ISA_CUDA_H
 #define ZG_ISA_CUDA_H
 
 #ifdef __cplusplus
 extern "C" {
-// struct isa_kernels and the function isa_kernels are two things, in C++ as in C.
+// C++ warns that the function isa_kernels hides the constructor of struct isa_kernels.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 #endif
@@ -21,9 +21,9 @@ extern "C" {
 
 extern const struct isa_kernels isa_cuda;
 
-// Begins the baseline of an optimizer step: the same loads and stores, element by element, with hardly any arithmetic
-// between them. Afterwards p is the former m, m the former v, v the bits of p with those of the widened gradient
-// (exclusive or), and the copy p's.
+// Enqueues the baseline of an optimizer step: the same loads and stores with almost no arithmetic. Afterwards p holds
+// the former m, m the former v, v the bits of the former p xor those of the widened gradient, and model_params the
+// former p.
 void isa_cuda_mix(const struct adam_step *step);
 
 #ifdef __cplusplus

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// isa_cuda against the scalar build, bit by bit: what nvcc makes of it for the host anywhere, and the GPU's own where
-// there is one. The arrays of a case lie in one piece of memory that is otherwise poison and is compared as a whole.
+// isa_cuda against the scalar build, bit by bit: nvcc's host compilation on any machine, and the GPU's if there is one
+// (not yet run on a GPU). The arrays of a case lie in one block of poisoned memory, which is compared as a whole.
 #include "ref/cuda/isa_cuda.h"
 
 #include "ref/cuda/cuda_lane.h"
+#include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/norm.h"
 #include "ref/cuda/isa_host.h"
 #include "ref/arithmetic/random.h"
 
@@ -19,7 +21,7 @@ static const enum dtype FORMATS[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 static const size_t COUNTS[] = {0, 1, 2, 3, 4, 5, 7, 15, 16, 17, 63, 255, 256, 257, 1009, 1024, 1025, 4093};
 enum { FORMAT_COUNT = 3, COUNT_COUNT = sizeof COUNTS / sizeof *COUNTS };
 
-// Where a table's kernels run, and their memory.
+// A table of kernels and the memory that they work on.
 struct target {
     const struct isa_kernels *kernels;
     void (*mix)(const struct adam_step *step);
@@ -37,7 +39,7 @@ static struct target target_on_host(size_t threads)
     return (struct target){&isa_host, isa_host_mix, host_memory, false};
 }
 
-// False, and the test says so, where there is no GPU.
+// Returns false, and reports the skip, if there is no GPU.
 static bool target_on_gpu(struct target *out)
 {
     const char *absent = cuda_lane_absent();
@@ -444,7 +446,7 @@ Test(isa_cuda, the_baseline_moves_every_byte_of_a_step_gpu)
         check_mix(&target);
 }
 
-// The GPU makes its own NaN; that it is one is all that is promised.
+// The GPU makes its own NaNs; only their being NaN is promised.
 Test(isa_cuda, what_is_not_a_number_stays_so_gpu)
 {
     struct target target;

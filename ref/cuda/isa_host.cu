@@ -2,7 +2,7 @@
 #include "ref/cuda/isa_host.h"
 #include "ref/cuda/isa_table.cuh"
 
-// A test's own; tests are processes.
+// The number of threads of a loop. Each test is a process of its own, so this needs no lock.
 static size_t threads = 7;
 
 void isa_host_threads(size_t count)
@@ -47,7 +47,7 @@ struct on_host {
         return largest;
     }
 
-    // As the blocks of a launch do, here of one thread each.
+    // Adds limbs as the blocks of a launch do, with one thread for each block.
     static struct norm_sum sum(const norm_operation &o, size_t count, bool wide)
     {
         uint64_t limbs[NORM_LIMBS] = {0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of kernels (isa.h) of one place: a GPU, or the host that stands for it in tests.
+// The table of kernels (isa.h) for one place: a GPU, or in tests the host.
 #ifndef ZG_ISA_TABLE_CUH
 #define ZG_ISA_TABLE_CUH
 

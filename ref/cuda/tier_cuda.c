@@ -9,17 +9,18 @@
 
 #include <cuda_runtime_api.h>
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 
 enum { DEVICE_MAX = 64 };
 
-// A device's memory is opened to another once a process, whichever thread comes first.
+// Peer access from one device to another is enabled once per process, by the first thread that enters.
 static pthread_mutex_t peers_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool reaches[DEVICE_MAX][DEVICE_MAX];
 
-// The calling thread's device reaches all that it can.
+// Enables access of the calling thread's device to all devices that it can reach.
 static int open_peers(int device)
 {
     int code = ERR_NONE;
@@ -28,7 +29,7 @@ static int open_peers(int device)
         int can = 0;
         if (other == device || reaches[device][other])
             continue;
-        code = cuda_lane_error(cudaDeviceCanAccessPeer(&can, device, other), "the question for a peer");
+        code = cuda_lane_error(cudaDeviceCanAccessPeer(&can, device, other), "querying peer access");
         if (code != ERR_NONE || !can)
             continue;
         cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
@@ -36,7 +37,7 @@ static int open_peers(int device)
             (void)cudaGetLastError();
             status = cudaSuccess;
         }
-        code = cuda_lane_error(status, "access to a peer");
+        code = cuda_lane_error(status, "enabling peer access");
         reaches[device][other] = code == ERR_NONE;
     }
     pthread_mutex_unlock(&peers_lock);
@@ -51,6 +52,7 @@ static int cuda_enter(int device)
 
 int cuda_devices_for(int rank_count, int *device_count)
 {
+    assert(rank_count > 0);
     const char *absent = cuda_lane_absent();
     if (absent)
         return err_set(ERR_USAGE, "%s", absent);
@@ -61,7 +63,7 @@ int cuda_devices_for(int rank_count, int *device_count)
         for (int other = 0; other < count; other++) {
             int can = 1;
             if (other != device)
-                TRY(cuda_lane_error(cudaDeviceCanAccessPeer(&can, device, other), "the question for a peer"));
+                TRY(cuda_lane_error(cudaDeviceCanAccessPeer(&can, device, other), "querying peer access"));
             if (!can)
                 return err_set(ERR_USAGE,
                                "CUDA: device %d cannot reach the memory of device %d, and ranks in one process fold "
@@ -81,17 +83,17 @@ static int cuda_allocate(size_t bytes, void **out)
 
 static int cuda_release(void *memory)
 {
-    return cuda_lane_error(cudaFree(memory), "the end of an allocation");
+    return cuda_lane_error(cudaFree(memory), "freeing an allocation");
 }
 
 static int cuda_lock(void *memory, size_t bytes)
 {
-    return cuda_lane_error(cudaHostRegister(memory, bytes, cudaHostRegisterPortable), "locked host memory");
+    return cuda_lane_error(cudaHostRegister(memory, bytes, cudaHostRegisterPortable), "pinning host memory");
 }
 
 static int cuda_unlock(void *memory)
 {
-    return cuda_lane_error(cudaHostUnregister(memory), "the end of locked host memory");
+    return cuda_lane_error(cudaHostUnregister(memory), "unpinning host memory");
 }
 
 static int cuda_wait(void)
@@ -99,7 +101,7 @@ static int cuda_wait(void)
     return cuda_lane_wait();
 }
 
-// The runtime knows from the addresses which side each of them is on.
+// With cudaMemcpyDefault the runtime finds the direction from the addresses.
 static int cuda_copy(void *to, const void *from, size_t bytes)
 {
     struct CUstream_st *stream = cuda_lane_stream();
@@ -115,6 +117,7 @@ static int cuda_copy(void *to, const void *from, size_t bytes)
 
 static int cuda_fill(void *memory, uint32_t word, size_t bytes)
 {
+    assert((uintptr_t)memory % sizeof word == 0 && bytes % sizeof word == 0);
     struct CUstream_st *stream = cuda_lane_stream();
     if (!stream)
         return cuda_lane_wait();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device filled with a word.
+// Fills device memory with a word.
 #ifndef ZG_TIER_CUDA_FILL_H
 #define ZG_TIER_CUDA_FILL_H
 
@@ -12,8 +12,8 @@ extern "C" {
 
 struct CUstream_st;
 
-// Begins on the stream, of the current device, to set count words from memory on, which is 4-byte aligned.
-// cudaGetLastError says whether that went well.
+// Enqueues on a stream of the current device: sets count words of memory, which is 4-byte aligned. cudaGetLastError
+// returns an error of the launch.
 void tier_cuda_fill(void *memory, uint32_t word, size_t count, struct CUstream_st *stream);
 
 #ifdef __cplusplus

@@ -4,6 +4,7 @@
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 #include "ref/executor/executor_fault.h"
+#include "ref/tier/tier_poison.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -153,12 +153,12 @@ Test(gpt_bits, every_build_of_the_kernels_gives_the_same_bits)
         struct model *model = make(&shapes[s]);
         for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
             struct trial first = trial_make(model, 2, dtype, plain);
-            adam_isa_set(ADAM_SCALAR);
+            isa_set(ISA_SCALAR);
             trial_pass(&first, 4.0f);
             for (EACH_ISA(isa)) {
                 struct trial trial = trial_make(model, 2, dtype, plain);
                 trial_pass(&trial, 4.0f);
-                cr_assert(model_loss(trial.run) == model_loss(first.run), "%s", adam_isa_name((enum adam_isa)isa));
+                cr_assert(model_loss(trial.run) == model_loss(first.run), "%s", isa_name((enum isa)isa));
                 cr_same_gradients(&trial, &first);
                 trial_free(&trial);
                 builds++;

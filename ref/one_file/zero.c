@@ -22,7 +22,7 @@
 // Compilers must not fuse others: plain x86-64 has no instruction for it; elsewhere, and with -march=native, gcc needs
 // -ffp-contract=off (or -std=c17), while clang obeys the pragma below. With -DZERO_PLUGIN this is a shared object for
 // `zerogauge check --plugin`, which judges the same stages (section 12).
-#define _POSIX_C_SOURCE 200809L // fileno, ftruncate, pread, pwrite, pthread_barrier_t
+#define _POSIX_C_SOURCE 200809L  // fileno, ftruncate, pread, pwrite, pthread_barrier_t
 #ifdef __clang__
 #pragma STDC FP_CONTRACT OFF
 #endif
@@ -69,11 +69,11 @@ static float round_to(enum dtype dtype, float x)
     int exponent;
     if (dtype == FP32 || !isfinite(x))
         return x;
-    if (dtype == BF16) { // the upper half of an fp32
+    if (dtype == BF16) {  // the upper half of an fp32
         n.bits = (n.bits + 0x7fff + (n.bits >> 16 & 1)) & 0xffff0000;
         return n.value;
     }
-    frexpf(x, &exponent); // fp16 has 11 bits, none below 2^-24, and nothing from 65520 on
+    frexpf(x, &exponent);  // fp16 has 11 bits, none below 2^-24, and nothing from 65520 on
     exponent = exponent - 11 > -24 ? exponent - 11 : -24;
     n.value = ldexpf(rintf(ldexpf(x, -exponent)), exponent);
     return fabsf(n.value) < 65536 ? n.value : copysignf(INFINITY, x);
@@ -84,9 +84,9 @@ static float round_to(enum dtype dtype, float x)
 // scalars in double, rounded once. No element needs another one: that is why Adam can be partitioned at all.
 
 struct group {
-    const double *lr; // lr[step - 1]
+    const double *lr;  // lr[step - 1]
     double beta1, beta2, eps, weight_decay;
-    bool decoupled, bias_correction; // decoupled: AdamW; otherwise weight_decay is Adam's, L2
+    bool decoupled, bias_correction;  // decoupled: AdamW; otherwise weight_decay is Adam's, L2
 };
 
 struct adam {
@@ -113,8 +113,8 @@ static void adam_element(const struct adam *a, float g, float *p, float *m, floa
     if (a->l2 != 0)
         g = fmaf(*p, a->l2, g);
     *p *= a->shrink;
-    *m = a->take1 < 0.5f ? fmaf(a->take1, g - *m, *m) : fmaf(a->take1 - 1, g - *m, g); // beta1 m + (1 - beta1) g
-    *v = fmaf(a->take2 * g, g, *v * a->beta2);                                         // beta2 v + (1 - beta2) g^2
+    *m = a->take1 < 0.5f ? fmaf(a->take1, g - *m, *m) : fmaf(a->take1 - 1, g - *m, g);  // beta1 m + (1 - beta1) g
+    *v = fmaf(a->take2 * g, g, *v * a->beta2);                                          // beta2 v + (1 - beta2) g^2
     *p += -a->step_size * *m / (sqrtf(*v) / a->root_bias2 + a->eps);
 }
 
@@ -126,8 +126,8 @@ static void adam_element(const struct adam *a, float g, float *p, float *m, floa
 struct scaler {
     bool dynamic;
     double scale, min_scale;
-    uint64_t window, hysteresis; // clean steps before S is doubled; overflows before it is halved
-    uint64_t clean, left;        // clean steps since an overflow; overflows before S is halved
+    uint64_t window, hysteresis;  // clean steps before S is doubled; overflows before it is halved
+    uint64_t clean, left;         // clean steps since an overflow; overflows before S is halved
 };
 
 static void scaler_advance(struct scaler *s, bool overflow)
@@ -167,9 +167,9 @@ enum state { PARAM, GRAD, MASTER, EXP_AVG, EXP_AVG_SQ, STATES };
 struct tensor {
     size_t count;
     int group;
-    size_t start;        // where it begins in all tensors laid end to end, unpadded
-    size_t shard, whole; // elements, padded: of a shard, of all N_d
-    size_t at, whole_at; // where it begins in a partitioned state, in a whole one
+    size_t start;         // where it begins in all tensors laid end to end, unpadded
+    size_t shard, whole;  // elements, padded: of a shard, of all N_d
+    size_t at, whole_at;  // where it begins in a partitioned state, in a whole one
 };
 
 // ZeRO-Offload keeps the partitioned optimizer states in the host's memory, beside the processor that updates them;
@@ -178,9 +178,9 @@ enum tier { DEVICE, HOST, NVME };
 
 struct store {
     enum tier tier;
-    size_t count;  // elements, padding included
-    float *memory; // [count] on DEVICE and HOST
-    FILE *file;    // [count] floats on NVME: nameless, and this rank's alone
+    size_t count;   // elements, padding included
+    float *memory;  // [count] on DEVICE and HOST
+    FILE *file;     // [count] floats on NVME: nameless, and this rank's alone
 };
 
 static void store_move(const struct store *s, bool write, size_t at, float *values, size_t count)
@@ -197,35 +197,35 @@ static void store_move(const struct store *s, bool write, size_t at, float *valu
 
 // --- 5. Ranks and their collectives ----------------------------------------------------------------------------------
 
-enum { RANKS = 64, TENSORS = 64, SUB_GROUP = 256 }; // at most: in a job; elements that Adam updates at once
+enum { RANKS = 64, TENSORS = 64, SUB_GROUP = 256 };  // at most: in a job; elements that Adam updates at once
 
-struct rank { // one process of the papers
+struct rank {  // one process of the papers
     struct job *job;
     const struct stage *stage;
     int id, step;
     struct store states[STATES];
     struct scaler scaler;
-    uint64_t t; // updates applied
+    uint64_t t;  // updates applied
     bool skipped;
-    float divisor, coefficient; // ranks x micro-steps x loss scale; of clipping
+    float divisor, coefficient;  // ranks x micro-steps x loss scale; of clipping
     double norm, loss;
     uint64_t sent_bytes;
 };
 
-struct job { // what all ranks agree on
+struct job {  // what all ranks agree on
     const struct stage *stage;
-    int ranks, accumulation; // N_d; micro-steps in a step
-    enum dtype precision;    // of parameters and gradients, kept or sent
+    int ranks, accumulation;  // N_d; micro-steps in a step
+    enum dtype precision;     // of parameters and gradients, kept or sent
     enum tier optimizer_tier;
     double max_norm;
     bool checks_overflow;
     struct scaler scaler;
     int tensor_count;
-    struct tensor tensors[TENSORS]; // in the order of the forward
+    struct tensor tensors[TENSORS];  // in the order of the forward
     struct group groups[TENSORS];
-    size_t shards; // elements of a shard of every tensor
+    size_t shards;  // elements of a shard of every tensor
     struct rank rank[RANKS];
-    void (*body)(struct rank *); // what ranks run
+    void (*body)(struct rank *);  // what ranks run
     pthread_barrier_t barrier;
     float *shown[RANKS];
 };
@@ -272,7 +272,7 @@ static void all_reduce(struct rank *r, float *whole, size_t piece)
 // collective reduces gradients before the update; which one publishes parameters after it.
 
 struct stage {
-    const char *name, *formula; // of the bytes that a rank holds for each parameter
+    const char *name, *formula;  // of the bytes that a rank holds for each parameter
     bool partitions[STATES];
     void (*take)(struct rank *, const struct tensor *, float *whole);
     void (*made)(struct rank *, const struct tensor *, float *whole);
@@ -396,7 +396,7 @@ static double global_norm(struct rank *r)
 static void update_shard(struct rank *r, const struct tensor *t, int owner)
 {
     struct adam adam = adam_begin(&r->job->groups[t->group], r->step, r->t);
-    float g[SUB_GROUP], s[3][SUB_GROUP]; // s: MASTER, EXP_AVG, EXP_AVG_SQ
+    float g[SUB_GROUP], s[3][SUB_GROUP];  // s: MASTER, EXP_AVG, EXP_AVG_SQ
     for (size_t n, k = 0; k < t->shard; k += n) {
         n = t->shard - k < SUB_GROUP ? t->shard - k : SUB_GROUP;
         store_move(&r->states[GRAD], false, shard_at(r, GRAD, t, owner) + k, g, n);
@@ -542,10 +542,10 @@ static double forward_backward(struct rank *r, const unsigned char *bytes)
         loss -= log((double)p[n][bytes[n + 1]]) / BATCH;
     }
     free(out);
-    out = take(r, OUT); // backward begins
+    out = take(r, OUT);  // backward begins
     for (int n = 0; n < BATCH; n++)
         for (int b = 0; b < BYTES; b++) {
-            float d = (p[n][b] - (b == bytes[n + 1] ? 1 : 0)) * (float)(r->scaler.scale / BATCH); // of the logit
+            float d = (p[n][b] - (b == bytes[n + 1] ? 1 : 0)) * (float)(r->scaler.scale / BATCH);  // of the logit
             for (int i = 0; i < WIDTH; i++) {
                 grads[OUT][b * WIDTH + i] += d * h[n][i];
                 dh[n][i] += d * out[b * WIDTH + i];
@@ -582,8 +582,8 @@ static void train_step(struct rank *r)
 // model, the formats, Adam on one element, and the rules of section 3.
 
 static struct unsharded {
-    struct rank rank;                                 // with a stage of its own, which knows no other rank
-    float states[STATES][PSI], made[2][3][PSI], *now; // made: by micro-step and rank; now: one of these
+    struct rank rank;                                  // with a stage of its own, which knows no other rank
+    float states[STATES][PSI], made[2][3][PSI], *now;  // made: by micro-step and rank; now: one of these
 } un;
 
 static void take_unsharded(struct rank *r, const struct tensor *t, float *whole)
@@ -747,9 +747,9 @@ int main(int argc, char **argv)
 #include "contract.h"
 
 struct judged {
-    struct job job; // first: a rank's job is a struct judged
+    struct job job;  // first: a rank's job is a struct judged
     const struct zerogauge_case *c;
-    float *values[RANKS]; // all tensors end to end: first as forward has used them, and then their gradients
+    float *values[RANKS];  // all tensors end to end: first as forward has used them, and then their gradients
 };
 
 static float load(enum dtype dtype, const void *array, size_t k)

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of recipes, and the host-side scalars of a step: they are part of a recipe, because implementations round
-// them at different places.
-#include "ref/recipe/recipe_internal.h"
+// The table of recipes, and the scalars of a step, which belong to a recipe because implementations round them at
+// different places.
+#include "ref/recipe/recipe_begin.h"
 
 #include "base/err.h"
+#include "ref/recipe/recipe.h"
 
+#include <assert.h>
 #include <string.h>
 
-// "Checked" means: these operations, written out, gave no differing bit in p, m and v against the named code over
-// several steps and at least 100,000 elements. "Read": they follow the source's text or the machine code that its
-// compiler makes, and were not compared with a run of it.
+// "checked": a run of the named code gave the same bits of p, m and v over several steps and at least 100,000 elements.
+// "read": the operations follow the source text or the compiler's machine code; no run of the named code has been
+// compared.
 static const struct recipe recipes[] = {
     {.name = "torch-cpu",
      .source = "PyTorch torch.optim.Adam/AdamW on CPU, single tensor and foreach, fp32",
@@ -152,18 +154,7 @@ const char *recipe_source(const struct recipe *recipe)
     return recipe->source;
 }
 
-enum recipe_decay recipe_decay_of(const struct adam_hyper *hyper, bool active)
-{
-    return !active ? DECAY_NONE : hyper->decoupled ? DECAY_DECOUPLED : DECAY_L2;
-}
-
-// PyTorch counts steps by adding 1 to an fp32 number, which stays at 2^24 when it gets there.
-double recipe_torch_step(uint64_t t)
-{
-    return t < 1u << 24 ? (double)t : 0x1p24;
-}
-
-// Doubles throughout; each scalar is rounded to fp32 once, where it enters the element's arithmetic.
+// Computes in double and rounds each scalar to fp32 once, where it enters the element's arithmetic.
 static int begin_torch(const struct recipe *recipe, const struct adam_hyper *hyper, uint64_t t,
                        struct adam_scalars *out)
 {
@@ -194,6 +185,7 @@ static int begin_torch(const struct recipe *recipe, const struct adam_hyper *hyp
 int recipe_begin_step(const struct recipe *recipe, const struct adam_hyper *hyper, uint64_t t,
                       struct recipe_state *state, struct adam_scalars *out)
 {
+    assert(recipe && hyper && state && out && recipe->family < RECIPE_FAMILY_COUNT);
     if (t == 0)
         return err_set(ERR_USAGE, "recipe %s: steps count from 1", recipe->name);
     if (recipe->family == RECIPE_DEEPSPEED) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adam is not one function: implementations differ in the order of operations, in which product a fused multiply-add
-// keeps exact, in where epsilon and the bias corrections go, and in what is computed in double. A recipe is one such
-// exact sequence of IEEE operations. The element's arithmetic is written once, as inline C that is CUDA too; the
-// scalars that it takes are made by recipe_begin_step. Compilers must not contract: -ffp-contract=off, --fmad=false.
+// A recipe is the exact sequence of IEEE operations of one implementation of Adam. Implementations differ in the order
+// of operations, in which product a fused multiply-add keeps exact, in where epsilon and the bias corrections enter,
+// and in which values they compute in double. recipe_begin_step computes the scalars of a step on the host; inline
+// functions, valid as C and as CUDA, update one element. Compilers must not contract: -ffp-contract=off, --fmad=false.
 //
-// This file has one family, PyTorch's on a CPU, which is Adam (arXiv:1412.6980) and AdamW (arXiv:1711.05101) as most
-// programs compute them; it is the default and all that a reader needs for ZeRO. To add a family: a value of enum
-// recipe_family, its element in a file of its own, a case in recipe_family_element, its scalars in recipe_begin_step,
-// a row in the table of recipe.c, and an independent statement of the same arithmetic in recipe_golden.py.
+// This file holds the default family, PyTorch on a CPU: Adam (arXiv:1412.6980) and AdamW (arXiv:1711.05101) as most
+// programs compute them. A reader who wants only ZeRO needs no other. A new family takes a value of enum
+// recipe_family, an element function in its own header, a case in recipe_family_element, its scalars in
+// recipe_begin_step, a row in the table of recipe.c, and an independent statement of the same arithmetic in
+// recipe_golden.py.
 #ifndef ZG_RECIPE_H
 #define ZG_RECIPE_H
 
@@ -21,23 +22,24 @@
 extern "C" {
 #endif
 
-const struct recipe *recipe_find(const char *name);  // null: unknown
-const struct recipe *recipe_at(int index);           // null: past the end; 0 is the default
+const struct recipe *recipe_find(const char *name);  // returns null if no recipe has that name
+const struct recipe *recipe_at(int index);           // returns null past the end; recipe 0 is the default
 const char *recipe_name(const struct recipe *recipe);
-const char *recipe_source(const struct recipe *recipe);  // implementation it reproduces
+const char *recipe_source(const struct recipe *recipe);  // the implementation that the recipe reproduces
 
-// Makes the scalars of step t (from 1) and advances the state. ERR_USAGE when the recipe cannot do what is asked.
+// Computes the scalars of step t, which counts from 1, and advances the state. Returns ERR_USAGE if t is 0 or the
+// recipe does not support the hyper-parameters.
 int recipe_begin_step(const struct recipe *recipe, const struct adam_hyper *hyper, uint64_t t,
                       struct recipe_state *state, struct adam_scalars *out);
 
-// Elements from this index of a tensor on are its tail.
+// Returns the index of the first element of the tensor's tail.
 RECIPE_INLINE size_t recipe_tail_start(const struct recipe *recipe, size_t tensor_count)
 {
     return recipe->lanes ? tensor_count - tensor_count % recipe->lanes : tensor_count;
 }
 
-// PyTorch's Adam on a CPU: m moves towards g by 1 - beta1, the bias corrections divide, epsilon is added to the
-// corrected root.
+// PyTorch's Adam on a CPU: m moves towards g by 1 - beta1, the bias corrections are divisors, and epsilon is added to
+// the corrected root.
 RECIPE_INLINE void recipe_torch_element(enum recipe_fusion fusion, const struct adam_scalars *s, float g, float *p,
                                         float *m, float *v)
 {
@@ -54,7 +56,7 @@ RECIPE_INLINE void recipe_torch_element(enum recipe_fusion fusion, const struct 
     *v = square;
 }
 
-// One element of one tensor: reads g, updates *p, *m and *v.
+// Updates *p, *m and *v of one element from its gradient g.
 RECIPE_INLINE void recipe_family_element(enum recipe_family family, enum recipe_fusion fusion,
                                          const struct adam_scalars *scalars, float g, float *p, float *m, float *v)
 {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/recipe/recipe_internal.h"
+#include "ref/recipe/recipe_begin.h"
 
-// Every hyper-parameter is a float; the powers are computed in double and rounded once.
+#include <assert.h>
+
+// Hyper-parameters are fp32; powers of beta are computed in double and rounded once.
 void recipe_begin_apex(const struct adam_hyper *hyper, uint64_t t, struct adam_scalars *out)
 {
+    assert(t > 0);
     float beta1 = (float)hyper->beta1, beta2 = (float)hyper->beta2, weight_decay = (float)hyper->weight_decay;
     *out = (struct adam_scalars){
         .decay = recipe_decay_of(hyper, weight_decay != 0),

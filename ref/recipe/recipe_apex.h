@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// FusedAdam of Apex, DeepSpeed and Transformer Engine on a GPU: corrects m and v themselves; decay and learning rate
-// come last.
+// FusedAdam of Apex, DeepSpeed and Transformer Engine on a GPU corrects m and v themselves and applies decay and
+// learning rate last.
 #ifndef ZG_RECIPE_APEX_H
 #define ZG_RECIPE_APEX_H
 
 #include "ref/recipe/recipe_types.h"
 
-// bias1 and bias2 divide m and v.
+// bias1 and bias2 are divisors of m and v.
 RECIPE_INLINE void recipe_apex_element(enum recipe_fusion fusion, const struct adam_scalars *s, float g, float *p,
                                        float *m, float *v)
 {

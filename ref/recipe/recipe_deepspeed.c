@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/recipe/recipe_internal.h"
+#include "ref/recipe/recipe_begin.h"
 
-// The powers are running products in fp32; only after a jump (a resumed run, changed betas) are they computed by pow.
+#include <assert.h>
+
+// Multiplies the fp32 powers of beta by beta once per step. After a jump (a resumed run, changed betas) pow computes
+// them afresh. A second call for the same step changes nothing.
 static void advance_powers(struct recipe_state *state, float beta1, float beta2, uint64_t t)
 {
     if (state->step == 0)
@@ -19,10 +22,11 @@ static void advance_powers(struct recipe_state *state, float beta1, float beta2,
     state->step = t;
 }
 
-// Floats throughout: every hyper-parameter is rounded to fp32 first.
+// Rounds every hyper-parameter to fp32 first and computes in fp32.
 void recipe_begin_deepspeed(const struct adam_hyper *hyper, uint64_t t, struct recipe_state *state,
                             struct adam_scalars *out)
 {
+    assert(t > 0);
     float beta1 = (float)hyper->beta1, beta2 = (float)hyper->beta2;
     float minus_lr = -1.0f * (float)hyper->lr, weight_decay = (float)hyper->weight_decay;
     advance_powers(state, beta1, beta2, t);

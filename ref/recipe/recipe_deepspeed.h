@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepSpeed's CPU Adam: weighs both terms of m, multiplies by the reciprocal of the bias correction's root, and folds
-// the learning rate into one last multiply-add. bias2 is a factor here, decay_decoupled is -lr x weight decay.
+// DeepSpeed's Adam on a CPU weights both terms of m, multiplies by the reciprocal of the bias correction's root, and
+// folds the learning rate into one last multiply-add. bias2 is a factor; decay_decoupled is -lr x weight decay.
 #ifndef ZG_RECIPE_DEEPSPEED_H
 #define ZG_RECIPE_DEEPSPEED_H
 

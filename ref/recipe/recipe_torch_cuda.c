@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ref/recipe/recipe_internal.h"
+#include "ref/recipe/recipe_begin.h"
 
-// Capturable steps keep the corrections in fp32 tensors, and the fused form in fp32 numbers.
+// Returns 1 - beta^t in fp32: capturable forms keep it in a tensor, the fused form in an fp32 scalar.
 static float tensor_correction(double beta, uint64_t t)
 {
     return 1.0f - (float)pow((double)(float)beta, recipe_torch_step(t));
@@ -30,11 +30,11 @@ void recipe_begin_torch_cuda(enum recipe_family family, const struct adam_hyper 
         out->step_size = (float)hyper->lr / bias1;
         out->decay_decoupled = -((float)hyper->lr * (float)hyper->weight_decay);
     } else if (family == RECIPE_TORCH_CAPTURABLE_FOREACH) {
-        // A list of tensors divided by a number is multiplied by the number's reciprocal, rounded from double.
+        // PyTorch divides a list of tensors by a number by multiplying with the reciprocal, rounded from double.
         out->bias2 = root2;
         out->step_size = 1.0f / (-bias1 * (float)(1 / hyper->lr));
     } else if (family == RECIPE_TORCH_CAPTURABLE_SINGLE) {
-        // A number divided by a tensor is the tensor's reciprocal times the number.
+        // PyTorch divides a number by a tensor by multiplying the tensor's reciprocal with the number.
         float minus_step = -(1.0f / bias1 * (float)hyper->lr);
         out->bias2 = root2 * minus_step;
         out->eps = 1.0f / minus_step * (float)hyper->eps;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's Adam on a GPU, in each of its forms. All have FUSE_GRADIENT only.
+// The forms of PyTorch's Adam on a GPU. All of them have FUSE_GRADIENT only.
 #ifndef ZG_RECIPE_TORCH_CUDA_H
 #define ZG_RECIPE_TORCH_CUDA_H
 
 #include "ref/recipe/recipe_types.h"
 
-// Of PyTorch's unfused forms on a GPU: the parameter after decay, and both moments.
+// Updates both moments and returns the parameter after decay; common to the unfused forms.
 RECIPE_INLINE float recipe_torch_cuda_moments(const struct adam_scalars *s, float g, float p, float *m, float *v)
 {
     if (s->decay == DECAY_L2)
@@ -17,8 +17,8 @@ RECIPE_INLINE float recipe_torch_cuda_moments(const struct adam_scalars *s, floa
     return p;
 }
 
-// The foreach form divides by a list of numbers. The capturable single form has 1 as step size: its learning rate lies
-// in the denominator's scalars, which are tensors there.
+// The foreach form divides by bias2. The capturable single form has step size 1: its learning rate is part of the
+// denominator's scalars.
 RECIPE_INLINE void recipe_torch_cuda_foreach_element(const struct adam_scalars *s, float g, float *p, float *m,
                                                      float *v)
 {
@@ -27,7 +27,7 @@ RECIPE_INLINE void recipe_torch_cuda_foreach_element(const struct adam_scalars *
     *p = fmaf(s->step_size, *m / denominator, parameter);
 }
 
-// A tensor divided by one number of the host is multiplied by its reciprocal: bias2 is a factor.
+// PyTorch divides a tensor by a host number by multiplying with the reciprocal, so bias2 is a factor.
 RECIPE_INLINE void recipe_torch_cuda_single_element(const struct adam_scalars *s, float g, float *p, float *m, float *v)
 {
     float parameter = recipe_torch_cuda_moments(s, g, *p, m, v);
@@ -44,8 +44,7 @@ RECIPE_INLINE void recipe_torch_capturable_foreach_element(const struct adam_sca
     *p = parameter + *m / denominator;
 }
 
-// Each product with a hyper-parameter is one of doubles, and rounded to fp32 with the sum that it enters. The step size
-// is positive.
+// Multiplies by hyper-parameters in double and rounds each sum to fp32. The step size is positive.
 RECIPE_INLINE void recipe_torch_cuda_fused_element(const struct adam_scalars *s, float g, float *p, float *m, float *v)
 {
     const struct adam_wide *wide = &s->wide;
@@ -62,7 +61,7 @@ RECIPE_INLINE void recipe_torch_cuda_fused_element(const struct adam_scalars *s,
     *v = square;
 }
 
-// old x keep + new x (1 - keep).
+// old x keep + new_value x (1 - keep)
 RECIPE_INLINE float recipe_interpolate(float old, float keep, float new_value)
 {
     return fmaf(old, keep, fmaf(new_value, -keep, new_value));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of a recipe (recipe.h): its families, which products it fuses, its row in the table, and the scalars that a
-// step's elements need.
+// The types of a recipe (recipe.h): family, fusion, row of the table, and the scalars of a step.
 #ifndef ZG_RECIPE_TYPES_H
 #define ZG_RECIPE_TYPES_H
 
@@ -26,11 +25,11 @@ struct adam_hyper {
     bool bias_correction;
 };
 
-// Ways of writing Adam. PyTorch interpolates m, divides by the bias corrections, adds q; on a GPU it associates the
-// second moment and the update differently, and differently again in each of its forms, of which the fused one computes
-// in double, or in later versions interpolates both moments. DeepSpeed on a CPU weighs both terms of m, multiplies by a
-// reciprocal, and folds the learning rate into one last multiply-add. Apex corrects m and v themselves, and has decay
-// and learning rate last.
+// The forms of Adam's update. PyTorch interpolates m, divides by the bias corrections, and adds the update; on a GPU
+// each of its forms associates the second moment and the update differently, and the fused form computes in double or,
+// in later versions, interpolates both moments. DeepSpeed on a CPU weights both terms of m, multiplies by a reciprocal,
+// and folds the learning rate into one last multiply-add. Apex corrects m and v themselves and applies decay and
+// learning rate last.
 enum recipe_family {
     RECIPE_TORCH,
     RECIPE_DEEPSPEED,
@@ -44,8 +43,8 @@ enum recipe_family {
     RECIPE_FAMILY_COUNT
 };
 
-// Of the two products in moment x beta + gradient term: which one enters the sum unrounded. FUSE_NONE also means that
-// no other multiply-add of the recipe is fused. PyTorch's forms on a GPU have FUSE_GRADIENT only.
+// Names the product in moment x beta + gradient term that enters the sum unrounded. With FUSE_NONE, no other
+// multiply-add of the recipe is fused either. PyTorch's forms on a GPU have FUSE_GRADIENT only.
 enum recipe_fusion { FUSE_NONE, FUSE_MOMENT, FUSE_GRADIENT };
 
 enum recipe_decay { DECAY_NONE, DECAY_L2, DECAY_DECOUPLED };
@@ -55,35 +54,35 @@ struct recipe {
     const char *name;
     const char *source;   // the implementation that it reproduces
     const char *version;  // of that implementation
-    const char *note;     // how far the equality has been checked, and what to know
+    const char *note;     // how far the equality has been checked, and known exceptions
     enum recipe_family family;
     enum recipe_fusion body;
-    // The implementation takes a tensor's elements `lanes` at a time, and the last tensor_count % lanes of them one
-    // by one, where its compiler fuses another product: `tail`. 0: there is no such split.
+    // The implementation processes `lanes` elements of a tensor at a time and the last tensor_count % lanes one by
+    // one; its compiler fuses another product there: `tail`. 0: every element uses `body`.
     enum recipe_fusion tail;
     unsigned lanes;
 };
 
-// What a recipe carries from step to step, per optimizer group: DeepSpeed's fp32 powers of beta, and the betas and the
-// step that they belong to. Starts as zeros.
+// State that a recipe carries from step to step, per optimizer group: DeepSpeed's fp32 powers of beta, with the betas
+// and the step that they belong to. Initially zero.
 struct recipe_state {
     float beta1_power, beta2_power;
     float beta1, beta2;
     uint64_t step;
 };
 
-// Hyper-parameters of PyTorch's fused form on a GPU, which multiplies by doubles.
+// Factors of PyTorch's fused form on a GPU, which multiplies by doubles.
 struct adam_wide {
     double m_keep, m_take, v_keep, v_take, eps;
     double decay_l2;         // weight decay
     double decay_decoupled;  // -lr x weight decay
 };
 
-// Everything a step's elements need. The comments give PyTorch's meaning, then DeepSpeed's on a CPU; recipe.c says what
-// the other families put there.
+// The scalars of one step. The comments give the meaning for PyTorch, then for DeepSpeed, both on a CPU; the sources of
+// the other families give theirs.
 struct adam_scalars {
     enum recipe_decay decay;
-    bool from_gradient;     // |1 - beta1| >= 0.5: m is interpolated from the gradient's end; not used
+    bool from_gradient;     // |1 - beta1| >= 0.5: m is interpolated starting from the gradient; not used
     float m_keep;           // not used; beta1
     float m_take;           // 1 - beta1, less 1 if from_gradient; 1 - beta1
     float v_keep;           // beta2; the same
@@ -97,7 +96,7 @@ struct adam_scalars {
     struct adam_wide wide;  // RECIPE_TORCH_CUDA_FUSED only
 };
 
-// Two of the elements' operations, in each fusion.
+// a x b + c
 RECIPE_INLINE float recipe_multiply_add(enum recipe_fusion fusion, float a, float b, float c)
 {
     return fusion == FUSE_NONE ? a * b + c : fmaf(a, b, c);

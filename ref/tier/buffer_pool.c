@@ -8,6 +8,7 @@
 int buffer_pool_open(struct tier *tier, enum ledger_tier where, const char *name, size_t bytes, int count,
                      struct buffer_pool *out)
 {
+    assert(count >= 0);
     const size_t block = TIER_NVME_ALIGNMENT;
     *out = (struct buffer_pool){.buffer_bytes = (bytes + block - 1) / block * block, .count = count};
     void *memory;
@@ -18,7 +19,7 @@ int buffer_pool_open(struct tier *tier, enum ledger_tier where, const char *name
 
 void *buffer_pool_take(struct buffer_pool *pool)
 {
-    assert(pool->count > 0);
+    assert(pool->count > 0 && pool->next < pool->count);
     char *buffer = pool->memory + (size_t)pool->next * pool->buffer_bytes;
     pool->next = (pool->next + 1) % pool->count;
     return buffer;

@@ -38,7 +38,7 @@ static int entries(const char *path)
     return count;
 }
 
-// The exit status of `zerogauge train` with everything on NVMe there; what it prints is left in output.
+// Runs `zerogauge train` with all states on NVMe there; returns the exit status and leaves the printed text in output.
 static int train_in(const char *path, const char *options)
 {
     char command[2048];
@@ -67,7 +67,7 @@ static bool says(const char *text)
 
 static const char *const engines[] = {"libaio", "io_uring"};
 
-// A request that fails names folder, offset and allocation, and what to do.
+// A failed request names folder, offset and allocation, and gives a remedy.
 Test(fault, an_input_output_error_ends_the_run_with_path_offset_and_allocation)
 {
     for (int k = 1; k < 200; k += 49) {
@@ -89,8 +89,8 @@ Test(fault, short_and_late_requests_change_nothing)
     }
 }
 
-// Of blocks that changed on the medium either nobody used the bytes, and the run is equal, or the checksum is in the
-// way. A torn write tells nothing where the half that is missing was padding.
+// A changed block is either unused, and the run's digest is equal, or its checksum reports it. A torn write has no
+// effect if the missing half was padding.
 static int damaged(const char *fault, int from, int stride, int count)
 {
     int found = 0;
@@ -100,7 +100,7 @@ static int damaged(const char *fault, int from, int stride, int count)
                   from + i * stride, status, output);
         found += status == 2;
         if (status == 2)
-            cr_assert(says(folder) && says(" at offset ") && says("are not what was written: checksum") &&
+            cr_assert(says(folder) && says(" at offset ") && says("differ from what was written: checksum") &&
                           says(" of the file there") && says(", \"") && says("resume from the last checkpoint"),
                       "%s", output);
     }
@@ -117,7 +117,7 @@ Test(fault, a_torn_write_is_found_by_its_checksum)
     cr_expect_geq(damaged("torn", 70, 9, 9), 2);
 }
 
-// Without checksums the damage is trained on, and --verify shows where it begins.
+// Without checksums the run trains on the damaged values, and --verify shows where the difference begins.
 Test(fault, without_checksums_the_comparison_finds_the_damage)
 {
     int found = 0;
@@ -140,7 +140,7 @@ Test(fault, a_full_disk_is_a_clear_error_before_and_during_the_run)
     }
 }
 
-// All ranks end when one does, and the message is that of the one.
+// When one rank ends, all ranks end with its message.
 Test(fault, a_rank_that_dies_ends_all_and_is_named)
 {
     for (int rank = 0; rank < 3; rank++)
@@ -154,7 +154,7 @@ Test(fault, a_rank_that_dies_ends_all_and_is_named)
         }
 }
 
-// Whether the process has a file below the folder open.
+// Returns whether the process has an open file below the folder.
 static bool has_file(pid_t process)
 {
     char path[64], link[512];
@@ -215,9 +215,9 @@ Test(fault, folders_that_cannot_be_used_are_named_with_what_to_do)
         const char *path, *message;
     } cases[] = {{"/nonexistent", ": No such file or directory"}, {file, ": Not a directory"}, {"/proc", ""}};
     for (int i = 0; i < 3; i++) {
-        snprintf(expected, sizeof expected, "%s: cannot make a file there%s", cases[i].path, cases[i].message);
+        snprintf(expected, sizeof expected, "%s: cannot create a file there%s", cases[i].path, cases[i].message);
         cr_expect_eq(train_in(cases[i].path, "--steps 1"), 2, "%s", output);
-        cr_expect(says(expected) && says("--nvme-path wants existing folders that may be written to"), "%s", output);
+        cr_expect(says(expected) && says("--nvme-path takes existing folders that are writable"), "%s", output);
     }
     if (geteuid() == 0)
         return;  // for whom no folder is closed
@@ -250,7 +250,8 @@ Test(fault, without_direct_io_only_buffered_works_and_marks_the_result)
     cr_expect(buffered == 0 && marked && left == 0);
 }
 
-// What the result says is held is the budget that is needed, to the byte; one byte less is refused with what is held.
+// The bytes held in the result are exactly the budget that the run needs; one byte less is refused, and the message
+// lists the bytes held.
 Test(fault, budgets_are_exact_on_every_tier)
 {
     static const char *const tiers[] = {"device", "host", "nvme"};

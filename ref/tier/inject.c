@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static const char *const kind_names[INJECT_KIND_COUNT] = {
     [INJECT_DIE] = "die",        [INJECT_ENOSPC] = "nvme:enospc", [INJECT_DELAY] = "nvme:delay",
     [INJECT_FLIP] = "nvme:flip", [INJECT_KILL] = "kill"};
 
-// Digits from *text up to a character that is none, which *text is left at.
+// Parses the digits at *text and advances *text beyond them.
 static bool parse_number(const char **text, uint64_t *out)
 {
     if (!isdigit((unsigned char)**text))
@@ -60,9 +61,8 @@ int inject_parse(const char *text, struct inject_plan *plan)
         struct inject_fault fault;
         if (!parse_fault(&rest, &fault) || (*rest != '\0' && *rest != ','))
             return err_set(ERR_USAGE,
-                           "--inject %s: expected nvme:FAULT@K, FAULT one of eio, short, torn, enospc, "
-                           "delay, flip and K the number of a request from 1 up; or rank:R:die@STEP or "
-                           "rank:R:kill@STEP",
+                           "--inject %s: expected nvme:FAULT@K with FAULT eio, short, torn, enospc, delay or flip and "
+                           "K the number of a request, from 1; or rank:R:die@STEP or rank:R:kill@STEP",
                            text);
         if (plan->fault_count == INJECT_FAULT_MAX)
             return err_set(ERR_USAGE, "--inject %s: more than %d faults", text, INJECT_FAULT_MAX);
@@ -90,8 +90,8 @@ void inject_begin(struct inject *inject, const struct inject_plan *plan)
     inject->done = 0;
 }
 
-// Whether fault i is provoked by this caller; no other will be told so.
-static bool take(struct inject *inject, int i)
+// Returns true to one caller only, which then provokes fault i.
+static bool claim_fault(struct inject *inject, int i)
 {
     uint32_t bit = UINT32_C(1) << i;
     return !(atomic_fetch_or(&inject->done, bit) & bit);
@@ -101,12 +101,12 @@ bool inject_takes_space(struct inject *inject)
 {
     uint64_t next = inject->request_count + 1;
     for (int i = 0; i < inject->plan.fault_count; i++)
-        if (inject->plan.faults[i].kind == INJECT_ENOSPC && next >= inject->plan.faults[i].at && take(inject, i))
+        if (inject->plan.faults[i].kind == INJECT_ENOSPC && next >= inject->plan.faults[i].at && claim_fault(inject, i))
             return true;
     return false;
 }
 
-// The fault that a request meets, which is its own from then on; INJECT_KIND_COUNT: none.
+// Counts a request and claims the fault that it meets; INJECT_KIND_COUNT: none.
 static enum inject_kind fault_of(struct inject *inject, bool write)
 {
     uint64_t number = atomic_fetch_add(&inject->request_count, 1) + 1;
@@ -114,7 +114,7 @@ static enum inject_kind fault_of(struct inject *inject, bool write)
         const struct inject_fault *fault = &inject->plan.faults[i];
         bool of_writes = fault->kind == INJECT_TORN || fault->kind == INJECT_ENOSPC;
         if (fault->kind < INJECT_DIE && (of_writes ? write && number >= fault->at : number == fault->at) &&
-            take(inject, i))
+            claim_fault(inject, i))
             return fault->kind;
     }
     return INJECT_KIND_COUNT;
@@ -124,24 +124,24 @@ struct inject_queue {
     struct io_queue queue;
     struct inject *inject;
     struct io_queue *inner;
-    int inner_count;             // requests in flight there
-    struct io_request **failed;  // requests that never get there
+    int inner_count;             // requests in flight in the inner queue
+    struct io_request **failed;  // requests that fail before they reach it
     int failed_count;
     struct passage {
         bool seen;  // counted, but not taken by the kernel yet
         enum inject_kind fault;
-        size_t bytes;  // that were asked for
-    } passages[];      // one a slot
+        size_t bytes;  // as requested
+    } passages[];      // one for each slot
 };
 
-// Half of the bytes, in whole sectors.
+// Half of the bytes, rounded down to sectors.
 static size_t half(size_t bytes)
 {
     return bytes / 2 / SECTOR_BYTES * SECTOR_BYTES;
 }
 
-// Changes one bit of the first 4 KiB of the request in its file: a high one of an exponent, of fp32 and 16-bit numbers,
-// so that no rounding hides it. 0 or -errno.
+// Flips one bit in the first 4 KiB of the request in its file: a high bit of an exponent, in fp32 and 16-bit formats,
+// so that no rounding hides it. Returns 0 or -errno.
 static int flip(const struct io_request *request)
 {
     enum { FLIPPED_BYTE = 1367, FLIPPED_BIT = 0x40 };
@@ -159,8 +159,8 @@ static int flip(const struct io_request *request)
     return code;
 }
 
-// What happens to a request before the engine has it: 0, or the -errno with which it ends at once.
-static int depart(struct io_request *request, enum inject_kind fault)
+// Applies a fault before the engine gets the request. Returns 0, or the -errno with which the request ends at once.
+static int fault_before(struct io_request *request, enum inject_kind fault)
 {
     switch (fault) {
     case INJECT_EIO:
@@ -181,7 +181,8 @@ static int depart(struct io_request *request, enum inject_kind fault)
     }
 }
 
-static void arrive(struct io_request *request, const struct passage *passage)
+// Applies a fault after the request has ended.
+static void fault_after(struct io_request *request, const struct passage *passage)
 {
     bool whole = request->result == (int64_t)request->bytes;
     request->bytes = passage->bytes;
@@ -203,7 +204,7 @@ static int inject_submit(struct io_queue *queue, struct io_request *const reques
         int code = 0;
         if (!passage->seen) {
             *passage = (struct passage){true, fault_of(own->inject, request->write), request->bytes};
-            code = depart(request, passage->fault);
+            code = fault_before(request, passage->fault);
         }
         if (code < 0) {
             request->result = code;
@@ -231,7 +232,7 @@ static int inject_reap(struct io_queue *queue, int least, struct io_request *don
     if (got < 0)
         return count > 0 ? count : got;
     for (int i = count; i < count + got; i++)
-        arrive(done[i], &own->passages[done[i]->slot]);
+        fault_after(done[i], &own->passages[done[i]->slot]);
     own->inner_count -= got;
     return count + got;
 }
@@ -250,9 +251,10 @@ static const struct io_engine inject_engine = {"inject", NULL, inject_submit, in
 
 int inject_queue_open(struct inject *inject, const struct io_engine *engine, int depth, struct io_queue **out)
 {
+    assert(inject && depth > 0);
     struct inject_queue *own = calloc(1, sizeof *own + (size_t)depth * sizeof own->passages[0]);
     struct io_request **failed = calloc((size_t)depth, sizeof(struct io_request *));
-    int code = own && failed ? engine->open(depth, &own->inner) : err_set(ERR_MEMORY, "no memory for an I/O queue");
+    int code = own && failed ? engine->open(depth, &own->inner) : err_set(ERR_MEMORY, "out of memory for an I/O queue");
     if (code != ERR_NONE) {
         free(own);
         free(failed);

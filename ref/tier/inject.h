@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults on purpose (--inject), so that what a fault ends in can be seen and tested. Those of the storage are provoked
-// between a transfer and the engine that carries its requests, and nowhere else:
+// Fault injection (--inject), for tests of how a fault ends. Storage faults occur only between a transfer and the
+// engine that carries its requests; the training loop provokes the faults of ranks.
 //
-//   nvme:eio@K     the K-th request fails: input/output error
-//   nvme:short@K   the kernel moves half of what the K-th request asks for
-//   nvme:torn@K    of the first write from the K-th request on only half reaches the medium, and all of it is reported
-//   nvme:enospc@K  the first write or allocation from the K-th request on finds the file system full
-//   nvme:delay@K   the K-th request is held back for a second
-//   nvme:flip@K    a bit of the K-th request changes on the medium: before it is read, or after it was written
-//   rank:R:die@S   rank R gives up in step S, and says so (the training loop's part)
-//   rank:R:kill@S  its process gets SIGKILL there, and says nothing (the same)
+//   nvme:eio@K     request K fails with an input/output error
+//   nvme:short@K   the kernel moves only half of request K
+//   nvme:torn@K    the first write from request K on reaches the medium only by half, and success is reported
+//   nvme:enospc@K  the first write or allocation from request K on finds the file system full
+//   nvme:delay@K   request K is delayed by a second
+//   nvme:flip@K    a bit of request K changes on the medium: before it is read, or after it was written
+//   rank:R:die@S   rank R leaves in step S with an error that it reports
+//   rank:R:kill@S  SIGKILL ends the process of rank R in step S, without a report
 //
-// Requests are counted from 1, by each rank its own; the faults of nvme: hold for every rank.
+// Requests count from 1 on each rank; storage faults apply to every rank.
 #ifndef ZG_INJECT_H
 #define ZG_INJECT_H
 
@@ -28,7 +28,7 @@ enum inject_kind {
     INJECT_ENOSPC,
     INJECT_DELAY,
     INJECT_FLIP,
-    INJECT_DIE,  // this and what follows is of one rank
+    INJECT_DIE,  // this and the following kinds concern one rank
     INJECT_KILL,
     INJECT_KIND_COUNT
 };
@@ -44,25 +44,25 @@ struct inject_plan {
     int fault_count;
 };
 
-// Adds one fault, or several with commas between them; ERR_USAGE says what is expected.
+// Adds one fault or several, separated by commas; ERR_USAGE names the accepted forms.
 int inject_parse(const char *text, struct inject_plan *plan);
 
-// The first step, from 1, in which the rank shall end, by INJECT_DIE or INJECT_KILL; 0: none.
+// Returns the first step, from 1, in which the plan ends the rank by INJECT_DIE or INJECT_KILL; 0: none.
 uint64_t inject_death_step(const struct inject_plan *plan, int rank, enum inject_kind kind);
 
-// One rank's faults, and how far it is. Threads of that rank share it.
+// One rank's faults and progress. The threads of the rank share it.
 struct inject {
     struct inject_plan plan;
     _Atomic uint64_t request_count;
-    _Atomic uint32_t done;  // a bit for each fault of the plan that has been provoked
+    _Atomic uint32_t done;  // one bit for each fault of the plan that has occurred
 };
 
 void inject_begin(struct inject *inject, const struct inject_plan *plan);
 
-// A queue of the engine whose requests meet the faults.
+// Opens a queue of the engine whose requests meet the faults.
 int inject_queue_open(struct inject *inject, const struct io_engine *engine, int depth, struct io_queue **out);
 
-// Whether an allocation finds the file system full.
+// Returns true if the plan makes this allocation fail for lack of space.
 bool inject_takes_space(struct inject *inject);
 
 #endif

@@ -167,7 +167,7 @@ static void flipped_bit(enum nvme_engine engine, int threads)
         scene_begin(&scene, faults[i], engine, true, threads);
         cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
         cr_expect_eq(scene_read(&scene), ERR_IO);
-        expect_message("are not what was written");
+        expect_message("differ from what was written");
         cr_expect_eq(scene_read(&scene), ERR_IO, "the bit stays where it is");
         cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
         cr_expect_eq(scene_read(&scene), ERR_NONE, "%s", err_message());
@@ -191,7 +191,7 @@ static void full_disk(enum nvme_engine engine, int threads)
     struct scene scene;
     scene_begin(&scene, "nvme:enospc@2", engine, true, threads);
     cr_expect_eq(scene_write(&scene), ERR_IO);
-    expect_message("No space left on device; check that disk and its space");
+    expect_message("No space left on device; check that disk and its free space");
     cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
     scene_end(&scene);
     scene_begin(&scene, "nvme:enospc@7", engine, true, threads);

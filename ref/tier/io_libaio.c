@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine that uses libaio: the kernel's own asynchronous calls for files opened with O_DIRECT.
+// The engine libaio: the kernel's asynchronous calls for files opened with O_DIRECT.
 #include "ref/tier/io.h"
 
 #include "base/err.h"
@@ -13,8 +13,8 @@
 struct libaio_queue {
     struct io_queue queue;
     io_context_t context;
-    struct iocb *blocks;     // one a slot
-    struct iocb **pointers;  // to those that are handed to the kernel
+    struct iocb *blocks;     // one for each slot
+    struct iocb **pointers;  // argument of io_submit
     struct io_event *events;
     int depth;
 };
@@ -36,7 +36,7 @@ static int libaio_open(int depth, struct io_queue **out)
 {
     struct libaio_queue *own = calloc(1, sizeof *own);
     if (!own)
-        return err_set(ERR_MEMORY, "no memory for an I/O queue");
+        return err_set(ERR_MEMORY, "out of memory for an I/O queue");
     own->queue.engine = &io_engine_libaio;
     own->depth = depth;
     own->blocks = calloc((size_t)depth, sizeof *own->blocks);
@@ -44,7 +44,7 @@ static int libaio_open(int depth, struct io_queue **out)
     own->events = calloc((size_t)depth, sizeof *own->events);
     if (!own->blocks || !own->pointers || !own->events) {
         libaio_close(&own->queue);
-        return err_set(ERR_MEMORY, "no memory for an I/O queue of depth %d", depth);
+        return err_set(ERR_MEMORY, "out of memory for an I/O queue of depth %d", depth);
     }
     int code = io_setup(depth, &own->context);
     if (code < 0) {
@@ -52,10 +52,10 @@ static int libaio_open(int depth, struct io_queue **out)
         libaio_close(&own->queue);
         if (code == -EAGAIN)
             return err_set(ERR_IO,
-                           "libaio: the kernel has no more queues of depth %d; raise the sysctl fs.aio-max-nr, "
+                           "libaio: the kernel allows no further queue of depth %d; raise the sysctl fs.aio-max-nr, "
                            "or lower aio.queue_depth or aio.intra_op_parallelism",
                            depth);
-        return err_set(ERR_IO, "libaio cannot be used here: io_setup: %s; try the engine io_uring", strerror(-code));
+        return err_set(ERR_IO, "libaio is not usable here: io_setup: %s; try the engine io_uring", strerror(-code));
     }
     *out = &own->queue;
     return ERR_NONE;

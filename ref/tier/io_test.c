@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of transfers and of both engines, on a file beside a copy of it in memory.
-#include "ref/tier/io.h"
+#include "ref/tier/io_pool.h"
 
 #include "ref/tier/storage_test.h"
 
@@ -17,7 +17,7 @@ static int open_file(void)
     return file;
 }
 
-// What is transferred, from the byte `base` of a file on; the finished requests are noted.
+// A transfer from byte `base` of a file, which notes the finished requests.
 struct trial {
     int file;
     bool write;
@@ -123,7 +123,7 @@ Test(io, concurrent_io_uring_moves_every_byte_whatever_the_shape)
     every_shape(NVME_IO_URING);
 }
 
-// An engine on an array, that counts, and can be told to be difficult. One thread's.
+// An engine on an array, which counts requests and can simulate difficulties. One thread at a time uses it.
 struct difficulties {
     int refusals;          // submits that are answered with EAGAIN first
     int accept_most;       // requests of one submit; 0: all
@@ -279,7 +279,7 @@ Test(io, a_request_that_fails_or_cannot_go_on_ends_the_transfer_with_its_place)
 {
     expect_failure((struct difficulties){.first_result = -EIO},
                    "the folder: writing 8192 bytes at offset 24576 of the file there: Input/output error");
-    expect_failure((struct difficulties){.first_result = 100}, "only 100 bytes were moved");
+    expect_failure((struct difficulties){.first_result = 100}, "the kernel moved only 100 bytes");
     expect_failure((struct difficulties){.first_result = 100}, "not aligned");
     expect_failure((struct difficulties){.first_result = 2 * BLOCK + 512}, "only 8704 bytes");
     expect_failure((struct difficulties){.piece_bytes = 2 * BLOCK, .reap_error = -EBADF}, "Bad file descriptor");
@@ -401,7 +401,7 @@ Test(io, engines_have_names)
     }
     enum nvme_engine parsed;
     cr_expect_eq(io_engine_parse("aio", &parsed), ERR_USAGE);
-    cr_expect(strstr(err_message(), "libaio and io_uring"), "%s", err_message());
+    cr_expect(strstr(err_message(), "libaio or io_uring"), "%s", err_message());
 }
 
 Test(io, a_pool_gives_back_its_files_and_memory)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine that uses io_uring, through liburing: requests and completions in rings shared with the kernel.
+// The engine io_uring, through liburing: requests and completions lie in rings shared with the kernel.
 #include "ref/tier/io.h"
 
 #include "base/err.h"
@@ -21,17 +21,17 @@ static int uring_open(int depth, struct io_queue **out)
 {
     struct uring_queue *own = calloc(1, sizeof *own);
     if (!own)
-        return err_set(ERR_MEMORY, "no memory for an I/O queue");
+        return err_set(ERR_MEMORY, "out of memory for an I/O queue");
     own->queue.engine = &io_engine_uring;
     int code = io_uring_queue_init((unsigned)depth, &own->ring, 0);
     if (code < 0) {
         free(own);
         if (code == -ENOMEM)
             return err_set(ERR_IO,
-                           "io_uring: the kernel has no memory for a queue of depth %d; raise the limit of "
-                           "locked memory (ulimit -l), or lower aio.queue_depth",
+                           "io_uring: the kernel lacks memory for a queue of depth %d; raise the limit of locked "
+                           "memory (ulimit -l), or lower aio.queue_depth",
                            depth);
-        return err_set(ERR_IO, "io_uring cannot be used here: %s%s; use the engine libaio", strerror(-code),
+        return err_set(ERR_IO, "io_uring is not usable here: %s%s; use the engine libaio", strerror(-code),
                        code == -EPERM || code == -EACCES ? " (see the sysctl kernel.io_uring_disabled, and the "
                                                            "container's seccomp profile)"
                        : code == -ENOSYS ? " (the kernel lacks it, or the container's seccomp profile hides it)"
@@ -46,7 +46,7 @@ static bool is_transient(int code)
     return code == -EINTR || code == -EAGAIN || code == -EBUSY;
 }
 
-// Requests that the kernel did not take at once stay in the ring, and go with the next call: they are the queue's.
+// Takes all requests that fit into the ring; those that the kernel does not accept at once go with the next call.
 static int uring_submit(struct io_queue *queue, struct io_request *const requests[], int count)
 {
     struct uring_queue *own = (struct uring_queue *)queue;
@@ -89,7 +89,8 @@ static int uring_reap(struct io_queue *queue, int least, struct io_request *done
     return count;
 }
 
-// The kernel ends a ring's requests some time after the ring: whoever frees their memory has to see them end before.
+// The kernel may end a ring's requests some time after the ring, so this waits for them before the caller frees their
+// memory.
 static void uring_close(struct io_queue *queue)
 {
     struct uring_queue *own = (struct uring_queue *)queue;

@@ -2,9 +2,10 @@
 #include "ref/tier/nvme_folder.h"
 
 #include "base/err.h"
-#include "ref/tier/io.h"
 #include "base/size.h"
+#include "ref/tier/inject.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -16,7 +17,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-// A file without a name: where the file system cannot make one, the name is taken away at once. -1 and errno.
+// Opens a file without a name. Where the file system cannot create one, it unlinks a named file at once. Returns -1 and
+// sets errno on failure.
 static int open_unnamed(const char *path, int flags)
 {
     int file = open(path, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);
@@ -36,12 +38,12 @@ static int open_unnamed(const char *path, int flags)
 static int refuse_direct(const char *path)
 {
     return err_set(ERR_USAGE,
-                   "%s: the file system there has no direct I/O (O_DIRECT): give a folder on a disk with "
-                   "--nvme-path, or say --buffered to go through the page cache, which marks the results",
+                   "%s: the file system there has no direct I/O (O_DIRECT): give a folder on a disk with --nvme-path, "
+                   "or use the page cache with --buffered, which marks the results",
                    path);
 }
 
-// The alignment that direct I/O needs. Some file systems take O_DIRECT and keep files in memory all the same.
+// Sets the alignment that direct I/O needs. Refuses file systems that accept O_DIRECT but keep files in memory.
 static int find_alignment(struct nvme_folder *folder)
 {
     struct statfs system;
@@ -69,15 +71,15 @@ int nvme_folder_open(const char *path, bool buffered, struct nvme_folder *out)
 {
     *out = (struct nvme_folder){.path = strdup(path), .file = -1, .alignment_bytes = 1};
     if (!out->path)
-        return err_set(ERR_MEMORY, "no memory for the name of a folder");
+        return err_set(ERR_MEMORY, "out of memory for the path of a folder");
     out->file = open_unnamed(path, buffered ? 0 : O_DIRECT);
     int code = ERR_NONE;
     if (out->file < 0 && errno == EINVAL && !buffered)
         code = refuse_direct(path);
     else if (out->file < 0)
         code = err_set(errno == EMFILE || errno == ENOSPC || errno == EIO ? ERR_IO : ERR_USAGE,
-                       "%s: cannot make a file there: %s; --nvme-path wants existing folders that may be written to",
-                       path, strerror(errno));
+                       "%s: cannot create a file there: %s; --nvme-path takes existing folders that are writable", path,
+                       strerror(errno));
     else if (!buffered)
         code = find_alignment(out);
     if (code != ERR_NONE)
@@ -106,32 +108,44 @@ static int refuse_space(const struct nvme_folder *folder, const char *name, uint
         size_short_text((uint64_t)system.f_bavail * system.f_frsize, room);
     if (error == ENOSPC || error == EDQUOT)
         return err_set(ERR_IO,
-                       "%s: no space for %s of \"%s\" (%s, %s free); free some, or give a larger disk or more "
+                       "%s: no space for %s of \"%s\" (%s, %s free); free some space, or give a larger disk or more "
                        "folders with --nvme-path",
                        folder->path, wanted, name, strerror(error), room);
     if (error == EOPNOTSUPP || error == ENOSYS)
         return err_set(ERR_IO,
-                       "%s: the file system there cannot reserve space (fallocate) for \"%s\", so that a full "
-                       "disk would show only in the midst of a step; give another folder with --nvme-path",
+                       "%s: the file system there cannot reserve space (fallocate) for \"%s\", so a full disk would "
+                       "show only during a step; give another folder with --nvme-path",
                        folder->path, name);
     if (error == EFBIG)
         return err_set(ERR_IO,
-                       "%s: %s for \"%s\" make the file there larger than is allowed (ulimit -f, or the file "
-                       "system's own limit)",
+                       "%s: %s for \"%s\" would make the file there exceed a limit (ulimit -f, or the file system's)",
                        folder->path, wanted, name);
     return err_set(ERR_IO, "%s: reserving %s for \"%s\": %s", folder->path, wanted, name, strerror(error));
 }
 
 static void release(const struct nvme_folder *folder, uint64_t offset, uint64_t bytes)
 {
-    // A file system that cannot take the space back keeps it for the file, which uses it again.
+    // If the file system cannot punch holes, the space stays with the file, which reuses it.
     if (bytes > 0)
         (void)!fallocate(folder->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
+}
+
+// Reserves the disk space of a part of the file. Returns 0 or -errno.
+static int reserve(struct inject *inject, int file, uint64_t offset, uint64_t bytes)
+{
+    if (inject && inject_takes_space(inject))
+        return -ENOSPC;
+    int code;
+    do
+        code = fallocate(file, 0, (off_t)offset, (off_t)bytes);
+    while (code != 0 && errno == EINTR);
+    return code == 0 ? 0 : -errno;
 }
 
 int nvme_folder_take(struct nvme_folder *folder, struct inject *inject, const char *name, uint64_t bytes,
                      uint64_t *offset)
 {
+    assert(folder->file >= 0);
     struct nvme_hole **at = &folder->holes;
     while (*at && (*at)->bytes < bytes)
         at = &(*at)->next;
@@ -139,7 +153,7 @@ int nvme_folder_take(struct nvme_folder *folder, struct inject *inject, const ch
     *offset = hole ? hole->offset : folder->end;
     if (bytes == 0)
         return ERR_NONE;
-    int code = io_reserve(inject, folder->file, *offset, bytes);
+    int code = reserve(inject, folder->file, *offset, bytes);
     if (code < 0) {
         code = refuse_space(folder, name, bytes, -code);
         release(folder, *offset, bytes);
@@ -167,6 +181,8 @@ void nvme_folder_give(struct nvme_folder *folder, uint64_t offset, uint64_t byte
     for (; *at && (*at)->offset < offset; at = &(*at)->next)
         before = *at;
     struct nvme_hole *after = *at, *hole = NULL;
+    assert(offset + bytes <= (after ? after->offset : folder->end));
+    assert(!before || before->offset + before->bytes <= offset);
     if (before && before->offset + before->bytes == offset) {
         hole = before;
         hole->bytes += bytes;
@@ -174,7 +190,7 @@ void nvme_folder_give(struct nvme_folder *folder, uint64_t offset, uint64_t byte
         *hole = (struct nvme_hole){after, offset, bytes};
         *at = hole;
     } else {
-        return;  // that part of the file is not used again; its space is given back all the same
+        return;  // the file does not reuse that part, but its disk space is free
     }
     if (after && hole->offset + hole->bytes == after->offset) {
         hole->bytes += after->bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder that the NVMe tier uses: one unnamed file in it, opened with O_DIRECT, and which parts of it are in use.
+// A folder of the NVMe tier: one unnamed file in it, opened with O_DIRECT, and the allocation of space in that file.
 #ifndef ZG_NVME_FOLDER_H
 #define ZG_NVME_FOLDER_H
 
@@ -9,7 +9,7 @@
 
 struct inject;
 
-// A part of the file that was in use and is free again.
+// A part of the file that was in use before and is free.
 struct nvme_hole {
     struct nvme_hole *next;
     uint64_t offset, bytes;
@@ -18,16 +18,18 @@ struct nvme_hole {
 struct nvme_folder {
     char *path;
     int file;
-    size_t alignment_bytes;   // of direct I/O there; 1: through the page cache
-    uint64_t end;             // nothing behind it is in use
-    struct nvme_hole *holes;  // by offset; none touches another
+    size_t alignment_bytes;   // of direct I/O; 1: through the page cache
+    uint64_t end;             // everything beyond it is free
+    struct nvme_hole *holes;  // ascending by offset; no two are adjacent
 };
 
-// ERR_USAGE where there is no such folder, or its file system has no direct I/O; ERR_IO for other refusals.
+// Creates the file. ERR_USAGE: the folder does not exist or is not writable, or, unless buffered, its file system lacks
+// direct I/O; ERR_IO: the system refuses for another reason.
 int nvme_folder_open(const char *path, bool buffered, struct nvme_folder *out);
 void nvme_folder_close(struct nvme_folder *folder);
 
-// A part of the file, with its space on the disk; on failure nothing is taken. name appears in messages.
+// Takes a part of the file, with its space on the disk; takes nothing on failure. name appears in messages; inject
+// (null: no faults) may make it fail. nvme_folder_give returns exactly such a part.
 int nvme_folder_take(struct nvme_folder *folder, struct inject *inject, const char *name, uint64_t bytes,
                      uint64_t *offset);
 void nvme_folder_give(struct nvme_folder *folder, uint64_t offset, uint64_t bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of files: memory and folders for direct I/O, and contents that tell where they belong.
+// For tests of files: memory and folders for direct I/O, and contents that identify their position.
 #ifndef ZG_STORAGE_TEST_H
 #define ZG_STORAGE_TEST_H
 
@@ -15,13 +15,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// The build folder is on a disk, where direct I/O is to be had.
+// The build folder is on a disk with direct I/O.
 #define STORAGE_FOLDER ZG_BINARY_DIR
 
 // A folder without direct I/O on most systems.
 #define STORAGE_MEMORY_FOLDER "/dev/shm"
 
-// Memory as direct I/O wants it, given back with free.
+// Allocates memory aligned for direct I/O; release it with free.
 static inline unsigned char *storage_memory(size_t bytes)
 {
     size_t whole = (bytes / IO_ALIGNMENT + 1) * IO_ALIGNMENT;
@@ -31,7 +31,7 @@ static inline unsigned char *storage_memory(size_t bytes)
     return memory;
 }
 
-// Words that differ from word to word and from seed to seed.
+// Fills memory with words that differ from word to word and from seed to seed.
 static inline void storage_fill(unsigned char *memory, size_t bytes, uint64_t seed)
 {
     for (size_t at = 0; at + 8 <= bytes; at += 8) {
@@ -40,11 +40,12 @@ static inline void storage_fill(unsigned char *memory, size_t bytes, uint64_t se
     }
 }
 
-// Whether the engine can be used here; says why not. For tests of both; those of one alone say SKIP.
+// Returns whether the engine is usable here, and reports the reason if not. For tests of both engines; tests of a
+// single engine use storage_skips.
 static inline bool storage_has(enum nvme_engine engine)
 {
     struct io_queue *queue;
-    if (io_queue_open(io_engine_of(engine), 1, NULL, &queue) != ERR_NONE) {
+    if (io_queue_open(io_engine_of(engine), 1, &queue) != ERR_NONE) {
         printf("not tested with %s: %s\n", io_engine_of(engine)->name, err_message());
         return false;
     }

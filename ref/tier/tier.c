@@ -1,63 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's memory: anonymous mappings under a budget for each tier. Without an accelerator the device is host memory
-// as well. A budget is compared with the bytes that the ledger counts, not with the pages behind them.
-#include "ref/tier/tier.h"
+// One rank's memory: anonymous mappings under a budget for each tier. Budgets limit the bytes that the ledger counts,
+// not the pages behind them.
+#include "ref/tier/tier_internal.h"
 
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
 #include "base/size.h"
 #include "ref/tier/tier_apart.h"
+#include "ref/tier/tier_poison.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
-#include <wchar.h>
 
-enum { HUGE_PAGE_BYTES = 2 << 20, READ_WRITE = PROT_READ | PROT_WRITE };
-
-static const uint32_t POISON = 0x7fc07fc0;
-_Static_assert(sizeof(wchar_t) == sizeof POISON, "wmemset fills with the pattern");
-
-// Entries are appended and reused, never unlinked before the tier closes, and what tier_name_of reads is atomic: so a
-// signal handler may walk the list at any moment.
-struct allocation {
-    struct allocation *next;
-    _Atomic uintptr_t begin;  // with the guard pages; 0: not in use
-    _Atomic uintptr_t end;
-    const char *_Atomic name;
-    uint8_t *address;
-    size_t bytes;
-    size_t padding_bytes;
-    enum ledger_tier where;
-    enum ledger_kind kind;
-    enum { OPEN, PARTLY, CLOSED } access;
-    bool apart;   // an accelerator's memory
-    bool locked;  // the host's, by the accelerator
-    size_t page_count;
-    uint8_t *pages;   // each page's protection as the kernel has it
-    uint8_t *wanted;  // and as it shall be
-};
-
-struct tier {
-    struct ledger *ledger;
-    struct ledger own;                  // stands in for a null ledger, so that the budget holds all the same
-    uint64_t budget_bytes[TIER_COUNT];  // 0: no limit
-    bool lock_host, planned;
-    const struct accelerator *accelerator;  // null: none
-    int device;
-    uintptr_t next_address;  // of a planned tier
-    uint64_t unlocked_bytes;
-    size_t page_bytes;
-    struct allocation *_Atomic allocations;
-};
+enum { HUGE_PAGE_BYTES = 2 << 20 };
 
 int tier_open(struct ledger *ledger, const struct tier_setting *setting, struct tier **out)
 {
     struct tier *tier = calloc(1, sizeof *tier);
     if (!tier)
-        return err_set(ERR_MEMORY, "no memory for the bookkeeping of memory");
+        return err_set(ERR_MEMORY, "out of memory for a tier's bookkeeping");
     tier->ledger = ledger ? ledger : &tier->own;
     tier->budget_bytes[TIER_DEVICE] = setting->device_bytes;
     tier->budget_bytes[TIER_HOST] = setting->host_bytes;
@@ -86,20 +49,6 @@ static size_t round_up(size_t value, size_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-void tier_poison(void *address, size_t bytes)
-{
-    // The pattern has a period of two bytes, and its phase is that of the address.
-    uint8_t *byte = address, *end = byte + bytes;
-    const uint8_t pattern[2] = {POISON & 0xff, POISON >> 8 & 0xff};
-    for (; byte < end && (uintptr_t)byte % sizeof POISON; byte++)
-        *byte = pattern[(uintptr_t)byte % 2];
-    size_t word_count = (size_t)(end - byte) / sizeof POISON;
-    wmemset((wchar_t *)byte, (wchar_t)POISON, word_count);
-    byte += word_count * sizeof POISON;
-    for (; byte < end; byte++)
-        *byte = pattern[(uintptr_t)byte % 2];
-}
-
 static int refuse(const struct tier *tier, enum ledger_tier where, const char *name, uint64_t bytes,
                   uint64_t held_bytes)
 {
@@ -116,7 +65,7 @@ static int refuse(const struct tier *tier, enum ledger_tier where, const char *n
                    size_short_text(bytes + held_bytes - tier->budget_bytes[where], missing), advice[where]);
 }
 
-// Transfers to a device and to disks go from pages that stay where they are.
+// Pins the pages, because transfers to a device and to disks need pages that stay in memory.
 static void lock_pages(struct tier *tier, struct allocation *allocation, void *data, size_t bytes)
 {
     if (tier->accelerator)
@@ -125,12 +74,12 @@ static void lock_pages(struct tier *tier, struct allocation *allocation, void *d
         tier->unlocked_bytes += bytes;
 }
 
-// Addresses of nothing, between two guard pages of nothing.
+// Reserves addresses that no memory backs, between two guard pages.
 static int plan_pages(struct tier *tier, struct allocation *allocation, const char *name, size_t bytes)
 {
     const size_t page = tier->page_bytes;
     if (bytes > TIER_PLANNED_BYTES - 3 * page - (tier->next_address - TIER_PLANNED_ADDRESS))
-        return err_set(ERR_MEMORY, "a plan has no addresses for the %zu bytes of \"%s\"", bytes, name);
+        return err_set(ERR_MEMORY, "plan: %zu bytes for \"%s\" exceed the planned address range", bytes, name);
     uintptr_t begin = tier->next_address, end = begin + round_up(bytes, page) + 2 * page;
     tier->next_address = end;
     allocation->address = (uint8_t *)(begin + page);
@@ -195,7 +144,7 @@ static int map_pages(struct tier *tier, struct allocation *allocation, enum ledg
     return ERR_NONE;
 }
 
-// The accelerator's memory, which this processor cannot protect.
+// Allocates in the accelerator's memory, which has no page protection.
 static int allocate_apart(struct tier *tier, struct allocation *allocation, const char *name, size_t bytes)
 {
     uintptr_t begin, end;
@@ -211,7 +160,7 @@ static int allocate_apart(struct tier *tier, struct allocation *allocation, cons
     return ERR_NONE;
 }
 
-// An entry that is not in use, in the list already.
+// Returns an entry of the list that is not in use; adds one if there is none.
 static struct allocation *free_entry(struct tier *tier)
 {
     for (struct allocation *entry = tier->allocations; entry; entry = entry->next)
@@ -228,13 +177,14 @@ static struct allocation *free_entry(struct tier *tier)
 int tier_allocate(struct tier *tier, enum ledger_tier where, enum ledger_kind kind, const char *name, size_t bytes,
                   size_t padding_bytes, void **out)
 {
-    assert(padding_bytes <= bytes && (where == TIER_DEVICE || where == TIER_HOST));
+    assert(tier && name && padding_bytes <= bytes && (where == TIER_DEVICE || where == TIER_HOST));
+    assert((unsigned)kind < KIND_COUNT && kind != KIND_PADDING);
     uint64_t held_bytes = tier->ledger->tier_bytes[where], budget_bytes = tier->budget_bytes[where];
     if (budget_bytes != 0 && (held_bytes > budget_bytes || bytes > budget_bytes - held_bytes))
         return refuse(tier, where, name, bytes, held_bytes);
     struct allocation *allocation = free_entry(tier);
     if (!allocation)
-        return err_set(ERR_MEMORY, "no memory for the bookkeeping of memory");
+        return err_set(ERR_MEMORY, "out of memory for a tier's bookkeeping");
     if (tier->planned)
         TRY(plan_pages(tier, allocation, name, bytes));
     else if (where == TIER_DEVICE && tier->accelerator)
@@ -251,16 +201,11 @@ int tier_allocate(struct tier *tier, enum ledger_tier where, enum ledger_kind ki
     return ERR_NONE;
 }
 
-// Whether nobody wrote between the end of the allocation and the guard page.
+// Returns whether the bytes between the end of the allocation and the guard page still hold the pattern.
 static bool slack_is_untouched(const struct tier *tier, const struct allocation *allocation)
 {
-    size_t mapped_bytes = allocation->page_count * tier->page_bytes;
-    uint8_t untouched[64];
-    tier_poison(untouched, sizeof untouched);
-    for (size_t i = allocation->bytes; i < mapped_bytes; i++)
-        if (allocation->address[i] != untouched[i % sizeof untouched])
-            return false;
-    return true;
+    const uint8_t *end = allocation->address + allocation->bytes;
+    return tier_is_poison(end, allocation->page_count * tier->page_bytes - allocation->bytes, (uintptr_t)end);
 }
 
 static void release(struct tier *tier, struct allocation *allocation)
@@ -311,86 +256,10 @@ void tier_close(struct tier *tier)
     free(tier);
 }
 
-// Brings the kernel's view of the pages to the wanted one, with one call for each run of pages that differ.
-static int apply(const struct tier *tier, struct allocation *allocation)
-{
-    const uint8_t *wanted = allocation->wanted;
-    uint8_t *pages = allocation->pages;
-    for (size_t first = 0, next; first < allocation->page_count; first = next) {
-        next = first + 1;
-        if (pages[first] == wanted[first])
-            continue;
-        while (next < allocation->page_count && wanted[next] == wanted[first] && pages[next] != wanted[next])
-            next++;
-        size_t bytes = (next - first) * tier->page_bytes;
-        if (mprotect(allocation->address + first * tier->page_bytes, bytes, wanted[first]))
-            return err_set(ERR_MEMORY, "device memory: cannot change the protection of \"%s\": %m", allocation->name);
-        memset(pages + first, wanted[first], next - first);
-    }
-    return ERR_NONE;
-}
-
-// Enters a range into the wanted protection of the allocation that it lies in.
-static int want(struct tier *tier, const struct tier_range *range)
-{
-    uintptr_t begin = (uintptr_t)range->address, end = begin + range->bytes;
-    for (struct allocation *entry = tier->allocations; entry; entry = entry->next) {
-        if (entry->begin == 0 || end <= entry->begin || begin >= entry->end)
-            continue;
-        uintptr_t data = (uintptr_t)entry->address;
-        if (begin < data || end > data + entry->bytes)
-            return err_set(ERR_INTERNAL, "%zu bytes at offset %td are not within \"%s\", which has %zu bytes",
-                           range->bytes, (ptrdiff_t)(begin - data), entry->name, entry->bytes);
-        if (entry->apart)
-            return ERR_NONE;
-        if (entry->access != PARTLY) {
-            entry->access = PARTLY;
-            memset(entry->wanted, PROT_NONE, entry->page_count);
-        }
-        for (size_t page = (begin - data) / tier->page_bytes; page <= (end - 1 - data) / tier->page_bytes; page++)
-            entry->wanted[page] |= range->writable ? READ_WRITE : PROT_READ;
-        return ERR_NONE;
-    }
-    return ERR_NONE;
-}
-
-int tier_protect(struct tier *tier, const struct tier_range ranges[], size_t range_count)
-{
-    for (struct allocation *entry = tier->allocations; entry; entry = entry->next) {
-        if (entry->begin == 0 || entry->access == CLOSED)
-            continue;
-        memset(entry->wanted, PROT_NONE, entry->page_count);
-        entry->access = PARTLY;
-    }
-    for (size_t i = 0; i < range_count; i++)
-        if (ranges[i].bytes > 0)
-            TRY(want(tier, &ranges[i]));
-    for (struct allocation *entry = tier->allocations; entry; entry = entry->next) {
-        if (entry->begin == 0 || entry->access == CLOSED)
-            continue;
-        TRY(apply(tier, entry));
-        if (!memchr(entry->pages, PROT_READ, entry->page_count) && !memchr(entry->pages, READ_WRITE, entry->page_count))
-            entry->access = CLOSED;
-    }
-    return ERR_NONE;
-}
-
-int tier_unprotect(struct tier *tier)
-{
-    for (struct allocation *entry = tier->allocations; entry; entry = entry->next) {
-        if (entry->begin == 0 || entry->access == OPEN || entry->apart)
-            continue;
-        memset(entry->wanted, READ_WRITE, entry->page_count);
-        TRY(apply(tier, entry));
-        entry->access = OPEN;
-    }
-    return ERR_NONE;
-}
-
 static const struct allocation *find(const struct tier *tier, const void *address)
 {
     for (const struct allocation *entry = tier->allocations; entry; entry = entry->next) {
-        // Read once: another thread may be allocating.
+        // Reads each field once, because another thread may be allocating.
         uintptr_t begin = entry->begin, end = entry->end;
         if (begin != 0 && begin <= (uintptr_t)address && (uintptr_t)address < end)
             return entry;

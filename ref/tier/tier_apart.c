@@ -3,14 +3,10 @@
 
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
-#include "ref/tier/tier.h"
+#include "ref/tier/tier_poison.h"
 
-#include <string.h>
-
-// A border is as wide as the accelerator's alignment; the one at the end also has what rounding up leaves.
+// The accelerator's alignment. The border at the end also includes the bytes that rounding up adds.
 enum { BORDER_BYTES = 256 };
-
-static const uint32_t POISON = 0x7fc07fc0;
 
 static size_t round_up(size_t bytes)
 {
@@ -23,7 +19,7 @@ int apart_allocate(const struct accelerator *accelerator, const char *name, size
     void *memory;
     size_t all_bytes = BORDER_BYTES + round_up(bytes) + BORDER_BYTES;
     int code =
-        bytes > SIZE_MAX / 2 ? err_set(ERR_MEMORY, "that is no size") : accelerator->allocate(all_bytes, &memory);
+        bytes > SIZE_MAX / 2 ? err_set(ERR_MEMORY, "the size is too large") : accelerator->allocate(all_bytes, &memory);
     if (code != ERR_NONE)
         return err_prefix(code, "device memory: the device has no %zu bytes for \"%s\"", bytes, name);
     code = accelerator_claim(accelerator, memory, all_bytes);
@@ -31,8 +27,8 @@ int apart_allocate(const struct accelerator *accelerator, const char *name, size
         (void)accelerator->release(memory);
         return code;
     }
-    code = accelerator->fill(memory, POISON, all_bytes);
-    // Other threads may use it as soon as it has an address.
+    code = accelerator->fill(memory, TIER_POISON, all_bytes);
+    // Waits, because other threads may use the memory as soon as this function returns.
     if (code == ERR_NONE)
         code = accelerator->wait();
     if (code != ERR_NONE) {
@@ -46,21 +42,19 @@ int apart_allocate(const struct accelerator *accelerator, const char *name, size
     return ERR_NONE;
 }
 
-// The pattern has a period of two bytes, and both the border and `copy` begin at even addresses.
 static bool border_is_untouched(const struct accelerator *accelerator, const uint8_t *border, size_t bytes)
 {
-    _Alignas(4) uint8_t copy[2 * BORDER_BYTES], untouched[2 * BORDER_BYTES];
+    uint8_t copy[2 * BORDER_BYTES];
     if (accelerator->copy(copy, border, bytes) != ERR_NONE)
         return true;
-    tier_poison(untouched, sizeof untouched);
-    return memcmp(copy, untouched + (uintptr_t)border % 2, bytes) == 0;
+    return tier_is_poison(copy, bytes, (uintptr_t)border);
 }
 
 bool apart_release(const struct accelerator *accelerator, uint8_t *address, size_t bytes)
 {
     uint8_t *memory = address - BORDER_BYTES;
     size_t after_bytes = round_up(bytes) + BORDER_BYTES - bytes;
-    // The rest of what this thread began may be under way.
+    // This thread's last operations on the memory may still be running.
     (void)accelerator->wait();
     bool intact = border_is_untouched(accelerator, memory, BORDER_BYTES) &&
                   border_is_untouched(accelerator, address + bytes, after_bytes);

@@ -1,67 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The NVMe tier: where allocations lie in the files, and what their blocks' checksums are. Moving bytes is io.h's part.
-//
-// Each folder has one file. An allocation of B bytes on P folders is cut into stripes of block_bytes; stripe i lies on
-// folder (first + i) % P, the stripes of one folder one after the other, so that consecutive requests of a transfer go
-// to different disks and each disk sees consecutive ones. `first` moves on with every allocation, as small ones have
-// fewer stripes than there are folders.
-#include "ref/tier/tier_nvme.h"
+#include "ref/tier/tier_nvme_internal.h"
 
 #include "base/err.h"
-#include "ref/tier/nvme_folder.h"
 #include "base/size.h"
 #include "ref/tier/tier.h"
 
 #include <assert.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <xxhash.h>
-
-enum { BLOCK_BYTES = TIER_NVME_ALIGNMENT };
-
-struct allocation {
-    struct allocation *next;
-    unsigned char *address;  // of a range that nobody may touch
-    bool planned;            // the range is not even reserved
-    const char *name;
-    enum ledger_kind kind;
-    uint64_t bytes, padding_bytes;
-    uint64_t disk_bytes;  // bytes, rounded up to blocks
-    int first;            // the folder of stripe 0
-    uint64_t offsets[TIER_NVME_PATH_MAX];
-    uint64_t *checksums;  // of each block; null: none are kept
-    uint8_t *written;     // whether a block has been
-};
-
-struct tier_nvme {
-    struct ledger *ledger;
-    struct ledger own;  // stands in for a null ledger, so that the budget holds all the same
-    int rank;
-    uint64_t budget_bytes;
-    bool checksum, planned;
-    uintptr_t next_address;  // of a planned tier
-    uint64_t stripe_bytes;
-    struct inject *inject;
-    struct io_pool *readers, *writers;
-    pthread_mutex_t mutex;  // of what follows
-    struct allocation *allocations;
-    int next_folder;
-    int folder_count;
-    struct nvme_folder folders[TIER_NVME_PATH_MAX];
-};
 
 int tier_nvme_open(const struct tier_nvme_setting *setting, struct ledger *ledger, struct tier_nvme **out)
 {
     if (!setting->planned && (setting->path_count < 1 || setting->path_count > TIER_NVME_PATH_MAX))
-        return err_set(ERR_USAGE, "NVMe: %d folders are given; from 1 to %d with --nvme-path or nvme_path",
-                       setting->path_count, TIER_NVME_PATH_MAX);
+        return err_set(ERR_USAGE, "NVMe: expected 1 to %d folders with --nvme-path or nvme_path, got %d",
+                       TIER_NVME_PATH_MAX, setting->path_count);
     struct tier_nvme *tier = calloc(1, sizeof *tier);
     if (!tier)
-        return err_set(ERR_MEMORY, "NVMe: no memory for its bookkeeping");
+        return err_set(ERR_MEMORY, "out of memory for an NVMe tier's bookkeeping");
     tier->ledger = ledger ? ledger : &tier->own;
     tier->rank = setting->rank;
     tier->budget_bytes = setting->budget_bytes;
@@ -104,7 +60,7 @@ static int refuse(const struct tier_nvme *tier, const char *name, uint64_t bytes
                    size_short_text(bytes + held_bytes - tier->budget_bytes, missing));
 }
 
-// How many of the allocation's bytes lie on one of `count` folders.
+// Returns how many bytes of the allocation lie on one of `count` folders.
 static uint64_t folder_bytes(const struct allocation *allocation, int folder, int count, uint64_t stripe_bytes)
 {
     uint64_t turn = (uint64_t)((folder - allocation->first + count) % count), folders = (uint64_t)count;
@@ -113,7 +69,7 @@ static uint64_t folder_bytes(const struct allocation *allocation, int folder, in
     return stripes * stripe_bytes + (whole % folders == turn ? allocation->disk_bytes % stripe_bytes : 0);
 }
 
-// Gives back what the first `count` folders hold of it.
+// Returns the space of the allocation on the first `count` folders.
 static void give_space(struct tier_nvme *tier, const struct allocation *allocation, int count)
 {
     for (int i = 0; i < count; i++)
@@ -135,16 +91,10 @@ static int take_space(struct tier_nvme *tier, struct allocation *allocation)
     return ERR_NONE;
 }
 
-// The address range, of at least a page, so that no two allocations have the same address.
-static size_t range_bytes(const struct allocation *allocation)
-{
-    return allocation->disk_bytes > 0 ? allocation->disk_bytes : BLOCK_BYTES;
-}
-
 static void discard(struct allocation *allocation)
 {
     if (allocation->address && !allocation->planned)
-        munmap(allocation->address, range_bytes(allocation));
+        munmap(allocation->address, allocation_range_bytes(allocation));
     free(allocation->checksums);
     free(allocation->written);
     free(allocation);
@@ -160,7 +110,8 @@ static struct allocation *prepare(const struct tier_nvme *tier, uint64_t disk_by
     if (tier->planned)
         return allocation;
     size_t block_count = disk_bytes / BLOCK_BYTES + 1;
-    void *range = mmap(NULL, range_bytes(allocation), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *range =
+        mmap(NULL, allocation_range_bytes(allocation), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     allocation->address = range == MAP_FAILED ? NULL : range;
     allocation->written = calloc(block_count, sizeof *allocation->written);
     allocation->checksums = tier->checksum ? calloc(block_count, sizeof *allocation->checksums) : NULL;
@@ -172,11 +123,11 @@ static struct allocation *prepare(const struct tier_nvme *tier, uint64_t disk_by
 
 static int plan_range(struct tier_nvme *tier, struct allocation *allocation)
 {
-    if (range_bytes(allocation) > UINTPTR_MAX - tier->next_address)
-        return err_set(ERR_MEMORY, "a plan has no addresses for the %" PRIu64 " bytes of \"%s\"",
+    if (allocation_range_bytes(allocation) > UINTPTR_MAX - tier->next_address)
+        return err_set(ERR_MEMORY, "plan: %" PRIu64 " bytes for \"%s\" exceed the planned address range",
                        allocation->disk_bytes, allocation->name);
     allocation->address = (unsigned char *)tier->next_address;
-    tier->next_address += range_bytes(allocation);
+    tier->next_address += allocation_range_bytes(allocation);
     return ERR_NONE;
 }
 
@@ -202,12 +153,12 @@ static int allocate(struct tier_nvme *tier, struct allocation *allocation)
 int tier_nvme_allocate(struct tier_nvme *tier, enum ledger_kind kind, const char *name, size_t bytes,
                        size_t padding_bytes, void **out)
 {
-    assert(padding_bytes <= bytes);
+    assert(tier && name && padding_bytes <= bytes && (unsigned)kind < KIND_COUNT && kind != KIND_PADDING);
     struct allocation *allocation =
         bytes > INT64_MAX / 2 ? NULL : prepare(tier, (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES);
     if (!allocation)
-        return err_set(ERR_MEMORY, "NVMe of rank %d: no memory to keep account of %zu bytes for \"%s\"", tier->rank,
-                       bytes, name);
+        return err_set(ERR_MEMORY, "NVMe of rank %d: out of memory for the bookkeeping of %zu bytes for \"%s\"",
+                       tier->rank, bytes, name);
     allocation->name = name;
     allocation->kind = kind;
     allocation->bytes = bytes;
@@ -260,115 +211,4 @@ void tier_nvme_close(struct tier_nvme *tier)
         nvme_folder_close(&tier->folders[i]);
     pthread_mutex_destroy(&tier->mutex);
     free(tier);
-}
-
-// A transfer between memory and an allocation, from its byte `base` on.
-struct passage {
-    const struct tier_nvme *tier;
-    struct allocation *allocation;
-    uint64_t base;
-    unsigned char *memory;
-    bool write;
-};
-
-static void locate(void *context, uint64_t at, struct io_location *out)
-{
-    const struct passage *passage = context;
-    const struct tier_nvme *tier = passage->tier;
-    const struct allocation *allocation = passage->allocation;
-    uint64_t position = passage->base + at, folders = (uint64_t)tier->folder_count;
-    uint64_t stripe = position / tier->stripe_bytes, within = position % tier->stripe_bytes;
-    uint64_t index = ((uint64_t)allocation->first + stripe) % folders;
-    const struct nvme_folder *folder = &tier->folders[index];
-    *out =
-        (struct io_location){.write = passage->write,
-                             .file = folder->file,
-                             .path = folder->path,
-                             .alignment_bytes = folder->alignment_bytes,
-                             .offset = allocation->offsets[index] + stripe / folders * tier->stripe_bytes + within,
-                             .memory = passage->memory + at,
-                             .bytes = folders == 1 ? allocation->disk_bytes - position : tier->stripe_bytes - within};
-}
-
-static int report_mismatch(const struct passage *passage, uint64_t block, uint64_t found)
-{
-    const struct allocation *allocation = passage->allocation;
-    struct io_location where;
-    locate((void *)(uintptr_t)passage, block * BLOCK_BYTES - passage->base, &where);
-    return err_set(ERR_IO,
-                   "%s: the 4 KiB at offset %" PRIu64 " of the file there are not what was written: checksum "
-                   "%016" PRIx64 ", expected %016" PRIx64 " (byte %" PRIu64 " on)",
-                   where.path, where.offset, found, allocation->checksums[block], block * BLOCK_BYTES);
-}
-
-// Makes the checksums of what was written, compares those of what was read.
-static int finish(void *context, uint64_t at, const unsigned char *memory, size_t bytes)
-{
-    const struct passage *passage = context;
-    struct allocation *allocation = passage->allocation;
-    uint64_t first = (passage->base + at) / BLOCK_BYTES;
-    for (uint64_t i = 0; i < bytes / BLOCK_BYTES; i++) {
-        if (passage->write)
-            allocation->written[first + i] = 1;
-        if (!allocation->checksums)
-            continue;
-        uint64_t found = XXH3_64bits(memory + i * BLOCK_BYTES, BLOCK_BYTES);
-        if (passage->write)
-            allocation->checksums[first + i] = found;
-        else if (allocation->checksums[first + i] != found)
-            return report_mismatch(passage, first + i, found);
-    }
-    return ERR_NONE;
-}
-
-static struct allocation *find(struct tier_nvme *tier, uintptr_t address)
-{
-    pthread_mutex_lock(&tier->mutex);
-    struct allocation *allocation = tier->allocations;
-    while (allocation && address - (uintptr_t)allocation->address >= range_bytes(allocation))
-        allocation = allocation->next;
-    pthread_mutex_unlock(&tier->mutex);
-    return allocation;
-}
-
-static int move(struct tier_nvme *tier, const void *address, unsigned char *memory, size_t bytes, bool write)
-{
-    struct allocation *allocation = find(tier, (uintptr_t)address);
-    if (!allocation)
-        return err_set(ERR_INTERNAL, "NVMe of rank %d: %p is in no allocation", tier->rank, address);
-    uint64_t base = (uintptr_t)address - (uintptr_t)allocation->address;
-    if (base % BLOCK_BYTES || (uintptr_t)memory % BLOCK_BYTES || bytes % BLOCK_BYTES ||
-        bytes > allocation->disk_bytes - base)
-        return err_set(ERR_INTERNAL,
-                       "NVMe of rank %d: %zu bytes from byte %" PRIu64 " of \"%s\" on are not aligned to "
-                       "%d, or not within its %" PRIu64,
-                       tier->rank, bytes, base, allocation->name, BLOCK_BYTES, allocation->disk_bytes);
-    uint8_t *written = allocation->written + base / BLOCK_BYTES;
-    const uint8_t *unwritten = write || bytes == 0 ? NULL : memchr(written, 0, bytes / BLOCK_BYTES);
-    if (unwritten)
-        return err_set(ERR_INTERNAL, "NVMe of rank %d: byte %" PRIu64 " of \"%s\" is read before it was written",
-                       tier->rank, (uint64_t)(unwritten - allocation->written) * BLOCK_BYTES, allocation->name);
-    struct passage passage = {tier, allocation, base, memory, write};
-    struct io_transfer transfer = {bytes, locate, finish, &passage};
-    int code = io_pool_transfer(write ? tier->writers : tier->readers, &transfer);
-    if (code == ERR_NONE)
-        return ERR_NONE;
-    if (write)
-        memset(written, 0, bytes / BLOCK_BYTES);  // nobody knows what is there
-    err_prefix(code, "NVMe of rank %d, \"%s\"", tier->rank, allocation->name);
-    return err_set(code,
-                   "%s; check that disk and its space, or give another --nvme-path, and resume from the last "
-                   "checkpoint",
-                   err_message());
-}
-
-int tier_nvme_read(struct tier_nvme *tier, const void *from, void *memory, size_t bytes)
-{
-    return move(tier, from, memory, bytes, false);
-}
-
-int tier_nvme_write(struct tier_nvme *tier, void *to, const void *memory, size_t bytes)
-{
-    // A write leaves the memory as it is; requests have one pointer for both directions.
-    return move(tier, to, (void *)(uintptr_t)memory, bytes, true);
 }

@@ -165,7 +165,7 @@ Test(tier_nvme, a_block_that_was_never_written_cannot_be_read)
         cr_expect_eq(tier_nvme_read(tier, at, memory, 2 * BLOCK), ERR_NONE, "%s", err_message());
         cr_expect_eq(tier_nvme_read(tier, at, memory, 5 * BLOCK), ERR_INTERNAL);
         expect_message("byte 8192 of \"moments\" is read before it was written");
-        // What a freed allocation wrote is not what one in its place has written.
+        // Blocks that a freed allocation wrote count as unwritten in an allocation at the same location.
         tier_nvme_free(tier, at);
         at = allocate(tier, "moments", 5 * BLOCK);
         cr_expect_eq(tier_nvme_read(tier, at, memory, BLOCK), ERR_INTERNAL);
@@ -186,13 +186,13 @@ Test(tier_nvme, what_is_outside_or_not_aligned_is_refused)
     cr_expect_eq(tier_nvme_read(tier, at, memory + 64, BLOCK), ERR_INTERNAL);
     expect_message("\"moments\"");
     cr_expect_eq(tier_nvme_read(tier, memory, memory, BLOCK), ERR_INTERNAL);
-    expect_message("is in no allocation");
+    expect_message("lies in no allocation");
     cr_expect_eq(tier_nvme_read(tier, at + BLOCK, memory, 0), ERR_NONE, "%s", err_message());
     tier_nvme_close(tier);
     free(memory);
 }
 
-// What this program's files without a name take on the disk, or how long they are.
+// Returns the disk space, or the length, of this program's unnamed files.
 static uint64_t unnamed_bytes(bool length)
 {
     uint64_t bytes = 0;
@@ -296,10 +296,10 @@ Test(tier_nvme, folders_and_settings_that_cannot_be_are_named)
         int depth, threads;
         const char *said;
     } bad[] = {
-        {STORAGE_FOLDER "/none", BLOCK, 1, 1, "/none: cannot make a file there: No such file or directory"},
-        {ZG_SOURCE_DIR "/README.md", BLOCK, 1, 1, "README.md: cannot make a file there: Not a directory"},
+        {STORAGE_FOLDER "/none", BLOCK, 1, 1, "/none: cannot create a file there: No such file or directory"},
+        {ZG_SOURCE_DIR "/README.md", BLOCK, 1, 1, "README.md: cannot create a file there: Not a directory"},
         {STORAGE_FOLDER, 0, 1, 1, "aio.block_size 0"},
-        {STORAGE_FOLDER, 5000, 1, 1, "aio.block_size 5000: a multiple of 4096"},
+        {STORAGE_FOLDER, 5000, 1, 1, "aio.block_size 5000: expected a multiple of 4096"},
         {STORAGE_FOLDER, BLOCK, 0, 1, "aio.queue_depth 0"},
         {STORAGE_FOLDER, BLOCK, 1, 0, "aio.intra_op_parallelism 0"},
     };

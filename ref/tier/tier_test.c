@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/tier/tier.h"
+#include "ref/tier/tier_poison.h"
 
 #include "base/err.h"
 
@@ -28,7 +29,7 @@ static uint8_t *allocate(struct tier *tier, enum ledger_kind kind, const char *n
     return address;
 }
 
-// What a process may do with a byte, asked of the kernel, so that a refusal is no fault.
+// Returns the access that the process has to a byte. It asks the kernel, so that a refusal causes no fault.
 static int access_of(uint8_t *address)
 {
     int ends[2];

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The interface between comm.c and the backends of comm.h. comm.c checks and signs each call and counts it afterwards;
+// a backend compares the signatures of all ranks and moves the data.
+#ifndef ZG_COMM_INTERNAL_H
+#define ZG_COMM_INTERNAL_H
+
+#include "ref/comm/comm.h"
+
+enum comm_operation {
+    COMM_ALL_TO_ALL,
+    COMM_REDUCE_SCATTER,
+    COMM_ALL_GATHER,
+    COMM_ALL_REDUCE,
+    COMM_BROADCAST,
+    COMM_BARRIER
+};
+
+// The properties of a call that all ranks must agree on: plain numbers without padding, compared as bytes.
+struct comm_signature {
+    uint64_t sequence;       // collectives this rank has begun, including this one
+    uint64_t count;          // elements of the full buffer; 0 for all-to-all, whose counts are compared in pairs
+    uint64_t shards_digest;  // of the counts by rank, for operations that have them
+    uint32_t operation, send_dtype, recv_dtype, reduction, add, root;
+    uint64_t group;  // ranks in a group of a hierarchical sum; 0: the canonical order
+};
+_Static_assert(sizeof(struct comm_signature) == 4 * 8 + 6 * 4, "no padding");
+
+// One call of a collective by one rank. The arrays belong to the caller and have one entry for each rank.
+struct comm_call {
+    struct comm_signature signature;
+    enum comm_operation operation;
+    enum dtype send_dtype, recv_dtype;  // differ only in a reduce-scatter
+    enum comm_reduction reduction;
+    bool add;
+    int root;
+    int group;  // ranks in a group of a hierarchical sum; 0: the canonical order
+    const void *send;
+    void *recv;                                // broadcast: send and recv are the buffer
+    size_t count;                              // elements of the full buffer; all-to-all: sent by this rank
+    const size_t *counts;                      // elements of each rank's shard; all-to-all: sent to each rank
+    const size_t *offsets;                     // of each shard in the full buffer; all-to-all: in send
+    const size_t *recv_counts, *recv_offsets;  // all-to-all
+};
+
+struct comm_ops {
+    const char *name;
+    bool has_native;  // run computes native sums if comm->uses_native, and compares them
+    // Returns, with or without an error, only after all other ranks have finished with this rank's buffers.
+    int (*run)(struct comm *comm, const struct comm_call *call);
+    int (*exchange)(struct comm *comm, int peer, const void *send, void *recv, size_t bytes);  // null: not supported
+    // Returns the failure of a rank, if this rank knows of one; does not wait.
+    int (*check)(struct comm *comm);
+    void (*abort)(struct comm *comm, const char *message);
+    void (*close)(struct comm *comm);
+};
+
+// The first member of every backend's handle.
+struct comm {
+    const struct comm_ops *ops;
+    int rank, world;
+    uint64_t sequence;
+    struct ledger *ledger;
+    enum ledger_purpose purpose;
+    int group;  // ranks in a group of hierarchical sums; 0: the canonical order
+    bool uses_native;
+    struct comm_native native;  // this rank's comparisons
+};
+
+const char *comm_operation_name(enum comm_operation operation);
+
+// Fills call->signature from the rest of the call.
+void comm_call_sign(struct comm_call *call, uint64_t sequence, int world);
+
+// Writes a text such as "reduce-scatter of 12 fp32 to bf16, adding, in shards with digest 1a2b3c4d".
+void comm_signature_text(const struct comm_signature *signature, char *text, size_t text_bytes);
+
+// Returns the elements and sets the offset of a rank's shard of count elements. Shards are nearly equal: the first
+// count % world are one element larger.
+size_t comm_shard(size_t count, int world, int rank, size_t *offset);
+
+// out[i] = the call's reduction of in[0][i] .. in[world-1][i], in canonical or hierarchical order, added to out[i] if
+// call->add. Among equal maxima, and among NaNs, the lowest rank's bits win. Aliasing is as in dtype_fold.
+void comm_fold(const struct comm_call *call, const void *const in[], int world, void *out, size_t count);
+
+#endif

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Failures and departures of ranks that are processes. Ranks send them to each other as notices, outside the
+// collectives; peer_watch.h detects the death of a neighbour.
+#include "ref/comm/comm_mpi.h"
+
+#include "base/err.h"
+
+#include <stdio.h>
+
+int comm_mpi_keep_failure(struct comm_mpi *mpi, int code, const char *message)
+{
+    pthread_mutex_lock(&mpi->lock);
+    int before = atomic_load(&mpi->failed);
+    if (before == ERR_NONE) {
+        snprintf(mpi->message, sizeof mpi->message, "%s", message);
+        atomic_store(&mpi->failed, code);
+    }
+    pthread_mutex_unlock(&mpi->lock);
+    return before;
+}
+
+int comm_mpi_check(struct comm_mpi *mpi)
+{
+    int code = atomic_load(&mpi->failed);
+    return code == ERR_NONE ? ERR_NONE : err_set(code, "%s", mpi->message);
+}
+
+void comm_mpi_send_notice(struct comm_mpi *mpi, enum comm_mpi_notice_kind kind)
+{
+    struct comm_mpi_notice *notice = &mpi->sent[kind];
+    pthread_mutex_lock(&mpi->lock);
+    *notice = (struct comm_mpi_notice){mpi->comm.sequence, kind, atomic_load(&mpi->dead), ""};
+    snprintf(notice->text, sizeof notice->text, "%s", mpi->message);
+    for (int rank = 0; rank < mpi->comm.world; rank++)
+        if (rank != mpi->comm.rank && rank != notice->dead)
+            MPI_Isend(notice, sizeof *notice, MPI_BYTE, rank, 0, mpi->control, &mpi->notices[mpi->notice_count++]);
+    pthread_mutex_unlock(&mpi->lock);
+}
+
+void comm_mpi_fail_everywhere(struct comm_mpi *mpi, int code, const char *message)
+{
+    if (comm_mpi_keep_failure(mpi, code, message) == ERR_NONE)
+        comm_mpi_send_notice(mpi, NOTICE_FAILED);
+}
+
+static void note_failing(struct comm_mpi *mpi, int rank, uint64_t sequence)
+{
+    mpi->left_count += mpi->left[rank] == 0;
+    mpi->left[rank] = sequence + 1;
+}
+
+static void note_leaving(struct comm_mpi *mpi, int rank, uint64_t sequence)
+{
+    note_failing(mpi, rank, sequence);
+    mpi->gone_count += !mpi->gone[rank];
+    mpi->gone[rank] = true;
+}
+
+static void note_death(struct comm_mpi *mpi, int rank)
+{
+    note_leaving(mpi, rank, 0);
+    atomic_store(&mpi->dead, rank);
+}
+
+void comm_mpi_take_notices(struct comm_mpi *mpi)
+{
+    for (;;) {
+        MPI_Message message;
+        MPI_Status status;
+        struct comm_mpi_notice notice;
+        int found = 0;
+        // MPI_Improbe, because another thread may receive between a probe and a receive.
+        if (MPI_Improbe(MPI_ANY_SOURCE, 0, mpi->control, &found, &message, &status) != MPI_SUCCESS || !found)
+            return;
+        if (MPI_Mrecv(&notice, sizeof notice, MPI_BYTE, &message, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return;
+        (notice.kind == NOTICE_LEFT ? note_leaving : note_failing)(mpi, status.MPI_SOURCE, notice.sequence);
+        if (notice.dead >= 0 && notice.dead < mpi->comm.world && notice.dead != mpi->comm.rank)
+            note_death(mpi, notice.dead);
+        if (notice.kind == NOTICE_FAILED)
+            comm_mpi_keep_failure(mpi, ERR_PEER, notice.text);
+    }
+}
+
+void comm_mpi_find_deaths(struct comm_mpi *mpi)
+{
+    char text[256];
+    int rank = peer_watch_poll(&mpi->watch, text, sizeof text);
+    if (rank < 0 || mpi->gone[rank])
+        return;
+    note_death(mpi, rank);
+    comm_mpi_fail_everywhere(mpi, ERR_PEER, text);
+}
+
+void comm_mpi_find_leavers(struct comm_mpi *mpi)
+{
+    char text[128];
+    for (int rank = 0; mpi->left_count > 0 && rank < mpi->comm.world; rank++)
+        if (mpi->left[rank] != 0 && mpi->left[rank] - 1 < mpi->comm.sequence) {
+            snprintf(text, sizeof text, "rank %d left while rank %d was in %s", rank, mpi->comm.rank,
+                     comm_operation_name(mpi->operation));
+            comm_mpi_fail_everywhere(mpi, ERR_PEER, text);
+        }
+}

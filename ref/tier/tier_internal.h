@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tier and its allocations, shared by tier.c (allocation and budgets) and tier_protect.c (page protection).
+#ifndef ZG_TIER_INTERNAL_H
+#define ZG_TIER_INTERNAL_H
+
+#include "ref/tier/tier.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+enum { READ_WRITE = PROT_READ | PROT_WRITE };
+
+// Entries are added and reused but never unlinked before the tier closes, and the fields that tier_name_of reads are
+// atomic, so that a signal handler may walk the list at any moment.
+struct allocation {
+    struct allocation *next;
+    _Atomic uintptr_t begin;  // with the guard pages; 0: not in use
+    _Atomic uintptr_t end;
+    const char *_Atomic name;
+    uint8_t *address;
+    size_t bytes;
+    size_t padding_bytes;
+    enum ledger_tier where;
+    enum ledger_kind kind;
+    enum { OPEN, PARTLY, CLOSED } access;  // to the pages: all, some, none
+    bool apart;                            // in an accelerator's memory
+    bool locked;                           // in host memory, pinned by the accelerator
+    size_t page_count;
+    uint8_t *pages;   // protection of each page as the kernel has it
+    uint8_t *wanted;  // protection that apply_protection gives it
+};
+
+struct tier {
+    struct ledger *ledger;
+    struct ledger own;                  // replaces a null ledger, because the budget needs the counts
+    uint64_t budget_bytes[TIER_COUNT];  // 0: no limit
+    bool lock_host, planned;
+    const struct accelerator *accelerator;  // null: none
+    int device;
+    uintptr_t next_address;  // of a planned tier
+    uint64_t unlocked_bytes;
+    size_t page_bytes;
+    struct allocation *_Atomic allocations;
+};
+
+#endif
