@@ -22,6 +22,11 @@ int err_set(int code, const char *format, ...)
     return code;
 }
 
+void err_clear(void)
+{
+    message[0] = '\0';
+}
+
 int err_prefix(int code, const char *format, ...)
 {
     assert(code != ERR_NONE);

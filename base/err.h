@@ -17,11 +17,14 @@ enum err {
     ERR_INTERNAL = 7,  // an invariant of the program is violated
 };
 
-// Sets the calling thread's message and returns code.
+// Sets the calling thread's message and returns code, which is not ERR_NONE.
 int err_set(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Puts "PREFIX: " before the calling thread's message and returns code unchanged.
 int err_prefix(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Empties the calling thread's message.
+void err_clear(void);
 
 // The calling thread's last message; "" if there is none. Valid until the next err_ call of this thread.
 const char *err_message(void);

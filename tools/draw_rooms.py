@@ -150,7 +150,8 @@ def draw(floor_of, counts):
     text(14, top + side + 22, "A filled cell: the room of its row includes headers of the room whose number heads the "
          "column; darker is more.", 11.5, MUTED)
     pairs, floor_count = len(counts), len(set(floor_of.values()))
-    text(14, top + side + 40, f"{len(rooms)} rooms on {floor_count} floors, {pairs} pairs that include, {upward} upward "
+    text(14, top + side + 40,
+         f"{len(rooms)} rooms on {floor_count} floors, {pairs} pairs that include, {upward} upward "
          "includes.", 11.5, MUTED)
     out.append("</svg>\n")
     return "\n".join(out)

@@ -197,7 +197,7 @@ struct benching {
 static int run_bench(void *context)
 {
     struct benching *benching = context;
-    err_set(ERR_NONE, "%s", "");
+    err_clear();
     benching->status = bench_named(words_of(benching->part) - 2, (const char **)(uintptr_t)benching->part->argv + 2);
     return benching->status == 0 ? ERR_NONE : err_set(ERR_CHECK, "%s", err_message());
 }

@@ -229,9 +229,9 @@ static json_t *case_json(const struct adam_case *of, bool in_cache)
 {
     const struct adam_variant *variant = of->variant;
     return json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:I, s:i, s:b, s:i}", "step", variant->name, "recipe",
-                     recipe_name(of->recipe), "isa", isa_name(of->isa), "best_isa", of->isa == isa_best(),
-                     "grad", dtype_name(variant->grad_dtype), "copy", variant->writes_model_params ? "bf16" : "none",
-                     "params", (json_int_t)of->count, "threads", of->threads, "in_cache", in_cache, "bytes_per_param",
+                     recipe_name(of->recipe), "isa", isa_name(of->isa), "best_isa", of->isa == isa_best(), "grad",
+                     dtype_name(variant->grad_dtype), "copy", variant->writes_model_params ? "bf16" : "none", "params",
+                     (json_int_t)of->count, "threads", of->threads, "in_cache", in_cache, "bytes_per_param",
                      (int)case_bytes(variant));
 }
 

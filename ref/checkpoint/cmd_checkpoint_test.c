@@ -157,7 +157,8 @@ Test(cmd_checkpoint, weights_of_another_model_are_refused_with_the_tensor)
     cr_assert_eq(shell("%s linear --load-weights b.safetensors", train), 2);
     cr_assert_not_null(strstr(output, "has no tensor \"tied.weight\""), "%s", output);
     cr_assert_eq(shell("%s linear-few --load-weights a.safetensors", train), 2);
-    cr_assert_not_null(strstr(output, "tensor \"a.weight\" has the shape [7], the model's parameter [1]"), "%s", output);
+    cr_assert_not_null(strstr(output, "tensor \"a.weight\" has the shape [7], the model's parameter [1]"), "%s",
+                       output);
     cr_assert_eq(shell("sed 's/a.weight/a.wright/' b.safetensors > c && %s linear-few --load-weights c", train), 2);
     cr_assert_not_null(strstr(output, "has no tensor \"a.weight\""), "%s", output);
     struct safetensors_tensor tensors[] = {

@@ -104,7 +104,7 @@ void launcher_hide(void)
 void launcher_tell(const char *command)
 {
     fprintf(stderr, "%s: %s\n", command, err_message());
-    err_set(ERR_NONE, "%s", "");
+    err_clear();
 }
 
 #ifdef ZG_HAVE_MPI

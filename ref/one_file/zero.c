@@ -16,7 +16,7 @@
 // What this is not: fast, or a library. Ranks are threads, collectives are copies, nothing overlaps: no streams, no
 // prefetching, no buckets. The host's memory is the same memory, and NVMe a temporary file, which pread and pwrite
 // reach through the page cache. 16-bit numbers are kept and sent as fp32 numbers of the same value; bytes are counted
-// as the format's. A time measured here says nothing about ZeRO.
+// as the format's. Times measured here are not ZeRO's.
 //
 // The bits depend on no compiler or optimization: a fused multiply-add is written fmaf, and sums have an order.
 // Compilers must not fuse others: plain x86-64 has no instruction for it; elsewhere, and with -march=native, gcc needs
@@ -212,7 +212,7 @@ struct rank {  // one process of the papers
     uint64_t sent_bytes;
 };
 
-struct job {  // what all ranks agree on
+struct job {  // all ranks agree on it
     const struct stage *stage;
     int ranks, accumulation;  // N_d; micro-steps in a step
     enum dtype precision;     // of parameters and gradients, kept or sent
@@ -225,7 +225,7 @@ struct job {  // what all ranks agree on
     struct group groups[TENSORS];
     size_t shards;  // elements of a shard of every tensor
     struct rank rank[RANKS];
-    void (*body)(struct rank *);  // what ranks run
+    void (*body)(struct rank *);  // every rank runs it
     pthread_barrier_t barrier;
     float *shown[RANKS];
 };
@@ -743,7 +743,7 @@ int main(int argc, char **argv)
 }
 #else
 // --- 12. The plug-in -------------------------------------------------------------------------------------------------
-// The stages under judgement: the suite's model is a linear loss, whose gradients it gives.
+// The stages before the suite: its model is a linear loss, whose gradients it gives.
 #include "contract.h"
 
 struct judged {

@@ -101,7 +101,7 @@ Test(cmd_train, bad_input_is_named_and_exits_2)
         {"train --preset zero1 --config x.json", "one of"},
         {"train --config /nonexistent/ds.json", "/nonexistent/ds.json"},
         {"train --preset zero1 --model gpt-huge", "gpt-huge"},
-        {"train --preset zero1 --model gpt:depth=3", "no key 'depth'"},
+        {"train --preset zero1 --model gpt:depth=3", "unknown key 'depth'"},
         {"train --preset zero3 --model gpt-nano --set zerogauge.tiling.factor=3", "\"zerogauge.tiling.factor\" = 3"},
         {"train --preset zero3 --model linear --set zerogauge.tiling.factor=2", "linear has no large layers"},
         {"train --preset zero1 --world 0", "--world 0"},
