@@ -60,7 +60,8 @@ def box(x, y, width, height, fill=BOX, stroke=EDGE, radius=8):
 
 
 def arrow(x, y0, y1):
-    return f'<line x1="{x:g}" y1="{y0:g}" x2="{x:g}" y2="{y1:g}" stroke="{WIRE}" stroke-width="2" marker-end="url(#tip)"/>'
+    return (f'<line x1="{x:g}" y1="{y0:g}" x2="{x:g}" y2="{y1:g}" stroke="{WIRE}" stroke-width="2" '
+            'marker-end="url(#tip)"/>')
 
 
 def door(x, width, row):
@@ -129,7 +130,8 @@ def draw():
         left += 34 + 7 * len(caption)
     out.append(text(left + 6, 433, f"a parameter, on one of {RANKS} ranks", 13, MUTED, "start"))
     out += memory(16, 456, WIDTH - 24)
-    out.append(text(WIDTH / 2, 614, "It answers the suite's cases, is what the benchmarks time, and is what the planner "
+    out.append(text(WIDTH / 2, 614,
+                    "It answers the suite's cases, is what the benchmarks time, and is what the planner "
                     "runs without data.", 13.5, MUTED))
     out.append("</svg>\n")
     return "\n".join(out)

@@ -14,96 +14,23 @@
 #include <string.h>
 
 #define TEST_REST(check, mutant) "\n\n- Source: s\n- Check: " check "\n- Mutants: `" mutant "`\n\n"
-static const char
-    reported_text
-        [] =
-            "## Arithmetic\n\n"
-            "### R-ARI-01 MUST: Sums are right" TEST_REST(
-                "state of `ari-*`",
-                "a") "### R-ARI-02 MUST: Means are right" TEST_REST("gradient, norm of `ari-*`",
-                                                                    "b") "### R-ARI-03 SHOULD: Padding is "
-                                                                         "small" TEST_REST(
-                                                                             "padding of "
-                                                                             "`ari-one`",
-                                                                             "c") "## Copies "
-                                                                                  "<of> \"A\" "
-                                                                                  "& 'B'\n\n"
-                                                                                  "### "
-                                                                                  "R-COP-01 "
-                                                                                  "MUST: "
-                                                                                  "Copies are "
-                                                                                  "<fresh> & "
-                                                                                  "\"whole\" "
-                                                                                  "]]"
-                                                                                  ">" TEST_REST("seen of `cop-*`", "d") "### R-COP-02 MUST: Norms are near" TEST_REST("norm of `cop-two`", "e") "### R-COP-03 MUST: There is an answer" TEST_REST(
-                                                                                      "answer of `cop-three`",
-                                                                                      "f") "### R-COP-04 MUST: Twice "
-                                                                                           "is alike" TEST_REST(
-                                                                                               "repeat"
-                                                                                               " "
-                                                                                               "of "
-                                                                                               "`*`",
-                                                                                               "g") "#"
-                                                                                                    "#"
-                                                                                                    "#"
-                                                                                                    " "
-                                                                                                    "R"
-                                                                                                    "-"
-                                                                                                    "C"
-                                                                                                    "O"
-                                                                                                    "P"
-                                                                                                    "-"
-                                                                                                    "0"
-                                                                                                    "5"
-                                                                                                    " "
-                                                                                                    "M"
-                                                                                                    "U"
-                                                                                                    "S"
-                                                                                                    "T"
-                                                                                                    ":"
-                                                                                                    " "
-                                                                                                    "t"
-                                                                                                    " "
-                                                                                                    "i"
-                                                                                                    "s"
-                                                                                                    " "
-                                                                                                    "t"
-                                                                                                    "h"
-                                                                                                    "e"
-                                                                                                    " "
-                                                                                                    "n"
-                                                                                                    "u"
-                                                                                                    "m"
-                                                                                                    "b"
-                                                                                                    "e"
-                                                                                                    "r"
-                                                                                                    " "
-                                                                                                    "o"
-                                                                                                    "f"
-                                                                                                    " "
-                                                                                                    "u"
-                                                                                                    "p"
-                                                                                                    "d"
-                                                                                                    "a"
-                                                                                                    "t"
-                                                                                                    "e"
-                                                                                                    "s" TEST_REST(
-                                                                                                        "decision of "
-                                                                                                        "`cop-two`",
-                                                                                                        "h") "## "
-                                                                                                             "Absent\n"
-                                                                                                             "\n"
-                                                                                                             "### "
-                                                                                                             "R-ABS-01 "
-                                                                                                             "MUST: It "
-                                                                                                             "may be "
-                                                                                                             "decline"
-                                                                                                             "d" TEST_REST("state of `abs-one`", "i") "### R-ABS-02 MUST: It may not come up" TEST_REST(
-                                                                                                                 "state"
-                                                                                                                 " of "
-                                                                                                                 "`abs-"
-                                                                                                                 "two`",
-                                                                                                                 "j");
+// A row is a requirement.
+// clang-format off
+static const char reported_text[] =
+    "## Arithmetic\n\n"
+    "### R-ARI-01 MUST: Sums are right" TEST_REST("state of `ari-*`", "a")
+    "### R-ARI-02 MUST: Means are right" TEST_REST("gradient, norm of `ari-*`", "b")
+    "### R-ARI-03 SHOULD: Padding is small" TEST_REST("padding of `ari-one`", "c")
+    "## Copies <of> \"A\" & 'B'\n\n"
+    "### R-COP-01 MUST: Copies are <fresh> & \"whole\" ]]>" TEST_REST("seen of `cop-*`", "d")
+    "### R-COP-02 MUST: Norms are near" TEST_REST("norm of `cop-two`", "e")
+    "### R-COP-03 MUST: There is an answer" TEST_REST("answer of `cop-three`", "f")
+    "### R-COP-04 MUST: Twice is alike" TEST_REST("repeat of `*`", "g")
+    "### R-COP-05 MUST: t is the number of updates" TEST_REST("decision of `cop-two`", "h")
+    "## Absent\n\n"
+    "### R-ABS-01 MUST: It may be declined" TEST_REST("state of `abs-one`", "i")
+    "### R-ABS-02 MUST: It may not come up" TEST_REST("state of `abs-two`", "j");
+// clang-format on
 
 enum { REPORTED_COUNT = 10 };
 

@@ -289,7 +289,7 @@ Test(launcher, the_suite_says_what_it_cannot_judge_under_a_launcher)
                                       "zerogauge check -- mpirun -n {world} "),
                        "%s", output);
     cr_expect_eq(mpirun(2, "zerogauge", "check --memory-limit 1GiB", output, sizeof output), 2, "%s", output);
-    cr_expect_not_null(strstr(output, "limits are the launcher's"), "%s", output);
+    cr_expect_not_null(strstr(output, "the launcher sets limits"), "%s", output);
     cr_expect_eq(mpirun(2, "zerogauge", "bench adam --help", output, sizeof output), 0, "%s", output);
 }
 
