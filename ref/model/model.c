@@ -113,7 +113,7 @@ int model_forward(struct model_run *run, int layer, const struct model_batch *ba
 int model_backward(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                    const struct model_gradient gradients[], float loss_scale, const void *checkpoint)
 {
-    assert(layer >= 0 && layer < run->model->layer_count && loss_scale > 0);
+    assert(layer >= 0 && layer < run->model->layer_count);
     assert(batch->tokens || !run->model->wants_text);
     TRY(checkpoint_check(run, layer, &checkpoint));
     return run->model->operations->backward(run, layer, batch, params, gradients, loss_scale, checkpoint);
