@@ -5,7 +5,7 @@
 #define ZG_VALIDATE_H
 
 #include "results/limits/accepted_range.h"
-#include "results/limits/finding.h"
+#include "results/limits/bench_finding.h"
 #include "validate/validate_part.h"
 #include "validate/validate_plan.h"
 

@@ -4,7 +4,7 @@
 #define ZG_VALIDATE_PART_H
 
 #include "base/process/launch.h"
-#include "results/limits/finding.h"
+#include "results/limits/bench_finding.h"
 #include "validate/validate_plan.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of reports: a run with every verdict, told with friendly or with hostile texts.
+// Test support for reports: a run with every verdict, its texts friendly or hostile.
 #ifndef ZG_REPORT_TEST_H
 #define ZG_REPORT_TEST_H
 

@@ -4,7 +4,7 @@
 #ifndef ZG_ACCEPTED_RANGE_H
 #define ZG_ACCEPTED_RANGE_H
 
-#include "results/limits/finding.h"
+#include "results/limits/bench_finding.h"
 
 #include <jansson.h>
 

@@ -16,7 +16,7 @@
 #ifndef ZG_OUTLIER_H
 #define ZG_OUTLIER_H
 
-#include "results/limits/finding.h"
+#include "results/limits/bench_finding.h"
 
 // 3.5 is Iglewicz and Hoaglin's threshold. With the floor, an outlier takes at least 1.35 times as long as the centre.
 static const double OUTLIER_DEVIATIONS = 3.5, OUTLIER_FLOOR = 0.1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "results/limits/finding.h"
+#include "results/limits/bench_finding.h"
 
 #include "base/err.h"
 
