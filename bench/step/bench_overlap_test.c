@@ -6,6 +6,7 @@
 #include "bench/step/overlap_run.h"
 #include "bench/harness/printed_test.h"
 #include "ref/arithmetic/shadow_test.h"
+#include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -72,8 +73,8 @@ static int run_on(const struct bench_device *device, const char *const arguments
     for (int i = 0; i < 1000; i++)
         fprintf(file, "%d squared is %d; ", i, i * i);
     fclose(file);
-    const char *argv[24] = {"overlap", "--nvme-path", ZG_BINARY_DIR, "--model", "gpt-nano", "--sequences",
-                            "2",       "--repeat",    "2",           "--text",  text_path};
+    const char *argv[24] = {"overlap",  "--nvme-path", storage_folder, "--model", "gpt-nano", "--sequences", "2",
+                            "--repeat", "2",           "--text",       text_path};
     int argc = 11;
     for (int i = 0; arguments[i]; i++)
         argv[argc++] = arguments[i];

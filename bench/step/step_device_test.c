@@ -8,6 +8,7 @@
 #include "results/record/record_check.h"
 #include "ref/arithmetic/shadow_test.h"
 #include "bench/step/step_bench.h"
+#include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -104,8 +105,8 @@ Test(step_device, every_record_names_the_device)
     const struct accelerator accelerator = counting_accelerator();
     const struct bench_device device = {&accelerator, 2};
     const char *argv[] = {
-        "step",   "--nvme-path", ZG_BINARY_DIR, "--model",  "gpt-nano",           "--quick", "--repeat", "1",
-        "--text", text_path,     "--json",      "--preset", "zero2_offload,zero3"};
+        "step",   "--nvme-path", storage_folder, "--model",  "gpt-nano",           "--quick", "--repeat", "1",
+        "--text", text_path,     "--json",       "--preset", "zero2_offload,zero3"};
     write_text();
     struct printed printed = printed_begin();
     int status = bench_step_on(&device, sizeof argv / sizeof argv[0], argv);

@@ -2,12 +2,12 @@
 #include "ref/cuda/cuda_matmul.h"
 
 #include "ref/cuda/cuda_lane.h"
+#include "ref/cuda/cuda_library.h"
 #include "base/err.h"
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +24,7 @@ enum { WORKSPACE_BYTES = 32 << 20 };
 // The library, loaded once per process.
 static struct {
     pthread_once_t once;
-    char missing[512];  // the reason why it is not available; "" if it is
+    char missing[2048];  // the reason why it is not available; "" if it is
     char version[32];
     cublasStatus_t (*create)(cublasHandle_t *handle);
     cublasStatus_t (*destroy)(cublasHandle_t handle);
@@ -62,33 +62,23 @@ static void close_handle(void *handle)
 
 static void load(void)
 {
-    const struct {
-        const char *name;
-        void *pointer;
-    } functions[] = {
+    const struct cuda_library_function functions[] = {
         {"cublasCreate_v2", &library.create},          {"cublasDestroy_v2", &library.destroy},
         {"cublasSetStream_v2", &library.set_stream},   {"cublasSetWorkspace_v2", &library.set_workspace},
         {"cublasSetMathMode", &library.set_math_mode}, {"cublasSetAtomicsMode", &library.set_atomics_mode},
         {"cublasGetProperty", &library.get_property},  {"cublasGetStatusName", &library.status_name},
         {"cublasSgemm_v2_64", &library.sgemm},
     };
-    void *file = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!file)
-        file = dlopen(ZG_CUDA_LIBRARIES "/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!file) {
-        snprintf(library.missing, sizeof library.missing,
-                 "matrix products on a GPU need " LIBRARY
-                 ", which is neither in the system's library path nor in " ZG_CUDA_LIBRARIES
-                 ": install the CUDA toolkit, or set LD_LIBRARY_PATH");
+    void *file;
+    if (cuda_library_open((const char *const[]){LIBRARY, NULL}, "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), &file) !=
+        ERR_NONE) {
+        snprintf(library.missing, sizeof library.missing, "matrix products on a GPU need cuBLAS: %s", err_message());
         return;
     }
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
-        void *symbol = dlsym(file, functions[i].name);
-        memcpy(functions[i].pointer, &symbol, sizeof symbol);
-        if (!symbol) {
-            snprintf(library.missing, sizeof library.missing, LIBRARY " lacks %s", functions[i].name);
-            return;
-        }
+    const char *lacking = cuda_library_find(file, functions, sizeof functions / sizeof functions[0]);
+    if (lacking) {
+        snprintf(library.missing, sizeof library.missing, "%s lacks %s", cuda_library_file(file), lacking);
+        return;
     }
     int numbers[3] = {0};
     for (int i = 0; i < 3; i++)
