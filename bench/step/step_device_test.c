@@ -40,14 +40,13 @@ static int entering_fails(int device)
     return ERR_NONE;
 }
 
-static void counting_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                            float beta, float *c, size_t c_stride)
+static void counting_matmul(const struct matmul_batch *batch)
 {
-    shadow_matmul(m, n, k, alpha, a, b, beta, c, c_stride);
+    shadow_matmul(batch);
     host.pending++;
     begun++;
     if (++host.products == host.spoilt_product)
-        ((float *)at(c))[(m - 1) * c_stride + n - 1] += 1;
+        ((float *)at(batch->c))[(batch->m - 1) * batch->c_stride + batch->n - 1] += 1;
 }
 
 static int counting_copy(void *to, const void *from, size_t bytes)

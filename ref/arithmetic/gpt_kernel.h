@@ -133,12 +133,12 @@ static float exponentials(size_t count, float *row, float *largest)
     return lanes_sum(lane);
 }
 
-// Causal: row i of the scores covers the positions 0 .. i; the others become 0.
-static void kernel_softmax_causal(size_t length, float *scores)
+// `count` matrices of length x length. Causal: row i of each covers the positions 0 .. i; the others become 0.
+static void kernel_softmax_causal(size_t count, size_t length, float *scores)
 {
-    for (size_t i = 0; i < length; i++) {
-        float *row = scores + i * length;
-        float largest;
+    for (size_t r = 0; r < count * length; r++) {
+        size_t i = r % length;
+        float *row = scores + r * length, largest;
         float inverse = 1.0f / exponentials(i + 1, row, &largest);
         for (size_t j = 0; j <= i; j++)
             row[j] *= inverse;
@@ -147,9 +147,11 @@ static void kernel_softmax_causal(size_t length, float *scores)
 }
 
 // Turns the gradient g of the softmax p into the gradient of its input, p (g - sum(p g)).
-static void kernel_softmax_causal_backward(size_t length, const float *restrict softmax, float *restrict gradient)
+static void kernel_softmax_causal_backward(size_t count, size_t length, const float *restrict softmax,
+                                           float *restrict gradient)
 {
-    for (size_t i = 0; i < length; i++, softmax += length, gradient += length) {
+    for (size_t r = 0; r < count * length; r++, softmax += length, gradient += length) {
+        size_t i = r % length;
         float lane[LANES] = {0};
         LANES_ADD(lane, i + 1, softmax[j] * gradient[j]);
         float common = lanes_sum(lane);

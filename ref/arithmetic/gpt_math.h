@@ -24,6 +24,18 @@ struct matmul_operand {
 void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
             float *c, size_t c_stride);
 
+// `count` such products of one shape; from one to the next the matrices lie a_step, b_step and c_step elements apart.
+// The products write to different elements. On the host, the bits are those of one product at a time.
+struct matmul_batch {
+    size_t count, m, n, k;
+    float alpha, beta;
+    struct matmul_operand a, b;
+    size_t a_step, b_step;
+    float *c;
+    size_t c_stride, c_step;
+};
+void matmul_many(const struct matmul_batch *batch);
+
 // Makes OpenBLAS run each product on its caller's thread, so that several threads may call matmul at the same time.
 // Call it before the first matmul; repeated calls have no effect.
 void matmul_prepare(void);
@@ -49,13 +61,15 @@ void gelu_forward(size_t count, const float *in, float *out);
 void gelu_backward(size_t count, const float *in, float *out, float *gradient);
 
 // qkv has rows of query, key and value (3 x width), sequence after sequence; out has rows of width. scores and
-// scores_gradient are scratch of sequence_length^2 elements; backward recomputes the scores. head_count divides width.
+// scores_gradient are scratch of attention_scores_count elements each; backward recomputes the scores. head_count
+// divides width.
 struct attention_shape {
     size_t sequence_count;
     size_t sequence_length;
     size_t width;
     size_t head_count;
 };
+size_t attention_scores_count(const struct attention_shape *shape);
 void attention_forward(const struct attention_shape *shape, const float *qkv, float *out, float *scores);
 void attention_backward(const struct attention_shape *shape, const float *qkv, const float *out_gradient,
                         float *qkv_gradient, float *scores, float *scores_gradient);

@@ -48,8 +48,8 @@ struct isa_kernels {
                                float *bias_gradient);
     void (*gelu_forward)(size_t count, const float *in, float *out);
     void (*gelu_backward)(size_t count, const float *in, float *out, float *gradient);
-    void (*softmax_causal)(size_t length, float *scores);
-    void (*softmax_causal_backward)(size_t length, const float *softmax, float *gradient);
+    void (*softmax_causal)(size_t count, size_t length, float *scores);
+    void (*softmax_causal_backward)(size_t count, size_t length, const float *softmax, float *gradient);
     void (*embedding_forward)(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
                               const float *position_weight, float *out);
     void (*embedding_backward)(size_t row_count, size_t width, const uint16_t *tokens, const float *in,

@@ -12,7 +12,6 @@
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/norm.h"
 
-#include <cblas.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,12 +140,13 @@ static int shadow_wait(void)
     return code == ERR_NONE ? ERR_NONE : err_set(code, "the shadow has failed");
 }
 
-static void shadow_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                          float beta, float *c, size_t c_stride)
+static void shadow_matmul(const struct matmul_batch *batch)
 {
-    cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
-                (blasint)m, (blasint)n, (blasint)k, alpha, at(a.data), (blasint)a.stride, at(b.data), (blasint)b.stride,
-                beta, at(c), (blasint)c_stride);
+    struct matmul_batch there = *batch;
+    there.a.data = at(batch->a.data);
+    there.b.data = at(batch->b.data);
+    there.c = at(batch->c);
+    matmul_many(&there);
 }
 
 static void shadow_widen(enum dtype dtype, const void *in, float *out, size_t count)
@@ -243,14 +243,14 @@ static void shadow_gelu_backward(size_t count, const float *in, float *out, floa
     isa_scalar.gelu_backward(count, at(in), at(out), at(gradient));
 }
 
-static void shadow_softmax_causal(size_t length, float *scores)
+static void shadow_softmax_causal(size_t count, size_t length, float *scores)
 {
-    isa_scalar.softmax_causal(length, at(scores));
+    isa_scalar.softmax_causal(count, length, at(scores));
 }
 
-static void shadow_softmax_causal_backward(size_t length, const float *softmax, float *gradient)
+static void shadow_softmax_causal_backward(size_t count, size_t length, const float *softmax, float *gradient)
 {
-    isa_scalar.softmax_causal_backward(length, at(softmax), at(gradient));
+    isa_scalar.softmax_causal_backward(count, length, at(softmax), at(gradient));
 }
 
 static void shadow_embedding_forward(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,

@@ -37,6 +37,10 @@ static struct {
     cublasStatus_t (*sgemm)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
                             int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
                             const float *b, int64_t b_stride, const float *beta, float *c, int64_t c_stride);
+    cublasStatus_t (*sgemm_batch)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
+                                  int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
+                                  long long a_step, const float *b, int64_t b_stride, long long b_step,
+                                  const float *beta, float *c, int64_t c_stride, long long c_step, int64_t count);
     pthread_key_t key;  // frees a thread's handle when the thread ends
     bool has_key;
 } library = {.once = PTHREAD_ONCE_INIT};
@@ -67,7 +71,7 @@ static void load(void)
         {"cublasSetStream_v2", &library.set_stream},   {"cublasSetWorkspace_v2", &library.set_workspace},
         {"cublasSetMathMode", &library.set_math_mode}, {"cublasSetAtomicsMode", &library.set_atomics_mode},
         {"cublasGetProperty", &library.get_property},  {"cublasGetStatusName", &library.status_name},
-        {"cublasSgemm_v2_64", &library.sgemm},
+        {"cublasSgemm_v2_64", &library.sgemm},         {"cublasSgemmStridedBatched_64", &library.sgemm_batch},
     };
     void *file;
     if (cuda_library_open((const char *const[]){LIBRARY, NULL}, "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), &file) !=
@@ -198,28 +202,40 @@ static const float *data_of(const struct matrix *matrix)
 }
 
 // cuBLAS is column-major and so reads a row-major matrix as its transpose: c^T = op(b)^T op(a)^T.
-static int multiply(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                    float beta, float *c, size_t c_stride)
+static cublasStatus_t enqueue(const struct matmul_batch *p, const float *a, const float *b, float *c)
 {
-    struct matrix left = matrix_of(a, m, k), right = matrix_of(b, k, n);
-    struct matrix out = {.data = c, .rows = m, .columns = n, .stride = c_stride};
+    cublasOperation_t a_operation = operation_of(p->a), b_operation = operation_of(p->b);
+    int64_t m = (int64_t)p->n, n = (int64_t)p->m, k = (int64_t)p->k;
+    int64_t a_stride = (int64_t)p->a.stride, b_stride = (int64_t)p->b.stride, c_stride = (int64_t)p->c_stride;
+    if (p->count == 1)
+        return library.sgemm(own.cublas, b_operation, a_operation, m, n, k, &p->alpha, b, b_stride, a, a_stride,
+                             &p->beta, c, c_stride);
+    return library.sgemm_batch(own.cublas, b_operation, a_operation, m, n, k, &p->alpha, b, b_stride,
+                               (long long)p->b_step, a, a_stride, (long long)p->a_step, &p->beta, c, c_stride,
+                               (long long)p->c_step, (int64_t)p->count);
+}
+
+static int multiply(const struct matmul_batch *p)
+{
+    struct matrix left = matrix_of(p->a, p->m, p->k), right = matrix_of(p->b, p->k, p->n);
+    struct matrix out = {.data = p->c, .rows = p->m, .columns = p->n, .stride = p->c_stride};
     TRY(ready(&own));
+    // The matrices of a batch are activations, whose alignment depends on nothing but the model's shape.
+    if (p->count > 1)
+        return check(enqueue(p, left.data, right.data, out.data), "matrix products");
     int code = open_matrix(&left, true);
     code = code == ERR_NONE ? open_matrix(&right, true) : code;
-    code = code == ERR_NONE ? open_matrix(&out, beta != 0.0f) : code;
+    code = code == ERR_NONE ? open_matrix(&out, p->beta != 0.0f) : code;
     if (code == ERR_NONE)
-        code = check(library.sgemm(own.cublas, operation_of(b), operation_of(a), (int64_t)n, (int64_t)m, (int64_t)k,
-                                   &alpha, data_of(&right), (int64_t)b.stride, data_of(&left), (int64_t)a.stride, &beta,
-                                   out.copy ? out.copy : out.data, (int64_t)c_stride),
-                     "a matrix product");
+        code = check(enqueue(p, data_of(&left), data_of(&right), out.copy ? out.copy : out.data), "a matrix product");
     int closed[] = {close_matrix(&left, false), close_matrix(&right, false), close_matrix(&out, code == ERR_NONE)};
     for (int i = 0; i < 3; i++)
         code = code == ERR_NONE ? closed[i] : code;
     return code;
 }
 
-void cuda_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                 float beta, float *c, size_t c_stride)
+void cuda_matmul(const struct matmul_batch *batch)
 {
-    cuda_lane_keep(multiply(m, n, k, alpha, a, b, beta, c, c_stride));
+    if (batch->count > 0)
+        cuda_lane_keep(multiply(batch));
 }

@@ -147,10 +147,11 @@ struct softmax_causal_operation {
 #pragma nv_exec_check_disable
     ROW
     {
+        size_t count = r % length + 1;
         float *to = scores + r * length, largest;
-        float inverse = 1.0f / exponentials(team, r + 1, to, &largest);
-        team.each(0, r + 1, [&](size_t j) { to[j] *= inverse; });
-        team.each(r + 1, length, [&](size_t j) { to[j] = 0; });
+        float inverse = 1.0f / exponentials(team, count, to, &largest);
+        team.each(0, count, [&](size_t j) { to[j] *= inverse; });
+        team.each(count, length, [&](size_t j) { to[j] = 0; });
     }
 };
 
@@ -164,9 +165,10 @@ struct softmax_causal_backward_operation {
     {
         const float *p = softmax + r * length;
         float *g = gradient + r * length;
-        float common = team.sum(r + 1, [&](size_t j) { return p[j] * g[j]; });
-        team.each(0, r + 1, [&](size_t j) { g[j] = p[j] * (g[j] - common); });
-        team.each(r + 1, length, [&](size_t j) { g[j] = 0; });
+        size_t count = r % length + 1;
+        float common = team.sum(count, [&](size_t j) { return p[j] * g[j]; });
+        team.each(0, count, [&](size_t j) { g[j] = p[j] * (g[j] - common); });
+        team.each(count, length, [&](size_t j) { g[j] = 0; });
     }
 };
 

@@ -52,14 +52,15 @@ template <typename where> struct gpt_kernels {
         where::run(gelu_backward_operation{in, out, gradient}, count, false, "a GELU's gradients");
     }
 
-    static void softmax_causal(size_t length, float *scores)
+    static void softmax_causal(size_t count, size_t length, float *scores)
     {
-        where::rows(softmax_causal_operation{length, scores}, length, "a softmax");
+        where::rows(softmax_causal_operation{length, scores}, count * length, "a softmax");
     }
 
-    static void softmax_causal_backward(size_t length, const float *softmax, float *gradient)
+    static void softmax_causal_backward(size_t count, size_t length, const float *softmax, float *gradient)
     {
-        where::rows(softmax_causal_backward_operation{length, softmax, gradient}, length, "a softmax' gradients");
+        where::rows(softmax_causal_backward_operation{length, softmax, gradient}, count * length,
+                    "a softmax' gradients");
     }
 
     // The host computes the logarithms and the sum over rows.
