@@ -95,6 +95,10 @@ Test(bench_gds, files_that_cannot_be_opened_are_an_error_and_leave_nothing_open)
     cr_expect_str_eq(err_message() + strlen(storage_folder),
                      ": the file there: Bad file descriptor: cuFileHandleRegister: "
                      "cuFile error 5027: cuFile does not recognise the file or its disk; see cufile.log");
+    cr_expect(io_cufile_cannot_serve());
+    standin.file_status = (struct cufile_status){5043, 0};
+    cr_expect_eq(gds_files_open(bad, 1, 1 << 20, &files), ERR_IO);
+    cr_expect_not(io_cufile_cannot_serve(), "%s", err_message());
     io_cufile_close();
 }
 
@@ -234,8 +238,23 @@ Test(bench_gds, wrong_data_leaves_no_record)
     cr_expect_eq(run_cases(&bench, &records), ERR_CHECK);
     cr_expect_eq(json_array_size(records), 0);
     json_decref(records);
-    standin.driver_status = (struct cufile_status){5001, 0};
+    standin.driver_status = (struct cufile_status){5043, 0};
     cr_expect_eq(run_cases(&bench, &records), ERR_IO);
+    cr_expect_eq(json_array_size(records), 0);
+    json_decref(records);
+}
+
+Test(bench_gds, a_machine_that_cufile_cannot_serve_is_skipped)
+{
+    const struct gds_bench bench = {&case_options, device, &standin_calls, 2 << 20, {true, false}, NVME_LIBAIO};
+    json_t *records;
+    standin.driver_status = (struct cufile_status){5001, 0};
+    cr_expect_eq(run_cases(&bench, &records), ERR_NONE);
+    cr_expect_eq(json_array_size(records), 0);
+    json_decref(records);
+    standin.driver_status = (struct cufile_status){0};
+    standin.file_status = (struct cufile_status){5027, 0};
+    cr_expect_eq(run_cases(&bench, &records), ERR_NONE);
     cr_expect_eq(json_array_size(records), 0);
     json_decref(records);
 }
