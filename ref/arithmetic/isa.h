@@ -77,6 +77,9 @@ extern const struct isa_kernels isa_scalar, isa_avx2, isa_avx512;
 // Returns the kernels of isa_now().
 const struct isa_kernels *isa_kernels(void);
 
+// Returns the kernels of one instruction set; null if this processor lacks it.
+const struct isa_kernels *isa_kernels_of(enum isa isa);
+
 // Returns the kernels for an array at that address: the accelerator's if the memory is its own (accelerator.h), else
 // those of isa_now().
 const struct isa_kernels *isa_kernels_at(const void *address);
