@@ -21,10 +21,9 @@ _Static_assert((int)ANSWER_TEXT_BYTES >= (int)TEXT_MESSAGE_BYTES, "a text as it 
 
 static int read_small(int folder_fd, const char *name, const char *path, size_t limit, char **text, size_t *bytes)
 {
-    int fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return err_set(ERR_USAGE, "%s: cannot be opened: %s", path, strerror(errno));
+    int fd;
     uint64_t size = 0;
+    TRY(file_open_at(folder_fd, name, path, &fd));
     int rc = file_bytes(fd, path, &size);
     if (rc == ERR_NONE && size > limit)
         rc = err_set(ERR_USAGE, "%s: has %ju bytes; at most %zu are expected", path, (uintmax_t)size, limit);
@@ -90,7 +89,7 @@ static int check_files(const struct answer *answer)
 static int read_usage(struct answer *answer)
 {
     char path[PATH_MAX], *text;
-    size_t bytes;
+    size_t bytes = 0;
     TRY(file_join(answer->folder, "usage.json", path));
     TRY(read_small_file(answer, "usage.json", JSON_TEXT_BYTES_MAX, &text, &bytes));
     int rc = answer_usage_parse(path, text, bytes, answer->c->world, answer->usage);
