@@ -122,11 +122,8 @@ static int read_text(int fd, const char *path, size_t limit, char **text, size_t
     return file_read_at(fd, path, 0, *text, size);
 }
 
-int file_read_text(const char *path, size_t limit, char **text, size_t *bytes)
+static int read_and_close(int fd, const char *path, size_t limit, char **text, size_t *bytes)
 {
-    int fd;
-    *text = NULL;
-    TRY(file_open(path, &fd));
     int rc = read_text(fd, path, limit, text, bytes);
     close(fd);
     if (rc != ERR_NONE) {
@@ -134,6 +131,22 @@ int file_read_text(const char *path, size_t limit, char **text, size_t *bytes)
         *text = NULL;
     }
     return rc;
+}
+
+int file_read_text(const char *path, size_t limit, char **text, size_t *bytes)
+{
+    int fd;
+    *text = NULL;
+    TRY(file_open(path, &fd));
+    return read_and_close(fd, path, limit, text, bytes);
+}
+
+int file_read_text_at(int folder_fd, const char *name, const char *path, size_t limit, char **text, size_t *bytes)
+{
+    int fd;
+    *text = NULL;
+    TRY(file_open_at(folder_fd, name, path, &fd));
+    return read_and_close(fd, path, limit, text, bytes);
 }
 
 int file_bytes(int fd, const char *path, uint64_t *bytes)

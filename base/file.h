@@ -32,11 +32,17 @@ int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t by
 // bytes.
 int file_read_text(const char *path, size_t limit, char **text, size_t *bytes);
 
+// The same for a file in a folder that another program may have filled (file_open_at).
+int file_read_text_at(int folder_fd, const char *name, const char *path, size_t limit, char **text, size_t *bytes);
+
 // Creates a file to print into. ERR_USAGE if the path exists or cannot be created.
 int file_create(const char *path, FILE **out);
 
 // Flushes out. ERR_IO if any output to it failed; `what` names it in the message: "the page".
 int file_flush(FILE *out, const char *what);
+
+// ERR_USAGE: a rename to this path would replace a link, a folder, a device or a pipe.
+int file_check_replaced(const char *path);
 
 // Output that becomes `path` only when it is complete, and replaces a regular file of that name.
 struct file_output {

@@ -38,13 +38,15 @@ int file_finish(FILE *out, const char *path, int rc)
     return rc;
 }
 
-// What is at the path, if a rename would replace more than a regular file.
-static const char *obstacle(const char *path)
+int file_check_replaced(const char *path)
 {
     struct stat status;
     if (lstat(path, &status) != 0 || S_ISREG(status.st_mode))
-        return NULL;
-    return S_ISLNK(status.st_mode) ? "a symbolic link" : S_ISDIR(status.st_mode) ? "a folder" : "not a regular file";
+        return ERR_NONE;
+    return err_set(ERR_USAGE, "%s: is %s, which is never written to; give another name", path,
+                   S_ISLNK(status.st_mode)   ? "a symbolic link"
+                   : S_ISDIR(status.st_mode) ? "a folder"
+                                             : "not a regular file");
 }
 
 // The suffix differs between processes and calls, so that two runs with one output do not share a file.
@@ -62,9 +64,7 @@ static int open_partial(struct file_output *out)
 int file_output_open(const char *path, struct file_output *out)
 {
     *out = (struct file_output){.path = path};
-    const char *found = obstacle(path);
-    if (found)
-        return err_set(ERR_USAGE, "%s: is %s, which is never written to; give another name", path, found);
+    TRY(file_check_replaced(path));
     int rc = open_partial(out);
     if (rc != ERR_NONE) {
         free(out->partial);

@@ -89,8 +89,8 @@ static int train_traced(const struct train_options *a, struct train_setting *set
         setting->trace = &trace;
         rc = train_and_report(a, setting);
     }
-    char run_message[2048], emulated[EMULATION_TEXT_BYTES];
-    snprintf(run_message, sizeof run_message, "%s", err_message());
+    char run_message[ERR_MESSAGE_BYTES], emulated[EMULATION_TEXT_BYTES];
+    err_keep(run_message);
     int written = trace_write(&trace, emulation_text(&setting->emulation, emulated), file.out);
     written = file_output_close(&file, written);
     trace_close(&trace);
