@@ -6,6 +6,7 @@
 #include "ref/executor/emulation.h"
 #include "base/err.h"
 #include "base/help.h"
+#include "base/process/check_folder.h"
 #include "ref/comm/launcher.h"
 #include "validate/fit.h"
 #include "validate/validate_world.h"
@@ -16,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -58,13 +58,8 @@ static int make_folder(const struct options *a, char out[PATH_MAX])
         gmtime_r(&now, &at);
         strftime(out, PATH_MAX, "validate-%Y%m%dT%H%M%SZ", &at);
     }
-    if (mkdir(out, 0777) == 0)
-        return ERR_NONE;
-    // An empty folder can be removed and created again.
-    if (errno != EEXIST || rmdir(out) != 0 || mkdir(out, 0777) != 0)
-        return err_set(ERR_USAGE, "--out %s: %s; results are never overwritten: give a new folder", out,
-                       strerror(errno));
-    return ERR_NONE;
+    char absolute[PATH_MAX];
+    return check_folder_new("--out", out, absolute);
 }
 
 static int find_program(char own[PATH_MAX])

@@ -278,8 +278,8 @@ const char *launch_tail(const char *output_path, char *out, size_t bytes)
     assert(bytes > 0);
     uint64_t size = 0;
     out[0] = '\0';
-    int fd = open(output_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
+    int fd;
+    if (file_open_at(AT_FDCWD, output_path, output_path, &fd) != ERR_NONE)
         return out;
     if (file_bytes(fd, output_path, &size) == ERR_NONE) {
         size_t wanted = size < bytes - 1 ? (size_t)size : bytes - 1;

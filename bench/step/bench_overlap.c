@@ -6,6 +6,7 @@
 #include "bench/step/overlap_run.h"
 
 #include "base/err.h"
+#include "base/file.h"
 
 #include <popt.h>
 #include <stdlib.h>
@@ -48,14 +49,13 @@ static const struct workload SMALL = {"gpt:layers=24,width=24,heads=2,length=256
 static int write_trace(const struct overlap_bench *bench, const struct overlap_run *run)
 {
     char emulated[EMULATION_TEXT_BYTES];
-    const char *path = bench->options->trace_path;
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return err_set(ERR_USAGE, "--trace %s: cannot create the file", path);
-    int code = trace_write(&run->trace, emulation_text(&run->emulation, emulated), file);
-    if (fclose(file) != 0 && code == ERR_NONE)
-        code = err_set(ERR_IO, "cannot write the timeline");
-    return code == ERR_NONE ? ERR_NONE : err_prefix(code, "--trace %s", path);
+    struct file_output file;
+    int code = file_output_open(bench->options->trace_path, &file);
+    if (code != ERR_NONE)
+        return err_prefix(code, "--trace");
+    code = trace_write(&run->trace, emulation_text(&run->emulation, emulated), file.out);
+    code = file_output_close(&file, code);
+    return code == ERR_NONE ? ERR_NONE : err_prefix(code, "--trace %s", bench->options->trace_path);
 }
 
 static int print(const struct overlap_bench *bench, const struct overlap_run *run, const struct lane_table *table,

@@ -46,13 +46,9 @@ static int write_report(const char *folder, const char *name, report_form *form,
 {
     char path[PATH_MAX];
     TRY(file_join(folder, name, path));
-    FILE *out = fopen(path, "w");
-    if (!out)
-        return err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    int rc = form(facts, &run->findings, verdicts, count, out);
-    if (fclose(out) != 0 && rc == ERR_NONE)
-        rc = err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    return rc;
+    struct file_output output;
+    TRY(file_output_open(path, &output));
+    return file_output_close(&output, form(facts, &run->findings, verdicts, count, output.out));
 }
 
 // True if a run of this part has a case for a requirement.

@@ -184,7 +184,7 @@ Test(cmd_plan, errors_name_what_is_wrong)
         {"--preset zero3 --machine workstation --world 2", "inter_node_bytes_per_s"},
         {"--preset zero3 --set zero_optimization.stage=4", "zero_optimization.stage"},
         {"--config /none/ds.json", "/none/ds.json"},
-        {"--preset zero3 --html /none/page.html", "/none/page.html: cannot be written"},
+        {"--preset zero3 --html /none/page.html", "/none/page.html: cannot be created"},
         {"--preset zero3 --search --explain", "exclude each other"},
         {"--preset zero3 --worlds 2,4", "--search"},
         {"--preset zero3 --search --worlds 2,,4", "expected numbers"},

@@ -67,6 +67,7 @@ int export_weights(const struct checkpoint *checkpoint, const char *path, enum d
     struct safetensors_writer *writer;
     char partial[strlen(path) + sizeof ending], folder[strlen(path) + 2];
     stpcpy(stpcpy(partial, path), ending);
+    TRY(file_check_replaced(path));
     for (size_t i = 0; i < checkpoint_manifest(checkpoint)->file_count; i++)
         TRY(checkpoint_check_digest(checkpoint, i));
     TRY(create(checkpoint, partial, dtype, &writer));

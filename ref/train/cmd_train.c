@@ -4,13 +4,13 @@
 
 #include "ref/train/device.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "ref/train/find_largest.h"
 #include "base/terminal.h"
 #include "ref/train/train_checkpoint.h"
 #include "ref/train/train_options.h"
 #include "ref/checkpoint/weights.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -79,24 +79,24 @@ static int train_traced(const struct train_options *a, struct train_setting *set
     if (!a->trace)
         return train_and_report(a, setting);
     char name[PATH_MAX];
-    FILE *file = fopen(trace_name(a, name), "w");
-    if (!file)
-        return err_set(ERR_USAGE, "--trace %s: %s", name, strerror(errno));
+    struct file_output file;
+    int opened = file_output_open(trace_name(a, name), &file);
+    if (opened != ERR_NONE)
+        return err_prefix(opened, "--trace");
     struct trace trace;
     int rc = trace_open(setting->world, &trace);
     if (rc == ERR_NONE) {
         setting->trace = &trace;
         rc = train_and_report(a, setting);
     }
-    char run_message[2048], emulated[EMULATION_TEXT_BYTES];
-    snprintf(run_message, sizeof run_message, "%s", err_message());
-    int written = trace_write(&trace, emulation_text(&setting->emulation, emulated), file);
-    if (fclose(file) != 0 && written == ERR_NONE)
-        written = err_set(ERR_IO, "the timeline could not be written: %s", strerror(errno));
+    char run_message[ERR_MESSAGE_BYTES], emulated[EMULATION_TEXT_BYTES];
+    err_keep(run_message);
+    int written = trace_write(&trace, emulation_text(&setting->emulation, emulated), file.out);
+    written = file_output_close(&file, written);
     trace_close(&trace);
     if (written == ERR_NONE)
         return rc == ERR_NONE ? ERR_NONE : err_set(rc, "%s", run_message);
-    err_prefix(written, "--trace %s", a->trace);
+    err_prefix(written, "--trace %s", name);
     return rc == ERR_NONE ? written : err_set(rc, "%s; and %s", run_message, err_message());
 }
 

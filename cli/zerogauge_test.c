@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program under a process's limits: lost output and low limits are errors that name their cause.
+#include "base/command_test.h"
+#include "base/folder_test.h"
+
+#include <string.h>
+
+static char folder[PATH_MAX], output[1 << 16];
+
+static void setup(void)
+{
+    folder_make(folder);
+    cr_assert_eq(chdir(folder), 0);
+}
+
+static void teardown(void)
+{
+    cr_expect_eq(chdir("/"), 0);
+    folder_remove(folder);
+}
+
+TestSuite(zerogauge, .init = setup, .fini = teardown, .timeout = 120);
+
+// Runs `BEFORE zerogauge ARGUMENTS` in an empty folder; output receives what it prints, also to stderr.
+static int zerogauge(const char *before, const char *arguments)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "exec 2>&1; %s '%s/zerogauge' %s", before, ZG_BINARY_DIR, arguments);
+    return command_run(line, output, sizeof output);
+}
+
+Test(zerogauge, output_that_gets_lost_is_an_error)
+{
+    static const char *const commands[] = {
+        "train --preset zero2 --model linear --steps 1",
+        "plan --preset zero3",
+        "plan --preset zero3 --json",
+        "info",
+        "check --list",
+        "help",
+        "help presets",
+        "help models",
+        "help train",
+        "bench --help",
+        "report --help",
+        "version",
+    };
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        char words[256];
+        snprintf(words, sizeof words, "%s >/dev/full", commands[i]);
+        cr_expect_eq(zerogauge("", words), 2, "%s: %s", words, output);
+        cr_expect_not_null(strstr(output, "zerogauge: the output could not be written completely"), "%s: %s", words,
+                           output);
+        cr_expect_eq(zerogauge("", commands[i]), 0, "%s: %s", commands[i], output);
+    }
+}
+
+Test(zerogauge, an_export_whose_report_gets_lost_is_an_error)
+{
+    cr_assert_eq(zerogauge("", "train --preset zero2 --model linear-few --steps 1 --save saved"), 0, "%s", output);
+    cr_expect_eq(zerogauge("", "export saved out.safetensors >/dev/full"), 2, "%s", output);
+    cr_expect_not_null(strstr(output, "the output could not be written completely"), "%s", output);
+}
+
+Test(zerogauge, a_closed_standard_output_is_no_place_for_files)
+{
+    const char *save = "train --preset zero2 --model linear-few --steps 1 --save saved >&-";
+    cr_expect_eq(zerogauge("", save), 2, "%s", output);
+    cr_expect_eq(zerogauge("", "export saved out.safetensors"), 0, "%s", output);
+}
+
+Test(zerogauge, a_limit_on_the_size_of_files_is_an_error_and_no_signal)
+{
+    const char *save = "train --preset zero2 --model linear --steps 1 --save saved";
+    cr_expect_eq(zerogauge("ulimit -f 4;", save), 2, "%s", output);
+    cr_expect_not_null(strstr(output, "File too large"), "%s", output);
+}
+
+Test(zerogauge, too_low_limits_are_raised_or_named)
+{
+    const char *infinity =
+        "train --preset zero_infinity --model linear --nvme-path . --buffered --steps 2 --world 2 --verify";
+    cr_expect_eq(zerogauge("ulimit -n 8;", infinity), 2, "%s", output);
+    cr_expect_not_null(strstr(output, "the limit of open files is 8; at least 64 are needed"), "%s", output);
+    cr_expect_eq(zerogauge("ulimit -Sn 8;", infinity), 0, "%s", output);
+    cr_expect_eq(zerogauge("ulimit -s 64;", infinity), 2, "%s", output);
+    cr_expect_not_null(strstr(output, "the limit of the stack is 64 KiB; at least 1024 KiB are needed"), "%s", output);
+    cr_expect_eq(zerogauge("ulimit -Ss 64;", infinity), 0, "%s", output);
+    cr_expect_eq(zerogauge("ulimit -s 1024;", infinity), 0, "%s", output);
+}
