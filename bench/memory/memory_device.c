@@ -20,7 +20,8 @@ static void set_by_driver(void *to, unsigned char byte, size_t bytes)
 }
 #endif
 
-int memory_device_find(struct memory_device *out)
+// Finds the GPU and makes it current.
+static int find(struct memory_device *out)
 {
     *out = (struct memory_device){0};
     TRY(adam_device_find(&out->adam));
@@ -127,6 +128,6 @@ int memory_device_bench(struct memory_bench *bench)
     TRY(bench_device_find(bench->device, 1, false, &found, &absent));
     if (absent)
         return bench_skip("memory: %s", err_message());
-    TRY(memory_device_find(&device));
+    TRY(find(&device));
     return memory_device_run(&device, bench);
 }

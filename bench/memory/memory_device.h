@@ -16,9 +16,6 @@ struct memory_device {
     void (*set)(void *to, unsigned char byte, size_t bytes);                // the driver's own
 };
 
-// Finds the GPU and makes it current. ERR_USAGE: there is none; the message says why.
-int memory_device_find(struct memory_device *out);
-
 // Measures, verifies and prints the chosen operations at every size of the options. Arrays that do not fit are skipped.
 int memory_device_run(const struct memory_device *device, const struct memory_bench *bench);
 
