@@ -73,6 +73,7 @@ static void note_bytes(const struct config *config, const struct step_setting *s
     for (int layer = 0; config->activation_tier != TIER_DEVICE && layer < setting->model->layer_count; layer++)
         c->activation_bytes += (double)model_checkpoint_bytes(setting->model, layer, setting->sequences);
     c->recomputes = config->activation_checkpointing;
+    c->unlocked_bytes = result->unlocked_bytes;
     c->tier = config->offload_optimizer.tier > config->offload_param.tier ? (int)config->offload_optimizer.tier
                                                                           : (int)config->offload_param.tier;
 }

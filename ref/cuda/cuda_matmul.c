@@ -41,23 +41,19 @@ static struct {
                                   int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
                                   long long a_step, const float *b, int64_t b_stride, long long b_step,
                                   const float *beta, float *c, int64_t c_stride, long long c_step, int64_t count);
-    pthread_key_t key;  // frees a thread's handle when the thread ends
-    bool has_key;
 } library = {.once = PTHREAD_ONCE_INIT};
 
-// Of the calling thread.
+// Of the calling thread, for its stream and device. The handle ends before the stream does.
 struct handle {
+    struct cuda_lane_user user;  // first, so that a pointer to it is one to the handle
     cublasHandle_t cublas;
     void *workspace;
-    int device;
-    struct CUstream_st *stream;
 };
 static _Thread_local struct handle own;
 
-// Runs when a thread ends, which cannot report an error. Its thread-local variables still exist.
-static void close_handle(void *handle)
+static void close_handle(struct cuda_lane_user *user)
 {
-    struct handle *h = handle;
+    struct handle *h = (struct handle *)user;
     if (h->cublas)
         (void)library.destroy(h->cublas);
     (void)cudaFree(h->workspace);
@@ -88,7 +84,6 @@ static void load(void)
     for (int i = 0; i < 3; i++)
         (void)library.get_property((libraryPropertyType)i, &numbers[i]);
     snprintf(library.version, sizeof library.version, "%d.%d.%d", numbers[0], numbers[1], numbers[2]);
-    library.has_key = pthread_key_create(&library.key, close_handle) == 0;
 }
 
 int cuda_matmul_load(void)
@@ -110,39 +105,33 @@ static int check(cublasStatus_t status, const char *what)
     return err_set(code, "CUDA: %s on device %d: %s", what, cuda_lane_device(), library.status_name(status));
 }
 
-static int open_handle(struct handle *h)
+// Sets the stream before the workspace, because cublasSetStream resets the workspace.
+static int open_handle(struct handle *h, struct CUstream_st *stream)
 {
     TRY(cuda_lane_error(cudaMalloc(&h->workspace, WORKSPACE_BYTES), "allocating the workspace of cuBLAS"));
     TRY(check(library.create(&h->cublas), "creating a handle of cuBLAS"));
-    h->device = cuda_lane_device();
     TRY(check(library.set_math_mode(h->cublas, CUBLAS_PEDANTIC_MATH), "the mode of cuBLAS"));
-    return check(library.set_atomics_mode(h->cublas, CUBLAS_ATOMICS_NOT_ALLOWED), "the mode of cuBLAS");
+    TRY(check(library.set_atomics_mode(h->cublas, CUBLAS_ATOMICS_NOT_ALLOWED), "the mode of cuBLAS"));
+    TRY(check(library.set_stream(h->cublas, stream), "the stream of cuBLAS"));
+    return check(library.set_workspace(h->cublas, h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS");
 }
 
-// Prepares the handle for the calling thread's device and stream. Sets the stream before the workspace, because
-// cublasSetStream resets the workspace.
+// Prepares the handle for the calling thread's device and stream.
 static int ready(struct handle *h)
 {
     TRY(cuda_matmul_load());
     struct CUstream_st *stream = cuda_lane_stream();
     if (!stream)
         return cuda_lane_wait();
-    if (h->cublas && h->device != cuda_lane_device())
-        close_handle(h);
-    if (!h->cublas) {
-        if (library.has_key)
-            (void)pthread_setspecific(library.key, h);
-        int code = open_handle(h);
-        if (code != ERR_NONE) {
-            close_handle(h);
-            return code;
-        }
-    }
-    if (h->stream == stream)
+    if (h->cublas)
         return ERR_NONE;
-    TRY(check(library.set_stream(h->cublas, stream), "the stream of cuBLAS"));
-    TRY(check(library.set_workspace(h->cublas, h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS"));
-    h->stream = stream;
+    int code = open_handle(h, stream);
+    if (code != ERR_NONE) {
+        close_handle(&h->user);
+        return code;
+    }
+    h->user.close = close_handle;
+    cuda_lane_join(&h->user);
     return ERR_NONE;
 }
 
