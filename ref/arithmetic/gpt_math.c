@@ -101,23 +101,28 @@ void gelu_backward(size_t count, const float *in, float *out, float *gradient)
     isa_kernels_at(out)->gelu_backward(count, in, out, gradient);
 }
 
-void embedding_forward(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
+void embedding_forward(const struct token_rows *rows, size_t width, const float *token_weight,
                        const float *position_weight, float *out)
 {
-    isa_kernels_at(out)->embedding_forward(row_count, width, tokens, token_weight, position_weight, out);
+    isa_kernels_at(out)->embedding_forward(rows, width, token_weight, position_weight, out);
 }
 
-void embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *in, float *gradient)
+void token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
 {
-    isa_kernels_at(gradient)->embedding_backward(row_count, width, tokens, in, gradient);
+    isa_kernels_at(gradient)->token_backward(rows, width, in, gradient);
 }
 
-double crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target)
+void position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
 {
-    return isa_kernels_at(logits)->crossentropy_forward(row_count, width, logits, target);
+    isa_kernels_at(gradient)->position_backward(rows, width, in, gradient);
 }
 
-void crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target, float scale)
+double crossentropy_forward(const struct token_rows *rows, size_t width, float *logits)
 {
-    isa_kernels_at(softmax)->crossentropy_backward(row_count, width, softmax, target, scale);
+    return isa_kernels_at(logits)->crossentropy_forward(rows, width, logits);
+}
+
+void crossentropy_backward(const struct token_rows *rows, size_t width, float *softmax, float scale)
+{
+    isa_kernels_at(softmax)->crossentropy_backward(rows, width, softmax, scale);
 }

@@ -253,27 +253,30 @@ static void shadow_softmax_causal_backward(size_t count, size_t length, const fl
     isa_scalar.softmax_causal_backward(count, length, at(softmax), at(gradient));
 }
 
-static void shadow_embedding_forward(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
+static void shadow_embedding_forward(const struct token_rows *rows, size_t width, const float *token_weight,
                                      const float *position_weight, float *out)
 {
-    isa_scalar.embedding_forward(row_count, width, tokens, at(token_weight), at(position_weight), at(out));
+    isa_scalar.embedding_forward(rows, width, at(token_weight), at(position_weight), at(out));
 }
 
-static void shadow_embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *in,
-                                      float *gradient)
+static void shadow_token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
 {
-    isa_scalar.embedding_backward(row_count, width, tokens, at(in), at(gradient));
+    isa_scalar.token_backward(rows, width, at(in), at(gradient));
 }
 
-static double shadow_crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target)
+static void shadow_position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
 {
-    return isa_scalar.crossentropy_forward(row_count, width, at(logits), target);
+    isa_scalar.position_backward(rows, width, at(in), at(gradient));
 }
 
-static void shadow_crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target,
-                                         float scale)
+static double shadow_crossentropy_forward(const struct token_rows *rows, size_t width, float *logits)
 {
-    isa_scalar.crossentropy_backward(row_count, width, at(softmax), target, scale);
+    return isa_scalar.crossentropy_forward(rows, width, at(logits));
+}
+
+static void shadow_crossentropy_backward(const struct token_rows *rows, size_t width, float *softmax, float scale)
+{
+    isa_scalar.crossentropy_backward(rows, width, at(softmax), scale);
 }
 
 static const struct isa_kernels shadow_kernels = {
@@ -295,7 +298,8 @@ static const struct isa_kernels shadow_kernels = {
     .softmax_causal = shadow_softmax_causal,
     .softmax_causal_backward = shadow_softmax_causal_backward,
     .embedding_forward = shadow_embedding_forward,
-    .embedding_backward = shadow_embedding_backward,
+    .token_backward = shadow_token_backward,
+    .position_backward = shadow_position_backward,
     .crossentropy_forward = shadow_crossentropy_forward,
     .crossentropy_backward = shadow_crossentropy_backward,
 };
