@@ -156,16 +156,15 @@ static void print_text(const struct soak *soak)
 {
     const struct health_exposure *e = &soak->exposure;
     struct health_counters after;
-    printf("%zu cores, %zu operations, %" PRIu64 " rounds in %.2f hours, seed %lld\n",
-           soak->machine.setting.core_count, soak->machine.setting.operation_count, e->rounds, e->seconds / 3600,
-           soak->seed);
+    printf("%zu cores, %zu operations, %" PRIu64 " rounds in %.2f hours, seed %lld\n", soak->machine.setting.core_count,
+           soak->machine.setting.operation_count, e->rounds, e->seconds / 3600, soak->seed);
     printf("%-12s %12s %12s %14s %16s %6s  %s\n", "lane", "core hours", "runs", "GB moved", "Gbit compared", "wrong",
            "95 % sure: at most, per 1000 core hours");
     for (int lane = 0; lane < HEALTH_LANE_COUNT; lane++) {
         double hours = e->work.core_seconds[lane] / 3600;
         printf("%-12s %12.3f %12" PRIu64 " %14.3f %16.3f %6" PRIu64, health_lane_name((enum health_lane)lane), hours,
-               e->work.runs[lane], (double)e->work.moved_bytes[lane] * 1e-9,
-               (double)e->work.compared_bits[lane] * 1e-9, e->events[lane]);
+               e->work.runs[lane], (double)e->work.moved_bytes[lane] * 1e-9, (double)e->work.compared_bits[lane] * 1e-9,
+               e->events[lane]);
         if (hours > 0)
             printf("  %.3g", 1000 * health_poisson_upper(e->events[lane], 0.95) / hours);
         putchar('\n');
@@ -218,9 +217,10 @@ static int parse(int argc, const char **argv, struct soak *soak)
     };
     struct health_options *common = &soak->common;
     const struct poptOption options[] = {
-        {"hours", '\0', POPT_ARG_DOUBLE, &soak->hours, 0, "how long, the time before an interruption included (1)", "H"},
-        {"nvme-path", '\0', POPT_ARG_ARGV, &common->folders, 0,
-         "also test the disk of this folder; may be repeated", "DIR"},
+        {"hours", '\0', POPT_ARG_DOUBLE, &soak->hours, 0, "how long, the time before an interruption included (1)",
+         "H"},
+        {"nvme-path", '\0', POPT_ARG_ARGV, &common->folders, 0, "also test the disk of this folder; may be repeated",
+         "DIR"},
         {"state", '\0', POPT_ARG_STRING, &soak->state, 0,
          "keep the counts in this file, and go on from it if it exists", "FILE"},
         {"seed", '\0', POPT_ARG_LONGLONG, &soak->seed, 0, "seed of all values (1)", "N"},
@@ -262,15 +262,15 @@ int soak_main(int argc, const char **argv)
     }
     if (code == ERR_NONE)
         code = report(soak);
-    int status = code != ERR_NONE ? 2 : wrong_results(&soak->exposure) > 0 ? 1 : *health_interrupted() ? INTERRUPTED_STATUS : 0;
+    int status = code != ERR_NONE                     ? 2
+                 : wrong_results(&soak->exposure) > 0 ? 1
+                 : *health_interrupted()              ? INTERRUPTED_STATUS
+                                                      : 0;
     if (code != ERR_NONE)
         fprintf(stderr, "zerogauge soak: %s\n", err_message());
     json_decref(soak->events);
     free(soak->state);
-    free(soak->common.flip);
-    for (char **folder = soak->common.folders; folder && *folder; folder++)
-        free(*folder);
-    free(soak->common.folders);
+    health_options_free(&soak->common);
     free(soak);
     return status;
 }

@@ -11,6 +11,7 @@ void health_exposure_add(struct health_exposure *exposure, const struct health_r
     exposure->seconds += seconds;
     for (int lane = 0; lane < HEALTH_LANE_COUNT; lane++) {
         exposure->work.core_seconds[lane] += round->work.core_seconds[lane];
+        exposure->work.moving_seconds[lane] += round->work.moving_seconds[lane];
         exposure->work.moved_bytes[lane] += round->work.moved_bytes[lane];
         exposure->work.compared_bits[lane] += round->work.compared_bits[lane];
         exposure->work.runs[lane] += round->work.runs[lane];
@@ -51,13 +52,14 @@ json_t *health_exposure_json(const struct health_exposure *exposure)
     for (int lane = 0; lane < HEALTH_LANE_COUNT; lane++) {
         double hours = exposure->work.core_seconds[lane] / 3600;
         json_t *most = hours > 0 ? json_real(health_poisson_upper(exposure->events[lane], 0.95) / hours) : json_null();
-        json_object_set_new(
-            lanes, health_lane_name((enum health_lane)lane),
-            json_pack("{s:f, s:I, s:I, s:I, s:I, s:o}", "core_seconds", exposure->work.core_seconds[lane], "runs",
-                      (json_int_t)exposure->work.runs[lane], "moved_bytes",
-                      (json_int_t)exposure->work.moved_bytes[lane], "compared_bits",
-                      (json_int_t)exposure->work.compared_bits[lane], "wrong_results",
-                      (json_int_t)exposure->events[lane], "wrong_results_per_core_hour_at_most", most));
+        json_object_set_new(lanes, health_lane_name((enum health_lane)lane),
+                            json_pack("{s:f, s:f, s:I, s:I, s:I, s:I, s:o}", "core_seconds",
+                                      exposure->work.core_seconds[lane], "moving_seconds",
+                                      exposure->work.moving_seconds[lane], "runs",
+                                      (json_int_t)exposure->work.runs[lane], "moved_bytes",
+                                      (json_int_t)exposure->work.moved_bytes[lane], "compared_bits",
+                                      (json_int_t)exposure->work.compared_bits[lane], "wrong_results",
+                                      (json_int_t)exposure->events[lane], "wrong_results_per_core_hour_at_most", most));
     }
     return json_pack("{s:I, s:f, s:o}", "rounds", (json_int_t)exposure->rounds, "seconds", exposure->seconds, "lanes",
                      lanes);
@@ -76,9 +78,9 @@ int health_exposure_read(const json_t *object, struct health_exposure *out)
     for (int lane = 0; lane < HEALTH_LANE_COUNT; lane++) {
         json_int_t runs, moved, compared, events;
         const char *name = health_lane_name((enum health_lane)lane);
-        if (json_unpack_ex(lanes, &error, 0, "{s:{s:F, s:I, s:I, s:I, s:I}}", name, "core_seconds",
-                           &out->work.core_seconds[lane], "runs", &runs, "moved_bytes", &moved, "compared_bits",
-                           &compared, "wrong_results", &events) != 0)
+        if (json_unpack_ex(lanes, &error, 0, "{s:{s:F, s:F, s:I, s:I, s:I, s:I}}", name, "core_seconds",
+                           &out->work.core_seconds[lane], "moving_seconds", &out->work.moving_seconds[lane], "runs",
+                           &runs, "moved_bytes", &moved, "compared_bits", &compared, "wrong_results", &events) != 0)
             return err_set(ERR_USAGE, "lane %s: %s", name, error.text);
         if (runs < 0 || moved < 0 || compared < 0 || events < 0 || !(out->work.core_seconds[lane] >= 0))
             return err_set(ERR_USAGE, "lane %s: a count is negative", name);

@@ -30,6 +30,14 @@ void health_watch_signals(void)
     sigaction(SIGHUP, &action, NULL);
 }
 
+void health_options_free(struct health_options *options)
+{
+    for (char **folder = options->folders; folder && *folder; folder++)
+        free(*folder);
+    free(options->folders);
+    free(options->flip);
+}
+
 static int check_folders(char *const *folders)
 {
     struct stat found;
@@ -65,9 +73,10 @@ static int read_flip(const char *text, struct health_machine *machine)
     for (size_t i = 0; i < machine->setting.operation_count; i++)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s\"%s\"", i ? ", " : "",
                  machine->operations[i].name);
-    return err_set(ERR_USAGE, "--inject %s: expected OPERATION@CORE or OPERATION@CORE@ROUND with a core of %d to %d and "
-                              "an operation of %s", text, machine->cores[0],
-                   machine->cores[machine->setting.core_count - 1], names);
+    return err_set(ERR_USAGE,
+                   "--inject %s: expected OPERATION@CORE or OPERATION@CORE@ROUND with a core of %d to %d and "
+                   "an operation of %s",
+                   text, machine->cores[0], machine->cores[machine->setting.core_count - 1], names);
 }
 
 int health_machine_find(const struct health_options *options, struct health_machine *out)

@@ -19,7 +19,7 @@ struct health_operation;
 struct health_flip {
     const char *operation;
     int core;
-    uint64_t round;  // 0: in every round
+    uint64_t round;  // only at its first run in this round; 0: always
 };
 
 // Where an operation runs. The calling thread is pinned to `core`.
@@ -27,7 +27,9 @@ struct health_place {
     int core, neighbour;             // as the system numbers them; a collective also runs on the neighbour
     const char *folder;              // for files; null: operations of the disk are left out
     uint64_t round;                  // from 1
+    int attempt;                     // 0: the first run of the round; more: it is repeated
     const struct health_flip *flip;  // null: none
+    double *moving_s;                // receives the time in which bytes moved through the lane, without their making
 };
 
 struct health_operation {
@@ -36,7 +38,7 @@ struct health_operation {
     size_t result_bytes, element_bytes;
     uint64_t moved_bytes;  // through the lane, in one run
     bool everywhere;       // the bits are also those of other machines, whatever their processor
-    int variant;           // of the function
+    int variant;           // an instruction set; operations that differ in it alone have the same result
     // Writes result_bytes to result, and may use the same memory before. ERR_IO, ERR_MEMORY; ERR_CHECK: the operation's
     // own comparison found wrong bits.
     int (*run)(const struct health_operation *operation, const struct health_place *place, uint64_t seed, void *result);
@@ -56,8 +58,8 @@ int health_adam(const struct health_operation *operation, const struct health_pl
                 void *result);
 int health_formats(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
                    void *result);
-int health_transformer(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
-                       void *result);
+int health_rows(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
+                void *result);
 int health_products(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
                     void *result);
 int health_memory(const struct health_operation *operation, const struct health_place *place, uint64_t seed,

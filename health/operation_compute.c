@@ -26,8 +26,7 @@ static const struct recipe *recipe_of(uint64_t seed)
 }
 
 // Steps 1 to 3 of one tensor: the states of a step are the next one's.
-int health_adam(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
-                void *result)
+int health_adam(const struct health_operation *operation, const struct health_place *place, uint64_t seed, void *result)
 {
     const size_t count = HEALTH_ADAM_COUNT;
     const struct isa_kernels *kernels = isa_kernels_of((enum isa)operation->variant);
@@ -74,39 +73,37 @@ int health_formats(const struct health_operation *operation, const struct health
 {
     const size_t count = HEALTH_FORMAT_COUNT;
     float *wide = result;
+    const struct isa_kernels *kernels = isa_kernels_of((enum isa)operation->variant);
     const enum dtype formats[] = {DTYPE_FP16, DTYPE_BF16};
     void *narrow = malloc(count * 2);
     if (!narrow)
         return err_set(ERR_MEMORY, "out of memory for %zu values", count);
     for (int f = 0; f < 2; f++, wide += count) {
         fill(wide, count, random_key(seed, (uint64_t)f), 100);
-        isa_kernels()->narrow(formats[f], wide, narrow, count);
-        isa_kernels()->widen(formats[f], narrow, wide, count);
+        kernels->narrow(formats[f], wide, narrow, count);
+        kernels->widen(formats[f], narrow, wide, count);
     }
     free(narrow);
     health_spoil(operation, place, result, operation->result_bytes);
     return ERR_NONE;
 }
 
-// Layer norm, GELU and a softmax over each row.
-int health_transformer(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
-                       void *result)
+// Layer norm and GELU of each row, and a softmax over the first rows x rows values.
+int health_rows(const struct health_operation *operation, const struct health_place *place, uint64_t seed, void *result)
 {
     const size_t rows = HEALTH_ROWS, width = HEALTH_WIDTH;
     float *x = malloc((rows * width + 2 * rows + 2 * width) * sizeof *x);
-    uint16_t target[HEALTH_ROWS];
     if (!x)
         return err_set(ERR_MEMORY, "out of memory for %zu rows", rows);
     float *stats = x + rows * width, *weight = stats + 2 * rows;
     fill(x, rows * width, random_key(seed, 1), 2);
     fill(weight, 2 * width, random_key(seed, 2), 1);
-    for (size_t r = 0; r < rows; r++)
-        target[r] = (uint16_t)random_below(random_key(seed, 100 + r), width);
-    layernorm_stats(rows, width, x, stats);
-    layernorm_apply(rows, width, x, stats, weight, weight + width, result);
-    gelu_forward(rows * width, result, x);
+    const struct isa_kernels *kernels = isa_kernels_of((enum isa)operation->variant);
+    kernels->layernorm_stats(rows, width, x, stats);
+    kernels->layernorm_apply(rows, width, x, stats, weight, weight + width, result);
+    kernels->gelu_forward(rows * width, result, x);
     memcpy(result, x, rows * width * sizeof *x);
-    (void)crossentropy_forward(rows, width, result, target);
+    kernels->softmax_causal(1, rows, result);
     free(x);
     health_spoil(operation, place, result, operation->result_bytes);
     return ERR_NONE;

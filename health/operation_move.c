@@ -2,6 +2,7 @@
 // The operations that move bytes: through memory, to a disk and back, between two ranks; and a training of all tiers.
 #include "health/operation.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "health/pin.h"
@@ -26,26 +27,38 @@ static void fill_words(uint64_t *out, size_t bytes, uint64_t key)
         out[i] = random_at(key, i);
 }
 
-static void digest_blocks(const unsigned char *from, size_t bytes, unsigned char *result)
+// The digests of the blocks, and whether each word is the one that was written. ERR_CHECK names the first that is not.
+static int read_back(const uint64_t *from, size_t bytes, uint64_t key, unsigned char *result)
 {
     for (size_t at = 0; at < bytes; at += HEALTH_BLOCK_BYTES, result += HEALTH_DIGEST_BYTES) {
         XXH128_canonical_t canonical;
-        XXH128_canonicalFromHash(&canonical, XXH3_128bits(from + at, HEALTH_BLOCK_BYTES));
+        XXH128_canonicalFromHash(&canonical, XXH3_128bits((const char *)from + at, HEALTH_BLOCK_BYTES));
         memcpy(result, canonical.digest, HEALTH_DIGEST_BYTES);
     }
+    for (size_t i = 0; i < bytes / sizeof *from; i++)
+        if (from[i] != random_at(key, i))
+            return err_set(ERR_CHECK, "offset %zu: %016llx was written, %016llx was read", i * sizeof *from,
+                           (unsigned long long)random_at(key, i), (unsigned long long)from[i]);
+    return ERR_NONE;
 }
 
 int health_memory(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
                   void *result)
 {
-    uint64_t *words = aligned_alloc(ALIGNMENT, HEALTH_MEMORY_BYTES);
+    uint64_t *words = aligned_alloc(ALIGNMENT, 2 * (size_t)HEALTH_MEMORY_BYTES);
+    uint64_t *copy = words + HEALTH_MEMORY_BYTES / sizeof *words;
     if (!words)
-        return err_set(ERR_MEMORY, "out of memory for %d bytes", HEALTH_MEMORY_BYTES);
+        return err_set(ERR_MEMORY, "out of memory for %d bytes", 2 * HEALTH_MEMORY_BYTES);
     fill_words(words, HEALTH_MEMORY_BYTES, seed);
-    health_spoil(operation, place, words, HEALTH_MEMORY_BYTES);
-    digest_blocks((unsigned char *)words, HEALTH_MEMORY_BYTES, result);
+    // The first copy touches the pages.
+    memcpy(copy, words, HEALTH_MEMORY_BYTES);
+    double begin = clock_now_s();
+    memcpy(copy, words, HEALTH_MEMORY_BYTES);
+    *place->moving_s = clock_now_s() - begin;
+    health_spoil(operation, place, copy, HEALTH_MEMORY_BYTES);
+    int code = read_back(copy, HEALTH_MEMORY_BYTES, seed, result);
     free(words);
-    return ERR_NONE;
+    return code;
 }
 
 // The file has no name once it is open, so that nothing is left of it whatever happens. O_DIRECT keeps the page cache
@@ -66,8 +79,7 @@ static int open_file(const char *folder, int core, char path[PATH_MAX])
     return fd;
 }
 
-int health_disk(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
-                void *result)
+int health_disk(const struct health_operation *operation, const struct health_place *place, uint64_t seed, void *result)
 {
     char path[PATH_MAX];
     uint64_t *words = aligned_alloc(ALIGNMENT, HEALTH_FILE_BYTES);
@@ -80,14 +92,17 @@ int health_disk(const struct health_operation *operation, const struct health_pl
     }
     fill_words(words, HEALTH_FILE_BYTES, seed);
     health_spoil(operation, place, words, HEALTH_FILE_BYTES);
+    double begin = clock_now_s();
     int code = file_write(fd, path, words, HEALTH_FILE_BYTES);
     if (code == ERR_NONE)
         code = file_sync(fd, path);
-    memset(words, 0, HEALTH_FILE_BYTES);
+    if (code == ERR_NONE)
+        memset(words, 0, HEALTH_FILE_BYTES);
     if (code == ERR_NONE)
         code = file_read_at(fd, path, 0, words, HEALTH_FILE_BYTES);
+    *place->moving_s = clock_now_s() - begin;
     if (code == ERR_NONE)
-        digest_blocks((unsigned char *)words, HEALTH_FILE_BYTES, result);
+        code = read_back(words, HEALTH_FILE_BYTES, seed, result);
     close(fd);
     free(words);
     return code;
@@ -104,6 +119,11 @@ struct half {
     char message[256];
 };
 
+static float sent(uint64_t seed, int rank, size_t element)
+{
+    return random_normal(random_at(random_key(seed, (uint64_t)rank), element));
+}
+
 static int reduce_and_gather(struct half *half, int rank)
 {
     const size_t counts[] = {HEALTH_SHARD_COUNT, HEALTH_SHARD_COUNT}, offsets[] = {0, HEALTH_SHARD_COUNT};
@@ -111,12 +131,15 @@ static int reduce_and_gather(struct half *half, int rank)
     if (!send)
         return err_set(ERR_MEMORY, "out of memory for a collective");
     for (size_t i = 0; i < 2 * (size_t)HEALTH_SHARD_COUNT; i++)
-        send[i] = random_normal(random_at(random_key(half->seed, (uint64_t)rank), i));
+        send[i] = sent(half->seed, rank, i);
+    double begin = clock_now_s();
     int code = comm_reduce_scatter(half->comm, send, DTYPE_FP32, shard, DTYPE_FP32, counts, false);
     if (code == ERR_NONE && rank == 0)
         health_spoil(half->operation, half->place, shard, HEALTH_SHARD_COUNT * sizeof *shard);
     if (code == ERR_NONE)
         code = comm_all_gather(half->comm, shard, half->gathered, counts, offsets, DTYPE_FP32);
+    if (rank == 0)
+        *half->place->moving_s = clock_now_s() - begin;
     free(send);
     return code;
 }
@@ -134,7 +157,7 @@ static void *run_neighbour(void *context)
     return NULL;
 }
 
-// The result is what this core received; the neighbour's must be the same.
+// The result is what this core received; it and the neighbour's must be the sums.
 int health_collective(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
                       void *result)
 {
@@ -161,8 +184,13 @@ int health_collective(const struct health_operation *operation, const struct hea
     }
     if (code == ERR_NONE && there.code != ERR_NONE)
         code = err_set(there.code, "core %d: %s", place->neighbour, there.message);
-    if (code == ERR_NONE && memcmp(result, theirs, bytes) != 0)
-        code = err_set(ERR_CHECK, "cores %d and %d received different sums", place->core, place->neighbour);
+    const float *received = result;
+    for (size_t i = 0; i < bytes / sizeof *received && code == ERR_NONE; i++) {
+        float sum = sent(seed, 0, i) + sent(seed, 1, i);
+        if (received[i] != sum || theirs[i] != sum)
+            code = err_set(ERR_CHECK, "element %zu: core %d received %a and core %d %a, of %a", i, place->core,
+                           (double)received[i], place->neighbour, (double)theirs[i], (double)sum);
+    }
     comm_close(comms[0]);
     comm_close(comms[1]);
     free(theirs);

@@ -19,7 +19,7 @@ size_t result_offset(const struct health_round_setting *setting, size_t operatio
     return at;
 }
 
-static struct health_place place_of(const struct health_round_setting *setting, size_t index)
+static struct health_place place_of(const struct health_round_setting *setting, size_t index, int attempt)
 {
     size_t folders = 0;
     while (setting->folders && setting->folders[folders])
@@ -28,15 +28,17 @@ static struct health_place place_of(const struct health_round_setting *setting, 
                                  .neighbour = setting->cores[(index + 1) % setting->core_count],
                                  .folder = folders ? setting->folders[index % folders] : NULL,
                                  .round = setting->round,
+                                 .attempt = attempt,
                                  .flip = setting->flip};
 }
 
-static void run_operation(struct core_run *run, size_t i)
+static void run_operation(struct core_run *run, size_t i, int attempt)
 {
     const struct health_operation *operation = &run->setting->operations[i];
-    const struct health_place place = place_of(run->setting, run->index);
+    struct health_place place = place_of(run->setting, run->index, attempt);
     unsigned char *result = run->results + result_offset(run->setting, i);
     double begin = clock_now_s();
+    place.moving_s = &run->moving_s[i];
     memset(result, 0, operation->result_bytes);
     run->codes[i] = operation->run(operation, &place, run->setting->seed, result);
     run->seconds[i] = clock_now_s() - begin;
@@ -51,7 +53,7 @@ static void *run_core(void *context)
         return NULL;
     const volatile sig_atomic_t *interrupted = run->setting->interrupted;
     for (size_t i = 0; i < run->setting->operation_count && !(interrupted && *interrupted); i++) {
-        run_operation(run, i);
+        run_operation(run, i, 0);
         run->done++;
     }
     return NULL;
@@ -61,6 +63,7 @@ static void *run_core(void *context)
 struct again {
     struct core_run *run;
     size_t operation;
+    int attempt;
 };
 
 static void *run_again(void *context)
@@ -68,14 +71,14 @@ static void *run_again(void *context)
     struct again *again = context;
     again->run->pinned = pin_to(again->run->setting->cores[again->run->index]);
     if (again->run->pinned == ERR_NONE)
-        run_operation(again->run, again->operation);
+        run_operation(again->run, again->operation, again->attempt);
     return NULL;
 }
 
-int core_run_again(struct core_run *run, size_t operation)
+int core_run_again(struct core_run *run, size_t operation, int attempt)
 {
     pthread_t thread;
-    struct again again = {run, operation};
+    struct again again = {run, operation, attempt};
     if (pthread_create(&thread, NULL, run_again, &again) != 0)
         return err_set(ERR_MEMORY, "no thread for core %d", run->setting->cores[run->index]);
     pthread_join(thread, NULL);
@@ -87,8 +90,10 @@ static void account(const struct core_run *runs, size_t done, struct health_work
     const struct health_round_setting *setting = runs->setting;
     for (size_t i = 0; i < done; i++) {
         const struct health_operation *o = &setting->operations[i];
-        for (size_t core = 0; core < setting->core_count; core++)
+        for (size_t core = 0; core < setting->core_count; core++) {
             work->core_seconds[o->lane] += runs[core].seconds[i];
+            work->moving_seconds[o->lane] += runs[core].moving_s[i];
+        }
         work->moved_bytes[o->lane] += setting->core_count * o->moved_bytes;
         work->compared_bits[o->lane] += 8 * (setting->core_count - 1) * (uint64_t)o->result_bytes;
         work->runs[o->lane] += setting->core_count;

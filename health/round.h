@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One round of every operation on every core at once, and the vote on what each should have been: a core whose result
-// differs from that of most cores is suspected, runs the operation again, and is named with the place of the first wrong
-// element.
+// differs from that of most cores is suspected, runs the operation again, and is named with the place of the first
+// wrong element.
 #ifndef ZG_ROUND_H
 #define ZG_ROUND_H
 
@@ -27,22 +27,23 @@ struct health_mismatch {
     int core;  // -1: no two cores agree, or as many for one result as for another, so that none can be named
     const struct health_operation *operation;
     uint64_t round, seed;
-    size_t element;            // the first that is wrong
-    size_t wrong_bytes;        // of the result
-    int again_wrong, again;    // how many of the repeated runs on that core were wrong
+    size_t element;              // the first that is wrong
+    size_t wrong_bytes;          // of the result
+    int again_wrong, again;      // how many of the repeated runs on that core were wrong
     char text[HEALTH_TEXT_MAX];  // the operation's own error, or ""
 };
 
 // What a round did, by lane.
 struct health_work {
     double core_seconds[HEALTH_LANE_COUNT];
+    double moving_seconds[HEALTH_LANE_COUNT];  // of all cores, in which moved_bytes moved
     uint64_t moved_bytes[HEALTH_LANE_COUNT];
     uint64_t compared_bits[HEALTH_LANE_COUNT];
     uint64_t runs[HEALTH_LANE_COUNT];
 };
 
 struct health_round {
-    struct health_work work;  // added to
+    struct health_work work;             // added to
     struct health_mismatch *mismatches;  // [mismatch_count], owned
     size_t mismatch_count;
     // Of each operation, the digest of the result that most cores agree on; "" if there is none. 32 hexadecimal digits.

@@ -64,8 +64,7 @@ static void locate(const struct core_run *good, const struct core_run *bad, size
 
 static int add_mismatch(struct health_round *out, const struct health_mismatch *mismatch)
 {
-    struct health_mismatch *grown =
-        realloc(out->mismatches, (out->mismatch_count + 1) * sizeof *out->mismatches);
+    struct health_mismatch *grown = realloc(out->mismatches, (out->mismatch_count + 1) * sizeof *out->mismatches);
     if (!grown)
         return err_set(ERR_MEMORY, "out of memory for a mismatch");
     out->mismatches = grown;
@@ -85,7 +84,7 @@ static int suspect(struct core_run *runs, size_t elected, size_t index, size_t o
     if (runs[index].codes[operation] == ERR_NONE)
         locate(&runs[elected], &runs[index], operation, &mismatch);
     for (; mismatch.again < AGAIN; mismatch.again++) {
-        TRY(core_run_again(&runs[index], operation));
+        TRY(core_run_again(&runs[index], operation, mismatch.again + 1));
         mismatch.again_wrong += !same(&runs[elected], &runs[index], operation);
     }
     return add_mismatch(out, &mismatch);
@@ -110,7 +109,7 @@ static int elect_again(struct core_run *runs, size_t operation, ptrdiff_t *elect
     *elected = -1;
     for (int i = 0; i < AGAIN && *elected < 0 && rc == ERR_NONE; i++) {
         for (size_t core = 0; core < cores && rc == ERR_NONE; core++)
-            rc = core_run_again(&runs[core], operation);
+            rc = core_run_again(&runs[core], operation, i + 1);
         *elected = elect(runs, operation);
     }
     if (*elected >= 0) {
@@ -127,13 +126,31 @@ static int elect_again(struct core_run *runs, size_t operation, ptrdiff_t *elect
     return rc;
 }
 
+// Operations that differ in their instruction set alone have one result: of two results of as many cores, the one that
+// another such operation has, too.
+static ptrdiff_t elect_by_variants(const struct core_run *runs, size_t operation)
+{
+    const struct health_round_setting *setting = runs->setting;
+    const struct health_operation *o = &setting->operations[operation];
+    for (size_t other = 0; other < setting->operation_count; other++) {
+        const struct health_operation *variant = &setting->operations[other];
+        if (other == operation || variant->run != o->run || variant->variant == o->variant)
+            continue;
+        for (size_t i = 0; i < setting->core_count; i++)
+            for (size_t j = 0; j < setting->core_count; j++)
+                if (runs[i].codes[operation] == ERR_NONE && runs[j].codes[other] == ERR_NONE &&
+                    memcmp(runs[i].results + result_offset(setting, operation),
+                           runs[j].results + result_offset(setting, other), o->result_bytes) == 0)
+                    return (ptrdiff_t)i;
+    }
+    return -1;
+}
+
 static int name_nobody(const struct core_run *runs, size_t operation, struct health_round *out)
 {
     const struct health_round_setting *setting = runs->setting;
-    struct health_mismatch nobody = {.core = -1,
-                                     .operation = &setting->operations[operation],
-                                     .round = setting->round,
-                                     .seed = setting->seed};
+    struct health_mismatch nobody = {
+        .core = -1, .operation = &setting->operations[operation], .round = setting->round, .seed = setting->seed};
     for (size_t i = 0; i < setting->core_count && !*nobody.text; i++)
         snprintf(nobody.text, sizeof nobody.text, "%s", runs[i].texts[operation]);
     return add_mismatch(out, &nobody);
@@ -145,6 +162,8 @@ int health_vote(struct core_run *runs, size_t operation, struct health_round *ou
     ptrdiff_t elected = elect(runs, operation);
     if (elected < 0)
         TRY(elect_again(runs, operation, &elected));
+    if (elected < 0)
+        elected = elect_by_variants(runs, operation);
     if (elected < 0)
         return name_nobody(runs, operation, out);
     XXH128_canonical_t digest;

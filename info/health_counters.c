@@ -4,6 +4,7 @@
 #include <glob.h>
 #include <limits.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,8 +116,7 @@ void health_counters_read(const char *root, struct health_counters *out)
     v[COUNTER_MACHINE_CHECKS] = words(root, "/proc/interrupts", "MCE:");
     v[COUNTER_MEMORY_CORRECTED] = numbers(root, "/sys/devices/system/edac/mc/mc*/ce_count", SUM, 1);
     v[COUNTER_MEMORY_UNCORRECTED] = numbers(root, "/sys/devices/system/edac/mc/mc*/ue_count", SUM, 1);
-    v[COUNTER_THROTTLED] =
-        numbers(root, "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_count", SUM, 1);
+    v[COUNTER_THROTTLED] = numbers(root, "/sys/devices/system/cpu/cpu*/thermal_throttle/core_throttle_count", SUM, 1);
     v[COUNTER_PCIE_CORRECTED] = words(root, "/sys/bus/pci/devices/*/aer_dev_correctable", "TOTAL_ERR_COR");
     double fatal = words(root, "/sys/bus/pci/devices/*/aer_dev_fatal", "TOTAL_ERR_FATAL");
     double other = words(root, "/sys/bus/pci/devices/*/aer_dev_nonfatal", "TOTAL_ERR_NONFATAL");
