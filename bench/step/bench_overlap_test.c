@@ -235,12 +235,11 @@ Test(bench_overlap, lanes_are_emulated_on_an_accelerator_with_emulate)
 static atomic_int products;
 static int spoilt_product;
 
-static void wrong_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                         float beta, float *c, size_t c_stride)
+static void wrong_matmul(const struct matmul_batch *batch)
 {
-    shadow_matmul(m, n, k, alpha, a, b, beta, c, c_stride);
+    shadow_matmul(batch);
     if (++products == spoilt_product)
-        ((float *)at(c))[(m - 1) * c_stride + n - 1] += 1;
+        ((float *)at(batch->c))[(batch->m - 1) * batch->c_stride + batch->n - 1] += 1;
 }
 
 Test(bench_overlap, one_wrong_product_on_an_accelerator_leaves_no_record)
