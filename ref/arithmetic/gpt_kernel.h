@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops of a GPT over rows, written for the compiler to vectorise. Each isa_*.c file compiles this text for its
 // instruction set; the functions are private to it.
+#include "ref/arithmetic/dtype_kernel.h"
 #include "ref/arithmetic/gpt_math.h"
 
 #include <math.h>
@@ -31,11 +32,28 @@ static float lanes_sum(float lane[ROW_LANES])
     return lane[0];
 }
 
-static void kernel_bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
+// in and out may be identical.
+static void kernel_operand_round(enum dtype dtype, size_t count, const float *in, void *out)
+{
+    float *to = out;
+    uint16_t rounded[KERNEL_BLOCK];
+    if (dtype == DTYPE_FP32 && in != to)
+        memcpy(to, in, count * sizeof *to);
+    for (size_t start = 0; dtype != DTYPE_FP32 && start < count; start += KERNEL_BLOCK) {
+        size_t block = kernel_block(start, count);
+        kernel_narrow(dtype, in + start, rounded, block);
+        kernel_widen(dtype, rounded, to + start, block);
+    }
+}
+
+static void kernel_bias_add(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype,
+                            void *out)
 {
     for (size_t r = 0; r < row_count; r++) {
+        float *to = (float *)out + r * width;
         for (size_t j = 0; j < width; j++)
-            out[r * width + j] = in ? in[r * width + j] + bias[j] : bias[j];
+            to[j] = in ? in[r * width + j] + bias[j] : bias[j];
+        kernel_operand_round(dtype, width, to, to);
     }
 }
 
@@ -44,8 +62,10 @@ static size_t at_most(size_t count, size_t most)
     return count < most ? count : most;
 }
 
-static void kernel_rows_sum(size_t row_count, size_t width, const float *restrict in, float *restrict out)
+static void kernel_rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *operand, float *restrict out)
 {
+    const float *restrict in = operand;
+    (void)dtype;  // the operand has been rounded
     memset(out, 0, width * sizeof *out);
     for (size_t left = row_count; left > 0; left -= at_most(left, SUM_ROWS), in += SUM_ROWS * width) {
         for (size_t tile = 0; tile < width; tile += COLUMN_TILE) {
@@ -75,12 +95,15 @@ static void kernel_layernorm_stats(size_t row_count, size_t width, const float *
 }
 
 static void kernel_layernorm_apply(size_t row_count, size_t width, const float *restrict in, const float *stats,
-                                   const float *restrict weight, const float *restrict bias, float *restrict out)
+                                   const float *restrict weight, const float *restrict bias, enum dtype dtype,
+                                   void *operand)
 {
+    float *restrict out = operand;
     for (size_t r = 0; r < row_count; r++, in += width, out += width) {
         float mean = stats[2 * r], rstd = stats[2 * r + 1];
         for (size_t j = 0; j < width; j++)
             out[j] = (in[j] - mean) * rstd * weight[j] + bias[j];
+        kernel_operand_round(dtype, width, out, out);
     }
 }
 
@@ -130,18 +153,30 @@ static void kernel_layernorm_backward(size_t row_count, size_t width, const floa
     }
 }
 
-static void kernel_gelu_forward(size_t count, const float *restrict in, float *restrict out)
+static void kernel_gelu_forward(size_t row_count, size_t width, const float *restrict in, const float *restrict bias,
+                                enum dtype dtype, void *operand)
 {
-    for (size_t i = 0; i < count; i++)
-        out[i] = gelu_value(in[i]);
+    float *restrict out = operand;
+    for (size_t r = 0; r < row_count; r++, in += width, out += width) {
+        for (size_t j = 0; j < width; j++)
+            out[j] = gelu_value(in[j] + bias[j]);
+        kernel_operand_round(dtype, width, out, out);
+    }
 }
 
-static void kernel_gelu_backward(size_t count, const float *restrict in, float *restrict out, float *restrict gradient)
+static void kernel_gelu_backward(size_t row_count, size_t width, const float *restrict in, const float *restrict bias,
+                                 const float *gradient, enum dtype dtype, void *operand, void *gradient_operand)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct gelu gelu = gelu_with_slope(in[i]);
-        out[i] = gelu.value;
-        gradient[i] *= gelu.slope;
+    float *restrict out = operand, *in_gradient = gradient_operand;
+    for (size_t r = 0; r < row_count; r++, in += width, out += width, gradient += width, in_gradient += width) {
+        IVDEP
+        for (size_t j = 0; j < width; j++) {
+            struct gelu gelu = gelu_with_slope(in[j] + bias[j]);
+            out[j] = gelu.value;
+            in_gradient[j] = gradient[j] * gelu.slope;
+        }
+        kernel_operand_round(dtype, width, out, out);
+        kernel_operand_round(dtype, width, in_gradient, in_gradient);
     }
 }
 
@@ -170,41 +205,47 @@ static float exponentials(size_t count, float *row, float *largest)
 }
 
 // `count` matrices of length x length. Causal: row i of each covers the positions 0 .. i; the others become 0.
-static void kernel_softmax_causal(size_t count, size_t length, float *scores)
+static void kernel_softmax_causal(size_t count, size_t length, float *scores, enum dtype dtype, void *operand)
 {
-    for (size_t r = 0; r < count * length; r++) {
-        size_t i = r % length;
-        float *row = scores + r * length, largest;
-        float inverse = 1.0f / exponentials(i + 1, row, &largest);
-        for (size_t j = 0; j <= i; j++)
-            row[j] *= inverse;
-        memset(row + i + 1, 0, (length - i - 1) * sizeof *row);
+    float *out = operand;
+    for (size_t r = 0; r < count * length; r++, scores += length, out += length) {
+        size_t covered = r % length + 1;
+        float largest, inverse = 1.0f / exponentials(covered, scores, &largest);
+        IVDEP
+        for (size_t j = 0; j < covered; j++)
+            out[j] = scores[j] * inverse;
+        kernel_operand_round(dtype, covered, out, out);
+        memset(out + covered, 0, (length - covered) * sizeof *out);
     }
 }
 
 // Turns the gradient g of the softmax p into the gradient of its input, p (g - sum(p g)).
-static void kernel_softmax_causal_backward(size_t count, size_t length, const float *restrict softmax,
-                                           float *restrict gradient)
+static void kernel_softmax_causal_backward(size_t count, size_t length, const void *softmax_operand,
+                                           const float *gradient, enum dtype dtype, void *operand)
 {
-    for (size_t r = 0; r < count * length; r++, softmax += length, gradient += length) {
-        size_t i = r % length;
+    const float *restrict softmax = softmax_operand;
+    float *out = operand;
+    for (size_t r = 0; r < count * length; r++, softmax += length, gradient += length, out += length) {
+        size_t covered = r % length + 1;
         float lane[ROW_LANES] = {0};
-        LANES_ADD(lane, i + 1, softmax[j] * gradient[j]);
+        LANES_ADD(lane, covered, softmax[j] * gradient[j]);
         float common = lanes_sum(lane);
-        for (size_t j = 0; j <= i; j++)
-            gradient[j] = softmax[j] * (gradient[j] - common);
-        memset(gradient + i + 1, 0, (length - i - 1) * sizeof *gradient);
+        IVDEP
+        for (size_t j = 0; j < covered; j++)
+            out[j] = softmax[j] * (gradient[j] - common);
+        kernel_operand_round(dtype, covered, out, out);
+        memset(out + covered, 0, (length - covered) * sizeof *out);
     }
 }
 
-static void kernel_embedding_forward(const struct token_rows *rows, size_t width, const float *restrict token_weight,
-                                     const float *restrict position_weight, float *restrict out)
+static void kernel_embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype,
+                                     const void *token_weight, const void *position_weight, float *out)
 {
     for (size_t r = 0; r < rows->sequence_count * rows->length; r++) {
-        const float *token = token_weight + rows->tokens[token_index(rows, r)] * width;
-        const float *position = position_weight + r % rows->length * width;
-        for (size_t j = 0; j < width; j++)
-            out[r * width + j] = token[j] + position[j];
+        size_t token = rows->tokens[token_index(rows, r)], position = r % rows->length, bytes = dtype_bytes(dtype);
+        const void *const both[] = {(const char *)token_weight + token * width * bytes,
+                                    (const char *)position_weight + position * width * bytes};
+        kernel_fold(dtype, both, 2, DTYPE_FP32, out + r * width, width, false);
     }
 }
 
@@ -227,10 +268,10 @@ static void kernel_position_backward(const struct token_rows *rows, size_t width
     }
 }
 
-static double kernel_crossentropy_forward(const struct token_rows *rows, size_t width, float *logits)
+static double kernel_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits)
 {
     double total = 0.0;
-    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, logits += width) {
+    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, logits += stride) {
         double right = logits[rows->tokens[token_index(rows, r) + 1]];
         float largest, sum = exponentials(width, logits, &largest);
         float inverse = 1.0f / sum;
@@ -241,11 +282,13 @@ static double kernel_crossentropy_forward(const struct token_rows *rows, size_t 
     return total;
 }
 
-static void kernel_crossentropy_backward(const struct token_rows *rows, size_t width, float *softmax, float scale)
+static void kernel_crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, float scale,
+                                         enum dtype dtype, float *softmax)
 {
-    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, softmax += width) {
+    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, softmax += stride) {
         softmax[rows->tokens[token_index(rows, r) + 1]] -= 1.0f;
         for (size_t j = 0; j < width; j++)
             softmax[j] *= scale;
+        kernel_operand_round(dtype, width, softmax, softmax);
     }
 }

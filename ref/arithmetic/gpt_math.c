@@ -23,13 +23,27 @@ void matmul_prepare(void)
     pthread_once(&once, blas_prepare);
 }
 
+size_t operand_bytes(enum dtype dtype, const void *address)
+{
+    return accelerator_of(address) ? dtype_bytes(dtype) : sizeof(float);
+}
+
+void operand_round(enum dtype dtype, size_t count, const float *in, void *out)
+{
+    isa_kernels_at(out)->operand_round(dtype, count, in, out);
+}
+
 static void host_matmul(const struct matmul_batch *batch, size_t index)
 {
     struct matmul_operand a = batch->a, b = batch->b;
+    const float *left = (const float *)a.data + index * batch->a_step;
+    const float *right = (const float *)b.data + index * batch->b_step;
+    float *c = (float *)batch->c + index * batch->c_step;
     cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
-                (blasint)batch->m, (blasint)batch->n, (blasint)batch->k, batch->alpha, a.data + index * batch->a_step,
-                (blasint)a.stride, b.data + index * batch->b_step, (blasint)b.stride, batch->beta,
-                batch->c + index * batch->c_step, (blasint)batch->c_stride);
+                (blasint)batch->m, (blasint)batch->n, (blasint)batch->k, batch->alpha, left, (blasint)a.stride, right,
+                (blasint)b.stride, batch->beta, c, (blasint)batch->c_stride);
+    for (size_t row = 0; batch->c_is_operand && batch->dtype != DTYPE_FP32 && row < batch->m; row++)
+        isa_kernels()->operand_round(batch->dtype, batch->n, c + row * batch->c_stride, c + row * batch->c_stride);
 }
 
 void matmul_many(const struct matmul_batch *batch)
@@ -62,14 +76,14 @@ void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, 
                                        .c_stride = c_stride});
 }
 
-void bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
+void bias_add(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype, void *out)
 {
-    isa_kernels_at(out)->bias_add(row_count, width, in, bias, out);
+    isa_kernels_at(out)->bias_add(row_count, width, in, bias, dtype, out);
 }
 
-void rows_sum(size_t row_count, size_t width, const float *in, float *out)
+void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out)
 {
-    isa_kernels_at(out)->rows_sum(row_count, width, in, out);
+    isa_kernels_at(out)->rows_sum(row_count, width, dtype, in, out);
 }
 
 void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
@@ -78,9 +92,9 @@ void layernorm_stats(size_t row_count, size_t width, const float *in, float *sta
 }
 
 void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                     const float *bias, float *out)
+                     const float *bias, enum dtype dtype, void *out)
 {
-    isa_kernels_at(out)->layernorm_apply(row_count, width, in, stats, weight, bias, out);
+    isa_kernels_at(out)->layernorm_apply(row_count, width, in, stats, weight, bias, dtype, out);
 }
 
 void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
@@ -91,20 +105,21 @@ void layernorm_backward(size_t row_count, size_t width, const float *in, const f
                              bias_gradient);
 }
 
-void gelu_forward(size_t count, const float *in, float *out)
+void gelu_forward(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype, void *out)
 {
-    isa_kernels_at(out)->gelu_forward(count, in, out);
+    isa_kernels_at(out)->gelu_forward(row_count, width, in, bias, dtype, out);
 }
 
-void gelu_backward(size_t count, const float *in, float *out, float *gradient)
+void gelu_backward(size_t row_count, size_t width, const float *in, const float *bias, const float *gradient,
+                   enum dtype dtype, void *out, void *in_gradient)
 {
-    isa_kernels_at(out)->gelu_backward(count, in, out, gradient);
+    isa_kernels_at(out)->gelu_backward(row_count, width, in, bias, gradient, dtype, out, in_gradient);
 }
 
-void embedding_forward(const struct token_rows *rows, size_t width, const float *token_weight,
-                       const float *position_weight, float *out)
+void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype, const void *token_weight,
+                       const void *position_weight, float *out)
 {
-    isa_kernels_at(out)->embedding_forward(rows, width, token_weight, position_weight, out);
+    isa_kernels_at(out)->embedding_forward(rows, width, dtype, token_weight, position_weight, out);
 }
 
 void token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
@@ -117,12 +132,13 @@ void position_backward(const struct token_rows *rows, size_t width, const float 
     isa_kernels_at(gradient)->position_backward(rows, width, in, gradient);
 }
 
-double crossentropy_forward(const struct token_rows *rows, size_t width, float *logits)
+double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits)
 {
-    return isa_kernels_at(logits)->crossentropy_forward(rows, width, logits);
+    return isa_kernels_at(logits)->crossentropy_forward(rows, width, stride, logits);
 }
 
-void crossentropy_backward(const struct token_rows *rows, size_t width, float *softmax, float scale)
+void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, float scale, enum dtype dtype,
+                           float *softmax)
 {
-    isa_kernels_at(softmax)->crossentropy_backward(rows, width, softmax, scale);
+    isa_kernels_at(softmax)->crossentropy_backward(rows, width, stride, scale, dtype, softmax);
 }

@@ -34,13 +34,17 @@ static struct {
     cublasStatus_t (*set_atomics_mode)(cublasHandle_t handle, cublasAtomicsMode_t mode);
     cublasStatus_t (*get_property)(libraryPropertyType type, int *value);
     const char *(*status_name)(cublasStatus_t status);
-    cublasStatus_t (*sgemm)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
-                            int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
-                            const float *b, int64_t b_stride, const float *beta, float *c, int64_t c_stride);
-    cublasStatus_t (*sgemm_batch)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
-                                  int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
-                                  long long a_step, const float *b, int64_t b_stride, long long b_step,
-                                  const float *beta, float *c, int64_t c_stride, long long c_step, int64_t count);
+    cublasStatus_t (*gemm)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
+                           int64_t m, int64_t n, int64_t k, const void *alpha, const void *a, cudaDataType a_type,
+                           int64_t a_stride, const void *b, cudaDataType b_type, int64_t b_stride, const void *beta,
+                           void *c, cudaDataType c_type, int64_t c_stride, cublasComputeType_t compute,
+                           cublasGemmAlgo_t algorithm);
+    cublasStatus_t (*gemm_batch)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
+                                 int64_t m, int64_t n, int64_t k, const void *alpha, const void *a, cudaDataType a_type,
+                                 int64_t a_stride, long long a_step, const void *b, cudaDataType b_type,
+                                 int64_t b_stride, long long b_step, const void *beta, void *c, cudaDataType c_type,
+                                 int64_t c_stride, long long c_step, int64_t count, cublasComputeType_t compute,
+                                 cublasGemmAlgo_t algorithm);
 } library = {.once = PTHREAD_ONCE_INIT};
 
 // Of the calling thread, for its stream and device. The handle ends before the stream does.
@@ -63,11 +67,16 @@ static void close_handle(struct cuda_lane_user *user)
 static void load(void)
 {
     const struct cuda_library_function functions[] = {
-        {"cublasCreate_v2", &library.create},          {"cublasDestroy_v2", &library.destroy},
-        {"cublasSetStream_v2", &library.set_stream},   {"cublasSetWorkspace_v2", &library.set_workspace},
-        {"cublasSetMathMode", &library.set_math_mode}, {"cublasSetAtomicsMode", &library.set_atomics_mode},
-        {"cublasGetProperty", &library.get_property},  {"cublasGetStatusName", &library.status_name},
-        {"cublasSgemm_v2_64", &library.sgemm},         {"cublasSgemmStridedBatched_64", &library.sgemm_batch},
+        {"cublasCreate_v2", &library.create},
+        {"cublasDestroy_v2", &library.destroy},
+        {"cublasSetStream_v2", &library.set_stream},
+        {"cublasSetWorkspace_v2", &library.set_workspace},
+        {"cublasSetMathMode", &library.set_math_mode},
+        {"cublasSetAtomicsMode", &library.set_atomics_mode},
+        {"cublasGetProperty", &library.get_property},
+        {"cublasGetStatusName", &library.status_name},
+        {"cublasGemmEx_64", &library.gemm},
+        {"cublasGemmStridedBatchedEx_64", &library.gemm_batch},
     };
     void *file;
     if (cuda_library_open((const char *const[]){LIBRARY, NULL}, "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), &file) !=
@@ -110,7 +119,8 @@ static int open_handle(struct handle *h, struct CUstream_st *stream)
 {
     TRY(cuda_lane_error(cudaMalloc(&h->workspace, WORKSPACE_BYTES), "allocating the workspace of cuBLAS"));
     TRY(check(library.create(&h->cublas), "creating a handle of cuBLAS"));
-    TRY(check(library.set_math_mode(h->cublas, CUBLAS_PEDANTIC_MATH), "the mode of cuBLAS"));
+    const cublasMath_t mode = (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+    TRY(check(library.set_math_mode(h->cublas, mode), "the mode of cuBLAS"));
     TRY(check(library.set_atomics_mode(h->cublas, CUBLAS_ATOMICS_NOT_ALLOWED), "the mode of cuBLAS"));
     TRY(check(library.set_stream(h->cublas, stream), "the stream of cuBLAS"));
     return check(library.set_workspace(h->cublas, h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS");
@@ -144,7 +154,8 @@ static cublasOperation_t operation_of(struct matmul_operand operand)
 // loads more than ALIGNMENT bytes at once; and where a parameter lies depends on how it is sharded. So a matrix that is
 // not aligned is multiplied as a copy that is.
 struct matrix {
-    float *data, *copy;  // copy: null where data is aligned
+    enum dtype dtype;
+    void *data, *copy;  // copy: null where data is aligned
     size_t rows, columns, stride;
 };
 enum { ALIGNMENT = 16 };
@@ -153,7 +164,7 @@ static int open_matrix(struct matrix *matrix, bool is_read)
 {
     if ((uintptr_t)matrix->data % ALIGNMENT == 0 || matrix->rows == 0)
         return ERR_NONE;
-    size_t bytes = ((matrix->rows - 1) * matrix->stride + matrix->columns) * sizeof *matrix->data;
+    size_t bytes = ((matrix->rows - 1) * matrix->stride + matrix->columns) * dtype_bytes(matrix->dtype);
     void *copy = NULL;
     TRY(cuda_lane_error(cudaMallocAsync(&copy, bytes, cuda_lane_stream()), "a copy of a matrix"));
     matrix->copy = copy;
@@ -168,56 +179,72 @@ static int close_matrix(struct matrix *matrix, bool is_written)
     int code = ERR_NONE;
     if (!matrix->copy)
         return ERR_NONE;
+    size_t stride_bytes = matrix->stride * dtype_bytes(matrix->dtype);
     if (is_written)
-        code = cuda_lane_error(cudaMemcpy2DAsync(matrix->data, matrix->stride * sizeof(float), matrix->copy,
-                                                 matrix->stride * sizeof(float), matrix->columns * sizeof(float),
-                                                 matrix->rows, cudaMemcpyDeviceToDevice, cuda_lane_stream()),
+        code = cuda_lane_error(cudaMemcpy2DAsync(matrix->data, stride_bytes, matrix->copy, stride_bytes,
+                                                 matrix->columns * dtype_bytes(matrix->dtype), matrix->rows,
+                                                 cudaMemcpyDeviceToDevice, cuda_lane_stream()),
                                "a copy of a matrix");
     int freed = cuda_lane_error(cudaFreeAsync(matrix->copy, cuda_lane_stream()), "a copy of a matrix");
     return code != ERR_NONE ? code : freed;
 }
 
-static struct matrix matrix_of(struct matmul_operand operand, size_t rows, size_t columns)
+static struct matrix matrix_of(enum dtype dtype, struct matmul_operand operand, size_t rows, size_t columns)
 {
-    return (struct matrix){.data = (float *)(uintptr_t)operand.data,
+    return (struct matrix){.dtype = dtype,
+                           .data = (void *)(uintptr_t)operand.data,
                            .rows = operand.transposed ? columns : rows,
                            .columns = operand.transposed ? rows : columns,
                            .stride = operand.stride};
 }
 
-static const float *data_of(const struct matrix *matrix)
+static void *data_of(const struct matrix *matrix)
 {
     return matrix->copy ? matrix->copy : matrix->data;
 }
 
+static cudaDataType type_of(const struct matrix *matrix)
+{
+    return matrix->dtype == DTYPE_BF16 ? CUDA_R_16BF : matrix->dtype == DTYPE_FP16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
 // cuBLAS is column-major and so reads a row-major matrix as its transpose: c^T = op(b)^T op(a)^T.
-static cublasStatus_t enqueue(const struct matmul_batch *p, const float *a, const float *b, float *c)
+static cublasStatus_t enqueue(const struct matmul_batch *p, const struct matrix *a, const struct matrix *b,
+                              const struct matrix *c)
 {
     cublasOperation_t a_operation = operation_of(p->a), b_operation = operation_of(p->b);
     int64_t m = (int64_t)p->n, n = (int64_t)p->m, k = (int64_t)p->k;
     int64_t a_stride = (int64_t)p->a.stride, b_stride = (int64_t)p->b.stride, c_stride = (int64_t)p->c_stride;
+    // Tensor cores multiply 16-bit operands exactly and sum in fp32; for fp32 they would round the operands.
+    cublasComputeType_t compute = p->dtype == DTYPE_FP32 ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
     if (p->count == 1)
-        return library.sgemm(own.cublas, b_operation, a_operation, m, n, k, &p->alpha, b, b_stride, a, a_stride,
-                             &p->beta, c, c_stride);
-    return library.sgemm_batch(own.cublas, b_operation, a_operation, m, n, k, &p->alpha, b, b_stride,
-                               (long long)p->b_step, a, a_stride, (long long)p->a_step, &p->beta, c, c_stride,
-                               (long long)p->c_step, (int64_t)p->count);
+        return library.gemm(own.cublas, b_operation, a_operation, m, n, k, &p->alpha, data_of(b), type_of(b), b_stride,
+                            data_of(a), type_of(a), a_stride, &p->beta, data_of(c), type_of(c), c_stride, compute,
+                            CUBLAS_GEMM_DEFAULT);
+    return library.gemm_batch(own.cublas, b_operation, a_operation, m, n, k, &p->alpha, data_of(b), type_of(b),
+                              b_stride, (long long)p->b_step, data_of(a), type_of(a), a_stride, (long long)p->a_step,
+                              &p->beta, data_of(c), type_of(c), c_stride, (long long)p->c_step, (int64_t)p->count,
+                              compute, CUBLAS_GEMM_DEFAULT);
 }
 
 static int multiply(const struct matmul_batch *p)
 {
-    struct matrix left = matrix_of(p->a, p->m, p->k), right = matrix_of(p->b, p->k, p->n);
-    struct matrix out = {.data = p->c, .rows = p->m, .columns = p->n, .stride = p->c_stride};
+    struct matrix a = matrix_of(p->dtype, p->a, p->m, p->k), b = matrix_of(p->dtype, p->b, p->k, p->n);
+    struct matrix c = {.dtype = p->c_is_operand ? p->dtype : DTYPE_FP32,
+                       .data = p->c,
+                       .rows = p->m,
+                       .columns = p->n,
+                       .stride = p->c_stride};
     TRY(ready(&own));
     // The matrices of a batch are activations, whose alignment depends on nothing but the model's shape.
     if (p->count > 1)
-        return check(enqueue(p, left.data, right.data, out.data), "matrix products");
-    int code = open_matrix(&left, true);
-    code = code == ERR_NONE ? open_matrix(&right, true) : code;
-    code = code == ERR_NONE ? open_matrix(&out, p->beta != 0.0f) : code;
+        return check(enqueue(p, &a, &b, &c), "matrix products");
+    int code = open_matrix(&a, true);
+    code = code == ERR_NONE ? open_matrix(&b, true) : code;
+    code = code == ERR_NONE ? open_matrix(&c, p->beta != 0.0f) : code;
     if (code == ERR_NONE)
-        code = check(enqueue(p, data_of(&left), data_of(&right), out.copy ? out.copy : out.data), "a matrix product");
-    int closed[] = {close_matrix(&left, false), close_matrix(&right, false), close_matrix(&out, code == ERR_NONE)};
+        code = check(enqueue(p, &a, &b, &c), "a matrix product");
+    int closed[] = {close_matrix(&a, false), close_matrix(&b, false), close_matrix(&c, code == ERR_NONE)};
     for (int i = 0; i < 3; i++)
         code = code == ERR_NONE ? closed[i] : code;
     return code;

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "ref/cuda/array_element.cuh"
 #include "ref/cuda/gpt_team.cuh"
 
 // The tokens of a micro-batch in the memory of the threads that read them (token_rows of gpt_math.h).
@@ -34,21 +33,21 @@ struct token_list {
 struct bias_add_operation {
     size_t width;
     const float *in, *bias;
-    float *out;
+    struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
         const float *from = in ? in + r * width : NULL;
-        float *to = out + r * width;
-        team.each(0, width, [&](size_t j) { to[j] = from ? from[j] + bias[j] : bias[j]; });
+        team.each(0, width, [&](size_t j) { out.put(r * width + j, from ? from[j] + bias[j] : bias[j]); });
     }
 };
 
 // One column of the sum over a block of rows; element i is column i mod width of block i / width.
 struct block_sum_operation {
     size_t row_count, width;
-    const float *in;
+    enum dtype dtype;
+    const void *in;
     float *sums;
 
     template <int lanes> __host__ __device__ void at(size_t i) const
@@ -57,7 +56,7 @@ struct block_sum_operation {
         float sum[lanes] = {0};
         for (size_t r = first; r < end; r++) {
             float x[lanes];
-            load_floats<lanes>(in, r * width + i % width, x);
+            load<lanes>(dtype, in, r * width + i % width, x);
             for (int k = 0; k < lanes; k++)
                 sum[k] += x[k];
         }
@@ -105,14 +104,14 @@ struct layernorm_stats_operation {
 struct layernorm_apply_operation {
     size_t width;
     const float *in, *stats, *weight, *bias;
-    float *out;
+    struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
         const float *from = in + r * width;
-        float *to = out + r * width, mean = stats[2 * r], rstd = stats[2 * r + 1];
-        team.each(0, width, [&](size_t j) { to[j] = (from[j] - mean) * rstd * weight[j] + bias[j]; });
+        float mean = stats[2 * r], rstd = stats[2 * r + 1];
+        team.each(0, width, [&](size_t j) { out.put(r * width + j, (from[j] - mean) * rstd * weight[j] + bias[j]); });
     }
 };
 
@@ -161,67 +160,65 @@ struct layernorm_row_operation {
 };
 
 struct gelu_forward_operation {
-    const float *in;
-    float *out;
+    size_t width;
+    const float *in, *bias;
+    struct operand out;
 
-    template <int lanes> __host__ __device__ void at(size_t i) const
+#pragma nv_exec_check_disable
+    ROW
     {
-        float x[lanes];
-        load_floats<lanes>(in, i, x);
-        for (int k = 0; k < lanes; k++)
-            x[k] = gelu_value(x[k]);
-        store_floats<lanes>(out, i, x);
+        const float *from = in + r * width;
+        team.each(0, width, [&](size_t j) { out.put(r * width + j, gelu_value(from[j] + bias[j])); });
     }
 };
 
 struct gelu_backward_operation {
-    const float *in;
-    float *out, *gradient;
+    size_t width;
+    const float *in, *bias, *gradient;
+    struct operand out, in_gradient;
 
-    template <int lanes> __host__ __device__ void at(size_t i) const
+#pragma nv_exec_check_disable
+    ROW
     {
-        float x[lanes], g[lanes];
-        load_floats<lanes>(in, i, x);
-        load_floats<lanes>(gradient, i, g);
-        for (int k = 0; k < lanes; k++) {
-            struct gelu gelu = gelu_with_slope(x[k]);
-            x[k] = gelu.value;
-            g[k] *= gelu.slope;
-        }
-        store_floats<lanes>(out, i, x);
-        store_floats<lanes>(gradient, i, g);
+        const float *from = in + r * width, *g = gradient + r * width;
+        team.each(0, width, [&](size_t j) {
+            struct gelu gelu = gelu_with_slope(from[j] + bias[j]);
+            out.put(r * width + j, gelu.value);
+            in_gradient.put(r * width + j, g[j] * gelu.slope);
+        });
     }
 };
 
 struct softmax_causal_operation {
     size_t length;
     float *scores;
+    struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
         size_t count = r % length + 1;
-        float *to = scores + r * length, largest;
-        float inverse = 1.0f / exponentials(team, count, to, &largest);
-        team.each(0, count, [&](size_t j) { to[j] *= inverse; });
-        team.each(count, length, [&](size_t j) { to[j] = 0; });
+        float *from = scores + r * length, largest;
+        float inverse = 1.0f / exponentials(team, count, from, &largest);
+        team.each(0, count, [&](size_t j) { out.put(r * length + j, from[j] * inverse); });
+        team.each(count, length, [&](size_t j) { out.put(r * length + j, 0); });
     }
 };
 
 struct softmax_causal_backward_operation {
     size_t length;
-    const float *softmax;
-    float *gradient;
+    struct operand softmax;
+    const float *gradient;
+    struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        const float *p = softmax + r * length;
-        float *g = gradient + r * length;
+        const float *g = gradient + r * length;
         size_t count = r % length + 1;
-        float common = team.sum(count, [&](size_t j) { return p[j] * g[j]; });
-        team.each(0, count, [&](size_t j) { g[j] = p[j] * (g[j] - common); });
-        team.each(count, length, [&](size_t j) { g[j] = 0; });
+        float common = team.sum(count, [&](size_t j) { return softmax.get(r * length + j) * g[j]; });
+        team.each(0, count, [&](size_t j) { out.put(r * length + j, softmax.get(r * length + j) * (g[j] - common)); });
+        team.each(count, length, [&](size_t j) { out.put(r * length + j, 0); });
     }
 };
 
@@ -231,7 +228,7 @@ struct row_loss {
 };
 
 struct crossentropy_forward_operation {
-    size_t width;
+    size_t width, stride;
     float *logits;
     struct row_loss *losses;
     struct token_list list;
@@ -239,7 +236,7 @@ struct crossentropy_forward_operation {
 #pragma nv_exec_check_disable
     ROW
     {
-        float *to = logits + r * width;
+        float *to = logits + r * stride;
         struct row_loss loss;
         loss.right = to[list.target_of(r)];
         team.sync();
@@ -252,31 +249,33 @@ struct crossentropy_forward_operation {
 };
 
 struct crossentropy_backward_operation {
-    size_t width;
-    float *softmax, scale;
+    size_t width, stride;
+    float scale;
+    enum dtype dtype;
+    float *softmax;
     struct token_list list;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        float *to = softmax + r * width;
         size_t target = list.target_of(r);
-        team.each(0, width, [&](size_t j) { to[j] = (j == target ? to[j] - 1.0f : to[j]) * scale; });
+        team.rewrite(width, softmax + r * stride, dtype,
+                     [&](float p, size_t j) { return (j == target ? p - 1.0f : p) * scale; });
     }
 };
 
 struct embedding_forward_operation {
     size_t width;
-    const float *token_weight, *position_weight;
+    struct operand token_weight, position_weight;
     float *out;
     struct token_list list;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        const float *token = token_weight + list.of(r) * width, *position = position_weight + r % list.length * width;
+        size_t token = list.of(r) * width, position = r % list.length * width;
         float *to = out + r * width;
-        team.each(0, width, [&](size_t j) { to[j] = token[j] + position[j]; });
+        team.each(0, width, [&](size_t j) { to[j] = token_weight.get(token + j) + position_weight.get(position + j); });
     }
 };
 

@@ -10,25 +10,32 @@
 #ifndef ZG_GPT_KERNELS_CUH
 #define ZG_GPT_KERNELS_CUH
 
+#include "ref/cuda/array_kernels.cuh"
 #include "ref/cuda/gpt_element.cuh"
 
 #include <initializer_list>
 #include <stdlib.h>
 
 template <typename where> struct gpt_kernels {
-    static void bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
+    static void operand_round(enum dtype dtype, size_t count, const float *in, void *out)
     {
-        where::rows(bias_add_operation{width, in, bias, out}, row_count, "a bias");
+        array_kernels<where>::narrow(dtype, in, out, count);
     }
 
-    static void rows_sum(size_t row_count, size_t width, const float *in, float *out)
+    static void bias_add(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype,
+                         void *out)
+    {
+        where::rows(bias_add_operation{width, in, bias, {dtype, out}}, row_count, "a bias");
+    }
+
+    static void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out)
     {
         size_t blocks = block_count(row_count);
-        bool wide = are_wide(width, {in, out});
+        bool wide = width % WIDE == 0 && is_wide(dtype, in) && is_wide(DTYPE_FP32, out);
         float *sums = (float *)where::scratch(blocks * width * sizeof *sums);
         if (!sums)
             return;
-        where::run(block_sum_operation{row_count, width, in, sums}, blocks * width, wide, "a sum of rows");
+        where::run(block_sum_operation{row_count, width, dtype, in, sums}, blocks * width, wide, "a sum of rows");
         where::run(sum_of_blocks_operation{blocks, width, sums, out}, width, wide, "a sum of rows");
     }
 
@@ -38,9 +45,9 @@ template <typename where> struct gpt_kernels {
     }
 
     static void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats,
-                                const float *weight, const float *bias, float *out)
+                                const float *weight, const float *bias, enum dtype dtype, void *out)
     {
-        where::rows(layernorm_apply_operation{width, in, stats, weight, bias, out}, row_count, "a layer norm");
+        where::rows(layernorm_apply_operation{width, in, stats, weight, bias, {dtype, out}}, row_count, "a layer norm");
     }
 
     static void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats,
@@ -61,30 +68,33 @@ template <typename where> struct gpt_kernels {
         where::rows(layernorm_row_operation{width, in, stats, weight, out_gradient, in_gradient}, row_count, what);
     }
 
-    static void gelu_forward(size_t count, const float *in, float *out)
+    static void gelu_forward(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype,
+                             void *out)
     {
-        where::run(gelu_forward_operation{in, out}, count, are_wide(0, {in, out}), "a GELU");
+        where::rows(gelu_forward_operation{width, in, bias, {dtype, out}}, row_count, "a GELU");
     }
 
-    static void gelu_backward(size_t count, const float *in, float *out, float *gradient)
+    static void gelu_backward(size_t row_count, size_t width, const float *in, const float *bias, const float *gradient,
+                              enum dtype dtype, void *out, void *in_gradient)
     {
-        where::run(gelu_backward_operation{in, out, gradient}, count, are_wide(0, {in, out, gradient}),
-                   "a GELU's gradients");
+        where::rows(gelu_backward_operation{width, in, bias, gradient, {dtype, out}, {dtype, in_gradient}}, row_count,
+                    "a GELU's gradients");
     }
 
-    static void softmax_causal(size_t count, size_t length, float *scores)
+    static void softmax_causal(size_t count, size_t length, float *scores, enum dtype dtype, void *out)
     {
-        where::rows(softmax_causal_operation{length, scores}, count * length, "a softmax");
+        where::rows(softmax_causal_operation{length, scores, {dtype, out}}, count * length, "a softmax");
     }
 
-    static void softmax_causal_backward(size_t count, size_t length, const float *softmax, float *gradient)
+    static void softmax_causal_backward(size_t count, size_t length, const void *softmax, const float *gradient,
+                                        enum dtype dtype, void *in_gradient)
     {
-        where::rows(softmax_causal_backward_operation{length, softmax, gradient}, count * length,
-                    "a softmax' gradients");
+        where::rows(softmax_causal_backward_operation{length, in(dtype, softmax), gradient, {dtype, in_gradient}},
+                    count * length, "a softmax' gradients");
     }
 
     // The host computes the logarithms and the sum over rows.
-    static double crossentropy_forward(const struct token_rows *rows, size_t width, float *logits)
+    static double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits)
     {
         const char what[] = "a cross-entropy";
         size_t count = rows->sequence_count * rows->length;
@@ -93,7 +103,7 @@ template <typename where> struct gpt_kernels {
         struct row_loss *found = (struct row_loss *)malloc((count + 1) * sizeof *found);
         double total = losses && found ? 0 : NAN;
         if (losses && found) {
-            where::rows(crossentropy_forward_operation{width, logits, losses, list}, count, what);
+            where::rows(crossentropy_forward_operation{width, stride, logits, losses, list}, count, what);
             if (count > 0 && where::fetch(found, losses, count * sizeof *found, what))
                 total = NAN;
             for (size_t r = 0; r < count; r++)
@@ -103,21 +113,23 @@ template <typename where> struct gpt_kernels {
         return total;
     }
 
-    static void crossentropy_backward(const struct token_rows *rows, size_t width, float *softmax, float scale)
+    static void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, float scale,
+                                      enum dtype dtype, float *softmax)
     {
         struct token_list list;
         if (with_tokens(rows, 0, &list))
-            where::rows(crossentropy_backward_operation{width, softmax, scale, list}, list.row_count(),
+            where::rows(crossentropy_backward_operation{width, stride, scale, dtype, softmax, list}, list.row_count(),
                         "a cross-entropy's gradients");
     }
 
-    static void embedding_forward(const struct token_rows *rows, size_t width, const float *token_weight,
-                                  const float *position_weight, float *out)
+    static void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype,
+                                  const void *token_weight, const void *position_weight, float *out)
     {
         struct token_list list;
         if (with_tokens(rows, 0, &list))
-            where::rows(embedding_forward_operation{width, token_weight, position_weight, out, list}, list.row_count(),
-                        "an embedding");
+            where::rows(
+                embedding_forward_operation{width, in(dtype, token_weight), in(dtype, position_weight), out, list},
+                list.row_count(), "an embedding");
     }
 
     static void token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
@@ -141,6 +153,12 @@ template <typename where> struct gpt_kernels {
     }
 
   private:
+    // An operand that is only read.
+    static struct operand in(enum dtype dtype, const void *data)
+    {
+        return {dtype, (void *)data};
+    }
+
     // The blocks of a sum over rows.
     static size_t block_count(size_t row_count)
     {

@@ -5,15 +5,35 @@
 #ifndef ZG_GPT_TEAM_CUH
 #define ZG_GPT_TEAM_CUH
 
+#include "ref/cuda/array_element.cuh"
+
 #include <stddef.h>
+#include <string.h>
 
 extern "C" {
 #include "ref/arithmetic/gpt_math.h"
 }
 
+// A matrix product's operand in the format itself.
+struct operand {
+    enum dtype dtype;
+    void *data;
+
+    __host__ __device__ void put(size_t i, float x) const
+    {
+        store<1>(dtype, data, i, &x);
+    }
+    __host__ __device__ float get(size_t i) const
+    {
+        float x[1];
+        load<1>(dtype, data, i, x);
+        return x[0];
+    }
+};
+
 // The operations of a team: `each` calls f(j) for begin <= j < end, always on the same thread for the same j; `sum`,
-// `count_of` and `largest` return their result to all threads; after `sync`, all threads have completed their earlier
-// reads of the row.
+// `count_of` and `largest` return their result to all threads; `rewrite` puts f(row[j], j) into an operand that begins
+// where the row does; after `sync`, all threads have completed their earlier reads of the row.
 struct host_team {
     template <typename function> __host__ void each(size_t begin, size_t end, function f) const
     {
@@ -46,6 +66,16 @@ struct host_team {
         for (size_t j = 1; j < count; j++)
             top = row[j] > top ? row[j] : top;
         return top;
+    }
+
+    template <typename function> __host__ void rewrite(size_t count, float *row, enum dtype dtype, function f) const
+    {
+        const struct operand out = {dtype, row};
+        for (size_t j = 0; j < count; j++) {
+            float x;
+            memcpy(&x, (char *)row + j * sizeof x, sizeof x);  // an operand's element may have been there
+            out.put(j, f(x, j));
+        }
     }
 
     __host__ void sync() const
@@ -104,6 +134,22 @@ struct device_team {
             top = other > top ? other : top;
         }
         return top;
+    }
+
+    // Elements that are smaller than floats lie before those that are still to be read.
+    template <typename function> __device__ void rewrite(size_t count, float *row, enum dtype dtype, function f) const
+    {
+        enum { AHEAD = 8 };
+        const struct operand out = {dtype, row};
+        for (size_t first = lane; first < count + lane; first += AHEAD * ROW_LANES) {
+            float x[AHEAD];
+            for (int k = 0; k < AHEAD; k++)
+                x[k] = first + k * ROW_LANES < count ? row[first + k * ROW_LANES] : 0;
+            __syncwarp();
+            for (int k = 0; k < AHEAD; k++)
+                if (first + k * ROW_LANES < count)
+                    out.put(first + k * ROW_LANES, f(x[k], first + k * ROW_LANES));
+        }
     }
 
     __device__ void sync() const

@@ -19,6 +19,7 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .adam = arrays::adam,
         .norm_max = arrays::norm_max,
         .norm_accumulate = arrays::norm_accumulate,
+        .operand_round = gpt::operand_round,
         .bias_add = gpt::bias_add,
         .rows_sum = gpt::rows_sum,
         .layernorm_stats = gpt::layernorm_stats,

@@ -97,8 +97,8 @@ void model_run_close(struct model_run *run);
 size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
 void *model_run_memory(const struct model_run *run);
 
-// The bytes of a layer's checkpoint; 0 for a layer that needs none, such as the first. Checkpoints are fp32 in every
-// dtype, as are all values between layers.
+// The bytes of a layer's checkpoint; 0 for a layer that needs none, such as the first. A checkpoint has the size of
+// fp32 in every dtype, as have all values between layers.
 size_t model_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count);
 
 // Runs one layer forward. params[i], for the layer's parameters: unsharded tensors in the run's dtype. batch must not
