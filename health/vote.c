@@ -112,15 +112,15 @@ static int elect_again(struct core_run *runs, size_t operation, ptrdiff_t *elect
             rc = core_run_again(&runs[core], operation, i + 1);
         *elected = elect(runs, operation);
     }
-    if (*elected >= 0) {
+    bool found = *elected >= 0;
+    if (found)
         memcpy(good, runs[*elected].results + at, bytes);
-        *elected = -1;
-        for (size_t i = cores; i-- > 0;) {
-            memcpy(runs[i].results + at, first + i * bytes, bytes);
-            runs[i].codes[operation] = codes[i];
-            if (codes[i] == ERR_NONE && memcmp(first + i * bytes, good, bytes) == 0)
-                *elected = (ptrdiff_t)i;
-        }
+    *elected = -1;
+    for (size_t i = cores; i-- > 0;) {
+        memcpy(runs[i].results + at, first + i * bytes, bytes);
+        runs[i].codes[operation] = codes[i];
+        if (found && codes[i] == ERR_NONE && memcmp(first + i * bytes, good, bytes) == 0)
+            *elected = (ptrdiff_t)i;
     }
     free(first);
     return rc;
