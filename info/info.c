@@ -9,7 +9,6 @@
 #include "info/info_cuda.h"
 #include "info/info_programs.h"
 #include "ref/tier/io.h"
-#include "base/machine.h"
 #include "base/size.h"
 
 #include <cblas.h>
@@ -78,7 +77,7 @@ json_t *info_collect(void)
     int kind = openblas_get_parallel();
     json_t *cuda = info_cuda(), *parts = backends_json(cuda);
     return json_pack("{s:s, s:o, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o, s:o, s:o}", "record", "info", "build",
-                     build_facts(), "machine", machine_facts(here), "isa", "available", isa_json(), "used",
+                     build_facts(), "machine", info_machine(here), "isa", "available", isa_json(), "used",
                      isa_name(isa_now()), "openblas", "config", openblas_get_config(), "core", openblas_get_corename(),
                      "threading", kind >= 0 && kind < 3 ? threading[kind] : "unknown", "backends", parts, "cuda", cuda,
                      "programs", info_programs());

@@ -130,9 +130,8 @@ static int open_handle(struct handle *h, struct CUstream_st *stream)
 static int ready(struct handle *h)
 {
     TRY(cuda_matmul_load());
-    struct CUstream_st *stream = cuda_lane_stream();
-    if (!stream)
-        return cuda_lane_wait();
+    struct CUstream_st *stream;
+    TRY(cuda_lane_open(&stream));
     if (h->cublas)
         return ERR_NONE;
     int code = open_handle(h, stream);
