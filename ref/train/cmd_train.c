@@ -175,6 +175,7 @@ static int run(const struct train_options *a, const struct config *config)
     struct train_setting setting;
     TRY(train_options_setting(a, &setting));
     setting.config = config;
+    TRY(inject_check(&setting.inject, setting.world, setting.steps, config_uses_nvme(config)));
     setting.interrupted = &interrupted;
     if (a->launcher.rank == 0 && terminal_shows_progress())
         setting.progress = show_progress;
@@ -196,6 +197,8 @@ static int train(int argc, const char **argv, struct train_options *a)
         config_print(&config, stdout);
         return ERR_NONE;
     }
+    if (a->no_swap_checksum && config_uses_nvme(&config) && a->launcher.rank == 0)
+        fprintf(stderr, "zerogauge train: --no-swap-checksum: data that changes on NVMe is not noticed\n");
     if (!a->json && a->launcher.rank == 0) {
         config_print_notes(&notes, stderr);
         train_options_print_unused(a, &config, stderr);
