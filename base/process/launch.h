@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs an untrusted command in its own process group, under limits of time, memory and output, and keeps its output in
-// a file. When launch returns, no process of the group remains.
+// a file. When launch returns, no descendant of the command remains.
 #ifndef ZG_LAUNCH_H
 #define ZG_LAUNCH_H
 
