@@ -243,3 +243,12 @@ const char *launch_tail(const char *output_path, char *out, size_t bytes)
         memmove(out, line + 1, strlen(line + 1) + 1);
     return out;
 }
+
+int launch_own_path(char out[PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    if (length < 0)
+        return err_set(ERR_IO, "/proc/self/exe: %s", strerror(errno));
+    out[length] = '\0';
+    return ERR_NONE;
+}

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "conformance/report/report.h"
+#include "base/process/launch.h"
 #include "base/process/shell_word.h"
 #include "base/size.h"
 #include "base/terminal.h"
@@ -21,10 +22,7 @@
 // The command that answers by the reference or a plug-in: `zerogauge answer`, as a user would call it.
 static int own_command(const struct check_options *a, const char *plugin, char own[PATH_MAX], const char *command[16])
 {
-    ssize_t length = readlink("/proc/self/exe", own, PATH_MAX - 1);
-    if (length < 0)
-        return err_set(ERR_IO, "/proc/self/exe: %s", strerror(errno));
-    own[length] = '\0';
+    TRY(launch_own_path(own));
     int count = 0;
     command[count++] = own;
     command[count++] = "answer";

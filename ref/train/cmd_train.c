@@ -5,6 +5,7 @@
 #include "ref/train/device.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/process/interrupt.h"
 #include "ref/train/find_largest.h"
 #include "base/terminal.h"
 #include "ref/train/train_checkpoint.h"
@@ -13,6 +14,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,9 +181,7 @@ static int run(const struct train_options *a, const struct config *config)
     setting.interrupted = &interrupted;
     if (a->launcher.rank == 0 && terminal_shows_progress())
         setting.progress = show_progress;
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);  // batch systems send it before they kill
+    interrupt_watch(on_interrupt);
     if (a->find_largest)
         return find_largest_run(&setting, a->json);
     return a->launcher.world > 0 ? run_as_rank(a, &setting) : run_with_sources(a, &setting);
