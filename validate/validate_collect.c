@@ -76,7 +76,7 @@ static json_t *part_json(const struct validate_part *part, const struct part_run
 static void show_part(const struct validate_part *part, const struct part_run *run, int rank)
 {
     bench_progress("%s", "");
-    printf("%-16s %6.1f s  ", part->name, run->launch.seconds);
+    printf("%-18s %6.1f s  ", part->name, run->launch.seconds);
     if (rank > 0)
         printf("rank %d on host %s: ", rank, bench_world_host(rank));
     if (run->state == PART_DONE && part->bench)

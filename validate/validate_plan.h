@@ -8,11 +8,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { VALIDATE_PART_MAX = 16, VALIDATE_ARGUMENT_MAX = 48, VALIDATE_NAME_BYTES = 32 };
+enum { VALIDATE_PART_MAX = 20, VALIDATE_ARGUMENT_MAX = 48, VALIDATE_NAME_BYTES = 32 };
 
 // One command. Its standard output is JSON lines: the conformance suite's report, or results of one benchmark.
 struct validate_part {
-    char name[VALIDATE_NAME_BYTES];  // "arithmetic", "bench-adam"
+    char name[VALIDATE_NAME_BYTES];  // "arithmetic", "bench-adam", "bench-adam-cuda"
     const char *bench;               // accepts records named "adam" or "adam_..."; null: the conformance suite's report
     // NULL at the end. An argument may point to `emulate` in this structure, so a part is not copied.
     const char *argv[VALIDATE_ARGUMENT_MAX];
@@ -37,6 +37,7 @@ struct validate_choice {
     const char *world;    // ranks; null: each benchmark's own
     const char *pin;      // null: the first processors
     const char *engine;   // null: libaio
+    const char *text;     // file that models train on; null: the benchmarks' own
     double time_limit_s;  // of each part; 0: the plan's own
 };
 

@@ -42,12 +42,14 @@ static int load(const struct step_setting *setting, const struct step_case *c, s
     char accumulation[48], sequences[64];
     snprintf(accumulation, sizeof accumulation, "gradient_accumulation_steps=%zu", c->accumulation);
     snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%zu", setting->sequences);
-    const char *const set[] = {accumulation, sequences};
+    const char *const set[] = {accumulation, sequences,
+                               setting->dtype && strcmp(setting->dtype, "fp32") == 0 ? "bf16.enabled=false"
+                                                                                     : "bf16.enabled=true"};
     const struct bench_storage *storage = setting->storage;
     const struct config_options options = {
         .world = c->world,
         .set = set,
-        .set_count = sizeof set / sizeof set[0],
+        .set_count = setting->dtype ? 3 : 2,
         .nvme_paths = storage->paths,
         .nvme_path_count = (size_t)storage->path_count,
         .engine = strcmp(c->preset, "zero_infinity") == 0 ? storage->engine : NULL,
@@ -71,6 +73,7 @@ static void note_bytes(const struct config *config, const struct step_setting *s
     for (int layer = 0; config->activation_tier != TIER_DEVICE && layer < setting->model->layer_count; layer++)
         c->activation_bytes += (double)model_checkpoint_bytes(setting->model, layer, setting->sequences);
     c->recomputes = config->activation_checkpointing;
+    c->unlocked_bytes = result->unlocked_bytes;
     c->tier = config->offload_optimizer.tier > config->offload_param.tier ? (int)config->offload_optimizer.tier
                                                                           : (int)config->offload_param.tier;
 }

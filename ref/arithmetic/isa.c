@@ -77,6 +77,11 @@ const struct isa_kernels *isa_kernels(void)
     return kernels[isa_now()];
 }
 
+const struct isa_kernels *isa_kernels_of(enum isa isa)
+{
+    return isa_present(isa) ? kernels[isa] : NULL;
+}
+
 const struct isa_kernels *isa_kernels_at(const void *address)
 {
     const struct accelerator *accelerator = accelerator_of(address);

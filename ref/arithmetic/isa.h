@@ -9,6 +9,7 @@
 
 struct adam_step;
 struct norm_sum;
+struct token_rows;
 
 enum isa { ISA_SCALAR, ISA_AVX2, ISA_AVX512, ISA_COUNT };
 
@@ -48,14 +49,14 @@ struct isa_kernels {
                                float *bias_gradient);
     void (*gelu_forward)(size_t count, const float *in, float *out);
     void (*gelu_backward)(size_t count, const float *in, float *out, float *gradient);
-    void (*softmax_causal)(size_t length, float *scores);
-    void (*softmax_causal_backward)(size_t length, const float *softmax, float *gradient);
-    void (*embedding_forward)(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
+    void (*softmax_causal)(size_t count, size_t length, float *scores);
+    void (*softmax_causal_backward)(size_t count, size_t length, const float *softmax, float *gradient);
+    void (*embedding_forward)(const struct token_rows *rows, size_t width, const float *token_weight,
                               const float *position_weight, float *out);
-    void (*embedding_backward)(size_t row_count, size_t width, const uint16_t *tokens, const float *in,
-                               float *gradient);
-    double (*crossentropy_forward)(size_t row_count, size_t width, float *logits, const uint16_t *target);
-    void (*crossentropy_backward)(size_t row_count, size_t width, float *softmax, const uint16_t *target, float scale);
+    void (*token_backward)(const struct token_rows *rows, size_t width, const float *in, float *gradient);
+    void (*position_backward)(const struct token_rows *rows, size_t width, const float *in, float *gradient);
+    double (*crossentropy_forward)(const struct token_rows *rows, size_t width, float *logits);
+    void (*crossentropy_backward)(const struct token_rows *rows, size_t width, float *softmax, float scale);
 };
 
 // The kernels of the including file's build.
@@ -68,14 +69,17 @@ struct isa_kernels {
         .layernorm_backward = kernel_layernorm_backward, .gelu_forward = kernel_gelu_forward,                          \
         .gelu_backward = kernel_gelu_backward, .softmax_causal = kernel_softmax_causal,                                \
         .softmax_causal_backward = kernel_softmax_causal_backward, .embedding_forward = kernel_embedding_forward,      \
-        .embedding_backward = kernel_embedding_backward, .crossentropy_forward = kernel_crossentropy_forward,          \
-        .crossentropy_backward = kernel_crossentropy_backward                                                          \
+        .token_backward = kernel_token_backward, .position_backward = kernel_position_backward,                        \
+        .crossentropy_forward = kernel_crossentropy_forward, .crossentropy_backward = kernel_crossentropy_backward     \
     }
 
 extern const struct isa_kernels isa_scalar, isa_avx2, isa_avx512;
 
 // Returns the kernels of isa_now().
 const struct isa_kernels *isa_kernels(void);
+
+// Returns the kernels of one instruction set; null if this processor lacks it.
+const struct isa_kernels *isa_kernels_of(enum isa isa);
 
 // Returns the kernels for an array at that address: the accelerator's if the memory is its own (accelerator.h), else
 // those of isa_now().

@@ -12,7 +12,6 @@
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/norm.h"
 
-#include <cblas.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,12 +140,13 @@ static int shadow_wait(void)
     return code == ERR_NONE ? ERR_NONE : err_set(code, "the shadow has failed");
 }
 
-static void shadow_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                          float beta, float *c, size_t c_stride)
+static void shadow_matmul(const struct matmul_batch *batch)
 {
-    cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
-                (blasint)m, (blasint)n, (blasint)k, alpha, at(a.data), (blasint)a.stride, at(b.data), (blasint)b.stride,
-                beta, at(c), (blasint)c_stride);
+    struct matmul_batch there = *batch;
+    there.a.data = at(batch->a.data);
+    there.b.data = at(batch->b.data);
+    there.c = at(batch->c);
+    matmul_many(&there);
 }
 
 static void shadow_widen(enum dtype dtype, const void *in, float *out, size_t count)
@@ -243,37 +243,40 @@ static void shadow_gelu_backward(size_t count, const float *in, float *out, floa
     isa_scalar.gelu_backward(count, at(in), at(out), at(gradient));
 }
 
-static void shadow_softmax_causal(size_t length, float *scores)
+static void shadow_softmax_causal(size_t count, size_t length, float *scores)
 {
-    isa_scalar.softmax_causal(length, at(scores));
+    isa_scalar.softmax_causal(count, length, at(scores));
 }
 
-static void shadow_softmax_causal_backward(size_t length, const float *softmax, float *gradient)
+static void shadow_softmax_causal_backward(size_t count, size_t length, const float *softmax, float *gradient)
 {
-    isa_scalar.softmax_causal_backward(length, at(softmax), at(gradient));
+    isa_scalar.softmax_causal_backward(count, length, at(softmax), at(gradient));
 }
 
-static void shadow_embedding_forward(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
+static void shadow_embedding_forward(const struct token_rows *rows, size_t width, const float *token_weight,
                                      const float *position_weight, float *out)
 {
-    isa_scalar.embedding_forward(row_count, width, tokens, at(token_weight), at(position_weight), at(out));
+    isa_scalar.embedding_forward(rows, width, at(token_weight), at(position_weight), at(out));
 }
 
-static void shadow_embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *in,
-                                      float *gradient)
+static void shadow_token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
 {
-    isa_scalar.embedding_backward(row_count, width, tokens, at(in), at(gradient));
+    isa_scalar.token_backward(rows, width, at(in), at(gradient));
 }
 
-static double shadow_crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target)
+static void shadow_position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
 {
-    return isa_scalar.crossentropy_forward(row_count, width, at(logits), target);
+    isa_scalar.position_backward(rows, width, at(in), at(gradient));
 }
 
-static void shadow_crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target,
-                                         float scale)
+static double shadow_crossentropy_forward(const struct token_rows *rows, size_t width, float *logits)
 {
-    isa_scalar.crossentropy_backward(row_count, width, at(softmax), target, scale);
+    return isa_scalar.crossentropy_forward(rows, width, at(logits));
+}
+
+static void shadow_crossentropy_backward(const struct token_rows *rows, size_t width, float *softmax, float scale)
+{
+    isa_scalar.crossentropy_backward(rows, width, at(softmax), scale);
 }
 
 static const struct isa_kernels shadow_kernels = {
@@ -295,7 +298,8 @@ static const struct isa_kernels shadow_kernels = {
     .softmax_causal = shadow_softmax_causal,
     .softmax_causal_backward = shadow_softmax_causal_backward,
     .embedding_forward = shadow_embedding_forward,
-    .embedding_backward = shadow_embedding_backward,
+    .token_backward = shadow_token_backward,
+    .position_backward = shadow_position_backward,
     .crossentropy_forward = shadow_crossentropy_forward,
     .crossentropy_backward = shadow_crossentropy_backward,
 };

@@ -2,12 +2,12 @@
 #include "ref/cuda/cuda_matmul.h"
 
 #include "ref/cuda/cuda_lane.h"
+#include "ref/cuda/cuda_library.h"
 #include "base/err.h"
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +24,7 @@ enum { WORKSPACE_BYTES = 32 << 20 };
 // The library, loaded once per process.
 static struct {
     pthread_once_t once;
-    char missing[512];  // the reason why it is not available; "" if it is
+    char missing[2048];  // the reason why it is not available; "" if it is
     char version[32];
     cublasStatus_t (*create)(cublasHandle_t *handle);
     cublasStatus_t (*destroy)(cublasHandle_t handle);
@@ -37,23 +37,23 @@ static struct {
     cublasStatus_t (*sgemm)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
                             int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
                             const float *b, int64_t b_stride, const float *beta, float *c, int64_t c_stride);
-    pthread_key_t key;  // frees a thread's handle when the thread ends
-    bool has_key;
+    cublasStatus_t (*sgemm_batch)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
+                                  int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
+                                  long long a_step, const float *b, int64_t b_stride, long long b_step,
+                                  const float *beta, float *c, int64_t c_stride, long long c_step, int64_t count);
 } library = {.once = PTHREAD_ONCE_INIT};
 
-// Of the calling thread.
+// Of the calling thread, for its stream and device. The handle ends before the stream does.
 struct handle {
+    struct cuda_lane_user user;  // first, so that a pointer to it is one to the handle
     cublasHandle_t cublas;
     void *workspace;
-    int device;
-    struct CUstream_st *stream;
 };
 static _Thread_local struct handle own;
 
-// Runs when a thread ends, which cannot report an error. Its thread-local variables still exist.
-static void close_handle(void *handle)
+static void close_handle(struct cuda_lane_user *user)
 {
-    struct handle *h = handle;
+    struct handle *h = (struct handle *)user;
     if (h->cublas)
         (void)library.destroy(h->cublas);
     (void)cudaFree(h->workspace);
@@ -62,39 +62,28 @@ static void close_handle(void *handle)
 
 static void load(void)
 {
-    const struct {
-        const char *name;
-        void *pointer;
-    } functions[] = {
+    const struct cuda_library_function functions[] = {
         {"cublasCreate_v2", &library.create},          {"cublasDestroy_v2", &library.destroy},
         {"cublasSetStream_v2", &library.set_stream},   {"cublasSetWorkspace_v2", &library.set_workspace},
         {"cublasSetMathMode", &library.set_math_mode}, {"cublasSetAtomicsMode", &library.set_atomics_mode},
         {"cublasGetProperty", &library.get_property},  {"cublasGetStatusName", &library.status_name},
-        {"cublasSgemm_v2_64", &library.sgemm},
+        {"cublasSgemm_v2_64", &library.sgemm},         {"cublasSgemmStridedBatched_64", &library.sgemm_batch},
     };
-    void *file = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!file)
-        file = dlopen(ZG_CUDA_LIBRARIES "/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!file) {
-        snprintf(library.missing, sizeof library.missing,
-                 "matrix products on a GPU need " LIBRARY
-                 ", which is neither in the system's library path nor in " ZG_CUDA_LIBRARIES
-                 ": install the CUDA toolkit, or set LD_LIBRARY_PATH");
+    void *file;
+    if (cuda_library_open((const char *const[]){LIBRARY, NULL}, "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), &file) !=
+        ERR_NONE) {
+        snprintf(library.missing, sizeof library.missing, "matrix products on a GPU need cuBLAS: %s", err_message());
         return;
     }
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
-        void *symbol = dlsym(file, functions[i].name);
-        memcpy(functions[i].pointer, &symbol, sizeof symbol);
-        if (!symbol) {
-            snprintf(library.missing, sizeof library.missing, LIBRARY " lacks %s", functions[i].name);
-            return;
-        }
+    const char *lacking = cuda_library_find(file, functions, sizeof functions / sizeof functions[0]);
+    if (lacking) {
+        snprintf(library.missing, sizeof library.missing, "%s lacks %s", cuda_library_file(file), lacking);
+        return;
     }
     int numbers[3] = {0};
     for (int i = 0; i < 3; i++)
         (void)library.get_property((libraryPropertyType)i, &numbers[i]);
     snprintf(library.version, sizeof library.version, "%d.%d.%d", numbers[0], numbers[1], numbers[2]);
-    library.has_key = pthread_key_create(&library.key, close_handle) == 0;
 }
 
 int cuda_matmul_load(void)
@@ -116,39 +105,33 @@ static int check(cublasStatus_t status, const char *what)
     return err_set(code, "CUDA: %s on device %d: %s", what, cuda_lane_device(), library.status_name(status));
 }
 
-static int open_handle(struct handle *h)
+// Sets the stream before the workspace, because cublasSetStream resets the workspace.
+static int open_handle(struct handle *h, struct CUstream_st *stream)
 {
     TRY(cuda_lane_error(cudaMalloc(&h->workspace, WORKSPACE_BYTES), "allocating the workspace of cuBLAS"));
     TRY(check(library.create(&h->cublas), "creating a handle of cuBLAS"));
-    h->device = cuda_lane_device();
     TRY(check(library.set_math_mode(h->cublas, CUBLAS_PEDANTIC_MATH), "the mode of cuBLAS"));
-    return check(library.set_atomics_mode(h->cublas, CUBLAS_ATOMICS_NOT_ALLOWED), "the mode of cuBLAS");
+    TRY(check(library.set_atomics_mode(h->cublas, CUBLAS_ATOMICS_NOT_ALLOWED), "the mode of cuBLAS"));
+    TRY(check(library.set_stream(h->cublas, stream), "the stream of cuBLAS"));
+    return check(library.set_workspace(h->cublas, h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS");
 }
 
-// Prepares the handle for the calling thread's device and stream. Sets the stream before the workspace, because
-// cublasSetStream resets the workspace.
+// Prepares the handle for the calling thread's device and stream.
 static int ready(struct handle *h)
 {
     TRY(cuda_matmul_load());
     struct CUstream_st *stream = cuda_lane_stream();
     if (!stream)
         return cuda_lane_wait();
-    if (h->cublas && h->device != cuda_lane_device())
-        close_handle(h);
-    if (!h->cublas) {
-        if (library.has_key)
-            (void)pthread_setspecific(library.key, h);
-        int code = open_handle(h);
-        if (code != ERR_NONE) {
-            close_handle(h);
-            return code;
-        }
-    }
-    if (h->stream == stream)
+    if (h->cublas)
         return ERR_NONE;
-    TRY(check(library.set_stream(h->cublas, stream), "the stream of cuBLAS"));
-    TRY(check(library.set_workspace(h->cublas, h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS"));
-    h->stream = stream;
+    int code = open_handle(h, stream);
+    if (code != ERR_NONE) {
+        close_handle(&h->user);
+        return code;
+    }
+    h->user.close = close_handle;
+    cuda_lane_join(&h->user);
     return ERR_NONE;
 }
 
@@ -208,28 +191,40 @@ static const float *data_of(const struct matrix *matrix)
 }
 
 // cuBLAS is column-major and so reads a row-major matrix as its transpose: c^T = op(b)^T op(a)^T.
-static int multiply(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                    float beta, float *c, size_t c_stride)
+static cublasStatus_t enqueue(const struct matmul_batch *p, const float *a, const float *b, float *c)
 {
-    struct matrix left = matrix_of(a, m, k), right = matrix_of(b, k, n);
-    struct matrix out = {.data = c, .rows = m, .columns = n, .stride = c_stride};
+    cublasOperation_t a_operation = operation_of(p->a), b_operation = operation_of(p->b);
+    int64_t m = (int64_t)p->n, n = (int64_t)p->m, k = (int64_t)p->k;
+    int64_t a_stride = (int64_t)p->a.stride, b_stride = (int64_t)p->b.stride, c_stride = (int64_t)p->c_stride;
+    if (p->count == 1)
+        return library.sgemm(own.cublas, b_operation, a_operation, m, n, k, &p->alpha, b, b_stride, a, a_stride,
+                             &p->beta, c, c_stride);
+    return library.sgemm_batch(own.cublas, b_operation, a_operation, m, n, k, &p->alpha, b, b_stride,
+                               (long long)p->b_step, a, a_stride, (long long)p->a_step, &p->beta, c, c_stride,
+                               (long long)p->c_step, (int64_t)p->count);
+}
+
+static int multiply(const struct matmul_batch *p)
+{
+    struct matrix left = matrix_of(p->a, p->m, p->k), right = matrix_of(p->b, p->k, p->n);
+    struct matrix out = {.data = p->c, .rows = p->m, .columns = p->n, .stride = p->c_stride};
     TRY(ready(&own));
+    // The matrices of a batch are activations, whose alignment depends on nothing but the model's shape.
+    if (p->count > 1)
+        return check(enqueue(p, left.data, right.data, out.data), "matrix products");
     int code = open_matrix(&left, true);
     code = code == ERR_NONE ? open_matrix(&right, true) : code;
-    code = code == ERR_NONE ? open_matrix(&out, beta != 0.0f) : code;
+    code = code == ERR_NONE ? open_matrix(&out, p->beta != 0.0f) : code;
     if (code == ERR_NONE)
-        code = check(library.sgemm(own.cublas, operation_of(b), operation_of(a), (int64_t)n, (int64_t)m, (int64_t)k,
-                                   &alpha, data_of(&right), (int64_t)b.stride, data_of(&left), (int64_t)a.stride, &beta,
-                                   out.copy ? out.copy : out.data, (int64_t)c_stride),
-                     "a matrix product");
+        code = check(enqueue(p, data_of(&left), data_of(&right), out.copy ? out.copy : out.data), "a matrix product");
     int closed[] = {close_matrix(&left, false), close_matrix(&right, false), close_matrix(&out, code == ERR_NONE)};
     for (int i = 0; i < 3; i++)
         code = code == ERR_NONE ? closed[i] : code;
     return code;
 }
 
-void cuda_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                 float beta, float *c, size_t c_stride)
+void cuda_matmul(const struct matmul_batch *batch)
 {
-    cuda_lane_keep(multiply(m, n, k, alpha, a, b, beta, c, c_stride));
+    if (batch->count > 0)
+        cuda_lane_keep(multiply(batch));
 }

@@ -7,10 +7,9 @@
 
 #include "ref/arithmetic/gpt_math.h"
 
-// matmul of gpt_math.h for arrays in the memory of the calling thread's device, enqueued on its stream. Notes errors
-// (cuda_lane.h).
-void cuda_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                 float beta, float *c, size_t c_stride);
+// matmul_many of gpt_math.h for arrays in the memory of the calling thread's device, enqueued on its stream. Notes
+// errors (cuda_lane.h).
+void cuda_matmul(const struct matmul_batch *batch);
 
 // Loads cuBLAS. ERR_USAGE names the library, or the function in it, that is missing.
 int cuda_matmul_load(void);

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ARRAYS = 8, TOKENS = 2100, VOCABULARY = 61 };
+enum { ARRAYS = 8, TOKENS = 2200, VOCABULARY = 61 };
 
 // A table of kernels with arrays where it can reach them; the scalar build's beside them.
 struct bench {
@@ -87,7 +87,7 @@ static void compare(struct bench *b, const char *what, size_t rows, size_t width
     b->array_count = 0;
 }
 
-static const size_t SHAPES[][2] = {{1, 1}, {1, 15}, {2, 16}, {3, 17}, {7, 31}, {16, 64}, {5, 257}};
+static const size_t SHAPES[][2] = {{1, 1}, {1, 15}, {2, 16}, {3, 17}, {7, 31}, {16, 64}, {5, 257}, {64, 33}, {131, 36}};
 enum { SHAPE_COUNT = sizeof SHAPES / sizeof *SHAPES };
 
 // Runs a kernel of both tables on the arrays, `a` being those of the place.
@@ -142,10 +142,10 @@ static void try_softmax(bool is_gpu)
     if (!open_bench(&b, is_gpu))
         return;
     for (size_t length = 1; length <= 67; length = 2 * length + 1) {
-        add(&b, length * length);
-        add(&b, length * length);
-        IN_BOTH(&b, softmax_causal(length, a[0]));
-        IN_BOTH(&b, softmax_causal_backward(length, a[0], a[1]));
+        add(&b, 3 * length * length);
+        add(&b, 3 * length * length);
+        IN_BOTH(&b, softmax_causal(3, length, a[0]));
+        IN_BOTH(&b, softmax_causal_backward(3, length, a[0], a[1]));
         compare(&b, "a softmax", length, length);
     }
     // An overflow stays visible at every position.
@@ -154,7 +154,7 @@ static void try_softmax(bool is_gpu)
         for (size_t row = 0; row < 20; row++)
             b.here[0][row * 20 + at] = row % 2 ? NAN : INFINITY;
         cr_assert_eq(bytes_copy(b.there[0], b.here[0], 400 * sizeof(float)), ERR_NONE);
-        IN_BOTH(&b, softmax_causal(20, a[0]));
+        IN_BOTH(&b, softmax_causal(1, 20, a[0]));
         float back[400];
         cr_assert_eq(bytes_copy(back, b.there[0], sizeof back), ERR_NONE);
         for (int i = 0; i < 400; i++)
@@ -174,25 +174,26 @@ Test(gpt_cuda, softmaxes_on_the_device_have_the_scalar_builds_bits_gpu)
     try_softmax(true);
 }
 
-// More rows than a launch takes tokens.
+// No rows, one, and more than a sum over rows has in a block.
 static void try_tokens(bool is_gpu)
 {
     struct bench b;
     if (!open_bench(&b, is_gpu))
         return;
-    const size_t counts[] = {0, 1, 31, 1024, 1025, TOKENS}, width = 19;
-    for (int i = 0; i < 6; i++) {
-        size_t rows = counts[i];
+    const size_t shapes[][2] = {{0, 3}, {1, 1}, {1, 31}, {5, 64}, {3, 700}}, widths[] = {19, 20};
+    for (int i = 0; i < 10; i++) {
+        const struct token_rows list = {b.tokens, shapes[i / 2][0], shapes[i / 2][1]};
+        size_t rows = list.sequence_count * list.length, width = widths[i % 2];
         add(&b, rows * VOCABULARY);
-        double here = isa_scalar.crossentropy_forward(rows, VOCABULARY, b.here[0], b.tokens);
-        double there = b.kernels->crossentropy_forward(rows, VOCABULARY, b.there[0], b.tokens);
+        double here = isa_scalar.crossentropy_forward(&list, VOCABULARY, b.here[0]);
+        double there = b.kernels->crossentropy_forward(&list, VOCABULARY, b.there[0]);
         cr_expect_eq(here, there, "%zu rows: %a and %a", rows, here, there);
-        IN_BOTH(&b, crossentropy_backward(rows, VOCABULARY, a[0], b.tokens, 0.37f));
+        IN_BOTH(&b, crossentropy_backward(&list, VOCABULARY, a[0], 0.37f));
         compare(&b, "a cross-entropy", rows, VOCABULARY);
-        int token = add(&b, VOCABULARY * width), position = add(&b, rows * width), out = add(&b, rows * width);
-        IN_BOTH(&b, embedding_forward(rows, width, b.tokens, a[token], a[position], a[out]));
-        IN_BOTH(&b, embedding_backward(rows, width, b.tokens, a[out], a[token]));
-        IN_BOTH(&b, embedding_backward(rows, width, NULL, a[out], a[position]));
+        int token = add(&b, VOCABULARY * width), position = add(&b, list.length * width), out = add(&b, rows * width);
+        IN_BOTH(&b, embedding_forward(&list, width, a[token], a[position], a[out]));
+        IN_BOTH(&b, token_backward(&list, width, a[out], a[token]));
+        IN_BOTH(&b, position_backward(&list, width, a[out], a[position]));
         compare(&b, "an embedding", rows, width);
     }
 }
@@ -229,8 +230,12 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
         cr_assert_eq(bytes_copy(b.there[again], b.there[out], M * (N + 2) * sizeof(float)), ERR_NONE);
         const struct matmul_operand x = {b.there[left], a_turned ? M : K, a_turned};
         const struct matmul_operand y = {b.there[right], b_turned ? K : N, b_turned};
-        cuda_matmul(M, N, K, 0.5f, x, y, 1.0f, b.there[out], N + 2);
-        cuda_matmul(M, N, K, 0.5f, x, y, 1.0f, b.there[again], N + 2);
+        struct matmul_batch product = {.count = 1, .m = M, .n = N, .k = K, .alpha = 0.5f, .beta = 1.0f, .a = x, .b = y};
+        product.c_stride = N + 2;
+        product.c = b.there[out];
+        cuda_matmul(&product);
+        product.c = b.there[again];
+        cuda_matmul(&product);
         cr_assert_eq(cuda_lane_wait(), ERR_NONE, "%s", err_message());
         float found[M * (N + 2)], repeated[M * (N + 2)];
         cr_assert_eq(bytes_copy(found, b.there[out], sizeof found), ERR_NONE);
@@ -240,8 +245,9 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
         int shifted = add(&b, K * N + 1), target = add(&b, M * (N + 2) + 1);
         cr_assert_eq(bytes_copy(b.there[shifted] + 1, b.there[right], K * N * sizeof(float)), ERR_NONE);
         cr_assert_eq(bytes_copy(b.there[target] + 1, b.here[out], M * (N + 2) * sizeof(float)), ERR_NONE);
-        cuda_matmul(M, N, K, 0.5f, x, (struct matmul_operand){b.there[shifted] + 1, y.stride, y.transposed}, 1.0f,
-                    b.there[target] + 1, N + 2);
+        product.b.data = b.there[shifted] + 1;
+        product.c = b.there[target] + 1;
+        cuda_matmul(&product);
         cr_assert_eq(cuda_lane_wait(), ERR_NONE, "%s", err_message());
         cr_assert_eq(bytes_copy(repeated, b.there[target] + 1, sizeof repeated), ERR_NONE);
         cr_expect_arr_eq(found, repeated, sizeof found);
@@ -257,4 +263,39 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
             cr_assert_eq(bytes_copy(b.here[i], b.there[i], b.counts[i] * sizeof(float)), ERR_NONE);
         compare(&b, "a product", M, N);
     }
+}
+
+// Heads of one matrix side by side, as attention has them: each product against the same product alone, within
+// rounding.
+Test(gpt_cuda, products_of_a_batch_on_the_device_are_those_of_each_gpu)
+{
+    struct bench b;
+    if (!open_bench(&b, true))
+        return;
+    enum { HEADS = 5, LENGTH = 9, HEAD_WIDTH = 6, WIDTH = HEADS * HEAD_WIDTH };
+    int q = add(&b, LENGTH * WIDTH), k = add(&b, LENGTH * WIDTH), scores = add(&b, HEADS * LENGTH * LENGTH);
+    struct matmul_batch batch = {.count = HEADS,
+                                 .m = LENGTH,
+                                 .n = LENGTH,
+                                 .k = HEAD_WIDTH,
+                                 .alpha = 0.25f,
+                                 .a = {b.there[q], WIDTH, false},
+                                 .b = {b.there[k], WIDTH, true},
+                                 .a_step = HEAD_WIDTH,
+                                 .b_step = HEAD_WIDTH,
+                                 .c = b.there[scores],
+                                 .c_stride = LENGTH,
+                                 .c_step = LENGTH * LENGTH};
+    cuda_matmul(&batch);
+    cr_assert_eq(cuda_lane_wait(), ERR_NONE, "%s", err_message());
+    float found[HEADS * LENGTH * LENGTH];
+    cr_assert_eq(bytes_copy(found, b.there[scores], sizeof found), ERR_NONE);
+    batch.a.data = b.here[q];
+    batch.b.data = b.here[k];
+    batch.c = b.here[scores];
+    matmul_many(&batch);
+    for (int i = 0; i < HEADS * LENGTH * LENGTH; i++)
+        cr_expect_float_eq(found[i], b.here[scores][i], 1e-4, "element %d", i);
+    memcpy(b.here[scores], found, sizeof found);
+    compare(&b, "a batch", HEADS, LENGTH);
 }

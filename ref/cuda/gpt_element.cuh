@@ -7,13 +7,26 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "ref/cuda/array_element.cuh"
 #include "ref/cuda/gpt_team.cuh"
 
-enum { ROW_TOKENS = 1024 };
+// The tokens of a micro-batch in the memory of the threads that read them (token_rows of gpt_math.h).
+struct token_list {
+    const uint16_t *tokens;
+    size_t sequence_count, length;
 
-// The tokens of up to ROW_TOKENS rows, passed to a kernel as an argument.
-struct row_tokens {
-    uint16_t of[ROW_TOKENS];
+    __host__ __device__ size_t row_count() const
+    {
+        return sequence_count * length;
+    }
+    __host__ __device__ uint16_t of(size_t r) const
+    {
+        return tokens[r / length * (length + 1) + r % length];
+    }
+    __host__ __device__ uint16_t target_of(size_t r) const
+    {
+        return tokens[r / length * (length + 1) + r % length + 1];
+    }
 };
 
 #define ROW template <typename team_type> __host__ __device__ void row(const team_type &team, size_t r) const
@@ -32,18 +45,42 @@ struct bias_add_operation {
     }
 };
 
-// One column of a sum over rows.
-struct rows_sum_operation {
+// One column of the sum over a block of rows; element i is column i mod width of block i / width.
+struct block_sum_operation {
     size_t row_count, width;
     const float *in;
+    float *sums;
+
+    template <int lanes> __host__ __device__ void at(size_t i) const
+    {
+        size_t first = i / width * SUM_ROWS, end = first + SUM_ROWS < row_count ? first + SUM_ROWS : row_count;
+        float sum[lanes] = {0};
+        for (size_t r = first; r < end; r++) {
+            float x[lanes];
+            load_floats<lanes>(in, r * width + i % width, x);
+            for (int k = 0; k < lanes; k++)
+                sum[k] += x[k];
+        }
+        store_floats<lanes>(sums, i, sum);
+    }
+};
+
+// One column of the sum over blocks.
+struct sum_of_blocks_operation {
+    size_t block_count, width;
+    const float *sums;
     float *out;
 
     template <int lanes> __host__ __device__ void at(size_t j) const
     {
-        float sum = 0;
-        for (size_t r = 0; r < row_count; r++)
-            sum += in[r * width + j];
-        out[j] = sum;
+        float sum[lanes] = {0};
+        for (size_t block = 0; block < block_count; block++) {
+            float x[lanes];
+            load_floats<lanes>(sums, block * width + j, x);
+            for (int k = 0; k < lanes; k++)
+                sum[k] += x[k];
+        }
+        store_floats<lanes>(out, j, sum);
     }
 };
 
@@ -79,22 +116,27 @@ struct layernorm_apply_operation {
     }
 };
 
-// The gradients of weight and bias are sums over rows; each thread sums one column.
-struct layernorm_column_operation {
+// One column of the gradients of weight and bias over a block of rows, as block_sum_operation.
+struct layernorm_block_operation {
     size_t row_count, width;
     const float *in, *stats, *out_gradient;
-    float *weight_gradient, *bias_gradient;
+    float *weight_sums, *bias_sums;
 
-    template <int lanes> __host__ __device__ void at(size_t j) const
+    template <int lanes> __host__ __device__ void at(size_t i) const
     {
-        float weight_sum = 0, bias_sum = 0;
-        for (size_t r = 0; r < row_count; r++) {
-            float normal = (in[r * width + j] - stats[2 * r]) * stats[2 * r + 1];
-            weight_sum += out_gradient[r * width + j] * normal;
-            bias_sum += out_gradient[r * width + j];
+        size_t first = i / width * SUM_ROWS, end = first + SUM_ROWS < row_count ? first + SUM_ROWS : row_count;
+        float weight_sum[lanes] = {0}, bias_sum[lanes] = {0};
+        for (size_t r = first; r < end; r++) {
+            float x[lanes], g[lanes], mean = stats[2 * r], rstd = stats[2 * r + 1];
+            load_floats<lanes>(in, r * width + i % width, x);
+            load_floats<lanes>(out_gradient, r * width + i % width, g);
+            for (int k = 0; k < lanes; k++) {
+                weight_sum[k] += g[k] * ((x[k] - mean) * rstd);
+                bias_sum[k] += g[k];
+            }
         }
-        weight_gradient[j] = weight_sum;
-        bias_gradient[j] = bias_sum;
+        store_floats<lanes>(weight_sums, i, weight_sum);
+        store_floats<lanes>(bias_sums, i, bias_sum);
     }
 };
 
@@ -124,7 +166,11 @@ struct gelu_forward_operation {
 
     template <int lanes> __host__ __device__ void at(size_t i) const
     {
-        out[i] = gelu_value(in[i]);
+        float x[lanes];
+        load_floats<lanes>(in, i, x);
+        for (int k = 0; k < lanes; k++)
+            x[k] = gelu_value(x[k]);
+        store_floats<lanes>(out, i, x);
     }
 };
 
@@ -134,9 +180,16 @@ struct gelu_backward_operation {
 
     template <int lanes> __host__ __device__ void at(size_t i) const
     {
-        struct gelu g = gelu_with_slope(in[i]);
-        out[i] = g.value;
-        gradient[i] *= g.slope;
+        float x[lanes], g[lanes];
+        load_floats<lanes>(in, i, x);
+        load_floats<lanes>(gradient, i, g);
+        for (int k = 0; k < lanes; k++) {
+            struct gelu gelu = gelu_with_slope(x[k]);
+            x[k] = gelu.value;
+            g[k] *= gelu.slope;
+        }
+        store_floats<lanes>(out, i, x);
+        store_floats<lanes>(gradient, i, g);
     }
 };
 
@@ -147,10 +200,11 @@ struct softmax_causal_operation {
 #pragma nv_exec_check_disable
     ROW
     {
+        size_t count = r % length + 1;
         float *to = scores + r * length, largest;
-        float inverse = 1.0f / exponentials(team, r + 1, to, &largest);
-        team.each(0, r + 1, [&](size_t j) { to[j] *= inverse; });
-        team.each(r + 1, length, [&](size_t j) { to[j] = 0; });
+        float inverse = 1.0f / exponentials(team, count, to, &largest);
+        team.each(0, count, [&](size_t j) { to[j] *= inverse; });
+        team.each(count, length, [&](size_t j) { to[j] = 0; });
     }
 };
 
@@ -164,9 +218,10 @@ struct softmax_causal_backward_operation {
     {
         const float *p = softmax + r * length;
         float *g = gradient + r * length;
-        float common = team.sum(r + 1, [&](size_t j) { return p[j] * g[j]; });
-        team.each(0, r + 1, [&](size_t j) { g[j] = p[j] * (g[j] - common); });
-        team.each(r + 1, length, [&](size_t j) { g[j] = 0; });
+        size_t count = r % length + 1;
+        float common = team.sum(count, [&](size_t j) { return p[j] * g[j]; });
+        team.each(0, count, [&](size_t j) { g[j] = p[j] * (g[j] - common); });
+        team.each(count, length, [&](size_t j) { g[j] = 0; });
     }
 };
 
@@ -179,14 +234,14 @@ struct crossentropy_forward_operation {
     size_t width;
     float *logits;
     struct row_loss *losses;
-    struct row_tokens target;
+    struct token_list list;
 
 #pragma nv_exec_check_disable
     ROW
     {
         float *to = logits + r * width;
         struct row_loss loss;
-        loss.right = to[target.of[r]];
+        loss.right = to[list.target_of(r)];
         team.sync();
         loss.sum = exponentials(team, width, to, &loss.largest);
         float inverse = 1.0f / loss.sum;
@@ -199,13 +254,14 @@ struct crossentropy_forward_operation {
 struct crossentropy_backward_operation {
     size_t width;
     float *softmax, scale;
-    struct row_tokens target;
+    struct token_list list;
 
 #pragma nv_exec_check_disable
     ROW
     {
         float *to = softmax + r * width;
-        team.each(0, width, [&](size_t j) { to[j] = (j == target.of[r] ? to[j] - 1.0f : to[j]) * scale; });
+        size_t target = list.target_of(r);
+        team.each(0, width, [&](size_t j) { to[j] = (j == target ? to[j] - 1.0f : to[j]) * scale; });
     }
 };
 
@@ -213,29 +269,80 @@ struct embedding_forward_operation {
     size_t width;
     const float *token_weight, *position_weight;
     float *out;
-    struct row_tokens tokens;
+    struct token_list list;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        const float *token = token_weight + tokens.of[r] * width, *position = position_weight + r * width;
+        const float *token = token_weight + list.of(r) * width, *position = position_weight + r % list.length * width;
         float *to = out + r * width;
         team.each(0, width, [&](size_t j) { to[j] = token[j] + position[j]; });
     }
 };
 
-// One column of all rows, in ascending order: if two rows have the same token, the first is added first.
-struct embedding_backward_operation {
-    size_t row_count, width;
-    bool by_token;
+// The rows in the order of their tokens, and rows of one token ascending. `end`: one after the last row of the token if
+// this is its first row, else 0.
+struct sorted_row {
+    uint32_t row, end;
+};
+
+// Counts the rows before row r in that order.
+struct sort_rows_operation {
+    struct token_list list;
+    struct sorted_row *sorted;
+
+#pragma nv_exec_check_disable
+    ROW
+    {
+        uint16_t token = list.of(r);
+        uint32_t less = team.count_of(list.row_count(), [&](size_t j) { return list.of(j) < token; });
+        uint32_t before = team.count_of(r, [&](size_t j) { return list.of(j) == token; });
+        uint32_t same = before > 0 ? 0 : team.count_of(list.row_count(), [&](size_t j) { return list.of(j) == token; });
+        if (team.is_first())
+            sorted[less + before] = {(uint32_t)r, before > 0 ? 0 : less + same};
+    }
+};
+
+// One column of all rows of a token, in ascending order; element i is column i mod width of the sorted row i / width.
+struct token_backward_operation {
+    size_t width;
     const float *in;
     float *gradient;
-    struct row_tokens tokens;
+    struct token_list list;
+    const struct sorted_row *sorted;
 
-    template <int lanes> __host__ __device__ void at(size_t j) const
+    template <int lanes> __host__ __device__ void at(size_t i) const
     {
-        for (size_t r = 0; r < row_count; r++)
-            gradient[(by_token ? tokens.of[r] : r) * width + j] += in[r * width + j];
+        size_t first = i / width, j = i % width, end = sorted[first].end;
+        if (end == 0)
+            return;
+        float *to = gradient + list.of(sorted[first].row) * width, sum[lanes], x[lanes];
+        load_floats<lanes>(to, j, sum);
+        for (size_t at = first; at < end; at++) {
+            load_floats<lanes>(in, sorted[at].row * width + j, x);
+            for (int k = 0; k < lanes; k++)
+                sum[k] += x[k];
+        }
+        store_floats<lanes>(to, j, sum);
+    }
+};
+
+// One element of a position, sequences ascending.
+struct position_backward_operation {
+    size_t sequence_count, sequence_elements;
+    const float *in;
+    float *gradient;
+
+    template <int lanes> __host__ __device__ void at(size_t i) const
+    {
+        float sum[lanes], x[lanes];
+        load_floats<lanes>(gradient, i, sum);
+        for (size_t s = 0; s < sequence_count; s++) {
+            load_floats<lanes>(in, s * sequence_elements + i, x);
+            for (int k = 0; k < lanes; k++)
+                sum[k] += x[k];
+        }
+        store_floats<lanes>(gradient, i, sum);
     }
 };
 

@@ -29,7 +29,8 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .softmax_causal = gpt::softmax_causal,
         .softmax_causal_backward = gpt::softmax_causal_backward,
         .embedding_forward = gpt::embedding_forward,
-        .embedding_backward = gpt::embedding_backward,
+        .token_backward = gpt::token_backward,
+        .position_backward = gpt::position_backward,
         .crossentropy_forward = gpt::crossentropy_forward,
         .crossentropy_backward = gpt::crossentropy_backward,
     };

@@ -53,6 +53,13 @@ static size_t layer_elements(const struct model *model, int layer)
     return count;
 }
 
+// The elements of attention's scores, in whole cache lines.
+static size_t scores_elements(const struct gpt_shape *shape)
+{
+    const struct attention_shape attention = {1, shape->sequence_length, shape->width, shape->head_count};
+    return (attention_scores_count(&attention) + 15) / 16 * 16;
+}
+
 // The activations that are kept of one block.
 static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, size_t rows, bool checkpointing)
 {
@@ -77,7 +84,7 @@ static struct gpt_layout layout_make(const struct model *model, size_t sequence_
 {
     const struct gpt_shape *shape = shape_of(model);
     size_t rows = sequence_count * shape->sequence_length, width = shape->width;
-    size_t scores = shape->sequence_length * shape->sequence_length, tile_width = 4 * width / shape->tile_count;
+    size_t tile_width = 4 * width / shape->tile_count, scores = scores_elements(shape);
     size_t largest_param = 0, largest_layer = 0;
     for (int i = 0; i < model->param_count; i++)
         largest_param = larger(largest_param, model->params[i].count);
@@ -99,16 +106,20 @@ static struct gpt_layout layout_make(const struct model *model, size_t sequence_
     l.wide_2 = take(&l, rows * larger(tile_width, 3 * width));
     l.normed_gradient = shape->tile_count == 1 ? l.wide_1 : take(&l, rows * width);
     l.narrow = take(&l, rows * width);
-    l.scores = take(&l, scores);
-    l.scores_gradient = take(&l, scores);
     l.vectors = take(&l, larger(tile_width, 3 * width));
+    size_t logits = rows * shape->vocabulary;
     if (dtype == DTYPE_FP32) {
-        l.logits = l.weight_gradient = take(&l, larger(rows * shape->vocabulary, largest_param));
+        l.logits = l.weight_gradient = take(&l, larger(logits, largest_param));
     } else {
-        l.logits = take(&l, rows * shape->vocabulary);
+        l.logits = take(&l, logits);
         l.weight_gradient = take(&l, largest_param);
-        l.weights = take(&l, largest_layer);
     }
+    // Attention's scores lie where logits and a gradient do at other times.
+    l.scores = l.logits;
+    l.scores_gradient = l.scores + scores;
+    l.total = larger(l.total, l.scores_gradient + scores);
+    if (dtype != DTYPE_FP32)
+        l.weights = take(&l, largest_layer);
     return l;
 }
 

@@ -51,11 +51,11 @@ struct gpt_layout {
     size_t gradient;              // with respect to the block's output, then to its input
     size_t wide_1, wide_2, narrow;
     size_t normed_gradient;  // of the MLP's input, a sum over tiles; without tiles the same offset as wide_1
-    size_t scores, scores_gradient;
-    size_t vectors;  // gradients of biases and layer norms
+    size_t vectors;          // gradients of biases and layer norms
     size_t logits;
-    size_t weights;          // a layer's parameters, widened (16-bit only)
-    size_t weight_gradient;  // a gradient not written in place; in fp32 the same offset as the logits
+    size_t weights;                  // a layer's parameters, widened (16-bit only)
+    size_t weight_gradient;          // a gradient not written in place; in fp32 the same offset as the logits
+    size_t scores, scores_gradient;  // of attention, from the logits on
     size_t total;
 };
 
