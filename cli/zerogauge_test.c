@@ -69,6 +69,45 @@ Test(zerogauge, a_closed_standard_output_is_no_place_for_files)
     cr_expect_eq(zerogauge("", "export saved out.safetensors"), 0, "%s", output);
 }
 
+// Without a writer, opening a pipe to read waits for ever.
+Test(zerogauge, a_pipe_is_refused_wherever_a_file_is_expected)
+{
+    static const char *const commands[] = {
+        "train -c pipe",
+        "train --preset zero2 --model linear --load-weights pipe",
+        "train --preset zero2 --text pipe",
+        "train --preset zero2 --model linear --trace pipe",
+        "train --preset zero2 --model linear --steps 1 --resume saved",
+        "export saved out.safetensors",
+        "export sound pipe",
+        "plan --config pipe",
+        "plan --preset zero2 --model ./pipe",
+        "plan --preset zero2 --machine ./pipe",
+        "plan --preset zero2 --html pipe",
+        "plan --claims pipe",
+        "plan --against pipe",
+        "report pipe",
+        "report --verify pipe",
+        "report --compare pipe pipe",
+        "report --leaderboard board",
+        "validate --ranges pipe",
+        "check --claims pipe",
+        "check --plugin pipe --requirement R-OPT-05",
+    };
+    cr_assert_eq(mkfifo("pipe", 0600), 0);
+    cr_assert_eq(mkdir("board", 0777), 0);
+    cr_assert_eq(mkfifo("board/a.jsonl", 0600), 0);
+    cr_assert_eq(zerogauge("", "train --preset zero2 --model linear-few --steps 1 --save sound"), 0, "%s", output);
+    cr_assert_eq(zerogauge("cp -r sound saved && rm saved/*/rank-1* && mkfifo saved/step-00000001/rank-1.safetensors;",
+                           "version"),
+                 0);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        int status = zerogauge("timeout 20", commands[i]);
+        cr_expect_eq(status, 2, "%s: %d: %s", commands[i], status, output);
+        cr_expect_not_null(strstr(output, "is not a regular file"), "%s: %s", commands[i], output);
+    }
+}
+
 Test(zerogauge, a_limit_on_the_size_of_files_is_an_error_and_no_signal)
 {
     const char *save = "train --preset zero2 --model linear --steps 1 --save saved";

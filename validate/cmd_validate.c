@@ -7,6 +7,8 @@
 #include "base/err.h"
 #include "base/help.h"
 #include "base/process/check_folder.h"
+#include "base/process/interrupt.h"
+#include "base/process/launch.h"
 #include "ref/comm/launcher.h"
 #include "validate/fit.h"
 #include "validate/validate_world.h"
@@ -38,13 +40,6 @@ static void on_interrupt(int signal_number)
     interrupted = 1;
 }
 
-static void watch_interruptions(void)
-{
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
 // Creates the given folder, which must be new or empty, or one named after the time.
 static int make_folder(const struct options *a, char out[PATH_MAX])
 {
@@ -60,15 +55,6 @@ static int make_folder(const struct options *a, char out[PATH_MAX])
     }
     char absolute[PATH_MAX];
     return check_folder_new("--out", out, absolute);
-}
-
-static int find_program(char own[PATH_MAX])
-{
-    ssize_t length = readlink("/proc/self/exe", own, PATH_MAX - 1);
-    if (length < 0)
-        return err_set(ERR_IO, "/proc/self/exe: %s", strerror(errno));
-    own[length] = '\0';
-    return ERR_NONE;
 }
 
 static int read_ranges(const struct options *a, struct accepted_ranges *ranges)
@@ -166,12 +152,35 @@ static int validate(const struct options *a, int argc, const char **argv, const 
     return rc;
 }
 
+static int run_plan(const struct options *a, int argc, const char **argv, const struct validate_plan *plan, int *status)
+{
+    struct accepted_ranges ranges = {0};
+    if (bench_world_rank() > 0)
+        return validate_world_follow(plan, paths_of(a), &interrupted);
+    int rc = read_ranges(a, &ranges);
+    if (rc == ERR_NONE)
+        rc = validate(a, argc, argv, plan, &ranges, status);
+    accepted_ranges_free(&ranges);
+    return rc;
+}
+
+// Parts put their temporary files into a folder of this process: a part that is killed cannot remove its own.
+static int run_in_folder(const struct options *a, int argc, const char **argv, const struct validate_plan *plan,
+                         int *status)
+{
+    char folder[PATH_MAX];
+    TRY(check_folder_temporary(folder));
+    setenv("TMPDIR", folder, 1);
+    int rc = run_plan(a, argc, argv, plan, status);
+    check_folder_remove(folder);
+    return rc;
+}
+
 static int run(int argc, const char **argv, const struct options *a, int *status)
 {
     char own[PATH_MAX], world[16];
     struct emulation emulation = {0};
     struct validate_plan plan;
-    struct accepted_ranges ranges = {0};
     TRY(bench_world_join());
     launcher_hide();
     if (a->emulate)
@@ -186,7 +195,7 @@ static int run(int argc, const char **argv, const struct options *a, int *status
     if (a->world < 0 || a->world > VALIDATE_WORLD_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d ranks", a->world, VALIDATE_WORLD_MAX);
     snprintf(world, sizeof world, "%d", a->world);
-    TRY(find_program(own));
+    TRY(launch_own_path(own));
     const struct validate_choice choice = {
         .program = own,
         .quick = a->quick,
@@ -200,14 +209,8 @@ static int run(int argc, const char **argv, const struct options *a, int *status
         .time_limit_s = a->time_limit_s,
     };
     TRY(validate_plan_make(&choice, &plan));
-    watch_interruptions();
-    if (bench_world_rank() > 0)
-        return validate_world_follow(&plan, paths_of(a), &interrupted);
-    int rc = read_ranges(a, &ranges);
-    if (rc == ERR_NONE)
-        rc = validate(a, argc, argv, &plan, &ranges, status);
-    accepted_ranges_free(&ranges);
-    return rc;
+    interrupt_watch(on_interrupt);
+    return run_in_folder(a, argc, argv, &plan, status);
 }
 
 static const char *const examples[] = {

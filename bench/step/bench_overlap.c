@@ -169,6 +169,7 @@ static int check_options(struct overlap_bench *bench, const struct overlap_optio
         return err_set(ERR_USAGE, "--sizes and --threads have no effect here; use --model and --world");
     if (given->shared.storage.inject)
         TRY(inject_parse(given->shared.storage.inject, &bench->inject));
+    TRY(inject_check(&bench->inject, given->world, UINT64_MAX, true));
     if (given->emulate && strcmp(given->emulate, "none") != 0 && strcmp(given->emulate, "dgx-2") != 0)
         TRY(emulation_parse(given->emulate, chosen));
     return ERR_NONE;

@@ -3,6 +3,7 @@
 #include "conformance/run/cmd_check.h"
 
 #include "base/process/check_folder.h"
+#include "base/process/interrupt.h"
 #include "conformance/cases/case_folders.h"
 #include "conformance/run/check_ranks.h"
 #include "base/err.h"
@@ -119,9 +120,7 @@ static int check(const struct check_options *a, const char *const *rest, int *st
         .level = full ? LEVEL_FULL : LEVEL_QUICK, .case_pattern = a->cases, .requirement = a->requirement};
     if (a->list)
         return check_cases(&part, print_case, NULL);
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    interrupt_watch(on_interrupt);
     if (a->write_cases)
         return write_cases(&part, a->write_cases);
     struct launcher launcher;

@@ -5,6 +5,7 @@
 #include "ref/train/device.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/process/interrupt.h"
 #include "ref/train/find_largest.h"
 #include "base/terminal.h"
 #include "ref/train/train_checkpoint.h"
@@ -13,6 +14,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -175,12 +177,11 @@ static int run(const struct train_options *a, const struct config *config)
     struct train_setting setting;
     TRY(train_options_setting(a, &setting));
     setting.config = config;
+    TRY(inject_check(&setting.inject, setting.world, setting.steps, config_uses_nvme(config)));
     setting.interrupted = &interrupted;
     if (a->launcher.rank == 0 && terminal_shows_progress())
         setting.progress = show_progress;
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);  // batch systems send it before they kill
+    interrupt_watch(on_interrupt);
     if (a->find_largest)
         return find_largest_run(&setting, a->json);
     return a->launcher.world > 0 ? run_as_rank(a, &setting) : run_with_sources(a, &setting);
@@ -196,6 +197,8 @@ static int train(int argc, const char **argv, struct train_options *a)
         config_print(&config, stdout);
         return ERR_NONE;
     }
+    if (a->no_swap_checksum && config_uses_nvme(&config) && a->launcher.rank == 0)
+        fprintf(stderr, "zerogauge train: --no-swap-checksum: data that changes on NVMe is not noticed\n");
     if (!a->json && a->launcher.rank == 0) {
         config_print_notes(&notes, stderr);
         train_options_print_unused(a, &config, stderr);
