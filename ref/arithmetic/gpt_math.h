@@ -24,9 +24,9 @@ struct matmul_operand {
 void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
             float *c, size_t c_stride);
 
-// Makes OpenBLAS run each product on its caller's thread, so that several threads may call matmul at the same time.
-// Call it before the first matmul; repeated calls have no effect.
-void matmul_prepare(void);
+// Loads OpenBLAS and makes it run each product on its caller's thread, so that several threads may call matmul at the
+// same time. Call it before the first matmul; repeated calls have no effect. ERR_USAGE: OpenBLAS cannot be loaded.
+int matmul_prepare(void);
 
 // out[r][j] = (in ? in[r][j] : 0) + bias[j]. in and out may be identical.
 void bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out);
