@@ -180,8 +180,11 @@ static void info_print(const json_t *info)
     json_array_foreach (json_object_get(isa, "available"), index, item)
         printf("%s%s", index ? ", " : "", json_string_value(item));
     printf("; used: %s\n", text_of(isa, "used"));
-    printf("openblas    %s, core %s, threads by %s\n", text_of(openblas, "config"), text_of(openblas, "core"),
-           text_of(openblas, "threading"));
+    if (strcmp(text_of(openblas, "config"), "absent") == 0)
+        printf("openblas    absent (apt-get install libopenblas0-pthread): GPTs\n");
+    else
+        printf("openblas    %s, core %s, threads by %s\n", text_of(openblas, "config"), text_of(openblas, "core"),
+               text_of(openblas, "threading"));
     print_software(info);
 }
 

@@ -57,9 +57,9 @@ struct matmul_batch {
 };
 void matmul_many(const struct matmul_batch *batch);
 
-// Makes OpenBLAS run each product on its caller's thread, so that several threads may call matmul at the same time.
-// Call it before the first matmul; repeated calls have no effect.
-void matmul_prepare(void);
+// Loads OpenBLAS and makes it run each product on its caller's thread, so that several threads may call matmul at the
+// same time. Call it before the first matmul; repeated calls have no effect. ERR_USAGE: OpenBLAS cannot be loaded.
+int matmul_prepare(void);
 
 // out[r][j] = (in ? in[r][j] : 0) + bias[j], an operand.
 void bias_add(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype, void *out);

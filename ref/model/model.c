@@ -54,7 +54,8 @@ int model_run_open(const struct model *model, size_t sequence_count, enum dtype 
 {
     if (sequence_count == 0)
         return err_set(ERR_USAGE, "a micro-batch of %s needs at least one sequence", model->name);
-    matmul_prepare();
+    if (model->operations->multiplies_matrices)
+        TRY(matmul_prepare());
     size_t bytes = model_run_bytes(model, sequence_count, dtype, checkpointing);
     struct model_run *run = calloc(1, sizeof *run);
     if (!run)
