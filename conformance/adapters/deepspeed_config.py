@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case in the words of DeepSpeed's configuration, and what these have no words for."""
+"""Translates a case to DeepSpeed's configuration; declines cases that it cannot express."""
 import math
 
 import torch
@@ -9,7 +9,7 @@ from zerogauge_adapter import Unsupported
 def refuse(case):
     precision, scale = case.precision, case.loss_scale["kind"]
     if len({group["optimizer"] for group in case.groups}) > 1:
-        raise Unsupported("the optimizer's type is one for the whole model, Adam or AdamW")
+        raise Unsupported("one type of optimizer, Adam or AdamW, serves all groups")
     if any(p["shape"] == [] for p in case.params):
         raise Unsupported("deepspeed.initialize fails on parameters that are scalars")
     if precision != "fp16" and scale != "none":
@@ -18,19 +18,19 @@ def refuse(case):
         raise Unsupported("there is no overflow check in fp32")
     if scale == "dynamic" and (case.loss_scale["initial_scale"] < 1 or
                                math.log2(case.loss_scale["initial_scale"]) % 1):
-        raise Unsupported("the dynamic scale begins with a power of two")
+        raise Unsupported("the initial dynamic loss scale must be a power of two, 1 or larger")
     if case.stage == 0 and case.accumulation > 1 and case.accumulation_dtype != precision:
         raise Unsupported("stage 0 accumulates in the model's dtype")
     if case.resume and case.checkpoint["weights_only"] and precision != "fp32":
-        raise Unsupported("load_module_only takes over the 16-bit weights, not the fp32 ones")
+        raise Unsupported("load_module_only loads the 16-bit weights, not the fp32 ones")
 
 
-BALLAST = 1 << 18  # elements a rank
+BALLAST = 1 << 18  # elements per rank
 
 
 def add_ballast(case, model, groups):
-    """DeepSpeed keeps sub-groups of less than 1 MiB a rank in memory. So that those of a small case go to NVMe all the
-    same, each begins with a parameter that is large enough; it has neither a gradient nor a part in the answer."""
+    """DeepSpeed keeps sub-groups smaller than 1 MiB per rank in memory. To send those of a small case to NVMe, each
+    sub-group begins with a large extra parameter, which has no gradient and is not part of the answer."""
     for group in groups:
         members, size, group["params"] = group["params"], math.inf, []
         for parameter in members:
@@ -45,15 +45,15 @@ def add_ballast(case, model, groups):
 
 
 def config_of(case, scratch):
-    """Every key that changes bits is set: gradient_clipping, for one, is 1.0 where it is left out."""
+    """Sets every key that affects bits; gradient_clipping, for example, defaults to 1.0."""
     scale, sizes, hints = case.loss_scale, case.buckets, case.hints
     decoupled = case.groups[0]["optimizer"] == "AdamW"
     offload = {f"offload_{what}": {"device": device, "nvme_path": str(scratch)}
                for what, device in case.offload.items() if device != "none"}
     if "offload_param" in offload:
-        offload["offload_param"]["buffer_size"] = 1 << 20  # elements; else 10^8, of which each of five is filled
+        offload["offload_param"]["buffer_size"] = 1 << 20  # elements; the default is 10^8, in each of five buffers
     adam = {**case.hyper_parameters(0), "adam_w_mode": decoupled}
-    # Without torch_adam it is FusedAdam, in CUDA; with offload DeepSpeed's own, on the CPU.
+    # Offload selects DeepSpeedCPUAdam. Otherwise torch_adam avoids FusedAdam, which needs CUDA.
     adam |= {"bias_correction": case.groups[0]["bias_correction"]} if offload else {"torch_adam": True}
     config = {
         "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": case.accumulation,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed's memory estimators, run for real, beside what the ledger of the stages says for the same setting:
+"""Runs DeepSpeed's memory estimators, and compares them with the bytes that the stages hold in the same setting:
 
     python deepspeed_estimate.py ZEROGAUGE OUT
 
-prints bytes a parameter by setting and place, and fails when an estimator does not return what ESTIMATES says of it:
-then results/findings/deepspeed-estimators.md and datasets/claims/deepspeed-estimators.json speak of another one."""
+Prints bytes per parameter by setting and device. Fails if an estimator does not return what ESTIMATES expects: then
+results/findings/deepspeed-estimators.md and datasets/claims/deepspeed-estimators.json describe another version."""
 import json
 import subprocess
 import sys
@@ -16,8 +16,9 @@ from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem
 PARAMS, LAYERS, FACTOR = 2_851_000_000, 50, 1.5
 OPTIMIZER, PARAM = (f"zero_optimization.offload_{what}.device=cpu" for what in ("optimizer", "param"))
 FP32 = "data_types.grad_accum_dtype=fp32"
-# By setting: the call, our configuration, and bytes a parameter for N GPUs of one node as the call computes them, for a
-# GPU and for the node's CPUs. The largest layer, of which stage 3 counts 4 bytes a parameter, has none here.
+# By setting: the estimator's call, the same configuration for zerogauge, and the bytes per parameter that the estimator
+# computes for N GPUs of one node: of a GPU, and of the node's CPUs. Stage 3 adds 4 bytes per parameter of the largest
+# layer, which is empty here.
 ESTIMATES = {
     "ZeRO-2": (lambda n: zero2(PARAMS, n, 1, False, FACTOR), "zero2", [],
                lambda n: 2 + 18 / n, lambda n: 4 * n * FACTOR),
@@ -34,7 +35,7 @@ ROW = "{:30} {:>4} {:>5} {:>10} {:>10} {:>10}"
 
 
 def measure(preset, settings, ranks, tier):
-    """The claim that asks for the states of one rank on a tier, in bytes a parameter."""
+    """A claim that evaluates the states of one rank on a tier, in bytes per parameter."""
     plan = {"params": PARAMS, "layers": LAYERS, "preset": preset, "world": ranks, "set": settings}
     return {"statement": f"{preset} {settings} {ranks} {tier}",
             "query": {"plan": plan, "quantity": "held_bytes", "kind": "states", "tier": tier, "per": "param",
@@ -42,7 +43,7 @@ def measure(preset, settings, ranks, tier):
 
 
 def ledger(zerogauge, out, claims):
-    """The values of the claims, in their order."""
+    """Returns the values of the claims, in order."""
     file = Path(out).with_suffix(".json")
     file.write_text(json.dumps({"source": "ci/peers", "claims": claims}))
     text = subprocess.run([zerogauge, "plan", "--claims", file, "--json"], check=True, capture_output=True,

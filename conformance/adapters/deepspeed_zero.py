@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --offload: of the optimizer's states in every case."""
-import deepspeed_start  # noqa: F401  first: it says which accelerator
+"""DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --offload TIER offloads the optimizer states in every case."""
+import deepspeed_start  # noqa: F401  first: it selects the accelerator
 import deepspeed
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
@@ -14,7 +14,7 @@ class Trainer:
         refuse(case)
         self.case, self.model = case, Model(case, DTYPES[case.precision])
         deepspeed.init_distributed(dist_backend="gloo")
-        deepspeed.zero.Init.param_id = 0  # as in a process of its own: files on NVMe are named by it
+        deepspeed.zero.Init.param_id = 0  # names the files on NVMe; 0 as in a new process
         groups = case.optimizer_groups(self.model.by_name, "decoupled")
         if case.offload["optimizer"] == "nvme":
             add_ballast(case, self.model, groups)
@@ -34,7 +34,7 @@ class Trainer:
     def state(self):
         inner, tensors = getattr(self.optimizer, "optimizer", self.optimizer), {}
         t = max((state.get("step", 0) for state in inner.state.values()), default=0)
-        if t and hasattr(self.optimizer, "_hp_optimizer_states_linked"):  # only the first group's are, on their own
+        if t and hasattr(self.optimizer, "_hp_optimizer_states_linked"):  # DeepSpeed links only the first group's
             self.optimizer._hp_optimizer_states_linked = False
             self.optimizer._lazy_init_hp_params_optimizer_state()
         for name in self.model.by_name:
@@ -43,11 +43,11 @@ class Trainer:
         return tensors, t
 
     def read(self, p, t):
-        """The master parameter and the moments, whole."""
-        if self.case.stage > 0 and p.requires_grad and getattr(p, "ds_numel", p.numel()):  # empty ones are left out
+        """The full master parameter and moments."""
+        if self.case.stage > 0 and p.requires_grad and getattr(p, "ds_numel", p.numel()):  # DeepSpeed omits empty ones
             moments = [safe_get_full_optimizer_state(p, kind) for kind in MOMENTS if t]
             return [safe_get_full_fp32_param(p), *moments]
-        if hasattr(self.optimizer, "fp32_groups"):  # stage 0, 16 bits: a list for each group
+        if hasattr(self.optimizer, "fp32_groups"):  # stage 0 in 16 bits: one list per group
             pairs = zip(sum(self.optimizer.fp16_groups, []), sum(self.optimizer.fp32_groups, []))
             p = next((master for half, master in pairs if half is p), p)
         with deepspeed.zero.GatheredParameters([p], enabled=self.case.stage == 3):
@@ -57,7 +57,7 @@ class Trainer:
         self.engine.save_checkpoint(str(path), tag="zerogauge")
 
     def load(self, path, weights_only):
-        # In stage 3, load_module_only alone silently leaves the parameters as they are.
+        # In stage 3, load_module_only alone silently leaves the parameters unchanged.
         whole = {"load_module_only": weights_only, "load_optimizer_states": not weights_only}
         self.engine.load_checkpoint(str(path), tag="zerogauge", **whole)
 

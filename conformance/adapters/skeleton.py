@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest adapter: unsharded Adam in plain PyTorch. Copy it, and put your own trainer in the places that say so.
+"""The smallest adapter: unsharded Adam in plain PyTorch. Copy it, and replace the places marked YOURS.
 
     zerogauge check --claims mine.json --out mine -- python skeleton.py {cases} {answers} {world} {state}
 
-zerogauge_adapter.main starts one process for each rank, joins them by torch.distributed (gloo), and makes one Trainer
-for each case on every rank: all ranks call the same methods in the same order, so that collectives work.
-Another framework, or another language, writes the same files itself; ../CONTRACT.md is all that it needs.
+zerogauge_adapter.main starts one process per rank, initializes torch.distributed (gloo), and makes one Trainer for each
+case on every rank. All ranks call the same methods in the same order, so collectives work.
+An adapter in another framework or language writes the same files itself; ../CONTRACT.md defines them.
 """
 import torch
 
@@ -14,25 +14,26 @@ from zerogauge_adapter import MOMENTS, Model, Unsupported, main
 
 class Trainer:
     def __init__(self, case, args):
-        """`case` has every key of case.json as an attribute, and rank. What cannot be expressed is declined here, in a
-        line; what is known before is better said in the claims. Nonsense may raise anything: it counts as refused."""
+        """`case` has every key of case.json as an attribute, and rank. Raise Unsupported, with a reason, for a case
+        that you cannot run, unless the claims exclude it. Any other exception refuses an invalid configuration."""
         if case.world > 1 or case.precision != "fp32" or case.overflow_check or not case.groups[0]["bias_correction"]:
             raise Unsupported("one rank, fp32, without overflow check, with bias correction")
         self.case = case
-        # A module whose forward computes the case's loss. Its parameters are in model.by_name, by the case's names.
+        # A module whose forward computes the case's loss. model.by_name has its parameters by their names in the case.
         self.model = Model(case, torch.float32)
         # YOURS: wrap or shard the model. Hints are in case.stage, case.buckets, case.hints, case.offload.
-        # `train` sets "lr" in param_groups before each step, by the "index" that optimizer_groups puts there.
+        # `train` sets "lr" in param_groups before each step, using the "index" that optimizer_groups has put there.
         groups = case.optimizer_groups(self.model.by_name, "decoupled_weight_decay")
         self.optimizer = torch.optim.Adam(groups, **case.hyper_parameters(0))  # YOURS
 
     def backward(self, gradients, last):
-        """One micro-step. The loss's gradient with respect to a parameter is the tensor given. `last`: of this step."""
-        loss = self.model(gradients)  # YOURS: call what you have wrapped
+        """Runs one micro-step. `gradients` has the loss's gradient for each parameter; `last`: the step's last one."""
+        loss = self.model(gradients)  # YOURS: call the wrapped model
         (loss / self.case.accumulation).backward()
 
     def step(self):
-        """Returns whether the step was skipped, the loss scale after it, and the norm before clipping; or None."""
+        """Returns whether the step was skipped, the loss scale after it, and the norm before clipping; None for a scale
+        or norm that does not exist."""
         norm = None
         if self.case.gradient_clipping:
             norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.case.gradient_clipping)
@@ -41,7 +42,8 @@ class Trainer:
         return False, None, norm
 
     def state(self):
-        """Whole tensors in fp32, read back from where they really are, and t. All ranks take part; rank 0 writes."""
+        """Returns full fp32 tensors, read back from where the implementation keeps them, and t. Called on all ranks;
+        rank 0's is written."""
         tensors = {f"param/{name}": p for name, p in self.model.by_name.items()}  # YOURS: the fp32 master parameters
         for name, p in self.model.by_name.items():
             for kind in MOMENTS:
@@ -50,7 +52,7 @@ class Trainer:
         return tensors, max(state["step"] for state in self.optimizer.state.values())
 
     def save(self, path):
-        """Your checkpoint, into this folder; without `save` and `load`, do not claim resume."""
+        """Writes your checkpoint into this folder. Without `save` and `load`, do not claim "resume"."""
         torch.save([self.model.state_dict(), self.optimizer.state_dict()], path / "checkpoint.pt")
 
     def load(self, path, weights_only):
@@ -59,7 +61,7 @@ class Trainer:
         if not weights_only:
             self.optimizer.load_state_dict(optimizer)
 
-    # def close(self): frees what a case has held, if the next one must not find it.
+    # def close(self): optional; releases what must not survive the case.
 
 
 if __name__ == "__main__":

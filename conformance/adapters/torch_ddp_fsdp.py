@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: unsharded (gradients are averaged here), ddp, zero1 (ZeroRedundancyOptimizer), fsdp1, fsdp2. Parameters are
-fp32 always; in 16-bit cases the forward pass narrows them."""
+"""PyTorch: unsharded (this file averages the gradients), ddp, zero1 (ZeroRedundancyOptimizer), fsdp1, fsdp2. Parameters
+are always fp32; in 16-bit cases the forward pass narrows them."""
 import contextlib
 
 import torch
@@ -32,7 +32,7 @@ class Trainer:
                              growth_interval=scale.get("window", 1))
 
     def count(self, optimizer, *_):
-        self.applied += not getattr(optimizer, "found_inf", False)  # fused: skips inside its step
+        self.applied += not getattr(optimizer, "found_inf", False)  # a fused optimizer skips within its step
 
     def backward(self, gradients, last):
         with self.wrapped.no_sync() if self.mode in ("ddp", "zero1") and not last else contextlib.nullcontext():
@@ -62,7 +62,7 @@ class Trainer:
         torch.save(self.whole, path / f"rank-{self.case.rank}.pt")
 
     def load(self, path, weights_only):
-        saved = torch.load(path / "rank-0.pt")  # the one that is complete
+        saved = torch.load(path / "rank-0.pt")  # only rank 0's is complete
         parts = self.paths, self.wrapped, self.optimizer, self.scaler
         self.applied = int(torch_state.restore(saved, *parts, weights_only))
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model, optimizer and scaler behind any of PyTorch's wrappers: read back whole, and restored. Collective calls."""
+"""Reads and restores the full state of model, optimizer and scaler behind any of PyTorch's wrappers. All calls are
+collective."""
 import torch
 from torch.distributed.checkpoint import state_dict as dcp
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -10,7 +11,8 @@ WHOLE = {"options": dcp.StateDictOptions(full_state_dict=True, strict=False)}
 
 
 def whole(model, optimizer, scaler, applied):
-    """Complete on rank 0. Before the first applied step there is no state of an optimizer, and asking makes some."""
+    """Complete on rank 0 only. Does not ask for the optimizer's state before the first applied step: that would create
+    it."""
     state = {"state": {}}
     if applied and not isinstance(optimizer, ZeroRedundancyOptimizer):
         state = dcp.get_optimizer_state_dict(model, optimizer, **WHOLE)
@@ -21,7 +23,7 @@ def whole(model, optimizer, scaler, applied):
 
 
 def answer_of(saved, paths, trained):
-    """The tensors of an answer, and t. The optimizer's state is kept by path, or by place in the optimizer's list."""
+    """The tensors of an answer, and t. The optimizer's state is indexed by path, or by position in the optimizer."""
     tensors, states = {}, saved["optimizer"]["state"]
     for name, path in paths.items():
         tensors[f"param/{name}"] = saved["model"][path]
@@ -31,7 +33,7 @@ def answer_of(saved, paths, trained):
 
 
 def restore(saved, paths, model, optimizer, scaler, weights_only):
-    """Returns whether the optimizer has a state now. Tied parameters load by one of their paths alone."""
+    """Returns whether the optimizer has state afterwards. A tied parameter is loaded by only one of its paths."""
     dcp.set_model_state_dict(model, {path: saved["model"][path] for path in paths.values()}, **WHOLE)
     state = {} if weights_only else saved["optimizer"]["state"]
     if not weights_only:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case's model, wrapped for data parallelism as PyTorch does it, in the dtypes that the case asks for."""
+"""Wraps a case's model in PyTorch's data parallelism, in the dtypes of the case."""
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
 from torch.distributed.fsdp import (FullyShardedDataParallel, MixedPrecision, MixedPrecisionPolicy,
                                     ShardingStrategy, fully_shard)
@@ -10,13 +10,13 @@ from zerogauge_adapter import DTYPES, Unsupported
 
 def refuse(case, mode):
     if case.loss_scale.get("min_scale", 1) > 1:
-        raise Unsupported("GradScaler has no smallest scale")
+        raise Unsupported("GradScaler has no minimum scale")
     if case.accumulation > 1 and case.accumulation_dtype != "fp32":
-        raise Unsupported("micro-steps are added in fp32")
+        raise Unsupported("micro-steps are accumulated in fp32")
     if mode in ("fsdp1", "fsdp2") and any(p["shape"] == [] for p in case.params):
-        raise Unsupported("refuses parameters that are scalars")
+        raise Unsupported("FSDP refuses scalar parameters")
     if mode == "fsdp2" and any(0 in p["shape"] for p in case.params):
-        raise Unsupported("fails on empty parameters: _chunk_cat expects non-empty tensor")
+        raise Unsupported("fully_shard fails on empty parameters: _chunk_cat expects non-empty tensor")
 
 
 def wrap(case, mode, model):

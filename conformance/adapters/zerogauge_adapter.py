@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every adapter in PyTorch needs: starts the ranks, and asks a Trainer for the steps of each case."""
+"""The common part of all PyTorch adapters: starts the ranks, and has a Trainer run the steps of each case."""
 import argparse
 import gc
 import json
@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-import torch._dynamo  # noqa: F401  what the first optimizer imports, here once, before the ranks are forked
+import torch._dynamo  # noqa: F401  imported here, before the fork, because every rank's first optimizer needs it
 import torch.distributed as dist
 
 from zerogauge_case import DTYPES, MOMENTS, Case, Unsupported  # noqa: F401
@@ -16,7 +16,7 @@ from zerogauge_model import Model  # noqa: F401
 
 
 def train(case, trainer):
-    """The steps that are asked of this launch. `trainer` is what an adapter fills in: see skeleton.py."""
+    """Runs the steps of this launch. The adapter provides `trainer`: see skeleton.py."""
     if case.resume:
         trainer.load(case.resume, case.checkpoint["weights_only"])
     for step in case.own_steps:
@@ -66,5 +66,5 @@ def main(Trainer, **options):
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         args.scratch, rendezvous = Path(folder), f"file://{folder}/rendezvous"
-        gc.freeze()  # what is imported is no garbage: DeepSpeed's stage 3 looks for some in every case
+        gc.freeze()  # DeepSpeed's stage 3 collects garbage in every case, and need not search the imports
         torch.multiprocessing.start_processes(serve, (args, rendezvous, Trainer), args.world, start_method="fork")

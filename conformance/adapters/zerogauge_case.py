@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case that is read, and the answer to it that is written (../CONTRACT.md)."""
+"""Reads a case, and writes the answer to it (../CONTRACT.md)."""
 import json
 
 import torch
@@ -10,11 +10,11 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Unsupported(Exception):
-    """The implementation cannot express what the case asks for."""
+    """The implementation cannot run the case."""
 
 
 class Case:
-    """What case.json says, as attributes (world, params, loss_scale, ...), and its files."""
+    """The keys of case.json as attributes (world, params, loss_scale, ...), and the case's files."""
 
     def __init__(self, folder, answer, state, rank):
         self.__dict__.update(json.loads((folder / "case.json").read_text()))
@@ -31,7 +31,7 @@ class Case:
         return load_file(self.folder / "init.safetensors")
 
     def gradients(self, step):
-        """This rank's: by micro-step and name, in the case's precision."""
+        """This rank's gradients: a list by micro-step of {name: tensor}, in the case's precision."""
         every = load_file(self.folder / f"grads-{step}.safetensors")
         prefixes = [f"m{micro}/r{self.rank}/" for micro in range(self.accumulation)]
         return [{name[len(prefix):]: g for name, g in every.items() if name.startswith(prefix)} for prefix in prefixes]
@@ -44,25 +44,27 @@ class Case:
         return {"lr": self.lr(index, 1), **{key: self.groups[index][key] for key in ("betas", "eps", "weight_decay")}}
 
     def optimizer_groups(self, by_name, decoupled):
-        """As torch.optim wants them; `index` says which group of the case it is, the key `decoupled` whether AdamW."""
+        """Parameter groups for torch.optim. `index` is the group's index in the case; the key called `decoupled` is
+        true for AdamW."""
         members = [[by_name[p["name"]] for p in self.params if p["name"] in self.trained and p["group"] == index]
                    for index in range(len(self.groups))]
         return [{"params": m, "index": i, decoupled: self.groups[i]["optimizer"] == "AdamW", **self.hyper_parameters(i)}
                 for i, m in enumerate(members) if m]
 
     def write_seen(self, step, seen):
-        """What each forward of a step used on this rank: by micro-step, {name: parameter}."""
+        """Writes the parameters that each forward of a step used on this rank: by micro-step, {name: parameter}."""
         tensors = {f"m{micro}/{name}": tensor for micro, part in enumerate(seen) for name, tensor in part.items()}
         folder = self.answer / f"rank-{self.rank}"
         folder.mkdir(exist_ok=True)
         save_file(tensors, folder / f"step-{step}.safetensors")
 
     def write_step(self, step, tensors, t, skipped=False, scale=None, norm=None):
-        """The state after a step, by rank 0: {"param/NAME": whole tensor, "exp_avg/NAME": ..., ...}, and the rest."""
+        """Writes the state after a step, on rank 0: {"param/NAME": full tensor, "exp_avg/NAME": ..., ...}, t, and what
+        else the case requires."""
         if self.rank != 0:
             return
         zeros = {f"{kind}/{p['name']}": torch.zeros(p["shape"]) for kind in MOMENTS
-                 for p in self.params if p["name"] in self.trained and p["used"]}  # what has had no step yet
+                 for p in self.params if p["name"] in self.trained and p["used"]}  # before the first applied step
         tensors = {**zeros, **tensors, "t": torch.tensor(int(t))}
         if self.overflow_check:
             tensors["skipped"] = torch.tensor(int(skipped))

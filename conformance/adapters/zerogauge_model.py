@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model of a case: a linear loss, whose gradients are the tensors that the case gives."""
+"""The model of a case: a linear loss whose gradients are the tensors of the case."""
 import torch
 
 
 class Uses(torch.nn.Module):
-    """A module with some parameters; adds sum(parameter x gradient) to the loss, and keeps what it saw."""
+    """A module with some of the parameters. It adds sum(parameter x gradient) to the loss, and records the parameters
+    that it used."""
 
     def __init__(self, model, named):
         super().__init__()
-        self.model, self.names = [model], [name for name, _ in named]  # a list: no submodule
+        self.model, self.names = [model], [name for name, _ in named]  # in a list, the model is not a submodule
         for i, (_, parameter) in enumerate(named):
             self.register_parameter(f"p{i}", parameter)
 
@@ -18,13 +19,13 @@ class Uses(torch.nn.Module):
             used = getattr(self, f"p{i}").to(model.dtype)
             if name in model.used:
                 model.seen[name] = used.detach().clone()
-            if name in model.gradients:  # in fp32, so that nothing but S x gradient is rounded to `precision`
+            if name in model.gradients:  # in fp32, so that only S x gradient is rounded to `precision`
                 loss = loss + (used.float() * model.gradients[name].float()).sum()
         return loss
 
 
 class Model(torch.nn.Module):
-    """Units of about a bucket each, in model order. Tied parameters are the root's own, as FSDP wants it."""
+    """Units of about a bucket each, in model order. Tied parameters belong to the root, as FSDP requires."""
 
     def __init__(self, case, dtype):
         super().__init__()

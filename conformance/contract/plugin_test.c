@@ -108,7 +108,7 @@ Test(plugin, the_example_declines_what_it_has_not)
     cr_assert_eq(plugin_answer(example, "cases", "answers", 2, NULL), ERR_NONE, "%s", err_message());
     cr_assert_eq(answer_open(&c, "answers/zero", &answer), ERR_NONE, "%s", err_message());
     cr_expect_eq(answer.kind, ANSWER_UNSUPPORTED);
-    cr_expect_str_eq(answer.text, "the example knows plain data parallelism in fp32");
+    cr_expect_str_eq(answer.text, "the example supports plain data parallelism in fp32 only");
     answer_close(&answer);
 }
 
