@@ -212,12 +212,15 @@ static int step_main(const struct bench_device *device, int argc, const char **a
 {
     struct step_texts texts = {0};
     const struct poptOption own[] = {
-        {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "measure these, separated by commas (all)", "PRESET,..."},
-        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (gpt-3m; another with --quick or on a GPU)", "MODEL"},
-        {"device", '\0', POPT_ARG_STRING, &texts.device, 0, "the device that trains (cpu); cuda has a larger model",
-         "cpu|cuda"},
-        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "schedule of operations (serial)", "serial|overlap"},
-        {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes, in GB/s, as for train", "LIST"},
+        {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "presets to measure (default: all)", "PRESET,..."},
+        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (default: gpt-3m; another with --quick or on a GPU)",
+         "MODEL"},
+        {"device", '\0', POPT_ARG_STRING, &texts.device, 0,
+         "the device that trains (default: cpu); cuda has a larger model", "cpu|cuda"},
+        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "schedule of operations (default: serial)",
+         "serial|overlap"},
+        {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes to rates in GB/s, as in train",
+         "LANE=GB/S,..."},
         {"text", '\0', POPT_ARG_STRING, &texts.text_path, 0, "train on this file instead of the King James Bible",
          "FILE"},
         POPT_TABLEEND,
