@@ -134,7 +134,7 @@ Test(trace, a_failed_run_leaves_its_timeline)
     struct seen seen;
     cr_assert_eq(train("--preset zero3 --model gpt-nano --steps 5 --inject rank:1:die@3", temporary(path)), 2, "%s",
                  output);
-    cr_expect(strstr(output, "dies in step 3"), "%s", output);
+    cr_expect(strstr(output, "ended in step 3"), "%s", output);
     json_t *events = load(path);
     unlink(path);
     look(events, &seen);
@@ -166,7 +166,7 @@ Test(trace, a_full_disk_is_an_error_that_names_the_file)
     cr_expect_eq(train("--preset zero3 --model linear --steps 1", "/dev/full"), 2);
     cr_expect(strstr(output, "--trace /dev/full: the timeline could not be written: No space left"), "%s", output);
     cr_expect_eq(train("--preset zero3 --model linear --steps 5 --inject rank:1:die@3", "/dev/full"), 2);
-    cr_expect(strstr(output, "dies in step 3") && strstr(output, "; and --trace /dev/full"), "%s", output);
+    cr_expect(strstr(output, "ended in step 3") && strstr(output, "; and --trace /dev/full"), "%s", output);
 }
 
 Test(trace, a_lane_is_busy_for_the_union_of_its_intervals)
