@@ -212,7 +212,7 @@ static int info_parse(int argc, const char **argv, int *json)
     if (rc < -1)
         code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(rc));
     else if (poptPeekArg(context))
-        code = err_set(ERR_USAGE, "'%s' is not an option", poptPeekArg(context));
+        code = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", poptPeekArg(context));
     poptFreeContext(context);
     return code;
 }

@@ -190,7 +190,7 @@ static int run(int argc, const char **argv, const struct options *a, int *status
     if (a->save_ranges && access(a->save_ranges, F_OK) == 0)
         return err_set(ERR_USAGE, "--save-ranges %s: exists; give a new file", a->save_ranges);
     if (bench_world_comm() && a->world > 0 && a->world != bench_world_size())
-        return err_set(ERR_USAGE, "--world %d: the launcher started %d processes; omit --world", a->world,
+        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: omit --world", a->world,
                        bench_world_size());
     if (a->world < 0 || a->world > VALIDATE_WORLD_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d ranks", a->world, VALIDATE_WORLD_MAX);
@@ -264,7 +264,7 @@ static int parse_and_run(int argc, const char **argv, struct options *a, int *st
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
     else if (poptPeekArg(context))
-        rc = err_set(ERR_USAGE, "'%s' is not an option; --help lists them", poptPeekArg(context));
+        rc = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", poptPeekArg(context));
     if (rc == ERR_NONE)
         rc = run(argc, argv, a, status);
     poptFreeContext(context);

@@ -136,12 +136,12 @@ int bench_comm_on(const struct bench_device *device, int argc, const char **argv
     struct selection selection = {.world = BENCH_WORLD_DEFAULT};
     struct poptOption own[] = {
         {"world", '\0', POPT_ARG_INT, &selection.world, 0,
-         "ranks (2, or the launcher's); --sizes are bytes of the whole buffer", "N"},
+         "ranks (default: 2, or the launcher's); --sizes are bytes of the full buffer", "N"},
         {"device", '\0', POPT_ARG_STRING, &selection.device_name, 0,
-         "where the buffers are (cpu); under mpirun, cuda needs a GPU for each rank and compares with NCCL",
+         "where the buffers are (default: cpu); under mpirun, cuda needs a GPU for each rank and compares with NCCL",
          "cpu|cuda"},
         {"operation", '\0', POPT_ARG_STRING, &selection.operation, 0,
-         "measure this one: reduce-scatter, all-gather, all-reduce, all-to-all or broadcast", "NAME"},
+         "measure only reduce-scatter, all-gather, all-reduce, all-to-all or broadcast", "NAME"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_comm, own, &selection.options);

@@ -129,7 +129,7 @@ static int options_read(int argc, const char **argv, const struct benchmark *ben
     if (rc < -1)
         code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(rc));
     else if (poptPeekArg(context))
-        code = err_set(ERR_USAGE, "'%s' is not an option; --help lists them", poptPeekArg(context));
+        code = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", poptPeekArg(context));
     else
         code = options_convert(raw, out);
     if (code == ERR_NONE && out->help) {
@@ -160,15 +160,16 @@ int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, 
          "64K,64M"},
         {"threads", '\0', TEXT, &raw.threads, 0, "thread counts to measure", "1,all"},
         {"repeat", '\0', INT, &raw.repeat, 0, "counted repetitions of each case", "N"},
-        {"warmup", '\0', INT, &raw.warmup, 0, "uncounted repetitions before them", "N"},
+        {"warmup", '\0', INT, &raw.warmup, 0, "uncounted repetitions before the counted ones", "N"},
         {"quick", '\0', FLAG, &raw.quick, 0, "fewer and smaller cases", NULL},
-        {"json", '\0', FLAG, &raw.json, 0, "print one JSON line per case", NULL},
-        {"out", '\0', TEXT, &raw.out, 0, "write a result file, which must not exist", "FILE"},
-        {"help", 'h', FLAG, &raw.help, 0, "show this text", NULL},
+        {"json", '\0', FLAG, &raw.json, 0, "print one line of JSON per case", NULL},
+        {"out", '\0', TEXT, &raw.out, 0, "write a new result file", "FILE"},
+        {"help", 'h', FLAG, &raw.help, 0, "show this help", NULL},
         POPT_TABLEEND,
     };
     const struct poptOption of_storage[] = {
-        {"nvme-path", '\0', POPT_ARG_ARGV, &storage->given_paths, 0, "folder for files (.); may be repeated", "DIR"},
+        {"nvme-path", '\0', POPT_ARG_ARGV, &storage->given_paths, 0, "a folder for files (default: .); repeatable",
+         "DIR"},
         {"engine", '\0', TEXT, &storage->engine, 0, "measure this engine only", "libaio|io_uring"},
         {"buffered", '\0', FLAG, &raw.buffered, 0,
          uses == BENCH_USES_DIRECT ? "refused: this benchmark bypasses the page cache"
@@ -178,7 +179,8 @@ int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, 
     };
     const struct poptOption of_states[] = {
         {"no-swap-checksum", '\0', FLAG, &raw.no_checksum, 0, "do not verify checksums of data read from NVMe", NULL},
-        {"inject", '\0', TEXT, &storage->inject, 0, "inject faults, as in train; the measurement is discarded", "LIST"},
+        {"inject", '\0', TEXT, &storage->inject, 0, "inject faults, as in train; the measurement is discarded",
+         "FAULT,..."},
         POPT_TABLEEND,
     };
     const struct poptOption table[] = {

@@ -90,7 +90,7 @@ int bench_world_choose(int *ranks, int default_ranks, int max_ranks)
 {
     bool given = *ranks != BENCH_WORLD_DEFAULT;
     if (world.comm && given && *ranks != comm_world(world.comm))
-        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: leave --world out", *ranks,
+        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: omit --world", *ranks,
                        comm_world(world.comm));
     if (!world.comm && given && (*ranks < 1 || *ranks > max_ranks))
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d ranks", *ranks, max_ranks);

@@ -108,7 +108,7 @@ int bench_named(int argc, const char **argv)
         if (strcmp(argv[0], benchmarks[i]->name) == 0)
             return bench_world_run(argv[0], benchmarks[i]->run, benchmarks[i]->together, argc, argv);
     }
-    fprintf(stderr, "zerogauge bench: unknown benchmark '%s'\n", argv[0]);
+    fprintf(stderr, "zerogauge bench: unknown benchmark \"%s\"\n", argv[0]);
     benchmarks_print(stderr);
     return err_exit_status(ERR_USAGE);
 }

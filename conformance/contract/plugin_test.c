@@ -162,7 +162,7 @@ Test(plugin, another_contract_is_refused_with_both_versions)
     } rows[] = {
         {"contract", "is made for contract 2, and this is contract 1; expected the same"},
         {"size", "its table has 88 bytes, that of contract 1 has 96; expected the same"},
-        {"table", "zerogauge_implementation gives no table"},
+        {"table", "zerogauge_implementation returns no table"},
         {"step", "its table has no \"step\""},
         {"version", "its table has no \"version\""},
         {"save", "its table has one of \"save\" and \"load\"; expected both, or neither"},

@@ -202,7 +202,7 @@ int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t coun
 int comm_broadcast(struct comm *comm, void *buffer, size_t bytes, int root)
 {
     if (root < 0 || root >= comm->world)
-        return refuse(comm, COMM_BROADCAST, "the root is no rank of this world");
+        return refuse(comm, COMM_BROADCAST, "the root is not a rank of this world");
     TRY(run(comm, &(struct comm_call){.operation = COMM_BROADCAST,
                                       .send_dtype = DTYPE_BYTE,
                                       .recv_dtype = DTYPE_BYTE,

@@ -39,7 +39,7 @@ int optimizer_open(struct optimizer *o)
 {
     o->recipe = recipe_find(o->config->recipe);
     if (!o->recipe)
-        return err_set(ERR_USAGE, "no recipe is called \"%s\"", o->config->recipe);
+        return err_set(ERR_USAGE, "unknown recipe \"%s\"", o->config->recipe);
     size_t groups = (size_t)o->model->group_count, buckets = (size_t)o->layout->bucket_count + 1;
     o->states = calloc(groups, sizeof *o->states);
     o->scalars = calloc(groups, sizeof *o->scalars);

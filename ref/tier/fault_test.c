@@ -146,7 +146,7 @@ Test(fault, a_rank_that_dies_ends_all_and_is_named)
     for (int rank = 0; rank < 3; rank++)
         for (int step = 1; step <= 2; step++) {
             char expected[64];
-            snprintf(expected, sizeof expected, "zerogauge train: rank %d: dies in step %d", rank, step);
+            snprintf(expected, sizeof expected, "zerogauge train: rank %d: ended in step %d", rank, step);
             time_t begin = time(NULL);
             cr_assert_eq(train("--world 3 --steps 1000 --inject rank:%d:die@%d", rank, step), 2, "%s", output);
             cr_assert(says(expected), "%s", output);

@@ -166,7 +166,7 @@ void train_print_table(const struct train_setting *setting, const struct train_r
     print_marks(setting, result, out);
     for (int tier = 0; tier < TIER_COUNT; tier++)
         print_held(config, result, (enum ledger_tier)tier, out);
-    fprintf(out, "  bytes sent by all        counted           formula  in the paper, a rank and step: %s\n",
+    fprintf(out, "  bytes sent by all        counted           formula  in the paper, per rank and step: %s\n",
             result->traffic_formula);
     print_moved(result, LANE_COLLECTIVE, out);
     for (int lane = 0; lane < LANE_COUNT; lane++)

@@ -156,9 +156,9 @@ void verify_fits(struct verify *v)
         bool fits = json_is_true(json_object_get(fit, "fits"));
         bool refused = json_is_false(json_object_get(fit, "fits"));
         if (fits && (exceeds || unknown))
-            verify_refuse(v, line, "fits", "is true, expected false: a tier asks for more than is available");
+            verify_refuse(v, line, "fits", "is true, expected false: a tier needs more than is available");
         if (refused && !exceeds && !unknown)
-            verify_refuse(v, line, "fits", "is false, expected true: every tier has what is asked for");
+            verify_refuse(v, line, "fits", "is false, expected true: every tier has what is needed");
         if (!fits && json_is_null(json_object_get(fit, "reason")))
             verify_refuse(v, line, "reason", "is null, expected what does not fit");
     }
