@@ -204,7 +204,8 @@ static float exponentials(size_t count, float *row, float *largest)
     return lanes_sum(lane);
 }
 
-// `count` matrices of length x length. Causal: row i of each covers the positions 0 .. i; the others become 0.
+// `count` matrices of length x length. Causal: row i of each covers the positions 0 .. i; those behind, up to
+// causal_end, become 0.
 static void kernel_softmax_causal(size_t count, size_t length, float *scores, enum dtype dtype, void *operand)
 {
     float *out = operand;
@@ -215,7 +216,7 @@ static void kernel_softmax_causal(size_t count, size_t length, float *scores, en
         for (size_t j = 0; j < covered; j++)
             out[j] = scores[j] * inverse;
         kernel_operand_round(dtype, covered, out, out);
-        memset(out + covered, 0, (length - covered) * sizeof *out);
+        memset(out + covered, 0, (causal_end(r % length, length) - covered) * sizeof *out);
     }
 }
 
@@ -234,7 +235,7 @@ static void kernel_softmax_causal_backward(size_t count, size_t length, const vo
         for (size_t j = 0; j < covered; j++)
             out[j] = softmax[j] * (gradient[j] - common);
         kernel_operand_round(dtype, covered, out, out);
-        memset(out + covered, 0, (length - covered) * sizeof *out);
+        memset(out + covered, 0, (causal_end(r % length, length) - covered) * sizeof *out);
     }
 }
 

@@ -42,19 +42,27 @@ struct matmul_operand {
 void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
             float *c, size_t c_stride);
 
-// `count` such products of one shape; from one to the next the matrices lie a_step, b_step and c_step elements apart.
-// The products write to different elements. On the host, the bits are those of one product at a time. a and b are
-// operands of `dtype`; c is fp32, or also such an operand, as which its elements are then rounded.
+// group_count groups of `count` such products of one shape: the matrices lie `step` elements apart from one product to
+// the next, and group_step from one group to the next. The products write to different elements. On the host, the bits
+// are those of one product at a time. a and b are operands of `dtype`; c is fp32, or also such an operand, as which its
+// elements are then rounded.
+struct matmul_steps {
+    size_t step, group_step;
+};
 struct matmul_batch {
-    size_t count, m, n, k;
+    size_t group_count, count, m, n, k;
     float alpha, beta;
     enum dtype dtype;
     struct matmul_operand a, b;
-    size_t a_step, b_step;
     void *c;
     bool c_is_operand;
-    size_t c_stride, c_step;
+    size_t c_stride;
+    struct matmul_steps a_steps, b_steps, c_steps;
 };
+DTYPE_INLINE size_t matmul_offset(struct matmul_steps steps, size_t group, size_t index)
+{
+    return group * steps.group_step + index * steps.step;
+}
 void matmul_many(const struct matmul_batch *batch);
 
 // Loads OpenBLAS and makes it run each product on its caller's thread, so that several threads may call matmul at the
@@ -87,6 +95,17 @@ void gelu_backward(size_t row_count, size_t width, const float *in, const float 
 // qkv has rows of query, key and value (3 x width), sequence after sequence; out has rows of width. These and their
 // gradients are operands, and so are the softmax and the gradient of the scores. scores and scores_gradient are scratch
 // of attention_scores_count floats each; backward recomputes the scores. head_count divides width.
+//
+// A position attends to those up to its own. Scores and their products are computed in blocks of CAUSAL_ROWS positions,
+// each up to its last one's; of the scores behind a position's own, those in its block are 0, and the others have no
+// value.
+enum { CAUSAL_ROWS = 256 };
+DTYPE_INLINE size_t causal_end(size_t position, size_t length)
+{
+    size_t end = (position / CAUSAL_ROWS + 1) * CAUSAL_ROWS;
+    return end < length ? end : length;
+}
+
 struct attention_shape {
     size_t sequence_count;
     size_t sequence_length;

@@ -21,6 +21,9 @@
 // NVIDIA's recommended size for the newest devices; older ones need less.
 enum { WORKSPACE_BYTES = 32 << 20 };
 
+// Products that cuBLAS gets in one call.
+enum { BATCH_MAX = 512 };
+
 // The library, loaded once per process.
 static struct {
     pthread_once_t once;
@@ -40,10 +43,10 @@ static struct {
                            void *c, cudaDataType c_type, int64_t c_stride, cublasComputeType_t compute,
                            cublasGemmAlgo_t algorithm);
     cublasStatus_t (*gemm_batch)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
-                                 int64_t m, int64_t n, int64_t k, const void *alpha, const void *a, cudaDataType a_type,
-                                 int64_t a_stride, long long a_step, const void *b, cudaDataType b_type,
-                                 int64_t b_stride, long long b_step, const void *beta, void *c, cudaDataType c_type,
-                                 int64_t c_stride, long long c_step, int64_t count, cublasComputeType_t compute,
+                                 int64_t m, int64_t n, int64_t k, const void *alpha, const void *const a[],
+                                 cudaDataType a_type, int64_t a_stride, const void *const b[], cudaDataType b_type,
+                                 int64_t b_stride, const void *beta, void *const c[], cudaDataType c_type,
+                                 int64_t c_stride, int64_t count, cublasComputeType_t compute,
                                  cublasGemmAlgo_t algorithm);
 } library = {.once = PTHREAD_ONCE_INIT};
 
@@ -52,6 +55,7 @@ struct handle {
     struct cuda_lane_user user;  // first, so that a pointer to it is one to the handle
     cublasHandle_t cublas;
     void *workspace;
+    const void **pointers;  // there, to the matrices of a batch
 };
 static _Thread_local struct handle own;
 
@@ -61,6 +65,7 @@ static void close_handle(struct cuda_lane_user *user)
     if (h->cublas)
         (void)library.destroy(h->cublas);
     (void)cudaFree(h->workspace);
+    (void)cudaFree(h->pointers);
     *h = (struct handle){0};
 }
 
@@ -76,7 +81,7 @@ static void load(void)
         {"cublasGetProperty", &library.get_property},
         {"cublasGetStatusName", &library.status_name},
         {"cublasGemmEx_64", &library.gemm},
-        {"cublasGemmStridedBatchedEx_64", &library.gemm_batch},
+        {"cublasGemmBatchedEx_64", &library.gemm_batch},
     };
     void *file;
     if (cuda_library_open((const char *const[]){LIBRARY, NULL}, "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), &file) !=
@@ -118,6 +123,9 @@ static int check(cublasStatus_t status, const char *what)
 static int open_handle(struct handle *h, struct CUstream_st *stream)
 {
     TRY(cuda_lane_error(cudaMalloc(&h->workspace, WORKSPACE_BYTES), "allocating the workspace of cuBLAS"));
+    void *pointers;
+    TRY(cuda_lane_error(cudaMalloc(&pointers, 3 * BATCH_MAX * sizeof *h->pointers), "allocating pointers for cuBLAS"));
+    h->pointers = pointers;
     TRY(check(library.create(&h->cublas), "creating a handle of cuBLAS"));
     const cublasMath_t mode = (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
     TRY(check(library.set_math_mode(h->cublas, mode), "the mode of cuBLAS"));
@@ -207,50 +215,90 @@ static cudaDataType type_of(const struct matrix *matrix)
     return matrix->dtype == DTYPE_BF16 ? CUDA_R_16BF : matrix->dtype == DTYPE_FP16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-// cuBLAS is column-major and so reads a row-major matrix as its transpose: c^T = op(b)^T op(a)^T.
-static cublasStatus_t enqueue(const struct matmul_batch *p, const struct matrix *a, const struct matrix *b,
-                              const struct matrix *c)
+// Tensor cores multiply 16-bit operands exactly and sum in fp32; of fp32 they would round the operands.
+static cublasComputeType_t compute_of(const struct matmul_batch *p)
 {
-    cublasOperation_t a_operation = operation_of(p->a), b_operation = operation_of(p->b);
-    int64_t m = (int64_t)p->n, n = (int64_t)p->m, k = (int64_t)p->k;
-    int64_t a_stride = (int64_t)p->a.stride, b_stride = (int64_t)p->b.stride, c_stride = (int64_t)p->c_stride;
-    // Tensor cores multiply 16-bit operands exactly and sum in fp32; for fp32 they would round the operands.
-    cublasComputeType_t compute = p->dtype == DTYPE_FP32 ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
-    if (p->count == 1)
-        return library.gemm(own.cublas, b_operation, a_operation, m, n, k, &p->alpha, data_of(b), type_of(b), b_stride,
-                            data_of(a), type_of(a), a_stride, &p->beta, data_of(c), type_of(c), c_stride, compute,
-                            CUBLAS_GEMM_DEFAULT);
-    return library.gemm_batch(own.cublas, b_operation, a_operation, m, n, k, &p->alpha, data_of(b), type_of(b),
-                              b_stride, (long long)p->b_step, data_of(a), type_of(a), a_stride, (long long)p->a_step,
-                              &p->beta, data_of(c), type_of(c), c_stride, (long long)p->c_step, (int64_t)p->count,
-                              compute, CUBLAS_GEMM_DEFAULT);
+    return p->dtype == DTYPE_FP32 ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
 }
 
-static int multiply(const struct matmul_batch *p)
+// cuBLAS is column-major and so reads a row-major matrix as its transpose: c^T = op(b)^T op(a)^T.
+static int multiply_one(const struct matmul_batch *p, struct matrix a, struct matrix b, struct matrix c)
 {
-    struct matrix a = matrix_of(p->dtype, p->a, p->m, p->k), b = matrix_of(p->dtype, p->b, p->k, p->n);
-    struct matrix c = {.dtype = p->c_is_operand ? p->dtype : DTYPE_FP32,
-                       .data = p->c,
-                       .rows = p->m,
-                       .columns = p->n,
-                       .stride = p->c_stride};
-    TRY(ready(&own));
-    // The matrices of a batch are activations, whose alignment depends on nothing but the model's shape.
-    if (p->count > 1)
-        return check(enqueue(p, &a, &b, &c), "matrix products");
     int code = open_matrix(&a, true);
     code = code == ERR_NONE ? open_matrix(&b, true) : code;
     code = code == ERR_NONE ? open_matrix(&c, p->beta != 0.0f) : code;
     if (code == ERR_NONE)
-        code = check(enqueue(p, &a, &b, &c), "a matrix product");
+        code = check(library.gemm(own.cublas, operation_of(p->b), operation_of(p->a), (int64_t)p->n, (int64_t)p->m,
+                                  (int64_t)p->k, &p->alpha, data_of(&b), type_of(&b), (int64_t)b.stride, data_of(&a),
+                                  type_of(&a), (int64_t)a.stride, &p->beta, data_of(&c), type_of(&c), (int64_t)c.stride,
+                                  compute_of(p), CUBLAS_GEMM_DEFAULT),
+                     "a matrix product");
     int closed[] = {close_matrix(&a, false), close_matrix(&b, false), close_matrix(&c, code == ERR_NONE)};
     for (int i = 0; i < 3; i++)
         code = code == ERR_NONE ? closed[i] : code;
     return code;
 }
 
+// The matrix of a product of the batch.
+static struct matrix matrix_at(struct matrix first, struct matmul_steps steps, const struct matmul_batch *p,
+                               size_t index)
+{
+    first.data =
+        (char *)first.data + matmul_offset(steps, index / p->count, index % p->count) * dtype_bytes(first.dtype);
+    return first;
+}
+
+// Whether all of a batch's matrices are aligned: those in 16 bits must be if cuBLAS gets pointers to them, because it
+// cannot choose by addresses that lie on the device.
+static bool are_aligned(const struct matrix *matrix, struct matmul_steps steps)
+{
+    size_t bytes = dtype_bytes(matrix->dtype);
+    return bytes == sizeof(float) || ((uintptr_t)matrix->data % ALIGNMENT == 0 && steps.step * bytes % ALIGNMENT == 0 &&
+                                      steps.group_step * bytes % ALIGNMENT == 0);
+}
+
+// The products [first, first + count) of a batch. The pointers are copied to the device before the call returns, and in
+// the stream's order, so that their memory there serves every batch.
+static int multiply_some(const struct matmul_batch *p, const struct matrix matrices[3], size_t first, size_t count)
+{
+    const struct matmul_steps steps[] = {p->a_steps, p->b_steps, p->c_steps};
+    const void *pointers[3 * BATCH_MAX];
+    for (size_t i = 0; i < 3 * count; i++)
+        pointers[i] = matrix_at(matrices[i / count], steps[i / count], p, first + i % count).data;
+    TRY(cuda_lane_error(cudaMemcpyAsync(own.pointers, pointers, 3 * count * sizeof *pointers, cudaMemcpyHostToDevice,
+                                        cuda_lane_stream()),
+                        "pointers for cuBLAS"));
+    const struct matrix *a = matrices, *b = matrices + 1, *c = matrices + 2;
+    return check(library.gemm_batch(own.cublas, operation_of(p->b), operation_of(p->a), (int64_t)p->n, (int64_t)p->m,
+                                    (int64_t)p->k, &p->alpha, own.pointers + count, type_of(b), (int64_t)b->stride,
+                                    own.pointers, type_of(a), (int64_t)a->stride, &p->beta,
+                                    (void *const *)(own.pointers + 2 * count), type_of(c), (int64_t)c->stride,
+                                    (int64_t)count, compute_of(p), CUBLAS_GEMM_DEFAULT),
+                 "matrix products");
+}
+
+static int multiply(const struct matmul_batch *p)
+{
+    const struct matrix matrices[] = {matrix_of(p->dtype, p->a, p->m, p->k),
+                                      matrix_of(p->dtype, p->b, p->k, p->n),
+                                      {.dtype = p->c_is_operand ? p->dtype : DTYPE_FP32,
+                                       .data = p->c,
+                                       .rows = p->m,
+                                       .columns = p->n,
+                                       .stride = p->c_stride}};
+    size_t all = p->group_count * p->count;
+    bool aligned = are_aligned(&matrices[0], p->a_steps) && are_aligned(&matrices[1], p->b_steps) &&
+                   are_aligned(&matrices[2], p->c_steps);
+    TRY(ready(&own));
+    for (size_t i = 0; (all == 1 || !aligned) && i < all; i++)
+        TRY(multiply_one(p, matrix_at(matrices[0], p->a_steps, p, i), matrix_at(matrices[1], p->b_steps, p, i),
+                         matrix_at(matrices[2], p->c_steps, p, i)));
+    for (size_t first = 0; all > 1 && aligned && first < all; first += BATCH_MAX)
+        TRY(multiply_some(p, matrices, first, all - first < BATCH_MAX ? all - first : BATCH_MAX));
+    return ERR_NONE;
+}
+
 void cuda_matmul(const struct matmul_batch *batch)
 {
-    if (batch->count > 0)
-        cuda_lane_keep(multiply(batch));
+    cuda_lane_keep(multiply(batch));
 }

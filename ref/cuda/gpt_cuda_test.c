@@ -74,6 +74,18 @@ static int add_operand(struct bench *b, size_t count)
     return i;
 }
 
+// An operand there, of the values here, which are rounded.
+static const void *operand_there(struct bench *b, int array)
+{
+    isa_scalar.operand_round(b->dtype, b->counts[array], b->here[array], b->here[array]);
+    b->is_operand[array] = true;
+    char *narrow = malloc((b->counts[array] + 1) * sizeof(float));
+    isa_scalar.narrow(b->dtype, b->here[array], narrow, b->counts[array]);
+    cr_assert_eq(bytes_copy(b->there[array], narrow, b->counts[array] * dtype_bytes(b->dtype)), ERR_NONE);
+    free(narrow);
+    return b->there[array];
+}
+
 static void compare_bytes(const struct bench *b, int i, const void *found, const char *what, size_t rows, size_t width)
 {
     enum dtype dtype = b->is_operand[i] ? b->dtype : DTYPE_FP32;
@@ -169,12 +181,15 @@ static void try_softmax(bool is_gpu)
     struct bench b;
     if (!open_bench(&b, is_gpu))
         return;
-    for (size_t length = 1; length <= 67; length = b.dtype == DTYPE_FP16 ? 2 * length + 1 : length) {
-        b.dtype = (enum dtype)((b.dtype + 1) % 3);
-        add(&b, 3 * length * length);
-        add(&b, 3 * length * length);
-        add_operand(&b, 3 * length * length);
-        add_operand(&b, 3 * length * length);
+    const size_t lengths[] = {1, 3, 16, 31, 67, CAUSAL_ROWS + 40};
+    for (size_t i = 0; i < 3 * sizeof lengths / sizeof *lengths; i++) {
+        size_t length = lengths[i / 3];
+        b.dtype = (enum dtype)(i % 3);
+        for (int array = 0; array < 4; array++)
+            add(&b, 3 * length * length);
+        // Elements that have no value are the same in both places.
+        operand_there(&b, 2);
+        operand_there(&b, 3);
         IN_BOTH(&b, softmax_causal(3, length, a[0], b.dtype, a[2]));
         IN_BOTH(&b, softmax_causal_backward(3, length, a[2], a[1], b.dtype, a[3]));
         IN_BOTH(&b, softmax_causal(3, length, a[1], DTYPE_FP32, a[1]));
@@ -281,17 +296,6 @@ Test(gpt_cuda, cublas_is_found_with_all_that_is_asked_of_it)
     cr_expect_geq(minor, 0);
 }
 
-// An operand there, of the values here, which are rounded.
-static const void *operand_there(struct bench *b, int array)
-{
-    isa_scalar.operand_round(b->dtype, b->counts[array], b->here[array], b->here[array]);
-    b->is_operand[array] = true;
-    char narrow[b->counts[array] * sizeof(float)];
-    isa_scalar.narrow(b->dtype, b->here[array], narrow, b->counts[array]);
-    cr_assert_eq(bytes_copy(b->there[array], narrow, b->counts[array] * dtype_bytes(b->dtype)), ERR_NONE);
-    return b->there[array];
-}
-
 // The result of a product there is that of OpenBLAS within rounding, and afterwards both are the same.
 static void expect_near(struct bench *b, int array)
 {
@@ -322,7 +326,8 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
         size_t bytes = dtype_bytes(b.dtype), out_bytes = to_operand ? bytes : sizeof(float);
         int left = add(&b, M * K), right = add(&b, K * N), out = add(&b, M * (N + 2));
         int shifted = add(&b, K * N + 1), target = add(&b, M * (N + 2) + 1);
-        struct matmul_batch here = {.count = 1,
+        struct matmul_batch here = {.group_count = 1,
+                                    .count = 1,
                                     .m = M,
                                     .n = N,
                                     .k = K,
@@ -360,29 +365,33 @@ Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
     }
 }
 
-// Heads of one matrix side by side, as attention has them.
+// Heads side by side in the rows of several sequences, as attention has them, at steps that allow wide loads in 16 bits
+// and at steps that do not.
 Test(gpt_cuda, products_of_a_batch_on_the_device_are_right_gpu)
 {
     struct bench b;
     if (!open_bench(&b, true))
         return;
-    enum { HEADS = 5, LENGTH = 9, HEAD_WIDTH = 6, WIDTH = HEADS * HEAD_WIDTH };
-    for (int i = 0; i < 3; i++) {
-        b.dtype = (enum dtype)i;
-        int q = add(&b, LENGTH * WIDTH), k = add(&b, LENGTH * WIDTH), scores = add(&b, HEADS * LENGTH * LENGTH);
-        struct matmul_batch batch = {.count = HEADS,
+    enum { SEQUENCES = 3, HEADS = 5, LENGTH = 9, ALL = SEQUENCES * HEADS };
+    for (int i = 0; i < 6; i++) {
+        size_t head_width = i < 3 ? 8 : 6, width = HEADS * head_width;
+        b.dtype = (enum dtype)(i % 3);
+        int q = add(&b, SEQUENCES * LENGTH * width), k = add(&b, SEQUENCES * LENGTH * width);
+        int scores = add(&b, ALL * LENGTH * LENGTH);
+        struct matmul_batch batch = {.group_count = SEQUENCES,
+                                     .count = HEADS,
                                      .m = LENGTH,
                                      .n = LENGTH,
-                                     .k = HEAD_WIDTH,
+                                     .k = head_width,
                                      .alpha = 0.25f,
                                      .dtype = b.dtype,
-                                     .a = {operand_there(&b, q), WIDTH, false},
-                                     .b = {operand_there(&b, k), WIDTH, true},
-                                     .a_step = HEAD_WIDTH,
-                                     .b_step = HEAD_WIDTH,
+                                     .a = {operand_there(&b, q), width, false},
+                                     .b = {operand_there(&b, k), width, true},
                                      .c = b.there[scores],
                                      .c_stride = LENGTH,
-                                     .c_step = LENGTH * LENGTH};
+                                     .a_steps = {head_width, LENGTH * width},
+                                     .b_steps = {head_width, LENGTH * width},
+                                     .c_steps = {LENGTH * LENGTH, HEADS * LENGTH * LENGTH}};
         cuda_matmul(&batch);
         batch.a.data = b.here[q];
         batch.b.data = b.here[k];

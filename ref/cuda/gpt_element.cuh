@@ -201,7 +201,7 @@ struct softmax_causal_operation {
         float *from = scores + r * length, largest;
         float inverse = 1.0f / exponentials(team, count, from, &largest);
         team.each(0, count, [&](size_t j) { out.put(r * length + j, from[j] * inverse); });
-        team.each(count, length, [&](size_t j) { out.put(r * length + j, 0); });
+        team.each(count, causal_end(count - 1, length), [&](size_t j) { out.put(r * length + j, 0); });
     }
 };
 
@@ -218,7 +218,7 @@ struct softmax_causal_backward_operation {
         size_t count = r % length + 1;
         float common = team.sum(count, [&](size_t j) { return softmax.get(r * length + j) * g[j]; });
         team.each(0, count, [&](size_t j) { out.put(r * length + j, softmax.get(r * length + j) * (g[j] - common)); });
-        team.each(count, length, [&](size_t j) { out.put(r * length + j, 0); });
+        team.each(count, causal_end(count - 1, length), [&](size_t j) { out.put(r * length + j, 0); });
     }
 };
 

@@ -54,9 +54,10 @@ static size_t layer_elements(const struct model *model, int layer)
 }
 
 // The elements of attention's scores, in whole cache lines.
-static size_t scores_elements(const struct gpt_shape *shape)
+static size_t scores_elements(const struct gpt_shape *shape, size_t sequence_count)
 {
-    const struct attention_shape attention = {1, shape->sequence_length, shape->width, shape->head_count, DTYPE_FP32};
+    const struct attention_shape attention = {sequence_count, shape->sequence_length, shape->width, shape->head_count,
+                                              DTYPE_FP32};
     return (attention_scores_count(&attention) + 15) / 16 * 16;
 }
 
@@ -84,7 +85,7 @@ static struct gpt_layout layout_make(const struct model *model, size_t sequence_
 {
     const struct gpt_shape *shape = shape_of(model);
     size_t rows = sequence_count * shape->sequence_length, width = shape->width;
-    size_t tile_width = 4 * width / shape->tile_count, scores = scores_elements(shape);
+    size_t tile_width = 4 * width / shape->tile_count, scores = scores_elements(shape, sequence_count);
     size_t largest_param = 0, largest_layer = 0;
     for (int i = 0; i < model->param_count; i++)
         largest_param = larger(largest_param, model->params[i].count);
@@ -200,7 +201,8 @@ void pass_hand_over(const struct gpt_pass *pass, int index, const float *value)
 void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,
                   struct gpt_result c)
 {
-    matmul_many(&(struct matmul_batch){.count = 1,
+    matmul_many(&(struct matmul_batch){.group_count = 1,
+                                       .count = 1,
                                        .m = m,
                                        .n = c.width,
                                        .k = k,
