@@ -69,11 +69,15 @@ void bench_default_repeat(struct bench_options *options, size_t repeat, size_t q
 // Parses a list such as "64K,1M,3" into out[BENCH_LIST_MAX]. ERR_USAGE: a malformed list, a zero, or too many numbers.
 int bench_parse_sizes(const char *text, size_t *out, size_t *count);
 
-// Returns the number of processors that this process may run on, which `--threads all` means.
+// Returns the number of processors that this process can keep busy (base/resources.h), which `--threads all` means.
 int bench_thread_count(void);
 
-// Returns the bytes of all last-level caches together: larger arrays do not stay in cache. 0: unknown.
+// Returns the bytes of all last-level caches together that this process's processors share: larger arrays do not stay
+// in cache. 0: unknown.
 size_t bench_cache_bytes(void);
+
+// Returns the bytes that a benchmark may allocate: three quarters of what this process can still have.
+size_t bench_memory_bytes(void);
 
 // Allocates zeroed memory, in huge pages where the system provides them. Each of `threads` threads touches its own
 // contiguous part first. Null: out of memory. The caller frees it with bench_free (null-safe).

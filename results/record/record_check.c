@@ -104,6 +104,11 @@ static const struct shape_field machine_fields[] = {
     {"governor", TEXT_OR_NULL(64)},
     {"hypervisor", TEXT_OR_NULL(256)},
     {"container", TEXT_OR_NULL(64)},
+    {"allowed_threads", {.kind = SHAPE_WHOLE, .low = 1, .high = 1000000, .optional = true}},
+    {"processor_quota", {.kind = SHAPE_NUMBER, .above = true, .high = INFINITY, .or_null = true, .optional = true}},
+    {"memory_limit_bytes", {.kind = SHAPE_WHOLE, .low = 0, .high = COUNT_MAX, .or_null = true, .optional = true}},
+    {"locked_memory_limit_bytes",
+     {.kind = SHAPE_WHOLE, .low = 0, .high = COUNT_MAX, .or_null = true, .optional = true}},
     {0},
 };
 

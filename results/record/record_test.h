@@ -24,7 +24,8 @@
     "\"memory_bytes\":1024,\"transparent_huge_pages\":\"always\",\"huge_pages\":0,\"huge_page_bytes\":2048,"           \
     "\"gpus\":[{\"model\":\"A GPU\"}],\"disks\":[{\"folder\":\"data\",\"file_system\":\"ext4\",\"device\":\"sda\","    \
     "\"model\":\"A disk\",\"rotational\":false,\"bytes\":4096,\"available_bytes\":1024}],\"kernel\":\"6.1\","          \
-    "\"clock_source\":\"tsc\",\"governor\":\"performance\",\"hypervisor\":\"KVM\",\"container\":\"docker\"}"
+    "\"clock_source\":\"tsc\",\"governor\":\"performance\",\"hypervisor\":\"KVM\",\"container\":\"docker\","           \
+    "\"allowed_threads\":2,\"processor_quota\":1.5,\"memory_limit_bytes\":512,\"locked_memory_limit_bytes\":65536}"
 #define SAMPLE_RUN                                                                                                     \
     "{\"record\":\"run\",\"schema\":1,\"program\":\"validate\",\"level\":\"quick\","                                   \
     "\"command\":[\"zerogauge\",\"validate\",\"--quick\"],\"started\":\"2026-11-21T15:00:00Z\","                       \
