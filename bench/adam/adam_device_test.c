@@ -43,7 +43,7 @@ static void wrong_adam(const struct adam_step *step)
 static int run(const struct accelerator *accelerator, int variant, json_t **record)
 {
     enum { COUNT = 5003 };
-    const struct adam_device device = {accelerator, begin, end, mix};
+    const struct adam_device device = {accelerator, begin, end, mix, 64 << 10};
     const struct bench_options options = {.repeat = 3, .warmup = 1, .json = true};
     const struct adam_case of = {&adam_variants[variant], recipe_at(0), ISA_SCALAR, COUNT, 1};
     struct adam_arrays arrays;
@@ -63,6 +63,25 @@ static int run(const struct accelerator *accelerator, int variant, json_t **reco
     return code;
 }
 
+static double number(const json_t *of, const char *key)
+{
+    return json_number_value(json_object_get(of, key));
+}
+
+// The rates of Adam, the mix and the copy follow from each other, and the ratio is to the faster of the latter.
+static void expect_the_faster_baseline(const json_t *record)
+{
+    const json_t *detail = json_object_get(record, "detail"), *baseline = json_object_get(record, "yardstick");
+    double copy = number(detail, "device_copy_GB_per_s"), same = number(detail, "same_streams_GB_per_s");
+    double bytes = number(json_object_get(record, "case"), "bytes_per_param"), rate = number(detail, "GB_per_s");
+    bool is_copy = strcmp(json_string_value(json_object_get(baseline, "name")), "cudaMemcpyAsync") == 0;
+    cr_expect_eq(is_copy, copy > same);
+    cr_expect_float_eq(rate, bytes / number(record, "median"), 1e-4 * rate);
+    cr_expect_float_eq(number(record, "ratio"), rate / (is_copy ? copy : same), 1e-4);
+    cr_expect_float_eq(number(detail, "share_of_device_copy"), rate / copy, 1e-4);
+    cr_expect_float_eq(number(detail, "share_of_same_streams"), rate / same, 1e-4);
+}
+
 Test(adam_device, a_case_is_measured_on_the_device_and_verified)
 {
     for (int variant = 0; variant < 3; variant++) {
@@ -72,7 +91,10 @@ Test(adam_device, a_case_is_measured_on_the_device_and_verified)
         cr_expect_str_eq(json_string_value(json_object_get(of_case, "isa")), "shadow");
         cr_expect_str_eq(json_string_value(json_object_get(of_case, "step")), adam_variants[variant].name);
         cr_expect_eq(json_array_size(json_object_get(record, "samples")), 3u);
-        cr_expect_gt(json_number_value(json_object_get(record, "ratio")), 0);
+        cr_expect_str_eq(json_string_value(json_object_get(of_case, "device")), "shadow");
+        cr_expect_str_eq(json_string_value(json_object_get(of_case, "arithmetic")), "fp32");
+        cr_expect(json_is_false(json_object_get(of_case, "in_cache")));
+        expect_the_faster_baseline(record);
         cr_expect_gt(mix_count, 0);
         json_decref(record);
     }

@@ -130,6 +130,23 @@ int bench_time(const struct bench_work *work, uint64_t *ns);
 int bench_alternate(const struct bench_work *work, const struct bench_work *baseline, size_t warmup, size_t repeat,
                     double items, struct bench_samples *work_samples, struct bench_samples *baseline_samples);
 
+// Work that reports its own time, such as a device's.
+struct bench_timed {
+    int (*run)(void *context, double *ms);  // one repetition
+    void *context;
+    double items;                   // in one repetition, above 0
+    struct bench_samples *samples;  // receives nanoseconds divided by items
+};
+
+// Doubles *rounds, from 1, until a repetition of that many rounds takes BENCH_SAMPLE_NS, or *rounds is
+// BENCH_ROUNDS_MAX. The first repetition, which may load code, decides nothing.
+enum { BENCH_ROUNDS_MAX = 4096 };
+int bench_choose_rounds(int (*run)(void *context, double *ms), void *context, uint64_t *rounds);
+
+// Runs `count` works in turn: `warmup` rounds uncounted, then `repeat` (1 to BENCH_REPEAT_MAX) counted. Each round
+// begins with another of them, so that none always runs after the same one.
+int bench_take_turns(const struct bench_timed works[], size_t count, size_t warmup, size_t repeat);
+
 // Converts samples from nanoseconds to GB/s.
 void bench_rate(struct bench_samples *samples, double bytes);
 

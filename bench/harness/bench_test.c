@@ -118,6 +118,56 @@ static struct bench_record record_of(const struct bench_samples *samples, const 
     };
 }
 
+// Appends its letter and takes as many ms as the text is long.
+struct turn {
+    char letter, *text;
+    size_t fail_at;
+};
+
+static int take_turn(void *context, double *ms)
+{
+    const struct turn *turn = context;
+    size_t length = strlen(turn->text);
+    if (turn->fail_at && length == turn->fail_at)
+        return err_set(ERR_CHECK, "spoilt");
+    turn->text[length] = turn->letter;
+    *ms = (double)(length + 1);
+    return ERR_NONE;
+}
+
+Test(bench, works_that_time_themselves_take_turns_and_each_begins_a_round)
+{
+    char text[32] = "";
+    struct turn a = {'a', text, 0}, b = {'b', text, 0}, c = {'c', text, 0};
+    struct bench_samples samples[3];
+    const struct bench_timed works[] = {
+        {take_turn, &a, 1e6, &samples[0]}, {take_turn, &b, 1e6, &samples[1]}, {take_turn, &c, 2e6, &samples[2]}};
+    cr_assert_eq(bench_take_turns(works, 3, 1, 3), ERR_NONE);
+    cr_expect_str_eq(text, "abcbcacababc");
+    cr_expect_arr_eq(samples[0].values, ((double[]){6, 8, 10}), 3 * sizeof(double));
+    cr_expect_arr_eq(samples[1].values, ((double[]){4, 9, 11}), 3 * sizeof(double));
+    cr_expect_arr_eq(samples[2].values, ((double[]){2.5, 3.5, 6}), 3 * sizeof(double));
+    cr_expect(samples[0].count == 3 && samples[1].count == 3 && samples[2].count == 3);
+    c.fail_at = strlen(text) + 2;
+    cr_expect_eq(bench_take_turns(works, 3, 0, 1), ERR_CHECK);
+}
+
+// The first repetition takes 50 ms more, as one that loads code does.
+static int take_rounds(void *context, double *ms)
+{
+    const uint64_t *rounds = context;
+    static int runs;
+    *ms = 0.3 * (double)*rounds + (runs++ == 0 ? 50 : 0);
+    return ERR_NONE;
+}
+
+Test(bench, rounds_fill_a_sample_whatever_the_first_repetition_takes)
+{
+    uint64_t rounds;
+    cr_assert_eq(bench_choose_rounds(take_rounds, &rounds, &rounds), ERR_NONE);
+    cr_expect_eq(rounds, 8);
+}
+
 Test(bench, the_ratio_is_achieved_over_baseline_for_times_and_for_rates)
 {
     struct bench_samples two = samples_of(1, (double[]){2}), one = samples_of(1, (double[]){1});

@@ -93,6 +93,7 @@ int pcie_cuda(const struct pcie_link **out)
         .copy = copy,
         .begin = begin,
         .end = end,
+        .name = "cuda",
     };
     const char *absent = cuda_lane_absent();
     if (absent)

@@ -42,12 +42,14 @@ static int load(const struct step_setting *setting, const struct step_case *c, s
     char accumulation[48], sequences[64];
     snprintf(accumulation, sizeof accumulation, "gradient_accumulation_steps=%zu", c->accumulation);
     snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%zu", setting->sequences);
-    const char *const set[] = {accumulation, sequences};
+    const char *const set[] = {accumulation, sequences,
+                               setting->dtype && strcmp(setting->dtype, "fp32") == 0 ? "bf16.enabled=false"
+                                                                                     : "bf16.enabled=true"};
     const struct bench_storage *storage = setting->storage;
     const struct config_options options = {
         .world = c->world,
         .set = set,
-        .set_count = sizeof set / sizeof set[0],
+        .set_count = setting->dtype ? 3 : 2,
         .nvme_paths = storage->paths,
         .nvme_path_count = (size_t)storage->path_count,
         .engine = strcmp(c->preset, "zero_infinity") == 0 ? storage->engine : NULL,

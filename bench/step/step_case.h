@@ -21,6 +21,8 @@ struct step_setting {
     struct emulation emulation;
     const struct bench_storage *storage;
     struct bench_device device;  // that trains; ranks take its devices round-robin
+    int world;                   // ranks of the measured cases: STEP_WORLD, or 1
+    const char *dtype;           // of the model: "fp32" or "bf16"; null: the preset's
     size_t sequences;            // of a rank's micro-batch
     uint64_t steps;              // per run, including the unmeasured first ones
 };

@@ -172,6 +172,27 @@ Test(step_device, one_wrong_product_in_a_step_discards_the_measurement)
     expect_nothing_left();
 }
 
+Test(step_device, the_dtype_of_a_step_is_the_chosen_one)
+{
+    const struct bench_device processor = {0};
+    const struct bench_storage storage = {0};
+    struct text *text;
+    write_text();
+    cr_assert_eq(text_open(text_path, &text), ERR_NONE, "%s", err_message());
+    unlink(text_path);
+    struct step_setting setting = setting_on(&processor, &storage, text);
+    static const char *const dtypes[] = {NULL, "bf16", "fp32"};
+    struct step_case cases[3];
+    for (int i = 0; i < 3; i++) {
+        setting.dtype = dtypes[i];
+        cases[i] = (struct step_case){.what = "one process", .preset = "zero0", .world = 1, .accumulation = 1};
+        cr_assert_eq(step_case_verify(&setting, &cases[i]), ERR_NONE, "%s", err_message());
+    }
+    cr_expect_str_eq(cases[0].digest, cases[1].digest);
+    cr_expect_str_neq(cases[0].digest, cases[2].digest);
+    text_close(text);
+}
+
 Test(step_device, ranks_that_train_alone_have_a_device_each)
 {
     const struct accelerator accelerator = counting_accelerator();
