@@ -17,7 +17,8 @@ static const size_t counts[] = {1, 31, 32, 33, 64, 1000, 4099, 100003};
 enum { COUNT_COUNT = sizeof counts / sizeof counts[0] };
 
 // Compares the baseline over `arrays` with a plain loop over their initial state.
-static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, bool copy, bool past_cache, uint32_t mask)
+static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, bool copy, bool past_cache,
+                          enum streams_way way, uint32_t mask)
 {
     adam_arrays_fill(arrays, grad_dtype);
     size_t bytes = arrays->count * sizeof(uint32_t);
@@ -41,6 +42,7 @@ static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, boo
                               .grad_dtype = grad_dtype,
                               .model_params = copy ? arrays->model_params : NULL,
                               .count = arrays->count,
+                              .way = way,
                               .past_cache = past_cache};
     streams_step(&streams, mask, arrays->threads, 1);
     for (int a = 0; a < 3; a++)
@@ -57,10 +59,11 @@ static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, boo
 Test(bench_adam, the_baseline_moves_every_element_of_every_stream)
 {
     for (int i = 0; i < COUNT_COUNT; i++) {
-        for (int variant = 0; variant < 16; variant++) {
+        for (int variant = 0; variant < 32; variant++) {
             struct adam_arrays arrays;
             cr_assert_eq(adam_arrays_open(counts[i], variant & 8 ? 3 : 1, &arrays), ERR_NONE);
-            check_streams(&arrays, variant & 1 ? DTYPE_BF16 : DTYPE_FP32, variant & 2, variant & 4, UINT32_MAX);
+            check_streams(&arrays, variant & 1 ? DTYPE_BF16 : DTYPE_FP32, variant & 2, variant & 4,
+                          variant & 16 ? STREAMS_PREFETCH : STREAMS_LOOP, UINT32_MAX);
             adam_arrays_close(&arrays);
         }
     }
@@ -70,8 +73,8 @@ Test(bench_adam, the_baseline_with_mask_0_changes_no_state)
 {
     struct adam_arrays arrays;
     cr_assert_eq(adam_arrays_open(100003, 2, &arrays), ERR_NONE);
-    check_streams(&arrays, DTYPE_FP32, true, true, 0);
-    check_streams(&arrays, DTYPE_BF16, true, false, 0);
+    check_streams(&arrays, DTYPE_FP32, true, true, STREAMS_LOOP, 0);
+    check_streams(&arrays, DTYPE_BF16, true, false, STREAMS_PREFETCH, 0);
     adam_arrays_close(&arrays);
 }
 

@@ -48,6 +48,7 @@ struct bench_options {
     int threads[BENCH_LIST_MAX];  // --threads 1,all
     size_t thread_count;
     size_t repeat, warmup;  // --repeat, --warmup
+    double budget_s;        // --budget; 0: not given
     bool quick;             // --quick: fewer and smaller cases, measured the same way
     bool json;              // --json: one JSON line per case on standard output
     bool help;              // --help: the text has been printed; measure nothing
@@ -101,6 +102,23 @@ int bench_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // 77 if code is ERR_NONE but everything was skipped.
 int bench_exit(const char *name, int code);
 
+// --budget: the time that a benchmark may take. A case repeats its work until it has its samples, or until its share of
+// the time is over and it has BENCH_REPEAT_LEAST. Without the option, and where the ranks of a launcher measure
+// together, nothing is limited.
+enum { BENCH_REPEAT_LEAST = 3 };
+
+// Starts the clock, for bench_parse; 0: no limit.
+void bench_budget_begin(double seconds);
+
+// Gives the coming case its share of the time left. cases_left: counting this one.
+void bench_budget_case(size_t cases_left);
+
+// Returns the seconds left, negative after the end; infinite without a limit.
+double bench_budget_left_s(void);
+
+// Returns whether a case makes another round, after `round` rounds, of which the first `warmup` are uncounted.
+bool bench_repeats(size_t warmup, size_t repeat, size_t round);
+
 struct bench_work {
     const char *name;
     int (*run)(void *context);      // one repetition, timed
@@ -125,8 +143,8 @@ double bench_quantile(const struct bench_samples *samples, double q);
 // Prepares and runs one repetition. *ns: the time of the run.
 int bench_time(const struct bench_work *work, uint64_t *ns);
 
-// Runs work and baseline in turn: `warmup` pairs uncounted, then `repeat` (1 to BENCH_REPEAT_MAX) counted. Samples are
-// nanoseconds divided by `items` (parameters, bytes, 1), which is above 0.
+// Runs work and baseline in turn: `warmup` pairs uncounted, then `repeat` (1 to BENCH_REPEAT_MAX) counted, or fewer
+// (bench_repeats). Samples are nanoseconds divided by `items` (parameters, bytes, 1), which is above 0.
 int bench_alternate(const struct bench_work *work, const struct bench_work *baseline, size_t warmup, size_t repeat,
                     double items, struct bench_samples *work_samples, struct bench_samples *baseline_samples);
 
