@@ -132,7 +132,7 @@ static int choose_fit(const struct options *a, struct fit_setting *fit)
     return rc;
 }
 
-static int validate(const struct options *a, int argc, const char **argv, const struct validate_plan *plan,
+static int validate(const struct options *a, int argc, const char **argv, struct validate_plan *plan,
                     const struct accepted_ranges *ranges, int *status)
 {
     char folder[PATH_MAX];

@@ -30,11 +30,11 @@ struct row {
 
 static const struct row rows[] = {
     {NULL, {"check", "--json"}, {"check", "--json", "--level", "full"}, 0, 0, false, 25, 90},
-    {"adam", {0}, {0}, 0, 0, false, 8, 90},
-    {"memory", {0}, {0}, 0, 0, false, 8, 20},
-    {"ranks", {0}, {0}, WORLD | PIN, 0, false, 4, 20},
+    {"adam", {0}, {0}, 0, 0, false, 10, 90},
+    {"memory", {0}, {0}, 0, 0, false, 15, 40},
+    {"ranks", {0}, {0}, WORLD | PIN, 0, false, 6, 20},
     {"links", {0}, {0}, BETWEEN_HOSTS, 0, false, 4, 30},
-    {"comm", {0}, {0}, WORLD, 0, false, 4, 60},
+    {"comm", {0}, {0}, WORLD, 0, false, 6, 60},
     {"nvme", {0}, {0}, NVME | ENGINE, STORAGE, false, 15, 580},
     {"pcie", {0}, {0}, 0, 0, true, 1, 120},
     {"swap", {0}, {0}, NVME | ENGINE, 0, false, 5, 100},
@@ -48,6 +48,8 @@ _Static_assert((int)ROW_COUNT <= (int)VALIDATE_PART_MAX, "a plan has room for ev
 // A part is stuck when it takes PATIENCE times as long as expected, and at least PATIENCE_S seconds: a machine with
 // busy processors is slow but works.
 static const double PATIENCE = 20, PATIENCE_S = 300;
+
+static const double LEAST_S = 0.1;
 
 // The command line under construction; one that became too long is refused at the end.
 struct arguments {
@@ -94,6 +96,7 @@ static int make_part(const struct row *row, const struct validate_choice *choice
         append(&a, "--json");
         if (choice->quick)
             append(&a, "--quick");
+        append_option(&a, "--budget", choice->quick ? part->budget : NULL);
     }
     for (; *own; own++)
         append(&a, *own);
@@ -109,8 +112,22 @@ static int make_part(const struct row *row, const struct validate_choice *choice
     part->bench = row->bench;
     part->may_be_absent = row->may_be_absent;
     part->expected_s = choice->quick ? row->quick_s : row->full_s;
+    part->budget_s = choice->quick ? part->expected_s : 0;
     part->limit_s = choice->time_limit_s > 0 ? choice->time_limit_s : fmax(PATIENCE * part->expected_s, PATIENCE_S);
     return ERR_NONE;
+}
+
+void validate_plan_share(struct validate_plan *plan, size_t index, double left_s)
+{
+    struct validate_part *part = &plan->parts[index];
+    double expected_s = 0;
+    for (size_t i = index; i < plan->count; i++)
+        expected_s += plan->parts[i].expected_s;
+    if (part->budget_s == 0)
+        return;
+    // What is left may be nothing; a benchmark then makes the fewest repetitions.
+    part->budget_s = fmax(left_s * part->expected_s / expected_s, LEAST_S);
+    snprintf(part->budget, sizeof part->budget, "%.1f", part->budget_s);
 }
 
 int validate_plan_make(const struct validate_choice *choice, struct validate_plan *out)
@@ -120,5 +137,10 @@ int validate_plan_make(const struct validate_choice *choice, struct validate_pla
     for (int i = 0; i < ROW_COUNT; i++)
         if (choice->several_hosts || !(rows[i].takes & BETWEEN_HOSTS))
             TRY(make_part(&rows[i], choice, &out->parts[out->count++]));
+    double left_s = VALIDATE_QUICK_PARTS_S;
+    for (size_t i = 0; i < out->count; i++) {
+        validate_plan_share(out, i, left_s);
+        left_s -= out->parts[i].budget_s;
+    }
     return ERR_NONE;
 }

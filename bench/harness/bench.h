@@ -98,6 +98,12 @@ void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)
 // Reports on standard error what cannot be measured here, and why: "SKIP: ...". Returns ERR_NONE.
 int bench_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+// Reports that a case needs more memory than bench_memory_bytes permits: "SKIP: ...", and a `skip` record
+// (results/RECORDS.md), so that a validation knows why an accepted range has no result. Takes ownership of the
+// description.
+int bench_skip_memory(const struct bench_options *options, const char *name, json_t *description, size_t needs_bytes,
+                      size_t available_bytes);
+
 // Ends a benchmark: closes its result file and prints the error message if `code` is an error. Returns the exit status,
 // 77 if code is ERR_NONE but everything was skipped.
 int bench_exit(const char *name, int code);

@@ -41,6 +41,7 @@ const char *verify_text(const json_t *record, const char *key);  // null where i
 void verify_bench(struct verify *v);
 void verify_steps(struct verify *v);
 void verify_ranges(struct verify *v);
+void verify_skips(struct verify *v);
 void verify_parts(struct verify *v);
 void verify_conformance(struct verify *v);
 void verify_fits(struct verify *v);
