@@ -191,6 +191,25 @@ static int measure(struct measurement *m, bool in_cache, const struct bench_opti
     return measurement_check(m);
 }
 
+// The fewest bytes of a parameter that a step touches.
+enum { STATE_BYTES_LEAST = 16, COUNT_UNIT = 1 << 20 };
+
+size_t adam_case_large_count(size_t wanted, int times, size_t cache_bytes, size_t memory_bytes, size_t *needs_bytes)
+{
+    size_t beyond = (size_t)times * cache_bytes / STATE_BYTES_LEAST / COUNT_UNIT * COUNT_UNIT + COUNT_UNIT;
+    size_t least = cache_bytes / STATE_BYTES_LEAST / COUNT_UNIT * COUNT_UNIT + COUNT_UNIT;
+    size_t most = memory_bytes / ADAM_CASE_ALLOCATED_BYTES / COUNT_UNIT * COUNT_UNIT;
+    size_t count = beyond > wanted ? beyond : wanted;
+    *needs_bytes = least * ADAM_CASE_ALLOCATED_BYTES;
+    return most < least ? 0 : count < most ? count : most;
+}
+
+int adam_case_skip(const struct adam_case *of, const struct bench_options *options, size_t needs_bytes,
+                   size_t available_bytes)
+{
+    return bench_skip_memory(options, "adam", case_json(of, false), needs_bytes, available_bytes);
+}
+
 int adam_case_run(const struct adam_case *of, const struct bench_options *options, struct adam_arrays *arrays)
 {
     assert(arrays->count == of->count && arrays->threads == of->threads);

@@ -3,11 +3,13 @@
 // the user chose are printed.
 #include "bench/table/benchmarks.h"
 #include "bench/adam/adam_arrays.h"
+#include "bench/adam/adam_case.h"
 #include "ref/arithmetic/isa.h"
 #include "bench/harness/bench.h"
 #include "base/err.h"
 #include "bench/harness/printed_test.h"
 #include "bench/adam/streams.h"
+#include "base/pretended_test.h"
 
 #include <criterion/criterion.h>
 
@@ -229,6 +231,63 @@ Test(bench_adam, without_a_choice_one_thing_varies_at_a_time)
     size_t other_threads = bench_thread_count() > 1;
     cr_assert_eq(lines, 5 + other_threads + recipe_count() - 1 + (size_t)isa_best(), "%zu", lines);
     cr_assert_eq(run_lines((const char *const[]){"--sizes=100", "--quick", NULL}, &status), 5);
+}
+
+Test(bench_adam, the_large_case_is_beyond_the_caches_and_within_memory)
+{
+    const size_t mib = 1 << 20, gib = 1 << 30;
+    static const struct {
+        size_t cache_mib, memory_mib;
+        int times;
+        size_t wanted_mi, expected_mi;
+    } cases[] = {
+        {32, 17000, 2, 16, 16},    // a small cache: the usual size
+        {480, 17000, 2, 16, 61},   // twice 480 MiB of states
+        {480, 17000, 4, 64, 121},  // four times, in a full run
+        {1152, 6144, 2, 16, 145},  // 1.1 GiB of cache on a machine of 8 GiB
+        {1152, 2048, 2, 16, 102},  // what the memory permits is still out of cache
+        {1152, 1440, 2, 16, 0},    // it is not
+        {32, 192, 2, 16, 9},       // a container of 256 MiB
+        {0, 17000, 2, 16, 16},     // unknown caches
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t needs, count = adam_case_large_count(cases[i].wanted_mi * mib, cases[i].times, cases[i].cache_mib * mib,
+                                                    cases[i].memory_mib * mib, &needs);
+        cr_expect_eq(count, cases[i].expected_mi * mib, "%zu: %zu Mi", i, count / mib);
+        cr_expect(count == 0 || (count * 16 > cases[i].cache_mib * mib && count * 20 <= cases[i].memory_mib * mib));
+        cr_expect_eq(needs > cases[i].memory_mib * mib, count == 0, "%zu: needs %zu", i, needs);
+    }
+    size_t needs, count = adam_case_large_count(64 * mib, 4, 1152 * mib, SIZE_MAX, &needs);
+    cr_expect_geq(count * 16, 4 * 1152 * mib);
+    cr_expect_leq(count * 20, 6 * gib);
+}
+
+// Returns what the quick cases print on a pretended machine with one processor and 32 MiB of cache.
+static char *quick_text(size_t memory_mib)
+{
+    const char *argv[] = {"adam", "--json", "--quick", "--step=update", "--repeat=1", "--warmup=1"};
+    char root[PATH_MAX];
+    pretended_machine(folder_make(root), "l3:1(size=32MiB) core:1 pu:1", memory_mib);
+    struct printed output = printed_begin();
+    cr_expect_eq(bench_adam.run(6, argv), 0);
+    unsetenv("ZG_MACHINE_ROOT");
+    folder_remove(root);
+    return printed_end(output);
+}
+
+Test(bench_adam, on_a_machine_of_little_memory_the_large_case_is_smaller_or_skipped_with_its_reason)
+{
+    char *smaller = quick_text(96), *skipped = quick_text(64);
+    cr_expect(strstr(smaller, "\"params\":3145728,\"threads\":1,\"in_cache\":false"), "%s", smaller);
+    cr_expect_null(strstr(smaller, "\"record\":\"skip\""), "%s", smaller);
+    cr_expect(strstr(skipped, "{\"record\":\"skip\",\"name\":\"adam\",\"case\":{\"step\":\"update\""), "%s", skipped);
+    cr_expect(
+        strstr(skipped,
+               "\"in_cache\":false,\"bytes_per_param\":28},\"needs_bytes\":62914560,\"available_bytes\":50331648}"),
+        "%s", skipped);
+    cr_expect(strstr(skipped, "\"params\":65536,\"threads\":1,\"in_cache\":true"), "%s", skipped);
+    free(smaller);
+    free(skipped);
 }
 
 Test(bench_adam, unknown_names_are_usage_errors)
