@@ -24,7 +24,7 @@ enum { INTERRUPTED_STATUS = 130, INCOMPLETE_STATUS = 77, VALIDATE_WORLD_MAX = 64
 
 struct options {
     char **nvme_paths, **ranges, **models;
-    char *out, *save_ranges, *emulate, *pin, *engine, *device_memory, *host_memory;
+    char *out, *save_ranges, *emulate, *pin, *engine, *text, *device_memory, *host_memory;
     int world;
     double time_limit_s;
     int quick;
@@ -105,10 +105,9 @@ static int save_ranges(const struct options *a, const char *folder, const struct
 
 static int exit_status(const struct validate_result *result)
 {
-    if (result->interrupted)
-        return INTERRUPTED_STATUS;
-    enum finding_verdict verdict = validate_verdict(result);
-    return verdict == FINDING_VALID ? 0 : verdict == FINDING_INVALID ? 1 : INCOMPLETE_STATUS;
+    static const int statuses[] = {
+        [FINDING_VALID] = 0, [FINDING_INCOMPLETE] = INCOMPLETE_STATUS, [FINDING_INVALID] = 1};
+    return result->interrupted ? INTERRUPTED_STATUS : statuses[validate_verdict(result)];
 }
 
 static const char *const *paths_of(const struct options *a)
@@ -197,10 +196,12 @@ static int run(int argc, const char **argv, const struct options *a, int *status
         .quick = a->quick,
         .nvme_paths = (const char *const *)a->nvme_paths,
         .emulation = emulation,
+        .has_gpu = fit_has_gpu(),
         .several_hosts = bench_world_host_count() > 1,
         .world = a->world > 0 && !bench_world_comm() ? world : NULL,
         .pin = a->pin,
         .engine = a->engine,
+        .text = a->text,
         .time_limit_s = a->time_limit_s,
     };
     TRY(validate_plan_make(&choice, &plan));
@@ -250,6 +251,7 @@ static int parse_and_run(int argc, const char **argv, struct options *a, int *st
          "SIZE"},
         {"host-memory", '\0', POPT_ARG_STRING, &a->host_memory, 0, "host memory of each rank, for --model", "SIZE"},
         {"engine", '\0', POPT_ARG_STRING, &a->engine, 0, "storage engine (default: libaio)", "libaio|io_uring"},
+        {"text", '\0', POPT_ARG_STRING, &a->text, 0, "train on this file instead of the King James Bible", "FILE"},
         {"emulate", '\0', POPT_ARG_STRING, &a->emulate, 0, "throttle lanes to rates in GB/s; never VALID",
          "LANE=GB/S,..."},
         {"time-limit", '\0', POPT_ARG_DOUBLE, &a->time_limit_s, 0,
@@ -291,7 +293,7 @@ int validate_main(int argc, const char **argv)
     free_list(a.nvme_paths);
     free_list(a.ranges);
     free_list(a.models);
-    char *texts[] = {a.out, a.save_ranges, a.emulate, a.pin, a.engine, a.device_memory, a.host_memory};
+    char *texts[] = {a.out, a.save_ranges, a.emulate, a.pin, a.engine, a.text, a.device_memory, a.host_memory};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     return rc != ERR_NONE ? err_exit_status(rc) : status;

@@ -91,7 +91,7 @@ int fit_all(const struct fit_setting *setting, json_t *records)
     return ERR_NONE;
 }
 
-static bool has_gpu(void)
+bool fit_has_gpu(void)
 {
     DIR *folder = opendir("/proc/driver/nvidia/gpus");
     struct dirent *entry;
@@ -108,7 +108,7 @@ int fit_available(int world, const char *device_memory, const char *host_memory,
 {
     assert(world > 0);
     uint64_t memory = resources_memory_available() / (uint64_t)world;
-    bool gpu = has_gpu();
+    bool gpu = fit_has_gpu();
     out->world = world;
     out->device_bytes = gpu ? 0 : memory / 2;
     out->host_bytes = gpu ? memory : memory / 2;

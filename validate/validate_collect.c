@@ -91,7 +91,7 @@ static json_t *part_json(const struct validate_part *part, const struct part_run
 static void show_part(const struct validate_part *part, const struct part_run *run, int rank)
 {
     bench_progress("%s", "");
-    printf("%-16s %6.1f s  ", part->name, run->launch.seconds);
+    printf("%-18s %6.1f s  ", part->name, run->launch.seconds);
     if (part->budget_s > 0)
         printf("of %4.1f s  ", part->budget_s);
     if (rank > 0)

@@ -44,7 +44,7 @@ static bool range_is_for(const struct validation *v, const struct accepted_range
     if (range->full_only && strcmp(v->setting->level, "quick") == 0)
         return false;
     for (size_t i = 0; i < plan->count; i++)
-        if (v->result->states[i] == PART_ABSENT && bench_is_of(plan->parts[i].bench, range->bench))
+        if (v->result->states[i] == PART_ABSENT && accepted_range_is_of_part(range, plan->parts[i].name))
             return false;
     return true;
 }

@@ -11,11 +11,11 @@
 // A quick run takes three minutes. Its parts have this much, and the rest is for the machine's facts and the report.
 enum { VALIDATE_QUICK_S = 180, VALIDATE_QUICK_PARTS_S = 165 };
 
-enum { VALIDATE_PART_MAX = 16, VALIDATE_ARGUMENT_MAX = 48, VALIDATE_NAME_BYTES = 32, VALIDATE_NUMBER_BYTES = 16 };
+enum { VALIDATE_PART_MAX = 20, VALIDATE_ARGUMENT_MAX = 48, VALIDATE_NAME_BYTES = 32, VALIDATE_NUMBER_BYTES = 16 };
 
 // One command. Its standard output is JSON lines: the conformance suite's report, or results of one benchmark.
 struct validate_part {
-    char name[VALIDATE_NAME_BYTES];  // "arithmetic", "bench-adam"
+    char name[VALIDATE_NAME_BYTES];  // "arithmetic", "bench-adam", "bench-adam-cuda"
     const char *bench;               // accepts records named "adam" or "adam_..."; null: the conformance suite's report
     // NULL at the end. An argument may point to `emulate` or `budget` in this structure, so a part is not copied.
     const char *argv[VALIDATE_ARGUMENT_MAX];
@@ -38,10 +38,12 @@ struct validate_choice {
     bool quick;
     const char *const *nvme_paths;  // NULL at the end; null: none given
     struct emulation emulation;
+    bool has_gpu;         // a part of a device that the machine lacks ends at once
     bool several_hosts;   // the ranks are processes on more than one host
     const char *world;    // ranks; null: each benchmark's own
     const char *pin;      // null: the first processors
     const char *engine;   // null: libaio
+    const char *text;     // file that models train on; null: the benchmarks' own
     double time_limit_s;  // of each part; 0: the plan's own
 };
 

@@ -164,6 +164,43 @@ Test(validate, a_device_that_the_machine_lacks_does_not_count)
     cr_expect_str_eq(text_of(record_of("part", 0), "reason"), "SKIP: no GPU");
 }
 
+// A machine with a processor and perhaps a GPU: one result of each, the latter 0.25 of its baseline.
+static void add_adam_on(bool gpu)
+{
+    static char script[1200];
+    snprintf(script, sizeof script, "echo '%s'", trial_line("adam", "\"step\":\"update\",\"device\":\"cuda\"", 1));
+    add_bench("adam", "\"step\":\"update\"", 4);
+    add_part("bench-adam-cuda", "adam", gpu ? script : "echo SKIP: no GPU >&2; exit 77")->may_be_absent = true;
+    add_range("adam", "adam", ",\"case\":{\"step\":\"update\"}");
+    add_range("adam-gpu", "adam", ",\"case\":{\"step\":\"update\",\"device\":\"cuda\"}");
+}
+
+Test(validate, a_range_that_names_a_device_does_not_count_where_its_part_found_none)
+{
+    add_adam_on(false);
+    cr_expect_eq(validate(), FINDING_VALID);
+    cr_expect_not_null(record_of("band", 0), "the processor's range applies");
+    cr_expect_null(record_of("band", 1), "the device's does not");
+    cr_expect_str_eq(text_of(record_of("part", 1), "reason"), "SKIP: no GPU");
+}
+
+Test(validate, results_of_a_device_are_judged_by_the_ranges_that_name_it)
+{
+    add_adam_on(true);
+    cr_expect_eq(validate(), FINDING_INVALID);
+    cr_expect_eq(json_array_size(json_object_get(file.end, "reasons")), 1);
+    cr_expect(strstr(reason(0), "adam-gpu: adam update cuda reaches 25.0 %"), "%s", reason(0));
+}
+
+Test(validate, a_device_part_that_failed_leaves_its_range_unmet)
+{
+    add_adam_on(true);
+    plan.parts[1] = trial_part("bench-adam-cuda", "adam", "echo out of luck >&2; exit 2");
+    cr_expect_eq(validate(), FINDING_INCOMPLETE);
+    cr_expect_str_eq(reason(0), "bench-adam-cuda: exited with status 2: out of luck");
+    cr_expect_str_eq(reason(1), "adam-gpu: no result of adam matches this accepted range");
+}
+
 Test(validate, an_accepted_range_without_results_makes_the_run_incomplete_unless_it_is_of_the_other_level)
 {
     add_bench("nvme", "\"direction\":\"read\"", 3);
@@ -256,10 +293,12 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
     static const char *const paths[] = {"/one", "/two", NULL};
     const struct validate_choice choice = {.program = "/usr/bin/zerogauge",
                                            .quick = true,
+                                           .has_gpu = true,
                                            .nvme_paths = paths,
                                            .world = "3",
                                            .pin = "0,1",
                                            .engine = "io_uring",
+                                           .text = "/text",
                                            .emulation = {{[LANE_NVME_READ] = 1e9, [LANE_CPU] = 2e9}}};
     struct validate_plan made;
     cr_assert_eq(validate_plan_make(&choice, &made), ERR_NONE, "%s", err_message());
@@ -287,6 +326,13 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
                              " /usr/bin/zerogauge bench pipeline --json --quick --nvme-path /one --nvme-path "
                              "/two --emulate nvme-read=1,cpu=2",
                              "the only part that throttles what is computed");
+        if (strcmp(made.parts[i].name, "bench-step-cuda") == 0)
+            cr_expect_str_eq(line, " /usr/bin/zerogauge bench step --json --quick --device cuda --nvme-path /one "
+                                   "--nvme-path /two --emulate nvme-read=1 --engine io_uring --text /text");
+        if (strcmp(made.parts[i].name, "bench-adam") == 0)
+            cr_expect_str_eq(line, " /usr/bin/zerogauge bench adam --json --quick");
+        bool of_device = strcmp(made.parts[i].name, "bench-pcie") == 0 || strstr(made.parts[i].name, "-cuda");
+        cr_expect_eq(made.parts[i].may_be_absent, of_device, "%s", made.parts[i].name);
         if (strcmp(made.parts[i].name, "bench-ranks") == 0)
             cr_expect_str_eq(line, " /usr/bin/zerogauge bench ranks --json --quick --world 3 --pin 0,1");
     }

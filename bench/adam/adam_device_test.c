@@ -31,13 +31,15 @@ static void mix(const struct adam_step *step)
     p[step->count - 1] = 77;  // nothing verifies the baseline's values
 }
 
-// Flips one bit of the last element, as if a thread of the device had missed it.
+// In the first step flips one bit of the last element, as if a thread of the device had missed it.
 static void wrong_adam(const struct adam_step *step)
 {
+    static bool flipped;
     shadow_adam(step);
     float *p = at(step->param);
-    uint32_t bits = f32_bits(p[step->count - 1]) ^ 1;
+    uint32_t bits = f32_bits(p[step->count - 1]) ^ (flipped ? 0 : 1 << 16);
     p[step->count - 1] = f32_of_bits(bits);
+    flipped = true;
 }
 
 static int run(const struct accelerator *accelerator, int variant, json_t **record)

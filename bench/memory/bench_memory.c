@@ -9,7 +9,6 @@
 #include "bench/memory/bench_memory.h"
 
 #include "base/err.h"
-#include "bench/memory/memory_device.h"
 
 #include <popt.h>
 #include <stdio.h>

@@ -23,4 +23,8 @@ int memory_bench_sizes(struct memory_bench *bench, const size_t *sizes, size_t c
 // Measures the first write to fresh memory, in huge and in small pages, against writes to touched memory.
 int memory_touch_run(const struct memory_bench *bench, size_t bytes, int threads);
 
+// Measures on the device that --device names, which is not the CPU: sets the sizes, then every case. Without such a
+// device all of it is skipped.
+int memory_device_bench(struct memory_bench *bench);
+
 #endif

@@ -96,7 +96,7 @@ Test(cmd_report, the_leaderboard_has_a_row_for_each_verified_file)
     char *text = report(0, "--leaderboard", sample_folder, NULL, NULL);
     const char *first = strstr(text, "| a.jsonl |"), *second = strstr(text, "| b.jsonl |");
     cr_expect(first && second && first < second, "%s", text);
-    cr_expect(strstr(text, "| adam | nvme | overlap | latency |"), "%s", text);
+    cr_expect(strstr(text, "| adam | nvme | overlap | memory on cuda | latency |"), "%s", text);
     free(text);
     edit(path, "\"samples\":\\[0", "\"samples\":[1");
     free(report(1, "--leaderboard", sample_folder, NULL, NULL));

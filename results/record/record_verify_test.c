@@ -253,6 +253,9 @@ Test(record_verify, only_a_part_about_an_absent_device_may_be_skipped)
     cr_expect_eq(refusals_of_part("bench-pcie", 77, "[{\"model\":\"A GPU\"}]"), 1);
     cr_expect_eq(refusals_of_part("bench-pcie", 1, "[]"), 1);
     cr_expect_eq(refusals_of_part("bench-nvme", 77, "[]"), 1);
+    cr_expect_eq(refusals_of_part("bench-adam-cuda", 77, "[]"), 0);
+    cr_expect_eq(refusals_of_part("bench-adam-cuda", 77, "[{\"model\":\"A GPU\"}]"), 1);
+    cr_expect_eq(refusals_of_part("bench-adam", 77, "[]"), 1);
 }
 
 Test(record_verify, arithmetic_follows_from_its_requirements)

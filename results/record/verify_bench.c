@@ -218,16 +218,18 @@ void verify_ranges(struct verify *v)
     }
 }
 
-// True if only the other level measures it, or if a part found no such device.
+// True if only the other level measures it, if it is about a device and the machine has none, or if a part found no
+// such device.
 static bool may_be_missing(const struct result_file *file, const struct accepted_range *range)
 {
     enum { UNTESTED_STATUS = 77 };
     const char *level = verify_text(file->run, "level");
+    const json_t *gpus = json_object_get(json_object_get(file->run, "machine"), "gpus");
     bool missing = range->full_only && level && strcmp(level, "quick") == 0;
+    missing |= json_object_get(range->of_case, "device") && json_array_size(gpus) == 0;
     for (size_t i = 0; i < file->line_count; i++) {
         const json_t *part = file->lines[i];
-        const char *name = verify_is(part, "part") ? verify_text(part, "name") : "";
-        missing |= strncmp(name, "bench-", 6) == 0 && bench_is_of(name + 6, range->bench) &&
+        missing |= verify_is(part, "part") && accepted_range_is_of_part(range, verify_text(part, "name")) &&
                    json_integer_value(json_object_get(part, "status")) == UNTESTED_STATUS;
     }
     return missing;

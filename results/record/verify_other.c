@@ -2,6 +2,8 @@
 // Verifies parts, conformance and fits, and the findings that they require.
 #include "results/record/verify_internal.h"
 
+#include "results/limits/accepted_range.h"
+
 #include <stdint.h>
 #include <string.h>
 
@@ -18,7 +20,7 @@ static bool is_absent(const struct verify *v, const json_t *part)
 {
     enum { UNTESTED_STATUS = 77 };
     const json_t *gpus = json_object_get(json_object_get(v->file->run, "machine"), "gpus");
-    return strcmp(verify_text(part, "name"), "bench-pcie") == 0 && json_array_size(gpus) == 0 &&
+    return part_is_of_device(verify_text(part, "name")) && json_array_size(gpus) == 0 &&
            json_integer_value(json_object_get(part, "status")) == UNTESTED_STATUS;
 }
 
