@@ -106,12 +106,33 @@ static const char *text_or(const json_t *object, const char *key, const char *ot
     return text ? text : other;
 }
 
+// What this process may use of the machine, if that is less than all.
+static void print_limits(const json_t *machine)
+{
+    const json_t *quota = json_object_get(machine, "processor_quota");
+    const json_t *memory = json_object_get(machine, "memory_limit_bytes");
+    const json_t *locked = json_object_get(machine, "locked_memory_limit_bytes");
+    printf("limits      %lld of %lld threads", number_of(machine, "allowed_threads"), number_of(machine, "threads"));
+    if (json_is_number(quota))
+        printf(", processor time of %.4g", json_number_value(quota));
+    if (json_is_integer(memory)) {
+        printf(", memory ");
+        print_bytes(json_integer_value(memory));
+    }
+    if (json_is_integer(locked)) {
+        printf(", locked memory ");
+        print_bytes(json_integer_value(locked));
+    }
+    printf("\n");
+}
+
 static void print_machine(const json_t *machine)
 {
     size_t index;
     const json_t *item;
     printf("kernel      %s, clock by %s, governor: %s\n", text_of(machine, "kernel"),
            text_or(machine, "clock_source", "unknown"), text_or(machine, "governor", "unknown"));
+    print_limits(machine);
     printf("inside      virtual machine: %s, container: %s\n", text_or(machine, "hypervisor", "no"),
            text_or(machine, "container", "no"));
     json_array_foreach (json_object_get(machine, "gpus"), index, item)

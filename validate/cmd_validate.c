@@ -86,10 +86,9 @@ static int save_ranges(const struct options *a, const char *folder, const struct
 
 static int exit_status(const struct validate_result *result)
 {
-    if (result->interrupted)
-        return INTERRUPTED_STATUS;
-    enum finding_verdict verdict = validate_verdict(result);
-    return verdict == FINDING_VALID ? 0 : verdict == FINDING_INVALID ? 1 : INCOMPLETE_STATUS;
+    static const int statuses[] = {
+        [FINDING_VALID] = 0, [FINDING_INCOMPLETE] = INCOMPLETE_STATUS, [FINDING_INVALID] = 1};
+    return result->interrupted ? INTERRUPTED_STATUS : statuses[validate_verdict(result)];
 }
 
 static const char *const *paths_of(const struct options *a)
@@ -113,7 +112,7 @@ static int choose_fit(const struct options *a, struct fit_setting *fit)
     return rc;
 }
 
-static int validate(const struct options *a, int argc, const char **argv, const struct validate_plan *plan,
+static int validate(const struct options *a, int argc, const char **argv, struct validate_plan *plan,
                     const struct accepted_ranges *ranges, int *status)
 {
     char folder[PATH_MAX];
@@ -201,6 +200,7 @@ static int run(int argc, const char **argv, const struct options *a, int *status
         .quick = a->quick,
         .nvme_paths = (const char *const *)a->nvme_paths,
         .emulation = emulation,
+        .has_gpu = fit_has_gpu(),
         .several_hosts = bench_world_host_count() > 1,
         .world = a->world > 0 && !bench_world_comm() ? world : NULL,
         .pin = a->pin,

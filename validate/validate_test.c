@@ -293,6 +293,7 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
     static const char *const paths[] = {"/one", "/two", NULL};
     const struct validate_choice choice = {.program = "/usr/bin/zerogauge",
                                            .quick = true,
+                                           .has_gpu = true,
                                            .nvme_paths = paths,
                                            .world = "3",
                                            .pin = "0,1",
@@ -301,14 +302,19 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
                                            .emulation = {{[LANE_NVME_READ] = 1e9, [LANE_CPU] = 2e9}}};
     struct validate_plan made;
     cr_assert_eq(validate_plan_make(&choice, &made), ERR_NONE, "%s", err_message());
-    double expected_s = 0;
+    double budget_s = 0;
     for (size_t i = 0; i < made.count; i++) {
         char line[512] = "";
         for (const char *const *word = made.parts[i].argv; *word; word++) {
+            if (strcmp(*word, "--budget") == 0) {
+                cr_expect_float_eq(atof(word[1]), made.parts[i].budget_s, 0.05);
+                word++;
+                continue;
+            }
             strncat(line, " ", sizeof line - strlen(line) - 1);
             strncat(line, *word, sizeof line - strlen(line) - 1);
         }
-        expected_s += made.parts[i].expected_s;
+        budget_s += made.parts[i].budget_s;
         cr_expect_gt(made.parts[i].limit_s, made.parts[i].expected_s);
         if (i == 0)
             cr_expect_str_eq(line, " /usr/bin/zerogauge check --json", "arithmetic comes first");
@@ -330,6 +336,43 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
         if (strcmp(made.parts[i].name, "bench-ranks") == 0)
             cr_expect_str_eq(line, " /usr/bin/zerogauge bench ranks --json --quick --world 3 --pin 0,1");
     }
-    cr_expect_leq(expected_s, 180, "a quick run takes three minutes at most");
+    cr_expect_float_eq(budget_s, VALIDATE_QUICK_PARTS_S, 1e-6, "every second is given to a part");
+    cr_expect_lt(budget_s, VALIDATE_QUICK_S, "a quick run takes three minutes at most");
     cr_expect_geq(made.count, 8);
+}
+
+Test(validate, a_part_that_takes_longer_leaves_less_for_the_others)
+{
+    const struct validate_choice quick = {.program = "zerogauge", .quick = true}, full = {.program = "zerogauge"};
+    struct validate_plan made;
+    cr_assert_eq(validate_plan_make(&full, &made), ERR_NONE);
+    validate_plan_share(&made, 1, 10);
+    cr_expect_eq(made.parts[1].budget_s, 0, "a full run has no budget");
+    cr_assert_eq(validate_plan_make(&quick, &made), ERR_NONE);
+    double least_s = made.parts[1].budget_s;
+    validate_plan_share(&made, 1, 60);
+    cr_expect_lt(made.parts[1].budget_s, least_s);
+    double left_s = 60;
+    for (size_t i = 1; i < made.count; i++) {
+        validate_plan_share(&made, i, left_s);
+        cr_expect_float_eq(atof(made.parts[i].budget), made.parts[i].budget_s, 0.05);
+        left_s -= made.parts[i].budget_s;
+    }
+    cr_expect_float_eq(left_s, 0, 1e-6);
+    validate_plan_share(&made, 3, -5);
+    cr_expect_gt(made.parts[3].budget_s, 0, "a benchmark measures something even when nothing is left");
+}
+
+Test(validate, a_case_that_memory_does_not_permit_is_no_reason)
+{
+    add_part("bench-adam", "adam",
+             "echo '{\"record\":\"skip\",\"name\":\"adam\",\"case\":{\"in_cache\":false},\"needs_bytes\":3000000000,"
+             "\"available_bytes\":1000}'");
+    add_range("adam-update", "adam", ",\"case\":{\"in_cache\":false}");
+    cr_expect_eq(validate(), FINDING_VALID, "%s", reason(0));
+    const json_t *finding = record_of("finding", 0);
+    cr_expect_eq(json_integer_value(json_object_get(finding, "line")), 3);
+    cr_expect(strstr(text_of(finding, "text"), "adam-update: not judged here: adam needs 2.794 GiB of memory"), "%s",
+              text_of(finding, "text"));
+    cr_expect_eq(validate_report(folder), ERR_NONE, "%s", err_message());
 }

@@ -36,17 +36,52 @@ static BENCH_INLINE void move(const struct streams *s, size_t begin, size_t end,
     }
 }
 
+// Bytes that prefetching is ahead of the loop.
+enum { AHEAD_BYTES = 512 };
+
+// Fetches the lines of elements [begin, begin + LINE) of every stream that is read, AHEAD_BYTES ahead.
+static BENCH_INLINE void prefetch(const struct streams *s, size_t begin, bool half)
+{
+    const void *const words[] = {s->param, s->exp_avg, s->exp_avg_sq, s->grad};
+    for (int i = 0; i < 3 + !half; i++) {
+        const char *at = (const char *)words[i] + begin * sizeof(word_bits) + AHEAD_BYTES;
+        __builtin_prefetch(at, i < 3);
+        __builtin_prefetch(at + LINE_BYTES, i < 3);
+    }
+    if (half)
+        __builtin_prefetch((const char *)s->grad + begin * sizeof(half_bits) + AHEAD_BYTES);
+}
+
+static BENCH_INLINE void move_ahead(const struct streams *s, size_t begin, size_t end, bool half, half_bits *copies,
+                                    uint32_t mask)
+{
+    size_t i = begin;
+    for (; i + LINE <= end; i += LINE) {
+        prefetch(s, i, half);
+        move(s, i, i + LINE, half, copies ? copies + (i - begin) : NULL, mask);
+    }
+    move(s, i, end, half, copies ? copies + (i - begin) : NULL, mask);
+}
+
 static BENCH_INLINE void move_past_cache(const struct streams *s, size_t begin, size_t end, bool half, uint32_t mask)
 {
     half_bits *model_params = s->model_params;
     size_t i = begin;
     for (; i + LINE <= end; i += LINE) {
         _Alignas(COPY_LINE_BYTES) half_bits line[LINE];
+        if (s->way == STREAMS_PREFETCH)
+            prefetch(s, i, half);
         move(s, i, i + LINE, half, line, mask);
         copy_line_around_cache(model_params + i, line);
     }
     move(s, i, end, half, model_params + i, mask);
     copy_around_cache_end();
+}
+
+const char *streams_way_name(enum streams_way way)
+{
+    static const char *const names[STREAMS_WAY_COUNT] = {"loop", "prefetching loop"};
+    return names[way];
 }
 
 static BENCH_INLINE void move_range(const struct streams *s, size_t begin, size_t end, uint32_t mask)
@@ -57,6 +92,10 @@ static BENCH_INLINE void move_range(const struct streams *s, size_t begin, size_
         move_past_cache(s, begin, end, true, mask);
     else if (model_params && s->past_cache)
         move_past_cache(s, begin, end, false, mask);
+    else if (s->way == STREAMS_PREFETCH && half)
+        move_ahead(s, begin, end, true, model_params ? model_params + begin : NULL, mask);
+    else if (s->way == STREAMS_PREFETCH)
+        move_ahead(s, begin, end, false, model_params ? model_params + begin : NULL, mask);
     else if (model_params && half)
         move(s, begin, end, true, model_params + begin, mask);
     else if (model_params)

@@ -137,6 +137,34 @@ Test(record_verify, verdicts_follow_from_the_accepted_ranges)
     refused(7, "\"metric\":\"ratio\",\"unit\":null", "\"metric\":\"median\",\"unit\":\"ms\"", 5, "unit", "is in ms");
 }
 
+#define VALID_END                                                                                                      \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20,"               \
+    "\"other_load\":null}"
+#define SKIP_FINDING                                                                                                   \
+    "{\"record\":\"finding\",\"kind\":\"band\",\"verdict\":\"VALID\",\"id\":\"adam-update\",\"line\":2,"               \
+    "\"value\":null,\"text\":\"not judged here\"}"
+#define SKIPPED(case, needs, available)                                                                                \
+    "{\"record\":\"skip\",\"name\":\"adam\",\"case\":{" case "},\"needs_bytes\":" #needs                               \
+                                                             ",\"available_bytes\":" #available "}"
+
+// The sample's machine has 1024 bytes.
+Test(record_verify, a_range_may_go_without_a_result_only_where_memory_is_short)
+{
+    const char *lines[] = {SAMPLE_RUN, SKIPPED("\"step\":\"update\"", 900, 800), SAMPLE_RANGE, SKIP_FINDING, VALID_END,
+                           NULL};
+    expect_holds(lines);
+    lines[1] = SKIPPED("\"step\":\"update\"", 800, 800);
+    expect_refusal(lines, 2, "needs_bytes", "is 800, expected more than the 800 available");
+    lines[1] = SKIPPED("\"step\":\"update\"", 9000, 1025);
+    expect_refusal(lines, 2, "available_bytes", "is 1025, expected at most the machine's 1024");
+    lines[1] = SKIPPED("\"step\":\"fused\"", 900, 800);
+    expect_refusal(lines, 3, "id", "matches no `bench` record");
+    expect_refusal(lines, 4, "id", "is not a `band` record that matches line 2");
+    lines[1] = SKIPPED("\"step\":\"update\"", 900, 800);
+    lines[3] = SAMPLE_PART;
+    expect_refusal(lines, 3, "id", "matches no `bench` record");
+}
+
 // The ranks' results, one of each of two ranks.
 #define RANK(rank, ns)                                                                                                 \
     "{\"record\":\"bench\",\"name\":\"ranks\",\"case\":{\"lane\":\"compute\",\"host\":\"a\",\"rank\":" #rank ","       \
@@ -146,9 +174,6 @@ Test(record_verify, verdicts_follow_from_the_accepted_ranges)
 #define OUTLIER(verdict, line, value)                                                                                  \
     "{\"record\":\"finding\",\"kind\":\"outlier\",\"verdict\":\"" verdict "\",\"id\":\"ranks-compute-alone\","         \
     "\"line\":" #line ",\"value\":" #value ",\"text\":\"slow\"}"
-#define VALID_END                                                                                                      \
-    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20,"               \
-    "\"other_load\":null}"
 #define SLOW_END                                                                                                       \
     "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"slow\"],\"elapsed_s\":20,"     \
     "\"other_load\":null}"

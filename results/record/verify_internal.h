@@ -42,6 +42,7 @@ void verify_machine(struct verify *v);
 void verify_bench(struct verify *v);
 void verify_steps(struct verify *v);
 void verify_ranges(struct verify *v);
+void verify_skips(struct verify *v);
 void verify_parts(struct verify *v);
 void verify_conformance(struct verify *v);
 void verify_fits(struct verify *v);
