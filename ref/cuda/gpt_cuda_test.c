@@ -143,12 +143,13 @@ static void try_rows(bool is_gpu)
         enum dtype dtype = b.dtype = (enum dtype)(s % 3);
         for (int array = 0; array < 3; array++)
             add(&b, all);
-        int stats = add(&b, 2 * rows), sum = add(&b, width), other = add(&b, width), out = add_operand(&b, all);
+        int stats = add(&b, 2 * rows), sum = add(&b, width), other = add(&b, width), gradient = add(&b, all);
+        int out = add_operand(&b, all);
         IN_BOTH(&b, bias_add(rows, width, NULL, a[0], dtype, a[out]));
         IN_BOTH(&b, bias_add(rows, width, a[0], a[2], DTYPE_FP32, a[1]));
         IN_BOTH(&b, layernorm_stats(rows, width, a[1], a[stats]));
         IN_BOTH(&b, layernorm_apply(rows, width, a[1], a[stats], a[0], a[2], dtype, a[out]));
-        IN_BOTH(&b, layernorm_backward(rows, width, a[1], a[stats], a[0], a[2], a[0], a[sum], a[other]));
+        IN_BOTH(&b, layernorm_backward(rows, width, a[1], a[stats], a[0], a[2], a[gradient], a[sum], a[other]));
         IN_BOTH(&b, rows_sum(rows, width, dtype, a[out], a[sum]));
         compare(&b, "a layer norm", rows, width);
         for (int array = 0; array < 3; array++)
