@@ -2,15 +2,20 @@
 // The facts come from hwloc and from files of the kernel.
 #include "base/machine.h"
 
+#include "base/err.h"
 #include "base/machine_disk.h"
+#include "base/resources.h"
 #include "base/safe_text.h"
 
 #include <hwloc.h>
 
 #include <glob.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -54,8 +59,9 @@ static json_t *node_bytes_json(hwloc_topology_t topology)
 // The word in brackets of a file such as "always [madvise] never".
 static void transparent_huge_pages(char out[32])
 {
+    char path[PATH_MAX];
     strcpy(out, "unknown");
-    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+    FILE *file = fopen(resources_path("/sys/kernel/mm/transparent_hugepage/enabled", path), "r");
     if (!file)
         return;
     if (fscanf(file, "%*[^[][%31[^]]", out) != 1)
@@ -63,12 +69,12 @@ static void transparent_huge_pages(char out[32])
     fclose(file);
 }
 
-// The number behind a name of a file such as /proc/meminfo, times `unit`.
-static json_t *number_of_file(const char *path, const char *name, json_int_t unit)
+// The number behind a name of /proc/meminfo, times `unit`.
+static json_t *number_of_meminfo(const char *name, json_int_t unit)
 {
-    char line[256];
+    char line[256], path[PATH_MAX];
     json_t *number = NULL;
-    FILE *file = fopen(path, "r");
+    FILE *file = fopen(resources_path("/proc/meminfo", path), "r");
     while (file && !number && fgets(line, sizeof line, file)) {
         long long value;
         size_t length = strlen(name);
@@ -159,24 +165,47 @@ static json_t *topology_json(hwloc_topology_t topology)
                      node_bytes_json(topology), "caches", caches_json(topology));
 }
 
+// Of a pretended machine, what its own files say.
+static json_t *memory_json(void)
+{
+    return getenv("ZG_MACHINE_ROOT") ? number_of_meminfo("MemTotal", 1024)
+                                     : json_integer((json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
+}
+
+// What this process may use of the machine; null: no limit.
+static json_t *limits_json(void)
+{
+    struct rlimit locked;
+    double quota = resources_processor_quota();
+    uint64_t memory = resources_memory_limit();
+    bool is_locked = getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur != RLIM_INFINITY;
+    return json_pack("{s:i, s:o, s:o, s:o}", "allowed_threads", resources_processor_count(), "processor_quota",
+                     quota > 0 ? json_real(quota) : json_null(), "memory_limit_bytes",
+                     memory > 0 ? json_integer((json_int_t)memory) : json_null(), "locked_memory_limit_bytes",
+                     is_locked ? json_integer((json_int_t)locked.rlim_cur) : json_null());
+}
+
 json_t *machine_facts(const char *const *folders)
 {
     hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0)
+    if (resources_topology(&topology) != ERR_NONE)
         return NULL;
-    json_t *machine = hwloc_topology_load(topology) == 0 ? topology_json(topology) : NULL;
+    json_t *machine = topology_json(topology), *limits = limits_json();
     hwloc_topology_destroy(topology);
-    if (!machine)
+    int failed = json_object_update(machine, limits);
+    json_decref(limits);
+    if (failed) {
+        json_decref(machine);
         return NULL;
+    }
     struct utsname system;
     uname(&system);
     char huge_pages[32];
     transparent_huge_pages(huge_pages);
     json_t *others =
-        json_pack("{s:I, s:s, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o}", "memory_bytes",
-                  (json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE), "transparent_huge_pages", huge_pages,
-                  "huge_pages", number_of_file("/proc/meminfo", "HugePages_Total", 1), "huge_page_bytes",
-                  number_of_file("/proc/meminfo", "Hugepagesize", 1024), "gpus", gpus_json(), "disks",
+        json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o}", "memory_bytes", memory_json(),
+                  "transparent_huge_pages", huge_pages, "huge_pages", number_of_meminfo("HugePages_Total", 1),
+                  "huge_page_bytes", number_of_meminfo("Hugepagesize", 1024), "gpus", gpus_json(), "disks",
                   disks_json(folders), "kernel", system.release, "architecture", system.machine, "clock_source",
                   machine_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"), "governor",
                   machine_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), "hypervisor",

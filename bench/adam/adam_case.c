@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/adam/adam_case.h"
 
+#include "bench/adam/adam_baseline.h"
 #include "ref/optimizer/clip.h"
-#include "bench/adam/divisions.h"
 #include "base/err.h"
 #include "ref/arithmetic/norm.h"
-#include "bench/adam/streams.h"
 
 #include <assert.h>
 #include <math.h>
@@ -23,53 +22,11 @@ struct measurement {
     const struct adam_case *of;
     const struct adam_arrays *arrays;
     struct adam_step step;
-    struct streams streams;
     uint64_t rounds;      // steps per repetition
     uint64_t step_count;  // so far
     double norm;          // of the summed gradients, as last computed
     double max_norm;
-    uint32_t sink;    // keeps the results of the reading baseline in use
-    float divisions;  // keeps the results of the dividing baseline in use
 };
-
-// Zero, but volatile, so that the compiler keeps the baseline's loads and stores, which change nothing.
-static const volatile uint32_t baseline_mask = 0;
-
-static int streams_run(void *context)
-{
-    struct measurement *m = context;
-    if (!m->of->variant->norm)
-        streams_step(&m->streams, baseline_mask, m->of->threads, m->rounds);
-    for (uint64_t round = 0; round < m->rounds && m->of->variant->norm; round++) {
-        m->sink |= streams_read(&m->streams, m->of->threads);
-        m->sink |= streams_read(&m->streams, m->of->threads);
-        streams_step(&m->streams, baseline_mask, m->of->threads, 1);
-    }
-    return ERR_NONE;
-}
-
-// Divisions per element. All recipes divide m by the denominator. Most divide by a bias correction, too, Apex by both;
-// PyTorch's capturable foreach form also divides the denominator by the step size.
-static int divisions_of(const struct recipe *recipe)
-{
-    switch (recipe->family) {
-    case RECIPE_DEEPSPEED:
-    case RECIPE_TORCH_CUDA_SINGLE:
-        return 1;
-    case RECIPE_TORCH_CAPTURABLE_FOREACH:
-    case RECIPE_APEX:
-        return 3;
-    default:
-        return 2;
-    }
-}
-
-static int divisions_run(void *context)
-{
-    struct measurement *m = context;
-    m->divisions = divisions_step(m->of->count * m->rounds, divisions_of(m->of->recipe), m->of->threads);
-    return ERR_NONE;
-}
 
 double adam_case_norm(const struct adam_step *step, int threads)
 {
@@ -172,13 +129,6 @@ static int measurement_open(const struct adam_case *of, struct adam_arrays *arra
         .rounds = 1,
         .max_norm = adam_arrays_norm(arrays, variant->grad_dtype) / 4,
     };
-    out->streams = (struct streams){.param = arrays->param,
-                                    .exp_avg = arrays->exp_avg,
-                                    .exp_avg_sq = arrays->exp_avg_sq,
-                                    .grad = arrays->grad,
-                                    .grad_dtype = variant->grad_dtype,
-                                    .model_params = variant->writes_model_params ? arrays->baseline_model_params : NULL,
-                                    .count = of->count};
     return adam_case_step(of, arrays, &out->step);
 }
 
@@ -195,16 +145,6 @@ static int choose_rounds(struct measurement *m, const struct bench_work *work)
         if (least_ns >= BENCH_SAMPLE_NS)
             return ERR_NONE;
     }
-    return ERR_NONE;
-}
-
-// Chooses the slower of streams and divisions as the baseline, by the shortest of a few trials.
-static int choose_baseline(const struct measurement *m, const struct bench_work *streams,
-                           const struct bench_work *divisions, const struct bench_work **out)
-{
-    struct bench_samples of_streams, of_divisions;
-    TRY(bench_alternate(streams, divisions, 1, TRIALS, (double)(m->of->count * m->rounds), &of_streams, &of_divisions));
-    *out = bench_quantile(&of_streams, 0) >= bench_quantile(&of_divisions, 0) ? streams : divisions;
     return ERR_NONE;
 }
 
@@ -235,22 +175,39 @@ static json_t *case_json(const struct adam_case *of, bool in_cache)
                      (int)case_bytes(variant));
 }
 
-static int measure(struct measurement *m, const struct bench_options *options, struct bench_record *record,
-                   struct bench_samples *samples, struct bench_samples *baselines)
+static int measure(struct measurement *m, bool in_cache, const struct bench_options *options,
+                   struct bench_record *record, struct bench_samples *samples, struct bench_samples *baselines)
 {
     const struct adam_case *of = m->of;
     const struct bench_work work = {.name = "adam", .run = step_run, .context = m};
-    const struct bench_work streams = {.name = of->variant->baseline, .run = streams_run, .context = m};
-    static const char *const names[] = {"divide_1_sqrt_1", "divide_2_sqrt_1", "divide_3_sqrt_1"};
-    const struct bench_work divisions = {
-        .name = names[divisions_of(of->recipe) - 1], .run = divisions_run, .context = m};
-    const struct bench_work *baseline;
+    struct adam_baseline baseline;
     TRY(choose_rounds(m, &work));
-    TRY(choose_baseline(m, &streams, &divisions, &baseline));
-    record->baseline_name = baseline->name;
+    TRY(adam_baseline_choose(of, m->arrays, in_cache, m->rounds, &baseline));
+    record->baseline_name = baseline.work.name;
     record->items = (double)(of->count * m->rounds);
-    TRY(bench_alternate(&work, baseline, options->warmup, options->repeat, record->items, samples, baselines));
+    TRY(bench_alternate(&work, &baseline.work, options->warmup, options->repeat, record->items, samples, baselines));
+    if (baseline.is_streams)
+        record->detail = json_pack("{s:s}", "baseline_way", streams_way_name(baseline.streams.way));
     return measurement_check(m);
+}
+
+// The fewest bytes of a parameter that a step touches.
+enum { STATE_BYTES_LEAST = 16, COUNT_UNIT = 1 << 20 };
+
+size_t adam_case_large_count(size_t wanted, int times, size_t cache_bytes, size_t memory_bytes, size_t *needs_bytes)
+{
+    size_t beyond = (size_t)times * cache_bytes / STATE_BYTES_LEAST / COUNT_UNIT * COUNT_UNIT + COUNT_UNIT;
+    size_t least = cache_bytes / STATE_BYTES_LEAST / COUNT_UNIT * COUNT_UNIT + COUNT_UNIT;
+    size_t most = memory_bytes / ADAM_CASE_ALLOCATED_BYTES / COUNT_UNIT * COUNT_UNIT;
+    size_t count = beyond > wanted ? beyond : wanted;
+    *needs_bytes = least * ADAM_CASE_ALLOCATED_BYTES;
+    return most < least ? 0 : count < most ? count : most;
+}
+
+int adam_case_skip(const struct adam_case *of, const struct bench_options *options, size_t needs_bytes,
+                   size_t available_bytes)
+{
+    return bench_skip_memory(options, "adam", case_json(of, false), needs_bytes, available_bytes);
 }
 
 int adam_case_run(const struct adam_case *of, const struct bench_options *options, struct adam_arrays *arrays)
@@ -272,12 +229,13 @@ int adam_case_run(const struct adam_case *of, const struct bench_options *option
     size_t state_bytes =
         3 * sizeof(float) + dtype_bytes(of->variant->grad_dtype) + (of->variant->writes_model_params ? 2 : 0);
     bool in_cache = of->count * state_bytes < bench_cache_bytes();
-    m.streams.past_cache = !in_cache;
     isa_set(of->isa);
-    int code = measure(&m, options, &record, &samples, &baselines);
-    if (code != ERR_NONE)
+    int code = measure(&m, in_cache, options, &record, &samples, &baselines);
+    if (code != ERR_NONE) {
+        json_decref(record.detail);
         return err_prefix(code, "adam %s %s %s, %zu parameters, %d threads", of->variant->name, recipe_name(of->recipe),
                           isa_name(of->isa), of->count, of->threads);
+    }
     record.description = case_json(of, in_cache);
     return bench_print(options, &record);
 }

@@ -75,9 +75,12 @@ static int parse_threads(const char *text, struct bench_options *options)
     return ERR_NONE;
 }
 
+enum { BUDGET_MAX_S = 1000000 };
+
 // The shared options as popt stores them; popt allocates the strings.
 struct raw_options {
     char *sizes, *threads, *out;
+    double budget_s;
     int repeat, warmup, quick, json, help, buffered, no_checksum;
 };
 
@@ -86,6 +89,10 @@ static int options_convert(const struct raw_options *raw, struct bench_options *
     static const char *const here[] = {"."};
     if (raw->repeat < 0 || raw->repeat > BENCH_REPEAT_MAX || raw->warmup < 0 || raw->warmup > BENCH_REPEAT_MAX)
         return err_set(ERR_USAGE, "--repeat and --warmup must be from 0 (the default) to %d", BENCH_REPEAT_MAX);
+    if (!(raw->budget_s >= 0 && raw->budget_s < BUDGET_MAX_S))
+        return err_set(ERR_USAGE, "--budget %g: expected seconds, at most %d", raw->budget_s, BUDGET_MAX_S);
+    out->budget_s = raw->budget_s;
+    bench_budget_begin(raw->budget_s);
     out->repeat = (size_t)raw->repeat;
     out->warmup = (size_t)raw->warmup;
     out->quick = raw->quick;
@@ -162,6 +169,8 @@ int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, 
         {"threads", '\0', TEXT, &raw.threads, 0, "thread counts to measure", "1,all"},
         {"repeat", '\0', INT, &raw.repeat, 0, "counted repetitions of each case", "N"},
         {"warmup", '\0', INT, &raw.warmup, 0, "uncounted repetitions before the counted ones", "N"},
+        {"budget", '\0', POPT_ARG_DOUBLE, &raw.budget_s, 0, "seconds after which cases end with fewer repetitions",
+         "S"},
         {"quick", '\0', FLAG, &raw.quick, 0, "fewer and smaller cases", NULL},
         {"json", '\0', FLAG, &raw.json, 0, "print one line of JSON per case", NULL},
         {"out", '\0', TEXT, &raw.out, 0, "write a new result file", "FILE"},

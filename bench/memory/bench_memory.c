@@ -2,14 +2,13 @@
 // `zerogauge bench memory`: the bandwidth of copies, reads, writes and Adam's mix (4 arrays read, 3 of them written) by
 // thread count: the rooflines of the other benchmarks. The baseline is the C library (memcpy, memchr, memset; memcpy
 // for Adam's mix). Then the cost of 4 KiB pages, of the first touch and of memory on another NUMA node, each against
-// the same work without it.
+// the same work without it. With --device cuda the memory is a GPU's (memory_device.h).
 //
 // GB/s   bytes read plus bytes written by the program, over time: a copy of S bytes moves 2S. Cache lines that the CPU
 //        fetches only to overwrite them do not count.
 #include "bench/memory/bench_memory.h"
 
 #include "base/err.h"
-#include "bench/memory/memory_work.h"
 
 #include <popt.h>
 #include <stdio.h>
@@ -23,7 +22,8 @@ const struct benchmark bench_memory = {
     .run = memory_main,
     .uses = BENCH_USES_NOTHING,
     .summary = "copies, reads, writes, Adam's mix: GB/s against libc's",
-    .examples = {"zerogauge bench memory --quick", "zerogauge bench memory --threads 1,all --out memory.jsonl"},
+    .examples = {"zerogauge bench memory --quick", "zerogauge bench memory --threads 1,all --out memory.jsonl",
+                 "zerogauge bench memory --device cuda"},
 };
 
 // Work and its baseline; `description` has the case's settings besides operation, threads and sizes.
@@ -100,7 +100,7 @@ static int measure(const struct memory_bench *bench, struct pair *pair)
     return bench_print(&bench->options, &record);
 }
 
-static bool wanted(const struct memory_bench *bench, int operation)
+bool memory_bench_wants(const struct memory_bench *bench, int operation)
 {
     return !bench->operation || strcmp(bench->operation, memory_operation_name((enum memory_operation)operation)) == 0;
 }
@@ -120,7 +120,7 @@ static int rates_run(const struct memory_bench *bench, size_t count, int threads
                             {.arrays = &arrays, .operation = libc[operation], .threads = threads},
                             NULL,
                             0};
-        if (wanted(bench, operation))
+        if (memory_bench_wants(bench, operation))
             code = measure(bench, &pair);
     }
     memory_arrays_close(&arrays);
@@ -145,7 +145,7 @@ static int pages_run(const struct memory_bench *bench, size_t count, int threads
                             {.arrays = &huge, .operation = what, .threads = threads},
                             json_pack("{s:s}", "pages", "4 KiB"),
                             (double)huge_bytes / (double)bytes};
-        if (wanted(bench, operation))
+        if (memory_bench_wants(bench, operation))
             code = measure(bench, &pair);
         else
             json_decref(pair.description);
@@ -177,7 +177,7 @@ static int node_pair_run(struct memory_bench *bench, size_t count, int node, int
                             json_pack("{s:i, s:i}", "node", memory_nodes_number(&bench->nodes, node), "memory_node",
                                       memory_nodes_number(&bench->nodes, memory_node)),
                             0};
-        if (wanted(bench, operation))
+        if (memory_bench_wants(bench, operation))
             code = measure(bench, &pair);
         else
             json_decref(pair.description);
@@ -201,23 +201,32 @@ static int nodes_run(struct memory_bench *bench, size_t count)
     return ERR_NONE;
 }
 
-static int selection_complete(struct memory_bench *bench)
+// Sizes are multiples of the stamps' distance, which is also one of 16-byte loads.
+enum { UNIT = MEMORY_STAMP_WORDS * sizeof(memory_word) };
+
+int memory_bench_sizes(struct memory_bench *bench, const size_t *sizes, size_t count)
 {
     struct bench_options *options = &bench->options;
     bool known = !bench->operation;
     for (int operation = 0; operation < MEMORY_OWN_COUNT && !known; operation++)
-        known = wanted(bench, operation);
+        known = memory_bench_wants(bench, operation);
     if (!known)
         return err_set(ERR_USAGE, "unknown operation '%s'; known are copy, read, write, adam_mix", bench->operation);
-    enum { UNIT = MEMORY_STAMP_WORDS * sizeof(memory_word) };
-    bench->cache_bytes = bench_cache_bytes();
-    size_t large = 4 * bench->cache_bytes > (size_t)64 << 20 ? 4 * bench->cache_bytes : (size_t)64 << 20;
-    bench_default_sizes(options, &(size_t){large / UNIT * UNIT}, 1);
+    bench_default_sizes(options, sizes, count);
     bench_default_repeat(options, 15, 5, 1);
     for (size_t i = 0; i < options->size_count; i++)
         if (options->sizes[i] % UNIT != 0)
             return err_set(ERR_USAGE, "--sizes %zu: the bytes of an array must be a multiple of %d", options->sizes[i],
                            UNIT);
+    return ERR_NONE;
+}
+
+static int selection_complete(struct memory_bench *bench)
+{
+    struct bench_options *options = &bench->options;
+    bench->cache_bytes = bench_cache_bytes();
+    size_t large = 4 * bench->cache_bytes > (size_t)64 << 20 ? 4 * bench->cache_bytes : (size_t)64 << 20;
+    TRY(memory_bench_sizes(bench, &(size_t){large / UNIT * UNIT}, 1));
     if (options->thread_count > 0)
         return ERR_NONE;
     // 1, 2, 4, ... and all; with --quick 1 and all.
@@ -231,6 +240,8 @@ static int selection_complete(struct memory_bench *bench)
 
 static int memory_bench_run(struct memory_bench *bench)
 {
+    if (bench->device && strcmp(bench->device, "cpu") != 0)
+        return memory_device_bench(bench);
     TRY(selection_complete(bench));
     const struct bench_options *options = &bench->options;
     int most = options->threads[options->thread_count - 1];
@@ -254,6 +265,7 @@ static int memory_main(int argc, const char **argv)
     const struct poptOption own[] = {
         {"operation", '\0', POPT_ARG_STRING, &bench.operation, 0,
          "measure this operation only; --sizes are bytes of an array (4 times the caches)", "copy|read|write|adam_mix"},
+        {"device", '\0', POPT_ARG_STRING, &bench.device, 0, "where the arrays are (cpu)", "cpu|cuda"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_memory, own, &bench.options);
@@ -265,5 +277,6 @@ static int memory_main(int argc, const char **argv)
     }
     bench_release(&bench.options);
     free(bench.operation);
+    free(bench.device);
     return bench_exit("memory", code);
 }

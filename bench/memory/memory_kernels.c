@@ -5,7 +5,6 @@
 
 #include "bench/harness/bench_target.h"
 #include "ref/arithmetic/adam.h"
-#include "ref/arithmetic/isa.h"
 #include "ref/comm/comm_copy.h"
 
 #include <assert.h>
@@ -14,8 +13,8 @@
 enum { LINE_WORDS = COPY_LINE_BYTES / sizeof(memory_word) };
 
 // Handles one thread's part. from null: sets `to` to value; to null: returns the sum of `from`; neither: copies.
-static BENCH_INLINE memory_word move(memory_word *restrict to, const memory_word *restrict from, size_t count,
-                                     memory_word value)
+static BENCH_INLINE memory_word move_part(memory_word *restrict to, const memory_word *restrict from, size_t count,
+                                          memory_word value)
 {
     memory_word sum = 0;
     if (!to)
@@ -30,26 +29,8 @@ static BENCH_INLINE memory_word move(memory_word *restrict to, const memory_word
     return sum;
 }
 
-BENCH_AVX512 static memory_word move_avx512(memory_word *to, const memory_word *from, size_t count, memory_word value)
-{
-    return move(to, from, count, value);
-}
-
-BENCH_AVX2 static memory_word move_avx2(memory_word *to, const memory_word *from, size_t count, memory_word value)
-{
-    return move(to, from, count, value);
-}
-
-static memory_word move_scalar(memory_word *to, const memory_word *from, size_t count, memory_word value)
-{
-    return move(to, from, count, value);
-}
-
-static memory_word (*const builds[ISA_COUNT])(memory_word *, const memory_word *, size_t, memory_word) = {
-    [ISA_SCALAR] = move_scalar,
-    [ISA_AVX2] = move_avx2,
-    [ISA_AVX512] = move_avx512,
-};
+BENCH_BUILDS(memory_word, move, (memory_word * to, const memory_word *from, size_t count, memory_word value),
+             move_part(to, from, count, value));
 
 // Returns the first word of a part, aligned to a cache line.
 static size_t part_begin(size_t count, int part, int parts)
@@ -70,7 +51,7 @@ void memory_copy(memory_word *to, const memory_word *from, size_t count, bool pa
     for (int part = 0; part < threads; part++) {
         size_t begin = part_begin(count, part, threads), end = part_begin(count, part + 1, threads);
         if (!past_cache) {
-            builds[isa](to + begin, from + begin, end - begin, 0);
+            move_builds[isa](to + begin, from + begin, end - begin, 0);
             continue;
         }
         copy_around_cache(to + begin, from + begin, (end - begin) * sizeof *to);
@@ -94,7 +75,7 @@ memory_word memory_read(const memory_word *from, size_t count, int threads)
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : sum)
     for (int part = 0; part < threads; part++) {
         size_t begin = part_begin(count, part, threads), end = part_begin(count, part + 1, threads);
-        sum += builds[isa](NULL, from + begin, end - begin, 0);
+        sum += move_builds[isa](NULL, from + begin, end - begin, 0);
     }
     return sum;
 }
@@ -122,7 +103,7 @@ void memory_write(memory_word *to, size_t count, memory_word value, bool past_ca
         size_t begin = part_begin(count, part, threads), end = part_begin(count, part + 1, threads), at = begin;
         for (; past_cache && at + LINE_WORDS <= end; at += LINE_WORDS)
             copy_line_around_cache(to + at, line);
-        builds[isa](to + at, NULL, end - at, value);
+        move_builds[isa](to + at, NULL, end - at, value);
         copy_around_cache_end();
     }
 }

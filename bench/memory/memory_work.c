@@ -23,7 +23,7 @@ int memory_operation_bytes(enum memory_operation operation)
     return bytes[operation];
 }
 
-static memory_word value_at(int array, size_t index)
+memory_word memory_value_at(int array, size_t index)
 {
     memory_word bits = (index + 1) * 0x9e3779b97f4a7c15 ^ (memory_word)(array + 1) << 40;
     return (bits ^ bits >> 29) & BITS;
@@ -37,8 +37,9 @@ static memory_word stamp(uint64_t round)
 // Returns the value that a word of an array must have now.
 static memory_word expected_at(const struct memory_arrays *arrays, int array, size_t index)
 {
-    memory_word own = array == 0 && index % MEMORY_STAMP_WORDS == 0 ? stamp(arrays->round) : value_at(array, index);
-    return arrays->flipped && array < GRADIENT ? own ^ value_at(GRADIENT, index) : own;
+    memory_word own =
+        array == 0 && index % MEMORY_STAMP_WORDS == 0 ? stamp(arrays->round) : memory_value_at(array, index);
+    return arrays->flipped && array < GRADIENT ? own ^ memory_value_at(GRADIENT, index) : own;
 }
 
 int memory_arrays_open(size_t count, int threads, bool huge, struct memory_arrays *out)

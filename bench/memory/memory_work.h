@@ -27,6 +27,9 @@ const char *memory_operation_name(enum memory_operation operation);
 // Returns the bytes read plus the bytes written per byte of an array.
 int memory_operation_bytes(enum memory_operation operation);
 
+// Returns the initial value of a word of an array. No byte has its highest bit set.
+memory_word memory_value_at(int array, size_t index);
+
 enum { MEMORY_ARRAY_COUNT = 5, MEMORY_STAMP_WORDS = 512 };
 
 // Arrays of equal size: Adam's four, the first of which is the source of copies and reads; and the target of writes.

@@ -203,7 +203,7 @@ static int pipeline_run(struct pipeline *pipeline)
     struct bench_options *options = &pipeline->options;
     if (options->size_count > 0 || options->thread_count > 0)
         return err_set(ERR_USAGE, "--sizes and --threads have no effect here: each lane has the work of training");
-    if (pipeline->seconds < 0 || pipeline->seconds > 60)
+    if (!(pipeline->seconds >= 0 && pipeline->seconds <= 60))
         return err_set(ERR_USAGE, "--seconds %g: expected 0 to 60", pipeline->seconds);
     if (options->storage.engine)
         return err_set(ERR_USAGE, "--engine: this benchmark always uses libaio");

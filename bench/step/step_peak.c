@@ -157,7 +157,7 @@ static int open_workers(struct step_peak *peak)
     peak->seen = malloc(SEEN_COUNT * sizeof *peak->seen);
     if (!peak->workers || !peak->seen)
         return err_set(ERR_MEMORY, "no memory for matrix products");
-    matmul_prepare();
+    TRY(matmul_prepare());
     TRY(work_all(peak, NULL, prepare));
     return work_all(peak, NULL, forget_results);
 }

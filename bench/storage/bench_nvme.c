@@ -70,7 +70,7 @@ static int choose_numbers(struct nvme_bench *bench, const struct given *given)
     struct bench_options *options = &bench->options;
     if (options->thread_count > 0)
         return err_set(ERR_USAGE, "--threads: one thread keeps the requests in flight, here as in fio");
-    if (given->seconds < 0 || given->seconds > 3600)
+    if (!(given->seconds >= 0 && given->seconds <= 3600))
         return err_set(ERR_USAGE, "--seconds %g: expected 0 to 3600", given->seconds);
     bench->seconds = given->seconds > 0 ? given->seconds : options->quick ? 0.4 : 3;
     bench->bytes = options->quick ? 256 << 20 : 1 << 30;

@@ -38,8 +38,7 @@ def measure(preset, settings, ranks, tier):
     """A claim that evaluates the states of one rank on a tier, in bytes per parameter."""
     plan = {"params": PARAMS, "layers": LAYERS, "preset": preset, "world": ranks, "set": settings}
     return {"statement": f"{preset} {settings} {ranks} {tier}",
-            "query": {"plan": plan, "quantity": "held_bytes", "kind": "states", "tier": tier, "per": "param",
-                      "compare": ">=", "value": 0}}
+            "given": {"plan": plan}, "query": f"plan.memory.{tier}.state_bytes / plan.params >= 0"}
 
 
 def ledger(zerogauge, out, claims):

@@ -71,9 +71,8 @@ int check_digest_case(const struct check_case *c, const char *folder, char diges
             continue;
         snprintf(name, sizeof name, "grads-%d.safetensors", i);
         TRY(file_join(own, i == -2 ? "case.json" : i == -1 ? "init.safetensors" : name, path));
-        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0)
-            return err_set(ERR_CHECK, "%s is gone", path);
+        int fd;
+        TRY(file_open_at(AT_FDCWD, path, path, &fd));
         int rc = file_digest(fd, path, one);
         close(fd);
         TRY(rc);

@@ -8,6 +8,8 @@
 // whose message names both calls. When a rank fails (comm_abort, or it closes its handle early), every other rank
 // returns ERR_PEER within a second, with the rank and message of the first failure. Counts are in elements.
 //
+// A result in an accelerator's memory is complete after accelerator_wait, which also returns errors of making it.
+//
 // Aliasing: send and recv may share memory only in the in-place form that each function describes. One thread at a time
 // uses a handle.
 #ifndef ZG_COMM_H

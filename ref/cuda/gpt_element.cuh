@@ -9,11 +9,23 @@
 
 #include "ref/cuda/gpt_team.cuh"
 
-enum { ROW_TOKENS = 1024 };
+// The tokens of a micro-batch in the memory of the threads that read them (token_rows of gpt_math.h).
+struct token_list {
+    const uint16_t *tokens;
+    size_t sequence_count, length;
 
-// The tokens of up to ROW_TOKENS rows, passed to a kernel as an argument.
-struct row_tokens {
-    uint16_t of[ROW_TOKENS];
+    __host__ __device__ size_t row_count() const
+    {
+        return sequence_count * length;
+    }
+    __host__ __device__ uint16_t of(size_t r) const
+    {
+        return tokens[r / length * (length + 1) + r % length];
+    }
+    __host__ __device__ uint16_t target_of(size_t r) const
+    {
+        return tokens[r / length * (length + 1) + r % length + 1];
+    }
 };
 
 #define ROW template <typename team_type> __host__ __device__ void row(const team_type &team, size_t r) const
@@ -21,29 +33,53 @@ struct row_tokens {
 struct bias_add_operation {
     size_t width;
     const float *in, *bias;
-    float *out;
+    struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
         const float *from = in ? in + r * width : NULL;
-        float *to = out + r * width;
-        team.each(0, width, [&](size_t j) { to[j] = from ? from[j] + bias[j] : bias[j]; });
+        team.each(0, width, [&](size_t j) { out.put(r * width + j, from ? from[j] + bias[j] : bias[j]); });
     }
 };
 
-// One column of a sum over rows.
-struct rows_sum_operation {
+// One column of the sum over a block of rows; element i is column i mod width of block i / width.
+struct block_sum_operation {
     size_t row_count, width;
-    const float *in;
+    enum dtype dtype;
+    const void *in;
+    float *sums;
+
+    template <int lanes> __host__ __device__ void at(size_t i) const
+    {
+        size_t first = i / width * SUM_ROWS, end = first + SUM_ROWS < row_count ? first + SUM_ROWS : row_count;
+        float sum[lanes] = {0};
+        for (size_t r = first; r < end; r++) {
+            float x[lanes];
+            load<lanes>(dtype, in, r * width + i % width, x);
+            for (int k = 0; k < lanes; k++)
+                sum[k] += x[k];
+        }
+        store_floats<lanes>(sums, i, sum);
+    }
+};
+
+// One column of the sum over blocks.
+struct sum_of_blocks_operation {
+    size_t block_count, width;
+    const float *sums;
     float *out;
 
     template <int lanes> __host__ __device__ void at(size_t j) const
     {
-        float sum = 0;
-        for (size_t r = 0; r < row_count; r++)
-            sum += in[r * width + j];
-        out[j] = sum;
+        float sum[lanes] = {0};
+        for (size_t block = 0; block < block_count; block++) {
+            float x[lanes];
+            load_floats<lanes>(sums, block * width + j, x);
+            for (int k = 0; k < lanes; k++)
+                sum[k] += x[k];
+        }
+        store_floats<lanes>(out, j, sum);
     }
 };
 
@@ -68,33 +104,38 @@ struct layernorm_stats_operation {
 struct layernorm_apply_operation {
     size_t width;
     const float *in, *stats, *weight, *bias;
-    float *out;
+    struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
         const float *from = in + r * width;
-        float *to = out + r * width, mean = stats[2 * r], rstd = stats[2 * r + 1];
-        team.each(0, width, [&](size_t j) { to[j] = (from[j] - mean) * rstd * weight[j] + bias[j]; });
+        float mean = stats[2 * r], rstd = stats[2 * r + 1];
+        team.each(0, width, [&](size_t j) { out.put(r * width + j, (from[j] - mean) * rstd * weight[j] + bias[j]); });
     }
 };
 
-// The gradients of weight and bias are sums over rows; each thread sums one column.
-struct layernorm_column_operation {
+// One column of the gradients of weight and bias over a block of rows, as block_sum_operation.
+struct layernorm_block_operation {
     size_t row_count, width;
     const float *in, *stats, *out_gradient;
-    float *weight_gradient, *bias_gradient;
+    float *weight_sums, *bias_sums;
 
-    template <int lanes> __host__ __device__ void at(size_t j) const
+    template <int lanes> __host__ __device__ void at(size_t i) const
     {
-        float weight_sum = 0, bias_sum = 0;
-        for (size_t r = 0; r < row_count; r++) {
-            float normal = (in[r * width + j] - stats[2 * r]) * stats[2 * r + 1];
-            weight_sum += out_gradient[r * width + j] * normal;
-            bias_sum += out_gradient[r * width + j];
+        size_t first = i / width * SUM_ROWS, end = first + SUM_ROWS < row_count ? first + SUM_ROWS : row_count;
+        float weight_sum[lanes] = {0}, bias_sum[lanes] = {0};
+        for (size_t r = first; r < end; r++) {
+            float x[lanes], g[lanes], mean = stats[2 * r], rstd = stats[2 * r + 1];
+            load_floats<lanes>(in, r * width + i % width, x);
+            load_floats<lanes>(out_gradient, r * width + i % width, g);
+            for (int k = 0; k < lanes; k++) {
+                weight_sum[k] += g[k] * ((x[k] - mean) * rstd);
+                bias_sum[k] += g[k];
+            }
         }
-        weight_gradient[j] = weight_sum;
-        bias_gradient[j] = bias_sum;
+        store_floats<lanes>(weight_sums, i, weight_sum);
+        store_floats<lanes>(bias_sums, i, bias_sum);
     }
 };
 
@@ -119,54 +160,65 @@ struct layernorm_row_operation {
 };
 
 struct gelu_forward_operation {
-    const float *in;
-    float *out;
+    size_t width;
+    const float *in, *bias;
+    struct operand out;
 
-    template <int lanes> __host__ __device__ void at(size_t i) const
+#pragma nv_exec_check_disable
+    ROW
     {
-        out[i] = gelu_value(in[i]);
+        const float *from = in + r * width;
+        team.each(0, width, [&](size_t j) { out.put(r * width + j, gelu_value(from[j] + bias[j])); });
     }
 };
 
 struct gelu_backward_operation {
-    const float *in;
-    float *out, *gradient;
+    size_t width;
+    const float *in, *bias, *gradient;
+    struct operand out, in_gradient;
 
-    template <int lanes> __host__ __device__ void at(size_t i) const
+#pragma nv_exec_check_disable
+    ROW
     {
-        struct gelu g = gelu_with_slope(in[i]);
-        out[i] = g.value;
-        gradient[i] *= g.slope;
+        const float *from = in + r * width, *g = gradient + r * width;
+        team.each(0, width, [&](size_t j) {
+            struct gelu gelu = gelu_with_slope(from[j] + bias[j]);
+            out.put(r * width + j, gelu.value);
+            in_gradient.put(r * width + j, g[j] * gelu.slope);
+        });
     }
 };
 
 struct softmax_causal_operation {
     size_t length;
     float *scores;
+    struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        float *to = scores + r * length, largest;
-        float inverse = 1.0f / exponentials(team, r + 1, to, &largest);
-        team.each(0, r + 1, [&](size_t j) { to[j] *= inverse; });
-        team.each(r + 1, length, [&](size_t j) { to[j] = 0; });
+        size_t count = r % length + 1;
+        float *from = scores + r * length, largest;
+        float inverse = 1.0f / exponentials(team, count, from, &largest);
+        team.each(0, count, [&](size_t j) { out.put(r * length + j, from[j] * inverse); });
+        team.each(count, causal_end(count - 1, length), [&](size_t j) { out.put(r * length + j, 0); });
     }
 };
 
 struct softmax_causal_backward_operation {
     size_t length;
-    const float *softmax;
-    float *gradient;
+    struct operand softmax;
+    const float *gradient;
+    struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        const float *p = softmax + r * length;
-        float *g = gradient + r * length;
-        float common = team.sum(r + 1, [&](size_t j) { return p[j] * g[j]; });
-        team.each(0, r + 1, [&](size_t j) { g[j] = p[j] * (g[j] - common); });
-        team.each(r + 1, length, [&](size_t j) { g[j] = 0; });
+        const float *g = gradient + r * length;
+        size_t count = r % length + 1;
+        float common = team.sum(count, [&](size_t j) { return softmax.get(r * length + j) * g[j]; });
+        team.each(0, count, [&](size_t j) { out.put(r * length + j, softmax.get(r * length + j) * (g[j] - common)); });
+        team.each(count, causal_end(count - 1, length), [&](size_t j) { out.put(r * length + j, 0); });
     }
 };
 
@@ -176,17 +228,17 @@ struct row_loss {
 };
 
 struct crossentropy_forward_operation {
-    size_t width;
+    size_t width, stride;
     float *logits;
     struct row_loss *losses;
-    struct row_tokens target;
+    struct token_list list;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        float *to = logits + r * width;
+        float *to = logits + r * stride;
         struct row_loss loss;
-        loss.right = to[target.of[r]];
+        loss.right = to[list.target_of(r)];
         team.sync();
         loss.sum = exponentials(team, width, to, &loss.largest);
         float inverse = 1.0f / loss.sum;
@@ -197,45 +249,99 @@ struct crossentropy_forward_operation {
 };
 
 struct crossentropy_backward_operation {
-    size_t width;
-    float *softmax, scale;
-    struct row_tokens target;
+    size_t width, stride;
+    float scale;
+    enum dtype dtype;
+    float *softmax;
+    struct token_list list;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        float *to = softmax + r * width;
-        team.each(0, width, [&](size_t j) { to[j] = (j == target.of[r] ? to[j] - 1.0f : to[j]) * scale; });
+        size_t target = list.target_of(r);
+        team.rewrite(width, softmax + r * stride, dtype,
+                     [&](float p, size_t j) { return (j == target ? p - 1.0f : p) * scale; });
     }
 };
 
 struct embedding_forward_operation {
     size_t width;
-    const float *token_weight, *position_weight;
+    struct operand token_weight, position_weight;
     float *out;
-    struct row_tokens tokens;
+    struct token_list list;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        const float *token = token_weight + tokens.of[r] * width, *position = position_weight + r * width;
+        size_t token = list.of(r) * width, position = r % list.length * width;
         float *to = out + r * width;
-        team.each(0, width, [&](size_t j) { to[j] = token[j] + position[j]; });
+        team.each(0, width, [&](size_t j) { to[j] = token_weight.get(token + j) + position_weight.get(position + j); });
     }
 };
 
-// One column of all rows, in ascending order: if two rows have the same token, the first is added first.
-struct embedding_backward_operation {
-    size_t row_count, width;
-    bool by_token;
+// The rows in the order of their tokens, and rows of one token ascending. `end`: one after the last row of the token if
+// this is its first row, else 0.
+struct sorted_row {
+    uint32_t row, end;
+};
+
+// Counts the rows before row r in that order.
+struct sort_rows_operation {
+    struct token_list list;
+    struct sorted_row *sorted;
+
+#pragma nv_exec_check_disable
+    ROW
+    {
+        uint16_t token = list.of(r);
+        uint32_t less = team.count_of(list.row_count(), [&](size_t j) { return list.of(j) < token; });
+        uint32_t before = team.count_of(r, [&](size_t j) { return list.of(j) == token; });
+        uint32_t same = before > 0 ? 0 : team.count_of(list.row_count(), [&](size_t j) { return list.of(j) == token; });
+        if (team.is_first())
+            sorted[less + before] = {(uint32_t)r, before > 0 ? 0 : less + same};
+    }
+};
+
+// One column of all rows of a token, in ascending order; element i is column i mod width of the sorted row i / width.
+struct token_backward_operation {
+    size_t width;
     const float *in;
     float *gradient;
-    struct row_tokens tokens;
+    struct token_list list;
+    const struct sorted_row *sorted;
 
-    template <int lanes> __host__ __device__ void at(size_t j) const
+    template <int lanes> __host__ __device__ void at(size_t i) const
     {
-        for (size_t r = 0; r < row_count; r++)
-            gradient[(by_token ? tokens.of[r] : r) * width + j] += in[r * width + j];
+        size_t first = i / width, j = i % width, end = sorted[first].end;
+        if (end == 0)
+            return;
+        float *to = gradient + list.of(sorted[first].row) * width, sum[lanes], x[lanes];
+        load_floats<lanes>(to, j, sum);
+        for (size_t at = first; at < end; at++) {
+            load_floats<lanes>(in, sorted[at].row * width + j, x);
+            for (int k = 0; k < lanes; k++)
+                sum[k] += x[k];
+        }
+        store_floats<lanes>(to, j, sum);
+    }
+};
+
+// One element of a position, sequences ascending.
+struct position_backward_operation {
+    size_t sequence_count, sequence_elements;
+    const float *in;
+    float *gradient;
+
+    template <int lanes> __host__ __device__ void at(size_t i) const
+    {
+        float sum[lanes], x[lanes];
+        load_floats<lanes>(gradient, i, sum);
+        for (size_t s = 0; s < sequence_count; s++) {
+            load_floats<lanes>(in, s * sequence_elements + i, x);
+            for (int k = 0; k < lanes; k++)
+                sum[k] += x[k];
+        }
+        store_floats<lanes>(gradient, i, sum);
     }
 };
 

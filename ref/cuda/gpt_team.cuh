@@ -1,21 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// Teams of threads that work on one row. gpt_kernel.h sums a row in LANES partial sums; a team has LANES threads, each
-// of which keeps one of them. An element enters the same partial sum in the same order, and the same halves are folded,
-// so the bits equal the host's. For tests on the host, a team is one thread.
+// Teams of threads that work on one row. A sum along a row has ROW_LANES partial sums (gpt_math.h); a team is a warp,
+// each of whose threads keeps one of them. An element enters the same partial sum in the same order, and the same
+// halves are folded, so the bits equal the host's. For tests on the host, a team is one thread.
 #ifndef ZG_GPT_TEAM_CUH
 #define ZG_GPT_TEAM_CUH
 
+#include "ref/cuda/array_element.cuh"
+
 #include <stddef.h>
+#include <string.h>
 
 extern "C" {
 #include "ref/arithmetic/gpt_math.h"
 }
 
-enum { LANES = 16 };
+// A matrix product's operand in the format itself.
+struct operand {
+    enum dtype dtype;
+    void *data;
 
-// The operations of a team: `each` calls f(j) for begin <= j < end, always on the same thread for the same j; `sum` and
-// `largest` return their result to all threads; after `sync`, all threads have completed their earlier reads of the
-// row.
+    __host__ __device__ void put(size_t i, float x) const
+    {
+        store<1>(dtype, data, i, &x);
+    }
+    __host__ __device__ float get(size_t i) const
+    {
+        float x[1];
+        load<1>(dtype, data, i, x);
+        return x[0];
+    }
+};
+
+// The operations of a team: `each` calls f(j) for begin <= j < end, always on the same thread for the same j; `sum`,
+// `count_of` and `largest` return their result to all threads; `rewrite` puts f(row[j], j) into an operand that begins
+// where the row does; after `sync`, all threads have completed their earlier reads of the row.
 struct host_team {
     template <typename function> __host__ void each(size_t begin, size_t end, function f) const
     {
@@ -25,13 +43,21 @@ struct host_team {
 
     template <typename function> __host__ float sum(size_t count, function term) const
     {
-        float lane[LANES] = {0};
+        float lane[ROW_LANES] = {0};
         for (size_t j = 0; j < count; j++)
-            lane[j % LANES] += term(j);
-        for (int half = LANES / 2; half > 0; half /= 2)
+            lane[j % ROW_LANES] += term(j);
+        for (int half = ROW_LANES / 2; half > 0; half /= 2)
             for (int l = 0; l < half; l++)
                 lane[l] += lane[l + half];
         return lane[0];
+    }
+
+    template <typename function> __host__ uint32_t count_of(size_t count, function is_one) const
+    {
+        uint32_t ones = 0;
+        for (size_t j = 0; j < count; j++)
+            ones += is_one(j);
+        return ones;
     }
 
     __host__ float largest(size_t count, const float *row) const
@@ -40,6 +66,16 @@ struct host_team {
         for (size_t j = 1; j < count; j++)
             top = row[j] > top ? row[j] : top;
         return top;
+    }
+
+    template <typename function> __host__ void rewrite(size_t count, float *row, enum dtype dtype, function f) const
+    {
+        const struct operand out = {dtype, row};
+        for (size_t j = 0; j < count; j++) {
+            float x;
+            memcpy(&x, (char *)row + j * sizeof x, sizeof x);  // an operand's element may have been there
+            out.put(j, f(x, j));
+        }
     }
 
     __host__ void sync() const
@@ -54,15 +90,17 @@ struct host_team {
 
 #ifdef __CUDACC__
 struct device_team {
-    unsigned lane, mask;  // index of the thread in the team; lanes of the team in the warp
+    static_assert(ROW_LANES == 32, "a team is a warp");
+    static const unsigned all = 0xffffffffu;
+    unsigned lane;  // index of the thread in the team
 
-    __device__ device_team() : lane(threadIdx.x % LANES), mask(0xffffu << (threadIdx.x % 32 / LANES * LANES))
+    __device__ device_team() : lane(threadIdx.x % ROW_LANES)
     {
     }
 
     template <typename function> __device__ void each(size_t begin, size_t end, function f) const
     {
-        for (size_t j = begin / LANES * LANES + lane; j < end; j += LANES)
+        for (size_t j = begin / ROW_LANES * ROW_LANES + lane; j < end; j += ROW_LANES)
             if (j >= begin)
                 f(j);
     }
@@ -70,29 +108,53 @@ struct device_team {
     template <typename function> __device__ float sum(size_t count, function term) const
     {
         float mine = 0;
-        for (size_t j = lane; j < count; j += LANES)
+        for (size_t j = lane; j < count; j += ROW_LANES)
             mine += term(j);
-        for (int half = LANES / 2; half > 0; half /= 2)
-            mine += __shfl_down_sync(mask, mine, half, LANES);
-        return __shfl_sync(mask, mine, 0, LANES);
+        for (int half = ROW_LANES / 2; half > 0; half /= 2)
+            mine += __shfl_down_sync(all, mine, (unsigned)half);
+        return __shfl_sync(all, mine, 0);
+    }
+
+    template <typename function> __device__ uint32_t count_of(size_t count, function is_one) const
+    {
+        uint32_t mine = 0;
+        for (size_t j = lane; j < count; j += ROW_LANES)
+            mine += is_one(j);
+        return __reduce_add_sync(all, mine);
     }
 
     // Every thread begins with row[0], so a NaN there is the result and a NaN elsewhere is not, as on the host.
     __device__ float largest(size_t count, const float *row) const
     {
         float top = row[0];
-        for (size_t j = lane; j < count; j += LANES)
+        for (size_t j = lane; j < count; j += ROW_LANES)
             top = row[j] > top ? row[j] : top;
-        for (int half = LANES / 2; half > 0; half /= 2) {
-            float other = __shfl_xor_sync(mask, top, half, LANES);
+        for (int half = ROW_LANES / 2; half > 0; half /= 2) {
+            float other = __shfl_xor_sync(all, top, half);
             top = other > top ? other : top;
         }
         return top;
     }
 
+    // Elements that are smaller than floats lie before those that are still to be read.
+    template <typename function> __device__ void rewrite(size_t count, float *row, enum dtype dtype, function f) const
+    {
+        enum { AHEAD = 8 };
+        const struct operand out = {dtype, row};
+        for (size_t first = lane; first < count + lane; first += AHEAD * ROW_LANES) {
+            float x[AHEAD];
+            for (int k = 0; k < AHEAD; k++)
+                x[k] = first + k * ROW_LANES < count ? row[first + k * ROW_LANES] : 0;
+            __syncwarp();
+            for (int k = 0; k < AHEAD; k++)
+                if (first + k * ROW_LANES < count)
+                    out.put(first + k * ROW_LANES, f(x[k], first + k * ROW_LANES));
+        }
+    }
+
     __device__ void sync() const
     {
-        __syncwarp(mask);
+        __syncwarp();
     }
 
     __device__ bool is_first() const

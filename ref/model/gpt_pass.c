@@ -2,8 +2,8 @@
 // GPT-2, forward and backward written out. A block is x2 = x + proj(attention(qkv(ln_1(x)))),
 // x' = x2 + out(gelu(fc(ln_2(x2)))). Forward keeps x, qkv, the attention's output, x2 and fc of every block; backward
 // recomputes the rest. With checkpointing the memory holds these of one block: forward writes x to the checkpoint, and
-// backward recomputes all others from it. 16-bit parameters are widened before use, gradients are rounded when handed
-// over; everything between is fp32.
+// backward recomputes all others from it. In 16 bits the operands of matrix products are rounded (gpt_math.h), and so
+// are gradients when handed over; everything between is fp32.
 #include "ref/model/gpt_pass.h"
 
 #include "ref/arithmetic/accelerator.h"
@@ -53,6 +53,14 @@ static size_t layer_elements(const struct model *model, int layer)
     return count;
 }
 
+// The elements of attention's scores, in whole cache lines.
+static size_t scores_elements(const struct gpt_shape *shape, size_t sequence_count)
+{
+    const struct attention_shape attention = {sequence_count, shape->sequence_length, shape->width, shape->head_count,
+                                              DTYPE_FP32};
+    return (attention_scores_count(&attention) + 15) / 16 * 16;
+}
+
 // The activations that are kept of one block.
 static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, size_t rows, bool checkpointing)
 {
@@ -77,7 +85,7 @@ static struct gpt_layout layout_make(const struct model *model, size_t sequence_
 {
     const struct gpt_shape *shape = shape_of(model);
     size_t rows = sequence_count * shape->sequence_length, width = shape->width;
-    size_t scores = shape->sequence_length * shape->sequence_length, tile_width = 4 * width / shape->tile_count;
+    size_t tile_width = 4 * width / shape->tile_count, scores = scores_elements(shape, sequence_count);
     size_t largest_param = 0, largest_layer = 0;
     for (int i = 0; i < model->param_count; i++)
         largest_param = larger(largest_param, model->params[i].count);
@@ -99,17 +107,40 @@ static struct gpt_layout layout_make(const struct model *model, size_t sequence_
     l.wide_2 = take(&l, rows * larger(tile_width, 3 * width));
     l.normed_gradient = shape->tile_count == 1 ? l.wide_1 : take(&l, rows * width);
     l.narrow = take(&l, rows * width);
-    l.scores = take(&l, scores);
-    l.scores_gradient = take(&l, scores);
     l.vectors = take(&l, larger(tile_width, 3 * width));
+    l.logits_stride = (shape->vocabulary + 15) / 16 * 16;
+    size_t logits = rows * l.logits_stride;
     if (dtype == DTYPE_FP32) {
-        l.logits = l.weight_gradient = take(&l, larger(rows * shape->vocabulary, largest_param));
+        l.logits = l.weight_gradient = take(&l, larger(logits, largest_param));
     } else {
-        l.logits = take(&l, rows * shape->vocabulary);
+        l.logits = l.rounded = take(&l, larger(logits, rows * width));
         l.weight_gradient = take(&l, largest_param);
-        l.weights = take(&l, largest_layer);
     }
+    // Attention's scores lie where logits and a gradient do at other times.
+    l.scores = l.logits;
+    l.scores_gradient = l.scores + scores;
+    l.total = larger(l.total, l.scores_gradient + scores);
+    if (dtype != DTYPE_FP32)
+        l.weights = take(&l, largest_layer);
     return l;
+}
+
+// An accelerator multiplies 16-bit matrices as they are; OpenBLAS needs floats, and so do vectors. The embedding's
+// tables are read by row.
+static void pass_weights(struct gpt_pass *pass, const void *const params[])
+{
+    float *wide = pass->memory + pass->at.weights;
+    for (int i = 0; i < pass->list->param_count; i++) {
+        const struct model_param *param = &pass->run->model->params[pass->list->params[i]];
+        bool as_it_is =
+            param->shape_rank > 1 && (pass->layer.kind == GPT_EMBEDDING || pass->operand_bytes < sizeof *wide);
+        pass->weights[i] = params[pass->list->params[i]];
+        if (pass->dtype == DTYPE_FP32 || as_it_is)
+            continue;
+        dtype_widen(pass->dtype, pass->weights[i], wide, param->count);
+        pass->weights[i] = wide;
+        wide += param->count;
+    }
 }
 
 static struct gpt_pass pass_make(struct model_run *run, int layer, const void *const params[],
@@ -127,20 +158,13 @@ static struct gpt_pass pass_make(struct model_run *run, int layer, const void *c
                             .memory = run->memory,
                             .rows = run->sequence_count * model->sequence_length,
                             .width = shape->width,
-                            .tile_width = 4 * shape->width / shape->tile_count};
+                            .tile_width = 4 * shape->width / shape->tile_count,
+                            .dtype = run->dtype,
+                            .operand_bytes = operand_bytes(run->dtype, run->memory)};
     pass.kept = pass.memory + pass.layer.block * pass.at.block;
     pass.fc = pass.kept + pass.at.fc + pass.layer.tile * pass.at.fc_tile;
     pass.normed = shape->tile_count == 1 ? pass.memory + pass.at.narrow : pass.kept + pass.at.normed;
-    float *wide = pass.memory + pass.at.weights;
-    for (int i = 0; i < pass.list->param_count; i++) {
-        int param = pass.list->params[i];
-        pass.weights[i] = params[param];
-        if (run->dtype != DTYPE_FP32) {
-            dtype_widen(run->dtype, params[param], wide, model->params[param].count);
-            pass.weights[i] = wide;
-            wide += model->params[param].count;
-        }
-    }
+    pass_weights(&pass, params);
     return pass;
 }
 
@@ -174,43 +198,79 @@ void pass_hand_over(const struct gpt_pass *pass, int index, const float *value)
         dtype_narrow(pass->run->dtype, value, gradient->data, count);
 }
 
-void pass_multiply(const struct gpt_pass *pass, int index, const float *in, size_t in_width, float *out,
-                   size_t out_width)
+void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,
+                  struct gpt_result c)
 {
-    matmul(pass->rows, out_width, in_width, 1.0f, (struct matmul_operand){in, in_width, false},
-           (struct matmul_operand){pass->weights[index], out_width, false}, 1.0f, out, out_width);
+    matmul_many(&(struct matmul_batch){.group_count = 1,
+                                       .count = 1,
+                                       .m = m,
+                                       .n = c.width,
+                                       .k = k,
+                                       .alpha = 1.0f,
+                                       .beta = c.add ? 1.0f : 0.0f,
+                                       .dtype = pass->dtype,
+                                       .a = a,
+                                       .b = b,
+                                       .c = c.data,
+                                       .c_is_operand = c.is_operand,
+                                       .c_stride = c.stride ? c.stride : c.width});
 }
 
-void pass_multiply_back(const struct gpt_pass *pass, int index, const float *out_gradient, size_t out_width, bool add,
-                        float *in_gradient, size_t in_width)
+void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out)
 {
-    matmul(pass->rows, in_width, out_width, 1.0f, (struct matmul_operand){out_gradient, out_width, false},
-           (struct matmul_operand){pass->weights[index], out_width, true}, add ? 1.0f : 0.0f, in_gradient, in_width);
+    pass_product(pass, pass->rows, in_width, (struct matmul_operand){in, in_width, false},
+                 (struct matmul_operand){pass->weights[index], out.width, false}, out);
 }
 
-void pass_weight_gradient(const struct gpt_pass *pass, int index, const float *in, size_t in_width,
-                          const float *out_gradient, size_t out_width)
+void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
+                        struct gpt_result in_gradient)
+{
+    pass_product(pass, pass->rows, out_width, (struct matmul_operand){out_gradient, out_width, false},
+                 (struct matmul_operand){pass->weights[index], out_width, true}, in_gradient);
+}
+
+// Where operands have the gradient's own format, the product is written there.
+void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, struct matmul_operand in_transposed,
+                         const void *out_gradient, size_t out_width)
 {
     if (!pass_wants(pass, index))
         return;
-    float *target = pass_gradient(pass, index);
-    matmul(in_width, out_width, pass->rows, 1.0f, (struct matmul_operand){in, in_width, true},
-           (struct matmul_operand){out_gradient, out_width, false}, 0.0f, target, out_width);
+    bool in_place = pass->operand_bytes < sizeof(float) && !wanted(pass, index)->accumulate;
+    void *target = in_place ? wanted(pass, index)->data : pass_gradient(pass, index);
+    pass_product(pass, height, pass->rows, in_transposed, (struct matmul_operand){out_gradient, out_width, false},
+                 (struct gpt_result){.data = target, .width = out_width, .is_operand = in_place});
     pass_hand_over(pass, index, target);
 }
 
-void pass_bias_gradient(const struct gpt_pass *pass, int index, const float *out_gradient, size_t width)
+void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
+                          const void *out_gradient, size_t out_width)
+{
+    pass_weight_product(pass, index, in_width, (struct matmul_operand){in, in_width, true}, out_gradient, out_width);
+}
+
+void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width)
 {
     float *sum = pass->memory + pass->at.vectors;
     if (!pass_wants(pass, index))
         return;
-    rows_sum(pass->rows, width, out_gradient, sum);
+    rows_sum(pass->rows, width, pass->dtype, out_gradient, sum);
     pass_hand_over(pass, index, sum);
 }
 
-void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, float *out)
+const void *pass_stream_gradient(const struct gpt_pass *pass)
 {
-    layernorm_apply(pass->rows, pass->width, in, stats, pass->weights[index], pass->weights[index + 1], out);
+    const float *gradient = pass->memory + pass->at.gradient;
+    void *rounded = pass->memory + pass->at.rounded;
+    if (pass->dtype == DTYPE_FP32)
+        return gradient;
+    operand_round(pass->dtype, pass->rows * pass->width, gradient, rounded);
+    return rounded;
+}
+
+void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out)
+{
+    layernorm_apply(pass->rows, pass->width, in, stats, pass->weights[index], pass->weights[index + 1], pass->dtype,
+                    out);
 }
 
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,

@@ -3,6 +3,7 @@
 
 #include "base/digest.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "ref/arithmetic/random.h"
 
 #include <assert.h>
@@ -44,12 +45,10 @@ static int read_all(FILE *file, struct text *text)
 
 static int read_file(const char *path, struct text *text)
 {
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return err_set(ERR_USAGE, "text %s: %s", path, strerror(errno));
-    int code = read_all(file, text);
-    fclose(file);
-    return code == ERR_NONE ? code : err_prefix(code, "text %s", path);
+    char *bytes;
+    TRY(file_read_text(path, TEXT_MAX_BYTES, &bytes, &text->size));
+    text->bytes = (unsigned char *)bytes;
+    return ERR_NONE;
 }
 
 static int read_default(struct text *text)

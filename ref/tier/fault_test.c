@@ -16,7 +16,7 @@ static char folder[256], output[1 << 16];
 
 static void make_folder(void)
 {
-    snprintf(folder, sizeof folder, "%s/fault-XXXXXX", STORAGE_FOLDER);
+    snprintf(folder, sizeof folder, "%s/fault-XXXXXX", storage_folder);
     cr_assert_not_null(mkdtemp(folder));
 }
 

@@ -104,7 +104,7 @@ struct train_result {
     uint64_t formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];
     struct comm_native native;        // if the setting asks for native_reduction
     bool accounting_equal;            // every line of the ledger equals the formula's, on every rank
-    uint64_t unlocked_bytes;          // host memory of all ranks that should be locked and is not
+    uint64_t unlocked_bytes;          // host memory of all ranks that should be pinned and is not
     uint64_t host_hits, host_misses;  // parameters on NVMe: found on the host, and read; all ranks
     const struct stage_operations *operations;
     const char *traffic_formula;

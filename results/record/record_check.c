@@ -104,6 +104,11 @@ static const struct shape_field machine_fields[] = {
     {"governor", TEXT_OR_NULL(64)},
     {"hypervisor", TEXT_OR_NULL(256)},
     {"container", TEXT_OR_NULL(64)},
+    {"allowed_threads", {.kind = SHAPE_WHOLE, .low = 1, .high = 1000000, .optional = true}},
+    {"processor_quota", {.kind = SHAPE_NUMBER, .above = true, .high = INFINITY, .or_null = true, .optional = true}},
+    {"memory_limit_bytes", {.kind = SHAPE_WHOLE, .low = 0, .high = COUNT_MAX, .or_null = true, .optional = true}},
+    {"locked_memory_limit_bytes",
+     {.kind = SHAPE_WHOLE, .low = 0, .high = COUNT_MAX, .or_null = true, .optional = true}},
     {0},
 };
 
@@ -137,6 +142,7 @@ static const struct shape_field part_fields[] = {
     {"status", WHOLE_OR_NULL(0, 255)},
     {"signal", WHOLE_OR_NULL(1, 64)},
     {"reason", TEXT_OR_NULL(2048)},
+    {"budget_s", {.kind = SHAPE_NUMBER, .above = true, .high = INFINITY, .or_null = true, .optional = true}},
     {"rank", {.kind = SHAPE_WHOLE, .low = 0, .high = 1000000, .optional = true}},
     {"host", {.kind = SHAPE_TEXT, .high = 256, .optional = true}},
     {0},
@@ -199,6 +205,14 @@ static const struct shape_field bench_fields[] = {
     {0},
 };
 
+static const struct shape_field skip_fields[] = {
+    {"name", TEXT(64)},
+    {"case", NAMES(32, scalar)},
+    {"needs_bytes", WHOLE(1, COUNT_MAX)},
+    {"available_bytes", WHOLE(0, COUNT_MAX)},
+    {0},
+};
+
 static const struct shape_field fit_fields[] = {
     {"model", TEXT(128)},
     {"params", WHOLE(1, COUNT_MAX)},
@@ -258,6 +272,7 @@ static const struct {
     {"conformance", OBJECT(conformance_fields)},
     {"requirement", OBJECT(requirement_fields)},
     {"bench", OBJECT(bench_fields)},
+    {"skip", OBJECT(skip_fields)},
     {"fit", OBJECT(fit_fields)},
     {"band", OBJECT(range_fields)},
     {"finding", OBJECT(finding_fields)},
