@@ -13,6 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Sizes are multiplied by bytes and ranks; the limit keeps the products below 2^64.
+static const unsigned long long SIZE_LIMIT = 1ULL << 44;
+
 // Parses one number with an optional K, M or G and moves *text behind it.
 static int parse_size(const char **text, size_t *out)
 {
@@ -23,13 +26,11 @@ static int parse_size(const char **text, size_t *out)
     if (value == 0 || errno != 0)
         return err_set(ERR_USAGE, "'%s' is not a list of sizes from 1 up, such as 64K,1M", start);
     const char *suffixes = "KMG", *suffix = *end ? strchr(suffixes, *end) : NULL;
-    if (suffix) {
-        int shift = 10 * (int)(suffix - suffixes + 1);
-        if (value > (SIZE_MAX >> shift))
-            return err_set(ERR_USAGE, "the size '%s' is too large", start);
-        value <<= shift;
-        end++;
-    }
+    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+    if (value > SIZE_LIMIT >> shift)
+        return err_set(ERR_USAGE, "the size '%s' is too large: expected at most 16384G", start);
+    value <<= shift;
+    end += suffix != NULL;
     *out = (size_t)value;
     *text = end;
     return ERR_NONE;

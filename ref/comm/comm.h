@@ -76,6 +76,10 @@ int comm_reduce_scatter_at(struct comm *comm, const void *send, const size_t off
 int comm_all_gather(struct comm *comm, const void *send, void *recv, const size_t counts[], const size_t offsets[],
                     enum dtype dtype);
 
+// An all-gather of one part of `bytes` from every rank: all + r * bytes receives rank r's. In place: own is this rank's
+// part of all.
+int comm_all_gather_equal(struct comm *comm, const void *own, void *all, size_t bytes);
+
 // recv[count] = the sum or the maximum over ranks of send[count]. In place: recv == send. COMM_MAX compares bytes as
 // unsigned numbers; among floats, NaN wins. COMM_MAX supports host memory only.
 int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t count, enum dtype dtype,

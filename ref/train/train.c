@@ -13,12 +13,7 @@ int train_agree(struct train_rank *rank, double *loss, bool *stop)
     const volatile sig_atomic_t *interrupted = rank->setting->interrupted;
     bool differs = rank->rank == 0 && rank->result->difference.found;
     struct train_report_of_rank mine = {rank->loss, differs || (interrupted && *interrupted)}, all[world];
-    size_t counts[world], offsets[world];
-    for (int i = 0; i < world; i++) {
-        counts[i] = sizeof mine;
-        offsets[i] = (size_t)i * sizeof mine;
-    }
-    TRY(comm_all_gather(rank->comm, &mine, all, counts, offsets, DTYPE_BYTE));
+    TRY(comm_all_gather_equal(rank->comm, &mine, all, sizeof mine));
     double sum = 0.0;
     *stop = false;
     for (int i = 0; i < world; i++) {

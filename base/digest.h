@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The digest of a result file as text, in the form of its `end` record.
+// XXH3-128 as 32 hexadecimal digits, upper half first: the form of all digests in files and messages.
 #ifndef ZG_DIGEST_H
 #define ZG_DIGEST_H
 
