@@ -255,13 +255,21 @@ static int execute(struct lane_load *load)
                                                                        .bytes = (size_t)items_of(load)});
 }
 
+int lane_load_warm(struct lane_load *load)
+{
+    if (kinds[load->lane].enter)
+        TRY(kinds[load->lane].enter(load));
+    size_t pieces = load->copy.piece_bytes > 0 ? load->copy.buffer_bytes / load->copy.piece_bytes : 1;
+    for (size_t i = 0; kinds[load->lane].run && i < pieces; i++)
+        TRY(kinds[load->lane].run(load));
+    return ERR_NONE;
+}
+
 int lane_load_run(struct lane_load *load, enum lane_way way, double seconds, struct lane_done *out)
 {
     if (!kinds[load->lane].run)
         return storage_run(load, way, seconds, out);
     *out = (struct lane_done){0};
-    if (kinds[load->lane].enter)
-        TRY(kinds[load->lane].enter(load));
     uint64_t begin_ns = clock_now_ns(), now_ns = begin_ns;
     do {
         TRY(way == LANE_EXECUTED ? execute(load) : kinds[load->lane].run(load));
