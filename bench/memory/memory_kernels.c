@@ -80,7 +80,7 @@ static void copy_part(memory_word *to, const memory_word *from, size_t count, en
         rep_copy(to, from, count * sizeof *to);
         break;
     default:
-        builds[isa](to, from, count, 0);
+        move_builds[isa](to, from, count, 0);
     }
 }
 
@@ -91,16 +91,7 @@ void memory_copy(memory_word *to, const memory_word *from, size_t count, enum me
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int part = 0; part < threads; part++) {
         size_t begin = part_begin(count, part, threads), end = part_begin(count, part + 1, threads);
-<<<<<<< HEAD
-        if (!past_cache) {
-            move_builds[isa](to + begin, from + begin, end - begin, 0);
-            continue;
-        }
-        copy_around_cache(to + begin, from + begin, (end - begin) * sizeof *to);
-        copy_around_cache_end();
-=======
         copy_part(to + begin, from + begin, end - begin, way, isa);
->>>>>>> machines
     }
 }
 
@@ -113,7 +104,7 @@ static memory_word read_ahead(const memory_word *from, size_t count, enum isa is
         size_t words = count - at < BLOCK_WORDS ? count - at : BLOCK_WORDS;
         for (size_t line = 0; line < words; line += LINE_WORDS)
             __builtin_prefetch(from + at + words + line);
-        sum += builds[isa](NULL, from + at, words, 0);
+        sum += move_builds[isa](NULL, from + at, words, 0);
     }
     return sum;
 }
@@ -126,12 +117,8 @@ memory_word memory_read(const memory_word *from, size_t count, enum memory_way w
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : sum)
     for (int part = 0; part < threads; part++) {
         size_t begin = part_begin(count, part, threads), end = part_begin(count, part + 1, threads);
-<<<<<<< HEAD
-        sum += move_builds[isa](NULL, from + begin, end - begin, 0);
-=======
         sum += way == MEMORY_PREFETCH ? read_ahead(from + begin, end - begin, isa)
-                                      : builds[isa](NULL, from + begin, end - begin, 0);
->>>>>>> machines
+                                      : move_builds[isa](NULL, from + begin, end - begin, 0);
     }
     return sum;
 }
@@ -161,21 +148,10 @@ static void write_part(memory_word *to, size_t count, memory_word value, enum me
     }
     for (int i = 0; i < LINE_WORDS; i++)
         line[i] = value;
-<<<<<<< HEAD
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int part = 0; part < threads; part++) {
-        size_t begin = part_begin(count, part, threads), end = part_begin(count, part + 1, threads), at = begin;
-        for (; past_cache && at + LINE_WORDS <= end; at += LINE_WORDS)
-            copy_line_around_cache(to + at, line);
-        move_builds[isa](to + at, NULL, end - at, value);
-        copy_around_cache_end();
-    }
-=======
     for (; way == MEMORY_STREAMING && at + LINE_WORDS <= count; at += LINE_WORDS)
         copy_line_around_cache(to + at, line);
-    builds[isa](to + at, NULL, count - at, value);
+    move_builds[isa](to + at, NULL, count - at, value);
     copy_around_cache_end();
->>>>>>> machines
 }
 
 void memory_write(memory_word *to, size_t count, memory_word value, enum memory_way way, int threads)

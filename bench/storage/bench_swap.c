@@ -123,12 +123,8 @@ static int run_all(struct swap_bench *bench, struct swap_options *given)
     };
     if (shared->storage.inject)
         TRY(inject_parse(shared->storage.inject, &bench->inject));
-<<<<<<< HEAD
     TRY(inject_check(&bench->inject, 0, 0, true));
-    bench_default_sizes(shared, (const size_t[]){shared->quick ? 16u << 20 : 64u << 20}, 1);
-=======
     bench_default_sizes(shared, (const size_t[]){default_params(shared->quick)}, 1);
->>>>>>> machines
     bench_default_repeat(shared, 7, 5, 1);
     if (shared->thread_count == 0)
         shared->threads[shared->thread_count++] = bench_thread_count();
