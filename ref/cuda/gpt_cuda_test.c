@@ -198,6 +198,7 @@ static void try_softmax(bool is_gpu)
         operand_there(&b, 3);
         IN_BOTH(&b, softmax_causal(3, length, a[0], b.dtype, a[2]));
         IN_BOTH(&b, softmax_causal_backward(3, length, a[2], a[1], b.dtype, a[3]));
+        cr_assert_eq(bytes_copy(b.here[0], b.there[0], b.counts[0] * sizeof(float)), ERR_NONE);
         IN_BOTH(&b, softmax_causal(3, length, a[1], DTYPE_FP32, a[1]));
         compare(&b, "a softmax", length, length);
     }
