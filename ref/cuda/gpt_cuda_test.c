@@ -303,7 +303,7 @@ Test(gpt_cuda, cublas_is_found_with_all_that_is_asked_of_it)
     cr_expect_geq(minor, 0);
 }
 
-// The result of a product there is that of OpenBLAS within rounding, and afterwards both are the same.
+// The result of a product there equals OpenBLAS' within rounding, and afterwards both are the same.
 static void expect_near(struct bench *b, int array)
 {
     float found[b->counts[array]];

@@ -14,7 +14,7 @@ extern "C" {
 #include "ref/arithmetic/gpt_math.h"
 }
 
-// On a GPU, begins the loads of so many iterations of the next loop before it waits for the first.
+// On a GPU, begins the loads of `count` iterations of the next loop before it waits for the first.
 #ifdef __CUDA_ARCH__
 #define PRAGMA(text) _Pragma(#text)
 #define UNROLL(count) PRAGMA(unroll count)
