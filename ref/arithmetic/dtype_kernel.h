@@ -104,6 +104,20 @@ static size_t kernel_block(size_t start, size_t count)
     return count - start < KERNEL_BLOCK ? count - start : KERNEL_BLOCK;
 }
 
+// operand_round of gpt_math.h in host memory: rounded values as floats. in and out may be identical.
+static void kernel_operand_round(enum dtype dtype, size_t count, const float *in, void *out)
+{
+    float *to = out;
+    uint16_t rounded[KERNEL_BLOCK];
+    if (dtype == DTYPE_FP32 && in != to)
+        memcpy(to, in, count * sizeof *to);
+    for (size_t start = 0; dtype != DTYPE_FP32 && start < count; start += KERNEL_BLOCK) {
+        size_t block = kernel_block(start, count);
+        kernel_narrow(dtype, in + start, rounded, block);
+        kernel_widen(dtype, rounded, to + start, block);
+    }
+}
+
 static void kernel_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dtype, const void *in, size_t count)
 {
     for (size_t start = 0; start < count; start += KERNEL_BLOCK) {

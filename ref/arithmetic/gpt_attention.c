@@ -8,33 +8,33 @@
 #include <assert.h>
 #include <math.h>
 
-// The scores that are computed at once: at most 256 MiB, unless one head alone needs more.
 enum { SCORES_MAX = 1 << 26 };
+
+size_t attention_scores_most(const struct attention_shape *shape)
+{
+    size_t head = shape->sequence_length * shape->sequence_length;
+    size_t all = shape->sequence_count * shape->head_count * head, most = SCORES_MAX > head ? SCORES_MAX : head;
+    return all < most ? all : most;
+}
 
 // How many heads of a sequence, and how many sequences if those are all, have their scores side by side.
 struct share {
     size_t head_count, sequence_count;
 };
 
+// Returns the size of the smallest number of equal parts of at most `most`.
 static size_t evenly(size_t count, size_t most)
 {
-    most = most == 0 ? 1 : most;
     size_t parts = (count + most - 1) / most;
     return (count + parts - 1) / parts;
 }
 
 static struct share share_of(const struct attention_shape *shape)
 {
-    size_t fit = SCORES_MAX / (shape->sequence_length * shape->sequence_length);
+    size_t fit = shape->scores_count / (shape->sequence_length * shape->sequence_length);
     if (fit < shape->head_count)
         return (struct share){evenly(shape->head_count, fit), 1};
     return (struct share){shape->head_count, evenly(shape->sequence_count, fit / shape->head_count)};
-}
-
-size_t attention_scores_count(const struct attention_shape *shape)
-{
-    struct share share = share_of(shape);
-    return share.head_count * share.sequence_count * shape->sequence_length * shape->sequence_length;
 }
 
 // Heads that are computed together. Operands that are smaller than floats cannot take the place of the floats that they
@@ -193,6 +193,7 @@ void attention_forward(const struct attention_shape *shape, const void *qkv, voi
                        float *scores_gradient)
 {
     assert(shape->head_count > 0 && shape->width % shape->head_count == 0);
+    assert(shape->scores_count >= shape->sequence_length * shape->sequence_length);
     struct heads h;
     for (size_t s = 0; s < shape->sequence_count; s += h.sequence_count)
         for (size_t head = 0; head < shape->head_count; head += h.head_count) {
@@ -205,6 +206,7 @@ void attention_backward(const struct attention_shape *shape, const void *qkv, co
                         void *qkv_gradient, float *scores, float *scores_gradient)
 {
     assert(shape->head_count > 0 && shape->width % shape->head_count == 0);
+    assert(shape->scores_count >= shape->sequence_length * shape->sequence_length);
     struct heads h;
     for (size_t s = 0; s < shape->sequence_count; s += h.sequence_count)
         for (size_t head = 0; head < shape->head_count; head += h.head_count) {

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-// A sum over rows works on so many columns at a time, whose partial sums stay in registers.
+// The columns that a sum over rows works on at a time, whose partial sums stay in registers.
 enum { COLUMN_TILE = 64 };
 
 // lane[j mod ROW_LANES] += term, an expression in j, for j = 0 .. count - 1.
@@ -30,20 +30,6 @@ static float lanes_sum(float lane[ROW_LANES])
             lane[l] += lane[l + half];
     }
     return lane[0];
-}
-
-// in and out may be identical.
-static void kernel_operand_round(enum dtype dtype, size_t count, const float *in, void *out)
-{
-    float *to = out;
-    uint16_t rounded[KERNEL_BLOCK];
-    if (dtype == DTYPE_FP32 && in != to)
-        memcpy(to, in, count * sizeof *to);
-    for (size_t start = 0; dtype != DTYPE_FP32 && start < count; start += KERNEL_BLOCK) {
-        size_t block = kernel_block(start, count);
-        kernel_narrow(dtype, in + start, rounded, block);
-        kernel_widen(dtype, rounded, to + start, block);
-    }
 }
 
 static void kernel_bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)

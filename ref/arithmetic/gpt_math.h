@@ -43,8 +43,8 @@ void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, 
             float *c, size_t c_stride);
 
 // group_count groups of `count` such products of one shape: the matrices lie `step` elements apart from one product to
-// the next, and group_step from one group to the next. The products write to different elements. On the host, the bits
-// are those of one product at a time. a and b are operands of `dtype`; c is fp32, or also such an operand, as which its
+// the next, and group_step from one group to the next. The products write to different elements. On the host, each
+// has the bits of a product alone. a and b are operands of `dtype`; c is fp32, or also such an operand, as which its
 // elements are then rounded.
 struct matmul_steps {
     size_t step, group_step;
@@ -97,7 +97,8 @@ void gelu_backward(size_t row_count, size_t width, const float *in, const float 
 
 // qkv has rows of query, key and value (3 x width), sequence after sequence; out has rows of width. These and their
 // gradients are operands, and so are the softmax and the gradient of the scores. scores and scores_gradient are scratch
-// of attention_scores_count floats each; backward recomputes the scores. head_count divides width.
+// of scores_count floats each, at least the scores of one head, sequence_length^2; an accelerator computes as many
+// heads at once as fit. Backward recomputes the scores. head_count divides width.
 //
 // A position attends to those up to its own. Scores and their products are computed in blocks of CAUSAL_ROWS positions,
 // each up to its last one's; of the scores behind a position's own, those in its block are 0, and the others have no
@@ -115,8 +116,10 @@ struct attention_shape {
     size_t width;
     size_t head_count;
     enum dtype dtype;
+    size_t scores_count;
 };
-size_t attention_scores_count(const struct attention_shape *shape);
+// Returns the scores_count beyond which more is of no use: for all heads, or for 256 MiB.
+size_t attention_scores_most(const struct attention_shape *shape);
 void attention_forward(const struct attention_shape *shape, const void *qkv, void *out, float *scores,
                        float *scores_gradient);
 void attention_backward(const struct attention_shape *shape, const void *qkv, const void *out_gradient,

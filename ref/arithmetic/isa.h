@@ -61,7 +61,8 @@ struct isa_kernels {
                          void *out);
     void (*gelu_backward)(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
                           const void *bias, void *out, void *in_gradient);
-    // out and in_gradient are operands, and may be scores and gradient where an operand's elements have 4 bytes.
+    // out and in_gradient are operands, and may be scores and gradient where an operand's elements have 4 bytes. Scores
+    // that are not out have no value afterwards.
     void (*softmax_causal)(size_t count, size_t length, float *scores, enum dtype dtype, void *out);
     void (*softmax_causal_backward)(size_t count, size_t length, const void *softmax, const float *gradient,
                                     enum dtype dtype, void *in_gradient);

@@ -3,6 +3,7 @@
 
 #include "ref/cuda/cuda_lane.h"
 #include "ref/cuda/cuda_library.h"
+#include "ref/cuda/cuda_matrix.h"
 #include "base/err.h"
 
 #include <cublas_v2.h>
@@ -37,17 +38,8 @@ static struct {
     cublasStatus_t (*set_atomics_mode)(cublasHandle_t handle, cublasAtomicsMode_t mode);
     cublasStatus_t (*get_property)(libraryPropertyType type, int *value);
     const char *(*status_name)(cublasStatus_t status);
-    cublasStatus_t (*gemm)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
-                           int64_t m, int64_t n, int64_t k, const void *alpha, const void *a, cudaDataType a_type,
-                           int64_t a_stride, const void *b, cudaDataType b_type, int64_t b_stride, const void *beta,
-                           void *c, cudaDataType c_type, int64_t c_stride, cublasComputeType_t compute,
-                           cublasGemmAlgo_t algorithm);
-    cublasStatus_t (*gemm_batch)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
-                                 int64_t m, int64_t n, int64_t k, const void *alpha, const void *const a[],
-                                 cudaDataType a_type, int64_t a_stride, const void *const b[], cudaDataType b_type,
-                                 int64_t b_stride, const void *beta, void *const c[], cudaDataType c_type,
-                                 int64_t c_stride, int64_t count, cublasComputeType_t compute,
-                                 cublasGemmAlgo_t algorithm);
+    __typeof__(cublasGemmEx_64) *gemm;
+    __typeof__(cublasGemmBatchedEx_64) *gemm_batch;
 } library = {.once = PTHREAD_ONCE_INIT};
 
 // Of the calling thread, for its stream and device. The handle ends before the stream does.
@@ -152,69 +144,6 @@ static int ready(struct handle *h)
     return ERR_NONE;
 }
 
-static cublasOperation_t operation_of(struct matmul_operand operand)
-{
-    return operand.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-}
-
-// A matrix that cuBLAS may take. Which of its kernels fits is for it to choose, by the addresses as well, of which none
-// loads more than ALIGNMENT bytes at once; and where a parameter lies depends on how it is sharded. So a matrix that is
-// not aligned is multiplied as a copy that is.
-struct matrix {
-    enum dtype dtype;
-    void *data, *copy;  // copy: null where data is aligned
-    size_t rows, columns, stride;
-};
-enum { ALIGNMENT = 16 };
-
-static int open_matrix(struct matrix *matrix, bool is_read)
-{
-    if ((uintptr_t)matrix->data % ALIGNMENT == 0 || matrix->rows == 0)
-        return ERR_NONE;
-    size_t bytes = ((matrix->rows - 1) * matrix->stride + matrix->columns) * dtype_bytes(matrix->dtype);
-    void *copy = NULL;
-    TRY(cuda_lane_error(cudaMallocAsync(&copy, bytes, cuda_lane_stream()), "a copy of a matrix"));
-    matrix->copy = copy;
-    if (!is_read)
-        return ERR_NONE;
-    return cuda_lane_error(cudaMemcpyAsync(copy, matrix->data, bytes, cudaMemcpyDeviceToDevice, cuda_lane_stream()),
-                           "a copy of a matrix");
-}
-
-static int close_matrix(struct matrix *matrix, bool is_written)
-{
-    int code = ERR_NONE;
-    if (!matrix->copy)
-        return ERR_NONE;
-    size_t stride_bytes = matrix->stride * dtype_bytes(matrix->dtype);
-    if (is_written)
-        code = cuda_lane_error(cudaMemcpy2DAsync(matrix->data, stride_bytes, matrix->copy, stride_bytes,
-                                                 matrix->columns * dtype_bytes(matrix->dtype), matrix->rows,
-                                                 cudaMemcpyDeviceToDevice, cuda_lane_stream()),
-                               "a copy of a matrix");
-    int freed = cuda_lane_error(cudaFreeAsync(matrix->copy, cuda_lane_stream()), "a copy of a matrix");
-    return code != ERR_NONE ? code : freed;
-}
-
-static struct matrix matrix_of(enum dtype dtype, struct matmul_operand operand, size_t rows, size_t columns)
-{
-    return (struct matrix){.dtype = dtype,
-                           .data = (void *)(uintptr_t)operand.data,
-                           .rows = operand.transposed ? columns : rows,
-                           .columns = operand.transposed ? rows : columns,
-                           .stride = operand.stride};
-}
-
-static void *data_of(const struct matrix *matrix)
-{
-    return matrix->copy ? matrix->copy : matrix->data;
-}
-
-static cudaDataType type_of(const struct matrix *matrix)
-{
-    return matrix->dtype == DTYPE_BF16 ? CUDA_R_16BF : matrix->dtype == DTYPE_FP16 ? CUDA_R_16F : CUDA_R_32F;
-}
-
 // Tensor cores multiply 16-bit operands exactly and sum in fp32; of fp32 they would round the operands.
 static cublasComputeType_t compute_of(const struct matmul_batch *p)
 {
@@ -222,79 +151,59 @@ static cublasComputeType_t compute_of(const struct matmul_batch *p)
 }
 
 // cuBLAS is column-major and so reads a row-major matrix as its transpose: c^T = op(b)^T op(a)^T.
-static int multiply_one(const struct matmul_batch *p, struct matrix a, struct matrix b, struct matrix c)
+static int multiply_one(const struct matmul_batch *p, struct cuda_matrix a, struct cuda_matrix b, struct cuda_matrix c)
 {
-    int code = open_matrix(&a, true);
-    code = code == ERR_NONE ? open_matrix(&b, true) : code;
-    code = code == ERR_NONE ? open_matrix(&c, p->beta != 0.0f) : code;
+    int code = cuda_matrix_open(&a, true);
+    code = code == ERR_NONE ? cuda_matrix_open(&b, true) : code;
+    code = code == ERR_NONE ? cuda_matrix_open(&c, p->beta != 0.0f) : code;
     if (code == ERR_NONE)
-        code = check(library.gemm(own.cublas, operation_of(p->b), operation_of(p->a), (int64_t)p->n, (int64_t)p->m,
-                                  (int64_t)p->k, &p->alpha, data_of(&b), type_of(&b), (int64_t)b.stride, data_of(&a),
-                                  type_of(&a), (int64_t)a.stride, &p->beta, data_of(&c), type_of(&c), (int64_t)c.stride,
-                                  compute_of(p), CUBLAS_GEMM_DEFAULT),
+        code = check(library.gemm(own.cublas, b.operation, a.operation, (int64_t)p->n, (int64_t)p->m, (int64_t)p->k,
+                                  &p->alpha, cuda_matrix_data(&b), cuda_matrix_type(&b), (int64_t)b.stride,
+                                  cuda_matrix_data(&a), cuda_matrix_type(&a), (int64_t)a.stride, &p->beta,
+                                  cuda_matrix_data(&c), cuda_matrix_type(&c), (int64_t)c.stride, compute_of(p),
+                                  CUBLAS_GEMM_DEFAULT),
                      "a matrix product");
-    int closed[] = {close_matrix(&a, false), close_matrix(&b, false), close_matrix(&c, code == ERR_NONE)};
+    int closed[] = {cuda_matrix_close(&a, false), cuda_matrix_close(&b, false),
+                    cuda_matrix_close(&c, code == ERR_NONE)};
     for (int i = 0; i < 3; i++)
         code = code == ERR_NONE ? closed[i] : code;
     return code;
 }
 
-// The matrix of a product of the batch.
-static struct matrix matrix_at(struct matrix first, struct matmul_steps steps, const struct matmul_batch *p,
-                               size_t index)
+// The products [first, first + count) of a batch of a b = c. The pointers are copied to the device before the call
+// returns, and in the stream's order, so that their memory there serves every batch.
+static int multiply_some(const struct matmul_batch *p, const struct cuda_matrix matrices[3], size_t first, size_t count)
 {
-    first.data =
-        (char *)first.data + matmul_offset(steps, index / p->count, index % p->count) * dtype_bytes(first.dtype);
-    return first;
-}
-
-// Whether all of a batch's matrices are aligned: those in 16 bits must be if cuBLAS gets pointers to them, because it
-// cannot choose by addresses that lie on the device.
-static bool are_aligned(const struct matrix *matrix, struct matmul_steps steps)
-{
-    size_t bytes = dtype_bytes(matrix->dtype);
-    return bytes == sizeof(float) || ((uintptr_t)matrix->data % ALIGNMENT == 0 && steps.step * bytes % ALIGNMENT == 0 &&
-                                      steps.group_step * bytes % ALIGNMENT == 0);
-}
-
-// The products [first, first + count) of a batch. The pointers are copied to the device before the call returns, and in
-// the stream's order, so that their memory there serves every batch.
-static int multiply_some(const struct matmul_batch *p, const struct matrix matrices[3], size_t first, size_t count)
-{
-    const struct matmul_steps steps[] = {p->a_steps, p->b_steps, p->c_steps};
+    const struct cuda_matrix *a = matrices, *b = matrices + 1, *c = matrices + 2;
     const void *pointers[3 * BATCH_MAX];
     for (size_t i = 0; i < 3 * count; i++)
-        pointers[i] = matrix_at(matrices[i / count], steps[i / count], p, first + i % count).data;
+        pointers[i] = cuda_matrix_at(matrices[i / count], p->count, first + i % count).data;
     TRY(cuda_lane_error(cudaMemcpyAsync(own.pointers, pointers, 3 * count * sizeof *pointers, cudaMemcpyHostToDevice,
                                         cuda_lane_stream()),
                         "pointers for cuBLAS"));
-    const struct matrix *a = matrices, *b = matrices + 1, *c = matrices + 2;
-    return check(library.gemm_batch(own.cublas, operation_of(p->b), operation_of(p->a), (int64_t)p->n, (int64_t)p->m,
-                                    (int64_t)p->k, &p->alpha, own.pointers + count, type_of(b), (int64_t)b->stride,
-                                    own.pointers, type_of(a), (int64_t)a->stride, &p->beta,
-                                    (void *const *)(own.pointers + 2 * count), type_of(c), (int64_t)c->stride,
+    return check(library.gemm_batch(own.cublas, b->operation, a->operation, (int64_t)p->n, (int64_t)p->m, (int64_t)p->k,
+                                    &p->alpha, own.pointers + count, cuda_matrix_type(b), (int64_t)b->stride,
+                                    own.pointers, cuda_matrix_type(a), (int64_t)a->stride, &p->beta,
+                                    (void *const *)(own.pointers + 2 * count), cuda_matrix_type(c), (int64_t)c->stride,
                                     (int64_t)count, compute_of(p), CUBLAS_GEMM_DEFAULT),
                  "matrix products");
 }
 
 static int multiply(const struct matmul_batch *p)
 {
-    const struct matrix matrices[] = {matrix_of(p->dtype, p->a, p->m, p->k),
-                                      matrix_of(p->dtype, p->b, p->k, p->n),
-                                      {.dtype = p->c_is_operand ? p->dtype : DTYPE_FP32,
-                                       .data = p->c,
-                                       .rows = p->m,
-                                       .columns = p->n,
-                                       .stride = p->c_stride}};
+    const struct matmul_operand result = {p->c, p->c_stride, false};
+    const struct cuda_matrix matrices[] = {
+        cuda_matrix_of(p->dtype, p->a, p->m, p->k, p->a_steps), cuda_matrix_of(p->dtype, p->b, p->k, p->n, p->b_steps),
+        cuda_matrix_of(p->c_is_operand ? p->dtype : DTYPE_FP32, result, p->m, p->n, p->c_steps)};
     size_t all = p->group_count * p->count;
-    bool aligned = are_aligned(&matrices[0], p->a_steps) && are_aligned(&matrices[1], p->b_steps) &&
-                   are_aligned(&matrices[2], p->c_steps);
+    bool together = all > 1 && cuda_matrix_is_aligned(&matrices[0]) && cuda_matrix_is_aligned(&matrices[1]) &&
+                    cuda_matrix_is_aligned(&matrices[2]);
     TRY(ready(&own));
-    for (size_t i = 0; (all == 1 || !aligned) && i < all; i++)
-        TRY(multiply_one(p, matrix_at(matrices[0], p->a_steps, p, i), matrix_at(matrices[1], p->b_steps, p, i),
-                         matrix_at(matrices[2], p->c_steps, p, i)));
-    for (size_t first = 0; all > 1 && aligned && first < all; first += BATCH_MAX)
-        TRY(multiply_some(p, matrices, first, all - first < BATCH_MAX ? all - first : BATCH_MAX));
+    for (size_t i = 0; together && i < all; i += BATCH_MAX)
+        TRY(multiply_some(p, matrices, i, all - i < BATCH_MAX ? all - i : BATCH_MAX));
+    for (size_t i = 0; !together && i < all; i++)
+        TRY(multiply_one(p, cuda_matrix_at(matrices[0], p->count, i), cuda_matrix_at(matrices[1], p->count, i),
+                         cuda_matrix_at(matrices[2], p->count, i)));
     return ERR_NONE;
 }
 

@@ -198,6 +198,7 @@ static void try_softmax(bool is_gpu)
         operand_there(&b, 3);
         IN_BOTH(&b, softmax_causal(3, length, a[0], b.dtype, a[2]));
         IN_BOTH(&b, softmax_causal_backward(3, length, a[2], a[1], b.dtype, a[3]));
+        cr_assert_eq(bytes_copy(b.here[0], b.there[0], b.counts[0] * sizeof(float)), ERR_NONE);
         IN_BOTH(&b, softmax_causal(3, length, a[1], DTYPE_FP32, a[1]));
         compare(&b, "a softmax", length, length);
     }
@@ -302,7 +303,7 @@ Test(gpt_cuda, cublas_is_found_with_all_that_is_asked_of_it)
     cr_expect_geq(minor, 0);
 }
 
-// The result of a product there is that of OpenBLAS within rounding, and afterwards both are the same.
+// The result of a product there equals OpenBLAS' within rounding, and afterwards both are the same.
 static void expect_near(struct bench *b, int array)
 {
     float found[b->counts[array]];

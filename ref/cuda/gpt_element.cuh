@@ -31,7 +31,8 @@ struct bias_add_operation {
     {
         const float *from = in + r * width;
         float *to = out + r * width;
-        team.each(0, width, [&](size_t j) { to[j] = from[j] + bias.get(j); });
+        team.map(
+            width, [&](size_t j) { return from[j]; }, [&](size_t j, float x) { to[j] = x + bias.get(j); });
     }
 };
 
@@ -107,8 +108,9 @@ struct layernorm_apply_operation {
     {
         const float *from = in + r * width;
         float mean = stats[2 * r], rstd = stats[2 * r + 1];
-        team.each(0, width,
-                  [&](size_t j) { out.put(r * width + j, (from[j] - mean) * rstd * weight.get(j) + bias.get(j)); });
+        team.map(
+            width, [&](size_t j) { return from[j]; },
+            [&](size_t j, float x) { out.put(r * width + j, (x - mean) * rstd * weight.get(j) + bias.get(j)); });
     }
 };
 
@@ -153,10 +155,15 @@ struct layernorm_row_operation {
             width, [&](size_t j) { return g[j] * weight.get(j); },
             [&](size_t j) { return g[j] * weight.get(j) * ((x[j] - mean) * rstd); });
         float plain = sums.x / (float)width, along = sums.y / (float)width;
-        team.each(0, width, [&](size_t j) {
-            float normal = (x[j] - mean) * rstd;
-            to[j] += rstd * (g[j] * weight.get(j) - plain - normal * along);
-        });
+        team.map(
+            width,
+            [&](size_t j) {
+                return float3{x[j], g[j], to[j]};
+            },
+            [&](size_t j, float3 v) {
+                float normal = (v.x - mean) * rstd;
+                to[j] = v.z + rstd * (v.y * weight.get(j) - plain - normal * along);
+            });
     }
 };
 
@@ -169,7 +176,9 @@ struct gelu_forward_operation {
     ROW
     {
         const float *from = in + r * width;
-        team.each(0, width, [&](size_t j) { out.put(r * width + j, gelu_value(from[j] + bias.get(j))); });
+        team.map(
+            width, [&](size_t j) { return from[j]; },
+            [&](size_t j, float x) { out.put(r * width + j, gelu_value(x + bias.get(j))); });
     }
 };
 
@@ -182,28 +191,35 @@ struct gelu_backward_operation {
     ROW
     {
         const float *from = in + r * width, *g = gradient + r * width;
-        team.each(0, width, [&](size_t j) {
-            struct gelu gelu = gelu_with_slope(from[j] + bias.get(j));
-            out.put(r * width + j, gelu.value);
-            in_gradient.put(r * width + j, g[j] * gelu.slope);
-        });
+        team.map(
+            width,
+            [&](size_t j) {
+                return float2{from[j], g[j]};
+            },
+            [&](size_t j, float2 v) {
+                struct gelu gelu = gelu_with_slope(v.x + bias.get(j));
+                out.put(r * width + j, gelu.value);
+                in_gradient.put(r * width + j, v.y * gelu.slope);
+            });
     }
 };
 
 struct softmax_causal_operation {
     size_t length;
-    float *scores;
+    const float *scores;
     struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
         size_t count = r % length + 1;
-        float *from = scores + r * length, largest = team.largest(count, from);
-        team.sync();
-        team.each(0, count, [&](size_t j) { from[j] = exp_within(from[j] - largest); });
-        float inverse = 1.0f / sum_of(team, count, [&](size_t j) { return from[j]; });
-        team.each(0, count, [&](size_t j) { out.put(r * length + j, from[j] * inverse); });
+        const float *from = scores + r * length;
+        float largest = team.largest(count, from);
+        // Exponentials are computed twice rather than written and read.
+        float inverse = 1.0f / sum_of(team, count, [&](size_t j) { return exp_within(from[j] - largest); });
+        team.map(
+            count, [&](size_t j) { return from[j]; },
+            [&](size_t j, float x) { out.put(r * length + j, exp_within(x - largest) * inverse); });
         team.each(count, causal_end(count - 1, length), [&](size_t j) { out.put(r * length + j, 0); });
     }
 };
@@ -220,7 +236,12 @@ struct softmax_causal_backward_operation {
         const float *g = gradient + r * length;
         size_t count = r % length + 1;
         float common = sum_of(team, count, [&](size_t j) { return softmax.get(r * length + j) * g[j]; });
-        team.each(0, count, [&](size_t j) { out.put(r * length + j, softmax.get(r * length + j) * (g[j] - common)); });
+        team.map(
+            count,
+            [&](size_t j) {
+                return float2{softmax.get(r * length + j), g[j]};
+            },
+            [&](size_t j, float2 v) { out.put(r * length + j, v.x * (v.y - common)); });
         team.each(count, causal_end(count - 1, length), [&](size_t j) { out.put(r * length + j, 0); });
     }
 };

@@ -174,7 +174,7 @@ template <typename where> struct gpt_kernels {
         return row_count / SUM_ROWS + (row_count % SUM_ROWS > 0);
     }
 
-    // Whether arrays, whose rows have `width` elements each, allow loads of WIDE elements.
+    // Returns whether arrays, whose rows have `width` elements each, allow loads of WIDE elements.
     static bool are_wide(size_t width, std::initializer_list<const float *> arrays)
     {
         bool wide = width % WIDE == 0;

@@ -14,7 +14,7 @@ extern "C" {
 #include "ref/arithmetic/gpt_math.h"
 }
 
-// On a GPU, begins the loads of so many iterations of the next loop before it waits for the first.
+// On a GPU, begins the loads of `count` iterations of the next loop before it waits for the first.
 #ifdef __CUDA_ARCH__
 #define PRAGMA(text) _Pragma(#text)
 #define UNROLL(count) PRAGMA(unroll count)
@@ -39,14 +39,21 @@ struct operand {
     }
 };
 
-// The operations of a team: `each` calls f(j) for begin <= j < end, always on the same thread for the same j; `sums`,
-// `count_of` and `largest` return their result to all threads; `rewrite` puts f(row[j], j) into an operand that begins
-// where the row does; after `sync`, all threads have completed their earlier reads of the row.
+// The operations of a team: `each` calls f(j) for begin <= j < end, and `map` put(j, get(j)) for j < count; what a put
+// writes, no get of another j reads, so that gets may come first. `sums`, `count_of` and `largest` return their result
+// to all threads, which have then completed their reads. `rewrite` puts f(row[j], j) into an operand that begins where
+// the row does.
 struct host_team {
     template <typename function> __host__ void each(size_t begin, size_t end, function f) const
     {
         for (size_t j = begin; j < end; j++)
             f(j);
+    }
+
+    template <typename loader, typename storer> __host__ void map(size_t count, loader get, storer put) const
+    {
+        for (size_t j = 0; j < count; j++)
+            put(j, get(j));
     }
 
     // Returns the sums of two terms.
@@ -89,10 +96,6 @@ struct host_team {
         }
     }
 
-    __host__ void sync() const
-    {
-    }
-
     __host__ bool is_first() const
     {
         return true;
@@ -115,6 +118,21 @@ struct device_team {
         for (size_t j = begin / ROW_LANES * ROW_LANES + lane; j < end; j += ROW_LANES)
             if (j >= begin)
                 f(j);
+    }
+
+    template <typename loader, typename storer> __device__ void map(size_t count, loader get, storer put) const
+    {
+        enum { AHEAD = 8 };
+        size_t j = lane;
+        for (; j + (AHEAD - 1) * ROW_LANES < count; j += AHEAD * ROW_LANES) {
+            decltype(get(j)) values[AHEAD];
+            for (int k = 0; k < AHEAD; k++)
+                values[k] = get(j + k * ROW_LANES);
+            for (int k = 0; k < AHEAD; k++)
+                put(j + k * ROW_LANES, values[k]);
+        }
+        for (; j < count; j += ROW_LANES)
+            put(j, get(j));
     }
 
     template <typename first, typename second> __device__ float2 sums(size_t count, first a, second b) const
@@ -169,11 +187,6 @@ struct device_team {
                 if (first + k * ROW_LANES < count)
                     out.put(first + k * ROW_LANES, f(x[k], first + k * ROW_LANES));
         }
-    }
-
-    __device__ void sync() const
-    {
-        __syncwarp();
     }
 
     __device__ bool is_first() const

@@ -11,8 +11,9 @@
 
 static struct attention_shape attention_of(const struct gpt_pass *pass)
 {
-    return (struct attention_shape){pass->run->sequence_count, pass->shape->sequence_length, pass->width,
-                                    pass->shape->head_count, pass->dtype};
+    return (struct attention_shape){
+        pass->run->sequence_count, pass->shape->sequence_length, pass->width, pass->shape->head_count, pass->dtype,
+        pass->at.scores_count};
 }
 
 // The index of an MLP parameter in the layer's list.

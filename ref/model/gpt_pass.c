@@ -32,99 +32,6 @@ struct gpt_layer gpt_layer_of(const struct model *model, int layer)
                               .tile = part > 0 ? part - 1 : 0};
 }
 
-// Reserves the next count floats, beginning at a cache line; returns their offset.
-static size_t take(struct gpt_layout *layout, size_t count)
-{
-    size_t at = layout->total;
-    layout->total += (count + 15) / 16 * 16;
-    return at;
-}
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static size_t layer_elements(const struct model *model, int layer)
-{
-    size_t count = 0;
-    for (int i = 0; i < model->layers[layer].param_count; i++)
-        count += model->params[model->layers[layer].params[i]].count;
-    return count;
-}
-
-// The elements of attention's scores, in whole cache lines.
-static size_t scores_elements(const struct gpt_shape *shape, size_t sequence_count)
-{
-    const struct attention_shape attention = {sequence_count, shape->sequence_length, shape->width, shape->head_count,
-                                              DTYPE_FP32};
-    return (attention_scores_count(&attention) + 15) / 16 * 16;
-}
-
-// The activations that are kept of one block.
-static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, size_t rows, bool checkpointing)
-{
-    size_t width = shape->width, tile_width = 4 * width / shape->tile_count;
-    l->input = take(l, rows * width);
-    l->stats_1 = take(l, rows * 2);
-    l->qkv = take(l, rows * 3 * width);
-    l->attention = take(l, rows * width);
-    l->middle = take(l, rows * width);
-    l->stats_2 = take(l, rows * 2);
-    l->fc = take(l, rows * tile_width);
-    if (!checkpointing) {
-        l->fc_tile = l->total - l->fc;
-        l->total += (shape->tile_count - 1) * l->fc_tile;
-    }
-    if (shape->tile_count > 1)
-        l->normed = take(l, rows * width);
-}
-
-static struct gpt_layout layout_make(const struct model *model, size_t sequence_count, enum dtype dtype,
-                                     bool checkpointing)
-{
-    const struct gpt_shape *shape = shape_of(model);
-    size_t rows = sequence_count * shape->sequence_length, width = shape->width;
-    size_t tile_width = 4 * width / shape->tile_count, scores = scores_elements(shape, sequence_count);
-    size_t largest_param = 0, largest_layer = 0;
-    for (int i = 0; i < model->param_count; i++)
-        largest_param = larger(largest_param, model->params[i].count);
-    for (int i = 0; i < model->layer_count; i++)
-        largest_layer = larger(largest_layer, layer_elements(model, i));
-
-    struct gpt_layout l = {0};
-    layout_block(&l, shape, rows, checkpointing);
-    if (!checkpointing) {
-        l.block = l.total;
-        l.total *= shape->block_count;
-        l.output = take(&l, rows * width);
-    } else {
-        l.output = l.input;
-    }
-    l.output_stats = take(&l, rows * 2);
-    l.gradient = take(&l, rows * width);
-    l.wide_1 = take(&l, rows * larger(tile_width, width));
-    l.wide_2 = take(&l, rows * larger(tile_width, 3 * width));
-    l.normed_gradient = shape->tile_count == 1 ? l.wide_1 : take(&l, rows * width);
-    l.narrow = take(&l, rows * width);
-    l.vectors = take(&l, larger(tile_width, 3 * width));
-    l.logits_stride = (shape->vocabulary + 15) / 16 * 16;
-    size_t logits = rows * l.logits_stride;
-    if (dtype == DTYPE_FP32) {
-        l.logits = l.weight_gradient = take(&l, larger(logits, largest_param));
-    } else {
-        l.logits = l.rounded = take(&l, larger(logits, rows * width));
-        l.weight_gradient = take(&l, largest_param);
-    }
-    // Attention's scores lie where logits and a gradient do at other times.
-    l.scores = l.logits;
-    l.scores_gradient = l.scores + scores;
-    l.total = larger(l.total, l.scores_gradient + scores);
-    if (dtype != DTYPE_FP32)
-        l.weights = take(&l, largest_layer);
-    return l;
-}
-
 // Parameters have the format of an accelerator's operands. On the host operands are floats, except for the embedding's
 // tables, which are read by row.
 static void pass_weights(struct gpt_pass *pass, const void *const params[])
@@ -153,7 +60,7 @@ static struct gpt_pass pass_make(struct model_run *run, int layer, const void *c
                             .list = &model->layers[layer],
                             .gradients = gradients,
                             .layer = gpt_layer_of(model, layer),
-                            .at = layout_make(model, run->sequence_count, run->dtype, run->checkpointing),
+                            .at = gpt_layout_of(model, run->sequence_count, run->dtype, run->checkpointing),
                             .memory = run->memory,
                             .rows = run->sequence_count * model->sequence_length,
                             .width = shape->width,
@@ -333,7 +240,7 @@ int gpt_backward(struct model_run *run, int layer, const struct model_batch *bat
 
 size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
 {
-    return layout_make(model, sequence_count, dtype, checkpointing).total * sizeof(float);
+    return gpt_layout_of(model, sequence_count, dtype, checkpointing).total * sizeof(float);
 }
 
 // A block's tiles share one input and one checkpoint, which belongs to the last tile: it runs backward first.

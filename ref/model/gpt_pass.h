@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by a GPT's description (gpt_make.c) and the parts of its passes: the indices of parameters, the layout of a
-// run's memory, and the steps of every layer. gpt_block.c has the blocks, gpt_ends.c the embedding and the head,
-// gpt_pass.c the rest.
+// run's memory (gpt_layout.c), and the steps of every layer. gpt_block.c has the blocks, gpt_ends.c the embedding and
+// the head, gpt_pass.c the rest.
 #ifndef ZG_GPT_PASS_H
 #define ZG_GPT_PASS_H
 
@@ -51,15 +51,17 @@ struct gpt_layout {
     size_t output, output_stats;  // of the last block
     size_t gradient;              // with respect to the block's output, then to its input
     size_t wide_1, wide_2, narrow;
-    size_t normed_gradient;          // of the MLP's input, a sum over tiles; without tiles the same offset as wide_1
-    size_t vectors;                  // gradients of biases and layer norms
-    size_t logits, logits_stride;    // between rows: whole cache lines
-    size_t rounded;                  // the gradient of the block's output as an operand, where the logits were
-    size_t weights;                  // a layer's parameters as floats (16-bit only)
-    size_t weight_gradient;          // a gradient not written in place; in fp32 the same offset as the logits
-    size_t scores, scores_gradient;  // of attention, from the logits on
+    size_t normed_gradient;        // of the MLP's input, a sum over tiles; without tiles the same offset as wide_1
+    size_t vectors;                // gradients of biases and layer norms
+    size_t logits, logits_stride;  // between rows: whole cache lines
+    size_t rounded;                // the gradient of the block's output as an operand, where the logits were
+    size_t weights;                // a layer's parameters as floats (16-bit only)
+    size_t weight_gradient;        // a gradient not written in place; in fp32 the same offset as the logits
+    size_t scores, scores_gradient, scores_count;  // of attention, from the logits on
     size_t total;
 };
+
+struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
 
 // One call of forward or backward.
 struct gpt_pass {
