@@ -5,7 +5,7 @@ launches.
     python warm.py serve SOCKET ADAPTER.py [OPTION...]   imports the adapter with these options, and listens
     python warm.py launch SOCKET ARGUMENT...             runs a launch; passes on its output and exit status
 
-Every launch is forked, and its state is that of a new process. If the launcher ends, so do the launch's processes;
+Every launch is forked, and starts with the state of a new process. If the launcher ends, so do the launch's processes;
 memory limits on the launcher do not apply to them."""
 import json
 import os
@@ -60,7 +60,6 @@ def attend(adapter, connection):
 
 
 def serve(path, adapter, *options):
-    sys.path.insert(0, str(adapter.parent))
     sys.argv = [str(adapter), *options]
     runpy.run_path(str(adapter), run_name="imported")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
