@@ -24,7 +24,8 @@ install(FILES conformance/contract/contract.h DESTINATION ${include})
 install(FILES conformance/CONTRACT.md conformance/SPEC.md README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
         FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")
-install(FILES conformance/adapters/contract_example.c conformance/adapters/skeleton.py
+install(FILES conformance/adapters/contract_example.c conformance/adapters/zerogauge/adapters/skeleton.py
+              conformance/adapters/zerogauge/adapters/skeleton_torch.py
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 install(EXPORT zerogauge NAMESPACE zerogauge:: FILE zerogaugeTargets.cmake DESTINATION ${share}/cmake/zerogauge)

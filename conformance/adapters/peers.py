@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ADAPTERS = HERE / "zerogauge" / "adapters"
 VERDICTS = "PASS", "EQUIVALENT", "BOUNDED", "FAIL", "BROKEN", "UNSUPPORTED"
 RUNNING = set()  # processes to end if this one is interrupted
 ROW = "{:24} {:16}" + "".join(f" {{:>{len(verdict)}}}" for verdict in VERDICTS) + " {:>5}"
@@ -42,7 +43,7 @@ def judge(zerogauge, out, claims, command, sockets):
     """Returns the report's records by kind, and the file with the output. The report stays in `out`."""
     shutil.rmtree(out, ignore_errors=True)
     check_options, adapter, options = parts_of(command)
-    line = [zerogauge, "check", "--level", "quick", "--claims", HERE / "claims" / f"{claims}.json", *check_options,
+    line = [zerogauge, "check", "--level", "quick", "--claims", ADAPTERS / "claims" / f"{claims}.json", *check_options,
             "--out", out, "--", sys.executable, "-S", HERE / "warm.py", "launch", f"{sockets}/{adapter}", *options,
             "{cases}", "{answers}", "{world}", "{state}"]
     printed = out.with_suffix(".txt")
@@ -109,7 +110,7 @@ def judged(zerogauge, out, sockets, expected, cases, name, claims, command):
 
 def asked(zerogauge, out, name, command):
     """Runs a program that judges itself. Returns as judged()."""
-    line = [sys.executable, HERE / command.split()[0], *command.split()[1:], zerogauge, out / name]
+    line = [sys.executable, ADAPTERS / command.split()[0], *command.split()[1:], zerogauge, out / name]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         RUNNING.add(process)
         text = process.communicate()[0]
@@ -127,7 +128,7 @@ def serve(sockets, runs):
         options.setdefault(adapter, []).extend(words)
     for adapter, words in options.items():
         RUNNING.add(subprocess.Popen([sys.executable, HERE / "warm.py", "serve", f"{sockets}/{adapter}",
-                                      HERE / adapter, *words]))
+                                      ADAPTERS / adapter, *words]))
     servers = list(RUNNING)
     while not all(os.path.exists(f"{sockets}/{adapter}") for adapter in options):
         if any(server.poll() is not None for server in servers):

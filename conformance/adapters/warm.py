@@ -60,7 +60,6 @@ def attend(adapter, connection):
 
 
 def serve(path, adapter, *options):
-    sys.path.insert(0, str(adapter.parent))
     sys.argv = [str(adapter), *options]
     runpy.run_path(str(adapter), run_name="imported")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

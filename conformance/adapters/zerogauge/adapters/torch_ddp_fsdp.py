@@ -8,20 +8,22 @@ import torch.distributed as dist
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
-import torch_state
-from torch_wrap import refuse, wrap
-from zerogauge_adapter import DTYPES, Model, main
+from zerogauge.adapters import torch_state
+from zerogauge.adapters.torch_wrap import refuse, wrap
+from zerogauge.pytorch import DTYPES, Model, TorchAdapter, hyper_parameters
 
 
-class Trainer:
-    def __init__(self, case, args):
-        refuse(case, args.mode)
-        self.case, self.mode, self.applied, scale = case, args.mode, 0, case.loss_scale
+class Torch(TorchAdapter):
+    options = {"mode": ["unsharded", "ddp", "zero1", "fsdp1", "fsdp2"], "adam": ["single", "foreach", "fused"]}
+
+    def build(self, case):
+        self.mode, self.applied, scale, adam = self.arguments.mode, 0, case.loss_scale, self.arguments.adam
+        refuse(case, self.mode)
         self.model = Model(case, torch.float32)
         self.paths = {self.model.name_of[p]: path for path, p in self.model.named_parameters()}
-        self.wrapped = wrap(case, args.mode, self.model)
-        groups = case.optimizer_groups(dict(zip(self.paths, self.wrapped.parameters())), "decoupled_weight_decay")
-        defaults = {**case.hyper_parameters(0), "foreach": args.adam == "foreach", "fused": args.adam == "fused"}
+        self.wrapped = wrap(case, self.mode, self.model)
+        groups = self.optimizer_groups(dict(zip(self.paths, self.wrapped.parameters())), "decoupled_weight_decay")
+        defaults = {**hyper_parameters(case, 0), "foreach": adam == "foreach", "fused": adam == "fused"}
         if self.mode == "zero1":
             self.optimizer = ZeroRedundancyOptimizer(groups, torch.optim.Adam, **defaults)
         else:
@@ -34,9 +36,16 @@ class Trainer:
     def count(self, optimizer, *_):
         self.applied += not getattr(optimizer, "found_inf", False)  # a fused optimizer skips within its step
 
-    def backward(self, gradients, last):
-        with self.wrapped.no_sync() if self.mode in ("ddp", "zero1") and not last else contextlib.nullcontext():
-            self.scaler.scale(self.wrapped(gradients) / self.case.accumulation).backward()
+    def micro_step(self, gradients):
+        is_local = self.mode in ("ddp", "zero1") and not self.is_last
+        with self.wrapped.no_sync() if is_local else contextlib.nullcontext():
+            super().micro_step(gradients)
+
+    def forward(self, gradients):
+        return self.wrapped(gradients)
+
+    def backward(self, loss):
+        self.scaler.scale(loss / self.case.accumulation).backward()
 
     def step(self):
         before, norm, limit = self.applied, None, self.case.gradient_clipping
@@ -68,4 +77,4 @@ class Trainer:
 
 
 if __name__ == "__main__":
-    main(Trainer, mode=["unsharded", "ddp", "zero1", "fsdp1", "fsdp2"], adam=["single", "foreach", "fused"])
+    Torch.main()

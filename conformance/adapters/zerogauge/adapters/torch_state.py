@@ -5,7 +5,7 @@ import torch
 from torch.distributed.checkpoint import state_dict as dcp
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
-from zerogauge_adapter import MOMENTS
+from zerogauge import MOMENTS
 
 WHOLE = {"options": dcp.StateDictOptions(full_state_dict=True, strict=False)}
 

@@ -3,7 +3,9 @@
 import math
 
 import torch
-from zerogauge_adapter import Unsupported
+
+from zerogauge import Unsupported
+from zerogauge.pytorch import hyper_parameters
 
 
 def refuse(case):
@@ -52,7 +54,7 @@ def config_of(case, scratch):
                for what, device in case.offload.items() if device != "none"}
     if "offload_param" in offload:
         offload["offload_param"]["buffer_size"] = 1 << 20  # elements; the default is 10^8, in each of five buffers
-    adam = {**case.hyper_parameters(0), "adam_w_mode": decoupled}
+    adam = {**hyper_parameters(case, 0), "adam_w_mode": decoupled}
     # Offload selects DeepSpeedCPUAdam. Otherwise torch_adam avoids FusedAdam, which needs CUDA.
     adam |= {"bias_correction": case.groups[0]["bias_correction"]} if offload else {"torch_adam": True}
     config = {

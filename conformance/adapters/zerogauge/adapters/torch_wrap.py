@@ -5,7 +5,7 @@ from torch.distributed.fsdp import (FullyShardedDataParallel, MixedPrecision, Mi
                                     ShardingStrategy, fully_shard)
 from torch.nn.parallel import DistributedDataParallel
 
-from zerogauge_adapter import DTYPES, Unsupported
+from zerogauge.pytorch import DTYPES, Unsupported
 
 
 def refuse(case, mode):
@@ -21,7 +21,7 @@ def refuse(case, mode):
 
 def wrap(case, mode, model):
     send = case.communication_dtype
-    low = {"param_dtype": case.dtype, "reduce_dtype": DTYPES[send], "cast_forward_inputs": False}
+    low = {"param_dtype": DTYPES[case.precision], "reduce_dtype": DTYPES[send], "cast_forward_inputs": False}
     if mode == "fsdp1":
         strategy = ShardingStrategy.FULL_SHARD if case.stage == 3 else ShardingStrategy.SHARD_GRAD_OP
         options = {"use_orig_params": True, "mixed_precision": MixedPrecision(**low), "device_id": "cpu",

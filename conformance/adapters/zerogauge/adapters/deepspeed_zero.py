@@ -1,29 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --offload TIER offloads the optimizer states in every case."""
-import deepspeed_start  # noqa: F401  first: it selects the accelerator
+import zerogauge.adapters.deepspeed_start  # noqa: F401  first: it selects the accelerator
 import deepspeed
 from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
-from deepspeed_config import add_ballast, config_of, refuse
-from zerogauge_adapter import DTYPES, MOMENTS, Model, main
+from zerogauge.adapters.deepspeed_config import add_ballast, config_of, refuse
+from zerogauge.pytorch import DTYPES, MOMENTS, Model, TorchAdapter
 
 
-class Trainer:
-    def __init__(self, case, args):
-        case.offload["optimizer"] = args.offload or case.offload["optimizer"]
+class DeepSpeed(TorchAdapter):
+    options = {"offload": ["", "cpu", "nvme"]}
+
+    def build(self, case):
+        case.offload["optimizer"] = self.arguments.offload or case.offload["optimizer"]
         refuse(case)
-        self.case, self.model = case, Model(case, DTYPES[case.precision])
+        self.model = Model(case, DTYPES[case.precision])
         deepspeed.init_distributed(dist_backend="gloo")
         deepspeed.zero.Init.param_id = 0  # names the files on NVMe; 0 as in a new process
-        groups = case.optimizer_groups(self.model.by_name, "decoupled")
+        groups = self.optimizer_groups(self.model.by_name, "decoupled")
         if case.offload["optimizer"] == "nvme":
             add_ballast(case, self.model, groups)
         self.engine, self.optimizer, _, _ = deepspeed.initialize(
-            model=self.model, model_parameters=groups, config=config_of(case, args.scratch))
+            model=self.model, model_parameters=groups, config=config_of(case, self.arguments.scratch))
 
-    def backward(self, gradients, last):
-        self.engine.backward(self.engine(gradients))
-        if not last:
+    def forward(self, gradients):
+        return self.engine(gradients)
+
+    def backward(self, loss):
+        self.engine.backward(loss)
+        if not self.is_last:
             self.engine.step()
 
     def step(self):
@@ -66,4 +71,4 @@ class Trainer:
 
 
 if __name__ == "__main__":
-    main(Trainer, offload=["", "cpu", "nvme"])
+    DeepSpeed.main()
