@@ -100,8 +100,8 @@ int health_rows(const struct health_operation *operation, const struct health_pl
     fill(weight, 2 * width, random_key(seed, 2), 1);
     const struct isa_kernels *kernels = isa_kernels_of((enum isa)operation->variant);
     kernels->layernorm_stats(rows, width, x, stats);
-    kernels->layernorm_apply(rows, width, x, stats, weight, weight + width, DTYPE_FP32, result);
-    kernels->gelu_forward(rows, width, result, weight, DTYPE_FP32, x);
+    kernels->layernorm_apply(rows, width, x, stats, DTYPE_FP32, weight, weight + width, result);
+    kernels->gelu_forward(rows, width, result, DTYPE_FP32, weight, x);
     memcpy(result, x, rows * width * sizeof *x);
     kernels->softmax_causal(1, rows, result, DTYPE_FP32, result);
     free(x);

@@ -151,7 +151,7 @@ static int validate(const struct options *a, int argc, const char **argv, struct
     return rc;
 }
 
-static int run_plan(const struct options *a, int argc, const char **argv, const struct validate_plan *plan, int *status)
+static int run_plan(const struct options *a, int argc, const char **argv, struct validate_plan *plan, int *status)
 {
     struct accepted_ranges ranges = {0};
     if (bench_world_rank() > 0)
@@ -164,8 +164,7 @@ static int run_plan(const struct options *a, int argc, const char **argv, const 
 }
 
 // Parts put their temporary files into a folder of this process: a part that is killed cannot remove its own.
-static int run_in_folder(const struct options *a, int argc, const char **argv, const struct validate_plan *plan,
-                         int *status)
+static int run_in_folder(const struct options *a, int argc, const char **argv, struct validate_plan *plan, int *status)
 {
     char folder[PATH_MAX];
     TRY(check_folder_temporary(folder));

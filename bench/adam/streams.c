@@ -46,7 +46,7 @@ static BENCH_INLINE void prefetch(const struct streams *s, size_t begin, bool ha
     for (int i = 0; i < 3 + !half; i++) {
         const char *at = (const char *)words[i] + begin * sizeof(word_bits) + AHEAD_BYTES;
         __builtin_prefetch(at, i < 3);
-        __builtin_prefetch(at + LINE_BYTES, i < 3);
+        __builtin_prefetch(at + COPY_LINE_BYTES, i < 3);
     }
     if (half)
         __builtin_prefetch((const char *)s->grad + begin * sizeof(half_bits) + AHEAD_BYTES);

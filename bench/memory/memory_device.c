@@ -107,7 +107,7 @@ static int run_case(const struct memory_device *device, const struct memory_benc
 int memory_device_run(const struct memory_device *device, const struct memory_bench *bench)
 {
     for (size_t s = 0; s < bench->options.size_count; s++)
-        for (int operation = 0; operation < MEMORY_OWN_COUNT; operation++)
+        for (int operation = 0; operation < MEMORY_OPERATION_COUNT; operation++)
             if (memory_bench_wants(bench, operation))
                 TRY(run_case(device, bench, (enum memory_operation)operation, bench->options.sizes[s]));
     return ERR_NONE;

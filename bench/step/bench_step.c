@@ -93,7 +93,7 @@ static int measure(struct step_bench *bench)
         TRY(step_case_verify(&bench->setting, &bench->cases[i]));
     }
     TRY(open_baselines(bench));
-    for (size_t round = 0; round < rounds; round++) {
+    for (size_t round = 0; bench_repeats(bench->options.warmup, bench->options.repeat, round); round++) {
         bool counted = round >= bench->options.warmup;
         bench_progress("round %zu of %zu: matrix products and lanes", round + 1, rounds);
         TRY(measure_baselines(bench, counted));

@@ -135,9 +135,22 @@ static int files_open(struct nvme_bench *bench)
     return stream_all(&bench->files, STREAM_WRITE);
 }
 
+// Rates, latencies and checksums.
+static size_t count_cases(const struct nvme_bench *bench)
+{
+    size_t engines = 0, directions = 0,
+           plain = (size_t)bench->directions[STREAM_READ] + bench->directions[STREAM_WRITE];
+    for (int engine = 0; engine < NVME_ENGINE_COUNT; engine++)
+        engines += bench->engines[engine];
+    for (int direction = 0; direction < STREAM_DIRECTION_COUNT; direction++)
+        directions += bench->directions[direction];
+    return directions * engines * bench->options.size_count * bench->depth_count + plain * engines + plain;
+}
+
 static int nvme_bench_run(struct nvme_bench *bench, const struct given *given)
 {
     TRY(choose(bench, given));
+    bench->cases_left = count_cases(bench);
     int code = files_open(bench);
     if (code == ERR_NONE && !bench->options.json)
         print_header(bench);

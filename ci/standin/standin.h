@@ -5,7 +5,7 @@
 //     a kernel, a fill or a copy between the device and page-locked memory begins when a wait for it does; the source
 //     and the target of a copy are read and written then
 //     a copy from pageable memory has read its source on return; one within the host is complete then
-//     what is left on a stream when it is destroyed, as when a thread ends, runs after the next work of any other
+//     work that nobody waited for before its stream was destroyed, or the process ended, ends the process
 //     fresh device memory is filled with NaN; freed addresses are never used again
 //     device memory is accessible only while the queues run: the host that touches it, and work on memory that was
 //     freed, get SIGSEGV

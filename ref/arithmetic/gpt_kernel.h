@@ -46,14 +46,21 @@ static void kernel_operand_round(enum dtype dtype, size_t count, const float *in
     }
 }
 
-static void kernel_bias_add(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype,
-                            void *out)
+static void kernel_bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)
 {
+    (void)dtype;  // the operand has been rounded
+    for (size_t r = 0; r < row_count; r++)
+        memcpy((float *)out + r * width, bias, width * sizeof(float));
+}
+
+static void kernel_bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *operand,
+                            float *out)
+{
+    const float *bias = operand;
+    (void)dtype;
     for (size_t r = 0; r < row_count; r++) {
-        float *to = (float *)out + r * width;
         for (size_t j = 0; j < width; j++)
-            to[j] = in ? in[r * width + j] + bias[j] : bias[j];
-        kernel_operand_round(dtype, width, to, to);
+            out[r * width + j] = in[r * width + j] + bias[j];
     }
 }
 
@@ -65,7 +72,7 @@ static size_t at_most(size_t count, size_t most)
 static void kernel_rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *operand, float *restrict out)
 {
     const float *restrict in = operand;
-    (void)dtype;  // the operand has been rounded
+    (void)dtype;
     memset(out, 0, width * sizeof *out);
     for (size_t left = row_count; left > 0; left -= at_most(left, SUM_ROWS), in += SUM_ROWS * width) {
         for (size_t tile = 0; tile < width; tile += COLUMN_TILE) {
@@ -95,9 +102,10 @@ static void kernel_layernorm_stats(size_t row_count, size_t width, const float *
 }
 
 static void kernel_layernorm_apply(size_t row_count, size_t width, const float *restrict in, const float *stats,
-                                   const float *restrict weight, const float *restrict bias, enum dtype dtype,
+                                   enum dtype dtype, const void *weight_operand, const void *bias_operand,
                                    void *operand)
 {
+    const float *restrict weight = weight_operand, *restrict bias = bias_operand;
     float *restrict out = operand;
     for (size_t r = 0; r < row_count; r++, in += width, out += width) {
         float mean = stats[2 * r], rstd = stats[2 * r + 1];
@@ -131,10 +139,12 @@ static void layernorm_columns(size_t row_count, size_t width, const float *restr
 }
 
 static void kernel_layernorm_backward(size_t row_count, size_t width, const float *restrict in, const float *stats,
-                                      const float *restrict weight, const float *restrict out_gradient,
+                                      enum dtype dtype, const void *operand, const float *restrict out_gradient,
                                       float *restrict in_gradient, float *restrict weight_gradient,
                                       float *restrict bias_gradient)
 {
+    const float *restrict weight = operand;
+    (void)dtype;
     memset(weight_gradient, 0, width * sizeof *weight_gradient);
     memset(bias_gradient, 0, width * sizeof *bias_gradient);
     for (size_t r = 0; r < row_count; r += SUM_ROWS)
@@ -153,9 +163,10 @@ static void kernel_layernorm_backward(size_t row_count, size_t width, const floa
     }
 }
 
-static void kernel_gelu_forward(size_t row_count, size_t width, const float *restrict in, const float *restrict bias,
-                                enum dtype dtype, void *operand)
+static void kernel_gelu_forward(size_t row_count, size_t width, const float *restrict in, enum dtype dtype,
+                                const void *bias_operand, void *operand)
 {
+    const float *restrict bias = bias_operand;
     float *restrict out = operand;
     for (size_t r = 0; r < row_count; r++, in += width, out += width) {
         for (size_t j = 0; j < width; j++)
@@ -164,9 +175,10 @@ static void kernel_gelu_forward(size_t row_count, size_t width, const float *res
     }
 }
 
-static void kernel_gelu_backward(size_t row_count, size_t width, const float *restrict in, const float *restrict bias,
-                                 const float *gradient, enum dtype dtype, void *operand, void *gradient_operand)
+static void kernel_gelu_backward(size_t row_count, size_t width, const float *restrict in, const float *gradient,
+                                 enum dtype dtype, const void *bias_operand, void *operand, void *gradient_operand)
 {
+    const float *restrict bias = bias_operand;
     float *restrict out = operand, *in_gradient = gradient_operand;
     for (size_t r = 0; r < row_count; r++, in += width, out += width, gradient += width, in_gradient += width) {
         IVDEP
@@ -180,8 +192,7 @@ static void kernel_gelu_backward(size_t row_count, size_t width, const float *re
     }
 }
 
-// Replaces row with its exponentials relative to its largest element, which goes to *largest; returns their sum.
-static float exponentials(size_t count, float *row, float *largest)
+static float largest_of(size_t count, const float *row)
 {
     float top[ROW_LANES];
     for (size_t l = 0; l < ROW_LANES; l++)
@@ -196,12 +207,7 @@ static float exponentials(size_t count, float *row, float *largest)
     float most = top[0];
     for (size_t l = 1; l < ROW_LANES; l++)
         most = top[l] > most ? top[l] : most;
-    for (size_t j = 0; j < count; j++)
-        row[j] = exp_within(row[j] - most);
-    float lane[ROW_LANES] = {0};
-    LANES_ADD(lane, count, row[j]);
-    *largest = most;
-    return lanes_sum(lane);
+    return most;
 }
 
 // `count` matrices of length x length. Causal: row i of each covers the positions 0 .. i; those behind, up to
@@ -211,7 +217,11 @@ static void kernel_softmax_causal(size_t count, size_t length, float *scores, en
     float *out = operand;
     for (size_t r = 0; r < count * length; r++, scores += length, out += length) {
         size_t covered = r % length + 1;
-        float largest, inverse = 1.0f / exponentials(covered, scores, &largest);
+        float largest = largest_of(covered, scores), lane[ROW_LANES] = {0};
+        for (size_t j = 0; j < covered; j++)
+            scores[j] = exp_within(scores[j] - largest);
+        LANES_ADD(lane, covered, scores[j]);
+        float inverse = 1.0f / lanes_sum(lane);
         IVDEP
         for (size_t j = 0; j < covered; j++)
             out[j] = scores[j] * inverse;
@@ -269,27 +279,30 @@ static void kernel_position_backward(const struct token_rows *rows, size_t width
     }
 }
 
-static double kernel_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits)
+static double kernel_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride,
+                                          const float *logits, float *stats)
 {
     double total = 0.0;
-    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, logits += stride) {
-        double right = logits[rows->tokens[token_index(rows, r) + 1]];
-        float largest, sum = exponentials(width, logits, &largest);
-        float inverse = 1.0f / sum;
-        for (size_t j = 0; j < width; j++)
-            logits[j] *= inverse;
-        total += log(sum) + largest - right;
+    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, logits += stride, stats += 2) {
+        float largest = largest_of(width, logits), lane[ROW_LANES] = {0};
+        LANES_ADD(lane, width, exp_within(logits[j] - largest));
+        float sum = lanes_sum(lane);
+        stats[0] = largest;
+        stats[1] = 1.0f / sum;
+        total += log(sum) + largest - logits[rows->tokens[token_index(rows, r) + 1]];
     }
     return total;
 }
 
-static void kernel_crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, float scale,
-                                         enum dtype dtype, float *softmax)
+static void kernel_crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
+                                         float scale, enum dtype dtype, float *logits)
 {
-    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, softmax += stride) {
-        softmax[rows->tokens[token_index(rows, r) + 1]] -= 1.0f;
+    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, logits += stride, stats += 2) {
+        size_t target = rows->tokens[token_index(rows, r) + 1];
+        float largest = stats[0], inverse = stats[1], right = exp_within(logits[target] - largest) * inverse;
         for (size_t j = 0; j < width; j++)
-            softmax[j] *= scale;
-        kernel_operand_round(dtype, width, softmax, softmax);
+            logits[j] = exp_within(logits[j] - largest) * inverse * scale;
+        logits[target] = (right - 1.0f) * scale;
+        kernel_operand_round(dtype, width, logits, logits);
     }
 }

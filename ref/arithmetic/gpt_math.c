@@ -82,9 +82,14 @@ void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, 
                                        .c_stride = c_stride});
 }
 
-void bias_add(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype, void *out)
+void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)
 {
-    isa_kernels_at(out)->bias_add(row_count, width, in, bias, dtype, out);
+    isa_kernels_at(out)->bias_rows(row_count, width, dtype, bias, out);
+}
+
+void bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out)
+{
+    isa_kernels_at(out)->bias_add(row_count, width, in, dtype, bias, out);
 }
 
 void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out)
@@ -97,29 +102,30 @@ void layernorm_stats(size_t row_count, size_t width, const float *in, float *sta
     isa_kernels_at(stats)->layernorm_stats(row_count, width, in, stats);
 }
 
-void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                     const float *bias, enum dtype dtype, void *out)
+void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                     const void *weight, const void *bias, void *out)
 {
-    isa_kernels_at(out)->layernorm_apply(row_count, width, in, stats, weight, bias, dtype, out);
+    isa_kernels_at(out)->layernorm_apply(row_count, width, in, stats, dtype, weight, bias, out);
 }
 
-void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                        const float *out_gradient, float *in_gradient, float *weight_gradient, float *bias_gradient)
+void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                        const void *weight, const float *out_gradient, float *in_gradient, float *weight_gradient,
+                        float *bias_gradient)
 {
     isa_kernels_at(in_gradient)
-        ->layernorm_backward(row_count, width, in, stats, weight, out_gradient, in_gradient, weight_gradient,
+        ->layernorm_backward(row_count, width, in, stats, dtype, weight, out_gradient, in_gradient, weight_gradient,
                              bias_gradient);
 }
 
-void gelu_forward(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype, void *out)
+void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out)
 {
-    isa_kernels_at(out)->gelu_forward(row_count, width, in, bias, dtype, out);
+    isa_kernels_at(out)->gelu_forward(row_count, width, in, dtype, bias, out);
 }
 
-void gelu_backward(size_t row_count, size_t width, const float *in, const float *bias, const float *gradient,
-                   enum dtype dtype, void *out, void *in_gradient)
+void gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
+                   const void *bias, void *out, void *in_gradient)
 {
-    isa_kernels_at(out)->gelu_backward(row_count, width, in, bias, gradient, dtype, out, in_gradient);
+    isa_kernels_at(out)->gelu_backward(row_count, width, in, gradient, dtype, bias, out, in_gradient);
 }
 
 void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype, const void *token_weight,
@@ -138,13 +144,14 @@ void position_backward(const struct token_rows *rows, size_t width, const float 
     isa_kernels_at(gradient)->position_backward(rows, width, in, gradient);
 }
 
-double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits)
+double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
+                            float *stats)
 {
-    return isa_kernels_at(logits)->crossentropy_forward(rows, width, stride, logits);
+    return isa_kernels_at(logits)->crossentropy_forward(rows, width, stride, logits, stats);
 }
 
-void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, float scale, enum dtype dtype,
-                           float *softmax)
+void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats, float scale,
+                           enum dtype dtype, float *logits)
 {
-    isa_kernels_at(softmax)->crossentropy_backward(rows, width, stride, scale, dtype, softmax);
+    isa_kernels_at(logits)->crossentropy_backward(rows, width, stride, stats, scale, dtype, logits);
 }

@@ -69,8 +69,10 @@ void matmul_many(const struct matmul_batch *batch);
 // same time. Call it before the first matmul; repeated calls have no effect. ERR_USAGE: OpenBLAS cannot be loaded.
 int matmul_prepare(void);
 
-// out[r][j] = (in ? in[r][j] : 0) + bias[j], an operand.
-void bias_add(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype, void *out);
+// Vectors of parameters (weight, bias) are operands, too. out[r][j] = bias[j], an operand.
+void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out);
+// out[r][j] = in[r][j] + bias[j].
+void bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out);
 
 // out[j] = the sum of in[r][j], an operand, over r: a sum over rows.
 void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out);
@@ -78,19 +80,20 @@ void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, 
 // stats[2r] = mean of the row, stats[2r + 1] = 1 / sqrt(variance + 1e-5).
 void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats);
 // out = (in - mean) x rstd x weight + bias, an operand.
-void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                     const float *bias, enum dtype dtype, void *out);
+void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                     const void *weight, const void *bias, void *out);
 // Adds the input's gradient to in_gradient; overwrites weight_gradient and bias_gradient (width elements each), which
 // are sums over rows.
-void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                        const float *out_gradient, float *in_gradient, float *weight_gradient, float *bias_gradient);
+void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                        const void *weight, const float *out_gradient, float *in_gradient, float *weight_gradient,
+                        float *bias_gradient);
 
 // GELU in its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), of x = in + bias. out is an operand.
-void gelu_forward(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype, void *out);
+void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out);
 // Recomputes out, and writes gradient x the slope at x to in_gradient, an operand, which may be gradient where an
 // operand's elements have 4 bytes.
-void gelu_backward(size_t row_count, size_t width, const float *in, const float *bias, const float *gradient,
-                   enum dtype dtype, void *out, void *in_gradient);
+void gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
+                   const void *bias, void *out, void *in_gradient);
 
 // qkv has rows of query, key and value (3 x width), sequence after sequence; out has rows of width. These and their
 // gradients are operands, and so are the softmax and the gradient of the scores. scores and scores_gradient are scratch
@@ -141,12 +144,13 @@ void token_backward(const struct token_rows *rows, size_t width, const float *in
 // gradient[position of r] += in[r]; rows ascending.
 void position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient);
 
-// Replaces each row of logits, `stride` floats after the one before, with its softmax; returns the sum over the rows of
-// -log(softmax[target of r]).
-double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits);
-// Replaces each row with scale x (softmax[r][j] - (j == target of r)), an operand, which begins where the row began.
-void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, float scale, enum dtype dtype,
-                           float *softmax);
+// Of rows of logits, each `stride` floats after the one before: stats[2r] = the largest, stats[2r + 1] = 1 / the sum of
+// the exponentials relative to it. Returns the sum over the rows of -log(softmax[target of r]).
+double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
+                            float *stats);
+// Replaces each row with scale x (softmax[j] - (j == target of r)), an operand, which begins where the row began.
+void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats, float scale,
+                           enum dtype dtype, float *logits);
 
 // Returns e^x within 2 ulp for |x| <= 87, the value at the nearer end for larger |x|, and NaN for NaN. Uses plain IEEE
 // and integer operations, so that loops vectorise and an element has the same bits at every position. Method: Cody and

@@ -48,18 +48,19 @@ struct isa_kernels {
                             uint32_t max_bits);
     // gpt_math.h, and the softmaxes inside its attention.
     void (*operand_round)(enum dtype dtype, size_t count, const float *in, void *out);
-    void (*bias_add)(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype, void *out);
+    void (*bias_rows)(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out);
+    void (*bias_add)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out);
     void (*rows_sum)(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out);
     void (*layernorm_stats)(size_t row_count, size_t width, const float *in, float *stats);
-    void (*layernorm_apply)(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                            const float *bias, enum dtype dtype, void *out);
-    void (*layernorm_backward)(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                               const float *out_gradient, float *in_gradient, float *weight_gradient,
-                               float *bias_gradient);
-    void (*gelu_forward)(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype,
+    void (*layernorm_apply)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                            const void *weight, const void *bias, void *out);
+    void (*layernorm_backward)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                               const void *weight, const float *out_gradient, float *in_gradient,
+                               float *weight_gradient, float *bias_gradient);
+    void (*gelu_forward)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias,
                          void *out);
-    void (*gelu_backward)(size_t row_count, size_t width, const float *in, const float *bias, const float *gradient,
-                          enum dtype dtype, void *out, void *in_gradient);
+    void (*gelu_backward)(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
+                          const void *bias, void *out, void *in_gradient);
     // out and in_gradient are operands, and may be scores and gradient where an operand's elements have 4 bytes.
     void (*softmax_causal)(size_t count, size_t length, float *scores, enum dtype dtype, void *out);
     void (*softmax_causal_backward)(size_t count, size_t length, const void *softmax, const float *gradient,
@@ -68,9 +69,10 @@ struct isa_kernels {
                               const void *position_weight, float *out);
     void (*token_backward)(const struct token_rows *rows, size_t width, const float *in, float *gradient);
     void (*position_backward)(const struct token_rows *rows, size_t width, const float *in, float *gradient);
-    double (*crossentropy_forward)(const struct token_rows *rows, size_t width, size_t stride, float *logits);
-    void (*crossentropy_backward)(const struct token_rows *rows, size_t width, size_t stride, float scale,
-                                  enum dtype dtype, float *softmax);
+    double (*crossentropy_forward)(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
+                                   float *stats);
+    void (*crossentropy_backward)(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
+                                  float scale, enum dtype dtype, float *logits);
 };
 
 // The kernels of the including file's build.
@@ -78,14 +80,14 @@ struct isa_kernels {
     {                                                                                                                  \
         .widen = kernel_widen, .narrow = kernel_narrow, .accumulate = kernel_accumulate, .fold = kernel_fold,          \
         .fold_groups = kernel_fold_groups, .adam = kernel_adam, .norm_max = kernel_norm_max,                           \
-        .norm_accumulate = kernel_norm_accumulate, .operand_round = kernel_operand_round, .bias_add = kernel_bias_add, \
-        .rows_sum = kernel_rows_sum, .layernorm_stats = kernel_layernorm_stats,                                        \
-        .layernorm_apply = kernel_layernorm_apply, .layernorm_backward = kernel_layernorm_backward,                    \
-        .gelu_forward = kernel_gelu_forward, .gelu_backward = kernel_gelu_backward,                                    \
-        .softmax_causal = kernel_softmax_causal, .softmax_causal_backward = kernel_softmax_causal_backward,            \
-        .embedding_forward = kernel_embedding_forward, .token_backward = kernel_token_backward,                        \
-        .position_backward = kernel_position_backward, .crossentropy_forward = kernel_crossentropy_forward,            \
-        .crossentropy_backward = kernel_crossentropy_backward                                                          \
+        .norm_accumulate = kernel_norm_accumulate, .operand_round = kernel_operand_round,                              \
+        .bias_rows = kernel_bias_rows, .bias_add = kernel_bias_add, .rows_sum = kernel_rows_sum,                       \
+        .layernorm_stats = kernel_layernorm_stats, .layernorm_apply = kernel_layernorm_apply,                          \
+        .layernorm_backward = kernel_layernorm_backward, .gelu_forward = kernel_gelu_forward,                          \
+        .gelu_backward = kernel_gelu_backward, .softmax_causal = kernel_softmax_causal,                                \
+        .softmax_causal_backward = kernel_softmax_causal_backward, .embedding_forward = kernel_embedding_forward,      \
+        .token_backward = kernel_token_backward, .position_backward = kernel_position_backward,                        \
+        .crossentropy_forward = kernel_crossentropy_forward, .crossentropy_backward = kernel_crossentropy_backward     \
     }
 
 // Returns the kernels of isa_now().

@@ -70,12 +70,20 @@ static void shadow_operand_round(enum dtype dtype, size_t count, const float *in
     isa_scalar.narrow(dtype, at(in), at(out), count);
 }
 
-static void shadow_bias_add(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype,
-                            void *out)
+static void shadow_bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)
 {
-    struct shadow_operand operand = shadow_open(dtype, out, row_count * width);
-    isa_scalar.bias_add(row_count, width, at(in), at(bias), dtype, operand.floats);
+    struct shadow_operand from = shadow_open(dtype, bias, width), operand = shadow_open(dtype, out, row_count * width);
+    isa_scalar.bias_rows(row_count, width, dtype, from.floats, operand.floats);
+    shadow_close(&from, false);
     shadow_close(&operand, true);
+}
+
+static void shadow_bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias,
+                            float *out)
+{
+    struct shadow_operand from = shadow_open(dtype, bias, width);
+    isa_scalar.bias_add(row_count, width, at(in), dtype, from.floats, at(out));
+    shadow_close(&from, false);
 }
 
 static void shadow_rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out)
@@ -91,35 +99,42 @@ static void shadow_layernorm_stats(size_t row_count, size_t width, const float *
 }
 
 static void shadow_layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats,
-                                   const float *weight, const float *bias, enum dtype dtype, void *out)
+                                   enum dtype dtype, const void *weight, const void *bias, void *out)
 {
+    struct shadow_operand scale = shadow_open(dtype, weight, width), shift = shadow_open(dtype, bias, width);
     struct shadow_operand operand = shadow_open(dtype, out, row_count * width);
-    isa_scalar.layernorm_apply(row_count, width, at(in), at(stats), at(weight), at(bias), dtype, operand.floats);
+    isa_scalar.layernorm_apply(row_count, width, at(in), at(stats), dtype, scale.floats, shift.floats, operand.floats);
+    shadow_close(&scale, false);
+    shadow_close(&shift, false);
     shadow_close(&operand, true);
 }
 
 static void shadow_layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats,
-                                      const float *weight, const float *out_gradient, float *in_gradient,
-                                      float *weight_gradient, float *bias_gradient)
+                                      enum dtype dtype, const void *weight, const float *out_gradient,
+                                      float *in_gradient, float *weight_gradient, float *bias_gradient)
 {
-    isa_scalar.layernorm_backward(row_count, width, at(in), at(stats), at(weight), at(out_gradient), at(in_gradient),
-                                  at(weight_gradient), at(bias_gradient));
+    struct shadow_operand scale = shadow_open(dtype, weight, width);
+    isa_scalar.layernorm_backward(row_count, width, at(in), at(stats), dtype, scale.floats, at(out_gradient),
+                                  at(in_gradient), at(weight_gradient), at(bias_gradient));
+    shadow_close(&scale, false);
 }
 
-static void shadow_gelu_forward(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype,
+static void shadow_gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias,
                                 void *out)
 {
-    struct shadow_operand operand = shadow_open(dtype, out, row_count * width);
-    isa_scalar.gelu_forward(row_count, width, at(in), at(bias), dtype, operand.floats);
-    shadow_close(&operand, true);
+    struct shadow_operand shift = shadow_open(dtype, bias, width), value = shadow_open(dtype, out, row_count * width);
+    isa_scalar.gelu_forward(row_count, width, at(in), dtype, shift.floats, value.floats);
+    shadow_close(&shift, false);
+    shadow_close(&value, true);
 }
 
-static void shadow_gelu_backward(size_t row_count, size_t width, const float *in, const float *bias,
-                                 const float *gradient, enum dtype dtype, void *out, void *in_gradient)
+static void shadow_gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient,
+                                 enum dtype dtype, const void *bias, void *out, void *in_gradient)
 {
-    struct shadow_operand value = shadow_open(dtype, out, row_count * width);
+    struct shadow_operand shift = shadow_open(dtype, bias, width), value = shadow_open(dtype, out, row_count * width);
     struct shadow_operand product = shadow_open(dtype, in_gradient, row_count * width);
-    isa_scalar.gelu_backward(row_count, width, at(in), at(bias), at(gradient), dtype, value.floats, product.floats);
+    isa_scalar.gelu_backward(row_count, width, at(in), at(gradient), dtype, shift.floats, value.floats, product.floats);
+    shadow_close(&shift, false);
     shadow_close(&value, true);
     shadow_close(&product, true);
 }
@@ -157,16 +172,17 @@ static void shadow_position_backward(const struct token_rows *rows, size_t width
     isa_scalar.position_backward(rows, width, at(in), at(gradient));
 }
 
-static double shadow_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits)
+static double shadow_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride,
+                                          const float *logits, float *stats)
 {
-    return isa_scalar.crossentropy_forward(rows, width, stride, at(logits));
+    return isa_scalar.crossentropy_forward(rows, width, stride, at(logits), at(stats));
 }
 
-static void shadow_crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, float scale,
-                                         enum dtype dtype, float *softmax)
+static void shadow_crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
+                                         float scale, enum dtype dtype, float *logits)
 {
-    float *row = at(softmax);
-    isa_scalar.crossentropy_backward(rows, width, stride, scale, dtype, row);
+    float *row = at(logits);
+    isa_scalar.crossentropy_backward(rows, width, stride, at(stats), scale, dtype, row);
     for (size_t r = 0; dtype != DTYPE_FP32 && r < rows->sequence_count * rows->length; r++, row += stride) {
         char rounded[width * dtype_bytes(dtype)];
         isa_scalar.narrow(dtype, row, rounded, width);

@@ -206,6 +206,7 @@ static const struct isa_kernels shadow_kernels = {
     .norm_max = shadow_norm_max,
     .norm_accumulate = shadow_norm_accumulate,
     .operand_round = shadow_operand_round,
+    .bias_rows = shadow_bias_rows,
     .bias_add = shadow_bias_add,
     .rows_sum = shadow_rows_sum,
     .layernorm_stats = shadow_layernorm_stats,

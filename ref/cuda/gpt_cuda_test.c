@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ARRAYS = 8, TOKENS = 2200, VOCABULARY = 61 };
+enum { ARRAYS = 10, TOKENS = 2200, VOCABULARY = 61 };
 
 // A table of kernels with arrays where it can reach them; the scalar build's beside them.
 struct bench {
@@ -144,20 +144,26 @@ static void try_rows(bool is_gpu)
         for (int array = 0; array < 3; array++)
             add(&b, all);
         int stats = add(&b, 2 * rows), sum = add(&b, width), other = add(&b, width), out = add_operand(&b, all);
-        IN_BOTH(&b, bias_add(rows, width, NULL, a[0], dtype, a[out]));
-        IN_BOTH(&b, bias_add(rows, width, a[0], a[2], DTYPE_FP32, a[1]));
-        IN_BOTH(&b, layernorm_stats(rows, width, a[1], a[stats]));
-        IN_BOTH(&b, layernorm_apply(rows, width, a[1], a[stats], a[0], a[2], dtype, a[out]));
-        IN_BOTH(&b, layernorm_backward(rows, width, a[1], a[stats], a[0], a[2], a[0], a[sum], a[other]));
+        int weight = add(&b, width), bias = add(&b, width);
+        operand_there(&b, weight);
+        operand_there(&b, bias);
+        IN_BOTH(&b, bias_rows(rows, width, dtype, a[bias], a[out]));
         IN_BOTH(&b, rows_sum(rows, width, dtype, a[out], a[sum]));
+        IN_BOTH(&b, bias_add(rows, width, a[0], dtype, a[bias], a[1]));
+        IN_BOTH(&b, layernorm_stats(rows, width, a[1], a[stats]));
+        IN_BOTH(&b, layernorm_apply(rows, width, a[1], a[stats], dtype, a[weight], a[bias], a[out]));
+        IN_BOTH(&b, layernorm_backward(rows, width, a[1], a[stats], dtype, a[weight], a[2], a[0], a[sum], a[other]));
         compare(&b, "a layer norm", rows, width);
         for (int array = 0; array < 3; array++)
             add(&b, all);
         for (int array = 0; array < 3; array++)
             add_operand(&b, all);
-        IN_BOTH(&b, gelu_forward(rows, width, a[0], a[1], dtype, a[3]));
-        IN_BOTH(&b, gelu_backward(rows, width, a[0], a[1], a[2], dtype, a[4], a[5]));
-        IN_BOTH(&b, gelu_backward(rows, width, a[0], a[1], a[2], DTYPE_FP32, a[1], a[2]));
+        int plain = add(&b, width);
+        bias = add(&b, width);
+        operand_there(&b, bias);
+        IN_BOTH(&b, gelu_forward(rows, width, a[0], dtype, a[bias], a[3]));
+        IN_BOTH(&b, gelu_backward(rows, width, a[0], a[2], dtype, a[bias], a[4], a[5]));
+        IN_BOTH(&b, gelu_backward(rows, width, a[0], a[2], DTYPE_FP32, a[plain], a[1], a[2]));
         compare(&b, "a GELU", rows, width);
         add(&b, all);
         add_operand(&b, all);
@@ -226,11 +232,11 @@ static void try_logits(struct bench *b, const struct token_rows *list)
 {
     enum { STRIDE = VOCABULARY + 3 };
     size_t rows = list->sequence_count * list->length, bytes = VOCABULARY * dtype_bytes(b->dtype);
-    int logits = add(b, rows * STRIDE);
-    double here = isa_scalar.crossentropy_forward(list, VOCABULARY, STRIDE, b->here[logits]);
-    double there = b->kernels->crossentropy_forward(list, VOCABULARY, STRIDE, b->there[logits]);
+    int logits = add(b, rows * STRIDE), stats = add(b, 2 * rows);
+    double here = isa_scalar.crossentropy_forward(list, VOCABULARY, STRIDE, b->here[logits], b->here[stats]);
+    double there = b->kernels->crossentropy_forward(list, VOCABULARY, STRIDE, b->there[logits], b->there[stats]);
     cr_expect_eq(here, there, "%zu rows: %a and %a", rows, here, there);
-    IN_BOTH(b, crossentropy_backward(list, VOCABULARY, STRIDE, 0.37f, b->dtype, a[logits]));
+    IN_BOTH(b, crossentropy_backward(list, VOCABULARY, STRIDE, a[stats], 0.37f, b->dtype, a[logits]));
     float *found = malloc((rows + 1) * STRIDE * sizeof *found);
     cr_assert_eq(bytes_copy(found, b->there[logits], rows * STRIDE * sizeof *found), ERR_NONE);
     for (size_t r = 0; r < rows; r++) {

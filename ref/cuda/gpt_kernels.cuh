@@ -12,6 +12,7 @@
 
 #include "ref/cuda/array_kernels.cuh"
 #include "ref/cuda/gpt_element.cuh"
+#include "ref/cuda/gpt_token_element.cuh"
 
 #include <initializer_list>
 #include <stdlib.h>
@@ -22,21 +23,26 @@ template <typename where> struct gpt_kernels {
         array_kernels<where>::narrow(dtype, in, out, count);
     }
 
-    static void bias_add(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype,
-                         void *out)
+    static void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)
     {
-        where::rows(bias_add_operation{width, in, bias, {dtype, out}}, row_count, "a bias");
+        where::rows(bias_rows_operation{width, in(dtype, bias), {dtype, out}}, row_count, "a bias");
     }
 
-    static void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out)
+    static void bias_add(size_t row_count, size_t width, const float *from, enum dtype dtype, const void *bias,
+                         float *out)
+    {
+        where::rows(bias_add_operation{width, from, in(dtype, bias), out}, row_count, "a bias");
+    }
+
+    static void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *from, float *out)
     {
         size_t blocks = block_count(row_count);
-        bool wide = width % WIDE == 0 && is_wide(dtype, in) && is_wide(DTYPE_FP32, out);
+        bool wide = width % WIDE == 0 && is_wide(dtype, from) && is_wide(DTYPE_FP32, out);
         float *sums = (float *)where::scratch(blocks * width * sizeof *sums);
         if (!sums)
             return;
-        where::run(block_sum_operation{row_count, width, dtype, in, sums}, blocks * width, wide, "a sum of rows");
-        where::run(sum_of_blocks_operation{blocks, width, sums, out}, width, wide, "a sum of rows");
+        where::run(block_sum_operation{row_count, width, dtype, from, sums}, blocks * width, wide, "a sum of rows");
+        where::run(sum_of_blocks_operation{blocks, width, {sums, NULL}, {out, NULL}}, width, wide, "a sum of rows");
     }
 
     static void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
@@ -44,41 +50,43 @@ template <typename where> struct gpt_kernels {
         where::rows(layernorm_stats_operation{width, in, stats}, row_count, "a layer norm");
     }
 
-    static void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats,
-                                const float *weight, const float *bias, enum dtype dtype, void *out)
+    static void layernorm_apply(size_t row_count, size_t width, const float *from, const float *stats, enum dtype dtype,
+                                const void *weight, const void *bias, void *out)
     {
-        where::rows(layernorm_apply_operation{width, in, stats, weight, bias, {dtype, out}}, row_count, "a layer norm");
+        where::rows(layernorm_apply_operation{width, from, stats, in(dtype, weight), in(dtype, bias), {dtype, out}},
+                    row_count, "a layer norm");
     }
 
-    static void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats,
-                                   const float *weight, const float *out_gradient, float *in_gradient,
+    static void layernorm_backward(size_t row_count, size_t width, const float *from, const float *stats,
+                                   enum dtype dtype, const void *weight, const float *out_gradient, float *in_gradient,
                                    float *weight_gradient, float *bias_gradient)
     {
         const char what[] = "a layer norm's gradients";
         size_t blocks = block_count(row_count);
-        bool wide = are_wide(width, {in, out_gradient, weight_gradient, bias_gradient});
+        bool wide = are_wide(width, {from, out_gradient, weight_gradient, bias_gradient});
         float *weight_sums = (float *)where::scratch(2 * blocks * width * sizeof *weight_sums);
         float *bias_sums = weight_sums + blocks * width;
         if (!weight_sums)
             return;
-        where::run(layernorm_block_operation{row_count, width, in, stats, out_gradient, weight_sums, bias_sums},
+        where::run(layernorm_block_operation{row_count, width, from, stats, out_gradient, weight_sums, bias_sums},
                    blocks * width, wide, what);
-        where::run(sum_of_blocks_operation{blocks, width, weight_sums, weight_gradient}, width, wide, what);
-        where::run(sum_of_blocks_operation{blocks, width, bias_sums, bias_gradient}, width, wide, what);
-        where::rows(layernorm_row_operation{width, in, stats, weight, out_gradient, in_gradient}, row_count, what);
+        where::run(sum_of_blocks_operation{blocks, width, {weight_sums, bias_sums}, {weight_gradient, bias_gradient}},
+                   2 * width, wide, what);
+        where::rows(layernorm_row_operation{width, from, stats, in(dtype, weight), out_gradient, in_gradient},
+                    row_count, what);
     }
 
-    static void gelu_forward(size_t row_count, size_t width, const float *in, const float *bias, enum dtype dtype,
+    static void gelu_forward(size_t row_count, size_t width, const float *from, enum dtype dtype, const void *bias,
                              void *out)
     {
-        where::rows(gelu_forward_operation{width, in, bias, {dtype, out}}, row_count, "a GELU");
+        where::rows(gelu_forward_operation{width, from, in(dtype, bias), {dtype, out}}, row_count, "a GELU");
     }
 
-    static void gelu_backward(size_t row_count, size_t width, const float *in, const float *bias, const float *gradient,
-                              enum dtype dtype, void *out, void *in_gradient)
+    static void gelu_backward(size_t row_count, size_t width, const float *from, const float *gradient,
+                              enum dtype dtype, const void *bias, void *out, void *in_gradient)
     {
-        where::rows(gelu_backward_operation{width, in, bias, gradient, {dtype, out}, {dtype, in_gradient}}, row_count,
-                    "a GELU's gradients");
+        where::rows(gelu_backward_operation{width, from, gradient, in(dtype, bias), {dtype, out}, {dtype, in_gradient}},
+                    row_count, "a GELU's gradients");
     }
 
     static void softmax_causal(size_t count, size_t length, float *scores, enum dtype dtype, void *out)
@@ -94,7 +102,8 @@ template <typename where> struct gpt_kernels {
     }
 
     // The host computes the logarithms and the sum over rows.
-    static double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, float *logits)
+    static double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
+                                       float *stats)
     {
         const char what[] = "a cross-entropy";
         size_t count = rows->sequence_count * rows->length;
@@ -103,7 +112,7 @@ template <typename where> struct gpt_kernels {
         struct row_loss *found = (struct row_loss *)malloc((count + 1) * sizeof *found);
         double total = losses && found ? 0 : NAN;
         if (losses && found) {
-            where::rows(crossentropy_forward_operation{width, stride, logits, losses, list}, count, what);
+            where::rows(crossentropy_forward_operation{width, stride, logits, stats, losses, list}, count, what);
             if (count > 0 && where::fetch(found, losses, count * sizeof *found, what))
                 total = NAN;
             for (size_t r = 0; r < count; r++)
@@ -113,13 +122,13 @@ template <typename where> struct gpt_kernels {
         return total;
     }
 
-    static void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, float scale,
-                                      enum dtype dtype, float *softmax)
+    static void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
+                                      float scale, enum dtype dtype, float *logits)
     {
         struct token_list list;
         if (with_tokens(rows, 0, &list))
-            where::rows(crossentropy_backward_operation{width, stride, scale, dtype, softmax, list}, list.row_count(),
-                        "a cross-entropy's gradients");
+            where::rows(crossentropy_backward_operation{width, stride, stats, scale, dtype, logits, list},
+                        list.row_count(), "a cross-entropy's gradients");
     }
 
     static void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype,
@@ -181,7 +190,7 @@ template <typename where> struct gpt_kernels {
         char *memory = (char *)where::scratch(bytes + token_bytes);
         if (!memory || (token_bytes > 0 && where::give(memory + bytes, rows->tokens, token_bytes, "tokens")))
             return NULL;
-        *list = {(const uint16_t *)(memory + bytes), rows->sequence_count, rows->length};
+        *list = {(const uint16_t *)(memory + bytes), (uint32_t)rows->sequence_count, (uint32_t)rows->length};
         return memory;
     }
 };

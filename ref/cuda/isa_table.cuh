@@ -20,6 +20,7 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .norm_max = arrays::norm_max,
         .norm_accumulate = arrays::norm_accumulate,
         .operand_round = gpt::operand_round,
+        .bias_rows = gpt::bias_rows,
         .bias_add = gpt::bias_add,
         .rows_sum = gpt::rows_sum,
         .layernorm_stats = gpt::layernorm_stats,

@@ -38,11 +38,11 @@ static void attention_activations(const struct gpt_pass *pass)
 
     layernorm_stats(rows, width, input, kept + at->stats_1);
     pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
-    bias_add(rows, 3 * width, NULL, pass->weights[QKV_BIAS], pass->dtype, qkv);
+    bias_rows(rows, 3 * width, pass->dtype, pass->weights[QKV_BIAS], qkv);
     pass_multiply(pass, QKV_WEIGHT, normed, width,
                   (struct gpt_result){.data = qkv, .width = 3 * width, .add = true, .is_operand = true});
     attention_forward(&shape, qkv, attention, memory + at->scores, memory + at->scores_gradient);
-    bias_add(rows, width, input, pass->weights[PROJ_BIAS], DTYPE_FP32, middle);
+    bias_add(rows, width, input, pass->dtype, pass->weights[PROJ_BIAS], middle);
     pass_multiply(pass, PROJ_WEIGHT, attention, width,
                   (struct gpt_result){.data = middle, .width = width, .add = true});
     layernorm_stats(rows, width, middle, kept + at->stats_2);
@@ -81,10 +81,10 @@ static void tile_activations(const struct gpt_pass *pass)
 static void tile_output(const struct gpt_pass *pass)
 {
     float *hidden = pass->memory + pass->at.wide_1, *out = block_output(pass);
-    gelu_forward(pass->rows, pass->tile_width, pass->fc, pass->weights[mlp_index(pass, FC_BIAS)], pass->dtype, hidden);
+    gelu_forward(pass->rows, pass->tile_width, pass->fc, pass->dtype, pass->weights[mlp_index(pass, FC_BIAS)], hidden);
     if (pass->layer.tile == 0)
-        bias_add(pass->rows, pass->width, pass->kept + pass->at.middle, pass->weights[mlp_index(pass, OUT_BIAS)],
-                 DTYPE_FP32, out);
+        bias_add(pass->rows, pass->width, pass->kept + pass->at.middle, pass->dtype,
+                 pass->weights[mlp_index(pass, OUT_BIAS)], out);
     pass_multiply(pass, mlp_index(pass, OUT_WEIGHT), hidden, pass->tile_width,
                   (struct gpt_result){.data = out, .width = pass->width, .add = true});
 }
@@ -104,8 +104,8 @@ static void tile_gradients(const struct gpt_pass *pass)
 
     pass_multiply_back(pass, out_weight, stream, width,
                        (struct gpt_result){.data = hidden_gradient, .width = tile_width});
-    gelu_backward(pass->rows, tile_width, pass->fc, pass->weights[mlp_index(pass, FC_BIAS)], hidden_gradient,
-                  pass->dtype, hidden, gradient);
+    gelu_backward(pass->rows, tile_width, pass->fc, hidden_gradient, pass->dtype,
+                  pass->weights[mlp_index(pass, FC_BIAS)], hidden, gradient);
     pass_weight_gradient(pass, out_weight, hidden, tile_width, stream, width);
     if (pass->layer.tile == 0)
         pass_bias_gradient(pass, mlp_index(pass, OUT_BIAS), stream, width);

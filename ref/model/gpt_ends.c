@@ -51,6 +51,7 @@ int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch
     return ERR_NONE;
 }
 
+// The logits and the statistics of their rows, in wide_2, are kept for the head's backward, which comes next.
 void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch)
 {
     size_t rows = pass->rows, width = pass->width, vocabulary = pass->shape->vocabulary;
@@ -62,7 +63,9 @@ void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *bat
     pass_product(pass, rows, width, (struct matmul_operand){normed, width, false},
                  (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, true},
                  (struct gpt_result){.data = logits, .width = vocabulary, .stride = pass->at.logits_stride});
-    pass->run->loss = crossentropy_forward(&tokens, vocabulary, pass->at.logits_stride, logits) / (double)rows;
+    pass->run->loss =
+        crossentropy_forward(&tokens, vocabulary, pass->at.logits_stride, logits, memory + pass->at.wide_2) /
+        (double)rows;
 }
 
 int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale)
@@ -73,7 +76,8 @@ int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *bat
     struct token_rows tokens = rows_of(pass, batch);
     // An operand's rows begin where the logits' did.
     size_t stride = pass->at.logits_stride * sizeof *logits / pass->operand_bytes;
-    crossentropy_backward(&tokens, vocabulary, pass->at.logits_stride, loss_scale / (float)rows, pass->dtype, logits);
+    crossentropy_backward(&tokens, vocabulary, pass->at.logits_stride, memory + pass->at.wide_2,
+                          loss_scale / (float)rows, pass->dtype, logits);
     if (pass_wants(pass, HEAD_TOKEN_WEIGHT)) {
         pass_norm(pass, 0, input, stats, normed);
         pass_weight_product(pass, HEAD_TOKEN_WEIGHT, vocabulary, (struct matmul_operand){logits, stride, true}, normed,

@@ -125,17 +125,16 @@ static struct gpt_layout layout_make(const struct model *model, size_t sequence_
     return l;
 }
 
-// An accelerator multiplies 16-bit matrices as they are; OpenBLAS needs floats, and so do vectors. The embedding's
-// tables are read by row.
+// Parameters have the format of an accelerator's operands. On the host operands are floats, except for the embedding's
+// tables, which are read by row.
 static void pass_weights(struct gpt_pass *pass, const void *const params[])
 {
     float *wide = pass->memory + pass->at.weights;
+    bool as_they_are = pass->operand_bytes == dtype_bytes(pass->dtype) || pass->layer.kind == GPT_EMBEDDING;
     for (int i = 0; i < pass->list->param_count; i++) {
         const struct model_param *param = &pass->run->model->params[pass->list->params[i]];
-        bool as_it_is =
-            param->shape_rank > 1 && (pass->layer.kind == GPT_EMBEDDING || pass->operand_bytes < sizeof *wide);
         pass->weights[i] = params[pass->list->params[i]];
-        if (pass->dtype == DTYPE_FP32 || as_it_is)
+        if (as_they_are)
             continue;
         dtype_widen(pass->dtype, pass->weights[i], wide, param->count);
         pass->weights[i] = wide;
@@ -269,7 +268,7 @@ const void *pass_stream_gradient(const struct gpt_pass *pass)
 
 void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out)
 {
-    layernorm_apply(pass->rows, pass->width, in, stats, pass->weights[index], pass->weights[index + 1], pass->dtype,
+    layernorm_apply(pass->rows, pass->width, in, stats, pass->dtype, pass->weights[index], pass->weights[index + 1],
                     out);
 }
 
@@ -277,7 +276,7 @@ void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, con
                     const float *out_gradient)
 {
     float *vectors = pass->memory + pass->at.vectors;
-    layernorm_backward(pass->rows, pass->width, in, stats, pass->weights[index], out_gradient,
+    layernorm_backward(pass->rows, pass->width, in, stats, pass->dtype, pass->weights[index], out_gradient,
                        pass->memory + pass->at.gradient, vectors, vectors + pass->width);
     pass_hand_over(pass, index, vectors);
     pass_hand_over(pass, index + 1, vectors + pass->width);

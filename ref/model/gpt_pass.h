@@ -67,7 +67,7 @@ struct gpt_pass {
     const struct gpt_shape *shape;
     const struct model_layer *list;          // of the parameters that `index` below counts
     const struct model_gradient *gradients;  // backward only
-    const void *weights[BLOCK_PARAMS];       // the layer's: matrices as operands, vectors in fp32, tables as they are
+    const void *weights[BLOCK_PARAMS];       // the layer's parameters as operands, tables as they are
     struct gpt_layer layer;
     struct gpt_layout at;
     float *memory;
