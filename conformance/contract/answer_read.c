@@ -60,7 +60,7 @@ static int read_text(struct answer *answer)
 {
     const char *name = answer->kind == ANSWER_UNSUPPORTED ? "unsupported.txt" : "refused.txt";
     char *text, shown[TEXT_MESSAGE_BYTES];
-    size_t bytes, used = 0;
+    size_t bytes = 0, used = 0;
     TRY(read_small_file(answer, name, TEXT_BYTES_MAX, &text, &bytes));
     for (size_t i = 0; i < bytes; i++) {
         bool blank = (unsigned char)text[i] <= ' ' || text[i] == 0x7f;
@@ -90,7 +90,7 @@ static int check_files(const struct answer *answer)
 static int read_usage(struct answer *answer)
 {
     char path[PATH_MAX], *text;
-    size_t bytes;
+    size_t bytes = 0;
     TRY(file_join(answer->folder, "usage.json", path));
     TRY(read_small_file(answer, "usage.json", JSON_TEXT_BYTES_MAX, &text, &bytes));
     int rc = answer_usage_parse(path, text, bytes, answer->c->world, answer->usage);
