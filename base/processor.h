@@ -12,7 +12,7 @@ enum { PROCESSOR_NAME_BYTES = 128 };
 // by the registers' codes of implementer and part, or these codes.
 const char *processor_name(hwloc_topology_t topology, char out[PROCESSOR_NAME_BYTES]);
 
-// Whether another architecture's program translates this one (qemu-user, for example), whose file name goes to `out`.
+// True if another architecture's program translates this one, as qemu-user does; its file name goes to `out`.
 // Times are then those of that program.
 bool processor_is_emulated(char out[PROCESSOR_NAME_BYTES]);
 

@@ -7,7 +7,7 @@
 #include <elf.h>
 #include <unistd.h>
 
-// What processor_name says of a topology with these facts; null: without.
+// Returns what processor_name says of a topology with these facts; null: without.
 static const char *name_of(const char *model, const char *implementer, const char *part)
 {
     static char name[PROCESSOR_NAME_BYTES];
@@ -40,7 +40,7 @@ Test(processor, its_name_is_the_model_or_the_design_of_its_codes)
     cr_expect_str_eq(name_of(NULL, NULL, NULL), "unknown");
 }
 
-// Whether a program with this ELF header's machine, named `name`, emulates this one.
+// Returns whether a program with this machine in its ELF header, named `name`, emulates this one.
 static bool emulates(unsigned char machine, const char *magic, const char *name, char out[PROCESSOR_NAME_BYTES])
 {
     char folder[PATH_MAX], path[PATH_MAX + 64], link[PATH_MAX + 64];

@@ -71,7 +71,7 @@ int io_getevents(io_context_t context, long least, long most, struct io_event *o
     return count;
 }
 
-// It hands the bit STATX_DIOALIGN back without the values: here they are those of a disk with sectors of 512 bytes.
+// It hands the bit STATX_DIOALIGN back without the values: here a disk's with sectors of 512 bytes.
 int statx(int folder, const char *path, int flags, unsigned mask, struct statx *out)
 {
     int code = (int)syscall(SYS_statx, folder, path, flags, mask, out);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A toolchain for Linux on 64-bit ARM, with GCC's cross compiler of Debian and Ubuntu:
 #     cmake --preset aarch64 -DCMAKE_SYSROOT=FOLDER
-# FOLDER holds Debian's arm64 packages, unpacked; ci/aarch64 makes one. Without it they are those of `dpkg
-# --add-architecture arm64`. What is built runs here by qemu-user, where that is installed.
+# FOLDER holds Debian's arm64 packages, unpacked; ci/aarch64 makes one. Without it, `dpkg --add-architecture arm64`
+# has brought them to /usr. What is built runs here by qemu-user, where that is installed.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(triple aarch64-linux-gnu)
