@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A toolchain for Linux on 64-bit ARM, with GCC's cross compiler of Debian and Ubuntu:
-#     cmake -B build-aarch64 -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCMAKE_SYSROOT=FOLDER
-# FOLDER holds Debian's arm64 packages, unpacked (ci/aarch64 makes one). Without it they are those of `dpkg
-# --add-architecture arm64`. What is built runs here by qemu-user where it is installed; ZG_QEMU_CPU names the processor.
+#     cmake --preset aarch64 -DCMAKE_SYSROOT=FOLDER
+# FOLDER holds Debian's arm64 packages, unpacked; ci/aarch64 makes one. Without it, `dpkg --add-architecture arm64`
+# has brought them to /usr. What is built runs here by qemu-user, where that is installed.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(triple aarch64-linux-gnu)
@@ -26,8 +26,7 @@ set(ENV{PKG_CONFIG_LIBDIR}
 set(ZG_MPI OFF CACHE BOOL "ranks as MPI processes, where there is an MPI")
 set(ZG_CUDA OFF CACHE BOOL "the device tier on GPUs, where there is nvcc")
 
-set(ZG_QEMU_CPU max CACHE STRING "processor of qemu-user")
 find_program(ZG_QEMU NAMES qemu-aarch64-static qemu-aarch64)
 if(ZG_QEMU)
-  set(CMAKE_CROSSCOMPILING_EMULATOR ${ZG_QEMU} -cpu ${ZG_QEMU_CPU})
+  set(CMAKE_CROSSCOMPILING_EMULATOR ${ZG_QEMU})
 endif()

@@ -9,6 +9,8 @@
 #include "info/info_cuda.h"
 #include "info/info_programs.h"
 #include "ref/tier/io.h"
+#include "base/processor.h"
+#include "base/safe_text.h"
 #include "base/size.h"
 
 #include <cblas.h>
@@ -74,10 +76,13 @@ json_t *info_collect(void)
 {
     static const char *const threading[] = {"one thread", "pthreads", "OpenMP"};
     static const char *const here[] = {".", NULL};
+    char emulator[PROCESSOR_NAME_BYTES];
+    bool emulated = processor_is_emulated(emulator);
     int kind = openblas_get_parallel();
     json_t *cuda = info_cuda(), *parts = backends_json(cuda);
-    return json_pack("{s:s, s:o, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o, s:o, s:o}", "record", "info", "build",
-                     build_facts(), "machine", info_machine(here), "isa", "available", isa_json(), "used",
+    return json_pack("{s:s, s:o, s:o, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o, s:o, s:o}", "record", "info", "build",
+                     build_facts(), "machine", info_machine(here), "emulator",
+                     emulated ? text_json(emulator) : json_null(), "isa", "available", isa_json(), "used",
                      isa_name(isa_now()), "openblas", "config", openblas_get_config(), "core", openblas_get_corename(),
                      "threading", kind >= 0 && kind < 3 ? threading[kind] : "unknown", "backends", parts, "cuda", cuda,
                      "programs", info_programs());
@@ -180,7 +185,10 @@ static void info_print(const json_t *info)
     printf("zerogauge   %s, commit %.12s%s, compiled by %s\n", text_of(build, "version"),
            text_or(build, "commit", "unknown"), json_is_true(json_object_get(build, "dirty")) ? " with changes" : "",
            text_of(build, "compiler"));
-    printf("processor   %s, %s\n", text_of(machine, "processor"), text_of(machine, "architecture"));
+    printf("processor   %s, %s", text_of(machine, "processor"), text_of(machine, "architecture"));
+    if (text_of(info, "emulator"))
+        printf(", emulated by %s", text_of(info, "emulator"));
+    printf("\n");
     printf("topology    sockets %lld, cores %lld, threads %lld, NUMA nodes %lld\n", number_of(machine, "sockets"),
            number_of(machine, "cores"), number_of(machine, "threads"), number_of(machine, "numa_nodes"));
     printf("caches     ");
