@@ -69,6 +69,15 @@ template <typename type> static inline type __shfl_xor_sync(unsigned mask, type 
     return standin_shuffle(mask, value, other / (unsigned)width == lane / (unsigned)width ? other : lane);
 }
 
+static inline unsigned __reduce_add_sync(unsigned mask, unsigned value)
+{
+    const uint64_t *values = standin_meet_warp(mask, value);
+    unsigned sum = 0;
+    for (unsigned lane = 0; lane < 32; lane++)
+        sum += mask >> lane & 1 ? (unsigned)values[lane] : 0;
+    return sum;
+}
+
 template <typename type> static inline type atomicAdd(type *at, std::common_type_t<type> value)
 {
     return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);

@@ -22,7 +22,7 @@ string(REGEX MATCH "[0-9]+" version "${version}")
 add_library(standin_cublas MODULE EXCLUDE_FROM_ALL ${folder}/cublas.c)
 target_include_directories(standin_cublas PRIVATE ${CMAKE_SOURCE_DIR})
 target_link_libraries(standin_cublas PRIVATE standin_cudart zg_flags PkgConfig::OPENBLAS)
-set_target_properties(standin_cublas PROPERTIES OUTPUT_NAME cublas SUFFIX .so.${version}
+set_target_properties(standin_cublas PROPERTIES OUTPUT_NAME cublas SUFFIX .so.${version} BUILD_RPATH "\$ORIGIN"
                       LIBRARY_OUTPUT_DIRECTORY ${ZG_STANDIN})
 
 # zg_standin_kernels(NAME FILE...): the device code of .cu files, compiled for the host.
