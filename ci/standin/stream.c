@@ -3,7 +3,6 @@
 #include "ci/standin/standin.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,7 +30,6 @@ struct CUevent_st {
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUstream_st *streams;
-static atomic_int left_count;  // of streams that were destroyed with work left
 
 static cudaStream_t open_stream(int device)
 {
@@ -110,8 +108,8 @@ static void be_late(void)
         usleep((useconds_t)atoi(late_us));
 }
 
-// Runs the stream's work up to a place in its queue. Returns whether there was any.
-static bool run_queue(cudaStream_t stream, uint64_t place)
+// Runs the stream's work up to a place in its queue.
+static void run_to(cudaStream_t stream, uint64_t place)
 {
     pthread_mutex_lock(&stream->lock);
     bool works = stream->first && stream->done_count < place;
@@ -131,35 +129,16 @@ static bool run_queue(cudaStream_t stream, uint64_t place)
     if (works)
         standin_memory_close();
     pthread_mutex_unlock(&stream->lock);
-    return works;
 }
 
-// What is left on streams that were destroyed runs some time later.
-static void run_left(void)
-{
-    pthread_mutex_lock(&list_lock);
-    cudaStream_t stream = streams;
-    pthread_mutex_unlock(&list_lock);
-    for (; stream; stream = stream->next)
-        if (!stream->is_open)
-            run_queue(stream, UINT64_MAX);
-}
-
-static void run_to(cudaStream_t stream, uint64_t place)
-{
-    if (run_queue(stream, place) && atomic_load(&left_count) > 0) {
-        atomic_store(&left_count, 0);
-        run_left();
-    }
-}
-
-void standin_run_all(void)
+cudaError_t cudaDeviceSynchronize(void)
 {
     pthread_mutex_lock(&list_lock);
     cudaStream_t stream = streams;
     pthread_mutex_unlock(&list_lock);
     for (; stream; stream = stream->next)
         run_to(stream, UINT64_MAX);
+    return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
@@ -169,18 +148,30 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
     return standin_status(*out ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
-// Returns at once, as the documentation says; the device completes what is left.
+// A device would complete what is left, but nobody could know when.
+static void expect_no_work(cudaStream_t stream, const char *when)
+{
+    pthread_mutex_lock(&stream->lock);
+    uint64_t left = stream->added_count - stream->done_count;
+    pthread_mutex_unlock(&stream->lock);
+    if (left > 0)
+        standin_die("nobody waited for the last %llu operations of a stream when %s", (unsigned long long)left, when);
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t handle)
 {
     cudaStream_t stream = stream_of(handle);
+    expect_no_work(stream, "it was destroyed");
     pthread_mutex_lock(&list_lock);
     stream->is_open = false;
     pthread_mutex_unlock(&list_lock);
-    pthread_mutex_lock(&stream->lock);
-    if (stream->first)
-        atomic_fetch_add(&left_count, 1);
-    pthread_mutex_unlock(&stream->lock);
     return cudaSuccess;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    for (cudaStream_t stream = streams; stream; stream = stream->next)
+        expect_no_work(stream, "the process ended");
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
@@ -200,29 +191,10 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
     return works ? cudaErrorNotReady : cudaSuccess;
 }
 
-cudaError_t cudaDeviceSynchronize(void)
-{
-    standin_run_all();
-    return cudaSuccess;
-}
-
 cudaError_t cudaEventCreate(cudaEvent_t *out)
 {
     *out = calloc(1, sizeof **out);
     return standin_status(*out ? cudaSuccess : cudaErrorMemoryAllocation);
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
-{
-    (void)flags;
-    return cudaEventCreate(out);
-}
-
-// Its place in a queue may still be ahead, so it is not freed.
-cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-    (void)event;
-    return cudaSuccess;
 }
 
 static void reach(void *what)
@@ -257,14 +229,6 @@ static bool is_reached(cudaEvent_t event)
     bool reached = event->stream->done_count >= event->place;
     pthread_mutex_unlock(&event->stream->lock);
     return reached;
-}
-
-// As cudaStreamQuery.
-cudaError_t cudaEventQuery(cudaEvent_t event)
-{
-    bool reached = is_reached(event);
-    (void)cudaEventSynchronize(event);
-    return reached ? cudaSuccess : cudaErrorNotReady;
 }
 
 struct event_wait {
