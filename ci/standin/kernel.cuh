@@ -14,7 +14,7 @@
 #include <tuple>
 #include <type_traits>
 
-// What CUDA's headers define for a compiler that is not nvcc has no effect; shared memory needs one. A block runs in
+// For other compilers than nvcc, CUDA's headers define words without effect; shared memory needs one. A block runs in
 // one thread of the host.
 #undef __shared__
 #define __shared__ static thread_local
