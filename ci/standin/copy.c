@@ -10,7 +10,7 @@ struct copy {
     char *to;
     const char *from;
     size_t to_stride, from_stride, row_bytes, row_count;
-    char *staged;  // what was in pageable memory when the copy was asked for; null: nothing
+    char *staged;  // the contents of pageable memory when the copy was requested; null: not staged
 };
 
 static size_t extent(size_t stride, const struct copy *copy)
@@ -28,7 +28,7 @@ static void move(void *what)
     free(copy);
 }
 
-// Returns whether the kind is that of the places; cudaMemcpyDefault is that of any.
+// Returns whether the kind fits the places; cudaMemcpyDefault fits any.
 static bool is_of_kind(enum cudaMemcpyKind kind, enum standin_place to, enum standin_place from)
 {
     bool to_device = to == STANDIN_ON_DEVICE, from_device = from == STANDIN_ON_DEVICE;

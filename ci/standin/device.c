@@ -148,7 +148,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned flags)
     return standin_status(is_device(other) && other != own.device ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
-// Freed memory is never kept, whatever a pool is told.
+// Freed memory is never kept, whatever a pool's attributes ask for.
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
 {
     *pool = NULL;

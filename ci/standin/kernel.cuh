@@ -14,7 +14,7 @@
 #include <tuple>
 #include <type_traits>
 
-// What CUDA's headers define for a compiler that is not nvcc has no effect; shared memory needs one. A block runs in
+// CUDA's headers define this without effect for compilers other than nvcc, but shared memory needs one. A block runs in
 // one thread of the host.
 #undef __shared__
 #define __shared__ static thread_local

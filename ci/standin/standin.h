@@ -15,7 +15,7 @@
 //
 //     ZG_STANDIN_DEVICES=N      the number of devices; 1 unless set
 //     ZG_STANDIN_CAPABILITY=XY  their compute capability, X.Y; 9.0 unless set
-//     ZG_STANDIN_REFUSE=NAME    the function of this name fails for want of memory
+//     ZG_STANDIN_REFUSE=NAME    the function of this name fails for lack of memory
 //     ZG_STANDIN_LATE_US=N      every other stream begins its work N microseconds after a wait for it does
 #ifndef ZG_STANDIN_H
 #define ZG_STANDIN_H
