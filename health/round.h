@@ -33,7 +33,7 @@ struct health_mismatch {
     char text[HEALTH_TEXT_MAX];  // the operation's own error, or ""
 };
 
-// What a round did, by lane.
+// The work of a round, by lane.
 struct health_work {
     double core_seconds[HEALTH_LANE_COUNT];
     double moving_seconds[HEALTH_LANE_COUNT];  // of all cores, in which moved_bytes moved

@@ -19,7 +19,7 @@ static struct health_operation operations[2];
 static int cores[CORES];
 static int again_code;
 
-// What a repeated run gives.
+// Results of a repeated run.
 static int repeat_run(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
                       void *result)
 {

@@ -138,7 +138,7 @@ void validate_plan_share(struct validate_plan *plan, size_t index, double left_s
         expected_s += plan->parts[i].expected_s;
     if (part->budget_s == 0)
         return;
-    // What is left may be nothing; a benchmark then makes the fewest repetitions.
+    // If no time is left, a benchmark makes the fewest repetitions.
     part->budget_s = fmax(left_s * part->expected_s / expected_s, LEAST_S);
     snprintf(part->budget, sizeof part->budget, "%.1f", part->budget_s);
 }
