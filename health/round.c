@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/round.h"
+#include "health/health_round.h"
 
 #include "base/clock.h"
 #include "base/err.h"
