@@ -52,7 +52,7 @@ static int try_all(struct adam_baseline *b, const struct bench_work *streams, co
     *of_divisions_ns = UINT64_MAX;
     for (int way = 0; way < STREAMS_WAY_COUNT; way++)
         of_streams_ns[way] = UINT64_MAX;
-    for (size_t trial = 0; bench_repeats(0, TRIALS, trial); trial++) {
+    for (size_t trial = 0; bench_tries(TRIALS, trial); trial++) {
         uint64_t ns;
         for (int way = 0; way < STREAMS_WAY_COUNT; way++) {
             b->streams.way = (enum streams_way)way;

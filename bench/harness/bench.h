@@ -122,6 +122,10 @@ void bench_budget_case(size_t cases_left);
 // Returns the seconds left, negative after the end; infinite without a limit.
 double bench_budget_left_s(void);
 
+// Returns whether a choice by trial makes another one, after `trials` of at most `most`: one is enough when the case's
+// share of the time is over.
+bool bench_tries(size_t most, size_t trials);
+
 // Returns whether a case makes another round, after `round` rounds, of which the first `warmup` are uncounted.
 bool bench_repeats(size_t warmup, size_t repeat, size_t round);
 

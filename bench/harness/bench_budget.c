@@ -37,9 +37,18 @@ void bench_budget_case(size_t cases_left)
     budget.case_end_s = now_s + fmax(budget.end_s - now_s, 0) / (double)cases_left;
 }
 
+static bool is_over(void)
+{
+    return is_limited() && clock_now_s() >= budget.case_end_s;
+}
+
+bool bench_tries(size_t most, size_t trials)
+{
+    return trials < (is_over() ? 1 : most);
+}
+
 bool bench_repeats(size_t warmup, size_t repeat, size_t round)
 {
     size_t least = repeat < BENCH_REPEAT_LEAST ? repeat : BENCH_REPEAT_LEAST;
-    bool over = is_limited() && clock_now_s() >= budget.case_end_s;
-    return round < warmup + (over ? least : repeat);
+    return round < warmup + (is_over() ? least : repeat);
 }

@@ -120,6 +120,10 @@ Test(bench, a_case_ends_with_three_samples_when_its_time_is_over)
     cr_expect_eq(rounds_within(1000, 2, 10), 12, "enough time");
     cr_expect_eq(rounds_within(1e-9, 2, 10), 2 + BENCH_REPEAT_LEAST);
     cr_expect_eq(rounds_within(1e-9, 1, 2), 3, "fewer were asked for");
+    bench_budget_begin(1e-9);
+    cr_expect(bench_tries(5, 0) && !bench_tries(5, 1), "a choice takes one trial");
+    bench_budget_begin(0);
+    cr_expect(bench_tries(5, 4) && !bench_tries(5, 5));
 }
 
 Test(bench, the_time_left_is_divided_among_the_cases_left)

@@ -232,7 +232,7 @@ int memory_work_fastest(const struct memory_work *base, struct memory_work *out)
     uint64_t ns, least_ns = UINT64_MAX;
     struct memory_work tried[MEMORY_WAY_COUNT];
     *out = *base;
-    for (size_t trial = 0; bench_repeats(0, TRIALS, trial); trial++)
+    for (size_t trial = 0; bench_tries(TRIALS, trial); trial++)
         for (int way = 0; way < MEMORY_WAY_COUNT; way++) {
             if (!memory_way_name(base->arrays->operation, (enum memory_way)way))
                 continue;

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Rows of bytes; a row alone is a plain copy.
+// Rows of bytes; a row alone is a plain copy. staged holds the bytes of pageable memory as they were when the copy was
+// asked for; null: the source is read later.
 struct copy {
     char *to;
     const char *from;
     size_t to_stride, from_stride, row_bytes, row_count;
-    char *staged;  // the contents of pageable memory when the copy was requested; null: not staged
+    char *staged;
 };
 
 static size_t extent(size_t stride, const struct copy *copy)
@@ -28,7 +29,7 @@ static void move(void *what)
     free(copy);
 }
 
-// Returns whether the kind fits the places; cudaMemcpyDefault fits any.
+// Returns whether the kind names the places; cudaMemcpyDefault names any.
 static bool is_of_kind(enum cudaMemcpyKind kind, enum standin_place to, enum standin_place from)
 {
     bool to_device = to == STANDIN_ON_DEVICE, from_device = from == STANDIN_ON_DEVICE;
@@ -82,15 +83,6 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_stride, const void *from, size
     const struct copy copy = {to, from, to_stride, from_stride, row_bytes, row_count, NULL};
     return row_bytes > to_stride || row_bytes > from_stride ? standin_status(cudaErrorInvalidPitchValue)
                                                             : enqueue(&copy, kind, stream);
-}
-
-// Within the device it returns before it is complete, as the documentation says.
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
-{
-    cudaError_t status = cudaMemcpyAsync(to, from, bytes, kind, NULL);
-    bool within =
-        standin_place_of(to, bytes) == STANDIN_ON_DEVICE && standin_place_of(from, bytes) == STANDIN_ON_DEVICE;
-    return status == cudaSuccess && !within ? cudaStreamSynchronize(NULL) : status;
 }
 
 struct fill {

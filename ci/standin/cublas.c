@@ -24,6 +24,7 @@ struct product {
         char *data;
         cudaDataType dtype;
         int64_t rows, columns, stride, step;  // step: elements from one product's matrix to the next one's
+        const void *const *list;  // on the device: each product's matrix, in place of data and step; null: none
     } a, b, c;
 };
 
@@ -49,6 +50,9 @@ static size_t extent(const struct matrix *matrix)
 
 static bool is_on_device(const struct matrix *matrix, int64_t count)
 {
+    if (matrix->list)
+        return standin_place_of((void *)(uintptr_t)matrix->list, (size_t)count * sizeof *matrix->list) ==
+               STANDIN_ON_DEVICE;
     size_t elements = extent(matrix) + (size_t)(count - 1) * (size_t)matrix->step;
     return standin_place_of(matrix->data, elements * element_bytes(matrix->dtype)) == STANDIN_ON_DEVICE;
 }
@@ -62,10 +66,17 @@ static float widened(const struct matrix *matrix, const char *from, size_t i)
     return matrix->dtype == CUDA_R_16BF ? bf16_to_f32(brain) : fp16_to_f32(half);
 }
 
+static char *matrix_at(const struct matrix *matrix, int64_t i)
+{
+    if (matrix->list)
+        return (char *)(uintptr_t)matrix->list[i];
+    return matrix->data + (size_t)(i * matrix->step) * element_bytes(matrix->dtype);
+}
+
 // The matrix of product i in fp32: its own memory, or a copy that the caller frees.
 static float *open_matrix(const struct matrix *matrix, int64_t i, float **copy)
 {
-    char *from = matrix->data + (size_t)(i * matrix->step) * element_bytes(matrix->dtype);
+    char *from = matrix_at(matrix, i);
     *copy = NULL;
     if (matrix->dtype == CUDA_R_32F)
         return (float *)from;
@@ -81,7 +92,7 @@ static float *open_matrix(const struct matrix *matrix, int64_t i, float **copy)
 // Rounds a product that is not fp32, the elements between its columns excepted.
 static void close_result(const struct matrix *matrix, int64_t i, const float *copy)
 {
-    char *to = matrix->data + (size_t)(i * matrix->step) * element_bytes(matrix->dtype);
+    char *to = matrix_at(matrix, i);
     for (int64_t column = 0; copy && column < matrix->columns; column++)
         for (int64_t row = 0; row < matrix->rows; row++) {
             size_t at = (size_t)(column * matrix->stride + row);
@@ -144,12 +155,11 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *out)
     return *out ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
 
-// Waits for the device, as the documentation says.
+// Waits for nothing, where cuBLAS happens to wait for the whole device.
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
 {
     if (handle->stream && !standin_stream_is_open(handle->stream))
         standin_die("a handle of cuBLAS ends after its stream");
-    standin_run_all();
     free(handle);
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -252,5 +262,30 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperat
                                .a = {(char *)(uintptr_t)a, a_dtype, 0, 0, a_stride, a_step},
                                .b = {(char *)(uintptr_t)b, b_dtype, 0, 0, b_stride, b_step},
                                .c = {c, c_dtype, 0, 0, c_stride, c_step},
+                           });
+}
+
+cublasStatus_t cublasGemmBatchedEx_64(cublasHandle_t handle, cublasOperation_t a_operation,
+                                      cublasOperation_t b_operation, int64_t m, int64_t n, int64_t k, const void *alpha,
+                                      const void *const a[], cudaDataType a_dtype, int64_t a_stride,
+                                      const void *const b[], cudaDataType b_dtype, int64_t b_stride, const void *beta,
+                                      void *const c[], cudaDataType c_dtype, int64_t c_stride, int64_t count,
+                                      cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
+{
+    (void)algorithm;
+    if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return enqueue(handle, (struct product){
+                               .a_operation = a_operation,
+                               .b_operation = b_operation,
+                               .m = m,
+                               .n = n,
+                               .k = k,
+                               .count = count,
+                               .alpha = *(const float *)alpha,
+                               .beta = *(const float *)beta,
+                               .a = {.list = a, .dtype = a_dtype, .stride = a_stride},
+                               .b = {.list = b, .dtype = b_dtype, .stride = b_stride},
+                               .c = {.list = (const void *const *)c, .dtype = c_dtype, .stride = c_stride},
                            });
 }

@@ -45,7 +45,7 @@ static int number(const char *variable, int otherwise)
     return text ? atoi(text) : otherwise;
 }
 
-int standin_device_count(void)
+static int device_count(void)
 {
     int count = number("ZG_STANDIN_DEVICES", 1);
     return count < DEVICE_MAX ? count : DEVICE_MAX;
@@ -58,12 +58,12 @@ int standin_device(void)
 
 static bool is_device(int device)
 {
-    return device >= 0 && device < standin_device_count();
+    return device >= 0 && device < device_count();
 }
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = standin_device_count();
+    *count = device_count();
     return standin_status(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
@@ -72,12 +72,6 @@ cudaError_t cudaSetDevice(int device)
     if (!is_device(device))
         return standin_status(cudaErrorInvalidDevice);
     own.device = device;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetDevice(int *device)
-{
-    *device = own.device;
     return cudaSuccess;
 }
 
@@ -148,29 +142,11 @@ cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned flags)
     return standin_status(is_device(other) && other != own.device ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
-// Freed memory is never kept, whatever a pool's attributes ask for.
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
-{
-    *pool = NULL;
-    return standin_status(is_device(device) ? cudaSuccess : cudaErrorInvalidDevice);
-}
-
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value)
-{
-    (void)pool, (void)attribute, (void)value;
-    return cudaSuccess;
-}
-
 cudaError_t cudaGetLastError(void)
 {
     cudaError_t last = own.last;
     own.last = cudaSuccess;
     return last;
-}
-
-cudaError_t cudaPeekAtLastError(void)
-{
-    return own.last;
 }
 
 #define ERRORS(row)                                                                                                    \

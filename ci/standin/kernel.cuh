@@ -14,7 +14,7 @@
 #include <tuple>
 #include <type_traits>
 
-// CUDA's headers define this without effect for compilers other than nvcc, but shared memory needs one. A block runs in
+// For other compilers than nvcc, CUDA's headers define words without effect; shared memory needs one. A block runs in
 // one thread of the host.
 #undef __shared__
 #define __shared__ static thread_local
@@ -67,6 +67,15 @@ template <typename type> static inline type __shfl_xor_sync(unsigned mask, type 
 {
     unsigned lane = standin_lane(), other = lane ^ (unsigned)with;
     return standin_shuffle(mask, value, other / (unsigned)width == lane / (unsigned)width ? other : lane);
+}
+
+static inline unsigned __reduce_add_sync(unsigned mask, unsigned value)
+{
+    const uint64_t *values = standin_meet_warp(mask, value);
+    unsigned sum = 0;
+    for (unsigned lane = 0; lane < 32; lane++)
+        sum += mask >> lane & 1 ? (unsigned)values[lane] : 0;
+    return sum;
 }
 
 template <typename type> static inline type atomicAdd(type *at, std::common_type_t<type> value)

@@ -17,12 +17,13 @@ target_include_directories(standin_cudart SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DI
 target_link_libraries(standin_cudart PRIVATE zg_flags Threads::Threads)
 set_target_properties(standin_cudart PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${ZG_STANDIN})
 
+# Under its name it is loaded where cuBLAS would be.
 file(STRINGS ${CUDAToolkit_INCLUDE_DIRS}/cublas_api.h version REGEX "define CUBLAS_VER_MAJOR")
 string(REGEX MATCH "[0-9]+" version "${version}")
 add_library(standin_cublas MODULE EXCLUDE_FROM_ALL ${folder}/cublas.c)
 target_include_directories(standin_cublas PRIVATE ${CMAKE_SOURCE_DIR})
 target_link_libraries(standin_cublas PRIVATE standin_cudart zg_flags PkgConfig::OPENBLAS)
-set_target_properties(standin_cublas PROPERTIES OUTPUT_NAME cublas SUFFIX .so.${version}
+set_target_properties(standin_cublas PROPERTIES OUTPUT_NAME cublas SUFFIX .so.${version} BUILD_RPATH "\$ORIGIN"
                       LIBRARY_OUTPUT_DIRECTORY ${ZG_STANDIN})
 
 # zg_standin_kernels(NAME FILE...): the device code of .cu files, compiled for the host.
@@ -66,7 +67,7 @@ if(ZG_TESTS)
   target_link_libraries(standin_test PRIVATE standin_cudart PkgConfig::CRITERION zg_flags zg_test_flags)
   set_target_properties(standin_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${ZG_STANDIN})
   add_dependencies(standin standin_test)
-  foreach(name IN ITEMS cuda_lane_test gpt_cuda_test isa_cuda_test tier_cuda_test train_cuda_test)
+  foreach(name IN ITEMS comm_cuda_test cuda_lane_test gpt_cuda_test isa_cuda_test tier_cuda_test train_cuda_test)
     zg_standin(${name} standin_isa_host PkgConfig::CRITERION)
   endforeach()
 endif()

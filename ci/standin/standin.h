@@ -42,9 +42,6 @@ struct standin_work {
 // Adds work to the stream's queue; null: the default stream of the current device.
 cudaError_t standin_enqueue(cudaStream_t stream, struct standin_work work);
 
-// Runs the queues of all streams, of all devices.
-void standin_run_all(void);
-
 // Returns whether the stream exists: it was not destroyed.
 bool standin_stream_is_open(cudaStream_t stream);
 
@@ -57,8 +54,8 @@ cudaError_t standin_status(cudaError_t status);
 // Returns whether ZG_STANDIN_REFUSE names the function.
 bool standin_refuses(const char *function);
 
-int standin_device_count(void);
-int standin_device(void);  // the calling thread's
+// The calling thread's device.
+int standin_device(void);
 
 // Where memory is: on a device, page-locked, or neither. Memory that is on a device in part, or was freed there, is
 // wrong.

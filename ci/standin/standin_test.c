@@ -106,6 +106,17 @@ Test(standin, an_event_is_a_place_in_its_stream)
     expect_first(host, 0);
 }
 
+Test(standin, a_wait_for_the_device_is_one_for_all_streams)
+{
+    copy(device, pinned, stream);
+    pinned[7] = -1;
+    cr_assert_eq(cudaDeviceSynchronize(), cudaSuccess);
+    pinned[7] = -2;
+    copy(host, device, other);
+    wait_for(other);
+    expect_first(host, -1);
+}
+
 Test(standin, who_asks_again_sees_the_end)
 {
     cr_assert_eq(cudaMemsetAsync(device, 0, BYTES, stream), cudaSuccess);

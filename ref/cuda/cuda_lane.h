@@ -36,7 +36,7 @@ int cuda_lane_device(void);
 int cuda_lane_open(struct CUstream_st **out);
 struct CUstream_st *cuda_lane_stream(void);
 
-// A user of the calling thread's stream, which must end before the stream does.
+// A user of the calling thread's stream that must end before it does.
 struct cuda_lane_user {
     void (*close)(struct cuda_lane_user *user);
     struct cuda_lane_user *next;  // of the lane

@@ -162,7 +162,6 @@ Test(cuda_lane, work_on_a_device_is_complete_when_its_thread_takes_another_gpu)
         return;
     }
     cr_assert_eq(cuda_lane_use(0), ERR_NONE);
-    multiply_elsewhere(&code);
     cr_assert_eq(cudaMalloc(&memory, sizeof found), cudaSuccess);
     tier_cuda_fill(memory, word, 256, cuda_lane_stream());
     cr_assert_eq(cuda_lane_use(1), ERR_NONE, "%s", err_message());

@@ -130,9 +130,8 @@ static void print_marks(const struct train_setting *setting, const struct train_
         print_native(&result->native, out);
     if (result->unlocked_bytes)
         fprintf(out, "  NOT LOCKED: %s bytes of host memory%s\n", size_text(result->unlocked_bytes, number),
-                setting->accelerator
-                    ? ", which the device refused to pin: it copies them as pageable memory"
-                    : " exceed the limit of locked memory (ulimit -l)");
+                setting->accelerator ? ", which the device refused to pin and copies as pageable memory"
+                                     : " exceed the limit of locked memory (ulimit -l)");
     if (setting->config->offload_param.tier == TIER_NVME)
         fprintf(out, "  parameters on NVMe: %" PRIu64 " of %" PRIu64 " fetches found them on the host\n",
                 result->host_hits, result->host_hits + result->host_misses);
