@@ -198,7 +198,7 @@ Test(paper, the_page_counts_each_verdict)
     cr_assert_eq(rc, ERR_NONE);
     static const char counts[] = "21 cells: 4 agree, 2 are listed errata, 15 are measurements, 0 differ";
     cr_assert_not_null(strstr(text, counts), "%s", text);
-    cr_assert_not_null(strstr(text, "2: 1.39 s over 0.22 s are 6.32x"));
+    cr_assert_not_null(strstr(text, "2: 1.39 s / 0.22 s = 6.32x"));
     free(text);
     text = printed("zero-table-2", false, &rc);
     cr_assert_not_null(strstr(text, " 7.64179B       7.6B "), "%s", text);
