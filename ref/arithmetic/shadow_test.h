@@ -120,7 +120,7 @@ static int shadow_copy(void *to, const void *from, size_t bytes)
     void *there = shadow_find(to);
     const void *here = shadow_find(from);
     memcpy(there ? there : to, here ? here : from, bytes);
-    return ERR_NONE;
+    return shadow_code == ERR_NONE || (there && here) ? ERR_NONE : err_set(shadow_code, "the shadow has failed");
 }
 
 static int shadow_fill(void *memory, uint32_t word, size_t bytes)
