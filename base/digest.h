@@ -3,15 +3,15 @@
 #ifndef ZG_DIGEST_H
 #define ZG_DIGEST_H
 
-#include "base/file.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <xxhash.h>
 
-static inline void digest_text(XXH128_hash_t hash, char out[FILE_DIGEST_BYTES])
+enum { DIGEST_TEXT_BYTES = 33 };  // with the zero byte
+
+static inline void digest_text(XXH128_hash_t hash, char out[DIGEST_TEXT_BYTES])
 {
-    snprintf(out, FILE_DIGEST_BYTES, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
+    snprintf(out, DIGEST_TEXT_BYTES, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
 }
 
 #endif

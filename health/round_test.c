@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations themselves: the same bits on every core and every machine, and a flipped bit of each is found.
-#include "health/round.h"
+#include "health/health_round.h"
 
 #include "base/err.h"
 #include "base/folder_test.h"

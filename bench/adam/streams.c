@@ -42,14 +42,16 @@ enum { AHEAD_BYTES = 512 };
 // Fetches the lines of elements [begin, begin + LINE) of every stream that is read, AHEAD_BYTES ahead.
 static BENCH_INLINE void prefetch(const struct streams *s, size_t begin, bool half)
 {
-    const void *const words[] = {s->param, s->exp_avg, s->exp_avg_sq, s->grad};
-    for (int i = 0; i < 3 + !half; i++) {
-        const char *at = (const char *)words[i] + begin * sizeof(word_bits) + AHEAD_BYTES;
-        __builtin_prefetch(at, i < 3);
-        __builtin_prefetch(at + COPY_LINE_BYTES, i < 3);
+    const void *const written[] = {s->param, s->exp_avg, s->exp_avg_sq};
+    for (int i = 0; i < 3; i++) {
+        const char *at = (const char *)written[i] + begin * sizeof(word_bits) + AHEAD_BYTES;
+        __builtin_prefetch(at, 1);
+        __builtin_prefetch(at + COPY_LINE_BYTES, 1);
     }
-    if (half)
-        __builtin_prefetch((const char *)s->grad + begin * sizeof(half_bits) + AHEAD_BYTES);
+    const char *grad = (const char *)s->grad + begin * (half ? sizeof(half_bits) : sizeof(word_bits)) + AHEAD_BYTES;
+    __builtin_prefetch(grad);
+    if (!half)
+        __builtin_prefetch(grad + COPY_LINE_BYTES);
 }
 
 static BENCH_INLINE void move_ahead(const struct streams *s, size_t begin, size_t end, bool half, half_bits *copies,

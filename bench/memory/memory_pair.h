@@ -3,7 +3,7 @@
 #ifndef ZG_MEMORY_PAIR_H
 #define ZG_MEMORY_PAIR_H
 
-#include "bench/memory/bench_memory.h"
+#include "bench/memory/memory_bench.h"
 
 struct memory_pair {
     const char *name, *baseline_name;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that the parts of `bench memory` share.
-#ifndef ZG_BENCH_MEMORY_H
-#define ZG_BENCH_MEMORY_H
+#ifndef ZG_MEMORY_BENCH_H
+#define ZG_MEMORY_BENCH_H
 
 #include "bench/harness/bench.h"
 #include "bench/memory/memory_nodes.h"

@@ -2,8 +2,8 @@
 // One round of every operation on every core at once, and the vote on what each should have been: a core whose result
 // differs from that of most cores is suspected, runs the operation again, and is named with the place of the first
 // wrong element.
-#ifndef ZG_ROUND_H
-#define ZG_ROUND_H
+#ifndef ZG_HEALTH_ROUND_H
+#define ZG_HEALTH_ROUND_H
 
 #include "health/operation.h"
 
