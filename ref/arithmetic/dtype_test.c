@@ -407,3 +407,12 @@ Test(dtype, accumulate_rounds_once_to_the_format_of_the_sum)
                                      dtype_name(FORMATS[to]), dtype_name(FORMATS[from]), i, count);
                 }
 }
+
+Test(dtype, no_elements_need_no_arrays)
+{
+    for (enum dtype dtype = DTYPE_FP32; dtype < DTYPE_BYTE; dtype++) {
+        dtype_widen(dtype, NULL, NULL, 0);
+        dtype_narrow(dtype, NULL, NULL, 0);
+        dtype_accumulate(DTYPE_FP32, NULL, dtype, NULL, 0);
+    }
+}
