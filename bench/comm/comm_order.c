@@ -35,7 +35,7 @@ int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum)
 }
 
 // Makes one call on send as it is; its result is not verified.
-static int call_once(struct comm_ranks *ranks, enum task task)
+static int call_task(struct comm_ranks *ranks, enum task task)
 {
     struct comm_rank *rank = &ranks->ranks[0];
     ranks->task = task;
@@ -49,9 +49,9 @@ static int sum_both_ways(struct comm_ranks *ranks, float *canonical, float *nati
 {
     struct comm_rank *rank = &ranks->ranks[0];
     TRY(comm_rank_fill_roughly(rank));
-    TRY(call_once(ranks, TASK_COLLECTIVE));
+    TRY(call_task(ranks, TASK_COLLECTIVE));
     TRY(bytes_copy(canonical, comm_rank_result(rank), bytes));
-    TRY(call_once(ranks, TASK_NATIVE));
+    TRY(call_task(ranks, TASK_NATIVE));
     return bytes_copy(native, rank->recv, bytes);
 }
 

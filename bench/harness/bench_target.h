@@ -9,7 +9,11 @@
 #define BENCH_INLINE inline __attribute__((always_inline))
 #if defined(__aarch64__)
 #define BENCH_WIDE
+#ifdef __clang__
+#define BENCH_WIDEST __attribute__((target("sve")))
+#else
 #define BENCH_WIDEST __attribute__((target("+sve")))
+#endif
 #else
 #define BENCH_WIDE __attribute__((target("avx2")))
 #ifdef __clang__

@@ -36,8 +36,13 @@ static void hardware_narrow_fp16(const float *in, uint16_t *out, size_t count)
         vst1_u16(out + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(in + i))));
 }
 
-__attribute__((target("arch=armv8.2-a+bf16"))) static void hardware_narrow_bf16(const float *in, uint16_t *out,
-                                                                                size_t count)
+#ifdef __clang__
+#define WITH_BF16 __attribute__((target("bf16")))
+#else
+#define WITH_BF16 __attribute__((target("+bf16")))
+#endif
+
+WITH_BF16 static void hardware_narrow_bf16(const float *in, uint16_t *out, size_t count)
 {
     for (size_t i = 0; i < count; i += 4)
         __asm__("bfcvtn %0.4h, %1.4s" : "=w"(*(uint16x4_t *)(out + i)) : "w"(vld1q_f32(in + i)));

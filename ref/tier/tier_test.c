@@ -193,7 +193,7 @@ Test(tier, addresses_have_names_and_offsets_guard_pages_included)
     struct tier *tier = open_tier(NULL, 0);
     uint8_t *a = allocate(tier, KIND_STAGING, "a", PAGE + 1, 0);
     uint8_t *b = allocate(tier, KIND_STAGING, "b", 3 * MIB, 0);
-    int local;
+    int local = 0;
     cr_assert_str_eq(tier_name_of(tier, a - 1), "a");
     cr_assert_str_eq(tier_name_of(tier, a + 3 * PAGE - 1), "a");
     cr_assert_str_eq(tier_name_of(tier, b + 3 * MIB), "b");
