@@ -172,7 +172,7 @@ static json_t *memory_json(void)
                                      : json_integer((json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
 }
 
-// What this process may use of the machine; null: no limit.
+// Returns the limits of this process; null: no limit.
 static json_t *limits_json(void)
 {
     struct rlimit locked;

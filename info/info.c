@@ -107,7 +107,7 @@ static const char *text_or(const json_t *object, const char *key, const char *ot
     return text ? text : other;
 }
 
-// What this process may use of the machine, if that is less than all.
+// Prints what this process may use of the machine.
 static void print_limits(const json_t *machine)
 {
     const json_t *quota = json_object_get(machine, "processor_quota");

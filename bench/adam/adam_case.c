@@ -9,12 +9,6 @@
 #include <assert.h>
 #include <math.h>
 
-const struct adam_variant adam_variants[ADAM_VARIANT_COUNT] = {
-    {"update", DTYPE_FP32, false, false, "copy_4r_3w"},     {"fused", DTYPE_FP32, true, false, "copy_4r_4w"},
-    {"fused", DTYPE_BF16, true, false, "copy_4r_4w"},       {"whole", DTYPE_FP32, true, true, "read_2_copy_4r_4w"},
-    {"whole", DTYPE_BF16, true, true, "read_2_copy_4r_4w"},
-};
-
 // A repetition has as many steps as fill BENCH_SAMPLE_NS, but at most ROUNDS_MAX.
 enum { ROUNDS_MAX = 4096, TRIALS = 5 };
 

@@ -43,7 +43,7 @@ struct selection {
     size_t cases_left;  // counting the running one
 };
 
-// Whether an operation at a size is also measured in uneven shards, and in place.
+// Return whether an operation at a size is also measured in uneven shards, and in place.
 static bool has_uneven(enum operation operation, size_t bytes)
 {
     return bytes >= VARIED_MIN_BYTES && comm_ranks_has_shards(operation);

@@ -30,6 +30,19 @@ struct memory_size memory_bench_size(const struct memory_bench *bench, enum memo
 // Returns whether memory of the second node is measured from the first; quick runs measure two pairs.
 bool memory_bench_wants_nodes(const struct memory_bench *bench, int node, int memory_node);
 
+// A memory operation and its baseline, which are measured in turn.
+struct memory_pair {
+    const char *name, *baseline_name;
+    struct memory_work work, baseline;
+    bool in_cache;
+    json_t *description;  // settings of the case besides operation, threads and sizes; may be null
+    double huge_share;    // of the baseline's memory; 0: not reported
+};
+
+// Measures, verifies and prints a case, within its share of the time that `bench` may take. Takes ownership of the
+// description.
+int memory_pair_measure(struct memory_bench *bench, struct memory_pair *pair);
+
 // Measure the operations in 4 KiB pages against huge pages, and on another node's memory against the node's own.
 int memory_pages_run(struct memory_bench *bench, size_t given, int threads);
 int memory_numa_run(struct memory_bench *bench, size_t given);

@@ -5,7 +5,6 @@
 
 #include "bench/memory/memory_work.h"
 
-// What the machine has.
 struct memory_room {
     size_t cache_bytes;   // of all last-level caches
     size_t memory_bytes;  // that may be allocated
