@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/machine_disk.h"
+#include "base/processor.h"
 #include "base/resources.h"
 #include "base/safe_text.h"
 
@@ -35,15 +36,6 @@ static json_t *caches_json(hwloc_topology_t topology)
                                                 (json_int_t)first->attr->cache.size, "count", count));
     }
     return caches;
-}
-
-static json_t *processor_json(hwloc_topology_t topology)
-{
-    hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
-    const char *model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
-    if (!model)
-        model = hwloc_obj_get_info_by_name(hwloc_get_root_obj(topology), "CPUModel");
-    return text_json(model ? model : "unknown");
 }
 
 static json_t *node_bytes_json(hwloc_topology_t topology)
@@ -98,10 +90,25 @@ static bool file_has(const char *path, const char *word)
     return found;
 }
 
-// The product name if the processors report a hypervisor; null on hardware.
+// x86-64's processors report a hypervisor. aarch64's do not: there the firmware's names show it, which Amazon gives its
+// bare metal, too.
+static bool is_virtual(void)
+{
+#if defined(__aarch64__)
+    static const char *const makers[] = {"QEMU", "Amazon EC2", "Google", "Microsoft Corporation", "VMware", "Xen"};
+    for (size_t i = 0; i < sizeof makers / sizeof makers[0]; i++)
+        if (file_has("/sys/class/dmi/id/sys_vendor", makers[i]))
+            return !file_has("/sys/class/dmi/id/product_name", "metal");
+    return file_has("/proc/device-tree/compatible", "linux,dummy-virt");
+#else
+    return file_has("/proc/cpuinfo", " hypervisor");
+#endif
+}
+
+// The product name on a virtual machine; null on hardware.
 static json_t *hypervisor_json(void)
 {
-    if (!file_has("/proc/cpuinfo", " hypervisor"))
+    if (!is_virtual())
         return json_null();
     json_t *product = machine_line("/sys/class/dmi/id/product_name");
     if (json_string_length(product) > 0)
@@ -157,8 +164,9 @@ static json_t *disks_json(const char *const *folders)
 
 static json_t *topology_json(hwloc_topology_t topology)
 {
-    return json_pack("{s:o, s:i, s:i, s:i, s:i, s:o, s:o}", "processor", processor_json(topology), "sockets",
-                     hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE), "cores",
+    char processor[PROCESSOR_NAME_BYTES];
+    return json_pack("{s:o, s:i, s:i, s:i, s:i, s:o, s:o}", "processor", text_json(processor_name(topology, processor)),
+                     "sockets", hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE), "cores",
                      hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE), "threads",
                      hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU), "numa_nodes",
                      hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE), "numa_node_bytes",
@@ -172,7 +180,7 @@ static json_t *memory_json(void)
                                      : json_integer((json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
 }
 
-// Returns the limits of this process; null: no limit.
+// The limits of this process; null: no limit.
 static json_t *limits_json(void)
 {
     struct rlimit locked;

@@ -58,7 +58,7 @@ _Static_assert((int)ROW_COUNT <= (int)VALIDATE_PART_MAX, "a plan has room for ev
 // busy processors is slow but works.
 static const double PATIENCE = 20, PATIENCE_S = 300;
 
-// The least share of a budget, and the time of finding no device.
+// The least share of a budget, and what finding no device takes.
 static const double LEAST_S = 0.1, ABSENT_S = 0.5;
 
 // The command line under construction; one that became too long is refused at the end.
@@ -138,7 +138,7 @@ void validate_plan_share(struct validate_plan *plan, size_t index, double left_s
         expected_s += plan->parts[i].expected_s;
     if (part->budget_s == 0)
         return;
-    // Nothing may be left: a benchmark then makes the fewest repetitions.
+    // If no time is left, a benchmark makes the fewest repetitions.
     part->budget_s = fmax(left_s * part->expected_s / expected_s, LEAST_S);
     snprintf(part->budget, sizeof part->budget, "%.1f", part->budget_s);
 }

@@ -4,9 +4,7 @@
 #ifndef ZG_ADAM_BASELINE_H
 #define ZG_ADAM_BASELINE_H
 
-#include "bench/adam/adam_arrays.h"
-#include "bench/adam/adam_variant.h"
-#include "bench/harness/bench.h"
+#include "bench/adam/adam_case.h"
 #include "bench/adam/streams.h"
 
 struct adam_baseline {

@@ -4,12 +4,33 @@
 #define ZG_ADAM_CASE_H
 
 #include "ref/arithmetic/adam.h"
+#include "ref/arithmetic/isa.h"
 #include "bench/adam/adam_arrays.h"
-#include "bench/adam/adam_variant.h"
 #include "bench/harness/bench.h"
+
+// The steps that are measured. update: the optimizer alone. fused: in the same pass also averages the gradient over
+// ranks, clips it, and writes bf16 model parameters. whole: fused after the global norm, which reads the gradient
+// twice.
+struct adam_variant {
+    const char *name;
+    enum dtype grad_dtype;
+    bool writes_model_params, norm;
+    const char *baseline;  // its memory streams: arrays read and written
+};
+
+enum { ADAM_VARIANT_COUNT = 5 };
+extern const struct adam_variant adam_variants[ADAM_VARIANT_COUNT];
 
 // Bytes of a parameter that adam_arrays_open allocates.
 enum { ADAM_CASE_ALLOCATED_BYTES = 20 };
+
+struct adam_case {
+    const struct adam_variant *variant;
+    const struct recipe *recipe;
+    enum isa isa;
+    size_t count;
+    int threads;
+};
 
 // Makes the step that the case measures, over arrays in host or device memory: step 1000 of AdamW with the usual
 // hyperparameters. Fused steps average over two ranks and halve the gradient by clipping.

@@ -199,7 +199,7 @@ static int adam_main(int argc, const char **argv)
         {"recipe", '\0', POPT_ARG_STRING, &selection.recipe, 0, "measure this recipe, or all", "RECIPE"},
         {"isa", '\0', POPT_ARG_STRING, &selection.isa, 0, "measure this instruction set, or all",
          "scalar|avx2|avx512|all"},
-        {"device", '\0', POPT_ARG_STRING, &selection.device, 0, "where the arrays are (cpu)", "cpu|cuda"},
+        {"device", '\0', POPT_ARG_STRING, &selection.device, 0, "where the arrays are (default: cpu)", "cpu|cuda"},
         {"step", '\0', POPT_ARG_STRING, &selection.step, 0, "measure this part of a step, or all",
          "update|fused|whole|all"},
         POPT_TABLEEND,

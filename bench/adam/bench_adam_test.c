@@ -245,8 +245,8 @@ Test(bench_adam, the_large_case_is_beyond_the_caches_and_within_memory)
         {480, 17000, 2, 16, 61},   // twice 480 MiB of states
         {480, 17000, 4, 64, 121},  // four times, in a full run
         {1152, 6144, 2, 16, 145},  // 1.1 GiB of cache on a machine of 8 GiB
-        {1152, 2048, 2, 16, 102},  // little memory, but more than cache
-        {1152, 1440, 2, 16, 0},    // it is not
+        {1152, 2048, 2, 16, 102},  // the memory permits arrays that are still out of cache
+        {1152, 1440, 2, 16, 0},    // it does not
         {32, 192, 2, 16, 9},       // a container of 256 MiB
         {0, 17000, 2, 16, 16},     // unknown caches
     };

@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// A plain loop, or one that fetches each stream some lines ahead, for processors whose own prefetching follows fewer
-// streams.
+// A plain loop, or one that prefetches each stream some lines ahead, for processors whose hardware prefetcher cannot
+// follow that many streams.
 enum streams_way { STREAMS_LOOP, STREAMS_PREFETCH, STREAMS_WAY_COUNT };
 
 const char *streams_way_name(enum streams_way way);

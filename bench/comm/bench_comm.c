@@ -43,7 +43,7 @@ struct selection {
     size_t cases_left;  // counting the running one
 };
 
-// Return whether an operation at a size is also measured in uneven shards, and in place.
+// Returns whether an operation at a size is also measured in uneven shards, or in place.
 static bool has_uneven(enum operation operation, size_t bytes)
 {
     return bytes >= VARIED_MIN_BYTES && comm_ranks_has_shards(operation);
@@ -163,12 +163,12 @@ int bench_comm_on(const struct bench_device *device, int argc, const char **argv
     struct selection selection = {.world = BENCH_WORLD_DEFAULT};
     struct poptOption own[] = {
         {"world", '\0', POPT_ARG_INT, &selection.world, 0,
-         "ranks (2, or the launcher's); --sizes are bytes of the whole buffer", "N"},
+         "ranks (default: 2, or the launcher's); --sizes are bytes of the full buffer", "N"},
         {"device", '\0', POPT_ARG_STRING, &selection.device_name, 0,
-         "where the buffers are (cpu); under mpirun, cuda needs a GPU for each rank and compares with NCCL",
+         "where the buffers are (default: cpu); under mpirun, cuda needs a GPU for each rank and compares with NCCL",
          "cpu|cuda"},
         {"operation", '\0', POPT_ARG_STRING, &selection.operation, 0,
-         "measure this one: reduce-scatter, all-gather, all-reduce, all-to-all or broadcast", "NAME"},
+         "measure only reduce-scatter, all-gather, all-reduce, all-to-all or broadcast", "NAME"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_comm, own, &selection.options);

@@ -347,11 +347,17 @@ Test(bench, wrong_sizes_are_refused)
                                  "K",
                                  "99999999999999999999999",
                                  "18446744073709551615K",
+                                 "18446744073709551615",
+                                 "17592186044417",
+                                 "16385G",
                                  "1,2x"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         size_t sizes[BENCH_LIST_MAX], count;
         cr_assert_eq(bench_parse_sizes(wrong[i], sizes, &count), ERR_USAGE, "'%s'", wrong[i]);
     }
+    size_t largest[BENCH_LIST_MAX], largest_count;
+    cr_assert_eq(bench_parse_sizes("17592186044416,16384G", largest, &largest_count), ERR_NONE);
+    cr_expect_eq(largest[0], largest[1]);
     char many[4 * BENCH_LIST_MAX] = "1";
     for (int i = 1; i <= BENCH_LIST_MAX; i++)
         strcat(many, ",1");

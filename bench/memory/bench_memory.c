@@ -7,9 +7,10 @@
 //
 // GB/s   bytes read plus bytes written by the program, over time: a copy of S bytes moves 2S. Cache lines that the CPU
 //        fetches only to overwrite them do not count.
-#include "bench/memory/bench_memory.h"
+#include "bench/memory/memory_bench.h"
 
 #include "base/err.h"
+#include "bench/memory/memory_pair.h"
 
 #include <popt.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // Tests of `bench memory`: every operation touches every word and nothing else, one wrong word is found, memory has the
 // requested pages, and the records describe their cases.
 #include "bench/table/benchmarks.h"
-#include "bench/memory/bench_memory.h"
+#include "bench/memory/memory_bench.h"
 
 #include "base/err.h"
 #include "base/pretended_test.h"

@@ -114,7 +114,6 @@ static int check_sum(const struct memory_case *c, const char *name, memory_word 
 {
     memory_word found;
     TRY(bytes_copy(&found, c->sum, sizeof found));
-    TRY(accelerator_wait());
     return found == expected ? ERR_NONE
                              : err_set(ERR_CHECK, "%s of %zu words on the device: the sum is %016llx, expected %016llx",
                                        name, c->count, (unsigned long long)found, (unsigned long long)expected);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What small pages and another NUMA node cost.
-#include "bench/memory/bench_memory.h"
+#include "bench/memory/memory_pair.h"
 
 #include "base/err.h"
 

@@ -4,7 +4,7 @@
 #ifndef ZG_MEMORY_DEVICE_H
 #define ZG_MEMORY_DEVICE_H
 
-#include "bench/memory/bench_memory.h"
+#include "bench/memory/memory_bench.h"
 #include "bench/memory/memory_case.h"
 
 // Measures, verifies and prints the chosen operations at every size of the options. Arrays that do not fit are skipped.

@@ -5,7 +5,6 @@
 
 #include "bench/harness/bench_target.h"
 #include "ref/arithmetic/adam.h"
-#include "ref/arithmetic/isa.h"
 #include "ref/comm/comm_copy.h"
 
 #include <assert.h>
@@ -14,8 +13,8 @@
 enum { LINE_WORDS = COPY_LINE_BYTES / sizeof(memory_word) };
 
 // Handles one thread's part. from null: sets `to` to value; to null: returns the sum of `from`; neither: copies.
-static BENCH_INLINE memory_word move(memory_word *restrict to, const memory_word *restrict from, size_t count,
-                                     memory_word value)
+static BENCH_INLINE memory_word move_part(memory_word *restrict to, const memory_word *restrict from, size_t count,
+                                          memory_word value)
 {
     memory_word sum = 0;
     if (!to)
@@ -30,26 +29,8 @@ static BENCH_INLINE memory_word move(memory_word *restrict to, const memory_word
     return sum;
 }
 
-BENCH_AVX512 static memory_word move_avx512(memory_word *to, const memory_word *from, size_t count, memory_word value)
-{
-    return move(to, from, count, value);
-}
-
-BENCH_AVX2 static memory_word move_avx2(memory_word *to, const memory_word *from, size_t count, memory_word value)
-{
-    return move(to, from, count, value);
-}
-
-static memory_word move_scalar(memory_word *to, const memory_word *from, size_t count, memory_word value)
-{
-    return move(to, from, count, value);
-}
-
-static memory_word (*const builds[ISA_COUNT])(memory_word *, const memory_word *, size_t, memory_word) = {
-    [ISA_SCALAR] = move_scalar,
-    [ISA_AVX2] = move_avx2,
-    [ISA_AVX512] = move_avx512,
-};
+BENCH_BUILDS(memory_word, move, (memory_word * to, const memory_word *from, size_t count, memory_word value),
+             move_part(to, from, count, value));
 
 // Returns the first word of a part, aligned to a cache line.
 static size_t part_begin(size_t count, int part, int parts)
@@ -99,7 +80,7 @@ static void copy_part(memory_word *to, const memory_word *from, size_t count, en
         rep_copy(to, from, count * sizeof *to);
         break;
     default:
-        builds[isa](to, from, count, 0);
+        move_builds[isa](to, from, count, 0);
     }
 }
 
@@ -123,7 +104,7 @@ static memory_word read_ahead(const memory_word *from, size_t count, enum isa is
         size_t words = count - at < BLOCK_WORDS ? count - at : BLOCK_WORDS;
         for (size_t line = 0; line < words; line += LINE_WORDS)
             __builtin_prefetch(from + at + words + line);
-        sum += builds[isa](NULL, from + at, words, 0);
+        sum += move_builds[isa](NULL, from + at, words, 0);
     }
     return sum;
 }
@@ -137,7 +118,7 @@ memory_word memory_read(const memory_word *from, size_t count, enum memory_way w
     for (int part = 0; part < threads; part++) {
         size_t begin = part_begin(count, part, threads), end = part_begin(count, part + 1, threads);
         sum += way == MEMORY_PREFETCH ? read_ahead(from + begin, end - begin, isa)
-                                      : builds[isa](NULL, from + begin, end - begin, 0);
+                                      : move_builds[isa](NULL, from + begin, end - begin, 0);
     }
     return sum;
 }
@@ -169,7 +150,7 @@ static void write_part(memory_word *to, size_t count, memory_word value, enum me
         line[i] = value;
     for (; way == MEMORY_STREAMING && at + LINE_WORDS <= count; at += LINE_WORDS)
         copy_line_around_cache(to + at, line);
-    builds[isa](to + at, NULL, count - at, value);
+    move_builds[isa](to + at, NULL, count - at, value);
     copy_around_cache_end();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/memory/bench_memory.h"
+#include "bench/memory/memory_pair.h"
 
 #include "base/err.h"
 

@@ -5,6 +5,7 @@
 
 #include "bench/memory/memory_work.h"
 
+// The caches and the memory of the machine.
 struct memory_room {
     size_t cache_bytes;   // of all last-level caches
     size_t memory_bytes;  // that may be allocated

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first touch: memset over fresh memory, whose pages the system must provide, against memset over touched memory.
-#include "bench/memory/bench_memory.h"
+#include "bench/memory/memory_bench.h"
 
 #include "base/err.h"
 

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
+#include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>
 
@@ -138,7 +139,7 @@ Test(pcie, too_little_device_memory_is_an_error_of_the_sample)
 static json_t *cases_of(int device_count)
 {
     const struct pcie_link link = link_of(device_count);
-    static const char *const paths[] = {ZG_BINARY_DIR};
+    static const char *const paths[] = {storage_folder};
     struct bench_options options = {.sizes = {1 << 20, 64 << 10},
                                     .size_count = 2,
                                     .repeat = 2,

@@ -247,8 +247,8 @@ static int ranks_main(int argc, const char **argv)
     int world = BENCH_WORLD_DEFAULT;
     struct bench_options options;
     const struct poptOption own[] = {
-        {"world", '\0', POPT_ARG_INT, &world, 0, "ranks (one for each processor, or the launcher's)", "N"},
-        {"pin", '\0', POPT_ARG_STRING, &pin, 0, "processors that ranks take in turn (all)", "0,1"},
+        {"world", '\0', POPT_ARG_INT, &world, 0, "ranks (default: one for each processor, or the launcher's)", "N"},
+        {"pin", '\0', POPT_ARG_STRING, &pin, 0, "processors of the ranks in turn (default: all)", "0,1"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_ranks, own, &options);

@@ -11,7 +11,7 @@
 
 enum {
     SAMPLE_TARGET_NS = 20000000,  // several time slices, so that every sample sees competing processes
-    SAMPLE_LEAST_NS = 2000000,    // the shortest, on a machine of many processors
+    SAMPLE_LEAST_NS = 2000000,    // for a machine of many processors, which has less time for each
     ROUNDS_MAX = 1 << 20,
 };
 

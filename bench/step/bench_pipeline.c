@@ -240,7 +240,7 @@ static int pipeline_run(struct pipeline *pipeline)
     struct bench_options *options = &pipeline->options;
     if (options->size_count > 0 || options->thread_count > 0)
         return err_set(ERR_USAGE, "--sizes and --threads have no effect here: each lane has the work of training");
-    if (pipeline->seconds < 0 || pipeline->seconds > 60)
+    if (!(pipeline->seconds >= 0 && pipeline->seconds <= 60))
         return err_set(ERR_USAGE, "--seconds %g: expected 0 to 60", pipeline->seconds);
     if (options->storage.engine)
         return err_set(ERR_USAGE, "--engine: this benchmark always uses libaio");
@@ -262,9 +262,10 @@ static int pipeline_main(int argc, const char **argv)
         return bench_exit("pipeline", err_set(ERR_MEMORY, "no memory for samples"));
     char *emulate = NULL;
     const struct poptOption own[] = {
-        {"seconds", '\0', POPT_ARG_DOUBLE, &pipeline->seconds, 0, "length of each run (0.3; with --quick 0.05)", "S"},
-        {"emulate", '\0', POPT_ARG_STRING, &emulate, 0, "throttle lanes: h2d=0.5,cpu=1,compute=2, GB/s, GFLOP/s",
-         "LIST"},
+        {"seconds", '\0', POPT_ARG_DOUBLE, &pipeline->seconds, 0,
+         "length of each run in seconds (default: 0.3, with --quick 0.05)", "S"},
+        {"emulate", '\0', POPT_ARG_STRING, &emulate, 0,
+         "throttle lanes to rates in GB/s, compute in GFLOP/s, such as h2d=0.5,cpu=1,compute=2", "LANE=RATE,..."},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_pipeline, own, &pipeline->options);

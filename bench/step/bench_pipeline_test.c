@@ -7,13 +7,14 @@
 #include "base/err.h"
 #include "bench/step/lane_load.h"
 #include "bench/harness/printed_test.h"
+#include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
 
 #include <string.h>
 
-static const char *const folder[] = {ZG_BINARY_DIR};
+static const char *const folder[] = {storage_folder};
 static const struct bench_storage storage = {.paths = folder, .path_count = 1};
 static const struct lane_load_setting plain = {.storage = &storage};
 
@@ -65,7 +66,7 @@ static int run(int (*bench)(int, const char **), const char *name, const char *c
     return status;
 }
 
-#define SHORT "--nvme-path", ZG_BINARY_DIR, "--seconds", "0.002", "--repeat", "2", "--quick"
+#define SHORT "--nvme-path", storage_folder, "--seconds", "0.002", "--repeat", "2", "--quick"
 
 Test(bench_pipeline, the_text_output_is_one_matrix)
 {

@@ -6,6 +6,7 @@
 #include "bench/harness/printed_test.h"
 #include "results/record/record_check.h"
 #include "bench/step/step_bench.h"
+#include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -21,8 +22,8 @@ static int run(const char *const arguments[], char **text)
     for (int i = 0; i < 1000; i++)
         fprintf(file, "%d cubed is %d; ", i, i * i * i);
     fclose(file);
-    const char *argv[24] = {"step",    "--nvme-path", ZG_BINARY_DIR, "--model", "gpt-nano",
-                            "--quick", "--repeat",    "2",           "--text",  text_path};
+    const char *argv[24] = {"step",     "--nvme-path", storage_folder, "--model", "gpt-nano", "--quick",
+                            "--repeat", "2",           "--text",       text_path};
     int argc = 10;
     for (int i = 0; arguments[i]; i++)
         argv[argc++] = arguments[i];
@@ -210,7 +211,7 @@ Test(bench_step, the_products_have_the_operations_of_the_model)
 
 Test(bench_step, links_without_bytes_are_not_measured)
 {
-    static const char *const folder[] = {ZG_BINARY_DIR};
+    static const char *const folder[] = {storage_folder};
     const struct bench_storage storage = {.paths = folder, .path_count = 1};
     const double bytes[LANE_COUNT] = {[LANE_COLLECTIVE] = 1, [LANE_H2D] = 7919, [LANE_NVME_WRITE] = 5};
     struct step_links links;

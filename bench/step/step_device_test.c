@@ -8,6 +8,7 @@
 #include "results/record/record_check.h"
 #include "ref/arithmetic/shadow_test.h"
 #include "bench/step/step_bench.h"
+#include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -39,14 +40,13 @@ static int entering_fails(int device)
     return ERR_NONE;
 }
 
-static void counting_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                            float beta, float *c, size_t c_stride)
+static void counting_matmul(const struct matmul_batch *batch)
 {
-    shadow_matmul(m, n, k, alpha, a, b, beta, c, c_stride);
+    shadow_matmul(batch);
     host.pending++;
     begun++;
     if (++host.products == host.spoilt_product)
-        ((float *)at(c))[(m - 1) * c_stride + n - 1] += 1;
+        ((float *)at(batch->c))[(batch->m - 1) * batch->c_stride + batch->n - 1] += 1;
 }
 
 static int counting_copy(void *to, const void *from, size_t bytes)
@@ -104,8 +104,8 @@ Test(step_device, every_record_names_the_device)
     const struct accelerator accelerator = counting_accelerator();
     const struct bench_device device = {&accelerator, 2};
     const char *argv[] = {
-        "step",   "--nvme-path", ZG_BINARY_DIR, "--model",  "gpt-nano",           "--quick", "--repeat", "1",
-        "--text", text_path,     "--json",      "--preset", "zero2_offload,zero3"};
+        "step",   "--nvme-path", storage_folder, "--model",  "gpt-nano",           "--quick", "--repeat", "1",
+        "--text", text_path,     "--json",       "--preset", "zero2_offload,zero3"};
     write_text();
     struct printed printed = printed_begin();
     int status = bench_step_on(&device, sizeof argv / sizeof argv[0], argv);

@@ -63,8 +63,8 @@ static int print_step(struct step_bench *bench, struct step_case *c)
     struct bench_record record = {
         .name = "step",
         .description = case_json(bench, c),
-        .detail = json_pack("{s:f, s:o}", "tokens_per_s", tokens_of(bench) / (step_ms * 1e-3), "efficiency",
-                            efficiency_json(&step, &efficiency, step_ms)),
+        .detail = json_pack("{s:f, s:I, s:o}", "tokens_per_s", tokens_of(bench) / (step_ms * 1e-3), "unlocked_bytes",
+                            (json_int_t)c->unlocked_bytes, "efficiency", efficiency_json(&step, &efficiency, step_ms)),
         .timeline = json_incref(c->timeline),
         .unit = "ms_per_step",
         .lower_is_better = true,

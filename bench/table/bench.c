@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/help.h"
+#include "base/processor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -109,17 +110,33 @@ bool bench_is_together(const char *name)
     return false;
 }
 
+static bool asks_for_help(int argc, const char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
 int bench_named(int argc, const char **argv)
 {
-    if (strcmp(argv[0], "all") == 0)
-        return all_main(argc, argv);
-    for (int i = 0; i < BENCHMARK_COUNT; i++) {
-        if (strcmp(argv[0], benchmarks[i]->name) == 0)
-            return bench_world_run(argv[0], benchmarks[i]->run, benchmarks[i]->together, argc, argv);
+    char emulator[PROCESSOR_NAME_BYTES];
+    const struct benchmark *benchmark = NULL;
+    for (size_t i = 0; bench_at(i) && !benchmark; i++)
+        if (strcmp(argv[0], bench_at(i)->name) == 0)
+            benchmark = bench_at(i);
+    if (!benchmark) {
+        fprintf(stderr, "zerogauge bench: unknown benchmark \"%s\"\n", argv[0]);
+        benchmarks_print(stderr);
+        return err_exit_status(ERR_USAGE);
     }
-    fprintf(stderr, "zerogauge bench: unknown benchmark '%s'\n", argv[0]);
-    benchmarks_print(stderr);
-    return err_exit_status(ERR_USAGE);
+    if (!asks_for_help(argc, argv) && processor_is_emulated(emulator)) {
+        bench_skip("%s: this processor is emulated by %s, and times would be the emulator's", argv[0], emulator);
+        return bench_exit(argv[0], ERR_NONE);
+    }
+    if (benchmark == &bench_all)
+        return all_main(argc, argv);
+    return bench_world_run(argv[0], benchmark->run, benchmark->together, argc, argv);
 }
 
 int bench_main(int argc, const char **argv)

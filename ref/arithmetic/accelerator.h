@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 struct isa_kernels;
-struct matmul_operand;
+struct matmul_batch;
 
 struct accelerator {
     const char *name;
@@ -26,12 +26,11 @@ struct accelerator {
     int (*lock)(void *memory,
                 size_t bytes);  // pins host memory, so that the accelerator copies from and to it directly
     int (*unlock)(void *memory);
-    int (*copy)(void *to, const void *from, size_t bytes);   // complete on return if either address is in host memory
+    // If either address is in host memory, it is complete on return, and an error of earlier work is returned, too.
+    int (*copy)(void *to, const void *from, size_t bytes);
     int (*fill)(void *memory, uint32_t word, size_t bytes);  // 4-byte aligned, a multiple of 4 bytes
     int (*wait)(void);
-    // As matmul of gpt_math.h.
-    void (*matmul)(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                   float beta, float *c, size_t c_stride);
+    void (*matmul)(const struct matmul_batch *batch);  // as matmul_many of gpt_math.h
 };
 
 // Registers memory as the accelerator's until it is disclaimed. bytes > 0; a process has one accelerator.

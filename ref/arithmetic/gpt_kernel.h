@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops of a GPT over rows, written for the compiler to vectorise. Each isa_*.c file compiles this text for its
-// instruction set; the functions are private to it. A sum over a row keeps LANES partial sums, element i in lane
-// i mod LANES, and then folds them by halves: one order for all vector widths.
+// instruction set; the functions are private to it.
+#include "ref/arithmetic/dtype_kernel.h"
 #include "ref/arithmetic/gpt_math.h"
 
 #include <math.h>
 
-enum { LANES = 16 };
+// The columns that a sum over rows works on at a time, whose partial sums stay in registers.
+enum { COLUMN_TILE = 64 };
 
-// lane[j mod LANES] += term, an expression in j, for j = 0 .. count - 1.
+// lane[j mod ROW_LANES] += term, an expression in j, for j = 0 .. count - 1.
 #define LANES_ADD(lane, count, term)                                                                                   \
     do {                                                                                                               \
-        size_t whole_ = (count) / LANES * LANES;                                                                       \
-        for (size_t first_ = 0; first_ < whole_; first_ += LANES) {                                                    \
-            for (size_t l_ = 0; l_ < LANES; l_++) {                                                                    \
+        size_t whole_ = (count) / ROW_LANES * ROW_LANES;                                                               \
+        for (size_t first_ = 0; first_ < whole_; first_ += ROW_LANES) {                                                \
+            for (size_t l_ = 0; l_ < ROW_LANES; l_++) {                                                                \
                 size_t j = first_ + l_;                                                                                \
                 lane[l_] += (term);                                                                                    \
             }                                                                                                          \
@@ -22,40 +23,64 @@ enum { LANES = 16 };
             lane[j - whole_] += (term);                                                                                \
     } while (0)
 
-static float lanes_sum(float lane[LANES])
+static float lanes_sum(float lane[ROW_LANES])
 {
-    for (int half = LANES / 2; half > 0; half /= 2) {
+    for (int half = ROW_LANES / 2; half > 0; half /= 2) {
         for (int l = 0; l < half; l++)
             lane[l] += lane[l + half];
     }
     return lane[0];
 }
 
-static void kernel_bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
+static void kernel_bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)
 {
+    (void)dtype;  // the operand has been rounded
+    for (size_t r = 0; r < row_count; r++)
+        memcpy((float *)out + r * width, bias, width * sizeof(float));
+}
+
+static void kernel_bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *operand,
+                            float *out)
+{
+    const float *bias = operand;
+    (void)dtype;
     for (size_t r = 0; r < row_count; r++) {
         for (size_t j = 0; j < width; j++)
-            out[r * width + j] = in ? in[r * width + j] + bias[j] : bias[j];
+            out[r * width + j] = in[r * width + j] + bias[j];
     }
 }
 
-static void kernel_rows_sum(size_t row_count, size_t width, const float *restrict in, float *restrict out)
+static size_t at_most(size_t count, size_t most)
 {
-    for (size_t j = 0; j < width; j++)
-        out[j] = 0.0f;
-    for (size_t r = 0; r < row_count; r++) {
-        for (size_t j = 0; j < width; j++)
-            out[j] += in[r * width + j];
+    return count < most ? count : most;
+}
+
+static void kernel_rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *operand, float *restrict out)
+{
+    const float *restrict in = operand;
+    (void)dtype;
+    memset(out, 0, width * sizeof *out);
+    for (size_t left = row_count; left > 0; left -= at_most(left, SUM_ROWS), in += SUM_ROWS * width) {
+        for (size_t tile = 0; tile < width; tile += COLUMN_TILE) {
+            size_t columns = at_most(width - tile, COLUMN_TILE);
+            float sum[COLUMN_TILE] = {0};
+            for (size_t r = 0; r < at_most(left, SUM_ROWS); r++) {
+                for (size_t j = 0; j < columns; j++)
+                    sum[j] += in[r * width + tile + j];
+            }
+            for (size_t j = 0; j < columns; j++)
+                out[tile + j] += sum[j];
+        }
     }
 }
 
 static void kernel_layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
 {
     for (size_t r = 0; r < row_count; r++, in += width, stats += 2) {
-        float lane[LANES] = {0};
+        float lane[ROW_LANES] = {0};
         LANES_ADD(lane, width, in[j]);
         float mean = lanes_sum(lane) / (float)width;
-        float square[LANES] = {0};
+        float square[ROW_LANES] = {0};
         LANES_ADD(square, width, (in[j] - mean) * (in[j] - mean));
         stats[0] = mean;
         stats[1] = 1.0f / sqrtf(lanes_sum(square) / (float)width + 1e-5f);
@@ -63,143 +88,207 @@ static void kernel_layernorm_stats(size_t row_count, size_t width, const float *
 }
 
 static void kernel_layernorm_apply(size_t row_count, size_t width, const float *restrict in, const float *stats,
-                                   const float *restrict weight, const float *restrict bias, float *restrict out)
+                                   enum dtype dtype, const void *weight_operand, const void *bias_operand,
+                                   void *operand)
 {
+    const float *restrict weight = weight_operand, *restrict bias = bias_operand;
+    float *restrict out = operand;
     for (size_t r = 0; r < row_count; r++, in += width, out += width) {
         float mean = stats[2 * r], rstd = stats[2 * r + 1];
         for (size_t j = 0; j < width; j++)
             out[j] = (in[j] - mean) * rstd * weight[j] + bias[j];
+        kernel_operand_round(dtype, width, out, out);
+    }
+}
+
+// The gradients of one block of rows, added to the weight's and the bias's.
+static void layernorm_columns(size_t row_count, size_t width, const float *restrict in, const float *stats,
+                              const float *restrict out_gradient, float *restrict weight_gradient,
+                              float *restrict bias_gradient)
+{
+    for (size_t tile = 0; tile < width; tile += COLUMN_TILE) {
+        size_t columns = at_most(width - tile, COLUMN_TILE);
+        float weight_sum[COLUMN_TILE] = {0}, bias_sum[COLUMN_TILE] = {0};
+        for (size_t r = 0; r < row_count; r++) {
+            const float *x = in + r * width + tile, *g = out_gradient + r * width + tile;
+            float mean = stats[2 * r], rstd = stats[2 * r + 1];
+            for (size_t j = 0; j < columns; j++) {
+                weight_sum[j] += g[j] * ((x[j] - mean) * rstd);
+                bias_sum[j] += g[j];
+            }
+        }
+        for (size_t j = 0; j < columns; j++) {
+            weight_gradient[tile + j] += weight_sum[j];
+            bias_gradient[tile + j] += bias_sum[j];
+        }
     }
 }
 
 static void kernel_layernorm_backward(size_t row_count, size_t width, const float *restrict in, const float *stats,
-                                      const float *restrict weight, const float *restrict out_gradient,
+                                      enum dtype dtype, const void *operand, const float *restrict out_gradient,
                                       float *restrict in_gradient, float *restrict weight_gradient,
                                       float *restrict bias_gradient)
 {
-    for (size_t j = 0; j < width; j++)
-        weight_gradient[j] = bias_gradient[j] = 0.0f;
+    const float *restrict weight = operand;
+    (void)dtype;
+    memset(weight_gradient, 0, width * sizeof *weight_gradient);
+    memset(bias_gradient, 0, width * sizeof *bias_gradient);
+    for (size_t r = 0; r < row_count; r += SUM_ROWS)
+        layernorm_columns(at_most(row_count - r, SUM_ROWS), width, in + r * width, stats + 2 * r,
+                          out_gradient + r * width, weight_gradient, bias_gradient);
     for (size_t r = 0; r < row_count; r++, in += width, out_gradient += width, in_gradient += width) {
         float mean = stats[2 * r], rstd = stats[2 * r + 1];
-        float plain[LANES] = {0}, along[LANES] = {0};
+        float plain[ROW_LANES] = {0}, along[ROW_LANES] = {0};
         LANES_ADD(plain, width, out_gradient[j] * weight[j]);
         LANES_ADD(along, width, out_gradient[j] * weight[j] * ((in[j] - mean) * rstd));
         float plain_mean = lanes_sum(plain) / (float)width, along_mean = lanes_sum(along) / (float)width;
         for (size_t j = 0; j < width; j++) {
             float normal = (in[j] - mean) * rstd;
-            weight_gradient[j] += out_gradient[j] * normal;
-            bias_gradient[j] += out_gradient[j];
             in_gradient[j] += rstd * (out_gradient[j] * weight[j] - plain_mean - normal * along_mean);
         }
     }
 }
 
-static void kernel_gelu_forward(size_t count, const float *restrict in, float *restrict out)
+static void kernel_gelu_forward(size_t row_count, size_t width, const float *restrict in, enum dtype dtype,
+                                const void *bias_operand, void *operand)
 {
-    for (size_t i = 0; i < count; i++)
-        out[i] = gelu_value(in[i]);
-}
-
-static void kernel_gelu_backward(size_t count, const float *restrict in, float *restrict out, float *restrict gradient)
-{
-    for (size_t i = 0; i < count; i++) {
-        struct gelu gelu = gelu_with_slope(in[i]);
-        out[i] = gelu.value;
-        gradient[i] *= gelu.slope;
+    const float *restrict bias = bias_operand;
+    float *restrict out = operand;
+    for (size_t r = 0; r < row_count; r++, in += width, out += width) {
+        for (size_t j = 0; j < width; j++)
+            out[j] = gelu_value(in[j] + bias[j]);
+        kernel_operand_round(dtype, width, out, out);
     }
 }
 
-// Replaces row with its exponentials relative to its largest element, which goes to *largest; returns their sum.
-static float exponentials(size_t count, float *row, float *largest)
+static void kernel_gelu_backward(size_t row_count, size_t width, const float *restrict in, const float *gradient,
+                                 enum dtype dtype, const void *bias_operand, void *operand, void *gradient_operand)
 {
-    float top[LANES];
-    for (size_t l = 0; l < LANES; l++)
+    const float *restrict bias = bias_operand;
+    float *restrict out = operand, *in_gradient = gradient_operand;
+    for (size_t r = 0; r < row_count; r++, in += width, out += width, gradient += width, in_gradient += width) {
+        IVDEP
+        for (size_t j = 0; j < width; j++) {
+            struct gelu gelu = gelu_with_slope(in[j] + bias[j]);
+            out[j] = gelu.value;
+            in_gradient[j] = gradient[j] * gelu.slope;
+        }
+        kernel_operand_round(dtype, width, out, out);
+        kernel_operand_round(dtype, width, in_gradient, in_gradient);
+    }
+}
+
+static float largest_of(size_t count, const float *row)
+{
+    float top[ROW_LANES];
+    for (size_t l = 0; l < ROW_LANES; l++)
         top[l] = row[0];
     size_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        for (size_t l = 0; l < LANES; l++)
+    for (; i + ROW_LANES <= count; i += ROW_LANES) {
+        for (size_t l = 0; l < ROW_LANES; l++)
             top[l] = row[i + l] > top[l] ? row[i + l] : top[l];
     }
     for (size_t l = 0; i + l < count; l++)
         top[l] = row[i + l] > top[l] ? row[i + l] : top[l];
     float most = top[0];
-    for (size_t l = 1; l < LANES; l++)
+    for (size_t l = 1; l < ROW_LANES; l++)
         most = top[l] > most ? top[l] : most;
-    for (size_t j = 0; j < count; j++)
-        row[j] = exp_within(row[j] - most);
-    float lane[LANES] = {0};
-    LANES_ADD(lane, count, row[j]);
-    *largest = most;
-    return lanes_sum(lane);
+    return most;
 }
 
-// Causal: row i of the scores covers the positions 0 .. i; the others become 0.
-static void kernel_softmax_causal(size_t length, float *scores)
+// `count` matrices of length x length. Causal: row i of each covers the positions 0 .. i; those behind, up to
+// causal_end, become 0.
+static void kernel_softmax_causal(size_t count, size_t length, float *scores, enum dtype dtype, void *operand)
 {
-    for (size_t i = 0; i < length; i++) {
-        float *row = scores + i * length;
-        float largest;
-        float inverse = 1.0f / exponentials(i + 1, row, &largest);
-        for (size_t j = 0; j <= i; j++)
-            row[j] *= inverse;
-        memset(row + i + 1, 0, (length - i - 1) * sizeof *row);
+    float *out = operand;
+    for (size_t r = 0; r < count * length; r++, scores += length, out += length) {
+        size_t covered = r % length + 1;
+        float largest = largest_of(covered, scores), lane[ROW_LANES] = {0};
+        for (size_t j = 0; j < covered; j++)
+            scores[j] = exp_within(scores[j] - largest);
+        LANES_ADD(lane, covered, scores[j]);
+        float inverse = 1.0f / lanes_sum(lane);
+        IVDEP
+        for (size_t j = 0; j < covered; j++)
+            out[j] = scores[j] * inverse;
+        kernel_operand_round(dtype, covered, out, out);
+        memset(out + covered, 0, (causal_end(r % length, length) - covered) * sizeof *out);
     }
 }
 
 // Turns the gradient g of the softmax p into the gradient of its input, p (g - sum(p g)).
-static void kernel_softmax_causal_backward(size_t length, const float *restrict softmax, float *restrict gradient)
+static void kernel_softmax_causal_backward(size_t count, size_t length, const void *softmax_operand,
+                                           const float *gradient, enum dtype dtype, void *operand)
 {
-    for (size_t i = 0; i < length; i++, softmax += length, gradient += length) {
-        float lane[LANES] = {0};
-        LANES_ADD(lane, i + 1, softmax[j] * gradient[j]);
+    const float *restrict softmax = softmax_operand;
+    float *out = operand;
+    for (size_t r = 0; r < count * length; r++, softmax += length, gradient += length, out += length) {
+        size_t covered = r % length + 1;
+        float lane[ROW_LANES] = {0};
+        LANES_ADD(lane, covered, softmax[j] * gradient[j]);
         float common = lanes_sum(lane);
-        for (size_t j = 0; j <= i; j++)
-            gradient[j] = softmax[j] * (gradient[j] - common);
-        memset(gradient + i + 1, 0, (length - i - 1) * sizeof *gradient);
+        IVDEP
+        for (size_t j = 0; j < covered; j++)
+            out[j] = softmax[j] * (gradient[j] - common);
+        kernel_operand_round(dtype, covered, out, out);
+        memset(out + covered, 0, (causal_end(r % length, length) - covered) * sizeof *out);
     }
 }
 
-static void kernel_embedding_forward(size_t row_count, size_t width, const uint16_t *tokens,
-                                     const float *restrict token_weight, const float *restrict position_weight,
-                                     float *restrict out)
+static void kernel_embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype,
+                                     const void *token_weight, const void *position_weight, float *out)
 {
-    for (size_t r = 0; r < row_count; r++) {
-        const float *token = token_weight + tokens[r] * width, *position = position_weight + r * width;
-        for (size_t j = 0; j < width; j++)
-            out[r * width + j] = token[j] + position[j];
+    for (size_t r = 0; r < rows->sequence_count * rows->length; r++) {
+        size_t token = rows->tokens[token_index(rows, r)], position = r % rows->length, bytes = dtype_bytes(dtype);
+        const void *const both[] = {(const char *)token_weight + token * width * bytes,
+                                    (const char *)position_weight + position * width * bytes};
+        kernel_fold(dtype, both, 2, DTYPE_FP32, out + r * width, width, false);
     }
 }
 
-static void kernel_embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *restrict in,
-                                      float *restrict gradient)
+static void kernel_token_backward(const struct token_rows *rows, size_t width, const float *restrict in,
+                                  float *restrict gradient)
 {
-    for (size_t r = 0; r < row_count; r++) {
-        size_t to = tokens ? tokens[r] : r;
+    for (size_t r = 0; r < rows->sequence_count * rows->length; r++) {
+        float *to = gradient + rows->tokens[token_index(rows, r)] * width;
         for (size_t j = 0; j < width; j++)
-            gradient[to * width + j] += in[r * width + j];
+            to[j] += in[r * width + j];
     }
 }
 
-static double kernel_crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target)
+static void kernel_position_backward(const struct token_rows *rows, size_t width, const float *restrict in,
+                                     float *restrict gradient)
+{
+    for (size_t s = 0; s < rows->sequence_count; s++, in += rows->length * width) {
+        for (size_t i = 0; i < rows->length * width; i++)
+            gradient[i] += in[i];
+    }
+}
+
+static double kernel_crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride,
+                                          const float *logits, float *stats)
 {
     double total = 0.0;
-    for (size_t r = 0; r < row_count; r++, logits += width) {
-        double right = logits[target[r]];
-        float largest, sum = exponentials(width, logits, &largest);
-        float inverse = 1.0f / sum;
-        for (size_t j = 0; j < width; j++)
-            logits[j] *= inverse;
-        total += log(sum) + largest - right;
+    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, logits += stride, stats += 2) {
+        float largest = largest_of(width, logits), lane[ROW_LANES] = {0};
+        LANES_ADD(lane, width, exp_within(logits[j] - largest));
+        float sum = lanes_sum(lane);
+        stats[0] = largest;
+        stats[1] = 1.0f / sum;
+        total += log(sum) + largest - logits[rows->tokens[token_index(rows, r) + 1]];
     }
     return total;
 }
 
-static void kernel_crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target,
-                                         float scale)
+static void kernel_crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
+                                         float scale, enum dtype dtype, float *logits)
 {
-    for (size_t r = 0; r < row_count; r++, softmax += width) {
-        softmax[target[r]] -= 1.0f;
+    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, logits += stride, stats += 2) {
+        size_t target = rows->tokens[token_index(rows, r) + 1];
+        float largest = stats[0], inverse = stats[1], right = exp_within(logits[target] - largest) * inverse;
         for (size_t j = 0; j < width; j++)
-            softmax[j] *= scale;
+            logits[j] = exp_within(logits[j] - largest) * inverse * scale;
+        logits[target] = (right - 1.0f) * scale;
+        kernel_operand_round(dtype, width, logits, logits);
     }
 }

@@ -5,6 +5,8 @@
 
 #include "ref/arithmetic/accelerator.h"
 #include "ref/arithmetic/isa.h"
+#include "base/err.h"
+#include "base/openblas.h"
 
 #include <assert.h>
 #include <cblas.h>
@@ -17,84 +19,82 @@ static void blas_prepare(void)
     openblas_set_num_threads(1);
 }
 
-void matmul_prepare(void)
+int matmul_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    TRY(openblas_load());
     pthread_once(&once, blas_prepare);
+    return ERR_NONE;
+}
+
+size_t operand_bytes(enum dtype dtype, const void *address)
+{
+    return accelerator_of(address) ? dtype_bytes(dtype) : sizeof(float);
+}
+
+void operand_round(enum dtype dtype, size_t count, const float *in, void *out)
+{
+    isa_kernels_at(out)->operand_round(dtype, count, in, out);
+}
+
+static void host_matmul(const struct matmul_batch *batch, size_t group, size_t index)
+{
+    struct matmul_operand a = batch->a, b = batch->b;
+    const float *left = (const float *)a.data + matmul_offset(batch->a_steps, group, index);
+    const float *right = (const float *)b.data + matmul_offset(batch->b_steps, group, index);
+    float *c = (float *)batch->c + matmul_offset(batch->c_steps, group, index);
+    cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
+                (blasint)batch->m, (blasint)batch->n, (blasint)batch->k, batch->alpha, left, (blasint)a.stride, right,
+                (blasint)b.stride, batch->beta, c, (blasint)batch->c_stride);
+    for (size_t row = 0; batch->c_is_operand && batch->dtype != DTYPE_FP32 && row < batch->m; row++)
+        isa_kernels()->operand_round(batch->dtype, batch->n, c + row * batch->c_stride, c + row * batch->c_stride);
+}
+
+void matmul_many(const struct matmul_batch *batch)
+{
+    struct matmul_operand a = batch->a, b = batch->b;
+    size_t m = batch->m, n = batch->n, k = batch->k;
+    assert(a.data && b.data && batch->c && m <= INT_MAX && n <= INT_MAX && k <= INT_MAX);
+    assert(a.stride >= (a.transposed ? m : k) && b.stride >= (b.transposed ? k : n) && batch->c_stride >= n);
+    const struct accelerator *accelerator = accelerator_of(batch->c);
+    if (accelerator) {
+        accelerator->matmul(batch);
+        return;
+    }
+    for (size_t group = 0; group < batch->group_count; group++)
+        for (size_t i = 0; i < batch->count; i++)
+            host_matmul(batch, group, i);
 }
 
 void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
             float *c, size_t c_stride)
 {
-    assert(a.data && b.data && c && m <= INT_MAX && n <= INT_MAX && k <= INT_MAX);
-    assert(a.stride >= (a.transposed ? m : k) && b.stride >= (b.transposed ? k : n) && c_stride >= n);
-    const struct accelerator *accelerator = accelerator_of(c);
-    if (accelerator) {
-        accelerator->matmul(m, n, k, alpha, a, b, beta, c, c_stride);
-        return;
-    }
-    cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
-                (blasint)m, (blasint)n, (blasint)k, alpha, a.data, (blasint)a.stride, b.data, (blasint)b.stride, beta,
-                c, (blasint)c_stride);
+    matmul_many(&(struct matmul_batch){.group_count = 1,
+                                       .count = 1,
+                                       .m = m,
+                                       .n = n,
+                                       .k = k,
+                                       .alpha = alpha,
+                                       .beta = beta,
+                                       .a = a,
+                                       .b = b,
+                                       .c = c,
+                                       .c_stride = c_stride});
 }
 
-// scores = softmax(q k^T / sqrt(head_width)) of one head of one sequence.
-static void attention_scores(size_t length, size_t head_width, struct matmul_operand q, struct matmul_operand k,
-                             float *scores)
+void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)
 {
-    k.transposed = true;
-    matmul(length, length, head_width, 1.0f / sqrtf((float)head_width), q, k, 0.0f, scores, length);
-    isa_kernels_at(scores)->softmax_causal(length, scores);
+    isa_kernels_at(out)->bias_rows(row_count, width, dtype, bias, out);
 }
 
-void attention_forward(const struct attention_shape *shape, const float *qkv, float *out, float *scores)
+void bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out)
 {
-    assert(shape->head_count > 0 && shape->width % shape->head_count == 0);
-    size_t length = shape->sequence_length, width = shape->width, head_width = width / shape->head_count;
-    for (size_t s = 0; s < shape->sequence_count; s++, qkv += length * 3 * width, out += length * width) {
-        for (size_t head = 0; head < width; head += head_width) {
-            struct matmul_operand q = {qkv + head, 3 * width, false}, k = {qkv + width + head, 3 * width, false};
-            struct matmul_operand v = {qkv + 2 * width + head, 3 * width, false}, p = {scores, length, false};
-            attention_scores(length, head_width, q, k, scores);
-            matmul(length, head_width, length, 1.0f, p, v, 0.0f, out + head, width);
-        }
-    }
+    isa_kernels_at(out)->bias_add(row_count, width, in, dtype, bias, out);
 }
 
-void attention_backward(const struct attention_shape *shape, const float *qkv, const float *out_gradient,
-                        float *qkv_gradient, float *scores, float *scores_gradient)
+void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out)
 {
-    assert(shape->head_count > 0 && shape->width % shape->head_count == 0);
-    size_t length = shape->sequence_length, width = shape->width, head_width = width / shape->head_count;
-    float scale = 1.0f / sqrtf((float)head_width);
-    for (size_t s = 0; s < shape->sequence_count; s++) {
-        for (size_t head = 0; head < width; head += head_width) {
-            struct matmul_operand q = {qkv + head, 3 * width, false}, k = {qkv + width + head, 3 * width, false};
-            struct matmul_operand v = {qkv + 2 * width + head, 3 * width, true};
-            struct matmul_operand p_transposed = {scores, length, true}, o = {out_gradient + head, width, false};
-            struct matmul_operand ds = {scores_gradient, length, false},
-                                  ds_transposed = {scores_gradient, length, true};
-            attention_scores(length, head_width, q, k, scores);
-            matmul(length, head_width, length, 1.0f, p_transposed, o, 0.0f, qkv_gradient + 2 * width + head, 3 * width);
-            matmul(length, length, head_width, 1.0f, o, v, 0.0f, scores_gradient, length);
-            isa_kernels_at(scores)->softmax_causal_backward(length, scores, scores_gradient);
-            matmul(length, head_width, length, scale, ds, k, 0.0f, qkv_gradient + head, 3 * width);
-            matmul(length, head_width, length, scale, ds_transposed, q, 0.0f, qkv_gradient + width + head, 3 * width);
-        }
-        qkv += length * 3 * width;
-        qkv_gradient += length * 3 * width;
-        out_gradient += length * width;
-    }
-}
-
-void bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
-{
-    isa_kernels_at(out)->bias_add(row_count, width, in, bias, out);
-}
-
-void rows_sum(size_t row_count, size_t width, const float *in, float *out)
-{
-    isa_kernels_at(out)->rows_sum(row_count, width, in, out);
+    isa_kernels_at(out)->rows_sum(row_count, width, dtype, in, out);
 }
 
 void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
@@ -102,47 +102,56 @@ void layernorm_stats(size_t row_count, size_t width, const float *in, float *sta
     isa_kernels_at(stats)->layernorm_stats(row_count, width, in, stats);
 }
 
-void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                     const float *bias, float *out)
+void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                     const void *weight, const void *bias, void *out)
 {
-    isa_kernels_at(out)->layernorm_apply(row_count, width, in, stats, weight, bias, out);
+    isa_kernels_at(out)->layernorm_apply(row_count, width, in, stats, dtype, weight, bias, out);
 }
 
-void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                        const float *out_gradient, float *in_gradient, float *weight_gradient, float *bias_gradient)
+void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                        const void *weight, const float *out_gradient, float *in_gradient, float *weight_gradient,
+                        float *bias_gradient)
 {
     isa_kernels_at(in_gradient)
-        ->layernorm_backward(row_count, width, in, stats, weight, out_gradient, in_gradient, weight_gradient,
+        ->layernorm_backward(row_count, width, in, stats, dtype, weight, out_gradient, in_gradient, weight_gradient,
                              bias_gradient);
 }
 
-void gelu_forward(size_t count, const float *in, float *out)
+void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out)
 {
-    isa_kernels_at(out)->gelu_forward(count, in, out);
+    isa_kernels_at(out)->gelu_forward(row_count, width, in, dtype, bias, out);
 }
 
-void gelu_backward(size_t count, const float *in, float *out, float *gradient)
+void gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
+                   const void *bias, void *out, void *in_gradient)
 {
-    isa_kernels_at(out)->gelu_backward(count, in, out, gradient);
+    isa_kernels_at(out)->gelu_backward(row_count, width, in, gradient, dtype, bias, out, in_gradient);
 }
 
-void embedding_forward(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
-                       const float *position_weight, float *out)
+void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype, const void *token_weight,
+                       const void *position_weight, float *out)
 {
-    isa_kernels_at(out)->embedding_forward(row_count, width, tokens, token_weight, position_weight, out);
+    isa_kernels_at(out)->embedding_forward(rows, width, dtype, token_weight, position_weight, out);
 }
 
-void embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *in, float *gradient)
+void token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
 {
-    isa_kernels_at(gradient)->embedding_backward(row_count, width, tokens, in, gradient);
+    isa_kernels_at(gradient)->token_backward(rows, width, in, gradient);
 }
 
-double crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target)
+void position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
 {
-    return isa_kernels_at(logits)->crossentropy_forward(row_count, width, logits, target);
+    isa_kernels_at(gradient)->position_backward(rows, width, in, gradient);
 }
 
-void crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target, float scale)
+double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
+                            float *stats)
 {
-    isa_kernels_at(softmax)->crossentropy_backward(row_count, width, softmax, target, scale);
+    return isa_kernels_at(logits)->crossentropy_forward(rows, width, stride, logits, stats);
+}
+
+void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats, float scale,
+                           enum dtype dtype, float *logits)
+{
+    isa_kernels_at(logits)->crossentropy_backward(rows, width, stride, stats, scale, dtype, logits);
 }

@@ -7,12 +7,10 @@
 
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
-#include "ref/arithmetic/gpt_math.h"
 #include "ref/arithmetic/adam.h"
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/norm.h"
 
-#include <cblas.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,14 +139,6 @@ static int shadow_wait(void)
     return code == ERR_NONE ? ERR_NONE : err_set(code, "the shadow has failed");
 }
 
-static void shadow_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                          float beta, float *c, size_t c_stride)
-{
-    cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
-                (blasint)m, (blasint)n, (blasint)k, alpha, at(a.data), (blasint)a.stride, at(b.data), (blasint)b.stride,
-                beta, at(c), (blasint)c_stride);
-}
-
 static void shadow_widen(enum dtype dtype, const void *in, float *out, size_t count)
 {
     isa_scalar.widen(dtype, at(in), at(out), count);
@@ -204,77 +194,7 @@ static void shadow_norm_accumulate(struct norm_sum *sum, enum dtype dtype, const
     isa_scalar.norm_accumulate(sum, dtype, at(values), count, max_bits);
 }
 
-static void shadow_bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
-{
-    isa_scalar.bias_add(row_count, width, at(in), at(bias), at(out));
-}
-
-static void shadow_rows_sum(size_t row_count, size_t width, const float *in, float *out)
-{
-    isa_scalar.rows_sum(row_count, width, at(in), at(out));
-}
-
-static void shadow_layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
-{
-    isa_scalar.layernorm_stats(row_count, width, at(in), at(stats));
-}
-
-static void shadow_layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats,
-                                   const float *weight, const float *bias, float *out)
-{
-    isa_scalar.layernorm_apply(row_count, width, at(in), at(stats), at(weight), at(bias), at(out));
-}
-
-static void shadow_layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats,
-                                      const float *weight, const float *out_gradient, float *in_gradient,
-                                      float *weight_gradient, float *bias_gradient)
-{
-    isa_scalar.layernorm_backward(row_count, width, at(in), at(stats), at(weight), at(out_gradient), at(in_gradient),
-                                  at(weight_gradient), at(bias_gradient));
-}
-
-static void shadow_gelu_forward(size_t count, const float *in, float *out)
-{
-    isa_scalar.gelu_forward(count, at(in), at(out));
-}
-
-static void shadow_gelu_backward(size_t count, const float *in, float *out, float *gradient)
-{
-    isa_scalar.gelu_backward(count, at(in), at(out), at(gradient));
-}
-
-static void shadow_softmax_causal(size_t length, float *scores)
-{
-    isa_scalar.softmax_causal(length, at(scores));
-}
-
-static void shadow_softmax_causal_backward(size_t length, const float *softmax, float *gradient)
-{
-    isa_scalar.softmax_causal_backward(length, at(softmax), at(gradient));
-}
-
-static void shadow_embedding_forward(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
-                                     const float *position_weight, float *out)
-{
-    isa_scalar.embedding_forward(row_count, width, tokens, at(token_weight), at(position_weight), at(out));
-}
-
-static void shadow_embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *in,
-                                      float *gradient)
-{
-    isa_scalar.embedding_backward(row_count, width, tokens, at(in), at(gradient));
-}
-
-static double shadow_crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target)
-{
-    return isa_scalar.crossentropy_forward(row_count, width, at(logits), target);
-}
-
-static void shadow_crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target,
-                                         float scale)
-{
-    isa_scalar.crossentropy_backward(row_count, width, at(softmax), target, scale);
-}
+#include "ref/arithmetic/shadow_gpt_test.h"
 
 static const struct isa_kernels shadow_kernels = {
     .widen = shadow_widen,
@@ -285,6 +205,8 @@ static const struct isa_kernels shadow_kernels = {
     .adam = shadow_adam,
     .norm_max = shadow_norm_max,
     .norm_accumulate = shadow_norm_accumulate,
+    .operand_round = shadow_operand_round,
+    .bias_rows = shadow_bias_rows,
     .bias_add = shadow_bias_add,
     .rows_sum = shadow_rows_sum,
     .layernorm_stats = shadow_layernorm_stats,
@@ -295,7 +217,8 @@ static const struct isa_kernels shadow_kernels = {
     .softmax_causal = shadow_softmax_causal,
     .softmax_causal_backward = shadow_softmax_causal_backward,
     .embedding_forward = shadow_embedding_forward,
-    .embedding_backward = shadow_embedding_backward,
+    .token_backward = shadow_token_backward,
+    .position_backward = shadow_position_backward,
     .crossentropy_forward = shadow_crossentropy_forward,
     .crossentropy_backward = shadow_crossentropy_backward,
 };

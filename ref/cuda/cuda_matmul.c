@@ -2,12 +2,13 @@
 #include "ref/cuda/cuda_matmul.h"
 
 #include "ref/cuda/cuda_lane.h"
+#include "ref/cuda/cuda_library.h"
+#include "ref/cuda/cuda_matrix.h"
 #include "base/err.h"
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,10 +22,13 @@
 // NVIDIA's recommended size for the newest devices; older ones need less.
 enum { WORKSPACE_BYTES = 32 << 20 };
 
+// Products that cuBLAS gets in one call.
+enum { BATCH_MAX = 512 };
+
 // The library, loaded once per process.
 static struct {
     pthread_once_t once;
-    char missing[512];  // the reason why it is not available; "" if it is
+    char missing[2048];  // the reason why it is not available; "" if it is
     char version[32];
     cublasStatus_t (*create)(cublasHandle_t *handle);
     cublasStatus_t (*destroy)(cublasHandle_t handle);
@@ -34,67 +38,58 @@ static struct {
     cublasStatus_t (*set_atomics_mode)(cublasHandle_t handle, cublasAtomicsMode_t mode);
     cublasStatus_t (*get_property)(libraryPropertyType type, int *value);
     const char *(*status_name)(cublasStatus_t status);
-    cublasStatus_t (*sgemm)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
-                            int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
-                            const float *b, int64_t b_stride, const float *beta, float *c, int64_t c_stride);
-    pthread_key_t key;  // frees a thread's handle when the thread ends
-    bool has_key;
+    __typeof__(cublasGemmEx_64) *gemm;
+    __typeof__(cublasGemmBatchedEx_64) *gemm_batch;
 } library = {.once = PTHREAD_ONCE_INIT};
 
-// Of the calling thread.
+// Of the calling thread, for its stream and device. The handle ends before the stream does.
 struct handle {
+    struct cuda_lane_user user;  // first, so that a pointer to it is one to the handle
     cublasHandle_t cublas;
     void *workspace;
-    int device;
-    struct CUstream_st *stream;
+    const void **pointers;  // there, to the matrices of a batch
 };
 static _Thread_local struct handle own;
 
-// Runs when a thread ends, which cannot report an error. Its thread-local variables still exist.
-static void close_handle(void *handle)
+static void close_handle(struct cuda_lane_user *user)
 {
-    struct handle *h = handle;
+    struct handle *h = (struct handle *)user;
     if (h->cublas)
         (void)library.destroy(h->cublas);
     (void)cudaFree(h->workspace);
+    (void)cudaFree(h->pointers);
     *h = (struct handle){0};
 }
 
 static void load(void)
 {
-    const struct {
-        const char *name;
-        void *pointer;
-    } functions[] = {
-        {"cublasCreate_v2", &library.create},          {"cublasDestroy_v2", &library.destroy},
-        {"cublasSetStream_v2", &library.set_stream},   {"cublasSetWorkspace_v2", &library.set_workspace},
-        {"cublasSetMathMode", &library.set_math_mode}, {"cublasSetAtomicsMode", &library.set_atomics_mode},
-        {"cublasGetProperty", &library.get_property},  {"cublasGetStatusName", &library.status_name},
-        {"cublasSgemm_v2_64", &library.sgemm},
+    const struct cuda_library_function functions[] = {
+        {"cublasCreate_v2", &library.create},
+        {"cublasDestroy_v2", &library.destroy},
+        {"cublasSetStream_v2", &library.set_stream},
+        {"cublasSetWorkspace_v2", &library.set_workspace},
+        {"cublasSetMathMode", &library.set_math_mode},
+        {"cublasSetAtomicsMode", &library.set_atomics_mode},
+        {"cublasGetProperty", &library.get_property},
+        {"cublasGetStatusName", &library.status_name},
+        {"cublasGemmEx_64", &library.gemm},
+        {"cublasGemmBatchedEx_64", &library.gemm_batch},
     };
-    void *file = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!file)
-        file = dlopen(ZG_CUDA_LIBRARIES "/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!file) {
-        snprintf(library.missing, sizeof library.missing,
-                 "matrix products on a GPU need " LIBRARY
-                 ", which is neither in the system's library path nor in " ZG_CUDA_LIBRARIES
-                 ": install the CUDA toolkit, or set LD_LIBRARY_PATH");
+    void *file;
+    if (cuda_library_open((const char *const[]){LIBRARY, NULL}, "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), &file) !=
+        ERR_NONE) {
+        snprintf(library.missing, sizeof library.missing, "matrix products on a GPU need cuBLAS: %s", err_message());
         return;
     }
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
-        void *symbol = dlsym(file, functions[i].name);
-        memcpy(functions[i].pointer, &symbol, sizeof symbol);
-        if (!symbol) {
-            snprintf(library.missing, sizeof library.missing, LIBRARY " lacks %s", functions[i].name);
-            return;
-        }
+    const char *lacking = cuda_library_find(file, functions, sizeof functions / sizeof functions[0]);
+    if (lacking) {
+        snprintf(library.missing, sizeof library.missing, "%s lacks %s", cuda_library_file(file), lacking);
+        return;
     }
     int numbers[3] = {0};
     for (int i = 0; i < 3; i++)
         (void)library.get_property((libraryPropertyType)i, &numbers[i]);
     snprintf(library.version, sizeof library.version, "%d.%d.%d", numbers[0], numbers[1], numbers[2]);
-    library.has_key = pthread_key_create(&library.key, close_handle) == 0;
 }
 
 int cuda_matmul_load(void)
@@ -116,120 +111,103 @@ static int check(cublasStatus_t status, const char *what)
     return err_set(code, "CUDA: %s on device %d: %s", what, cuda_lane_device(), library.status_name(status));
 }
 
-static int open_handle(struct handle *h)
+// Sets the stream before the workspace, because cublasSetStream resets the workspace.
+static int open_handle(struct handle *h, struct CUstream_st *stream)
 {
     TRY(cuda_lane_error(cudaMalloc(&h->workspace, WORKSPACE_BYTES), "allocating the workspace of cuBLAS"));
+    void *pointers;
+    TRY(cuda_lane_error(cudaMalloc(&pointers, 3 * BATCH_MAX * sizeof *h->pointers), "allocating pointers for cuBLAS"));
+    h->pointers = pointers;
     TRY(check(library.create(&h->cublas), "creating a handle of cuBLAS"));
-    h->device = cuda_lane_device();
-    TRY(check(library.set_math_mode(h->cublas, CUBLAS_PEDANTIC_MATH), "the mode of cuBLAS"));
-    return check(library.set_atomics_mode(h->cublas, CUBLAS_ATOMICS_NOT_ALLOWED), "the mode of cuBLAS");
+    const cublasMath_t mode = (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+    TRY(check(library.set_math_mode(h->cublas, mode), "the mode of cuBLAS"));
+    TRY(check(library.set_atomics_mode(h->cublas, CUBLAS_ATOMICS_NOT_ALLOWED), "the mode of cuBLAS"));
+    TRY(check(library.set_stream(h->cublas, stream), "the stream of cuBLAS"));
+    return check(library.set_workspace(h->cublas, h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS");
 }
 
-// Prepares the handle for the calling thread's device and stream. Sets the stream before the workspace, because
-// cublasSetStream resets the workspace.
+// Prepares the handle for the calling thread's device and stream.
 static int ready(struct handle *h)
 {
     TRY(cuda_matmul_load());
-    struct CUstream_st *stream = cuda_lane_stream();
-    if (!stream)
-        return cuda_lane_wait();
-    if (h->cublas && h->device != cuda_lane_device())
-        close_handle(h);
-    if (!h->cublas) {
-        if (library.has_key)
-            (void)pthread_setspecific(library.key, h);
-        int code = open_handle(h);
-        if (code != ERR_NONE) {
-            close_handle(h);
-            return code;
-        }
-    }
-    if (h->stream == stream)
+    struct CUstream_st *stream;
+    TRY(cuda_lane_open(&stream));
+    if (h->cublas)
         return ERR_NONE;
-    TRY(check(library.set_stream(h->cublas, stream), "the stream of cuBLAS"));
-    TRY(check(library.set_workspace(h->cublas, h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS"));
-    h->stream = stream;
+    int code = open_handle(h, stream);
+    if (code != ERR_NONE) {
+        close_handle(&h->user);
+        return code;
+    }
+    h->user.close = close_handle;
+    cuda_lane_join(&h->user);
     return ERR_NONE;
 }
 
-static cublasOperation_t operation_of(struct matmul_operand operand)
+// Tensor cores multiply 16-bit operands exactly and sum in fp32; of fp32 they would round the operands.
+static cublasComputeType_t compute_of(const struct matmul_batch *p)
 {
-    return operand.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-}
-
-// A matrix that cuBLAS may take. Which of its kernels fits is for it to choose, by the addresses as well, of which none
-// loads more than ALIGNMENT bytes at once; and where a parameter lies depends on how it is sharded. So a matrix that is
-// not aligned is multiplied as a copy that is.
-struct matrix {
-    float *data, *copy;  // copy: null where data is aligned
-    size_t rows, columns, stride;
-};
-enum { ALIGNMENT = 16 };
-
-static int open_matrix(struct matrix *matrix, bool is_read)
-{
-    if ((uintptr_t)matrix->data % ALIGNMENT == 0 || matrix->rows == 0)
-        return ERR_NONE;
-    size_t bytes = ((matrix->rows - 1) * matrix->stride + matrix->columns) * sizeof *matrix->data;
-    void *copy = NULL;
-    TRY(cuda_lane_error(cudaMallocAsync(&copy, bytes, cuda_lane_stream()), "a copy of a matrix"));
-    matrix->copy = copy;
-    if (!is_read)
-        return ERR_NONE;
-    return cuda_lane_error(cudaMemcpyAsync(copy, matrix->data, bytes, cudaMemcpyDeviceToDevice, cuda_lane_stream()),
-                           "a copy of a matrix");
-}
-
-static int close_matrix(struct matrix *matrix, bool is_written)
-{
-    int code = ERR_NONE;
-    if (!matrix->copy)
-        return ERR_NONE;
-    if (is_written)
-        code = cuda_lane_error(cudaMemcpy2DAsync(matrix->data, matrix->stride * sizeof(float), matrix->copy,
-                                                 matrix->stride * sizeof(float), matrix->columns * sizeof(float),
-                                                 matrix->rows, cudaMemcpyDeviceToDevice, cuda_lane_stream()),
-                               "a copy of a matrix");
-    int freed = cuda_lane_error(cudaFreeAsync(matrix->copy, cuda_lane_stream()), "a copy of a matrix");
-    return code != ERR_NONE ? code : freed;
-}
-
-static struct matrix matrix_of(struct matmul_operand operand, size_t rows, size_t columns)
-{
-    return (struct matrix){.data = (float *)(uintptr_t)operand.data,
-                           .rows = operand.transposed ? columns : rows,
-                           .columns = operand.transposed ? rows : columns,
-                           .stride = operand.stride};
-}
-
-static const float *data_of(const struct matrix *matrix)
-{
-    return matrix->copy ? matrix->copy : matrix->data;
+    return p->dtype == DTYPE_FP32 ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
 }
 
 // cuBLAS is column-major and so reads a row-major matrix as its transpose: c^T = op(b)^T op(a)^T.
-static int multiply(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                    float beta, float *c, size_t c_stride)
+static int multiply_one(const struct matmul_batch *p, struct cuda_matrix a, struct cuda_matrix b, struct cuda_matrix c)
 {
-    struct matrix left = matrix_of(a, m, k), right = matrix_of(b, k, n);
-    struct matrix out = {.data = c, .rows = m, .columns = n, .stride = c_stride};
-    TRY(ready(&own));
-    int code = open_matrix(&left, true);
-    code = code == ERR_NONE ? open_matrix(&right, true) : code;
-    code = code == ERR_NONE ? open_matrix(&out, beta != 0.0f) : code;
+    int code = cuda_matrix_open(&a, true);
+    code = code == ERR_NONE ? cuda_matrix_open(&b, true) : code;
+    code = code == ERR_NONE ? cuda_matrix_open(&c, p->beta != 0.0f) : code;
     if (code == ERR_NONE)
-        code = check(library.sgemm(own.cublas, operation_of(b), operation_of(a), (int64_t)n, (int64_t)m, (int64_t)k,
-                                   &alpha, data_of(&right), (int64_t)b.stride, data_of(&left), (int64_t)a.stride, &beta,
-                                   out.copy ? out.copy : out.data, (int64_t)c_stride),
+        code = check(library.gemm(own.cublas, b.operation, a.operation, (int64_t)p->n, (int64_t)p->m, (int64_t)p->k,
+                                  &p->alpha, cuda_matrix_data(&b), cuda_matrix_type(&b), (int64_t)b.stride,
+                                  cuda_matrix_data(&a), cuda_matrix_type(&a), (int64_t)a.stride, &p->beta,
+                                  cuda_matrix_data(&c), cuda_matrix_type(&c), (int64_t)c.stride, compute_of(p),
+                                  CUBLAS_GEMM_DEFAULT),
                      "a matrix product");
-    int closed[] = {close_matrix(&left, false), close_matrix(&right, false), close_matrix(&out, code == ERR_NONE)};
+    int closed[] = {cuda_matrix_close(&a, false), cuda_matrix_close(&b, false),
+                    cuda_matrix_close(&c, code == ERR_NONE)};
     for (int i = 0; i < 3; i++)
         code = code == ERR_NONE ? closed[i] : code;
     return code;
 }
 
-void cuda_matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b,
-                 float beta, float *c, size_t c_stride)
+// The products [first, first + count) of a batch of a b = c. The pointers are copied to the device before the call
+// returns, and in the stream's order, so that their memory there serves every batch.
+static int multiply_some(const struct matmul_batch *p, const struct cuda_matrix matrices[3], size_t first, size_t count)
 {
-    cuda_lane_keep(multiply(m, n, k, alpha, a, b, beta, c, c_stride));
+    const struct cuda_matrix *a = matrices, *b = matrices + 1, *c = matrices + 2;
+    const void *pointers[3 * BATCH_MAX];
+    for (size_t i = 0; i < 3 * count; i++)
+        pointers[i] = cuda_matrix_at(matrices[i / count], p->count, first + i % count).data;
+    TRY(cuda_lane_error(cudaMemcpyAsync(own.pointers, pointers, 3 * count * sizeof *pointers, cudaMemcpyHostToDevice,
+                                        cuda_lane_stream()),
+                        "pointers for cuBLAS"));
+    return check(library.gemm_batch(own.cublas, b->operation, a->operation, (int64_t)p->n, (int64_t)p->m, (int64_t)p->k,
+                                    &p->alpha, own.pointers + count, cuda_matrix_type(b), (int64_t)b->stride,
+                                    own.pointers, cuda_matrix_type(a), (int64_t)a->stride, &p->beta,
+                                    (void *const *)(own.pointers + 2 * count), cuda_matrix_type(c), (int64_t)c->stride,
+                                    (int64_t)count, compute_of(p), CUBLAS_GEMM_DEFAULT),
+                 "matrix products");
+}
+
+static int multiply(const struct matmul_batch *p)
+{
+    const struct matmul_operand result = {p->c, p->c_stride, false};
+    const struct cuda_matrix matrices[] = {
+        cuda_matrix_of(p->dtype, p->a, p->m, p->k, p->a_steps), cuda_matrix_of(p->dtype, p->b, p->k, p->n, p->b_steps),
+        cuda_matrix_of(p->c_is_operand ? p->dtype : DTYPE_FP32, result, p->m, p->n, p->c_steps)};
+    size_t all = p->group_count * p->count;
+    bool together = all > 1 && cuda_matrix_is_aligned(&matrices[0]) && cuda_matrix_is_aligned(&matrices[1]) &&
+                    cuda_matrix_is_aligned(&matrices[2]);
+    TRY(ready(&own));
+    for (size_t i = 0; together && i < all; i += BATCH_MAX)
+        TRY(multiply_some(p, matrices, i, all - i < BATCH_MAX ? all - i : BATCH_MAX));
+    for (size_t i = 0; !together && i < all; i++)
+        TRY(multiply_one(p, cuda_matrix_at(matrices[0], p->count, i), cuda_matrix_at(matrices[1], p->count, i),
+                         cuda_matrix_at(matrices[2], p->count, i)));
+    return ERR_NONE;
+}
+
+void cuda_matmul(const struct matmul_batch *batch)
+{
+    cuda_lane_keep(multiply(batch));
 }

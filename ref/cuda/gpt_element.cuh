@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of gpt_kernel.h for teams of threads (gpt_team.cuh), one row for each team, or for single threads, one
-// element or column each. All of it also compiles for the host.
+// The operations of gpt_kernel.h on activations for teams of threads (gpt_team.cuh), one row for each team, or for
+// single threads, one element or column each. All of it also compiles for the host.
 #ifndef ZG_GPT_ELEMENT_CUH
 #define ZG_GPT_ELEMENT_CUH
 
@@ -9,41 +9,74 @@
 
 #include "ref/cuda/gpt_team.cuh"
 
-enum { ROW_TOKENS = 1024 };
+struct bias_rows_operation {
+    size_t width;
+    struct operand bias, out;
 
-// The tokens of up to ROW_TOKENS rows, passed to a kernel as an argument.
-struct row_tokens {
-    uint16_t of[ROW_TOKENS];
+#pragma nv_exec_check_disable
+    ROW
+    {
+        team.each(0, width, [&](size_t j) { out.put(r * width + j, bias.get(j)); });
+    }
 };
-
-#define ROW template <typename team_type> __host__ __device__ void row(const team_type &team, size_t r) const
 
 struct bias_add_operation {
     size_t width;
-    const float *in, *bias;
+    const float *in;
+    struct operand bias;
     float *out;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        const float *from = in ? in + r * width : NULL;
+        const float *from = in + r * width;
         float *to = out + r * width;
-        team.each(0, width, [&](size_t j) { to[j] = from ? from[j] + bias[j] : bias[j]; });
+        team.map(
+            width, [&](size_t j) { return from[j]; }, [&](size_t j, float x) { to[j] = x + bias.get(j); });
     }
 };
 
-// One column of a sum over rows.
-struct rows_sum_operation {
+// One column of the sum over a block of rows; element i is column i mod width of block i / width.
+struct block_sum_operation {
     size_t row_count, width;
-    const float *in;
-    float *out;
+    enum dtype dtype;
+    const void *in;
+    float *sums;
 
-    template <int lanes> __host__ __device__ void at(size_t j) const
+    template <int lanes> __host__ __device__ void at(size_t i) const
     {
-        float sum = 0;
-        for (size_t r = 0; r < row_count; r++)
-            sum += in[r * width + j];
-        out[j] = sum;
+        size_t first = i / width * SUM_ROWS, end = first + SUM_ROWS < row_count ? first + SUM_ROWS : row_count;
+        float sum[lanes] = {0};
+        UNROLL(8)
+        for (size_t r = first; r < end; r++) {
+            float x[lanes];
+            load<lanes>(dtype, in, r * width + i % width, x);
+            for (int k = 0; k < lanes; k++)
+                sum[k] += x[k];
+        }
+        store_floats<lanes>(sums, i, sum);
+    }
+};
+
+// One column of a sum over blocks, or of two: the second one's columns follow the first one's.
+struct sum_of_blocks_operation {
+    size_t block_count, width;
+    const float *sums[2];
+    float *out[2];
+
+    template <int lanes> __host__ __device__ void at(size_t i) const
+    {
+        int which = i >= width;
+        size_t j = i - which * width;
+        float sum[lanes] = {0};
+        UNROLL(16)
+        for (size_t block = 0; block < block_count; block++) {
+            float x[lanes];
+            load_floats<lanes>(sums[which], block * width + j, x);
+            for (int k = 0; k < lanes; k++)
+                sum[k] += x[k];
+        }
+        store_floats<lanes>(out[which], j, sum);
     }
 };
 
@@ -56,8 +89,8 @@ struct layernorm_stats_operation {
     ROW
     {
         const float *from = in + r * width;
-        float mean = team.sum(width, [&](size_t j) { return from[j]; }) / (float)width;
-        float square = team.sum(width, [&](size_t j) { return (from[j] - mean) * (from[j] - mean); });
+        float mean = sum_of(team, width, [&](size_t j) { return from[j]; }) / (float)width;
+        float square = sum_of(team, width, [&](size_t j) { return (from[j] - mean) * (from[j] - mean); });
         if (team.is_first()) {
             stats[2 * r] = mean;
             stats[2 * r + 1] = 1.0f / sqrtf(square / (float)width + 1e-5f);
@@ -67,40 +100,50 @@ struct layernorm_stats_operation {
 
 struct layernorm_apply_operation {
     size_t width;
-    const float *in, *stats, *weight, *bias;
-    float *out;
+    const float *in, *stats;
+    struct operand weight, bias, out;
 
 #pragma nv_exec_check_disable
     ROW
     {
         const float *from = in + r * width;
-        float *to = out + r * width, mean = stats[2 * r], rstd = stats[2 * r + 1];
-        team.each(0, width, [&](size_t j) { to[j] = (from[j] - mean) * rstd * weight[j] + bias[j]; });
+        float mean = stats[2 * r], rstd = stats[2 * r + 1];
+        team.map(
+            width, [&](size_t j) { return from[j]; },
+            [&](size_t j, float x) { out.put(r * width + j, (x - mean) * rstd * weight.get(j) + bias.get(j)); });
     }
 };
 
-// The gradients of weight and bias are sums over rows; each thread sums one column.
-struct layernorm_column_operation {
+// One column of the gradients of weight and bias over a block of rows, as block_sum_operation.
+struct layernorm_block_operation {
     size_t row_count, width;
     const float *in, *stats, *out_gradient;
-    float *weight_gradient, *bias_gradient;
+    float *weight_sums, *bias_sums;
 
-    template <int lanes> __host__ __device__ void at(size_t j) const
+    template <int lanes> __host__ __device__ void at(size_t i) const
     {
-        float weight_sum = 0, bias_sum = 0;
-        for (size_t r = 0; r < row_count; r++) {
-            float normal = (in[r * width + j] - stats[2 * r]) * stats[2 * r + 1];
-            weight_sum += out_gradient[r * width + j] * normal;
-            bias_sum += out_gradient[r * width + j];
+        size_t first = i / width * SUM_ROWS, end = first + SUM_ROWS < row_count ? first + SUM_ROWS : row_count;
+        float weight_sum[lanes] = {0}, bias_sum[lanes] = {0};
+        UNROLL(8)
+        for (size_t r = first; r < end; r++) {
+            float x[lanes], g[lanes], mean = stats[2 * r], rstd = stats[2 * r + 1];
+            load_floats<lanes>(in, r * width + i % width, x);
+            load_floats<lanes>(out_gradient, r * width + i % width, g);
+            for (int k = 0; k < lanes; k++) {
+                weight_sum[k] += g[k] * ((x[k] - mean) * rstd);
+                bias_sum[k] += g[k];
+            }
         }
-        weight_gradient[j] = weight_sum;
-        bias_gradient[j] = bias_sum;
+        store_floats<lanes>(weight_sums, i, weight_sum);
+        store_floats<lanes>(bias_sums, i, bias_sum);
     }
 };
 
 struct layernorm_row_operation {
     size_t width;
-    const float *in, *stats, *weight, *out_gradient;
+    const float *in, *stats;
+    struct operand weight;
+    const float *out_gradient;
     float *in_gradient;
 
 #pragma nv_exec_check_disable
@@ -108,137 +151,99 @@ struct layernorm_row_operation {
     {
         const float *x = in + r * width, *g = out_gradient + r * width;
         float *to = in_gradient + r * width, mean = stats[2 * r], rstd = stats[2 * r + 1];
-        float plain = team.sum(width, [&](size_t j) { return g[j] * weight[j]; }) / (float)width;
-        float along =
-            team.sum(width, [&](size_t j) { return g[j] * weight[j] * ((x[j] - mean) * rstd); }) / (float)width;
-        team.each(0, width, [&](size_t j) {
-            float normal = (x[j] - mean) * rstd;
-            to[j] += rstd * (g[j] * weight[j] - plain - normal * along);
-        });
+        float2 sums = team.sums(
+            width, [&](size_t j) { return g[j] * weight.get(j); },
+            [&](size_t j) { return g[j] * weight.get(j) * ((x[j] - mean) * rstd); });
+        float plain = sums.x / (float)width, along = sums.y / (float)width;
+        team.map(
+            width,
+            [&](size_t j) {
+                return float3{x[j], g[j], to[j]};
+            },
+            [&](size_t j, float3 v) {
+                float normal = (v.x - mean) * rstd;
+                to[j] = v.z + rstd * (v.y * weight.get(j) - plain - normal * along);
+            });
     }
 };
 
 struct gelu_forward_operation {
+    size_t width;
     const float *in;
-    float *out;
+    struct operand bias, out;
 
-    template <int lanes> __host__ __device__ void at(size_t i) const
+#pragma nv_exec_check_disable
+    ROW
     {
-        out[i] = gelu_value(in[i]);
+        const float *from = in + r * width;
+        team.map(
+            width, [&](size_t j) { return from[j]; },
+            [&](size_t j, float x) { out.put(r * width + j, gelu_value(x + bias.get(j))); });
     }
 };
 
 struct gelu_backward_operation {
-    const float *in;
-    float *out, *gradient;
+    size_t width;
+    const float *in, *gradient;
+    struct operand bias, out, in_gradient;
 
-    template <int lanes> __host__ __device__ void at(size_t i) const
+#pragma nv_exec_check_disable
+    ROW
     {
-        struct gelu g = gelu_with_slope(in[i]);
-        out[i] = g.value;
-        gradient[i] *= g.slope;
+        const float *from = in + r * width, *g = gradient + r * width;
+        team.map(
+            width,
+            [&](size_t j) {
+                return float2{from[j], g[j]};
+            },
+            [&](size_t j, float2 v) {
+                struct gelu gelu = gelu_with_slope(v.x + bias.get(j));
+                out.put(r * width + j, gelu.value);
+                in_gradient.put(r * width + j, v.y * gelu.slope);
+            });
     }
 };
 
 struct softmax_causal_operation {
     size_t length;
-    float *scores;
+    const float *scores;
+    struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        float *to = scores + r * length, largest;
-        float inverse = 1.0f / exponentials(team, r + 1, to, &largest);
-        team.each(0, r + 1, [&](size_t j) { to[j] *= inverse; });
-        team.each(r + 1, length, [&](size_t j) { to[j] = 0; });
+        size_t count = r % length + 1;
+        const float *from = scores + r * length;
+        float largest = team.largest(count, from);
+        // Exponentials are computed twice rather than written and read.
+        float inverse = 1.0f / sum_of(team, count, [&](size_t j) { return exp_within(from[j] - largest); });
+        team.map(
+            count, [&](size_t j) { return from[j]; },
+            [&](size_t j, float x) { out.put(r * length + j, exp_within(x - largest) * inverse); });
+        team.each(count, causal_end(count - 1, length), [&](size_t j) { out.put(r * length + j, 0); });
     }
 };
 
 struct softmax_causal_backward_operation {
     size_t length;
-    const float *softmax;
-    float *gradient;
+    struct operand softmax;
+    const float *gradient;
+    struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        const float *p = softmax + r * length;
-        float *g = gradient + r * length;
-        float common = team.sum(r + 1, [&](size_t j) { return p[j] * g[j]; });
-        team.each(0, r + 1, [&](size_t j) { g[j] = p[j] * (g[j] - common); });
-        team.each(r + 1, length, [&](size_t j) { g[j] = 0; });
+        const float *g = gradient + r * length;
+        size_t count = r % length + 1;
+        float common = sum_of(team, count, [&](size_t j) { return softmax.get(r * length + j) * g[j]; });
+        team.map(
+            count,
+            [&](size_t j) {
+                return float2{softmax.get(r * length + j), g[j]};
+            },
+            [&](size_t j, float2 v) { out.put(r * length + j, v.x * (v.y - common)); });
+        team.each(count, causal_end(count - 1, length), [&](size_t j) { out.put(r * length + j, 0); });
     }
 };
-
-// The terms of a row's loss, log(sum) + largest - right.
-struct row_loss {
-    float sum, largest, right;
-};
-
-struct crossentropy_forward_operation {
-    size_t width;
-    float *logits;
-    struct row_loss *losses;
-    struct row_tokens target;
-
-#pragma nv_exec_check_disable
-    ROW
-    {
-        float *to = logits + r * width;
-        struct row_loss loss;
-        loss.right = to[target.of[r]];
-        team.sync();
-        loss.sum = exponentials(team, width, to, &loss.largest);
-        float inverse = 1.0f / loss.sum;
-        team.each(0, width, [&](size_t j) { to[j] *= inverse; });
-        if (team.is_first())
-            losses[r] = loss;
-    }
-};
-
-struct crossentropy_backward_operation {
-    size_t width;
-    float *softmax, scale;
-    struct row_tokens target;
-
-#pragma nv_exec_check_disable
-    ROW
-    {
-        float *to = softmax + r * width;
-        team.each(0, width, [&](size_t j) { to[j] = (j == target.of[r] ? to[j] - 1.0f : to[j]) * scale; });
-    }
-};
-
-struct embedding_forward_operation {
-    size_t width;
-    const float *token_weight, *position_weight;
-    float *out;
-    struct row_tokens tokens;
-
-#pragma nv_exec_check_disable
-    ROW
-    {
-        const float *token = token_weight + tokens.of[r] * width, *position = position_weight + r * width;
-        float *to = out + r * width;
-        team.each(0, width, [&](size_t j) { to[j] = token[j] + position[j]; });
-    }
-};
-
-// One column of all rows, in ascending order: if two rows have the same token, the first is added first.
-struct embedding_backward_operation {
-    size_t row_count, width;
-    bool by_token;
-    const float *in;
-    float *gradient;
-    struct row_tokens tokens;
-
-    template <int lanes> __host__ __device__ void at(size_t j) const
-    {
-        for (size_t r = 0; r < row_count; r++)
-            gradient[(by_token ? tokens.of[r] : r) * width + j] += in[r * width + j];
-    }
-};
-
-#undef ROW
 
 #endif

@@ -1,23 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 // The entries of struct isa_kernels for a GPT, made of the operations of gpt_element.cuh. The template parameter
-// `where` runs them: run(operation, count, wide, what) for elements or columns, rows(operation, count, what) for rows,
-// results(count) allocates losses, and fetch copies them to the host.
+// `where` runs them:
+//   run(operation, count, wide, what)      for elements or columns
+//   rows(operation, count, what)           for rows
+//   scratch(bytes) -> void *               returns memory for the next operations, until the next call; null: an error
+//                                          is noted
+//   give(to, from, bytes, what) -> int     copies from the host, whose memory the caller may change at once
+//   fetch(to, from, bytes, what) -> int    copies to the host
 #ifndef ZG_GPT_KERNELS_CUH
 #define ZG_GPT_KERNELS_CUH
 
+#include "ref/cuda/array_kernels.cuh"
 #include "ref/cuda/gpt_element.cuh"
+#include "ref/cuda/gpt_token_element.cuh"
 
-#include <string.h>
+#include <initializer_list>
+#include <stdlib.h>
 
 template <typename where> struct gpt_kernels {
-    static void bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
+    static void operand_round(enum dtype dtype, size_t count, const float *in, void *out)
     {
-        where::rows(bias_add_operation{width, in, bias, out}, row_count, "a bias");
+        array_kernels<where>::narrow(dtype, in, out, count);
     }
 
-    static void rows_sum(size_t row_count, size_t width, const float *in, float *out)
+    static void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)
     {
-        where::run(rows_sum_operation{row_count, width, in, out}, width, false, "a sum of rows");
+        where::rows(bias_rows_operation{width, in(dtype, bias), {dtype, out}}, row_count, "a bias");
+    }
+
+    static void bias_add(size_t row_count, size_t width, const float *from, enum dtype dtype, const void *bias,
+                         float *out)
+    {
+        where::rows(bias_add_operation{width, from, in(dtype, bias), out}, row_count, "a bias");
+    }
+
+    static void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *from, float *out)
+    {
+        size_t blocks = block_count(row_count);
+        bool wide = width % WIDE == 0 && is_wide(dtype, from) && is_wide(DTYPE_FP32, out);
+        float *sums = (float *)where::scratch(blocks * width * sizeof *sums);
+        if (!sums)
+            return;
+        where::run(block_sum_operation{row_count, width, dtype, from, sums}, blocks * width, wide, "a sum of rows");
+        where::run(sum_of_blocks_operation{blocks, width, {sums, NULL}, {out, NULL}}, width, wide, "a sum of rows");
     }
 
     static void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
@@ -25,111 +50,148 @@ template <typename where> struct gpt_kernels {
         where::rows(layernorm_stats_operation{width, in, stats}, row_count, "a layer norm");
     }
 
-    static void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats,
-                                const float *weight, const float *bias, float *out)
+    static void layernorm_apply(size_t row_count, size_t width, const float *from, const float *stats, enum dtype dtype,
+                                const void *weight, const void *bias, void *out)
     {
-        where::rows(layernorm_apply_operation{width, in, stats, weight, bias, out}, row_count, "a layer norm");
+        where::rows(layernorm_apply_operation{width, from, stats, in(dtype, weight), in(dtype, bias), {dtype, out}},
+                    row_count, "a layer norm");
     }
 
-    static void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats,
-                                   const float *weight, const float *out_gradient, float *in_gradient,
+    static void layernorm_backward(size_t row_count, size_t width, const float *from, const float *stats,
+                                   enum dtype dtype, const void *weight, const float *out_gradient, float *in_gradient,
                                    float *weight_gradient, float *bias_gradient)
     {
-        where::run(
-            layernorm_column_operation{row_count, width, in, stats, out_gradient, weight_gradient, bias_gradient},
-            width, false, "a layer norm's gradients");
-        where::rows(layernorm_row_operation{width, in, stats, weight, out_gradient, in_gradient}, row_count,
-                    "a layer norm's gradients");
+        const char what[] = "a layer norm's gradients";
+        size_t blocks = block_count(row_count);
+        bool wide = are_wide(width, {from, out_gradient, weight_gradient, bias_gradient});
+        float *weight_sums = (float *)where::scratch(2 * blocks * width * sizeof *weight_sums);
+        float *bias_sums = weight_sums + blocks * width;
+        if (!weight_sums)
+            return;
+        where::run(layernorm_block_operation{row_count, width, from, stats, out_gradient, weight_sums, bias_sums},
+                   blocks * width, wide, what);
+        where::run(sum_of_blocks_operation{blocks, width, {weight_sums, bias_sums}, {weight_gradient, bias_gradient}},
+                   2 * width, wide, what);
+        where::rows(layernorm_row_operation{width, from, stats, in(dtype, weight), out_gradient, in_gradient},
+                    row_count, what);
     }
 
-    static void gelu_forward(size_t count, const float *in, float *out)
+    static void gelu_forward(size_t row_count, size_t width, const float *from, enum dtype dtype, const void *bias,
+                             void *out)
     {
-        where::run(gelu_forward_operation{in, out}, count, false, "a GELU");
+        where::rows(gelu_forward_operation{width, from, in(dtype, bias), {dtype, out}}, row_count, "a GELU");
     }
 
-    static void gelu_backward(size_t count, const float *in, float *out, float *gradient)
+    static void gelu_backward(size_t row_count, size_t width, const float *from, const float *gradient,
+                              enum dtype dtype, const void *bias, void *out, void *in_gradient)
     {
-        where::run(gelu_backward_operation{in, out, gradient}, count, false, "a GELU's gradients");
+        where::rows(gelu_backward_operation{width, from, gradient, in(dtype, bias), {dtype, out}, {dtype, in_gradient}},
+                    row_count, "a GELU's gradients");
     }
 
-    static void softmax_causal(size_t length, float *scores)
+    static void softmax_causal(size_t count, size_t length, float *scores, enum dtype dtype, void *out)
     {
-        where::rows(softmax_causal_operation{length, scores}, length, "a softmax");
+        where::rows(softmax_causal_operation{length, scores, {dtype, out}}, count * length, "a softmax");
     }
 
-    static void softmax_causal_backward(size_t length, const float *softmax, float *gradient)
+    static void softmax_causal_backward(size_t count, size_t length, const void *softmax, const float *gradient,
+                                        enum dtype dtype, void *in_gradient)
     {
-        where::rows(softmax_causal_backward_operation{length, softmax, gradient}, length, "a softmax' gradients");
+        where::rows(softmax_causal_backward_operation{length, in(dtype, softmax), gradient, {dtype, in_gradient}},
+                    count * length, "a softmax' gradients");
     }
 
     // The host computes the logarithms and the sum over rows.
-    static double crossentropy_forward(size_t row_count, size_t width, float *logits, const uint16_t *target)
+    static double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
+                                       float *stats)
     {
-        double total = 0;
-        for (size_t first = 0, count; first < row_count; first += count) {
-            count = tokens_now(row_count - first);
-            struct row_loss found[ROW_TOKENS], *losses = where::results(count);
-            if (!losses)
-                return NAN;
-            where::rows(
-                crossentropy_forward_operation{width, logits + first * width, losses, tokens_of(target + first, count)},
-                count, "a cross-entropy");
-            if (where::fetch(found, losses, count * sizeof *found, "a cross-entropy"))
-                return NAN;
+        const char what[] = "a cross-entropy";
+        size_t count = rows->sequence_count * rows->length;
+        struct token_list list;
+        struct row_loss *losses = (struct row_loss *)with_tokens(rows, count * sizeof *losses, &list);
+        struct row_loss *found = (struct row_loss *)malloc((count + 1) * sizeof *found);
+        double total = losses && found ? 0 : NAN;
+        if (losses && found) {
+            where::rows(crossentropy_forward_operation{width, stride, logits, stats, losses, list}, count, what);
+            if (count > 0 && where::fetch(found, losses, count * sizeof *found, what))
+                total = NAN;
             for (size_t r = 0; r < count; r++)
                 total += log((double)found[r].sum) + (double)found[r].largest - (double)found[r].right;
         }
+        free(found);
         return total;
     }
 
-    static void crossentropy_backward(size_t row_count, size_t width, float *softmax, const uint16_t *target,
-                                      float scale)
+    static void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
+                                      float scale, enum dtype dtype, float *logits)
     {
-        for (size_t first = 0, count; first < row_count; first += count) {
-            count = tokens_now(row_count - first);
-            where::rows(crossentropy_backward_operation{width, softmax + first * width, scale,
-                                                        tokens_of(target + first, count)},
-                        count, "a cross-entropy's gradients");
-        }
+        struct token_list list;
+        if (with_tokens(rows, 0, &list))
+            where::rows(crossentropy_backward_operation{width, stride, stats, scale, dtype, logits, list},
+                        list.row_count(), "a cross-entropy's gradients");
     }
 
-    static void embedding_forward(size_t row_count, size_t width, const uint16_t *tokens, const float *token_weight,
-                                  const float *position_weight, float *out)
+    static void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype,
+                                  const void *token_weight, const void *position_weight, float *out)
     {
-        for (size_t first = 0, count; first < row_count; first += count) {
-            count = tokens_now(row_count - first);
-            where::rows(embedding_forward_operation{width, token_weight, position_weight + first * width,
-                                                    out + first * width, tokens_of(tokens + first, count)},
-                        count, "an embedding");
-        }
+        struct token_list list;
+        if (with_tokens(rows, 0, &list))
+            where::rows(
+                embedding_forward_operation{width, in(dtype, token_weight), in(dtype, position_weight), out, list},
+                list.row_count(), "an embedding");
     }
 
-    static void embedding_backward(size_t row_count, size_t width, const uint16_t *tokens, const float *in,
-                                   float *gradient)
+    static void token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
     {
-        for (size_t first = 0, count; first < row_count; first += count) {
-            count = tokens_now(row_count - first);
-            // Without tokens, row r adds to row r of the gradient.
-            float *from = tokens ? gradient : gradient + first * width;
-            where::run(embedding_backward_operation{count, width, tokens != NULL, in + first * width, from,
-                                                    tokens_of(tokens ? tokens + first : NULL, count)},
-                       width, false, "an embedding's gradients");
-        }
+        const char what[] = "an embedding's gradients";
+        struct token_list list;
+        size_t count = rows->sequence_count * rows->length;
+        struct sorted_row *sorted = (struct sorted_row *)with_tokens(rows, count * sizeof *sorted, &list);
+        if (!sorted)
+            return;
+        where::rows(sort_rows_operation{list, sorted}, count, what);
+        where::run(token_backward_operation{width, in, gradient, list, sorted}, count * width,
+                   are_wide(width, {in, gradient}), what);
+    }
+
+    static void position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
+    {
+        size_t elements = rows->length * width;
+        where::run(position_backward_operation{rows->sequence_count, elements, in, gradient}, elements,
+                   are_wide(elements, {in, gradient}), "an embedding's gradients");
     }
 
   private:
-    static size_t tokens_now(size_t left)
+    // An operand that is only read.
+    static struct operand in(enum dtype dtype, const void *data)
     {
-        return left < ROW_TOKENS ? left : (size_t)ROW_TOKENS;
+        return {dtype, (void *)data};
     }
 
-    static struct row_tokens tokens_of(const uint16_t *tokens, size_t count)
+    // The blocks of a sum over rows.
+    static size_t block_count(size_t row_count)
     {
-        struct row_tokens list;
-        memset(&list, 0, sizeof list);
-        if (tokens)
-            memcpy(list.of, tokens, count * sizeof *tokens);
-        return list;
+        return row_count / SUM_ROWS + (row_count % SUM_ROWS > 0);
+    }
+
+    // Returns whether arrays, whose rows have `width` elements each, allow loads of WIDE elements.
+    static bool are_wide(size_t width, std::initializer_list<const float *> arrays)
+    {
+        bool wide = width % WIDE == 0;
+        for (const float *array : arrays)
+            wide = wide && is_wide(DTYPE_FP32, array);
+        return wide;
+    }
+
+    // Copies the tokens to scratch memory, after `bytes` that it returns; null: an error is noted.
+    static void *with_tokens(const struct token_rows *rows, size_t bytes, struct token_list *list)
+    {
+        size_t token_bytes = rows->sequence_count * (rows->length + 1) * sizeof *rows->tokens;
+        char *memory = (char *)where::scratch(bytes + token_bytes);
+        if (!memory || (token_bytes > 0 && where::give(memory + bytes, rows->tokens, token_bytes, "tokens")))
+            return NULL;
+        *list = {(const uint16_t *)(memory + bytes), (uint32_t)rows->sequence_count, (uint32_t)rows->length};
+        return memory;
     }
 };
 

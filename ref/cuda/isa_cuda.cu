@@ -39,12 +39,12 @@ __global__ void norm_kernel(norm_operation o, size_t count, bool wide, unsigned 
             atomicAdd(&limbs[limb], norm_limb(sums[0], limb));
 }
 
-// A team of LANES threads for each row.
+// A team of ROW_LANES threads for each row.
 template <typename operation> __global__ void row_kernel(const __grid_constant__ operation o, size_t count)
 {
     struct grid_position position = thread_position();
     const device_team team;
-    for (size_t row = position.index / LANES; row < count; row += position.count / LANES)
+    for (size_t row = position.index / ROW_LANES; row < count; row += position.count / ROW_LANES)
         o.row(team, row);
 }
 
@@ -69,13 +69,18 @@ struct on_device {
         if (count == 0)
             return;
         row_kernel<operation>
-            <<<grid_blocks(count * LANES, GRID_ROUNDS), GRID_THREADS, 0, cuda_lane_stream()>>>(o, count);
+            <<<grid_blocks(count * ROW_LANES, GRID_ROUNDS), GRID_THREADS, 0, cuda_lane_stream()>>>(o, count);
         cuda_lane_launched(what);
     }
 
-    static struct row_loss *results(size_t count)
+    static void *scratch(size_t bytes)
     {
-        return (struct row_loss *)grid_scratch(count * sizeof(struct row_loss));
+        return grid_scratch(bytes);
+    }
+
+    static int give(void *to, const void *from, size_t bytes, const char *what)
+    {
+        return cuda_lane_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_lane_stream()), what);
     }
 
     static int fetch(void *to, const void *from, size_t bytes, const char *what)

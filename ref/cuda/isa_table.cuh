@@ -19,6 +19,8 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .adam = arrays::adam,
         .norm_max = arrays::norm_max,
         .norm_accumulate = arrays::norm_accumulate,
+        .operand_round = gpt::operand_round,
+        .bias_rows = gpt::bias_rows,
         .bias_add = gpt::bias_add,
         .rows_sum = gpt::rows_sum,
         .layernorm_stats = gpt::layernorm_stats,
@@ -29,7 +31,8 @@ template <typename place> constexpr struct isa_kernels isa_table()
         .softmax_causal = gpt::softmax_causal,
         .softmax_causal_backward = gpt::softmax_causal_backward,
         .embedding_forward = gpt::embedding_forward,
-        .embedding_backward = gpt::embedding_backward,
+        .token_backward = gpt::token_backward,
+        .position_backward = gpt::position_backward,
         .crossentropy_forward = gpt::crossentropy_forward,
         .crossentropy_backward = gpt::crossentropy_backward,
     };

@@ -17,21 +17,17 @@ static int tokens_check(const struct gpt_pass *pass, const struct model_batch *b
     return ERR_NONE;
 }
 
-// The token of a row; the next token is its target.
-static const uint16_t *token_of(const struct gpt_pass *pass, const struct model_batch *batch, size_t row)
+static struct token_rows rows_of(const struct gpt_pass *pass, const struct model_batch *batch)
 {
-    size_t length = pass->shape->sequence_length;
-    return batch->tokens + row / length * (length + 1) + row % length;
+    return (struct token_rows){batch->tokens, pass->run->sequence_count, pass->shape->sequence_length};
 }
 
 int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch *batch)
 {
-    size_t width = pass->width, length = pass->shape->sequence_length;
-    float *out = pass->memory + pass->at.input;
+    struct token_rows rows = rows_of(pass, batch);
     TRY(tokens_check(pass, batch));
-    for (size_t row = 0; row < pass->rows; row += length)
-        embedding_forward(length, width, token_of(pass, batch, row), pass->weights[0], pass->weights[1],
-                          out + row * width);
+    embedding_forward(&rows, pass->width, pass->dtype, pass->weights[TOKEN_WEIGHT], pass->weights[POSITION_WEIGHT],
+                      pass->memory + pass->at.input);
     return ERR_NONE;
 }
 
@@ -39,54 +35,57 @@ int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch 
 // element by element.
 int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch *batch)
 {
-    size_t width = pass->width, length = pass->shape->sequence_length;
     const float *in = pass->memory + pass->at.gradient;
-    for (int index = 0; index < 2; index++) {
+    struct token_rows rows = rows_of(pass, batch);
+    for (int index = TOKEN_WEIGHT; index <= POSITION_WEIGHT; index++) {
         if (!pass_wants(pass, index))
             continue;
         float *target = pass_gradient(pass, index);
         TRY(bytes_zero(target, pass->run->model->params[pass->list->params[index]].count * sizeof *target));
-        for (size_t row = 0; row < pass->rows; row += length)
-            embedding_backward(length, width, index == 0 ? token_of(pass, batch, row) : NULL, in + row * width, target);
+        if (index == TOKEN_WEIGHT)
+            token_backward(&rows, pass->width, in, target);
+        else
+            position_backward(&rows, pass->width, in, target);
         pass_hand_over(pass, index, target);
     }
     return ERR_NONE;
 }
 
+// The logits and the statistics of their rows, in wide_2, are kept for the head's backward, which comes next.
 void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch)
 {
     size_t rows = pass->rows, width = pass->width, vocabulary = pass->shape->vocabulary;
-    size_t length = pass->shape->sequence_length;
     float *memory = pass->memory, *logits = memory + pass->at.logits, *normed = memory + pass->at.narrow;
     float *input = memory + pass->at.output, *stats = memory + pass->at.output_stats;
+    struct token_rows tokens = rows_of(pass, batch);
     layernorm_stats(rows, width, input, stats);
     pass_norm(pass, 0, input, stats, normed);
-    matmul(rows, vocabulary, width, 1.0f, (struct matmul_operand){normed, width, false},
-           (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, true}, 0.0f, logits, vocabulary);
-    double loss = 0.0;
-    for (size_t row = 0; row < rows; row += length)
-        loss += crossentropy_forward(length, vocabulary, logits + row * vocabulary, token_of(pass, batch, row) + 1);
-    pass->run->loss = loss / (double)rows;
+    pass_product(pass, rows, width, (struct matmul_operand){normed, width, false},
+                 (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, true},
+                 (struct gpt_result){.data = logits, .width = vocabulary, .stride = pass->at.logits_stride});
+    pass->run->loss =
+        crossentropy_forward(&tokens, vocabulary, pass->at.logits_stride, logits, memory + pass->at.wide_2) /
+        (double)rows;
 }
 
 int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale)
 {
     size_t rows = pass->rows, width = pass->width, vocabulary = pass->shape->vocabulary;
-    size_t length = pass->shape->sequence_length;
     float *memory = pass->memory, *logits = memory + pass->at.logits, *normed = memory + pass->at.narrow;
     float *input = memory + pass->at.output, *stats = memory + pass->at.output_stats;
-    for (size_t row = 0; row < rows; row += length)
-        crossentropy_backward(length, vocabulary, logits + row * vocabulary, token_of(pass, batch, row) + 1,
-                              loss_scale / (float)rows);
+    struct token_rows tokens = rows_of(pass, batch);
+    // An operand's rows begin where the logits' did.
+    size_t stride = pass->at.logits_stride * sizeof *logits / pass->operand_bytes;
+    crossentropy_backward(&tokens, vocabulary, pass->at.logits_stride, memory + pass->at.wide_2,
+                          loss_scale / (float)rows, pass->dtype, logits);
     if (pass_wants(pass, HEAD_TOKEN_WEIGHT)) {
-        float *target = pass_gradient(pass, HEAD_TOKEN_WEIGHT);
         pass_norm(pass, 0, input, stats, normed);
-        matmul(vocabulary, width, rows, 1.0f, (struct matmul_operand){logits, vocabulary, true},
-               (struct matmul_operand){normed, width, false}, 0.0f, target, width);
-        pass_hand_over(pass, HEAD_TOKEN_WEIGHT, target);
+        pass_weight_product(pass, HEAD_TOKEN_WEIGHT, vocabulary, (struct matmul_operand){logits, stride, true}, normed,
+                            width);
     }
-    matmul(rows, width, vocabulary, 1.0f, (struct matmul_operand){logits, vocabulary, false},
-           (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, false}, 0.0f, normed, width);
+    pass_product(pass, rows, vocabulary, (struct matmul_operand){logits, stride, false},
+                 (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, false},
+                 (struct gpt_result){.data = normed, .width = width});
     TRY(bytes_zero(memory + pass->at.gradient, rows * width * sizeof *memory));
     pass_norm_back(pass, 0, input, stats, normed);
     return ERR_NONE;

@@ -3,7 +3,7 @@
 #include "results/record/record_check.h"
 
 #include "base/err.h"
-#include "results/record/machine_shape.h"
+#include "results/record/record_machine.h"
 #include "results/record/shape_table.h"
 #include "base/statistics.h"
 #include "base/unit.h"
@@ -67,7 +67,7 @@ static const struct shape_field host_fields[] = {
     {"host", TEXT(256)},
     {"rank", WHOLE(0, 1000000)},
     {"rank_count", WHOLE(1, 1000000)},
-    {"machine", OBJECT(machine_fields)},
+    {"machine", OBJECT(record_machine_fields)},
     {0},
 };
 
@@ -80,7 +80,7 @@ static const struct shape_field run_fields[] = {
     {"command", LIST(1, 1024, argument)},
     {"started", FORM(20, is_time, "a time such as \"2026-01-31T12:00:00Z\"")},
     {"suite", OBJECT(suite_fields)},
-    {"machine", OBJECT(machine_fields)},
+    {"machine", OBJECT(record_machine_fields)},
     {"other_hosts", {.kind = SHAPE_LIST, .low = 0, .high = 256, .element = &host, .optional = true}},
     {0},
 };

@@ -3,7 +3,7 @@
 #ifndef ZG_RECORD_TEST_H
 #define ZG_RECORD_TEST_H
 
-#include "results/record/digest.h"
+#include "base/digest.h"
 #include "base/err.h"
 #include "results/record/record_check.h"
 #include "results/record/record_read.h"

@@ -208,6 +208,7 @@ int record_verify(const struct result_file *file, FILE *out, size_t *refusal_cou
         return err_set(ERR_MEMORY, "no memory to verify %s", file->path);
     if (file->end)
         v.elapsed_s = verify_number(file->end, "elapsed_s");
+    verify_machine(&v);
     verify_bench(&v);
     verify_steps(&v);
     if (v.range_count > VERIFY_RANGE_MAX)

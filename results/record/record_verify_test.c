@@ -222,6 +222,12 @@ Test(record_verify, failed_parts_need_a_reason_and_a_finding)
             "signal", "expected null beside a status");
 }
 
+Test(record_verify, a_run_with_the_stand_in_for_cuda_is_refused)
+{
+    refused(1, "A GPU", "CUDA stand-in (host)", 1, "machine.gpus",
+            "a processor that plays a GPU in tests has no results");
+}
+
 static size_t refusals_of_part(const char *name, int status, const char *gpus)
 {
     char run[4096], part[512], finding[512];
