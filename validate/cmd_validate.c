@@ -79,7 +79,8 @@ static int save_ranges(const struct options *a, const char *folder, const struct
     for (size_t i = 0; i < result->line_count; i++)
         records[i] = result->lines[i].record;
     snprintf(source, sizeof source, "zerogauge validate%s, %.300s/result.jsonl", a->quick ? " --quick" : "", folder);
-    int rc = accepted_ranges_save(a->save_ranges, source, records, result->line_count);
+    const struct accepted_range_run run = {a->quick ? "quick" : "full", records, result->line_count};
+    int rc = accepted_ranges_save(a->save_ranges, source, &run, 1);
     free(records);
     return rc;
 }

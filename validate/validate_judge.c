@@ -3,6 +3,7 @@
 #include "validate/validate_internal.h"
 
 #include "base/err.h"
+#include "base/resources.h"
 #include "base/size.h"
 #include "results/limits/outlier.h"
 
@@ -126,8 +127,30 @@ static int judge_emulation(struct validation *v)
     return validation_judge(v, &finding);
 }
 
+// A count of errors that grew meanwhile is a fault of this host, whatever its results are.
+static int judge_health(struct validation *v)
+{
+    char root[PATH_MAX], reason[128];
+    struct health_counters after;
+    health_counters_read(resources_path("", root), &after);
+    TRY(record_append(v->writer, json_pack("{s:s, s:o}", "record", "health", "counters",
+                                           health_counters_json(&v->health_before, &after))));
+    size_t line = record_line_count(v->writer);
+    for (int i = 0; i < COUNTER_COUNT; i++) {
+        const enum health_counter counter = (enum health_counter)i;
+        struct bench_finding finding = {.kind = "health", .verdict = FINDING_INVALID, .line = line, .value = NAN};
+        if (!health_counter_worse(counter, &v->health_before, &after, reason, sizeof reason))
+            continue;
+        snprintf(finding.id, sizeof finding.id, "%s", health_counter_error_key(counter));
+        snprintf(finding.text, sizeof finding.text, "health: %s", reason);
+        TRY(validation_judge(v, &finding));
+    }
+    return ERR_NONE;
+}
+
 int validation_judge_all(struct validation *v)
 {
+    TRY(judge_health(v));
     TRY(judge_emulation(v));
     TRY(judge_arithmetic(v));
     TRY(judge_ranges(v));

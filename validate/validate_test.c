@@ -3,6 +3,7 @@
 #include "validate/validate.h"
 
 #include "base/err.h"
+#include "base/pretended_test.h"
 #include "bench/harness/printed_test.h"
 #include "results/record/record_read.h"
 #include "validate/validate_trial.h"
@@ -108,7 +109,7 @@ Test(validate, a_run_without_faults_is_valid_and_its_file_complete)
     add_range("read", "nvme", "");
     add_range("swap", "swap", "");
     cr_expect_eq(validate(), FINDING_VALID);
-    static const char *const kinds[] = {"run",  "part", "bench",   "part",    "bench",
+    static const char *const kinds[] = {"run",  "part", "bench",   "part",    "bench", "health",
                                         "band", "band", "finding", "finding", "end"};
     cr_assert_eq(file.line_count, sizeof kinds / sizeof *kinds);
     for (size_t i = 0; i < file.line_count; i++)
@@ -277,6 +278,28 @@ Test(validate, an_interrupt_ends_the_part_and_the_file_says_so)
     cr_expect_str_eq(reason(0), "bench-swap: was interrupted");
     cr_expect_eq(result.line_count, 1, "results from before the interruption are kept");
     cr_expect_null(record_of("part", 2));
+}
+
+// While the part runs, the pretended machine corrects two memory errors and gets hotter.
+Test(validate, errors_that_the_host_counts_meanwhile_make_the_run_invalid)
+{
+    static char script[2 * PATH_MAX + 512], root[PATH_MAX];
+    pretended_machine(folder_make(root), "core:2 pu:1", 1024);
+    pretended_file(root, "sys/devices/system/edac/mc/mc0/ce_count", "5\n");
+    pretended_file(root, "sys/class/hwmon/hwmon0/temp1_input", "45000\n");
+    snprintf(script, sizeof script,
+             "echo 7 > %s/sys/devices/system/edac/mc/mc0/ce_count; echo 60000 > %s/sys/class/hwmon/hwmon0/temp1_input; "
+             "echo '{\"record\":\"skip\",\"name\":\"adam\",\"case\":{},\"needs_bytes\":9,\"available_bytes\":1}'",
+             root, root);
+    add_part("bench-adam", "adam", script);
+    cr_expect_eq(validate(), FINDING_INVALID);
+    unsetenv("ZG_MACHINE_ROOT");
+    folder_remove(root);
+    cr_expect_str_eq(reason(0), "health: corrected memory errors: 2 during the run");
+    cr_expect_str_empty(reason(1), "%s: a temperature is no reason", reason(1));
+    const json_t *counters = json_object_get(record_of("health", 0), "counters");
+    cr_expect_eq(json_number_value(json_object_get(json_object_get(counters, "temperature_c"), "after")), 60);
+    cr_expect_eq(validate_report(folder), ERR_NONE, "%s", err_message());
 }
 
 Test(validate, an_existing_result_file_is_never_overwritten)

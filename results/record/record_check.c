@@ -44,7 +44,7 @@ static const char *const conformance_verdicts[] = {"CONFORMS", "CONFORMS-PARTLY"
 static const char *const requirement_verdicts[] = {"UNSUPPORTED", "PASS",   "EQUIVALENT", "BOUNDED",
                                                    "FAIL",        "BROKEN", NULL};
 static const char *const verdicts[] = {"VALID", "INVALID", "INCOMPLETE", NULL};
-static const char *const kinds[] = {"arithmetic", "band", "outlier", "part", NULL};
+static const char *const kinds[] = {"arithmetic", "band", "health", "outlier", "part", NULL};
 static const char *const statuses[] = {"complete", "interrupted", NULL};
 static const char *const metrics[] = {"ratio", "median", NULL};
 
@@ -164,6 +164,14 @@ static const struct shape_field skip_fields[] = {
     {0},
 };
 
+static const struct shape_field counter_fields[] = {
+    {"before", {.kind = SHAPE_NUMBER, .low = -INFINITY, .high = INFINITY, .or_null = true}},
+    {"after", {.kind = SHAPE_NUMBER, .low = -INFINITY, .high = INFINITY, .or_null = true}},
+    {0},
+};
+static const struct shape counter = {.kind = SHAPE_OBJECT, .fields = counter_fields, .or_null = true};
+static const struct shape_field health_fields[] = {{"counters", NAMES(64, counter)}, {0}};
+
 static const struct shape_field fit_fields[] = {
     {"model", TEXT(128)},
     {"params", WHOLE(1, COUNT_MAX)},
@@ -224,6 +232,7 @@ static const struct {
     {"requirement", OBJECT(requirement_fields)},
     {"bench", OBJECT(bench_fields)},
     {"skip", OBJECT(skip_fields)},
+    {"health", OBJECT(health_fields)},
     {"fit", OBJECT(fit_fields)},
     {"band", OBJECT(range_fields)},
     {"finding", OBJECT(finding_fields)},

@@ -52,6 +52,9 @@
 #define SAMPLE_SKIP                                                                                                    \
     "{\"record\":\"skip\",\"name\":\"adam\",\"case\":{\"step\":\"fused\",\"threads\":2},\"needs_bytes\":900,"          \
     "\"available_bytes\":800}"
+#define SAMPLE_HEALTH                                                                                                  \
+    "{\"record\":\"health\",\"counters\":{\"machine_checks\":{\"before\":0,\"after\":0},"                              \
+    "\"memory_errors_corrected\":null,\"frequency_mhz\":{\"before\":2000.5,\"after\":2100}}}"
 #define SAMPLE_FIT                                                                                                     \
     "{\"record\":\"fit\",\"model\":\"gpt2-124m\",\"params\":124439808,\"world\":2,\"preset\":\"zero2\","               \
     "\"fits\":true,\"device_bytes\":10,\"host_bytes\":20,\"nvme_bytes\":0,\"device_available_bytes\":10,"              \

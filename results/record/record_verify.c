@@ -92,6 +92,7 @@ static const struct finding_kind *kind_of(const json_t *finding)
 {
     static const struct finding_kind kinds[] = {{"arithmetic", "conformance", "conformance"},
                                                 {"band", "bench", "skip"},
+                                                {"health", "health", "health"},
                                                 {"outlier", "bench", "bench"},
                                                 {"part", "part", "part"}};
     size_t k = 0;
@@ -217,6 +218,7 @@ int record_verify(const struct result_file *file, FILE *out, size_t *refusal_cou
     else
         verify_ranges(&v);
     verify_skips(&v);
+    verify_health(&v);
     verify_parts(&v);
     verify_conformance(&v);
     verify_fits(&v);

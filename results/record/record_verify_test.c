@@ -140,6 +140,9 @@ Test(record_verify, verdicts_follow_from_the_accepted_ranges)
 #define VALID_END                                                                                                      \
     "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20,"               \
     "\"other_load\":null}"
+#define SLOW_END                                                                                                       \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"slow\"],\"elapsed_s\":20,"     \
+    "\"other_load\":null}"
 #define SKIP_FINDING                                                                                                   \
     "{\"record\":\"finding\",\"kind\":\"band\",\"verdict\":\"VALID\",\"id\":\"adam-update\",\"line\":2,"               \
     "\"value\":null,\"text\":\"not judged here\"}"
@@ -165,6 +168,27 @@ Test(record_verify, a_range_may_go_without_a_result_only_where_memory_is_short)
     expect_refusal(lines, 3, "id", "matches no `bench` record");
 }
 
+#define ARITHMETIC                                                                                                     \
+    "{\"record\":\"finding\",\"kind\":\"arithmetic\",\"verdict\":\"VALID\",\"id\":\"arithmetic\",\"line\":3,"          \
+    "\"value\":null,\"text\":\"good\"}"
+#define HEALTH(before, after)                                                                                          \
+    "{\"record\":\"health\",\"counters\":{\"machine_checks\":{\"before\":" #before ",\"after\":" #after "},"           \
+    "\"temperature_c\":{\"before\":40,\"after\":70}}}"
+#define HEALTH_FINDING(verdict)                                                                                        \
+    "{\"record\":\"finding\",\"kind\":\"health\",\"verdict\":\"" verdict "\",\"id\":\"machine_checks\",\"line\":2,"    \
+    "\"value\":null,\"text\":\"slow\"}"
+
+Test(record_verify, a_count_of_errors_that_grew_has_its_finding)
+{
+    expect_holds((const char *const[]){SAMPLE_RUN, HEALTH(1, 3), HEALTH_FINDING("INVALID"), SLOW_END, NULL});
+    expect_refusal((const char *const[]){SAMPLE_RUN, HEALTH(1, 3), HEALTH_FINDING("VALID"), VALID_END, NULL}, 2,
+                   "machine_checks", "grew, but a finding calls it VALID");
+    expect_refusal((const char *const[]){SAMPLE_RUN, HEALTH(1, 3), SAMPLE_CONFORMANCE, SAMPLE_REQUIREMENT, NULL}, 2,
+                   "line", "has 0 findings of the kind health by machine_checks");
+    expect_holds((const char *const[]){SAMPLE_RUN, HEALTH(null, 3), SAMPLE_CONFORMANCE, SAMPLE_REQUIREMENT, ARITHMETIC,
+                                       VALID_END, NULL});
+}
+
 // The ranks' results, one of each of two ranks.
 #define RANK(rank, ns)                                                                                                 \
     "{\"record\":\"bench\",\"name\":\"ranks\",\"case\":{\"lane\":\"compute\",\"host\":\"a\",\"rank\":" #rank ","       \
@@ -174,10 +198,6 @@ Test(record_verify, a_range_may_go_without_a_result_only_where_memory_is_short)
 #define OUTLIER(verdict, line, value)                                                                                  \
     "{\"record\":\"finding\",\"kind\":\"outlier\",\"verdict\":\"" verdict "\",\"id\":\"ranks-compute-alone\","         \
     "\"line\":" #line ",\"value\":" #value ",\"text\":\"slow\"}"
-#define SLOW_END                                                                                                       \
-    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"slow\"],\"elapsed_s\":20,"     \
-    "\"other_load\":null}"
-
 Test(record_verify, outliers_follow_from_the_ranks_samples)
 {
     expect_holds(

@@ -43,6 +43,7 @@ void verify_bench(struct verify *v);
 void verify_steps(struct verify *v);
 void verify_ranges(struct verify *v);
 void verify_skips(struct verify *v);
+void verify_health(struct verify *v);
 void verify_parts(struct verify *v);
 void verify_conformance(struct verify *v);
 void verify_fits(struct verify *v);

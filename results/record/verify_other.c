@@ -2,6 +2,7 @@
 // Verifies the machine, parts, conformance and fits, and the findings that they require.
 #include "results/record/verify_internal.h"
 
+#include "info/health_counters.h"
 #include "results/limits/accepted_range.h"
 
 #include <stdint.h>
@@ -56,6 +57,24 @@ void verify_parts(struct verify *v)
         // A run that only measures (`bench --out`) judges nothing.
         if (!ended_well && strcmp(verify_text(v->file->run, "program"), "validate") == 0)
             expect_finding(v, "part", line, is_absent(v, part) ? NULL : "VALID", "the part did not succeed");
+    }
+}
+
+// A count of errors that grew has a finding, and makes the run INVALID.
+void verify_health(struct verify *v)
+{
+    for (size_t line = 1; line <= v->file->line_count; line++) {
+        const json_t *record = verify_record(v, line), *counters = json_object_get(record, "counters");
+        for (int i = 0; i < COUNTER_COUNT && verify_is(record, "health"); i++) {
+            const char *key = health_counter_error_key((enum health_counter)i);
+            const json_t *counter = key ? json_object_get(counters, key) : NULL;
+            const json_t *before = json_object_get(counter, "before"), *after = json_object_get(counter, "after");
+            if (!json_is_number(before) || json_number_value(after) <= json_number_value(before))
+                continue;
+            const json_t *finding = verify_finding(v, "health", key, line);
+            if (finding && strcmp(verify_text(finding, "verdict"), "INVALID") != 0)
+                verify_refuse(v, line, key, "grew, but a finding calls it %s", verify_text(finding, "verdict"));
+        }
     }
 }
 
