@@ -144,11 +144,11 @@ static void try_rows(bool is_gpu)
         for (int array = 0; array < 3; array++)
             add(&b, all);
         int stats = add(&b, 2 * rows), sum = add(&b, width), other = add(&b, width), out = add_operand(&b, all);
-        int weight = add(&b, width), bias = add(&b, width);
+        int weight = add(&b, width), bias = add(&b, width), column = add(&b, width);
         operand_there(&b, weight);
         operand_there(&b, bias);
         IN_BOTH(&b, bias_rows(rows, width, dtype, a[bias], a[out]));
-        IN_BOTH(&b, rows_sum(rows, width, dtype, a[out], a[sum]));
+        IN_BOTH(&b, rows_sum(rows, width, dtype, a[out], a[column]));
         IN_BOTH(&b, bias_add(rows, width, a[0], dtype, a[bias], a[1]));
         IN_BOTH(&b, layernorm_stats(rows, width, a[1], a[stats]));
         IN_BOTH(&b, layernorm_apply(rows, width, a[1], a[stats], dtype, a[weight], a[bias], a[out]));
