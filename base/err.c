@@ -5,15 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 2048 };
-
-static _Thread_local char message[MESSAGE_BYTES];
+static _Thread_local char message[ERR_MESSAGE_BYTES];
 
 int err_set(int code, const char *format, ...)
 {
     // The arguments may point into the message, so the new one is built in another buffer.
     assert(code != ERR_NONE);
-    char text[MESSAGE_BYTES];
+    char text[ERR_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
@@ -27,10 +25,20 @@ void err_clear(void)
     message[0] = '\0';
 }
 
+void err_keep(char kept[ERR_MESSAGE_BYTES])
+{
+    memcpy(kept, message, sizeof message);
+}
+
+void err_restore(const char kept[ERR_MESSAGE_BYTES])
+{
+    memcpy(message, kept, sizeof message);
+}
+
 int err_prefix(int code, const char *format, ...)
 {
     assert(code != ERR_NONE);
-    char text[MESSAGE_BYTES];
+    char text[ERR_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(text, sizeof text, format, arguments);

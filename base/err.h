@@ -6,6 +6,8 @@
 
 #include <stdarg.h>
 
+enum { ERR_MESSAGE_BYTES = 2048 };
+
 enum err {
     ERR_NONE = 0,
     ERR_CHECK = 1,     // a check failed
@@ -25,6 +27,10 @@ int err_prefix(int code, const char *format, ...) __attribute__((format(printf, 
 
 // Empties the calling thread's message.
 void err_clear(void);
+
+// Copies the calling thread's message, and sets it again: a clean-up in between must not replace the cause.
+void err_keep(char kept[ERR_MESSAGE_BYTES]);
+void err_restore(const char kept[ERR_MESSAGE_BYTES]);
 
 // The calling thread's last message; "" if there is none. Valid until the next err_ call of this thread.
 const char *err_message(void);

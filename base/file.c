@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 
+#include "base/digest.h"
 #include "base/err.h"
 
 #include <assert.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 enum { DIGEST_BLOCK_BYTES = 1 << 20 };
 
@@ -25,6 +25,52 @@ int file_join(const char *folder, const char *name, char out[PATH_MAX])
     *end = '/';
     strcpy(end + 1, name);
     return ERR_NONE;
+}
+
+static int refuse_open(const char *path, int failure)
+{
+    switch (failure) {
+    case EMFILE:
+        return err_set(ERR_IO,
+                       "%s: cannot be opened: this process has too many open files; raise their limit with "
+                       "`ulimit -n`",
+                       path);
+    case ELOOP:
+        return err_set(ERR_USAGE, "%s: is a symbolic link, expected a regular file", path);
+    case ENOENT:
+    case ENOTDIR:
+    case EACCES:
+    case EPERM:
+    case ENAMETOOLONG:
+        return err_set(ERR_USAGE, "%s: cannot be opened: %s", path, strerror(failure));
+    default:
+        return err_set(ERR_IO, "%s: cannot be opened: %s", path, strerror(failure));
+    }
+}
+
+// Without O_NONBLOCK, opening a pipe would wait for a writer.
+static int open_regular(int folder_fd, const char *name, const char *path, int flags, int *fd)
+{
+    uint64_t bytes;
+    *fd = openat(folder_fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags);
+    if (*fd < 0)
+        return refuse_open(path, errno);
+    int rc = file_bytes(*fd, path, &bytes);
+    if (rc != ERR_NONE) {
+        close(*fd);
+        *fd = -1;
+    }
+    return rc;
+}
+
+int file_open(const char *path, int *fd)
+{
+    return open_regular(AT_FDCWD, path, path, 0, fd);
+}
+
+int file_open_at(int folder_fd, const char *name, const char *path, int *fd)
+{
+    return open_regular(folder_fd, name, path, O_NOFOLLOW, fd);
 }
 
 int file_write(int fd, const char *path, const void *data, size_t bytes)
@@ -76,12 +122,8 @@ static int read_text(int fd, const char *path, size_t limit, char **text, size_t
     return file_read_at(fd, path, 0, *text, size);
 }
 
-int file_read_text(const char *path, size_t limit, char **text, size_t *bytes)
+static int read_and_close(int fd, const char *path, size_t limit, char **text, size_t *bytes)
 {
-    *text = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return err_set(ERR_USAGE, "%s: cannot be opened: %s", path, strerror(errno));
     int rc = read_text(fd, path, limit, text, bytes);
     close(fd);
     if (rc != ERR_NONE) {
@@ -91,30 +133,20 @@ int file_read_text(const char *path, size_t limit, char **text, size_t *bytes)
     return rc;
 }
 
-int file_create(const char *path, FILE **out)
+int file_read_text(const char *path, size_t limit, char **text, size_t *bytes)
 {
-    if (!(*out = fopen(path, "wxe")))
-        return err_set(ERR_USAGE, "%s: %s", path,
-                       errno == EEXIST ? "exists; give another name, or remove it" : strerror(errno));
-    return ERR_NONE;
+    int fd;
+    *text = NULL;
+    TRY(file_open(path, &fd));
+    return read_and_close(fd, path, limit, text, bytes);
 }
 
-int file_flush(FILE *out, const char *what)
+int file_read_text_at(int folder_fd, const char *name, const char *path, size_t limit, char **text, size_t *bytes)
 {
-    if (fflush(out) != 0)
-        return err_set(ERR_IO, "%s could not be written completely: %s", what, strerror(errno));
-    return ferror(out) ? err_set(ERR_IO, "%s could not be written completely", what) : ERR_NONE;
-}
-
-int file_finish(FILE *out, const char *path, int rc)
-{
-    if (rc == ERR_NONE)
-        rc = file_flush(out, path);
-    if (fclose(out) != 0 && rc == ERR_NONE)
-        rc = err_set(ERR_IO, "%s could not be written completely: %s", path, strerror(errno));
-    if (rc != ERR_NONE)
-        unlink(path);
-    return rc;
+    int fd;
+    *text = NULL;
+    TRY(file_open_at(folder_fd, name, path, &fd));
+    return read_and_close(fd, path, limit, text, bytes);
 }
 
 int file_bytes(int fd, const char *path, uint64_t *bytes)
@@ -180,8 +212,7 @@ int file_digest(int fd, const char *path, char digest[FILE_DIGEST_BYTES])
     } else {
         XXH3_128bits_reset(hash);
         rc = add_all(hash, block, fd, path);
-        XXH128_hash_t value = XXH3_128bits_digest(hash);
-        snprintf(digest, FILE_DIGEST_BYTES, "%016" PRIx64 "%016" PRIx64, value.high64, value.low64);
+        digest_text(XXH3_128bits_digest(hash), digest);
     }
     XXH3_freeState(hash);
     free(block);

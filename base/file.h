@@ -1,17 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files: reads and writes that complete or fail, durable writes, digests. Every error names the path.
+// Files: opened safely, reads and writes that complete or fail, output that appears whole, digests. Every error names
+// the path.
 #ifndef ZG_FILE_H
 #define ZG_FILE_H
+
+#include "base/digest.h"
 
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-enum { FILE_DIGEST_BYTES = 33 };  // 32 hexadecimal digits of XXH3-128 and a zero byte
+enum { FILE_DIGEST_BYTES = DIGEST_TEXT_BYTES };  // 32 hexadecimal digits of XXH3-128 and a zero byte
 
 // Writes FOLDER/NAME to out, which must not overlap either. ERR_USAGE if it is too long for a path.
 int file_join(const char *folder, const char *name, char out[PATH_MAX]);
+
+// Opens a file that the user names for reading, through links. A pipe or a device is refused, never waited for.
+// ERR_USAGE: it is missing, forbidden, or not a regular file. ERR_IO: the system cannot open it now, for instance
+// because too many files are open.
+int file_open(const char *path, int *fd);
+
+// Opens a file in a folder that another program may have filled: also refuses a link. `path` is its name in messages.
+int file_open_at(int folder_fd, const char *name, const char *path, int *fd);
 
 // Writes all bytes at the file's position. ERR_IO: no space, a limit, a device error.
 int file_write(int fd, const char *path, const void *data, size_t bytes);
@@ -23,11 +34,31 @@ int file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t by
 // bytes.
 int file_read_text(const char *path, size_t limit, char **text, size_t *bytes);
 
+// The same for a file in a folder that another program may have filled (file_open_at).
+int file_read_text_at(int folder_fd, const char *name, const char *path, size_t limit, char **text, size_t *bytes);
+
 // Creates a file to print into. ERR_USAGE if the path exists or cannot be created.
 int file_create(const char *path, FILE **out);
 
 // Flushes out. ERR_IO if any output to it failed; `what` names it in the message: "the page".
 int file_flush(FILE *out, const char *what);
+
+// ERR_USAGE: a rename to this path would replace a link, a folder, a device or a pipe.
+int file_check_replaced(const char *path);
+
+// Output that becomes `path` only when it is complete, and replaces a regular file of that name.
+struct file_output {
+    FILE *out;
+    const char *path;  // borrowed
+    char *partial;     // its name until then, beside `path`
+};
+
+// Creates the output. ERR_USAGE: the path is a link, a folder, a device or a pipe, or nothing can be created there.
+int file_output_open(const char *path, struct file_output *out);
+
+// Completes the output and puts it into its place; rc is the code of the printing, returned if it is an error. ERR_IO
+// if any output failed. After an error an earlier file of that name is unchanged.
+int file_output_close(struct file_output *out, int rc);
 
 // Closes a file from file_create; rc is the code of the printing, returned if it is an error. ERR_IO if any output
 // failed. Removes the file after an error.

@@ -4,14 +4,12 @@
 #include "base/json.h"
 
 #include "base/err.h"
+#include "base/file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { PATH_BYTES = 256, VALUE_BYTES = 80, ERROR_BYTES = 80, DEPTH_MAX = JSON_PARSER_MAX_DEPTH + 1 };
 
@@ -201,42 +199,7 @@ const char *json_message(char out[TEXT_MESSAGE_BYTES], const json_t *value)
     return out;
 }
 
-// Reads at most room bytes; returns 0 or an errno. Fails for a directory.
-static int read_all(int descriptor, char *buffer, size_t room, size_t *bytes)
-{
-    *bytes = 0;
-    while (*bytes < room) {
-        ssize_t got = read(descriptor, buffer + *bytes, room - *bytes);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return errno;
-        if (got == 0)
-            break;
-        *bytes += (size_t)got;
-    }
-    return 0;
-}
-
 int json_read(const char *file, char **text, size_t *bytes)
 {
-    *text = NULL;
-    int descriptor = open(file, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return err_set(ERR_USAGE, "%s: cannot be opened: %s", file, strerror(errno));
-    // Reads one byte more than the limit to detect longer files.
-    char *buffer = malloc(JSON_TEXT_BYTES_MAX + 1);
-    int failure = buffer ? read_all(descriptor, buffer, JSON_TEXT_BYTES_MAX + 1, bytes) : 0;
-    close(descriptor);
-    if (!buffer)
-        return err_set(ERR_MEMORY, "no memory to read %s", file);
-    int code = failure ? err_set(ERR_USAGE, "%s: cannot be read: %s", file, strerror(failure)) : ERR_NONE;
-    if (code == ERR_NONE && *bytes > JSON_TEXT_BYTES_MAX)
-        code = err_set(ERR_USAGE, "%s: is larger than %d bytes, expected a JSON object of at most that", file,
-                       JSON_TEXT_BYTES_MAX);
-    if (code == ERR_NONE)
-        *text = buffer;
-    else
-        free(buffer);
-    return code;
+    return file_read_text(file, JSON_TEXT_BYTES_MAX, text, bytes);
 }

@@ -4,6 +4,7 @@
 #include "bench/table/benchmarks.h"
 #include "conformance/reference/reference.h"
 #include "conformance/run/check.h"
+#include "health/health.h"
 #include "info/info.h"
 #include "plan/claims/cmd_plan.h"
 #include "ref/checkpoint/export.h"
@@ -17,6 +18,8 @@
 const struct command commands[] = {
     {"train", train_main, "train a model at a ZeRO stage; --verify compares it bit by bit with unsharded Adam"},
     {"validate", validate_main, "check that this machine reaches the performance its hardware allows; writes a report"},
+    {"preflight", preflight_main, "check a node in half a minute: cores, memory, disk, links; for a job's prolog"},
+    {"soak", soak_main, "look for silent data corruption for hours: every core computes the same, and votes"},
     {"check", check_main, "run the conformance suite on the reference or on another implementation"},
     {"bench", bench_main, "measure one part of training against a baseline of this machine"},
     {"plan", plan_main, "predict memory, traffic and time of training for any model, world and machine"},

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line. Exit status: 0 success, 1 a check failed, 2 usage or bad input, 77 nothing could be tested.
+#include "base/err.h"
+#include "base/file.h"
 #include "base/help.h"
 #include "cli/commands.h"
 #include "cli/complete.h"
 #include "cli/help_lists.h"
 #include "cli/manual.h"
+#include "cli/process_limits.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const examples[] = {"zerogauge validate --quick",
                                        "zerogauge train --preset zero3 --world 4 --verify", "zerogauge check", NULL};
@@ -23,7 +28,7 @@ static void commands_print(FILE *out)
 
 static int refuse(const char *name)
 {
-    fprintf(stderr, "zerogauge: unknown command '%s'\n", name);
+    fprintf(stderr, "zerogauge: unknown command \"%s\"\n", name);
     commands_print(stderr);
     return 2;
 }
@@ -62,15 +67,35 @@ static int help_main(int argc, const char **argv)
     return 0;
 }
 
+// Runs at exit, wherever the program ends: output that got lost is a failure.
+static void check_output(int status, void *context)
+{
+    (void)context;
+    if (file_flush(stdout, "the output") == ERR_NONE)
+        return;
+    fprintf(stderr, "zerogauge: %s\n", err_message());
+    _exit(status ? status : 2);
+}
+
+static int run_command(const struct command *command, int argc, const char **argv)
+{
+    int rc = process_limits_prepare();
+    if (rc == ERR_NONE)
+        return command_run(command, argc, argv);
+    fprintf(stderr, "zerogauge %s: %s\n", command->name, err_message());
+    return err_exit_status(rc);
+}
+
 int main(int argc, const char **argv)
 {
+    on_exit(check_output, NULL);
     const struct command *command = argc > 1 ? command_find(argv[1]) : NULL;
     if (command)
-        return command_run(command, argc - 1, argv + 1);
+        return run_command(command, argc - 1, argv + 1);
     if (argc > 1 && is_help(argv[1]))
         return help_main(argc - 1, argv + 1);
     if (argc > 1 && is_version(argv[1]))
-        return printf("zerogauge %s\n", ZG_VERSION) < 0;
+        return printf("zerogauge %s\n", ZG_VERSION), 0;
     if (argc > 1)
         return refuse(argv[1]);
     commands_print(stderr);

@@ -54,6 +54,12 @@ endif()
 target_compile_options(zg_cuda INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${ZG_CUDA_OPTIONS}>")
 list(GET CUDAToolkit_LIBRARY_DIR 0 folder)
 target_compile_definitions(zg_cuda INTERFACE ZG_HAVE_CUDA ZG_CUDA_LIBRARIES="${folder}")
+# The oldest processor that there is device code for; 80 where the list has a word, such as "all".
+set(least 80)
+if(CMAKE_CUDA_ARCHITECTURES MATCHES "^([0-9]+)")
+  set(least ${CMAKE_MATCH_1})
+endif()
+set_source_files_properties(ref/cuda/cuda_lane.c PROPERTIES COMPILE_DEFINITIONS ZG_CUDA_LEAST=${least})
 target_link_libraries(zg_cuda INTERFACE CUDA::cudart_static)
 
 # NCCL's header is enough: the library is loaded when ranks ask for it.

@@ -6,6 +6,9 @@
 #include "ref/executor/emulation.h"
 #include "base/err.h"
 #include "base/help.h"
+#include "base/process/check_folder.h"
+#include "base/process/interrupt.h"
+#include "base/process/launch.h"
 #include "ref/comm/launcher.h"
 #include "validate/fit.h"
 #include "validate/validate_world.h"
@@ -16,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,7 +26,7 @@ enum { INTERRUPTED_STATUS = 130, INCOMPLETE_STATUS = 77, VALIDATE_WORLD_MAX = 64
 
 struct options {
     char **nvme_paths, **ranges, **models;
-    char *out, *save_ranges, *emulate, *pin, *engine, *device_memory, *host_memory;
+    char *out, *save_ranges, *emulate, *pin, *engine, *text, *device_memory, *host_memory;
     int world;
     double time_limit_s;
     int quick;
@@ -36,13 +38,6 @@ static void on_interrupt(int signal_number)
 {
     (void)signal_number;
     interrupted = 1;
-}
-
-static void watch_interruptions(void)
-{
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
 }
 
 // Creates the given folder, which must be new or empty, or one named after the time.
@@ -58,22 +53,8 @@ static int make_folder(const struct options *a, char out[PATH_MAX])
         gmtime_r(&now, &at);
         strftime(out, PATH_MAX, "validate-%Y%m%dT%H%M%SZ", &at);
     }
-    if (mkdir(out, 0777) == 0)
-        return ERR_NONE;
-    // An empty folder can be removed and created again.
-    if (errno != EEXIST || rmdir(out) != 0 || mkdir(out, 0777) != 0)
-        return err_set(ERR_USAGE, "--out %s: %s; results are never overwritten: give a new folder", out,
-                       strerror(errno));
-    return ERR_NONE;
-}
-
-static int find_program(char own[PATH_MAX])
-{
-    ssize_t length = readlink("/proc/self/exe", own, PATH_MAX - 1);
-    if (length < 0)
-        return err_set(ERR_IO, "/proc/self/exe: %s", strerror(errno));
-    own[length] = '\0';
-    return ERR_NONE;
+    char absolute[PATH_MAX];
+    return check_folder_new("--out", out, absolute);
 }
 
 static int read_ranges(const struct options *a, struct accepted_ranges *ranges)
@@ -105,10 +86,9 @@ static int save_ranges(const struct options *a, const char *folder, const struct
 
 static int exit_status(const struct validate_result *result)
 {
-    if (result->interrupted)
-        return INTERRUPTED_STATUS;
-    enum finding_verdict verdict = validate_verdict(result);
-    return verdict == FINDING_VALID ? 0 : verdict == FINDING_INVALID ? 1 : INCOMPLETE_STATUS;
+    static const int statuses[] = {
+        [FINDING_VALID] = 0, [FINDING_INCOMPLETE] = INCOMPLETE_STATUS, [FINDING_INVALID] = 1};
+    return result->interrupted ? INTERRUPTED_STATUS : statuses[validate_verdict(result)];
 }
 
 static const char *const *paths_of(const struct options *a)
@@ -132,7 +112,7 @@ static int choose_fit(const struct options *a, struct fit_setting *fit)
     return rc;
 }
 
-static int validate(const struct options *a, int argc, const char **argv, const struct validate_plan *plan,
+static int validate(const struct options *a, int argc, const char **argv, struct validate_plan *plan,
                     const struct accepted_ranges *ranges, int *status)
 {
     char folder[PATH_MAX];
@@ -171,12 +151,34 @@ static int validate(const struct options *a, int argc, const char **argv, const 
     return rc;
 }
 
+static int run_plan(const struct options *a, int argc, const char **argv, struct validate_plan *plan, int *status)
+{
+    struct accepted_ranges ranges = {0};
+    if (bench_world_rank() > 0)
+        return validate_world_follow(plan, paths_of(a), &interrupted);
+    int rc = read_ranges(a, &ranges);
+    if (rc == ERR_NONE)
+        rc = validate(a, argc, argv, plan, &ranges, status);
+    accepted_ranges_free(&ranges);
+    return rc;
+}
+
+// Parts put their temporary files into a folder of this process: a part that is killed cannot remove its own.
+static int run_in_folder(const struct options *a, int argc, const char **argv, struct validate_plan *plan, int *status)
+{
+    char folder[PATH_MAX];
+    TRY(check_folder_temporary(folder));
+    setenv("TMPDIR", folder, 1);
+    int rc = run_plan(a, argc, argv, plan, status);
+    check_folder_remove(folder);
+    return rc;
+}
+
 static int run(int argc, const char **argv, const struct options *a, int *status)
 {
     char own[PATH_MAX], world[16];
     struct emulation emulation = {0};
     struct validate_plan plan;
-    struct accepted_ranges ranges = {0};
     TRY(bench_world_join());
     launcher_hide();
     if (a->emulate)
@@ -186,32 +188,28 @@ static int run(int argc, const char **argv, const struct options *a, int *status
     if (a->save_ranges && access(a->save_ranges, F_OK) == 0)
         return err_set(ERR_USAGE, "--save-ranges %s: exists; give a new file", a->save_ranges);
     if (bench_world_comm() && a->world > 0 && a->world != bench_world_size())
-        return err_set(ERR_USAGE, "--world %d: the launcher started %d processes; omit --world", a->world,
+        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: omit --world", a->world,
                        bench_world_size());
     if (a->world < 0 || a->world > VALIDATE_WORLD_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d ranks", a->world, VALIDATE_WORLD_MAX);
     snprintf(world, sizeof world, "%d", a->world);
-    TRY(find_program(own));
+    TRY(launch_own_path(own));
     const struct validate_choice choice = {
         .program = own,
         .quick = a->quick,
         .nvme_paths = (const char *const *)a->nvme_paths,
         .emulation = emulation,
+        .has_gpu = fit_has_gpu(),
         .several_hosts = bench_world_host_count() > 1,
         .world = a->world > 0 && !bench_world_comm() ? world : NULL,
         .pin = a->pin,
         .engine = a->engine,
+        .text = a->text,
         .time_limit_s = a->time_limit_s,
     };
     TRY(validate_plan_make(&choice, &plan));
-    watch_interruptions();
-    if (bench_world_rank() > 0)
-        return validate_world_follow(&plan, paths_of(a), &interrupted);
-    int rc = read_ranges(a, &ranges);
-    if (rc == ERR_NONE)
-        rc = validate(a, argc, argv, &plan, &ranges, status);
-    accepted_ranges_free(&ranges);
-    return rc;
+    interrupt_watch(on_interrupt);
+    return run_in_folder(a, argc, argv, &plan, status);
 }
 
 static const char *const examples[] = {
@@ -250,6 +248,7 @@ static int parse_and_run(int argc, const char **argv, struct options *a, int *st
          "SIZE"},
         {"host-memory", '\0', POPT_ARG_STRING, &a->host_memory, 0, "host memory of each rank, for --model", "SIZE"},
         {"engine", '\0', POPT_ARG_STRING, &a->engine, 0, "storage engine (default: libaio)", "libaio|io_uring"},
+        {"text", '\0', POPT_ARG_STRING, &a->text, 0, "train on this file instead of the King James Bible", "FILE"},
         {"emulate", '\0', POPT_ARG_STRING, &a->emulate, 0, "throttle lanes to rates in GB/s; never VALID",
          "LANE=GB/S,..."},
         {"time-limit", '\0', POPT_ARG_DOUBLE, &a->time_limit_s, 0,
@@ -264,7 +263,7 @@ static int parse_and_run(int argc, const char **argv, struct options *a, int *st
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
     else if (poptPeekArg(context))
-        rc = err_set(ERR_USAGE, "'%s' is not an option; --help lists them", poptPeekArg(context));
+        rc = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", poptPeekArg(context));
     if (rc == ERR_NONE)
         rc = run(argc, argv, a, status);
     poptFreeContext(context);
@@ -291,7 +290,7 @@ int validate_main(int argc, const char **argv)
     free_list(a.nvme_paths);
     free_list(a.ranges);
     free_list(a.models);
-    char *texts[] = {a.out, a.save_ranges, a.emulate, a.pin, a.engine, a.device_memory, a.host_memory};
+    char *texts[] = {a.out, a.save_ranges, a.emulate, a.pin, a.engine, a.text, a.device_memory, a.host_memory};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     return rc != ERR_NONE ? err_exit_status(rc) : status;

@@ -56,6 +56,9 @@ static int judge_broken(struct validation *v, const char *why)
 
 static int take_part(struct validation *v, const struct validate_part *part, struct part_run runs[])
 {
+    // Under a launcher each host has a plan of its own, so that the shares stay as they were made.
+    if (!bench_world_comm())
+        validate_plan_share(v->setting->plan, v->part, VALIDATE_QUICK_PARTS_S - seconds_since(v));
     const struct part_setting setting = {
         .folder = v->setting->folder,
         .interrupted = v->setting->interrupted,
@@ -162,7 +165,10 @@ void validate_result_free(struct validate_result *result)
 {
     for (size_t i = 0; i < result->line_count; i++)
         json_decref(result->lines[i].record);
+    for (size_t i = 0; i < result->skip_count; i++)
+        json_decref(result->skips[i].record);
     free(result->lines);
+    free(result->skips);
     bench_findings_free(&result->findings);
     json_decref(result->fits);
     json_decref(result->conformance.record);

@@ -3,6 +3,7 @@
 #include "validate/validate_internal.h"
 
 #include "base/err.h"
+#include "base/size.h"
 #include "results/limits/outlier.h"
 
 #include <math.h>
@@ -43,7 +44,7 @@ static bool range_is_for(const struct validation *v, const struct accepted_range
     if (range->full_only && strcmp(v->setting->level, "quick") == 0)
         return false;
     for (size_t i = 0; i < plan->count; i++)
-        if (v->result->states[i] == PART_ABSENT && bench_is_of(plan->parts[i].bench, range->bench))
+        if (v->result->states[i] == PART_ABSENT && accepted_range_is_of_part(range, plan->parts[i].name))
             return false;
     return true;
 }
@@ -54,6 +55,20 @@ static int judge_unmet(struct validation *v, const struct accepted_range *range)
     snprintf(finding.id, sizeof finding.id, "%s", range->id);
     snprintf(finding.text, sizeof finding.text, "%s: no result of %s matches this accepted range", range->id,
              range->bench);
+    return validation_judge(v, &finding);
+}
+
+// A case that the machine's memory does not permit does not count against it.
+static int judge_skip(struct validation *v, const struct accepted_range *range, const struct result_line *skip)
+{
+    struct bench_finding finding = {.kind = "band", .verdict = FINDING_VALID, .line = skip->line, .value = NAN};
+    char label[BENCH_LABEL_BYTES], needs[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES];
+    snprintf(finding.id, sizeof finding.id, "%s", range->id);
+    snprintf(
+        finding.text, sizeof finding.text, "%s: not judged here: %s needs %s of memory, a benchmark may take %s",
+        range->id, bench_label(skip->record, label),
+        size_short_text((uint64_t)json_integer_value(json_object_get(skip->record, "needs_bytes")), needs),
+        size_short_text((uint64_t)json_integer_value(json_object_get(skip->record, "available_bytes")), available));
     return validation_judge(v, &finding);
 }
 
@@ -68,6 +83,12 @@ static int judge_range(struct validation *v, const struct accepted_range *range)
         applied = true;
         accepted_range_judge(range, line->record, line->line, &finding);
         TRY(validation_judge(v, &finding));
+    }
+    for (size_t i = 0; i < v->result->skip_count; i++) {
+        if (!accepted_range_applies(range, v->result->skips[i].record))
+            continue;
+        applied = true;
+        TRY(judge_skip(v, range, &v->result->skips[i]));
     }
     return applied ? ERR_NONE : judge_unmet(v, range);
 }

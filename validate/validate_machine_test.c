@@ -4,13 +4,16 @@
 
 #include "base/command_test.h"
 #include "base/err.h"
+#include "base/process/launch_watch.h"
 #include "bench/storage/fio.h"
 #include "results/record/record_verify.h"
 #include "validate/validate_trial.h"
 
+#include <glob.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static char folder[PATH_MAX];
@@ -230,6 +233,65 @@ Test(validate_machine, an_interrupted_run_leaves_a_file_that_says_so)
     result_close(&file);
     snprintf(path, sizeof path, "%s/report.html", out);
     cr_expect_eq(access(path, R_OK), 0, "the results so far have a page");
+}
+
+// The process id of a child; 0 if it has none.
+static pid_t child_of(pid_t parent)
+{
+    struct process_list list = {0};
+    pid_t found = 0;
+    cr_assert_eq(process_scan(&list), ERR_NONE);
+    for (size_t i = 0; i < list.count; i++)
+        if (list.list[i].parent == parent)
+            found = list.list[i].pid;
+    process_list_free(&list);
+    return found;
+}
+
+static bool matches(const char *pattern)
+{
+    glob_t found;
+    bool any = glob(pattern, 0, NULL, &found) == 0;
+    if (any)
+        globfree(&found);
+    return any;
+}
+
+// The part in progress is stopped, so that it cannot remove its own files and is killed.
+static void interrupt_stuck(int signal_number)
+{
+    char out[PATH_MAX + 8], temporary[PATH_MAX + 8], pattern[PATH_MAX + 64];
+    int status = 0;
+    snprintf(out, sizeof out, "%s/out-%d", folder, signal_number);
+    snprintf(temporary, sizeof temporary, "%s/tmp-%d", folder, signal_number);
+    cr_assert_eq(mkdir(temporary, 0777), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("TMPDIR", temporary, 1);
+        cr_assert(freopen("/dev/null", "w", stderr) && freopen("/dev/null", "w", stdout));
+        execl(ZG_BINARY_DIR "/zerogauge", "zerogauge", "validate", "--quick", "--nvme-path", ZG_BINARY_DIR, "--out",
+              out, (char *)NULL);
+        _exit(99);
+    }
+    snprintf(pattern, sizeof pattern, "%s/zerogauge-check-*/zerogauge-check-*/*", temporary);
+    while (!matches(pattern) && waitpid(child, &status, WNOHANG) == 0)
+        usleep(1000);
+    pid_t part = child_of(child);
+    cr_assert_gt(part, 0);
+    kill(part, SIGSTOP);
+    kill(child, signal_number);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 130, "signal %d: %#x", signal_number, (unsigned)status);
+    cr_expect(kill(part, 0) == -1, "signal %d: the part lives", signal_number);
+    snprintf(pattern, sizeof pattern, "%s/*", temporary);
+    cr_expect(!matches(pattern), "signal %d: files are left", signal_number);
+}
+
+Test(validate_machine, an_interrupted_run_leaves_no_temporary_file)
+{
+    interrupt_stuck(SIGINT);
+    interrupt_stuck(SIGTERM);
+    interrupt_stuck(SIGHUP);
 }
 
 // --bands and --save-bands are earlier names of --ranges and --save-ranges.

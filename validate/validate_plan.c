@@ -3,6 +3,7 @@
 #include "validate/validate_plan.h"
 
 #include "base/err.h"
+#include "results/limits/accepted_range.h"
 
 #include <assert.h>
 #include <math.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 
 // The user's choices that a part accepts. BETWEEN_HOSTS: the part runs only where there are several hosts.
-enum { NVME = 1, WORLD = 2, PIN = 4, ENGINE = 8, BETWEEN_HOSTS = 16 };
+enum { NVME = 1, WORLD = 2, PIN = 4, ENGINE = 8, BETWEEN_HOSTS = 16, TEXT = 32 };
 
 // The lanes that a part can throttle.
 #define BIT(lane) (1u << (lane))
@@ -21,26 +22,34 @@ enum {
 };
 
 struct row {
-    const char *bench;  // null: the conformance suite
+    const char *bench;   // null: the conformance suite
+    const char *device;  // --device; null: none
     const char *quick[8], *full[8];
     unsigned takes, lanes;
-    bool may_be_absent;
     double quick_s, full_s;  // rough estimates
 };
 
+// The model of `overlap` on a GPU has 10^8 parameters, whose states take a disk some seconds a step: too long for a
+// check, and so is its serial run.
+#define SMALLER_OVERLAP "--model", "gpt:layers=4,width=1024,heads=16,length=256", "--sequences", "16"
+
 static const struct row rows[] = {
-    {NULL, {"check", "--json"}, {"check", "--json", "--level", "full"}, 0, 0, false, 25, 90},
-    {"adam", {0}, {0}, 0, 0, false, 8, 90},
-    {"memory", {0}, {0}, 0, 0, false, 8, 20},
-    {"ranks", {0}, {0}, WORLD | PIN, 0, false, 4, 20},
-    {"links", {0}, {0}, BETWEEN_HOSTS, 0, false, 4, 30},
-    {"comm", {0}, {0}, WORLD, 0, false, 4, 60},
-    {"nvme", {0}, {0}, NVME | ENGINE, STORAGE, false, 15, 580},
-    {"pcie", {0}, {0}, 0, 0, true, 1, 120},
-    {"swap", {0}, {0}, NVME | ENGINE, 0, false, 5, 100},
-    {"overlap", {0}, {0}, NVME | ENGINE, MOVING, false, 12, 100},
-    {"pipeline", {0}, {0}, NVME, ALL, false, 12, 30},
-    {"step", {0}, {0}, NVME | ENGINE, MOVING, false, 12, 150},
+    {NULL, NULL, {"check", "--json"}, {"check", "--json", "--level", "full"}, 0, 0, 25, 90},
+    {"adam", NULL, {0}, {0}, 0, 0, 10, 90},
+    {"adam", "cuda", {0}, {0}, 0, 0, 8, 90},
+    {"memory", NULL, {0}, {0}, 0, 0, 15, 40},
+    {"memory", "cuda", {0}, {0}, 0, 0, 8, 40},
+    {"ranks", NULL, {0}, {0}, WORLD | PIN, 0, 6, 20},
+    {"links", NULL, {0}, {0}, BETWEEN_HOSTS, 0, 4, 30},
+    {"comm", NULL, {0}, {0}, WORLD, 0, 6, 60},
+    {"nvme", NULL, {0}, {0}, NVME | ENGINE, STORAGE, 15, 580},
+    {"pcie", NULL, {0}, {0}, NVME, 0, 15, 120},
+    {"swap", NULL, {0}, {0}, NVME | ENGINE, 0, 5, 100},
+    {"overlap", NULL, {0}, {0}, NVME | ENGINE | TEXT, MOVING, 12, 100},
+    {"overlap", "cuda", {SMALLER_OVERLAP}, {0}, NVME | ENGINE | TEXT, MOVING, 15, 150},
+    {"pipeline", NULL, {0}, {0}, NVME, ALL, 12, 30},
+    {"step", NULL, {0}, {0}, NVME | ENGINE | TEXT, MOVING, 12, 150},
+    {"step", "cuda", {0}, {0}, NVME | ENGINE | TEXT, MOVING, 25, 500},
 };
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 _Static_assert((int)ROW_COUNT <= (int)VALIDATE_PART_MAX, "a plan has room for every row");
@@ -48,6 +57,9 @@ _Static_assert((int)ROW_COUNT <= (int)VALIDATE_PART_MAX, "a plan has room for ev
 // A part is stuck when it takes PATIENCE times as long as expected, and at least PATIENCE_S seconds: a machine with
 // busy processors is slow but works.
 static const double PATIENCE = 20, PATIENCE_S = 300;
+
+// The least share of a budget, and what finding no device takes.
+static const double LEAST_S = 0.1, ABSENT_S = 0.5;
 
 // The command line under construction; one that became too long is refused at the end.
 struct arguments {
@@ -86,7 +98,8 @@ static int make_part(const struct row *row, const struct validate_choice *choice
 {
     struct arguments a = {.argv = part->argv};
     const char *const *own = choice->quick ? row->quick : row->full;
-    snprintf(part->name, sizeof part->name, "%s%s", row->bench ? "bench-" : "arithmetic", row->bench ? row->bench : "");
+    snprintf(part->name, sizeof part->name, "%s%s%s%s", row->bench ? "bench-" : "arithmetic",
+             row->bench ? row->bench : "", row->device ? "-" : "", row->device ? row->device : "");
     append(&a, choice->program);
     if (row->bench) {
         append(&a, "bench");
@@ -94,7 +107,9 @@ static int make_part(const struct row *row, const struct validate_choice *choice
         append(&a, "--json");
         if (choice->quick)
             append(&a, "--quick");
+        append_option(&a, "--budget", choice->quick ? part->budget : NULL);
     }
+    append_option(&a, "--device", row->device);
     for (; *own; own++)
         append(&a, *own);
     for (const char *const *path = choice->nvme_paths; row->takes & NVME && path && *path; path++)
@@ -103,14 +118,29 @@ static int make_part(const struct row *row, const struct validate_choice *choice
     append_option(&a, "--world", row->takes & WORLD ? choice->world : NULL);
     append_option(&a, "--pin", row->takes & PIN ? choice->pin : NULL);
     append_option(&a, "--engine", row->takes & ENGINE ? choice->engine : NULL);
+    append_option(&a, "--text", row->takes & TEXT ? choice->text : NULL);
     if (a.full)
         return err_set(ERR_USAGE, "%s: the command has more than %d words; give fewer folders", part->name,
                        VALIDATE_ARGUMENT_MAX);
     part->bench = row->bench;
-    part->may_be_absent = row->may_be_absent;
-    part->expected_s = choice->quick ? row->quick_s : row->full_s;
+    part->may_be_absent = part_is_of_device(part->name);
+    part->expected_s = part->may_be_absent && !choice->has_gpu ? ABSENT_S : choice->quick ? row->quick_s : row->full_s;
+    part->budget_s = choice->quick ? part->expected_s : 0;
     part->limit_s = choice->time_limit_s > 0 ? choice->time_limit_s : fmax(PATIENCE * part->expected_s, PATIENCE_S);
     return ERR_NONE;
+}
+
+void validate_plan_share(struct validate_plan *plan, size_t index, double left_s)
+{
+    struct validate_part *part = &plan->parts[index];
+    double expected_s = 0;
+    for (size_t i = index; i < plan->count; i++)
+        expected_s += plan->parts[i].expected_s;
+    if (part->budget_s == 0)
+        return;
+    // If no time is left, a benchmark makes the fewest repetitions.
+    part->budget_s = fmax(left_s * part->expected_s / expected_s, LEAST_S);
+    snprintf(part->budget, sizeof part->budget, "%.1f", part->budget_s);
 }
 
 int validate_plan_make(const struct validate_choice *choice, struct validate_plan *out)
@@ -120,5 +150,10 @@ int validate_plan_make(const struct validate_choice *choice, struct validate_pla
     for (int i = 0; i < ROW_COUNT; i++)
         if (choice->several_hosts || !(rows[i].takes & BETWEEN_HOSTS))
             TRY(make_part(&rows[i], choice, &out->parts[out->count++]));
+    double left_s = VALIDATE_QUICK_PARTS_S;
+    for (size_t i = 0; i < out->count; i++) {
+        validate_plan_share(out, i, left_s);
+        left_s -= out->parts[i].budget_s;
+    }
     return ERR_NONE;
 }

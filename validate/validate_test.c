@@ -164,6 +164,43 @@ Test(validate, a_device_that_the_machine_lacks_does_not_count)
     cr_expect_str_eq(text_of(record_of("part", 0), "reason"), "SKIP: no GPU");
 }
 
+// A machine with a processor and perhaps a GPU: one result of each, the latter 0.25 of its baseline.
+static void add_adam_on(bool gpu)
+{
+    static char script[1200];
+    snprintf(script, sizeof script, "echo '%s'", trial_line("adam", "\"step\":\"update\",\"device\":\"cuda\"", 1));
+    add_bench("adam", "\"step\":\"update\"", 4);
+    add_part("bench-adam-cuda", "adam", gpu ? script : "echo SKIP: no GPU >&2; exit 77")->may_be_absent = true;
+    add_range("adam", "adam", ",\"case\":{\"step\":\"update\"}");
+    add_range("adam-gpu", "adam", ",\"case\":{\"step\":\"update\",\"device\":\"cuda\"}");
+}
+
+Test(validate, a_range_that_names_a_device_does_not_count_where_its_part_found_none)
+{
+    add_adam_on(false);
+    cr_expect_eq(validate(), FINDING_VALID);
+    cr_expect_not_null(record_of("band", 0), "the processor's range applies");
+    cr_expect_null(record_of("band", 1), "the device's does not");
+    cr_expect_str_eq(text_of(record_of("part", 1), "reason"), "SKIP: no GPU");
+}
+
+Test(validate, results_of_a_device_are_judged_by_the_ranges_that_name_it)
+{
+    add_adam_on(true);
+    cr_expect_eq(validate(), FINDING_INVALID);
+    cr_expect_eq(json_array_size(json_object_get(file.end, "reasons")), 1);
+    cr_expect(strstr(reason(0), "adam-gpu: adam update cuda reaches 25.0 %"), "%s", reason(0));
+}
+
+Test(validate, a_device_part_that_failed_leaves_its_range_unmet)
+{
+    add_adam_on(true);
+    plan.parts[1] = trial_part("bench-adam-cuda", "adam", "echo out of luck >&2; exit 2");
+    cr_expect_eq(validate(), FINDING_INCOMPLETE);
+    cr_expect_str_eq(reason(0), "bench-adam-cuda: exited with status 2: out of luck");
+    cr_expect_str_eq(reason(1), "adam-gpu: no result of adam matches this accepted range");
+}
+
 Test(validate, an_accepted_range_without_results_makes_the_run_incomplete_unless_it_is_of_the_other_level)
 {
     add_bench("nvme", "\"direction\":\"read\"", 3);
@@ -256,21 +293,28 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
     static const char *const paths[] = {"/one", "/two", NULL};
     const struct validate_choice choice = {.program = "/usr/bin/zerogauge",
                                            .quick = true,
+                                           .has_gpu = true,
                                            .nvme_paths = paths,
                                            .world = "3",
                                            .pin = "0,1",
                                            .engine = "io_uring",
+                                           .text = "/text",
                                            .emulation = {{[LANE_NVME_READ] = 1e9, [LANE_CPU] = 2e9}}};
     struct validate_plan made;
     cr_assert_eq(validate_plan_make(&choice, &made), ERR_NONE, "%s", err_message());
-    double expected_s = 0;
+    double budget_s = 0;
     for (size_t i = 0; i < made.count; i++) {
         char line[512] = "";
         for (const char *const *word = made.parts[i].argv; *word; word++) {
+            if (strcmp(*word, "--budget") == 0) {
+                cr_expect_float_eq(atof(word[1]), made.parts[i].budget_s, 0.05);
+                word++;
+                continue;
+            }
             strncat(line, " ", sizeof line - strlen(line) - 1);
             strncat(line, *word, sizeof line - strlen(line) - 1);
         }
-        expected_s += made.parts[i].expected_s;
+        budget_s += made.parts[i].budget_s;
         cr_expect_gt(made.parts[i].limit_s, made.parts[i].expected_s);
         if (i == 0)
             cr_expect_str_eq(line, " /usr/bin/zerogauge check --json", "arithmetic comes first");
@@ -282,9 +326,53 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
                              " /usr/bin/zerogauge bench pipeline --json --quick --nvme-path /one --nvme-path "
                              "/two --emulate nvme-read=1,cpu=2",
                              "the only part that throttles what is computed");
+        if (strcmp(made.parts[i].name, "bench-step-cuda") == 0)
+            cr_expect_str_eq(line, " /usr/bin/zerogauge bench step --json --quick --device cuda --nvme-path /one "
+                                   "--nvme-path /two --emulate nvme-read=1 --engine io_uring --text /text");
+        if (strcmp(made.parts[i].name, "bench-adam") == 0)
+            cr_expect_str_eq(line, " /usr/bin/zerogauge bench adam --json --quick");
+        bool of_device = strcmp(made.parts[i].name, "bench-pcie") == 0 || strstr(made.parts[i].name, "-cuda");
+        cr_expect_eq(made.parts[i].may_be_absent, of_device, "%s", made.parts[i].name);
         if (strcmp(made.parts[i].name, "bench-ranks") == 0)
             cr_expect_str_eq(line, " /usr/bin/zerogauge bench ranks --json --quick --world 3 --pin 0,1");
     }
-    cr_expect_leq(expected_s, 180, "a quick run takes three minutes at most");
+    cr_expect_float_eq(budget_s, VALIDATE_QUICK_PARTS_S, 1e-6, "every second is given to a part");
+    cr_expect_lt(budget_s, VALIDATE_QUICK_S, "a quick run takes three minutes at most");
     cr_expect_geq(made.count, 8);
+}
+
+Test(validate, a_part_that_takes_longer_leaves_less_for_the_others)
+{
+    const struct validate_choice quick = {.program = "zerogauge", .quick = true}, full = {.program = "zerogauge"};
+    struct validate_plan made;
+    cr_assert_eq(validate_plan_make(&full, &made), ERR_NONE);
+    validate_plan_share(&made, 1, 10);
+    cr_expect_eq(made.parts[1].budget_s, 0, "a full run has no budget");
+    cr_assert_eq(validate_plan_make(&quick, &made), ERR_NONE);
+    double least_s = made.parts[1].budget_s;
+    validate_plan_share(&made, 1, 60);
+    cr_expect_lt(made.parts[1].budget_s, least_s);
+    double left_s = 60;
+    for (size_t i = 1; i < made.count; i++) {
+        validate_plan_share(&made, i, left_s);
+        cr_expect_float_eq(atof(made.parts[i].budget), made.parts[i].budget_s, 0.05);
+        left_s -= made.parts[i].budget_s;
+    }
+    cr_expect_float_eq(left_s, 0, 1e-6);
+    validate_plan_share(&made, 3, -5);
+    cr_expect_gt(made.parts[3].budget_s, 0, "a benchmark measures something even when nothing is left");
+}
+
+Test(validate, a_case_that_memory_does_not_permit_is_no_reason)
+{
+    add_part("bench-adam", "adam",
+             "echo '{\"record\":\"skip\",\"name\":\"adam\",\"case\":{\"in_cache\":false},\"needs_bytes\":3000000000,"
+             "\"available_bytes\":1000}'");
+    add_range("adam-update", "adam", ",\"case\":{\"in_cache\":false}");
+    cr_expect_eq(validate(), FINDING_VALID, "%s", reason(0));
+    const json_t *finding = record_of("finding", 0);
+    cr_expect_eq(json_integer_value(json_object_get(finding, "line")), 3);
+    cr_expect(strstr(text_of(finding, "text"), "adam-update: not judged here: adam needs 2.794 GiB of memory"), "%s",
+              text_of(finding, "text"));
+    cr_expect_eq(validate_report(folder), ERR_NONE, "%s", err_message());
 }

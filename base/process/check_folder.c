@@ -3,24 +3,39 @@
 
 #include "base/err.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Removing the folder checks that it is empty and writable.
+// False also if it cannot be listed.
+static bool is_empty(const char *path)
+{
+    DIR *folder = opendir(path);
+    size_t entries = 0;
+    while (folder && readdir(folder))
+        entries++;
+    if (folder)
+        closedir(folder);
+    return entries == 2;  // itself and its parent
+}
+
 int check_folder_new(const char *option, const char *path, char out[PATH_MAX])
 {
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
         return err_set(ERR_USAGE, "%s %s: cannot be created: %s", option, path, strerror(errno));
     if (!realpath(path, out))
         return err_set(ERR_USAGE, "%s %s: %s", option, path, strerror(errno));
-    if (rmdir(out) != 0)
-        return err_set(ERR_USAGE, "%s %s: is not an empty folder; remove it or give another", option, path);
-    return mkdir(out, 0777) == 0 ? ERR_NONE : err_set(ERR_IO, "%s: %s", out, strerror(errno));
+    if (!is_empty(out))
+        return err_set(ERR_USAGE, "%s %s: is not an empty folder; give a new one", option, path);
+    if (access(out, W_OK | X_OK) != 0)
+        return err_set(ERR_USAGE, "%s %s: cannot be written to: %s", option, path, strerror(errno));
+    return ERR_NONE;
 }
 
 int check_folder_temporary(char out[PATH_MAX])
@@ -32,12 +47,19 @@ int check_folder_temporary(char out[PATH_MAX])
 
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where)
 {
-    (void)status, (void)type, (void)where;
-    remove(path);
+    (void)status, (void)type;
+    if (where->level > 0)
+        remove(path);
     return 0;
+}
+
+void check_folder_clear(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 void check_folder_remove(const char *path)
 {
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    check_folder_clear(path);
+    rmdir(path);
 }

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folders that `zerogauge check` writes to. Existing files are never touched.
+// The folders that commands write results to. Existing files are never touched.
 #ifndef ZG_CHECK_FOLDER_H
 #define ZG_CHECK_FOLDER_H
 
 #include <limits.h>
 
-// Creates a folder or accepts an empty one; out: its absolute path. ERR_USAGE, which names the option: it is not empty
-// or cannot be created.
+// Creates a folder or accepts an empty one, which stays the same folder; out: its absolute path. ERR_USAGE, which names
+// the option: it is not empty, or cannot be created or written to.
 int check_folder_new(const char *option, const char *path, char out[PATH_MAX]);
 
 // Creates a new folder in TMPDIR or /tmp.
 int check_folder_temporary(char out[PATH_MAX]);
+
+// Removes a folder's contents, but not itself.
+void check_folder_clear(const char *path);
 
 // Removes a folder with its contents; removes links, does not follow them.
 void check_folder_remove(const char *path);

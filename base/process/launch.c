@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/process/launch_end.h"
 #include "base/process/launch_start.h"
 #include "base/process/launch_watch.h"
 #include "base/size.h"
@@ -17,18 +18,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
     SAMPLE_MS = 50,
-    SAMPLE_SHARE = 20,  // observation takes at most 1 / SAMPLE_SHARE of the time
-    GRACE_MS = 2000,    // between SIGTERM and SIGKILL
-    GIVE_UP_MS = 10000
+    SAMPLE_SHARE = 20  // observation takes at most 1 / SAMPLE_SHARE of the time
 };
 
 // The time of the next observation.
@@ -59,8 +57,6 @@ static void set_next(struct pace *pace, uint64_t begin_ns)
     uint64_t least_ns = (uint64_t)SAMPLE_MS * 1000000u;
     pace->next_ns = end_ns + (pause_ns > least_ns ? pause_ns : least_ns);
 }
-
-// --- watching ---
 
 static uint64_t file_weight(int fd)
 {
@@ -164,57 +160,6 @@ static int watch(struct run *run)
     }
 }
 
-// --- ending ---
-
-// Signals all living processes of the command, reaps the dead ones, and counts the living. signal_number 0: sends none.
-static int sweep(struct run *run, int signal_number, size_t *alive)
-{
-    pid_t self = getpid();
-    *alive = 0;
-    TRY(process_scan(&run->now));
-    process_mark(&run->now, run->leader, &run->before);
-    if (signal_number)
-        kill(-run->leader, signal_number);
-    for (size_t i = 0; i < run->now.count; i++) {
-        const struct process *process = &run->now.list[i];
-        if (!process->ours)
-            continue;
-        bool is_dead = process->state == 'Z' || process->state == 'X';
-        if (is_dead && process->parent == self && process->pid != run->leader)
-            waitpid(process->pid, NULL, WNOHANG);
-        if (is_dead)
-            continue;
-        ++*alive;
-        if (signal_number)
-            kill(process->pid, signal_number);
-    }
-    return ERR_NONE;
-}
-
-// Sends SIGTERM, then SIGKILL after GRACE_MS until no process is left.
-static int end_all(struct run *run)
-{
-    uint64_t begin_ns = clock_now_ns();
-    // Two sweeps must find none: one can miss a process that loses its parent during the scan.
-    for (int signal_number = SIGTERM, nobody = 0; nobody < 2;) {
-        size_t alive;
-        TRY(sweep(run, signal_number, &alive));
-        nobody = alive == 0 ? nobody + 1 : 0;
-        if (alive == 0)
-            continue;
-        double waited_ms = seconds_since(begin_ns) * 1e3;
-        if (waited_ms > GIVE_UP_MS)
-            return err_set(ERR_IO, "%s: %zu of its processes cannot be killed", run->setting->argv[0], alive);
-        signal_number = waited_ms < GRACE_MS ? 0 : SIGKILL;
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    }
-    int status = 0;
-    while (waitpid(run->leader, &status, 0) < 0 && errno == EINTR)
-        continue;
-    run->out->status = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
-    return ERR_NONE;
-}
-
 static int run_to_end(struct run *run)
 {
     TRY(process_scan(&run->before));
@@ -226,10 +171,13 @@ static int run_to_end(struct run *run)
         return start_rc;
     }
     run->begin_ns = clock_now_ns();
-    run->leader_fd = pidfd_open(run->leader, 0);
+    // glibc has a function for it from 2.36 on; packages are for systems with less.
+    run->leader_fd = (int)syscall(SYS_pidfd_open, run->leader, 0);
     int rc = watch(run);
     run->out->seconds = seconds_since(run->begin_ns);
-    int end_rc = end_all(run);
+    int status = 0;
+    int end_rc = launch_end(run->leader, &run->before, &status);
+    run->out->status = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     if (run->leader_fd >= 0)
         close(run->leader_fd);
     if (rc == ERR_NONE && end_rc == ERR_NONE && run->out->end == LAUNCH_EXITED && observe_output(run))
@@ -278,8 +226,8 @@ const char *launch_tail(const char *output_path, char *out, size_t bytes)
     assert(bytes > 0);
     uint64_t size = 0;
     out[0] = '\0';
-    int fd = open(output_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
+    int fd;
+    if (file_open_at(AT_FDCWD, output_path, output_path, &fd) != ERR_NONE)
         return out;
     if (file_bytes(fd, output_path, &size) == ERR_NONE) {
         size_t wanted = size < bytes - 1 ? (size_t)size : bytes - 1;
@@ -295,4 +243,13 @@ const char *launch_tail(const char *output_path, char *out, size_t bytes)
     if (line && line[1])
         memmove(out, line + 1, strlen(line + 1) + 1);
     return out;
+}
+
+int launch_own_path(char out[PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    if (length < 0)
+        return err_set(ERR_IO, "/proc/self/exe: %s", strerror(errno));
+    out[length] = '\0';
+    return ERR_NONE;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs an untrusted command in its own process group, under limits of time, memory and output, and keeps its output in
-// a file. When launch returns, no process of the group remains.
+// a file. When launch returns, no descendant of the command remains.
 #ifndef ZG_LAUNCH_H
 #define ZG_LAUNCH_H
 
+#include <limits.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,5 +38,8 @@ int launch(const struct launch_setting *setting, struct launch_result *out);
 // Reads the last lines of an output file for a message, at most `bytes` bytes with the final zero, and replaces
 // unprintable ones. Returns out.
 const char *launch_tail(const char *output_path, char *out, size_t bytes);
+
+// The path of this program, to start it again as a command. ERR_IO: the system does not tell.
+int launch_own_path(char out[PATH_MAX]);
 
 #endif

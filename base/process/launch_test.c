@@ -195,6 +195,35 @@ Test(launch, processes_that_a_command_leaves_behind_are_killed)
     expect_gone("child");
 }
 
+static struct timespec changed(const char *path)
+{
+    struct stat status;
+    cr_assert_eq(stat(path, &status), 0, "%s", path);
+    return status.st_mtim;
+}
+
+// Every link of the chain lives for some 100 us and loses its parent; several chains run at the same time.
+Test(launch, a_chain_of_forks_that_change_their_session_is_killed)
+{
+    static const char *const files[] = {"chain-0", "chain-1", "chain-2"};
+    char script[PATH_MAX + 256];
+    snprintf(script, sizeof script,
+             "for i in 0 1 2; do '%s/launch_chain_program' chain-$i; done; "
+             "while [ ! -e chain-2 ]; do sleep 0.02; done; exit 5",
+             ZG_BINARY_DIR);
+    shell(script);
+    cr_expect_eq(result.status, 5);
+    struct timespec before[3];
+    for (int i = 0; i < 3; i++)
+        before[i] = changed(files[i]);
+    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    for (int i = 0; i < 3; i++) {
+        struct timespec after = changed(files[i]);
+        cr_expect(after.tv_sec == before[i].tv_sec && after.tv_nsec == before[i].tv_nsec, "%s lives", files[i]);
+    }
+    cr_expect_eq(waitpid(-1, NULL, WNOHANG), -1);
+}
+
 Test(launch, children_of_the_suite_survive)
 {
     pid_t mine = fork();

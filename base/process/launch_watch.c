@@ -77,13 +77,43 @@ int process_scan(struct process_list *out)
     return rc;
 }
 
+// The children of one thread, from /proc/self/task/THREAD/children.
+static int add_children(int tasks_fd, const char *thread, struct process_list *out)
+{
+    char path[64];
+    int pid, rc = ERR_NONE;
+    snprintf(path, sizeof path, "%.16s/children", thread);
+    int fd = openat(tasks_fd, path, O_RDONLY | O_CLOEXEC);
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (!file)
+        return ERR_NONE;  // the thread has ended; its children are another's
+    while (rc == ERR_NONE && fscanf(file, "%d", &pid) == 1)
+        rc = add_process(out, &(struct process){.pid = pid, .parent = getpid()});
+    fclose(file);
+    return rc;
+}
+
+int process_children(struct process_list *out)
+{
+    int rc = ERR_NONE;
+    out->count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks)
+        return err_set(ERR_IO, "/proc/self/task: cannot be opened: %s", strerror(errno));
+    for (struct dirent *entry; rc == ERR_NONE && (entry = readdir(tasks));)
+        if (entry->d_name[0] != '.')
+            rc = add_children(dirfd(tasks), entry->d_name, out);
+    closedir(tasks);
+    return rc;
+}
+
 void process_list_free(struct process_list *list)
 {
     free(list->list);
     *list = (struct process_list){0};
 }
 
-static struct process *find_process(const struct process_list *list, pid_t pid)
+struct process *process_find(const struct process_list *list, pid_t pid)
 {
     for (size_t i = 0; i < list->count; i++)
         if (list->list[i].pid == pid)
@@ -96,13 +126,13 @@ void process_mark(struct process_list *list, pid_t leader, const struct process_
     pid_t self = getpid();
     for (size_t i = 0; i < list->count; i++) {
         struct process *process = &list->list[i];
-        process->ours = process->pid == leader || (process->parent == self && !find_process(before, process->pid));
+        process->ours = process->pid == leader || (process->parent == self && !process_find(before, process->pid));
     }
     for (bool found = true; found;) {
         found = false;
         for (size_t i = 0; i < list->count; i++) {
             struct process *process = &list->list[i];
-            const struct process *parent = process->ours ? NULL : find_process(list, process->parent);
+            const struct process *parent = process->ours ? NULL : process_find(list, process->parent);
             if (parent && parent->ours)
                 process->ours = found = true;
         }

@@ -22,6 +22,12 @@ struct process_list {
 
 // Lists all processes of the system, unmarked.
 int process_scan(struct process_list *out);
+
+// Lists the children of this process, ended ones included; only `pid` and `parent` are set.
+int process_children(struct process_list *out);
+
+struct process *process_find(const struct process_list *list, pid_t pid);  // null if it has none
+
 void process_list_free(struct process_list *list);
 
 // Marks the leader and all its descendants. Orphans among them have become children of this process, their subreaper:

@@ -2,16 +2,21 @@
 #include "bench/adam/adam_device.h"
 
 #include "base/err.h"
+#include "bench/harness/bench_device.h"
 #ifdef ZG_HAVE_CUDA
+#include "ref/cuda/cuda_lane.h"
 #include "ref/cuda/isa_cuda.h"
 #include "bench/pcie/pcie_link.h"
 #include "ref/cuda/tier_cuda.h"
+
+#include <cuda_runtime_api.h>
 #endif
 
 #include <assert.h>
-#include <string.h>
+#include <stdio.h>
 
-enum { ARRAY_COUNT = 5, ROUNDS_MAX = 4096 };
+// COPY_UNIT_BYTES: copies begin at and cover multiples of it, as those of large arrays do.
+enum { ARRAY_COUNT = 5, COPY_UNIT_BYTES = 256 };
 
 // A step over arrays on the device.
 struct set {
@@ -19,53 +24,80 @@ struct set {
     struct adam_step step;
 };
 
+// The driver copies one half of an allocation to the other; both together are as large as the step's arrays.
+struct halves {
+    void *memory;
+    size_t bytes;  // of a half
+};
+
 struct trial {
     const struct adam_device *device;
     const struct adam_case *of;
-    struct set ours, theirs;  // theirs: the baseline's, which leaves wrong values
+    struct set ours, theirs;  // theirs: the mix's, which leaves wrong values
+    struct halves halves;
     uint64_t rounds, step_count;
+};
+
+// The results of a case: Adam, the mix, and the driver's copy.
+struct taken {
+    struct bench_samples adam, mix, copy;
 };
 
 int adam_device_find(struct adam_device *out)
 {
 #ifdef ZG_HAVE_CUDA
     const struct pcie_link *link;
+    int cache_bytes;
     TRY(pcie_cuda(&link));
-    *out = (struct adam_device){&cuda_accelerator, link->begin, link->end, isa_cuda_mix};
-    return out->accelerator->enter(0);
+    *out = (struct adam_device){&cuda_accelerator, link->begin, link->end, isa_cuda_mix, 0};
+    TRY(out->accelerator->enter(0));
+    TRY(cuda_lane_error(cudaDeviceGetAttribute(&cache_bytes, cudaDevAttrL2CacheSize, 0), "the size of the cache"));
+    out->cache_bytes = (size_t)cache_bytes;
+    return ERR_NONE;
 #else
     (void)out;
     return err_set(ERR_USAGE, "this version is built without CUDA");
 #endif
 }
 
-static void close_set(const struct adam_device *device, struct set *set)
+// Bytes of the arrays, and bytes that a step must move, per parameter.
+static size_t state_bytes(const struct adam_variant *variant)
 {
-    for (int i = 0; i < ARRAY_COUNT; i++)
-        if (set->memory[i]) {
-            accelerator_disclaim(set->memory[i]);
-            (void)device->accelerator->release(set->memory[i]);
-        }
+    return 3 * sizeof(float) + dtype_bytes(variant->grad_dtype) + (variant->writes_model_params ? sizeof(uint16_t) : 0);
 }
 
-static int open_set(const struct adam_device *device, const struct adam_case *of, struct adam_arrays *arrays,
-                    struct set *out)
+static size_t moved_bytes(const struct adam_variant *variant)
 {
+    return 3 * sizeof(float) + state_bytes(variant);
+}
+
+static struct bench_device device_of(const struct trial *trial)
+{
+    return (struct bench_device){trial->device->accelerator, 1};
+}
+
+static void close_trial(struct trial *trial)
+{
+    const struct bench_device device = device_of(trial);
+    for (int i = 0; i < ARRAY_COUNT; i++) {
+        bench_device_free(&device, trial->ours.memory[i], 0);
+        bench_device_free(&device, trial->theirs.memory[i], 0);
+    }
+    bench_device_free(&device, trial->halves.memory, 0);
+}
+
+static int open_set(const struct trial *trial, struct adam_arrays *arrays, struct set *out)
+{
+    const struct bench_device device = device_of(trial);
+    const struct adam_case *of = trial->of;
     const void *const from[ARRAY_COUNT] = {arrays->param, arrays->exp_avg, arrays->exp_avg_sq, arrays->grad,
                                            arrays->model_params};
     const size_t element_bytes[ARRAY_COUNT] = {sizeof(float), sizeof(float), sizeof(float),
                                                dtype_bytes(of->variant->grad_dtype), sizeof(struct bf16)};
     for (int i = 0; i < ARRAY_COUNT; i++) {
         size_t bytes = of->count * element_bytes[i];
-        void *memory;
-        TRY(device->accelerator->allocate(bytes, &memory));
-        int code = accelerator_claim(device->accelerator, memory, bytes);
-        if (code != ERR_NONE) {
-            (void)device->accelerator->release(memory);
-            return code;
-        }
-        out->memory[i] = memory;
-        TRY(bytes_copy(memory, from[i], bytes));
+        TRY(bench_device_alloc(&device, bytes, &out->memory[i]));
+        TRY(bytes_copy(out->memory[i], from[i], bytes));
     }
     const struct adam_arrays on_device = {.count = of->count,
                                           .param = out->memory[0],
@@ -76,8 +108,19 @@ static int open_set(const struct adam_device *device, const struct adam_case *of
     return adam_case_step(of, &on_device, &out->step);
 }
 
-static int run_ours(struct trial *trial, double *ms)
+static int open_halves(const struct trial *trial, struct halves *out)
 {
+    const struct bench_device device = device_of(trial);
+    size_t units = trial->of->count * state_bytes(trial->of->variant) / (2 * COPY_UNIT_BYTES) + 1;
+    out->bytes = units * COPY_UNIT_BYTES;
+    TRY(bench_device_alloc(&device, 2 * out->bytes, &out->memory));
+    TRY(bench_device_fill(&device, out->memory, 1, 2 * out->bytes));
+    return accelerator_wait();
+}
+
+static int run_adam(void *context, double *ms)
+{
+    struct trial *trial = context;
     TRY(trial->device->begin());
     for (uint64_t round = 0; round < trial->rounds; round++)
         adam_update(&trial->ours.step);
@@ -85,35 +128,39 @@ static int run_ours(struct trial *trial, double *ms)
     return trial->device->end(ms);
 }
 
-static int run_theirs(struct trial *trial, double *ms)
+static int run_mix(void *context, double *ms)
 {
+    struct trial *trial = context;
     TRY(trial->device->begin());
     for (uint64_t round = 0; round < trial->rounds; round++)
         trial->device->mix(&trial->theirs.step);
     return trial->device->end(ms);
 }
 
-// Runs pairs in turn; which of the two begins alternates.
-static int take_turns(struct trial *trial, const struct bench_options *options, struct bench_samples *samples,
-                      struct bench_samples *baselines)
+static int run_copy(void *context, double *ms)
 {
-    double ms = 0, baseline_ms = 0;
-    for (trial->rounds = 1; trial->rounds < ROUNDS_MAX && ms * 1e6 < BENCH_SAMPLE_NS; trial->rounds *= 2)
-        TRY(run_ours(trial, &ms));
-    double scale = 1e6 / ((double)trial->of->count * (double)trial->rounds);
-    samples->count = baselines->count = 0;
-    for (size_t i = 0; i < options->warmup + options->repeat; i++) {
-        if (i % 2)
-            TRY(run_theirs(trial, &baseline_ms));
-        TRY(run_ours(trial, &ms));
-        if (i % 2 == 0)
-            TRY(run_theirs(trial, &baseline_ms));
-        if (i < options->warmup)
-            continue;
-        samples->values[samples->count++] = ms * scale;
-        baselines->values[baselines->count++] = baseline_ms * scale;
-    }
-    return ERR_NONE;
+    struct trial *trial = context;
+    const struct halves *halves = &trial->halves;
+    TRY(trial->device->begin());
+    for (uint64_t round = 0; round < trial->rounds; round++)
+        TRY(trial->device->accelerator->copy((char *)halves->memory + halves->bytes, halves->memory, halves->bytes));
+    return trial->device->end(ms);
+}
+
+// Parameters whose steps move as many bytes as a sample of copies: each byte of a half is read and written.
+static double copied_params(const struct trial *trial)
+{
+    return 2.0 * (double)trial->halves.bytes * (double)trial->rounds / (double)moved_bytes(trial->of->variant);
+}
+
+static int take_turns(struct trial *trial, const struct bench_options *options, struct taken *taken)
+{
+    TRY(bench_choose_rounds(run_adam, trial, &trial->rounds));
+    double params = (double)trial->of->count * (double)trial->rounds;
+    const struct bench_timed works[] = {{run_adam, trial, params, &taken->adam},
+                                        {run_mix, trial, params, &taken->mix},
+                                        {run_copy, trial, copied_params(trial), &taken->copy}};
+    return bench_take_turns(works, sizeof works / sizeof works[0], options->warmup, options->repeat);
 }
 
 // Copies the state to the host and verifies every element.
@@ -134,41 +181,64 @@ static int check(const struct trial *trial, struct adam_arrays *arrays)
     return adam_arrays_check(arrays, &step, trial->step_count);
 }
 
-static int print(const struct trial *trial, const struct bench_options *options, uint64_t begin_ns,
-                 const struct bench_samples *samples, const struct bench_samples *baselines)
+static json_t *case_json(const struct trial *trial)
 {
     const struct adam_variant *variant = trial->of->variant;
-    size_t bytes = 2 * 3 * sizeof(float) + dtype_bytes(variant->grad_dtype) + (variant->writes_model_params ? 2 : 0);
+    const struct recipe *recipe = trial->of->recipe;
+    const struct bench_device device = device_of(trial);
+    bool in_cache = trial->of->count * state_bytes(variant) < trial->device->cache_bytes;
+    json_t *json = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:b, s:i}", "step", variant->name, "recipe", recipe_name(recipe), "isa",
+        trial->device->accelerator->name, "arithmetic", recipe->family == RECIPE_TORCH_CUDA_FUSED ? "fp64" : "fp32",
+        "grad", dtype_name(variant->grad_dtype), "copy", variant->writes_model_params ? "bf16" : "none", "params",
+        (json_int_t)trial->of->count, "in_cache", in_cache, "bytes_per_param", (int)moved_bytes(variant));
+    if (json)
+        bench_device_describe(&device, json);
+    return json;
+}
+
+static int print(const struct trial *trial, const struct bench_options *options, uint64_t begin_ns,
+                 const struct taken *taken)
+{
+    const struct adam_variant *variant = trial->of->variant;
+    double bytes = (double)moved_bytes(variant), adam_ns = bench_median(&taken->adam);
+    double mix_ns = bench_median(&taken->mix), copy_ns = bench_median(&taken->copy);
+    bool copy_is_faster = copy_ns < mix_ns;
     struct bench_record record = {
         .name = "adam",
-        .description =
-            json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:i}", "step", variant->name, "recipe",
-                      recipe_name(trial->of->recipe), "isa", trial->device->accelerator->name, "grad",
-                      dtype_name(variant->grad_dtype), "copy", variant->writes_model_params ? "bf16" : "none", "params",
-                      (json_int_t)trial->of->count, "bytes_per_param", (int)bytes),
+        .description = case_json(trial),
+        .detail = json_pack("{s:f, s:f, s:f, s:f, s:f}", "GB_per_s", bytes / adam_ns, "device_copy_GB_per_s",
+                            bytes / copy_ns, "share_of_device_copy", copy_ns / adam_ns, "same_streams_GB_per_s",
+                            bytes / mix_ns, "share_of_same_streams", mix_ns / adam_ns),
         .unit = "ns_per_param",
         .lower_is_better = true,
         .verified = true,
         .items = (double)(trial->of->count * trial->rounds),
+        .baseline_items = copy_is_faster ? copied_params(trial) : 0,
         .begin_ns = begin_ns,
-        .item_bytes = (double)bytes,
-        .samples = samples,
-        .baseline_name = variant->baseline,
-        .baseline = baselines,
+        .item_bytes = bytes,
+        .samples = &taken->adam,
+        .baseline_name = copy_is_faster ? "cudaMemcpyAsync" : variant->baseline,
+        .baseline = copy_is_faster ? &taken->copy : &taken->mix,
     };
-    return bench_print(options, &record);
+    TRY(bench_print(options, &record));
+    if (!options->json)
+        printf("         %.1f %% of cudaMemcpyAsync on the device (%.1f GB/s), %.1f %% of %s (%.1f GB/s)\n",
+               100 * copy_ns / adam_ns, bytes / copy_ns, 100 * mix_ns / adam_ns, variant->baseline, bytes / mix_ns);
+    return ERR_NONE;
 }
 
 static int measure(struct trial *trial, const struct bench_options *options, struct adam_arrays *arrays)
 {
-    struct bench_samples samples, baselines;
+    struct taken taken;
     uint64_t begin_ns = clock_now_ns();
     adam_arrays_fill(arrays, trial->of->variant->grad_dtype);
-    TRY(open_set(trial->device, trial->of, arrays, &trial->ours));
-    TRY(open_set(trial->device, trial->of, arrays, &trial->theirs));
-    TRY(take_turns(trial, options, &samples, &baselines));
+    TRY(open_set(trial, arrays, &trial->ours));
+    TRY(open_set(trial, arrays, &trial->theirs));
+    TRY(open_halves(trial, &trial->halves));
+    TRY(take_turns(trial, options, &taken));
     TRY(check(trial, arrays));
-    return print(trial, options, begin_ns, &samples, &baselines);
+    return print(trial, options, begin_ns, &taken);
 }
 
 int adam_device_run(const struct adam_device *device, const struct adam_case *of, const struct bench_options *options,
@@ -179,8 +249,7 @@ int adam_device_run(const struct adam_device *device, const struct adam_case *of
                    device->accelerator->name, of->count);
     struct trial trial = {.device = device, .of = of};
     int code = measure(&trial, options, arrays);
-    close_set(device, &trial.ours);
-    close_set(device, &trial.theirs);
+    close_trial(&trial);
     if (code == ERR_NONE)
         return ERR_NONE;
     return err_prefix(code, "adam %s %s on %s, %zu parameters", of->variant->name, recipe_name(of->recipe),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `bench adam` on an accelerator: one case, against a kernel that moves the same memory streams.
+// `bench adam` on an accelerator: one case, against the faster of two that do no arithmetic: a kernel that moves the
+// same memory streams, and the driver's own copy of as many bytes.
 #ifndef ZG_ADAM_DEVICE_H
 #define ZG_ADAM_DEVICE_H
 
@@ -11,6 +12,7 @@ struct adam_device {
     int (*begin)(void);                         // starts timing the calling thread's work
     int (*end)(double *ms);                     // waits for that work and returns its duration
     void (*mix)(const struct adam_step *step);  // moves a step's streams with next to no arithmetic
+    size_t cache_bytes;                         // of the device's last-level cache: larger arrays do not stay in it
 };
 
 // Finds the GPU and makes it current. ERR_USAGE: there is none; the message says why.

@@ -5,6 +5,7 @@
 #include "bench/harness/bench.h"
 #include "base/err.h"
 #include "bench/harness/printed_test.h"
+#include "ref/tier/storage_test.h"
 #include "results/record/record_verify.h"
 
 #include <criterion/criterion.h>
@@ -93,8 +94,8 @@ Test(bench_file, a_benchmark_that_fails_leaves_a_file_without_an_end)
 Test(bench_file, all_benchmarks_are_parts_of_one_file_long)
 {
     new_path();
-    static const char *const arguments[] = {"all",         "--quick", "--repeat", "1",  "--nvme-path",
-                                            ZG_BINARY_DIR, "--json",  "--out",    path, NULL};
+    static const char *const arguments[] = {"all",          "--quick", "--repeat", "1",  "--nvme-path",
+                                            storage_folder, "--json",  "--out",    path, NULL};
     char *text;
     cr_assert_eq(run(arguments, &text), 0);
     struct result_file file;

@@ -41,7 +41,7 @@ static int choose(struct bench_options *options, const char *size, uint64_t *byt
     *bytes = options->quick ? 64 << 20 : 128 << 20;
     if (size)
         TRY(size_parse(size, bytes));
-    bench_default_sizes(options, (const size_t[]){16 << 20, 1 << 20, 64 << 10}, options->quick ? 1 : 3);
+    bench_default_sizes(options, (const size_t[]){32 << 20, 1 << 20, 64 << 10}, options->quick ? 1 : 3);
     bench_default_repeat(options, 9, 5, 1);
     for (size_t i = 0; i < options->size_count; i++)
         if (options->sizes[i] % sizeof(uint64_t) != 0 || *bytes % options->sizes[i] != 0)
@@ -65,7 +65,8 @@ static int pcie_main(int argc, const char **argv)
     struct bench_options options;
     char *size = NULL;
     const struct poptOption own[] = {
-        {"size", '\0', POPT_ARG_STRING, &size, 0, "bytes of a sample (128M); --sizes are of one copy", "SIZE"},
+        {"size", '\0', POPT_ARG_STRING, &size, 0, "bytes of a sample (default: 128M); --sizes are bytes of one copy",
+         "SIZE"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_pcie, own, &options);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs each case in turn with its baseline. For one device the baseline is the method of CUDA's bandwidth sample:
-// copies of 32 MiB, one after the other, between the device and page-locked memory allocated by the driver, in one
-// direction at a time. For all devices at once it is each device alone; beside NVMe reads, the same copies without
+// Runs each case in turn with its baseline. For one device the baseline is the method of CUDA's bandwidth samples:
+// copies of 32 MiB, one after the other, between the device and page-locked memory allocated by the driver, in the same
+// directions. For all devices at once it is each device alone; beside NVMe reads, the same copies without
 // them.
 #include "bench/pcie/bench_pcie.h"
 
@@ -118,10 +118,11 @@ static int print(const struct trial *trial, const struct bench_samples *rates, c
              trial->beside);
     struct bench_record record = {
         .name = "pcie",
-        .description = json_pack("{s:s, s:s, s:I, s:I, s:i, s:i, s:s}", "direction", pcie_direction_name(s->direction),
-                                 "memory", pcie_memory_name(s->memory), "block_bytes", (json_int_t)s->block_bytes,
-                                 "bytes", (json_int_t)s->bytes, "first_device", s->first_device, "devices",
-                                 s->device_count, "beside", trial->beside),
+        .description =
+            json_pack("{s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:s}", "direction", pcie_direction_name(s->direction),
+                      "memory", pcie_memory_name(s->memory), "block_bytes", (json_int_t)s->block_bytes, "bytes",
+                      (json_int_t)s->bytes, "device", s->link->name, "first_device", s->first_device, "devices",
+                      s->device_count, "beside", trial->beside),
         .detail = trial->reads && trial->reads->seconds > 0
                       ? json_pack("{s:f}", "nvme_GB_per_s", trial->reads->bytes / trial->reads->seconds * 1e-9)
                       : NULL,
@@ -153,24 +154,18 @@ static int run_trial(const struct trial *trial)
     return code == ERR_NONE ? print(trial, &rates, &baseline, begin_ns) : code;
 }
 
-// Measures one device against the method of CUDA's bandwidth sample.
+// Measures one device against the method of CUDA's bandwidth samples.
 static int run_alone(const struct trial *of)
 {
-    struct pcie_setting theirs[2];
+    struct pcie_setting theirs = of->setting;
     struct trial trial = *of;
-    size_t block_bytes = SAMPLE_BLOCK_BYTES < of->setting.bytes ? SAMPLE_BLOCK_BYTES : of->setting.bytes;
-    for (int i = 0; i < 2; i++) {
-        theirs[i] = of->setting;
-        theirs[i].memory = PCIE_DRIVERS;
-        theirs[i].bytes = of->setting.bytes / block_bytes * block_bytes;
-        theirs[i].block_bytes = block_bytes;
-        if (of->setting.direction == PCIE_BOTH)
-            theirs[i].direction = i == 0 ? PCIE_H2D : PCIE_D2H;
-    }
+    theirs.memory = PCIE_DRIVERS;
+    theirs.block_bytes = SAMPLE_BLOCK_BYTES < of->setting.bytes ? SAMPLE_BLOCK_BYTES : of->setting.bytes;
+    theirs.bytes = of->setting.bytes / theirs.block_bytes * theirs.block_bytes;
     trial.beside = "nothing";
     trial.baseline_name = "CUDA's bandwidth sample";
-    trial.baselines = theirs;
-    trial.baseline_count = of->setting.direction == PCIE_BOTH ? 2 : 1;
+    trial.baselines = &theirs;
+    trial.baseline_count = 1;
     return run_trial(&trial);
 }
 

@@ -19,6 +19,7 @@ struct pcie_link {
     int (*copy)(void *to, const void *from, size_t bytes);  // issues a copy, complete after `end`
     int (*begin)(void);                                     // starts timing
     int (*end)(double *ms);  // waits for all that was issued; *ms: the time on the stream since `begin`
+    const char *name;        // of the kind of device, as results have it
 };
 
 // Returns CUDA's functions in *out. ERR_USAGE: there is no device; the message says why. Only in builds with CUDA.

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
+#include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>
 
@@ -71,7 +72,8 @@ static int end(double *ms)
 
 static struct pcie_link link_of(int device_count)
 {
-    return (struct pcie_link){device_count, enter, device_open, free, host_open, host_close, copy, begin, end};
+    return (struct pcie_link){device_count, enter, device_open, free, host_open,
+                              host_close,   copy,  begin,       end,  "simulated"};
 }
 
 Test(pcie, the_rate_covers_all_streams_together)
@@ -137,7 +139,7 @@ Test(pcie, too_little_device_memory_is_an_error_of_the_sample)
 static json_t *cases_of(int device_count)
 {
     const struct pcie_link link = link_of(device_count);
-    static const char *const paths[] = {ZG_BINARY_DIR};
+    static const char *const paths[] = {storage_folder};
     struct bench_options options = {.sizes = {1 << 20, 64 << 10},
                                     .size_count = 2,
                                     .repeat = 2,
@@ -171,6 +173,15 @@ static int count_with(const json_t *records, const char *key, const char *value)
     return found;
 }
 
+// One device is compared with copies by the driver's method that move as many bytes at once.
+static void expect_baseline_in_the_same_directions(const json_t *record)
+{
+    const json_t *baseline = json_object_get(record, "yardstick");
+    double items = json_number_value(json_object_get(record, "items"));
+    if (strcmp(json_string_value(json_object_get(baseline, "name")), "CUDA's bandwidth sample") == 0)
+        cr_expect_float_eq(json_number_value(json_object_get(baseline, "items")), items, 1e-6 * items);
+}
+
 Test(pcie, every_device_direction_and_memory_has_its_case_and_nvme_beside)
 {
     json_t *one = cases_of(1), *two = cases_of(2);
@@ -180,6 +191,7 @@ Test(pcie, every_device_direction_and_memory_has_its_case_and_nvme_beside)
     cr_expect_eq(count_with(one, "memory", "pageable"), 3);
     cr_expect_eq(count_with(one, "beside", "nvme reads"), 3);
     cr_expect_eq(count_with(two, "direction", "both"), 2 * 3 + 1 + 1);
+    cr_expect_eq(count_with(two, "device", "simulated"), (int)json_array_size(two));
     size_t index;
     const json_t *record;
     json_array_foreach (two, index, record) {
@@ -187,6 +199,7 @@ Test(pcie, every_device_direction_and_memory_has_its_case_and_nvme_beside)
         cr_expect_float_eq(json_number_value(json_object_get(record, "ratio")), 1, 1e-6, "case %zu", index);
         double gb_per_s = json_number_value(json_object_get(record, "median"));
         cr_expect(gb_per_s > 7.9 && gb_per_s < 32.1, "%g", gb_per_s);
+        expect_baseline_in_the_same_directions(record);
     }
     json_decref(one);
     json_decref(two);

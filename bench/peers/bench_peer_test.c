@@ -127,7 +127,7 @@ Test(bench_peer, collectives_and_storage_leave_records_that_verify)
         return;
     cr_assert_eq(run(path, "times",
                      (const char *[]){"--part=nvme", "--size=2M", "--sizes=64K", "--seconds=0.01", "--depth=4",
-                                      "--nvme-path", STORAGE_FOLDER, NULL}),
+                                      "--nvme-path", storage_folder, NULL}),
                  0, "%s", err_message());
     json_t *record = expect_record(path, "stand-in");
     cr_expect_str_eq(json_string_value(json_object_get(record, "unit")), "GB/s");

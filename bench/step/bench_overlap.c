@@ -6,6 +6,7 @@
 #include "bench/step/overlap_run.h"
 
 #include "base/err.h"
+#include "base/file.h"
 
 #include <popt.h>
 #include <stdlib.h>
@@ -48,14 +49,13 @@ static const struct workload SMALL = {"gpt:layers=24,width=24,heads=2,length=256
 static int write_trace(const struct overlap_bench *bench, const struct overlap_run *run)
 {
     char emulated[EMULATION_TEXT_BYTES];
-    const char *path = bench->options->trace_path;
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return err_set(ERR_USAGE, "--trace %s: cannot create the file", path);
-    int code = trace_write(&run->trace, emulation_text(&run->emulation, emulated), file);
-    if (fclose(file) != 0 && code == ERR_NONE)
-        code = err_set(ERR_IO, "cannot write the timeline");
-    return code == ERR_NONE ? ERR_NONE : err_prefix(code, "--trace %s", path);
+    struct file_output file;
+    int code = file_output_open(bench->options->trace_path, &file);
+    if (code != ERR_NONE)
+        return err_prefix(code, "--trace");
+    code = trace_write(&run->trace, emulation_text(&run->emulation, emulated), file.out);
+    code = file_output_close(&file, code);
+    return code == ERR_NONE ? ERR_NONE : err_prefix(code, "--trace %s", bench->options->trace_path);
 }
 
 static int print(const struct overlap_bench *bench, const struct overlap_run *run, const struct lane_table *table,
@@ -77,8 +77,9 @@ static int print(const struct overlap_bench *bench, const struct overlap_run *ru
                       bench->model->name, "world", bench->options->world, "tokens_a_rank",
                       (json_int_t)(bench->sequences * bench->model->sequence_length), "eager", bench->options->eager,
                       "checksum", !storage->no_checksum, "buffered", storage->buffered, "lanes", lanes),
-        .detail = json_pack("{s:s,s:f,s:f,s:f,s:o}", "emulated", emulated, "flops_a_rank", flops, "serial_ms",
-                            serial_ms, "gain_over_serial", gain, "by_lane", lane_table_json(table)),
+        .detail = json_pack("{s:s,s:f,s:f,s:f,s:I,s:o}", "emulated", emulated, "flops_a_rank", flops, "serial_ms",
+                            serial_ms, "gain_over_serial", gain, "unlocked_bytes", (json_int_t)run->unlocked_bytes,
+                            "by_lane", lane_table_json(table)),
         .timeline = lane_table_timeline(&run->trace),
         .unit = "ms_per_step",
         .lower_is_better = true,
@@ -168,6 +169,7 @@ static int check_options(struct overlap_bench *bench, const struct overlap_optio
         return err_set(ERR_USAGE, "--sizes and --threads have no effect here; use --model and --world");
     if (given->shared.storage.inject)
         TRY(inject_parse(given->shared.storage.inject, &bench->inject));
+    TRY(inject_check(&bench->inject, given->world, UINT64_MAX, true));
     if (given->emulate && strcmp(given->emulate, "none") != 0 && strcmp(given->emulate, "dgx-2") != 0)
         TRY(emulation_parse(given->emulate, chosen));
     return ERR_NONE;
@@ -212,13 +214,15 @@ static int overlap_main(const struct bench_device *device, int argc, const char 
     struct overlap_options given = {.world = 1};
     enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT, FLAG = POPT_ARG_NONE };
     const struct poptOption own[] = {
-        {"emulate", '\0', TEXT, &given.emulate, 0, "dgx-2, none, or lanes' GB/s as for train", "LIST"},
-        {"world", '\0', INT, &given.world, 0, "ranks, one thread each (1)", "N"},
+        {"emulate", '\0', TEXT, &given.emulate, 0, "throttle lanes: rates as in train, or those of a DGX-2, or none",
+         "LANE=GB/S,...|dgx-2|none"},
+        {"world", '\0', INT, &given.world, 0, "ranks, one thread each (default: 1)", "N"},
         {"device", '\0', TEXT, &given.device, 0,
-         "the device that trains (cpu); cuda has a larger model, and emulates lanes only with --emulate", "cpu|cuda"},
-        {"model", '\0', TEXT, &given.model, 0, "model to train (a small one for emulated lanes, else a larger one)",
-         "MODEL"},
-        {"sequences", '\0', INT, &given.sequences, 0, "sequences of a rank's micro-batch", "N"},
+         "the device that trains (default: cpu); cuda has a larger model, and throttles lanes only with --emulate",
+         "cpu|cuda"},
+        {"model", '\0', TEXT, &given.model, 0,
+         "model to train (default: a small one for throttled lanes, otherwise a larger one)", "MODEL"},
+        {"sequences", '\0', INT, &given.sequences, 0, "sequences of a rank in each micro-step", "N"},
         {"eager", '\0', FLAG, &given.eager, 0, "no clipping, no overflow check: updates do not wait for all gradients",
          NULL},
         {"text", '\0', TEXT, &given.text_path, 0, "train on this file instead of the King James Bible", "FILE"},

@@ -6,6 +6,7 @@
 #include "bench/step/overlap_run.h"
 #include "bench/harness/printed_test.h"
 #include "ref/arithmetic/shadow_test.h"
+#include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -72,8 +73,8 @@ static int run_on(const struct bench_device *device, const char *const arguments
     for (int i = 0; i < 1000; i++)
         fprintf(file, "%d squared is %d; ", i, i * i);
     fclose(file);
-    const char *argv[24] = {"overlap", "--nvme-path", ZG_BINARY_DIR, "--model", "gpt-nano", "--sequences",
-                            "2",       "--repeat",    "2",           "--text",  text_path};
+    const char *argv[24] = {"overlap",  "--nvme-path", storage_folder, "--model", "gpt-nano", "--sequences", "2",
+                            "--repeat", "2",           "--text",       text_path};
     int argc = 11;
     for (int i = 0; arguments[i]; i++)
         argv[argc++] = arguments[i];
@@ -189,10 +190,32 @@ Test(bench_overlap, on_an_accelerator_lanes_are_not_emulated_and_the_record_name
     cr_expect_str_eq(case_text(line, "device"), "shadow");
     cr_expect_eq(json_integer_value(json_object_get(json_object_get(line, "case"), "devices")), 2);
     cr_expect(json_is_true(json_object_get(line, "verified")));
-    const json_t *lanes = json_object_get(json_object_get(line, "detail"), "by_lane");
+    const json_t *detail = json_object_get(line, "detail"), *lanes = json_object_get(detail, "by_lane");
+    cr_expect_eq(json_integer_value(json_object_get(detail, "unlocked_bytes")), 0);
     cr_expect_gt(json_number_value(json_object_get(json_object_get(lanes, "h2d"), "bytes")), 0);
     cr_expect_eq(shadow.block_count, 0, "%d allocations are left", shadow.block_count);
     cr_expect_eq(shadow.lock_count, shadow.unlock_count);
+    json_decref(line);
+    free(text);
+}
+
+static int refuse_to_lock(void *memory, size_t bytes)
+{
+    (void)memory, (void)bytes;
+    return err_set(ERR_IO, "the device pins no more memory");
+}
+
+Test(bench_overlap, the_record_counts_host_memory_that_an_accelerator_refused_to_pin)
+{
+    static const char *const arguments[] = {"--json", NULL};
+    struct accelerator accelerator = shadow_accelerator;
+    accelerator.lock = refuse_to_lock;
+    const struct bench_device device = {&accelerator, 1};
+    char *text;
+    cr_assert_eq(run_on(&device, arguments, &text), 0);
+    json_t *line = json_loads(text, 0, NULL);
+    const json_t *detail = json_object_get(line, "detail");
+    cr_expect_gt(json_integer_value(json_object_get(detail, "unlocked_bytes")), 0, "%s", text);
     json_decref(line);
     free(text);
 }

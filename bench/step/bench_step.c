@@ -2,8 +2,9 @@
 // `zerogauge bench step`: one training step of a small GPT at world 2, at every stage and with states on every tier,
 // against half the time that one process with one thread needs for both micro-batches: at 1.0 communication,
 // partitioning, offloading and sharing the machine cost nothing. Two ranks that do not communicate show the cost of
-// sharing the machine. Then the operations against matrix products, each lane's bytes against the lane alone, and the
-// efficiency against the one that ZeRO-Infinity's model predicts.
+// sharing the machine. With --world 1 it is that process alone, for comparisons with other programs. Then the
+// operations against matrix products, each lane's bytes against the lane alone, and the efficiency against the one that
+// ZeRO-Infinity's model predicts.
 #include "bench/step/step_bench.h"
 
 #include "base/err.h"
@@ -23,7 +24,8 @@ const struct benchmark bench_step = {
     .text = "A training step of every stage and tier against one process that does all the work; its operations "
             "against matrix products, each lane against the lane alone, and its efficiency against the one that "
             "ZeRO-Infinity's model predicts. --sizes are sequences of each rank's micro-batch.",
-    .examples = {"zerogauge bench step --model gpt-10m", "zerogauge bench step --quick --schedule overlap --json"},
+    .examples = {"zerogauge bench step --model gpt-10m", "zerogauge bench step --quick --schedule overlap --json",
+                 "zerogauge bench step --device cuda --world 1 --model gpt2-124m --sizes 8 --dtype bf16"},
 };
 
 // The default model and micro-batch; quick runs use the second row. On a GPU the products of a small model take less
@@ -56,18 +58,18 @@ enum { PRESET_COUNT = sizeof WHATS / sizeof WHATS[0] };
 static int open_baselines(struct step_bench *bench)
 {
     double bytes[LANE_COUNT] = {0}, seconds = bench->options.quick ? 0.02 : 0.2;
-    for (int i = STEP_ALONE + 1; i < bench->case_count; i++)
+    for (int i = bench->alone + 1; i < bench->case_count; i++)
         for (int lane = 0; lane < LANE_COUNT; lane++)
             bytes[lane] = fmax(bytes[lane], bench->cases[i].bytes[lane]);
     const struct step_setting *setting = &bench->setting;
     bench->square_side = workload_of(bench)->square_side;
     const struct step_peak_setting peak = {.device = &setting->device,
                                            .sequences = setting->sequences,
-                                           .threads = STEP_WORLD,
+                                           .threads = setting->world,
                                            .side = bench->square_side,
                                            .seconds = seconds};
     TRY(step_peak_open(setting->model, &peak, &bench->peak));
-    return step_links_open(bytes, STEP_WORLD, seconds, &bench->options.storage, &setting->device, &bench->links);
+    return step_links_open(bytes, setting->world, seconds, &bench->options.storage, &setting->device, &bench->links);
 }
 
 static int measure_baselines(struct step_bench *bench, bool counted)
@@ -91,7 +93,7 @@ static int measure(struct step_bench *bench)
         TRY(step_case_verify(&bench->setting, &bench->cases[i]));
     }
     TRY(open_baselines(bench));
-    for (size_t round = 0; round < rounds; round++) {
+    for (size_t round = 0; bench_repeats(bench->options.warmup, bench->options.repeat, round); round++) {
         bool counted = round >= bench->options.warmup;
         bench_progress("round %zu of %zu: matrix products and lanes", round + 1, rounds);
         TRY(measure_baselines(bench, counted));
@@ -118,17 +120,23 @@ static int run_size(struct step_bench *bench, const bool chosen[PRESET_COUNT], s
     bench->setting.sequences = sequences;
     bench->begin_ns = clock_now_ns();
     bench->case_count = 0;
-    bench->cases[bench->case_count++] = (struct step_case){
-        .what = "one process, both micro-batches", .preset = "zero0", .world = 1, .accumulation = STEP_WORLD};
-    bench->cases[bench->case_count++] = (struct step_case){.what = "two ranks, no communication",
-                                                           .preset = "zero0",
-                                                           .world = 1,
-                                                           .ranks_alone = STEP_WORLD,
-                                                           .accumulation = 1};
+    int world = bench->setting.world;
+    bench->cases[bench->case_count++] =
+        (struct step_case){.what = world == 1 ? "one process" : "one process, both micro-batches",
+                           .preset = "zero0",
+                           .world = 1,
+                           .accumulation = (size_t)world};
+    bench->alone = world == 1 ? 0 : 1;
+    if (world > 1)
+        bench->cases[bench->case_count++] = (struct step_case){.what = "two ranks, no communication",
+                                                               .preset = "zero0",
+                                                               .world = 1,
+                                                               .ranks_alone = world,
+                                                               .accumulation = 1};
     for (int i = 0; i < PRESET_COUNT; i++)
-        if (chosen[i])
+        if (chosen[i] && (world > 1 || i > 0))
             bench->cases[bench->case_count++] =
-                (struct step_case){.what = WHATS[i][1], .preset = WHATS[i][0], .world = STEP_WORLD, .accumulation = 1};
+                (struct step_case){.what = WHATS[i][1], .preset = WHATS[i][0], .world = world, .accumulation = 1};
     int rc = measure(bench);
     if (rc == ERR_NONE)
         rc = step_bench_print(bench);
@@ -146,11 +154,11 @@ static int run(struct step_bench *bench, const bool chosen[PRESET_COUNT])
     return ERR_NONE;
 }
 
-// Parses a list such as "zero1,zero_infinity"; null: all.
-static int choose(const char *list, bool chosen[PRESET_COUNT])
+// Parses a list such as "zero1,zero_infinity"; null: all, at world 1 only the process itself.
+static int choose(const char *list, int world, bool chosen[PRESET_COUNT])
 {
     for (int i = 0; i < PRESET_COUNT; i++)
-        chosen[i] = !list;
+        chosen[i] = !list && world > 1;
     char *copy = strdup(list ? list : ""), *rest = copy, *name;
     int rc = copy ? ERR_NONE : err_set(ERR_MEMORY, "no memory for names");
     while (list && rc == ERR_NONE && (name = strsep(&rest, ","))) {
@@ -170,7 +178,7 @@ static int choose(const char *list, bool chosen[PRESET_COUNT])
 }
 
 struct step_texts {
-    char *model, *schedule, *text_path, *presets, *emulate, *device;
+    char *model, *schedule, *text_path, *presets, *emulate, *device, *dtype;
 };
 
 // Parses the texts and refuses options that cannot be measured.
@@ -181,7 +189,12 @@ static int parse_texts(struct step_bench *bench, const struct step_texts *texts,
         return err_set(ERR_USAGE, "--threads has no effect here: each rank has one");
     if (bench->options.storage.inject)
         return err_set(ERR_USAGE, "--inject: only `bench swap` and `bench overlap` inject faults");
-    TRY(choose(texts->presets, chosen));
+    if (setting->world != 1 && setting->world != STEP_WORLD)
+        return err_set(ERR_USAGE, "--world %d: expected 1 or %d", setting->world, STEP_WORLD);
+    if (texts->dtype && strcmp(texts->dtype, "fp32") != 0 && strcmp(texts->dtype, "bf16") != 0)
+        return err_set(ERR_USAGE, "--dtype %.32s: expected fp32 or bf16", texts->dtype);
+    setting->dtype = texts->dtype;
+    TRY(choose(texts->presets, setting->world, chosen));
     TRY(executor_schedule_parse(texts->schedule ? texts->schedule : "serial", &setting->schedule));
     if (setting->schedule.mode == EXECUTOR_CHAOS)
         return err_set(ERR_USAGE, "--schedule %s: expected serial or overlap", texts->schedule);
@@ -197,7 +210,7 @@ static int prepare_and_run(struct step_bench *bench, const struct step_texts *te
     if (device)
         setting->device = *device;
     else
-        TRY(bench_device_find(texts->device, STEP_WORLD, false, &setting->device, &absent));
+        TRY(bench_device_find(texts->device, setting->world, false, &setting->device, &absent));
     if (absent)
         return bench_skip("step: %s", err_message());
     setting->steps = bench->options.quick ? 4 : 9;
@@ -211,13 +224,21 @@ static int prepare_and_run(struct step_bench *bench, const struct step_texts *te
 static int step_main(const struct bench_device *device, int argc, const char **argv, struct step_bench *bench)
 {
     struct step_texts texts = {0};
+    bench->setting.world = STEP_WORLD;
     const struct poptOption own[] = {
-        {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "measure these, separated by commas (all)", "PRESET,..."},
-        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (gpt-3m; another with --quick or on a GPU)", "MODEL"},
-        {"device", '\0', POPT_ARG_STRING, &texts.device, 0, "the device that trains (cpu); cuda has a larger model",
-         "cpu|cuda"},
-        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "schedule of operations (serial)", "serial|overlap"},
-        {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes, in GB/s, as for train", "LIST"},
+        {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "presets to measure (default: all)", "PRESET,..."},
+        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (default: gpt-3m; another with --quick or on a GPU)",
+         "MODEL"},
+        {"device", '\0', POPT_ARG_STRING, &texts.device, 0,
+         "the device that trains (default: cpu); cuda has a larger model", "cpu|cuda"},
+        {"world", '\0', POPT_ARG_INT, &bench->setting.world, 0,
+         "ranks (default: 2); 1: one process, with no communication", "1|2"},
+        {"dtype", '\0', POPT_ARG_STRING, &texts.dtype, 0, "the model's parameters and gradients (default: bf16)",
+         "fp32|bf16"},
+        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "schedule of operations (default: serial)",
+         "serial|overlap"},
+        {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes to rates in GB/s, as in train",
+         "LANE=GB/S,..."},
         {"text", '\0', POPT_ARG_STRING, &texts.text_path, 0, "train on this file instead of the King James Bible",
          "FILE"},
         POPT_TABLEEND,
@@ -227,7 +248,8 @@ static int step_main(const struct bench_device *device, int argc, const char **a
         rc = prepare_and_run(bench, &texts, device);
     text_close(bench->setting.text);
     bench_release(&bench->options);
-    char *const all[] = {texts.model, texts.schedule, texts.text_path, texts.presets, texts.emulate, texts.device};
+    char *const all[] = {texts.model,   texts.schedule, texts.text_path, texts.presets,
+                         texts.emulate, texts.device,   texts.dtype};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
     return rc;

@@ -6,6 +6,7 @@
 #include "bench/harness/printed_test.h"
 #include "results/record/record_check.h"
 #include "bench/step/step_bench.h"
+#include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -21,8 +22,8 @@ static int run(const char *const arguments[], char **text)
     for (int i = 0; i < 1000; i++)
         fprintf(file, "%d cubed is %d; ", i, i * i * i);
     fclose(file);
-    const char *argv[24] = {"step",    "--nvme-path", ZG_BINARY_DIR, "--model", "gpt-nano",
-                            "--quick", "--repeat",    "2",           "--text",  text_path};
+    const char *argv[24] = {"step",     "--nvme-path", storage_folder, "--model", "gpt-nano", "--quick",
+                            "--repeat", "2",           "--text",       text_path};
     int argc = 10;
     for (int i = 0; arguments[i]; i++)
         argv[argc++] = arguments[i];
@@ -104,6 +105,38 @@ Test(bench_step, every_preset_has_a_step_its_flops_and_the_lanes_on_which_it_mov
     free(text);
 }
 
+Test(bench_step, one_process_alone_has_no_baseline_but_is_that_of_its_other_presets)
+{
+    static const char *const arguments[] = {
+        "--json", "--world", "1", "--dtype", "fp32", "--preset", "zero0,zero_infinity", NULL};
+    char *text, lanes[8];
+    double process_ms = 0;
+    int steps = 0;
+    cr_assert_eq(run(arguments, &text), 0);
+    json_t *records = records_of(text), *record;
+    size_t i;
+    json_array_foreach (records, i, record) {
+        const json_t *of_case = json_object_get(record, "case");
+        double median = number(record, "median"), tokens = number(of_case, "sequences_a_rank") * 16;
+        cr_expect_eq(number(of_case, "world"), 1);
+        cr_expect_str_eq(case_text(record, "dtype"), "fp32");
+        if (strcmp(json_string_value(json_object_get(record, "name")), "step") != 0)
+            continue;
+        cr_expect_float_eq(number(json_object_get(record, "detail"), "tokens_per_s"), tokens / median * 1e3,
+                           1e-4 * tokens / median * 1e3);
+        cr_expect_eq(json_is_null(json_object_get(record, "ratio")), steps == 0);
+        if (steps++ == 0)
+            process_ms = median;
+        else
+            cr_expect_float_eq(number(record, "ratio"), process_ms / median, 1e-4);
+    }
+    cr_expect_eq(steps, 2, "%s", text);
+    lanes_text(records, "zero0", lanes);
+    cr_expect_str_empty(lanes);
+    json_decref(records);
+    free(text);
+}
+
 Test(bench_step, all_figures_follow_from_the_step)
 {
     static const char *const arguments[] = {"--json", "--preset", "zero_infinity", "--sizes", "1,3", NULL};
@@ -178,7 +211,7 @@ Test(bench_step, the_products_have_the_operations_of_the_model)
 
 Test(bench_step, links_without_bytes_are_not_measured)
 {
-    static const char *const folder[] = {ZG_BINARY_DIR};
+    static const char *const folder[] = {storage_folder};
     const struct bench_storage storage = {.paths = folder, .path_count = 1};
     const double bytes[LANE_COUNT] = {[LANE_COLLECTIVE] = 1, [LANE_H2D] = 7919, [LANE_NVME_WRITE] = 5};
     struct step_links links;

@@ -92,6 +92,7 @@ int overlap_train(const struct overlap_bench *bench, struct overlap_run *run)
     if (code == ERR_NONE && !result.accounting_equal)
         code = err_set(ERR_CHECK, "bytes held or moved differ from the formulas");
     memcpy(run->digest, result.digest, sizeof run->digest);
+    run->unlocked_bytes = result.unlocked_bytes;
     return code;
 }
 

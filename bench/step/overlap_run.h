@@ -33,6 +33,7 @@ struct overlap_run {
     uint64_t begin_ns, steps;
     struct trace trace;
     char digest[33];
+    uint64_t unlocked_bytes;  // host memory of all ranks that should be pinned and is not
 };
 
 // Trains. The caller closes run->trace, after an error too.

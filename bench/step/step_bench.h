@@ -8,14 +8,15 @@
 #include "bench/step/step_links.h"
 #include "bench/step/step_peak.h"
 
-// The first two cases: one process that does all the work, and two ranks that do not communicate.
-enum { STEP_CASE_MAX = 10, STEP_BASELINE = 0, STEP_ALONE = 1 };
+// The first case is one process that does all the work. At world 2 the second is two ranks that do not communicate.
+enum { STEP_CASE_MAX = 10, STEP_BASELINE = 0 };
 
 struct step_bench {
     struct bench_options options;
     struct step_setting setting;
     struct step_case cases[STEP_CASE_MAX];
     int case_count;
+    int alone;  // the case whose ranks do not communicate: the second, at world 1 the first
     struct step_peak *peak;
     struct bench_samples peak_gflops, square_gflops;
     size_t square_side;
@@ -23,7 +24,8 @@ struct step_bench {
     uint64_t begin_ns;
 };
 
-// Prints the step, its flops and its lanes for each case but the first. All cases have samples.
+// Prints the step and its flops for each case from the one alone on, and the lanes of those after it. All cases have
+// samples.
 int step_bench_print(struct step_bench *bench);
 
 // Runs `bench step` on the given device, ignoring --device; null: as --device says. Returns the exit status.

@@ -21,6 +21,8 @@ struct step_setting {
     struct emulation emulation;
     const struct bench_storage *storage;
     struct bench_device device;  // that trains; ranks take its devices round-robin
+    int world;                   // ranks of the measured cases: STEP_WORLD, or 1
+    const char *dtype;           // of the model: "fp32" or "bf16"; null: the preset's
     size_t sequences;            // of a rank's micro-batch
     uint64_t steps;              // per run, including the unmeasured first ones
 };
@@ -36,6 +38,7 @@ struct step_case {
     double bytes[LANE_COUNT];  // that a rank moves per step between tiers and among ranks
     double optimizer_bytes;    // of these, optimizer states to and from NVMe
     double activation_bytes;   // of these, activations from the device to the host; as many return
+    uint64_t unlocked_bytes;   // host memory of all ranks that should be pinned and is not
     // Each timed run adds one sample, its median step's:
     struct bench_samples step_ms;              // per micro-batch of a rank
     struct bench_samples busy_ms[LANE_COUNT];  // per step, on the busiest rank

@@ -8,6 +8,7 @@
 #include "results/record/record_check.h"
 #include "ref/arithmetic/shadow_test.h"
 #include "bench/step/step_bench.h"
+#include "ref/tier/storage_test.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -103,8 +104,8 @@ Test(step_device, every_record_names_the_device)
     const struct accelerator accelerator = counting_accelerator();
     const struct bench_device device = {&accelerator, 2};
     const char *argv[] = {
-        "step",   "--nvme-path", ZG_BINARY_DIR, "--model",  "gpt-nano",           "--quick", "--repeat", "1",
-        "--text", text_path,     "--json",      "--preset", "zero2_offload,zero3"};
+        "step",   "--nvme-path", storage_folder, "--model",  "gpt-nano",           "--quick", "--repeat", "1",
+        "--text", text_path,     "--json",       "--preset", "zero2_offload,zero3"};
     write_text();
     struct printed printed = printed_begin();
     int status = bench_step_on(&device, sizeof argv / sizeof argv[0], argv);
@@ -169,6 +170,27 @@ Test(step_device, one_wrong_product_in_a_step_discards_the_measurement)
     json_decref(c.timeline);
     text_close(text);
     expect_nothing_left();
+}
+
+Test(step_device, the_dtype_of_a_step_is_the_chosen_one)
+{
+    const struct bench_device processor = {0};
+    const struct bench_storage storage = {0};
+    struct text *text;
+    write_text();
+    cr_assert_eq(text_open(text_path, &text), ERR_NONE, "%s", err_message());
+    unlink(text_path);
+    struct step_setting setting = setting_on(&processor, &storage, text);
+    static const char *const dtypes[] = {NULL, "bf16", "fp32"};
+    struct step_case cases[3];
+    for (int i = 0; i < 3; i++) {
+        setting.dtype = dtypes[i];
+        cases[i] = (struct step_case){.what = "one process", .preset = "zero0", .world = 1, .accumulation = 1};
+        cr_assert_eq(step_case_verify(&setting, &cases[i]), ERR_NONE, "%s", err_message());
+    }
+    cr_expect_str_eq(cases[0].digest, cases[1].digest);
+    cr_expect_str_neq(cases[0].digest, cases[2].digest);
+    text_close(text);
 }
 
 Test(step_device, ranks_that_train_alone_have_a_device_each)
@@ -268,8 +290,7 @@ Test(step_device, a_wrongly_copied_byte_is_found_in_either_direction)
         cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE);
         cr_assert_eq(done.items, 65537);
         cr_assert_eq(lane_load_check(load), ERR_NONE, "%s", err_message());
-        // Skips the untimed copy.
-        host.spoilt_copy = host.copies + 2;
+        host.spoilt_copy = host.copies + 1;
         cr_assert_eq(lane_load_run(load, LANE_DIRECT, 0, &done), ERR_NONE);
         cr_expect_eq(lane_load_check(load), ERR_CHECK, "lane %d", lane);
         cr_expect_str_eq(err_message(), "copied data is wrong");

@@ -15,11 +15,13 @@ static json_t *case_json(const struct step_bench *bench, const struct step_case 
     static const char *const tiers[TIER_COUNT] = {"device", "host", "nvme"};
     char lanes[EMULATION_TEXT_BYTES];
     json_t *json = json_pack("{s:s,s:s,s:s,s:s,s:i,s:I,s:I,s:s}", "what", c->what, "preset", c->preset, "tier",
-                             tiers[c->tier], "model", bench->setting.model->name, "world", STEP_WORLD,
+                             tiers[c->tier], "model", bench->setting.model->name, "world", bench->setting.world,
                              "sequences_a_rank", (json_int_t)bench->setting.sequences, "sequence_tokens",
                              (json_int_t)bench->setting.model->sequence_length, "schedule",
                              bench->setting.schedule.mode == EXECUTOR_SERIAL ? "serial" : "overlap");
     bench_device_describe(&bench->setting.device, json);
+    if (bench->setting.dtype)
+        json_object_set_new(json, "dtype", json_string(bench->setting.dtype));
     if (c->tier == TIER_NVME) {
         json_object_set_new(json, "buffered", json_boolean(bench->setting.storage->buffered));
         json_object_set_new(json, "checksum", json_boolean(!bench->setting.storage->no_checksum));
@@ -36,7 +38,7 @@ static struct efficiency_step efficiency_of(const struct step_bench *bench, cons
     double flops = model_flops(bench->setting.model, bench->setting.sequences);
     struct efficiency_step step = {
         .flops = c->recomputes ? flops * 4 / 3 : flops,  // one more forward, a third
-        .flops_per_s = flops / (bench_median(&bench->cases[STEP_ALONE].passes_ms) * 1e-3),
+        .flops_per_s = flops / (bench_median(&bench->cases[bench->alone].passes_ms) * 1e-3),
         .optimizer_bytes = c->optimizer_bytes,
         .activation_bytes = c->activation_bytes,
     };
@@ -49,7 +51,7 @@ static struct efficiency_step efficiency_of(const struct step_bench *bench, cons
 
 static double tokens_of(const struct step_bench *bench)
 {
-    return (double)(STEP_WORLD * bench->setting.sequences * bench->setting.model->sequence_length);
+    return (double)bench->setting.world * (double)(bench->setting.sequences * bench->setting.model->sequence_length);
 }
 
 static int print_step(struct step_bench *bench, struct step_case *c)
@@ -61,8 +63,8 @@ static int print_step(struct step_bench *bench, struct step_case *c)
     struct bench_record record = {
         .name = "step",
         .description = case_json(bench, c),
-        .detail = json_pack("{s:f, s:o}", "tokens_per_s", tokens_of(bench) / (step_ms * 1e-3), "efficiency",
-                            efficiency_json(&step, &efficiency, step_ms)),
+        .detail = json_pack("{s:f, s:I, s:o}", "tokens_per_s", tokens_of(bench) / (step_ms * 1e-3), "unlocked_bytes",
+                            (json_int_t)c->unlocked_bytes, "efficiency", efficiency_json(&step, &efficiency, step_ms)),
         .timeline = json_incref(c->timeline),
         .unit = "ms_per_step",
         .lower_is_better = true,
@@ -70,8 +72,9 @@ static int print_step(struct step_bench *bench, struct step_case *c)
         .items = 1,
         .begin_ns = bench->begin_ns,
         .samples = &c->step_ms,
-        .baseline_name = "half of one process doing both micro-batches",
-        .baseline = &bench->cases[STEP_BASELINE].step_ms,
+        .baseline_name = bench->setting.world == 1 ? "one process, every state there"
+                                                   : "half of one process doing both micro-batches",
+        .baseline = c == &bench->cases[STEP_BASELINE] ? NULL : &bench->cases[STEP_BASELINE].step_ms,
     };
     TRY(bench_print(&bench->options, &record));
     if (bench->options.json)
@@ -95,7 +98,7 @@ static struct bench_samples *new_samples(void)
 // Prints the model's operations, without recomputation, over the step's time.
 static int print_flops_of(struct step_bench *bench, const struct step_case *c, struct bench_samples *gflops)
 {
-    double flops = STEP_WORLD * model_flops(bench->setting.model, bench->setting.sequences);
+    double flops = bench->setting.world * model_flops(bench->setting.model, bench->setting.sequences);
     double square = bench_median(&bench->square_gflops);
     for (; gflops->count < c->step_ms.count; gflops->count++)
         gflops->values[gflops->count] = flops / c->step_ms.values[gflops->count] * 1e-6;
@@ -171,11 +174,11 @@ static int print_lane(struct step_bench *bench, const struct step_case *c, enum 
 
 int step_bench_print(struct step_bench *bench)
 {
-    for (int i = STEP_ALONE; i < bench->case_count; i++) {
+    for (int i = bench->alone; i < bench->case_count; i++) {
         TRY(print_step(bench, &bench->cases[i]));
         TRY(print_flops(bench, &bench->cases[i]));
         for (int lane = 0; lane < LANE_COUNT; lane++)
-            if (i > STEP_ALONE && bench->cases[i].bytes[lane] > 0)
+            if (i > bench->alone && bench->cases[i].bytes[lane] > 0)
                 TRY(print_lane(bench, &bench->cases[i], (enum lane)lane));
     }
     return ERR_NONE;

@@ -12,7 +12,7 @@
 
 enum { BLOCK = IO_ALIGNMENT };
 
-static const char *const folders[] = {STORAGE_FOLDER, STORAGE_FOLDER "/CMakeFiles"};
+static const char *const folders[] = {storage_folder, storage_second_folder};
 
 static struct nvme_files written_files(int count)
 {
@@ -128,7 +128,47 @@ static void expect_found(struct nvme_files *files, bool at_once, const char *wha
     int code = one_pass(stream_of(files, STREAM_READ), &bytes);
     cr_expect_eq(code, at_once ? ERR_CHECK : ERR_NONE, "%s: %s", what, err_message());
     cr_expect_eq(stream_all(files, STREAM_READ), ERR_CHECK, "%s", what);
-    cr_expect(strstr(err_message(), STORAGE_FOLDER ": data read at offset 81920 "), "%s: %s", what, err_message());
+    cr_expect(strstr(err_message(), storage_folder), "%s: %s", what, err_message());
+    cr_expect(strstr(err_message(), ": data read at offset 81920 "), "%s: %s", what, err_message());
+}
+
+// Writes some blocks of two files, then damages the last one of each file.
+static void expect_read_back(size_t block_bytes, uint64_t blocks)
+{
+    struct nvme_files files;
+    struct stream_result result;
+    cr_assert_eq(nvme_files_open(folders, 2, 16 << 20, false, &files), ERR_NONE, "%s", err_message());
+    cr_assert_eq(stream_all(&files, STREAM_WRITE), ERR_NONE, "%s", err_message());
+    struct stream stream = stream_of(&files, STREAM_WRITE);
+    stream.block_bytes = block_bytes;
+    stream.depth = 2;
+    stream.block_max = blocks;
+    cr_assert_eq(stream_run(&stream, &result), ERR_NONE, "%s", err_message());
+    cr_assert_eq(result.bytes, blocks * block_bytes);
+    cr_assert_eq(stream_read_back(&files, result.bytes, block_bytes), ERR_NONE, "%s", err_message());
+    for (int file = 0; file < 2 && (uint64_t)file < blocks; file++) {
+        unsigned char *block = storage_memory(BLOCK);
+        uint64_t in_file = (blocks + 1 - (uint64_t)file) / 2;
+        off_t last = (off_t)(in_file * block_bytes - BLOCK);
+        cr_assert_eq(pread(files.folders[file].file, block, BLOCK, last), BLOCK);
+        block[BLOCK - 1] ^= 1;
+        cr_assert_eq(pwrite(files.folders[file].file, block, BLOCK, last), BLOCK);
+        cr_expect_eq(stream_read_back(&files, result.bytes, block_bytes), ERR_CHECK, "file %d, %llu of %zu", file,
+                     (unsigned long long)blocks, block_bytes);
+        block[BLOCK - 1] ^= 1;
+        cr_assert_eq(pwrite(files.folders[file].file, block, BLOCK, last), BLOCK);
+        free(block);
+    }
+    nvme_files_close(&files);
+}
+
+Test(bench_nvme, what_was_written_is_read_back_to_its_last_byte)
+{
+    for (uint64_t blocks = 1; blocks <= 9; blocks++)
+        expect_read_back(3 * BLOCK * 64, blocks);
+    expect_read_back(BLOCK, 1);
+    expect_read_back(2 << 20, 5);
+    expect_read_back(1 << 20, 32);
 }
 
 Test(bench_nvme, stale_misplaced_torn_and_damaged_blocks_are_found)
@@ -192,12 +232,12 @@ static int lines_of(const char *text, const char *name, bool baseline)
 }
 
 #define SMALL                                                                                                          \
-    "--nvme-path", STORAGE_FOLDER, "--size", "4M", "--sizes", "64K,128K", "--depths", "1,4", "--seconds", "0.06",      \
+    "--nvme-path", storage_folder, "--size", "4M", "--sizes", "64K,128K", "--depths", "1,4", "--seconds", "0.06",      \
         "--repeat", "1", "--engine", "libaio"
 
 Test(bench_nvme, without_fio_records_have_no_ratio)
 {
-    static const char *const arguments[] = {SMALL, "--no-fio", "--json", "--nvme-path", STORAGE_FOLDER, NULL};
+    static const char *const arguments[] = {SMALL, "--no-fio", "--json", "--nvme-path", storage_folder, NULL};
     char *text;
     cr_assert_eq(run(arguments, &text), 0);
     cr_expect_eq(lines_of(text, "nvme", false), 3 * 2 * 2, "%s", text);
@@ -241,7 +281,7 @@ Test(bench_nvme, with_fio_records_have_its_version_and_a_ratio)
         return;
     }
     static const char *const arguments[] = {SMALL,         "--direction",  "read", "--json",
-                                            "--nvme-path", STORAGE_FOLDER, NULL};
+                                            "--nvme-path", storage_folder, NULL};
     cr_assert_eq(run(arguments, &text), 0);
     cr_expect_eq(lines_of(text, "nvme", true), 2 * 2, "%s", text);
     cr_expect_eq(lines_of(text, "nvme_latency", true), 1, "%s", text);
@@ -254,7 +294,8 @@ Test(bench_nvme, the_text_output_names_files_and_a_missing_baseline)
     static const char *const arguments[] = {SMALL, "--direction", "write", "--no-fio", NULL};
     char *text;
     cr_assert_eq(run(arguments, &text), 0);
-    cr_expect(strstr(text, "files of 4 MiB in " STORAGE_FOLDER "\n"), "%s", text);
+    cr_expect(strstr(text, "files of 4 MiB in "), "%s", text);
+    cr_expect(strstr(text, storage_folder), "%s", text);
     cr_expect(strstr(text, "without fio there is no ratio"), "%s", text);
     cr_expect(strstr(text, "write  libaio      128 KiB      4 "), "%s", text);
     cr_expect(strstr(text, "p99.9"), "%s", text);
@@ -273,7 +314,7 @@ Test(bench_nvme, bad_options_are_refused)
                                          {"--threads", "2"},
                                          {"--seconds", "-1"},
                                          {"--nvme-path", "/nowhere", "--no-fio"},
-                                         {"--size", "32T", "--nvme-path", STORAGE_FOLDER}};
+                                         {"--size", "32T", "--nvme-path", storage_folder}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const char *arguments[5] = {bad[i][0], bad[i][1], bad[i][2], bad[i][3], NULL};
         char *text;

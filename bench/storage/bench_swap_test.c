@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-static const char *const PATHS[] = {STORAGE_FOLDER};
+static const char *const PATHS[] = {storage_folder};
 
 static struct swap_setting setting_of(size_t count, int buffers, enum nvme_engine engine)
 {
@@ -111,7 +111,7 @@ Test(bench_swap, one_wrong_bit_of_any_state_is_found_and_named)
 
 static int run(const char *const arguments[], char **text)
 {
-    const char *argv[24] = {"swap",     "--nvme-path", STORAGE_FOLDER, "--sizes", "10007",
+    const char *argv[24] = {"swap",     "--nvme-path", storage_folder, "--sizes", "10007",
                             "--repeat", "2",           "--threads",    "1"};
     int argc = 9;
     for (int i = 0; arguments[i]; i++)

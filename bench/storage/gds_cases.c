@@ -115,13 +115,17 @@ int gds_cases_run(const struct gds_bench *bench)
     struct gds_files files;
     const char *path;
     TRY(bench_device_enter(&bench->device, 0));
-    TRY(io_cufile_open(bench->calls, &path));
-    int code = gds_files_open(storage->paths, storage->path_count, bench->bytes, &files);
+    int code = io_cufile_open(bench->calls, &path);
+    if (code != ERR_NONE)
+        return io_cufile_cannot_serve() ? bench_skip("gds: %s", err_message()) : code;
+    code = gds_files_open(storage->paths, storage->path_count, bench->bytes, &files);
     if (code == ERR_NONE) {
         if (!bench->options->json)
             print_header(bench, path);
         code = run_trials(bench, path, &files);
         gds_files_close(&files);
+    } else if (io_cufile_cannot_serve()) {
+        code = bench_skip("gds: %s", err_message());
     }
     io_cufile_close();
     return code;

@@ -19,24 +19,6 @@ enum { TEXT_BYTES_MAX = 1 << 16 };
 
 _Static_assert((int)ANSWER_TEXT_BYTES >= (int)TEXT_MESSAGE_BYTES, "a text as it is shown fits");
 
-static int read_small(int folder_fd, const char *name, const char *path, size_t limit, char **text, size_t *bytes)
-{
-    int fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return err_set(ERR_USAGE, "%s: cannot be opened: %s", path, strerror(errno));
-    uint64_t size = 0;
-    int rc = file_bytes(fd, path, &size);
-    if (rc == ERR_NONE && size > limit)
-        rc = err_set(ERR_USAGE, "%s: has %ju bytes; at most %zu are expected", path, (uintmax_t)size, limit);
-    if (rc == ERR_NONE && !(*text = calloc(1, size + 1)))
-        rc = err_set(ERR_MEMORY, "no memory to read %s", path);
-    if (rc == ERR_NONE)
-        rc = file_read_at(fd, path, 0, *text, size);
-    close(fd);
-    *bytes = size;
-    return rc;
-}
-
 // Reads a small file of the answer, with a zero byte behind it; the caller frees *text.
 static int read_small_file(const struct answer *answer, const char *name, size_t limit, char **text, size_t *bytes)
 {
@@ -46,12 +28,8 @@ static int read_small_file(const struct answer *answer, const char *name, size_t
     int folder_fd = open(answer->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder_fd < 0)
         return err_set(ERR_USAGE, "%s: cannot be opened: %s", answer->folder, strerror(errno));
-    int rc = read_small(folder_fd, name, path, limit, text, bytes);
+    int rc = file_read_text_at(folder_fd, name, path, limit, text, bytes);
     close(folder_fd);
-    if (rc != ERR_NONE) {
-        free(*text);
-        *text = NULL;
-    }
     return rc;
 }
 
@@ -60,7 +38,7 @@ static int read_text(struct answer *answer)
 {
     const char *name = answer->kind == ANSWER_UNSUPPORTED ? "unsupported.txt" : "refused.txt";
     char *text, shown[TEXT_MESSAGE_BYTES];
-    size_t bytes, used = 0;
+    size_t bytes = 0, used = 0;
     TRY(read_small_file(answer, name, TEXT_BYTES_MAX, &text, &bytes));
     for (size_t i = 0; i < bytes; i++) {
         bool blank = (unsigned char)text[i] <= ' ' || text[i] == 0x7f;
@@ -90,7 +68,7 @@ static int check_files(const struct answer *answer)
 static int read_usage(struct answer *answer)
 {
     char path[PATH_MAX], *text;
-    size_t bytes;
+    size_t bytes = 0;
     TRY(file_join(answer->folder, "usage.json", path));
     TRY(read_small_file(answer, "usage.json", JSON_TEXT_BYTES_MAX, &text, &bytes));
     int rc = answer_usage_parse(path, text, bytes, answer->c->world, answer->usage);

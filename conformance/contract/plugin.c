@@ -11,11 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int check_table(const char *plugin, const struct zerogauge_implementation *table)
 {
     if (!table)
-        return err_set(ERR_USAGE, "%s: zerogauge_implementation gives no table", plugin);
+        return err_set(ERR_USAGE, "%s: zerogauge_implementation returns no table", plugin);
     if (table->contract != ZEROGAUGE_CONTRACT)
         return err_set(ERR_USAGE, "%s: is made for contract %u, and this is contract %d; expected the same", plugin,
                        table->contract, ZEROGAUGE_CONTRACT);
@@ -50,6 +51,9 @@ static table_function *find_function(void *handle)
 int plugin_load(const char *plugin, void **handle, const struct zerogauge_implementation **out)
 {
     char shown[TEXT_MESSAGE_BYTES];
+    int fd;
+    TRY(file_open(plugin, &fd));  // dlopen would wait for a pipe
+    close(fd);
     // A name without a slash would be looked for elsewhere.
     char *path = realpath(plugin, NULL);
     if (!path)

@@ -3,6 +3,7 @@
 #include "conformance/run/cmd_check.h"
 
 #include "base/process/check_folder.h"
+#include "base/process/interrupt.h"
 #include "conformance/cases/case_folders.h"
 #include "conformance/run/check_ranks.h"
 #include "base/err.h"
@@ -41,32 +42,38 @@ static int print_case(void *context, const struct check_case *c)
     return ERR_NONE;
 }
 
-// A folder of cases in the making, and their names.
-struct written {
-    char folder[PATH_MAX];
-    json_t *names;
-};
+static int note_name(void *context, const struct check_case *c)
+{
+    return json_array_append_new(context, json_string(c->name)) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory");
+}
 
 static int write_below(void *context, const struct check_case *c)
 {
-    struct written *written = context;
     if (interrupted)
         return err_set(ERR_USAGE, "interrupted");
-    json_array_append_new(written->names, json_string(c->name));
-    return check_write_case(c, written->folder);
+    return check_write_case(c, context);
+}
+
+// The folder may be the user's own: after an error it is empty again, but there.
+static int write_named(const struct check_part *part, const char *path, const json_t *names)
+{
+    char folder[PATH_MAX];
+    TRY(check_folder_new("--write-cases", path, folder));
+    int rc = check_cases(part, write_below, folder);
+    if (rc == ERR_NONE)
+        rc = case_order_write(folder, names);
+    if (rc != ERR_NONE)
+        check_folder_clear(folder);
+    return rc;
 }
 
 static int write_cases(const struct check_part *part, const char *path)
 {
-    struct written written;
-    TRY(check_folder_new("--write-cases", path, written.folder));
-    written.names = json_array();
-    int rc = check_cases(part, write_below, &written);
+    json_t *names = json_array();
+    int rc = check_cases(part, note_name, names);
     if (rc == ERR_NONE)
-        rc = case_order_write(written.folder, written.names);
-    json_decref(written.names);
-    if (rc != ERR_NONE)
-        check_folder_remove(written.folder);
+        rc = write_named(part, path, names);
+    json_decref(names);
     return rc;
 }
 
@@ -113,9 +120,7 @@ static int check(const struct check_options *a, const char *const *rest, int *st
         .level = full ? LEVEL_FULL : LEVEL_QUICK, .case_pattern = a->cases, .requirement = a->requirement};
     if (a->list)
         return check_cases(&part, print_case, NULL);
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    interrupt_watch(on_interrupt);
     if (a->write_cases)
         return write_cases(&part, a->write_cases);
     struct launcher launcher;

@@ -6,7 +6,10 @@
 #include "conformance/run/check_ranks.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "conformance/report/report.h"
+#include "base/process/launch.h"
+#include "base/resources.h"
 #include "base/process/shell_word.h"
 #include "base/size.h"
 #include "base/terminal.h"
@@ -15,14 +18,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // The command that answers by the reference or a plug-in: `zerogauge answer`, as a user would call it.
 static int own_command(const struct check_options *a, const char *plugin, char own[PATH_MAX], const char *command[16])
 {
-    ssize_t length = readlink("/proc/self/exe", own, PATH_MAX - 1);
-    if (length < 0)
-        return err_set(ERR_IO, "/proc/self/exe: %s", strerror(errno));
-    own[length] = '\0';
+    TRY(launch_own_path(own));
     int count = 0;
     command[count++] = own;
     command[count++] = "answer";
@@ -46,13 +47,9 @@ static int write_report(const char *folder, const char *name, report_form *form,
 {
     char path[PATH_MAX];
     TRY(file_join(folder, name, path));
-    FILE *out = fopen(path, "w");
-    if (!out)
-        return err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    int rc = form(facts, &run->findings, verdicts, count, out);
-    if (fclose(out) != 0 && rc == ERR_NONE)
-        rc = err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    return rc;
+    struct file_output output;
+    TRY(file_output_open(path, &output));
+    return file_output_close(&output, form(facts, &run->findings, verdicts, count, output.out));
 }
 
 // True if a run of this part has a case for a requirement.
@@ -152,8 +149,9 @@ static int describe_part(const struct check_part *part, char **out)
 
 static int limits(const struct check_options *a, struct check_setting *setting)
 {
-    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    setting->memory_limit_bytes = (uint64_t)pages * (uint64_t)page_bytes / 10 * 9;
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t limit = resources_memory_limit();
+    setting->memory_limit_bytes = (limit > 0 && limit < memory ? limit : memory) / 10 * 9;
     setting->output_limit_bytes = (uint64_t)4 << 30;
     if (a->memory)
         TRY(size_parse(a->memory, &setting->memory_limit_bytes));
@@ -239,6 +237,16 @@ static int check_with(const struct check_options *a, const struct check_part *pa
     return rc;
 }
 
+static int find_plugin(const char *name, char path[PATH_MAX])
+{
+    int fd;
+    int rc = file_open(name, &fd);
+    if (rc != ERR_NONE)
+        return err_prefix(rc, "--plugin");
+    close(fd);
+    return realpath(name, path) ? ERR_NONE : err_set(ERR_USAGE, "--plugin %s: %s", name, strerror(errno));
+}
+
 int check_and_report(const struct check_options *a, const struct check_part *part, const char *const *rest,
                      struct check_ranks *ranks, const volatile sig_atomic_t *interrupted, int *status)
 {
@@ -246,8 +254,8 @@ int check_and_report(const struct check_options *a, const struct check_part *par
     const char *command[16];
     if (a->plugin && rest[0])
         return err_set(ERR_USAGE, "give a plug-in or a command, not both");
-    if (a->plugin && !realpath(a->plugin, plugin))
-        return err_set(ERR_USAGE, "--plugin %s: %s", a->plugin, strerror(errno));
+    if (a->plugin)
+        TRY(find_plugin(a->plugin, plugin));
     if (!rest[0])
         TRY(own_command(a, plugin, own, command));
     struct claims claims;

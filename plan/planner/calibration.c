@@ -65,14 +65,14 @@ static void add_work(struct calibration *c)
     }
 }
 
-// The record of this operation with the most threads and default pages; `count` if there is none.
+// The host's record of this operation with the most threads and default pages; `count` if there is none.
 static size_t memory_record(const struct calibration *c, const char *operation)
 {
     size_t best = c->count;
     for (size_t i = 0; i < c->count; i++) {
         const json_t *of_case = json_object_get(c->records[i], "case");
         if (is(c->records[i], "memory", "operation", operation) && !json_object_get(of_case, "pages") &&
-            !json_is_true(json_object_get(of_case, "in_cache")) &&
+            !json_object_get(of_case, "device") && !json_is_true(json_object_get(of_case, "in_cache")) &&
             (best == c->count ||
              number(of_case, "threads") >= number(json_object_get(c->records[best], "case"), "threads")))
             best = i;

@@ -2,12 +2,12 @@
 #include "plan/planner/plan_html.h"
 
 #include "base/err.h"
+#include "base/file.h"
 #include "plan/planner/plan_print.h"
 #include "base/html_page.h"
 #include "base/size.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,18 +152,14 @@ static int put_text(const struct plan_setting *setting, const struct plan *plan,
 int plan_html(const struct plan_setting *setting, const struct plan *plan, const char *path)
 {
     assert(plan->events);
-    FILE *out = fopen(path, "we");
-    if (!out)
-        return err_set(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    struct file_output output;
+    TRY(file_output_open(path, &output));
     bool *critical = find_critical(plan);
     int code = critical ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a page");
     if (code == ERR_NONE) {
-        put_page(setting, plan, critical, out);
-        code = put_text(setting, plan, out);
+        put_page(setting, plan, critical, output.out);
+        code = put_text(setting, plan, output.out);
     }
     free(critical);
-    bool failed = ferror(out) != 0;
-    if (fclose(out) != 0 || failed)
-        return err_set(ERR_IO, "%s: cannot be written", path);
-    return code;
+    return file_output_close(&output, code);
 }

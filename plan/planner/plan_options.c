@@ -5,6 +5,7 @@
 #include "base/help.h"
 #include "plan/planner/plan_model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
     else if (extra)
-        rc = err_set(ERR_USAGE, "\"%s\" is not an option; `zerogauge plan --help` lists them", extra);
+        rc = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", extra);
     poptFreeContext(context);
     return rc;
 }
@@ -135,8 +136,8 @@ static int check(const struct plan_options *a)
         return err_set(ERR_USAGE, "--worlds needs --search; --world is for one plan");
     if (a->sequences < 0)
         return err_set(ERR_USAGE, "--sequences %lld: expected at least 1", a->sequences);
-    if (a->tbw < 0)
-        return err_set(ERR_USAGE, "--tbw %g: expected more than 0", a->tbw);
+    if (!isfinite(a->tbw) || a->tbw < 0)
+        return err_set(ERR_USAGE, "--tbw %g: expected a number of terabytes above 0", a->tbw);
     if (a->search && a->html)
         return err_set(ERR_USAGE, "--search and --html exclude each other: --write the first one and plan it");
     if (a->search && a->explain)

@@ -2,11 +2,11 @@
 #include "plan/planner/plan_search.h"
 
 #include "base/err.h"
+#include "base/file.h"
 #include "plan/planner/plan_choice.h"
 #include "plan/planner/plan_print.h"
 #include "base/size.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static int search_batch(const struct plan_options *options, const struct plan_ma
                 char text[CHOICE_CHANGE_BYTES];
                 plan_choice_change_all(&choice, &placements[p]);
                 plan_choice_change_all(&choice, &checkpoints[c]);
-                snprintf(choice.label, sizeof choice.label, "%d ranks; %s; %s; %zu x %zu sequences; buckets %s",
+                snprintf(choice.label, sizeof choice.label, "world %d; %s; %s; %zu x %zu sequences; buckets %s",
                          options->world, placements[p].name, checkpoints[c].name, accumulation, micro_batch,
                          buckets[b]);
                 snprintf(text, sizeof text, "train_micro_batch_size_per_gpu=%zu", micro_batch);
@@ -111,13 +111,10 @@ static int print_found_json(const struct plan_choices *found, const struct plan_
 
 int plan_write(const char *path, const struct config *config)
 {
-    FILE *file = fopen(path, "wxe");
-    if (!file)
-        return err_set(ERR_IO, "%s: cannot be written: %s%s", path, strerror(errno),
-                       errno == EEXIST ? "; give another name" : "");
+    FILE *file;
+    TRY(file_create(path, &file));
     config_print(config, file);
-    bool failed = ferror(file) != 0;
-    return fclose(file) != 0 || failed ? err_set(ERR_IO, "%s: cannot be written", path) : ERR_NONE;
+    return file_finish(file, path, ERR_NONE);
 }
 
 static int write_choice(const struct plan_options *options, const struct plan_choice *choice)

@@ -111,6 +111,12 @@ Test(accelerator, a_write_beyond_an_end_of_its_memory_is_found)
     }
 }
 
+static int refuse_to_lock(void *memory, size_t bytes)
+{
+    (void)memory, (void)bytes;
+    return err_set(ERR_IO, "the device pins no more memory");
+}
+
 Test(accelerator, host_memory_for_transfers_is_locked_by_it_and_unlocked)
 {
     struct tier_setting setting = apart;
@@ -124,6 +130,20 @@ Test(accelerator, host_memory_for_transfers_is_locked_by_it_and_unlocked)
     cr_expect_eq(shadow.unlock_count, 0);
     tier_close(tier);
     cr_expect_eq(shadow.unlock_count, 1);
+}
+
+Test(accelerator, host_memory_that_it_refuses_to_pin_counts_as_unlocked)
+{
+    struct accelerator refusing = shadow_accelerator;
+    refusing.lock = refuse_to_lock;
+    struct tier_setting setting = apart;
+    setting.lock_host = true;
+    setting.accelerator = &refusing;
+    struct tier *tier = open_tier(&setting);
+    take(tier, TIER_HOST, 5000);
+    cr_expect_eq(tier_unlocked_bytes(tier), 8192u);
+    tier_close(tier);
+    cr_expect_eq(shadow.unlock_count, 0);
 }
 
 Test(accelerator, copies_and_zeros_reach_both_sides)

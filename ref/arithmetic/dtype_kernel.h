@@ -9,8 +9,10 @@
 
 #include <assert.h>
 #include <stdbool.h>
-#ifdef __F16C__
+#if defined(__F16C__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 // Kernels process 16-bit arrays in blocks of this many elements: small enough for the fp32 values of a block to stay in
@@ -20,9 +22,12 @@ enum { KERNEL_BLOCK = 256 };
 static void kernel_widen_fp16(const struct fp16 *restrict in, float *restrict out, size_t count)
 {
     size_t i = 0;
-#ifdef __F16C__
+#if defined(__F16C__)
     for (; i + 8 <= count; i += 8)
         _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + i))));
+#elif defined(__ARM_NEON)
+    for (; i + 4 <= count; i += 4)
+        vst1q_f32(out + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&in[i].bits))));
 #endif
     for (; i < count; i++)
         out[i] = fp16_to_f32(in[i]);
@@ -31,10 +36,13 @@ static void kernel_widen_fp16(const struct fp16 *restrict in, float *restrict ou
 static void kernel_narrow_fp16(const float *restrict in, struct fp16 *restrict out, size_t count)
 {
     size_t i = 0;
-#ifdef __F16C__
+#if defined(__F16C__)
     for (; i + 8 <= count; i += 8)
         _mm_storeu_si128((__m128i *)(void *)(out + i),
                          _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__ARM_NEON)
+    for (; i + 4 <= count; i += 4)
+        vst1_u16(&out[i].bits, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(in + i))));
 #endif
     for (; i < count; i++)
         out[i] = f32_to_fp16(in[i]);

@@ -5,6 +5,8 @@
 
 #include "ref/arithmetic/accelerator.h"
 #include "ref/arithmetic/isa.h"
+#include "base/err.h"
+#include "base/openblas.h"
 
 #include <assert.h>
 #include <cblas.h>
@@ -17,10 +19,12 @@ static void blas_prepare(void)
     openblas_set_num_threads(1);
 }
 
-void matmul_prepare(void)
+int matmul_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    TRY(openblas_load());
     pthread_once(&once, blas_prepare);
+    return ERR_NONE;
 }
 
 size_t operand_bytes(enum dtype dtype, const void *address)

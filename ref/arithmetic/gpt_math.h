@@ -57,9 +57,9 @@ struct matmul_batch {
 };
 void matmul_many(const struct matmul_batch *batch);
 
-// Makes OpenBLAS run each product on its caller's thread, so that several threads may call matmul at the same time.
-// Call it before the first matmul; repeated calls have no effect.
-void matmul_prepare(void);
+// Loads OpenBLAS and makes it run each product on its caller's thread, so that several threads may call matmul at the
+// same time. Call it before the first matmul; repeated calls have no effect. ERR_USAGE: OpenBLAS cannot be loaded.
+int matmul_prepare(void);
 
 // Vectors of parameters (weight, bias) are operands, too. out[r][j] = bias[j], an operand.
 void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels over arrays, in one build per instruction set: isa_scalar.c, isa_avx2.c and isa_avx512.c compile the same
-// source text, dtype_kernel.h, adam_kernel.h, norm_kernel.h, gpt_kernel.h and gpt_token_kernel.h. All builds give the
-// same bits, except that of two NaN operands either may survive. The process chooses one build at run time.
+// The kernels over arrays, in one build per instruction set: isa_scalar.c and isa_avx2.c, isa_avx512.c (x86-64) or
+// isa_neon.c, isa_sve.c (aarch64) compile the same source text, dtype_kernel.h, adam_kernel.h, norm_kernel.h,
+// gpt_kernel.h and gpt_token_kernel.h. All builds give the same bits, except that of two NaN operands either may
+// survive, and that a NaN which an operation makes is negative on x86-64 and positive on aarch64. The process
+// chooses one build at run time.
 #ifndef ZG_ISA_H
 #define ZG_ISA_H
 
@@ -12,9 +14,16 @@ struct heads_copy;
 struct norm_sum;
 struct token_rows;
 
+// Of this program's architecture, best last. Every aarch64 processor has NEON.
+#if defined(__aarch64__)
+enum isa { ISA_SCALAR, ISA_NEON, ISA_SVE, ISA_COUNT };
+extern const struct isa_kernels isa_scalar, isa_neon, isa_sve;
+#else
 enum isa { ISA_SCALAR, ISA_AVX2, ISA_AVX512, ISA_COUNT };
+extern const struct isa_kernels isa_scalar, isa_avx2, isa_avx512;
+#endif
 
-// Returns "scalar", "avx2" or "avx512".
+// Returns a name such as "scalar" or "avx512".
 const char *isa_name(enum isa isa);
 
 // Returns ERR_USAGE if the name is unknown or this processor lacks the instruction set.
@@ -86,10 +95,11 @@ struct isa_kernels {
         .crossentropy_backward = kernel_crossentropy_backward                                                          \
     }
 
-extern const struct isa_kernels isa_scalar, isa_avx2, isa_avx512;
-
 // Returns the kernels of isa_now().
 const struct isa_kernels *isa_kernels(void);
+
+// Returns the kernels of one instruction set; null if this processor lacks it.
+const struct isa_kernels *isa_kernels_of(enum isa isa);
 
 // Returns the kernels for an array at that address: the accelerator's if the memory is its own (accelerator.h), else
 // those of isa_now().

@@ -6,7 +6,7 @@
 #include "base/safe_text.h"
 
 #include <assert.h>
-#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,12 +91,11 @@ static int open_files(struct checkpoint *c)
         char path[PATH_MAX], name[RANK_NAME_BYTES];
         struct stat status;
         TRY(file_join(c->path, checkpoint_rank_name(c->opened, name), path));
-        if (stat(path, &status) != 0)
-            return err_set(ERR_USAGE, "%s: is missing: %s", path, strerror(errno));
-        if ((uint64_t)status.st_size != m->files[c->opened].bytes)
+        if (lstat(path, &status) == 0 && S_ISREG(status.st_mode) &&
+            (uint64_t)status.st_size != m->files[c->opened].bytes)
             return err_set(ERR_USAGE, "%s: has %" PRIu64 " bytes; %" PRIu64 " were written", path,
                            (uint64_t)status.st_size, m->files[c->opened].bytes);
-        TRY(safetensors_open(path, &c->files[c->opened]));
+        TRY(safetensors_open_at(AT_FDCWD, path, path, SAFETENSORS_HEADER_BYTES_MAX, &c->files[c->opened]));
     }
     return ERR_NONE;
 }
@@ -196,7 +195,7 @@ static int open_all(struct checkpoint *c)
     char path[PATH_MAX], *text;
     size_t bytes;
     TRY(file_join(c->path, "manifest.json", path));
-    TRY(file_read_text(path, MANIFEST_BYTES_MAX, &text, &bytes));
+    TRY(file_read_text_at(AT_FDCWD, path, path, MANIFEST_BYTES_MAX, &text, &bytes));
     int rc = manifest_parse(path, text, bytes, &c->manifest);
     free(text);
     TRY(rc);

@@ -74,9 +74,10 @@ int facts_compare(const struct facts *facts, const struct manifest *manifest, co
 
 struct checkpoint;
 
-// Opens a checkpoint's folder, or the newest complete checkpoint of a store; the notes then list newer incomplete ones
-// with the reasons. *out is NULL if the store does not exist or holds no checkpoint. ERR_USAGE if none of its
-// checkpoints is complete. Checks headers, sizes and coverage; checkpoint_load checks digests.
+// Opens a checkpoint's folder, or the newest complete checkpoint of a store; the notes then list newer ones that were
+// never finished. *out is NULL if the store does not exist or holds no checkpoint. ERR_USAGE if none of its checkpoints
+// is complete, or the newest complete one cannot be read: no older one takes its place. Checks headers, sizes and
+// coverage; checkpoint_load checks digests.
 int checkpoint_open(const char *path, struct checkpoint **out, char notes[NOTES_BYTES]);
 void checkpoint_close(struct checkpoint *checkpoint);
 
@@ -148,8 +149,27 @@ const char *checkpoint_step_name(uint64_t step, char out[STEP_NAME_BYTES]);
 #define STORE_PARTIAL ".partial"
 #define STORE_REPLACED ".replaced"
 
-// Removes a folder and its files from the store.
-int store_remove(const char *store, const char *name);
+// Opens the checkpoint of a step in a store; *out is NULL if it was never finished: it has no manifest. ERR_USAGE: it
+// cannot be read, or holds another step than its name says.
+int store_open_step(const char *store, uint64_t step, struct checkpoint **out);
+
+// Opens the newest complete checkpoint of a store, NULL if there is none; counts and notes newer ones that were never
+// finished. Fails as store_open_step does.
+int store_newest(const char *store, struct checkpoint **out, size_t *incomplete, char notes[NOTES_BYTES]);
+
+// Removes the folders that a dead run was writing or removing. Only under the lock. ERR_USAGE: such a name belongs to
+// something else, for instance a link.
+int store_remove_leftovers(const char *store);
+
+// Removes the folder of a step: renames it before removing its first file. ERR_USAGE: it is a link, or holds a folder;
+// nothing is removed then.
+int store_retire(const char *store, uint64_t step);
+
+// Removes complete checkpoints of steps up to `newest` except the last two. Links and what cannot be read stay.
+int store_remove_old(const char *store, uint64_t newest);
+
+// The step in a checkpoint's name; 0 for any other name.
+uint64_t checkpoint_step_of(const char *name);
 
 // Lists the steps of the checkpoint folders in a store, newest first; the caller frees *steps. ERR_IO if it cannot be
 // read.

@@ -340,9 +340,8 @@ Test(checkpoint_fault, a_folder_without_a_complete_checkpoint_is_refused)
 {
     struct trial trial = {.stage = 1, .world = 2, .steps = 2, .checkpoint = folder};
     trial_pass(&trial);
-    unlink(in_folder("step-00000002/rank-1.safetensors"));
+    unlink(in_folder("step-00000002/manifest.json"));
     struct train_result result;
     cr_assert_eq(trial_run(&trial, &result, NULL), ERR_USAGE);
     cr_assert_not_null(strstr(err_message(), "none of its checkpoints is complete"), "%s", err_message());
-    cr_assert_not_null(strstr(err_message(), "rank-1.safetensors"), "%s", err_message());
 }

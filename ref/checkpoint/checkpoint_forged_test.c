@@ -75,6 +75,8 @@ Test(checkpoint_forged, a_forged_manifest_is_refused_with_its_error)
          "loss_scaler.scale: is not a positive number"},
         {"{'loss_scaler': {'scale': '0x1p3', 'iteration': 3, 'last_overflow': 3, 'hysteresis': 2}}", "last_overflow"},
         {"{'loss_scaler': {'scale': '0x1p3', 'iteration': 3, 'last_overflow': -2, 'hysteresis': 2}}", "last_overflow"},
+        {"{'loss_scaler': {'scale': '0x1p3', 'iteration': 9223372036854775807, 'last_overflow': -1, 'hysteresis': 2}}",
+         "loss_scaler.iteration: is 9223372036854775807, expected a whole number from 0 to 3"},
         {"{'recipe_states': [{'beta1_power': '0.1', 'beta2_power': '0', 'beta1': '0', 'beta2': '0', 'step': 3}]}",
          "fp32"},
         {"{'recipe_states': {}}", "recipe_states"},

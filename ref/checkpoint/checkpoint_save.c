@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KEPT_COUNT = 2, KEY_BYTES = 128 };
+enum { KEY_BYTES = 128 };
 
 // The file of this rank: pieces of tensors, in the order of buckets and states.
 struct shard_file {
@@ -192,54 +192,23 @@ static int make_manifest(const struct stage *stage, const struct save_moment *mo
     return rc;
 }
 
-// Removes a checkpoint: renames it before removing its first file.
-static int retire(const char *store, const char *name)
-{
-    char leaving[STEP_NAME_BYTES + sizeof STORE_REPLACED], path[PATH_MAX], to[PATH_MAX];
-    snprintf(leaving, sizeof leaving, "%s" STORE_REPLACED, name);
-    TRY(file_join(store, name, path));
-    TRY(file_join(store, leaving, to));
-    if (rename(path, to) != 0)
-        return err_set(ERR_IO, "%s: cannot be renamed: %s", path, strerror(errno));
-    return store_remove(store, leaving);
-}
-
-// Removes complete checkpoints except the last KEPT_COUNT.
-static int remove_old(const char *store)
-{
-    uint64_t *steps;
-    size_t count, kept = 0;
-    TRY(checkpoint_list(store, &steps, &count));
-    int rc = ERR_NONE;
-    for (size_t i = 0; i < count && rc == ERR_NONE; i++) {
-        char name[STEP_NAME_BYTES], path[PATH_MAX];
-        struct checkpoint *checkpoint = NULL;
-        rc = file_join(store, checkpoint_step_name(steps[i], name), path);
-        bool complete = rc == ERR_NONE && checkpoint_open_folder(path, &checkpoint) == ERR_NONE;
-        checkpoint_close(checkpoint);
-        if (complete && kept++ >= KEPT_COUNT)
-            rc = retire(store, name);
-    }
-    free(steps);
-    return rc;
-}
-
 // Turns the folder into a checkpoint with one rename.
 static int publish(struct store *store, uint64_t step, const char *folder)
 {
     char name[STEP_NAME_BYTES], path[PATH_MAX];
     struct checkpoint *checkpoint;
+    struct stat status;
     TRY(checkpoint_open_folder(folder, &checkpoint));  // a checkpoint that cannot be read must not replace others
     checkpoint_close(checkpoint);
     TRY(file_join(store->path, checkpoint_step_name(step, name), path));
     // A folder of that name is incomplete: otherwise the run would have continued from it.
-    if (access(path, F_OK) == 0)
-        TRY(retire(store->path, name));
+    if (lstat(path, &status) == 0)
+        TRY(store_retire(store->path, step));
     if (rename(folder, path) != 0)
         return err_set(ERR_IO, "%s: cannot be renamed: %s", folder, strerror(errno));
     TRY(file_sync_folder(store->path));
     store->newest = step;
-    return remove_old(store->path);
+    return ERR_NONE;
 }
 
 static int save(struct store *store, struct stage *stage, const struct save_moment *moment)
@@ -274,8 +243,13 @@ int checkpoint_save(struct store *store, struct stage *stage, const struct save_
     comm_count_in(comm, NULL);
     int rc = save(store, stage, moment);
     comm_count_in(comm, ledger);
-    return rc == ERR_NONE || rc == ERR_PEER
+    unsigned long long step = moment->step;
+    if (rc != ERR_NONE)
+        return rc == ERR_PEER
+                   ? rc
+                   : err_prefix(rc, "the checkpoint of step %llu was not saved; those before it are unchanged", step);
+    rc = comm_rank(comm) == 0 ? store_remove_old(store->path, step) : ERR_NONE;
+    return rc == ERR_NONE
                ? rc
-               : err_prefix(rc, "the checkpoint of step %llu was not saved; those before it are unchanged",
-                            (unsigned long long)moment->step);
+               : err_prefix(rc, "the checkpoint of step %llu was saved, but an older one cannot be removed", step);
 }

@@ -2,7 +2,7 @@
 // Saving, resuming, exporting and loading weights on the command line.
 #include "base/command_test.h"
 #include "base/folder_test.h"
-#include "ref/checkpoint/safetensors.h"
+#include "ref/checkpoint/manifest.h"
 
 #include <jansson.h>
 #include <signal.h>
@@ -182,6 +182,26 @@ Test(cmd_checkpoint, weights_of_another_model_are_refused_with_the_tensor)
     cr_assert_not_null(strstr(output, "d: is truncated"), "%s", output);
 }
 
+Test(cmd_checkpoint, a_hostile_name_does_not_reach_the_terminal)
+{
+    char path[PATH_MAX + 64];
+    size_t bytes;
+    cr_assert_eq(shell("zerogauge train --preset zero2 --model linear-few --steps 1 --save saved"), 0, "%s", output);
+    snprintf(path, sizeof path, "%s/saved/step-00000001/manifest.json", folder);
+    char *text = folder_read(path, &bytes);
+    json_t *manifest = json_loadb(text, bytes, 0, NULL);
+    free(text);
+    json_object_set_new(manifest, "model", json_string("\033[2Jred\033]0;title\007"));
+    cr_assert_eq(manifest_seal(manifest), 0);
+    cr_assert_eq(json_dump_file(manifest, path, 0), 0);
+    json_decref(manifest);
+    cr_assert_eq(shell("zerogauge export saved out"), 0, "%s", output);
+    cr_expect_not_null(strstr(output, "red"), "%s", output);
+    cr_expect_null(strpbrk(output, "\033\007"), "an escape sequence");
+    cr_assert_eq(shell("zerogauge train --preset zero2 --model linear-few --steps 2 --resume saved"), 2, "%s", output);
+    cr_expect_null(strpbrk(output, "\033\007"), "an escape sequence");
+}
+
 Test(cmd_checkpoint, bad_input_is_named_and_exits_2)
 {
     static const struct {
@@ -189,7 +209,7 @@ Test(cmd_checkpoint, bad_input_is_named_and_exits_2)
     } cases[] = {
         {"train --preset zero1 --checkpoint a --save b", "--checkpoint"},
         {"train --preset zero1 --checkpoint a --resume b", "--checkpoint"},
-        {"train --preset zero1 --every 5", "--every 5"},
+        {"train --preset zero1 --every 5", "--every needs --save DIR"},
         {"train --preset zero1 --save a --every -1", "--every -1"},
         {"train --preset zero1 --model linear --resume nowhere", "nowhere"},
         {"train --preset zero1 --model linear --save nowhere/there", "nowhere/there"},

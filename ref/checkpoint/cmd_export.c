@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/help.h"
+#include "base/safe_text.h"
 #include "base/size.h"
 
 #include <errno.h>
@@ -67,6 +68,7 @@ int export_weights(const struct checkpoint *checkpoint, const char *path, enum d
     struct safetensors_writer *writer;
     char partial[strlen(path) + sizeof ending], folder[strlen(path) + 2];
     stpcpy(stpcpy(partial, path), ending);
+    TRY(file_check_replaced(path));
     for (size_t i = 0; i < checkpoint_manifest(checkpoint)->file_count; i++)
         TRY(checkpoint_check_digest(checkpoint, i));
     TRY(create(checkpoint, partial, dtype, &writer));
@@ -98,7 +100,7 @@ static int parse_dtype(const char *text, enum dtype *out)
 static int export(const char *from, const char *to, enum dtype dtype)
 {
     struct checkpoint *checkpoint;
-    char notes[NOTES_BYTES] = "", count[SIZE_TEXT_BYTES];
+    char notes[NOTES_BYTES] = "", count[SIZE_TEXT_BYTES], shown[TEXT_MESSAGE_BYTES];
     int rc = checkpoint_open(from, &checkpoint, notes);
     for (char *rest = notes, *line; (line = strsep(&rest, "\n")) && *line;)
         fprintf(stderr, "zerogauge export: note: %s\n", line);
@@ -111,8 +113,8 @@ static int export(const char *from, const char *to, enum dtype dtype)
     for (size_t i = 0; i < m->param_count; i++)
         elements += m->params[i].count;
     if (rc == ERR_NONE)
-        printf("%s: %s after step %" PRIu64 ", %zu tensors, %s parameters, %s\n", to, m->model, m->step, m->param_count,
-               size_text(elements, count), dtype_name(dtype));
+        printf("%s: %s after step %" PRIu64 ", %zu tensors, %s parameters, %s\n", to, text_message(shown, m->model, 60),
+               m->step, m->param_count, size_text(elements, count), dtype_name(dtype));
     checkpoint_close(checkpoint);
     return rc;
 }

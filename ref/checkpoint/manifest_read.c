@@ -105,14 +105,15 @@ static int read_file(const struct strict_object *object, size_t index, struct ma
     return ERR_NONE;
 }
 
-static int read_scaler(const struct strict_object *root, struct scaler *scaler)
+// The scaler counts at most every step.
+static int read_scaler(const struct strict_object *root, uint64_t step, struct scaler *scaler)
 {
     struct strict_object object;
     TRY(strict_object_of(root, "loss_scaler", &object));
     TRY(read_real(&object, "scale", &scaler->scale));
     if (!isfinite(scaler->scale) || scaler->scale <= 0.0)
         return strict_fail(&object, "scale", "is not a positive number");
-    TRY(strict_integer(&object, "iteration", 0, INT64_MAX, &scaler->iteration));
+    TRY(strict_integer(&object, "iteration", 0, (int64_t)step, &scaler->iteration));
     TRY(read_count(&object, "hysteresis", &scaler->hysteresis));
     return strict_integer(&object, "last_overflow", -1, scaler->iteration - 1, &scaler->last_overflow);
 }
@@ -199,7 +200,7 @@ static int read_root(const struct strict_object *root, struct manifest *m)
     TRY(strict_bool(&last, "applied", &m->last_applied));
     TRY(read_real(&last, "loss", &m->loss));
     TRY(strict_bool(root, "repeatable", &m->repeatable));
-    TRY(read_scaler(root, &m->scaler));
+    TRY(read_scaler(root, m->step, &m->scaler));
     return read_lists(root, m);
 }
 

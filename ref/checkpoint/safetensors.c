@@ -7,7 +7,6 @@
 #include "base/safe_text.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -213,9 +212,6 @@ static int read_header(const char *path, int fd, uint64_t header_bytes_max, uint
 // Takes ownership of fd.
 static int open_descriptor(const char *path, int fd, uint64_t header_bytes_max, struct safetensors *out)
 {
-    *out = (struct safetensors){.fd = -1};
-    if (fd < 0)
-        return err_set(ERR_USAGE, "%s: cannot be opened: %s", path, strerror(errno));
     uint64_t header_bytes = 0, file_size = 0;
     char *header = NULL;
     int rc = read_header(path, fd, header_bytes_max, &header_bytes, &file_size, &header);
@@ -235,14 +231,18 @@ static int open_descriptor(const char *path, int fd, uint64_t header_bytes_max, 
 
 int safetensors_open(const char *path, struct safetensors *out)
 {
-    return open_descriptor(path, open(path, O_RDONLY | O_CLOEXEC), SAFETENSORS_HEADER_BYTES_MAX, out);
+    int fd;
+    *out = (struct safetensors){.fd = -1};
+    TRY(file_open(path, &fd));
+    return open_descriptor(path, fd, SAFETENSORS_HEADER_BYTES_MAX, out);
 }
 
 int safetensors_open_at(int folder_fd, const char *name, const char *path, uint64_t header_bytes_max,
                         struct safetensors *out)
 {
-    // Without O_NONBLOCK, opening a pipe would block; file_bytes then refuses everything but regular files.
-    int fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int fd;
+    *out = (struct safetensors){.fd = -1};
+    TRY(file_open_at(folder_fd, name, path, &fd));
     return open_descriptor(path, fd, header_bytes_max, out);
 }
 

@@ -5,9 +5,9 @@
 #include "ref/comm/comm_nccl.h"
 
 #include "ref/cuda/cuda_lane.h"
+#include "ref/cuda/cuda_library.h"
 #include "base/err.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ static struct {
     pthread_once_t once;
     struct comm_nccl_calls calls;
     ncclResult_t (*init)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *);
-    char absent[512];  // the reason why NCCL is not available; "" if it is
+    char absent[2048];  // the reason why NCCL is not available; "" if it is
 } library = {.once = PTHREAD_ONCE_INIT};
 
 static ncclResult_t init(ncclComm_t *out, int world, ncclUniqueId id, int rank)
@@ -32,22 +32,10 @@ static int is_done(cudaStream_t stream, bool *out)
     return status == cudaErrorNotReady ? ERR_NONE : cuda_lane_error(status, "a collective");
 }
 
-// Tries the system's search path, then the path found at build time.
-static void *open_library(void)
-{
-    void *handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (!handle)
-        snprintf(library.absent, sizeof library.absent, "no NCCL: %s", dlerror());
-    return handle ? handle : dlopen(ZG_NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-}
-
 static void load(void)
 {
     struct comm_nccl_calls *calls = &library.calls;
-    const struct {
-        const char *name;
-        void *function;  // a pointer to the function's pointer
-    } symbols[] = {
+    const struct cuda_library_function functions[] = {
         {"ncclGetErrorString", &calls->text},
         {"ncclGetVersion", &calls->version},
         {"ncclGetUniqueId", &calls->unique_id},
@@ -66,21 +54,19 @@ static void load(void)
         {"ncclReduceScatter", &calls->reduce_scatter},
         {"ncclAllReduce", &calls->all_reduce},
     };
-    void *handle = open_library();
-    if (!handle)
+    void *handle;
+    if (cuda_library_open((const char *const[]){"libnccl.so.2", ZG_NCCL_LIBRARY, NULL}, NULL, &handle) != ERR_NONE) {
+        snprintf(library.absent, sizeof library.absent, "no NCCL: %s", err_message());
         return;
-    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        void *address = dlsym(handle, symbols[i].name);
-        if (!address) {
-            snprintf(library.absent, sizeof library.absent, "NCCL is older than 2.14: it lacks %s", symbols[i].name);
-            return;
-        }
-        memcpy(symbols[i].function, &address, sizeof address);
+    }
+    const char *lacking = cuda_library_find(handle, functions, sizeof functions / sizeof functions[0]);
+    if (lacking) {
+        snprintf(library.absent, sizeof library.absent, "NCCL is older than 2.14: it lacks %s", lacking);
+        return;
     }
     calls->init = init;
     calls->stream = cuda_lane_stream;
     calls->is_done = is_done;
-    library.absent[0] = '\0';
 }
 
 int comm_nccl_library(const struct comm_nccl_calls **out)

@@ -16,7 +16,8 @@ enum { MESSAGE_BYTES = 512 };
 static _Thread_local struct {
     int device;
     cudaStream_t stream;
-    int code;  // the first error noted
+    struct cuda_lane_user *users;  // of the stream, the last one first
+    int code;                      // the first error noted
     char message[MESSAGE_BYTES];
 } lane;
 
@@ -29,10 +30,49 @@ static struct {
     bool has_key;
 } process = {.once = PTHREAD_ONCE_INIT};
 
-static void destroy_stream(void *stream)
+static cudaError_t destroy_stream(void)
 {
-    // A thread that ends cannot report an error.
-    (void)cudaStreamDestroy(stream);
+    cudaStream_t stream = lane.stream;
+    while (lane.users) {
+        struct cuda_lane_user *user = lane.users;
+        lane.users = user->next;
+        user->close(user);
+    }
+    lane.stream = NULL;
+    return cudaStreamDestroy(stream);
+}
+
+// A thread that ends cannot report an error. Its thread-local variables still exist.
+static void end_lane(void *stream)
+{
+    (void)stream;
+    (void)destroy_stream();
+}
+
+void cuda_lane_join(struct cuda_lane_user *user)
+{
+    assert(lane.stream && user->close);
+    user->next = lane.users;
+    lane.users = user;
+}
+
+// Describes the first device that is older than the kernels; returns false if there is none.
+static bool is_too_old(int count)
+{
+    for (int device = 0; device < count; device++) {
+        int major = 0, minor = 0;
+        struct cudaDeviceProp of;
+        if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+            cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess ||
+            10 * major + minor >= ZG_CUDA_LEAST || cudaGetDeviceProperties(&of, device) != cudaSuccess)
+            continue;
+        snprintf(process.absent, sizeof process.absent,
+                 "no CUDA device: device %d (%s) has compute capability %d.%d, and the kernels are built for %d.%d and "
+                 "later; CUDA_VISIBLE_DEVICES can hide it",
+                 device, of.name, major, minor, ZG_CUDA_LEAST / 10, ZG_CUDA_LEAST % 10);
+        return true;
+    }
+    return false;
 }
 
 static void ask_driver(void)
@@ -45,10 +85,10 @@ static void ask_driver(void)
     else if (status != cudaSuccess || count == 0)
         snprintf(process.absent, sizeof process.absent, "no CUDA device: %s",
                  status != cudaSuccess ? cudaGetErrorString(status) : "the driver lists none");
-    else
+    else if (!is_too_old(count))
         process.device_count = count;
     (void)cudaGetLastError();
-    process.has_key = pthread_key_create(&process.key, destroy_stream) == 0;
+    process.has_key = pthread_key_create(&process.key, end_lane) == 0;
 }
 
 const char *cuda_lane_absent(void)
@@ -112,42 +152,49 @@ int cuda_lane_use(int device)
         return err_set(ERR_USAGE, "no CUDA device %d: expected 0 to %d", device, process.device_count - 1);
     if (lane.stream && device != lane.device) {
         TRY(cuda_lane_wait());
-        cudaStream_t stream = lane.stream;
-        lane.stream = NULL;
         (void)pthread_setspecific(process.key, NULL);
-        TRY(cuda_lane_error(cudaStreamDestroy(stream), "destroying a stream"));
+        TRY(cuda_lane_error(destroy_stream(), "destroying a stream"));
     }
     TRY(cuda_lane_error(cudaSetDevice(device), "selecting a device"));
     lane.device = device;
     return ERR_NONE;
 }
 
+int cuda_lane_open(struct CUstream_st **out)
+{
+    const char *absent = lane.stream ? NULL : cuda_lane_absent();
+    if (absent)
+        return err_set(ERR_USAGE, "%s", absent);
+    if (!lane.stream) {
+        cudaStream_t stream;
+        TRY(cuda_lane_error(cudaSetDevice(lane.device), "selecting a device"));
+        TRY(cuda_lane_error(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream"));
+        // Without the key, or memory for its value, the stream lasts as long as the process.
+        if (process.has_key)
+            (void)pthread_setspecific(process.key, stream);
+        lane.stream = stream;
+    }
+    *out = lane.stream;
+    return ERR_NONE;
+}
+
 struct CUstream_st *cuda_lane_stream(void)
 {
-    const char *absent;
-    if (lane.stream)
-        return lane.stream;
-    if ((absent = cuda_lane_absent()) != NULL) {
-        cuda_lane_keep(err_set(ERR_USAGE, "%s", absent));
-        return NULL;
-    }
-    cudaStream_t stream;
-    if (cuda_lane_note(cudaSetDevice(lane.device), "selecting a device") != ERR_NONE ||
-        cuda_lane_note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream") != ERR_NONE)
-        return NULL;
-    // Without the key, or memory for its value, the stream lasts as long as the process.
-    if (process.has_key)
-        (void)pthread_setspecific(process.key, stream);
-    return lane.stream = stream;
+    struct CUstream_st *stream = NULL;
+    cuda_lane_keep(cuda_lane_open(&stream));
+    return stream;
+}
+
+int cuda_lane_noted(void)
+{
+    return lane.code == ERR_NONE ? ERR_NONE : err_set(lane.code, "%s", lane.message);
 }
 
 int cuda_lane_wait(void)
 {
     if (lane.stream)
         cuda_lane_note(cudaStreamSynchronize(lane.stream), "enqueued work");
-    if (lane.code == ERR_NONE)
-        return ERR_NONE;
-    int code = lane.code;
+    int code = cuda_lane_noted();
     lane.code = ERR_NONE;
-    return err_set(code, "%s", lane.message);
+    return code;
 }

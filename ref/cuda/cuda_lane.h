@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device and the stream of the calling thread. The stream is created at first use and destroyed when the thread
-// ends; it does not wait for the legacy default stream. Each lane of the overlap schedule is a thread and so has its
-// own stream: lanes overlap on the device as they do on the host.
+// ends, after its users; it does not wait for the legacy default stream. Each lane of the overlap schedule is a thread
+// and so has its own stream: lanes overlap on the device as they do on the host.
 //
 // Enqueued work is complete after cuda_lane_wait by the same thread; other threads must not use its results before. A
 // function that returns no error notes it instead; cuda_lane_wait returns the first error noted.
@@ -16,7 +16,8 @@ extern "C" {
 
 struct CUstream_st;  // cudaStream_t points to it
 
-// Returns null if the process can use a GPU, else "no CUDA device: " and the reason. The first call queries the driver.
+// Returns null if the process can use a GPU, else "no CUDA device: " and the reason, which may be a GPU older than
+// those that the kernels are built for. The first call queries the driver.
 const char *cuda_lane_absent(void);
 
 // Returns the number of devices of this process, which may be 0.
@@ -30,9 +31,20 @@ int cuda_lane_device_of(int local_rank, int device_count);
 int cuda_lane_use(int device);
 int cuda_lane_device(void);
 
-// Returns the calling thread's stream on its device. If the stream cannot be created, notes the error and returns null,
-// the default stream for launches and copies.
+// Gives the calling thread's stream on its device. cuda_lane_stream notes the error instead, and returns null, the
+// default stream for launches and copies.
+int cuda_lane_open(struct CUstream_st **out);
 struct CUstream_st *cuda_lane_stream(void);
+
+// A user of the calling thread's stream that must end before it does.
+struct cuda_lane_user {
+    void (*close)(struct cuda_lane_user *user);
+    struct cuda_lane_user *next;  // of the lane
+};
+
+// Has user->close called once before the calling thread's stream is destroyed, at the thread's end or by cuda_lane_use;
+// the last user is closed first. The caller owns *user, which exists until then. The thread has a stream.
+void cuda_lane_join(struct cuda_lane_user *user);
 
 // Returns ERR_NONE if status, a cudaError_t, is cudaSuccess. Otherwise sets the message "CUDA: WHAT on device D: NAME:
 // DESCRIPTION" and returns ERR_MEMORY if memory is exhausted, else ERR_IO.
@@ -46,6 +58,9 @@ int cuda_lane_keep(int code);
 
 // Notes the error of the last kernel launch (cudaGetLastError). what names the kernel.
 int cuda_lane_launched(const char *what);
+
+// Returns the first error noted, which stays noted.
+int cuda_lane_noted(void);
 
 // Waits for all work on the calling thread's stream, if it has one. Returns the first noted error, else the device's
 // error.

@@ -2,13 +2,13 @@
 #include "ref/cuda/cuda_matmul.h"
 
 #include "ref/cuda/cuda_lane.h"
+#include "ref/cuda/cuda_library.h"
 #include "ref/cuda/cuda_matrix.h"
 #include "base/err.h"
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,7 +25,7 @@ enum { WORKSPACE_BYTES = 32 << 20 };
 // The library, loaded once per process.
 static struct {
     pthread_once_t once;
-    char missing[512];  // the reason why it is not available; "" if it is
+    char missing[2048];  // the reason why it is not available; "" if it is
     char version[32];
     cublasStatus_t (*create)(cublasHandle_t *handle);
     cublasStatus_t (*destroy)(cublasHandle_t handle);
@@ -37,23 +37,19 @@ static struct {
     const char *(*status_name)(cublasStatus_t status);
     __typeof__(cublasGemmEx_64) *gemm;
     __typeof__(cublasGemmStridedBatchedEx_64) *gemm_batch;
-    pthread_key_t key;  // frees a thread's handle when the thread ends
-    bool has_key;
 } library = {.once = PTHREAD_ONCE_INIT};
 
-// Of the calling thread.
+// Of the calling thread, for its stream and device. The handle ends before the stream does.
 struct handle {
+    struct cuda_lane_user user;  // first, so that a pointer to it is one to the handle
     cublasHandle_t cublas;
     void *workspace;
-    int device;
-    struct CUstream_st *stream;
 };
 static _Thread_local struct handle own;
 
-// Runs when a thread ends, which cannot report an error. Its thread-local variables still exist.
-static void close_handle(void *handle)
+static void close_handle(struct cuda_lane_user *user)
 {
-    struct handle *h = handle;
+    struct handle *h = (struct handle *)user;
     if (h->cublas)
         (void)library.destroy(h->cublas);
     (void)cudaFree(h->workspace);
@@ -62,10 +58,7 @@ static void close_handle(void *handle)
 
 static void load(void)
 {
-    const struct {
-        const char *name;
-        void *pointer;
-    } functions[] = {
+    const struct cuda_library_function functions[] = {
         {"cublasCreate_v2", &library.create},
         {"cublasDestroy_v2", &library.destroy},
         {"cublasSetStream_v2", &library.set_stream},
@@ -77,29 +70,21 @@ static void load(void)
         {"cublasGemmEx_64", &library.gemm},
         {"cublasGemmStridedBatchedEx_64", &library.gemm_batch},
     };
-    void *file = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!file)
-        file = dlopen(ZG_CUDA_LIBRARIES "/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!file) {
-        snprintf(library.missing, sizeof library.missing,
-                 "matrix products on a GPU need " LIBRARY
-                 ", which is neither in the system's library path nor in " ZG_CUDA_LIBRARIES
-                 ": install the CUDA toolkit, or set LD_LIBRARY_PATH");
+    void *file;
+    if (cuda_library_open((const char *const[]){LIBRARY, NULL}, "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), &file) !=
+        ERR_NONE) {
+        snprintf(library.missing, sizeof library.missing, "matrix products on a GPU need cuBLAS: %s", err_message());
         return;
     }
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
-        void *symbol = dlsym(file, functions[i].name);
-        memcpy(functions[i].pointer, &symbol, sizeof symbol);
-        if (!symbol) {
-            snprintf(library.missing, sizeof library.missing, LIBRARY " lacks %s", functions[i].name);
-            return;
-        }
+    const char *lacking = cuda_library_find(file, functions, sizeof functions / sizeof functions[0]);
+    if (lacking) {
+        snprintf(library.missing, sizeof library.missing, "%s lacks %s", cuda_library_file(file), lacking);
+        return;
     }
     int numbers[3] = {0};
     for (int i = 0; i < 3; i++)
         (void)library.get_property((libraryPropertyType)i, &numbers[i]);
     snprintf(library.version, sizeof library.version, "%d.%d.%d", numbers[0], numbers[1], numbers[2]);
-    library.has_key = pthread_key_create(&library.key, close_handle) == 0;
 }
 
 int cuda_matmul_load(void)
@@ -121,40 +106,33 @@ static int check(cublasStatus_t status, const char *what)
     return err_set(code, "CUDA: %s on device %d: %s", what, cuda_lane_device(), library.status_name(status));
 }
 
-static int open_handle(struct handle *h)
+// Sets the stream before the workspace, because cublasSetStream resets the workspace.
+static int open_handle(struct handle *h, struct CUstream_st *stream)
 {
     TRY(cuda_lane_error(cudaMalloc(&h->workspace, WORKSPACE_BYTES), "allocating the workspace of cuBLAS"));
     TRY(check(library.create(&h->cublas), "creating a handle of cuBLAS"));
-    h->device = cuda_lane_device();
     const cublasMath_t mode = (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
     TRY(check(library.set_math_mode(h->cublas, mode), "the mode of cuBLAS"));
-    return check(library.set_atomics_mode(h->cublas, CUBLAS_ATOMICS_NOT_ALLOWED), "the mode of cuBLAS");
+    TRY(check(library.set_atomics_mode(h->cublas, CUBLAS_ATOMICS_NOT_ALLOWED), "the mode of cuBLAS"));
+    TRY(check(library.set_stream(h->cublas, stream), "the stream of cuBLAS"));
+    return check(library.set_workspace(h->cublas, h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS");
 }
 
-// Prepares the handle for the calling thread's device and stream. Sets the stream before the workspace, because
-// cublasSetStream resets the workspace.
+// Prepares the handle for the calling thread's device and stream.
 static int ready(struct handle *h)
 {
     TRY(cuda_matmul_load());
-    struct CUstream_st *stream = cuda_lane_stream();
-    if (!stream)
-        return cuda_lane_wait();
-    if (h->cublas && h->device != cuda_lane_device())
-        close_handle(h);
-    if (!h->cublas) {
-        if (library.has_key)
-            (void)pthread_setspecific(library.key, h);
-        int code = open_handle(h);
-        if (code != ERR_NONE) {
-            close_handle(h);
-            return code;
-        }
-    }
-    if (h->stream == stream)
+    struct CUstream_st *stream;
+    TRY(cuda_lane_open(&stream));
+    if (h->cublas)
         return ERR_NONE;
-    TRY(check(library.set_stream(h->cublas, stream), "the stream of cuBLAS"));
-    TRY(check(library.set_workspace(h->cublas, h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS"));
-    h->stream = stream;
+    int code = open_handle(h, stream);
+    if (code != ERR_NONE) {
+        close_handle(&h->user);
+        return code;
+    }
+    h->user.close = close_handle;
+    cuda_lane_join(&h->user);
     return ERR_NONE;
 }
 

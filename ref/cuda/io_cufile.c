@@ -24,6 +24,7 @@ static struct {
     struct cufile_file *files;
     struct cufile_buffer *buffers;
     struct failure failure;  // the first since the last io_cufile_explain
+    int explained;           // cuFile's error of the last message; 0: none
 } process = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 // Errors of cuFile with a specific cause: as errno for the pool, and as text.
@@ -59,6 +60,12 @@ static int code_of(int error)
     return EIO;
 }
 
+bool io_cufile_cannot_serve(void)
+{
+    int code = code_of(process.explained);
+    return code == ENODEV || code == EOPNOTSUPP || code == EBADF;
+}
+
 static int set_error(const struct failure *failure, const char *what)
 {
     const char *text = "see cufile.log";
@@ -66,6 +73,7 @@ static int set_error(const struct failure *failure, const char *what)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].error == failure->status.error)
             text = known[i].text;
+    process.explained = failure->status.error;
     if (failure->status.cuda_error != 0)
         snprintf(cuda, sizeof cuda, ", CUDA error %d", failure->status.cuda_error);
     return err_set(ERR_IO, "%s%s%s: cuFile error %d%s: %s", what, *what ? ": " : "", failure->call,

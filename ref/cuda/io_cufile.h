@@ -94,4 +94,8 @@ extern const struct io_engine io_engine_cufile;
 // message, because the pool knows only errno.
 int io_cufile_explain(int code);
 
+// Returns whether the last message with an error of cuFile means that it cannot serve this machine, GPU, file system or
+// disk at all, so that what needs it is skipped rather than failed.
+bool io_cufile_cannot_serve(void);
+
 #endif

@@ -32,7 +32,7 @@ enum { BLOCK = IO_ALIGNMENT, FILES = 3, DEVICE = 2, MEMORY_BASE = 5 * BLOCK, FIL
 // A transfer between memory from MEMORY_BASE on and files, two blocks of each in turn, from FILE_BASE on.
 struct trial {
     int files[FILES];
-    char names[FILES][sizeof STORAGE_FOLDER + 32];
+    char names[FILES][sizeof storage_folder + 32];
     unsigned char *memory;
     size_t bytes;
     bool write;
@@ -59,9 +59,9 @@ static void trial_open(struct trial *trial, size_t bytes)
     standin.device = DEVICE;
     standin.control_flags = CUFILE_ALLOWS_COMPATIBILITY;
     for (int i = 0; i < FILES; i++) {
-        snprintf(trial->names[i], sizeof trial->names[i], "%s/cufile-XXXXXX", STORAGE_FOLDER);
+        snprintf(trial->names[i], sizeof trial->names[i], "%s/cufile-XXXXXX", storage_folder);
         trial->files[i] = mkostemp(trial->names[i], O_DIRECT);
-        cr_assert_geq(trial->files[i], 0, "%s: %s", STORAGE_FOLDER, strerror(errno));
+        cr_assert_geq(trial->files[i], 0, "%s: %s", storage_folder, strerror(errno));
     }
     cr_assert_eq(io_cufile_open(&standin_calls, &path), ERR_NONE, "%s", err_message());
     cr_assert_eq(shadow_enter(DEVICE), ERR_NONE);

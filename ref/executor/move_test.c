@@ -19,7 +19,7 @@ static unsigned char *memory[TIER_COUNT][2];  // two places a tier; on NVMe, onl
 
 static void open_in(struct executor_schedule schedule)
 {
-    static const char *const folder[] = {STORAGE_FOLDER};
+    static const char *const folder[] = {storage_folder};
     const struct tier_nvme_setting setting = {
         .paths = folder,
         .path_count = 1,

@@ -2,9 +2,9 @@
 #include "ref/executor/trace.h"
 
 #include "base/err.h"
+#include "base/file.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -177,12 +177,9 @@ static void write_rank(struct writer *w, int rank, const char *emulated)
 int trace_write(const struct trace *trace, const char *emulated, FILE *out)
 {
     struct writer writer = {.out = out, .trace = trace, .zero_ns = first_ns(trace)};
-    errno = 0;
     fputc('[', out);
     for (int rank = 0; rank < trace->world; rank++)
         write_rank(&writer, rank, emulated);
     fputs("\n]\n", out);
-    if (fflush(out) != 0 || ferror(out))
-        return err_set(ERR_IO, "the timeline could not be written: %s", strerror(errno ? errno : EIO));
-    return ERR_NONE;
+    return file_flush(out, "the timeline");
 }

@@ -18,12 +18,18 @@
 
 static char output[1 << 16];
 
-// The exit status of `zerogauge train ARGUMENTS --trace PATH`.
-static int train(const char *arguments, const char *path)
+// The exit status of `BEFORE zerogauge train ARGUMENTS --trace PATH`.
+static int train_under(const char *before, const char *arguments, const char *path)
 {
     char command[1024];
-    snprintf(command, sizeof command, "%s/zerogauge train %s --trace %s 2>&1", ZG_BINARY_DIR, arguments, path);
+    snprintf(command, sizeof command, "%s %s/zerogauge train %s --trace %s 2>&1", before, ZG_BINARY_DIR, arguments,
+             path);
     return command_run(command, output, sizeof output);
+}
+
+static int train(const char *arguments, const char *path)
+{
+    return train_under("", arguments, path);
 }
 
 static json_t *load(const char *path)
@@ -134,7 +140,7 @@ Test(trace, a_failed_run_leaves_its_timeline)
     struct seen seen;
     cr_assert_eq(train("--preset zero3 --model gpt-nano --steps 5 --inject rank:1:die@3", temporary(path)), 2, "%s",
                  output);
-    cr_expect(strstr(output, "dies in step 3"), "%s", output);
+    cr_expect(strstr(output, "ended in step 3"), "%s", output);
     json_t *events = load(path);
     unlink(path);
     look(events, &seen);
@@ -157,16 +163,36 @@ Test(trace, emulated_lanes_are_marked)
 Test(trace, a_path_that_cannot_be_written_is_an_error_before_the_run)
 {
     cr_expect_eq(train("--preset zero3 --model linear --steps 1", "/nonexistent/trace.json"), 2);
-    cr_expect(strstr(output, "--trace /nonexistent/trace.json: No such file or directory"), "%s", output);
+    cr_expect(strstr(output, "--trace: /nonexistent/trace.json: cannot be created: No such file or directory"), "%s",
+              output);
     cr_expect_null(strstr(output, "ZeRO-3"), "%s", output);
 }
 
+// A limit on the size of files simulates a full disk.
 Test(trace, a_full_disk_is_an_error_that_names_the_file)
 {
-    cr_expect_eq(train("--preset zero3 --model linear --steps 1", "/dev/full"), 2);
-    cr_expect(strstr(output, "--trace /dev/full: the timeline could not be written: No space left"), "%s", output);
-    cr_expect_eq(train("--preset zero3 --model linear --steps 5 --inject rank:1:die@3", "/dev/full"), 2);
-    cr_expect(strstr(output, "dies in step 3") && strstr(output, "; and --trace /dev/full"), "%s", output);
+    char path[64], expected[256];
+    unlink(temporary(path));
+    snprintf(expected, sizeof expected, "--trace %s: the timeline could not be written completely: File too large",
+             path);
+    cr_expect_eq(train_under("ulimit -f 1;", "--preset zero3 --model linear --steps 5", path), 2, "%s", output);
+    cr_expect(strstr(output, expected), "%s", output);
+    cr_expect_neq(access(path, F_OK), 0, "half a timeline is left");
+    cr_expect_eq(train_under("ulimit -f 1;", "--preset zero3 --model linear --steps 5 --inject rank:1:die@3", path), 2);
+    snprintf(expected, sizeof expected, "; and --trace %s: ", path);
+    cr_expect(strstr(output, "ended in step 3") && strstr(output, expected), "%s", output);
+    cr_expect_neq(access(path, F_OK), 0, "half a timeline is left");
+}
+
+Test(trace, a_link_is_not_written_through)
+{
+    char path[64], link[80];
+    temporary(path);
+    snprintf(link, sizeof link, "%s-link", path);
+    cr_assert_eq(symlink(path, link), 0);
+    cr_expect_eq(train("--preset zero3 --model linear --steps 1", link), 2);
+    cr_expect(strstr(output, "is a symbolic link, which is never written to"), "%s", output);
+    unlink(path), unlink(link);
 }
 
 Test(trace, a_lane_is_busy_for_the_union_of_its_intervals)

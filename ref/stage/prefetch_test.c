@@ -250,7 +250,7 @@ static void give_up(void *context, const char *message)
 
 static void *drive_rank(void *context)
 {
-    static const char *const folder[] = {STORAGE_FOLDER};
+    static const char *const folder[] = {storage_folder};
     struct driver *d = context;
     struct ledger ledger = {0};
     struct stage stage = {0};

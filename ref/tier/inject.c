@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -70,6 +71,34 @@ int inject_parse(const char *text, struct inject_plan *plan)
         if (*rest == '\0')
             return ERR_NONE;
     }
+}
+
+static int check_death(const struct inject_fault *fault, int world, uint64_t step_count)
+{
+    const char *kind = kind_names[fault->kind];
+    if (world == 0)
+        return err_set(ERR_USAGE, "--inject rank:%d:%s@%" PRIu64 ": no rank can leave here", fault->rank, kind,
+                       fault->at);
+    if (fault->rank >= world)
+        return err_set(ERR_USAGE, "--inject rank:%d:%s@%" PRIu64 ": the last rank is %d", fault->rank, kind, fault->at,
+                       world - 1);
+    if (fault->at > step_count)
+        return err_set(ERR_USAGE, "--inject rank:%d:%s@%" PRIu64 ": the last step is %" PRIu64, fault->rank, kind,
+                       fault->at, step_count);
+    return ERR_NONE;
+}
+
+int inject_check(const struct inject_plan *plan, int world, uint64_t step_count, bool uses_nvme)
+{
+    for (int i = 0; i < plan->fault_count; i++) {
+        const struct inject_fault *fault = &plan->faults[i];
+        if (fault->kind >= INJECT_DIE)
+            TRY(check_death(fault, world, step_count));
+        else if (!uses_nvme)
+            return err_set(ERR_USAGE, "--inject %s@%" PRIu64 ": nothing is on NVMe", kind_names[fault->kind],
+                           fault->at);
+    }
+    return ERR_NONE;
 }
 
 uint64_t inject_death_step(const struct inject_plan *plan, int rank, enum inject_kind kind)

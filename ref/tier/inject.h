@@ -47,6 +47,10 @@ struct inject_plan {
 // Adds one fault or several, separated by commas; ERR_USAGE names the accepted forms.
 int inject_parse(const char *text, struct inject_plan *plan);
 
+// ERR_USAGE: a fault can never occur: `world` ranks have no such rank, `step_count` steps no such step, or nothing is
+// on NVMe. world 0: no rank can leave.
+int inject_check(const struct inject_plan *plan, int world, uint64_t step_count, bool uses_nvme);
+
 // Returns the first step, from 1, in which the plan ends the rank by INJECT_DIE or INJECT_KILL; 0: none.
 uint64_t inject_death_step(const struct inject_plan *plan, int rank, enum inject_kind kind);
 

@@ -26,7 +26,7 @@ struct scene {
 
 static void scene_begin(struct scene *scene, const char *faults, enum nvme_engine engine, bool checksum, int threads)
 {
-    static const char *const folders[] = {STORAGE_FOLDER, STORAGE_FOLDER};
+    static const char *const folders[] = {storage_folder, storage_folder};
     struct inject_plan plan = plan_of(faults);
     inject_begin(&scene->inject, &plan);
     struct tier_nvme_setting setting = {.paths = folders,
@@ -89,7 +89,9 @@ static void io_error(enum nvme_engine engine, int threads)
     struct scene scene;
     scene_begin(&scene, "nvme:eio@3", engine, true, threads);
     cr_expect_eq(scene_write(&scene), ERR_IO);
-    expect_message("NVMe of rank 0, \"exp_avg\": " STORAGE_FOLDER ": writing 24576 bytes at offset ");
+    expect_message("NVMe of rank 0, \"exp_avg\": ");
+    expect_message(storage_folder);
+    expect_message(": writing 24576 bytes at offset ");
     expect_message("Input/output error; check that disk");
     cr_expect_eq(scene_read(&scene), ERR_INTERNAL, "what a failed write left is not read");
     cr_expect_eq(scene_write(&scene), ERR_NONE, "%s", err_message());
@@ -133,7 +135,9 @@ static void torn_write(enum nvme_engine engine, int threads)
     scene_begin(&scene, "nvme:torn@2", engine, true, threads);
     cr_expect_eq(scene_write(&scene), ERR_NONE, "the write is said to have succeeded: %s", err_message());
     cr_expect_eq(scene_read(&scene), ERR_IO);
-    expect_message("NVMe of rank 0, \"exp_avg\": " STORAGE_FOLDER ": the 4 KiB at offset ");
+    expect_message("NVMe of rank 0, \"exp_avg\": ");
+    expect_message(storage_folder);
+    expect_message(": the 4 KiB at offset ");
     expect_message("checksum ");
     expect_message("resume from the last checkpoint");
     scene_end(&scene);

@@ -12,8 +12,8 @@ enum { BLOCK = IO_ALIGNMENT };
 
 static int open_file(void)
 {
-    int file = open(STORAGE_FOLDER, O_TMPFILE | O_RDWR | O_DIRECT, 0600);
-    cr_assert_geq(file, 0, "%s: %s", STORAGE_FOLDER, strerror(errno));
+    int file = open(storage_folder, O_TMPFILE | O_RDWR | O_DIRECT, 0600);
+    cr_assert_geq(file, 0, "%s: %s", storage_folder, strerror(errno));
     return file;
 }
 

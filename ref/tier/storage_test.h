@@ -9,14 +9,26 @@
 
 #include <criterion/criterion.h>
 
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-// The build folder is on a disk with direct I/O.
-#define STORAGE_FOLDER ZG_BINARY_DIR
+// A folder on a disk with direct I/O: that of the environment variable ZG_TEST_STORAGE, or the build folder. And a
+// second folder on the same disk. Set before main.
+static char storage_folder[192], storage_second_folder[200];
+
+__attribute__((constructor)) static void storage_find(void)
+{
+    const char *named = getenv("ZG_TEST_STORAGE");
+    int length = snprintf(storage_folder, sizeof storage_folder, "%s", named && *named ? named : ZG_BINARY_DIR);
+    assert(length < (int)sizeof storage_folder);
+    snprintf(storage_second_folder, sizeof storage_second_folder, "%s/second", storage_folder);
+    (void)mkdir(storage_second_folder, 0777);  // a test that needs it says that it is not there
+}
 
 // A folder without direct I/O on most systems.
 #define STORAGE_MEMORY_FOLDER "/dev/shm"

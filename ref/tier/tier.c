@@ -65,12 +65,14 @@ static int refuse(const struct tier *tier, enum ledger_tier where, const char *n
                    size_short_text(bytes + held_bytes - tier->budget_bytes[where], missing), advice[where]);
 }
 
-// Pins the pages, because transfers to a device and to disks need pages that stay in memory.
+// Pins the pages, because transfers to a device and to disks need pages that stay in memory. Where an accelerator
+// refuses, they may still stay in memory, but it copies them as pageable memory: they count as not locked.
 static void lock_pages(struct tier *tier, struct allocation *allocation, void *data, size_t bytes)
 {
     if (tier->accelerator)
         allocation->locked = tier->accelerator->lock(data, bytes) == ERR_NONE;
-    if (!allocation->locked && mlock(data, bytes) != 0)
+    bool locked = allocation->locked || mlock(data, bytes) == 0;
+    if (!locked || (tier->accelerator && !allocation->locked))
         tier->unlocked_bytes += bytes;
 }
 

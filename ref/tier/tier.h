@@ -43,7 +43,8 @@ int tier_allocate(struct tier *tier, enum ledger_tier where, enum ledger_kind ki
                   size_t padding_bytes, void **out);
 void tier_free(struct tier *tier, void *address);
 
-// Bytes of host memory that lock_host asked to pin and the limit of locked memory (ulimit -l) did not allow.
+// Bytes of host memory that lock_host asked to pin and that are not: the accelerator refused them, or without one the
+// limit of locked memory (ulimit -l).
 uint64_t tier_unlocked_bytes(const struct tier *tier);
 
 // Page protection of host memory, for the chaos schedule; accelerators' memory has none. tier_protect leaves only the

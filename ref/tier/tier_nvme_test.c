@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-static const char *const disks[] = {STORAGE_FOLDER, STORAGE_FOLDER "/CMakeFiles", STORAGE_FOLDER};
+static const char *const disks[] = {storage_folder, storage_second_folder, storage_folder};
 
 static struct tier_nvme_setting setting(int path_count, size_t block_bytes)
 {
@@ -268,7 +268,7 @@ Test(tier_nvme, neighbours_that_are_freed_make_room_for_one_that_is_as_large_as_
 Test(tier_nvme, a_folder_without_direct_io_says_so_and_works_when_told_to)
 {
     struct tier_nvme_setting wanted = setting(2, BLOCK);
-    static const char *const folders[] = {STORAGE_FOLDER, STORAGE_MEMORY_FOLDER};
+    static const char *const folders[] = {storage_folder, STORAGE_MEMORY_FOLDER};
     wanted.paths = folders;
     struct statfs system;
     if (statfs(STORAGE_MEMORY_FOLDER, &system) != 0 || system.f_type != TMPFS_MAGIC) {
@@ -296,12 +296,12 @@ Test(tier_nvme, folders_and_settings_that_cannot_be_are_named)
         int depth, threads;
         const char *said;
     } bad[] = {
-        {STORAGE_FOLDER "/none", BLOCK, 1, 1, "/none: cannot create a file there: No such file or directory"},
+        {ZG_SOURCE_DIR "/none", BLOCK, 1, 1, "/none: cannot create a file there: No such file or directory"},
         {ZG_SOURCE_DIR "/README.md", BLOCK, 1, 1, "README.md: cannot create a file there: Not a directory"},
-        {STORAGE_FOLDER, 0, 1, 1, "aio.block_size 0"},
-        {STORAGE_FOLDER, 5000, 1, 1, "aio.block_size 5000: expected a multiple of 4096"},
-        {STORAGE_FOLDER, BLOCK, 0, 1, "aio.queue_depth 0"},
-        {STORAGE_FOLDER, BLOCK, 1, 0, "aio.intra_op_parallelism 0"},
+        {storage_folder, 0, 1, 1, "aio.block_size 0"},
+        {storage_folder, 5000, 1, 1, "aio.block_size 5000: expected a multiple of 4096"},
+        {storage_folder, BLOCK, 0, 1, "aio.queue_depth 0"},
+        {storage_folder, BLOCK, 1, 0, "aio.intra_op_parallelism 0"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct tier_nvme_setting wanted = setting(1, bad[i].block_bytes);
@@ -327,14 +327,15 @@ static bool mount_small(const char *folder)
 
 Test(tier_nvme, a_full_file_system_shows_at_the_allocation_and_takes_nothing)
 {
-    char folder[] = STORAGE_FOLDER "/small-XXXXXX";
+    char folder[sizeof storage_folder + 16];
+    snprintf(folder, sizeof folder, "%s/small-XXXXXX", storage_folder);
     cr_assert_not_null(mkdtemp(folder));
     if (!mount_small(folder)) {
         printf("TEST SKIPPED: no file system can be mounted here: %s\n", strerror(errno));
         rmdir(folder);
         return;
     }
-    const char *const folders[] = {folder, STORAGE_FOLDER};
+    const char *const folders[] = {folder, storage_folder};
     struct ledger ledger = {0};
     struct tier_nvme_setting wanted = setting(2, BLOCK);
     wanted.paths = folders;

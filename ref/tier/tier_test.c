@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, MIB = 1 << 20 };
+// Pages have 4 KiB on x86-64, and 4, 16 or 64 KiB on aarch64.
+#define PAGE ((size_t)sysconf(_SC_PAGESIZE))
+enum { MIB = 1 << 20 };
 
 static struct tier *open_tier(struct ledger *ledger, uint64_t budget_bytes)
 {

@@ -4,15 +4,17 @@
 
 #include "ref/train/device.h"
 #include "base/err.h"
+#include "base/file.h"
+#include "base/process/interrupt.h"
 #include "ref/train/find_largest.h"
 #include "base/terminal.h"
 #include "ref/train/train_checkpoint.h"
 #include "ref/train/train_options.h"
 #include "ref/checkpoint/weights.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,24 +81,24 @@ static int train_traced(const struct train_options *a, struct train_setting *set
     if (!a->trace)
         return train_and_report(a, setting);
     char name[PATH_MAX];
-    FILE *file = fopen(trace_name(a, name), "w");
-    if (!file)
-        return err_set(ERR_USAGE, "--trace %s: %s", name, strerror(errno));
+    struct file_output file;
+    int opened = file_output_open(trace_name(a, name), &file);
+    if (opened != ERR_NONE)
+        return err_prefix(opened, "--trace");
     struct trace trace;
     int rc = trace_open(setting->world, &trace);
     if (rc == ERR_NONE) {
         setting->trace = &trace;
         rc = train_and_report(a, setting);
     }
-    char run_message[2048], emulated[EMULATION_TEXT_BYTES];
-    snprintf(run_message, sizeof run_message, "%s", err_message());
-    int written = trace_write(&trace, emulation_text(&setting->emulation, emulated), file);
-    if (fclose(file) != 0 && written == ERR_NONE)
-        written = err_set(ERR_IO, "the timeline could not be written: %s", strerror(errno));
+    char run_message[ERR_MESSAGE_BYTES], emulated[EMULATION_TEXT_BYTES];
+    err_keep(run_message);
+    int written = trace_write(&trace, emulation_text(&setting->emulation, emulated), file.out);
+    written = file_output_close(&file, written);
     trace_close(&trace);
     if (written == ERR_NONE)
         return rc == ERR_NONE ? ERR_NONE : err_set(rc, "%s", run_message);
-    err_prefix(written, "--trace %s", a->trace);
+    err_prefix(written, "--trace %s", name);
     return rc == ERR_NONE ? written : err_set(rc, "%s; and %s", run_message, err_message());
 }
 
@@ -175,12 +177,11 @@ static int run(const struct train_options *a, const struct config *config)
     struct train_setting setting;
     TRY(train_options_setting(a, &setting));
     setting.config = config;
+    TRY(inject_check(&setting.inject, setting.world, setting.steps, config_uses_nvme(config)));
     setting.interrupted = &interrupted;
     if (a->launcher.rank == 0 && terminal_shows_progress())
         setting.progress = show_progress;
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);  // batch systems send it before they kill
+    interrupt_watch(on_interrupt);
     if (a->find_largest)
         return find_largest_run(&setting, a->json);
     return a->launcher.world > 0 ? run_as_rank(a, &setting) : run_with_sources(a, &setting);
@@ -196,6 +197,8 @@ static int train(int argc, const char **argv, struct train_options *a)
         config_print(&config, stdout);
         return ERR_NONE;
     }
+    if (a->no_swap_checksum && config_uses_nvme(&config) && a->launcher.rank == 0)
+        fprintf(stderr, "zerogauge train: --no-swap-checksum: data that changes on NVMe is not noticed\n");
     if (!a->json && a->launcher.rank == 0) {
         config_print_notes(&notes, stderr);
         train_options_print_unused(a, &config, stderr);

@@ -125,7 +125,13 @@ Test(cmd_train, bad_input_is_named_and_exits_2)
         {"train --preset zero1 surplus", "surplus"},
         {"train --preset zero1 --frobnicate", "--frobnicate"},
         {"train --preset zero1 --model linear --device-memory 4K", "budget"},
-        {"train --preset zero3 --find-largest", "--find-largest: without a budget there is no largest model"},
+        {"train --preset zero3 --model linear --world 3 --inject rank:3:die@1",
+         "--inject rank:3:die@1: the last rank is 2"},
+        {"train --preset zero3 --model linear --steps 4 --inject rank:1:kill@5",
+         "--inject rank:1:kill@5: the last step is 4"},
+        {"train --preset zero3 --model linear --steps 4 --inject rank:1:die@4,nvme:eio@1",
+         "--inject nvme:eio@1: nothing is on NVMe"},
+        {"train --preset zero3 --find-largest", "--find-largest needs a limit: give --device-memory"},
         {"train --preset zero3 --find-largest --host-memory 1G --model gpt-nano", "--find-largest and --model exclude"},
         {"train --preset zero3 --find-largest --host-memory 1G --inject rank:1:die@2",
          "--find-largest and --inject exclude"},
@@ -227,12 +233,28 @@ Test(cmd_train, options_for_nvme_are_noted_where_nothing_is_on_nvme)
     cr_assert_eq(zerogauge("train --preset zero1 --model linear --steps 1 --nvme-path /one --engine libaio "
                            "--no-swap-checksum"),
                  0, "%s", output);
-    cr_expect(strstr(output, "--nvme-path: accepted, without meaning here: nothing is on NVMe\n"), "%s", output);
+    cr_expect(strstr(output, "--nvme-path: accepted, but has no effect here: nothing is on NVMe\n"), "%s", output);
     cr_expect(strstr(output, "--engine: accepted"), "%s", output);
     cr_expect(strstr(output, "--no-swap-checksum: accepted"), "%s", output);
     cr_expect_null(strstr(output, "--buffered"), "%s", output);
     cr_assert_eq(zerogauge("train --preset zero1 --model linear --steps 1"), 0);
     cr_expect_null(strstr(output, "accepted"), "%s", output);
+}
+
+Test(cmd_train, a_run_without_checksums_says_so_once)
+{
+    const char *note = "data that changes on NVMe is not noticed", *at;
+    const char *run = "train --preset zero_infinity --model linear-few --steps 2 --nvme-path /dev/shm --buffered ";
+    char arguments[256];
+    for (int json = 0; json < 2; json++) {
+        snprintf(arguments, sizeof arguments, "%s --no-swap-checksum%s", run, json ? " --json" : "");
+        cr_assert_eq(zerogauge(arguments), 0, "%s", output);
+        at = strstr(output, note);
+        cr_assert_not_null(at, "%s", output);
+        cr_expect_null(strstr(at + 1, note), "%s", output);
+    }
+    cr_assert_eq(zerogauge(run), 0, "%s", output);
+    cr_expect_null(strstr(output, note), "%s", output);
 }
 
 Test(cmd_train, a_file_of_text_is_trained_on)

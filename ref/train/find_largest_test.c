@@ -14,7 +14,7 @@ static struct text *text;
 // The setting of a preset at micro-batch 1, on a text of its own.
 static struct train_setting setting_of(const char *preset, int world)
 {
-    static const char *const set[] = {"train_micro_batch_size_per_gpu=1"}, *const folder[] = {STORAGE_FOLDER};
+    static const char *const set[] = {"train_micro_batch_size_per_gpu=1"}, *const folder[] = {storage_folder};
     const struct config_options options = {
         .world = world, .set = set, .set_count = 1, .nvme_paths = folder, .nvme_path_count = 1};
     cr_assert_eq(config_load_preset(preset, &options, &config, NULL), ERR_NONE, "%s", err_message());

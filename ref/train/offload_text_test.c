@@ -5,7 +5,7 @@
 // The preset at world 2 on the text that comes with the program, a few sequences a step.
 static void run(const char *preset, struct train_result *result)
 {
-    static const char *const folder[] = {STORAGE_FOLDER}, *const set[] = {"train_micro_batch_size_per_gpu=2"};
+    static const char *const folder[] = {storage_folder}, *const set[] = {"train_micro_batch_size_per_gpu=2"};
     const struct config_options options = {
         .world = 2, .set = set, .set_count = 1, .nvme_paths = folder, .nvme_path_count = 1};
     struct config config;

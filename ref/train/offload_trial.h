@@ -115,7 +115,7 @@ static inline const char *offload_name(const struct offload_trial *t)
 
 static inline int offload_config(const struct offload_trial *t, struct config *config)
 {
-    static const char *const folder[] = {STORAGE_FOLDER};
+    static const char *const folder[] = {storage_folder};
     const struct config_options options = {
         .world = t->world, .steps = t->steps, .nvme_paths = folder, .nvme_path_count = 1};
     char text[OFFLOAD_TEXT_BYTES];

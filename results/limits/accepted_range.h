@@ -52,6 +52,13 @@ extern const struct accepted_range_set accepted_range_sets[];
 // Returns whether a record of this name belongs to the benchmark: "nvme_latency" belongs to "nvme", none to null.
 bool bench_is_of(const char *bench, const char *name);
 
+// Parts of a validation are called "bench-NAME", those that measure on a device "bench-NAME-DEVICE"; what "bench-pcie"
+// measures is always on a device. Returns whether the part is one of a device.
+bool part_is_of_device(const char *part);
+
+// Returns whether the part measures what the range is about. A range that names a device is about that device only.
+bool accepted_range_is_of_part(const struct accepted_range *range, const char *part);
+
 // The `band` record. Null: no memory.
 json_t *accepted_range_json(const struct accepted_range *range);
 

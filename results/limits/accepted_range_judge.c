@@ -30,6 +30,32 @@ bool bench_is_of(const char *bench, const char *name)
     return bench && strncmp(name, bench, length) == 0 && (name[length] == '\0' || name[length] == '_');
 }
 
+static const char PART_PREFIX[] = "bench-", PART_OF_LINK[] = "bench-pcie";
+enum { PART_PREFIX_LENGTH = sizeof PART_PREFIX - 1 };
+
+bool part_is_of_device(const char *part)
+{
+    bool is_bench = strncmp(part, PART_PREFIX, PART_PREFIX_LENGTH) == 0;
+    return strcmp(part, PART_OF_LINK) == 0 || (is_bench && strchr(part + PART_PREFIX_LENGTH, '-'));
+}
+
+bool accepted_range_is_of_part(const struct accepted_range *range, const char *part)
+{
+    char bench[BENCH_FINDING_ID_BYTES];
+    const char *device = json_string_value(json_object_get(range->of_case, "device"));
+    if (strncmp(part, PART_PREFIX, PART_PREFIX_LENGTH) != 0)
+        return false;
+    snprintf(bench, sizeof bench, "%s", part + PART_PREFIX_LENGTH);
+    char *dash = strchr(bench, '-');
+    if (dash)
+        *dash = '\0';
+    if (!bench_is_of(bench, range->bench))
+        return false;
+    if (strcmp(part, PART_OF_LINK) == 0)
+        return true;
+    return dash ? device && strcmp(device, dash + 1) == 0 : !device;
+}
+
 bool accepted_range_applies(const struct accepted_range *range, const json_t *bench_record)
 {
     const char *name = json_string_value(json_object_get(bench_record, "name")), *key;

@@ -247,3 +247,36 @@ Test(accepted_range, saved_ranges_accept_their_own_results_and_no_much_slower_on
     json_decref(time);
     folder_remove(folder);
 }
+
+Test(accepted_range, a_part_is_of_the_bench_and_the_device_of_its_name)
+{
+    static const struct {
+        const char *part, *range;
+        bool is_of;
+    } rows[] = {
+        {"bench-nvme", "nvme", true},
+        {"bench-nvme", "nvme_latency", true},
+        {"bench-nvme", "nvm", false},
+        {"bench-adam", "adam on cuda", false},
+        {"bench-adam-cuda", "adam", false},
+        {"bench-adam-cuda", "adam on cuda", true},
+        {"bench-adam-rocm", "adam on cuda", false},
+        {"bench-step-cuda", "step_flops on cuda", true},
+        {"bench-pcie", "pcie", true},
+        {"bench-pcie", "pcie on cuda", true},
+        {"arithmetic", "adam", false},
+        {"adam", "adam", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *on = strstr(rows[i].range, " on ");
+        struct accepted_range range = {.of_case = json_object()};
+        snprintf(range.bench, sizeof range.bench, "%.*s", (int)strcspn(rows[i].range, " "), rows[i].range);
+        if (on)
+            json_object_set_new(range.of_case, "device", json_string(on + 4));
+        cr_expect_eq(accepted_range_is_of_part(&range, rows[i].part), rows[i].is_of, "%s, %s", rows[i].part,
+                     rows[i].range);
+        json_decref(range.of_case);
+    }
+    cr_expect(part_is_of_device("bench-pcie") && part_is_of_device("bench-adam-cuda"));
+    cr_expect(!part_is_of_device("bench-adam") && !part_is_of_device("arithmetic"));
+}

@@ -5,6 +5,8 @@
 #include "results/page/report_command.h"
 #include "results/page/rich_test.h"
 
+#include <sys/stat.h>
+
 TestSuite(cmd_report, .init = sample_folder_make, .fini = sample_folder_remove);
 
 // Runs `zerogauge report` with up to four words; returns its output, which the caller frees.
@@ -96,7 +98,7 @@ Test(cmd_report, the_leaderboard_has_a_row_for_each_verified_file)
     char *text = report(0, "--leaderboard", sample_folder, NULL, NULL);
     const char *first = strstr(text, "| a.jsonl |"), *second = strstr(text, "| b.jsonl |");
     cr_expect(first && second && first < second, "%s", text);
-    cr_expect(strstr(text, "| adam | nvme | overlap | latency |"), "%s", text);
+    cr_expect(strstr(text, "| adam | nvme | overlap | memory on cuda | latency |"), "%s", text);
     free(text);
     edit(path, "\"samples\":\\[0", "\"samples\":[1");
     free(report(1, "--leaderboard", sample_folder, NULL, NULL));
@@ -163,6 +165,18 @@ Test(cmd_report, plots_are_drawn_and_hostile_texts_stay_inert)
     cr_expect_neq(access(sample_path("plots/evil"), F_OK), 0);
     cr_expect_neq(access("evil", F_OK), 0);
     free(report(2, "--svg", folder, path, NULL));
+}
+
+Test(cmd_report, plots_are_not_drawn_through_links)
+{
+    char path[PATH_MAX], folder[PATH_MAX], link[PATH_MAX + 16];
+    rich_write(strcpy(path, sample_path("a.jsonl")), &hostile, 1);
+    cr_assert_eq(mkdir(strcpy(folder, sample_path("plots")), 0777), 0);
+    snprintf(link, sizeof link, "%s/limits.svg", folder);
+    cr_assert_eq(symlink(path, link), 0);
+    free(report(2, "--svg", folder, path, NULL));
+    cr_expect_not_null(strstr(err_message(), "limits.svg: exists"), "%s", err_message());
+    free(report(0, "--verify", path, NULL, NULL));
 }
 
 // Takes a picture of a page at a phone's or a desktop's width. Returns its size in bytes, 0 without a browser.

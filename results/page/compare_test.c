@@ -65,7 +65,7 @@ Test(compare, a_case_is_matched_by_its_settings)
     rich_write(strcpy(a_path, sample_path("a")), NULL, 1);
     rich_write(sample_path("b"), NULL, 1.5);
     char *text = comparison_of(a_path, sample_path("b"));
-    cr_expect(strstr(text, "Of 22 common cases, 8 are better in B, 0 worse, 14 within noise, and 0 have too "
+    cr_expect(strstr(text, "Of 23 common cases, 8 are better in B, 0 worse, 15 within noise, and 0 have too "
                            "few samples.\n"),
               "%s", text);
     cr_expect(strstr(text, "Mann-Whitney U") && strstr(text, "level 0.01"));

@@ -128,6 +128,27 @@ static void put_efficiency(const struct result_view *view, FILE *out)
     close_table(is_open, out);
 }
 
+// For each result in a device's memory its rate, and the share of the driver's copy within the device.
+static void put_device_memory(const struct result_view *view, FILE *out)
+{
+    bool is_open = false;
+    for (size_t i = 0; i < view->bench_count; i++) {
+        const struct bench_view *bench = &view->benches[i];
+        const json_t *detail = json_object_get(bench->record, "detail");
+        if (!json_object_get(detail, "share_of_device_copy"))
+            continue;
+        open_table(&is_open, "Memory of the device", "Benchmark|Case|GB/s|Device copy, GB/s|Share", out);
+        fputs("<tr>", out);
+        html_element(out, "td", bench->name);
+        html_element(out, "td", bench->text);
+        fprintf(out, "<td class=\"number\">%.1f</td><td class=\"number\">%.1f</td><td class=\"number\">%.1f %%</td>",
+                view_number(detail, "GB_per_s"), view_number(detail, "device_copy_GB_per_s"),
+                100 * view_number(detail, "share_of_device_copy"));
+        fputs("</tr>\n", out);
+    }
+    close_table(is_open, out);
+}
+
 static void put_parts(const struct result_view *view, FILE *out)
 {
     bool is_open = false;
@@ -198,6 +219,7 @@ static void put_machine(const struct result_view *view, FILE *out)
 
 void html_rest(const struct result_view *view, FILE *out)
 {
+    put_device_memory(view, out);
     put_efficiency(view, out);
     put_findings(view, out);
     put_requirements(view, out);

@@ -24,10 +24,15 @@ struct entry {
     const char *name;  // of the file in its folder
 };
 
+// Results of a processor and of a device are not the same benchmark.
+struct column {
+    const char *name, *device;  // device: "" for the processor
+};
+
 struct board {
     struct entry *entries;
     size_t entry_count;
-    const char *columns[COLUMN_MAX];  // names of benchmarks
+    struct column columns[COLUMN_MAX];
     size_t column_count;
 };
 
@@ -71,19 +76,29 @@ static int compare_entries(const void *left, const void *right)
     return order ? order : strcmp(a->name, b->name);
 }
 
+static struct column column_of(const struct bench_view *bench)
+{
+    return (struct column){bench->name, view_text(json_object_get(bench->record, "case"), "device")};
+}
+
+static bool is_same(struct column a, struct column b)
+{
+    return strcmp(a.name, b.name) == 0 && strcmp(a.device, b.device) == 0;
+}
+
 static void add_columns(struct board *board, const struct result_view *view)
 {
     for (size_t i = 0; i < view->bench_count; i++) {
         size_t column = 0;
-        while (column < board->column_count && strcmp(board->columns[column], view->benches[i].name) != 0)
+        while (column < board->column_count && !is_same(board->columns[column], column_of(&view->benches[i])))
             column++;
         if (column == board->column_count && column < COLUMN_MAX)
-            board->columns[board->column_count++] = view->benches[i].name;
+            board->columns[board->column_count++] = column_of(&view->benches[i]);
     }
 }
 
 // The median ratio over the cases of a benchmark, and its best result in the unit that comes first.
-static void put_column(const struct result_view *view, const char *name, FILE *out)
+static void put_column(const struct result_view *view, struct column column, FILE *out)
 {
     double shares[STATISTICS_COUNT_MAX], best = NAN;
     const char *unit = NULL;
@@ -91,7 +106,7 @@ static void put_column(const struct result_view *view, const char *name, FILE *o
     char number[NUMBER_TEXT_BYTES];
     for (size_t i = 0; i < view->bench_count; i++) {
         const struct bench_view *bench = &view->benches[i];
-        if (strcmp(bench->name, name) != 0)
+        if (!is_same(column_of(bench), column))
             continue;
         if (!isnan(bench->ratio) && count < STATISTICS_COUNT_MAX)
             shares[count++] = bench->ratio;
@@ -131,7 +146,9 @@ static int put_board(const struct board *board, FILE *out)
     fputs("| ranked | processor | threads | memory | verdict | level", out);
     for (size_t i = 0; i < board->column_count; i++) {
         fputs(" | ", out);
-        text_markdown(out, board->columns[i]);
+        text_markdown(out, board->columns[i].name);
+        fputs(*board->columns[i].device ? " on " : "", out);
+        text_markdown(out, board->columns[i].device);
     }
     fputs(" | suite | date | file |\n| --- | --- | ---: | ---: | --- | ---", out);
     for (size_t i = 0; i < board->column_count; i++)

@@ -33,7 +33,7 @@ static int csv(const struct result_view *view, FILE *out)
     return result_csv(view, true, out);
 }
 
-enum { CASE_COUNT = 8 + 12 + 1 + 1 };  // of rich_write
+enum { CASE_COUNT = 8 + 12 + 1 + 1 + 1 };  // of rich_write
 
 static size_t count_of(const char *text, const char *what)
 {
@@ -53,6 +53,7 @@ Test(report_file, a_page_has_the_verdict_on_top_and_every_case)
     cr_expect_eq(count_of(page, "<div class=\"row\">"), CASE_COUNT);
     cr_expect_eq(count_of(page, "<table class=\"heat\">"), 1);
     cr_expect_eq(count_of(page, "<div class=\"lanes\""), 1);
+    cr_expect_eq(count_of(page, "<td class=\"number\">3000.0</td><td class=\"number\">97.0 %</td>"), 1);
     cr_expect_eq(count_of(page, "<script"), 0);
     cr_expect_eq(count_of(page, "http"), 1);  // http-equiv
     free(page);
@@ -65,6 +66,8 @@ Test(report_file, tables_have_a_row_for_every_case)
     cr_expect_eq(strncmp(table, "# INVALID\n\n- adam update reaches 0.", 34), 0, "%.60s", table);
     cr_expect_eq(count_of(table, "\n| adam | "), 8);
     cr_expect_eq(count_of(table, "\n| nvme | "), 12);
+    cr_expect_eq(count_of(table, "\n| memory | operation=torch, device=cuda | 2910.2 | 3000.0 | 97.0 % |\n"), 1, "%s",
+                 table);
     cr_expect_eq(count_of(rows, "\r\n"), 1 + CASE_COUNT);
     // Every row has the same number of columns; only the quoted settings contain commas.
     cr_expect_eq(count_of(rows, ",INVALID\r\n") + count_of(rows, ",VALID\r\n"), 8);

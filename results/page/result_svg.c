@@ -88,6 +88,16 @@ static void put_spread(const struct result_view *view, FILE *out)
                 view->benches[i].p90 / view->benches[i].median);
 }
 
+// gnuplot would also write through a link of that name: nothing may be there.
+static int reserve_picture(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    FILE *out;
+    TRY(file_join(folder, name, path));
+    TRY(file_create(path, &out));
+    return file_finish(out, path, ERR_NONE);
+}
+
 // Runs gnuplot in the folder and waits for it.
 static int run_gnuplot(const char *folder, char *script)
 {
@@ -112,11 +122,11 @@ static int run_gnuplot(const char *folder, char *script)
 int result_svg(const struct result_view *view, const char *folder)
 {
     static const struct {
-        char *script_name, *data_name;
+        char *script_name, *data_name, *picture_name;
         const char *script;
         void (*put)(const struct result_view *view, FILE *out);
-    } plots[] = {{"limits.gp", "limits.dat", limits_script, put_limits},
-                 {"spread.gp", "spread.dat", spread_script, put_spread}};
+    } plots[] = {{"limits.gp", "limits.dat", "limits.svg", limits_script, put_limits},
+                 {"spread.gp", "spread.dat", "spread.svg", spread_script, put_spread}};
     enum { PLOT_COUNT = sizeof plots / sizeof plots[0] };
     if (view->bench_count == 0)
         return err_set(ERR_USAGE, "%s: has no benchmark to plot", view->file->path);
@@ -133,6 +143,7 @@ int result_svg(const struct result_view *view, const char *folder)
         TRY(file_create(path, &out));
         fprintf(out, "# gnuplot -d %s\n%s", plots[i].script_name, plots[i].script);
         TRY(file_finish(out, path, ERR_NONE));
+        TRY(reserve_picture(folder, plots[i].picture_name));
     }
     for (size_t i = 0; i < PLOT_COUNT; i++)
         TRY(run_gnuplot(folder, plots[i].script_name));

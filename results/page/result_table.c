@@ -104,6 +104,29 @@ static void put_efficiency(const struct result_view *view, FILE *out)
     }
 }
 
+// For each result in a device's memory its rate, and the share of the driver's copy within the device.
+static void put_device_memory(const struct result_view *view, FILE *out)
+{
+    bool any = false;
+    for (size_t i = 0; i < view->bench_count; i++) {
+        const struct bench_view *bench = &view->benches[i];
+        const json_t *detail = json_object_get(bench->record, "detail");
+        if (!json_object_get(detail, "share_of_device_copy"))
+            continue;
+        if (!any)
+            fputs("\n## Memory of the device\n\n| benchmark | case | GB/s | device copy, GB/s | share |\n"
+                  "| --- | --- | ---: | ---: | ---: |\n",
+                  out);
+        any = true;
+        fputs("| ", out);
+        text_markdown(out, bench->name);
+        fputs(" | ", out);
+        text_markdown(out, bench->text);
+        fprintf(out, " | %.1f | %.1f | %.1f %% |\n", view_number(detail, "GB_per_s"),
+                view_number(detail, "device_copy_GB_per_s"), 100 * view_number(detail, "share_of_device_copy"));
+    }
+}
+
 int result_markdown(const struct result_view *view, FILE *out)
 {
     put_head(view, out);
@@ -113,6 +136,7 @@ int result_markdown(const struct result_view *view, FILE *out)
               out);
     for (size_t i = 0; i < view->bench_count; i++)
         put_bench(&view->benches[i], out);
+    put_device_memory(view, out);
     put_efficiency(view, out);
     put_findings(view, out);
     return file_flush(out, "the tables");

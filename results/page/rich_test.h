@@ -148,6 +148,12 @@ static inline void rich_write(const char *path, const struct rich_texts *texts, 
         rich_bench("overlap", json_pack("{s:s, s:i}", "model", setting, "world", 2), "ms_per_step", 90, 84, 7);
     json_object_set_new(overlap, "timeline", rich_timeline());
     rich_append(&rich, overlap);
+    json_t *memory =
+        rich_bench("memory", json_pack("{s:s, s:s}", "operation", setting, "device", "cuda"), "GB/s", 2900, 0, 11);
+    json_object_set_new(memory, "detail",
+                        json_pack("{s:f, s:f, s:f}", "GB_per_s", 2910.25, "device_copy_GB_per_s", 3000.0,
+                                  "share_of_device_copy", 0.97));
+    rich_append(&rich, memory);
     rich_append(&rich, rich_bench("latency", json_pack("{s:s}", "engine", setting), "us", 81, 0, 9));
     rich_rest(&rich);
     cr_assert_eq(record_end(rich.writer, conclusion_end(rich.findings, false, 160, 0.031)), ERR_NONE, "%s",

@@ -125,3 +125,30 @@ Test(own_limits, ranges_for_absent_devices_may_be_missing)
                       "\"end_s\":2,\"status\":2,\"signal\":null,\"reason\":\"failed\"}");
     cr_expect_str_eq(said(), "swap is missing");
 }
+
+// Replaces the machine's list of GPUs.
+static void change_gpus(const char *gpus)
+{
+    json_t *run = json_loads(lines[0], 0, NULL);
+    free(lines[0]);
+    json_object_set_new(json_object_get(run, "machine"), "gpus", json_loads(gpus, 0, NULL));
+    lines[0] = json_dumps(run, JSON_REAL_PRECISION(6));
+    json_decref(run);
+}
+
+Test(own_limits, ranges_of_a_device_may_be_missing_only_where_there_is_none)
+{
+    change("adam-gpu-update", NULL, NULL);
+    change_gpus("[]");
+    cr_expect_str_empty(said());
+    change_gpus("[{\"model\":\"A GPU\"}]");
+    cr_expect_str_eq(said(), "adam-gpu-update is missing");
+    free(lines[1]);
+    lines[1] = strdup("{\"record\":\"part\",\"name\":\"bench-adam\",\"command\":[\"zerogauge\"],\"begin_s\":1,"
+                      "\"end_s\":2,\"status\":77,\"signal\":null,\"reason\":\"SKIP: no such thing\"}");
+    cr_expect_str_eq(said(), "adam-gpu-update is missing", "the part of the processor is another");
+    free(lines[1]);
+    lines[1] = strdup("{\"record\":\"part\",\"name\":\"bench-adam-cuda\",\"command\":[\"zerogauge\"],\"begin_s\":1,"
+                      "\"end_s\":2,\"status\":77,\"signal\":null,\"reason\":\"SKIP: too old\"}");
+    cr_expect_str_empty(said());
+}

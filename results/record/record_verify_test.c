@@ -137,6 +137,34 @@ Test(record_verify, verdicts_follow_from_the_accepted_ranges)
     refused(7, "\"metric\":\"ratio\",\"unit\":null", "\"metric\":\"median\",\"unit\":\"ms\"", 5, "unit", "is in ms");
 }
 
+#define VALID_END                                                                                                      \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20,"               \
+    "\"other_load\":null}"
+#define SKIP_FINDING                                                                                                   \
+    "{\"record\":\"finding\",\"kind\":\"band\",\"verdict\":\"VALID\",\"id\":\"adam-update\",\"line\":2,"               \
+    "\"value\":null,\"text\":\"not judged here\"}"
+#define SKIPPED(case, needs, available)                                                                                \
+    "{\"record\":\"skip\",\"name\":\"adam\",\"case\":{" case "},\"needs_bytes\":" #needs                               \
+                                                             ",\"available_bytes\":" #available "}"
+
+// The sample's machine has 1024 bytes.
+Test(record_verify, a_range_may_go_without_a_result_only_where_memory_is_short)
+{
+    const char *lines[] = {SAMPLE_RUN, SKIPPED("\"step\":\"update\"", 900, 800), SAMPLE_RANGE, SKIP_FINDING, VALID_END,
+                           NULL};
+    expect_holds(lines);
+    lines[1] = SKIPPED("\"step\":\"update\"", 800, 800);
+    expect_refusal(lines, 2, "needs_bytes", "is 800, expected more than the 800 available");
+    lines[1] = SKIPPED("\"step\":\"update\"", 9000, 1025);
+    expect_refusal(lines, 2, "available_bytes", "is 1025, expected at most the machine's 1024");
+    lines[1] = SKIPPED("\"step\":\"fused\"", 900, 800);
+    expect_refusal(lines, 3, "id", "matches no `bench` record");
+    expect_refusal(lines, 4, "id", "is not a `band` record that matches line 2");
+    lines[1] = SKIPPED("\"step\":\"update\"", 900, 800);
+    lines[3] = SAMPLE_PART;
+    expect_refusal(lines, 3, "id", "matches no `bench` record");
+}
+
 // The ranks' results, one of each of two ranks.
 #define RANK(rank, ns)                                                                                                 \
     "{\"record\":\"bench\",\"name\":\"ranks\",\"case\":{\"lane\":\"compute\",\"host\":\"a\",\"rank\":" #rank ","       \
@@ -146,9 +174,6 @@ Test(record_verify, verdicts_follow_from_the_accepted_ranges)
 #define OUTLIER(verdict, line, value)                                                                                  \
     "{\"record\":\"finding\",\"kind\":\"outlier\",\"verdict\":\"" verdict "\",\"id\":\"ranks-compute-alone\","         \
     "\"line\":" #line ",\"value\":" #value ",\"text\":\"slow\"}"
-#define VALID_END                                                                                                      \
-    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20,"               \
-    "\"other_load\":null}"
 #define SLOW_END                                                                                                       \
     "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"slow\"],\"elapsed_s\":20,"     \
     "\"other_load\":null}"
@@ -197,6 +222,12 @@ Test(record_verify, failed_parts_need_a_reason_and_a_finding)
             "signal", "expected null beside a status");
 }
 
+Test(record_verify, a_run_with_the_stand_in_for_cuda_is_refused)
+{
+    refused(1, "A GPU", "CUDA stand-in (host)", 1, "machine.gpus",
+            "a processor that plays a GPU in tests has no results");
+}
+
 static size_t refusals_of_part(const char *name, int status, const char *gpus)
 {
     char run[4096], part[512], finding[512];
@@ -228,6 +259,9 @@ Test(record_verify, only_a_part_about_an_absent_device_may_be_skipped)
     cr_expect_eq(refusals_of_part("bench-pcie", 77, "[{\"model\":\"A GPU\"}]"), 1);
     cr_expect_eq(refusals_of_part("bench-pcie", 1, "[]"), 1);
     cr_expect_eq(refusals_of_part("bench-nvme", 77, "[]"), 1);
+    cr_expect_eq(refusals_of_part("bench-adam-cuda", 77, "[]"), 0);
+    cr_expect_eq(refusals_of_part("bench-adam-cuda", 77, "[{\"model\":\"A GPU\"}]"), 1);
+    cr_expect_eq(refusals_of_part("bench-adam", 77, "[]"), 1);
 }
 
 Test(record_verify, arithmetic_follows_from_its_requirements)

@@ -38,9 +38,11 @@ double verify_number(const json_t *record, const char *key);
 const char *verify_text(const json_t *record, const char *key);  // null where it is none
 
 // The parts of the verification, each for its own kinds of record.
+void verify_machine(struct verify *v);
 void verify_bench(struct verify *v);
 void verify_steps(struct verify *v);
 void verify_ranges(struct verify *v);
+void verify_skips(struct verify *v);
 void verify_parts(struct verify *v);
 void verify_conformance(struct verify *v);
 void verify_fits(struct verify *v);

@@ -1,9 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifies parts, conformance and fits, and the findings that they require.
+// Verifies the machine, parts, conformance and fits, and the findings that they require.
 #include "results/record/verify_internal.h"
+
+#include "results/limits/accepted_range.h"
 
 #include <stdint.h>
 #include <string.h>
+
+void verify_machine(struct verify *v)
+{
+    static const char stand_in[] = "CUDA stand-in";  // ci/standin/standin.h
+    size_t i;
+    json_t *gpu;
+    json_array_foreach (json_object_get(json_object_get(v->file->run, "machine"), "gpus"), i, gpu)
+        if (strncmp(verify_text(gpu, "model"), stand_in, strlen(stand_in)) == 0)
+            verify_refuse(v, 1, "machine.gpus", "is \"%s\": a processor that plays a GPU in tests has no results",
+                          verify_text(gpu, "model"));
+}
 
 // Requires one finding of a kind about this line whose verdict is not `never`; null: any verdict.
 static void expect_finding(struct verify *v, const char *kind, size_t line, const char *never, const char *why)
@@ -18,7 +31,7 @@ static bool is_absent(const struct verify *v, const json_t *part)
 {
     enum { UNTESTED_STATUS = 77 };
     const json_t *gpus = json_object_get(json_object_get(v->file->run, "machine"), "gpus");
-    return strcmp(verify_text(part, "name"), "bench-pcie") == 0 && json_array_size(gpus) == 0 &&
+    return part_is_of_device(verify_text(part, "name")) && json_array_size(gpus) == 0 &&
            json_integer_value(json_object_get(part, "status")) == UNTESTED_STATUS;
 }
 
@@ -143,9 +156,9 @@ void verify_fits(struct verify *v)
         bool fits = json_is_true(json_object_get(fit, "fits"));
         bool refused = json_is_false(json_object_get(fit, "fits"));
         if (fits && (exceeds || unknown))
-            verify_refuse(v, line, "fits", "is true, expected false: a tier asks for more than is available");
+            verify_refuse(v, line, "fits", "is true, expected false: a tier needs more than is available");
         if (refused && !exceeds && !unknown)
-            verify_refuse(v, line, "fits", "is false, expected true: every tier has what is asked for");
+            verify_refuse(v, line, "fits", "is false, expected true: every tier has what is needed");
         if (!fits && json_is_null(json_object_get(fit, "reason")))
             verify_refuse(v, line, "reason", "is null, expected what does not fit");
     }

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening what others have put there: nothing waits, nothing is written through a link, nothing half is left.
+#include "base/file.h"
+
+#include "base/err.h"
+#include "base/folder_test.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static char folder[PATH_MAX];
+
+static void setup(void)
+{
+    folder_make(folder);
+    cr_assert_eq(chdir(folder), 0);
+    folder_write("regular", "{}", 2);
+    cr_assert_eq(symlink("regular", "link"), 0);
+    cr_assert_eq(symlink("nothing", "dangling"), 0);
+    cr_assert_eq(mkfifo("pipe", 0600), 0);
+    cr_assert_eq(symlink("pipe", "link-to-pipe"), 0);
+    cr_assert_eq(mkdir("inner", 0777), 0);
+}
+
+static void teardown(void)
+{
+    cr_expect_eq(chdir("/"), 0);
+    folder_remove(folder);
+}
+
+TestSuite(file, .init = setup, .fini = teardown, .timeout = 60);
+
+static void expect_refused(int code, int expected, const char *message)
+{
+    cr_expect_eq(code, expected, "%d", code);
+    cr_expect_str_eq(err_message(), message);
+}
+
+Test(file, only_regular_files_are_opened)
+{
+    int fd;
+    cr_assert_eq(file_open("regular", &fd), ERR_NONE, "%s", err_message());
+    cr_expect(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    close(fd);
+    cr_assert_eq(file_open("link", &fd), ERR_NONE, "%s", err_message());
+    close(fd);
+    expect_refused(file_open("pipe", &fd), ERR_USAGE, "pipe: is not a regular file");
+    expect_refused(file_open("link-to-pipe", &fd), ERR_USAGE, "link-to-pipe: is not a regular file");
+    expect_refused(file_open("inner", &fd), ERR_USAGE, "inner: is not a regular file");
+    expect_refused(file_open("/dev/zero", &fd), ERR_USAGE, "/dev/zero: is not a regular file");
+    expect_refused(file_open("dangling", &fd), ERR_USAGE, "dangling: cannot be opened: No such file or directory");
+    cr_expect_eq(fd, -1);
+}
+
+Test(file, a_link_in_a_folder_of_others_is_refused)
+{
+    int fd, inside = open(".", O_RDONLY | O_DIRECTORY);
+    cr_assert_eq(file_open_at(inside, "regular", "shown", &fd), ERR_NONE, "%s", err_message());
+    close(fd);
+    expect_refused(file_open_at(inside, "link", "shown", &fd), ERR_USAGE,
+                   "shown: is a symbolic link, expected a regular file");
+    expect_refused(file_open_at(inside, "pipe", "shown", &fd), ERR_USAGE, "shown: is not a regular file");
+    close(inside);
+}
+
+Test(file, readers_of_whole_files_do_not_wait_for_a_pipe)
+{
+    char *text;
+    size_t bytes;
+    expect_refused(file_read_text("pipe", 100, &text, &bytes), ERR_USAGE, "pipe: is not a regular file");
+    expect_refused(json_read("pipe", &text, &bytes), ERR_USAGE, "pipe: is not a regular file");
+    expect_refused(file_read_text("regular", 1, &text, &bytes), ERR_USAGE,
+                   "regular: has 2 bytes; at most 1 are expected");
+}
+
+Test(file, too_many_open_files_are_named_as_the_cause)
+{
+    int fd, last = dup(0);
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)last, limit.rlim_max});
+    int code = file_open("regular", &fd);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    expect_refused(code, ERR_IO,
+                   "regular: cannot be opened: this process has too many open files; raise their limit with `ulimit "
+                   "-n`");
+}
+
+static size_t entries(void)
+{
+    size_t count = 0;
+    char command[] = "ls -A | wc -l";
+    FILE *list = popen(command, "r");
+    cr_assert_eq(fscanf(list, "%zu", &count), 1);
+    pclose(list);
+    return count;
+}
+
+static void expect_text(const char *path, const char *expected)
+{
+    size_t bytes;
+    char *text = folder_read(path, &bytes);
+    text[bytes] = '\0';
+    cr_expect_str_eq(text, expected);
+    free(text);
+}
+
+Test(file, output_replaces_a_regular_file_when_it_is_complete)
+{
+    struct file_output output;
+    size_t before = entries();
+    cr_assert_eq(file_output_open("regular", &output), ERR_NONE, "%s", err_message());
+    fprintf(output.out, "whole");
+    fflush(output.out);
+    expect_text("regular", "{}");
+    cr_assert_eq(file_output_close(&output, ERR_NONE), ERR_NONE, "%s", err_message());
+    expect_text("regular", "whole");
+    cr_assert_eq(file_output_open("regular", &output), ERR_NONE, "%s", err_message());
+    fprintf(output.out, "half");
+    cr_expect_eq(file_output_close(&output, ERR_CHECK), ERR_CHECK);
+    expect_text("regular", "whole");
+    cr_expect_eq(entries(), before);
+}
+
+Test(file, output_is_never_written_through_a_link)
+{
+    struct file_output output;
+    size_t before = entries();
+    expect_refused(file_output_open("link", &output), ERR_USAGE,
+                   "link: is a symbolic link, which is never written to; give another name");
+    expect_refused(file_output_open("dangling", &output), ERR_USAGE,
+                   "dangling: is a symbolic link, which is never written to; give another name");
+    expect_refused(file_output_open("pipe", &output), ERR_USAGE,
+                   "pipe: is not a regular file, which is never written to; give another name");
+    expect_refused(file_output_open("inner", &output), ERR_USAGE,
+                   "inner: is a folder, which is never written to; give another name");
+    expect_refused(file_output_open("none/here", &output), ERR_USAGE,
+                   "none/here: cannot be created: No such file or directory");
+    expect_text("regular", "{}");
+    cr_expect_eq(entries(), before);
+}
+
+Test(file, output_that_gets_lost_is_an_error)
+{
+    struct file_output output;
+    FILE *full = fopen("/dev/full", "w");
+    fprintf(full, "lost");
+    cr_expect_eq(file_flush(full, "the text"), ERR_IO);
+    cr_expect_str_eq(err_message(), "the text could not be written completely: No space left on device");
+    fclose(full);
+    cr_assert_eq(file_output_open("regular", &output), ERR_NONE, "%s", err_message());
+    cr_assert_neq(dup2(open("/dev/full", O_WRONLY), fileno(output.out)), -1);
+    fprintf(output.out, "lost");
+    cr_expect_eq(file_output_close(&output, ERR_NONE), ERR_IO);
+    expect_text("regular", "{}");
+}

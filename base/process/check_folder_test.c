@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folders for results: an empty one stays the same folder, a filled one is refused, links are removed and not followed.
+#include "base/process/check_folder.h"
+
+#include "base/err.h"
+#include "base/folder_test.h"
+
+#include <string.h>
+
+static char folder[PATH_MAX], out[PATH_MAX];
+
+static void setup(void)
+{
+    folder_make(folder);
+    cr_assert_eq(chdir(folder), 0);
+}
+
+static void teardown(void)
+{
+    cr_expect_eq(chdir("/"), 0);
+    folder_remove(folder);
+}
+
+TestSuite(check_folder, .init = setup, .fini = teardown);
+
+Test(check_folder, the_working_directory_is_not_replaced)
+{
+    struct stat before, after;
+    cr_assert_eq(stat(folder, &before), 0);
+    cr_assert_eq(check_folder_new("--out", ".", out), ERR_NONE, "%s", err_message());
+    cr_expect_str_eq(out, folder);
+    cr_assert_eq(stat(folder, &after), 0);
+    cr_expect_eq(before.st_ino, after.st_ino);
+    folder_write("still-here", "x", 1);
+    cr_expect_eq(access("still-here", F_OK), 0);
+}
+
+Test(check_folder, a_filled_folder_is_refused)
+{
+    cr_assert_eq(check_folder_new("--out", "new", out), ERR_NONE, "%s", err_message());
+    cr_assert_eq(check_folder_new("--out", "new", out), ERR_NONE, "%s", err_message());
+    folder_write("new/.hidden", "x", 1);
+    cr_expect_eq(check_folder_new("--out", "new", out), ERR_USAGE);
+    cr_expect_str_eq(err_message(), "--out new: is not an empty folder; give a new one");
+    folder_write("file", "x", 1);
+    cr_expect_eq(check_folder_new("--out", "file", out), ERR_USAGE);
+    cr_expect_eq(check_folder_new("--out", "none/here", out), ERR_USAGE);
+    cr_expect_not_null(strstr(err_message(), "--out none/here: cannot be created"), "%s", err_message());
+}
+
+Test(check_folder, removal_does_not_follow_links)
+{
+    cr_assert_eq(mkdir("elsewhere", 0777), 0);
+    folder_write("elsewhere/kept", "x", 1);
+    cr_assert_eq(check_folder_new("--out", "mine/", out), ERR_NONE, "%s", err_message());
+    cr_assert_eq(mkdir("mine/inner", 0777), 0);
+    cr_assert_eq(symlink("../../elsewhere", "mine/inner/link"), 0);
+    folder_write("mine/inner/file", "x", 1);
+    check_folder_clear(out);
+    cr_expect_eq(access("mine/inner", F_OK), -1);
+    cr_expect_eq(access("mine", F_OK), 0);
+    check_folder_remove(out);
+    cr_expect_eq(access("mine", F_OK), -1);
+    cr_expect_eq(access("elsewhere/kept", F_OK), 0);
+}

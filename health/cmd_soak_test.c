@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands as a user runs them.
+#include "base/command_test.h"
+#include "base/folder_test.h"
+
+#include <jansson.h>
+
+#include <string.h>
+
+#define PROGRAM ZG_BINARY_DIR "/zerogauge "
+
+static char output[1 << 16];
+
+Test(soak, a_clean_run_ends_with_0_and_goes_on_from_its_state)
+{
+    char folder[PATH_MAX], command[PATH_MAX + 256], path[PATH_MAX + 16];
+    json_error_t error;
+    folder_make(folder);
+    snprintf(path, sizeof path, "%s/state.json", folder);
+    snprintf(command, sizeof command, PROGRAM "soak --hours 1e-9 --seed 5 --state %s 2>&1", path);
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    cr_expect(strstr(output, "every result was the same on every core"), "%s", output);
+    json_t *state = json_load_file(path, 0, &error);
+    cr_assert_not_null(state);
+    cr_expect_eq(json_integer_value(json_object_get(json_object_get(state, "exposure"), "rounds")), 1);
+    json_decref(state);
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    cr_expect(strstr(output, " 2 rounds "), "%s", output);
+    cr_expect(strstr(output, "seed 5"), "%s", output);
+    folder_remove(folder);
+}
+
+Test(soak, a_wrong_result_ends_with_1_and_is_kept_in_the_state)
+{
+    char folder[PATH_MAX], command[PATH_MAX + 256];
+    folder_make(folder);
+    snprintf(command, sizeof command,
+             PROGRAM "soak --hours 1e-9 --state %s/s --inject memory@$(nproc --all | awk "
+                     "'{print 0}')@1 2>/dev/null",
+             folder);
+    cr_expect_eq(command_run(command, output, sizeof output), 1, "%s", output);
+    cr_expect(strstr(output, "WRONG  core 0: memory: offset 16777216: "), "%s", output);
+    snprintf(command, sizeof command, PROGRAM "soak --hours 1e-9 --state %s/s --json", folder);
+    cr_expect_eq(command_run(command, output, sizeof output), 1, "%s", output);
+    json_t *state = json_loads(output, 0, NULL);
+    cr_assert_not_null(state, "%s", output);
+    cr_expect_eq(json_array_size(json_object_get(state, "events")), 1);
+    json_decref(state);
+    folder_remove(folder);
+}
+
+Test(soak, bad_input_is_refused_and_the_state_unchanged)
+{
+    char folder[PATH_MAX], command[PATH_MAX + 256], path[PATH_MAX + 16];
+    static const char *const states[] = {"", "{", "[]", "{\"record\": \"soak\"}",
+                                         "{\"record\":\"run\",\"seed\":1,"
+                                         "\"exposure\":{},\"events\":[]}"};
+    folder_make(folder);
+    snprintf(path, sizeof path, "%s/state.json", folder);
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+        size_t bytes;
+        folder_write(path, states[i], strlen(states[i]));
+        snprintf(command, sizeof command, PROGRAM "soak --hours 1e-9 --state %s 2>&1", path);
+        cr_expect_eq(command_run(command, output, sizeof output), 2, "%s", output);
+        cr_expect(strstr(output, path), "%s", output);
+        char *text = folder_read(path, &bytes);
+        cr_expect_eq(bytes, strlen(states[i]));
+        free(text);
+    }
+    cr_expect_eq(command_run(PROGRAM "soak --hours -1 2>&1", output, sizeof output), 2);
+    cr_expect_eq(command_run(PROGRAM "soak --hours nan 2>&1", output, sizeof output), 2);
+    cr_expect_eq(command_run(PROGRAM "soak --inject memory@9999 2>&1", output, sizeof output), 2);
+    cr_expect_eq(command_run(PROGRAM "soak --inject nothing@0 2>&1", output, sizeof output), 2);
+    cr_expect(strstr(output, "\"memory\""), "%s", output);
+    cr_expect_eq(command_run(PROGRAM "soak --nvme-path /nowhere 2>&1", output, sizeof output), 2);
+    folder_remove(folder);
+}
+
+Test(preflight, a_healthy_node_has_one_line_a_check)
+{
+    char folder[PATH_MAX], command[PATH_MAX + 256];
+    folder_make(folder);
+    snprintf(command, sizeof command, PROGRAM "preflight --seconds 0 --nvme-path %s 2>&1", folder);
+    cr_expect_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    for (const char *const *check = (const char *const[]){"compute", "memory", "disk", "collective", "counters", NULL};
+         *check; check++)
+        cr_expect(strstr(output, *check), "%s: %s", *check, output);
+    folder_remove(folder);
+}
+
+Test(preflight, what_is_wrong_or_too_slow_ends_with_1_and_a_reason)
+{
+    cr_expect_eq(command_run(PROGRAM "preflight --seconds 0 --inject 'Adam, scalar@0' 2>&1", output, sizeof output), 1,
+                 "%s", output);
+    cr_expect(strstr(output, "FAIL ") && strstr(output, "Adam, scalar"), "%s", output);
+    cr_expect_eq(command_run(PROGRAM "preflight --seconds 0 --at-least memory=1e8 --json 2>&1", output, sizeof output),
+                 1);
+    json_t *node = json_loads(output, 0, NULL);
+    cr_assert_not_null(node, "%s", output);
+    cr_expect_str_eq(json_string_value(json_object_get(node, "verdict")), "FAIL");
+    json_decref(node);
+    for (const char *const *bad = (const char *const[]){"memory", "memory=0", "memory=nan", "speed=1", "disk=1;", NULL};
+         *bad; bad++) {
+        char command[256];
+        snprintf(command, sizeof command, PROGRAM "preflight --seconds 0 --at-least '%s' 2>&1", *bad);
+        cr_expect_eq(command_run(command, output, sizeof output), 2, "%s: %s", *bad, output);
+    }
+}

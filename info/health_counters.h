@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel counts of a machine's health: machine checks, corrected memory errors, throttling, PCIe errors,
+// temperature and frequency. Read before and after a measurement: a count that grew in between is a reason to doubt it.
+#ifndef ZG_HEALTH_COUNTERS_H
+#define ZG_HEALTH_COUNTERS_H
+
+#include <jansson.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+enum health_counter {
+    COUNTER_MACHINE_CHECKS,      // /proc/interrupts, MCE: exceptions
+    COUNTER_MEMORY_CORRECTED,    // EDAC
+    COUNTER_MEMORY_UNCORRECTED,  // EDAC
+    COUNTER_THROTTLED,           // thermal throttling of cores
+    COUNTER_PCIE_CORRECTED,      // AER
+    COUNTER_PCIE_UNCORRECTED,    // AER
+    COUNTER_NARROW_LINKS,        // PCIe devices whose link is narrower than they can
+    COUNTER_TEMPERATURE_C,       // the hottest sensor, now
+    COUNTER_FREQUENCY_MHZ,       // mean of all cores, now
+    COUNTER_COUNT,
+};
+
+struct health_counters {
+    double values[COUNTER_COUNT];  // NAN: this system does not say
+};
+
+// root: prefix of /proc and /sys, "" for this machine's own.
+void health_counters_read(const char *root, struct health_counters *out);
+
+// Returns whether a counter of errors grew, or links became narrower, between the two; writes the first reason, such as
+// "corrected memory errors: 3 during the run".
+bool health_counters_worse(const struct health_counters *before, const struct health_counters *after, char *reason,
+                           size_t bytes);
+
+// One line for each counter that the system has.
+void health_counters_print(const struct health_counters *before, const struct health_counters *after, FILE *out);
+
+// {"machine_checks": {"before": 0, "after": 0}, ...}; null for what the system does not say. New.
+json_t *health_counters_json(const struct health_counters *before, const struct health_counters *after);
+
+#endif
