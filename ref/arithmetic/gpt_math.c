@@ -46,8 +46,9 @@ static void host_matmul(const struct matmul_batch *batch, size_t index)
     cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
                 (blasint)batch->m, (blasint)batch->n, (blasint)batch->k, batch->alpha, left, (blasint)a.stride, right,
                 (blasint)b.stride, batch->beta, c, (blasint)batch->c_stride);
+    const struct isa_kernels *kernels = isa_kernels();
     for (size_t row = 0; batch->c_is_operand && batch->dtype != DTYPE_FP32 && row < batch->m; row++)
-        isa_kernels()->operand_round(batch->dtype, batch->n, c + row * batch->c_stride, c + row * batch->c_stride);
+        kernels->operand_round(batch->dtype, batch->n, c + row * batch->c_stride, c + row * batch->c_stride);
 }
 
 void matmul_many(const struct matmul_batch *batch)
