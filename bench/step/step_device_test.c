@@ -46,7 +46,7 @@ static void counting_matmul(const struct matmul_batch *batch)
     host.pending++;
     begun++;
     if (++host.products == host.spoilt_product)
-        ((float *)at(batch->c))[(batch->m - 1) * batch->c_stride + batch->n - 1] += 1;
+        shadow_spoil(batch);
 }
 
 static int counting_copy(void *to, const void *from, size_t bytes)

@@ -104,17 +104,31 @@ static size_t kernel_block(size_t start, size_t count)
     return count - start < KERNEL_BLOCK ? count - start : KERNEL_BLOCK;
 }
 
+// As f32_to_bf16 and bf16_to_f32, without a narrow element between them.
+static void kernel_round_bf16(size_t count, const float *in, float *out)
+{
+    IVDEP
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = f32_bits(in[i]);
+        bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+        uint32_t half = nan ? 0x00400000u & ~bits : 0x7fffu + ((bits >> 16) & 1);
+        out[i] = f32_of_bits((bits + half) & 0xffff0000u);
+    }
+}
+
 // operand_round of gpt_math.h in host memory: rounded values as floats. in and out may be identical.
 static void kernel_operand_round(enum dtype dtype, size_t count, const float *in, void *out)
 {
     float *to = out;
-    uint16_t rounded[KERNEL_BLOCK];
-    if (dtype == DTYPE_FP32 && in != to)
+    if (dtype == DTYPE_BF16)
+        kernel_round_bf16(count, in, to);
+    else if (dtype == DTYPE_FP32 && in != to)
         memcpy(to, in, count * sizeof *to);
-    for (size_t start = 0; dtype != DTYPE_FP32 && start < count; start += KERNEL_BLOCK) {
+    for (size_t start = 0; dtype == DTYPE_FP16 && start < count; start += KERNEL_BLOCK) {
+        struct fp16 rounded[KERNEL_BLOCK];
         size_t block = kernel_block(start, count);
-        kernel_narrow(dtype, in + start, rounded, block);
-        kernel_widen(dtype, rounded, to + start, block);
+        kernel_narrow_fp16(in + start, rounded, block);
+        kernel_widen_fp16(rounded, to + start, block);
     }
 }
 

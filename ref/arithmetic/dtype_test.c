@@ -249,6 +249,30 @@ Test(dtype, the_single_conversions_are_those_of_the_loops)
     }
 }
 
+// In every build, at lengths with a remainder, in place and not; NaN and subnormal numbers are among random patterns.
+Test(dtype, values_rounded_as_floats_are_those_narrowed_and_widened)
+{
+    static float in[CHUNK], rounded[CHUNK], expected[CHUNK];
+    static uint16_t narrow[CHUNK];
+    for (uint32_t i = 0; i < CHUNK; i++)
+        in[i] = f32_of_bits((uint32_t)random_at(2, i));
+    for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
+        for (EACH_ISA(isa)) {
+            memcpy(expected, in, sizeof in);
+            if (dtype != DTYPE_FP32) {
+                dtype_narrow(dtype, in, narrow, CHUNK);
+                dtype_widen(dtype, narrow, expected, CHUNK);
+            }
+            isa_kernels()->operand_round(dtype, CHUNK - 5, in, rounded);
+            cr_assert(memcmp(rounded, expected, (CHUNK - 5) * sizeof *in) == 0, "%s, %s", dtype_name(dtype),
+                      isa_name((enum isa)isa));
+            memcpy(rounded, in, sizeof in);
+            isa_kernels()->operand_round(dtype, CHUNK - 5, rounded, rounded);
+            cr_assert(memcmp(rounded, expected, (CHUNK - 5) * sizeof *in) == 0, "%s, %s, in place", dtype_name(dtype),
+                      isa_name((enum isa)isa));
+        }
+}
+
 // Sums.
 
 enum { SUM_COUNT = 2500, SUM_WORLD = 6 };
