@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/help.h"
 #include "plan/planner/plan_model.h"
+#include "ref/model/gpt.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -204,5 +205,12 @@ int plan_options_config(const struct plan_options *options, const char *const ch
 
 int plan_options_model(const struct plan_options *options, const struct config *config, const struct model **out)
 {
-    return plan_model_find(options->model ? options->model : "llama-8b", config->tiling_factor, out);
+    const char *name = options->model ? options->model : "llama-8b";
+    char adapted[GPT_NAME_BYTES];
+    if (!config->lora[0])
+        return plan_model_find(name, config->tiling_factor, out);
+    int length = snprintf(adapted, sizeof adapted, "%s%c%s", name, strchr(name, ':') ? ',' : ':', config->lora);
+    if (length >= (int)sizeof adapted)
+        return err_set(ERR_USAGE, "the model name %s with %s is too long", name, config->lora);
+    return plan_model_find(adapted, config->tiling_factor, out);
 }
