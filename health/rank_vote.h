@@ -7,8 +7,6 @@
 #include "health/health_round.h"
 #include "ref/comm/comm.h"
 
-enum { HEALTH_NAME_BYTES = 32 };
-
 // What a rank has for an operation. digest: "" if its cores had no majority.
 struct health_ballot {
     char operation[HEALTH_NAME_BYTES];  // "": the rank has no further operation
