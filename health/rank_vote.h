@@ -24,8 +24,8 @@ void health_elect_digest(const struct health_ballot *ballots, int world, const c
 // named, rank 0 gets it.
 int health_vote_ranks(const struct health_round_setting *setting, struct comm *comm, struct health_round *round);
 
-// Exchanges bytes with another rank, in every round the next one until all have met, and adds a mismatch for wrong words
-// received, which names the sender by name_of. All ranks call it.
+// Exchanges bytes with another rank, in every round the next one until all have met, and adds a mismatch for wrong
+// words received, which names the sender by name_of. All ranks call it.
 int health_exchange_ranks(struct comm *comm, const char *(*name_of)(int rank), struct health_round *round,
                           uint64_t number, uint64_t seed);
 

@@ -67,7 +67,8 @@ static int soak(int world, const char *flipped, const char *more)
 {
     char command[4 * PATH_MAX], each[PATH_MAX + 256], flip[96] = "", rest[2 * PATH_MAX] = "";
     int core = first_core();
-    snprintf(each, sizeof each, "taskset -c %d '%s/zerogauge' soak --hours 1e-9 --seed 3 %s", core, ZG_BINARY_DIR, more);
+    snprintf(each, sizeof each, "taskset -c %d '%s/zerogauge' soak --hours 1e-9 --seed 3 %s", core, ZG_BINARY_DIR,
+             more);
     if (flipped)
         snprintf(flip, sizeof flip, "--inject '%s@%d@1'", flipped, core);
     if (world > 2)

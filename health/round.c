@@ -129,7 +129,8 @@ int health_round(const struct health_round_setting *setting, struct health_round
     size_t bytes = result_offset(setting, setting->operation_count), done;
     unsigned char *results = calloc(setting->core_count, bytes);
     out->results = calloc(1, bytes);
-    int code = runs && results && out->results ? ERR_NONE : err_set(ERR_MEMORY, "out of memory for the results of a round");
+    int code =
+        runs && results && out->results ? ERR_NONE : err_set(ERR_MEMORY, "out of memory for the results of a round");
     for (size_t i = 0; i < setting->core_count && code == ERR_NONE; i++)
         runs[i] = (struct core_run){.setting = setting, .index = i, .results = results + i * bytes};
     if (code == ERR_NONE)

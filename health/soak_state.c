@@ -16,13 +16,13 @@ void soak_add_event(struct soak *soak, const struct health_mismatch *m, const ch
 {
     if (json_array_size(soak->events) >= EVENT_MAX)
         return;
-    json_array_append_new(
-        soak->events,
-        json_pack("{s:s, s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:s}", "host", soak->host, "rank",
-                  bench_world_rank(), "core", m->core, "operation", m->operation->name, "lane",
-                  health_lane_name(m->operation->lane), "round", (json_int_t)m->round, "seed", (json_int_t)m->seed,
-                  "element", (json_int_t)m->element, "wrong_bytes", (json_int_t)m->wrong_bytes, "wrong_again",
-                  m->again_wrong, "again", m->again, "text", text));
+    json_array_append_new(soak->events,
+                          json_pack("{s:s, s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:s}", "host", soak->host,
+                                    "rank", bench_world_rank(), "core", m->core, "operation", m->operation->name,
+                                    "lane", health_lane_name(m->operation->lane), "round", (json_int_t)m->round, "seed",
+                                    (json_int_t)m->seed, "element", (json_int_t)m->element, "wrong_bytes",
+                                    (json_int_t)m->wrong_bytes, "wrong_again", m->again_wrong, "again", m->again,
+                                    "text", text));
 }
 
 static json_t *own_json(const struct soak *soak)
@@ -151,7 +151,6 @@ static int read_state(struct soak *soak)
     json_decref(state);
     return code;
 }
-
 
 // The other ranks continue with the rounds of rank 0, and count what they see from nothing.
 int soak_load(struct soak *soak)

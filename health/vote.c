@@ -115,7 +115,8 @@ static void take(const struct core_run *run, size_t operation, struct core_run *
 }
 
 // With as many cores for one result as for another, or none with a result, all run again until one result has a
-// majority: an error that passes leaves one. Their first results are then held against it. *found: *good is that result.
+// majority: an error that passes leaves one. Their first results are then held against it. *found: *good is that
+// result.
 static int elect_again(struct core_run *runs, size_t operation, struct core_run *good, bool *found)
 {
     const struct health_round_setting *setting = runs->setting;
@@ -163,8 +164,10 @@ static int name_nobody(const struct core_run *runs, size_t operation, struct hea
 {
     const struct health_round_setting *setting = runs->setting;
     // One core alone is wrong by its own comparison.
-    struct health_mismatch nobody = {
-        .core = setting->core_count == 1 ? setting->cores[0] : HEALTH_CORE_NOBODY, .operation = &setting->operations[operation], .round = setting->round, .seed = setting->seed};
+    struct health_mismatch nobody = {.core = setting->core_count == 1 ? setting->cores[0] : HEALTH_CORE_NOBODY,
+                                     .operation = &setting->operations[operation],
+                                     .round = setting->round,
+                                     .seed = setting->seed};
     const char *text = "";
     for (size_t i = 0; i < setting->core_count && !*text; i++)
         text = runs[i].texts[operation];
@@ -204,8 +207,8 @@ int health_vote(struct core_run *runs, size_t operation, struct health_round *ou
     const struct health_round_setting *setting = runs->setting;
     struct core_run *good = calloc(1, sizeof *good);
     if (good)
-        *good = (struct core_run){.setting = setting,
-                                  .results = malloc(result_offset(setting, setting->operation_count))};
+        *good =
+            (struct core_run){.setting = setting, .results = malloc(result_offset(setting, setting->operation_count))};
     int code = good && good->results ? vote(runs, operation, good, out)
                                      : err_set(ERR_MEMORY, "out of memory for the result of most cores");
     if (good)

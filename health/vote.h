@@ -26,8 +26,8 @@ size_t result_offset(const struct health_round_setting *setting, size_t operatio
 // Runs an operation again on that core, over its result. attempt: 1 for the first repetition.
 int core_run_again(struct core_run *run, size_t operation, int attempt);
 
-// Holds the result of `bad` against that of `good`: adds a mismatch to *out, and runs the operation again on bad's core.
-// core: what the mismatch names.
+// Holds the result of `bad` against that of `good`: adds a mismatch to *out, and runs the operation again on bad's
+// core. core: what the mismatch names.
 int health_suspect(const struct core_run *good, struct core_run *bad, size_t operation, int core,
                    struct health_round *out);
 

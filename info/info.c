@@ -77,11 +77,10 @@ json_t *info_collect(void)
     char emulator[PROCESSOR_NAME_BYTES];
     bool emulated = processor_is_emulated(emulator);
     json_t *cuda = info_cuda(), *parts = backends_json(cuda);
-    return json_pack("{s:s, s:o, s:o, s:o, s:{s:o, s:s}, s:o, s:o, s:o, s:o}", "record", "info", "build",
-                     build_facts(), "machine", info_machine(here), "emulator",
-                     emulated ? text_json(emulator) : json_null(), "isa", "available", isa_json(), "used",
-                     isa_name(isa_now()), "openblas", info_openblas(), "backends", parts, "cuda", cuda, "programs",
-                     info_programs());
+    return json_pack("{s:s, s:o, s:o, s:o, s:{s:o, s:s}, s:o, s:o, s:o, s:o}", "record", "info", "build", build_facts(),
+                     "machine", info_machine(here), "emulator", emulated ? text_json(emulator) : json_null(), "isa",
+                     "available", isa_json(), "used", isa_name(isa_now()), "openblas", info_openblas(), "backends",
+                     parts, "cuda", cuda, "programs", info_programs());
 }
 
 static const char *text_of(const json_t *object, const char *key)

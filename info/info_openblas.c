@@ -18,9 +18,9 @@ static const char *core_for(enum isa best)
 }
 #else
 static const enum isa wide = ISA_AVX2;
-static const char *const narrow[] = {"Prescott",     "Core2",     "Penryn", "Dunnington", "Nehalem",     "Athlon",
-                                     "Opteron",      "Barcelona", "Bobcat", "Atom",       "Sandybridge", "Nano",
-                                     "Opteron_SSE3", "Bulldozer", NULL};
+static const char *const narrow[] = {"Prescott",    "Core2",   "Penryn",       "Dunnington", "Nehalem",
+                                     "Athlon",      "Opteron", "Barcelona",    "Bobcat",     "Atom",
+                                     "Sandybridge", "Nano",    "Opteron_SSE3", "Bulldozer",  NULL};
 static const char *core_for(enum isa best)
 {
     return best == ISA_AVX512 ? "SkylakeX" : "Haswell";

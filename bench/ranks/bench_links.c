@@ -25,7 +25,8 @@ const struct benchmark bench_links = {
     .together = true,
     .summary = "network between hosts, in pairs: finds slow links",
     .text = "The network between hosts, measured in pairs, all of up to 64 hosts: finds slow links, and which of two "
-            "hosts is to blame by their links to third hosts. The page of a result has a map of all pairs. Runs under mpirun or srun; skipped with "
+            "hosts is to blame by their links to third hosts. The page of a result has a map of all pairs. Runs under "
+            "mpirun or srun; skipped with "
             "one process. --sizes takes one size here, of the messages that measure bandwidth.",
     .examples = {"mpirun -n 4 --host one,two,three,four zerogauge bench links",
                  "srun -N 8 zerogauge bench links --json"},
@@ -64,9 +65,9 @@ static int print(const struct links *links, int position, const struct bench_sam
         .description = json_pack("{s:s, s:i, s:i, s:s, s:i, s:I}", "lane", lane->name, "rank", rank, "world",
                                  comm_world(links->comm), "host", bench_world_host(rank), "hosts",
                                  bench_world_host_count(), "bytes", (json_int_t)lane->bytes),
-        .detail = json_pack("{s:i, s:i, s:s, s:f, s:o}", "partners", partners, "slowest_partner", slowest,
-                            "slowest_partner_host", bench_world_host(slowest), "slowest_us", most / 1e3, "us_with",
-                            us_with),
+        .detail =
+            json_pack("{s:i, s:i, s:s, s:f, s:o}", "partners", partners, "slowest_partner", slowest,
+                      "slowest_partner_host", bench_world_host(slowest), "slowest_us", most / 1e3, "us_with", us_with),
         .unit = lane->unit,
         .lower_is_better = lane->is_time,
         .verified = true,

@@ -26,7 +26,8 @@ static void measure(int count)
             cr_assert_eq(links_partner_position(count, round, partner), i, "%d of %d in round %d", i, count, round);
             cr_expect(isnan(link_map_time(&map, (size_t)i, (size_t)partner)) || i > partner, "%d meets %d twice", i,
                       partner);
-            link_map_add(&map, (size_t)i, (size_t)partner, 10 + (double)(random_at(7, (size_t)(i * partner)) % 21) / 10);
+            link_map_add(&map, (size_t)i, (size_t)partner,
+                         10 + (double)(random_at(7, (size_t)(i * partner)) % 21) / 10);
         }
 }
 

@@ -113,19 +113,21 @@ static void blame_text(const struct link_map *map, const struct link_host *hosts
                        char text[LINK_TEXT_BYTES])
 {
     size_t slow, links = count_links(map, host, false, &slow);
-    snprintf(text, LINK_TEXT_BYTES,
-             "OUTLIER  the link of host %.64s (rank %d) takes %.2f times as long as the median in the lane %.32s: %zu of "
-             "its %zu links are slow",
-             hosts[host].name, hosts[host].rank, link_map_typical(map, host) / map->centre, lane, slow, links);
+    snprintf(
+        text, LINK_TEXT_BYTES,
+        "OUTLIER  the link of host %.64s (rank %d) takes %.2f times as long as the median in the lane %.32s: %zu of "
+        "its %zu links are slow",
+        hosts[host].name, hosts[host].rank, link_map_typical(map, host) / map->centre, lane, slow, links);
 }
 
 static void path_text(const struct link_map *map, const struct link_host *hosts, const char *lane, size_t a, size_t b,
                       char text[LINK_TEXT_BYTES])
 {
-    snprintf(text, LINK_TEXT_BYTES,
-             "SLOW     the link between hosts %.64s (rank %d) and %.64s (rank %d) takes %.2f times as long as the median "
-             "in the lane %.32s; most links of both are fast",
-             hosts[a].name, hosts[a].rank, hosts[b].name, hosts[b].rank, link_map_time(map, a, b) / map->centre, lane);
+    snprintf(
+        text, LINK_TEXT_BYTES,
+        "SLOW     the link between hosts %.64s (rank %d) and %.64s (rank %d) takes %.2f times as long as the median "
+        "in the lane %.32s; most links of both are fast",
+        hosts[a].name, hosts[a].rank, hosts[b].name, hosts[b].rank, link_map_time(map, a, b) / map->centre, lane);
 }
 
 size_t link_map_texts(const struct link_map *map, const struct link_host *hosts, const char *lane,

@@ -152,10 +152,11 @@ void html_links(const struct result_view *view, FILE *out)
         if (taken[i] || !is_link(&view->benches[i]))
             continue;
         if (!any)
-            fputs("<h2>Links between hosts</h2>\n<p class=\"faint\">The median time of an exchange of each pair, darker "
-                  "for longer: dark red takes eight times as long as the median of the hosts, or more. A black frame "
-                  "marks a slow link.</p>\n",
-                  out);
+            fputs(
+                "<h2>Links between hosts</h2>\n<p class=\"faint\">The median time of an exchange of each pair, darker "
+                "for longer: dark red takes eight times as long as the median of the hosts, or more. A black frame "
+                "marks a slow link.</p>\n",
+                out);
         any = true;
         lane_take(view, i, taken, lane);
         if (lane_fill(lane) == ERR_NONE)

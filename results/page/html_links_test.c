@@ -77,8 +77,9 @@ Test(html_links, every_pair_has_a_cell_and_the_slow_host_its_name)
     cr_expect_eq(count_of(page, "stroke=\"#1c1c1c\"><title>"), 2 * 4, "the slow host's row and column");
     cr_expect_eq(count_of(page, "fill=\"rgb(139,26,30)\""), 2 * 4, "eight times as long is the darkest");
     cr_expect_eq(count_of(page, ">node1 (rank 4) and node0 (rank 0): 80 us</title>"), 1);
-    cr_expect_eq(count_of(page, "<li>OUTLIER  the link of host node1 (rank 4) takes 8.00 times as long as the median in "
-                                "the lane ping: 4 of its 4 links are slow</li>"),
+    cr_expect_eq(count_of(page,
+                          "<li>OUTLIER  the link of host node1 (rank 4) takes 8.00 times as long as the median in "
+                          "the lane ping: 4 of its 4 links are slow</li>"),
                  1);
     free(page);
 }
