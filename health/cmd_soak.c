@@ -53,7 +53,7 @@ static int run_round(struct soak *soak)
     return code;
 }
 
-// What all ranks do after a round: the largest that any of them asks for. Rank 0 looks at the clock.
+// After a round all ranks do the largest of these that any rank asks for. Rank 0 looks at the clock.
 enum { GO_ON, SAVE, STOP };
 
 static int agree(uint8_t *what)

@@ -7,7 +7,7 @@
 #include "health/health_round.h"
 #include "ref/comm/comm.h"
 
-// What a rank has for an operation. digest: "" if its cores had no majority.
+// A rank's result of an operation. digest: "" if its cores had no majority.
 struct health_ballot {
     char operation[HEALTH_NAME_BYTES];  // "": the rank has no further operation
     char digest[33];

@@ -51,7 +51,7 @@ void health_counters_print(const struct health_counters *before, const struct he
 // {"machine_checks": {"before": 0, "after": 0}, ...}; null for what the system does not say. New.
 json_t *health_counters_json(const struct health_counters *before, const struct health_counters *after);
 
-// Returns the key of a counter of errors in that object; null: a value of the moment, whose change says nothing.
+// Returns the key of a counter of errors in that object; null: a value of the moment, whose change is no error.
 const char *health_counter_error_key(enum health_counter counter);
 
 #endif
