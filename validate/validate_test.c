@@ -22,7 +22,7 @@ static void setup(void)
     static const char *const argv[] = {"zerogauge", "validate", "--quick"}, *const paths[] = {NULL};
     folder_make(folder);
     setting = (struct validate_setting){.folder = folder,
-                                        .program = "validate",
+                                        .program = "trial",
                                         .level = "quick",
                                         .argc = 3,
                                         .argv = argv,

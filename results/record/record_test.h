@@ -26,7 +26,7 @@
     "\"model\":\"A disk\",\"rotational\":false,\"bytes\":4096,\"available_bytes\":1024}],\"kernel\":\"6.1\","          \
     "\"clock_source\":\"tsc\",\"governor\":\"performance\",\"hypervisor\":\"KVM\",\"container\":\"docker\"}"
 #define SAMPLE_RUN                                                                                                     \
-    "{\"record\":\"run\",\"schema\":1,\"program\":\"validate\",\"level\":\"quick\","                                   \
+    "{\"record\":\"run\",\"schema\":1,\"program\":\"trial\",\"level\":\"quick\","                                      \
     "\"command\":[\"zerogauge\",\"validate\",\"--quick\"],\"started\":\"2026-11-21T15:00:00Z\","                       \
     "\"suite\":" SAMPLE_SUITE ",\"machine\":" SAMPLE_MACHINE                                                           \
     ",\"other_hosts\":[{\"host\":\"node8\",\"rank\":1,\"rank_count\":2,\"machine\":" SAMPLE_MACHINE "}]}"
@@ -37,6 +37,7 @@
     "{\"PASS\":" #pass ",\"EQUIVALENT\":0,\"BOUNDED\":0,\"FAIL\":0,\"BROKEN\":0,\"UNSUPPORTED\":0}"
 #define SAMPLE_CONFORMANCE                                                                                             \
     "{\"record\":\"conformance\",\"implementation\":\"the reference\",\"level\":\"quick\",\"verdict\":\"CONFORMS\","   \
+    "\"case_count\":3,"                                                                                                \
     "\"requirement_counts\":" SAMPLE_COUNTS(1) "}"
 #define SAMPLE_REQUIREMENT                                                                                             \
     "{\"record\":\"requirement\",\"id\":\"R-ADAM-01\",\"must\":true,\"chapter\":\"Adam\",\"title\":\"The update\","    \
