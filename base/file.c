@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 
+#include "base/digest.h"
 #include "base/err.h"
 
 #include <assert.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 enum { DIGEST_BLOCK_BYTES = 1 << 20 };
 
@@ -212,8 +212,7 @@ int file_digest(int fd, const char *path, char digest[FILE_DIGEST_BYTES])
     } else {
         XXH3_128bits_reset(hash);
         rc = add_all(hash, block, fd, path);
-        XXH128_hash_t value = XXH3_128bits_digest(hash);
-        snprintf(digest, FILE_DIGEST_BYTES, "%016" PRIx64 "%016" PRIx64, value.high64, value.low64);
+        digest_text(XXH3_128bits_digest(hash), digest);
     }
     XXH3_freeState(hash);
     free(block);

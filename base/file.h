@@ -4,12 +4,14 @@
 #ifndef ZG_FILE_H
 #define ZG_FILE_H
 
+#include "base/digest.h"
+
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-enum { FILE_DIGEST_BYTES = 33 };  // 32 hexadecimal digits of XXH3-128 and a zero byte
+enum { FILE_DIGEST_BYTES = DIGEST_TEXT_BYTES };  // 32 hexadecimal digits of XXH3-128 and a zero byte
 
 // Writes FOLDER/NAME to out, which must not overlap either. ERR_USAGE if it is too long for a path.
 int file_join(const char *folder, const char *name, char out[PATH_MAX]);

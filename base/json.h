@@ -20,7 +20,7 @@ struct json_text {
     size_t byte_count;
 };
 
-// Reads a whole file. Errors as of file_read_text. The caller frees *text.
+// Reads a whole file. Fails as file_read_text does. The caller frees *text.
 int json_read(const char *file, char **text, size_t *bytes);
 
 // Parses an object or an array; line: the line of the file in which the text begins. ERR_USAGE with `NAME:LINE: ...`

@@ -2,15 +2,21 @@
 // The facts come from hwloc and from files of the kernel.
 #include "base/machine.h"
 
+#include "base/err.h"
 #include "base/machine_disk.h"
+#include "base/processor.h"
+#include "base/resources.h"
 #include "base/safe_text.h"
 
 #include <hwloc.h>
 
 #include <glob.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -32,15 +38,6 @@ static json_t *caches_json(hwloc_topology_t topology)
     return caches;
 }
 
-static json_t *processor_json(hwloc_topology_t topology)
-{
-    hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
-    const char *model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
-    if (!model)
-        model = hwloc_obj_get_info_by_name(hwloc_get_root_obj(topology), "CPUModel");
-    return text_json(model ? model : "unknown");
-}
-
 static json_t *node_bytes_json(hwloc_topology_t topology)
 {
     json_t *list = json_array();
@@ -54,8 +51,9 @@ static json_t *node_bytes_json(hwloc_topology_t topology)
 // The word in brackets of a file such as "always [madvise] never".
 static void transparent_huge_pages(char out[32])
 {
+    char path[PATH_MAX];
     strcpy(out, "unknown");
-    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+    FILE *file = fopen(resources_path("/sys/kernel/mm/transparent_hugepage/enabled", path), "r");
     if (!file)
         return;
     if (fscanf(file, "%*[^[][%31[^]]", out) != 1)
@@ -63,12 +61,12 @@ static void transparent_huge_pages(char out[32])
     fclose(file);
 }
 
-// The number behind a name of a file such as /proc/meminfo, times `unit`.
-static json_t *number_of_file(const char *path, const char *name, json_int_t unit)
+// The number behind a name of /proc/meminfo, times `unit`.
+static json_t *number_of_meminfo(const char *name, json_int_t unit)
 {
-    char line[256];
+    char line[256], path[PATH_MAX];
     json_t *number = NULL;
-    FILE *file = fopen(path, "r");
+    FILE *file = fopen(resources_path("/proc/meminfo", path), "r");
     while (file && !number && fgets(line, sizeof line, file)) {
         long long value;
         size_t length = strlen(name);
@@ -92,10 +90,25 @@ static bool file_has(const char *path, const char *word)
     return found;
 }
 
-// The product name if the processors report a hypervisor; null on hardware.
+// x86-64's processors report a hypervisor. aarch64's do not: there the firmware's names show it, which Amazon gives its
+// bare metal, too.
+static bool is_virtual(void)
+{
+#if defined(__aarch64__)
+    static const char *const makers[] = {"QEMU", "Amazon EC2", "Google", "Microsoft Corporation", "VMware", "Xen"};
+    for (size_t i = 0; i < sizeof makers / sizeof makers[0]; i++)
+        if (file_has("/sys/class/dmi/id/sys_vendor", makers[i]))
+            return !file_has("/sys/class/dmi/id/product_name", "metal");
+    return file_has("/proc/device-tree/compatible", "linux,dummy-virt");
+#else
+    return file_has("/proc/cpuinfo", " hypervisor");
+#endif
+}
+
+// The product name on a virtual machine; null on hardware.
 static json_t *hypervisor_json(void)
 {
-    if (!file_has("/proc/cpuinfo", " hypervisor"))
+    if (!is_virtual())
         return json_null();
     json_t *product = machine_line("/sys/class/dmi/id/product_name");
     if (json_string_length(product) > 0)
@@ -151,32 +164,56 @@ static json_t *disks_json(const char *const *folders)
 
 static json_t *topology_json(hwloc_topology_t topology)
 {
-    return json_pack("{s:o, s:i, s:i, s:i, s:i, s:o, s:o}", "processor", processor_json(topology), "sockets",
-                     hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE), "cores",
+    char processor[PROCESSOR_NAME_BYTES];
+    return json_pack("{s:o, s:i, s:i, s:i, s:i, s:o, s:o}", "processor", text_json(processor_name(topology, processor)),
+                     "sockets", hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE), "cores",
                      hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE), "threads",
                      hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU), "numa_nodes",
                      hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE), "numa_node_bytes",
                      node_bytes_json(topology), "caches", caches_json(topology));
 }
 
+// Of a pretended machine, what its own files say.
+static json_t *memory_json(void)
+{
+    return getenv("ZG_MACHINE_ROOT") ? number_of_meminfo("MemTotal", 1024)
+                                     : json_integer((json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
+}
+
+// The limits of this process; null: no limit.
+static json_t *limits_json(void)
+{
+    struct rlimit locked;
+    double quota = resources_processor_quota();
+    uint64_t memory = resources_memory_limit();
+    bool is_locked = getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur != RLIM_INFINITY;
+    return json_pack("{s:i, s:o, s:o, s:o}", "allowed_threads", resources_processor_count(), "processor_quota",
+                     quota > 0 ? json_real(quota) : json_null(), "memory_limit_bytes",
+                     memory > 0 ? json_integer((json_int_t)memory) : json_null(), "locked_memory_limit_bytes",
+                     is_locked ? json_integer((json_int_t)locked.rlim_cur) : json_null());
+}
+
 json_t *machine_facts(const char *const *folders)
 {
     hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0)
+    if (resources_topology(&topology) != ERR_NONE)
         return NULL;
-    json_t *machine = hwloc_topology_load(topology) == 0 ? topology_json(topology) : NULL;
+    json_t *machine = topology_json(topology), *limits = limits_json();
     hwloc_topology_destroy(topology);
-    if (!machine)
+    int failed = json_object_update(machine, limits);
+    json_decref(limits);
+    if (failed) {
+        json_decref(machine);
         return NULL;
+    }
     struct utsname system;
     uname(&system);
     char huge_pages[32];
     transparent_huge_pages(huge_pages);
     json_t *others =
-        json_pack("{s:I, s:s, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o}", "memory_bytes",
-                  (json_int_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE), "transparent_huge_pages", huge_pages,
-                  "huge_pages", number_of_file("/proc/meminfo", "HugePages_Total", 1), "huge_page_bytes",
-                  number_of_file("/proc/meminfo", "Hugepagesize", 1024), "gpus", gpus_json(), "disks",
+        json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o}", "memory_bytes", memory_json(),
+                  "transparent_huge_pages", huge_pages, "huge_pages", number_of_meminfo("HugePages_Total", 1),
+                  "huge_page_bytes", number_of_meminfo("Hugepagesize", 1024), "gpus", gpus_json(), "disks",
                   disks_json(folders), "kernel", system.release, "architecture", system.machine, "clock_source",
                   machine_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"), "governor",
                   machine_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), "hypervisor",

@@ -12,7 +12,7 @@
 // A rank has a text, a trace, files of its checkpoint, swap files and pipes open; frames hold paths and small tables.
 enum { OPEN_FILES_LEAST = 64, STACK_BYTES_LEAST = 1 << 20, STACK_BYTES_USUAL = 8 << 20 };
 
-static int raise_limit(int resource, rlim_t least, rlim_t wanted, rlim_t *out)
+static int raise_limit(__rlimit_resource_t resource, rlim_t least, rlim_t wanted, rlim_t *out)
 {
     struct rlimit limit;
     getrlimit(resource, &limit);

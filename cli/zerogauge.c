@@ -28,7 +28,7 @@ static void commands_print(FILE *out)
 
 static int refuse(const char *name)
 {
-    fprintf(stderr, "zerogauge: unknown command '%s'\n", name);
+    fprintf(stderr, "zerogauge: unknown command \"%s\"\n", name);
     commands_print(stderr);
     return 2;
 }

@@ -24,7 +24,8 @@ install(FILES conformance/contract/contract.h DESTINATION ${include})
 install(FILES conformance/CONTRACT.md conformance/SPEC.md README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
         FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")
-install(FILES conformance/adapters/contract_example.c conformance/adapters/skeleton.py
+install(FILES conformance/adapters/contract_example.c conformance/adapters/zerogauge/adapters/skeleton.py
+              conformance/adapters/zerogauge/adapters/skeleton_torch.py
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 install(EXPORT zerogauge NAMESPACE zerogauge:: FILE zerogaugeTargets.cmake DESTINATION ${share}/cmake/zerogauge)
@@ -74,6 +75,8 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# dpkg-shlibdeps does not see what is loaded when it is needed.
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libopenblas0-pthread | libopenblas0")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "bible-kjv, fio")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "gnuplot-nox, openmpi-bin, pkgconf")
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE

@@ -4,6 +4,11 @@
 
 # Files with a main of their own (NAME_program.c), and those that need what this build lacks.
 set(ZG_LEFT_OUT "_program\\.c$|/isa_host\\.cu$|/peer_stand_in\\.c$|/plugin_broken\\.c$")
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+  string(APPEND ZG_LEFT_OUT "|/isa_avx")
+else()
+  string(APPEND ZG_LEFT_OUT "|/isa_neon|/isa_sve")
+endif()
 if(NOT MPI_C_FOUND)
   string(APPEND ZG_LEFT_OUT "|/comm_mpi|/peer_watch\\.")
 endif()

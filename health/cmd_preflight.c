@@ -5,41 +5,15 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "base/help.h"
 #include "bench/harness/bench_world.h"
-#include "health/exposure.h"
-#include "health/health_options.h"
-#include "info/health_counters.h"
+#include "health/preflight.h"
 #include "ref/arithmetic/random.h"
-#include "ref/comm/comm.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { CHECK_MAX = 16, LINK_BYTES = 16 << 20, LINK_REPEAT = 8, SEED = 20260101 };
-
-struct preflight {
-    struct health_options common;
-    char *at_least;
-    double seconds;
-    double memory_gbs, disk_gbs, link_gbs;  // at least; 0: any
-    struct health_machine machine;
-    struct health_exposure exposure;
-    struct health_counters before, after;
-    char digests[HEALTH_OPERATION_MAX][33];
-    json_t *checks;  // array of {"check", "state": "ok" | "FAIL" | "skip", "text"}
-    bool failed;
-};
-
-// Appends one check. A check fails once; its first text stays.
-static void add(struct preflight *p, const char *check, const char *state, const char *text)
-{
-    json_array_append_new(p->checks, json_pack("{s:s, s:s, s:s}", "check", check, "state", state, "text", text));
-    p->failed |= strcmp(state, "FAIL") == 0;
-}
+enum { SEED = 20260101 };
 
 static bool lane_failed(const struct preflight *p, enum health_lane lane)
 {
@@ -65,7 +39,7 @@ static int run_rounds(struct preflight *p)
         for (size_t i = 0; i < round.mismatch_count && code == ERR_NONE; i++) {
             char text[2 * HEALTH_TEXT_MAX];
             health_mismatch_text(&round.mismatches[i], text, sizeof text);
-            add(p, health_lane_name(round.mismatches[i].operation->lane), "FAIL", text);
+            preflight_add(p, health_lane_name(round.mismatches[i].operation->lane), "FAIL", text);
             wrong = true;
         }
         health_round_free(&round);
@@ -85,12 +59,12 @@ static void judge_rate(struct preflight *p, enum health_lane lane, double least_
     double gbs = seconds > 0 ? (double)work->moved_bytes[lane] * 1e-9 / seconds : 0;
     if (gbs < least_gbs) {
         snprintf(text, sizeof text, "%.2f GB/s, less than the %.2f asked for by --at-least", gbs, least_gbs);
-        add(p, name, "FAIL", text);
+        preflight_add(p, name, "FAIL", text);
         return;
     }
     snprintf(text, sizeof text, "%.2f GB came back unchanged, %.2f GB/s with all cores at once",
              (double)work->moved_bytes[lane] * 1e-9, gbs);
-    add(p, name, "ok", text);
+    preflight_add(p, name, "ok", text);
 }
 
 static void judge(struct preflight *p)
@@ -100,147 +74,16 @@ static void judge(struct preflight *p)
     if (!lane_failed(p, HEALTH_COMPUTE)) {
         snprintf(text, sizeof text, "%zu cores have the same bits in %zu operations, %llu rounds", setting->core_count,
                  setting->operation_count, (unsigned long long)p->exposure.rounds);
-        add(p, "compute", "ok", text);
+        preflight_add(p, "compute", "ok", text);
     }
     judge_rate(p, HEALTH_MEMORY, p->memory_gbs);
     if (setting->folders)
         judge_rate(p, HEALTH_DISK, p->disk_gbs);
     else
-        add(p, "disk", "skip", "no --nvme-path");
+        preflight_add(p, "disk", "skip", "no --nvme-path");
     judge_rate(p, HEALTH_COLLECTIVE, 0);
     bool worse = health_counters_worse(&p->before, &p->after, text, sizeof text);
-    add(p, "counters", worse ? "FAIL" : "ok", worse ? text : "no error was counted by the kernel meanwhile");
-}
-
-// Every rank receives the bytes of all others.
-static int run_link(struct preflight *p, struct comm *comm)
-{
-    int rank = comm_rank(comm), world = comm_world(comm);
-    size_t words = LINK_BYTES / sizeof(uint64_t);
-    uint64_t *send = malloc(LINK_BYTES), *received = malloc((size_t)world * LINK_BYTES);
-    size_t counts[world], offsets[world];
-    char text[160];
-    if (!send || !received) {
-        free(send);
-        free(received);
-        return err_set(ERR_MEMORY, "out of memory for the links");
-    }
-    for (int r = 0; r < world; r++) {
-        counts[r] = LINK_BYTES / sizeof(float);
-        offsets[r] = (size_t)r * LINK_BYTES / sizeof(float);
-    }
-    for (size_t i = 0; i < words; i++)
-        send[i] = random_at((uint64_t)rank, i);
-    int code = comm_barrier(comm);
-    double begin = clock_now_s();
-    for (int i = 0; i < LINK_REPEAT && code == ERR_NONE; i++)
-        code = comm_all_gather(comm, send, received, counts, offsets, DTYPE_FP32);
-    double gbs = (double)LINK_REPEAT * (world - 1) * LINK_BYTES * 1e-9 / (clock_now_s() - begin);
-    size_t wrong = 0;
-    for (int r = 0; r < world && code == ERR_NONE; r++)
-        for (size_t i = 0; i < words; i++)
-            wrong += received[(size_t)r * words + i] != random_at((uint64_t)r, i);
-    free(send);
-    free(received);
-    TRY(code);
-    snprintf(text, sizeof text, "%zu of %zu words received from %d ranks are wrong, %.2f GB/s%s", wrong,
-             (size_t)world * words, world, gbs, gbs < p->link_gbs ? ", less than asked for by --at-least" : "");
-    add(p, "link", wrong || gbs < p->link_gbs ? "FAIL" : "ok", text);
-    return ERR_NONE;
-}
-
-static json_t *node_json(const struct preflight *p)
-{
-    char host[256] = "";
-    (void)gethostname(host, sizeof host - 1);
-    json_t *digests = json_object();
-    for (size_t i = 0; i < p->machine.setting.operation_count; i++)
-        if (p->machine.operations[i].everywhere)
-            json_object_set_new(digests, p->machine.operations[i].name, json_string(p->digests[i]));
-    return json_pack("{s:s, s:i, s:s, s:s, s:f, s:O, s:o, s:o, s:o}", "record", "preflight", "schema", 1, "host", host,
-                     "verdict", p->failed ? "FAIL" : "ok", "seconds", p->exposure.seconds, "checks", p->checks,
-                     "digests", digests, "exposure", health_exposure_json(&p->exposure), "counters",
-                     health_counters_json(&p->before, &p->after));
-}
-
-// The votes for `digest` of an operation among all nodes.
-static size_t votes(json_t *const nodes[], int count, const char *operation, const char *digest)
-{
-    size_t votes = 0;
-    for (int i = 0; i < count; i++) {
-        const char *other = json_string_value(json_object_get(json_object_get(nodes[i], "digests"), operation));
-        votes += other && *digest && strcmp(other, digest) == 0;
-    }
-    return votes;
-}
-
-// A node whose cores agree with each other may still differ from the other nodes.
-static void compare_nodes(json_t *nodes[], int count)
-{
-    const char *operation;
-    json_t *value;
-    for (int i = 0; i < count; i++) {
-        json_object_foreach (json_object_get(nodes[i], "digests"), operation, value) {
-            if (2 * votes(nodes, count, operation, json_string_value(value)) >= (size_t)count)
-                continue;
-            char text[200];
-            snprintf(text, sizeof text, "%s: this node's bits are not those of most nodes", operation);
-            json_array_append_new(json_object_get(nodes[i], "checks"),
-                                  json_pack("{s:s, s:s, s:s}", "check", "nodes", "state", "FAIL", "text", text));
-            json_object_set_new(nodes[i], "verdict", json_string("FAIL"));
-        }
-    }
-}
-
-// Returns whether every node is healthy.
-static bool print(json_t *const nodes[], int count, bool json)
-{
-    bool healthy = true;
-    size_t index;
-    json_t *check;
-    for (int i = 0; i < count; i++) {
-        healthy &= strcmp(json_string_value(json_object_get(nodes[i], "verdict")), "ok") == 0;
-        if (json) {
-            json_dumpf(nodes[i], stdout, 0);
-            putchar('\n');
-            continue;
-        }
-        json_array_foreach (json_object_get(nodes[i], "checks"), index, check)
-            printf("%-4s %s: %s: %s\n", json_string_value(json_object_get(check, "state")),
-                   json_string_value(json_object_get(nodes[i], "host")),
-                   json_string_value(json_object_get(check, "check")),
-                   json_string_value(json_object_get(check, "text")));
-    }
-    return healthy;
-}
-
-// Rank 0 prints what all ranks found.
-static int gather(const struct preflight *p, bool *healthy)
-{
-    json_t *own = node_json(p);
-    char **texts = NULL, *text = json_dumps(own, 0);
-    json_t *nodes[1] = {own};
-    int code = text ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the report");
-    if (code == ERR_NONE && !bench_world_comm())
-        *healthy = print(nodes, 1, p->common.json);
-    else if (code == ERR_NONE)
-        code = bench_world_gather(text, &texts);
-    int count = texts ? bench_world_size() : 0;
-    if (texts) {
-        json_t *all[count];
-        for (int i = 0; i < count; i++) {
-            all[i] = json_loads(texts[i], 0, NULL);
-            free(texts[i]);
-        }
-        free(texts);
-        compare_nodes(all, count);
-        *healthy = print(all, count, p->common.json);
-        for (int i = 0; i < count; i++)
-            json_decref(all[i]);
-    }
-    free(text);
-    json_decref(own);
-    return code == ERR_NONE ? file_flush(stdout, "the report") : code;
+    preflight_add(p, "counters", worse ? "FAIL" : "ok", worse ? text : "no error was counted by the kernel meanwhile");
 }
 
 // "memory=20,disk=0.5,link=1"
@@ -328,8 +171,8 @@ static int run(struct preflight *p, bool *healthy)
     if (first)
         judge(p);
     if (bench_world_comm())
-        TRY(run_link(p, bench_world_comm()));
-    return gather(p, healthy);
+        TRY(preflight_link(p, bench_world_comm()));
+    return preflight_gather(p, healthy);
 }
 
 int preflight_main(int argc, const char **argv)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What carries the bytes of an operation.
+// The resource that an operation exercises.
 enum health_lane { HEALTH_COMPUTE, HEALTH_MEMORY, HEALTH_DISK, HEALTH_COLLECTIVE, HEALTH_LANE_COUNT };
 const char *health_lane_name(enum health_lane lane);  // "compute", "memory", "disk", "collective"
 

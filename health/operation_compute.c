@@ -100,10 +100,10 @@ int health_rows(const struct health_operation *operation, const struct health_pl
     fill(weight, 2 * width, random_key(seed, 2), 1);
     const struct isa_kernels *kernels = isa_kernels_of((enum isa)operation->variant);
     kernels->layernorm_stats(rows, width, x, stats);
-    kernels->layernorm_apply(rows, width, x, stats, weight, weight + width, result);
-    kernels->gelu_forward(rows * width, result, x);
+    kernels->layernorm_apply(rows, width, x, stats, DTYPE_FP32, weight, weight + width, result);
+    kernels->gelu_forward(rows, width, result, DTYPE_FP32, weight, x);
     memcpy(result, x, rows * width * sizeof *x);
-    kernels->softmax_causal(1, rows, result);
+    kernels->softmax_causal(1, rows, result, DTYPE_FP32, result);
     free(x);
     health_spoil(operation, place, result, operation->result_bytes);
     return ERR_NONE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "health/round.h"
+#include "health/health_round.h"
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -13,9 +13,11 @@
 
 size_t result_offset(const struct health_round_setting *setting, size_t operation)
 {
+    // Each result begins at a cache line.
+    const size_t line = 64;
     size_t at = 0;
     for (size_t i = 0; i < operation; i++)
-        at += setting->operations[i].result_bytes;
+        at += (setting->operations[i].result_bytes + line - 1) / line * line;
     return at;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "health/vote.h"
 
+#include "base/digest.h"
 #include "base/err.h"
 
 #include <inttypes.h>
@@ -112,15 +113,15 @@ static int elect_again(struct core_run *runs, size_t operation, ptrdiff_t *elect
             rc = core_run_again(&runs[core], operation, i + 1);
         *elected = elect(runs, operation);
     }
-    if (*elected >= 0) {
+    bool found = *elected >= 0;
+    if (found)
         memcpy(good, runs[*elected].results + at, bytes);
-        *elected = -1;
-        for (size_t i = cores; i-- > 0;) {
-            memcpy(runs[i].results + at, first + i * bytes, bytes);
-            runs[i].codes[operation] = codes[i];
-            if (codes[i] == ERR_NONE && memcmp(first + i * bytes, good, bytes) == 0)
-                *elected = (ptrdiff_t)i;
-        }
+    *elected = -1;
+    for (size_t i = cores; i-- > 0;) {
+        memcpy(runs[i].results + at, first + i * bytes, bytes);
+        runs[i].codes[operation] = codes[i];
+        if (found && codes[i] == ERR_NONE && memcmp(first + i * bytes, good, bytes) == 0)
+            *elected = (ptrdiff_t)i;
     }
     free(first);
     return rc;
@@ -166,11 +167,9 @@ int health_vote(struct core_run *runs, size_t operation, struct health_round *ou
         elected = elect_by_variants(runs, operation);
     if (elected < 0)
         return name_nobody(runs, operation, out);
-    XXH128_canonical_t digest;
-    XXH128_canonicalFromHash(&digest, XXH3_128bits(runs[elected].results + result_offset(setting, operation),
-                                                   setting->operations[operation].result_bytes));
-    for (size_t i = 0; i < sizeof digest.digest; i++)
-        snprintf(out->digests[operation] + 2 * i, 3, "%02x", digest.digest[i]);
+    digest_text(XXH3_128bits(runs[elected].results + result_offset(setting, operation),
+                             setting->operations[operation].result_bytes),
+                out->digests[operation]);
     for (size_t i = 0; i < setting->core_count; i++)
         if (!same(&runs[elected], &runs[i], operation))
             TRY(suspect(runs, (size_t)elected, i, operation, out));

@@ -3,7 +3,7 @@
 #ifndef ZG_VOTE_H
 #define ZG_VOTE_H
 
-#include "health/round.h"
+#include "health/health_round.h"
 
 // One core's part of a round.
 struct core_run {

@@ -19,7 +19,7 @@ static struct health_operation operations[2];
 static int cores[CORES];
 static int again_code;
 
-// What a repeated run gives.
+// Results of a repeated run.
 static int repeat_run(const struct health_operation *operation, const struct health_place *place, uint64_t seed,
                       void *result)
 {
@@ -153,6 +153,8 @@ Test(vote, another_instruction_sets_result_decides_between_two)
     set_up(2);
     operations[0].run = operations[1].run = keep;
     operations[1].variant = 1;
+    // Repeated runs differ from each other, from both results and from the variant's.
+    again_result[0] = 100;
     results[0][20] ^= 1;
     struct health_round round = vote();
     cr_assert_geq(round.mismatch_count, 1);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "info/health_counters.h"
 
+#include "info/health_nvme.h"
+
 #include <glob.h>
 #include <limits.h>
 #include <math.h>
@@ -19,6 +21,8 @@ static const struct {
     [COUNTER_PCIE_CORRECTED] = {"pcie_errors_corrected", "corrected PCIe errors", true},
     [COUNTER_PCIE_UNCORRECTED] = {"pcie_errors_uncorrected", "uncorrected PCIe errors", true},
     [COUNTER_NARROW_LINKS] = {"pcie_links_narrow", "PCIe links narrower than their device", true},
+    [COUNTER_NVME_ERRORS] = {"nvme_media_errors", "errors of NVMe media", true},
+    [COUNTER_NVME_WORN_PERCENT] = {"nvme_worn_percent", "most worn NVMe drive, percent", false},
     [COUNTER_TEMPERATURE_C] = {"temperature_c", "hottest sensor, degrees C", false},
     [COUNTER_FREQUENCY_MHZ] = {"frequency_mhz", "mean frequency, MHz", false},
 };
@@ -122,23 +126,38 @@ void health_counters_read(const char *root, struct health_counters *out)
     double other = words(root, "/sys/bus/pci/devices/*/aer_dev_nonfatal", "TOTAL_ERR_NONFATAL");
     v[COUNTER_PCIE_UNCORRECTED] = isnan(fatal) ? other : isnan(other) ? fatal : fatal + other;
     v[COUNTER_NARROW_LINKS] = narrow_links(root);
+    struct health_nvme drives;
+    health_nvme_read(root, &drives);
+    v[COUNTER_NVME_ERRORS] = drives.media_errors;
+    v[COUNTER_NVME_WORN_PERCENT] = drives.worn_percent;
     double chip = numbers(root, "/sys/class/hwmon/hwmon*/temp*_input", LARGEST, 1e-3);
     double zone = numbers(root, "/sys/class/thermal/thermal_zone*/temp", LARGEST, 1e-3);
     v[COUNTER_TEMPERATURE_C] = fmax(chip, zone);
     v[COUNTER_FREQUENCY_MHZ] = numbers(root, "/sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq", MEAN, 1e-3);
 }
 
+const char *health_counter_error_key(enum health_counter counter)
+{
+    return rows[counter].is_count ? rows[counter].key : NULL;
+}
+
+bool health_counter_worse(enum health_counter counter, const struct health_counters *before,
+                          const struct health_counters *after, char *reason, size_t bytes)
+{
+    double grown = after->values[counter] - before->values[counter];
+    if (!rows[counter].is_count || !(grown > 0))
+        return false;
+    snprintf(reason, bytes, "%s: %.0f during the run", rows[counter].text, grown);
+    return true;
+}
+
 bool health_counters_worse(const struct health_counters *before, const struct health_counters *after, char *reason,
                            size_t bytes)
 {
-    for (int i = 0; i < COUNTER_COUNT; i++) {
-        double grown = after->values[i] - before->values[i];
-        if (!rows[i].is_count || !(grown > 0))
-            continue;
-        snprintf(reason, bytes, "%s: %.0f during the run", rows[i].text, grown);
-        return true;
-    }
-    return false;
+    bool worse = false;
+    for (int i = 0; i < COUNTER_COUNT && !worse; i++)
+        worse = health_counter_worse((enum health_counter)i, before, after, reason, bytes);
+    return worse;
 }
 
 void health_counters_print(const struct health_counters *before, const struct health_counters *after, FILE *out)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel counts of a machine's health: machine checks, corrected memory errors, throttling, PCIe errors,
-// temperature and frequency. Read before and after a measurement: a count that grew in between is a reason to doubt it.
+// What the kernel and the drives count of a machine's health: machine checks, corrected memory errors, throttling, PCIe
+// errors, errors and wear of NVMe drives, temperature and frequency. Read before and after a measurement: a count that
+// grew in between is a reason to doubt it.
 #ifndef ZG_HEALTH_COUNTERS_H
 #define ZG_HEALTH_COUNTERS_H
 
@@ -18,6 +19,8 @@ enum health_counter {
     COUNTER_PCIE_CORRECTED,      // AER
     COUNTER_PCIE_UNCORRECTED,    // AER
     COUNTER_NARROW_LINKS,        // PCIe devices whose link is narrower than they can
+    COUNTER_NVME_ERRORS,         // transfers whose data could not be recovered (health_nvme.h)
+    COUNTER_NVME_WORN_PERCENT,   // of the most worn drive, now
     COUNTER_TEMPERATURE_C,       // the hottest sensor, now
     COUNTER_FREQUENCY_MHZ,       // mean of all cores, now
     COUNTER_COUNT,
@@ -30,8 +33,12 @@ struct health_counters {
 // root: prefix of /proc and /sys, "" for this machine's own.
 void health_counters_read(const char *root, struct health_counters *out);
 
-// Returns whether a counter of errors grew, or links became narrower, between the two; writes the first reason, such as
+// Returns whether a counter of errors grew, or links became narrower, between the two; writes the reason, such as
 // "corrected memory errors: 3 during the run".
+bool health_counter_worse(enum health_counter counter, const struct health_counters *before,
+                          const struct health_counters *after, char *reason, size_t bytes);
+
+// The same for all counters; writes the first reason.
 bool health_counters_worse(const struct health_counters *before, const struct health_counters *after, char *reason,
                            size_t bytes);
 
@@ -40,5 +47,8 @@ void health_counters_print(const struct health_counters *before, const struct he
 
 // {"machine_checks": {"before": 0, "after": 0}, ...}; null for what the system does not say. New.
 json_t *health_counters_json(const struct health_counters *before, const struct health_counters *after);
+
+// Returns the key of a counter of errors in that object; null: a value of the moment, whose change says nothing.
+const char *health_counter_error_key(enum health_counter counter);
 
 #endif

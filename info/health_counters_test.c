@@ -2,6 +2,8 @@
 // A pretended /proc and /sys.
 #include "info/health_counters.h"
 
+#include "info/health_nvme.h"
+
 #include "base/folder_test.h"
 
 #include <math.h>
@@ -54,9 +56,10 @@ Test(health_counters, numbers_of_all_devices_are_combined_and_growth_is_a_reason
     put("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2000000\n");
     put("/sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3000000\n");
     health_counters_read(root, &before);
-    const double expected[COUNTER_COUNT] = {3, 7, 0, 9, 3, 1, 1, 61.5, 2500};
+    const double expected[COUNTER_COUNT] = {3, 7, 0, 9, 3, 1, 1, NAN, NAN, 61.5, 2500};
     for (int i = 0; i < COUNTER_COUNT; i++)
-        cr_expect_float_eq(before.values[i], expected[i], 1e-9, "%d: %g", i, before.values[i]);
+        cr_expect(isnan(expected[i]) ? isnan(before.values[i]) : fabs(before.values[i] - expected[i]) < 1e-9, "%d: %g",
+                  i, before.values[i]);
     cr_expect_not(health_counters_worse(&before, &before, reason, sizeof reason));
     put("/sys/devices/system/edac/mc/mc1/ce_count", "4\n");
     put("/sys/class/hwmon/hwmon1/temp1_input", "91500\n");
@@ -67,4 +70,36 @@ Test(health_counters, numbers_of_all_devices_are_combined_and_growth_is_a_reason
     cr_expect_eq(json_number_value(json_object_get(json_object_get(object, "memory_errors_corrected"), "after")), 9);
     json_decref(object);
     folder_remove(root);
+}
+
+// Two drives' log pages: 3 % used with 258 errors, and 101 % with 1.
+Test(health_counters, drives_report_errors_and_wear)
+{
+    unsigned char first[HEALTH_NVME_LOG_BYTES] = {0}, second[HEALTH_NVME_LOG_BYTES] = {0};
+    struct health_nvme drives = {NAN, NAN};
+    first[5] = 3;
+    first[160] = 2;
+    first[161] = 1;
+    second[5] = 101;
+    second[160] = 1;
+    health_nvme_add(first, &drives);
+    cr_expect(drives.media_errors == 258 && drives.worn_percent == 3);
+    health_nvme_add(second, &drives);
+    cr_expect(drives.media_errors == 259 && drives.worn_percent == 101);
+}
+
+Test(health_counters, every_counter_that_grew_has_its_reason)
+{
+    struct health_counters before = {0}, after = {0};
+    char reason[128];
+    int worse = 0;
+    for (int i = 0; i < COUNTER_COUNT; i++)
+        after.values[i] = 2;
+    for (int i = 0; i < COUNTER_COUNT; i++) {
+        bool is_error = health_counter_error_key((enum health_counter)i) != NULL;
+        cr_expect_eq(health_counter_worse((enum health_counter)i, &before, &after, reason, sizeof reason), is_error);
+        cr_expect_not(health_counter_worse((enum health_counter)i, &after, &before, reason, sizeof reason));
+        worse += is_error;
+    }
+    cr_expect_eq(worse, COUNTER_NVME_ERRORS + 1);
 }

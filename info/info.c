@@ -9,7 +9,8 @@
 #include "info/info_cuda.h"
 #include "info/info_programs.h"
 #include "ref/tier/io.h"
-#include "base/machine.h"
+#include "base/processor.h"
+#include "base/safe_text.h"
 #include "base/size.h"
 
 #include <cblas.h>
@@ -75,10 +76,13 @@ json_t *info_collect(void)
 {
     static const char *const threading[] = {"one thread", "pthreads", "OpenMP"};
     static const char *const here[] = {".", NULL};
+    char emulator[PROCESSOR_NAME_BYTES];
+    bool emulated = processor_is_emulated(emulator);
     int kind = openblas_get_parallel();
     json_t *cuda = info_cuda(), *parts = backends_json(cuda);
-    return json_pack("{s:s, s:o, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o, s:o, s:o}", "record", "info", "build",
-                     build_facts(), "machine", machine_facts(here), "isa", "available", isa_json(), "used",
+    return json_pack("{s:s, s:o, s:o, s:o, s:{s:o, s:s}, s:{s:s, s:s, s:s}, s:o, s:o, s:o}", "record", "info", "build",
+                     build_facts(), "machine", info_machine(here), "emulator",
+                     emulated ? text_json(emulator) : json_null(), "isa", "available", isa_json(), "used",
                      isa_name(isa_now()), "openblas", "config", openblas_get_config(), "core", openblas_get_corename(),
                      "threading", kind >= 0 && kind < 3 ? threading[kind] : "unknown", "backends", parts, "cuda", cuda,
                      "programs", info_programs());
@@ -107,12 +111,33 @@ static const char *text_or(const json_t *object, const char *key, const char *ot
     return text ? text : other;
 }
 
+// Prints the limits of this process, if it may not use the whole machine.
+static void print_limits(const json_t *machine)
+{
+    const json_t *quota = json_object_get(machine, "processor_quota");
+    const json_t *memory = json_object_get(machine, "memory_limit_bytes");
+    const json_t *locked = json_object_get(machine, "locked_memory_limit_bytes");
+    printf("limits      %lld of %lld threads", number_of(machine, "allowed_threads"), number_of(machine, "threads"));
+    if (json_is_number(quota))
+        printf(", processor time of %.4g", json_number_value(quota));
+    if (json_is_integer(memory)) {
+        printf(", memory ");
+        print_bytes(json_integer_value(memory));
+    }
+    if (json_is_integer(locked)) {
+        printf(", locked memory ");
+        print_bytes(json_integer_value(locked));
+    }
+    printf("\n");
+}
+
 static void print_machine(const json_t *machine)
 {
     size_t index;
     const json_t *item;
     printf("kernel      %s, clock by %s, governor: %s\n", text_of(machine, "kernel"),
            text_or(machine, "clock_source", "unknown"), text_or(machine, "governor", "unknown"));
+    print_limits(machine);
     printf("inside      virtual machine: %s, container: %s\n", text_or(machine, "hypervisor", "no"),
            text_or(machine, "container", "no"));
     json_array_foreach (json_object_get(machine, "gpus"), index, item)
@@ -160,7 +185,10 @@ static void info_print(const json_t *info)
     printf("zerogauge   %s, commit %.12s%s, compiled by %s\n", text_of(build, "version"),
            text_or(build, "commit", "unknown"), json_is_true(json_object_get(build, "dirty")) ? " with changes" : "",
            text_of(build, "compiler"));
-    printf("processor   %s, %s\n", text_of(machine, "processor"), text_of(machine, "architecture"));
+    printf("processor   %s, %s", text_of(machine, "processor"), text_of(machine, "architecture"));
+    if (text_of(info, "emulator"))
+        printf(", emulated by %s", text_of(info, "emulator"));
+    printf("\n");
     printf("topology    sockets %lld, cores %lld, threads %lld, NUMA nodes %lld\n", number_of(machine, "sockets"),
            number_of(machine, "cores"), number_of(machine, "threads"), number_of(machine, "numa_nodes"));
     printf("caches     ");
@@ -181,8 +209,11 @@ static void info_print(const json_t *info)
     json_array_foreach (json_object_get(isa, "available"), index, item)
         printf("%s%s", index ? ", " : "", json_string_value(item));
     printf("; used: %s\n", text_of(isa, "used"));
-    printf("openblas    %s, core %s, threads by %s\n", text_of(openblas, "config"), text_of(openblas, "core"),
-           text_of(openblas, "threading"));
+    if (strcmp(text_of(openblas, "config"), "absent") == 0)
+        printf("openblas    absent (apt-get install libopenblas0-pthread): GPTs\n");
+    else
+        printf("openblas    %s, core %s, threads by %s\n", text_of(openblas, "config"), text_of(openblas, "core"),
+               text_of(openblas, "threading"));
     print_software(info);
 }
 
@@ -210,7 +241,7 @@ static int info_parse(int argc, const char **argv, int *json)
     if (rc < -1)
         code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(rc));
     else if (poptPeekArg(context))
-        code = err_set(ERR_USAGE, "'%s' is not an option", poptPeekArg(context));
+        code = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", poptPeekArg(context));
     poptFreeContext(context);
     return code;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "info/info_cuda.h"
 
+#include "base/machine.h"
+
 #ifdef ZG_HAVE_CUDA
 #include "ref/cuda/cuda_info.h"
 #endif
@@ -15,6 +17,18 @@ json_t *info_cuda(void)
 #else
     return json_null();
 #endif
+}
+
+json_t *info_machine(const char *const *folders)
+{
+    json_t *machine = machine_facts(folders);
+#ifdef ZG_HAVE_CUDA
+    json_t *models = cuda_info_models();
+    if (machine && json_array_size(models) > 0)
+        json_object_set(machine, "gpus", models);
+    json_decref(models);
+#endif
+    return machine;
 }
 
 static void add(json_t *list, const char *name, bool built_in, const char *note)

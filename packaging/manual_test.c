@@ -54,7 +54,7 @@ static void expect_in_section(const char *command, const char *lines)
 Test(manual, options_have_short_names_arguments_choices_defaults_and_groups)
 {
     expect_in_section("train", "\nCheckpoints:\n.Bl -tag -width Ds\n.It Fl -save Ar DIR\n");
-    expect_in_section("train", "\n.It Fl s , -steps Ar N\noptimizer steps, skipped ones included\n(default: 100)\n");
+    expect_in_section("train", "\n.It Fl s , -steps Ar N\noptimizer steps, including skipped ones\n(default: 100)\n");
     expect_in_section("train", "\n.It Fl -verify\n");
     expect_in_section("train", "\n.It Fl -device Cm cpu | Cm cuda\n");
     expect_in_section("plan", "\n.It Fl -claims Ns Op = Ns Ar NAME | Ar FILE\n");
@@ -65,7 +65,7 @@ Test(manual, options_have_short_names_arguments_choices_defaults_and_groups)
 Test(manual, only_the_section_of_bench_has_the_shared_options)
 {
     expect_in_section("bench", "\n.It Fl -repeat Ar N\n");
-    expect_in_section("bench", "\n.It Fl -inject Ar LIST\n");
+    expect_in_section("bench", "\n.It Fl -inject Ar FAULT,...\n");
     expect_in_section("bench swap", "\n.It Fl -io-threads Ar N\n");
     const char *repeat = strstr(manual, "\n.It Fl -repeat Ar N\n");
     cr_expect_null(strstr(repeat + 1, "\n.It Fl -repeat Ar N\n"));

@@ -24,7 +24,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, s
 INK, MUTED, BOX, EDGE, EMPTY, UPWARD = "#1f2328", "#57606a", "#f6f8fa", "#8c959f", "#ebeef1", "#cf222e"
 # The colour of a row, by the first part of its room's path.
 COLOURS = {"base": "#57606a", "ref": "#2563eb", "results": "#0f766e", "plan": "#b45309", "conformance": "#4338ca",
-           "bench": "#15803d", "validate": "#0f766e", "info": "#57606a", "cli": "#1f2328"}
+           "bench": "#15803d", "validate": "#0f766e", "health": "#0f766e", "info": "#57606a", "cli": "#1f2328"}
 # The purpose of each room.
 PURPOSES = {
     "base": "errors, files, JSON, text, clock, statistics",
@@ -71,6 +71,7 @@ PURPOSES = {
     "bench/ranks": "ranks and links",
     "bench/peers": "PyTorch, DeepSpeed, MPI",
     "bench/table": "the list of benchmarks",
+    "health": "preflight and soak: every core votes",
     "validate": "one verdict about a machine",
     "cli": "the command line",
 }

@@ -123,7 +123,7 @@ class Tree:
 
 
 class Baseline:
-    """What the unbroken program gets from each judge; made when it is first asked for."""
+    """The unbroken program's result from each judge, computed on first use."""
 
     def __init__(self):
         self.lock, self.known, self.tested = threading.Lock(), {}, {}
@@ -153,13 +153,13 @@ class Baseline:
 
 
 def judged(tree, mutant, baseline, judges):
-    """The suite's outcome: a dictionary with outcome, and by what."""
+    """Returns the suite's outcome: a dictionary with the outcome, and what decided it."""
     changed = set()
     for judge in (judge for judge in judges if not judge[3] or mutant.file in judge[3]):
         expected = baseline.verdicts(judge)
         status, verdicts = tree.judge(judge, baseline.program)
         bad = sorted(i for i in verdicts if verdicts[i] in ("FAIL", "BROKEN"))
-        if status != 0 or bad:  # a SHOULD decides no run, but is a word
+        if status != 0 or bad:  # a failed SHOULD does not change the exit status, but counts
             if status in (0, 1, None):
                 return {"outcome": "killed", "judge": judge[0], "by": bad[0] if bad else "time", "requirements": bad}
             return {"outcome": "killed", "judge": judge[0], "by": f"status {status}", "requirements": bad}
@@ -173,21 +173,21 @@ def includes(path, file):
 
 
 def failing_test(tree, mutant, baseline):
-    """The first test program that passes without the mutant and fails with it, or None. Asked are those whose names
-    begin as the file's does, those that include its header, and the ones that see most."""
+    """Returns the first test program that passes without the mutant and fails with it, or None. Tries the tests whose
+    names begin like the file's, those that include its header, and the most general ones."""
     stem = os.path.basename(mutant.file).split(".")[0]
     own = {name[:-2] for folder, _, names in os.walk(f"{tree.folder}/ref") for name in names
            if name.endswith("_test.c") and
            (name.startswith(stem.split("_")[0]) or includes(f"{folder}/{name}", mutant.file))}
     for name in [*sorted(own), *(name for name in GENERAL_TESTS if name not in own)]:
-        # Twice, so that no test which fails by chance under load is taken for a judge.
+        # Twice, because a test may fail by chance under load.
         if not tree.passes(name) and baseline.passes(name) and not tree.passes(name):
             return None if stopping.is_set() else name
     return None
 
 
 def run_mutant(tree, mutant, baseline, arguments, reached, before):
-    """The mutant's result; `before`: what the suite has said already, or None."""
+    """Returns the mutant's result; `before`: the suite's result, if it is known, or None."""
     path = os.path.join(tree.folder, mutant.file)
     with open(path, encoding="utf-8") as stream:
         text = stream.read()

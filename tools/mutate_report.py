@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and tells what tools/mutate has found: results.jsonl, equivalent.txt, and GENERIC.md."""
+"""Reads the results of tools/mutate (results.jsonl, equivalent.txt), and prints them and GENERIC.md."""
 import json
 import os
 
 # Why no judge rejects a mutant, or only the unit tests can.
 CLASSES = {
-    "same": "no run can tell it from the reference",
+    "same": "no run can distinguish it from the reference",
     "cost": "the bits are the same; time, or memory that no report counts, differs",
-    "beyond": "differs only where the contract cannot look, or is undefined behaviour that sanitizers see",
+    "beyond": "differs only where the contract cannot see it, or is undefined behaviour that sanitizers detect",
 }
 
 
@@ -19,7 +19,7 @@ def read_json(path, default):
 
 
 def read_results(path):
-    """The last row of each mutant."""
+    """Returns the last row of each mutant."""
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as stream:
@@ -59,7 +59,7 @@ def refuse_stale(known, root, mutants_of):
     there = {m.key for file in files if os.path.exists(f"{root}/{file}") for m in mutants_of(root, file)}
     for key in known:
         if key not in there:
-            raise SystemExit(f"equivalent.txt: there is no such mutant any more: {key}")
+            raise SystemExit(f"equivalent.txt: no such mutant: {key}")
 
 
 def counts_of(rows, known):
@@ -104,7 +104,7 @@ def write_report(path, arguments, chosen, rows, known):
     with open(path, "w", encoding="utf-8") as out:
         print("# Generic mutants\n\nWritten by `tools/mutate --report`; do not edit. Each mutant changes one operator, "
               "constant, condition, index or pair of\narguments of `ref/`, or drops a statement. The suite judges it "
-              "through the contract; the unit tests judge what the\nsuite lets live.\n", file=out)
+              "through the contract; the unit tests judge the\nmutants that survive it.\n", file=out)
         print(f"    tools/mutate --tests --sample {len(chosen)} --seed {arguments.seed}\n\n{HEAD}", file=out)
         for file in files:
             print(table_row(f"`{file}`", counts_of([r for r in rows if r["file"] == file], known)), file=out)

@@ -79,17 +79,17 @@ static int save_ranges(const struct options *a, const char *folder, const struct
     for (size_t i = 0; i < result->line_count; i++)
         records[i] = result->lines[i].record;
     snprintf(source, sizeof source, "zerogauge validate%s, %.300s/result.jsonl", a->quick ? " --quick" : "", folder);
-    int rc = accepted_ranges_save(a->save_ranges, source, records, result->line_count);
+    const struct accepted_range_run run = {a->quick ? "quick" : "full", records, result->line_count};
+    int rc = accepted_ranges_save(a->save_ranges, source, &run, 1);
     free(records);
     return rc;
 }
 
 static int exit_status(const struct validate_result *result)
 {
-    if (result->interrupted)
-        return INTERRUPTED_STATUS;
-    enum finding_verdict verdict = validate_verdict(result);
-    return verdict == FINDING_VALID ? 0 : verdict == FINDING_INVALID ? 1 : INCOMPLETE_STATUS;
+    static const int statuses[] = {
+        [FINDING_VALID] = 0, [FINDING_INCOMPLETE] = INCOMPLETE_STATUS, [FINDING_INVALID] = 1};
+    return result->interrupted ? INTERRUPTED_STATUS : statuses[validate_verdict(result)];
 }
 
 static const char *const *paths_of(const struct options *a)
@@ -113,7 +113,7 @@ static int choose_fit(const struct options *a, struct fit_setting *fit)
     return rc;
 }
 
-static int validate(const struct options *a, int argc, const char **argv, const struct validate_plan *plan,
+static int validate(const struct options *a, int argc, const char **argv, struct validate_plan *plan,
                     const struct accepted_ranges *ranges, int *status)
 {
     char folder[PATH_MAX];
@@ -152,7 +152,7 @@ static int validate(const struct options *a, int argc, const char **argv, const 
     return rc;
 }
 
-static int run_plan(const struct options *a, int argc, const char **argv, const struct validate_plan *plan, int *status)
+static int run_plan(const struct options *a, int argc, const char **argv, struct validate_plan *plan, int *status)
 {
     struct accepted_ranges ranges = {0};
     if (bench_world_rank() > 0)
@@ -165,8 +165,7 @@ static int run_plan(const struct options *a, int argc, const char **argv, const 
 }
 
 // Parts put their temporary files into a folder of this process: a part that is killed cannot remove its own.
-static int run_in_folder(const struct options *a, int argc, const char **argv, const struct validate_plan *plan,
-                         int *status)
+static int run_in_folder(const struct options *a, int argc, const char **argv, struct validate_plan *plan, int *status)
 {
     char folder[PATH_MAX];
     TRY(check_folder_temporary(folder));
@@ -190,7 +189,7 @@ static int run(int argc, const char **argv, const struct options *a, int *status
     if (a->save_ranges && access(a->save_ranges, F_OK) == 0)
         return err_set(ERR_USAGE, "--save-ranges %s: exists; give a new file", a->save_ranges);
     if (bench_world_comm() && a->world > 0 && a->world != bench_world_size())
-        return err_set(ERR_USAGE, "--world %d: the launcher started %d processes; omit --world", a->world,
+        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: omit --world", a->world,
                        bench_world_size());
     if (a->world < 0 || a->world > VALIDATE_WORLD_MAX)
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d ranks", a->world, VALIDATE_WORLD_MAX);
@@ -201,6 +200,7 @@ static int run(int argc, const char **argv, const struct options *a, int *status
         .quick = a->quick,
         .nvme_paths = (const char *const *)a->nvme_paths,
         .emulation = emulation,
+        .has_gpu = fit_has_gpu(),
         .several_hosts = bench_world_host_count() > 1,
         .world = a->world > 0 && !bench_world_comm() ? world : NULL,
         .pin = a->pin,
@@ -264,7 +264,7 @@ static int parse_and_run(int argc, const char **argv, struct options *a, int *st
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
     else if (poptPeekArg(context))
-        rc = err_set(ERR_USAGE, "'%s' is not an option; --help lists them", poptPeekArg(context));
+        rc = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", poptPeekArg(context));
     if (rc == ERR_NONE)
         rc = run(argc, argv, a, status);
     poptFreeContext(context);

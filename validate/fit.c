@@ -4,11 +4,11 @@
 #include "base/err.h"
 #include "plan/planner/plan.h"
 #include "plan/planner/plan_model.h"
+#include "base/resources.h"
 #include "base/size.h"
 
 #include <assert.h>
 #include <dirent.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,20 +91,7 @@ int fit_all(const struct fit_setting *setting, json_t *records)
     return ERR_NONE;
 }
 
-static uint64_t available_memory(void)
-{
-    char line[256];
-    uint64_t kib = 0;
-    FILE *file = fopen("/proc/meminfo", "re");
-    while (file && kib == 0 && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) != 1)
-            kib = 0;
-    if (file)
-        fclose(file);
-    return kib << 10;
-}
-
-static bool has_gpu(void)
+bool fit_has_gpu(void)
 {
     DIR *folder = opendir("/proc/driver/nvidia/gpus");
     struct dirent *entry;
@@ -120,8 +107,8 @@ int fit_available(int world, const char *device_memory, const char *host_memory,
                   struct fit_setting *out)
 {
     assert(world > 0);
-    uint64_t memory = available_memory() / (uint64_t)world;
-    bool gpu = has_gpu();
+    uint64_t memory = resources_memory_available() / (uint64_t)world;
+    bool gpu = fit_has_gpu();
     out->world = world;
     out->device_bytes = gpu ? 0 : memory / 2;
     out->host_bytes = gpu ? memory : memory / 2;

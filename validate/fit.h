@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct fit_setting {
@@ -21,6 +22,9 @@ int fit_bytes(const struct model *model, const char *preset, int world, uint64_t
 
 // Appends a `fit` record to the array for every model and preset.
 int fit_all(const struct fit_setting *setting, json_t *records);
+
+// Returns whether NVIDIA's driver lists a GPU.
+bool fit_has_gpu(void);
 
 // Divides the memory that is available now by `world` ranks. NVMe: the free space of the folders (NULL at the end).
 // device_memory and host_memory replace what was found, per rank; null: not given. Without a GPU, device and host get

@@ -157,7 +157,7 @@ Test(fit, unknown_models_presets_and_worlds_are_refused_by_name)
     const struct model *model;
     uint64_t needs[TIER_COUNT];
     cr_expect_eq(plan_model_find("llama-7", 1, &model), ERR_USAGE);
-    cr_expect(strstr(err_message(), "'llama-7'"), "%s", err_message());
+    cr_expect(strstr(err_message(), "\"llama-7\""), "%s", err_message());
     cr_expect(strstr(err_message(), "llama-70b") && strstr(err_message(), "gpt2-1.5b"), "%s", err_message());
     cr_expect_eq(fit_bytes(find("gpt-nano"), "zero9", 2, needs), ERR_USAGE);
     cr_expect_eq(fit_bytes(find("gpt-nano"), "zero1", 0, needs), ERR_USAGE);

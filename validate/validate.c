@@ -4,6 +4,7 @@
 
 #include "bench/harness/bench.h"
 #include "bench/harness/bench_world.h"
+#include "base/resources.h"
 #include "results/record/conclusion.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -56,6 +57,9 @@ static int judge_broken(struct validation *v, const char *why)
 
 static int take_part(struct validation *v, const struct validate_part *part, struct part_run runs[])
 {
+    // Under a launcher each host has a plan of its own, so that the shares stay as they were made.
+    if (!bench_world_comm())
+        validate_plan_share(v->setting->plan, v->part, VALIDATE_QUICK_PARTS_S - seconds_since(v));
     const struct part_setting setting = {
         .folder = v->setting->folder,
         .interrupted = v->setting->interrupted,
@@ -145,6 +149,7 @@ int validate_run(const struct validate_setting *setting, struct validate_result 
     assert(setting->plan->count <= VALIDATE_PART_MAX);
     char path[PATH_MAX];
     struct validation v = {.setting = setting, .result = out, .begin_ns = clock_now_ns()};
+    health_counters_read(resources_path("", path), &v.health_before);
     struct other_load before, after;
     other_load_now(&before);
     *out = (struct validate_result){.fits = json_array()};
@@ -162,7 +167,10 @@ void validate_result_free(struct validate_result *result)
 {
     for (size_t i = 0; i < result->line_count; i++)
         json_decref(result->lines[i].record);
+    for (size_t i = 0; i < result->skip_count; i++)
+        json_decref(result->skips[i].record);
     free(result->lines);
+    free(result->skips);
     bench_findings_free(&result->findings);
     json_decref(result->fits);
     json_decref(result->conformance.record);

@@ -21,10 +21,10 @@ struct validate_setting {
     const char *folder;           // exists and is empty
     const char *program, *level;  // for the run record
     int argc;
-    const char *const *argv;   // the command line
-    const char *const *paths;  // folders whose disks are described; null at the end
-    const char *emulate;       // lanes that are EMULATED; null: none
-    const struct validate_plan *plan;
+    const char *const *argv;                   // the command line
+    const char *const *paths;                  // folders whose disks are described; null at the end
+    const char *emulate;                       // lanes that are EMULATED; null: none
+    struct validate_plan *plan;                // whose shares of a budget follow the time left
     const struct accepted_ranges *ranges;      // may be empty
     const struct fit_setting *fit;             // null: no fit records
     const volatile sig_atomic_t *interrupted;  // may be null
@@ -34,6 +34,8 @@ struct validate_result {
     struct bench_findings findings;
     struct result_line *lines;  // bench records, owned
     size_t line_count, line_room;
+    struct result_line *skips;  // skip records, owned
+    size_t skip_count;
     json_t *fits;                    // array of fit records, owned
     struct result_line conformance;  // the conformance record, owned; null: none
     enum part_state states[VALIDATE_PART_MAX];

@@ -27,6 +27,16 @@ static int keep_line(struct validate_result *result, json_t *record, size_t line
     return ERR_NONE;
 }
 
+static int keep_skip(struct validate_result *result, json_t *record, size_t line)
+{
+    struct result_line *skips = realloc(result->skips, (result->skip_count + 1) * sizeof *skips);
+    if (!skips)
+        return err_set(ERR_MEMORY, "no memory for skipped cases");
+    result->skips = skips;
+    result->skips[result->skip_count++] = (struct result_line){line, json_incref(record)};
+    return ERR_NONE;
+}
+
 // Appends the records of a part to the file and keeps those that are judged. Only rank 0's conformance records count.
 static int take_records(struct validation *v, json_t *records, int rank)
 {
@@ -34,11 +44,14 @@ static int take_records(struct validation *v, json_t *records, int rank)
     json_t *record;
     json_array_foreach (records, i, record) {
         const char *kind = json_string_value(json_object_get(record, "record"));
-        if (rank > 0 && strcmp(kind, "bench") != 0)
+        bool is_skip = strcmp(kind, "skip") == 0;
+        if (rank > 0 && strcmp(kind, "bench") != 0 && !is_skip)
             continue;
         TRY(record_append(v->writer, json_incref(record)));
         if (strcmp(kind, "bench") == 0)
             TRY(keep_line(v->result, record, record_line_count(v->writer)));
+        if (is_skip)
+            TRY(keep_skip(v->result, record, record_line_count(v->writer)));
         if (strcmp(kind, "conformance") == 0)
             v->result->conformance = (struct result_line){record_line_count(v->writer), json_incref(record)};
     }
@@ -66,6 +79,8 @@ static json_t *part_json(const struct validate_part *part, const struct part_run
                   exited ? json_integer(run->launch.status) : json_null(), "signal",
                   by_signal ? json_integer(run->launch.status) : json_null(), "reason",
                   *run->reason ? json_string(run->reason) : json_null());
+    if (record)
+        json_object_set_new(record, "budget_s", part->budget_s > 0 ? json_real(part->budget_s) : json_null());
     if (record && bench_world_comm()) {
         json_object_set_new(record, "rank", json_integer(rank));
         json_object_set_new(record, "host", json_string(bench_world_host(rank)));
@@ -77,6 +92,8 @@ static void show_part(const struct validate_part *part, const struct part_run *r
 {
     bench_progress("%s", "");
     printf("%-18s %6.1f s  ", part->name, run->launch.seconds);
+    if (part->budget_s > 0)
+        printf("of %4.1f s  ", part->budget_s);
     if (rank > 0)
         printf("rank %d on host %s: ", rank, bench_world_host(rank));
     if (run->state == PART_DONE && part->bench)

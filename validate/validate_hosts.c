@@ -4,7 +4,7 @@
 
 #include "bench/harness/bench_world.h"
 #include "base/err.h"
-#include "base/machine.h"
+#include "info/info_cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static char *own_text(const char *const *paths)
     if (rank == 0 || bench_world_rank_on_host() > 0)
         return strdup("");
     json_t *host = json_pack("{s:s, s:i, s:i, s:o}", "host", bench_world_host(rank), "rank", rank, "rank_count",
-                             bench_world_host_size(), "machine", machine_facts(paths));
+                             bench_world_host_size(), "machine", info_machine(paths));
     char *text = host ? json_dumps(host, JSON_COMPACT) : NULL;
     json_decref(host);
     return text;

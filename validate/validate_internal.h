@@ -3,6 +3,7 @@
 #ifndef ZG_VALIDATE_INTERNAL_H
 #define ZG_VALIDATE_INTERNAL_H
 
+#include "info/health_counters.h"
 #include "results/record/record.h"
 #include "validate/validate.h"
 
@@ -13,7 +14,8 @@ struct validation {
     uint64_t begin_ns;
     size_t part;       // index of the running part
     size_t gpu_count;  // of this machine
-    bool broken;       // the ranks cannot continue together
+    struct health_counters health_before;
+    bool broken;  // the ranks cannot continue together
 };
 
 // Collects one rank's run of the current part: appends its records and a `part` record to the file, keeps what is
@@ -25,7 +27,7 @@ int validation_collect(struct validation *v, const struct validate_part *part, c
 // Appends the finding to the file and keeps a copy.
 int validation_judge(struct validation *v, const struct bench_finding *finding);
 
-// Judges the whole run after its last part: emulated lanes, arithmetic, accepted ranges, outliers.
+// Judges the whole run after its last part: health, emulated lanes, arithmetic, accepted ranges, outliers.
 int validation_judge_all(struct validation *v);
 
 #endif

@@ -3,6 +3,8 @@
 #include "validate/validate_internal.h"
 
 #include "base/err.h"
+#include "base/resources.h"
+#include "base/size.h"
 #include "results/limits/outlier.h"
 
 #include <math.h>
@@ -57,6 +59,20 @@ static int judge_unmet(struct validation *v, const struct accepted_range *range)
     return validation_judge(v, &finding);
 }
 
+// A case that the machine's memory does not permit does not count against it.
+static int judge_skip(struct validation *v, const struct accepted_range *range, const struct result_line *skip)
+{
+    struct bench_finding finding = {.kind = "band", .verdict = FINDING_VALID, .line = skip->line, .value = NAN};
+    char label[BENCH_LABEL_BYTES], needs[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES];
+    snprintf(finding.id, sizeof finding.id, "%s", range->id);
+    snprintf(
+        finding.text, sizeof finding.text, "%s: not judged here: %s needs %s of memory, a benchmark may take %s",
+        range->id, bench_label(skip->record, label),
+        size_short_text((uint64_t)json_integer_value(json_object_get(skip->record, "needs_bytes")), needs),
+        size_short_text((uint64_t)json_integer_value(json_object_get(skip->record, "available_bytes")), available));
+    return validation_judge(v, &finding);
+}
+
 static int judge_range(struct validation *v, const struct accepted_range *range)
 {
     bool applied = false;
@@ -68,6 +84,12 @@ static int judge_range(struct validation *v, const struct accepted_range *range)
         applied = true;
         accepted_range_judge(range, line->record, line->line, &finding);
         TRY(validation_judge(v, &finding));
+    }
+    for (size_t i = 0; i < v->result->skip_count; i++) {
+        if (!accepted_range_applies(range, v->result->skips[i].record))
+            continue;
+        applied = true;
+        TRY(judge_skip(v, range, &v->result->skips[i]));
     }
     return applied ? ERR_NONE : judge_unmet(v, range);
 }
@@ -105,8 +127,30 @@ static int judge_emulation(struct validation *v)
     return validation_judge(v, &finding);
 }
 
+// A count of errors that grew meanwhile is a fault of this host, whatever its results are.
+static int judge_health(struct validation *v)
+{
+    char root[PATH_MAX], reason[128];
+    struct health_counters after;
+    health_counters_read(resources_path("", root), &after);
+    TRY(record_append(v->writer, json_pack("{s:s, s:o}", "record", "health", "counters",
+                                           health_counters_json(&v->health_before, &after))));
+    size_t line = record_line_count(v->writer);
+    for (int i = 0; i < COUNTER_COUNT; i++) {
+        const enum health_counter counter = (enum health_counter)i;
+        struct bench_finding finding = {.kind = "health", .verdict = FINDING_INVALID, .line = line, .value = NAN};
+        if (!health_counter_worse(counter, &v->health_before, &after, reason, sizeof reason))
+            continue;
+        snprintf(finding.id, sizeof finding.id, "%s", health_counter_error_key(counter));
+        snprintf(finding.text, sizeof finding.text, "health: %s", reason);
+        TRY(validation_judge(v, &finding));
+    }
+    return ERR_NONE;
+}
+
 int validation_judge_all(struct validation *v)
 {
+    TRY(judge_health(v));
     TRY(judge_emulation(v));
     TRY(judge_arithmetic(v));
     TRY(judge_ranges(v));

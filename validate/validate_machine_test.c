@@ -147,7 +147,7 @@ static int burners_start(int processor, pid_t burners[BURNER_MAX])
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         setsid();
         sched_setaffinity(0, sizeof set, &set);
-        for (volatile unsigned long turns = 0;; turns++)
+        for (volatile bool ends = false; !ends;)
             continue;
     }
     return count;

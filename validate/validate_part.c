@@ -32,7 +32,7 @@ static int take_bench(const char *where, const char *bench, json_t *record, json
 {
     const char *kind = json_string_value(json_object_get(record, "record"));
     const char *name = json_string_value(json_object_get(record, "name"));
-    if (!kind || strcmp(kind, "bench") != 0)
+    if (!kind || (strcmp(kind, "bench") != 0 && strcmp(kind, "skip") != 0))
         return err_set(ERR_USAGE, "%s: is not a record of a benchmark", where);
     TRY(record_check(where, record));
     if (!bench_is_of(bench, name))

@@ -35,13 +35,13 @@ struct row {
 
 static const struct row rows[] = {
     {NULL, NULL, {"check", "--json"}, {"check", "--json", "--level", "full"}, 0, 0, 25, 90},
-    {"adam", NULL, {0}, {0}, 0, 0, 8, 90},
+    {"adam", NULL, {0}, {0}, 0, 0, 10, 90},
     {"adam", "cuda", {0}, {0}, 0, 0, 8, 90},
-    {"memory", NULL, {0}, {0}, 0, 0, 8, 20},
+    {"memory", NULL, {0}, {0}, 0, 0, 15, 40},
     {"memory", "cuda", {0}, {0}, 0, 0, 8, 40},
-    {"ranks", NULL, {0}, {0}, WORLD | PIN, 0, 4, 20},
+    {"ranks", NULL, {0}, {0}, WORLD | PIN, 0, 6, 20},
     {"links", NULL, {0}, {0}, BETWEEN_HOSTS, 0, 4, 30},
-    {"comm", NULL, {0}, {0}, WORLD, 0, 4, 60},
+    {"comm", NULL, {0}, {0}, WORLD, 0, 6, 60},
     {"nvme", NULL, {0}, {0}, NVME | ENGINE, STORAGE, 15, 580},
     {"pcie", NULL, {0}, {0}, NVME, 0, 15, 120},
     {"swap", NULL, {0}, {0}, NVME | ENGINE, 0, 5, 100},
@@ -57,6 +57,9 @@ _Static_assert((int)ROW_COUNT <= (int)VALIDATE_PART_MAX, "a plan has room for ev
 // A part is stuck when it takes PATIENCE times as long as expected, and at least PATIENCE_S seconds: a machine with
 // busy processors is slow but works.
 static const double PATIENCE = 20, PATIENCE_S = 300;
+
+// The least share of a budget, and what finding no device takes.
+static const double LEAST_S = 0.1, ABSENT_S = 0.5;
 
 // The command line under construction; one that became too long is refused at the end.
 struct arguments {
@@ -104,6 +107,7 @@ static int make_part(const struct row *row, const struct validate_choice *choice
         append(&a, "--json");
         if (choice->quick)
             append(&a, "--quick");
+        append_option(&a, "--budget", choice->quick ? part->budget : NULL);
     }
     append_option(&a, "--device", row->device);
     for (; *own; own++)
@@ -120,9 +124,23 @@ static int make_part(const struct row *row, const struct validate_choice *choice
                        VALIDATE_ARGUMENT_MAX);
     part->bench = row->bench;
     part->may_be_absent = part_is_of_device(part->name);
-    part->expected_s = choice->quick ? row->quick_s : row->full_s;
+    part->expected_s = part->may_be_absent && !choice->has_gpu ? ABSENT_S : choice->quick ? row->quick_s : row->full_s;
+    part->budget_s = choice->quick ? part->expected_s : 0;
     part->limit_s = choice->time_limit_s > 0 ? choice->time_limit_s : fmax(PATIENCE * part->expected_s, PATIENCE_S);
     return ERR_NONE;
+}
+
+void validate_plan_share(struct validate_plan *plan, size_t index, double left_s)
+{
+    struct validate_part *part = &plan->parts[index];
+    double expected_s = 0;
+    for (size_t i = index; i < plan->count; i++)
+        expected_s += plan->parts[i].expected_s;
+    if (part->budget_s == 0)
+        return;
+    // If no time is left, a benchmark makes the fewest repetitions.
+    part->budget_s = fmax(left_s * part->expected_s / expected_s, LEAST_S);
+    snprintf(part->budget, sizeof part->budget, "%.1f", part->budget_s);
 }
 
 int validate_plan_make(const struct validate_choice *choice, struct validate_plan *out)
@@ -132,5 +150,10 @@ int validate_plan_make(const struct validate_choice *choice, struct validate_pla
     for (int i = 0; i < ROW_COUNT; i++)
         if (choice->several_hosts || !(rows[i].takes & BETWEEN_HOSTS))
             TRY(make_part(&rows[i], choice, &out->parts[out->count++]));
+    double left_s = VALIDATE_QUICK_PARTS_S;
+    for (size_t i = 0; i < out->count; i++) {
+        validate_plan_share(out, i, left_s);
+        left_s -= out->parts[i].budget_s;
+    }
     return ERR_NONE;
 }

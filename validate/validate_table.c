@@ -78,6 +78,10 @@ static void print_absent(const struct validate_setting *setting, const struct va
     for (size_t i = 0; i < setting->plan->count; i++)
         if (result->states[i] == PART_ABSENT)
             printf("not run     %s: %s\n", setting->plan->parts[i].name, result->reasons[i]);
+    for (size_t i = 0; i < result->findings.count; i++)
+        for (size_t s = 0; s < result->skip_count; s++)
+            if (result->findings.list[i].line == result->skips[s].line)
+                printf("not judged  %s\n", result->findings.list[i].text);
 }
 
 static void print_verdict(const struct validate_result *result)
@@ -111,6 +115,8 @@ void validate_table(const struct validate_setting *setting, const struct validat
     print_absent(setting, result);
     print_verdict(result);
     printf("\n%s, %.0f s", setting->level, result->seconds);
+    if (strcmp(setting->level, "quick") == 0)
+        printf(" of %d s", VALIDATE_QUICK_S);
     if (isfinite(result->other_load))
         printf("; %.0f %% of CPU time went to other processes", 100 * result->other_load);
     printf("\nresult.jsonl, report.html, report.md and results.csv are in %s\n", setting->folder);

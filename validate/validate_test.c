@@ -3,6 +3,7 @@
 #include "validate/validate.h"
 
 #include "base/err.h"
+#include "base/pretended_test.h"
 #include "bench/harness/printed_test.h"
 #include "results/record/record_read.h"
 #include "validate/validate_trial.h"
@@ -108,7 +109,7 @@ Test(validate, a_run_without_faults_is_valid_and_its_file_complete)
     add_range("read", "nvme", "");
     add_range("swap", "swap", "");
     cr_expect_eq(validate(), FINDING_VALID);
-    static const char *const kinds[] = {"run",  "part", "bench",   "part",    "bench",
+    static const char *const kinds[] = {"run",  "part", "bench",   "part",    "bench", "health",
                                         "band", "band", "finding", "finding", "end"};
     cr_assert_eq(file.line_count, sizeof kinds / sizeof *kinds);
     for (size_t i = 0; i < file.line_count; i++)
@@ -279,6 +280,28 @@ Test(validate, an_interrupt_ends_the_part_and_the_file_says_so)
     cr_expect_null(record_of("part", 2));
 }
 
+// While the part runs, the pretended machine corrects two memory errors and gets hotter.
+Test(validate, errors_that_the_host_counts_meanwhile_make_the_run_invalid)
+{
+    static char script[2 * PATH_MAX + 512], root[PATH_MAX];
+    pretended_machine(folder_make(root), "core:2 pu:1", 1024);
+    pretended_file(root, "sys/devices/system/edac/mc/mc0/ce_count", "5\n");
+    pretended_file(root, "sys/class/hwmon/hwmon0/temp1_input", "45000\n");
+    snprintf(script, sizeof script,
+             "echo 7 > %s/sys/devices/system/edac/mc/mc0/ce_count; echo 60000 > %s/sys/class/hwmon/hwmon0/temp1_input; "
+             "echo '{\"record\":\"skip\",\"name\":\"adam\",\"case\":{},\"needs_bytes\":9,\"available_bytes\":1}'",
+             root, root);
+    add_part("bench-adam", "adam", script);
+    cr_expect_eq(validate(), FINDING_INVALID);
+    unsetenv("ZG_MACHINE_ROOT");
+    folder_remove(root);
+    cr_expect_str_eq(reason(0), "health: corrected memory errors: 2 during the run");
+    cr_expect_str_empty(reason(1), "%s: a temperature is no reason", reason(1));
+    const json_t *counters = json_object_get(record_of("health", 0), "counters");
+    cr_expect_eq(json_number_value(json_object_get(json_object_get(counters, "temperature_c"), "after")), 60);
+    cr_expect_eq(validate_report(folder), ERR_NONE, "%s", err_message());
+}
+
 Test(validate, an_existing_result_file_is_never_overwritten)
 {
     add_bench("nvme", "", 3);
@@ -293,6 +316,7 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
     static const char *const paths[] = {"/one", "/two", NULL};
     const struct validate_choice choice = {.program = "/usr/bin/zerogauge",
                                            .quick = true,
+                                           .has_gpu = true,
                                            .nvme_paths = paths,
                                            .world = "3",
                                            .pin = "0,1",
@@ -301,14 +325,19 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
                                            .emulation = {{[LANE_NVME_READ] = 1e9, [LANE_CPU] = 2e9}}};
     struct validate_plan made;
     cr_assert_eq(validate_plan_make(&choice, &made), ERR_NONE, "%s", err_message());
-    double expected_s = 0;
+    double budget_s = 0;
     for (size_t i = 0; i < made.count; i++) {
         char line[512] = "";
         for (const char *const *word = made.parts[i].argv; *word; word++) {
+            if (strcmp(*word, "--budget") == 0) {
+                cr_expect_float_eq(atof(word[1]), made.parts[i].budget_s, 0.05);
+                word++;
+                continue;
+            }
             strncat(line, " ", sizeof line - strlen(line) - 1);
             strncat(line, *word, sizeof line - strlen(line) - 1);
         }
-        expected_s += made.parts[i].expected_s;
+        budget_s += made.parts[i].budget_s;
         cr_expect_gt(made.parts[i].limit_s, made.parts[i].expected_s);
         if (i == 0)
             cr_expect_str_eq(line, " /usr/bin/zerogauge check --json", "arithmetic comes first");
@@ -330,6 +359,43 @@ Test(validate, the_plan_passes_each_part_the_options_that_it_accepts)
         if (strcmp(made.parts[i].name, "bench-ranks") == 0)
             cr_expect_str_eq(line, " /usr/bin/zerogauge bench ranks --json --quick --world 3 --pin 0,1");
     }
-    cr_expect_leq(expected_s, 180, "a quick run takes three minutes at most");
+    cr_expect_float_eq(budget_s, VALIDATE_QUICK_PARTS_S, 1e-6, "every second is given to a part");
+    cr_expect_lt(budget_s, VALIDATE_QUICK_S, "a quick run takes three minutes at most");
     cr_expect_geq(made.count, 8);
+}
+
+Test(validate, a_part_that_takes_longer_leaves_less_for_the_others)
+{
+    const struct validate_choice quick = {.program = "zerogauge", .quick = true}, full = {.program = "zerogauge"};
+    struct validate_plan made;
+    cr_assert_eq(validate_plan_make(&full, &made), ERR_NONE);
+    validate_plan_share(&made, 1, 10);
+    cr_expect_eq(made.parts[1].budget_s, 0, "a full run has no budget");
+    cr_assert_eq(validate_plan_make(&quick, &made), ERR_NONE);
+    double least_s = made.parts[1].budget_s;
+    validate_plan_share(&made, 1, 60);
+    cr_expect_lt(made.parts[1].budget_s, least_s);
+    double left_s = 60;
+    for (size_t i = 1; i < made.count; i++) {
+        validate_plan_share(&made, i, left_s);
+        cr_expect_float_eq(atof(made.parts[i].budget), made.parts[i].budget_s, 0.05);
+        left_s -= made.parts[i].budget_s;
+    }
+    cr_expect_float_eq(left_s, 0, 1e-6);
+    validate_plan_share(&made, 3, -5);
+    cr_expect_gt(made.parts[3].budget_s, 0, "a benchmark measures something even when nothing is left");
+}
+
+Test(validate, a_case_that_memory_does_not_permit_is_no_reason)
+{
+    add_part("bench-adam", "adam",
+             "echo '{\"record\":\"skip\",\"name\":\"adam\",\"case\":{\"in_cache\":false},\"needs_bytes\":3000000000,"
+             "\"available_bytes\":1000}'");
+    add_range("adam-update", "adam", ",\"case\":{\"in_cache\":false}");
+    cr_expect_eq(validate(), FINDING_VALID, "%s", reason(0));
+    const json_t *finding = record_of("finding", 0);
+    cr_expect_eq(json_integer_value(json_object_get(finding, "line")), 3);
+    cr_expect(strstr(text_of(finding, "text"), "adam-update: not judged here: adam needs 2.794 GiB of memory"), "%s",
+              text_of(finding, "text"));
+    cr_expect_eq(validate_report(folder), ERR_NONE, "%s", err_message());
 }

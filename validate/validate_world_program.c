@@ -80,7 +80,7 @@ static void make_plan(const char *what, struct validate_plan *plan)
 
 static const char *const paths[] = {NULL};
 
-static int run(const char *folder, const struct validate_plan *plan)
+static int run(const char *folder, struct validate_plan *plan)
 {
     static const char *const argv[] = {"zerogauge", "validate"};
     struct accepted_ranges ranges = {0};

@@ -18,9 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -171,7 +171,8 @@ static int run_to_end(struct run *run)
         return start_rc;
     }
     run->begin_ns = clock_now_ns();
-    run->leader_fd = pidfd_open(run->leader, 0);
+    // glibc has a function for it from 2.36 on; packages are for systems with less.
+    run->leader_fd = (int)syscall(SYS_pidfd_open, run->leader, 0);
     int rc = watch(run);
     run->out->seconds = seconds_since(run->begin_ns);
     int status = 0;

@@ -21,6 +21,9 @@ struct adam_variant {
 enum { ADAM_VARIANT_COUNT = 5 };
 extern const struct adam_variant adam_variants[ADAM_VARIANT_COUNT];
 
+// Bytes of a parameter that adam_arrays_open allocates.
+enum { ADAM_CASE_ALLOCATED_BYTES = 20 };
+
 struct adam_case {
     const struct adam_variant *variant;
     const struct recipe *recipe;
@@ -35,6 +38,15 @@ int adam_case_step(const struct adam_case *of, const struct adam_arrays *arrays,
 
 // Measures a case, verifies every element and prints the result. The arrays have the case's size and threads.
 int adam_case_run(const struct adam_case *of, const struct bench_options *options, struct adam_arrays *arrays);
+
+// Returns the number of parameters of the default case that is out of cache: `wanted`, or as many as make the states
+// `times` as large as the caches if that is more, within the memory that may be allocated. 0: that memory does not
+// exceed the caches. *needs_bytes: the memory of the smallest case out of cache.
+size_t adam_case_large_count(size_t wanted, int times, size_t cache_bytes, size_t memory_bytes, size_t *needs_bytes);
+
+// Reports that the case, which is out of cache, needs more memory than there is.
+int adam_case_skip(const struct adam_case *of, const struct bench_options *options, size_t needs_bytes,
+                   size_t available_bytes);
 
 // Returns the norm of a step's gradient, computed by `threads` threads. The bits do not depend on their number.
 double adam_case_norm(const struct adam_step *step, int threads);

@@ -114,8 +114,7 @@ static int open_halves(const struct trial *trial, struct halves *out)
     size_t units = trial->of->count * state_bytes(trial->of->variant) / (2 * COPY_UNIT_BYTES) + 1;
     out->bytes = units * COPY_UNIT_BYTES;
     TRY(bench_device_alloc(&device, 2 * out->bytes, &out->memory));
-    TRY(bench_device_fill(&device, out->memory, 1, 2 * out->bytes));
-    return accelerator_wait();
+    return bench_device_fill(&device, out->memory, 1, 2 * out->bytes);
 }
 
 static int run_adam(void *context, double *ms)

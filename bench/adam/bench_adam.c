@@ -26,6 +26,9 @@ const struct benchmark bench_adam = {
 struct selection {
     char *recipe, *isa, *step, *device;
     struct bench_options options;
+    size_t cases_left;    // counting the running one
+    size_t needs_bytes;   // of the smallest case out of cache
+    size_t memory_bytes;  // that may be allocated
 };
 
 // Settings that the user did not choose vary one at a time from the default recipe, the best instruction set, all
@@ -48,26 +51,74 @@ static bool chosen(const char *choice, const char *name)
     return !choice || strcmp(choice, "all") == 0 || strcmp(choice, name) == 0;
 }
 
+// Finds the first case from *index on, in which variants, recipes and instruction sets vary, that was chosen. Moves
+// *index behind it. False: there is none.
+static bool next_case(const struct selection *selection, size_t count, int threads, int *index, struct adam_case *out)
+{
+    for (;; (*index)++) {
+        enum isa present;
+        int isa = *index % ISA_COUNT, variant = *index / ISA_COUNT % ADAM_VARIANT_COUNT;
+        const struct recipe *recipe = recipe_at(*index / ISA_COUNT / ADAM_VARIANT_COUNT);
+        if (!recipe)
+            return false;
+        *out = (struct adam_case){&adam_variants[variant], recipe, (enum isa)isa, count, threads};
+        if (!chosen(selection->step, out->variant->name) || !chosen(selection->recipe, recipe_name(recipe)) ||
+            !chosen(selection->isa, isa_name(out->isa)) || isa_parse(isa_name(out->isa), &present) != ERR_NONE ||
+            !case_wanted(selection, out))
+            continue;
+        (*index)++;
+        return true;
+    }
+}
+
+static size_t case_count(const struct selection *selection, int threads)
+{
+    struct adam_case of;
+    size_t count = 0;
+    for (int index = 0; next_case(selection, 1, threads, &index, &of);)
+        count++;
+    return count;
+}
+
 // Runs all cases of one size and thread count, in one set of arrays.
-static int cases_run(const struct selection *selection, size_t count, int threads)
+static int cases_run(struct selection *selection, size_t count, int threads)
 {
     struct adam_arrays arrays;
+    struct adam_case of;
     TRY(adam_arrays_open(count, threads, &arrays));
     int code = ERR_NONE;
-    for (int v = 0; v < ADAM_VARIANT_COUNT; v++) {
-        for (int r = 0; recipe_at(r); r++) {
-            for (int isa = 0; isa < ISA_COUNT && code == ERR_NONE; isa++) {
-                const struct adam_case of = {&adam_variants[v], recipe_at(r), (enum isa)isa, count, threads};
-                enum isa present;
-                if (chosen(selection->step, of.variant->name) && chosen(selection->recipe, recipe_name(of.recipe)) &&
-                    chosen(selection->isa, isa_name(of.isa)) && isa_parse(isa_name(of.isa), &present) == ERR_NONE &&
-                    case_wanted(selection, &of))
-                    code = adam_case_run(&of, &selection->options, &arrays);
-            }
-        }
+    for (int index = 0; code == ERR_NONE && next_case(selection, count, threads, &index, &of);) {
+        bench_budget_case(selection->cases_left--);
+        code = adam_case_run(&of, &selection->options, &arrays);
     }
     adam_arrays_close(&arrays);
     return code;
+}
+
+// Reports the cases out of cache that cannot be measured.
+static int skip_large(struct selection *selection, int threads)
+{
+    struct adam_case of;
+    size_t count = selection->needs_bytes / ADAM_CASE_ALLOCATED_BYTES;
+    for (int index = 0; next_case(selection, count, threads, &index, &of);)
+        TRY(adam_case_skip(&of, &selection->options, selection->needs_bytes, selection->memory_bytes));
+    return ERR_NONE;
+}
+
+// Sizes that the user did not give: one in cache, and one out of it if the memory permits it. Arrays on a device have
+// nothing to do with the caches of the host.
+static void choose_sizes(struct selection *selection)
+{
+    struct bench_options *options = &selection->options;
+    bool on_device = selection->device && strcmp(selection->device, "cpu") != 0;
+    size_t sizes[] = {64 << 10, options->quick ? 16 << 20 : 64 << 20};
+    selection->memory_bytes = bench_memory_bytes();
+    if (!on_device)
+        sizes[1] = adam_case_large_count(sizes[1], options->quick ? 2 : 4, bench_cache_bytes(), selection->memory_bytes,
+                                         &selection->needs_bytes);
+    bench_default_sizes(options, sizes, sizes[1] > 0 ? 2 : 1);
+    if (sizes[1] > 0)
+        selection->needs_bytes = 0;
 }
 
 // Refuses unknown names and sets the defaults.
@@ -84,7 +135,7 @@ static int selection_complete(struct selection *selection)
         known |= chosen(selection->step, adam_variants[v].name);
     if (!known)
         return err_set(ERR_USAGE, "unknown step '%s'; known are update, fused, whole and all", selection->step);
-    bench_default_sizes(options, (const size_t[]){64u << 10, options->quick ? 16u << 20 : 64u << 20}, 2);
+    choose_sizes(selection);
     bench_default_repeat(options, 15, 10, 2);
     return ERR_NONE;
 }
@@ -118,6 +169,7 @@ static int device_bench(const struct selection *selection)
 
 static int adam_bench(struct selection *selection)
 {
+    bool sizes_given = selection->options.size_count > 0;
     TRY(selection_complete(selection));
     const struct bench_options *options = &selection->options;
     if (selection->device && strcmp(selection->device, "cuda") == 0)
@@ -131,6 +183,10 @@ static int adam_bench(struct selection *selection)
         memcpy(threads, options->threads, thread_count * sizeof threads[0]);
     }
     for (size_t t = 0; t < thread_count; t++)
+        selection->cases_left += options->size_count * case_count(selection, threads[t]);
+    if (selection->needs_bytes > 0 && !sizes_given)
+        TRY(skip_large(selection, threads[0]));
+    for (size_t t = 0; t < thread_count; t++)
         for (size_t s = 0; s < options->size_count; s++)
             TRY(cases_run(selection, options->sizes[s], threads[t]));
     return ERR_NONE;
@@ -143,7 +199,7 @@ static int adam_main(int argc, const char **argv)
         {"recipe", '\0', POPT_ARG_STRING, &selection.recipe, 0, "measure this recipe, or all", "RECIPE"},
         {"isa", '\0', POPT_ARG_STRING, &selection.isa, 0, "measure this instruction set, or all",
          "scalar|avx2|avx512|all"},
-        {"device", '\0', POPT_ARG_STRING, &selection.device, 0, "where the arrays are (cpu)", "cpu|cuda"},
+        {"device", '\0', POPT_ARG_STRING, &selection.device, 0, "where the arrays are (default: cpu)", "cpu|cuda"},
         {"step", '\0', POPT_ARG_STRING, &selection.step, 0, "measure this part of a step, or all",
          "update|fused|whole|all"},
         POPT_TABLEEND,

@@ -3,11 +3,13 @@
 // the user chose are printed.
 #include "bench/table/benchmarks.h"
 #include "bench/adam/adam_arrays.h"
+#include "bench/adam/adam_case.h"
 #include "ref/arithmetic/isa.h"
 #include "bench/harness/bench.h"
 #include "base/err.h"
 #include "bench/harness/printed_test.h"
 #include "bench/adam/streams.h"
+#include "base/pretended_test.h"
 
 #include <criterion/criterion.h>
 
@@ -17,7 +19,8 @@ static const size_t counts[] = {1, 31, 32, 33, 64, 1000, 4099, 100003};
 enum { COUNT_COUNT = sizeof counts / sizeof counts[0] };
 
 // Compares the baseline over `arrays` with a plain loop over their initial state.
-static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, bool copy, bool past_cache, uint32_t mask)
+static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, bool copy, bool past_cache,
+                          enum streams_way way, uint32_t mask)
 {
     adam_arrays_fill(arrays, grad_dtype);
     size_t bytes = arrays->count * sizeof(uint32_t);
@@ -41,6 +44,7 @@ static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, boo
                               .grad_dtype = grad_dtype,
                               .model_params = copy ? arrays->model_params : NULL,
                               .count = arrays->count,
+                              .way = way,
                               .past_cache = past_cache};
     streams_step(&streams, mask, arrays->threads, 1);
     for (int a = 0; a < 3; a++)
@@ -57,10 +61,11 @@ static void check_streams(struct adam_arrays *arrays, enum dtype grad_dtype, boo
 Test(bench_adam, the_baseline_moves_every_element_of_every_stream)
 {
     for (int i = 0; i < COUNT_COUNT; i++) {
-        for (int variant = 0; variant < 16; variant++) {
+        for (int variant = 0; variant < 32; variant++) {
             struct adam_arrays arrays;
             cr_assert_eq(adam_arrays_open(counts[i], variant & 8 ? 3 : 1, &arrays), ERR_NONE);
-            check_streams(&arrays, variant & 1 ? DTYPE_BF16 : DTYPE_FP32, variant & 2, variant & 4, UINT32_MAX);
+            check_streams(&arrays, variant & 1 ? DTYPE_BF16 : DTYPE_FP32, variant & 2, variant & 4,
+                          variant & 16 ? STREAMS_PREFETCH : STREAMS_LOOP, UINT32_MAX);
             adam_arrays_close(&arrays);
         }
     }
@@ -70,8 +75,8 @@ Test(bench_adam, the_baseline_with_mask_0_changes_no_state)
 {
     struct adam_arrays arrays;
     cr_assert_eq(adam_arrays_open(100003, 2, &arrays), ERR_NONE);
-    check_streams(&arrays, DTYPE_FP32, true, true, 0);
-    check_streams(&arrays, DTYPE_BF16, true, false, 0);
+    check_streams(&arrays, DTYPE_FP32, true, true, STREAMS_LOOP, 0);
+    check_streams(&arrays, DTYPE_BF16, true, false, STREAMS_PREFETCH, 0);
     adam_arrays_close(&arrays);
 }
 
@@ -226,6 +231,63 @@ Test(bench_adam, without_a_choice_one_thing_varies_at_a_time)
     size_t other_threads = bench_thread_count() > 1;
     cr_assert_eq(lines, 5 + other_threads + recipe_count() - 1 + (size_t)isa_best(), "%zu", lines);
     cr_assert_eq(run_lines((const char *const[]){"--sizes=100", "--quick", NULL}, &status), 5);
+}
+
+Test(bench_adam, the_large_case_is_beyond_the_caches_and_within_memory)
+{
+    const size_t mib = 1 << 20, gib = 1 << 30;
+    static const struct {
+        size_t cache_mib, memory_mib;
+        int times;
+        size_t wanted_mi, expected_mi;
+    } cases[] = {
+        {32, 17000, 2, 16, 16},    // a small cache: the usual size
+        {480, 17000, 2, 16, 61},   // twice 480 MiB of states
+        {480, 17000, 4, 64, 121},  // four times, in a full run
+        {1152, 6144, 2, 16, 145},  // 1.1 GiB of cache on a machine of 8 GiB
+        {1152, 2048, 2, 16, 102},  // the memory permits arrays that are still out of cache
+        {1152, 1440, 2, 16, 0},    // it does not
+        {32, 192, 2, 16, 9},       // a container of 256 MiB
+        {0, 17000, 2, 16, 16},     // unknown caches
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t needs, count = adam_case_large_count(cases[i].wanted_mi * mib, cases[i].times, cases[i].cache_mib * mib,
+                                                    cases[i].memory_mib * mib, &needs);
+        cr_expect_eq(count, cases[i].expected_mi * mib, "%zu: %zu Mi", i, count / mib);
+        cr_expect(count == 0 || (count * 16 > cases[i].cache_mib * mib && count * 20 <= cases[i].memory_mib * mib));
+        cr_expect_eq(needs > cases[i].memory_mib * mib, count == 0, "%zu: needs %zu", i, needs);
+    }
+    size_t needs, count = adam_case_large_count(64 * mib, 4, 1152 * mib, SIZE_MAX, &needs);
+    cr_expect_geq(count * 16, 4 * 1152 * mib);
+    cr_expect_leq(count * 20, 6 * gib);
+}
+
+// Returns what the quick cases print on a pretended machine with one processor and 32 MiB of cache.
+static char *quick_text(size_t memory_mib)
+{
+    const char *argv[] = {"adam", "--json", "--quick", "--step=update", "--repeat=1", "--warmup=1"};
+    char root[PATH_MAX];
+    pretended_machine(folder_make(root), "l3:1(size=32MiB) core:1 pu:1", memory_mib);
+    struct printed output = printed_begin();
+    cr_expect_eq(bench_adam.run(6, argv), 0);
+    unsetenv("ZG_MACHINE_ROOT");
+    folder_remove(root);
+    return printed_end(output);
+}
+
+Test(bench_adam, on_a_machine_of_little_memory_the_large_case_is_smaller_or_skipped_with_its_reason)
+{
+    char *smaller = quick_text(96), *skipped = quick_text(64);
+    cr_expect(strstr(smaller, "\"params\":3145728,\"threads\":1,\"in_cache\":false"), "%s", smaller);
+    cr_expect_null(strstr(smaller, "\"record\":\"skip\""), "%s", smaller);
+    cr_expect(strstr(skipped, "{\"record\":\"skip\",\"name\":\"adam\",\"case\":{\"step\":\"update\""), "%s", skipped);
+    cr_expect(
+        strstr(skipped,
+               "\"in_cache\":false,\"bytes_per_param\":28},\"needs_bytes\":62914560,\"available_bytes\":50331648}"),
+        "%s", skipped);
+    cr_expect(strstr(skipped, "\"params\":65536,\"threads\":1,\"in_cache\":true"), "%s", skipped);
+    free(smaller);
+    free(skipped);
 }
 
 Test(bench_adam, unknown_names_are_usage_errors)

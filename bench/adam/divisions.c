@@ -4,7 +4,6 @@
 
 #include "bench/harness/bench_target.h"
 #include "ref/arithmetic/adam.h"
-#include "ref/arithmetic/isa.h"
 
 #include <assert.h>
 #include <math.h>
@@ -34,26 +33,7 @@ static BENCH_INLINE float divide_block(size_t count, int per_element)
     return x[count % BLOCK];
 }
 
-BENCH_AVX512 static float divide_avx512(size_t count, int per_element)
-{
-    return divide_block(count, per_element);
-}
-
-BENCH_AVX2 static float divide_avx2(size_t count, int per_element)
-{
-    return divide_block(count, per_element);
-}
-
-static float divide_scalar(size_t count, int per_element)
-{
-    return divide_block(count, per_element);
-}
-
-static float (*const builds[ISA_COUNT])(size_t count, int per_element) = {
-    [ISA_SCALAR] = divide_scalar,
-    [ISA_AVX2] = divide_avx2,
-    [ISA_AVX512] = divide_avx512,
-};
+BENCH_BUILDS(float, divide, (size_t count, int per_element), divide_block(count, per_element));
 
 float divisions_step(size_t count, int per_element, int threads)
 {
@@ -64,7 +44,7 @@ float divisions_step(size_t count, int per_element, int threads)
     for (int part = 0; part < threads; part++) {
         size_t begin = count / (size_t)threads * (size_t)part;
         size_t end = part + 1 == threads ? count : begin + count / (size_t)threads;
-        float found = builds[isa](end - begin, per_element);
+        float found = divide_builds[isa](end - begin, per_element);
         // Written so that a NaN wins.
         result = found <= result ? result : found;
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer's memory baseline: the streams of a step without its arithmetic, in place, in the same memory.
+// The optimizer's memory baseline: the streams of a step without its arithmetic, in place, in the same memory. There
+// are several ways to move them; which one is fastest depends on the processor.
 #ifndef ZG_STREAMS_H
 #define ZG_STREAMS_H
 
@@ -9,6 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// A plain loop, or one that prefetches each stream some lines ahead, for processors whose hardware prefetcher cannot
+// follow that many streams.
+enum streams_way { STREAMS_LOOP, STREAMS_PREFETCH, STREAMS_WAY_COUNT };
+
+const char *streams_way_name(enum streams_way way);
+
 // One step's streams: param, exp_avg and exp_avg_sq are read and written, grad is read, model_params is written. Arrays
 // begin at 64-byte boundaries and do not overlap.
 struct streams {
@@ -17,6 +24,7 @@ struct streams {
     enum dtype grad_dtype;
     void *model_params;  // [count] of 16 bits, the upper halves of param; null: none
     size_t count;
+    enum streams_way way;
     bool past_cache;  // writes model_params by non-temporal stores, which do not fetch its cache lines
 };
 

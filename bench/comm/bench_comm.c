@@ -40,27 +40,56 @@ struct selection {
     char *operation;    // popt's allocation; null: all
     char *device_name;  // popt's allocation; null: not given
     struct bench_device device;
+    size_t cases_left;  // counting the running one
 };
 
-// Runs one operation at one size: out of place in equal shards, then, if it is large enough, uneven, and in place.
-static int cases_run(const struct selection *selection, enum operation operation, size_t bytes)
+// Returns whether an operation at a size is also measured in uneven shards, or in place.
+static bool has_uneven(enum operation operation, size_t bytes)
 {
-    const struct bench_options *options = &selection->options;
+    return bytes >= VARIED_MIN_BYTES && comm_ranks_has_shards(operation);
+}
+
+static bool has_in_place(enum operation operation, size_t bytes)
+{
+    return bytes >= VARIED_MIN_BYTES && comm_ranks_has_in_place(operation);
+}
+
+static int case_run(struct selection *selection, const struct comm_setting *setting)
+{
+    bench_budget_case(selection->cases_left--);
+    return comm_case_run(&selection->options, setting);
+}
+
+// Runs one operation at one size: out of place in equal shards, then, if it is large enough, uneven, and in place.
+static int cases_run(struct selection *selection, enum operation operation, size_t bytes)
+{
     struct comm_setting setting = {.comm = bench_world_comm(),
                                    .device = selection->device.accelerator ? &selection->device : NULL,
                                    .operation = operation,
                                    .world = selection->world,
                                    .asked_bytes = bytes,
                                    .count = bytes / sizeof(float)};
-    TRY(comm_case_run(options, &setting));
-    if (bytes < VARIED_MIN_BYTES)
-        return ERR_NONE;
+    TRY(case_run(selection, &setting));
     struct comm_setting uneven = setting, in_place = setting;
     uneven.uneven = true;
     in_place.in_place = true;
-    if (comm_ranks_has_shards(operation))
-        TRY(comm_case_run(options, &uneven));
-    return comm_ranks_has_in_place(operation) ? comm_case_run(options, &in_place) : ERR_NONE;
+    if (has_uneven(operation, bytes))
+        TRY(case_run(selection, &uneven));
+    return has_in_place(operation, bytes) ? case_run(selection, &in_place) : ERR_NONE;
+}
+
+static bool wants(const struct selection *selection, enum operation operation)
+{
+    return !selection->operation || strcmp(selection->operation, comm_ranks_operation_name(operation)) == 0;
+}
+
+static void count_cases(struct selection *selection)
+{
+    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
+        for (size_t i = 0; i < selection->options.size_count && wants(selection, operation); i++) {
+            size_t bytes = selection->options.sizes[i];
+            selection->cases_left += (size_t)(1 + has_uneven(operation, bytes) + has_in_place(operation, bytes));
+        }
 }
 
 // Resolves --world and refuses unknown operations.
@@ -102,17 +131,15 @@ static int skip_native(const struct selection *selection)
     return bench_skip("comm_native: ranks that are threads add in canonical order only; %s", hint);
 }
 
-static int all_cases_run(const struct selection *selection)
+static int all_cases_run(struct selection *selection)
 {
     const struct bench_options *options = &selection->options;
     if (!options->json)
         comm_print_header(selection->world, &selection->device);
-    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++) {
-        if (selection->operation && strcmp(selection->operation, comm_ranks_operation_name(operation)) != 0)
-            continue;
-        for (size_t i = 0; i < options->size_count; i++)
+    count_cases(selection);
+    for (enum operation operation = 0; operation < OPERATION_KINDS; operation++)
+        for (size_t i = 0; i < options->size_count && wants(selection, operation); i++)
             TRY(cases_run(selection, operation, options->sizes[i]));
-    }
     return bench_world_comm() ? ERR_NONE : skip_native(selection);
 }
 
@@ -136,12 +163,12 @@ int bench_comm_on(const struct bench_device *device, int argc, const char **argv
     struct selection selection = {.world = BENCH_WORLD_DEFAULT};
     struct poptOption own[] = {
         {"world", '\0', POPT_ARG_INT, &selection.world, 0,
-         "ranks (2, or the launcher's); --sizes are bytes of the whole buffer", "N"},
+         "ranks (default: 2, or the launcher's); --sizes are bytes of the full buffer", "N"},
         {"device", '\0', POPT_ARG_STRING, &selection.device_name, 0,
-         "where the buffers are (cpu); under mpirun, cuda needs a GPU for each rank and compares with NCCL",
+         "where the buffers are (default: cpu); under mpirun, cuda needs a GPU for each rank and compares with NCCL",
          "cpu|cuda"},
         {"operation", '\0', POPT_ARG_STRING, &selection.operation, 0,
-         "measure this one: reduce-scatter, all-gather, all-reduce, all-to-all or broadcast", "NAME"},
+         "measure only reduce-scatter, all-gather, all-reduce, all-to-all or broadcast", "NAME"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_comm, own, &selection.options);

@@ -15,7 +15,7 @@ static void copy(const struct comm_rank *rank, float *to, const float *from, siz
 {
     size_t bytes = count * sizeof *to;
     if (is_on_device(rank))
-        bytes_copy(to, from, bytes);  // accelerator_wait returns its error
+        bytes_copy(to, from, bytes);  // the barrier that follows returns its error
     else if (rank->of->task == TASK_COPY_AROUND_CACHE)
         copy_around_cache(to, from, bytes);
     else
@@ -74,9 +74,8 @@ void comm_rank_copy_same_bytes(const struct comm_rank *rank)
     }
 }
 
-int comm_rank_copies_end(const struct comm_rank *rank)
+void comm_rank_copies_end(const struct comm_rank *rank)
 {
     if (rank->of->task == TASK_COPY_AROUND_CACHE && !is_on_device(rank))
         copy_around_cache_end();
-    return accelerator_wait();
 }

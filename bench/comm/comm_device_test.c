@@ -108,8 +108,10 @@ static void wrong_fold(enum dtype in_dtype, const void *const in[], int world, e
 
 Test(comm_device, one_wrong_bit_of_a_fold_on_the_device_is_found)
 {
-    struct isa_kernels kernels = shadow_kernels;
-    struct accelerator accelerator = shadow_accelerator;
+    static struct isa_kernels kernels;
+    static struct accelerator accelerator;
+    kernels = shadow_kernels;
+    accelerator = shadow_accelerator;
     kernels.fold = wrong_fold;
     accelerator.kernels = &kernels;
     device.accelerator = &accelerator;

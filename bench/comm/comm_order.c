@@ -24,24 +24,18 @@ int comm_ranks_sum(const struct comm_ranks *ranks, uint64_t own, uint64_t *sum)
         return ERR_NONE;
     size_t world = (size_t)comm_world(comm);
     uint64_t *all = calloc(world, sizeof *all);
-    size_t *counts = calloc(2 * world, sizeof *counts);
-    int code = all && counts ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the counts of %zu ranks", world);
-    for (size_t rank = 0; rank < world && code == ERR_NONE; rank++) {
-        counts[rank] = sizeof own;
-        counts[world + rank] = rank * sizeof own;
-    }
+    int code = all ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the counts of %zu ranks", world);
     if (code == ERR_NONE)
-        code = comm_all_gather(comm, &own, all, counts, counts + world, DTYPE_BYTE);
+        code = comm_all_gather_equal(comm, &own, all, sizeof own);
     *sum = 0;
     for (size_t rank = 0; rank < world && code == ERR_NONE; rank++)
         *sum += all[rank];
     free(all);
-    free(counts);
     return code;
 }
 
 // Makes one call on send as it is; its result is not verified.
-static int call_once(struct comm_ranks *ranks, enum task task)
+static int call_task(struct comm_ranks *ranks, enum task task)
 {
     struct comm_rank *rank = &ranks->ranks[0];
     ranks->task = task;
@@ -55,9 +49,9 @@ static int sum_both_ways(struct comm_ranks *ranks, float *canonical, float *nati
 {
     struct comm_rank *rank = &ranks->ranks[0];
     TRY(comm_rank_fill_roughly(rank));
-    TRY(call_once(ranks, TASK_COLLECTIVE));
+    TRY(call_task(ranks, TASK_COLLECTIVE));
     TRY(bytes_copy(canonical, comm_rank_result(rank), bytes));
-    TRY(call_once(ranks, TASK_NATIVE));
+    TRY(call_task(ranks, TASK_NATIVE));
     return bytes_copy(native, rank->recv, bytes);
 }
 

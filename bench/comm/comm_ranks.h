@@ -105,9 +105,10 @@ int comm_rank_count_wrong(struct comm_rank *rank);
 // Runs this rank's part of the current task, `calls` times (comm_task.c).
 int comm_rank_run_task(struct comm_rank *rank);
 
-// Issues this rank's copies of the baseline (comm_copies.c); and waits for whatever the task issued.
+// Issues this rank's copies of the baseline (comm_copies.c); and ends those that go around the cache. A barrier waits
+// for those on a device.
 void comm_rank_copy_same_bytes(const struct comm_rank *rank);
-int comm_rank_copies_end(const struct comm_rank *rank);
+void comm_rank_copies_end(const struct comm_rank *rank);
 
 // Prepares a repetition: every rank verifies the last collective's result and, if `poisons`, poisons recv, so that
 // elements that the collective does not write show. Poisoning leaves recv in the caches, so it is for untimed

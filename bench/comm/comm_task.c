@@ -61,7 +61,7 @@ int comm_rank_run_task(struct comm_rank *rank)
         if (of->task != TASK_COLLECTIVE && of->task != TASK_NATIVE)
             comm_rank_copy_same_bytes(rank);
     }
-    TRY(comm_rank_copies_end(rank));
+    comm_rank_copies_end(rank);
     rank->has_native_result = of->task == TASK_NATIVE;
     rank->has_result = of->task == TASK_COLLECTIVE || of->task == TASK_NATIVE;
     return ERR_NONE;

@@ -97,7 +97,7 @@ int nccl_collective_run(struct comm *comm, const struct comm_call *call)
     int rc = nccl->nccl ? run_group(nccl, call) : err_set(ERR_PEER, "NCCL has failed already");
     if (rc == ERR_NONE)
         rc = comm_nccl_wait(nccl);
-    return rc == ERR_NONE ? accelerator_wait() : comm_nccl_give_up(nccl, rc);
+    return rc == ERR_NONE ? ERR_NONE : comm_nccl_give_up(nccl, rc);
 }
 
 const char *nccl_collective_library(const struct comm *comm)

@@ -48,6 +48,7 @@ struct bench_options {
     int threads[BENCH_LIST_MAX];  // --threads 1,all
     size_t thread_count;
     size_t repeat, warmup;  // --repeat, --warmup
+    double budget_s;        // --budget; 0: not given
     bool quick;             // --quick: fewer and smaller cases, measured the same way
     bool json;              // --json: one JSON line per case on standard output
     bool help;              // --help: the text has been printed; measure nothing
@@ -69,11 +70,15 @@ void bench_default_repeat(struct bench_options *options, size_t repeat, size_t q
 // Parses a list such as "64K,1M,3" into out[BENCH_LIST_MAX]. ERR_USAGE: a malformed list, a zero, or too many numbers.
 int bench_parse_sizes(const char *text, size_t *out, size_t *count);
 
-// Returns the number of processors that this process may run on, which `--threads all` means.
+// Returns the number of processors that this process can keep busy (base/resources.h), which `--threads all` means.
 int bench_thread_count(void);
 
-// Returns the bytes of all last-level caches together: larger arrays do not stay in cache. 0: unknown.
+// Returns the bytes of all last-level caches together that this process's processors share: larger arrays do not stay
+// in cache. 0: unknown.
 size_t bench_cache_bytes(void);
+
+// Returns the bytes that a benchmark may allocate: three quarters of what this process can still have.
+size_t bench_memory_bytes(void);
 
 // Allocates zeroed memory, in huge pages where the system provides them. Each of `threads` threads touches its own
 // contiguous part first. Null: out of memory. The caller frees it with bench_free (null-safe).
@@ -93,9 +98,36 @@ void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)
 // Reports on standard error what cannot be measured here, and why: "SKIP: ...". Returns ERR_NONE.
 int bench_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+// Reports that a case needs more memory than bench_memory_bytes permits: "SKIP: ...", and a `skip` record
+// (results/RECORDS.md), so that a validation knows why an accepted range has no result. Takes ownership of the
+// description.
+int bench_skip_memory(const struct bench_options *options, const char *name, json_t *description, size_t needs_bytes,
+                      size_t available_bytes);
+
 // Ends a benchmark: closes its result file and prints the error message if `code` is an error. Returns the exit status,
 // 77 if code is ERR_NONE but everything was skipped.
 int bench_exit(const char *name, int code);
+
+// --budget: the time that a benchmark may take. A case repeats its work until it has its samples, or until its share of
+// the time is over and it has BENCH_REPEAT_LEAST. Without the option, and where the ranks of a launcher measure
+// together, nothing is limited.
+enum { BENCH_REPEAT_LEAST = 3 };
+
+// Starts the clock, for bench_parse; 0: no limit.
+void bench_budget_begin(double seconds);
+
+// Gives the coming case its share of the time left. cases_left: counting this one.
+void bench_budget_case(size_t cases_left);
+
+// Returns the seconds left, negative after the end; infinite without a limit.
+double bench_budget_left_s(void);
+
+// Returns whether a choice by trial makes another one, after `trials` of at most `most`: one is enough when the case's
+// share of the time is over.
+bool bench_tries(size_t most, size_t trials);
+
+// Returns whether a case makes another round, after `round` rounds, of which the first `warmup` are uncounted.
+bool bench_repeats(size_t warmup, size_t repeat, size_t round);
 
 struct bench_work {
     const char *name;
@@ -121,8 +153,8 @@ double bench_quantile(const struct bench_samples *samples, double q);
 // Prepares and runs one repetition. *ns: the time of the run.
 int bench_time(const struct bench_work *work, uint64_t *ns);
 
-// Runs work and baseline in turn: `warmup` pairs uncounted, then `repeat` (1 to BENCH_REPEAT_MAX) counted. Samples are
-// nanoseconds divided by `items` (parameters, bytes, 1), which is above 0.
+// Runs work and baseline in turn: `warmup` pairs uncounted, then `repeat` (1 to BENCH_REPEAT_MAX) counted, or fewer
+// (bench_repeats). Samples are nanoseconds divided by `items` (parameters, bytes, 1), which is above 0.
 int bench_alternate(const struct bench_work *work, const struct bench_work *baseline, size_t warmup, size_t repeat,
                     double items, struct bench_samples *work_samples, struct bench_samples *baseline_samples);
 

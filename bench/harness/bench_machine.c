@@ -3,39 +3,27 @@
 // it.
 #include "bench/harness/bench.h"
 
-#include <hwloc.h>
+#include "base/resources.h"
 
 #include <assert.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 int bench_thread_count(void)
 {
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        return 1;
-    return CPU_COUNT(&allowed);
+    return resources_processor_count();
 }
 
 size_t bench_cache_bytes(void)
 {
-    static const hwloc_obj_type_t levels[] = {HWLOC_OBJ_L5CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L3CACHE,
-                                              HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L1CACHE};
-    size_t bytes = 0;
-    hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0)
-        return 0;
-    if (hwloc_topology_load(topology) == 0) {
-        for (size_t i = 0; i < sizeof levels / sizeof levels[0] && bytes == 0; i++) {
-            hwloc_obj_t cache = NULL;
-            while ((cache = hwloc_get_next_obj_by_type(topology, levels[i], cache)))
-                bytes += cache->attr->cache.size;
-        }
-    }
-    hwloc_topology_destroy(topology);
-    return bytes;
+    return resources_cache_bytes();
+}
+
+size_t bench_memory_bytes(void)
+{
+    uint64_t available = resources_memory_available();
+    return available > 0 ? available / 4 * 3 : SIZE_MAX;
 }
 
 enum { HUGE_PAGE_BYTES = 2 << 20 };

@@ -43,7 +43,7 @@ int bench_alternate(const struct bench_work *work, const struct bench_work *base
 {
     assert(work->run && baseline->run && repeat > 0 && repeat <= BENCH_REPEAT_MAX && items > 0);
     work_samples->count = baseline_samples->count = 0;
-    for (size_t i = 0; i < warmup + repeat; i++) {
+    for (size_t i = 0; bench_repeats(warmup, repeat, i); i++) {
         bool counted = i >= warmup;
         TRY(repetition(work, items, counted ? work_samples : NULL));
         TRY(repetition(baseline, items, counted ? baseline_samples : NULL));
@@ -69,7 +69,7 @@ int bench_take_turns(const struct bench_timed works[], size_t count, size_t warm
     assert(count > 0 && repeat > 0 && repeat <= BENCH_REPEAT_MAX);
     for (size_t w = 0; w < count; w++)
         works[w].samples->count = 0;
-    for (size_t i = 0; i < warmup + repeat; i++) {
+    for (size_t i = 0; bench_repeats(warmup, repeat, i); i++) {
         for (size_t turn = 0; turn < count; turn++) {
             const struct bench_timed *work = &works[(i + turn) % count];
             double ms;

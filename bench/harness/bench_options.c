@@ -13,6 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Sizes are multiplied by bytes and ranks; the limit keeps the products below 2^64.
+static const unsigned long long SIZE_LIMIT = 1ULL << 44;
+
 // Parses one number with an optional K, M or G and moves *text behind it.
 static int parse_size(const char **text, size_t *out)
 {
@@ -23,13 +26,11 @@ static int parse_size(const char **text, size_t *out)
     if (value == 0 || errno != 0)
         return err_set(ERR_USAGE, "'%s' is not a list of sizes from 1 up, such as 64K,1M", start);
     const char *suffixes = "KMG", *suffix = *end ? strchr(suffixes, *end) : NULL;
-    if (suffix) {
-        int shift = 10 * (int)(suffix - suffixes + 1);
-        if (value > (SIZE_MAX >> shift))
-            return err_set(ERR_USAGE, "the size '%s' is too large", start);
-        value <<= shift;
-        end++;
-    }
+    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+    if (value > SIZE_LIMIT >> shift)
+        return err_set(ERR_USAGE, "the size '%s' is too large: expected at most 16384G", start);
+    value <<= shift;
+    end += suffix != NULL;
     *out = (size_t)value;
     *text = end;
     return ERR_NONE;
@@ -74,9 +75,12 @@ static int parse_threads(const char *text, struct bench_options *options)
     return ERR_NONE;
 }
 
+enum { BUDGET_MAX_S = 1000000 };
+
 // The shared options as popt stores them; popt allocates the strings.
 struct raw_options {
     char *sizes, *threads, *out;
+    double budget_s;
     int repeat, warmup, quick, json, help, buffered, no_checksum;
 };
 
@@ -85,6 +89,10 @@ static int options_convert(const struct raw_options *raw, struct bench_options *
     static const char *const here[] = {"."};
     if (raw->repeat < 0 || raw->repeat > BENCH_REPEAT_MAX || raw->warmup < 0 || raw->warmup > BENCH_REPEAT_MAX)
         return err_set(ERR_USAGE, "--repeat and --warmup must be from 0 (the default) to %d", BENCH_REPEAT_MAX);
+    if (!(raw->budget_s >= 0 && raw->budget_s < BUDGET_MAX_S))
+        return err_set(ERR_USAGE, "--budget %g: expected seconds, at most %d", raw->budget_s, BUDGET_MAX_S);
+    out->budget_s = raw->budget_s;
+    bench_budget_begin(raw->budget_s);
     out->repeat = (size_t)raw->repeat;
     out->warmup = (size_t)raw->warmup;
     out->quick = raw->quick;
@@ -129,7 +137,7 @@ static int options_read(int argc, const char **argv, const struct benchmark *ben
     if (rc < -1)
         code = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(rc));
     else if (poptPeekArg(context))
-        code = err_set(ERR_USAGE, "'%s' is not an option; --help lists them", poptPeekArg(context));
+        code = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", poptPeekArg(context));
     else
         code = options_convert(raw, out);
     if (code == ERR_NONE && out->help) {
@@ -160,15 +168,18 @@ int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, 
          "64K,64M"},
         {"threads", '\0', TEXT, &raw.threads, 0, "thread counts to measure", "1,all"},
         {"repeat", '\0', INT, &raw.repeat, 0, "counted repetitions of each case", "N"},
-        {"warmup", '\0', INT, &raw.warmup, 0, "uncounted repetitions before them", "N"},
+        {"warmup", '\0', INT, &raw.warmup, 0, "uncounted repetitions before the counted ones", "N"},
+        {"budget", '\0', POPT_ARG_DOUBLE, &raw.budget_s, 0, "seconds after which cases end with fewer repetitions",
+         "S"},
         {"quick", '\0', FLAG, &raw.quick, 0, "fewer and smaller cases", NULL},
-        {"json", '\0', FLAG, &raw.json, 0, "print one JSON line per case", NULL},
-        {"out", '\0', TEXT, &raw.out, 0, "write a result file, which must not exist", "FILE"},
-        {"help", 'h', FLAG, &raw.help, 0, "show this text", NULL},
+        {"json", '\0', FLAG, &raw.json, 0, "print one line of JSON per case", NULL},
+        {"out", '\0', TEXT, &raw.out, 0, "write a new result file", "FILE"},
+        {"help", 'h', FLAG, &raw.help, 0, "show this help", NULL},
         POPT_TABLEEND,
     };
     const struct poptOption of_storage[] = {
-        {"nvme-path", '\0', POPT_ARG_ARGV, &storage->given_paths, 0, "folder for files (.); may be repeated", "DIR"},
+        {"nvme-path", '\0', POPT_ARG_ARGV, &storage->given_paths, 0, "a folder for files (default: .); repeatable",
+         "DIR"},
         {"engine", '\0', TEXT, &storage->engine, 0, "measure this engine only", "libaio|io_uring"},
         {"buffered", '\0', FLAG, &raw.buffered, 0,
          uses == BENCH_USES_DIRECT ? "refused: this benchmark bypasses the page cache"
@@ -178,7 +189,8 @@ int bench_parse(int argc, const char **argv, const struct benchmark *benchmark, 
     };
     const struct poptOption of_states[] = {
         {"no-swap-checksum", '\0', FLAG, &raw.no_checksum, 0, "do not verify checksums of data read from NVMe", NULL},
-        {"inject", '\0', TEXT, &storage->inject, 0, "inject faults, as in train; the measurement is discarded", "LIST"},
+        {"inject", '\0', TEXT, &storage->inject, 0, "inject faults, as in train; the measurement is discarded",
+         "FAULT,..."},
         POPT_TABLEEND,
     };
     const struct poptOption table[] = {

@@ -4,7 +4,9 @@
 #include "bench/harness/bench_world.h"
 
 #include "base/err.h"
+#include "base/size.h"
 #include "base/terminal.h"
+#include "results/limits/accepted_range.h"
 
 #include <assert.h>
 #include <math.h>
@@ -185,6 +187,23 @@ int bench_skip(const char *format, ...)
                 text);
     skipped_count++;
     return ERR_NONE;
+}
+
+int bench_skip_memory(const struct bench_options *options, const char *name, json_t *description, size_t needs_bytes,
+                      size_t available_bytes)
+{
+    char label[BENCH_LABEL_BYTES], needs[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES];
+    if (description)
+        describe_world(description);
+    json_t *line = json_pack("{s:s, s:s, s:o, s:I, s:I}", "record", "skip", "name", name, "case", description,
+                             "needs_bytes", (json_int_t)needs_bytes, "available_bytes", (json_int_t)available_bytes);
+    if (!line)
+        return err_set(ERR_MEMORY, "no memory for a result line");
+    bench_skip("%s: needs %s of memory, a benchmark may take %s here", bench_label(line, label),
+               size_short_text(needs_bytes, needs), size_short_text(available_bytes, available));
+    int code = options->json ? print_json(line) : ERR_NONE;
+    int filed = bench_file_append(line);
+    return code != ERR_NONE ? code : filed;
 }
 
 int bench_exit(const char *name, int code)

@@ -9,6 +9,7 @@
 
 #include <popt.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -101,6 +102,43 @@ Test(bench, a_repetition_that_fails_ends_the_measurement)
 }
 
 // A record of 2 ns against 1 ns.
+static size_t rounds_within(double budget_s, size_t warmup, size_t repeat)
+{
+    size_t round = 0;
+    bench_budget_begin(budget_s);
+    if (budget_s > 0)
+        bench_budget_case(1);
+    while (bench_repeats(warmup, repeat, round))
+        round++;
+    bench_budget_begin(0);
+    return round;
+}
+
+Test(bench, a_case_ends_with_three_samples_when_its_time_is_over)
+{
+    cr_expect_eq(rounds_within(0, 2, 10), 12, "no budget");
+    cr_expect_eq(rounds_within(1000, 2, 10), 12, "enough time");
+    cr_expect_eq(rounds_within(1e-9, 2, 10), 2 + BENCH_REPEAT_LEAST);
+    cr_expect_eq(rounds_within(1e-9, 1, 2), 3, "fewer were asked for");
+    bench_budget_begin(1e-9);
+    cr_expect(bench_tries(5, 0) && !bench_tries(5, 1), "a choice takes one trial");
+    bench_budget_begin(0);
+    cr_expect(bench_tries(5, 4) && !bench_tries(5, 5));
+}
+
+Test(bench, the_time_left_is_divided_among_the_cases_left)
+{
+    bench_budget_begin(0.2);
+    bench_budget_case(20);
+    usleep(20000);
+    cr_expect_not(bench_repeats(0, 10, BENCH_REPEAT_LEAST), "a twentieth is over");
+    bench_budget_case(1);
+    cr_expect(bench_repeats(0, 10, BENCH_REPEAT_LEAST), "the rest is not");
+    cr_expect_lt(bench_budget_left_s(), 0.2);
+    bench_budget_begin(0);
+    cr_expect(isinf(bench_budget_left_s()));
+}
+
 static struct bench_record record_of(const struct bench_samples *samples, const struct bench_samples *baseline)
 {
     return (struct bench_record){
@@ -309,11 +347,17 @@ Test(bench, wrong_sizes_are_refused)
                                  "K",
                                  "99999999999999999999999",
                                  "18446744073709551615K",
+                                 "18446744073709551615",
+                                 "17592186044417",
+                                 "16385G",
                                  "1,2x"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         size_t sizes[BENCH_LIST_MAX], count;
         cr_assert_eq(bench_parse_sizes(wrong[i], sizes, &count), ERR_USAGE, "'%s'", wrong[i]);
     }
+    size_t largest[BENCH_LIST_MAX], largest_count;
+    cr_assert_eq(bench_parse_sizes("17592186044416,16384G", largest, &largest_count), ERR_NONE);
+    cr_expect_eq(largest[0], largest[1]);
     char many[4 * BENCH_LIST_MAX] = "1";
     for (int i = 1; i <= BENCH_LIST_MAX; i++)
         strcat(many, ",1");

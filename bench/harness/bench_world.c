@@ -47,18 +47,12 @@ static int exchange_members(void)
 {
     size_t ranks = (size_t)comm_world(world.comm), bytes = sizeof(struct member);
     struct member own = {0};
-    size_t *counts = calloc(2 * ranks, sizeof *counts);
     world.members = calloc(ranks, bytes);
-    int code = counts && world.members ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the names of %zu ranks", ranks);
+    int code = world.members ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the names of %zu ranks", ranks);
     gethostname(own.host, sizeof own.host - 1);
     sched_getaffinity(0, sizeof own.processors, &own.processors);
-    for (size_t i = 0; i < ranks && code == ERR_NONE; i++) {
-        counts[i] = bytes;
-        counts[ranks + i] = i * bytes;
-    }
     if (code == ERR_NONE)
-        code = comm_all_gather(world.comm, &own, world.members, counts, counts + ranks, DTYPE_BYTE);
-    free(counts);
+        code = comm_all_gather_equal(world.comm, &own, world.members, bytes);
     if (code == ERR_NONE)
         count_hosts();
     return code;
@@ -90,7 +84,7 @@ int bench_world_choose(int *ranks, int default_ranks, int max_ranks)
 {
     bool given = *ranks != BENCH_WORLD_DEFAULT;
     if (world.comm && given && *ranks != comm_world(world.comm))
-        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: leave --world out", *ranks,
+        return err_set(ERR_USAGE, "--world %d, but the launcher has started %d processes: omit --world", *ranks,
                        comm_world(world.comm));
     if (!world.comm && given && (*ranks < 1 || *ranks > max_ranks))
         return err_set(ERR_USAGE, "--world %d: expected 1 to %d ranks", *ranks, max_ranks);
@@ -220,18 +214,13 @@ int bench_world_gather(const char *text, char ***all)
 {
     assert(world.comm && text);
     size_t ranks = (size_t)comm_world(world.comm), bytes = strlen(text);
-    size_t *numbers = calloc(3 * ranks, sizeof *numbers);
+    size_t *lengths = calloc(ranks, sizeof *lengths);
     *all = NULL;
-    if (!numbers)
+    if (!lengths)
         return err_set(ERR_MEMORY, "no memory for the lengths of %zu ranks", ranks);
-    for (size_t i = 0; i < ranks; i++) {
-        numbers[i] = sizeof bytes;
-        numbers[ranks + i] = i * sizeof bytes;
-    }
-    size_t *lengths = numbers + 2 * ranks;
-    int code = comm_all_gather(world.comm, &bytes, lengths, numbers, numbers + ranks, DTYPE_BYTE);
+    int code = comm_all_gather_equal(world.comm, &bytes, lengths, sizeof bytes);
     if (code == ERR_NONE)
         code = gather_known(text, bytes, lengths, all);
-    free(numbers);
+    free(lengths);
     return code;
 }

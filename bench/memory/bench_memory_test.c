@@ -2,9 +2,10 @@
 // Tests of `bench memory`: every operation touches every word and nothing else, one wrong word is found, memory has the
 // requested pages, and the records describe their cases.
 #include "bench/table/benchmarks.h"
-#include "bench/memory/bench_memory.h"
+#include "bench/memory/memory_bench.h"
 
 #include "base/err.h"
+#include "base/pretended_test.h"
 #include "bench/harness/printed_test.h"
 
 #include <criterion/criterion.h>
@@ -34,20 +35,17 @@ Test(bench_memory, copies_and_writes_touch_every_word_and_nothing_else)
 {
     for (int c = 0; c < COUNT_COUNT; c++)
         for (int threads = 1; threads <= 3; threads++)
-            for (int past_cache = 0; past_cache < 2; past_cache++) {
-                size_t count = counts[c];
+            for (int w = 0; w < MEMORY_WAY_COUNT; w++) {
+                enum memory_way way = (enum memory_way)w;
+                bool of_bytes = way == MEMORY_LIBC || way == MEMORY_REP;
+                if (way == MEMORY_PREFETCH)
+                    continue;
                 reset();
-                memory_copy(to, from, count, past_cache, threads);
-                expect_only(count, true, 0);
+                memory_copy(to, from, counts[c], way, threads);
+                expect_only(counts[c], true, 0);
                 reset();
-                memory_write(to, count, 0x123456789abcdef0, past_cache, threads);
-                expect_only(count, false, 0x123456789abcdef0);
-                reset();
-                memory_copy_libc(to, from, count * sizeof *to, threads);
-                expect_only(count, true, 0);
-                reset();
-                memory_write_libc(to, count * sizeof *to, 0x5a, threads);
-                expect_only(count, false, 0x5a5a5a5a5a5a5a5a);
+                memory_write(to, counts[c], 0x123456789abcdef0, way, threads);
+                expect_only(counts[c], false, of_bytes ? 0xf0f0f0f0f0f0f0f0 : 0x123456789abcdef0);
             }
 }
 
@@ -57,7 +55,8 @@ Test(bench_memory, a_read_sees_every_word)
         for (int threads = 1; threads <= 3; threads++) {
             size_t count = counts[c];
             reset();
-            cr_expect_eq(memory_read(from, count, threads), (memory_word)count * (count + 1) / 2);
+            cr_expect_eq(memory_read(from, count, MEMORY_LOOP, threads), (memory_word)count * (count + 1) / 2);
+            cr_expect_eq(memory_read(from, count, MEMORY_PREFETCH, threads), (memory_word)count * (count + 1) / 2);
             memset(from, 1, sizeof from);
             for (size_t i = 0; i < count; i += 1 + i % 11) {
                 unsigned char *byte = (unsigned char *)&from[i] + i % sizeof *from;
@@ -80,65 +79,113 @@ static int repeat(struct memory_work *work, int times)
     return ERR_NONE;
 }
 
-Test(bench_memory, right_repetitions_are_accepted_and_one_wrong_word_is_found)
+// Repeats an operation in one way and spoils words of what it wrote.
+static void expect_wrong_words_found(enum memory_operation operation, enum memory_way way, int times)
 {
     enum { COUNT = 5 * MEMORY_STAMP_WORDS };
     static const size_t positions[] = {0, 1, MEMORY_STAMP_WORDS, COUNT - 1};
+    struct memory_arrays arrays;
+    cr_assert_eq(memory_arrays_open(operation, COUNT, 2, 3, times % 2, &arrays), ERR_NONE);
+    struct memory_work work = {.arrays = &arrays, .way = way, .threads = 2};
+    cr_assert_eq(repeat(&work, times), ERR_NONE, "%s", err_message());
+    cr_assert_eq(memory_arrays_check(&arrays), ERR_NONE, "%s", err_message());
+    // The mix writes to the first three arrays, the others write to the last.
+    memory_word *written = arrays.arrays[operation == MEMORY_ADAM_MIX ? times % 3 : MEMORY_ARRAY_COUNT - 1];
+    for (size_t i = 0; i < sizeof positions / sizeof positions[0] && operation != MEMORY_READ; i++) {
+        cr_assert_eq(repeat(&work, 1), ERR_NONE, "%s", err_message());
+        written[positions[i]] ^= 1;
+        cr_expect_eq(memory_work_prepare(&work), ERR_CHECK, "%s by %s, word %zu", memory_operation_name(operation),
+                     memory_way_name(operation, way), positions[i]);
+        written[positions[i]] ^= 1;
+    }
+    memory_arrays_close(&arrays);
+}
+
+Test(bench_memory, right_repetitions_are_accepted_and_one_wrong_word_is_found)
+{
     for (int operation = 0; operation < MEMORY_OPERATION_COUNT; operation++)
-        for (int times = 1; times <= 4; times++) {
-            struct memory_arrays arrays;
-            cr_assert_eq(memory_arrays_open(COUNT, 2, times % 2, &arrays), ERR_NONE);
-            struct memory_work work = {.arrays = &arrays,
-                                       .operation = (enum memory_operation)operation,
-                                       .threads = 2,
-                                       .past_cache = times > 2};
-            cr_assert_eq(repeat(&work, times), ERR_NONE, "%s", err_message());
-            cr_assert_eq(memory_arrays_check(&arrays), ERR_NONE, "%s", err_message());
-            const char *name = memory_operation_name(work.operation);
-            // The mix writes to the first three arrays, the others write to the last.
-            bool reads = work.operation == MEMORY_READ || work.operation == MEMORY_READ_LIBC;
-            memory_word *written = arrays.arrays[operation == MEMORY_ADAM_MIX ? times % 3 : MEMORY_ARRAY_COUNT - 1];
-            for (size_t i = 0; i < sizeof positions / sizeof positions[0] && !reads; i++) {
-                cr_assert_eq(repeat(&work, 1), ERR_NONE, "%s", err_message());
-                written[positions[i]] ^= 1;
-                cr_expect_eq(memory_work_prepare(&work), ERR_CHECK, "%s, word %zu", name, positions[i]);
-                written[positions[i]] ^= 1;
-            }
-            memory_arrays_close(&arrays);
-        }
+        for (int way = 0; way < MEMORY_WAY_COUNT; way++)
+            for (int times = 1; times <= 4; times++)
+                if (memory_way_name((enum memory_operation)operation, (enum memory_way)way))
+                    expect_wrong_words_found((enum memory_operation)operation, (enum memory_way)way, times);
 }
 
 Test(bench_memory, stale_data_of_the_previous_repetition_is_found)
 {
     enum { COUNT = 3 * MEMORY_STAMP_WORDS };
-    static const enum memory_operation operations[] = {MEMORY_COPY, MEMORY_WRITE, MEMORY_COPY_LIBC, MEMORY_WRITE_LIBC};
-    for (size_t o = 0; o < sizeof operations / sizeof operations[0]; o++) {
-        struct memory_arrays arrays;
-        cr_assert_eq(memory_arrays_open(COUNT, 1, true, &arrays), ERR_NONE);
-        struct memory_work work = {.arrays = &arrays, .operation = operations[o], .threads = 1};
-        static memory_word old[COUNT];
-        memory_word *target = arrays.arrays[MEMORY_ARRAY_COUNT - 1];
-        cr_assert_eq(repeat(&work, 1), ERR_NONE);
-        memcpy(old, target, sizeof old);
-        cr_assert_eq(repeat(&work, 1), ERR_NONE);
-        memcpy(target + MEMORY_STAMP_WORDS, old + MEMORY_STAMP_WORDS, MEMORY_STAMP_WORDS * sizeof *old);
-        cr_expect_eq(memory_arrays_check(&arrays), ERR_CHECK, "4 KiB are stale: %s",
-                     memory_operation_name(operations[o]));
-        memory_arrays_close(&arrays);
-    }
+    static const enum memory_operation operations[] = {MEMORY_COPY, MEMORY_WRITE};
+    for (size_t o = 0; o < sizeof operations / sizeof operations[0]; o++)
+        for (int way = 0; way < MEMORY_WAY_COUNT; way++) {
+            struct memory_arrays arrays;
+            if (!memory_way_name(operations[o], (enum memory_way)way))
+                continue;
+            cr_assert_eq(memory_arrays_open(operations[o], COUNT, 1, 1, true, &arrays), ERR_NONE);
+            struct memory_work work = {.arrays = &arrays, .way = (enum memory_way)way, .threads = 1};
+            static memory_word old[COUNT];
+            memory_word *target = arrays.arrays[MEMORY_ARRAY_COUNT - 1];
+            cr_assert_eq(repeat(&work, 1), ERR_NONE);
+            memcpy(old, target, sizeof old);
+            cr_assert_eq(repeat(&work, 1), ERR_NONE);
+            memcpy(target + MEMORY_STAMP_WORDS, old + MEMORY_STAMP_WORDS, MEMORY_STAMP_WORDS * sizeof *old);
+            cr_expect_eq(memory_arrays_check(&arrays), ERR_CHECK, "4 KiB are stale: %s",
+                         memory_way_name(operations[o], (enum memory_way)way));
+            memory_arrays_close(&arrays);
+        }
 }
 
 Test(bench_memory, a_wrong_sum_is_found)
 {
     struct memory_arrays arrays;
-    cr_assert_eq(memory_arrays_open(MEMORY_STAMP_WORDS, 1, true, &arrays), ERR_NONE);
-    struct memory_work sum = {.arrays = &arrays, .operation = MEMORY_READ, .threads = 1}, search = sum;
-    search.operation = MEMORY_READ_LIBC;
+    cr_assert_eq(memory_arrays_open(MEMORY_READ, MEMORY_STAMP_WORDS, 1, 1, true, &arrays), ERR_NONE);
+    struct memory_work sum = {.arrays = &arrays, .way = MEMORY_LOOP, .threads = 1}, search = sum;
+    search.way = MEMORY_LIBC;
     cr_assert_eq(memory_work_prepare(&sum), ERR_NONE);
     ((unsigned char *)&arrays.arrays[0][77])[3] = 0x80;
     cr_expect_eq(memory_work_run(&sum), ERR_CHECK);
     cr_expect_eq(memory_work_run(&search), ERR_CHECK);
     memory_arrays_close(&arrays);
+}
+
+Test(bench_memory, the_fastest_way_is_one_of_the_operation_and_leaves_nothing_unverified)
+{
+    for (int operation = 0; operation < MEMORY_OPERATION_COUNT; operation++) {
+        struct memory_arrays arrays;
+        cr_assert_eq(memory_arrays_open((enum memory_operation)operation, MEMORY_STAMP_WORDS, 1, 1, true, &arrays),
+                     ERR_NONE);
+        struct memory_work base = {.arrays = &arrays, .threads = 1}, fastest;
+        cr_assert_eq(memory_work_fastest(&base, &fastest), ERR_NONE, "%s", err_message());
+        cr_expect_not_null(memory_way_name((enum memory_operation)operation, fastest.way));
+        cr_expect_null(arrays.last);
+        memory_arrays_close(&arrays);
+    }
+}
+
+Test(bench_memory, arrays_are_larger_than_the_caches_and_smaller_than_the_memory)
+{
+    static const struct {
+        size_t cache_mib, memory_mib;
+        bool quick;
+        enum memory_operation operation;
+        int sets;
+        size_t expected_mib;
+        bool in_cache;
+    } cases[] = {
+        {32, 17000, true, MEMORY_COPY, 1, 64, false},    {32, 17000, true, MEMORY_READ, 1, 128, false},
+        {480, 17000, true, MEMORY_READ, 1, 1024, false}, {480, 17000, true, MEMORY_ADAM_MIX, 1, 256, false},
+        {480, 17000, false, MEMORY_COPY, 1, 960, false}, {1152, 6144, true, MEMORY_WRITE, 1, 2304, false},
+        {1152, 6144, true, MEMORY_COPY, 2, 1152, false}, {1152, 6144, false, MEMORY_WRITE, 2, 3072, false},
+        {1152, 1000, true, MEMORY_READ, 1, 1000, true},  {0, 17000, true, MEMORY_ADAM_MIX, 1, 64, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct memory_room room = {cases[i].cache_mib << 20, cases[i].memory_mib << 20, cases[i].quick};
+        struct memory_size size = memory_size_of(cases[i].operation, cases[i].sets, &room);
+        size_t all = size.bytes * (size_t)memory_operation_arrays(cases[i].operation);
+        cr_expect_eq(size.bytes >> 20, cases[i].expected_mib, "%zu: %zu MiB", i, size.bytes >> 20);
+        cr_expect_eq(size.in_cache, cases[i].in_cache, "%zu", i);
+        cr_expect_eq(all > room.cache_bytes, !size.in_cache, "%zu", i);
+        cr_expect_leq(all * (size_t)cases[i].sets, room.memory_bytes, "%zu", i);
+        cr_expect_eq(size.needs_bytes > room.memory_bytes, size.in_cache, "%zu: needs %zu", i, size.needs_bytes);
+    }
 }
 
 Test(bench_memory, small_pages_are_small_and_nothing_is_counted_twice)
@@ -214,7 +261,7 @@ Test(bench_memory, lines_name_operation_threads_and_pages)
     static const char *const arguments[] = {"--sizes", "64K", "--threads", "1,2", "--repeat", "2", "--json", NULL};
     char *text;
     cr_assert_eq(run(arguments, &text), 0);
-    for (int operation = 0; operation < MEMORY_OWN_COUNT; operation++)
+    for (int operation = 0; operation < MEMORY_OPERATION_COUNT; operation++)
         cr_expect_eq(lines_of(text, "memory", memory_operation_name((enum memory_operation)operation)), 2, "%s", text);
     cr_expect_eq(lines_of(text, "memory_touch", NULL), 2, "%s", text);
     cr_expect(strstr(text, "\"pages\":\"4 KiB\""), "%s", text);
@@ -227,8 +274,25 @@ Test(bench_memory, one_operation_can_be_chosen_and_its_row_shows_the_baseline)
     char *text;
     cr_assert_eq(run(arguments, &text), 0);
     cr_expect(strstr(text, " %  memory       copy       1 threads "), "%s", text);
-    cr_expect(strstr(text, "  memcpy "), "%s", text);
+    cr_expect(strstr(text, "  memcpy ") || strstr(text, "  loop ") || strstr(text, "  streaming stores ") ||
+                  strstr(text, "  rep movsb "),
+              "%s", text);
     cr_expect_null(strstr(text, "adam_mix"), "%s", text);
+    free(text);
+}
+
+Test(bench_memory, what_memory_does_not_permit_is_skipped_with_its_reason)
+{
+    static const char *const arguments[] = {"--operation", "read", "--repeat", "1", "--quick", "--json", NULL};
+    char root[PATH_MAX], *text;
+    pretended_machine(folder_make(root), "numa:2 l3:1(size=32MiB) core:1 pu:1", 80);
+    cr_assert_eq(run(arguments, &text), 0);
+    unsetenv("ZG_MACHINE_ROOT");
+    folder_remove(root);
+    cr_expect(strstr(text, "{\"record\":\"skip\",\"name\":\"memory\",\"case\":{\"operation\":\"read\",\"threads\":2"),
+              "%s", text);
+    cr_expect(strstr(text, "\"array_bytes\":62914560,\"in_cache\":true"), "%s", text);
+    cr_expect(strstr(text, "\"node\":0,\"memory_node\":1"), "pretended nodes are measured: %s", text);
     free(text);
 }
 

@@ -106,7 +106,7 @@ static int run(const char *operation, char **text)
 
 Test(memory_device, every_operation_has_the_rate_of_its_bytes_against_the_drivers_functions)
 {
-    for (int o = 0; o < MEMORY_OWN_COUNT; o++) {
+    for (int o = 0; o < MEMORY_OPERATION_COUNT; o++) {
         const char *operation = memory_operation_name((enum memory_operation)o), *baseline, *device, *line;
         double bytes = BYTES, median, yardstick, copied, share;
         int in_cache, lines = 0;

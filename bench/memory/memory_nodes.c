@@ -2,6 +2,7 @@
 #include "bench/memory/memory_nodes.h"
 
 #include "base/err.h"
+#include "base/resources.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -10,11 +11,11 @@
 int memory_nodes_open(struct memory_nodes *out)
 {
     *out = (struct memory_nodes){.allowed = hwloc_bitmap_alloc()};
-    if (!out->allowed || hwloc_topology_init(&out->topology) != 0)
+    if (!out->allowed)
         return err_set(ERR_MEMORY, "no memory for the machine's topology");
-    if (hwloc_topology_load(out->topology) != 0 ||
-        hwloc_get_cpubind(out->topology, out->allowed, HWLOC_CPUBIND_THREAD) != 0)
-        return err_set(ERR_IO, "hwloc cannot read this machine's topology: %s", strerror(errno));
+    TRY(resources_topology(&out->topology));
+    if (hwloc_get_cpubind(out->topology, out->allowed, HWLOC_CPUBIND_THREAD) != 0)
+        return err_set(ERR_IO, "hwloc cannot read this process's processors: %s", strerror(errno));
     hwloc_obj_t node = NULL;
     while ((node = hwloc_get_next_obj_by_type(out->topology, HWLOC_OBJ_NUMANODE, node)) &&
            out->count < MEMORY_NODES_MAX)
@@ -69,8 +70,10 @@ int memory_nodes_check(const struct memory_nodes *nodes, int index, const void *
     hwloc_nodeset_t where = hwloc_bitmap_alloc();
     if (!where)
         return err_set(ERR_MEMORY, "no memory for a set of nodes");
+    // Nothing can be on a node of a pretended machine.
     int answer = hwloc_get_area_memlocation(nodes->topology, memory, bytes, where, HWLOC_MEMBIND_BYNODESET);
-    bool right = answer != 0 || hwloc_bitmap_isincluded(where, nodes->nodes[index]->nodeset);
+    bool right = answer != 0 || !hwloc_topology_is_thissystem(nodes->topology) ||
+                 hwloc_bitmap_isincluded(where, nodes->nodes[index]->nodeset);
     hwloc_bitmap_free(where);
     return right ? ERR_NONE
                  : err_set(ERR_CHECK, "memory is not on node %d, whose threads touched it first",

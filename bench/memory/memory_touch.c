@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first touch: memset over fresh memory, whose pages the system must provide, against memset over touched memory.
-#include "bench/memory/bench_memory.h"
+#include "bench/memory/memory_bench.h"
 
 #include "base/err.h"
 
@@ -37,18 +37,20 @@ static int fresh_prepare(void *context)
 static int fresh_run(void *context)
 {
     const struct touch *touch = context;
-    memory_write_libc(touch->fresh, touch->bytes, touch->value, touch->threads);
+    memory_write((memory_word *)(void *)touch->fresh, touch->bytes / sizeof(memory_word), touch->value, MEMORY_LIBC,
+                 touch->threads);
     return ERR_NONE;
 }
 
 static int touched_run(void *context)
 {
     const struct touch *touch = context;
-    memory_write_libc(touch->touched, touch->bytes, touch->value, touch->threads);
+    memory_write((memory_word *)(void *)touch->touched, touch->bytes / sizeof(memory_word), touch->value, MEMORY_LIBC,
+                 touch->threads);
     return ERR_NONE;
 }
 
-static int measure(const struct memory_bench *bench, struct touch *touch)
+static int measure(struct memory_bench *bench, struct touch *touch)
 {
     struct bench_samples samples, baselines;
     uint64_t begin_ns = clock_now_ns();
@@ -56,6 +58,7 @@ static int measure(const struct memory_bench *bench, struct touch *touch)
     const struct bench_work baseline = {"memset", touched_run, NULL, touch};
     const char *pages = touch->huge ? "huge" : "4 KiB";
     bench_progress("memory_touch, %s pages, %zu bytes", pages, touch->bytes);
+    bench_budget_case(bench->cases_left--);
     TRY(bench_alternate(&work, &baseline, bench->options.warmup, bench->options.repeat, 1, &samples, &baselines));
     TRY(check(touch->fresh, touch->bytes, touch->value, "fresh memory"));
     TRY(check(touch->touched, touch->bytes, touch->value, "memory"));
@@ -82,7 +85,7 @@ static int measure(const struct memory_bench *bench, struct touch *touch)
     return bench_print(&bench->options, &record);
 }
 
-int memory_touch_run(const struct memory_bench *bench, size_t bytes, int threads)
+int memory_touch_run(struct memory_bench *bench, size_t bytes, int threads)
 {
     if (bench->operation && strcmp(bench->operation, "write") != 0)
         return ERR_NONE;

@@ -65,7 +65,8 @@ static int pcie_main(int argc, const char **argv)
     struct bench_options options;
     char *size = NULL;
     const struct poptOption own[] = {
-        {"size", '\0', POPT_ARG_STRING, &size, 0, "bytes of a sample (128M); --sizes are of one copy", "SIZE"},
+        {"size", '\0', POPT_ARG_STRING, &size, 0, "bytes of a sample (default: 128M); --sizes are bytes of one copy",
+         "SIZE"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_pcie, own, &options);

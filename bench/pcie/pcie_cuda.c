@@ -62,9 +62,8 @@ static int copy(void *to, const void *from, size_t bytes)
 
 static int begin(void)
 {
-    struct CUstream_st *stream = cuda_lane_stream();
-    if (!stream)
-        return cuda_lane_wait();
+    struct CUstream_st *stream;
+    TRY(cuda_lane_open(&stream));
     if (!own.begin) {
         TRY(cuda_lane_error(cudaEventCreate(&own.begin), "an event"));
         TRY(cuda_lane_error(cudaEventCreate(&own.end), "an event"));
@@ -76,10 +75,10 @@ static int end(double *ms)
 {
     float took;
     TRY(cuda_lane_error(cudaEventRecord(own.end, cuda_lane_stream()), "an event"));
-    TRY(cuda_lane_error(cudaEventSynchronize(own.end), "copies"));
+    TRY(cuda_lane_wait());
     TRY(cuda_lane_error(cudaEventElapsedTime(&took, own.begin, own.end), "the time between events"));
     *ms = (double)took;
-    return cuda_lane_wait();
+    return ERR_NONE;
 }
 
 int pcie_cuda(const struct pcie_link **out)

@@ -241,7 +241,7 @@ int peer_adam(const struct peer_options *options, struct peer *peer)
     const struct recipe *recipe = recipe_find(options->recipe ? options->recipe : "torch-cpu");
     const char *step = options->step ? options->step : "update";
     if (!recipe)
-        return err_set(ERR_USAGE, "unknown recipe '%s'", options->recipe);
+        return err_set(ERR_USAGE, "unknown recipe \"%s\"", options->recipe);
     if (strcmp(step, "update") != 0 && strcmp(step, "whole") != 0)
         return err_set(ERR_USAGE, "--step %s: expected update or whole", step);
     bench_default_sizes(&shared, (const size_t[]){shared.quick ? 1u << 20 : 64u << 20}, 1);

@@ -29,9 +29,10 @@ const struct benchmark bench_ranks = {
 };
 
 enum {
-    RANKS_MAX = 256,
+    RANKS_MAX = 1024,
     COMPUTE_PARAMS = 16 << 10,  // 16 bytes each, so that they fit into the L2 cache
     MEMORY_PARAMS_LEAST = 4 << 20,
+    LANES_COUNT = 2,
 };
 
 static json_t *times_json(const struct rank_times *times)
@@ -128,11 +129,14 @@ static void print_outliers(const struct ranks *ranks, bool together)
 static int measure(struct ranks *ranks, const struct bench_options *options)
 {
     uint64_t begin_ns = clock_now_ns();
+    struct ranks_turns turns =
+        ranks_turns_within(options->budget_s / LANES_COUNT, ranks->world, options->warmup, options->repeat);
+    ranks->sample_ns = turns.sample_ns;
     TRY(ranks_start(ranks));
     TRY(ranks_choose_rounds(ranks));
-    for (size_t i = 0; i < options->warmup + options->repeat; i++) {
-        bench_progress("ranks %s, round %zu of %zu", ranks->lane->name, i + 1, options->warmup + options->repeat);
-        TRY(ranks_take_turns(ranks, i >= options->warmup));
+    for (size_t i = 0; i < turns.warmup + turns.repeat; i++) {
+        bench_progress("ranks %s, round %zu of %zu", ranks->lane->name, i + 1, turns.warmup + turns.repeat);
+        TRY(ranks_take_turns(ranks, i >= turns.warmup));
     }
     TRY(ranks_verify(ranks));
     if (ranks->comm)
@@ -196,10 +200,23 @@ static int allowed(size_t processors[RANKS_MAX])
     return count;
 }
 
+// Returns the parameters of a rank of the lane `memory`: all together twice as large as the caches, as far as the
+// memory permits it.
+static size_t memory_params_of(int world)
+{
+    size_t past_cache = 2 * bench_cache_bytes() / (size_t)world / (4 * sizeof(float));
+    size_t wanted = past_cache > MEMORY_PARAMS_LEAST ? past_cache : MEMORY_PARAMS_LEAST;
+    size_t permitted = bench_memory_bytes() / (size_t)world / ADAM_CASE_ALLOCATED_BYTES;
+    size_t params = wanted < permitted ? wanted : permitted;
+    return params > COMPUTE_PARAMS ? params : COMPUTE_PARAMS;
+}
+
 static int ranks_bench(const char *pin, int world, struct bench_options *options)
 {
     size_t processors[RANKS_MAX];
-    int count = pin ? 0 : allowed(processors);
+    int count = pin ? 0 : allowed(processors), time = bench_thread_count();
+    // A control group may have less processor time than its processors have.
+    count = count < time ? count : time;
     if (pin)
         TRY(parse_pin(pin, processors, &count));
     TRY(bench_world_choose(&world, count, RANKS_MAX));
@@ -214,13 +231,12 @@ static int ranks_bench(const char *pin, int world, struct bench_options *options
     // On each host, ranks take the processors of --pin in turn, or one of their own.
     if (bench_world_comm())
         processors[bench_world_rank()] = pin ? processors[bench_world_rank_on_host()] : (size_t)bench_world_processor();
-    size_t past_cache = 2 * bench_cache_bytes() / (size_t)world / (4 * sizeof(float));
+    size_t memory_params = memory_params_of(world);
     if (bench_world_comm())  // the same work on every host
-        TRY(comm_broadcast(bench_world_comm(), &past_cache, sizeof past_cache, 0));
-    const struct ranks_lane lanes[] = {{"compute", COMPUTE_PARAMS},
-                                       {"memory", past_cache > MEMORY_PARAMS_LEAST ? past_cache : MEMORY_PARAMS_LEAST}};
+        TRY(comm_broadcast(bench_world_comm(), &memory_params, sizeof memory_params, 0));
+    const struct ranks_lane lanes[LANES_COUNT] = {{"compute", COMPUTE_PARAMS}, {"memory", memory_params}};
     bench_default_repeat(options, 25, 9, 2);
-    for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++)
+    for (size_t i = 0; i < LANES_COUNT; i++)
         TRY(run_lane(&lanes[i], processors, world, options));
     return ERR_NONE;
 }
@@ -231,8 +247,8 @@ static int ranks_main(int argc, const char **argv)
     int world = BENCH_WORLD_DEFAULT;
     struct bench_options options;
     const struct poptOption own[] = {
-        {"world", '\0', POPT_ARG_INT, &world, 0, "ranks (one for each processor, or the launcher's)", "N"},
-        {"pin", '\0', POPT_ARG_STRING, &pin, 0, "processors that ranks take in turn (all)", "0,1"},
+        {"world", '\0', POPT_ARG_INT, &world, 0, "ranks (default: one for each processor, or the launcher's)", "N"},
+        {"pin", '\0', POPT_ARG_STRING, &pin, 0, "processors of the ranks in turn (default: all)", "0,1"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_ranks, own, &options);

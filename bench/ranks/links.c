@@ -100,26 +100,18 @@ static int take_turns(struct links *links, const struct bench_options *options)
 static int share_times(struct links *links)
 {
     size_t world = (size_t)comm_world(links->comm), each = (size_t)links->rounds * links->repeat * sizeof(double);
-    size_t *numbers = calloc(2 * world, sizeof *numbers);
     uint64_t *wrong = calloc(world, sizeof *wrong);
-    int rc = numbers && wrong ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the times of %zu ranks", world);
-    for (size_t pass = 0; pass < 2 && rc == ERR_NONE; pass++) {
-        size_t bytes = pass == 0 ? each : sizeof *wrong;
-        for (size_t i = 0; i < world; i++) {
-            numbers[i] = bytes;
-            numbers[world + i] = i * bytes;
-        }
-        void *all = pass == 0 ? (void *)links->times : wrong;
-        const char *own =
-            pass == 0 ? (char *)all + (size_t)comm_rank(links->comm) * bytes : (char *)&links->wrong_count;
-        rc = comm_all_gather(links->comm, own, all, numbers, numbers + world, DTYPE_BYTE);
-    }
+    int rc = wrong ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the counts of %zu ranks", world);
+    if (rc == ERR_NONE)
+        rc = comm_all_gather_equal(links->comm, (char *)links->times + (size_t)comm_rank(links->comm) * each,
+                                   links->times, each);
+    if (rc == ERR_NONE)
+        rc = comm_all_gather_equal(links->comm, &links->wrong_count, wrong, sizeof *wrong);
     for (size_t i = 0; i < world && rc == ERR_NONE; i++)
         if (wrong[i] > 0)
             rc = err_set(ERR_CHECK, "links: %llu words that rank %zu (host %s) received are wrong",
                          (unsigned long long)wrong[i], i, bench_world_host((int)i));
     free(wrong);
-    free(numbers);
     return rc;
 }
 

@@ -5,11 +5,13 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 
 enum {
     SAMPLE_TARGET_NS = 20000000,  // several time slices, so that every sample sees competing processes
+    SAMPLE_LEAST_NS = 2000000,    // for a machine of many processors, which has less time for each
     ROUNDS_MAX = 1 << 20,
 };
 
@@ -129,12 +131,16 @@ int ranks_start(struct ranks *ranks)
     for (; ranks->started < ranks->world && rc == ERR_NONE; ranks->started++) {
         struct rank *rank = &ranks->list[ranks->started];
         sem_init(&rank->go, 0, 0);
-        if (pthread_create(&rank->thread, NULL, rank_main, rank) != 0)
-            return err_set(ERR_MEMORY, "no thread for rank %d", rank->index);
-        wait_for(ranks, 1);  // one by one, so that each fills its memory undisturbed
-        if (rank->code != ERR_NONE)
-            rc = err_set(rank->code, "rank %d: %s", rank->index, rank->message);
+        if (pthread_create(&rank->thread, NULL, rank_main, rank) != 0) {
+            sem_destroy(&rank->go);
+            rc = err_set(ERR_MEMORY, "no thread for rank %d", rank->index);
+            break;
+        }
     }
+    wait_for(ranks, ranks->started);
+    for (int i = 0; i < ranks->started && rc == ERR_NONE; i++)
+        if (ranks->list[i].code != ERR_NONE)
+            rc = err_set(ranks->list[i].code, "rank %d: %s", i, ranks->list[i].message);
     return rc;
 }
 
@@ -165,6 +171,24 @@ int ranks_verify(const struct ranks *ranks)
     return ERR_NONE;
 }
 
+struct ranks_turns ranks_turns_within(double seconds, int world, size_t warmup, size_t repeat)
+{
+    struct ranks_turns turns = {warmup, repeat, SAMPLE_TARGET_NS};
+    // Each rank alone, and all together.
+    double turn_samples = world + 1, ns = seconds * 1e9;
+    if (seconds <= 0 || (double)(warmup + repeat) * turn_samples * turns.sample_ns <= ns)
+        return turns;
+    turns.sample_ns = ns / turn_samples / (double)(warmup + repeat);
+    if (turns.sample_ns >= SAMPLE_LEAST_NS)
+        return turns;
+    turns.sample_ns = SAMPLE_LEAST_NS;
+    turns.warmup = warmup > 0;
+    double counted = floor(ns / turn_samples / SAMPLE_LEAST_NS) - (double)turns.warmup;
+    turns.repeat = counted > BENCH_REPEAT_LEAST ? (size_t)counted : BENCH_REPEAT_LEAST;
+    turns.repeat = turns.repeat < repeat ? turns.repeat : repeat;
+    return turns;
+}
+
 int ranks_choose_rounds(struct ranks *ranks)
 {
     assert(ranks->list && ranks->world > 0);
@@ -172,7 +196,7 @@ int ranks_choose_rounds(struct ranks *ranks)
     TRY(sample(ranks, 0, 1));
     TRY(sample(ranks, 0, 1));
     if (is_here(ranks, 0)) {
-        double rounds = SAMPLE_TARGET_NS / ranks->list[0].ns + 1;
+        double rounds = ranks->sample_ns / ranks->list[0].ns + 1;
         ranks->rounds = rounds < ROUNDS_MAX ? (uint64_t)rounds : ROUNDS_MAX;
     }
     return ranks->comm ? comm_broadcast(ranks->comm, &ranks->rounds, sizeof ranks->rounds, 0) : ERR_NONE;

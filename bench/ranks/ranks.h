@@ -44,6 +44,7 @@ struct ranks {
     const struct ranks_lane *lane;
     int world, started;
     struct comm *comm;  // if ranks are processes, of which this is one; null: they are threads
+    double sample_ns;   // that a sample shall take
     uint64_t rounds;    // per sample; 0 ends the ranks
     sem_t done;
     struct rank *list;  // by rank
@@ -53,6 +54,16 @@ struct ranks {
 // The caller calls ranks_stop, after an error too.
 int ranks_start(struct ranks *ranks);
 void ranks_stop(struct ranks *ranks);
+
+// The turns of a lane, and the duration of a sample.
+struct ranks_turns {
+    size_t warmup, repeat;
+    double sample_ns;
+};
+
+// Returns the turns that `world` ranks have time for: shorter samples, then fewer. seconds: of one lane; 0: no limit.
+// The same on every rank.
+struct ranks_turns ranks_turns_within(double seconds, int world, size_t warmup, size_t repeat);
 
 // Chooses the rounds per sample, by rank 0's time.
 int ranks_choose_rounds(struct ranks *ranks);

@@ -214,13 +214,15 @@ static int overlap_main(const struct bench_device *device, int argc, const char 
     struct overlap_options given = {.world = 1};
     enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT, FLAG = POPT_ARG_NONE };
     const struct poptOption own[] = {
-        {"emulate", '\0', TEXT, &given.emulate, 0, "dgx-2, none, or lanes' GB/s as for train", "LIST"},
-        {"world", '\0', INT, &given.world, 0, "ranks, one thread each (1)", "N"},
+        {"emulate", '\0', TEXT, &given.emulate, 0, "throttle lanes: rates as in train, or those of a DGX-2, or none",
+         "LANE=GB/S,...|dgx-2|none"},
+        {"world", '\0', INT, &given.world, 0, "ranks, one thread each (default: 1)", "N"},
         {"device", '\0', TEXT, &given.device, 0,
-         "the device that trains (cpu); cuda has a larger model, and emulates lanes only with --emulate", "cpu|cuda"},
-        {"model", '\0', TEXT, &given.model, 0, "model to train (a small one for emulated lanes, else a larger one)",
-         "MODEL"},
-        {"sequences", '\0', INT, &given.sequences, 0, "sequences of a rank's micro-batch", "N"},
+         "the device that trains (default: cpu); cuda has a larger model, and throttles lanes only with --emulate",
+         "cpu|cuda"},
+        {"model", '\0', TEXT, &given.model, 0,
+         "model to train (default: a small one for throttled lanes, otherwise a larger one)", "MODEL"},
+        {"sequences", '\0', INT, &given.sequences, 0, "sequences of a rank in each micro-step", "N"},
         {"eager", '\0', FLAG, &given.eager, 0, "no clipping, no overflow check: updates do not wait for all gradients",
          NULL},
         {"text", '\0', TEXT, &given.text_path, 0, "train on this file instead of the King James Bible", "FILE"},

@@ -2,10 +2,11 @@
 // `zerogauge bench pipeline`: how much the lanes of training slow each other down. Every lane runs alone, then beside
 // each other lane, then beside all; the baseline is its rate alone, measured in turn. Alone, as operations of the
 // executor, it is compared with the same work called directly, so that a throttled lane shows. Records of `bench
-// overlap` have the timeline of a full step.
+// overlap` have the timeline of a full step. The same memory, warm-up and NUMA node serve every run of a lane.
 #include "bench/harness/bench.h"
 
 #include "base/err.h"
+#include "bench/memory/memory_nodes.h"
 #include "bench/step/lane_load.h"
 
 #include <popt.h>
@@ -30,6 +31,8 @@ struct pipeline {
     struct bench_options options;
     double seconds;  // of each run
     struct emulation emulation;
+    struct memory_nodes nodes;
+    int node;  // index of the node whose processors and memory are used
     struct lane_load *loads[LANE_COUNT];
     uint64_t begin_ns;
     struct bench_samples direct[LANE_COUNT];  // rates without an executor
@@ -80,22 +83,44 @@ static int run_direct(struct pipeline *pipeline, int lane, bool counted)
     return ERR_NONE;
 }
 
+// Runs a lane alone, as operations of the executor.
+static int run_alone(struct pipeline *pipeline, int lane, bool counted)
+{
+    bool wanted[LANE_COUNT] = {false};
+    struct lane_done done[LANE_COUNT];
+    wanted[lane] = true;
+    TRY(run_together(pipeline, wanted, LANE_EXECUTED, done));
+    if (counted)
+        note_beside(pipeline, lane, lane, &done[lane]);
+    return ERR_NONE;
+}
+
+// Runs a lane alone in both ways; which comes first changes from round to round.
+static int run_both_ways(struct pipeline *pipeline, int lane, size_t round, bool counted)
+{
+    if (round % 2 == 0)
+        TRY(run_direct(pipeline, lane, counted));
+    TRY(run_alone(pipeline, lane, counted));
+    return round % 2 == 0 ? ERR_NONE : run_direct(pipeline, lane, counted);
+}
+
 // Runs each lane alone, each pair, and all together.
 static int run_round(struct pipeline *pipeline, size_t round, bool counted)
 {
     size_t rounds = pipeline->options.warmup + pipeline->options.repeat;
     for (int a = 0; a < LANE_COUNT; a++) {
-        TRY(run_direct(pipeline, a, counted));
-        for (int b = a; b < LANE_COUNT; b++) {
+        bench_progress("pipeline: %s alone, round %zu of %zu", ledger_lane_name((enum lane)a), round + 1, rounds);
+        TRY(run_both_ways(pipeline, a, round, counted));
+        for (int b = a + 1; b < LANE_COUNT; b++) {
             bool wanted[LANE_COUNT] = {false};
             struct lane_done done[LANE_COUNT];
             wanted[a] = wanted[b] = true;
             bench_progress("pipeline: %s and %s, round %zu of %zu", ledger_lane_name((enum lane)a),
-                           a == b ? "nothing else" : ledger_lane_name((enum lane)b), round + 1, rounds);
+                           ledger_lane_name((enum lane)b), round + 1, rounds);
             TRY(run_together(pipeline, wanted, LANE_EXECUTED, done));
             if (counted)
                 note_beside(pipeline, a, b, &done[a]);
-            if (counted && a != b)
+            if (counted)
                 note_beside(pipeline, b, a, &done[b]);
         }
     }
@@ -187,7 +212,7 @@ static int measure(struct pipeline *pipeline)
         TRY(lane_load_open((enum lane)lane, &setting, &pipeline->loads[lane]));
     }
     pipeline->begin_ns = clock_now_ns();
-    for (size_t round = 0; round < options->warmup + options->repeat; round++)
+    for (size_t round = 0; bench_repeats(options->warmup, options->repeat, round); round++)
         TRY(run_round(pipeline, round, round >= options->warmup));
     for (int lane = 0; lane < LANE_COUNT; lane++)
         for (int beside = 0; beside < BESIDE_COUNT; beside++)
@@ -196,6 +221,18 @@ static int measure(struct pipeline *pipeline)
     if (!options->json)
         print_matrix(pipeline);
     return ERR_NONE;
+}
+
+// As a rank of training, the benchmark stays on one node, the one with most of its processors: otherwise a lane's
+// thread and its memory are on the same node in one run and not in the next.
+static int bind_to_a_node(struct pipeline *pipeline)
+{
+    struct memory_nodes *nodes = &pipeline->nodes;
+    TRY(memory_nodes_open(nodes));
+    for (int node = 1; node < nodes->count; node++)
+        if (memory_nodes_threads(nodes, node) > memory_nodes_threads(nodes, pipeline->node))
+            pipeline->node = node;
+    return nodes->count > 1 ? memory_nodes_bind(nodes, pipeline->node, 1) : ERR_NONE;
 }
 
 static int pipeline_run(struct pipeline *pipeline)
@@ -210,10 +247,12 @@ static int pipeline_run(struct pipeline *pipeline)
     if (pipeline->seconds == 0)
         pipeline->seconds = options->quick ? 0.05 : 0.3;
     bench_default_repeat(options, 7, 3, options->quick ? 0 : 1);
+    TRY(bind_to_a_node(pipeline));
     int code = measure(pipeline);
+    int back = memory_nodes_bind(&pipeline->nodes, -1, 1);
     for (int lane = 0; lane < LANE_COUNT; lane++)
         lane_load_close(pipeline->loads[lane]);
-    return code;
+    return code != ERR_NONE ? code : back;
 }
 
 static int pipeline_main(int argc, const char **argv)
@@ -223,9 +262,10 @@ static int pipeline_main(int argc, const char **argv)
         return bench_exit("pipeline", err_set(ERR_MEMORY, "no memory for samples"));
     char *emulate = NULL;
     const struct poptOption own[] = {
-        {"seconds", '\0', POPT_ARG_DOUBLE, &pipeline->seconds, 0, "length of each run (0.3; with --quick 0.05)", "S"},
-        {"emulate", '\0', POPT_ARG_STRING, &emulate, 0, "throttle lanes: h2d=0.5,cpu=1,compute=2, GB/s, GFLOP/s",
-         "LIST"},
+        {"seconds", '\0', POPT_ARG_DOUBLE, &pipeline->seconds, 0,
+         "length of each run in seconds (default: 0.3, with --quick 0.05)", "S"},
+        {"emulate", '\0', POPT_ARG_STRING, &emulate, 0,
+         "throttle lanes to rates in GB/s, compute in GFLOP/s, such as h2d=0.5,cpu=1,compute=2", "LANE=RATE,..."},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_pipeline, own, &pipeline->options);
@@ -234,6 +274,7 @@ static int pipeline_main(int argc, const char **argv)
     if (code == ERR_NONE && !pipeline->options.help)
         code = pipeline_run(pipeline);
     bench_release(&pipeline->options);
+    memory_nodes_close(&pipeline->nodes);
     free(emulate);
     free(pipeline);
     return bench_exit("pipeline", code);

@@ -37,6 +37,23 @@ Test(bench_pipeline, every_lane_works_for_its_time_and_its_results_are_right)
     lane_load_close(NULL);
 }
 
+// Warming up works through all of a copy's memory, once for each run, and is verified with it.
+Test(bench_pipeline, a_lane_is_warm_before_it_works)
+{
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        struct lane_load *load;
+        struct lane_done done;
+        const char *name = ledger_lane_name((enum lane)lane);
+        cr_assert_eq(lane_load_open((enum lane)lane, &plain, &load), ERR_NONE, "%s: %s", name, err_message());
+        cr_assert_eq(lane_load_warm(load), ERR_NONE, "%s: %s", name, err_message());
+        if (lane == LANE_H2D || lane == LANE_D2H)
+            cr_assert_eq(lane_load_check(load), ERR_NONE, "%s: %s", name, err_message());
+        cr_assert_eq(lane_load_run(load, LANE_EXECUTED, 0, &done), ERR_NONE, "%s: %s", name, err_message());
+        cr_assert_eq(lane_load_check(load), ERR_NONE, "%s: %s", name, err_message());
+        lane_load_close(load);
+    }
+}
+
 static int run(int (*bench)(int, const char **), const char *name, const char *const arguments[], char **text)
 {
     const char *argv[16] = {name};

@@ -93,7 +93,7 @@ static int measure(struct step_bench *bench)
         TRY(step_case_verify(&bench->setting, &bench->cases[i]));
     }
     TRY(open_baselines(bench));
-    for (size_t round = 0; round < rounds; round++) {
+    for (size_t round = 0; bench_repeats(bench->options.warmup, bench->options.repeat, round); round++) {
         bool counted = round >= bench->options.warmup;
         bench_progress("round %zu of %zu: matrix products and lanes", round + 1, rounds);
         TRY(measure_baselines(bench, counted));
@@ -226,15 +226,19 @@ static int step_main(const struct bench_device *device, int argc, const char **a
     struct step_texts texts = {0};
     bench->setting.world = STEP_WORLD;
     const struct poptOption own[] = {
-        {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "measure these, separated by commas (all)", "PRESET,..."},
-        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (gpt-3m; another with --quick or on a GPU)", "MODEL"},
-        {"device", '\0', POPT_ARG_STRING, &texts.device, 0, "the device that trains (cpu); cuda has a larger model",
-         "cpu|cuda"},
-        {"world", '\0', POPT_ARG_INT, &bench->setting.world, 0, "ranks (2); 1: one process, with no communication",
-         "1|2"},
-        {"dtype", '\0', POPT_ARG_STRING, &texts.dtype, 0, "the model's parameters and gradients (bf16)", "fp32|bf16"},
-        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "schedule of operations (serial)", "serial|overlap"},
-        {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes, in GB/s, as for train", "LIST"},
+        {"preset", '\0', POPT_ARG_STRING, &texts.presets, 0, "presets to measure (default: all)", "PRESET,..."},
+        {"model", '\0', POPT_ARG_STRING, &texts.model, 0, "a GPT (default: gpt-3m; another with --quick or on a GPU)",
+         "MODEL"},
+        {"device", '\0', POPT_ARG_STRING, &texts.device, 0,
+         "the device that trains (default: cpu); cuda has a larger model", "cpu|cuda"},
+        {"world", '\0', POPT_ARG_INT, &bench->setting.world, 0,
+         "ranks (default: 2); 1: one process, with no communication", "1|2"},
+        {"dtype", '\0', POPT_ARG_STRING, &texts.dtype, 0, "the model's parameters and gradients (default: bf16)",
+         "fp32|bf16"},
+        {"schedule", '\0', POPT_ARG_STRING, &texts.schedule, 0, "schedule of operations (default: serial)",
+         "serial|overlap"},
+        {"emulate", '\0', POPT_ARG_STRING, &texts.emulate, 0, "throttle lanes to rates in GB/s, as in train",
+         "LANE=GB/S,..."},
         {"text", '\0', POPT_ARG_STRING, &texts.text_path, 0, "train on this file instead of the King James Bible",
          "FILE"},
         POPT_TABLEEND,

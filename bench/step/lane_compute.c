@@ -28,8 +28,7 @@ int lane_compute_open(struct lane_compute *compute)
         for (size_t k = 0; k < SIDE; k++)
             for (size_t column = 0; column < SIDE; column++)
                 compute->expected[row * SIDE + column] += compute->a[row * SIDE + k] * compute->b[k * SIDE + column];
-    matmul_prepare();
-    return ERR_NONE;
+    return matmul_prepare();
 }
 
 void lane_compute_run(const struct lane_compute *compute)

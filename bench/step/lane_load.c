@@ -38,6 +38,7 @@ struct lane_load {
     struct lane_copy copy;     // copies
     size_t copy_bytes;
     struct nvme_files files;  // storage
+    uint64_t written_bytes;   // by the last run
 };
 
 const char *lane_load_unit(enum lane lane)
@@ -167,6 +168,7 @@ static int storage_run(struct lane_load *load, enum lane_way way, double seconds
                                   .emulation = way == LANE_EXECUTED ? &load->emulation : NULL};
     TRY(stream_run(&stream, &result));
     free(result.latencies_ns);
+    load->written_bytes = result.bytes;
     *out = (struct lane_done){(double)result.bytes, result.ns};
     return ERR_NONE;
 }
@@ -255,13 +257,21 @@ static int execute(struct lane_load *load)
                                                                        .bytes = (size_t)items_of(load)});
 }
 
+int lane_load_warm(struct lane_load *load)
+{
+    if (kinds[load->lane].enter)
+        TRY(kinds[load->lane].enter(load));
+    size_t pieces = load->copy.piece_bytes > 0 ? load->copy.buffer_bytes / load->copy.piece_bytes : 1;
+    for (size_t i = 0; kinds[load->lane].run && i < pieces; i++)
+        TRY(kinds[load->lane].run(load));
+    return ERR_NONE;
+}
+
 int lane_load_run(struct lane_load *load, enum lane_way way, double seconds, struct lane_done *out)
 {
     if (!kinds[load->lane].run)
         return storage_run(load, way, seconds, out);
     *out = (struct lane_done){0};
-    if (kinds[load->lane].enter)
-        TRY(kinds[load->lane].enter(load));
     uint64_t begin_ns = clock_now_ns(), now_ns = begin_ns;
     do {
         TRY(way == LANE_EXECUTED ? execute(load) : kinds[load->lane].run(load));
@@ -276,5 +286,6 @@ int lane_load_check(struct lane_load *load)
 {
     if (kinds[load->lane].check)
         return kinds[load->lane].check(load);
-    return load->lane == LANE_NVME_WRITE ? stream_all(&load->files, STREAM_READ) : ERR_NONE;
+    return load->lane == LANE_NVME_WRITE ? stream_read_back(&load->files, load->written_bytes, REQUEST_BYTES)
+                                         : ERR_NONE;
 }

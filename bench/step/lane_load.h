@@ -40,6 +40,10 @@ void lane_load_close(struct lane_load *load);  // null-safe
 // Returns the unit of the lane's rate, "GFLOP/s" or "GB/s".
 const char *lane_load_unit(enum lane lane);
 
+// Prepares the calling thread, and passes once over the lane's memory, so that a run begins with warm caches and mapped
+// pages whichever way it works and whatever ran before. Untimed, and verified with the run.
+int lane_load_warm(struct lane_load *load);
+
 // Works for `seconds` and finishes the piece in progress. Items are operations, or bytes as the ledger counts them: a
 // copy's once, those that one rank sends in a reduce-scatter, an update's read plus written. One thread at a time.
 struct lane_done {
@@ -57,15 +61,13 @@ struct lane_part {
     const char *name;  // for messages
     struct lane_done done;
     // Set by lane_parts_run:
-    enum lane_way way;
-    double seconds;
-    uint64_t begin_ns;  // common start of all parts
+    struct lane_start *start;  // of all parts
     pthread_t thread;
     int code;
     char message[512];
 };
 
-// Runs all parts at once for `seconds`, then verifies the results of each.
+// Warms all parts up, runs them at once for `seconds`, then verifies the results of each.
 int lane_parts_run(struct lane_part parts[], int count, enum lane_way way, double seconds);
 
 #endif

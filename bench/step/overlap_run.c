@@ -35,7 +35,7 @@ static int load(const struct overlap_bench *bench, bool infinity, struct config 
 {
     const struct overlap_options *given = bench->options;
     size_t elements = largest_layer(bench->model);
-    char sequences[64], reduce[64], gather[64], prefetch[64], sub_group[64];
+    char sequences[80], reduce[80], gather[80], prefetch[80], sub_group[80];
     snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%zu", bench->sequences);
     snprintf(reduce, sizeof reduce, "zero_optimization.reduce_bucket_size=%zu", elements + elements % 2);
     snprintf(gather, sizeof gather, "zero_optimization.allgather_bucket_size=%zu", elements + elements % 2);

@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+// The presets' buckets fit a processor's cache. A device has buckets of the size that trainers of GPUs use, so that a
+// step has tens of collectives, not thousands.
+#define DEVICE_BUCKET "16777216"
+
 // The first step allocates and records the order of layers; the second is the first that prefetches.
 enum { SKIPPED_STEPS = 2, SEED = 1 };
 
@@ -42,14 +46,20 @@ static int load(const struct step_setting *setting, const struct step_case *c, s
     char accumulation[48], sequences[64];
     snprintf(accumulation, sizeof accumulation, "gradient_accumulation_steps=%zu", c->accumulation);
     snprintf(sequences, sizeof sequences, "train_micro_batch_size_per_gpu=%zu", setting->sequences);
-    const char *const set[] = {accumulation, sequences,
-                               setting->dtype && strcmp(setting->dtype, "fp32") == 0 ? "bf16.enabled=false"
-                                                                                     : "bf16.enabled=true"};
+    const char *set[6] = {accumulation, sequences};
+    size_t set_count = 2;
+    if (setting->dtype)
+        set[set_count++] = strcmp(setting->dtype, "fp32") == 0 ? "bf16.enabled=false" : "bf16.enabled=true";
+    if (setting->device.accelerator) {
+        set[set_count++] = "zero_optimization.reduce_bucket_size=" DEVICE_BUCKET;
+        set[set_count++] = "zero_optimization.allgather_bucket_size=" DEVICE_BUCKET;
+        set[set_count++] = "zero_optimization.stage3_prefetch_bucket_size=" DEVICE_BUCKET;
+    }
     const struct bench_storage *storage = setting->storage;
     const struct config_options options = {
         .world = c->world,
         .set = set,
-        .set_count = setting->dtype ? 3 : 2,
+        .set_count = set_count,
         .nvme_paths = storage->paths,
         .nvme_path_count = (size_t)storage->path_count,
         .engine = strcmp(c->preset, "zero_infinity") == 0 ? storage->engine : NULL,

@@ -129,11 +129,17 @@ static int work_all(struct step_peak *peak, const struct program *program,
     return ERR_NONE;
 }
 
+static int forget_results(const struct step_peak *peak, struct worker *worker, const struct program *program)
+{
+    (void)program;
+    TRY(bench_device_fill(&peak->device, results_of(peak, worker), f32_bits(-1), peak->result_count * sizeof(float)));
+    return accelerator_wait();
+}
+
 // Multiplies once on an accelerator, whose first products load its kernels.
 static int prepare(const struct step_peak *peak, struct worker *worker, const struct program *program)
 {
     void *memory;
-    (void)program;
     TRY(bench_device_alloc(&peak->device, worker_bytes(peak), &memory));
     worker->memory = memory;
     TRY(bench_device_fill(&peak->device, memory, f32_bits(1), worker_bytes(peak)));
@@ -141,14 +147,7 @@ static int prepare(const struct step_peak *peak, struct worker *worker, const st
         multiply_all(peak, worker, &peak->of_model);
         multiply_all(peak, worker, &peak->of_square);
     }
-    return accelerator_wait();
-}
-
-static int forget_results(const struct step_peak *peak, struct worker *worker, const struct program *program)
-{
-    (void)program;
-    TRY(bench_device_fill(&peak->device, results_of(peak, worker), f32_bits(-1), peak->result_count * sizeof(float)));
-    return accelerator_wait();
+    return forget_results(peak, worker, program);
 }
 
 static int open_workers(struct step_peak *peak)
@@ -157,9 +156,8 @@ static int open_workers(struct step_peak *peak)
     peak->seen = malloc(SEEN_COUNT * sizeof *peak->seen);
     if (!peak->workers || !peak->seen)
         return err_set(ERR_MEMORY, "no memory for matrix products");
-    matmul_prepare();
-    TRY(work_all(peak, NULL, prepare));
-    return work_all(peak, NULL, forget_results);
+    TRY(matmul_prepare());
+    return work_all(peak, NULL, prepare);
 }
 
 int step_peak_open(const struct model *model, const struct step_peak_setting *setting, struct step_peak **out)

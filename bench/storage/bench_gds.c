@@ -103,10 +103,11 @@ static int gds_main(int argc, const char **argv)
     struct given given = {0};
     const struct poptOption own[] = {
         {"size", '\0', POPT_ARG_STRING, &given.size, 0,
-         "size of the file in each folder (1G); the GPU needs memory for all of them; --sizes are of a request, "
+         "size of the file in each folder (default: 1G); the GPU needs memory for all of them; --sizes are of a "
+         "request, "
          "--threads are requests in flight",
          "SIZE"},
-        {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "measure this direction only", "read|write"},
+        {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "measure only this direction", "read|write"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_gds, own, &options);

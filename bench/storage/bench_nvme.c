@@ -135,9 +135,22 @@ static int files_open(struct nvme_bench *bench)
     return stream_all(&bench->files, STREAM_WRITE);
 }
 
+// Rates, latencies and checksums.
+static size_t count_cases(const struct nvme_bench *bench)
+{
+    size_t engines = 0, directions = 0,
+           plain = (size_t)bench->directions[STREAM_READ] + bench->directions[STREAM_WRITE];
+    for (int engine = 0; engine < NVME_ENGINE_COUNT; engine++)
+        engines += bench->engines[engine];
+    for (int direction = 0; direction < STREAM_DIRECTION_COUNT; direction++)
+        directions += bench->directions[direction];
+    return directions * engines * bench->options.size_count * bench->depth_count + plain * engines + plain;
+}
+
 static int nvme_bench_run(struct nvme_bench *bench, const struct given *given)
 {
     TRY(choose(bench, given));
+    bench->cases_left = count_cases(bench);
     int code = files_open(bench);
     if (code == ERR_NONE && !bench->options.json)
         print_header(bench);
@@ -157,14 +170,15 @@ static int nvme_main(int argc, const char **argv)
     struct given given = {0};
     struct nvme_bench bench = {0};
     const struct poptOption own[] = {
-        {"size", '\0', POPT_ARG_STRING, &given.size, 0, "size of the file in each folder (1G); fio has another one",
-         "SIZE"},
-        {"seconds", '\0', POPT_ARG_DOUBLE, &given.seconds, 0, "length of each run (3; with --quick 0.4)", "S"},
-        {"depths", '\0', POPT_ARG_STRING, &given.depths, 0, "requests in flight (32); --sizes are of a request",
-         "8,32"},
-        {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "measure this direction only", "read|write|mixed"},
-        {"emulate", '\0', POPT_ARG_STRING, &given.emulate, 0, "throttle the rates: nvme-read=0.5,nvme-write=0.2 GB/s",
-         "LIST"},
+        {"size", '\0', POPT_ARG_STRING, &given.size, 0,
+         "size of the file in each folder (default: 1G); fio uses a second one", "SIZE"},
+        {"seconds", '\0', POPT_ARG_DOUBLE, &given.seconds, 0,
+         "length of each run in seconds (default: 3, with --quick 0.4)", "S"},
+        {"depths", '\0', POPT_ARG_STRING, &given.depths, 0,
+         "requests in flight (default: 32); --sizes are bytes of a request", "8,32"},
+        {"direction", '\0', POPT_ARG_STRING, &given.direction, 0, "measure only this direction", "read|write|mixed"},
+        {"emulate", '\0', POPT_ARG_STRING, &given.emulate, 0,
+         "throttle lanes to rates in GB/s, such as nvme-read=0.5,nvme-write=0.2", "LANE=GB/S,..."},
         {"no-fio", '\0', POPT_ARG_NONE, &given.no_fio, 0, "measure without a baseline", NULL},
         POPT_TABLEEND,
     };

@@ -14,6 +14,7 @@ struct nvme_bench {
     struct emulation emulation;    // throttles nvme_rates_run only
     size_t depths[BENCH_LIST_MAX];
     size_t depth_count;
+    size_t cases_left;  // counting the running one
     bool engines[NVME_ENGINE_COUNT], directions[STREAM_DIRECTION_COUNT];
     char fio[FIO_VERSION_BYTES];  // "": without fio
     struct nvme_files files;

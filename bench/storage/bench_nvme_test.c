@@ -132,6 +132,45 @@ static void expect_found(struct nvme_files *files, bool at_once, const char *wha
     cr_expect(strstr(err_message(), ": data read at offset 81920 "), "%s: %s", what, err_message());
 }
 
+// Writes some blocks of two files, then damages the last one of each file.
+static void expect_read_back(size_t block_bytes, uint64_t blocks)
+{
+    struct nvme_files files;
+    struct stream_result result;
+    cr_assert_eq(nvme_files_open(folders, 2, 16 << 20, false, &files), ERR_NONE, "%s", err_message());
+    cr_assert_eq(stream_all(&files, STREAM_WRITE), ERR_NONE, "%s", err_message());
+    struct stream stream = stream_of(&files, STREAM_WRITE);
+    stream.block_bytes = block_bytes;
+    stream.depth = 2;
+    stream.block_max = blocks;
+    cr_assert_eq(stream_run(&stream, &result), ERR_NONE, "%s", err_message());
+    cr_assert_eq(result.bytes, blocks * block_bytes);
+    cr_assert_eq(stream_read_back(&files, result.bytes, block_bytes), ERR_NONE, "%s", err_message());
+    for (int file = 0; file < 2 && (uint64_t)file < blocks; file++) {
+        unsigned char *block = storage_memory(BLOCK);
+        uint64_t in_file = (blocks + 1 - (uint64_t)file) / 2;
+        off_t last = (off_t)(in_file * block_bytes - BLOCK);
+        cr_assert_eq(pread(files.folders[file].file, block, BLOCK, last), BLOCK);
+        block[BLOCK - 1] ^= 1;
+        cr_assert_eq(pwrite(files.folders[file].file, block, BLOCK, last), BLOCK);
+        cr_expect_eq(stream_read_back(&files, result.bytes, block_bytes), ERR_CHECK, "file %d, %llu of %zu", file,
+                     (unsigned long long)blocks, block_bytes);
+        block[BLOCK - 1] ^= 1;
+        cr_assert_eq(pwrite(files.folders[file].file, block, BLOCK, last), BLOCK);
+        free(block);
+    }
+    nvme_files_close(&files);
+}
+
+Test(bench_nvme, what_was_written_is_read_back_to_its_last_byte)
+{
+    for (uint64_t blocks = 1; blocks <= 9; blocks++)
+        expect_read_back(3 * BLOCK * 64, blocks);
+    expect_read_back(BLOCK, 1);
+    expect_read_back(2 << 20, 5);
+    expect_read_back(1 << 20, 32);
+}
+
 Test(bench_nvme, stale_misplaced_torn_and_damaged_blocks_are_found)
 {
     struct nvme_files files = written_files(1);

@@ -98,6 +98,16 @@ static int run_sweep(const struct swap_bench *bench, const struct swap_options *
     return ERR_NONE;
 }
 
+// Returns the parameters of the default case: fewer than usual where memory is short. A parameter has 20 bytes in both
+// sets of states together, and the staging buffers take some 200 MiB.
+static size_t default_params(bool quick)
+{
+    const size_t wanted = quick ? 16 << 20 : 64 << 20, least = 2 << 20, unit = 1 << 20, others = (size_t)256 << 20;
+    size_t memory = bench_memory_bytes(), permitted = memory > others ? (memory - others) / 24 / unit * unit : 0;
+    size_t params = wanted < permitted ? wanted : permitted;
+    return params > least ? params : least;
+}
+
 static int run_all(struct swap_bench *bench, struct swap_options *given)
 {
     struct bench_options *shared = &given->shared;
@@ -114,7 +124,7 @@ static int run_all(struct swap_bench *bench, struct swap_options *given)
     if (shared->storage.inject)
         TRY(inject_parse(shared->storage.inject, &bench->inject));
     TRY(inject_check(&bench->inject, 0, 0, true));
-    bench_default_sizes(shared, (const size_t[]){shared->quick ? 16u << 20 : 64u << 20}, 1);
+    bench_default_sizes(shared, (const size_t[]){default_params(shared->quick)}, 1);
     bench_default_repeat(shared, 7, 5, 1);
     if (shared->thread_count == 0)
         shared->threads[shared->thread_count++] = bench_thread_count();
@@ -129,11 +139,12 @@ static int swap_main(int argc, const char **argv)
     struct swap_options given = {0};
     enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT };
     const struct poptOption own[] = {
-        {"buffers", '\0', TEXT, &given.buffers, 0, "staging buffers, one per state (12, then 3 to 9)", "3,12"},
-        {"sub-groups", '\0', TEXT, &given.sub_groups, 0, "parameters per sub-group (2M, then 1M and 8M)", "1M,2M"},
-        {"block-kib", '\0', INT, &given.block_kib, 0, "KiB of a request (1024)", "N"},
-        {"depth", '\0', INT, &given.depth, 0, "requests in flight per direction and thread (8)", "N"},
-        {"io-threads", '\0', INT, &given.io_threads, 0, "threads that share a transfer (1)", "N"},
+        {"buffers", '\0', TEXT, &given.buffers, 0, "staging buffers, one per state (default: 12, then 3 to 9)", "3,12"},
+        {"sub-groups", '\0', TEXT, &given.sub_groups, 0, "parameters per sub-group (default: 2M, then 1M and 8M)",
+         "1M,2M"},
+        {"block-kib", '\0', INT, &given.block_kib, 0, "KiB of a request (default: 1024)", "N"},
+        {"depth", '\0', INT, &given.depth, 0, "requests in flight per direction and thread (default: 8)", "N"},
+        {"io-threads", '\0', INT, &given.io_threads, 0, "threads that share a transfer (default: 1)", "N"},
         POPT_TABLEEND,
     };
     int code = bench_parse(argc, argv, &bench_swap, own, &given.shared);

@@ -113,6 +113,7 @@ static int measure(struct nvme_bench *bench, enum nvme_engine engine, struct sid
         if (!bench->directions[write ? STREAM_WRITE : STREAM_READ])
             continue;
         uint64_t begin_ns = clock_now_ns();
+        bench_budget_case(bench->cases_left--);
         bench_progress("nvme checksums, %s", write ? "write" : "read");
         sides[0].write = sides[1].write = write;
         struct bench_samples samples, baseline;

@@ -47,7 +47,7 @@ static int run_ours(struct nvme_bench *bench, struct stream stream, struct laten
     all->ns = larger;
     all->count += count;
     free(result.latencies_ns);
-    return stream.direction == STREAM_READ ? ERR_NONE : stream_all(&bench->files, STREAM_READ);
+    return ERR_NONE;
 }
 
 static int run_fio(struct nvme_bench *bench, struct stream stream, struct latencies *all)
@@ -62,7 +62,7 @@ static int run_fio(struct nvme_bench *bench, struct stream stream, struct latenc
 
 static int measure(struct nvme_bench *bench, const struct stream *stream, struct latencies *all)
 {
-    for (size_t i = 0; i < bench->options.repeat; i++) {
+    for (size_t i = 0; bench_repeats(0, bench->options.repeat, i); i++) {
         bench_progress("nvme latency, %s, %s: run %zu of %zu", stream_direction_name(stream->direction),
                        io_engine_of(stream->engine)->name, i + 1, bench->options.repeat);
         TRY(run_ours(bench, *stream, all));
@@ -70,7 +70,7 @@ static int measure(struct nvme_bench *bench, const struct stream *stream, struct
             TRY(run_fio(bench, *stream, all));
     }
     qsort(all->ns, all->count, sizeof(uint64_t), compare);
-    return ERR_NONE;
+    return stream->direction == STREAM_READ ? ERR_NONE : stream_all(&bench->files, STREAM_READ);
 }
 
 static void row_of(const struct nvme_bench *bench, const struct stream *stream, const struct latencies *all, char *out,
@@ -132,6 +132,7 @@ static int case_run(struct nvme_bench *bench, const struct stream *stream)
     if (!all)
         return err_set(ERR_MEMORY, "no memory for latencies");
     uint64_t begin_ns = clock_now_ns();
+    bench_budget_case(bench->cases_left--);
     int code = measure(bench, stream, all);
     if (code == ERR_NONE)
         code = print(bench, stream, all, begin_ns);

@@ -18,6 +18,8 @@ static int run_ours(struct nvme_bench *bench, struct stream stream, double *out,
     free(result.latencies_ns);
     *out = (double)result.bytes / (double)result.ns;
     *least_bytes = result.bytes < *least_bytes ? result.bytes : *least_bytes;
+    if (stream.direction == STREAM_WRITE)
+        return stream_read_back(&bench->files, result.bytes, stream.block_bytes);
     return stream.direction == STREAM_READ ? ERR_NONE : stream_all(&bench->files, STREAM_READ);
 }
 
@@ -37,7 +39,7 @@ static int measure(struct nvme_bench *bench, const struct stream *stream, struct
     size_t warmup = bench->options.warmup, repeat = bench->options.repeat;
     ours->count = fios->count = 0;
     *least_bytes = UINT64_MAX;
-    for (size_t i = 0; i < warmup + repeat; i++) {
+    for (size_t i = 0; bench_repeats(warmup, repeat, i); i++) {
         bench_progress("nvme %s, %zu bytes, %d in flight, %s: run %zu of %zu", stream_direction_name(stream->direction),
                        stream->block_bytes, stream->depth, io_engine_of(stream->engine)->name, i + 1, warmup + repeat);
         double rate, fio_rate = 0;
@@ -95,6 +97,7 @@ static int case_run(struct nvme_bench *bench, const struct stream *stream)
 {
     struct bench_samples ours, fios;
     uint64_t least_bytes, begin_ns = clock_now_ns();
+    bench_budget_case(bench->cases_left--);
     TRY(measure(bench, stream, &ours, &fios, &least_bytes));
     char row[160];
     struct bench_record record = {.name = "nvme",

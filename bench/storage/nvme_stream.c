@@ -256,12 +256,14 @@ int stream_run(const struct stream *stream, struct stream_result *out)
     return code;
 }
 
-int stream_all(struct nvme_files *files, enum stream_direction direction)
+// Streams over the first `bytes` of all files together, in the largest blocks, up to 1 MiB, that divide the files.
+static int stream_first(struct nvme_files *files, enum stream_direction direction, uint64_t bytes)
 {
-    // The largest blocks, up to 1 MiB, that divide the files.
     size_t block_bytes = 1 << 20;
     while (files->bytes % block_bytes != 0 || files->bytes / block_bytes < 8)
         block_bytes /= 2;
+    uint64_t all = files->bytes / block_bytes * (uint64_t)files->count;
+    uint64_t blocks = bytes / block_bytes + (bytes % block_bytes != 0);
     struct stream stream = {.files = files,
                             .engine = NVME_LIBAIO,
                             .direction = direction,
@@ -269,7 +271,7 @@ int stream_all(struct nvme_files *files, enum stream_direction direction)
                             .depth = 2,
                             .seconds = 1e9,
                             .thorough = true,
-                            .block_max = files->bytes / block_bytes * (uint64_t)files->count};
+                            .block_max = blocks < all ? blocks : all};
     struct io_queue *queue;
     if (io_queue_open(io_engine_of(NVME_LIBAIO), 1, &queue) == ERR_NONE)
         io_queue_close(queue);
@@ -277,4 +279,17 @@ int stream_all(struct nvme_files *files, enum stream_direction direction)
         stream.engine = NVME_IO_URING;
     struct stream_result result;
     return stream_run(&stream, &result);
+}
+
+int stream_read_back(struct nvme_files *files, uint64_t bytes, size_t block_bytes)
+{
+    // Consecutive blocks lie in different files, so that blocks of another size end elsewhere: one more of each in
+    // each.
+    uint64_t margin = (uint64_t)files->count * (block_bytes + (1 << 20));
+    return bytes > 0 ? stream_first(files, STREAM_READ, bytes + margin) : ERR_NONE;
+}
+
+int stream_all(struct nvme_files *files, enum stream_direction direction)
+{
+    return stream_first(files, direction, files->bytes * (uint64_t)files->count);
 }

@@ -50,6 +50,10 @@ struct stream_result {
 // depth.
 int stream_run(const struct stream *stream, struct stream_result *out);
 
+// Reads back what a sequential stream of writes in blocks of `block_bytes` has written, `bytes` from the first block
+// on, and compares every byte.
+int stream_read_back(struct nvme_files *files, uint64_t bytes, size_t block_bytes);
+
 // Writes all blocks, or reads all and compares every byte.
 int stream_all(struct nvme_files *files, enum stream_direction direction);
 

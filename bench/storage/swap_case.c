@@ -121,7 +121,7 @@ static int measure(const struct swap_bench *bench, const struct swap_case *of, s
     TRY(swap_states_open(&setting, &run->swapped));
     setting.on_nvme = false;
     TRY(swap_states_open(&setting, &run->in_memory));
-    for (size_t round = 0; round < shared->warmup + shared->repeat; round++) {
+    for (size_t round = 0; bench_repeats(shared->warmup, shared->repeat, round); round++) {
         bench_progress("swap: %d buffers, sub-groups of %zu, %s, round %zu of %zu", of->buffer_count,
                        of->sub_group_count, io_engine_of(of->engine)->name, round + 1, shared->warmup + shared->repeat);
         TRY(take_turns(run, round, round >= shared->warmup));

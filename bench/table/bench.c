@@ -7,7 +7,9 @@
 
 #include "base/err.h"
 #include "base/help.h"
+#include "base/processor.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,11 +38,12 @@ static void benchmarks_print(FILE *out)
     fprintf(out, "  %-8s %s\n", bench_all.name, bench_all.summary);
 }
 
-// Runs a benchmark with the options that all share. Raises *worst to its exit status.
-static int run_one(const struct benchmark *benchmark, const struct bench_options *options, int *worst)
+// Runs a benchmark with the options that all share, and with `budget_s` unless it is 0. Raises *worst to its exit
+// status.
+static int run_one(const struct benchmark *benchmark, const struct bench_options *options, double budget_s, int *worst)
 {
-    enum { FIXED = 8, PATHS_MAX = 64 };
-    char repeat[32], warmup[32];
+    enum { FIXED = 9, PATHS_MAX = 64 };
+    char repeat[32], warmup[32], budget[32];
     const char *argv[FIXED + 2 * PATHS_MAX] = {benchmark->name};
     int argc = 1;
     if (options->quick)
@@ -54,6 +57,10 @@ static int run_one(const struct benchmark *benchmark, const struct bench_options
     if (options->warmup > 0) {
         snprintf(warmup, sizeof warmup, "--warmup=%zu", options->warmup);
         argv[argc++] = warmup;
+    }
+    if (budget_s > 0) {
+        snprintf(budget, sizeof budget, "--budget=%.1f", budget_s);
+        argv[argc++] = budget;
     }
     if (benchmark->uses > BENCH_USES_DIRECT && options->storage.buffered)
         argv[argc++] = "--buffered";
@@ -80,8 +87,11 @@ static int all_main(int argc, const char **argv)
         code = bench_parse(argc, argv, &bench_all, NULL, &options);
     if (code == ERR_NONE && (options.size_count > 0 || options.thread_count > 0 || options.storage.engine))
         code = err_set(ERR_USAGE, "--sizes, --threads and --engine differ between benchmarks: give them to one alone");
-    for (int i = 0; i < BENCHMARK_COUNT && code == ERR_NONE && !options.help && !bench_world_is_broken(); i++)
-        code = run_one(benchmarks[i], &options, &worst);
+    double end_s = clock_now_s() + options.budget_s;
+    for (int i = 0; i < BENCHMARK_COUNT && code == ERR_NONE && !options.help && !bench_world_is_broken(); i++) {
+        double share_s = fmax(end_s - clock_now_s(), 1) / (BENCHMARK_COUNT - i);
+        code = run_one(benchmarks[i], &options, options.budget_s > 0 ? share_s : 0, &worst);
+    }
     bench_release(&options);
     int status = bench_exit("all", code);
     return code == ERR_NONE ? worst : status;
@@ -100,17 +110,33 @@ bool bench_is_together(const char *name)
     return false;
 }
 
+static bool asks_for_help(int argc, const char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
 int bench_named(int argc, const char **argv)
 {
-    if (strcmp(argv[0], "all") == 0)
-        return all_main(argc, argv);
-    for (int i = 0; i < BENCHMARK_COUNT; i++) {
-        if (strcmp(argv[0], benchmarks[i]->name) == 0)
-            return bench_world_run(argv[0], benchmarks[i]->run, benchmarks[i]->together, argc, argv);
+    char emulator[PROCESSOR_NAME_BYTES];
+    const struct benchmark *benchmark = NULL;
+    for (size_t i = 0; bench_at(i) && !benchmark; i++)
+        if (strcmp(argv[0], bench_at(i)->name) == 0)
+            benchmark = bench_at(i);
+    if (!benchmark) {
+        fprintf(stderr, "zerogauge bench: unknown benchmark \"%s\"\n", argv[0]);
+        benchmarks_print(stderr);
+        return err_exit_status(ERR_USAGE);
     }
-    fprintf(stderr, "zerogauge bench: unknown benchmark '%s'\n", argv[0]);
-    benchmarks_print(stderr);
-    return err_exit_status(ERR_USAGE);
+    if (!asks_for_help(argc, argv) && processor_is_emulated(emulator)) {
+        bench_skip("%s: this processor is emulated by %s, and times would be the emulator's", argv[0], emulator);
+        return bench_exit(argv[0], ERR_NONE);
+    }
+    if (benchmark == &bench_all)
+        return all_main(argc, argv);
+    return bench_world_run(argv[0], benchmark->run, benchmark->together, argc, argv);
 }
 
 int bench_main(int argc, const char **argv)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole plug-in, to begin from: data parallelism without any sharding, in fp32, with Adam and AdamW as PyTorch has
-// them on a CPU. It declines what it has not. Build it as a shared object and let it be judged:
+// A complete plug-in to start from: data parallelism without sharding, in fp32, with PyTorch's Adam and AdamW on a CPU.
+// It declines cases that need more. Build it as a shared object and have it judged:
 //
-//     cc -shared -fPIC -ffp-contract=off -I conformance/contract conformance/adapters/contract_example.c -o example.so
-//     -lm zerogauge check --plugin ./example.so --out results
+//     cc -shared -fPIC -ffp-contract=off -I conformance/contract -o example.so
+//         conformance/adapters/contract_example.c -lm
+//     zerogauge check --plugin ./example.so --out results
 //
-// Yours keeps these functions and calls your library in them. Everything it needs of a case is in
-// struct zerogauge_case; contract.h says what each call is given.
+// Keep these functions and call your library in them. struct zerogauge_case describes the case; contract.h defines the
+// arguments of each call.
 #include "contract.h"
 
 #include <math.h>
@@ -27,11 +28,11 @@ struct example {
 
 static int example_open(const struct zerogauge_case *c, const float *const initial[], void **context)
 {
-    // Say what you have not: such a case counts as UNSUPPORTED, with this message, and not as a failure.
+    // Decline what your library lacks: the case then counts as UNSUPPORTED, with this message, and not as a failure.
     if (c->stage || c->precision || c->communication_dtype || c->accumulation_dtype || c->loss_scale ||
         c->overflow_check || c->gradient_clipping > 0 || c->delayed_update || c->offload_optimizer ||
         c->offload_param || c->phase || c->expects_refusal) {
-        snprintf(c->message, c->message_bytes, "the example knows plain data parallelism in fp32");
+        snprintf(c->message, c->message_bytes, "the example supports plain data parallelism in fp32 only");
         return ZEROGAUGE_UNSUPPORTED;
     }
     struct example *e = calloc(1, sizeof *e + (size_t)c->param_count * sizeof e->tensors[0]);
@@ -47,7 +48,7 @@ static int example_open(const struct zerogauge_case *c, const float *const initi
     return ZEROGAUGE_OK;
 }
 
-// The loss is the sum of parameter x gradient, so that backward has only to add what it is given. With an autograd,
+// The loss is the sum of parameter x gradient, so backward only adds the given gradients. With an autograd library,
 // build that loss here and call its backward.
 static int example_gradients(void *context, int32_t step, int32_t micro, int32_t rank, const void *const gradients[],
                              void *const seen[])
@@ -66,7 +67,7 @@ static int example_gradients(void *context, int32_t step, int32_t micro, int32_t
     return ZEROGAUGE_OK;
 }
 
-// One element. The mean over ranks and micro-steps: ranks added in order, one division. Then Adam.
+// Updates one element: the mean over ranks and micro-steps (ranks added in order, one division), then Adam.
 static void update(const struct zerogauge_case *c, const struct zerogauge_group *group, const struct tensor *x,
                    size_t n, size_t k, double lr, double t)
 {
@@ -115,7 +116,7 @@ static void example_close(void *context)
     free(e);
 }
 
-// Optional calls that are left out are null: no checkpoints, and no report of memory and traffic.
+// Optional calls are null where omitted: this plug-in has no checkpoints and reports no memory or traffic.
 const struct zerogauge_implementation *zerogauge_implementation(void)
 {
     static const struct zerogauge_implementation table = {.contract = ZEROGAUGE_CONTRACT,

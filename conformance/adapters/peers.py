@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges the configurations of peers.txt by `zerogauge check --level quick`, and holds the verdicts against what is
-expected there: python peers.py ZEROGAUGE OUT [NAME...]. As many run at a time as there are processors, from processes
-that have their packages imported (warm.py). The last line is `N passed, N failed, N skipped`."""
+"""Judges the configurations of peers.txt with `zerogauge check --level quick`, and compares the verdicts with those
+expected there: python peers.py ZEROGAUGE OUT [NAME...]. Runs one configuration per processor at a time, from processes
+that have already imported their packages (warm.py). The last line is `N passed, N failed, N skipped`."""
 import fnmatch
 import json
 import os
@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ADAPTERS = HERE / "zerogauge" / "adapters"
 VERDICTS = "PASS", "EQUIVALENT", "BOUNDED", "FAIL", "BROKEN", "UNSUPPORTED"
-RUNNING = set()  # processes, to be ended where this one is interrupted
+RUNNING = set()  # processes to end if this one is interrupted
 ROW = "{:24} {:16}" + "".join(f" {{:>{len(verdict)}}}" for verdict in VERDICTS) + " {:>5}"
 
 
@@ -32,17 +33,17 @@ def read_table():
 
 
 def parts_of(command):
-    """Options of `zerogauge check`, the adapter, and its options."""
+    """Splits a command into the options of `zerogauge check`, the adapter, and the adapter's options."""
     words = command.split()
     at = next(i for i, word in enumerate(words) if word.endswith(".py"))
     return words[:at], words[at], words[at + 1:]
 
 
 def judge(zerogauge, out, claims, command, sockets):
-    """The records of the report by kind; the report itself and what was printed stay in `out`."""
+    """Returns the report's records by kind, and the file with the output. The report stays in `out`."""
     shutil.rmtree(out, ignore_errors=True)
     check_options, adapter, options = parts_of(command)
-    line = [zerogauge, "check", "--level", "quick", "--claims", HERE / "claims" / f"{claims}.json", *check_options,
+    line = [zerogauge, "check", "--level", "quick", "--claims", ADAPTERS / "claims" / f"{claims}.json", *check_options,
             "--out", out, "--", sys.executable, "-S", HERE / "warm.py", "launch", f"{sockets}/{adapter}", *options,
             "{cases}", "{answers}", "{world}", "{state}"]
     printed = out.with_suffix(".txt")
@@ -59,25 +60,25 @@ def judge(zerogauge, out, claims, command, sockets):
 
 
 def failures_of(name, records, cases):
-    """The requirements that fail only in cases of which a line says so; in lines, patterns that no failure matches; and
-    in lines, those that some match."""
+    """Returns the requirements that fail only in expected cases; lines for patterns that match no failure; and lines
+    for patterns that match some."""
     failed = [record for record in records["check"] if record["verdict"] in ("FAIL", "BROKEN") and record["case"]]
     known = [(pattern, why, {record["case"] for record in failed if fnmatch.fnmatch(record["case"], pattern)})
              for of, pattern, why in cases if fnmatch.fnmatch(name, of)]
-    told = set().union(*(hits for _, _, hits in known))
-    untold = {id for record in failed if record["case"] not in told for id in record["requirements"]}
-    explained = {id for record in failed if record["case"] in told for id in record["requirements"]} - untold
+    matched = set().union(*(hits for _, _, hits in known))
+    unmatched = {id for record in failed if record["case"] not in matched for id in record["requirements"]}
+    explained = {id for record in failed if record["case"] in matched for id in record["requirements"]} - unmatched
     return (explained, [f"no case {pattern} fails: {why}" for pattern, why, hits in known if not hits],
             [f"{pattern} FAIL, {len(hits)} cases: {why}" for pattern, why, hits in known if hits])
 
 
 def surprises(name, records, expected, cases):
-    """What is otherwise than expected, in lines; and in lines what is as expected."""
+    """Returns lines about what differs from the expectations, and lines about what meets them."""
     end = records["end"][0]
-    explained, stale, told = failures_of(name, records, cases)
+    explained, stale, as_expected = failures_of(name, records, cases)
     verdicts = {record["id"]: record["verdict"] for record in records["requirement"]}
     known = {id: (verdict, why) for pattern, id, verdict, why in expected
-             if fnmatch.fnmatch(name, pattern) and id in verdicts}  # a run of some cases has not all
+             if fnmatch.fnmatch(name, pattern) and id in verdicts}  # a run of some cases lacks some requirements
     wrong = [f"{id} is {verdicts[id]}, expected {verdict}: {why}" for id, (verdict, why) in known.items()
              if verdicts[id] != verdict]
     wrong += [f"{id} is {verdict}" for id, verdict in verdicts.items() if verdict in ("FAIL", "BROKEN") and
@@ -85,19 +86,19 @@ def surprises(name, records, expected, cases):
     wrong += stale
     wrong += [f"the command: {end['command_text']}"] if end["command_failed"] else []
     wrong += ["nothing was judged"] if end["verdict"] == "NOTHING-JUDGED" else []
-    return wrong, told + [f"{id} {verdict}: {why}" for id, (verdict, why) in known.items()
+    return wrong, as_expected + [f"{id} {verdict}: {why}" for id, (verdict, why) in known.items()
                           if verdicts[id] == verdict]
 
 
 def judged(zerogauge, out, sockets, expected, cases, name, claims, command):
-    """Runs a configuration; whether it is as it should be, and what is to be printed of it."""
+    """Runs a configuration. Returns whether it is as expected, and the lines to print."""
     begin, again = time.monotonic(), []
     records, printed = judge(zerogauge, out / name, claims, command, sockets)
-    if "end" in records and records["end"][0]["command_failed"]:  # once more: a crash need not be one of every run
+    if "end" in records and records["end"][0]["command_failed"]:  # once more: some crashes are not reproducible
         again = [f"    AGAIN    {records['end'][0]['command_text']}"]
         records, printed = judge(zerogauge, out / name, claims, command, sockets)
     if "end" not in records:
-        return False, [f"{name}: no whole report; see {printed}"]
+        return False, [f"{name}: the report is incomplete; see {printed}"]
     end = records["end"][0]
     lines = [ROW.format(name, end["verdict"], *(str(end["requirement_counts"][verdict]) for verdict in VERDICTS),
                         f"{time.monotonic() - begin:.0f}"), *again]
@@ -108,8 +109,8 @@ def judged(zerogauge, out, sockets, expected, cases, name, claims, command):
 
 
 def asked(zerogauge, out, name, command):
-    """Runs a program that judges by itself; the same."""
-    line = [sys.executable, HERE / command.split()[0], *command.split()[1:], zerogauge, out / name]
+    """Runs a program that judges itself. Returns as judged()."""
+    line = [sys.executable, ADAPTERS / command.split()[0], *command.split()[1:], zerogauge, out / name]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         RUNNING.add(process)
         text = process.communicate()[0]
@@ -120,14 +121,14 @@ def asked(zerogauge, out, name, command):
 
 
 def serve(sockets, runs):
-    """Starts a process for each adapter that its launches are forked from."""
+    """Starts one process per adapter; all launches of the adapter are forked from it."""
     options = {}
     for _, _, command in runs:
         _, adapter, words = parts_of(command)
         options.setdefault(adapter, []).extend(words)
     for adapter, words in options.items():
         RUNNING.add(subprocess.Popen([sys.executable, HERE / "warm.py", "serve", f"{sockets}/{adapter}",
-                                      HERE / adapter, *words]))
+                                      ADAPTERS / adapter, *words]))
     servers = list(RUNNING)
     while not all(os.path.exists(f"{sockets}/{adapter}") for adapter in options):
         if any(server.poll() is not None for server in servers):
@@ -136,7 +137,8 @@ def serve(sockets, runs):
 
 
 def judge_all(zerogauge, out, runs, programs, rules):
-    """Prints what came out, in the order of the table; how many were as they should be, and how many not."""
+    """Prints the results in the order of the table. Returns how many configurations are as expected, and how many are
+    not."""
     passed = failed = 0
     with tempfile.TemporaryDirectory() as sockets, ThreadPoolExecutor(os.cpu_count() + 1) as pool:
         try:
@@ -150,7 +152,7 @@ def judge_all(zerogauge, out, runs, programs, rules):
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(RUNNING):
-                process.terminate()  # a run ends its ranks, and then itself
+                process.terminate()  # a run then ends its ranks
     return passed, failed
 
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches of an adapter by a process that has its packages imported, which takes longer than most launches do.
+"""Launches an adapter from a process that has already imported its packages, because importing takes longer than most
+launches.
 
-    python warm.py serve SOCKET ADAPTER.py [OPTION...]   imports the adapter as if launched with the options, and listens
-    python warm.py launch SOCKET ARGUMENT...             is a launch: its output, its exit status, and its end
+    python warm.py serve SOCKET ADAPTER.py [OPTION...]   imports the adapter with these options, and listens
+    python warm.py launch SOCKET ARGUMENT...             runs a launch; passes on its output and exit status
 
-Every launch is forked, and as new as a process of its own. Where a launcher is ended, so are the launch's processes;
-limits of memory do not see them."""
+Every launch is forked, with the state of a new process. If the launcher ends, so do the launch's processes;
+memory limits on the launcher do not apply to them."""
 import json
 import os
 import runpy
@@ -17,7 +18,7 @@ from pathlib import Path
 
 
 def run(adapter, request, files):
-    """The forked process of a launch, in a group of its own."""
+    """Runs in the forked process of a launch, in its own process group."""
     os.setpgid(0, 0)
     for number, file in enumerate(files, start=1):
         os.dup2(file, number)
@@ -29,7 +30,7 @@ def run(adapter, request, files):
 
 
 def end(group):
-    """Ends what a launch has left, or all of it."""
+    """Kills all remaining processes of a launch."""
     try:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
@@ -37,7 +38,8 @@ def end(group):
 
 
 def attend(adapter, connection):
-    """The forked process beside a launch: tells the launcher its status, and ends it when the launcher is gone."""
+    """Runs in a process beside the launch: sends the launcher the exit status, and kills the launch if the launcher has
+    ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     text, files, _, _ = socket.recv_fds(connection, 1 << 20, 2)
     pid = os.fork()
@@ -48,7 +50,7 @@ def attend(adapter, connection):
         os.close(file)
     done, status = os.waitpid(pid, os.WNOHANG)
     while done == 0:
-        if select.select([connection], [], [], 0.02)[0]:  # nothing more is ever sent: the launcher has ended
+        if select.select([connection], [], [], 0.02)[0]:  # the launcher sends nothing more, so it has ended
             break
         done, status = os.waitpid(pid, os.WNOHANG)
     end(pid)
@@ -58,7 +60,6 @@ def attend(adapter, connection):
 
 
 def serve(path, adapter, *options):
-    sys.path.insert(0, str(adapter.parent))
     sys.argv = [str(adapter), *options]
     runpy.run_path(str(adapter), run_name="imported")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

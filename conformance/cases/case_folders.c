@@ -57,7 +57,7 @@ int case_order_of_world(const char *cases, int world, json_t **out)
 int case_folder_make(const char *path)
 {
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+        return err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
     return ERR_NONE;
 }
 

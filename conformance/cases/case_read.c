@@ -73,6 +73,8 @@ static int read_checkpoint(const struct strict_object *root, struct check_case *
     TRY(strict_keys(&object, keys));
     TRY(strict_word(&object, "phase", phases, &phase));
     c->phase = phase == 0 ? PHASE_SAVE : PHASE_RESUME;
+    if (c->steps < 2)
+        return strict_fail(root, "checkpoint", "is given in a case of one step, which has none after it");
     TRY(strict_int(&object, "step", 1, c->steps - 1, &c->checkpoint_step));
     return strict_bool(&object, "weights_only", &c->weights_only);
 }

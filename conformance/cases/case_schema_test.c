@@ -114,6 +114,16 @@ Test(case_schema, what_is_neither_is_refused_by_both)
     json_decref(schema);
 }
 
+Test(case_schema, a_case_of_one_step_has_no_checkpoint)
+{
+    char *text = changed(&(struct change){"\"checkpoint\": null", CHECKPOINT("save", "1", "")});
+    char *steps = strstr(text, "\"steps\": 3");
+    steps[strlen("\"steps\": ")] = '1';
+    cr_expect_eq(read_case(text, strlen(text)), ERR_USAGE);
+    cr_expect_str_eq(err_message(), "case.json:1: checkpoint: is given in a case of one step, which has none after it");
+    free(text);
+}
+
 struct visit {
     json_t *schema;
     int count;

@@ -279,7 +279,7 @@ int case_write(const struct check_case *c, const struct case_values *values, con
     char path[PATH_MAX];
     TRY(file_join(folder, c->name, path));
     if (mkdir(path, 0777) != 0)
-        return err_set(ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+        return err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
     TRY(write_text(c, path));
     TRY(write_initial(c, values, path));
     for (int step = case_first_step(c); step <= case_last_step(c); step++)

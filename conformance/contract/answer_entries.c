@@ -123,7 +123,7 @@ static int look_at(const struct answer *answer, int rank, int fd, const char *pa
     if (take(answer, rank, name, step_bytes_max, entries, &type, &bytes_max) != ERR_NONE)
         return refuse(path, name, "does not belong there: no such file is part of an answer to this case");
     if (fstatat(fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
-        return err_set(ERR_IO, "%s/%s: cannot be looked at: %s", path, name, strerror(errno));
+        return err_set(ERR_IO, "%s/%s: cannot be inspected: %s", path, name, strerror(errno));
     if ((status.st_mode & S_IFMT) != type)
         return refuse(path, name, "is %s; expected %s", type_text(status.st_mode), type_text(type));
     if (type == S_IFREG && (uint64_t)status.st_size > bytes_max)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tensors belong into each file of an answer to a case: the one list that writing and checking share.
+// The tensors of each file of an answer. Writing and checking an answer share this list.
 #ifndef ZG_ANSWER_LAYOUT_H
 #define ZG_ANSWER_LAYOUT_H
 
@@ -23,23 +23,23 @@ struct answer_entry {
     enum answer_entry_kind kind;
     int param;      // index; -1: a scalar
     int micro;      // of ENTRY_SEEN
-    bool required;  // false: a file may do without it
+    bool required;  // false: a file may omit it
 };
 
 struct answer_layout {
     const struct check_case *c;
-    struct answer_entry *entries;  // in the order in which they are written
+    struct answer_entry *entries;  // in the order of writing
     size_t count;
-    uint64_t header_bytes_max, file_bytes_max;  // no honest file is larger
+    uint64_t header_bytes_max, file_bytes_max;  // larger files are refused unread
 };
 
-// step-K.safetensors, and rank-R/step-K.safetensors. The case must outlive the layout.
+// The layouts of step-K.safetensors and of rank-R/step-K.safetensors. The case must outlive the layout.
 int answer_layout_of_step(const struct check_case *c, struct answer_layout *out);
 int answer_layout_of_seen(const struct check_case *c, struct answer_layout *out);
 void answer_layout_close(struct answer_layout *layout);
 
-// Finds every entry in an open file: found[i] is the tensor of entries[i], or null. ERR_USAGE: a tensor is missing, of
-// another type or shape, or does not belong there; the message names it.
+// Finds every entry in an open file: found[i] is the tensor of entries[i], or null if the file omits it. ERR_USAGE: a
+// required tensor is missing, has another type or shape, or is not in the list; the message names it.
 int answer_layout_match(const struct answer_layout *layout, const struct safetensors *file,
                         const struct safetensors_tensor *found[]);
 

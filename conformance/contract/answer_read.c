@@ -38,7 +38,7 @@ static int read_text(struct answer *answer)
 {
     const char *name = answer->kind == ANSWER_UNSUPPORTED ? "unsupported.txt" : "refused.txt";
     char *text, shown[TEXT_MESSAGE_BYTES];
-    size_t bytes, used = 0;
+    size_t bytes = 0, used = 0;
     TRY(read_small_file(answer, name, TEXT_BYTES_MAX, &text, &bytes));
     for (size_t i = 0; i < bytes; i++) {
         bool blank = (unsigned char)text[i] <= ' ' || text[i] == 0x7f;

@@ -176,7 +176,7 @@ int answer_write_seen(const struct check_case *c, const char *folder, int step, 
     snprintf(name, sizeof name, "rank-%d", rank);
     TRY(file_join(folder, name, rank_folder));
     if (mkdir(rank_folder, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_IO, "%s: cannot be made: %s", rank_folder, strerror(errno));
+        return err_set(ERR_IO, "%s: cannot be created: %s", rank_folder, strerror(errno));
     TRY(step_path(rank_folder, step, path));
     TRY(answer_layout_of_seen(c, &layout));
     struct source *sources = calloc(layout.count + 1, sizeof *sources);

@@ -16,7 +16,7 @@
 static int check_table(const char *plugin, const struct zerogauge_implementation *table)
 {
     if (!table)
-        return err_set(ERR_USAGE, "%s: zerogauge_implementation gives no table", plugin);
+        return err_set(ERR_USAGE, "%s: zerogauge_implementation returns no table", plugin);
     if (table->contract != ZEROGAUGE_CONTRACT)
         return err_set(ERR_USAGE, "%s: is made for contract %u, and this is contract %d; expected the same", plugin,
                        table->contract, ZEROGAUGE_CONTRACT);

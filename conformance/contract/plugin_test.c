@@ -108,7 +108,7 @@ Test(plugin, the_example_declines_what_it_has_not)
     cr_assert_eq(plugin_answer(example, "cases", "answers", 2, NULL), ERR_NONE, "%s", err_message());
     cr_assert_eq(answer_open(&c, "answers/zero", &answer), ERR_NONE, "%s", err_message());
     cr_expect_eq(answer.kind, ANSWER_UNSUPPORTED);
-    cr_expect_str_eq(answer.text, "the example knows plain data parallelism in fp32");
+    cr_expect_str_eq(answer.text, "the example supports plain data parallelism in fp32 only");
     answer_close(&answer);
 }
 
@@ -162,7 +162,7 @@ Test(plugin, another_contract_is_refused_with_both_versions)
     } rows[] = {
         {"contract", "is made for contract 2, and this is contract 1; expected the same"},
         {"size", "its table has 88 bytes, that of contract 1 has 96; expected the same"},
-        {"table", "zerogauge_implementation gives no table"},
+        {"table", "zerogauge_implementation returns no table"},
         {"step", "its table has no \"step\""},
         {"version", "its table has no \"version\""},
         {"save", "its table has one of \"save\" and \"load\"; expected both, or neither"},

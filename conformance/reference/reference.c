@@ -41,7 +41,7 @@ struct reference_run {
 static int make_folder(const char *path)
 {
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return err_set(ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+        return err_set(ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
     return ERR_NONE;
 }
 

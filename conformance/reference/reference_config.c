@@ -99,7 +99,7 @@ static int load(const struct check_case *c, json_t *root, const char *nvme_path,
     char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     if (!text)
-        return err_set(ERR_USAGE, "%s: its configuration has a number or a name that JSON has not", c->name);
+        return err_set(ERR_USAGE, "%s: its configuration has a number or a name that JSON cannot represent", c->name);
     const char *const paths[] = {nvme_path};
     const struct config_options options = {
         .world = c->world,
@@ -123,9 +123,9 @@ static int check_loss_scale(const struct check_case *c, bool *unsupported)
         return ERR_NONE;
     *unsupported = true;
     if (frexp(scale->scale, &power) != 0.5)
-        return err_set(ERR_USAGE, "the dynamic loss scale begins at a power of 2 only, not at %g", scale->scale);
+        return err_set(ERR_USAGE, "the initial dynamic loss scale must be a power of 2, not %g", scale->scale);
     if (scale->min_scale != trunc(scale->min_scale))
-        return err_set(ERR_USAGE, "the least loss scale is a whole number only, not %g", scale->min_scale);
+        return err_set(ERR_USAGE, "the minimum loss scale must be a whole number, not %g", scale->min_scale);
     *unsupported = false;
     return ERR_NONE;
 }

@@ -206,14 +206,8 @@ int reference_report_usage(struct reference_report *report)
 {
     if (!report->comm)
         return answer_write_usage(report->c, report->folder, report->usage);
-    int world = comm_world(report->comm);
-    size_t counts[CASE_WORLD_MAX], offsets[CASE_WORLD_MAX];
-    for (int rank = 0; rank < world; rank++) {
-        counts[rank] = sizeof report->usage[rank];
-        offsets[rank] = (size_t)rank * sizeof report->usage[rank];
-    }
     const struct answer_usage *own = &report->usage[comm_rank(report->comm)];
-    TRY(comm_all_gather(report->comm, own, report->usage, counts, offsets, DTYPE_BYTE));
+    TRY(comm_all_gather_equal(report->comm, own, report->usage, sizeof *own));
     return comm_rank(report->comm) == 0 ? answer_write_usage(report->c, report->folder, report->usage) : ERR_NONE;
 }
 

@@ -22,7 +22,7 @@ static int put(FILE *out, json_t *record)
     int rc = json_dumpf(record, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(record);
     if (rc != 0 || fputc('\n', out) == EOF)
-        return err_set(ERR_IO, "the JSON report could not be written whole");
+        return err_set(ERR_IO, "the JSON report could not be written completely");
     return ERR_NONE;
 }
 

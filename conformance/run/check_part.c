@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A part of the suite's cases: those of a level, of a name, of a requirement. And the files of one.
 #include "conformance/run/check_select.h"
+#include "base/digest.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
 
@@ -80,6 +81,6 @@ int check_digest_case(const struct check_case *c, const char *folder, char diges
         sum[0] = random_key(sum[0], high);
         sum[1] = random_key(sum[1], low);
     }
-    snprintf(digest, FILE_DIGEST_BYTES, "%016llx%016llx", (unsigned long long)sum[0], (unsigned long long)sum[1]);
+    digest_text((XXH128_hash_t){.high64 = sum[0], .low64 = sum[1]}, digest);
     return ERR_NONE;
 }

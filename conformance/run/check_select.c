@@ -110,7 +110,7 @@ static int keep_world(const struct check_setting *setting, struct check_run *run
     run->case_count = kept;
     for (size_t i = 0; i < kept; i++)
         run->asked[i] = true;
-    return kept > 0 ? ERR_NONE : err_set(ERR_USAGE, "no case that is asked for has %d ranks", world);
+    return kept > 0 ? ERR_NONE : err_set(ERR_USAGE, "none of the selected cases has %d ranks", world);
 }
 
 int check_select(const struct check_setting *setting, struct check_run *run)

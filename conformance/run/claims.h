@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an implementation says that it supports, and which of the permitted variants it follows: claims.json, as
-// CONTRACT.md says. What is not claimed is not asked.
+// The claims of an implementation: which worlds, stages, precisions and features it supports, and which of the
+// permitted variants it follows (claims.json, defined in CONTRACT.md). Cases outside the claims are skipped.
 #ifndef ZG_CLAIMS_H
 #define ZG_CLAIMS_H
 
@@ -30,7 +30,7 @@ enum claims_feature {
     FEATURE_COUNT
 };
 
-const char *claims_feature_name(enum claims_feature feature);  // as in the file: "accumulation"
+const char *claims_feature_name(enum claims_feature feature);  // the key in the file, such as "accumulation"
 
 enum claims_clip { CLAIMS_CLIP_EITHER, CLAIMS_CLIP_TORCH, CLAIMS_CLIP_DEEPSPEED };
 enum claims_unused { CLAIMS_UNUSED_EITHER, CLAIMS_UNUSED_UNTOUCHED, CLAIMS_UNUSED_ZERO_GRADIENT };
@@ -39,7 +39,7 @@ enum { CLAIMS_WORD_BYTES = 64, CLAIMS_TEXT_BYTES = 128 };
 
 struct claims {
     char name[CLAIMS_WORD_BYTES], version[CLAIMS_WORD_BYTES];
-    // Sets, as bits; bit w of worlds is a world of w + 1 ranks.
+    // Bit sets. Bit w of `worlds` is a world of w + 1 ranks.
     uint64_t worlds;
     uint32_t stages, precisions, offload_optimizer, offload_param, features;
     enum claims_clip clip;
@@ -47,17 +47,17 @@ struct claims {
     enum claims_unused unused;
 };
 
-// Everything, by nobody: what is claimed without a file.
+// Every world, stage, precision and feature, with empty names: the claims if there is no file.
 void claims_whole(struct claims *out);
 
-// ERR_USAGE: it cannot be read or is not what CONTRACT.md says, with the file, the line and the key.
+// ERR_USAGE: the file cannot be read or breaks the format of CONTRACT.md; the message names file, line and key.
 int claims_read(const char *file, struct claims *out);
 
-// The same of a text in memory; file is its name in messages.
+// As claims_read, but reads from memory; messages call the text `file`.
 int claims_parse(const char *file, const char *text, size_t bytes, struct claims *out);
 
-// True if a case is claimed; otherwise `why` is the reason: "the feature \"tied\" is not claimed". A case that resumes
-// is claimed if both halves are: `other` is the other half, or null for a whole case.
+// Returns whether a case is claimed; if not, `why` receives the reason, such as "the feature \"tied\" is not claimed".
+// A case that resumes is claimed if both of its halves are: `other` is the other half, or null for a whole case.
 bool claims_cover(const struct claims *claims, const struct check_case *c, const struct check_case *other,
                   char why[CLAIMS_TEXT_BYTES]);
 

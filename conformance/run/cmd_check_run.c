@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "conformance/report/report.h"
 #include "base/process/launch.h"
+#include "base/resources.h"
 #include "base/process/shell_word.h"
 #include "base/size.h"
 #include "base/terminal.h"
@@ -148,8 +149,9 @@ static int describe_part(const struct check_part *part, char **out)
 
 static int limits(const struct check_options *a, struct check_setting *setting)
 {
-    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    setting->memory_limit_bytes = (uint64_t)pages * (uint64_t)page_bytes / 10 * 9;
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t limit = resources_memory_limit();
+    setting->memory_limit_bytes = (limit > 0 && limit < memory ? limit : memory) / 10 * 9;
     setting->output_limit_bytes = (uint64_t)4 << 30;
     if (a->memory)
         TRY(size_parse(a->memory, &setting->memory_limit_bytes));

@@ -178,7 +178,7 @@ static int begin_block(struct parser *p)
     memcpy(p->block->id, heading, length);
     for (int i = 0; i < p->out->count; i++) {
         if (strcmp(p->out->list[i].id, p->block->id) == 0)
-            return wrong(p, p->line_number, p->block->id, "the identifier is taken");
+            return wrong(p, p->line_number, p->block->id, "the identifier is already used");
     }
     p->block->title = title;
     p->block->must = must;
@@ -222,7 +222,7 @@ static int parse_block_line(struct parser *p)
         return parse_item(p, p->line + strlen(item_starts[p->item_count - 1]));
     }
     if (p->item_count > 0)
-        return wrong(p, p->line_number, p->line, "expected nothing but the list's items after its first");
+        return wrong(p, p->line_number, p->line, "expected only list items after the first one");
     return ERR_NONE;
 }
 

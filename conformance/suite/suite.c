@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From rows to cases: what all have in common, the grids, and the names.
+// Expands the rows of the tables into cases: common defaults, grids, names.
 #include "conformance/suite/suite.h"
 
 #include "conformance/suite/suite_build.h"
@@ -14,7 +14,7 @@
 
 enum { REACH_MAX = 1000, SPREAD_MAX = 1 << 16, SMALL_MEAN = 4, LARGE = 16 };
 
-// The names of a row's cases so far: its grids may overlap, and a case comes once.
+// The names of a row's cases so far. Its grids may overlap; each case is visited once.
 enum { ROW_CASE_MAX = 512 };
 struct suite_visit {
     int (*visit)(void *context, const struct check_case *c);
@@ -23,7 +23,7 @@ struct suite_visit {
     char names[ROW_CASE_MAX][CASE_NAME_BYTES];
 };
 
-// The same for all variants of a topic, so that stages and tiers have the same numbers.
+// One seed for all variants of a topic, so that every stage and tier gets the same data.
 static uint64_t seed_of(const char *topic)
 {
     uint64_t key = 0;
@@ -84,7 +84,7 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-// The most uses that any parameter has.
+// The largest number of uses of one parameter.
 static int use_count(const struct check_case *c)
 {
     int most = 1;
@@ -105,7 +105,7 @@ static void fit(struct check_case *c)
     int bits = smaller(significant_bits(c->precision),
                        smaller(significant_bits(c->communication_dtype), significant_bits(c->accumulation_dtype)));
     int uses = use_count(c);
-    // fp32's reciprocal of 7 is so far off that 3/7 of 7 are not 3: with powers of two alone it does no harm.
+    // In fp32, 21 times the rounded reciprocal of 7 is not 3; powers of two times 7 give the exact quotient.
     data->paired = data->family == FAMILY_EXACT && c->world % 7 == 0;
     data->unit = data->unit ? data->unit : odd_part(c->world) * odd_part(c->accumulation);
     int room = (1 << bits) / (data->unit * c->world * c->accumulation * uses);
@@ -183,7 +183,7 @@ static int make(struct suite_visit *to, const struct suite_row *row, struct suit
 
 // --- grids ---
 
-// Cuts off the next part of a list; returns false at its end. The separator is one character.
+// Copies the next part of a list to `out` and moves the list past it. Returns false at its end.
 static bool next_part(const char **list, char separator, char *out, size_t room)
 {
     if (!*list || **list == '\0')

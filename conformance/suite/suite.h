@@ -8,8 +8,8 @@
 
 enum suite_level { LEVEL_QUICK, LEVEL_FULL };
 
-// Calls visit for every case of a level, in a fixed order, its requirements filled in; resuming ones come as NAME.save
-// and NAME.resume. Ends with the first code that is not ERR_NONE.
+// Calls visit for every case of a level, in a fixed order, with its requirements filled in. A case that resumes comes
+// as two, NAME.save and NAME.resume. Returns the first code that is not ERR_NONE.
 int suite_cases(enum suite_level level, int (*visit)(void *context, const struct check_case *c), void *context);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases about one element's update: hyper-parameters, sizes, magnitudes.
+// Cases about the update of single elements: hyperparameters, tensor sizes, magnitudes.
 #include "conformance/suite/suite_build.h"
 
 static void make_basic(struct check_case *c, struct suite_item *item)
@@ -9,7 +9,7 @@ static void make_basic(struct check_case *c, struct suite_item *item)
     c->steps = 5;
 }
 
-// So large that a decay of the other kind, or none, is far off.
+// Large enough that the wrong kind of weight decay, or none, gives very different values.
 static void make_decay(struct check_case *c, struct suite_item *item)
 {
     make_basic(c, item);
@@ -24,7 +24,7 @@ static void make_l2(struct check_case *c, struct suite_item *item)
     c->groups[0].decoupled = false;
 }
 
-// Beyond 1 - beta1 = 1/2 interpolation is computed from its other end.
+// PyTorch's lerp switches to its other formula where the weight 1 - beta1 is 1/2 or more.
 static void make_betas(struct check_case *c, struct suite_item *item)
 {
     make_basic(c, item);
@@ -72,7 +72,7 @@ static void make_groups(struct check_case *c, struct suite_item *item)
         c->params[i].group = i % 3;
 }
 
-// Around the lanes of every vector unit, and in rows.
+// Sizes around the lane counts of all vector units, in one and two dimensions.
 static void make_sizes(struct check_case *c, struct suite_item *item)
 {
     static const size_t sizes[][2] = {{1, 0},  {2, 0},  {3, 0},  {7, 0},  {8, 0}, {9, 0}, {15, 0}, {16, 0}, {17, 0},
@@ -82,7 +82,7 @@ static void make_sizes(struct check_case *c, struct suite_item *item)
         suite_tensor(c, sizes[i][0], sizes[i][1]);
 }
 
-// Squares of about 2^-140 are subnormal in fp32 once 1 - beta2 has multiplied them, and eps is small enough to show it.
+// Squares of about 2^-140 times 1 - beta2 are subnormal in fp32; eps is small enough for them to matter.
 static void make_small(struct check_case *c, struct suite_item *item)
 {
     make_basic(c, item);

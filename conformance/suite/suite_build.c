@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tables of cases are put together from.
+// Building blocks of the tables of cases.
 #include "conformance/suite/suite_build.h"
 
 #include <ctype.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases that stop and go on: as NAME.save and NAME.resume, and, where nothing may differ, as NAME.whole, which never
-// stops.
+// Cases that save a checkpoint and resume from it, as NAME.save and NAME.resume; where the result must not depend on
+// the interruption, also as NAME.whole, which runs without one.
 #include "conformance/suite/suite_build.h"
 
 #include <math.h>
@@ -14,15 +14,15 @@ static void make_same(struct check_case *c, struct suite_item *item)
     c->checkpoint_step = 3;
 }
 
-// Nothing is gathered ahead: what is kept whole instead has to come back, too.
+// No prefetching: parameters that an implementation keeps gathered instead must be restored, too.
 static void make_prefetch(struct check_case *c, struct suite_item *item)
 {
     make_same(c, item);
     c->prefetch_bucket = 0;
 }
 
-// "window": the scale grows in the first step after the resume that a window begun before it ends in. "hysteresis": one
-// overflow before the checkpoint and one after it shrink the scale.
+// Variant "window": a window that begins before the checkpoint ends after it, and the scale grows. "hysteresis": one
+// overflow before the checkpoint and one after it together shrink the scale.
 static void make_scaler(struct check_case *c, struct suite_item *item)
 {
     bool window = strcmp(item->variant, "window") == 0;
@@ -35,7 +35,7 @@ static void make_scaler(struct check_case *c, struct suite_item *item)
     item->own_data = true;
 }
 
-// "skipped": a step before the checkpoint counts for the schedule, but not for Adam.
+// Variant "skipped": a skipped step before the checkpoint counts for the schedule but not for Adam's t.
 static void make_schedule(struct check_case *c, struct suite_item *item)
 {
     static const double lr[] = {0.002, 0.004, 0.008, 0.02, 0.001};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases about the norm and clipping. Each four elements of the mean have squares of 1 + 1 + 9 + 25 = 36 together, and
-// there are 100 such fours: the norm is exactly 60 in the unit of the grid, whatever is added first.
+// Cases about the norm and clipping. In each group of four elements of the mean the squares sum to 1 + 1 + 9 + 25 = 36.
+// There are 100 groups, so the norm is exactly 60 grid units in any order of addition.
 #include "conformance/suite/suite_build.h"
 
 #include <math.h>
 
 enum { FOURS_NORM = 60 };
 
-// 400 elements, every tensor in whole fours; gradients with this exponent.
+// 400 elements in tensors whose sizes are multiples of four; gradients with this exponent.
 static void make_fours(struct check_case *c, int exponent)
 {
     static const size_t sizes[][2] = {{8, 12}, {52, 0}, {4, 8}, {4, 0}, {120, 0}, {6, 16}};
@@ -32,7 +32,7 @@ static void clip(struct check_case *c, double divisor)
     c->gradient_clipping = ldexp(FOURS_NORM * unit, c->data.exponent_high) / divisor;
 }
 
-// A coefficient of 1/32: both of its forms round to it.
+// The coefficient is 1/32 in both forms of the clip.
 static void make_above(struct check_case *c, struct suite_item *item)
 {
     make_fours(c, item->precision == DTYPE_FP16 ? 1 : 0);
@@ -70,7 +70,7 @@ static void make_groups(struct check_case *c, struct suite_item *item)
     }
 }
 
-// The norm is another power of two in every step: on both sides of the threshold.
+// The norm changes by powers of two from step to step, to both sides of the threshold.
 static void make_changing(struct check_case *c, struct suite_item *item)
 {
     (void)item;
@@ -90,7 +90,7 @@ static void make_scaled(struct check_case *c, struct suite_item *item)
     clip(c, 32);
 }
 
-// The uses of a tied parameter have other gradients than their sum, which alone counts, and once.
+// Each use of a tied parameter has its own gradient; their sum must enter the norm, exactly once.
 static void make_tied(struct check_case *c, struct suite_item *item)
 {
     make_above(c, item);
@@ -105,7 +105,7 @@ static void make_accumulated(struct check_case *c, struct suite_item *item)
     clip(c, 32);
 }
 
-// Squares beyond fp16, and a norm beyond it, too.
+// Squares and a norm above the largest fp16 number.
 static void make_large(struct check_case *c, struct suite_item *item)
 {
     make_fours(c, 11);
@@ -115,8 +115,8 @@ static void make_large(struct check_case *c, struct suite_item *item)
     clip(c, 4096);
 }
 
-// Enough squares to exceed formats and integers that hold only a few: 6400 fours. They are one bucket, so that messages
-// are large, too.
+// 6400 groups of four: enough squares to overflow narrow accumulators. All are in one bucket, so that messages are
+// large, too.
 static void make_many(struct check_case *c, struct suite_item *item)
 {
     enum { MANY_NORM = 480 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases about the parameters that forward passes use: what every rank saw is asked for.
+// Cases about the parameters that forward passes use; every rank must report the values it saw.
 #include "conformance/suite/suite_build.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ static void make_frozen(struct check_case *c, struct suite_item *item)
     c->params[1].frozen = c->params[4].frozen = c->params[6].frozen = true;
 }
 
-// Three groups that take turns, of tensors whose sizes differ.
+// Three groups, assigned to the tensors in turn.
 static void make_groups(struct check_case *c, struct suite_item *item)
 {
     make_steps(c, item);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases about determinism, memory and traffic, and configurations that make no sense.
+// Cases about determinism, memory, communication volume, and invalid configurations.
 #include "conformance/suite/suite_build.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// Many buckets, so that a collective is on its way while the next gradient is made.
+// Many buckets, so that collectives run while the next gradients are computed.
 static void make_overlap(struct check_case *c, struct suite_item *item)
 {
     for (int i = 0; i < 16; i++)
@@ -14,7 +14,7 @@ static void make_overlap(struct check_case *c, struct suite_item *item)
     c->overlap = strcmp(item->variant, "on") == 0;
 }
 
-// 33 serves all worlds up to 11 that the row has.
+// Multiples of 33 divide exactly by all worlds of the row: 1, 2, 3, 4, 8 and 11.
 static void make_world(struct check_case *c, struct suite_item *item)
 {
     suite_model(c);

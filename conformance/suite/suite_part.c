@@ -36,7 +36,7 @@ static void make_empty(struct check_case *c, struct suite_item *item)
     suite_tensor(c, 0, 5);
 }
 
-// Of a bucket, one more, one less, several of them.
+// Tensors of exactly one bucket, one element more, one less, and several buckets.
 static void make_bucket(struct check_case *c, struct suite_item *item)
 {
     static const size_t sizes[][2] = {{8, 8}, {65, 0}, {63, 0}, {12, 16}, {5, 0}, {64, 0}, {129, 0}};
@@ -82,7 +82,7 @@ static void make_world(struct check_case *c, struct suite_item *item)
     (void)item;
     suite_model(c);
     c->steps = 3;
-    // One rank has nothing to average over, but for micro-steps.
+    // With one rank, only micro-steps leave something to average.
     c->accumulation = c->world == 1 ? 3 : 1;
 }
 

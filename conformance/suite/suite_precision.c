@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-// Updates of a thousandth of the parameter, always the same way.
+// Updates of a thousandth of the parameter, always with the same sign.
 static void make_master(struct check_case *c, struct suite_item *item)
 {
     static const double lr = 0.0005;
@@ -18,9 +18,9 @@ static void make_master(struct check_case *c, struct suite_item *item)
     c->groups[0].weight_decay = 0;
 }
 
-// The same gradient in every step makes every update as large as the learning rate, which is half the distance between
-// two 16-bit numbers: first for those from 1 to 2, then from 1/2 to 1, ... With the larger eps the sum stays just below
-// the tie.
+// The same gradient in every step makes every update as large as the learning rate, which is half the spacing of 16-bit
+// numbers: in step 1 of those from 1 to 2, in step 2 of those from 1/2 to 1, and so on. In group 1 the larger eps keeps
+// the sum just below the tie.
 static void make_copy(struct check_case *c, struct suite_item *item)
 {
     int places = item->precision == DTYPE_BF16 ? 8 : 11;
@@ -39,8 +39,8 @@ static void make_copy(struct check_case *c, struct suite_item *item)
     }
 }
 
-// Parameters begin from 2^-14 to 2^-11, normal in fp16; updates of about 2^-14 take a sixth or more of them to where
-// numbers are 2^-24 apart.
+// Parameters begin between 2^-14 and 2^-11, normal in fp16. Updates of about 2^-14 move at least a sixth of them into
+// the subnormal range, where numbers are 2^-24 apart.
 static void make_tiny(struct check_case *c, struct suite_item *item)
 {
     static const double lr = 0x1p-14;
@@ -54,7 +54,7 @@ static void make_tiny(struct check_case *c, struct suite_item *item)
     c->groups[0].weight_decay = 0;
 }
 
-// The last layer has fewer elements than there are ranks; 15 x 2^12 is just within fp16.
+// The last layer has fewer elements than there are ranks; 15 x 2^12 is just below the largest fp16 number.
 static void make_dynamic(struct check_case *c, struct suite_item *item)
 {
     (void)item;
@@ -72,7 +72,7 @@ static void make_static(struct check_case *c, struct suite_item *item)
     c->loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = 1024};
 }
 
-// Six steps and a check for overflow; fp16 with a dynamic loss scale.
+// Six steps with an overflow check, in fp16 with a dynamic loss scale.
 static void make_checked(struct check_case *c, struct suite_item *item)
 {
     suite_model(c);
@@ -113,7 +113,7 @@ static void make_overflow_tensor(struct check_case *c, struct suite_item *item)
     suite_poke(c, 6, 0, c->world - 1, 5, c->params[5].count - 1, -INFINITY);
 }
 
-// Each step uses its own learning rate, however many steps before it were skipped.
+// Skipped steps do not shift the learning rate of later ones.
 static void make_lr(struct check_case *c, struct suite_item *item)
 {
     static const double lr[] = {0.01, 0.08, 0.02, 0.05, 0.04, 0.03};
@@ -128,7 +128,7 @@ static void make_nan(struct check_case *c, struct suite_item *item)
     suite_poke(c, 4, 0, c->world - 1, 0, 2, NAN);
 }
 
-// 60 x 2^12 is more than fp16 holds.
+// 60 x 2^12 overflows fp16.
 static void make_finite(struct check_case *c, struct suite_item *item)
 {
     make_checked(c, item);
@@ -137,7 +137,7 @@ static void make_finite(struct check_case *c, struct suite_item *item)
     suite_poke(c, 5, 0, 0, 0, 11, -60);
 }
 
-// The minimum is no power of two, so that the last halving must stop at it.
+// The minimum, 3, is not a power of two: the last halving would go below it and must stop there.
 static void make_shrink(struct check_case *c, struct suite_item *item)
 {
     make_checked(c, item);
@@ -149,7 +149,7 @@ static void make_shrink(struct check_case *c, struct suite_item *item)
     suite_poke(c, 7, 0, c->world - 1, 1, 12, INFINITY);
 }
 
-// "again": growth has given back the overflow that hysteresis allows.
+// Variant "again": the scale's growth restores the hysteresis, so a second overflow is tolerated.
 static void make_grow(struct check_case *c, struct suite_item *item)
 {
     make_checked(c, item);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases about the mean over ranks and micro-steps.
+// Cases about the mean gradient over ranks and micro-steps.
 #include "conformance/suite/suite_build.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ static void make_exact(struct check_case *c, struct suite_item *item)
     suite_model(c);
 }
 
-// Large terms of opposite sign, a small mean: a rank that is missing or weighed wrongly is all that is left.
+// Large terms of opposite sign with a small mean: a rank that is missing or has the wrong weight dominates the result.
 static void make_cancel(struct check_case *c, struct suite_item *item)
 {
     make_exact(c, item);
@@ -34,7 +34,7 @@ static void make_rounding(struct check_case *c, struct suite_item *item)
     c->data.exponent_high = -2;
 }
 
-// Every element has one rank that has anything: there is nothing to add, and the dtype it is sent in shows.
+// In each element only one rank's gradient is not zero: the sum does not round, so the dtype it is sent in shows.
 static void make_communication(struct check_case *c, struct suite_item *item)
 {
     make_exact(c, item);
@@ -51,7 +51,7 @@ static void make_accumulated(struct check_case *c, struct suite_item *item)
     item->own_data = true;
 }
 
-// Gradients vanish in some steps: what is left over from the step before them is all that there is.
+// In some steps all gradients are zero, so that anything left over from the step before is visible.
 static void make_steps(struct check_case *c, struct suite_item *item)
 {
     make_exact(c, item);
@@ -60,8 +60,8 @@ static void make_steps(struct check_case *c, struct suite_item *item)
     c->data.zero_steps = 1 << 2 | 1 << 4;
 }
 
-// 256 times an integer, and then an integer: bf16 has no room for both. "one": a step has one micro-step, whose
-// gradient is widened all the same.
+// Gradients of 256 times an integer, then of an integer: bf16 cannot hold their sum. Variant "one": one micro-step,
+// whose gradient must still be widened.
 static void make_trap(struct check_case *c, struct suite_item *item)
 {
     make_exact(c, item);

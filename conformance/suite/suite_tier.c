@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases about where states live: the host, NVMe, and the update that runs late.
+// Cases about states on the host and on NVMe, and about the delayed update.
 #include "conformance/suite/suite_build.h"
 
 #include <math.h>
@@ -20,7 +20,6 @@ static void make_offload(struct check_case *c, struct suite_item *item)
     place(c, item);
 }
 
-// Another learning rate in every step.
 static void make_optimizer(struct check_case *c, struct suite_item *item)
 {
     static const double lr[] = {0.01, 0.04, 0.005, 0.02};
@@ -46,7 +45,7 @@ static void make_clip(struct check_case *c, struct suite_item *item)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         suite_tensor(c, sizes[i][0], sizes[i][1]);
     place(c, item);
-    // As in the cases about clipping: the norm is 60, or 180 of three ranks.
+    // The tensors and data of suite_clip.c: the norm is 60, with three ranks 180.
     c->data.same_mean = c->data.square_norm = true;
     c->data.reach = 5;
     c->data.exponent_low = c->data.exponent_high = 0;
@@ -101,7 +100,7 @@ static void make_delayed_clip(struct check_case *c, struct suite_item *item)
     c->gradient_clipping = (c->world % 3 == 0 ? 180.0 : 60.0) / 6;
 }
 
-// Shares of several blocks of 4 KiB, with odd ends.
+// Shards of several 4 KiB blocks and a partial one.
 static void make_sizes(struct check_case *c, struct suite_item *item)
 {
     suite_tensor(c, 3001, 0);
@@ -112,7 +111,7 @@ static void make_sizes(struct check_case *c, struct suite_item *item)
     place(c, item);
 }
 
-// Shares of many sub-groups, also where sub-groups are whole blocks of 4 KiB.
+// Shards of many sub-groups; some sub-groups are multiples of 4 KiB blocks, some are not.
 static void make_sub_groups(struct check_case *c, struct suite_item *item)
 {
     make_offload(c, item);

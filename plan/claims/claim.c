@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/size.h"
+#include "plan/planner/plan_print.h"
 #include "plan/planner/plan_texts.h"
 #include "plan/claims/query.h"
 
@@ -22,8 +23,8 @@ const char *claim_verdict_name(enum claim_verdict verdict)
 
 static int read_claim(const struct strict_object *o, struct claim *claim)
 {
-    static const char *const keys[] = {"statement", "?claim",   "?source", "?query", "?condition", "?under",
-                                       "?verdict",  "?measure", "?value",  "?unit",  "?reason",    NULL};
+    static const char *const keys[] = {"statement", "?claim", "?source", "?query",  "?condition", "?under", "?verdict",
+                                       "?measure",  "?value", "?unit",   "?reason", "?given",     NULL};
     const struct {
         const char *key;
         char *out;
@@ -66,17 +67,18 @@ static int check_parts(const struct strict_object *o, const struct claim *claim)
 
 static int evaluate(const struct strict_object *o, struct claim *claim)
 {
+    const struct query_scope scope = {o, NULL};
     bool holds = false, holds_under = false;
     double measured_under;
     claim->value = NAN;
     TRY(read_claim(o, claim));
     TRY(check_parts(o, claim));
     if (query_has(o, "query"))
-        TRY(query_holds(o, "query", &holds, &claim->value));
+        TRY(query_holds(&scope, o, "query", &holds, &claim->value));
     if (query_has(o, "under"))
-        TRY(query_holds(o, "under", &holds_under, &measured_under));
+        TRY(query_holds(&scope, o, "under", &holds_under, &measured_under));
     if (query_has(o, "measure"))
-        TRY(query_number(o, "measure", 0, &claim->value));
+        TRY(query_number(&scope, o, "measure", &claim->value));
     claim->verdict = !query_has(o, "query") ? CLAIM_UNDECIDABLE
                      : holds                ? CLAIM_TRUE
                      : holds_under          ? CLAIM_TRUE_UNDER
@@ -104,7 +106,9 @@ static int visit_one(const struct strict_object *o, const char *source, struct s
         return ERR_NONE;
     selection->count++;
     snprintf(claim.source, sizeof claim.source, "%s", source);
-    TRY(evaluate(o, &claim));
+    int rc = evaluate(o, &claim);
+    if (rc != ERR_NONE)
+        return *claim.name ? err_prefix(rc, "claim %s", claim.name) : rc;
     return selection->visit(&claim, selection->context);
 }
 
@@ -194,13 +198,13 @@ static int print_one(const struct claim *claim, void *context)
     if (!p->json)
         print_text(p, claim);
     return !p->json ? ERR_NONE
-                    : query_print(json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:b}", "record", "claim",
-                                            "claim", claim->name, "statement", claim->statement, "source",
-                                            claim->source, "verdict", claim_verdict_name(claim->verdict), "condition",
-                                            claim->condition, "reason", claim->reason, "value",
-                                            isnan(claim->value) ? json_null() : json_real(claim->value), "unit",
-                                            claim->unit, "follows", claim->follows),
-                                  p->out);
+                    : plan_print_record(
+                          json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:b}", "record", "claim", "claim",
+                                    claim->name, "statement", claim->statement, "source", claim->source, "verdict",
+                                    claim_verdict_name(claim->verdict), "condition", claim->condition, "reason",
+                                    claim->reason, "value", isnan(claim->value) ? json_null() : json_real(claim->value),
+                                    "unit", claim->unit, "follows", claim->follows),
+                          p->out);
 }
 
 int claim_print(const char *name, bool json, FILE *out)

@@ -63,8 +63,8 @@ static char *printed(const char *name, bool json, int *rc)
     return text;
 }
 
-#define HOLDS "{\"sum\":[1],\"compare\":\"==\",\"value\":1}"
-#define FAILS "{\"sum\":[1],\"compare\":\"==\",\"value\":2}"
+#define HOLDS "\"1 == 1\""
+#define FAILS "\"1 == 2\""
 
 Test(claim, every_recorded_verdict_follows)
 {
@@ -97,18 +97,17 @@ Test(claim, a_verdict_or_a_value_that_does_not_follow_is_detected)
     cr_assert_not(one("{\"statement\":\"s\",\"query\":" HOLDS ",\"verdict\":\"false\"}").follows);
     cr_assert_not(one("{\"statement\":\"s\",\"query\":" FAILS ",\"verdict\":\"true\"}").follows);
     cr_assert_not(one("{\"statement\":\"s\",\"query\":" HOLDS ",\"value\":1.006}").follows);
-    cr_assert_not(one("{\"statement\":\"s\",\"query\":{\"all\":[" HOLDS "," HOLDS "]},\"value\":1}").follows);
-    struct claim measured = one("{\"statement\":\"s\",\"query\":" HOLDS ",\"measure\":{\"sum\":[2,5]},\"value\":7}");
+    cr_assert_not(one("{\"statement\":\"s\",\"query\":\"1 == 1 and 1 == 1\",\"value\":1}").follows);
+    struct claim measured = one("{\"statement\":\"s\",\"query\":" HOLDS ",\"measure\":\"2 + 5\",\"value\":7}");
     cr_assert(measured.follows);
     cr_assert_eq(measured.value, 7);
 }
 
-Test(claim, a_user_writes_one_in_five_lines)
+Test(claim, a_user_writes_one_in_four_lines)
 {
     struct claim claim = one("{\"statement\": \"7.5B parameters take 16.6 GB a GPU in ZeRO-2 on 64 GPUs\",\n"
-                             " \"query\": {\"plan\": {\"params\": 7.5e9, \"preset\": \"zero2\", \"world\": 64},\n"
-                             "           \"quantity\": \"held_bytes\", \"kind\": \"states\", \"tier\": \"device\",\n"
-                             "           \"compare\": \"about\", \"value\": 16.6e9, \"within\": 0.01},\n"
+                             " \"given\": {\"zero2\": {\"params\": 7.5e9, \"preset\": \"zero2\", \"world\": 64}},\n"
+                             " \"query\": \"zero2.memory.device.state_bytes about 16.6e9 within 0.01\",\n"
                              " \"unit\": \"bytes\"}");
     cr_assert_eq(claim.verdict, CLAIM_TRUE);
     cr_assert_eq(claim.stored, CLAIM_NONE);
@@ -118,8 +117,9 @@ Test(claim, a_user_writes_one_in_five_lines)
 
 Test(claim, names_select_a_claim_a_file_or_all_with_a_prefix)
 {
-    cr_assert_str_eq(all_of("zero1-4x").last.name, "zero1-4x");
-    cr_assert_eq(all_of("zero1-4x").count, 1);
+    struct seen claim = all_of("zero1-4x");
+    cr_assert_str_eq(claim.last.name, "zero1-4x");
+    cr_assert_eq(claim.count, 1);
     cr_assert_gt(all_of("zero1-").count, 1);
     struct seen file = all_of("interview");
     cr_assert_eq(file.count, 15);
@@ -134,9 +134,9 @@ Test(claim, names_select_a_claim_a_file_or_all_with_a_prefix)
 Test(claim, a_users_file_is_read_and_fails_where_a_verdict_does_not_follow)
 {
     char path[] = "/tmp/claim_test_XXXXXX";
-    static const char text[] = "{\"source\":\"me\",\"claims\":[{\"statement\":\"one\",\"query\":" HOLDS "},\n"
-                               "{\"statement\":\"two\",\"source\":\"you\",\"verdict\":\"true\",\"query\":" FAILS
-                               ",\"measure\":{\"sum\":[12345678]}}]}";
+    static const char text[] =
+        "{\"source\":\"me\",\"claims\":[{\"statement\":\"one\",\"query\":" HOLDS "},\n"
+        "{\"statement\":\"two\",\"source\":\"you\",\"verdict\":\"true\",\"query\":" FAILS ",\"measure\":12345678}]}";
     int fd = mkstemp(path), rc;
     cr_assert_eq(write(fd, text, sizeof text - 1), (ssize_t)sizeof text - 1);
     close(fd);
@@ -183,9 +183,13 @@ Test(claim, a_mistake_is_named_with_file_line_and_key)
     refused("{\"statement\":\"s\",\"query\":" HOLDS ",\"verdict\":\"maybe\"}",
             "c.json:1: verdict: is \"maybe\", expected one of \"true\", \"true-under\", \"false\", \"undecidable\"");
     refused("{\"source\":\"me\",\"claims\":[{\"statement\":\"s\",\"query\":" HOLDS "},\n\n{\"statement\":\"s\",\n"
-            "\"query\":{\"plan\":{\"params\":8,\"preset\":\"zero1\",\"world\":\"two\"},\"quantity\":\"params\","
-            "\"compare\":\"==\",\"value\":8}}]}",
-            "c.json:4: claims.1.query.plan.world: is \"two\", expected a whole number from 1 to 100000");
+            "\"claim\":\"second\",\"given\":{\"p\":{\"params\":8,\"preset\":\"zero1\",\"world\":\"two\"}},"
+            "\"query\":\"p.params == 8\"}]}",
+            "claim second: c.json:4: claims.1.given.p.world: is \"two\", expected a whole number from 1 to 100000");
+    refused("{\"source\":\"me\",\"claims\":[{\"claim\":\"first\",\"statement\":\"s\",\n\"query\":\"1 == \"}]}",
+            "claim first: c.json:2: claims.0.query: expected a number, a name or \"(\" at its end");
+    refused("{\"claim\":\"c\",\"statement\":\"s\",\"query\":" HOLDS ",\"measure\":\"gone\"}",
+            "claim c: c.json:1: measure: names gone, which is neither given nor an equation of a paper");
     refused("{\"source\":\"me\",\"claims\":[]}", "c.json:1: claims: has 0 elements, expected an array of 1 to 1024 "
                                                  "elements");
     refused("[1]", "c.json:1: is an array, expected a JSON object");

@@ -14,16 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int print_json(const struct plan_setting *setting, const struct plan *plan)
-{
-    json_t *record = plan_json(setting, plan);
-    int rc = record && json_dumpf(record, stdout, JSON_COMPACT) == 0 ? ERR_NONE
-                                                                     : err_set(ERR_MEMORY, "no memory for a record");
-    printf("\n");
-    json_decref(record);
-    return rc;
-}
-
 // Plans the last rank and prints how it differs.
 static int show_last(const struct plan_setting *setting, const struct plan *plan)
 {
@@ -45,7 +35,7 @@ static int show(const struct plan_options *options, const struct plan_setting *s
     if (options->html)
         TRY(plan_html(setting, plan, options->html));
     if (options->json)
-        return print_json(setting, plan);
+        return plan_print_record(plan_json(setting, plan), stdout);
     plan_print(setting, plan, stdout);
     TRY(show_last(setting, plan));
     TRY(plan_advise(options, setting->machine, plan, stdout));

@@ -179,8 +179,8 @@ Test(cmd_plan, errors_name_what_is_wrong)
     } cases[] = {
         {"", "give one of --preset NAME and --config FILE"},
         {"--preset zero3 --world 100001", "--world 100001: expected 1 to 100000"},
-        {"--preset zero3 --model llama-7", "no model is called 'llama-7'"},
-        {"--preset zero3 --machine dgx-9", "no machine is called 'dgx-9'"},
+        {"--preset zero3 --model llama-7", "unknown model \"llama-7\""},
+        {"--preset zero3 --machine dgx-9", "unknown machine \"dgx-9\""},
         {"--preset zero3 --machine workstation --world 2", "inter_node_bytes_per_s"},
         {"--preset zero3 --set zero_optimization.stage=4", "zero_optimization.stage"},
         {"--config /none/ds.json", "/none/ds.json"},

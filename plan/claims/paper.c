@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROW_MAX = 256, COLUMN_MAX = 64, ERRATA_MAX = 64, SUBSTITUTION_DEPTH_MAX = 32 };
+enum { ROW_MAX = 256, COLUMN_MAX = 64, ERRATA_MAX = 64, EQUATION_MAX = 64 };
 
 static const char *const RULES[] = {"nearest", "truncated", "at_least", "at_most", "equal", NULL};
 enum rule { RULE_NEAREST, RULE_TRUNCATED, RULE_AT_LEAST, RULE_AT_MOST, RULE_EQUAL };
@@ -40,52 +40,14 @@ static const struct strict_object *owner(const struct position *position, const 
     return NULL;
 }
 
-// Copies a query with every string "$NAME" replaced by the value that row, column or table gives for it.
-static json_t *substitute(const json_t *value, const struct position *position, int depth)
-{
-    const struct strict_object *const parts[] = {position->row, position->column, position->table};
-    const char *text = json_string_value(value), *key;
-    if (depth > SUBSTITUTION_DEPTH_MAX)
-        return NULL;
-    for (int i = 0; text && text[0] == '$' && i < 3; i++) {
-        const json_t *given = json_object_get(json_object_get(parts[i]->value, "given"), text + 1);
-        if (given)
-            return substitute(given, position, depth + 1);
-    }
-    if (!json_is_object(value) && !json_is_array(value))
-        return json_deep_copy(value);
-    json_t *copy = json_is_array(value) ? json_array() : json_object(), *element;
-    size_t i;
-    int failed = !copy;
-    json_array_foreach ((json_t *)(uintptr_t)value, i, element)
-        failed |= json_array_append_new(copy, substitute(element, position, depth + 1)) != 0;
-    json_object_foreach ((json_t *)(uintptr_t)value, key, element)
-        failed |= json_object_set_new(copy, key, substitute(element, position, depth + 1)) != 0;
-    if (!failed)
-        return copy;
-    json_decref(copy);
-    return NULL;
-}
-
-static int visit_query(const struct strict_object *root, void *out)
-{
-    return query_number(root, "query", 0, out);
-}
-
-// Evaluates the expression at a key of `of` after substitution.
+// Evaluates the expression at a key of `of`. A row's names come before a column's, and a column's before the table's.
 static int evaluate(const struct position *position, const struct strict_object *of, const char *key,
                     const struct paper_cell *cell, double *out)
 {
-    char name[3 * PAPER_NAME_BYTES + 16];
-    json_t *whole = json_pack("{s:o}", "query", substitute(json_object_get(of->value, key), position, 0));
-    char *text = whole ? json_dumps(whole, 0) : NULL;
-    json_decref(whole);
-    if (!text)
-        return strict_fail(position->column, key, "cannot be filled in for row '%s'", cell->row);
-    snprintf(name, sizeof name, "%s, %s, %s", cell->table->name, cell->row, cell->column);
-    int rc = query_text(name, text, strlen(text), visit_query, out);
-    free(text);
-    return rc == ERR_NONE ? rc : err_prefix(rc, "%s", position->table->file);
+    const struct query_scope table = {position->table, NULL}, column = {position->column, &table},
+                             row = {position->row, &column};
+    int rc = query_number(&row, of, key, out);
+    return rc == ERR_NONE ? rc : err_prefix(rc, "%s, %s, %s", cell->table->name, cell->row, cell->column);
 }
 
 static int judge(const struct position *position, const struct strict_object *query, struct paper_cell *cell)
@@ -174,7 +136,7 @@ static int visit_cell(const struct position *position, const struct paper_table 
 static int visit_row(const struct strict_object *table, const struct paper_table *of, const struct strict_object *row,
                      const struct walk *walk)
 {
-    static const char *const row_keys[] = {"row", "printed", "?given", "?rule", NULL};
+    static const char *const row_keys[] = {"row", "printed", "?given", "?query", "?rule", NULL};
     static const char *const keys[] = {"column", "?given", "?query", "?theirs", "?rule", "?unit", "?scale", NULL};
     const json_t *columns, *printed;
     size_t column_count, printed_count;
@@ -218,7 +180,7 @@ static int visit_table(const struct strict_object *table, struct paper_table *of
 
 static int visit_paper(const struct strict_object *root, void *walk)
 {
-    static const char *const keys[] = {"paper", "source", "tables", NULL};
+    static const char *const keys[] = {"paper", "source", "?equations", "tables", NULL};
     const json_t *tables;
     size_t table_count;
     TRY(strict_keys(root, keys));
@@ -233,10 +195,10 @@ static int visit_paper(const struct strict_object *root, void *walk)
     return ERR_NONE;
 }
 
-static int visit_papers(struct walk *walk)
+static int visit_papers(int (*visit)(const struct strict_object *root, void *context), void *context)
 {
     for (const struct plan_text *file = plan_paper_texts; file->name; file++)
-        TRY(query_text(file->name, file->text, file->bytes, visit_paper, walk));
+        TRY(query_text(file->name, file->text, file->bytes, visit, context));
     return ERR_NONE;
 }
 
@@ -248,7 +210,7 @@ int paper_each_of(const char *file, const char *text, size_t bytes, paper_visit 
 int paper_each(const char *name, paper_visit *visit, void *context)
 {
     struct walk walk = {.name = name, .visit = visit, .context = context};
-    TRY(visit_papers(&walk));
+    TRY(visit_papers(visit_paper, &walk));
     return walk.table_count > 0
                ? ERR_NONE
                : err_set(ERR_USAGE, "no paper's table is called '%.64s'; there are %s", name, walk.known);
@@ -268,23 +230,64 @@ static int search_cell(const struct paper_cell *cell, void *context)
     return ERR_NONE;
 }
 
-int query_printed_number(const struct strict_object *e, const char *key, int depth, double *out)
+int query_printed_number(const struct strict_object *cell, double *out)
 {
+    static const char *const keys[] = {"printed", "row", "column", NULL};
     struct search search = {0};
     struct walk walk = {.name = search.table, .only_printed = true, .visit = search_cell, .context = &search};
     double last_digit;
-    (void)depth;
-    TRY(strict_string(e, key, search.table, sizeof search.table));
-    TRY(strict_string(e, "row", search.row, sizeof search.row));
-    TRY(strict_string(e, "column", search.column, sizeof search.column));
-    TRY(visit_papers(&walk));
+    TRY(strict_keys(cell, keys));
+    TRY(strict_string(cell, "printed", search.table, sizeof search.table));
+    TRY(strict_string(cell, "row", search.row, sizeof search.row));
+    TRY(strict_string(cell, "column", search.column, sizeof search.column));
+    TRY(visit_papers(visit_paper, &walk));
     if (walk.table_count == 0)
-        return strict_fail(e, key, "is '%s', which is not a table of the papers; `plan --paper` lists them",
+        return strict_fail(cell, "printed", "is '%s', which is not a table of the papers; `plan --paper` lists them",
                            search.table);
     if (!*search.printed)
-        return strict_fail(e, "row", "there is no cell at row '%s' and column '%s' of %s", search.row, search.column,
+        return strict_fail(cell, "row", "there is no cell at row '%s' and column '%s' of %s", search.row, search.column,
                            search.table);
     return paper_number(search.printed, out, &last_digit)
                ? ERR_NONE
-               : strict_fail(e, key, "the cell has '%s', which is not a number", search.printed);
+               : strict_fail(cell, "printed", "the cell has '%s', which is not a number", search.printed);
+}
+
+// The equation to evaluate.
+struct call {
+    const char *name;
+    const struct expression_names *names;
+    bool found;
+    struct expression_result result;
+};
+
+static int visit_equations(const struct strict_object *root, void *context)
+{
+    static const char *const keys[] = {"equation", "title", "formula", NULL};
+    struct call *call = context;
+    const json_t *equations;
+    size_t count = 0;
+    if (query_has(root, "equations"))
+        TRY(strict_array(root, "equations", 1, EQUATION_MAX, &equations, &count));
+    for (size_t i = 0; i < count && !call->found; i++) {
+        struct strict_object equation;
+        const char *name;
+        TRY(strict_element(root, "equations", equations, i, &equation));
+        TRY(strict_keys(&equation, keys));
+        TRY(strict_text(&equation, "equation", &name));
+        call->found = strcmp(name, call->name) == 0;
+        if (call->found)
+            TRY(expression_evaluate(&(struct expression){&equation, "formula"}, call->names, &call->result));
+    }
+    return ERR_NONE;
+}
+
+int query_equation_number(const char *name, const struct expression *expression, const struct expression_names *names,
+                          double *out)
+{
+    struct call call = {.name = name, .names = names};
+    TRY(visit_papers(visit_equations, &call));
+    *out = call.result.value;
+    return call.found ? ERR_NONE
+                      : strict_fail(expression->object, expression->key,
+                                    "names %s, which is neither given nor an equation of a paper", name);
 }

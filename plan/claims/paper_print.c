@@ -3,7 +3,7 @@
 #include "plan/claims/paper.h"
 
 #include "base/err.h"
-#include "plan/claims/query.h"
+#include "plan/planner/plan_print.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -79,13 +79,13 @@ static int print_one(const struct paper_cell *cell, void *context)
     struct printing *p = context;
     p->counts[cell->verdict]++;
     if (p->json)
-        return query_print(json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:s*}", "record", "paper",
-                                     "source", cell->table->source, "table", cell->table->name, "row", cell->row,
-                                     "column", cell->column, "printed", cell->printed, "unit", cell->unit, "rule",
-                                     cell->rule, "ours", isnan(cell->ours) ? json_null() : json_real(cell->ours),
-                                     "verdict", verdict_name(cell->verdict), "erratum",
-                                     cell->erratum ? cell->erratum_text : NULL),
-                           p->out);
+        return plan_print_record(
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:s*}", "record", "paper", "source",
+                      cell->table->source, "table", cell->table->name, "row", cell->row, "column", cell->column,
+                      "printed", cell->printed, "unit", cell->unit, "rule", cell->rule, "ours",
+                      isnan(cell->ours) ? json_null() : json_real(cell->ours), "verdict", verdict_name(cell->verdict),
+                      "erratum", cell->erratum ? cell->erratum_text : NULL),
+            p->out);
     if (strcmp(p->table, cell->table->name) != 0) {
         print_table(p, cell->table);
         snprintf(p->table, sizeof p->table, "%s", cell->table->name);

@@ -112,7 +112,7 @@ Test(paper, rules_round_as_the_paper_did)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[512];
         snprintf(text, sizeof text,
-                 TABLE("\"columns\":[{\"column\":\"c\"}],\"query\":{\"sum\":[%s]},\"rule\":\"%s\","
+                 TABLE("\"columns\":[{\"column\":\"c\"}],\"query\":\"%s\",\"rule\":\"%s\","
                        "\"rows\":[{\"row\":\"r\",\"printed\":[\"%s\"]}]"),
                  cases[i].ours, cases[i].rule, cases[i].printed);
         struct tally tally = tally_of(text);
@@ -123,11 +123,11 @@ Test(paper, rules_round_as_the_paper_did)
 Test(paper, a_row_gives_before_a_column_and_a_column_before_the_table)
 {
     struct tally tally =
-        tally_of(TABLE("\"query\":{\"product\":[\"$a\",\"$b\"]},\"given\":{\"a\":2,\"b\":3},"
+        tally_of(TABLE("\"query\":\"a * b\",\"given\":{\"a\":2,\"b\":3},"
                        "\"columns\":[{\"column\":\"c\"},{\"column\":\"d\",\"given\":{\"b\":5},\"scale\":2},"
                        "{\"column\":\"e\",\"query\":null}],"
                        "\"rows\":[{\"row\":\"r\",\"printed\":[\"6\",\"5\",\"9\"]},"
-                       "{\"row\":\"s\",\"given\":{\"b\":7,\"a\":{\"sum\":[1,\"$d\"]},\"d\":10},"
+                       "{\"row\":\"s\",\"given\":{\"b\":7,\"a\":\"1 + d\",\"d\":10},"
                        "\"printed\":[\"77\",null,null]}]"));
     cr_assert_eq(tally.count, 4);
     cr_assert_eq(tally.counts[PAPER_AGREES], 3);
@@ -140,7 +140,7 @@ Test(paper, a_row_gives_before_a_column_and_a_column_before_the_table)
 
 Test(paper, an_erratum_of_a_cell_that_agrees_is_a_difference)
 {
-    struct tally tally = tally_of(TABLE("\"query\":{\"sum\":[3]},\"columns\":[{\"column\":\"c\"},{\"column\":\"d\"}],"
+    struct tally tally = tally_of(TABLE("\"query\":3,\"columns\":[{\"column\":\"c\"},{\"column\":\"d\"}],"
                                         "\"rows\":[{\"row\":\"r\",\"printed\":[\"3\",\"4\"]}],"
                                         "\"errata\":[{\"cells\":[[\"r\",\"x\"]],\"text\":\"no cell of these\"},"
                                         "{\"cells\":[[\"r\",\"c\"],[\"r\",\"d\"]],\"text\":\"both\"}]"));
@@ -151,9 +151,9 @@ Test(paper, an_erratum_of_a_cell_that_agrees_is_a_difference)
 
 Test(paper, a_formula_is_compared_with_its_value)
 {
-    static const char text[] = TABLE("\"rule\":\"equal\",\"query\":{\"sum\":[%s]},"
+    static const char text[] = TABLE("\"rule\":\"equal\",\"query\":\"%s\","
                                      "\"columns\":[{\"column\":\"c\",\"theirs\":"
-                                     "{\"equation\":\"fsdp-full\",\"size\":1,\"world\":4}}],"
+                                     "\"fsdp_full\"}],\"given\":{\"size\":1,\"world\":4},"
                                      "\"rows\":[{\"row\":\"r\",\"printed\":[\"3M(W-1)/W\"]}]");
     char filled[sizeof text + 16];
     snprintf(filled, sizeof filled, text, "2.25");
@@ -166,20 +166,20 @@ Test(paper, errors_in_a_file_are_named_with_their_location)
 {
     refused(TABLE("\"columns\":[{\"column\":\"c\"}],\"rows\":[{\"row\":\"r\",\"printed\":[]}]"),
             "t.json:1: tables.0.rows.0.printed: has 0 elements, expected an array of 1 to 1 elements");
-    refused(TABLE("\"columns\":[{\"column\":\"c\"}],\"query\":{\"sum\":[1]},"
+    refused(TABLE("\"columns\":[{\"column\":\"c\"}],\"query\":\"1\","
                   "\"rows\":[{\"row\":\"r\",\"printed\":[\"many\"]}]"),
             "t.json:1: tables.0.rows.0.printed: has 'many', expected a number");
-    refused(TABLE("\"columns\":[{\"column\":\"c\",\"rule\":\"up\"}],\"query\":{\"sum\":[1]},"
+    refused(TABLE("\"columns\":[{\"column\":\"c\",\"rule\":\"up\"}],\"query\":\"1\","
                   "\"rows\":[{\"row\":\"r\",\"printed\":[\"1\"]}]"),
             "t.json:1: tables.0.columns.0.rule: is \"up\", expected one of \"nearest\", \"truncated\", \"at_least\", "
             "\"at_most\", \"equal\"");
-    refused(TABLE("\"columns\":[{\"column\":\"c\"}],\"query\":{\"sum\":[\"$gone\"]},"
+    refused(TABLE("\"columns\":[{\"column\":\"c\"}],\"query\":\"gone\","
                   "\"rows\":[{\"row\":\"r\",\"printed\":[\"1\"]}]"),
-            "t.json: t, r, c:1: query.sum.0: is \"$gone\", expected a number or an expression such as "
-            "{\"equation\": NAME, ...}");
-    refused(TABLE("\"columns\":[{\"column\":\"c\"}],\"query\":{\"sum\":[\"$a\"]},\"given\":{\"a\":\"$a\"},"
-                  "\"rows\":[{\"row\":\"r\",\"printed\":[\"1\"]}]"),
-            "t.json:1: tables.0.columns.0.query: cannot be filled in for row 'r'");
+            "t, r, c: t.json:1: tables.0.query: names gone, which is neither given nor an equation of a paper");
+    refused(TABLE("\"columns\":[{\"column\":\"c\"}],"
+                  "\"rows\":[{\"row\":\"r\",\"query\":\"a\",\"given\":{\"a\":\"a\"},\"printed\":[\"1\"]}]"),
+            "t, r, c: t.json:1: tables.0.rows.0.given.a: needs too many terms, maybe because a name denotes itself, "
+            "at \"a\"");
 }
 
 Test(paper, an_unknown_table_is_refused_with_a_list_of_the_known_ones)
@@ -198,7 +198,7 @@ Test(paper, the_page_counts_each_verdict)
     cr_assert_eq(rc, ERR_NONE);
     static const char counts[] = "21 cells: 4 agree, 2 are listed errata, 15 are measurements, 0 differ";
     cr_assert_not_null(strstr(text, counts), "%s", text);
-    cr_assert_not_null(strstr(text, "2: 1.39 s over 0.22 s are 6.32x"));
+    cr_assert_not_null(strstr(text, "2: 1.39 s / 0.22 s = 6.32x"));
     free(text);
     text = printed("zero-table-2", false, &rc);
     cr_assert_not_null(strstr(text, " 7.64179B       7.6B "), "%s", text);

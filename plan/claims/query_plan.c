@@ -1,42 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantities of a plan: runs plan_run for the model and configuration of a query, on rank 0.
+// Numbers of a plan: runs plan_run on rank 0 for the model and configuration that a query describes.
 #include "plan/claims/query.h"
 
 #include "base/err.h"
 #include "plan/claims/overlap.h"
 #include "plan/claims/opaque_model.h"
-#include "plan/planner/plan.h"
 #include "plan/planner/plan_model.h"
+#include "plan/planner/plan_print.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SET_MAX = 16, SET_BYTES = 128, WORLD_MAX = 100000, NAME_BYTES = 64 };
+enum { SET_MAX = 16, PRESET_MAX = 16, WORLD_MAX = 100000 };
 
-// A finished plan with its inputs.
+// A plan and what it is made of.
 struct planned {
-    const struct model *model;
-    struct opaque_model *opaque_model;  // owned; null where the model has a name
     struct config config;
+    bool accepted;  // the configuration is
+    struct opaque_model opaque_model;
     struct plan_machine machine;
-    bool has_machine;
-    int depth;  // number of enclosing expressions
+    struct plan_setting setting;
     struct plan plan;
 };
 
-// Passes on the code of a call; adds the location of the key that caused it to the message.
+// Adds the location of a key to the message of a call that failed, and passes its code on.
 static int at_key(int rc, const struct strict_object *o, const char *key)
 {
     char why[512];
     snprintf(why, sizeof why, "%s", err_message());
-    // A message that names the query's own file already has a location.
-    return rc == ERR_USAGE && strncmp(why, o->file, strlen(o->file)) != 0 ? strict_fail(o, key, "%s", why) : rc;
-}
-
-static int expect_one(const struct strict_object *o, const char *a, const char *b, const char *expected)
-{
-    return query_has(o, a) != query_has(o, b) ? ERR_NONE
-                                              : strict_fail(o, query_has(o, a) ? b : a, "expected either %s", expected);
+    return rc == ERR_USAGE ? strict_fail(o, key, "%s", why) : rc;
 }
 
 static int read_model(const struct strict_object *o, struct planned *p)
@@ -44,216 +36,118 @@ static int read_model(const struct strict_object *o, struct planned *p)
     char name[MODEL_NAME_BYTES];
     double params;
     int layers = 1;
-    TRY(expect_one(o, "model", "params", "the name of a model or a count of params"));
     if (query_has(o, "model")) {
         TRY(strict_string(o, "model", name, sizeof name));
-        return at_key(plan_model_find(name, 1, &p->model), o, "model");
+        return at_key(plan_model_find(name, 1, &p->setting.model), o, "model");
     }
-    TRY(query_number(o, "params", p->depth, &params));
+    TRY(strict_real(o, "params", &params));
     if (!(params >= 1 && params <= 1e15))
         return strict_fail(o, "params", "is %g, expected 1 to 1e15 parameters", params);
     if (query_has(o, "layers"))
         TRY(strict_int(o, "layers", 1, OPAQUE_MODEL_LAYER_MAX, &layers));
-    if (!(p->opaque_model = malloc(sizeof *p->opaque_model)))
-        return err_set(ERR_MEMORY, "no memory to plan a model");
-    opaque_model_make((uint64_t)params, layers, p->opaque_model);
-    p->model = &p->opaque_model->model;
+    opaque_model_make((uint64_t)params, layers, &p->opaque_model);
+    p->setting.model = &p->opaque_model.model;
     return ERR_NONE;
 }
 
-// Reads the preset or configuration of a query, with its world and changes.
-static int read_config(const struct strict_object *o, int *world, struct config *out)
+// Loads the preset or configuration with its changes. A refused one is no error: its message says why.
+static int read_config(const struct strict_object *o, struct planned *p)
 {
-    char accumulation[64], preset[NAME_BYTES];
     // The large layers of a model given by `params` would need millions of default buckets.
-    const char *set[SET_MAX + 5] = {
-        "train_micro_batch_size_per_gpu=1", accumulation, "zero_optimization.reduce_bucket_size=1073741824",
-        "zero_optimization.allgather_bucket_size=1073741824", "zero_optimization.sub_group_size=1073741824"};
+    const char *set[SET_MAX + 5] = {"train_micro_batch_size_per_gpu=1", "gradient_accumulation_steps=1",
+                                    "zero_optimization.reduce_bucket_size=1073741824",
+                                    "zero_optimization.allgather_bucket_size=1073741824",
+                                    "zero_optimization.sub_group_size=1073741824"};
+    const char *presets[PRESET_MAX + 1] = {0};
     size_t first = query_has(o, "params") ? 5 : 2, count = 0;
-    const json_t *array, *config = json_object_get(o->value, "config");
-    int micro_steps = 1;
-    TRY(strict_int(o, "world", 1, WORLD_MAX, world));
-    if (query_has(o, "accumulation"))
-        TRY(strict_int(o, "accumulation", 1, 1 << 20, &micro_steps));
-    snprintf(accumulation, sizeof accumulation, "gradient_accumulation_steps=%d", micro_steps);
+    const char *text = NULL;
+    const json_t *array;
+    int preset = 0;
+    for (size_t i = 0; i < PRESET_MAX; i++)
+        presets[i] = i > 0 && !presets[i - 1] ? NULL : config_preset_name(i);
+    TRY(strict_int(o, "world", 1, WORLD_MAX, &p->setting.world));
+    TRY(query_has(o, "config") ? strict_text(o, "config", &text) : strict_word(o, "preset", presets, &preset));
     if (query_has(o, "set"))
         TRY(strict_array(o, "set", 0, SET_MAX, &array, &count));
-    for (size_t i = 0; i < count; i++) {
-        set[first + i] = json_string_value(json_array_get(array, i));
-        if (!set[first + i] || strlen(set[first + i]) >= SET_BYTES)
-            return strict_fail(o, "set", "element %zu is not a short string such as \"bf16.enabled=true\"", i);
-    }
-    const struct config_options options = {.world = *world,
+    for (size_t i = 0; i < count; i++)
+        if (!(set[first + i] = json_string_value(json_array_get(array, i))))
+            return strict_fail(o, "set", "element %zu is not a string such as \"bf16.enabled=true\"", i);
+    const struct config_options options = {.world = p->setting.world,
                                            .set = set,
                                            .set_count = first + count,
                                            .nvme_paths = (const char *const[]){"."},
                                            .nvme_path_count = 1};
-    TRY(expect_one(o, "preset", "config", "the name of a preset or a configuration"));
-    if (!config) {
-        size_t i = 0;
-        TRY(strict_string(o, "preset", preset, sizeof preset));
-        while (config_preset_name(i) && strcmp(config_preset_name(i), preset) != 0)
-            i++;
-        if (!config_preset_name(i))
-            return strict_fail(o, "preset", "is '%s', which is not a preset; `zerogauge help presets` lists them",
-                               preset);
-        return config_load_preset(preset, &options, out, NULL);
-    }
-    // A string is the text of a configuration, which may be invalid JSON.
-    char *text = json_is_string(config) ? strdup(json_string_value(config)) : json_dumps(config, JSON_COMPACT);
-    int rc = text ? config_load_text("config", text, strlen(text), &options, out, NULL)
-                  : err_set(ERR_MEMORY, "no memory for a configuration");
-    free(text);
-    return rc;
+    int rc = text ? config_load_text("config", text, strlen(text), &options, &p->config, NULL)
+                  : config_load_preset(presets[preset], &options, &p->config, NULL);
+    p->accepted = rc == ERR_NONE;
+    return rc == ERR_USAGE ? ERR_NONE : rc;
 }
 
-static int run_plan(const struct strict_object *e, const char *key, struct planned *p)
+static int run_plan(const struct strict_object *o, struct planned *p)
 {
-    static const char *const keys[] = {"world",   "?model",        "?params", "?layers",  "?preset",
-                                       "?config", "?accumulation", "?set",    "?machine", NULL};
-    struct strict_object o;
     char name[MACHINE_NAME_BYTES];
-    int world;
-    TRY(strict_object_of(e, key, &o));
-    TRY(strict_keys(&o, keys));
-    TRY(read_model(&o, p));
-    if ((p->has_machine = query_has(&o, "machine"))) {
-        TRY(strict_string(&o, "machine", name, sizeof name));
-        TRY(at_key(plan_machine_find(name, &p->machine), &o, "machine"));
+    if (!p->accepted)
+        return at_key(ERR_USAGE, o, "");
+    TRY(read_model(o, p));
+    if (query_has(o, "machine")) {
+        TRY(strict_string(o, "machine", name, sizeof name));
+        TRY(at_key(plan_machine_find(name, &p->machine), o, "machine"));
+        p->setting.machine = &p->machine;
     }
-    TRY(at_key(read_config(&o, &world, &p->config), &o, ""));
     // This key is only a limit, which a user raises for a large model.
     p->config.offload_param.buffer_size = SIZE_MAX;
-    const struct plan_setting setting = {.config = &p->config,
-                                         .model = p->model,
-                                         .machine = p->has_machine ? &p->machine : NULL,
-                                         .world = world,
-                                         .keeps_events = true};
-    return at_key(plan_run(&setting, &p->plan), &o, "");
+    p->setting.config = &p->config;
+    p->setting.keeps_events = true;
+    return at_key(plan_run(&p->setting, &p->plan), o, "");
 }
 
-static const char *tier_name(int i)
+// Adds up the numbers at a path, in which "*" matches every name; returns how many. Those that are not whole are
+// times and rates.
+static int sum_at(const json_t *value, const char *path, bool has_times, double *sum)
 {
-    return ledger_tier_name((enum ledger_tier)i);
+    size_t length = strcspn(path, ".");
+    int count = !*path && (json_is_integer(value) || (has_times && json_is_real(value)));
+    const char *key;
+    json_t *member;
+    if (count > 0)
+        *sum += json_number_value(value);
+    json_object_foreach ((json_t *)(uintptr_t)value, key, member)
+        if (*path == '*' || (strlen(key) == length && strncmp(path, key, length) == 0))
+            count += sum_at(member, path + length + (path[length] == '.'), has_times, sum);
+    return count;
 }
 
-// After the ledger's kinds comes "states", the papers' "model states".
-static const char *kind_name(int i)
+static int evaluate(const struct strict_object *o, const char *path, struct planned *p, double *out)
 {
-    return i == KIND_COUNT ? "states" : ledger_kind_name((enum ledger_kind)i);
-}
-
-static const char *lane_name(int i)
-{
-    return ledger_lane_name((enum lane)i);
-}
-
-static const char *operation_name(int i)
-{
-    return ledger_operation_name((enum ledger_operation)i);
-}
-
-// Reads the index of the word at a key; -1 if there is no such key.
-static int read_word(const struct strict_object *e, const char *key, const char *(*name)(int), int count, int *out)
-{
-    const char *words[16] = {0};
-    *out = -1;
-    for (int i = 0; i < count; i++)
-        words[i] = name(i);
-    return query_has(e, key) ? strict_word(e, key, words, out) : ERR_NONE;
-}
-
-static int held_number(const struct strict_object *e, const struct planned *p, double *out)
-{
-    static const bool is_state[KIND_COUNT] = {
-        [KIND_PARAMETER] = true, [KIND_GRADIENT] = true, [KIND_OPTIMIZER] = true, [KIND_MASTER] = true};
-    int tier, kind;
-    TRY(read_word(e, "tier", tier_name, TIER_COUNT, &tier));
-    TRY(read_word(e, "kind", kind_name, KIND_COUNT + 1, &kind));
-    for (int t = 0; t < TIER_COUNT; t++)
-        for (int k = 0; k < KIND_COUNT; k++)
-            if ((tier < 0 || t == tier) && (kind < 0 || k == kind || (kind == KIND_COUNT && is_state[k])))
-                *out += (double)p->plan.held_bytes[t][k];
-    return ERR_NONE;
-}
-
-static int moved_number(const struct strict_object *e, const struct planned *p, double *out)
-{
-    int lane, operation;
-    TRY(read_word(e, "lane", lane_name, LANE_COUNT, &lane));
-    TRY(read_word(e, "operation", operation_name, OPERATION_COUNT, &operation));
-    for (int l = 0; l < LANE_COUNT; l++)
-        for (int o = 0; o < OPERATION_COUNT; o++)
-            if ((lane < 0 || l == lane) && (operation < 0 || o == operation))
-                *out += (double)p->plan.step_bytes[l][o];
-    return ERR_NONE;
-}
-
-// {"quantity": "overlap", "of": "Adam", "beside": "forward"}: operations, or lanes.
-static int overlap_number(const struct strict_object *e, const struct planned *p, double *out)
-{
-    char of[NAME_BYTES], beside[NAME_BYTES];
-    TRY(strict_string(e, "of", of, sizeof of));
-    TRY(strict_string(e, "beside", beside, sizeof beside));
-    return at_key(overlap_of(&p->plan, of, beside, out), e, "quantity");
-}
-
-static int quantity_number(const struct strict_object *e, const struct planned *p, double *out)
-{
-    enum { HELD, MOVED, OVERLAP, STEP, PARAMS, BUCKET, BLOCK };
-    static const char *const words[] = {
-        "held_bytes", "moved_bytes", "overlap", "step_s", "params", "reduce_bucket_elements", "aio_block_bytes", NULL};
-    static const char *const per[] = {"param", NULL};
-    const double params = (double)model_param_elements(p->model, false);
-    const double values[] = {[STEP] = p->plan.step_s,
-                             [PARAMS] = params,
-                             [BUCKET] = (double)p->config.reduce_bucket_size,
-                             [BLOCK] = (double)p->config.aio.block_bytes};
-    int quantity, divisor;
-    TRY(strict_word(e, "quantity", words, &quantity));
-    if (!p->has_machine && (quantity == STEP || quantity == OVERLAP))
-        return strict_fail(e, "plan.machine", "missing: without a machine operations take no time");
-    *out = values[quantity];
-    TRY(quantity == HELD      ? held_number(e, p, out)
-        : quantity == MOVED   ? moved_number(e, p, out)
-        : quantity == OVERLAP ? overlap_number(e, p, out)
-                              : ERR_NONE);
-    if (!query_has(e, "per"))
+    bool named = query_has(o, "model"), own = query_has(o, "config");
+    char of[64], beside[64];
+    const char *const keys[] = {
+        "world", named ? "model" : "?params", own ? "config" : "preset", "?set", "?machine", named ? NULL : "?layers",
+        NULL};
+    TRY(strict_keys(o, keys));
+    TRY(read_config(o, p));
+    *out = p->accepted;
+    if (strcmp(path, "accepted") == 0)
         return ERR_NONE;
-    TRY(strict_word(e, "per", per, &divisor));
-    *out /= params;
-    return ERR_NONE;
+    TRY(run_plan(o, p));
+    if (sscanf(path, "overlap.%63[^.].%63s", of, beside) == 2)
+        return at_key(overlap_of(&p->plan, of, beside, out), o, "");
+    json_t *plan = plan_json(&p->setting, &p->plan);
+    *out = 0;
+    json_object_set_new(plan, "config", config_json(&p->config));
+    int count = sum_at(plan, path, p->setting.machine || strncmp(path, "config.", 7) == 0, out);
+    json_decref(plan);
+    return count > 0 ? ERR_NONE
+                     : strict_fail(o, "", "has no number at '%s'; `zerogauge plan --json` shows all%s", path,
+                                   p->setting.machine ? "" : ", of which a plan without a machine has no times");
 }
 
-int query_plan_number(const struct strict_object *e, const char *key, int depth, double *out)
+int query_plan_number(const struct strict_object *plan, const char *path, double *out)
 {
     struct planned *p = calloc(1, sizeof *p);
-    if (!p)
-        return err_set(ERR_MEMORY, "no memory for a plan");
-    p->depth = depth;
-    int rc = run_plan(e, key, p);
-    if (rc == ERR_NONE)
-        rc = quantity_number(e, p, out);
-    plan_free(&p->plan);
-    free(p->opaque_model);
+    int rc = p ? evaluate(plan, path, p, out) : err_set(ERR_MEMORY, "no memory for a plan");
+    if (p)
+        plan_free(&p->plan);
     free(p);
     return rc;
-}
-
-int query_accepts_number(const struct strict_object *e, const char *key, int depth, double *out)
-{
-    static const char *const keys[] = {"world", "?preset", "?config", "?accumulation", "?set", NULL};
-    struct strict_object o;
-    int world;
-    (void)depth;
-    TRY(strict_object_of(e, key, &o));
-    TRY(strict_keys(&o, keys));
-    struct config *config = malloc(sizeof *config);
-    if (!config)
-        return err_set(ERR_MEMORY, "no memory for a configuration");
-    int rc = read_config(&o, &world, config);
-    free(config);
-    *out = rc == ERR_NONE;
-    // A message about the configuration does not name the query's own file.
-    return rc == ERR_USAGE && strncmp(err_message(), e->file, strlen(e->file)) != 0 ? ERR_NONE : rc;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries: arithmetic, comparisons, plans, and what is refused.
+// Queries: what names stand for, plans and their paths, equations, printed numbers, and what is refused.
 #include "plan/claims/query.h"
 
 #include "base/err.h"
@@ -10,24 +10,25 @@
 #include <stdio.h>
 #include <string.h>
 
-static int ask(const char *query, bool *holds, double *measured)
+// Evaluates a query with what is given for its names, both as JSON.
+static int ask(const char *given, const char *query, bool *holds, double *measured)
 {
     char text[4096];
     struct json_text parsed;
-    snprintf(text, sizeof text, "{\"query\":%s}", query);
-    int rc = json_text_parse("q.json", text, strlen(text), &parsed);
-    cr_assert_eq(rc, ERR_NONE, "%s", err_message());
+    snprintf(text, sizeof text, "{\"given\":%s,\n\"query\":\"%s\"}", given, query);
+    cr_assert_eq(json_text_parse("q.json", text, strlen(text), &parsed), ERR_NONE, "%s", err_message());
     const struct strict_object root = strict_root(&parsed);
-    rc = query_holds(&root, "query", holds, measured);
+    const struct query_scope scope = {&root, NULL};
+    int rc = query_holds(&scope, &root, "query", holds, measured);
     json_text_close(&parsed);
     return rc;
 }
 
-static void holds(const char *query, double expected)
+static void holds(const char *given, const char *query, double expected)
 {
     bool out = false;
     double measured = -1;
-    cr_assert_eq(ask(query, &out, &measured), ERR_NONE, "%s: %s", query, err_message());
+    cr_assert_eq(ask(given, query, &out, &measured), ERR_NONE, "%s: %s", query, err_message());
     cr_assert(out, "%s: %.17g", query, measured);
     if (!isnan(expected))
         cr_assert_float_eq(measured, expected, 1e-9 * fabs(expected), "%s: %.17g", query, measured);
@@ -35,228 +36,213 @@ static void holds(const char *query, double expected)
         cr_assert(isnan(measured));
 }
 
-static void fails(const char *query)
+static void fails(const char *given, const char *query)
 {
     bool out = true;
     double measured;
-    cr_assert_eq(ask(query, &out, &measured), ERR_NONE, "%s: %s", query, err_message());
+    cr_assert_eq(ask(given, query, &out, &measured), ERR_NONE, "%s: %s", query, err_message());
     cr_assert_not(out, "%s", query);
 }
 
-static void refused(const char *query, const char *message)
+static void refused(const char *given, const char *query, const char *message)
 {
     bool out;
     double measured;
-    cr_assert_eq(ask(query, &out, &measured), ERR_USAGE, "%s", query);
+    cr_assert_eq(ask(given, query, &out, &measured), ERR_USAGE, "%s", query);
     cr_assert_str_eq(err_message(), message);
 }
 
-Test(query, arithmetic_nests)
+Test(query, names_stand_for_numbers_and_expressions)
 {
-    holds("{\"sum\":[1,{\"product\":[2,3]},{\"quotient\":[1,4]}],\"compare\":\"==\",\"value\":7.25}", 7.25);
-    holds("{\"difference\":[5,{\"smallest\":[9,2,4]}],\"compare\":\"==\",\"value\":{\"sum\":[3]}}", 3);
-    holds("{\"equation\":\"infinity-1\",\"layers\":{\"sum\":[1,1]},\"hidden\":3,\"compare\":\"==\",\"value\":216}",
-          216);
+    static const char given[] = "{\"a\":2,\"b\":\"a * c\",\"c\":\"a + 1\"}";
+    holds(given, "a + b == 8", 8);
+    fails(given, "b < 6");
+    holds(given, "b == 6 and c == 3", NAN);
+    refused(given, "a + d == 1", "q.json:2: query: names d, which is neither given nor an equation of a paper");
+    refused(given, "a.d == 1", "q.json:2: query: names a.d, but a is not given as a plan");
+    refused(given, "d.a == 1", "q.json:2: query: names d.a, but d is not given as a plan");
+    refused(given, "a + 1", "q.json:2: query: is 3, expected a comparison: <, <=, >, >=, == or about");
+    refused("{\"a\":\"1 +\"}", "a == 1", "q.json:1: given.a: expected a number, a name or \"(\" at its end");
+    refused("{\"a\":[2]}", "a == 1", "q.json:1: given.a: is [2], expected a number or an expression");
+    refused("{\"a\":\"b\",\"b\":\"a\"}", "a == 1",
+            "q.json:1: given.b: needs too many terms, maybe because a name denotes itself, at \"a\"");
 }
 
-Test(query, each_comparison_works)
+Test(query, an_inner_scope_hides_an_outer_one)
 {
-    static const char *const words[] = {"<", "<=", ">", ">=", "==", "about"};
-    static const int expected[3][6] = {{1, 1, 0, 0, 0, 0}, {0, 1, 0, 1, 1, 1}, {0, 0, 1, 1, 0, 0}};
-    for (int value = 0; value < 3; value++) {
-        for (int word = 0; word < 6; word++) {
-            char query[128];
-            bool out;
-            double measured;
-            snprintf(query, sizeof query, "{\"sum\":[%d],\"compare\":\"%s\",\"value\":8}", 7 + value, words[word]);
-            cr_assert_eq(ask(query, &out, &measured), ERR_NONE, "%s", err_message());
-            cr_assert_eq(out, expected[value][word], "%s", query);
-        }
-    }
+    static const char text[] = "{\"given\":{\"a\":1,\"b\":\"10 * a\"},\"row\":{\"given\":{\"a\":2}},\"of\":\"b + a\"}";
+    struct json_text parsed;
+    struct strict_object row;
+    double number;
+    cr_assert_eq(json_text_parse("q.json", text, sizeof text - 1, &parsed), ERR_NONE, "%s", err_message());
+    const struct strict_object root = strict_root(&parsed);
+    const struct query_scope outer = {&root, NULL}, inner = {&row, &outer};
+    cr_assert_eq(strict_object_of(&root, "row", &row), ERR_NONE);
+    cr_assert_eq(query_number(&outer, &root, "of", &number), ERR_NONE, "%s", err_message());
+    cr_assert_eq(number, 11);
+    cr_assert_eq(query_number(&inner, &root, "of", &number), ERR_NONE, "%s", err_message());
+    cr_assert_eq(number, 22);
+    json_text_close(&parsed);
 }
 
-Test(query, about_is_within_a_twentieth_unless_given)
+Test(query, an_infinite_number_compares_but_is_not_reported)
 {
-    holds("{\"sum\":[104.9],\"compare\":\"about\",\"value\":100}", 104.9);
-    fails("{\"sum\":[105.1],\"compare\":\"about\",\"value\":100}");
-    fails("{\"sum\":[104.9],\"compare\":\"about\",\"value\":100,\"within\":0.01}");
-    holds("{\"sum\":[-99.5],\"compare\":\"about\",\"value\":-100,\"within\":0.01}", -99.5);
+    static const char text[] = "{\"of\":\"fp16(65520)\"}";
+    struct json_text parsed;
+    double number;
+    holds("{}", "fp16(65520) > 65504", NAN);
+    cr_assert_eq(json_text_parse("q.json", text, sizeof text - 1, &parsed), ERR_NONE, "%s", err_message());
+    const struct strict_object root = strict_root(&parsed);
+    cr_assert_eq(query_number(NULL, &root, "of", &number), ERR_USAGE);
+    cr_assert_str_eq(err_message(), "q.json:1: of: has no finite value");
+    json_text_close(&parsed);
 }
 
-Test(query, all_and_any_join_queries)
+Test(query, an_equation_takes_its_names_from_its_own_values_first)
 {
-    static const char yes[] = "{\"sum\":[1],\"compare\":\"==\",\"value\":1}";
-    static const char no[] = "{\"sum\":[1],\"compare\":\"==\",\"value\":2}";
-    static const int expected[2][2][2] = {{{0, 0}, {0, 1}}, {{0, 1}, {1, 1}}};
-    for (int a = 0; a < 2; a++) {
-        for (int b = 0; b < 2; b++) {
-            for (int any = 0; any < 2; any++) {
-                char query[512];
-                bool out;
-                double measured;
-                snprintf(query, sizeof query, "{\"%s\":[%s,%s]}", any ? "any" : "all", a ? yes : no, b ? yes : no);
-                cr_assert_eq(ask(query, &out, &measured), ERR_NONE, "%s", err_message());
-                cr_assert_eq(out, expected[a][b][any], "%s", query);
-                cr_assert(isnan(measured));
-            }
-        }
-    }
+    static const char given[] = "{\"hidden\":3,\"layers\":9,"
+                                "\"small\":{\"equation\":\"infinity_1\",\"given\":{\"layers\":\"1 + 1\"}}}";
+    holds(given, "small == 216", 216);
+    holds(given, "infinity_1 == 972", 972);
+    bool out;
+    double measured;
+    cr_assert_eq(ask("{}", "infinity_11 == 1", &out, &measured), ERR_USAGE);
+    cr_assert_not_null(
+        strstr(err_message(), "formula: names hidden, which is neither given nor an equation of a paper"), "%s",
+        err_message());
+    refused("{\"a\":{\"equation\":\"infinity_12\"}}", "a == 1",
+            "q.json:1: given.a.equation: names infinity_12, which is neither given nor an equation of a paper");
+    refused("{\"a\":{\"equation\":\"infinity_1\",\"layers\":1}}", "a == 1",
+            "q.json:1: given.a.layers: unknown key, expected equation, given");
 }
 
-Test(query, formats_round_as_the_stages_do)
+Test(query, a_plan_has_the_numbers_that_its_paths_name)
 {
-    holds("{\"rounded\":257,\"to\":\"bf16\",\"compare\":\"==\",\"value\":256}", 256);
-    holds("{\"rounded\":257,\"to\":\"fp16\",\"compare\":\"==\",\"value\":257}", 257);
-    holds("{\"rounded\":65519,\"to\":\"fp16\",\"compare\":\"==\",\"value\":65504}", 65504);
-    holds("{\"rounded\":16777217,\"to\":\"fp32\",\"compare\":\"==\",\"value\":16777216}", 16777216);
-    holds("{\"overflows\":65520,\"to\":\"fp16\"}", NAN);
-    fails("{\"overflows\":65519,\"to\":\"fp16\"}");
-    refused("{\"rounded\":65520,\"to\":\"fp16\",\"compare\":\"==\",\"value\":0}",
-            "q.json:1: query: has no finite value");
-}
-
-Test(query, a_plan_gives_the_bytes_that_a_rank_holds)
-{
-#define PLAN(REST) "{\"plan\":{\"params\":1200000,\"layers\":3,\"preset\":\"zero2\",\"world\":4}," REST "}"
-    holds(PLAN("\"quantity\":\"held_bytes\",\"kind\":\"states\",\"compare\":\"==\",\"value\":6600000"), 6.6e6);
-    holds(PLAN("\"quantity\":\"held_bytes\",\"kind\":\"states\",\"per\":\"param\",\"compare\":\"==\",\"value\":5.5"),
-          5.5);
-    holds(PLAN("\"quantity\":\"held_bytes\",\"kind\":\"gradient\",\"tier\":\"device\",\"compare\":\"==\","
-               "\"value\":6e5"),
-          6e5);
-    holds(PLAN("\"quantity\":\"held_bytes\",\"tier\":\"nvme\",\"compare\":\"==\",\"value\":0"), 0);
-    holds(PLAN("\"quantity\":\"params\",\"compare\":\"==\",\"value\":1200000"), 1.2e6);
-    holds(PLAN("\"quantity\":\"moved_bytes\",\"operation\":\"reduce_scatter\",\"compare\":\"==\","
-               "\"value\":1.8e6"),
-          1.8e6);
-    holds(PLAN("\"quantity\":\"moved_bytes\",\"operation\":\"all_reduce\",\"compare\":\"==\",\"value\":0"), 0);
-#undef PLAN
+    static const char given[] = "{\"z\":{\"params\":1200000,\"layers\":3,\"preset\":\"zero2\",\"world\":4}}";
+    holds(given, "z.memory.device.state_bytes == 6600000", 6.6e6);
+    holds(given, "z.memory.*.state_bytes / z.params == 5.5", 5.5);
+    holds(given, "z.memory.device.held_bytes.gradient == 6e5", 6e5);
+    holds(given, "z.memory.*.held_bytes.* == z.memory.*.state_bytes + z.memory.*.held_bytes.staging", 11.4e6);
+    holds(given, "z.memory.nvme.held_bytes.* == 0", 0);
+    holds(given, "z.params == 1200000", 1.2e6);
+    holds(given, "z.world == 4", 4);
+    holds(given, "z.lanes.*.moved_bytes.reduce_scatter == 1.8e6", 1.8e6);
+    holds(given, "z.lanes.*.moved_bytes.all_reduce == 0", 0);
+    holds(given, "z.config.zero_optimization.reduce_bucket_size == 2 ^ 30", 1073741824);
+    holds("{\"z\":{\"model\":\"gpt2\",\"preset\":\"zero2\",\"world\":4}}",
+          "z.config.zero_optimization.reduce_bucket_size < 2 ^ 30", 50000);
+    holds(given, "z.config.optimizer.params.lr < 1", 0.001);
+    refused(given, "z.memory.device.state_byte == 1",
+            "q.json:1: given.z: has no number at 'memory.device.state_byte'; `zerogauge plan --json` shows all, of "
+            "which a plan without a machine has no times");
+    refused(given, "z == 1",
+            "q.json:1: given.z: has no number at ''; `zerogauge plan --json` shows all, of which a plan without a "
+            "machine has no times");
 }
 
 Test(query, layers_that_do_not_divide_have_all_parameters)
 {
-    holds("{\"plan\":{\"params\":11,\"layers\":3,\"preset\":\"zero0\",\"world\":1},\"quantity\":\"held_bytes\","
-          "\"kind\":\"parameter\",\"compare\":\"==\",\"value\":22}",
-          22);
+    holds("{\"z\":{\"params\":11,\"layers\":3,\"preset\":\"zero0\",\"world\":1}}",
+          "z.memory.*.held_bytes.parameter == 22", 22);
+}
+
+Test(query, a_plan_takes_values_that_are_given)
+{
+    static const char given[] = "{\"z\":{\"params\":\"$size\",\"preset\":\"$how\",\"world\":\"$ranks\"},\"size\":16,"
+                                "\"how\":\"zero3\",\"ranks\":8}";
+    holds(given, "z.memory.*.held_bytes.parameter == 4", 4);
+    refused("{\"z\":{\"params\":8,\"preset\":\"zero3\",\"world\":\"$ranks\"}}", "z.params == 8",
+            "q.json:1: given.z.world: is \"$ranks\", expected a whole number from 1 to 100000");
 }
 
 Test(query, a_machine_gives_time_and_overlap)
 {
-#define STEP(MACHINE, REST)                                                                                            \
-    "{\"plan\":{\"model\":\"gpt2\",\"preset\":\"zero2_offload\",\"world\":2" MACHINE "}," REST "}"
-    static const char h100[] =
-        STEP(",\"machine\":\"dgx-h100\"", "\"quantity\":\"step_s\",\"compare\":\"<\",\"value\":9");
+#define STEP(MACHINE) "{\"z\":{\"model\":\"gpt2\",\"preset\":\"zero2_offload\",\"world\":2" MACHINE "}}"
+    static const char h100[] = STEP(",\"machine\":\"dgx-h100\"");
     bool out;
     double step_s = 0;
-    cr_assert_eq(ask(h100, &out, &step_s), ERR_NONE, "%s", err_message());
+    cr_assert_eq(ask(h100, "z.step_s < 9", &out, &step_s), ERR_NONE, "%s", err_message());
     cr_assert(out && step_s > 0, "%g", step_s);
-    holds(STEP(",\"machine\":\"dgx-h100\"", "\"quantity\":\"overlap\",\"of\":\"backward\",\"beside\":\"compute\","
-                                            "\"compare\":\"==\",\"value\":1"),
-          1);
-    refused(STEP("", "\"quantity\":\"step_s\",\"compare\":\"<\",\"value\":9"),
-            "q.json:1: query.plan.machine: missing: without a machine operations take no time");
-    refused(STEP(",\"machine\":\"dgx-h100\"", "\"quantity\":\"overlap\",\"of\":\"sleep\",\"beside\":\"compute\","
-                                              "\"compare\":\"==\",\"value\":1"),
-            "q.json:1: query.quantity: no operation or lane 'sleep' takes time in this plan");
+    holds(h100, "z.overlap.backward.compute == 1", 1);
+    refused(STEP(""), "z.step_s < 9",
+            "q.json:1: given.z: has no number at 'step_s'; `zerogauge plan --json` shows all, of which a plan without "
+            "a machine has no times");
+    refused(h100, "z.overlap.sleep.compute == 1",
+            "q.json:1: given.z: no operation or lane 'sleep' takes time in this plan");
 #undef STEP
 }
 
 Test(query, a_delayed_update_runs_beside_the_next_step)
 {
     static const char form[] =
-        "{\"plan\":{\"model\":\"gpt2-xl\",\"preset\":\"zero2_offload\",\"world\":1,\"machine\":\"dgx-h100\",\"set\":["
-        "\"train_micro_batch_size_per_gpu=64\"%s]},\"quantity\":%s,\"compare\":\">=\",\"value\":0}";
-    static const char late[] = ",\"zerogauge.delayed_update.start_step=1\"";
-    static const char beside[] = "\"overlap\",\"of\":\"Adam\",\"beside\":\"forward\"";
-    char query[1024];
+        "{\"z\":{\"model\":\"gpt2-xl\",\"preset\":\"zero2_offload\",\"world\":1,\"machine\":\"dgx-h100\",\"set\":["
+        "\"train_micro_batch_size_per_gpu=64\"%s]}}";
+    static const char *const paths[] = {"z.overlap.Adam.forward >= 0", "z.step_s >= 0"};
+    char given[1024];
     double measured[4];
     bool out;
     for (int i = 0; i < 4; i++) {
-        snprintf(query, sizeof query, form, i % 2 ? late : "", i < 2 ? beside : "\"step_s\"");
-        cr_assert_eq(ask(query, &out, &measured[i]), ERR_NONE, "%s: %s", query, err_message());
+        snprintf(given, sizeof given, form, i % 2 ? ",\"zerogauge.delayed_update.start_step=1\"" : "");
+        cr_assert_eq(ask(given, paths[i / 2], &out, &measured[i]), ERR_NONE, "%s: %s", given, err_message());
     }
     cr_assert_eq(measured[0], 0);
     cr_assert_gt(measured[1], 0.5);
     cr_assert_lt(measured[3], measured[2]);
 }
 
-Test(query, set_and_accumulation_change_the_plan)
+Test(query, set_changes_the_plan)
 {
-    static const char form[] = "{\"plan\":{\"params\":4000,\"preset\":\"%s\",\"world\":4,\"accumulation\":%d,"
-                               "\"set\":[\"zero_optimization.reduce_bucket_size=1000\"]},\"quantity\":\"moved_bytes\","
-                               "\"operation\":\"reduce_scatter\",\"compare\":\"==\",\"value\":%d}";
-    char query[512];
-    snprintf(query, sizeof query, form, "zero2", 3, 3 * 6000);
-    holds(query, 18000);
-    snprintf(query, sizeof query, form, "zero1", 1, 6000);
-    holds(query, 6000);
+    static const char form[] = "{\"z\":{\"params\":4000,\"preset\":\"%s\",\"world\":4,\"set\":["
+                               "\"gradient_accumulation_steps=%d\",\"zero_optimization.reduce_bucket_size=1000\"]}}";
+    static const char query[] = "z.lanes.*.moved_bytes.reduce_scatter > 0";
+    char given[512];
+    snprintf(given, sizeof given, form, "zero2", 3);
+    holds(given, query, 18000);
+    snprintf(given, sizeof given, form, "zero1", 1);
+    holds(given, query, 6000);
+    refused("{\"z\":{\"params\":8,\"preset\":\"zero1\",\"world\":2,\"set\":[1]}}", "z.params == 8",
+            "q.json:1: given.z.set: element 0 is not a string such as \"bf16.enabled=true\"");
 }
 
 Test(query, a_configuration_is_accepted_or_refused)
 {
-    holds("{\"accepts\":{\"preset\":\"zero3\",\"world\":2,\"set\":[\"zero_optimization.reduce_bucket_size=2e8\"]}}",
-          NAN);
-    fails("{\"accepts\":{\"preset\":\"zero2_offload\",\"world\":2,"
-          "\"set\":[\"zero_optimization.offload_optimizer.device=nvme\"]}}");
-    holds("{\"accepts\":{\"config\":{\"zero_optimization\":{\"stage\":4}},\"world\":2},\"compare\":\"==\","
-          "\"value\":0}",
-          0);
-    refused("{\"accepts\":{\"preset\":\"zero9\",\"world\":2}}",
-            "q.json:1: query.accepts.preset: is 'zero9', which is not a preset; `zerogauge help presets` lists them");
-    refused("{\"accepts\":{\"preset\":\"zero3\",\"world\":0}}",
-            "q.json:1: query.accepts.world: is 0, expected a whole number from 1 to 100000");
+#define NVME "\"set\":[\"zero_optimization.offload_optimizer.device=nvme\"]"
+    holds("{\"z\":{\"preset\":\"zero3_offload\",\"world\":2," NVME "}}", "z.accepted", NAN);
+    fails("{\"z\":{\"preset\":\"zero2_offload\",\"world\":2," NVME "}}", "z.accepted");
+    holds("{\"z\":{\"config\":\"{\\\"zero_optimization\\\": {\\\"stage\\\": 4}}\",\"world\":2}}", "z.accepted == 0", 0);
+    refused("{\"z\":{\"config\":\"{\\\"zero_optimization\\\": {\\\"stage\\\": 4}}\",\"params\":8,\"world\":2}}",
+            "z.params == 8",
+            "q.json:1: given.z: config:1: zero_optimization.stage: is 4, expected a whole number from 0 to 3");
+    refused("{\"z\":{\"preset\":\"zero9\",\"world\":2}}", "z.accepted",
+            "q.json:1: given.z.preset: is \"zero9\", expected one of \"zero0\", \"zero1\", \"zero2\", "
+            "\"zero2_offload\", \"zero3\", \"zero3_offload\", \"zero_infinity\"");
+    refused("{\"z\":{\"preset\":\"zero3\",\"world\":0}}", "z.accepted",
+            "q.json:1: given.z.world: is 0, expected a whole number from 1 to 100000");
+#undef NVME
 }
 
 Test(query, a_printed_number_is_found_without_its_table_being_evaluated)
 {
-    holds("{\"printed\":\"offload-table-4\",\"row\":\"8B\",\"column\":\"PT-CPU\",\"compare\":\"==\",\"value\":11.93}",
-          11.93);
-    holds("{\"printed\":\"zero-table-2\",\"row\":\"MP 16\",\"column\":\"P_os+g+p\",\"compare\":\"==\","
-          "\"value\":2e12}",
-          2e12);
-    refused("{\"printed\":\"offload-table-4\",\"row\":\"3B\",\"column\":\"PT-CPU\",\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.row: there is no cell at row '3B' and column 'PT-CPU' of offload-table-4");
-    refused("{\"printed\":\"table\",\"row\":\"3B\",\"column\":\"PT-CPU\",\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.printed: is 'table', which is not a table of the papers; `plan --paper` lists them");
+#define CELL(TABLE, ROW, COLUMN) "{\"a\":{\"printed\":\"" TABLE "\",\"row\":\"" ROW "\",\"column\":\"" COLUMN "\"}}"
+    holds(CELL("offload-table-4", "8B", "PT-CPU"), "a == 11.93", 11.93);
+    holds(CELL("zero-table-2", "MP 16", "P_os+g+p"), "a == 2e12", 2e12);
+    refused(CELL("offload-table-4", "3B", "PT-CPU"), "a == 1",
+            "q.json:1: given.a.row: there is no cell at row '3B' and column 'PT-CPU' of offload-table-4");
+    refused(CELL("zero-table-2", "MP 16", "P_os+g+p"), "a.b == 2e12",
+            "q.json:2: query: names a.b, but a is not given as a plan");
+    refused(CELL("table", "3B", "PT-CPU"), "a == 1",
+            "q.json:1: given.a.printed: is 'table', which is not a table of the papers; `plan --paper` lists them");
+#undef CELL
 }
 
-Test(query, errors_are_named_with_their_location)
+Test(query, a_plan_needs_a_model_a_configuration_and_a_world)
 {
-    refused("{\"sum\":[1],\"compare\":\"=\",\"value\":1}", "q.json:1: query.compare: is \"=\", expected one of \"<\", "
-                                                           "\"<=\", \">\", \">=\", \"==\", \"about\"");
-    refused("{\"sum\":[1]}", "q.json:1: query.compare: missing: one of <, <=, >, >=, ==, about, and beside it a value");
-    refused("{\"summ\":[1],\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query: expected one of the keys plan, equation, printed, rounded, overflows, accepts, sum, "
-            "product, difference, quotient, smallest");
-    refused("{\"quotient\":[1,{\"difference\":[2,2]}],\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.quotient: divides by zero");
-    refused("{\"equation\":\"infinity-11\",\"hidden\":3,\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.interval: missing");
-    refused("{\"sum\":[{\"sum\":[1],\"compare\":\"==\",\"value\":1}],\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.sum.0.compare: is inside an expression; only a query compares");
-    refused("{\"plan\":{\"params\":10,\"preset\":\"zero1\"},\"quantity\":\"params\",\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.plan.world: missing");
-    refused("{\"plan\":{\"preset\":\"zero1\",\"world\":2},\"quantity\":\"params\",\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.plan.model: expected either the name of a model or a count of params");
-    refused("{\"plan\":{\"params\":10,\"preset\":\"zero1\",\"world\":2},\"quantity\":\"bytes\","
-            "\"compare\":\"==\",\"value\":1}",
-            "q.json:1: query.quantity: is \"bytes\", expected one of \"held_bytes\", \"moved_bytes\", \"overlap\", "
-            "\"step_s\", \"params\", \"reduce_bucket_elements\", \"aio_block_bytes\"");
-}
-
-Test(query, deep_nesting_is_refused)
-{
-    char query[1024] = "", end[256] = "";
-    for (int i = 0; i < 30; i++) {
-        strcat(query, "{\"sum\":[");
-        strcat(end, "]}");
-    }
-    strcat(query, "1");
-    strcat(query, end);
-    char whole[2048];
-    snprintf(whole, sizeof whole, "{\"sum\":[%s],\"compare\":\"==\",\"value\":1}", query);
-    bool out;
-    double measured;
-    cr_assert_eq(ask(whole, &out, &measured), ERR_USAGE);
-    cr_assert_not_null(strstr(err_message(), "is more than 24 expressions deep"), "%s", err_message());
+    refused("{\"z\":{\"params\":10,\"preset\":\"zero1\"}}", "z.params == 10", "q.json:1: given.z.world: missing");
+    refused("{\"z\":{\"preset\":\"zero1\",\"world\":2}}", "z.params == 10",
+            "q.json:1: given.z.params: is missing, expected a number");
+    refused("{\"z\":{\"params\":10,\"world\":2}}", "z.params == 10", "q.json:1: given.z.preset: missing");
+    refused("{\"z\":{\"params\":10,\"model\":\"gpt2\",\"preset\":\"zero1\",\"world\":2}}", "z.params == 10",
+            "q.json:1: given.z.params: unknown key, expected world, model, preset, set, machine");
+    refused("{\"z\":{\"params\":1e16,\"preset\":\"zero1\",\"world\":2}}", "z.params == 10",
+            "q.json:1: given.z.params: is 1e+16, expected 1 to 1e15 parameters");
 }

@@ -45,7 +45,7 @@ int plan_advise(const struct plan_options *options, const struct plan_machine *m
     for (size_t i = 0; code == ERR_NONE && i < found.count && i < SHOWN_MAX; i++) {
         fprintf(out, "%s", i == 0 ? "it fits with" : "     or with");
         print_changes(&found.list[i], out);
-        fprintf(out, ": a step %.3f s\n", found.list[i].plan.step_s);
+        fprintf(out, ": step %.3f s\n", found.list[i].plan.step_s);
     }
     if (code == ERR_NONE && found.count == 0)
         fprintf(out, "no single change makes it fit; --search combines changes, --world adds devices\n");

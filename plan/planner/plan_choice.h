@@ -26,7 +26,7 @@ struct plan_changes {
 struct plan_choice {
     char changes[CHOICE_CHANGE_MAX][CHOICE_CHANGE_BYTES];  // [change_count], "path.to.key=value"
     size_t change_count;
-    char label[128];              // of a search: "64 ranks; zero3, all on nvme; checkpoints; 2 x 4 sequences"
+    char label[128];              // of a search: "world 64; zero3, all on nvme; checkpoints; 2 x 4 sequences"
     struct plan_setting setting;  // its `config` is null once the choice is in a list
     struct plan plan;
 };

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/planner/plan_print.h"
 
+#include "base/err.h"
+
 static json_t *memory_json(const struct plan *plan)
 {
+    static const enum ledger_kind states[] = {KIND_PARAMETER, KIND_GRADIENT, KIND_OPTIMIZER, KIND_MASTER};
     json_t *memory = json_object();
     for (int tier = 0; tier < TIER_COUNT; tier++) {
         json_t *kinds = json_object();
+        json_int_t state_bytes = 0;
+        for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+            state_bytes += (json_int_t)plan->held_bytes[tier][states[i]];
         for (int kind = 0; kind < KIND_COUNT; kind++)
             json_object_set_new(kinds, ledger_kind_name((enum ledger_kind)kind),
                                 json_integer((json_int_t)plan->held_bytes[tier][kind]));
         json_object_set_new(memory, ledger_tier_name((enum ledger_tier)tier),
-                            json_pack("{s:I, s:I, s:b, s:o}", "peak_bytes", (json_int_t)plan->peak_bytes[tier],
+                            json_pack("{s:I, s:I, s:b, s:I, s:o}", "peak_bytes", (json_int_t)plan->peak_bytes[tier],
                                       "available_bytes", (json_int_t)plan->available_bytes[tier], "fits",
-                                      plan->fits[tier], "held_bytes", kinds));
+                                      plan->fits[tier], "state_bytes", state_bytes, "held_bytes", kinds));
     }
     return memory;
 }
@@ -23,9 +29,8 @@ static json_t *lanes_json(const struct plan *plan)
     for (int lane = 0; lane < LANE_COUNT; lane++) {
         json_t *moved = json_object();
         for (int i = 0; i < OPERATION_COUNT; i++)
-            if (plan->step_bytes[lane][i] > 0)
-                json_object_set_new(moved, ledger_operation_name((enum ledger_operation)i),
-                                    json_integer((json_int_t)plan->step_bytes[lane][i]));
+            json_object_set_new(moved, ledger_operation_name((enum ledger_operation)i),
+                                json_integer((json_int_t)plan->step_bytes[lane][i]));
         json_object_set_new(lanes, ledger_lane_name((enum lane)lane),
                             json_pack("{s:f, s:f, s:o}", "busy_s", plan->busy_s[lane], "critical_s",
                                       plan->critical_s[lane], "moved_bytes", moved));
@@ -54,15 +59,24 @@ json_t *plan_json(const struct plan_setting *setting, const struct plan *plan)
     json_t *sends = json_pack("{s:I, s:I, s:I}", "gradients", (json_int_t)plan->step_sent_bytes[PURPOSE_REDUCE],
                               "parameters", (json_int_t)plan->step_sent_bytes[PURPOSE_GATHER], "other",
                               (json_int_t)plan->step_sent_bytes[PURPOSE_OTHER]);
-    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:i, s:s, s:I, s:I, s:b, s:s, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
+    return json_pack("{s:s, s:s, s:I, s:s?, s:i, s:i, s:s, s:I, s:I, s:b, s:s, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
                      "s:o, s:f}",
                      "record", "plan", "model", setting->model->name, "params",
-                     (json_int_t)model_param_elements(setting->model, false), "machine", setting->machine->name,
-                     "world", setting->world, "stage", config->stage, "precision", dtype_name(config->precision),
-                     "micro_batch", (json_int_t)config->micro_batch, "accumulation", (json_int_t)config->accumulation,
-                     "fits", plan->fits_all, "reason", plan_reason(plan, reason), "memory", memory_json(plan), "lanes",
-                     lanes_json(plan), "sent_bytes", sends, "step_s", plan->step_s, "tokens_per_s",
-                     (double)plan->tokens * per_s, "model_flops_per_s", plan->model_flops * per_s, "device_flops_per_s",
-                     plan->device_flops * per_s, "peak_flops_per_s", plan->peak_flops_per_s, "operations",
-                     parts_json(plan), "planning_s", plan->took_s);
+                     (json_int_t)model_param_elements(setting->model, false), "machine",
+                     setting->machine ? setting->machine->name : NULL, "world", setting->world, "stage", config->stage,
+                     "precision", dtype_name(config->precision), "micro_batch", (json_int_t)config->micro_batch,
+                     "accumulation", (json_int_t)config->accumulation, "fits", plan->fits_all, "reason",
+                     plan_reason(plan, reason), "memory", memory_json(plan), "lanes", lanes_json(plan), "sent_bytes",
+                     sends, "step_s", plan->step_s, "tokens_per_s", (double)plan->tokens * per_s, "model_flops_per_s",
+                     plan->model_flops * per_s, "device_flops_per_s", plan->device_flops * per_s, "peak_flops_per_s",
+                     plan->peak_flops_per_s, "operations", parts_json(plan), "planning_s", plan->took_s);
+}
+
+int plan_print_record(json_t *record, FILE *out)
+{
+    int rc =
+        record && json_dumpf(record, out, JSON_COMPACT) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a record");
+    fputc('\n', out);
+    json_decref(record);
+    return rc;
 }

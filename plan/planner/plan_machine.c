@@ -99,7 +99,7 @@ static int refuse(const char *name)
     size_t used = 0;
     for (size_t i = 0; plan_machine_name(i) && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", plan_machine_name(i));
-    return err_set(ERR_USAGE, "no machine is called '%.64s'; there are %sand files", name, known);
+    return err_set(ERR_USAGE, "unknown machine \"%.64s\", expected one of %sor a file", name, known);
 }
 
 int plan_machine_find(const char *name, struct plan_machine *out)

@@ -177,7 +177,7 @@ static int refuse(const char *name)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", gpt_name(i));
     for (int i = 0; (model = linear_model(i)) && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s, ", model->name);
-    return err_set(ERR_USAGE, "no model is called '%.64s'; there are %sgpt:layers=4,width=64,heads=4,... and files",
+    return err_set(ERR_USAGE, "unknown model \"%.64s\", expected one of %sgpt:layers=4,width=64,heads=4,... or a file",
                    name, known);
 }
 

@@ -94,7 +94,7 @@ static int parse(int argc, const char **argv, struct plan_options *a)
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
     else if (extra)
-        rc = err_set(ERR_USAGE, "\"%s\" is not an option; `zerogauge plan --help` lists them", extra);
+        rc = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", extra);
     poptFreeContext(context);
     return rc;
 }

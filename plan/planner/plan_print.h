@@ -25,7 +25,10 @@ void plan_explain(const struct plan_setting *setting, const struct plan *plan, F
 // Prints how long a node's drives last whose endurance is tbw terabytes. Prints nothing if a step writes nothing.
 void plan_print_endurance(const struct plan_setting *setting, const struct plan *plan, double tbw, FILE *out);
 
-// A new object; null: no memory.
+// A new object; null: no memory. Without a machine times are 0 and rates mean nothing.
 json_t *plan_json(const struct plan_setting *setting, const struct plan *plan);
+
+// Prints a JSON object as one line and releases it. ERR_MEMORY, also for null.
+int plan_print_record(json_t *record, FILE *out);
 
 #endif

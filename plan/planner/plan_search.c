@@ -46,7 +46,7 @@ static int search_batch(const struct plan_options *options, const struct plan_ma
                 char text[CHOICE_CHANGE_BYTES];
                 plan_choice_change_all(&choice, &placements[p]);
                 plan_choice_change_all(&choice, &checkpoints[c]);
-                snprintf(choice.label, sizeof choice.label, "%d ranks; %s; %s; %zu x %zu sequences; buckets %s",
+                snprintf(choice.label, sizeof choice.label, "world %d; %s; %s; %zu x %zu sequences; buckets %s",
                          options->world, placements[p].name, checkpoints[c].name, accumulation, micro_batch,
                          buckets[b]);
                 snprintf(text, sizeof text, "train_micro_batch_size_per_gpu=%zu", micro_batch);

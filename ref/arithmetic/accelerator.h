@@ -26,7 +26,8 @@ struct accelerator {
     int (*lock)(void *memory,
                 size_t bytes);  // pins host memory, so that the accelerator copies from and to it directly
     int (*unlock)(void *memory);
-    int (*copy)(void *to, const void *from, size_t bytes);   // complete on return if either address is in host memory
+    // If either address is in host memory, it is complete on return, and an error of earlier work is returned, too.
+    int (*copy)(void *to, const void *from, size_t bytes);
     int (*fill)(void *memory, uint32_t word, size_t bytes);  // 4-byte aligned, a multiple of 4 bytes
     int (*wait)(void);
     void (*matmul)(const struct matmul_batch *batch);  // as matmul_many of gpt_math.h

@@ -9,8 +9,10 @@
 
 #include <assert.h>
 #include <stdbool.h>
-#ifdef __F16C__
+#if defined(__F16C__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 // Kernels process 16-bit arrays in blocks of this many elements: small enough for the fp32 values of a block to stay in
@@ -20,9 +22,12 @@ enum { KERNEL_BLOCK = 256 };
 static void kernel_widen_fp16(const struct fp16 *restrict in, float *restrict out, size_t count)
 {
     size_t i = 0;
-#ifdef __F16C__
+#if defined(__F16C__)
     for (; i + 8 <= count; i += 8)
         _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + i))));
+#elif defined(__ARM_NEON)
+    for (; i + 4 <= count; i += 4)
+        vst1q_f32(out + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&in[i].bits))));
 #endif
     for (; i < count; i++)
         out[i] = fp16_to_f32(in[i]);
@@ -31,10 +36,13 @@ static void kernel_widen_fp16(const struct fp16 *restrict in, float *restrict ou
 static void kernel_narrow_fp16(const float *restrict in, struct fp16 *restrict out, size_t count)
 {
     size_t i = 0;
-#ifdef __F16C__
+#if defined(__F16C__)
     for (; i + 8 <= count; i += 8)
         _mm_storeu_si128((__m128i *)(void *)(out + i),
                          _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__ARM_NEON)
+    for (; i + 4 <= count; i += 4)
+        vst1_u16(&out[i].bits, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(in + i))));
 #endif
     for (; i < count; i++)
         out[i] = f32_to_fp16(in[i]);
@@ -94,6 +102,34 @@ static void kernel_add(const float *a, const float *b, float *sum, size_t count)
 static size_t kernel_block(size_t start, size_t count)
 {
     return count - start < KERNEL_BLOCK ? count - start : KERNEL_BLOCK;
+}
+
+// As f32_to_bf16 and bf16_to_f32, without a narrow element between them.
+static void kernel_round_bf16(size_t count, const float *in, float *out)
+{
+    IVDEP
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = f32_bits(in[i]);
+        bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+        uint32_t half = nan ? 0x00400000u & ~bits : 0x7fffu + ((bits >> 16) & 1);
+        out[i] = f32_of_bits((bits + half) & 0xffff0000u);
+    }
+}
+
+// operand_round of gpt_math.h in host memory: rounded values as floats. in and out may be identical.
+static void kernel_operand_round(enum dtype dtype, size_t count, const float *in, void *out)
+{
+    float *to = out;
+    if (dtype == DTYPE_BF16)
+        kernel_round_bf16(count, in, to);
+    else if (dtype == DTYPE_FP32 && in != to)
+        memcpy(to, in, count * sizeof *to);
+    for (size_t start = 0; dtype == DTYPE_FP16 && start < count; start += KERNEL_BLOCK) {
+        struct fp16 rounded[KERNEL_BLOCK];
+        size_t block = kernel_block(start, count);
+        kernel_narrow_fp16(in + start, rounded, block);
+        kernel_widen_fp16(rounded, to + start, block);
+    }
 }
 
 static void kernel_accumulate(enum dtype sum_dtype, void *sum, enum dtype in_dtype, const void *in, size_t count)

@@ -2,13 +2,12 @@
 // Conversions are compared with the processor's own instructions, and with definitions that share no code with them.
 #include "ref/arithmetic/dtype.h"
 
+#include "ref/arithmetic/hardware_test.h"
 #include "ref/arithmetic/isa_test.h"
 #include "ref/arithmetic/random.h"
 
 #include <criterion/criterion.h>
 
-#include <cpuid.h>
-#include <immintrin.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,33 +42,6 @@ static uint16_t nearest_bf16(uint32_t bits)
     if (to_below != to_above)
         return to_below < to_above ? below : above;
     return below & 1 ? above : below;
-}
-
-// __builtin_cpu_supports of clang 14 does not know "f16c".
-static bool has_f16c(void)
-{
-    unsigned eax, ebx, ecx, edx;
-    return __builtin_cpu_supports("avx") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
-}
-
-__attribute__((target("f16c"))) static void hardware_widen_fp16(const uint16_t *in, float *out, size_t count)
-{
-    for (size_t i = 0; i < count; i += 8)
-        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(in + i))));
-}
-
-__attribute__((target("f16c"))) static void hardware_narrow_fp16(const float *in, uint16_t *out, size_t count)
-{
-    for (size_t i = 0; i < count; i += 8)
-        _mm_storeu_si128((__m128i *)(out + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
-
-__attribute__((target("avx512f,avx512bw,avx512bf16"))) static void hardware_narrow_bf16(const float *in, uint16_t *out,
-                                                                                        size_t count)
-{
-    for (size_t i = 0; i < count; i += 16)
-        _mm256_storeu_si256((__m256i *)(out + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(in + i)));
 }
 
 static void widen_all(enum dtype dtype, float *out)
@@ -116,8 +88,8 @@ Test(dtype, every_fp16_widens_to_the_value_it_means_and_nan_to_a_quiet_nan_with_
 
 Test(dtype, every_fp16_widens_as_the_hardware_does)
 {
-    if (!has_f16c()) {
-        puts("TEST SKIPPED: this processor has no F16C");
+    if (!hardware_has_fp16()) {
+        puts("TEST SKIPPED: this processor does not convert fp16");
         return;
     }
     static uint16_t in[CHUNK];
@@ -218,23 +190,22 @@ Test(dtype, values_beside_every_tie_narrow_to_the_nearest)
 
 static void narrow_fp16_agrees_with_hardware(uint64_t stride)
 {
-    if (!has_f16c()) {
-        puts("TEST SKIPPED: this processor has no F16C");
+    if (!hardware_has_fp16()) {
+        puts("TEST SKIPPED: this processor does not convert fp16");
         return;
     }
     for (EACH_ISA(isa))
         narrow_agrees(DTYPE_FP16, hardware_narrow_fp16, stride, false);
 }
 
-// The instruction reads subnormals as zeros.
 static void narrow_bf16_agrees_with_hardware(uint64_t stride)
 {
-    if (!__builtin_cpu_supports("avx512bf16")) {
-        puts("TEST SKIPPED: this processor has no AVX512_BF16");
+    if (!hardware_has_bf16()) {
+        puts("TEST SKIPPED: this processor does not round to bf16");
         return;
     }
     for (EACH_ISA(isa))
-        narrow_agrees(DTYPE_BF16, hardware_narrow_bf16, stride, true);
+        narrow_agrees(DTYPE_BF16, hardware_narrow_bf16, stride, HARDWARE_BF16_FLUSHES);
 }
 
 Test(dtype, a_stride_of_all_fp32_values_narrows_to_fp16_as_the_hardware_does)
@@ -276,6 +247,30 @@ Test(dtype, the_single_conversions_are_those_of_the_loops)
         cr_assert_eq(f32_to_bf16(in[i]).bits, brain[i].bits);
         cr_assert_eq(f32_to_fp16(in[i]).bits, half[i].bits);
     }
+}
+
+// In every build, at lengths with a remainder, in place and not; NaN and subnormal numbers are among random patterns.
+Test(dtype, values_rounded_as_floats_are_those_narrowed_and_widened)
+{
+    static float in[CHUNK], rounded[CHUNK], expected[CHUNK];
+    static uint16_t narrow[CHUNK];
+    for (uint32_t i = 0; i < CHUNK; i++)
+        in[i] = f32_of_bits((uint32_t)random_at(2, i));
+    for (enum dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
+        for (EACH_ISA(isa)) {
+            memcpy(expected, in, sizeof in);
+            if (dtype != DTYPE_FP32) {
+                dtype_narrow(dtype, in, narrow, CHUNK);
+                dtype_widen(dtype, narrow, expected, CHUNK);
+            }
+            isa_kernels()->operand_round(dtype, CHUNK - 5, in, rounded);
+            cr_assert(memcmp(rounded, expected, (CHUNK - 5) * sizeof *in) == 0, "%s, %s", dtype_name(dtype),
+                      isa_name((enum isa)isa));
+            memcpy(rounded, in, sizeof in);
+            isa_kernels()->operand_round(dtype, CHUNK - 5, rounded, rounded);
+            cr_assert(memcmp(rounded, expected, (CHUNK - 5) * sizeof *in) == 0, "%s, %s, in place", dtype_name(dtype),
+                      isa_name((enum isa)isa));
+        }
 }
 
 // Sums.
@@ -435,4 +430,13 @@ Test(dtype, accumulate_rounds_once_to_the_format_of_the_sum)
                         cr_assert_eq(stored(FORMATS[to], sums, i), expected[i], "%s += %s, element %zu of %zu",
                                      dtype_name(FORMATS[to]), dtype_name(FORMATS[from]), i, count);
                 }
+}
+
+Test(dtype, no_elements_need_no_arrays)
+{
+    for (enum dtype dtype = DTYPE_FP32; dtype < DTYPE_BYTE; dtype++) {
+        dtype_widen(dtype, NULL, NULL, 0);
+        dtype_narrow(dtype, NULL, NULL, 0);
+        dtype_accumulate(DTYPE_FP32, NULL, dtype, NULL, 0);
+    }
 }

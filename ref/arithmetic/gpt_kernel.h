@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of a GPT over rows, written for the compiler to vectorise. Each isa_*.c file compiles this text for its
-// instruction set; the functions are private to it.
+// The loops of a GPT over rows of activations, written for the compiler to vectorise. Each isa_*.c file compiles this
+// text for its instruction set; the functions are private to it.
+#include "ref/arithmetic/dtype_kernel.h"
 #include "ref/arithmetic/gpt_math.h"
 
 #include <math.h>
 
-// A sum over rows works on so many columns at a time, whose partial sums stay in registers.
+// The columns that a sum over rows works on at a time, whose partial sums stay in registers.
 enum { COLUMN_TILE = 64 };
 
 // lane[j mod ROW_LANES] += term, an expression in j, for j = 0 .. count - 1.
@@ -31,11 +32,21 @@ static float lanes_sum(float lane[ROW_LANES])
     return lane[0];
 }
 
-static void kernel_bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
+static void kernel_bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)
 {
+    (void)dtype;  // the operand has been rounded
+    for (size_t r = 0; r < row_count; r++)
+        memcpy((float *)out + r * width, bias, width * sizeof(float));
+}
+
+static void kernel_bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *operand,
+                            float *out)
+{
+    const float *bias = operand;
+    (void)dtype;
     for (size_t r = 0; r < row_count; r++) {
         for (size_t j = 0; j < width; j++)
-            out[r * width + j] = in ? in[r * width + j] + bias[j] : bias[j];
+            out[r * width + j] = in[r * width + j] + bias[j];
     }
 }
 
@@ -44,8 +55,10 @@ static size_t at_most(size_t count, size_t most)
     return count < most ? count : most;
 }
 
-static void kernel_rows_sum(size_t row_count, size_t width, const float *restrict in, float *restrict out)
+static void kernel_rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *operand, float *restrict out)
 {
+    const float *restrict in = operand;
+    (void)dtype;
     memset(out, 0, width * sizeof *out);
     for (size_t left = row_count; left > 0; left -= at_most(left, SUM_ROWS), in += SUM_ROWS * width) {
         for (size_t tile = 0; tile < width; tile += COLUMN_TILE) {
@@ -75,12 +88,16 @@ static void kernel_layernorm_stats(size_t row_count, size_t width, const float *
 }
 
 static void kernel_layernorm_apply(size_t row_count, size_t width, const float *restrict in, const float *stats,
-                                   const float *restrict weight, const float *restrict bias, float *restrict out)
+                                   enum dtype dtype, const void *weight_operand, const void *bias_operand,
+                                   void *operand)
 {
+    const float *restrict weight = weight_operand, *restrict bias = bias_operand;
+    float *restrict out = operand;
     for (size_t r = 0; r < row_count; r++, in += width, out += width) {
         float mean = stats[2 * r], rstd = stats[2 * r + 1];
         for (size_t j = 0; j < width; j++)
             out[j] = (in[j] - mean) * rstd * weight[j] + bias[j];
+        kernel_operand_round(dtype, width, out, out);
     }
 }
 
@@ -108,10 +125,12 @@ static void layernorm_columns(size_t row_count, size_t width, const float *restr
 }
 
 static void kernel_layernorm_backward(size_t row_count, size_t width, const float *restrict in, const float *stats,
-                                      const float *restrict weight, const float *restrict out_gradient,
+                                      enum dtype dtype, const void *operand, const float *restrict out_gradient,
                                       float *restrict in_gradient, float *restrict weight_gradient,
                                       float *restrict bias_gradient)
 {
+    const float *restrict weight = operand;
+    (void)dtype;
     memset(weight_gradient, 0, width * sizeof *weight_gradient);
     memset(bias_gradient, 0, width * sizeof *bias_gradient);
     for (size_t r = 0; r < row_count; r += SUM_ROWS)
@@ -130,23 +149,36 @@ static void kernel_layernorm_backward(size_t row_count, size_t width, const floa
     }
 }
 
-static void kernel_gelu_forward(size_t count, const float *restrict in, float *restrict out)
+static void kernel_gelu_forward(size_t row_count, size_t width, const float *restrict in, enum dtype dtype,
+                                const void *bias_operand, void *operand)
 {
-    for (size_t i = 0; i < count; i++)
-        out[i] = gelu_value(in[i]);
-}
-
-static void kernel_gelu_backward(size_t count, const float *restrict in, float *restrict out, float *restrict gradient)
-{
-    for (size_t i = 0; i < count; i++) {
-        struct gelu gelu = gelu_with_slope(in[i]);
-        out[i] = gelu.value;
-        gradient[i] *= gelu.slope;
+    const float *restrict bias = bias_operand;
+    float *restrict out = operand;
+    for (size_t r = 0; r < row_count; r++, in += width, out += width) {
+        for (size_t j = 0; j < width; j++)
+            out[j] = gelu_value(in[j] + bias[j]);
+        kernel_operand_round(dtype, width, out, out);
     }
 }
 
-// Replaces row with its exponentials relative to its largest element, which goes to *largest; returns their sum.
-static float exponentials(size_t count, float *row, float *largest)
+static void kernel_gelu_backward(size_t row_count, size_t width, const float *restrict in, const float *gradient,
+                                 enum dtype dtype, const void *bias_operand, void *operand, void *gradient_operand)
+{
+    const float *restrict bias = bias_operand;
+    float *restrict out = operand, *in_gradient = gradient_operand;
+    for (size_t r = 0; r < row_count; r++, in += width, out += width, gradient += width, in_gradient += width) {
+        IVDEP
+        for (size_t j = 0; j < width; j++) {
+            struct gelu gelu = gelu_with_slope(in[j] + bias[j]);
+            out[j] = gelu.value;
+            in_gradient[j] = gradient[j] * gelu.slope;
+        }
+        kernel_operand_round(dtype, width, out, out);
+        kernel_operand_round(dtype, width, in_gradient, in_gradient);
+    }
+}
+
+static float largest_of(size_t count, const float *row)
 {
     float top[ROW_LANES];
     for (size_t l = 0; l < ROW_LANES; l++)
@@ -161,91 +193,56 @@ static float exponentials(size_t count, float *row, float *largest)
     float most = top[0];
     for (size_t l = 1; l < ROW_LANES; l++)
         most = top[l] > most ? top[l] : most;
-    for (size_t j = 0; j < count; j++)
-        row[j] = exp_within(row[j] - most);
-    float lane[ROW_LANES] = {0};
-    LANES_ADD(lane, count, row[j]);
-    *largest = most;
-    return lanes_sum(lane);
+    return most;
 }
 
-// `count` matrices of length x length. Causal: row i of each covers the positions 0 .. i; the others become 0.
-static void kernel_softmax_causal(size_t count, size_t length, float *scores)
+// `count` matrices of length x length. Causal: row i of each covers the positions 0 .. i; those behind, up to
+// causal_end, become 0.
+static void kernel_softmax_causal(size_t count, size_t length, float *scores, enum dtype dtype, void *operand)
 {
-    for (size_t r = 0; r < count * length; r++) {
-        size_t i = r % length;
-        float *row = scores + r * length, largest;
-        float inverse = 1.0f / exponentials(i + 1, row, &largest);
-        for (size_t j = 0; j <= i; j++)
-            row[j] *= inverse;
-        memset(row + i + 1, 0, (length - i - 1) * sizeof *row);
+    float *out = operand;
+    for (size_t r = 0; r < count * length; r++, scores += length, out += length) {
+        size_t covered = r % length + 1;
+        float largest = largest_of(covered, scores), lane[ROW_LANES] = {0};
+        for (size_t j = 0; j < covered; j++)
+            scores[j] = exp_within(scores[j] - largest);
+        LANES_ADD(lane, covered, scores[j]);
+        float inverse = 1.0f / lanes_sum(lane);
+        IVDEP
+        for (size_t j = 0; j < covered; j++)
+            out[j] = scores[j] * inverse;
+        kernel_operand_round(dtype, covered, out, out);
+        memset(out + covered, 0, (causal_end(r % length, length) - covered) * sizeof *out);
     }
 }
 
 // Turns the gradient g of the softmax p into the gradient of its input, p (g - sum(p g)).
-static void kernel_softmax_causal_backward(size_t count, size_t length, const float *restrict softmax,
-                                           float *restrict gradient)
+static void kernel_softmax_causal_backward(size_t count, size_t length, const void *softmax_operand,
+                                           const float *gradient, enum dtype dtype, void *operand)
 {
-    for (size_t r = 0; r < count * length; r++, softmax += length, gradient += length) {
-        size_t i = r % length;
+    const float *restrict softmax = softmax_operand;
+    float *out = operand;
+    for (size_t r = 0; r < count * length; r++, softmax += length, gradient += length, out += length) {
+        size_t covered = r % length + 1;
         float lane[ROW_LANES] = {0};
-        LANES_ADD(lane, i + 1, softmax[j] * gradient[j]);
+        LANES_ADD(lane, covered, softmax[j] * gradient[j]);
         float common = lanes_sum(lane);
-        for (size_t j = 0; j <= i; j++)
-            gradient[j] = softmax[j] * (gradient[j] - common);
-        memset(gradient + i + 1, 0, (length - i - 1) * sizeof *gradient);
+        IVDEP
+        for (size_t j = 0; j < covered; j++)
+            out[j] = softmax[j] * (gradient[j] - common);
+        kernel_operand_round(dtype, covered, out, out);
+        memset(out + covered, 0, (causal_end(r % length, length) - covered) * sizeof *out);
     }
 }
 
-static void kernel_embedding_forward(const struct token_rows *rows, size_t width, const float *restrict token_weight,
-                                     const float *restrict position_weight, float *restrict out)
+static void kernel_heads_copy(const struct heads_copy *copy)
 {
-    for (size_t r = 0; r < rows->sequence_count * rows->length; r++) {
-        const float *token = token_weight + rows->tokens[token_index(rows, r)] * width;
-        const float *position = position_weight + r % rows->length * width;
-        for (size_t j = 0; j < width; j++)
-            out[r * width + j] = token[j] + position[j];
-    }
-}
-
-static void kernel_token_backward(const struct token_rows *rows, size_t width, const float *restrict in,
-                                  float *restrict gradient)
-{
-    for (size_t r = 0; r < rows->sequence_count * rows->length; r++) {
-        float *to = gradient + rows->tokens[token_index(rows, r)] * width;
-        for (size_t j = 0; j < width; j++)
-            to[j] += in[r * width + j];
-    }
-}
-
-static void kernel_position_backward(const struct token_rows *rows, size_t width, const float *restrict in,
-                                     float *restrict gradient)
-{
-    for (size_t s = 0; s < rows->sequence_count; s++, in += rows->length * width) {
-        for (size_t i = 0; i < rows->length * width; i++)
-            gradient[i] += in[i];
-    }
-}
-
-static double kernel_crossentropy_forward(const struct token_rows *rows, size_t width, float *logits)
-{
-    double total = 0.0;
-    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, logits += width) {
-        double right = logits[rows->tokens[token_index(rows, r) + 1]];
-        float largest, sum = exponentials(width, logits, &largest);
-        float inverse = 1.0f / sum;
-        for (size_t j = 0; j < width; j++)
-            logits[j] *= inverse;
-        total += log(sum) + largest - right;
-    }
-    return total;
-}
-
-static void kernel_crossentropy_backward(const struct token_rows *rows, size_t width, float *softmax, float scale)
-{
-    for (size_t r = 0; r < rows->sequence_count * rows->length; r++, softmax += width) {
-        softmax[rows->tokens[token_index(rows, r) + 1]] -= 1.0f;
-        for (size_t j = 0; j < width; j++)
-            softmax[j] *= scale;
+    size_t row_bytes = copy->stride * copy->element_bytes, head_bytes = copy->head_width * copy->element_bytes;
+    char *matrix_row = copy->matrices;
+    for (size_t i = copy->first; i < copy->first + copy->count; i++) {
+        size_t head = i / copy->sequence_count, sequence = i % copy->sequence_count;
+        char *row = (char *)copy->rows + head * head_bytes + sequence * copy->length * row_bytes;
+        for (size_t l = 0; l < copy->length; l++, row += row_bytes, matrix_row += head_bytes)
+            memcpy(copy->to_rows ? row : matrix_row, copy->to_rows ? matrix_row : row, head_bytes);
     }
 }

@@ -5,6 +5,8 @@
 
 #include "ref/arithmetic/accelerator.h"
 #include "ref/arithmetic/isa.h"
+#include "base/err.h"
+#include "base/openblas.h"
 
 #include <assert.h>
 #include <cblas.h>
@@ -17,19 +19,36 @@ static void blas_prepare(void)
     openblas_set_num_threads(1);
 }
 
-void matmul_prepare(void)
+int matmul_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    TRY(openblas_load());
     pthread_once(&once, blas_prepare);
+    return ERR_NONE;
+}
+
+size_t operand_bytes(enum dtype dtype, const void *address)
+{
+    return accelerator_of(address) ? dtype_bytes(dtype) : sizeof(float);
+}
+
+void operand_round(enum dtype dtype, size_t count, const float *in, void *out)
+{
+    isa_kernels_at(out)->operand_round(dtype, count, in, out);
 }
 
 static void host_matmul(const struct matmul_batch *batch, size_t index)
 {
     struct matmul_operand a = batch->a, b = batch->b;
+    const float *left = (const float *)a.data + index * batch->a_step;
+    const float *right = (const float *)b.data + index * batch->b_step;
+    float *c = (float *)batch->c + index * batch->c_step;
     cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
-                (blasint)batch->m, (blasint)batch->n, (blasint)batch->k, batch->alpha, a.data + index * batch->a_step,
-                (blasint)a.stride, b.data + index * batch->b_step, (blasint)b.stride, batch->beta,
-                batch->c + index * batch->c_step, (blasint)batch->c_stride);
+                (blasint)batch->m, (blasint)batch->n, (blasint)batch->k, batch->alpha, left, (blasint)a.stride, right,
+                (blasint)b.stride, batch->beta, c, (blasint)batch->c_stride);
+    const struct isa_kernels *kernels = isa_kernels();
+    for (size_t row = 0; batch->c_is_operand && batch->dtype != DTYPE_FP32 && row < batch->m; row++)
+        kernels->operand_round(batch->dtype, batch->n, c + row * batch->c_stride, c + row * batch->c_stride);
 }
 
 // True if the operands have rows as long as the product needs, and sizes that BLAS can count.
@@ -68,14 +87,19 @@ void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, 
                                        .c_stride = c_stride});
 }
 
-void bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
+void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)
 {
-    isa_kernels_at(out)->bias_add(row_count, width, in, bias, out);
+    isa_kernels_at(out)->bias_rows(row_count, width, dtype, bias, out);
 }
 
-void rows_sum(size_t row_count, size_t width, const float *in, float *out)
+void bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out)
 {
-    isa_kernels_at(out)->rows_sum(row_count, width, in, out);
+    isa_kernels_at(out)->bias_add(row_count, width, in, dtype, bias, out);
+}
+
+void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out)
+{
+    isa_kernels_at(out)->rows_sum(row_count, width, dtype, in, out);
 }
 
 void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
@@ -83,34 +107,36 @@ void layernorm_stats(size_t row_count, size_t width, const float *in, float *sta
     isa_kernels_at(stats)->layernorm_stats(row_count, width, in, stats);
 }
 
-void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                     const float *bias, float *out)
+void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                     const void *weight, const void *bias, void *out)
 {
-    isa_kernels_at(out)->layernorm_apply(row_count, width, in, stats, weight, bias, out);
+    isa_kernels_at(out)->layernorm_apply(row_count, width, in, stats, dtype, weight, bias, out);
 }
 
-void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                        const float *out_gradient, float *in_gradient, float *weight_gradient, float *bias_gradient)
+void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                        const void *weight, const float *out_gradient, float *in_gradient, float *weight_gradient,
+                        float *bias_gradient)
 {
     isa_kernels_at(in_gradient)
-        ->layernorm_backward(row_count, width, in, stats, weight, out_gradient, in_gradient, weight_gradient,
+        ->layernorm_backward(row_count, width, in, stats, dtype, weight, out_gradient, in_gradient, weight_gradient,
                              bias_gradient);
 }
 
-void gelu_forward(size_t count, const float *in, float *out)
+void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out)
 {
-    isa_kernels_at(out)->gelu_forward(count, in, out);
+    isa_kernels_at(out)->gelu_forward(row_count, width, in, dtype, bias, out);
 }
 
-void gelu_backward(size_t count, const float *in, float *out, float *gradient)
+void gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
+                   const void *bias, void *out, void *in_gradient)
 {
-    isa_kernels_at(out)->gelu_backward(count, in, out, gradient);
+    isa_kernels_at(out)->gelu_backward(row_count, width, in, gradient, dtype, bias, out, in_gradient);
 }
 
-void embedding_forward(const struct token_rows *rows, size_t width, const float *token_weight,
-                       const float *position_weight, float *out)
+void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype, const void *token_weight,
+                       const void *position_weight, float *out)
 {
-    isa_kernels_at(out)->embedding_forward(rows, width, token_weight, position_weight, out);
+    isa_kernels_at(out)->embedding_forward(rows, width, dtype, token_weight, position_weight, out);
 }
 
 void token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
@@ -123,12 +149,14 @@ void position_backward(const struct token_rows *rows, size_t width, const float 
     isa_kernels_at(gradient)->position_backward(rows, width, in, gradient);
 }
 
-double crossentropy_forward(const struct token_rows *rows, size_t width, float *logits)
+double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
+                            float *stats)
 {
-    return isa_kernels_at(logits)->crossentropy_forward(rows, width, logits);
+    return isa_kernels_at(logits)->crossentropy_forward(rows, width, stride, logits, stats);
 }
 
-void crossentropy_backward(const struct token_rows *rows, size_t width, float *softmax, float scale)
+void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats, float scale,
+                           enum dtype dtype, float *logits)
 {
-    isa_kernels_at(softmax)->crossentropy_backward(rows, width, softmax, scale);
+    isa_kernels_at(logits)->crossentropy_backward(rows, width, stride, stats, scale, dtype, logits);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a GPT, forward and backward, in fp32 and on one thread. Matrices are row-major; pointers need no more
-// than the alignment of float. The shape alone decides the order of every sum, so the bits of a result depend neither
-// on the addresses of the operands nor on the width of the processor's vectors: a sum along a row has ROW_LANES partial
-// sums, and a sum over rows has one for each SUM_ROWS rows, so that threads can share either. NaN and infinities
-// propagate, so that an overflow shows in the gradients. Buffers of one call do not overlap unless a comment allows it.
-// All arrays of a call lie in one processor's memory (accelerator.h), except tokens and targets, which always lie in
-// host memory.
+// The kernels of a GPT, forward and backward, on one thread. Values are fp32, except for operands. Matrices are
+// row-major; pointers need no more than the alignment of float. The shape alone decides the order of every sum, so the
+// bits of a result depend neither on the addresses of the operands nor on the width of the processor's vectors: a sum
+// along a row has ROW_LANES partial sums, and a sum over rows has one for each SUM_ROWS rows, so that threads can share
+// either. NaN and infinities propagate, so that an overflow shows in the gradients. Buffers of one call do not overlap
+// unless a comment allows it. All arrays of a call lie in one processor's memory (accelerator.h), except tokens and
+// targets, which always lie in host memory.
 #ifndef ZG_GPT_MATH_H
 #define ZG_GPT_MATH_H
 
@@ -22,10 +22,20 @@ enum { ROW_LANES = 32 };
 // A sum over rows is the sum of blocks of SUM_ROWS rows: rows ascending in a block, then blocks ascending.
 enum { SUM_ROWS = 64 };
 
+// A model in 16 bits multiplies matrices of values that are rounded to its dtype, its operands, and sums the products
+// in fp32. In host memory an operand's values are held as floats, which OpenBLAS multiplies; in an accelerator's memory
+// they have the format itself. With DTYPE_FP32 nothing is rounded.
+
+// Returns the bytes of an operand's element at this address.
+size_t operand_bytes(enum dtype dtype, const void *address);
+
+// out = in, as an operand; out may be in where an operand's elements have 4 bytes.
+void operand_round(enum dtype dtype, size_t count, const float *in, void *out);
+
 // c (m x n, row stride c_stride) = alpha x op(a) op(b) + beta x c, where op transposes an operand whose flag is set.
-// op(a) is m x k, op(b) is k x n. With beta 0, c is only written. Strides count elements.
+// op(a) is m x k, op(b) is k x n. With beta 0, c is only written. Strides count elements. This one is in fp32.
 struct matmul_operand {
-    const float *data;
+    const void *data;
     size_t stride;
     bool transposed;
 };
@@ -33,55 +43,104 @@ void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, 
             float *c, size_t c_stride);
 
 // `count` such products of one shape; from one to the next the matrices lie a_step, b_step and c_step elements apart.
-// The products write to different elements. On the host, the bits are those of one product at a time.
+// The products write to different elements. On the host, each has the bits of a product alone. a and b are operands of
+// `dtype`; c is fp32, or also such an operand, as which its elements are then rounded.
 struct matmul_batch {
     size_t count, m, n, k;
     float alpha, beta;
+    enum dtype dtype;
     struct matmul_operand a, b;
     size_t a_step, b_step;
-    float *c;
+    void *c;
+    bool c_is_operand;
     size_t c_stride, c_step;
 };
 void matmul_many(const struct matmul_batch *batch);
 
-// Makes OpenBLAS run each product on its caller's thread, so that several threads may call matmul at the same time.
-// Call it before the first matmul; repeated calls have no effect.
-void matmul_prepare(void);
+// Loads OpenBLAS and makes it run each product on its caller's thread, so that several threads may call matmul at the
+// same time. Call it before the first matmul; repeated calls have no effect. ERR_USAGE: OpenBLAS cannot be loaded.
+int matmul_prepare(void);
 
-// out[r][j] = (in ? in[r][j] : 0) + bias[j]. in and out may be identical.
-void bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out);
+// Vectors of parameters (weight, bias) are operands, too. out[r][j] = bias[j], an operand.
+void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out);
+// out[r][j] = in[r][j] + bias[j].
+void bias_add(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out);
 
-// out[j] = the sum of in[r][j] over r, a sum over rows.
-void rows_sum(size_t row_count, size_t width, const float *in, float *out);
+// out[j] = the sum of in[r][j], an operand, over r: a sum over rows.
+void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out);
 
 // stats[2r] = mean of the row, stats[2r + 1] = 1 / sqrt(variance + 1e-5).
 void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats);
-// out = (in - mean) x rstd x weight + bias.
-void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                     const float *bias, float *out);
+// out = (in - mean) x rstd x weight + bias, an operand.
+void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                     const void *weight, const void *bias, void *out);
 // Adds the input's gradient to in_gradient; overwrites weight_gradient and bias_gradient (width elements each), which
 // are sums over rows.
-void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                        const float *out_gradient, float *in_gradient, float *weight_gradient, float *bias_gradient);
+void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                        const void *weight, const float *out_gradient, float *in_gradient, float *weight_gradient,
+                        float *bias_gradient);
 
-// GELU in its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-void gelu_forward(size_t count, const float *in, float *out);
-// Recomputes out = gelu(in) and multiplies gradient by the slope at in.
-void gelu_backward(size_t count, const float *in, float *out, float *gradient);
+// GELU in its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), of x = in + bias. out is an operand.
+void gelu_forward(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, void *out);
+// Recomputes out, and writes gradient x the slope at x to in_gradient, an operand, which may be gradient where an
+// operand's elements have 4 bytes.
+void gelu_backward(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
+                   const void *bias, void *out, void *in_gradient);
 
-// qkv has rows of query, key and value (3 x width), sequence after sequence; out has rows of width. scores and
-// scores_gradient are scratch of attention_scores_count elements each; backward recomputes the scores. head_count
-// divides width.
+// Attention on rows of query, key and value (3 x width), sequence after sequence; its result has rows of width. These
+// and their gradients are operands, and so are the softmax and the gradient of the scores. Backward recomputes the
+// scores. head_count divides width.
+//
+// The host takes one head of a sequence at a time out of the rows. An accelerator takes many at once, at equal
+// distances: there qkv is split, into a matrix of length x head_width for each part (query, key, value), head and
+// sequence, in this order.
+//
+// A position attends to those up to its own. Scores and their products are computed in blocks of CAUSAL_ROWS positions,
+// each up to its last one's; of the scores behind a position's own, those in its block are 0, and the others have no
+// value.
+enum { CAUSAL_ROWS = 256 };
+DTYPE_INLINE size_t causal_end(size_t position, size_t length)
+{
+    size_t end = (position / CAUSAL_ROWS + 1) * CAUSAL_ROWS;
+    return end < length ? end : length;
+}
+
 struct attention_shape {
     size_t sequence_count;
     size_t sequence_length;
     size_t width;
     size_t head_count;
+    enum dtype dtype;
 };
-size_t attention_scores_count(const struct attention_shape *shape);
-void attention_forward(const struct attention_shape *shape, const float *qkv, float *out, float *scores);
-void attention_backward(const struct attention_shape *shape, const float *qkv, const float *out_gradient,
-                        float *qkv_gradient, float *scores, float *scores_gradient);
+// The scores and their gradient are scratch of scores_count floats each: at least sequence_length^2, the scores of one
+// head; an accelerator computes as many heads at once as fit. There, out and out_gradient have room for rows of width.
+struct attention_scratch {
+    size_t scores_count;
+    float *scores, *scores_gradient;
+    void *out, *out_gradient;
+};
+// Returns the scores_count beyond which more is of no use: for all heads, or for 256 MiB.
+size_t attention_scores_most(const struct attention_shape *shape);
+
+// Returns whether attention in this memory needs qkv split; attention_split does it. rows and split do not overlap.
+bool attention_is_split(const void *address);
+void attention_split(const struct attention_shape *shape, const void *rows, void *split);
+void attention_forward(const struct attention_shape *shape, const void *qkv, void *out,
+                       const struct attention_scratch *scratch);
+// out_gradient and qkv_gradient are rows.
+void attention_backward(const struct attention_shape *shape, const void *qkv, const void *out_gradient,
+                        void *qkv_gradient, const struct attention_scratch *scratch);
+
+// Copies the matrices [first, first + count) of heads and sequences, which are length x head_width and lie one after
+// the other, into columns of rows, `stride` elements apart, or out of them. Matrix i is of head i / sequence_count and
+// sequence i mod sequence_count.
+struct heads_copy {
+    size_t sequence_count, length, head_width, stride;
+    size_t first, count;
+    size_t element_bytes;  // 2 or 4
+    bool to_rows;
+    void *rows, *matrices;  // the rows at the first head's column, and matrix `first`
+};
 
 // The tokens of a micro-batch, [sequence_count][length + 1] in host memory. A row r is a position of a sequence, r /
 // length and r mod length; its target is the next token.
@@ -96,18 +155,22 @@ DTYPE_INLINE size_t token_index(const struct token_rows *rows, size_t r)
     return r / rows->length * (rows->length + 1) + r % rows->length;
 }
 
-// out[r] = token_weight[token of r] + position_weight[position of r] (rows of width).
-void embedding_forward(const struct token_rows *rows, size_t width, const float *token_weight,
-                       const float *position_weight, float *out);
+// out[r] = token_weight[token of r] + position_weight[position of r] (rows of width; the weights have the format of
+// dtype in either memory).
+void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype, const void *token_weight,
+                       const void *position_weight, float *out);
 // gradient[token of r] += in[r]; rows ascending.
 void token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient);
 // gradient[position of r] += in[r]; rows ascending.
 void position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient);
 
-// Replaces each row of logits with its softmax; returns the sum over the rows of -log(softmax[target of r]).
-double crossentropy_forward(const struct token_rows *rows, size_t width, float *logits);
-// softmax[r][j] = scale x (softmax[r][j] - (j == target of r)).
-void crossentropy_backward(const struct token_rows *rows, size_t width, float *softmax, float scale);
+// Of rows of logits, each `stride` floats after the one before: stats[2r] = the largest, stats[2r + 1] = 1 / the sum of
+// the exponentials relative to it. Returns the sum over the rows of -log(softmax[target of r]).
+double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
+                            float *stats);
+// Replaces each row with scale x (softmax[j] - (j == target of r)), an operand, which begins where the row began.
+void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats, float scale,
+                           enum dtype dtype, float *logits);
 
 // Returns e^x within 2 ulp for |x| <= 87, the value at the nearer end for larger |x|, and NaN for NaN. Uses plain IEEE
 // and integer operations, so that loops vectorise and an element has the same bits at every position. Method: Cody and

@@ -5,14 +5,27 @@
 #include "base/err.h"
 
 #include <assert.h>
-#include <cpuid.h>
 #include <stdatomic.h>
-
-static const char *const names[ISA_COUNT] = {"scalar", "avx2", "avx512"};
-static const struct isa_kernels *const kernels[ISA_COUNT] = {&isa_scalar, &isa_avx2, &isa_avx512};
 
 // The chosen build, or -1 before the first choice. It changes speed, never a bit of a result.
 static atomic_int chosen = -1;
+
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+static const char *const names[ISA_COUNT] = {"scalar", "neon", "sve"};
+static const struct isa_kernels *const kernels[ISA_COUNT] = {&isa_scalar, &isa_neon, &isa_sve};
+
+static bool isa_present(enum isa isa)
+{
+    return isa != ISA_SVE || (getauxval(AT_HWCAP) & HWCAP_SVE);
+}
+#else
+#include <cpuid.h>
+
+static const char *const names[ISA_COUNT] = {"scalar", "avx2", "avx512"};
+static const struct isa_kernels *const kernels[ISA_COUNT] = {&isa_scalar, &isa_avx2, &isa_avx512};
 
 // __builtin_cpu_supports of clang 14 does not know "f16c". The builtin's answer for AVX2 includes the system's support
 // for vector registers; the processor's own flag is enough for the rest.
@@ -30,6 +43,7 @@ static bool isa_present(enum isa isa)
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     return isa == ISA_SCALAR || (isa == ISA_AVX2 && avx2) || (isa == ISA_AVX512 && avx512);
 }
+#endif
 
 const char *isa_name(enum isa isa)
 {
@@ -48,12 +62,16 @@ int isa_parse(const char *name, enum isa *out)
         *out = (enum isa)isa;
         return ERR_NONE;
     }
-    return err_set(ERR_USAGE, "unknown instruction set \"%s\": expected scalar, avx2 or avx512", name);
+    return err_set(ERR_USAGE, "unknown instruction set \"%s\": expected %s, %s or %s", name, names[0], names[1],
+                   names[2]);
 }
 
 enum isa isa_best(void)
 {
-    return isa_present(ISA_AVX512) ? ISA_AVX512 : isa_present(ISA_AVX2) ? ISA_AVX2 : ISA_SCALAR;
+    int isa = ISA_COUNT - 1;
+    while (!isa_present((enum isa)isa))
+        isa--;
+    return (enum isa)isa;
 }
 
 void isa_set(enum isa isa)

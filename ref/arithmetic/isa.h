@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels over arrays, in one build per instruction set: isa_scalar.c, isa_avx2.c and isa_avx512.c compile the same
-// source text, dtype_kernel.h, adam_kernel.h, norm_kernel.h and gpt_kernel.h. All builds give the same bits, except
-// that of two NaN operands either may survive. The process chooses one build at run time.
+// The kernels over arrays, in one build per instruction set: isa_scalar.c and isa_avx2.c, isa_avx512.c (x86-64) or
+// isa_neon.c, isa_sve.c (aarch64) compile the same source text, dtype_kernel.h, adam_kernel.h, norm_kernel.h,
+// gpt_kernel.h and gpt_token_kernel.h. All builds give the same bits, except that of two NaN operands either may
+// survive, and that a NaN which an operation makes is negative on x86-64 and positive on aarch64. The process
+// chooses one build at run time.
 #ifndef ZG_ISA_H
 #define ZG_ISA_H
 
 #include "ref/arithmetic/dtype_element.h"
 
 struct adam_step;
+struct heads_copy;
 struct norm_sum;
 struct token_rows;
 
+// Of this program's architecture, best last. Every aarch64 processor has NEON.
+#if defined(__aarch64__)
+enum isa { ISA_SCALAR, ISA_NEON, ISA_SVE, ISA_COUNT };
+extern const struct isa_kernels isa_scalar, isa_neon, isa_sve;
+#else
 enum isa { ISA_SCALAR, ISA_AVX2, ISA_AVX512, ISA_COUNT };
+extern const struct isa_kernels isa_scalar, isa_avx2, isa_avx512;
+#endif
 
-// Returns "scalar", "avx2" or "avx512".
+// Returns a name such as "scalar" or "avx512".
 const char *isa_name(enum isa isa);
 
 // Returns ERR_USAGE if the name is unknown or this processor lacks the instruction set.
@@ -39,24 +49,34 @@ struct isa_kernels {
     void (*norm_accumulate)(struct norm_sum *sum, enum dtype dtype, const void *values, size_t count,
                             uint32_t max_bits);
     // gpt_math.h, and the softmaxes inside its attention.
-    void (*bias_add)(size_t row_count, size_t width, const float *in, const float *bias, float *out);
-    void (*rows_sum)(size_t row_count, size_t width, const float *in, float *out);
+    void (*operand_round)(enum dtype dtype, size_t count, const float *in, void *out);
+    void (*bias_rows)(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out);
+    void (*bias_add)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias, float *out);
+    void (*rows_sum)(size_t row_count, size_t width, enum dtype dtype, const void *in, float *out);
     void (*layernorm_stats)(size_t row_count, size_t width, const float *in, float *stats);
-    void (*layernorm_apply)(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                            const float *bias, float *out);
-    void (*layernorm_backward)(size_t row_count, size_t width, const float *in, const float *stats, const float *weight,
-                               const float *out_gradient, float *in_gradient, float *weight_gradient,
-                               float *bias_gradient);
-    void (*gelu_forward)(size_t count, const float *in, float *out);
-    void (*gelu_backward)(size_t count, const float *in, float *out, float *gradient);
-    void (*softmax_causal)(size_t count, size_t length, float *scores);
-    void (*softmax_causal_backward)(size_t count, size_t length, const float *softmax, float *gradient);
-    void (*embedding_forward)(const struct token_rows *rows, size_t width, const float *token_weight,
-                              const float *position_weight, float *out);
+    void (*layernorm_apply)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                            const void *weight, const void *bias, void *out);
+    void (*layernorm_backward)(size_t row_count, size_t width, const float *in, const float *stats, enum dtype dtype,
+                               const void *weight, const float *out_gradient, float *in_gradient,
+                               float *weight_gradient, float *bias_gradient);
+    void (*gelu_forward)(size_t row_count, size_t width, const float *in, enum dtype dtype, const void *bias,
+                         void *out);
+    void (*gelu_backward)(size_t row_count, size_t width, const float *in, const float *gradient, enum dtype dtype,
+                          const void *bias, void *out, void *in_gradient);
+    // out and in_gradient are operands, and may be scores and gradient where an operand's elements have 4 bytes. Scores
+    // that are not out have no value afterwards.
+    void (*softmax_causal)(size_t count, size_t length, float *scores, enum dtype dtype, void *out);
+    void (*softmax_causal_backward)(size_t count, size_t length, const void *softmax, const float *gradient,
+                                    enum dtype dtype, void *in_gradient);
+    void (*heads_copy)(const struct heads_copy *copy);
+    void (*embedding_forward)(const struct token_rows *rows, size_t width, enum dtype dtype, const void *token_weight,
+                              const void *position_weight, float *out);
     void (*token_backward)(const struct token_rows *rows, size_t width, const float *in, float *gradient);
     void (*position_backward)(const struct token_rows *rows, size_t width, const float *in, float *gradient);
-    double (*crossentropy_forward)(const struct token_rows *rows, size_t width, float *logits);
-    void (*crossentropy_backward)(const struct token_rows *rows, size_t width, float *softmax, float scale);
+    double (*crossentropy_forward)(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
+                                   float *stats);
+    void (*crossentropy_backward)(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
+                                  float scale, enum dtype dtype, float *logits);
 };
 
 // The kernels of the including file's build.
@@ -64,16 +84,16 @@ struct isa_kernels {
     {                                                                                                                  \
         .widen = kernel_widen, .narrow = kernel_narrow, .accumulate = kernel_accumulate, .fold = kernel_fold,          \
         .fold_groups = kernel_fold_groups, .adam = kernel_adam, .norm_max = kernel_norm_max,                           \
-        .norm_accumulate = kernel_norm_accumulate, .bias_add = kernel_bias_add, .rows_sum = kernel_rows_sum,           \
+        .norm_accumulate = kernel_norm_accumulate, .operand_round = kernel_operand_round,                              \
+        .bias_rows = kernel_bias_rows, .bias_add = kernel_bias_add, .rows_sum = kernel_rows_sum,                       \
         .layernorm_stats = kernel_layernorm_stats, .layernorm_apply = kernel_layernorm_apply,                          \
         .layernorm_backward = kernel_layernorm_backward, .gelu_forward = kernel_gelu_forward,                          \
         .gelu_backward = kernel_gelu_backward, .softmax_causal = kernel_softmax_causal,                                \
-        .softmax_causal_backward = kernel_softmax_causal_backward, .embedding_forward = kernel_embedding_forward,      \
-        .token_backward = kernel_token_backward, .position_backward = kernel_position_backward,                        \
-        .crossentropy_forward = kernel_crossentropy_forward, .crossentropy_backward = kernel_crossentropy_backward     \
+        .softmax_causal_backward = kernel_softmax_causal_backward, .heads_copy = kernel_heads_copy,                    \
+        .embedding_forward = kernel_embedding_forward, .token_backward = kernel_token_backward,                        \
+        .position_backward = kernel_position_backward, .crossentropy_forward = kernel_crossentropy_forward,            \
+        .crossentropy_backward = kernel_crossentropy_backward                                                          \
     }
-
-extern const struct isa_kernels isa_scalar, isa_avx2, isa_avx512;
 
 // Returns the kernels of isa_now().
 const struct isa_kernels *isa_kernels(void);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels' build for any x86-64 processor.
+// The kernels' build for any processor of the architecture.
 #include "ref/arithmetic/adam_kernel.h"
 #include "ref/arithmetic/dtype_kernel.h"
 #include "ref/arithmetic/gpt_kernel.h"
+#include "ref/arithmetic/gpt_token_kernel.h"
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/norm_kernel.h"
 

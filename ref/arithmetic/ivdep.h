@@ -4,7 +4,9 @@
 #ifndef ZG_IVDEP_H
 #define ZG_IVDEP_H
 
-#ifdef __clang__
+#if defined(__aarch64__) && !defined(__ARM_NEON)
+#define IVDEP  // there is no vector code, and clang would warn of that
+#elif defined(__clang__)
 #define IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define IVDEP _Pragma("GCC ivdep")

@@ -41,7 +41,7 @@ static uint64_t f64_bits(double value)
 // x^2 + c. The square of an fp32 value is exact in double, so fusion changes no bit.
 static double square_plus(float x, double c)
 {
-#ifdef __FMA__
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
     return fma((double)x, (double)x, c);
 #else
     return (double)x * (double)x + c;

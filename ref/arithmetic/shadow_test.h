@@ -7,7 +7,6 @@
 
 #include "ref/arithmetic/accelerator.h"
 #include "base/err.h"
-#include "ref/arithmetic/gpt_math.h"
 #include "ref/arithmetic/adam.h"
 #include "ref/arithmetic/isa.h"
 #include "ref/arithmetic/norm.h"
@@ -121,7 +120,7 @@ static int shadow_copy(void *to, const void *from, size_t bytes)
     void *there = shadow_find(to);
     const void *here = shadow_find(from);
     memcpy(there ? there : to, here ? here : from, bytes);
-    return ERR_NONE;
+    return shadow_code == ERR_NONE || (there && here) ? ERR_NONE : err_set(shadow_code, "the shadow has failed");
 }
 
 static int shadow_fill(void *memory, uint32_t word, size_t bytes)
@@ -138,15 +137,6 @@ static int shadow_wait(void)
     int code = shadow_code;
     shadow_code = ERR_NONE;
     return code == ERR_NONE ? ERR_NONE : err_set(code, "the shadow has failed");
-}
-
-static void shadow_matmul(const struct matmul_batch *batch)
-{
-    struct matmul_batch there = *batch;
-    there.a.data = at(batch->a.data);
-    there.b.data = at(batch->b.data);
-    there.c = at(batch->c);
-    matmul_many(&there);
 }
 
 static void shadow_widen(enum dtype dtype, const void *in, float *out, size_t count)
@@ -204,80 +194,7 @@ static void shadow_norm_accumulate(struct norm_sum *sum, enum dtype dtype, const
     isa_scalar.norm_accumulate(sum, dtype, at(values), count, max_bits);
 }
 
-static void shadow_bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
-{
-    isa_scalar.bias_add(row_count, width, at(in), at(bias), at(out));
-}
-
-static void shadow_rows_sum(size_t row_count, size_t width, const float *in, float *out)
-{
-    isa_scalar.rows_sum(row_count, width, at(in), at(out));
-}
-
-static void shadow_layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
-{
-    isa_scalar.layernorm_stats(row_count, width, at(in), at(stats));
-}
-
-static void shadow_layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats,
-                                   const float *weight, const float *bias, float *out)
-{
-    isa_scalar.layernorm_apply(row_count, width, at(in), at(stats), at(weight), at(bias), at(out));
-}
-
-static void shadow_layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats,
-                                      const float *weight, const float *out_gradient, float *in_gradient,
-                                      float *weight_gradient, float *bias_gradient)
-{
-    isa_scalar.layernorm_backward(row_count, width, at(in), at(stats), at(weight), at(out_gradient), at(in_gradient),
-                                  at(weight_gradient), at(bias_gradient));
-}
-
-static void shadow_gelu_forward(size_t count, const float *in, float *out)
-{
-    isa_scalar.gelu_forward(count, at(in), at(out));
-}
-
-static void shadow_gelu_backward(size_t count, const float *in, float *out, float *gradient)
-{
-    isa_scalar.gelu_backward(count, at(in), at(out), at(gradient));
-}
-
-static void shadow_softmax_causal(size_t count, size_t length, float *scores)
-{
-    isa_scalar.softmax_causal(count, length, at(scores));
-}
-
-static void shadow_softmax_causal_backward(size_t count, size_t length, const float *softmax, float *gradient)
-{
-    isa_scalar.softmax_causal_backward(count, length, at(softmax), at(gradient));
-}
-
-static void shadow_embedding_forward(const struct token_rows *rows, size_t width, const float *token_weight,
-                                     const float *position_weight, float *out)
-{
-    isa_scalar.embedding_forward(rows, width, at(token_weight), at(position_weight), at(out));
-}
-
-static void shadow_token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
-{
-    isa_scalar.token_backward(rows, width, at(in), at(gradient));
-}
-
-static void shadow_position_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
-{
-    isa_scalar.position_backward(rows, width, at(in), at(gradient));
-}
-
-static double shadow_crossentropy_forward(const struct token_rows *rows, size_t width, float *logits)
-{
-    return isa_scalar.crossentropy_forward(rows, width, at(logits));
-}
-
-static void shadow_crossentropy_backward(const struct token_rows *rows, size_t width, float *softmax, float scale)
-{
-    isa_scalar.crossentropy_backward(rows, width, at(softmax), scale);
-}
+#include "ref/arithmetic/shadow_gpt_test.h"
 
 static const struct isa_kernels shadow_kernels = {
     .widen = shadow_widen,
@@ -288,6 +205,8 @@ static const struct isa_kernels shadow_kernels = {
     .adam = shadow_adam,
     .norm_max = shadow_norm_max,
     .norm_accumulate = shadow_norm_accumulate,
+    .operand_round = shadow_operand_round,
+    .bias_rows = shadow_bias_rows,
     .bias_add = shadow_bias_add,
     .rows_sum = shadow_rows_sum,
     .layernorm_stats = shadow_layernorm_stats,
@@ -297,6 +216,7 @@ static const struct isa_kernels shadow_kernels = {
     .gelu_backward = shadow_gelu_backward,
     .softmax_causal = shadow_softmax_causal,
     .softmax_causal_backward = shadow_softmax_causal_backward,
+    .heads_copy = shadow_heads_copy,
     .embedding_forward = shadow_embedding_forward,
     .token_backward = shadow_token_backward,
     .position_backward = shadow_position_backward,

@@ -154,7 +154,7 @@ const char *checkpoint_step_name(uint64_t step, char out[STEP_NAME_BYTES]);
 int store_open_step(const char *store, uint64_t step, struct checkpoint **out);
 
 // Opens the newest complete checkpoint of a store, NULL if there is none; counts and notes newer ones that were never
-// finished. Errors as of store_open_step.
+// finished. Fails as store_open_step does.
 int store_newest(const char *store, struct checkpoint **out, size_t *incomplete, char notes[NOTES_BYTES]);
 
 // Removes the folders that a dead run was writing or removing. Only under the lock. ERR_USAGE: such a name belongs to

@@ -79,7 +79,7 @@ int facts_of(const struct facts_setting *setting, struct facts *out)
     add(out, FACT_MAY, "grad_accum_dtype", "%s", dtype_name(config->accumulation_dtype));
     add(out, FACT_MAY, "check_overflow", "%s", config->check_overflow ? "true" : "false");
     add(out, FACT_MUST, "delayed_update", "%" PRIu64, config->delayed_update_start_step);
-    char digest[TEXT_DIGEST_BYTES] = "none";
+    char digest[FILE_DIGEST_BYTES] = "none";
     if (setting->text)
         text_digest(setting->text, digest);
     add(out, FACT_MAY, "text", "%s", digest);

@@ -209,7 +209,7 @@ Test(cmd_checkpoint, bad_input_is_named_and_exits_2)
     } cases[] = {
         {"train --preset zero1 --checkpoint a --save b", "--checkpoint"},
         {"train --preset zero1 --checkpoint a --resume b", "--checkpoint"},
-        {"train --preset zero1 --every 5", "--every 5"},
+        {"train --preset zero1 --every 5", "--every needs --save DIR"},
         {"train --preset zero1 --save a --every -1", "--every -1"},
         {"train --preset zero1 --model linear --resume nowhere", "nowhere"},
         {"train --preset zero1 --model linear --save nowhere/there", "nowhere/there"},

@@ -2,14 +2,13 @@
 // The manifest of a checkpoint as JSON; manifest_read.c reads it back.
 #include "ref/checkpoint/manifest.h"
 
+#include "base/digest.h"
 #include "base/err.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 static const char *const state_names[MANIFEST_STATE_COUNT] = {"param", "exp_avg", "exp_avg_sq", "seen_param"};
 
@@ -104,8 +103,7 @@ int manifest_digest(const json_t *root, char out[FILE_DIGEST_BYTES])
     json_decref(rest);
     if (!text)
         return err_set(ERR_MEMORY, "no memory for a manifest");
-    XXH128_hash_t value = XXH3_128bits(text, strlen(text));
-    snprintf(out, FILE_DIGEST_BYTES, "%016" PRIx64 "%016" PRIx64, value.high64, value.low64);
+    digest_text(XXH3_128bits(text, strlen(text)), out);
     free(text);
     return ERR_NONE;
 }

@@ -2,6 +2,7 @@
 // Writing safetensors: the header, then data in the order of calls.
 #include "ref/checkpoint/safetensors.h"
 
+#include "base/digest.h"
 #include "base/err.h"
 
 #include <assert.h>
@@ -11,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 enum { BUFFER_BYTES = 1 << 20 };
 
@@ -186,9 +186,8 @@ static int complete(struct safetensors_writer *writer)
 int safetensors_finish(struct safetensors_writer *writer, uint64_t *bytes, char digest[FILE_DIGEST_BYTES])
 {
     int rc = complete(writer);
-    XXH128_hash_t value = XXH3_128bits_digest(writer->hash);
     if (digest)
-        snprintf(digest, FILE_DIGEST_BYTES, "%016" PRIx64 "%016" PRIx64, value.high64, value.low64);
+        digest_text(XXH3_128bits_digest(writer->hash), digest);
     if (bytes)
         *bytes = writer->bytes;
     safetensors_abandon(writer);  // keeps a closed file

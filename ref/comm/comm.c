@@ -177,6 +177,16 @@ int comm_all_gather(struct comm *comm, const void *send, void *recv, const size_
     return ERR_NONE;
 }
 
+int comm_all_gather_equal(struct comm *comm, const void *own, void *all, size_t bytes)
+{
+    size_t counts[comm->world], offsets[comm->world];
+    for (int rank = 0; rank < comm->world; rank++) {
+        counts[rank] = bytes;
+        offsets[rank] = (size_t)rank * bytes;
+    }
+    return comm_all_gather(comm, own, all, counts, offsets, DTYPE_BYTE);
+}
+
 int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t count, enum dtype dtype,
                     enum comm_reduction reduction)
 {
@@ -202,7 +212,7 @@ int comm_all_reduce(struct comm *comm, const void *send, void *recv, size_t coun
 int comm_broadcast(struct comm *comm, void *buffer, size_t bytes, int root)
 {
     if (root < 0 || root >= comm->world)
-        return refuse(comm, COMM_BROADCAST, "the root is no rank of this world");
+        return refuse(comm, COMM_BROADCAST, "the root is not a rank of this world");
     TRY(run(comm, &(struct comm_call){.operation = COMM_BROADCAST,
                                       .send_dtype = DTYPE_BYTE,
                                       .recv_dtype = DTYPE_BYTE,

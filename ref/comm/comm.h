@@ -8,6 +8,8 @@
 // whose message names both calls. When a rank fails (comm_abort, or it closes its handle early), every other rank
 // returns ERR_PEER within a second, with the rank and message of the first failure. Counts are in elements.
 //
+// A result in an accelerator's memory is complete after accelerator_wait, which also returns errors of making it.
+//
 // Aliasing: send and recv may share memory only in the in-place form that each function describes. One thread at a time
 // uses a handle.
 #ifndef ZG_COMM_H
@@ -73,6 +75,10 @@ int comm_reduce_scatter_at(struct comm *comm, const void *send, const size_t off
 // recv + offsets[p] receives counts[p] elements from rank p's send. In place: send == recv + offsets[rank].
 int comm_all_gather(struct comm *comm, const void *send, void *recv, const size_t counts[], const size_t offsets[],
                     enum dtype dtype);
+
+// An all-gather of one part of `bytes` from every rank: all + r * bytes receives rank r's. In place: own is this rank's
+// part of all.
+int comm_all_gather_equal(struct comm *comm, const void *own, void *all, size_t bytes);
 
 // recv[count] = the sum or the maximum over ranks of send[count]. In place: recv == send. COMM_MAX compares bytes as
 // unsigned numbers; among floats, NaN wins. COMM_MAX supports host memory only.

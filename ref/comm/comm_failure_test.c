@@ -292,7 +292,7 @@ static const struct bad_call bad_calls[] = {
     {"reduce-scatter: in place", scatter_adding_in_place},
     {"all-gather: send overlaps recv", gather_from_others_shard},
     {"all-to-all: send and recv overlap", exchange_in_place},
-    {"broadcast: the root is no rank of this world", broadcast_from_nobody},
+    {"broadcast: the root is not a rank of this world", broadcast_from_nobody},
 };
 
 static void bad_call_body(struct rank *rank)

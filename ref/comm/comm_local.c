@@ -123,7 +123,7 @@ static int meet_and_move(struct comm_local *local, const struct comm_call *call)
     TRY(compare_calls(group, call));
     if (!any_direct(group, call->signature.sequence)) {
         comm_local_move(local, call);
-        return accelerator_wait();
+        return ERR_NONE;
     }
     TRY(meet_reach_begin(&group->meet));
     comm_local_move(local, call);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/resources.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -27,14 +28,6 @@ static void spin_pause(void)
 #endif
 }
 
-static int processor_count(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    return (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 int meet_open(struct meet *meet, int world)
 {
     assert(world > 0);
@@ -42,7 +35,7 @@ int meet_open(struct meet *meet, int world)
         return err_set(ERR_MEMORY, "cannot create a mutex for %d ranks", world);
     meet->world = (uint32_t)world;
     // With fewer processors than ranks, a spinning thread keeps the awaited one from running.
-    meet->spins_max = world <= processor_count() ? SPINS_MAX : 0;
+    meet->spins_max = world <= resources_processor_count() ? SPINS_MAX : 0;
     return ERR_NONE;
 }
 

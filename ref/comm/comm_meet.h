@@ -9,7 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MEET_MESSAGE_BYTES = 1024, MEET_LINE_BYTES = 64 };
+// Cache lines have 64 bytes on x86-64, and up to 256 on aarch64.
+#if defined(__aarch64__)
+enum { MEET_LINE_BYTES = 256 };
+#else
+enum { MEET_LINE_BYTES = 64 };
+#endif
+enum { MEET_MESSAGE_BYTES = 1024 };
 
 struct meet {
     uint32_t world;

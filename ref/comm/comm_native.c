@@ -41,16 +41,11 @@ int comm_native_found(struct comm *comm, struct comm_native *out)
 {
     size_t world = (size_t)comm->world;
     struct comm_native *all = calloc(world, sizeof *all);
-    size_t *counts = calloc(2 * world, sizeof *counts);
     struct ledger *ledger = comm->ledger;
-    int rc = all && counts ? ERR_NONE : err_set(ERR_MEMORY, "out of memory for the comparisons of %zu ranks", world);
-    for (size_t rank = 0; rank < world && rc == ERR_NONE; rank++) {
-        counts[rank] = sizeof *all;
-        counts[world + rank] = rank * sizeof *all;
-    }
+    int rc = all ? ERR_NONE : err_set(ERR_MEMORY, "out of memory for the comparisons of %zu ranks", world);
     comm->ledger = NULL;
     if (rc == ERR_NONE)
-        rc = comm_all_gather(comm, &comm->native, all, counts, counts + world, DTYPE_BYTE);
+        rc = comm_all_gather_equal(comm, &comm->native, all, sizeof *all);
     comm->ledger = ledger;
     *out = rc == ERR_NONE ? all[0] : (struct comm_native){0};
     for (size_t rank = 1; rank < world && rc == ERR_NONE; rank++) {
@@ -61,6 +56,5 @@ int comm_native_found(struct comm *comm, struct comm_native *out)
         *out = sum;
     }
     free(all);
-    free(counts);
     return rc;
 }

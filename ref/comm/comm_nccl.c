@@ -147,7 +147,7 @@ static int run_on_accelerator(struct comm_nccl *nccl, const struct comm_call *ca
         rc = sums && nccl->comm.uses_native ? comm_nccl_native(nccl, call) : comm_nccl_move(nccl, call);
     if (rc == ERR_NONE)
         rc = comm_nccl_wait(nccl);
-    return rc == ERR_NONE ? accelerator_wait() : comm_nccl_give_up(nccl, rc);
+    return rc == ERR_NONE ? ERR_NONE : comm_nccl_give_up(nccl, rc);
 }
 
 static int nccl_run(struct comm *comm, const struct comm_call *call)

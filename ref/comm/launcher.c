@@ -75,13 +75,8 @@ int launcher_position(struct comm *comm, int *local_rank, int *local_count)
     int world = comm_world(comm);
     char own[NAME_BYTES] = "";
     char(*names)[NAME_BYTES] = calloc((size_t)world, sizeof *names);
-    size_t counts[world], offsets[world];
-    for (int rank = 0; rank < world; rank++) {
-        counts[rank] = NAME_BYTES;
-        offsets[rank] = (size_t)rank * NAME_BYTES;
-    }
     (void)gethostname(own, sizeof own - 1);
-    int rc = names ? comm_all_gather(comm, own, names, counts, offsets, DTYPE_BYTE)
+    int rc = names ? comm_all_gather_equal(comm, own, names, NAME_BYTES)
                    : err_set(ERR_MEMORY, "out of memory for the names of %d hosts", world);
     *local_rank = *local_count = 0;
     for (int rank = 0; rank < world && rc == ERR_NONE; rank++) {

@@ -20,6 +20,8 @@
 #include "ref/recipe/recipe.h"
 #include "ref/tier/tier_nvme.h"
 
+#include <jansson.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -162,6 +164,9 @@ const char *config_device_name(enum ledger_tier tier);
 
 // True if any state is on NVMe; only then have nvme_paths and aio an effect.
 bool config_uses_nvme(const struct config *config);
+
+// The effective configuration, as config_print prints it; a new object, null: no memory.
+json_t *config_json(const struct config *config);
 
 // Prints the effective configuration as JSON. Loading it at the same world gives the same configuration.
 void config_print(const struct config *config, FILE *out);

@@ -305,8 +305,9 @@ Test(config_offload, either_section_may_give_the_path_but_both_must_agree)
 {
     static const char BODY[] = "'zero_optimization': {'stage': 3, 'offload_param': {'device': 'nvme', 'nvme_path': "
                                "%s}, 'offload_optimizer': {'device': 'nvme', 'nvme_path': %s}}";
-    cr_expect_str_eq(load_body(BODY, "null", "'/x'").nvme_paths[0], "/x");
-    cr_expect_str_eq(load_body(BODY, "'/x'", "null").nvme_paths[0], "/x");
+    struct config of_one = load_body(BODY, "null", "'/x'"), of_other = load_body(BODY, "'/x'", "null");
+    cr_expect_str_eq(of_one.nvme_paths[0], "/x");
+    cr_expect_str_eq(of_other.nvme_paths[0], "/x");
     cr_expect_eq(load_body(BODY, "'/x'", "['/x']").nvme_path_count, 1);
     cr_expect_eq(load_body(BODY, "['/x']", "'/x'").nvme_path_count, 1);
     cr_expect_eq(load_body(BODY, "['/x', '/y']", "['/x', '/y']").nvme_path_count, 2);

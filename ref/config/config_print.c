@@ -141,7 +141,7 @@ static json_t *own_json(const struct config *config)
     return json;
 }
 
-static json_t *config_json(const struct config *config)
+json_t *config_json(const struct config *config)
 {
     json_t *bf16 = json_pack("{s:b}", "enabled", config->precision == DTYPE_BF16);
     if (config->precision == DTYPE_BF16)

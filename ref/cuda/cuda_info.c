@@ -60,3 +60,14 @@ json_t *cuda_info(void)
                      "absent", text_or_null(cuda_lane_absent()), "cublas", text_or_null(cuda_matmul_version()),
                      "cufile", cufile_json(), "devices", devices);
 }
+
+json_t *cuda_info_models(void)
+{
+    json_t *models = json_array();
+    for (int device = 0; device < cuda_lane_device_count(); device++) {
+        struct cudaDeviceProp of;
+        if (cuda_lane_error(cudaGetDeviceProperties(&of, device), "a device's properties") == 0)
+            json_array_append_new(models, json_pack("{s:s}", "model", of.name));
+    }
+    return models;
+}

@@ -11,4 +11,7 @@
 // library found; cufile names the library found and the kernel's support for it.
 json_t *cuda_info(void);
 
+// Returns [{"model":".."},...], the usable devices by name.
+json_t *cuda_info_models(void);
+
 #endif

@@ -160,32 +160,41 @@ int cuda_lane_use(int device)
     return ERR_NONE;
 }
 
+int cuda_lane_open(struct CUstream_st **out)
+{
+    const char *absent = lane.stream ? NULL : cuda_lane_absent();
+    if (absent)
+        return err_set(ERR_USAGE, "%s", absent);
+    if (!lane.stream) {
+        cudaStream_t stream;
+        TRY(cuda_lane_error(cudaSetDevice(lane.device), "selecting a device"));
+        TRY(cuda_lane_error(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream"));
+        // Without the key, or memory for its value, the stream lasts as long as the process.
+        if (process.has_key)
+            (void)pthread_setspecific(process.key, stream);
+        lane.stream = stream;
+    }
+    *out = lane.stream;
+    return ERR_NONE;
+}
+
 struct CUstream_st *cuda_lane_stream(void)
 {
-    const char *absent;
-    if (lane.stream)
-        return lane.stream;
-    if ((absent = cuda_lane_absent()) != NULL) {
-        cuda_lane_keep(err_set(ERR_USAGE, "%s", absent));
-        return NULL;
-    }
-    cudaStream_t stream;
-    if (cuda_lane_note(cudaSetDevice(lane.device), "selecting a device") != ERR_NONE ||
-        cuda_lane_note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream") != ERR_NONE)
-        return NULL;
-    // Without the key, or memory for its value, the stream lasts as long as the process.
-    if (process.has_key)
-        (void)pthread_setspecific(process.key, stream);
-    return lane.stream = stream;
+    struct CUstream_st *stream = NULL;
+    cuda_lane_keep(cuda_lane_open(&stream));
+    return stream;
+}
+
+int cuda_lane_noted(void)
+{
+    return lane.code == ERR_NONE ? ERR_NONE : err_set(lane.code, "%s", lane.message);
 }
 
 int cuda_lane_wait(void)
 {
     if (lane.stream)
         cuda_lane_note(cudaStreamSynchronize(lane.stream), "enqueued work");
-    if (lane.code == ERR_NONE)
-        return ERR_NONE;
-    int code = lane.code;
+    int code = cuda_lane_noted();
     lane.code = ERR_NONE;
-    return err_set(code, "%s", lane.message);
+    return code;
 }

@@ -31,11 +31,12 @@ int cuda_lane_device_of(int local_rank, int device_count);
 int cuda_lane_use(int device);
 int cuda_lane_device(void);
 
-// Returns the calling thread's stream on its device. If the stream cannot be created, notes the error and returns null,
-// the default stream for launches and copies.
+// Gives the calling thread's stream on its device. cuda_lane_stream notes the error instead, and returns null, the
+// default stream for launches and copies.
+int cuda_lane_open(struct CUstream_st **out);
 struct CUstream_st *cuda_lane_stream(void);
 
-// What uses the calling thread's stream and must end before it does.
+// A user of the calling thread's stream that must end before it does.
 struct cuda_lane_user {
     void (*close)(struct cuda_lane_user *user);
     struct cuda_lane_user *next;  // of the lane
@@ -57,6 +58,9 @@ int cuda_lane_keep(int code);
 
 // Notes the error of the last kernel launch (cudaGetLastError). what names the kernel.
 int cuda_lane_launched(const char *what);
+
+// Returns the first error noted, which stays noted.
+int cuda_lane_noted(void);
 
 // Waits for all work on the calling thread's stream, if it has one. Returns the first noted error, else the device's
 // error.

@@ -3,6 +3,7 @@
 
 #include "ref/cuda/cuda_lane.h"
 #include "ref/cuda/cuda_library.h"
+#include "ref/cuda/cuda_matrix.h"
 #include "base/err.h"
 
 #include <cublas_v2.h>
@@ -34,13 +35,8 @@ static struct {
     cublasStatus_t (*set_atomics_mode)(cublasHandle_t handle, cublasAtomicsMode_t mode);
     cublasStatus_t (*get_property)(libraryPropertyType type, int *value);
     const char *(*status_name)(cublasStatus_t status);
-    cublasStatus_t (*sgemm)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
-                            int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
-                            const float *b, int64_t b_stride, const float *beta, float *c, int64_t c_stride);
-    cublasStatus_t (*sgemm_batch)(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
-                                  int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
-                                  long long a_step, const float *b, int64_t b_stride, long long b_step,
-                                  const float *beta, float *c, int64_t c_stride, long long c_step, int64_t count);
+    __typeof__(cublasGemmEx_64) *gemm;
+    __typeof__(cublasGemmStridedBatchedEx_64) *gemm_batch;
 } library = {.once = PTHREAD_ONCE_INIT};
 
 // Of the calling thread, for its stream and device. The handle ends before the stream does.
@@ -63,11 +59,16 @@ static void close_handle(struct cuda_lane_user *user)
 static void load(void)
 {
     const struct cuda_library_function functions[] = {
-        {"cublasCreate_v2", &library.create},          {"cublasDestroy_v2", &library.destroy},
-        {"cublasSetStream_v2", &library.set_stream},   {"cublasSetWorkspace_v2", &library.set_workspace},
-        {"cublasSetMathMode", &library.set_math_mode}, {"cublasSetAtomicsMode", &library.set_atomics_mode},
-        {"cublasGetProperty", &library.get_property},  {"cublasGetStatusName", &library.status_name},
-        {"cublasSgemm_v2_64", &library.sgemm},         {"cublasSgemmStridedBatched_64", &library.sgemm_batch},
+        {"cublasCreate_v2", &library.create},
+        {"cublasDestroy_v2", &library.destroy},
+        {"cublasSetStream_v2", &library.set_stream},
+        {"cublasSetWorkspace_v2", &library.set_workspace},
+        {"cublasSetMathMode", &library.set_math_mode},
+        {"cublasSetAtomicsMode", &library.set_atomics_mode},
+        {"cublasGetProperty", &library.get_property},
+        {"cublasGetStatusName", &library.status_name},
+        {"cublasGemmEx_64", &library.gemm},
+        {"cublasGemmStridedBatchedEx_64", &library.gemm_batch},
     };
     void *file;
     if (cuda_library_open((const char *const[]){LIBRARY, NULL}, "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), &file) !=
@@ -110,7 +111,8 @@ static int open_handle(struct handle *h, struct CUstream_st *stream)
 {
     TRY(cuda_lane_error(cudaMalloc(&h->workspace, WORKSPACE_BYTES), "allocating the workspace of cuBLAS"));
     TRY(check(library.create(&h->cublas), "creating a handle of cuBLAS"));
-    TRY(check(library.set_math_mode(h->cublas, CUBLAS_PEDANTIC_MATH), "the mode of cuBLAS"));
+    const cublasMath_t mode = (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+    TRY(check(library.set_math_mode(h->cublas, mode), "the mode of cuBLAS"));
     TRY(check(library.set_atomics_mode(h->cublas, CUBLAS_ATOMICS_NOT_ALLOWED), "the mode of cuBLAS"));
     TRY(check(library.set_stream(h->cublas, stream), "the stream of cuBLAS"));
     return check(library.set_workspace(h->cublas, h->workspace, WORKSPACE_BYTES), "the workspace of cuBLAS");
@@ -120,9 +122,8 @@ static int open_handle(struct handle *h, struct CUstream_st *stream)
 static int ready(struct handle *h)
 {
     TRY(cuda_matmul_load());
-    struct CUstream_st *stream = cuda_lane_stream();
-    if (!stream)
-        return cuda_lane_wait();
+    struct CUstream_st *stream;
+    TRY(cuda_lane_open(&stream));
     if (h->cublas)
         return ERR_NONE;
     int code = open_handle(h, stream);
@@ -135,89 +136,46 @@ static int ready(struct handle *h)
     return ERR_NONE;
 }
 
-static cublasOperation_t operation_of(struct matmul_operand operand)
+// Tensor cores multiply 16-bit operands exactly and sum in fp32; of fp32 they would round the operands.
+static cublasComputeType_t compute_of(const struct matmul_batch *p)
 {
-    return operand.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-}
-
-// A matrix that cuBLAS may take. Which of its kernels fits is for it to choose, by the addresses as well, of which none
-// loads more than ALIGNMENT bytes at once; and where a parameter lies depends on how it is sharded. So a matrix that is
-// not aligned is multiplied as a copy that is.
-struct matrix {
-    float *data, *copy;  // copy: null where data is aligned
-    size_t rows, columns, stride;
-};
-enum { ALIGNMENT = 16 };
-
-static int open_matrix(struct matrix *matrix, bool is_read)
-{
-    if ((uintptr_t)matrix->data % ALIGNMENT == 0 || matrix->rows == 0)
-        return ERR_NONE;
-    size_t bytes = ((matrix->rows - 1) * matrix->stride + matrix->columns) * sizeof *matrix->data;
-    void *copy = NULL;
-    TRY(cuda_lane_error(cudaMallocAsync(&copy, bytes, cuda_lane_stream()), "a copy of a matrix"));
-    matrix->copy = copy;
-    if (!is_read)
-        return ERR_NONE;
-    return cuda_lane_error(cudaMemcpyAsync(copy, matrix->data, bytes, cudaMemcpyDeviceToDevice, cuda_lane_stream()),
-                           "a copy of a matrix");
-}
-
-static int close_matrix(struct matrix *matrix, bool is_written)
-{
-    int code = ERR_NONE;
-    if (!matrix->copy)
-        return ERR_NONE;
-    if (is_written)
-        code = cuda_lane_error(cudaMemcpy2DAsync(matrix->data, matrix->stride * sizeof(float), matrix->copy,
-                                                 matrix->stride * sizeof(float), matrix->columns * sizeof(float),
-                                                 matrix->rows, cudaMemcpyDeviceToDevice, cuda_lane_stream()),
-                               "a copy of a matrix");
-    int freed = cuda_lane_error(cudaFreeAsync(matrix->copy, cuda_lane_stream()), "a copy of a matrix");
-    return code != ERR_NONE ? code : freed;
-}
-
-static struct matrix matrix_of(struct matmul_operand operand, size_t rows, size_t columns)
-{
-    return (struct matrix){.data = (float *)(uintptr_t)operand.data,
-                           .rows = operand.transposed ? columns : rows,
-                           .columns = operand.transposed ? rows : columns,
-                           .stride = operand.stride};
-}
-
-static const float *data_of(const struct matrix *matrix)
-{
-    return matrix->copy ? matrix->copy : matrix->data;
+    return p->dtype == DTYPE_FP32 ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
 }
 
 // cuBLAS is column-major and so reads a row-major matrix as its transpose: c^T = op(b)^T op(a)^T.
-static cublasStatus_t enqueue(const struct matmul_batch *p, const float *a, const float *b, float *c)
+static cublasStatus_t enqueue(const struct matmul_batch *p, const struct cuda_matrix *a, const struct cuda_matrix *b,
+                              const struct cuda_matrix *c)
 {
-    cublasOperation_t a_operation = operation_of(p->a), b_operation = operation_of(p->b);
     int64_t m = (int64_t)p->n, n = (int64_t)p->m, k = (int64_t)p->k;
-    int64_t a_stride = (int64_t)p->a.stride, b_stride = (int64_t)p->b.stride, c_stride = (int64_t)p->c_stride;
     if (p->count == 1)
-        return library.sgemm(own.cublas, b_operation, a_operation, m, n, k, &p->alpha, b, b_stride, a, a_stride,
-                             &p->beta, c, c_stride);
-    return library.sgemm_batch(own.cublas, b_operation, a_operation, m, n, k, &p->alpha, b, b_stride,
-                               (long long)p->b_step, a, a_stride, (long long)p->a_step, &p->beta, c, c_stride,
-                               (long long)p->c_step, (int64_t)p->count);
+        return library.gemm(own.cublas, b->operation, a->operation, m, n, k, &p->alpha, cuda_matrix_data(b),
+                            cuda_matrix_type(b), (int64_t)b->stride, cuda_matrix_data(a), cuda_matrix_type(a),
+                            (int64_t)a->stride, &p->beta, cuda_matrix_data(c), cuda_matrix_type(c), (int64_t)c->stride,
+                            compute_of(p), CUBLAS_GEMM_DEFAULT);
+    return library.gemm_batch(own.cublas, b->operation, a->operation, m, n, k, &p->alpha, cuda_matrix_data(b),
+                              cuda_matrix_type(b), (int64_t)b->stride, (long long)b->step, cuda_matrix_data(a),
+                              cuda_matrix_type(a), (int64_t)a->stride, (long long)a->step, &p->beta,
+                              cuda_matrix_data(c), cuda_matrix_type(c), (int64_t)c->stride, (long long)c->step,
+                              (int64_t)p->count, compute_of(p), CUBLAS_GEMM_DEFAULT);
 }
 
+// The matrices of a batch are activations, whose alignment depends on nothing but the model's shape.
 static int multiply(const struct matmul_batch *p)
 {
-    struct matrix left = matrix_of(p->a, p->m, p->k), right = matrix_of(p->b, p->k, p->n);
-    struct matrix out = {.data = p->c, .rows = p->m, .columns = p->n, .stride = p->c_stride};
+    const struct matmul_operand result = {p->c, p->c_stride, false};
+    struct cuda_matrix a = cuda_matrix_of(p->dtype, p->a, p->a_step, p->m, p->k);
+    struct cuda_matrix b = cuda_matrix_of(p->dtype, p->b, p->b_step, p->k, p->n);
+    struct cuda_matrix c = cuda_matrix_of(p->c_is_operand ? p->dtype : DTYPE_FP32, result, p->c_step, p->m, p->n);
     TRY(ready(&own));
-    // The matrices of a batch are activations, whose alignment depends on nothing but the model's shape.
     if (p->count > 1)
-        return check(enqueue(p, left.data, right.data, out.data), "matrix products");
-    int code = open_matrix(&left, true);
-    code = code == ERR_NONE ? open_matrix(&right, true) : code;
-    code = code == ERR_NONE ? open_matrix(&out, p->beta != 0.0f) : code;
+        return check(enqueue(p, &a, &b, &c), "matrix products");
+    int code = cuda_matrix_open(&a, true);
+    code = code == ERR_NONE ? cuda_matrix_open(&b, true) : code;
+    code = code == ERR_NONE ? cuda_matrix_open(&c, p->beta != 0.0f) : code;
     if (code == ERR_NONE)
-        code = check(enqueue(p, data_of(&left), data_of(&right), out.copy ? out.copy : out.data), "a matrix product");
-    int closed[] = {close_matrix(&left, false), close_matrix(&right, false), close_matrix(&out, code == ERR_NONE)};
+        code = check(enqueue(p, &a, &b, &c), "a matrix product");
+    int closed[] = {cuda_matrix_close(&a, false), cuda_matrix_close(&b, false),
+                    cuda_matrix_close(&c, code == ERR_NONE)};
     for (int i = 0; i < 3; i++)
         code = code == ERR_NONE ? closed[i] : code;
     return code;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products on a GPU by cuBLAS, which is loaded on first use. The settings make a product's bits a function of
-// its operands on that GPU: fp32 throughout (CUBLAS_PEDANTIC_MATH), no atomic additions, and for each thread its own
-// handle and workspace, whose size determines cuBLAS's choice of algorithm. Not yet run on a GPU.
+// its operands on that GPU: sums in fp32 (CUBLAS_COMPUTE_32F, for fp32 operands its pedantic form), no atomic
+// additions, and for each thread its own handle and workspace, whose size determines cuBLAS's choice of algorithm. Not
+// yet run on a GPU.
 #ifndef ZG_CUDA_MATMUL_H
 #define ZG_CUDA_MATMUL_H
 

@@ -2,6 +2,7 @@
 // A GPT's kernels as nvcc compiles them, against the scalar build, bit by bit: for the host anywhere, and the GPU's own
 // where there is one; and matrix products by cuBLAS, within the rounding of theirs.
 #include "ref/arithmetic/accelerator.h"
+#include "ref/arithmetic/dtype.h"
 #include "ref/cuda/cuda_lane.h"
 #include "ref/cuda/cuda_matmul.h"
 #include "base/err.h"
@@ -15,14 +16,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ARRAYS = 8, TOKENS = 2200, VOCABULARY = 61 };
+enum { ARRAYS = 10, TOKENS = 2200, VOCABULARY = 61 };
 
 // A table of kernels with arrays where it can reach them; the scalar build's beside them.
 struct bench {
     const struct isa_kernels *kernels;
     bool is_gpu;
+    enum dtype dtype;  // of operands
     float *here[ARRAYS], *there[ARRAYS], *back;
     size_t counts[ARRAYS];
+    bool is_operand[ARRAYS];  // floats here, the format itself there
     int array_count;
     uint16_t tokens[TOKENS];
 };
@@ -48,6 +51,7 @@ static int add(struct bench *b, size_t count)
     int i = b->array_count++;
     cr_assert_lt(i, ARRAYS);
     b->counts[i] = count;
+    b->is_operand[i] = false;
     b->here[i] = malloc((count + 1) * sizeof(float));
     for (size_t j = 0; j < count; j++)
         b->here[i][j] = ldexpf(random_normal(random_at((uint64_t)i, j)), (int)(random_at(7, j) % 5) - 3);
@@ -63,6 +67,38 @@ static int add(struct bench *b, size_t count)
     return i;
 }
 
+static int add_operand(struct bench *b, size_t count)
+{
+    int i = add(b, count);
+    b->is_operand[i] = true;
+    return i;
+}
+
+// An operand there, of the values here, which are rounded.
+static const void *operand_there(struct bench *b, int array)
+{
+    isa_scalar.operand_round(b->dtype, b->counts[array], b->here[array], b->here[array]);
+    b->is_operand[array] = true;
+    char *narrow = malloc((b->counts[array] + 1) * sizeof(float));
+    isa_scalar.narrow(b->dtype, b->here[array], narrow, b->counts[array]);
+    cr_assert_eq(bytes_copy(b->there[array], narrow, b->counts[array] * dtype_bytes(b->dtype)), ERR_NONE);
+    free(narrow);
+    return b->there[array];
+}
+
+static void compare_bytes(const struct bench *b, int i, const void *found, const char *what, size_t rows, size_t width)
+{
+    enum dtype dtype = b->is_operand[i] ? b->dtype : DTYPE_FP32;
+    size_t bytes = dtype_bytes(dtype);
+    char *expected = malloc((b->counts[i] + 1) * sizeof(float));
+    isa_scalar.narrow(dtype, b->here[i], expected, b->counts[i]);
+    for (size_t j = 0; j < b->counts[i]; j++)
+        cr_assert(memcmp((const char *)found + j * bytes, expected + j * bytes, bytes) == 0,
+                  "%s of %zu x %zu in %s: array %d, element %zu: not %a, as by the scalar build", what, rows, width,
+                  dtype_name(b->dtype), i, j, b->here[i][j]);
+    free(expected);
+}
+
 // Every array is the same in both places; then they are given back.
 static void compare(struct bench *b, const char *what, size_t rows, size_t width)
 {
@@ -70,11 +106,7 @@ static void compare(struct bench *b, const char *what, size_t rows, size_t width
     for (int i = 0; i < b->array_count; i++) {
         float *back = malloc((b->counts[i] + 1) * sizeof(float));
         cr_assert_eq(bytes_copy(back, b->there[i], b->counts[i] * sizeof(float)), ERR_NONE, "%s", err_message());
-        for (size_t j = 0; j < b->counts[i]; j++)
-            cr_assert(memcmp(&back[j], &b->here[i][j], sizeof(float)) == 0,
-                      "%s of %zu x %zu: array %d, element %zu: "
-                      "%a, and %a by the scalar build",
-                      what, rows, width, i, j, back[j], b->here[i][j]);
+        compare_bytes(b, i, back, what, rows, width);
         free(back);
         free(b->here[i]);
         if (b->is_gpu) {
@@ -106,23 +138,37 @@ static void try_rows(bool is_gpu)
     struct bench b;
     if (!open_bench(&b, is_gpu))
         return;
-    for (int s = 0; s < SHAPE_COUNT; s++) {
-        size_t rows = SHAPES[s][0], width = SHAPES[s][1], all = rows * width;
-        for (int array = 0; array < 5; array++)
+    for (int s = 0; s < 3 * SHAPE_COUNT; s++) {
+        size_t rows = SHAPES[s / 3][0], width = SHAPES[s / 3][1], all = rows * width;
+        enum dtype dtype = b.dtype = (enum dtype)(s % 3);
+        for (int array = 0; array < 3; array++)
             add(&b, all);
-        int stats = add(&b, 2 * rows), sum = add(&b, width), other = add(&b, width);
-        IN_BOTH(&b, bias_add(rows, width, NULL, a[0], a[1]));
-        IN_BOTH(&b, bias_add(rows, width, a[0], a[2], a[1]));
+        int stats = add(&b, 2 * rows), sum = add(&b, width), other = add(&b, width), out = add_operand(&b, all);
+        int weight = add(&b, width), bias = add(&b, width), column = add(&b, width);
+        operand_there(&b, weight);
+        operand_there(&b, bias);
+        IN_BOTH(&b, bias_rows(rows, width, dtype, a[bias], a[out]));
+        IN_BOTH(&b, rows_sum(rows, width, dtype, a[out], a[column]));
+        IN_BOTH(&b, bias_add(rows, width, a[0], dtype, a[bias], a[1]));
         IN_BOTH(&b, layernorm_stats(rows, width, a[1], a[stats]));
-        IN_BOTH(&b, layernorm_apply(rows, width, a[1], a[stats], a[0], a[2], a[3]));
-        IN_BOTH(&b, layernorm_backward(rows, width, a[1], a[stats], a[0], a[2], a[4], a[sum], a[other]));
-        IN_BOTH(&b, rows_sum(rows, width, a[4], a[sum]));
+        IN_BOTH(&b, layernorm_apply(rows, width, a[1], a[stats], dtype, a[weight], a[bias], a[out]));
+        IN_BOTH(&b, layernorm_backward(rows, width, a[1], a[stats], dtype, a[weight], a[2], a[0], a[sum], a[other]));
         compare(&b, "a layer norm", rows, width);
         for (int array = 0; array < 3; array++)
             add(&b, all);
-        IN_BOTH(&b, gelu_forward(all, a[0], a[1]));
-        IN_BOTH(&b, gelu_backward(all, a[0], a[1], a[2]));
+        for (int array = 0; array < 3; array++)
+            add_operand(&b, all);
+        int plain = add(&b, width);
+        bias = add(&b, width);
+        operand_there(&b, bias);
+        IN_BOTH(&b, gelu_forward(rows, width, a[0], dtype, a[bias], a[3]));
+        IN_BOTH(&b, gelu_backward(rows, width, a[0], a[2], dtype, a[bias], a[4], a[5]));
+        IN_BOTH(&b, gelu_backward(rows, width, a[0], a[2], DTYPE_FP32, a[plain], a[1], a[2]));
         compare(&b, "a GELU", rows, width);
+        add(&b, all);
+        add_operand(&b, all);
+        IN_BOTH(&b, operand_round(dtype, all, a[0], a[1]));
+        compare(&b, "an operand", rows, width);
     }
 }
 
@@ -141,11 +187,19 @@ static void try_softmax(bool is_gpu)
     struct bench b;
     if (!open_bench(&b, is_gpu))
         return;
-    for (size_t length = 1; length <= 67; length = 2 * length + 1) {
-        add(&b, 3 * length * length);
-        add(&b, 3 * length * length);
-        IN_BOTH(&b, softmax_causal(3, length, a[0]));
-        IN_BOTH(&b, softmax_causal_backward(3, length, a[0], a[1]));
+    const size_t lengths[] = {1, 3, 16, 31, 67, CAUSAL_ROWS + 40};
+    for (size_t i = 0; i < 3 * sizeof lengths / sizeof *lengths; i++) {
+        size_t length = lengths[i / 3];
+        b.dtype = (enum dtype)(i % 3);
+        for (int array = 0; array < 4; array++)
+            add(&b, 3 * length * length);
+        // Elements that have no value are the same in both places.
+        operand_there(&b, 2);
+        operand_there(&b, 3);
+        IN_BOTH(&b, softmax_causal(3, length, a[0], b.dtype, a[2]));
+        IN_BOTH(&b, softmax_causal_backward(3, length, a[2], a[1], b.dtype, a[3]));
+        cr_assert_eq(bytes_copy(b.here[0], b.there[0], b.counts[0] * sizeof(float)), ERR_NONE);
+        IN_BOTH(&b, softmax_causal(3, length, a[1], DTYPE_FP32, a[1]));
         compare(&b, "a softmax", length, length);
     }
     // An overflow stays visible at every position.
@@ -154,7 +208,7 @@ static void try_softmax(bool is_gpu)
         for (size_t row = 0; row < 20; row++)
             b.here[0][row * 20 + at] = row % 2 ? NAN : INFINITY;
         cr_assert_eq(bytes_copy(b.there[0], b.here[0], 400 * sizeof(float)), ERR_NONE);
-        IN_BOTH(&b, softmax_causal(1, 20, a[0]));
+        IN_BOTH(&b, softmax_causal(1, 20, a[0], DTYPE_FP32, a[0]));
         float back[400];
         cr_assert_eq(bytes_copy(back, b.there[0], sizeof back), ERR_NONE);
         for (int i = 0; i < 400; i++)
@@ -174,6 +228,80 @@ Test(gpt_cuda, softmaxes_on_the_device_have_the_scalar_builds_bits_gpu)
     try_softmax(true);
 }
 
+// The heads' matrices of three sequences, from rows to matrices and from there to other rows, in both sizes of
+// elements, at widths and addresses that allow pairs and that do not, all heads at once and some.
+static void try_heads(bool is_gpu)
+{
+    struct bench b;
+    if (!open_bench(&b, is_gpu))
+        return;
+    enum { SEQUENCES = 3, HEADS = 4, LENGTH = 7, ALL = SEQUENCES * HEADS };
+    for (int i = 0; i < 24; i++) {
+        size_t head_width = (size_t[]){6, 5, 33}[i % 3], width = HEADS * head_width, offset = i / 3 % 2;
+        size_t first = i / 6 % 2 ? 5 : 0, count = i / 6 % 2 ? 4 : ALL, all = SEQUENCES * LENGTH * width;
+        add(&b, 3 * all);
+        add(&b, all);
+        add(&b, 3 * all + 1);
+        struct heads_copy copy = {SEQUENCES, LENGTH, head_width, 3 * width, first, count, i / 12 ? 2 : 4, false, 0, 0};
+        for (int place = 0; place < 2; place++) {
+            const struct isa_kernels *k = place ? b.kernels : &isa_scalar;
+            float **a = place ? b.there : b.here;
+            copy.to_rows = false;
+            copy.rows = (char *)a[0] + width * copy.element_bytes;
+            copy.matrices = a[1];
+            k->heads_copy(&copy);
+            copy.to_rows = true;
+            copy.rows = (char *)a[2] + offset * copy.element_bytes;
+            k->heads_copy(&copy);
+        }
+        compare(&b, "heads", LENGTH, head_width);
+    }
+}
+
+Test(gpt_cuda, heads_have_the_scalar_builds_bits)
+{
+    try_heads(false);
+}
+
+Test(gpt_cuda, heads_on_the_device_have_the_scalar_builds_bits_gpu)
+{
+    try_heads(true);
+}
+
+// Rows of logits that are not next to each other; an operand takes the beginning of each.
+static void try_logits(struct bench *b, const struct token_rows *list)
+{
+    enum { STRIDE = VOCABULARY + 3 };
+    size_t rows = list->sequence_count * list->length, bytes = VOCABULARY * dtype_bytes(b->dtype);
+    int logits = add(b, rows * STRIDE), stats = add(b, 2 * rows);
+    double here = isa_scalar.crossentropy_forward(list, VOCABULARY, STRIDE, b->here[logits], b->here[stats]);
+    double there = b->kernels->crossentropy_forward(list, VOCABULARY, STRIDE, b->there[logits], b->there[stats]);
+    cr_expect_eq(here, there, "%zu rows: %a and %a", rows, here, there);
+    IN_BOTH(b, crossentropy_backward(list, VOCABULARY, STRIDE, a[stats], 0.37f, b->dtype, a[logits]));
+    float *found = malloc((rows + 1) * STRIDE * sizeof *found);
+    cr_assert_eq(bytes_copy(found, b->there[logits], rows * STRIDE * sizeof *found), ERR_NONE);
+    for (size_t r = 0; r < rows; r++) {
+        char expected[VOCABULARY * sizeof(float)];
+        isa_scalar.narrow(b->dtype, b->here[logits] + r * STRIDE, expected, VOCABULARY);
+        cr_assert(memcmp(found + r * STRIDE, expected, bytes) == 0, "row %zu of %zu in %s", r, rows,
+                  dtype_name(b->dtype));
+    }
+    memcpy(b->here[logits], found, rows * STRIDE * sizeof *found);
+    free(found);
+    compare(b, "a cross-entropy", rows, VOCABULARY);
+}
+
+// A table of parameters, which has the format itself in both places.
+static int add_table(struct bench *b, size_t count)
+{
+    int i = add(b, count);
+    char table[(count + 1) * sizeof(float)];
+    isa_scalar.narrow(b->dtype, b->here[i], table, count);
+    memcpy(b->here[i], table, count * dtype_bytes(b->dtype));
+    cr_assert_eq(bytes_copy(b->there[i], table, count * dtype_bytes(b->dtype)), ERR_NONE);
+    return i;
+}
+
 // No rows, one, and more than a sum over rows has in a block.
 static void try_tokens(bool is_gpu)
 {
@@ -181,19 +309,17 @@ static void try_tokens(bool is_gpu)
     if (!open_bench(&b, is_gpu))
         return;
     const size_t shapes[][2] = {{0, 3}, {1, 1}, {1, 31}, {5, 64}, {3, 700}}, widths[] = {19, 20};
-    for (int i = 0; i < 10; i++) {
-        const struct token_rows list = {b.tokens, shapes[i / 2][0], shapes[i / 2][1]};
-        size_t rows = list.sequence_count * list.length, width = widths[i % 2];
-        add(&b, rows * VOCABULARY);
-        double here = isa_scalar.crossentropy_forward(&list, VOCABULARY, b.here[0]);
-        double there = b.kernels->crossentropy_forward(&list, VOCABULARY, b.there[0]);
-        cr_expect_eq(here, there, "%zu rows: %a and %a", rows, here, there);
-        IN_BOTH(&b, crossentropy_backward(&list, VOCABULARY, a[0], 0.37f));
-        compare(&b, "a cross-entropy", rows, VOCABULARY);
-        int token = add(&b, VOCABULARY * width), position = add(&b, list.length * width), out = add(&b, rows * width);
-        IN_BOTH(&b, embedding_forward(&list, width, a[token], a[position], a[out]));
-        IN_BOTH(&b, token_backward(&list, width, a[out], a[token]));
-        IN_BOTH(&b, position_backward(&list, width, a[out], a[position]));
+    for (int i = 0; i < 30; i++) {
+        const struct token_rows list = {b.tokens, shapes[i / 6][0], shapes[i / 6][1]};
+        size_t rows = list.sequence_count * list.length, width = widths[i / 3 % 2];
+        b.dtype = (enum dtype)(i % 3);
+        try_logits(&b, &list);
+        int token = add_table(&b, VOCABULARY * width), position = add_table(&b, list.length * width);
+        int out = add(&b, rows * width);
+        IN_BOTH(&b, embedding_forward(&list, width, b.dtype, a[token], a[position], a[out]));
+        int token_sum = add(&b, VOCABULARY * width), position_sum = add(&b, list.length * width);
+        IN_BOTH(&b, token_backward(&list, width, a[out], a[token_sum]));
+        IN_BOTH(&b, position_backward(&list, width, a[out], a[position_sum]));
         compare(&b, "an embedding", rows, width);
     }
 }
@@ -217,85 +343,106 @@ Test(gpt_cuda, cublas_is_found_with_all_that_is_asked_of_it)
     cr_expect_geq(minor, 0);
 }
 
-// Against products in double precision, and against themselves: the bits are a function of the operands.
+// The result of a product there equals OpenBLAS' within rounding, and afterwards both are the same.
+static void expect_near(struct bench *b, int array)
+{
+    float found[b->counts[array]];
+    char back[b->counts[array] * sizeof(float)];
+    cr_assert_eq(cuda_lane_wait(), ERR_NONE, "%s", err_message());
+    cr_assert_eq(bytes_copy(back, b->there[array], sizeof back), ERR_NONE);
+    isa_scalar.widen(b->is_operand[array] ? b->dtype : DTYPE_FP32, back, found, b->counts[array]);
+    const double ulp = !b->is_operand[array] || b->dtype == DTYPE_FP32 ? 0 : b->dtype == DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
+    for (size_t i = 0; i < b->counts[array]; i++)
+        cr_expect_float_eq(found[i], b->here[array][i], 1e-4 + 2 * ulp * fabs((double)b->here[array][i]),
+                           "element %zu in %s: %g, and %g by OpenBLAS", i, dtype_name(b->dtype), (double)found[i],
+                           (double)b->here[array][i]);
+    memcpy(b->here[array], found, sizeof found);
+}
+
+// Both in every form and format, with floats and an operand as the result; and again, at an address at which no wide
+// load fits: the bits are a function of the operands.
 Test(gpt_cuda, products_on_the_device_are_right_and_repeat_gpu)
 {
     struct bench b;
     if (!open_bench(&b, true))
         return;
     enum { M = 13, N = 7, K = 33 };
-    for (int form = 0; form < 4; form++) {
-        bool a_turned = form & 1, b_turned = form & 2;
-        int left = add(&b, M * K), right = add(&b, K * N), out = add(&b, M * (N + 2)), again = add(&b, M * (N + 2));
-        cr_assert_eq(bytes_copy(b.there[again], b.there[out], M * (N + 2) * sizeof(float)), ERR_NONE);
-        const struct matmul_operand x = {b.there[left], a_turned ? M : K, a_turned};
-        const struct matmul_operand y = {b.there[right], b_turned ? K : N, b_turned};
-        struct matmul_batch product = {.count = 1, .m = M, .n = N, .k = K, .alpha = 0.5f, .beta = 1.0f, .a = x, .b = y};
-        product.c_stride = N + 2;
-        product.c = b.there[out];
-        cuda_matmul(&product);
-        product.c = b.there[again];
-        cuda_matmul(&product);
-        cr_assert_eq(cuda_lane_wait(), ERR_NONE, "%s", err_message());
-        float found[M * (N + 2)], repeated[M * (N + 2)];
-        cr_assert_eq(bytes_copy(found, b.there[out], sizeof found), ERR_NONE);
-        cr_assert_eq(bytes_copy(repeated, b.there[again], sizeof repeated), ERR_NONE);
-        cr_expect_arr_eq(found, repeated, sizeof found);
-        // One element further on, where no load of four fits.
+    for (int form = 0; form < 24; form++) {
+        bool a_turned = form & 1, b_turned = form & 2, to_operand = form & 4;
+        b.dtype = (enum dtype)(form / 8);
+        size_t bytes = dtype_bytes(b.dtype), out_bytes = to_operand ? bytes : sizeof(float);
+        int left = add(&b, M * K), right = add(&b, K * N), out = add(&b, M * (N + 2));
         int shifted = add(&b, K * N + 1), target = add(&b, M * (N + 2) + 1);
-        cr_assert_eq(bytes_copy(b.there[shifted] + 1, b.there[right], K * N * sizeof(float)), ERR_NONE);
-        cr_assert_eq(bytes_copy(b.there[target] + 1, b.here[out], M * (N + 2) * sizeof(float)), ERR_NONE);
-        product.b.data = b.there[shifted] + 1;
-        product.c = b.there[target] + 1;
-        cuda_matmul(&product);
-        cr_assert_eq(cuda_lane_wait(), ERR_NONE, "%s", err_message());
-        cr_assert_eq(bytes_copy(repeated, b.there[target] + 1, sizeof repeated), ERR_NONE);
-        cr_expect_arr_eq(found, repeated, sizeof found);
-        for (size_t i = 0; i < M; i++)
-            for (size_t j = 0; j < N + 2; j++) {
-                double exact = b.here[out][i * (N + 2) + j];
-                for (size_t k = 0; k < K && j < N; k++)
-                    exact += 0.5 * (double)b.here[left][a_turned ? k * M + i : i * K + k] *
-                             (double)b.here[right][b_turned ? j * K + k : k * N + j];
-                cr_expect_float_eq(found[i * (N + 2) + j], exact, j < N ? 1e-4 : 0, "form %d, %zu, %zu", form, i, j);
-            }
-        for (int i = 0; i < b.array_count; i++)
-            cr_assert_eq(bytes_copy(b.here[i], b.there[i], b.counts[i] * sizeof(float)), ERR_NONE);
+        struct matmul_batch here = {.count = 1,
+                                    .m = M,
+                                    .n = N,
+                                    .k = K,
+                                    .alpha = 0.5f,
+                                    .beta = 1.0f,
+                                    .dtype = b.dtype,
+                                    .a = {b.here[left], a_turned ? M : K, a_turned},
+                                    .b = {b.here[right], b_turned ? K : N, b_turned},
+                                    .c = b.here[out],
+                                    .c_is_operand = to_operand,
+                                    .c_stride = N + 2};
+        struct matmul_batch there = here;
+        there.a.data = operand_there(&b, left);
+        there.b.data = operand_there(&b, right);
+        there.c = b.there[out];
+        if (to_operand)
+            operand_there(&b, out);
+        char *far_right = (char *)b.there[shifted] + bytes, *far_out = (char *)b.there[target] + out_bytes;
+        cr_assert_eq(bytes_copy(far_right, b.there[right], K * N * bytes), ERR_NONE);
+        cr_assert_eq(bytes_copy(far_out, b.there[out], M * (N + 2) * out_bytes), ERR_NONE);
+        cuda_matmul(&there);
+        there.b.data = far_right;
+        there.c = far_out;
+        cuda_matmul(&there);
+        matmul_many(&here);
+        expect_near(&b, out);
+        char found[M * (N + 2) * sizeof(float)], repeated[M * (N + 2) * sizeof(float)];
+        cr_assert_eq(bytes_copy(found, b.there[out], M * (N + 2) * out_bytes), ERR_NONE);
+        cr_assert_eq(bytes_copy(repeated, far_out, M * (N + 2) * out_bytes), ERR_NONE);
+        cr_expect_arr_eq(found, repeated, M * (N + 2) * out_bytes, "form %d", form);
+        b.is_operand[shifted] = b.is_operand[target] = false;
+        cr_assert_eq(bytes_copy(b.here[shifted], b.there[shifted], b.counts[shifted] * sizeof(float)), ERR_NONE);
+        cr_assert_eq(bytes_copy(b.here[target], b.there[target], b.counts[target] * sizeof(float)), ERR_NONE);
         compare(&b, "a product", M, N);
     }
 }
 
-// Heads of one matrix side by side, as attention has them: each product against the same product alone, within
-// rounding.
-Test(gpt_cuda, products_of_a_batch_on_the_device_are_those_of_each_gpu)
+// Matrices one after the other and side by side in rows, at steps that allow wide loads in 16 bits and that do not.
+Test(gpt_cuda, products_of_a_batch_on_the_device_are_right_gpu)
 {
     struct bench b;
     if (!open_bench(&b, true))
         return;
-    enum { HEADS = 5, LENGTH = 9, HEAD_WIDTH = 6, WIDTH = HEADS * HEAD_WIDTH };
-    int q = add(&b, LENGTH * WIDTH), k = add(&b, LENGTH * WIDTH), scores = add(&b, HEADS * LENGTH * LENGTH);
-    struct matmul_batch batch = {.count = HEADS,
-                                 .m = LENGTH,
-                                 .n = LENGTH,
-                                 .k = HEAD_WIDTH,
-                                 .alpha = 0.25f,
-                                 .a = {b.there[q], WIDTH, false},
-                                 .b = {b.there[k], WIDTH, true},
-                                 .a_step = HEAD_WIDTH,
-                                 .b_step = HEAD_WIDTH,
-                                 .c = b.there[scores],
-                                 .c_stride = LENGTH,
-                                 .c_step = LENGTH * LENGTH};
-    cuda_matmul(&batch);
-    cr_assert_eq(cuda_lane_wait(), ERR_NONE, "%s", err_message());
-    float found[HEADS * LENGTH * LENGTH];
-    cr_assert_eq(bytes_copy(found, b.there[scores], sizeof found), ERR_NONE);
-    batch.a.data = b.here[q];
-    batch.b.data = b.here[k];
-    batch.c = b.here[scores];
-    matmul_many(&batch);
-    for (int i = 0; i < HEADS * LENGTH * LENGTH; i++)
-        cr_expect_float_eq(found[i], b.here[scores][i], 1e-4, "element %d", i);
-    memcpy(b.here[scores], found, sizeof found);
-    compare(&b, "a batch", HEADS, LENGTH);
+    enum { HEADS = 5, LENGTH = 9 };
+    for (int i = 0; i < 12; i++) {
+        size_t head_width = i / 6 ? 8 : 6, width = HEADS * head_width;
+        bool side_by_side = i / 3 % 2;
+        size_t stride = side_by_side ? width : head_width, step = side_by_side ? head_width : LENGTH * head_width;
+        b.dtype = (enum dtype)(i % 3);
+        int q = add(&b, LENGTH * width), k = add(&b, LENGTH * width), scores = add(&b, HEADS * LENGTH * LENGTH);
+        struct matmul_batch batch = {.count = HEADS,
+                                     .m = LENGTH,
+                                     .n = LENGTH,
+                                     .k = head_width,
+                                     .alpha = 0.25f,
+                                     .dtype = b.dtype,
+                                     .a = {operand_there(&b, q), stride, false},
+                                     .b = {operand_there(&b, k), stride, true},
+                                     .a_step = step,
+                                     .b_step = step,
+                                     .c = b.there[scores],
+                                     .c_stride = LENGTH,
+                                     .c_step = LENGTH * LENGTH};
+        cuda_matmul(&batch);
+        batch.a.data = b.here[q];
+        batch.b.data = b.here[k];
+        batch.c = b.here[scores];
+        matmul_many(&batch);
+        expect_near(&b, scores);
+        compare(&b, "a batch", HEADS, LENGTH);
+    }
 }

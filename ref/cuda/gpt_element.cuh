@@ -1,63 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of gpt_kernel.h for teams of threads (gpt_team.cuh), one row for each team, or for single threads, one
-// element or column each. All of it also compiles for the host.
+// The operations of gpt_kernel.h on activations for teams of threads (gpt_team.cuh), one row for each team, or for
+// single threads, one element or column each. All of it also compiles for the host.
 #ifndef ZG_GPT_ELEMENT_CUH
 #define ZG_GPT_ELEMENT_CUH
 
 #include <math.h>
 #include <stdint.h>
 
-#include "ref/cuda/array_element.cuh"
 #include "ref/cuda/gpt_team.cuh"
 
-// The tokens of a micro-batch in the memory of the threads that read them (token_rows of gpt_math.h).
-struct token_list {
-    const uint16_t *tokens;
-    size_t sequence_count, length;
+struct bias_rows_operation {
+    size_t width;
+    struct operand bias, out;
 
-    __host__ __device__ size_t row_count() const
+#pragma nv_exec_check_disable
+    ROW
     {
-        return sequence_count * length;
-    }
-    __host__ __device__ uint16_t of(size_t r) const
-    {
-        return tokens[r / length * (length + 1) + r % length];
-    }
-    __host__ __device__ uint16_t target_of(size_t r) const
-    {
-        return tokens[r / length * (length + 1) + r % length + 1];
+        team.each(0, width, [&](size_t j) { out.put(r * width + j, bias.get(j)); });
     }
 };
 
-#define ROW template <typename team_type> __host__ __device__ void row(const team_type &team, size_t r) const
-
 struct bias_add_operation {
     size_t width;
-    const float *in, *bias;
+    const float *in;
+    struct operand bias;
     float *out;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        const float *from = in ? in + r * width : NULL;
+        const float *from = in + r * width;
         float *to = out + r * width;
-        team.each(0, width, [&](size_t j) { to[j] = from ? from[j] + bias[j] : bias[j]; });
+        team.map(
+            width, [&](size_t j) { return from[j]; }, [&](size_t j, float x) { to[j] = x + bias.get(j); });
     }
 };
 
 // One column of the sum over a block of rows; element i is column i mod width of block i / width.
 struct block_sum_operation {
     size_t row_count, width;
-    const float *in;
+    enum dtype dtype;
+    const void *in;
     float *sums;
 
     template <int lanes> __host__ __device__ void at(size_t i) const
     {
         size_t first = i / width * SUM_ROWS, end = first + SUM_ROWS < row_count ? first + SUM_ROWS : row_count;
         float sum[lanes] = {0};
+        UNROLL(8)
         for (size_t r = first; r < end; r++) {
             float x[lanes];
-            load_floats<lanes>(in, r * width + i % width, x);
+            load<lanes>(dtype, in, r * width + i % width, x);
             for (int k = 0; k < lanes; k++)
                 sum[k] += x[k];
         }
@@ -65,22 +58,25 @@ struct block_sum_operation {
     }
 };
 
-// One column of the sum over blocks.
+// One column of a sum over blocks, or of two: the second one's columns follow the first one's.
 struct sum_of_blocks_operation {
     size_t block_count, width;
-    const float *sums;
-    float *out;
+    const float *sums[2];
+    float *out[2];
 
-    template <int lanes> __host__ __device__ void at(size_t j) const
+    template <int lanes> __host__ __device__ void at(size_t i) const
     {
+        int which = i >= width;
+        size_t j = i - which * width;
         float sum[lanes] = {0};
+        UNROLL(16)
         for (size_t block = 0; block < block_count; block++) {
             float x[lanes];
-            load_floats<lanes>(sums, block * width + j, x);
+            load_floats<lanes>(sums[which], block * width + j, x);
             for (int k = 0; k < lanes; k++)
                 sum[k] += x[k];
         }
-        store_floats<lanes>(out, j, sum);
+        store_floats<lanes>(out[which], j, sum);
     }
 };
 
@@ -93,8 +89,8 @@ struct layernorm_stats_operation {
     ROW
     {
         const float *from = in + r * width;
-        float mean = team.sum(width, [&](size_t j) { return from[j]; }) / (float)width;
-        float square = team.sum(width, [&](size_t j) { return (from[j] - mean) * (from[j] - mean); });
+        float mean = sum_of(team, width, [&](size_t j) { return from[j]; }) / (float)width;
+        float square = sum_of(team, width, [&](size_t j) { return (from[j] - mean) * (from[j] - mean); });
         if (team.is_first()) {
             stats[2 * r] = mean;
             stats[2 * r + 1] = 1.0f / sqrtf(square / (float)width + 1e-5f);
@@ -104,15 +100,17 @@ struct layernorm_stats_operation {
 
 struct layernorm_apply_operation {
     size_t width;
-    const float *in, *stats, *weight, *bias;
-    float *out;
+    const float *in, *stats;
+    struct operand weight, bias, out;
 
 #pragma nv_exec_check_disable
     ROW
     {
         const float *from = in + r * width;
-        float *to = out + r * width, mean = stats[2 * r], rstd = stats[2 * r + 1];
-        team.each(0, width, [&](size_t j) { to[j] = (from[j] - mean) * rstd * weight[j] + bias[j]; });
+        float mean = stats[2 * r], rstd = stats[2 * r + 1];
+        team.map(
+            width, [&](size_t j) { return from[j]; },
+            [&](size_t j, float x) { out.put(r * width + j, (x - mean) * rstd * weight.get(j) + bias.get(j)); });
     }
 };
 
@@ -126,6 +124,7 @@ struct layernorm_block_operation {
     {
         size_t first = i / width * SUM_ROWS, end = first + SUM_ROWS < row_count ? first + SUM_ROWS : row_count;
         float weight_sum[lanes] = {0}, bias_sum[lanes] = {0};
+        UNROLL(8)
         for (size_t r = first; r < end; r++) {
             float x[lanes], g[lanes], mean = stats[2 * r], rstd = stats[2 * r + 1];
             load_floats<lanes>(in, r * width + i % width, x);
@@ -142,7 +141,9 @@ struct layernorm_block_operation {
 
 struct layernorm_row_operation {
     size_t width;
-    const float *in, *stats, *weight, *out_gradient;
+    const float *in, *stats;
+    struct operand weight;
+    const float *out_gradient;
     float *in_gradient;
 
 #pragma nv_exec_check_disable
@@ -150,202 +151,118 @@ struct layernorm_row_operation {
     {
         const float *x = in + r * width, *g = out_gradient + r * width;
         float *to = in_gradient + r * width, mean = stats[2 * r], rstd = stats[2 * r + 1];
-        float plain = team.sum(width, [&](size_t j) { return g[j] * weight[j]; }) / (float)width;
-        float along =
-            team.sum(width, [&](size_t j) { return g[j] * weight[j] * ((x[j] - mean) * rstd); }) / (float)width;
-        team.each(0, width, [&](size_t j) {
-            float normal = (x[j] - mean) * rstd;
-            to[j] += rstd * (g[j] * weight[j] - plain - normal * along);
-        });
+        float2 sums = team.sums(
+            width, [&](size_t j) { return g[j] * weight.get(j); },
+            [&](size_t j) { return g[j] * weight.get(j) * ((x[j] - mean) * rstd); });
+        float plain = sums.x / (float)width, along = sums.y / (float)width;
+        team.map(
+            width,
+            [&](size_t j) {
+                return float3{x[j], g[j], to[j]};
+            },
+            [&](size_t j, float3 v) {
+                float normal = (v.x - mean) * rstd;
+                to[j] = v.z + rstd * (v.y * weight.get(j) - plain - normal * along);
+            });
     }
 };
 
 struct gelu_forward_operation {
+    size_t width;
     const float *in;
-    float *out;
+    struct operand bias, out;
 
-    template <int lanes> __host__ __device__ void at(size_t i) const
+#pragma nv_exec_check_disable
+    ROW
     {
-        float x[lanes];
-        load_floats<lanes>(in, i, x);
-        for (int k = 0; k < lanes; k++)
-            x[k] = gelu_value(x[k]);
-        store_floats<lanes>(out, i, x);
+        const float *from = in + r * width;
+        team.map(
+            width, [&](size_t j) { return from[j]; },
+            [&](size_t j, float x) { out.put(r * width + j, gelu_value(x + bias.get(j))); });
     }
 };
 
 struct gelu_backward_operation {
-    const float *in;
-    float *out, *gradient;
+    size_t width;
+    const float *in, *gradient;
+    struct operand bias, out, in_gradient;
 
-    template <int lanes> __host__ __device__ void at(size_t i) const
+#pragma nv_exec_check_disable
+    ROW
     {
-        float x[lanes], g[lanes];
-        load_floats<lanes>(in, i, x);
-        load_floats<lanes>(gradient, i, g);
-        for (int k = 0; k < lanes; k++) {
-            struct gelu gelu = gelu_with_slope(x[k]);
-            x[k] = gelu.value;
-            g[k] *= gelu.slope;
-        }
-        store_floats<lanes>(out, i, x);
-        store_floats<lanes>(gradient, i, g);
+        const float *from = in + r * width, *g = gradient + r * width;
+        team.map(
+            width,
+            [&](size_t j) {
+                return float2{from[j], g[j]};
+            },
+            [&](size_t j, float2 v) {
+                struct gelu gelu = gelu_with_slope(v.x + bias.get(j));
+                out.put(r * width + j, gelu.value);
+                in_gradient.put(r * width + j, v.y * gelu.slope);
+            });
     }
 };
 
 struct softmax_causal_operation {
     size_t length;
-    float *scores;
+    const float *scores;
+    struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
         size_t count = r % length + 1;
-        float *to = scores + r * length, largest;
-        float inverse = 1.0f / exponentials(team, count, to, &largest);
-        team.each(0, count, [&](size_t j) { to[j] *= inverse; });
-        team.each(count, length, [&](size_t j) { to[j] = 0; });
+        const float *from = scores + r * length;
+        float largest = team.largest(count, from);
+        // Exponentials are computed twice rather than written and read.
+        float inverse = 1.0f / sum_of(team, count, [&](size_t j) { return exp_within(from[j] - largest); });
+        team.map(
+            count, [&](size_t j) { return from[j]; },
+            [&](size_t j, float x) { out.put(r * length + j, exp_within(x - largest) * inverse); });
+        team.each(count, causal_end(count - 1, length), [&](size_t j) { out.put(r * length + j, 0); });
     }
 };
 
 struct softmax_causal_backward_operation {
     size_t length;
-    const float *softmax;
-    float *gradient;
+    struct operand softmax;
+    const float *gradient;
+    struct operand out;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        const float *p = softmax + r * length;
-        float *g = gradient + r * length;
+        const float *g = gradient + r * length;
         size_t count = r % length + 1;
-        float common = team.sum(count, [&](size_t j) { return p[j] * g[j]; });
-        team.each(0, count, [&](size_t j) { g[j] = p[j] * (g[j] - common); });
-        team.each(count, length, [&](size_t j) { g[j] = 0; });
+        float common = sum_of(team, count, [&](size_t j) { return softmax.get(r * length + j) * g[j]; });
+        team.map(
+            count,
+            [&](size_t j) {
+                return float2{softmax.get(r * length + j), g[j]};
+            },
+            [&](size_t j, float2 v) { out.put(r * length + j, v.x * (v.y - common)); });
+        team.each(count, causal_end(count - 1, length), [&](size_t j) { out.put(r * length + j, 0); });
     }
 };
 
-// The terms of a row's loss, log(sum) + largest - right.
-struct row_loss {
-    float sum, largest, right;
-};
-
-struct crossentropy_forward_operation {
-    size_t width;
-    float *logits;
-    struct row_loss *losses;
-    struct token_list list;
+// A row of a head's matrix, in units of 2 or 4 bytes.
+template <typename unit> struct heads_copy_operation {
+    uint32_t sequence_count, length, head_width;
+    size_t stride, first;
+    bool to_rows;
+    unit *rows, *matrices;
 
 #pragma nv_exec_check_disable
     ROW
     {
-        float *to = logits + r * width;
-        struct row_loss loss;
-        loss.right = to[list.target_of(r)];
-        team.sync();
-        loss.sum = exponentials(team, width, to, &loss.largest);
-        float inverse = 1.0f / loss.sum;
-        team.each(0, width, [&](size_t j) { to[j] *= inverse; });
-        if (team.is_first())
-            losses[r] = loss;
+        uint32_t matrix = (uint32_t)(first + r / length), head = matrix / sequence_count;
+        size_t position = matrix % sequence_count * (size_t)length + r % length;
+        unit *row = rows + position * stride + head * (size_t)head_width, *part = matrices + r * head_width;
+        unit *to = to_rows ? row : part, *from = to_rows ? part : row;
+        team.map(
+            head_width, [&](size_t j) { return from[j]; }, [&](size_t j, unit x) { to[j] = x; });
     }
 };
-
-struct crossentropy_backward_operation {
-    size_t width;
-    float *softmax, scale;
-    struct token_list list;
-
-#pragma nv_exec_check_disable
-    ROW
-    {
-        float *to = softmax + r * width;
-        size_t target = list.target_of(r);
-        team.each(0, width, [&](size_t j) { to[j] = (j == target ? to[j] - 1.0f : to[j]) * scale; });
-    }
-};
-
-struct embedding_forward_operation {
-    size_t width;
-    const float *token_weight, *position_weight;
-    float *out;
-    struct token_list list;
-
-#pragma nv_exec_check_disable
-    ROW
-    {
-        const float *token = token_weight + list.of(r) * width, *position = position_weight + r % list.length * width;
-        float *to = out + r * width;
-        team.each(0, width, [&](size_t j) { to[j] = token[j] + position[j]; });
-    }
-};
-
-// The rows in the order of their tokens, and rows of one token ascending. `end`: one after the last row of the token if
-// this is its first row, else 0.
-struct sorted_row {
-    uint32_t row, end;
-};
-
-// Counts the rows before row r in that order.
-struct sort_rows_operation {
-    struct token_list list;
-    struct sorted_row *sorted;
-
-#pragma nv_exec_check_disable
-    ROW
-    {
-        uint16_t token = list.of(r);
-        uint32_t less = team.count_of(list.row_count(), [&](size_t j) { return list.of(j) < token; });
-        uint32_t before = team.count_of(r, [&](size_t j) { return list.of(j) == token; });
-        uint32_t same = before > 0 ? 0 : team.count_of(list.row_count(), [&](size_t j) { return list.of(j) == token; });
-        if (team.is_first())
-            sorted[less + before] = {(uint32_t)r, before > 0 ? 0 : less + same};
-    }
-};
-
-// One column of all rows of a token, in ascending order; element i is column i mod width of the sorted row i / width.
-struct token_backward_operation {
-    size_t width;
-    const float *in;
-    float *gradient;
-    struct token_list list;
-    const struct sorted_row *sorted;
-
-    template <int lanes> __host__ __device__ void at(size_t i) const
-    {
-        size_t first = i / width, j = i % width, end = sorted[first].end;
-        if (end == 0)
-            return;
-        float *to = gradient + list.of(sorted[first].row) * width, sum[lanes], x[lanes];
-        load_floats<lanes>(to, j, sum);
-        for (size_t at = first; at < end; at++) {
-            load_floats<lanes>(in, sorted[at].row * width + j, x);
-            for (int k = 0; k < lanes; k++)
-                sum[k] += x[k];
-        }
-        store_floats<lanes>(to, j, sum);
-    }
-};
-
-// One element of a position, sequences ascending.
-struct position_backward_operation {
-    size_t sequence_count, sequence_elements;
-    const float *in;
-    float *gradient;
-
-    template <int lanes> __host__ __device__ void at(size_t i) const
-    {
-        float sum[lanes], x[lanes];
-        load_floats<lanes>(gradient, i, sum);
-        for (size_t s = 0; s < sequence_count; s++) {
-            load_floats<lanes>(in, s * sequence_elements + i, x);
-            for (int k = 0; k < lanes; k++)
-                sum[k] += x[k];
-        }
-        store_floats<lanes>(gradient, i, sum);
-    }
-};
-
-#undef ROW
 
 #endif

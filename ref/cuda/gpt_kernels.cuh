@@ -10,26 +10,39 @@
 #ifndef ZG_GPT_KERNELS_CUH
 #define ZG_GPT_KERNELS_CUH
 
+#include "ref/cuda/array_kernels.cuh"
 #include "ref/cuda/gpt_element.cuh"
+#include "ref/cuda/gpt_token_element.cuh"
 
 #include <initializer_list>
 #include <stdlib.h>
 
 template <typename where> struct gpt_kernels {
-    static void bias_add(size_t row_count, size_t width, const float *in, const float *bias, float *out)
+    static void operand_round(enum dtype dtype, size_t count, const float *in, void *out)
     {
-        where::rows(bias_add_operation{width, in, bias, out}, row_count, "a bias");
+        array_kernels<where>::narrow(dtype, in, out, count);
     }
 
-    static void rows_sum(size_t row_count, size_t width, const float *in, float *out)
+    static void bias_rows(size_t row_count, size_t width, enum dtype dtype, const void *bias, void *out)
+    {
+        where::rows(bias_rows_operation{width, in(dtype, bias), {dtype, out}}, row_count, "a bias");
+    }
+
+    static void bias_add(size_t row_count, size_t width, const float *from, enum dtype dtype, const void *bias,
+                         float *out)
+    {
+        where::rows(bias_add_operation{width, from, in(dtype, bias), out}, row_count, "a bias");
+    }
+
+    static void rows_sum(size_t row_count, size_t width, enum dtype dtype, const void *from, float *out)
     {
         size_t blocks = block_count(row_count);
-        bool wide = are_wide(width, {in, out});
+        bool wide = width % WIDE == 0 && is_wide(dtype, from) && is_wide(DTYPE_FP32, out);
         float *sums = (float *)where::scratch(blocks * width * sizeof *sums);
         if (!sums)
             return;
-        where::run(block_sum_operation{row_count, width, in, sums}, blocks * width, wide, "a sum of rows");
-        where::run(sum_of_blocks_operation{blocks, width, sums, out}, width, wide, "a sum of rows");
+        where::run(block_sum_operation{row_count, width, dtype, from, sums}, blocks * width, wide, "a sum of rows");
+        where::run(sum_of_blocks_operation{blocks, width, {sums, NULL}, {out, NULL}}, width, wide, "a sum of rows");
     }
 
     static void layernorm_stats(size_t row_count, size_t width, const float *in, float *stats)
@@ -37,54 +50,73 @@ template <typename where> struct gpt_kernels {
         where::rows(layernorm_stats_operation{width, in, stats}, row_count, "a layer norm");
     }
 
-    static void layernorm_apply(size_t row_count, size_t width, const float *in, const float *stats,
-                                const float *weight, const float *bias, float *out)
+    static void layernorm_apply(size_t row_count, size_t width, const float *from, const float *stats, enum dtype dtype,
+                                const void *weight, const void *bias, void *out)
     {
-        where::rows(layernorm_apply_operation{width, in, stats, weight, bias, out}, row_count, "a layer norm");
+        where::rows(layernorm_apply_operation{width, from, stats, in(dtype, weight), in(dtype, bias), {dtype, out}},
+                    row_count, "a layer norm");
     }
 
-    static void layernorm_backward(size_t row_count, size_t width, const float *in, const float *stats,
-                                   const float *weight, const float *out_gradient, float *in_gradient,
+    static void layernorm_backward(size_t row_count, size_t width, const float *from, const float *stats,
+                                   enum dtype dtype, const void *weight, const float *out_gradient, float *in_gradient,
                                    float *weight_gradient, float *bias_gradient)
     {
         const char what[] = "a layer norm's gradients";
         size_t blocks = block_count(row_count);
-        bool wide = are_wide(width, {in, out_gradient, weight_gradient, bias_gradient});
+        bool wide = are_wide(width, {from, out_gradient, weight_gradient, bias_gradient});
         float *weight_sums = (float *)where::scratch(2 * blocks * width * sizeof *weight_sums);
         float *bias_sums = weight_sums + blocks * width;
         if (!weight_sums)
             return;
-        where::run(layernorm_block_operation{row_count, width, in, stats, out_gradient, weight_sums, bias_sums},
+        where::run(layernorm_block_operation{row_count, width, from, stats, out_gradient, weight_sums, bias_sums},
                    blocks * width, wide, what);
-        where::run(sum_of_blocks_operation{blocks, width, weight_sums, weight_gradient}, width, wide, what);
-        where::run(sum_of_blocks_operation{blocks, width, bias_sums, bias_gradient}, width, wide, what);
-        where::rows(layernorm_row_operation{width, in, stats, weight, out_gradient, in_gradient}, row_count, what);
+        where::run(sum_of_blocks_operation{blocks, width, {weight_sums, bias_sums}, {weight_gradient, bias_gradient}},
+                   2 * width, wide, what);
+        where::rows(layernorm_row_operation{width, from, stats, in(dtype, weight), out_gradient, in_gradient},
+                    row_count, what);
     }
 
-    static void gelu_forward(size_t count, const float *in, float *out)
+    static void gelu_forward(size_t row_count, size_t width, const float *from, enum dtype dtype, const void *bias,
+                             void *out)
     {
-        where::run(gelu_forward_operation{in, out}, count, are_wide(0, {in, out}), "a GELU");
+        where::rows(gelu_forward_operation{width, from, in(dtype, bias), {dtype, out}}, row_count, "a GELU");
     }
 
-    static void gelu_backward(size_t count, const float *in, float *out, float *gradient)
+    static void gelu_backward(size_t row_count, size_t width, const float *from, const float *gradient,
+                              enum dtype dtype, const void *bias, void *out, void *in_gradient)
     {
-        where::run(gelu_backward_operation{in, out, gradient}, count, are_wide(0, {in, out, gradient}),
-                   "a GELU's gradients");
+        where::rows(gelu_backward_operation{width, from, gradient, in(dtype, bias), {dtype, out}, {dtype, in_gradient}},
+                    row_count, "a GELU's gradients");
     }
 
-    static void softmax_causal(size_t count, size_t length, float *scores)
+    static void softmax_causal(size_t count, size_t length, float *scores, enum dtype dtype, void *out)
     {
-        where::rows(softmax_causal_operation{length, scores}, count * length, "a softmax");
+        where::rows(softmax_causal_operation{length, scores, {dtype, out}}, count * length, "a softmax");
     }
 
-    static void softmax_causal_backward(size_t count, size_t length, const float *softmax, float *gradient)
+    static void softmax_causal_backward(size_t count, size_t length, const void *softmax, const float *gradient,
+                                        enum dtype dtype, void *in_gradient)
     {
-        where::rows(softmax_causal_backward_operation{length, softmax, gradient}, count * length,
-                    "a softmax' gradients");
+        where::rows(softmax_causal_backward_operation{length, in(dtype, softmax), gradient, {dtype, in_gradient}},
+                    count * length, "a softmax' gradients");
+    }
+
+    // Pairs of 2-byte elements are copied together where they are aligned.
+    static void heads_copy(const struct heads_copy *copy)
+    {
+        bool pairs = (copy->head_width | copy->stride) % 2 == 0 && (uintptr_t)copy->rows % sizeof(uint32_t) == 0 &&
+                     (uintptr_t)copy->matrices % sizeof(uint32_t) == 0;
+        if (copy->element_bytes == sizeof(uint32_t))
+            copy_units<uint32_t>(copy, 1);
+        else if (pairs)
+            copy_units<uint32_t>(copy, 2);
+        else
+            copy_units<uint16_t>(copy, 1);
     }
 
     // The host computes the logarithms and the sum over rows.
-    static double crossentropy_forward(const struct token_rows *rows, size_t width, float *logits)
+    static double crossentropy_forward(const struct token_rows *rows, size_t width, size_t stride, const float *logits,
+                                       float *stats)
     {
         const char what[] = "a cross-entropy";
         size_t count = rows->sequence_count * rows->length;
@@ -93,7 +125,7 @@ template <typename where> struct gpt_kernels {
         struct row_loss *found = (struct row_loss *)malloc((count + 1) * sizeof *found);
         double total = losses && found ? 0 : NAN;
         if (losses && found) {
-            where::rows(crossentropy_forward_operation{width, logits, losses, list}, count, what);
+            where::rows(crossentropy_forward_operation{width, stride, logits, stats, losses, list}, count, what);
             if (count > 0 && where::fetch(found, losses, count * sizeof *found, what))
                 total = NAN;
             for (size_t r = 0; r < count; r++)
@@ -103,21 +135,23 @@ template <typename where> struct gpt_kernels {
         return total;
     }
 
-    static void crossentropy_backward(const struct token_rows *rows, size_t width, float *softmax, float scale)
+    static void crossentropy_backward(const struct token_rows *rows, size_t width, size_t stride, const float *stats,
+                                      float scale, enum dtype dtype, float *logits)
     {
         struct token_list list;
         if (with_tokens(rows, 0, &list))
-            where::rows(crossentropy_backward_operation{width, softmax, scale, list}, list.row_count(),
-                        "a cross-entropy's gradients");
+            where::rows(crossentropy_backward_operation{width, stride, stats, scale, dtype, logits, list},
+                        list.row_count(), "a cross-entropy's gradients");
     }
 
-    static void embedding_forward(const struct token_rows *rows, size_t width, const float *token_weight,
-                                  const float *position_weight, float *out)
+    static void embedding_forward(const struct token_rows *rows, size_t width, enum dtype dtype,
+                                  const void *token_weight, const void *position_weight, float *out)
     {
         struct token_list list;
         if (with_tokens(rows, 0, &list))
-            where::rows(embedding_forward_operation{width, token_weight, position_weight, out, list}, list.row_count(),
-                        "an embedding");
+            where::rows(
+                embedding_forward_operation{width, in(dtype, token_weight), in(dtype, position_weight), out, list},
+                list.row_count(), "an embedding");
     }
 
     static void token_backward(const struct token_rows *rows, size_t width, const float *in, float *gradient)
@@ -141,13 +175,27 @@ template <typename where> struct gpt_kernels {
     }
 
   private:
+    template <typename unit> static void copy_units(const struct heads_copy *copy, size_t elements)
+    {
+        where::rows(heads_copy_operation<unit>{(uint32_t)copy->sequence_count, (uint32_t)copy->length,
+                                               (uint32_t)(copy->head_width / elements), copy->stride / elements,
+                                               copy->first, copy->to_rows, (unit *)copy->rows, (unit *)copy->matrices},
+                    copy->count * copy->length, "the heads of attention");
+    }
+
+    // An operand that is only read.
+    static struct operand in(enum dtype dtype, const void *data)
+    {
+        return {dtype, (void *)data};
+    }
+
     // The blocks of a sum over rows.
     static size_t block_count(size_t row_count)
     {
         return row_count / SUM_ROWS + (row_count % SUM_ROWS > 0);
     }
 
-    // Whether arrays, whose rows have `width` elements each, allow loads of WIDE elements.
+    // Returns whether arrays, whose rows have `width` elements each, allow loads of WIDE elements.
     static bool are_wide(size_t width, std::initializer_list<const float *> arrays)
     {
         bool wide = width % WIDE == 0;
@@ -163,7 +211,7 @@ template <typename where> struct gpt_kernels {
         char *memory = (char *)where::scratch(bytes + token_bytes);
         if (!memory || (token_bytes > 0 && where::give(memory + bytes, rows->tokens, token_bytes, "tokens")))
             return NULL;
-        *list = {(const uint16_t *)(memory + bytes), rows->sequence_count, rows->length};
+        *list = {(const uint16_t *)(memory + bytes), (uint32_t)rows->sequence_count, (uint32_t)rows->length};
         return memory;
     }
 };

@@ -5,15 +5,44 @@
 #ifndef ZG_GPT_TEAM_CUH
 #define ZG_GPT_TEAM_CUH
 
+#include "ref/cuda/array_element.cuh"
+
 #include <stddef.h>
+#include <string.h>
 
 extern "C" {
 #include "ref/arithmetic/gpt_math.h"
 }
 
-// The operations of a team: `each` calls f(j) for begin <= j < end, always on the same thread for the same j; `sum`,
-// `count_of` and `largest` return their result to all threads; after `sync`, all threads have completed their earlier
-// reads of the row.
+// On a GPU, begins the loads of `count` iterations of the next loop before it waits for the first.
+#ifdef __CUDA_ARCH__
+#define PRAGMA(text) _Pragma(#text)
+#define UNROLL(count) PRAGMA(unroll count)
+#else
+#define UNROLL(count)
+#endif
+
+// A matrix product's operand in the format itself.
+struct operand {
+    enum dtype dtype;
+    void *data;
+
+    __host__ __device__ void put(size_t i, float x) const
+    {
+        store<1>(dtype, data, i, &x);
+    }
+    __host__ __device__ float get(size_t i) const
+    {
+        float x[1];
+        load<1>(dtype, data, i, x);
+        return x[0];
+    }
+};
+
+// The operations of a team: `each` calls f(j) for begin <= j < end, and `map` put(j, get(j)) for j < count; what a put
+// writes, no get of another j reads, so that gets may come first. `sums`, `count_of` and `largest` return their result
+// to all threads, which have then completed their reads. `rewrite` puts f(row[j], j) into an operand that begins where
+// the row does.
 struct host_team {
     template <typename function> __host__ void each(size_t begin, size_t end, function f) const
     {
@@ -21,15 +50,24 @@ struct host_team {
             f(j);
     }
 
-    template <typename function> __host__ float sum(size_t count, function term) const
+    template <typename loader, typename storer> __host__ void map(size_t count, loader get, storer put) const
     {
-        float lane[ROW_LANES] = {0};
         for (size_t j = 0; j < count; j++)
-            lane[j % ROW_LANES] += term(j);
+            put(j, get(j));
+    }
+
+    // Returns the sums of two terms.
+    template <typename first, typename second> __host__ float2 sums(size_t count, first a, second b) const
+    {
+        float lane[2][ROW_LANES] = {{0}, {0}};
+        for (size_t j = 0; j < count; j++) {
+            lane[0][j % ROW_LANES] += a(j);
+            lane[1][j % ROW_LANES] += b(j);
+        }
         for (int half = ROW_LANES / 2; half > 0; half /= 2)
-            for (int l = 0; l < half; l++)
-                lane[l] += lane[l + half];
-        return lane[0];
+            for (int l = 0; l < 2 * half; l++)
+                lane[l / half][l % half] += lane[l / half][l % half + half];
+        return {lane[0][0], lane[1][0]};
     }
 
     template <typename function> __host__ uint32_t count_of(size_t count, function is_one) const
@@ -48,8 +86,14 @@ struct host_team {
         return top;
     }
 
-    __host__ void sync() const
+    template <typename function> __host__ void rewrite(size_t count, float *row, enum dtype dtype, function f) const
     {
+        const struct operand out = {dtype, row};
+        for (size_t j = 0; j < count; j++) {
+            float x;
+            memcpy(&x, (char *)row + j * sizeof x, sizeof x);  // an operand's element may have been there
+            out.put(j, f(x, j));
+        }
     }
 
     __host__ bool is_first() const
@@ -70,24 +114,46 @@ struct device_team {
 
     template <typename function> __device__ void each(size_t begin, size_t end, function f) const
     {
+        UNROLL(4)
         for (size_t j = begin / ROW_LANES * ROW_LANES + lane; j < end; j += ROW_LANES)
             if (j >= begin)
                 f(j);
     }
 
-    template <typename function> __device__ float sum(size_t count, function term) const
+    template <typename loader, typename storer> __device__ void map(size_t count, loader get, storer put) const
     {
-        float mine = 0;
-        for (size_t j = lane; j < count; j += ROW_LANES)
-            mine += term(j);
-        for (int half = ROW_LANES / 2; half > 0; half /= 2)
-            mine += __shfl_down_sync(all, mine, (unsigned)half);
-        return __shfl_sync(all, mine, 0);
+        enum { AHEAD = 8 };
+        size_t j = lane;
+        for (; j + (AHEAD - 1) * ROW_LANES < count; j += AHEAD * ROW_LANES) {
+            decltype(get(j)) values[AHEAD];
+            for (int k = 0; k < AHEAD; k++)
+                values[k] = get(j + k * ROW_LANES);
+            for (int k = 0; k < AHEAD; k++)
+                put(j + k * ROW_LANES, values[k]);
+        }
+        for (; j < count; j += ROW_LANES)
+            put(j, get(j));
+    }
+
+    template <typename first, typename second> __device__ float2 sums(size_t count, first a, second b) const
+    {
+        float2 mine = {0, 0};
+        UNROLL(8)
+        for (size_t j = lane; j < count; j += ROW_LANES) {
+            mine.x += a(j);
+            mine.y += b(j);
+        }
+        for (int half = ROW_LANES / 2; half > 0; half /= 2) {
+            mine.x += __shfl_down_sync(all, mine.x, (unsigned)half);
+            mine.y += __shfl_down_sync(all, mine.y, (unsigned)half);
+        }
+        return {__shfl_sync(all, mine.x, 0), __shfl_sync(all, mine.y, 0)};
     }
 
     template <typename function> __device__ uint32_t count_of(size_t count, function is_one) const
     {
         uint32_t mine = 0;
+        UNROLL(8)
         for (size_t j = lane; j < count; j += ROW_LANES)
             mine += is_one(j);
         return __reduce_add_sync(all, mine);
@@ -97,6 +163,7 @@ struct device_team {
     __device__ float largest(size_t count, const float *row) const
     {
         float top = row[0];
+        UNROLL(8)
         for (size_t j = lane; j < count; j += ROW_LANES)
             top = row[j] > top ? row[j] : top;
         for (int half = ROW_LANES / 2; half > 0; half /= 2) {
@@ -106,9 +173,20 @@ struct device_team {
         return top;
     }
 
-    __device__ void sync() const
+    // Elements that are smaller than floats lie before those that are still to be read.
+    template <typename function> __device__ void rewrite(size_t count, float *row, enum dtype dtype, function f) const
     {
-        __syncwarp();
+        enum { AHEAD = 8 };
+        const struct operand out = {dtype, row};
+        for (size_t first = lane; first < count + lane; first += AHEAD * ROW_LANES) {
+            float x[AHEAD];
+            for (int k = 0; k < AHEAD; k++)
+                x[k] = first + k * ROW_LANES < count ? row[first + k * ROW_LANES] : 0;
+            __syncwarp();
+            for (int k = 0; k < AHEAD; k++)
+                if (first + k * ROW_LANES < count)
+                    out.put(first + k * ROW_LANES, f(x[k], first + k * ROW_LANES));
+        }
     }
 
     __device__ bool is_first() const
@@ -118,15 +196,14 @@ struct device_team {
 };
 #endif
 
-// Replaces row with its exponentials relative to its largest element, which goes to *most; returns their sum.
 #pragma nv_exec_check_disable
-template <typename team_type>
-__host__ __device__ static inline float exponentials(const team_type &team, size_t count, float *row, float *most)
+template <typename team_type, typename function>
+__host__ __device__ static inline float sum_of(const team_type &team, size_t count, function term)
 {
-    float top = *most = team.largest(count, row);
-    team.sync();
-    team.each(0, count, [&](size_t j) { row[j] = exp_within(row[j] - top); });
-    return team.sum(count, [&](size_t j) { return row[j]; });
+    return team.sums(count, term, [](size_t) { return 0.0f; }).x;
 }
+
+// An operation on row r.
+#define ROW template <typename team_type> __host__ __device__ void row(const team_type &team, size_t r) const
 
 #endif

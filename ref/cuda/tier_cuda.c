@@ -104,23 +104,22 @@ static int cuda_wait(void)
 // With cudaMemcpyDefault the runtime finds the direction from the addresses.
 static int cuda_copy(void *to, const void *from, size_t bytes)
 {
-    struct CUstream_st *stream = cuda_lane_stream();
+    struct CUstream_st *stream;
     char what[64];
     snprintf(what, sizeof what, "a copy of %zu bytes", bytes);
-    if (!stream)
-        return cuda_lane_wait();
+    TRY(cuda_lane_keep(cuda_lane_open(&stream)));
     TRY(cuda_lane_note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), what));
     if (accelerator_of(to) && accelerator_of(from))
         return ERR_NONE;
-    return cuda_lane_note(cudaStreamSynchronize(stream), what);
+    cuda_lane_note(cudaStreamSynchronize(stream), what);
+    return cuda_lane_noted();
 }
 
 static int cuda_fill(void *memory, uint32_t word, size_t bytes)
 {
     assert((uintptr_t)memory % sizeof word == 0 && bytes % sizeof word == 0);
-    struct CUstream_st *stream = cuda_lane_stream();
-    if (!stream)
-        return cuda_lane_wait();
+    struct CUstream_st *stream;
+    TRY(cuda_lane_keep(cuda_lane_open(&stream)));
     tier_cuda_fill(memory, word, bytes / sizeof word, stream);
     return cuda_lane_launched("a fill");
 }

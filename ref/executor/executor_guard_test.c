@@ -12,11 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 // Only plans ask for the cost of an operation.
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
-enum { PAGE = 4096, PAGES = 8, WORDS = PAGES * PAGE / 4 };
+// Pages have 4 KiB on x86-64, and 4, 16 or 64 KiB on aarch64.
+#define PAGE sysconf(_SC_PAGESIZE)
+#define PAGE_WORDS (PAGE / 4)
+#define WORDS (PAGES * PAGE_WORDS)
+enum { PAGES = 8 };
 
 // One rank with two allocations of PAGES pages; each word holds its index.
 struct rank {
@@ -30,8 +35,10 @@ static struct rank open_rank(int number)
     struct rank rank;
     void *weights, *moments;
     cr_assert_eq(tier_open(NULL, &(struct tier_setting){0}, &rank.tier), ERR_NONE);
-    cr_assert_eq(tier_allocate(rank.tier, TIER_DEVICE, KIND_PARAMETER, "weights", WORDS * 4, 0, &weights), ERR_NONE);
-    cr_assert_eq(tier_allocate(rank.tier, TIER_DEVICE, KIND_OPTIMIZER, "moments", WORDS * 4, 0, &moments), ERR_NONE);
+    cr_assert_eq(tier_allocate(rank.tier, TIER_DEVICE, KIND_PARAMETER, "weights", (size_t)WORDS * 4, 0, &weights),
+                 ERR_NONE);
+    cr_assert_eq(tier_allocate(rank.tier, TIER_DEVICE, KIND_OPTIMIZER, "moments", (size_t)WORDS * 4, 0, &moments),
+                 ERR_NONE);
     rank.weights = weights;
     rank.moments = moments;
     for (uint32_t i = 0; i < WORDS; i++)
@@ -74,8 +81,8 @@ static int issue_and_wait(struct executor *executor, struct copy arguments, cons
 
 // The child's operation: one span each of weights and moments, and a copy of one word.
 struct violation {
-    size_t weights_from, weights_count, moments_from, moments_count;  // words; the weights read, the moments written
-    long to, from;                                                    // the word of weights, or WORDS + that of moments
+    long weights_from, weights_count, moments_from, moments_count;  // words; the weights read, the moments written
+    long to, from;                                                  // the word of weights, or WORDS + that of moments
 };
 
 static volatile uint32_t *word_of(const struct rank *rank, long word)
@@ -86,8 +93,8 @@ static volatile uint32_t *word_of(const struct rank *rank, long word)
 static int violate(const struct rank *rank, const struct violation *violation)
 {
     struct executor_span spans[] = {
-        {rank->weights + violation->weights_from, violation->weights_count * 4, EXECUTOR_READ},
-        {rank->moments + violation->moments_from, violation->moments_count * 4, EXECUTOR_WRITE},
+        {rank->weights + violation->weights_from, (size_t)violation->weights_count * 4, EXECUTOR_READ},
+        {rank->moments + violation->moments_from, (size_t)violation->moments_count * 4, EXECUTOR_WRITE},
     };
     struct copy arguments = {word_of(rank, violation->to), word_of(rank, violation->from)};
     return issue_and_wait(rank->executor, arguments, spans, 2);
@@ -101,14 +108,14 @@ static void violate_in_child(void *argument)
     _exit(code == ERR_NONE ? 0 : 77);
 }
 
-enum { PAGE_WORDS = PAGE / 4 };
-
-static void expect_death(struct violation violation, const char *allocation, const char *offset)
+static void expect_death(struct violation violation, const char *allocation, long offset)
 {
+    char place[64];
+    snprintf(place, sizeof place, "offset %ld of", offset);
     struct child_end end = child_run(violate_in_child, &violation);
     cr_assert_eq(end.status, 1, "status %d: %s", end.status, end.output);
     const char *const parts[] = {"zerogauge: rank 3: operation \"update shard\" on lane cpu touched 0x", allocation,
-                                 offset, "was not declared"};
+                                 place, "was not declared"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         cr_assert(strstr(end.output, parts[i]), "no %s in %s", parts[i], end.output);
 }
@@ -124,17 +131,17 @@ Test(executor_guard, declared_accesses_pass)
 Test(executor_guard, undeclared_access_to_another_page_ends_the_program)
 {
     // Reads, then writes, a page beyond the span; then accesses through an empty span; then a page before the span.
-    expect_death((struct violation){0, PAGE_WORDS, 0, 10, WORDS, PAGE_WORDS}, "rank 3's \"weights\"", "offset 4096 of");
-    expect_death((struct violation){0, 10, 0, 10, WORDS + PAGE_WORDS, 0}, "rank 3's \"moments\"", "offset 4096 of");
-    expect_death((struct violation){0, 10, 0, 0, WORDS + 3, 0}, "rank 3's \"moments\"", "offset 12 of");
-    expect_death((struct violation){3 * PAGE_WORDS, 9, 0, 9, WORDS, 1}, "rank 3's \"weights\"", "offset 4 of");
+    expect_death((struct violation){0, PAGE_WORDS, 0, 10, WORDS, PAGE_WORDS}, "rank 3's \"weights\"", PAGE);
+    expect_death((struct violation){0, 10, 0, 10, WORDS + PAGE_WORDS, 0}, "rank 3's \"moments\"", PAGE);
+    expect_death((struct violation){0, 10, 0, 0, WORDS + 3, 0}, "rank 3's \"moments\"", 12);
+    expect_death((struct violation){3 * PAGE_WORDS, 9, 0, 9, WORDS, 1}, "rank 3's \"weights\"", 4);
     // The guard pages around an allocation belong to no allocation.
-    expect_death((struct violation){0, WORDS, 0, WORDS, WORDS + WORDS, 0}, "rank 3's \"moments\"", "offset 32768 of");
+    expect_death((struct violation){0, WORDS, 0, WORDS, WORDS + WORDS, 0}, "rank 3's \"moments\"", PAGES * PAGE);
 }
 
 Test(executor_guard, write_to_a_read_span_ends_the_program)
 {
-    expect_death((struct violation){0, WORDS, 0, WORDS, 2 * PAGE_WORDS, 0}, "rank 3's \"weights\"", "offset 8192 of");
+    expect_death((struct violation){0, WORDS, 0, WORDS, 2 * PAGE_WORDS, 0}, "rank 3's \"weights\"", 2 * PAGE);
 }
 
 static void expect_error(struct violation violation, const char *location)
@@ -154,7 +161,9 @@ Test(executor_guard, undeclared_write_beside_a_span_on_its_page_is_an_error)
 {
     expect_error((struct violation){0, 9, 10, 20, WORDS + 30, 0}, "offset 120 of \"moments\"");
     expect_error((struct violation){0, 9, 10, 20, WORDS + 9, 0}, "offset 36 of \"moments\"");
-    expect_error((struct violation){0, 9, 10, PAGE_WORDS, WORDS + 2 * PAGE_WORDS - 1, 0}, "offset 8188 of \"moments\"");
+    char last[64];
+    snprintf(last, sizeof last, "offset %ld of \"moments\"", 2 * PAGE - 4);
+    expect_error((struct violation){0, 9, 10, PAGE_WORDS, WORDS + 2 * PAGE_WORDS - 1, 0}, last);
     expect_error((struct violation){0, 9, 10, PAGE_WORDS, WORDS + 9, 0}, "offset 36 of \"moments\"");
     expect_error((struct violation){5, 9, 10, 20, 4, 6}, "offset 16 of \"weights\"");
     // A page that is writable only for its poisoned rest still detects writes to a read span.
@@ -260,7 +269,7 @@ static void touch_peer(void *argument)
     (void)argument;
     struct rank one = open_rank(1);
     struct copy arguments = {one.moments, one.weights};
-    struct executor_span span = {one.weights, WORDS * 4, EXECUTOR_READ};
+    struct executor_span span = {one.weights, (size_t)WORDS * 4, EXECUTOR_READ};
     struct executor_operation operation = {
         "gather", LANE_COLLECTIVE, run_rank_zero, &arguments, sizeof arguments, &span, 1, 0};
     executor_issue(one.executor, &operation);
@@ -286,7 +295,7 @@ static void fault_elsewhere(void *argument)
     signal(SIGSEGV, exit_42);
     struct rank rank = open_rank(0), other = open_rank(1);
     close_rank(&other);
-    volatile uint32_t *closed = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    volatile uint32_t *closed = mmap(NULL, (size_t)PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!argument) {
         close_rank(&rank);
         *closed = 1;
@@ -337,7 +346,7 @@ static void fault_with_no_handler(void *argument)
     (void)argument;
     signal(SIGSEGV, SIG_DFL);
     struct rank rank = open_rank(0);
-    volatile uint32_t *closed = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    volatile uint32_t *closed = mmap(NULL, (size_t)PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     issue_and_wait(rank.executor, (struct copy){closed, NULL}, NULL, 0);
 }
 

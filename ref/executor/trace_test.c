@@ -140,7 +140,7 @@ Test(trace, a_failed_run_leaves_its_timeline)
     struct seen seen;
     cr_assert_eq(train("--preset zero3 --model gpt-nano --steps 5 --inject rank:1:die@3", temporary(path)), 2, "%s",
                  output);
-    cr_expect(strstr(output, "dies in step 3"), "%s", output);
+    cr_expect(strstr(output, "ended in step 3"), "%s", output);
     json_t *events = load(path);
     unlink(path);
     look(events, &seen);
@@ -180,7 +180,7 @@ Test(trace, a_full_disk_is_an_error_that_names_the_file)
     cr_expect_neq(access(path, F_OK), 0, "half a timeline is left");
     cr_expect_eq(train_under("ulimit -f 1;", "--preset zero3 --model linear --steps 5 --inject rank:1:die@3", path), 2);
     snprintf(expected, sizeof expected, "; and --trace %s: ", path);
-    cr_expect(strstr(output, "dies in step 3") && strstr(output, expected), "%s", output);
+    cr_expect(strstr(output, "ended in step 3") && strstr(output, expected), "%s", output);
     cr_expect_neq(access(path, F_OK), 0, "half a timeline is left");
 }
 

@@ -12,7 +12,15 @@
 static struct attention_shape attention_of(const struct gpt_pass *pass)
 {
     return (struct attention_shape){pass->run->sequence_count, pass->shape->sequence_length, pass->width,
-                                    pass->shape->head_count};
+                                    pass->shape->head_count, pass->dtype};
+}
+
+static struct attention_scratch scratch_of(const struct gpt_pass *pass)
+{
+    return (struct attention_scratch){.scores_count = pass->at.scores_count,
+                                      .scores = pass->memory + pass->at.scores,
+                                      .scores_gradient = pass->memory + pass->at.scores_gradient,
+                                      .out = pass->memory + pass->at.wide_1};
 }
 
 // The index of an MLP parameter in the layer's list.
@@ -35,14 +43,20 @@ static void attention_activations(const struct gpt_pass *pass)
     float *memory = pass->memory, *kept = pass->kept, *input = kept + at->input, *qkv = kept + at->qkv;
     float *attention = kept + at->attention, *middle = kept + at->middle, *normed = memory + at->narrow;
     struct attention_shape shape = attention_of(pass);
+    struct attention_scratch scratch = scratch_of(pass);
+    float *qkv_rows = attention_is_split(memory) ? memory + at->wide_2 : qkv;
 
     layernorm_stats(rows, width, input, kept + at->stats_1);
     pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
-    bias_add(rows, 3 * width, NULL, pass->weights[QKV_BIAS], qkv);
-    pass_multiply(pass, QKV_WEIGHT, normed, width, qkv, 3 * width);
-    attention_forward(&shape, qkv, attention, memory + at->scores);
-    bias_add(rows, width, input, pass->weights[PROJ_BIAS], middle);
-    pass_multiply(pass, PROJ_WEIGHT, attention, width, middle, width);
+    bias_rows(rows, 3 * width, pass->dtype, pass->weights[QKV_BIAS], qkv_rows);
+    pass_multiply(pass, QKV_WEIGHT, normed, width,
+                  (struct gpt_result){.data = qkv_rows, .width = 3 * width, .add = true, .is_operand = true});
+    if (qkv_rows != qkv)
+        attention_split(&shape, qkv_rows, qkv);
+    attention_forward(&shape, qkv, attention, &scratch);
+    bias_add(rows, width, input, pass->dtype, pass->weights[PROJ_BIAS], middle);
+    pass_multiply(pass, PROJ_WEIGHT, attention, width,
+                  (struct gpt_result){.data = middle, .width = width, .add = true});
     layernorm_stats(rows, width, middle, kept + at->stats_2);
     pass_norm(pass, LN_2_WEIGHT, middle, kept + at->stats_2, pass->normed);
 }
@@ -52,53 +66,68 @@ static void attention_gradients(const struct gpt_pass *pass)
     size_t width = pass->width;
     const struct gpt_layout *at = &pass->at;
     float *memory = pass->memory, *kept = pass->kept, *input = kept + at->input;
-    float *stream = memory + at->gradient, *normed = memory + at->narrow;
-    float *wide_1 = memory + at->wide_1, *wide_2 = memory + at->wide_2;
+    float *narrow = memory + at->narrow, *wide_1 = memory + at->wide_1, *wide_2 = memory + at->wide_2;
     struct attention_shape shape = attention_of(pass);
+    struct attention_scratch scratch = scratch_of(pass);
+    scratch.out = memory + at->normed_gradient;
+    scratch.out_gradient = scratch.out == wide_1 ? wide_1 + pass->rows * width : wide_1;
 
     pass_norm_back(pass, LN_2_WEIGHT, kept + at->middle, kept + at->stats_2, memory + at->normed_gradient);
+    const void *stream = pass_stream_gradient(pass);
     pass_weight_gradient(pass, PROJ_WEIGHT, kept + at->attention, width, stream, width);
     pass_bias_gradient(pass, PROJ_BIAS, stream, width);
-    pass_multiply_back(pass, PROJ_WEIGHT, stream, width, false, wide_1, width);
-    attention_backward(&shape, kept + at->qkv, wide_1, wide_2, memory + at->scores, memory + at->scores_gradient);
-    pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, normed);
-    pass_weight_gradient(pass, QKV_WEIGHT, normed, width, wide_2, 3 * width);
+    pass_multiply_back(pass, PROJ_WEIGHT, stream, width,
+                       (struct gpt_result){.data = narrow, .width = width, .is_operand = true});
+    attention_backward(&shape, kept + at->qkv, narrow, wide_2, &scratch);
+    pass_norm(pass, LN_1_WEIGHT, input, kept + at->stats_1, narrow);
+    pass_weight_gradient(pass, QKV_WEIGHT, narrow, width, wide_2, 3 * width);
     pass_bias_gradient(pass, QKV_BIAS, wide_2, 3 * width);
-    pass_multiply_back(pass, QKV_WEIGHT, wide_2, 3 * width, false, wide_1, width);
+    pass_multiply_back(pass, QKV_WEIGHT, wide_2, 3 * width, (struct gpt_result){.data = wide_1, .width = width});
     pass_norm_back(pass, LN_1_WEIGHT, input, kept + at->stats_1, wide_1);
 }
 
+// fc is the product alone; GELU adds the bias.
 static void tile_activations(const struct gpt_pass *pass)
 {
-    bias_add(pass->rows, pass->tile_width, NULL, pass->weights[mlp_index(pass, FC_BIAS)], pass->fc);
-    pass_multiply(pass, mlp_index(pass, FC_WEIGHT), pass->normed, pass->width, pass->fc, pass->tile_width);
+    pass_multiply(pass, mlp_index(pass, FC_WEIGHT), pass->normed, pass->width,
+                  (struct gpt_result){.data = pass->fc, .width = pass->tile_width});
 }
 
 static void tile_output(const struct gpt_pass *pass)
 {
     float *hidden = pass->memory + pass->at.wide_1, *out = block_output(pass);
-    gelu_forward(pass->rows * pass->tile_width, pass->fc, hidden);
+    gelu_forward(pass->rows, pass->tile_width, pass->fc, pass->dtype, pass->weights[mlp_index(pass, FC_BIAS)], hidden);
     if (pass->layer.tile == 0)
-        bias_add(pass->rows, pass->width, pass->kept + pass->at.middle, pass->weights[mlp_index(pass, OUT_BIAS)], out);
-    pass_multiply(pass, mlp_index(pass, OUT_WEIGHT), hidden, pass->tile_width, out, pass->width);
+        bias_add(pass->rows, pass->width, pass->kept + pass->at.middle, pass->dtype,
+                 pass->weights[mlp_index(pass, OUT_BIAS)], out);
+    pass_multiply(pass, mlp_index(pass, OUT_WEIGHT), hidden, pass->tile_width,
+                  (struct gpt_result){.data = out, .width = pass->width, .add = true});
 }
 
+// The hidden channels' gradient takes the place of the floats that it is made of, or, in smaller elements, the second
+// half of the hidden channels' memory.
 static void tile_gradients(const struct gpt_pass *pass)
 {
     size_t width = pass->width, tile_width = pass->tile_width;
     int fc_weight = mlp_index(pass, FC_WEIGHT), out_weight = mlp_index(pass, OUT_WEIGHT);
     bool first = pass->layer.tile + 1 == pass->shape->tile_count;
-    float *memory = pass->memory, *stream = memory + pass->at.gradient;
-    float *wide_1 = memory + pass->at.wide_1, *wide_2 = memory + pass->at.wide_2;
+    float *memory = pass->memory, *hidden = memory + pass->at.wide_1, *hidden_gradient = memory + pass->at.wide_2;
+    const void *stream = pass_stream_gradient(pass);
+    void *gradient = hidden_gradient;
+    if (pass->operand_bytes < sizeof(float))
+        gradient = (char *)hidden + pass->rows * tile_width * pass->operand_bytes;
 
-    pass_multiply_back(pass, out_weight, stream, width, false, wide_2, tile_width);
-    gelu_backward(pass->rows * tile_width, pass->fc, wide_1, wide_2);
-    pass_weight_gradient(pass, out_weight, wide_1, tile_width, stream, width);
+    pass_multiply_back(pass, out_weight, stream, width,
+                       (struct gpt_result){.data = hidden_gradient, .width = tile_width});
+    gelu_backward(pass->rows, tile_width, pass->fc, hidden_gradient, pass->dtype,
+                  pass->weights[mlp_index(pass, FC_BIAS)], hidden, gradient);
+    pass_weight_gradient(pass, out_weight, hidden, tile_width, stream, width);
     if (pass->layer.tile == 0)
         pass_bias_gradient(pass, mlp_index(pass, OUT_BIAS), stream, width);
-    pass_weight_gradient(pass, fc_weight, pass->normed, width, wide_2, tile_width);
-    pass_bias_gradient(pass, mlp_index(pass, FC_BIAS), wide_2, tile_width);
-    pass_multiply_back(pass, fc_weight, wide_2, tile_width, !first, memory + pass->at.normed_gradient, width);
+    pass_weight_gradient(pass, fc_weight, pass->normed, width, gradient, tile_width);
+    pass_bias_gradient(pass, mlp_index(pass, FC_BIAS), gradient, tile_width);
+    pass_multiply_back(pass, fc_weight, gradient, tile_width,
+                       (struct gpt_result){.data = memory + pass->at.normed_gradient, .width = width, .add = !first});
 }
 
 void gpt_block_activations(const struct gpt_pass *pass)

@@ -26,7 +26,7 @@ int gpt_embedding_forward(const struct gpt_pass *pass, const struct model_batch 
 {
     struct token_rows rows = rows_of(pass, batch);
     TRY(tokens_check(pass, batch));
-    embedding_forward(&rows, pass->width, pass->weights[TOKEN_WEIGHT], pass->weights[POSITION_WEIGHT],
+    embedding_forward(&rows, pass->width, pass->dtype, pass->weights[TOKEN_WEIGHT], pass->weights[POSITION_WEIGHT],
                       pass->memory + pass->at.input);
     return ERR_NONE;
 }
@@ -51,6 +51,7 @@ int gpt_embedding_backward(const struct gpt_pass *pass, const struct model_batch
     return ERR_NONE;
 }
 
+// The logits and the statistics of their rows, in wide_2, are kept for the head's backward, which comes next.
 void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *batch)
 {
     size_t rows = pass->rows, width = pass->width, vocabulary = pass->shape->vocabulary;
@@ -59,9 +60,12 @@ void gpt_head_forward(const struct gpt_pass *pass, const struct model_batch *bat
     struct token_rows tokens = rows_of(pass, batch);
     layernorm_stats(rows, width, input, stats);
     pass_norm(pass, 0, input, stats, normed);
-    matmul(rows, vocabulary, width, 1.0f, (struct matmul_operand){normed, width, false},
-           (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, true}, 0.0f, logits, vocabulary);
-    pass->run->loss = crossentropy_forward(&tokens, vocabulary, logits) / (double)rows;
+    pass_product(pass, rows, width, (struct matmul_operand){normed, width, false},
+                 (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, true},
+                 (struct gpt_result){.data = logits, .width = vocabulary, .stride = pass->at.logits_stride});
+    pass->run->loss =
+        crossentropy_forward(&tokens, vocabulary, pass->at.logits_stride, logits, memory + pass->at.wide_2) /
+        (double)rows;
 }
 
 int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *batch, float loss_scale)
@@ -70,16 +74,18 @@ int gpt_head_backward(const struct gpt_pass *pass, const struct model_batch *bat
     float *memory = pass->memory, *logits = memory + pass->at.logits, *normed = memory + pass->at.narrow;
     float *input = memory + pass->at.output, *stats = memory + pass->at.output_stats;
     struct token_rows tokens = rows_of(pass, batch);
-    crossentropy_backward(&tokens, vocabulary, logits, loss_scale / (float)rows);
+    // An operand's rows begin where the logits' did.
+    size_t stride = pass->at.logits_stride * sizeof *logits / pass->operand_bytes;
+    crossentropy_backward(&tokens, vocabulary, pass->at.logits_stride, memory + pass->at.wide_2,
+                          loss_scale / (float)rows, pass->dtype, logits);
     if (pass_wants(pass, HEAD_TOKEN_WEIGHT)) {
-        float *target = pass_gradient(pass, HEAD_TOKEN_WEIGHT);
         pass_norm(pass, 0, input, stats, normed);
-        matmul(vocabulary, width, rows, 1.0f, (struct matmul_operand){logits, vocabulary, true},
-               (struct matmul_operand){normed, width, false}, 0.0f, target, width);
-        pass_hand_over(pass, HEAD_TOKEN_WEIGHT, target);
+        pass_weight_product(pass, HEAD_TOKEN_WEIGHT, vocabulary, (struct matmul_operand){logits, stride, true}, normed,
+                            width);
     }
-    matmul(rows, width, vocabulary, 1.0f, (struct matmul_operand){logits, vocabulary, false},
-           (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, false}, 0.0f, normed, width);
+    pass_product(pass, rows, vocabulary, (struct matmul_operand){logits, stride, false},
+                 (struct matmul_operand){pass->weights[HEAD_TOKEN_WEIGHT], width, false},
+                 (struct gpt_result){.data = normed, .width = width});
     TRY(bytes_zero(memory + pass->at.gradient, rows * width * sizeof *memory));
     pass_norm_back(pass, 0, input, stats, normed);
     return ERR_NONE;

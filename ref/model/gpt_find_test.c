@@ -93,7 +93,7 @@ Test(gpt_find, a_bad_name_is_refused_with_its_error)
         {"gpt:vocabulary=65537", "vocabulary of at most 65536"},
         {"gpt:tiles=3", "3 tiles: expected a divisor of 4 x width = 256"},
         {"gpt:width=4096,tiles=2048", "2048 tiles"},
-        {"gpt-huge:layers=2", "unknown model 'gpt-huge:layers=2'"},
+        {"gpt-huge:layers=2", "unknown model \"gpt-huge:layers=2\""},
         {"gp:layers=2", "unknown model"},
         {"linear:layers=2", "unknown model"},
     };
@@ -105,7 +105,7 @@ Test(gpt_find, a_bad_name_is_refused_with_its_error)
     cr_assert_eq(model_find_tiled("linear", 2, &model), ERR_USAGE);
     cr_assert(strstr(err_message(), "linear has no large layers"), "%s", err_message());
     cr_assert_eq(model_find_tiled("lineal", 2, &model), ERR_USAGE);
-    cr_assert(strstr(err_message(), "unknown model 'lineal'"), "%s", err_message());
+    cr_assert(strstr(err_message(), "unknown model \"lineal\""), "%s", err_message());
     cr_assert_eq(model_find_tiled("gpt:tiles=2", 4, &model), ERR_USAGE);
     cr_assert(strstr(err_message(), "tiles is given twice"), "%s", err_message());
     char name[GPT_NAME_BYTES + 1] = "gpt:layers=";

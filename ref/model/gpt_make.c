@@ -98,6 +98,7 @@ static const struct model_operations gpt_operations = {
     .checkpoint_bytes = gpt_checkpoint_bytes,
     .forward = gpt_forward,
     .backward = gpt_backward,
+    .multiplies_matrices = true,
 };
 
 // rows 0: a vector.

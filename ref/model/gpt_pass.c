@@ -2,8 +2,8 @@
 // GPT-2, forward and backward written out. A block is x2 = x + proj(attention(qkv(ln_1(x)))),
 // x' = x2 + out(gelu(fc(ln_2(x2)))). Forward keeps x, qkv, the attention's output, x2 and fc of every block; backward
 // recomputes the rest. With checkpointing the memory holds these of one block: forward writes x to the checkpoint, and
-// backward recomputes all others from it. 16-bit parameters are widened before use, gradients are rounded when handed
-// over; everything between is fp32.
+// backward recomputes all others from it. In 16 bits the operands of matrix products are rounded (gpt_math.h), and so
+// are gradients when handed over; everything between is fp32.
 #include "ref/model/gpt_pass.h"
 
 #include "ref/arithmetic/accelerator.h"
@@ -32,95 +32,21 @@ struct gpt_layer gpt_layer_of(const struct model *model, int layer)
                               .tile = part > 0 ? part - 1 : 0};
 }
 
-// Reserves the next count floats, beginning at a cache line; returns their offset.
-static size_t take(struct gpt_layout *layout, size_t count)
+// Parameters have the format of an accelerator's operands. On the host operands are floats, except for the embedding's
+// tables, which are read by row.
+static void pass_weights(struct gpt_pass *pass, const void *const params[])
 {
-    size_t at = layout->total;
-    layout->total += (count + 15) / 16 * 16;
-    return at;
-}
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static size_t layer_elements(const struct model *model, int layer)
-{
-    size_t count = 0;
-    for (int i = 0; i < model->layers[layer].param_count; i++)
-        count += model->params[model->layers[layer].params[i]].count;
-    return count;
-}
-
-// The elements of attention's scores, in whole cache lines.
-static size_t scores_elements(const struct gpt_shape *shape)
-{
-    const struct attention_shape attention = {1, shape->sequence_length, shape->width, shape->head_count};
-    return (attention_scores_count(&attention) + 15) / 16 * 16;
-}
-
-// The activations that are kept of one block.
-static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, size_t rows, bool checkpointing)
-{
-    size_t width = shape->width, tile_width = 4 * width / shape->tile_count;
-    l->input = take(l, rows * width);
-    l->stats_1 = take(l, rows * 2);
-    l->qkv = take(l, rows * 3 * width);
-    l->attention = take(l, rows * width);
-    l->middle = take(l, rows * width);
-    l->stats_2 = take(l, rows * 2);
-    l->fc = take(l, rows * tile_width);
-    if (!checkpointing) {
-        l->fc_tile = l->total - l->fc;
-        l->total += (shape->tile_count - 1) * l->fc_tile;
+    float *wide = pass->memory + pass->at.weights;
+    bool as_they_are = pass->operand_bytes == dtype_bytes(pass->dtype) || pass->layer.kind == GPT_EMBEDDING;
+    for (int i = 0; i < pass->list->param_count; i++) {
+        const struct model_param *param = &pass->run->model->params[pass->list->params[i]];
+        pass->weights[i] = params[pass->list->params[i]];
+        if (as_they_are)
+            continue;
+        dtype_widen(pass->dtype, pass->weights[i], wide, param->count);
+        pass->weights[i] = wide;
+        wide += param->count;
     }
-    if (shape->tile_count > 1)
-        l->normed = take(l, rows * width);
-}
-
-static struct gpt_layout layout_make(const struct model *model, size_t sequence_count, enum dtype dtype,
-                                     bool checkpointing)
-{
-    const struct gpt_shape *shape = shape_of(model);
-    size_t rows = sequence_count * shape->sequence_length, width = shape->width;
-    size_t tile_width = 4 * width / shape->tile_count, scores = scores_elements(shape);
-    size_t largest_param = 0, largest_layer = 0;
-    for (int i = 0; i < model->param_count; i++)
-        largest_param = larger(largest_param, model->params[i].count);
-    for (int i = 0; i < model->layer_count; i++)
-        largest_layer = larger(largest_layer, layer_elements(model, i));
-
-    struct gpt_layout l = {0};
-    layout_block(&l, shape, rows, checkpointing);
-    if (!checkpointing) {
-        l.block = l.total;
-        l.total *= shape->block_count;
-        l.output = take(&l, rows * width);
-    } else {
-        l.output = l.input;
-    }
-    l.output_stats = take(&l, rows * 2);
-    l.gradient = take(&l, rows * width);
-    l.wide_1 = take(&l, rows * larger(tile_width, width));
-    l.wide_2 = take(&l, rows * larger(tile_width, 3 * width));
-    l.normed_gradient = shape->tile_count == 1 ? l.wide_1 : take(&l, rows * width);
-    l.narrow = take(&l, rows * width);
-    l.vectors = take(&l, larger(tile_width, 3 * width));
-    size_t logits = rows * shape->vocabulary;
-    if (dtype == DTYPE_FP32) {
-        l.logits = l.weight_gradient = take(&l, larger(logits, largest_param));
-    } else {
-        l.logits = take(&l, logits);
-        l.weight_gradient = take(&l, largest_param);
-    }
-    // Attention's scores lie where logits and a gradient do at other times.
-    l.scores = l.logits;
-    l.scores_gradient = l.scores + scores;
-    l.total = larger(l.total, l.scores_gradient + scores);
-    if (dtype != DTYPE_FP32)
-        l.weights = take(&l, largest_layer);
-    return l;
 }
 
 static struct gpt_pass pass_make(struct model_run *run, int layer, const void *const params[],
@@ -134,24 +60,17 @@ static struct gpt_pass pass_make(struct model_run *run, int layer, const void *c
                             .list = &model->layers[layer],
                             .gradients = gradients,
                             .layer = gpt_layer_of(model, layer),
-                            .at = layout_make(model, run->sequence_count, run->dtype, run->checkpointing),
+                            .at = gpt_layout_of(model, run->sequence_count, run->dtype, run->checkpointing),
                             .memory = run->memory,
                             .rows = run->sequence_count * model->sequence_length,
                             .width = shape->width,
-                            .tile_width = 4 * shape->width / shape->tile_count};
+                            .tile_width = 4 * shape->width / shape->tile_count,
+                            .dtype = run->dtype,
+                            .operand_bytes = operand_bytes(run->dtype, run->memory)};
     pass.kept = pass.memory + pass.layer.block * pass.at.block;
     pass.fc = pass.kept + pass.at.fc + pass.layer.tile * pass.at.fc_tile;
     pass.normed = shape->tile_count == 1 ? pass.memory + pass.at.narrow : pass.kept + pass.at.normed;
-    float *wide = pass.memory + pass.at.weights;
-    for (int i = 0; i < pass.list->param_count; i++) {
-        int param = pass.list->params[i];
-        pass.weights[i] = params[param];
-        if (run->dtype != DTYPE_FP32) {
-            dtype_widen(run->dtype, params[param], wide, model->params[param].count);
-            pass.weights[i] = wide;
-            wide += model->params[param].count;
-        }
-    }
+    pass_weights(&pass, params);
     return pass;
 }
 
@@ -185,50 +104,85 @@ void pass_hand_over(const struct gpt_pass *pass, int index, const float *value)
         dtype_narrow(pass->run->dtype, value, gradient->data, count);
 }
 
-void pass_multiply(const struct gpt_pass *pass, int index, const float *in, size_t in_width, float *out,
-                   size_t out_width)
+void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,
+                  struct gpt_result c)
 {
-    matmul(pass->rows, out_width, in_width, 1.0f, (struct matmul_operand){in, in_width, false},
-           (struct matmul_operand){pass->weights[index], out_width, false}, 1.0f, out, out_width);
+    matmul_many(&(struct matmul_batch){.count = 1,
+                                       .m = m,
+                                       .n = c.width,
+                                       .k = k,
+                                       .alpha = 1.0f,
+                                       .beta = c.add ? 1.0f : 0.0f,
+                                       .dtype = pass->dtype,
+                                       .a = a,
+                                       .b = b,
+                                       .c = c.data,
+                                       .c_is_operand = c.is_operand,
+                                       .c_stride = c.stride ? c.stride : c.width});
 }
 
-void pass_multiply_back(const struct gpt_pass *pass, int index, const float *out_gradient, size_t out_width, bool add,
-                        float *in_gradient, size_t in_width)
+void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out)
 {
-    matmul(pass->rows, in_width, out_width, 1.0f, (struct matmul_operand){out_gradient, out_width, false},
-           (struct matmul_operand){pass->weights[index], out_width, true}, add ? 1.0f : 0.0f, in_gradient, in_width);
+    pass_product(pass, pass->rows, in_width, (struct matmul_operand){in, in_width, false},
+                 (struct matmul_operand){pass->weights[index], out.width, false}, out);
 }
 
-void pass_weight_gradient(const struct gpt_pass *pass, int index, const float *in, size_t in_width,
-                          const float *out_gradient, size_t out_width)
+void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
+                        struct gpt_result in_gradient)
+{
+    pass_product(pass, pass->rows, out_width, (struct matmul_operand){out_gradient, out_width, false},
+                 (struct matmul_operand){pass->weights[index], out_width, true}, in_gradient);
+}
+
+// Where operands have the gradient's own format, the product is written there.
+void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, struct matmul_operand in_transposed,
+                         const void *out_gradient, size_t out_width)
 {
     if (!pass_wants(pass, index))
         return;
-    float *target = pass_gradient(pass, index);
-    matmul(in_width, out_width, pass->rows, 1.0f, (struct matmul_operand){in, in_width, true},
-           (struct matmul_operand){out_gradient, out_width, false}, 0.0f, target, out_width);
+    bool in_place = pass->operand_bytes < sizeof(float) && !wanted(pass, index)->accumulate;
+    void *target = in_place ? wanted(pass, index)->data : pass_gradient(pass, index);
+    pass_product(pass, height, pass->rows, in_transposed, (struct matmul_operand){out_gradient, out_width, false},
+                 (struct gpt_result){.data = target, .width = out_width, .is_operand = in_place});
     pass_hand_over(pass, index, target);
 }
 
-void pass_bias_gradient(const struct gpt_pass *pass, int index, const float *out_gradient, size_t width)
+void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
+                          const void *out_gradient, size_t out_width)
+{
+    pass_weight_product(pass, index, in_width, (struct matmul_operand){in, in_width, true}, out_gradient, out_width);
+}
+
+void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width)
 {
     float *sum = pass->memory + pass->at.vectors;
     if (!pass_wants(pass, index))
         return;
-    rows_sum(pass->rows, width, out_gradient, sum);
+    rows_sum(pass->rows, width, pass->dtype, out_gradient, sum);
     pass_hand_over(pass, index, sum);
 }
 
-void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, float *out)
+const void *pass_stream_gradient(const struct gpt_pass *pass)
 {
-    layernorm_apply(pass->rows, pass->width, in, stats, pass->weights[index], pass->weights[index + 1], out);
+    const float *gradient = pass->memory + pass->at.gradient;
+    void *rounded = pass->memory + pass->at.rounded;
+    if (pass->dtype == DTYPE_FP32)
+        return gradient;
+    operand_round(pass->dtype, pass->rows * pass->width, gradient, rounded);
+    return rounded;
+}
+
+void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out)
+{
+    layernorm_apply(pass->rows, pass->width, in, stats, pass->dtype, pass->weights[index], pass->weights[index + 1],
+                    out);
 }
 
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
                     const float *out_gradient)
 {
     float *vectors = pass->memory + pass->at.vectors;
-    layernorm_backward(pass->rows, pass->width, in, stats, pass->weights[index], out_gradient,
+    layernorm_backward(pass->rows, pass->width, in, stats, pass->dtype, pass->weights[index], out_gradient,
                        pass->memory + pass->at.gradient, vectors, vectors + pass->width);
     pass_hand_over(pass, index, vectors);
     pass_hand_over(pass, index + 1, vectors + pass->width);
@@ -285,7 +239,7 @@ int gpt_backward(struct model_run *run, int layer, const struct model_batch *bat
 
 size_t gpt_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
 {
-    return layout_make(model, sequence_count, dtype, checkpointing).total * sizeof(float);
+    return gpt_layout_of(model, sequence_count, dtype, checkpointing).total * sizeof(float);
 }
 
 // A block's tiles share one input and one checkpoint, which belongs to the last tile: it runs backward first.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by a GPT's description (gpt_make.c) and the parts of its passes: the indices of parameters, the layout of a
-// run's memory, and the steps of every layer. gpt_block.c has the blocks, gpt_ends.c the embedding and the head,
-// gpt_pass.c the rest.
+// run's memory (gpt_layout.c), and the steps of every layer. gpt_block.c has the blocks, gpt_ends.c the embedding and
+// the head, gpt_pass.c the rest.
 #ifndef ZG_GPT_PASS_H
 #define ZG_GPT_PASS_H
 
+#include "ref/arithmetic/gpt_math.h"
 #include "ref/model/gpt.h"
 #include "ref/model/model.h"
 
@@ -44,20 +45,23 @@ struct gpt_layer gpt_layer_of(const struct model *model, int layer);
 // Offsets in a run's memory, in floats. The fields from input to normed repeat for each block, `block` apart, and fc
 // repeats for each tile, `fc_tile` apart. With checkpointing these distances are 0, and a block's output overwrites its
 // input, which is no more needed then. normed, the MLP's input, is kept only with tiles; without tiles backward
-// recomputes it.
+// recomputes it. qkv, attention, normed and rounded are operands (gpt_math.h), with room for floats.
 struct gpt_layout {
     size_t input, stats_1, qkv, attention, middle, stats_2, fc, normed, block, fc_tile;
     size_t output, output_stats;  // of the last block
     size_t gradient;              // with respect to the block's output, then to its input
     size_t wide_1, wide_2, narrow;
-    size_t normed_gradient;  // of the MLP's input, a sum over tiles; without tiles the same offset as wide_1
-    size_t vectors;          // gradients of biases and layer norms
-    size_t logits;
-    size_t weights;                  // a layer's parameters, widened (16-bit only)
-    size_t weight_gradient;          // a gradient not written in place; in fp32 the same offset as the logits
-    size_t scores, scores_gradient;  // of attention, from the logits on
+    size_t normed_gradient;        // of the MLP's input, a sum over tiles; without tiles the same offset as wide_1
+    size_t vectors;                // gradients of biases and layer norms
+    size_t logits, logits_stride;  // between rows: whole cache lines
+    size_t rounded;                // the gradient of the block's output as an operand, where the logits were
+    size_t weights;                // a layer's parameters as floats (16-bit only)
+    size_t weight_gradient;        // a gradient not written in place; in fp32 the same offset as the logits
+    size_t scores, scores_gradient, scores_count;  // of attention, from the logits on
     size_t total;
 };
+
+struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
 
 // One call of forward or backward.
 struct gpt_pass {
@@ -65,12 +69,14 @@ struct gpt_pass {
     const struct gpt_shape *shape;
     const struct model_layer *list;          // of the parameters that `index` below counts
     const struct model_gradient *gradients;  // backward only
-    const float *weights[BLOCK_PARAMS];      // the layer's parameters in fp32
+    const void *weights[BLOCK_PARAMS];       // the layer's parameters as operands, tables as they are
     struct gpt_layer layer;
     struct gpt_layout at;
     float *memory;
     float *kept, *fc, *normed;  // of the block, of the tile, the MLP's input
     size_t rows, width, tile_width;
+    enum dtype dtype;      // of operands
+    size_t operand_bytes;  // of an operand's element
 };
 
 // For the layer's index-th parameter: pass_wants is true if its gradient is computed; pass_gradient returns the memory
@@ -80,18 +86,37 @@ bool pass_wants(const struct gpt_pass *pass, int index);
 float *pass_gradient(const struct gpt_pass *pass, int index);
 void pass_hand_over(const struct gpt_pass *pass, int index, const float *value);
 
-// out += in W. din = dout W^T, or += if add is true. dW = in^T dout. db = the sum of dout's rows.
-void pass_multiply(const struct gpt_pass *pass, int index, const float *in, size_t in_width, float *out,
-                   size_t out_width);
-void pass_multiply_back(const struct gpt_pass *pass, int index, const float *out_gradient, size_t out_width, bool add,
-                        float *in_gradient, size_t in_width);
-void pass_weight_gradient(const struct gpt_pass *pass, int index, const float *in, size_t in_width,
-                          const float *out_gradient, size_t out_width);
-void pass_bias_gradient(const struct gpt_pass *pass, int index, const float *out_gradient, size_t width);
+// The result of a product: its columns, its stride if its rows are apart, whether it is added to what is there, and
+// whether it is an operand.
+struct gpt_result {
+    void *data;
+    size_t width, stride;
+    bool add, is_operand;
+};
 
-// A layer norm; its weight is the index-th parameter, its bias the next. Backward adds the gradient of its input to the
-// stream's, and hands over the gradients of its weight and bias.
-void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, float *out);
+// c (m x c.width) = op(a) op(b), of operands with k as their shared dimension.
+void pass_product(const struct gpt_pass *pass, size_t m, size_t k, struct matmul_operand a, struct matmul_operand b,
+                  struct gpt_result c);
+
+// out = in W, for operands in; din = dout W^T; dW = in^T dout; db = the sum of dout's rows.
+void pass_multiply(const struct gpt_pass *pass, int index, const void *in, size_t in_width, struct gpt_result out);
+void pass_multiply_back(const struct gpt_pass *pass, int index, const void *out_gradient, size_t out_width,
+                        struct gpt_result in_gradient);
+void pass_weight_gradient(const struct gpt_pass *pass, int index, const void *in, size_t in_width,
+                          const void *out_gradient, size_t out_width);
+void pass_bias_gradient(const struct gpt_pass *pass, int index, const void *out_gradient, size_t width);
+
+// As pass_weight_gradient, of a matrix with `height` rows: dW = in_transposed dout.
+void pass_weight_product(const struct gpt_pass *pass, int index, size_t height, struct matmul_operand in_transposed,
+                         const void *out_gradient, size_t out_width);
+
+// The gradient of the block's output as an operand: itself in fp32, else a rounded copy, valid until the scores are
+// computed.
+const void *pass_stream_gradient(const struct gpt_pass *pass);
+
+// A layer norm; its weight is the index-th parameter, its bias the next; out is an operand. Backward adds the gradient
+// of its input to the stream's, and hands over the gradients of its weight and bias.
+void pass_norm(const struct gpt_pass *pass, int index, const float *in, const float *stats, void *out);
 void pass_norm_back(const struct gpt_pass *pass, int index, const float *in, const float *stats,
                     const float *out_gradient);
 

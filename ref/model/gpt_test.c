@@ -173,9 +173,10 @@ Test(gpt, gradients_agree_with_central_differences_in_double)
         size_t count = model->params[i].count;
         const char *name = model->params[i].name;
         const float *gradient = trial.gradients[i].data;
-        double *direction = calloc(count, sizeof *direction), largest = 0, along = 0, sum = 0;
+        double *direction = calloc(count, sizeof *direction), along = 0, sum = 0;
+        float largest = 0;
         for (size_t j = 0; j < count; j++)
-            largest = fmax(largest, fabs((double)gradient[j]));
+            largest = fmaxf(largest, fabsf(gradient[j]));
         cr_assert(largest > 1e-5, "%s has no gradient", name);
         for (size_t j = 0; j < count; j += 1 + count / 7) {
             direction[j] = 1;

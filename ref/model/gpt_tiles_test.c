@@ -157,9 +157,9 @@ Test(gpt_tiles, loss_and_gradients_equal_the_whole_models_within_rounding)
         for (int i = 0; i < tiled_model->param_count; i++) {
             struct part part = part_of(tiled_model, i, model);
             const float *value = tiled.gradients[i].data, *expected = whole.gradients[part.whole].data;
-            double largest = 0;
+            float largest = 0;
             for (size_t j = 0; j < model->params[part.whole].count; j++)
-                largest = fmax(largest, fabs((double)expected[j]));
+                largest = fmaxf(largest, fabsf(expected[j]));
             for (size_t j = 0; j < tiled_model->params[i].count; j++) {
                 double right = (double)expected[position_of(part, j)];
                 cr_assert(fabs((double)value[j] - right) <= bound * largest, "%s[%zu] of %zu tiles: %g, not %g",

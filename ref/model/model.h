@@ -89,6 +89,8 @@ double model_flops(const struct model *model, size_t sequence_count);
 // Without checkpointing the run holds the activations of all layers from forward to backward. With checkpointing it
 // holds one block's: a layer's forward writes its input to a checkpoint, which the caller keeps, and its backward
 // recomputes the forward from there. Losses and gradients have the same bits in both.
+//
+// ERR_USAGE: no sequence, or more than INT_MAX tokens, the largest dimension of a matrix product.
 int model_run_open(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing,
                    struct tier *tier, struct model_run **out);
 void model_run_close(struct model_run *run);
@@ -97,8 +99,8 @@ void model_run_close(struct model_run *run);
 size_t model_run_bytes(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing);
 void *model_run_memory(const struct model_run *run);
 
-// The bytes of a layer's checkpoint; 0 for a layer that needs none, such as the first. Checkpoints are fp32 in every
-// dtype, as are all values between layers.
+// The bytes of a layer's checkpoint; 0 for a layer that needs none, such as the first. A checkpoint has the size of
+// fp32 in every dtype, as have all values between layers.
 size_t model_checkpoint_bytes(const struct model *model, int layer, size_t sequence_count);
 
 // Runs one layer forward. params[i], for the layer's parameters: unsharded tensors in the run's dtype. batch must not
@@ -126,6 +128,7 @@ struct model_operations {
                    void *checkpoint);
     int (*backward)(struct model_run *run, int layer, const struct model_batch *batch, const void *const params[],
                     const struct model_gradient gradients[], float loss_scale, const void *checkpoint);
+    bool multiplies_matrices;
 };
 
 struct model_run {

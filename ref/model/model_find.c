@@ -25,7 +25,7 @@ int model_find(const char *name, const struct model **out)
         }
         used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", model->name);
     }
-    return err_set(ERR_USAGE, "unknown model '%s', expected one of %sor gpt:layers=4,width=64,heads=4,...", name,
+    return err_set(ERR_USAGE, "unknown model \"%s\", expected one of %sor gpt:layers=4,width=64,heads=4,...", name,
                    names);
 }
 

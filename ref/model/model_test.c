@@ -5,6 +5,7 @@
 #include "ref/ledger/ledger.h"
 
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,8 +186,11 @@ Test(model, a_run_allocates_its_stated_bytes_on_the_tier)
     }
 }
 
-Test(model, an_empty_micro_batch_is_refused)
+Test(model, an_empty_micro_batch_and_one_larger_than_a_matrix_are_refused)
 {
     struct model_run *run;
-    cr_assert_eq(model_run_open(find("gpt-nano"), 0, DTYPE_FP32, false, NULL, &run), ERR_USAGE);
+    const struct model *model = find("gpt-nano");
+    cr_assert_eq(model_run_open(model, 0, DTYPE_FP32, false, NULL, &run), ERR_USAGE);
+    cr_assert_eq(model_run_open(model, INT_MAX / model->sequence_length + 1, DTYPE_FP32, false, NULL, &run), ERR_USAGE);
+    cr_expect(strstr(err_message(), "sequences of gpt-nano has more than 2147483647 tokens"), "%s", err_message());
 }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ref/model/text.h"
 
+#include "base/digest.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "ref/arithmetic/random.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 // -f: one verse per line, for any terminal.
 #define DEFAULT_COMMAND "bible -f gen1:1-rev22:21 </dev/null 2>/dev/null"
@@ -93,10 +92,9 @@ size_t text_bytes(const struct text *text)
     return text->size;
 }
 
-void text_digest(const struct text *text, char out[TEXT_DIGEST_BYTES])
+void text_digest(const struct text *text, char out[FILE_DIGEST_BYTES])
 {
-    XXH128_hash_t value = XXH3_128bits(text->bytes, text->size);
-    snprintf(out, TEXT_DIGEST_BYTES, "%016" PRIx64 "%016" PRIx64, value.high64, value.low64);
+    digest_text(XXH3_128bits(text->bytes, text->size), out);
 }
 
 int text_batch(const struct text *text, uint64_t seed, uint64_t step, uint64_t index, size_t sequence_count,

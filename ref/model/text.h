@@ -4,6 +4,8 @@
 #ifndef ZG_TEXT_H
 #define ZG_TEXT_H
 
+#include "base/file.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,8 +20,7 @@ void text_close(struct text *text);
 size_t text_bytes(const struct text *text);
 
 // XXH3-128 of the whole text, in hexadecimal.
-enum { TEXT_DIGEST_BYTES = 33 };
-void text_digest(const struct text *text, char out[TEXT_DIGEST_BYTES]);
+void text_digest(const struct text *text, char out[FILE_DIGEST_BYTES]);
 
 // Fills tokens ([sequence_count][length + 1], each a byte 0 .. 255) with parts of the text that begin at positions
 // drawn from (seed, step, sample). `index` numbers the micro-batches of a step, micro x world + rank; samples are

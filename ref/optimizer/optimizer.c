@@ -39,7 +39,7 @@ int optimizer_open(struct optimizer *o)
 {
     o->recipe = recipe_find(o->config->recipe);
     if (!o->recipe)
-        return err_set(ERR_USAGE, "no recipe is called \"%s\"", o->config->recipe);
+        return err_set(ERR_USAGE, "unknown recipe \"%s\"", o->config->recipe);
     size_t groups = (size_t)o->model->group_count, buckets = (size_t)o->layout->bucket_count + 1;
     o->states = calloc(groups, sizeof *o->states);
     o->scalars = calloc(groups, sizeof *o->scalars);
@@ -149,17 +149,6 @@ static int scan_squares(struct optimizer *o, int bucket, uint32_t max_bits)
     return ERR_NONE;
 }
 
-// all[world] = every rank's `bytes` at mine.
-static int gather_small(struct optimizer *o, const void *mine, void *all, size_t bytes)
-{
-    size_t counts[comm_world(o->comm)], offsets[comm_world(o->comm)];
-    for (int rank = 0; rank < comm_world(o->comm); rank++) {
-        counts[rank] = bytes;
-        offsets[rank] = (size_t)rank * bytes;
-    }
-    return comm_all_gather(o->comm, mine, all, counts, offsets, DTYPE_BYTE);
-}
-
 static int global_maximum(struct optimizer *o, uint32_t *out)
 {
     for (int i = 0; i < o->layout->trainable_count; i++)
@@ -175,7 +164,7 @@ static int global_maximum(struct optimizer *o, uint32_t *out)
     if (o->replicated)
         return ERR_NONE;
     uint32_t all[comm_world(o->comm)];
-    TRY(gather_small(o, &mine, all, sizeof mine));
+    TRY(comm_all_gather_equal(o->comm, &mine, all, sizeof mine));
     for (int rank = 0; rank < comm_world(o->comm); rank++)
         if (all[rank] > *out)
             *out = all[rank];
@@ -194,7 +183,7 @@ static int global_sum(struct optimizer *o, uint32_t max_bits, struct norm_sum *o
     if (o->replicated)
         return ERR_NONE;
     struct norm_sum all[comm_world(o->comm)];
-    TRY(gather_small(o, &mine, all, sizeof mine));
+    TRY(comm_all_gather_equal(o->comm, &mine, all, sizeof mine));
     *out = (struct norm_sum){0};
     for (int rank = 0; rank < comm_world(o->comm); rank++)
         norm_add(out, all[rank]);

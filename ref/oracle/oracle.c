@@ -64,7 +64,7 @@ int oracle_open(const struct oracle_setting *setting, struct oracle **out)
         TRY(open_tensor(o, i));
     o->recipe = recipe_find(setting->config->recipe);
     if (!o->recipe)
-        return err_set(ERR_USAGE, "no recipe is called \"%s\"", setting->config->recipe);
+        return err_set(ERR_USAGE, "unknown recipe \"%s\"", setting->config->recipe);
     oracle_loss_scale_open(setting->config, &o->loss_scale);
     return model_run_open(setting->model, setting->config->micro_batch, setting->config->precision, false, o->tier,
                           &o->run);

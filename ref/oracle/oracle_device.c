@@ -35,8 +35,5 @@ int oracle_array_push(const struct oracle_array *array)
 
 int oracle_array_pull(const struct oracle_array *array)
 {
-    if (array->there == array->here)
-        return ERR_NONE;
-    TRY(bytes_copy(array->here, array->there, array->bytes));
-    return accelerator_wait();
+    return array->there == array->here ? ERR_NONE : bytes_copy(array->here, array->there, array->bytes);
 }

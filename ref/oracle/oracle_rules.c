@@ -97,7 +97,7 @@ int oracle_loss_scale_update(const struct config *config, bool overflow, struct 
         return ERR_NONE;
     }
     if (s->scale == rules->min_scale)
-        return err_set(ERR_CHECK, "the unsharded gradients overflow at the least loss scale, %g", s->scale);
+        return err_set(ERR_CHECK, "the unsharded gradients overflow at the minimum loss scale, %g", s->scale);
     s->scale = fmax(s->scale / 2, rules->min_scale);
     return ERR_NONE;
 }

@@ -29,7 +29,7 @@ struct oracle_loss_scale {
 
 void oracle_loss_scale_open(const struct config *config, struct oracle_loss_scale *out);
 
-// After each step. ERR_CHECK: overflow at the least loss scale.
+// After each step. ERR_CHECK: overflow at the minimum loss scale.
 int oracle_loss_scale_update(const struct config *config, bool overflow, struct oracle_loss_scale *scale);
 
 #endif

@@ -383,20 +383,22 @@ def run(name, hyper):
 
 def main():
     print("// SPDX-License-Identifier: Apache-2.0")
-    print("// Printed by recipe_golden.py: what every recipe makes of a small tensor, in exact rational arithmetic with")
-    print("// one rounding an operation. The digest is over p, m and v; then come the bits of the last element's.")
+    print("// Printed by recipe_golden.py: the result of every recipe for a small tensor, in exact rational arithmetic with")
+    print("// one rounding per operation. The digest is over p, m and v; the bits of their last elements follow.")
+    usual = [(betas, decay, correction) for betas in ((0.9, 0.999), (0.4, 0.95))
+             for decay in ((0.0, True), (0.1, False), (0.1, True)) for correction in (True, False)]
+    # At beta1 1/2 both forms of an interpolation would do, in different bits; a decay of 1 is not "none".
+    edge = ((0.5, 0.95), (1.0, True), True)
     for name in RECIPES:
-        for beta1, beta2 in ((0.9, 0.999), (0.4, 0.95)):
-            for wd, decoupled in ((0.0, True), (0.1, False), (0.1, True)):
-                for correction in (True, False):
-                    if not correction and name.startswith("torch"):
-                        continue
-                    hyper = dict(lr=1e-3, beta1=beta1, beta2=beta2, eps=1e-8, wd=wd, decoupled=decoupled,
-                                 bias_correction=correction)
-                    digest, p, m, v = run(name, hyper)
-                    flags = f"{str(decoupled).lower()}, {str(correction).lower()}"
-                    print(f'{{"{name}", {{1e-3, {beta1}, {beta2}, 1e-8, {wd}, {flags}}}, 0x{digest:016x},\n '
-                          f"0x{p:08x}, 0x{m:08x}, 0x{v:08x}}},")
+        for (beta1, beta2), (wd, decoupled), correction in [*usual, edge]:
+            if not correction and name.startswith("torch"):
+                continue
+            hyper = dict(lr=1e-3, beta1=beta1, beta2=beta2, eps=1e-8, wd=wd, decoupled=decoupled,
+                         bias_correction=correction)
+            digest, p, m, v = run(name, hyper)
+            flags = f"{str(decoupled).lower()}, {str(correction).lower()}"
+            print(f'{{"{name}", {{1e-3, {beta1}, {beta2}, 1e-8, {wd}, {flags}}}, 0x{digest:016x},\n '
+                  f"0x{p:08x}, 0x{m:08x}, 0x{v:08x}}},")
 
 
 main()

@@ -66,7 +66,7 @@ static int refuse(const struct tier *tier, enum ledger_tier where, const char *n
 }
 
 // Pins the pages, because transfers to a device and to disks need pages that stay in memory. Where an accelerator
-// refuses, they may still stay in memory, but its copies are those of pageable memory: they count as not locked.
+// refuses, they may still stay in memory, but it copies them as pageable memory: they count as not locked.
 static void lock_pages(struct tier *tier, struct allocation *allocation, void *data, size_t bytes)
 {
     if (tier->accelerator)

@@ -54,8 +54,7 @@ bool apart_release(const struct accelerator *accelerator, uint8_t *address, size
 {
     uint8_t *memory = address - BORDER_BYTES;
     size_t after_bytes = round_up(bytes) + BORDER_BYTES - bytes;
-    // This thread's last operations on the memory may still be running.
-    (void)accelerator->wait();
+    // The copies of the borders wait for this thread's last operations on the memory.
     bool intact = border_is_untouched(accelerator, memory, BORDER_BYTES) &&
                   border_is_untouched(accelerator, address + bytes, after_bytes);
     accelerator_disclaim(memory);

@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, MIB = 1 << 20 };
+// Pages have 4 KiB on x86-64, and 4, 16 or 64 KiB on aarch64.
+#define PAGE ((size_t)sysconf(_SC_PAGESIZE))
+enum { MIB = 1 << 20 };
 
 static struct tier *open_tier(struct ledger *ledger, uint64_t budget_bytes)
 {
@@ -191,7 +193,7 @@ Test(tier, addresses_have_names_and_offsets_guard_pages_included)
     struct tier *tier = open_tier(NULL, 0);
     uint8_t *a = allocate(tier, KIND_STAGING, "a", PAGE + 1, 0);
     uint8_t *b = allocate(tier, KIND_STAGING, "b", 3 * MIB, 0);
-    int local;
+    int local = 0;
     cr_assert_str_eq(tier_name_of(tier, a - 1), "a");
     cr_assert_str_eq(tier_name_of(tier, a + 3 * PAGE - 1), "a");
     cr_assert_str_eq(tier_name_of(tier, b + 3 * MIB), "b");

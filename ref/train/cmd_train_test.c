@@ -131,7 +131,7 @@ Test(cmd_train, bad_input_is_named_and_exits_2)
          "--inject rank:1:kill@5: the last step is 4"},
         {"train --preset zero3 --model linear --steps 4 --inject rank:1:die@4,nvme:eio@1",
          "--inject nvme:eio@1: nothing is on NVMe"},
-        {"train --preset zero3 --find-largest", "--find-largest: without a budget there is no largest model"},
+        {"train --preset zero3 --find-largest", "--find-largest needs a limit: give --device-memory"},
         {"train --preset zero3 --find-largest --host-memory 1G --model gpt-nano", "--find-largest and --model exclude"},
         {"train --preset zero3 --find-largest --host-memory 1G --inject rank:1:die@2",
          "--find-largest and --inject exclude"},
@@ -233,7 +233,7 @@ Test(cmd_train, options_for_nvme_are_noted_where_nothing_is_on_nvme)
     cr_assert_eq(zerogauge("train --preset zero1 --model linear --steps 1 --nvme-path /one --engine libaio "
                            "--no-swap-checksum"),
                  0, "%s", output);
-    cr_expect(strstr(output, "--nvme-path: accepted, without meaning here: nothing is on NVMe\n"), "%s", output);
+    cr_expect(strstr(output, "--nvme-path: accepted, but has no effect here: nothing is on NVMe\n"), "%s", output);
     cr_expect(strstr(output, "--engine: accepted"), "%s", output);
     cr_expect(strstr(output, "--no-swap-checksum: accepted"), "%s", output);
     cr_expect_null(strstr(output, "--buffered"), "%s", output);

@@ -72,7 +72,7 @@ static int refuse_together(struct comm *comm, int code)
     uint8_t own = code != ERR_NONE, any = 0;
     TRY(comm_all_reduce(comm, &own, &any, 1, DTYPE_BYTE, COMM_MAX));
     if (any && !own)
-        return err_set(ERR_USAGE, "--device cuda: a rank of another host has no GPU of its own there, or no NCCL");
+        return err_set(ERR_USAGE, "--device cuda: a rank on another host lacks NCCL or its own GPU");
     return code;
 }
 #endif

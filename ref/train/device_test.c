@@ -60,6 +60,9 @@ Test(device, each_schedule_trains_on_an_accelerator_bit_for_bit)
 Test(device, a_gpt_trains_on_an_accelerator_bit_for_bit)
 {
     demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 3));
+    demand(OFFLOAD_TRIAL(.model = "gpt:layers=1,width=16,heads=2,length=300", .stage = 1));  // two causal blocks
+    demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 2, .precision = DTYPE_FP16, .communication = DTYPE_FP16,
+                         .sum = DTYPE_FP16));
     demand(OFFLOAD_TRIAL(.model = "gpt-nano", .stage = 1, .precision = DTYPE_FP32, .communication = DTYPE_FP32,
                          .sum = DTYPE_FP32));
     demand(OFFLOAD_TRIAL(.model = "gpt-nano", .checkpointing = true, .activation = TIER_HOST, .tiles = 2));

@@ -75,7 +75,7 @@ static void print_table(const struct find_largest *found, FILE *out)
     fprintf(out, "largest model       %s\n", found->largest.model->name);
     fprintf(out, "parameters          %s\n", size_text(found->largest.param_elements, number));
     for (int tier = 0; tier < TIER_COUNT; tier++)
-        fprintf(out, "held, %-12s  %s bytes a rank\n", ledger_tier_name((enum ledger_tier)tier),
+        fprintf(out, "held, %-12s  %s bytes per rank\n", ledger_tier_name((enum ledger_tier)tier),
                 size_text(found->largest.held_bytes[tier], number));
     if (!found->next.model)
         fprintf(out, "the next            is not in the family: this is its largest\n");

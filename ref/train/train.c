@@ -13,12 +13,7 @@ int train_agree(struct train_rank *rank, double *loss, bool *stop)
     const volatile sig_atomic_t *interrupted = rank->setting->interrupted;
     bool differs = rank->rank == 0 && rank->result->difference.found;
     struct train_report_of_rank mine = {rank->loss, differs || (interrupted && *interrupted)}, all[world];
-    size_t counts[world], offsets[world];
-    for (int i = 0; i < world; i++) {
-        counts[i] = sizeof mine;
-        offsets[i] = (size_t)i * sizeof mine;
-    }
-    TRY(comm_all_gather(rank->comm, &mine, all, counts, offsets, DTYPE_BYTE));
+    TRY(comm_all_gather_equal(rank->comm, &mine, all, sizeof mine));
     double sum = 0.0;
     *stop = false;
     for (int i = 0; i < world; i++) {
@@ -82,7 +77,7 @@ static int run_steps(struct train_rank *rank)
         if (inject_death_step(&rank->setting->inject, rank->rank, INJECT_KILL) == step)
             raise(SIGKILL);
         if (inject_death_step(&rank->setting->inject, rank->rank, INJECT_DIE) == step)
-            return err_set(ERR_IO, "dies in step %llu, as --inject asks", (unsigned long long)step);
+            return err_set(ERR_IO, "ended in step %llu by --inject", (unsigned long long)step);
         uint64_t begin = clock_now_ns();
         TRY(train_step(rank, step, &applied));
         TRY(train_agree(rank, &loss, &stop));
@@ -104,7 +99,7 @@ static int run_rank(struct train_rank *rank)
 {
     TRY(train_rank_open(rank));
     if (rank->setting->config->reduction_group > 0 && rank->setting->accelerator)
-        return err_set(ERR_USAGE, "\"zerogauge.reduction_group\": sums on a GPU have the canonical order alone");
+        return err_set(ERR_USAGE, "\"zerogauge.reduction_group\": GPUs support only the canonical order of sums");
     TRY(comm_set_group(rank->comm, (int)rank->setting->config->reduction_group));
     if (rank->setting->native_reduction)
         TRY(comm_native_begin(rank->comm));

@@ -4,6 +4,7 @@
 #ifndef ZG_TRAIN_H
 #define ZG_TRAIN_H
 
+#include "base/file.h"
 #include "ref/comm/comm_native.h"
 #include "ref/config/config.h"
 #include "ref/executor/emulation.h"
@@ -93,11 +94,11 @@ struct train_result {
     uint64_t saved_step;            // of the last checkpoint saved; 0: none
     bool interrupted;
     struct train_difference difference;
-    double first_loss, loss;  // of this run's first and last step
-    double seconds;           // of all steps, without verification
-    uint64_t *step_ns;        // [steps - resumed_step]; free()
-    uint64_t tokens;          // of all ranks
-    char digest[33];          // of unsharded parameters and moments, in parameter order
+    double first_loss, loss;         // of this run's first and last step
+    double seconds;                  // of all steps, without verification
+    uint64_t *step_ns;               // [steps - resumed_step]; free()
+    uint64_t tokens;                 // of all ranks
+    char digest[FILE_DIGEST_BYTES];  // of unsharded parameters and moments, in parameter order
     uint64_t held_bytes[TIER_COUNT][KIND_COUNT], formula_held_bytes[TIER_COUNT][KIND_COUNT];  // rank 0
     uint64_t moved_bytes[LANE_COUNT][OPERATION_COUNT];                                        // all ranks
     uint64_t formula_moved_bytes[LANE_COUNT][OPERATION_COUNT];

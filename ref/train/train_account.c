@@ -46,16 +46,11 @@ int train_add_totals(struct train_rank *rank)
 {
     enum { NUMBER_COUNT = sizeof(struct train_totals) / sizeof(uint64_t) };
     int world = comm_world(rank->comm);
-    size_t counts[world], offsets[world];
-    for (int i = 0; i < world; i++) {
-        counts[i] = sizeof rank->totals;
-        offsets[i] = (size_t)i * sizeof rank->totals;
-    }
     uint64_t(*all)[NUMBER_COUNT] = malloc((size_t)world * sizeof *all), *sum = (uint64_t *)&rank->totals;
     if (!all)
         return err_set(ERR_MEMORY, "no memory for the totals of %d ranks", world);
     comm_count_in(rank->comm, NULL);
-    int rc = comm_all_gather(rank->comm, &rank->totals, all, counts, offsets, DTYPE_BYTE);
+    int rc = comm_all_gather_equal(rank->comm, &rank->totals, all, sizeof rank->totals);
     memset(sum, 0, sizeof rank->totals);
     for (int i = 0; rc == ERR_NONE && i < world; i++)
         for (int k = 0; k < NUMBER_COUNT; k++)

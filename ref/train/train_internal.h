@@ -81,6 +81,6 @@ void verify_close(struct train_rank *rank);
 int verify_step(struct train_rank *rank, uint64_t step, bool applied, double loss);
 
 // Collective: rank 0 receives the digest.
-int verify_digest(struct train_rank *rank, char digest[33]);
+int verify_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES]);
 
 #endif

@@ -30,62 +30,65 @@ static int parse(int argc, const char **argv, struct train_options *a)
     enum { TEXT = POPT_ARG_STRING, INT = POPT_ARG_INT | POPT_ARGFLAG_SHOW_DEFAULT, LIST = POPT_ARG_ARGV };
     enum { LONG = POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, FLAG = POPT_ARG_NONE };
     struct poptOption what[] = {
-        {"preset", 'p', TEXT, &a->preset, 0,
-         "a configuration that comes with the program; `zerogauge help presets` lists them", "PRESET"},
-        {"config", 'c', TEXT, &a->config_path, 0,
-         "a DeepSpeed JSON configuration; an unknown key is refused with file and line", "FILE"},
-        {"set", '\0', LIST, &a->set, 0, "override a key of the configuration; may be given again", "PATH.TO.KEY=VALUE"},
-        {"print-config", '\0', FLAG, &a->print_config, 0, "print the effective configuration and stop", NULL},
+        {"preset", 'p', TEXT, &a->preset, 0, "a built-in configuration; `zerogauge help presets` lists them", "PRESET"},
+        {"config", 'c', TEXT, &a->config_path, 0, "a DeepSpeed JSON configuration", "FILE"},
+        {"set", '\0', LIST, &a->set, 0, "override a key of the configuration; repeatable", "PATH.TO.KEY=VALUE"},
+        {"print-config", '\0', FLAG, &a->print_config, 0, "print the effective configuration and exit", NULL},
         {"model", 'm', TEXT, &a->model, 0,
-         "gpt-tiny, unless given; `zerogauge help models` lists them, and gpt:layers=24,width=512,heads=8 is a GPT of "
-         "any other size",
+         "the model (default: gpt-tiny): one that `zerogauge help models` lists, or a GPT of any size, such as "
+         "gpt:layers=24,width=512,heads=8",
          "MODEL"},
         {"find-largest", '\0', FLAG, &a->find_largest, 0,
-         "find the largest model that the budgets allow, by training a step of each candidate", NULL},
+         "find the largest GPT that fits the memory limits, without training it", NULL},
         {"text", '\0', TEXT, &a->text_path, 0, "train on this file instead of the King James Bible", "FILE"},
-        {"load-weights", '\0', TEXT, &a->weights, 0, "begin with the parameters in this safetensors file", "FILE"},
-        {"steps", 's', LONG, &a->steps, 0, "optimizer steps, skipped ones included", "N"},
+        {"load-weights", '\0', TEXT, &a->weights, 0, "start from the parameters in this safetensors file", "FILE"},
+        {"steps", 's', LONG, &a->steps, 0, "optimizer steps, including skipped ones", "N"},
         {"seed", '\0', LONG, &a->seed, 0, "seed of parameters and samples", "N"},
         POPT_TABLEEND,
     };
     struct poptOption how[] = {
         {"world", 'w', POPT_ARG_INT, &a->world, 0,
-         "ranks (2): threads of one process, or the processes that mpirun or srun starts", "N"},
+         "ranks: threads of this process, or the processes of mpirun or srun (default: 2, or the launcher's)", "N"},
         {"native-reduction", '\0', FLAG, &a->native_reduction, 0,
-         "let MPI sum in its own order, and compare every bit with the canonical sum; only under mpirun", NULL},
-        {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "threads of each rank's optimizer (cores / ranks)", "N"},
+         "let MPI sum in its own order, and compare every bit with the canonical sum; needs a launcher", NULL},
+        {"threads", '\0', POPT_ARG_INT, &a->threads, 0, "threads of each rank's optimizer (default: cores / ranks)",
+         "N"},
         {"device", '\0', TEXT, &a->device, 0,
-         "cpu, unless given: host memory serves as the device; cuda: GPUs, which the ranks share", "cpu|cuda"},
+         "cpu: host memory serves as the device; cuda: GPUs, which the ranks share (default: cpu)", "cpu|cuda"},
         {"schedule", '\0', TEXT, &a->schedule, 0,
-         "overlap, unless given; chaos:SEED runs operations in random order and locks every page that they do not "
-         "declare",
+         "schedule of operations (default: overlap), also chaos:SEED: a random order, with every page locked that an "
+         "operation does not declare",
          "overlap|serial"},
-        {"emulate", '\0', TEXT, &a->emulate, 0, "throttle lanes, in GB/s: h2d=12,d2h=12,nvme-read=3.2", "LIST"},
+        {"emulate", '\0', TEXT, &a->emulate, 0, "throttle lanes to rates in GB/s, such as h2d=12,d2h=12,nvme-read=3.2",
+         "LANE=GB/S,..."},
         {"inject", '\0', TEXT, &a->inject, 0,
-         "inject faults: nvme:eio@K, nvme:flip@K, rank:R:die@STEP and others; an unknown word lists them", "LIST"},
+         "inject faults, such as nvme:eio@K, nvme:flip@K or rank:R:die@STEP; an unknown fault lists all", "FAULT,..."},
         POPT_TABLEEND,
     };
     struct poptOption where[] = {
-        {"device-memory", '\0', TEXT, &a->device_memory, 0, "fail if a rank would hold more than this", "SIZE"},
-        {"host-memory", '\0', TEXT, &a->host_memory, 0, "the same for host memory", "SIZE"},
-        {"nvme-space", '\0', TEXT, &a->nvme_space, 0, "the same for disks", "SIZE"},
+        {"device-memory", '\0', TEXT, &a->device_memory, 0,
+         "limit of each rank's device memory, such as 256MiB (default: none)", "SIZE"},
+        {"host-memory", '\0', TEXT, &a->host_memory, 0, "limit of each rank's host memory (default: none)", "SIZE"},
+        {"nvme-space", '\0', TEXT, &a->nvme_space, 0, "limit of each rank's bytes on NVMe (default: none)", "SIZE"},
         {"nvme-path", '\0', LIST, &a->nvme_path, 0,
-         "folder for states on NVMe; may be given again: states are striped over all", "DIR"},
-        {"engine", '\0', TEXT, &a->engine, 0, "replaces the configuration's aio engine", "libaio|io_uring"},
-        {"buffered", '\0', FLAG, &a->buffered, 0, "allow NVMe without O_DIRECT, and mark the result", NULL},
-        {"no-swap-checksum", '\0', FLAG, &a->no_swap_checksum, 0, "do not verify data read from NVMe", NULL},
+         "a folder for states on NVMe; repeatable: states are striped over all", "DIR"},
+        {"engine", '\0', TEXT, &a->engine, 0, "storage engine (default: the configuration's)", "libaio|io_uring"},
+        {"buffered", '\0', FLAG, &a->buffered, 0, "use the page cache instead of O_DIRECT; the result says so", NULL},
+        {"no-swap-checksum", '\0', FLAG, &a->no_swap_checksum, 0, "do not verify checksums of data read from NVMe",
+         NULL},
         POPT_TABLEEND,
     };
     struct poptOption checkpoints[] = {
-        {"save", '\0', TEXT, &a->save, 0, "save a checkpoint there at the end, and when interrupted", "DIR"},
-        {"every", '\0', POPT_ARG_LONGLONG, &a->every, 0, "and after every N steps", "N"},
-        {"resume", '\0', TEXT, &a->resume, 0, "continue from the newest checkpoint there, or from this one", "DIR"},
-        {"checkpoint", '\0', TEXT, &a->checkpoint, 0, "both: save there, and continue if there is one", "DIR"},
+        {"save", '\0', TEXT, &a->save, 0, "save a checkpoint in this folder at the end and on interruption", "DIR"},
+        {"every", '\0', POPT_ARG_LONGLONG, &a->every, 0, "also save after every N steps", "N"},
+        {"resume", '\0', TEXT, &a->resume, 0, "continue from this checkpoint, or from the newest one in this folder",
+         "DIR"},
+        {"checkpoint", '\0', TEXT, &a->checkpoint, 0, "--save DIR, and --resume DIR if it has a checkpoint", "DIR"},
         POPT_TABLEEND,
     };
     struct poptOption result[] = {
         {"verify", '\0', FLAG, &a->verify, 0, "compare every bit with unsharded Adam after every step", NULL},
-        {"json", '\0', FLAG, &a->json, 0, "print the result as one line of JSON", NULL},
+        {"json", '\0', FLAG, &a->json, 0, "print one line of JSON", NULL},
         {"trace", '\0', TEXT, &a->trace, 0, "write a timeline for Chrome or Perfetto", "FILE"},
         POPT_TABLEEND,
     };
@@ -103,7 +106,7 @@ static int parse(int argc, const char **argv, struct train_options *a)
     if (code < -1)
         rc = err_set(ERR_USAGE, "%s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), poptStrerror(code));
     else if (extra)
-        rc = err_set(ERR_USAGE, "\"%s\" is not an option; `zerogauge train --help` lists them", extra);
+        rc = err_set(ERR_USAGE, "unexpected argument \"%s\"; --help lists the options", extra);
     poptFreeContext(context);
     return rc;
 }
@@ -120,8 +123,7 @@ static int check_find_largest(const struct train_options *a)
     if (!a->find_largest)
         return ERR_NONE;
     if (!a->device_memory && !a->host_memory && !a->nvme_space)
-        return err_set(ERR_USAGE, "--find-largest: without a budget there is no largest model; give --device-memory, "
-                                  "--host-memory or --nvme-space");
+        return err_set(ERR_USAGE, "--find-largest needs a limit: give --device-memory, --host-memory or --nvme-space");
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
         if (options[i].given)
             return err_set(ERR_USAGE, "--find-largest and %s exclude each other", options[i].name);
@@ -143,11 +145,11 @@ static int check(const struct train_options *a)
     if (a->trace && !*a->trace)
         return err_set(ERR_USAGE, "--trace: expected the name of a file");
     if (a->checkpoint && (a->save || a->resume))
-        return err_set(ERR_USAGE, "--checkpoint DIR is --save and --resume in one: give it alone");
+        return err_set(ERR_USAGE, "--checkpoint includes --save and --resume: omit them");
     if (a->every < 0)
         return err_set(ERR_USAGE, "--every %lld: expected 1 or more", a->every);
     if (a->every && !a->save && !a->checkpoint)
-        return err_set(ERR_USAGE, "--every %lld: give --save DIR or --checkpoint DIR, too", a->every);
+        return err_set(ERR_USAGE, "--every needs --save DIR or --checkpoint DIR");
     return check_find_largest(a);
 }
 
@@ -161,8 +163,7 @@ int train_options_parse(int argc, const char **argv, struct train_options *a)
         return err_set(ERR_USAGE, "--find-largest runs its ranks as threads: start it without a launcher");
     TRY(launcher_world(&a->launcher, a->world == WORLD_NOT_GIVEN ? 0 : a->world, WORLD_DEFAULT, &a->world));
     if (a->native_reduction && a->launcher.world == 0)
-        return err_set(ERR_USAGE, "--native-reduction: ranks that are threads have only canonical sums; start them as "
-                                  "processes with mpirun or srun");
+        return err_set(ERR_USAGE, "--native-reduction needs ranks that are processes: start them with mpirun or srun");
     return ERR_NONE;
 }
 
@@ -236,7 +237,7 @@ void train_options_print_unused(const struct train_options *a, const struct conf
                    {"--no-swap-checksum", a->no_swap_checksum}};
     for (size_t i = 0; i < sizeof options / sizeof options[0] && !config_uses_nvme(config); i++)
         if (options[i].given)
-            fprintf(out, "%s: accepted, without meaning here: nothing is on NVMe\n", options[i].name);
+            fprintf(out, "%s: accepted, but has no effect here: nothing is on NVMe\n", options[i].name);
 }
 
 static void list_free(char **list)

@@ -3,9 +3,9 @@
 #include "ref/train/train_internal.h"
 
 #include "base/err.h"
+#include "base/resources.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 static void abort_peers(void *context, const char *message)
 {
@@ -79,7 +79,7 @@ int train_rank_open(struct train_rank *rank)
     TRY(executor_open(setting->schedule, rank->rank, rank->tier, abort_peers, rank->comm, &rank->executor));
     executor_emulate(rank->executor, setting->emulation.bytes_per_s);
     executor_record(rank->executor, setting->trace);
-    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int cores = resources_processor_count();
     const struct stage_setting stage_setting = {
         .model = setting->model,
         .config = config,

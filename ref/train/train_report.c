@@ -130,9 +130,8 @@ static void print_marks(const struct train_setting *setting, const struct train_
         print_native(&result->native, out);
     if (result->unlocked_bytes)
         fprintf(out, "  NOT LOCKED: %s bytes of host memory%s\n", size_text(result->unlocked_bytes, number),
-                setting->accelerator
-                    ? ", which the device refused to pin: its copies of them are those of pageable memory"
-                    : " exceed the limit of locked memory (ulimit -l)");
+                setting->accelerator ? ", which the device refused to pin and copies as pageable memory"
+                                     : " exceed the limit of locked memory (ulimit -l)");
     if (setting->config->offload_param.tier == TIER_NVME)
         fprintf(out, "  parameters on NVMe: %" PRIu64 " of %" PRIu64 " fetches found them on the host\n",
                 result->host_hits, result->host_hits + result->host_misses);
@@ -166,7 +165,7 @@ void train_print_table(const struct train_setting *setting, const struct train_r
     print_marks(setting, result, out);
     for (int tier = 0; tier < TIER_COUNT; tier++)
         print_held(config, result, (enum ledger_tier)tier, out);
-    fprintf(out, "  bytes sent by all        counted           formula  in the paper, a rank and step: %s\n",
+    fprintf(out, "  bytes sent by all        counted           formula  in the paper, per rank and step: %s\n",
             result->traffic_formula);
     print_moved(result, LANE_COLLECTIVE, out);
     for (int lane = 0; lane < LANE_COUNT; lane++)

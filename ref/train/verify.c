@@ -2,11 +2,11 @@
 // The comparison with unsharded Adam after every step: every bit of every tensor on every rank.
 #include "ref/train/train_internal.h"
 
+#include "base/digest.h"
 #include "base/err.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 static int oracle_micro_batch(void *context, uint64_t step, int micro, int rank, struct model_batch *out)
 {
@@ -175,13 +175,8 @@ int verify_step(struct train_rank *rank, uint64_t step, bool applied, double los
         difference = tensors;
     difference.step = step;
 
-    size_t counts[comm_world(comm)], offsets[comm_world(comm)];
     struct train_difference all[comm_world(comm)];
-    for (int i = 0; i < comm_world(comm); i++) {
-        counts[i] = sizeof difference;
-        offsets[i] = (size_t)i * sizeof difference;
-    }
-    TRY(comm_all_gather(comm, &difference, all, counts, offsets, DTYPE_BYTE));
+    TRY(comm_all_gather_equal(comm, &difference, all, sizeof difference));
     comm_count_in(comm, &rank->ledger);
     if (rank->rank != 0)
         return ERR_NONE;
@@ -193,7 +188,7 @@ int verify_step(struct train_rank *rank, uint64_t step, bool applied, double los
 }
 
 // Of the trainable tensors in the model's order: all parameters, then all exp_avg, then all exp_avg_sq.
-int verify_digest(struct train_rank *rank, char digest[33])
+int verify_digest(struct train_rank *rank, char digest[FILE_DIGEST_BYTES])
 {
     const struct layout *layout = &rank->stage.layout;
     const struct model *model = rank->setting->model;
@@ -226,10 +221,8 @@ int verify_digest(struct train_rank *rank, char digest[33])
                                 model->params[param].count * sizeof *states);
         }
     }
-    if (hash) {
-        XXH128_hash_t value = XXH3_128bits_digest(hash);
-        snprintf(digest, 33, "%016llx%016llx", (unsigned long long)value.high64, (unsigned long long)value.low64);
-    }
+    if (hash)
+        digest_text(XXH3_128bits_digest(hash), digest);
     XXH3_freeState(hash);
     free(states);
     return rc;

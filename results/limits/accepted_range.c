@@ -99,7 +99,7 @@ static int parse_range(const struct strict_object *object, struct accepted_range
     if (!*out->id || !*out->bench || !*out->source)
         return strict_fail(object, !*out->id ? "id" : !*out->bench ? "bench" : "source", "is empty");
     if (isnan(out->at_least) && isnan(out->at_most))
-        return strict_fail(object, "at_least", "is missing, and so is at_most: give one of them or both");
+        return strict_fail(object, "at_least", "is missing, and so is at_most: give at least one of them");
     if (out->at_least > out->at_most)
         return strict_fail(object, "at_least", "is %g, more than at_most, which is %g", out->at_least, out->at_most);
     return ERR_NONE;

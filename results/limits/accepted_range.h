@@ -74,8 +74,17 @@ void accepted_range_judge(const struct accepted_range *range, const json_t *benc
 enum { BENCH_LABEL_BYTES = 160 };
 const char *bench_label(const json_t *bench_record, char out[BENCH_LABEL_BYTES]);
 
-// Writes a new file of accepted ranges around the medians of these records, each with a tolerance that follows from its
-// spread (datasets/ranges/README.md). source: where they were measured. ERR_USAGE: the file exists.
-int accepted_ranges_save(const char *path, const char *source, const json_t *const records[], size_t count);
+// The results of one run.
+struct accepted_range_run {
+    const char *level;             // "quick" or "full"
+    const json_t *const *records;  // bench records
+    size_t count;
+};
+
+// Writes a new file of accepted ranges around the medians of these runs, at least one, each with a tolerance that
+// follows from its spread (datasets/ranges/README.md). source: where they were measured. ERR_USAGE: the file exists, or
+// the runs have different levels.
+int accepted_ranges_save(const char *path, const char *source, const struct accepted_range_run runs[],
+                         size_t run_count);
 
 #endif

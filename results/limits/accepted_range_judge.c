@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applies accepted ranges to results, and makes new ones from a run.
+// Applies accepted ranges to results.
 #include "results/limits/accepted_range.h"
 
 #include "base/err.h"
-#include "base/file.h"
 #include "base/safe_text.h"
 #include "base/size.h"
 
@@ -74,13 +73,6 @@ bool accepted_range_applies(const struct accepted_range *range, const json_t *be
     return true;
 }
 
-// An "EMULATED" rate is a computed text, not a setting.
-static bool names_a_case(const json_t *value)
-{
-    const char *word = json_string_value(value);
-    return word ? strncmp(word, "EMULATED", 8) != 0 : json_is_integer(value) || json_is_boolean(value);
-}
-
 const char *bench_label(const json_t *bench_record, char out[BENCH_LABEL_BYTES])
 {
     char bytes[SIZE_TEXT_BYTES], shown[TEXT_MESSAGE_BYTES];
@@ -148,66 +140,4 @@ void accepted_range_judge(const struct accepted_range *range, const json_t *benc
     out->value = value;
     out->verdict = value < range->at_least || value > range->at_most ? FINDING_INVALID : FINDING_VALID;
     describe(range, bench_record, value, out);
-}
-
-// --- new accepted ranges ---
-
-// The tolerance as a share of the median: three times the distance between the 10 % and 90 % quantiles, from 0.1 to
-// 0.5.
-static double tolerance_of(const json_t *record)
-{
-    double median = json_number_value(json_object_get(record, "median"));
-    double low = json_number_value(json_object_get(record, "p10"));
-    double tolerance = 3 * (json_number_value(json_object_get(record, "p90")) - low) / median;
-    return tolerance < 0.1 ? 0.1 : tolerance > 0.5 ? 0.5 : tolerance;
-}
-
-static json_t *saved_case(const json_t *record)
-{
-    const char *key;
-    json_t *value, *of_case = json_object(), *all = json_object_get(record, "case");
-    json_object_foreach (all, key, value) {
-        if (names_a_case(value) && json_object_size(of_case) < ACCEPTED_RANGE_CASE_KEY_MAX)
-            json_object_set(of_case, key, value);
-    }
-    return of_case;
-}
-
-static json_t *saved_range(const char *source, const json_t *record, size_t index)
-{
-    char id[BENCH_FINDING_ID_BYTES];
-    double median = json_number_value(json_object_get(record, "median")), tolerance = tolerance_of(record);
-    bool lower_is_better = json_is_true(json_object_get(record, "lower_is_better"));
-    const char *name = json_string_value(json_object_get(record, "name"));
-    snprintf(id, sizeof id, "%.40s-%zu", name, index + 1);
-    return json_pack("{s:s, s:s, s:o, s:s, s:O, s:f, s:s}", "id", id, "bench", name, "case", saved_case(record),
-                     "metric", "median", "unit", json_object_get(record, "unit"),
-                     lower_is_better ? "at_most" : "at_least",
-                     lower_is_better ? median * (1 + tolerance) : median * (1 - tolerance), "source", source);
-}
-
-static int write_new(const char *path, const char *text)
-{
-    FILE *file;
-    int rc = file_create(path, &file);
-    if (rc == ERR_NONE) {
-        fprintf(file, "%s\n", text);
-        rc = file_finish(file, path, ERR_NONE);
-    }
-    return rc == ERR_NONE ? ERR_NONE : err_prefix(rc, "--save-ranges");
-}
-
-int accepted_ranges_save(const char *path, const char *source, const json_t *const records[], size_t count)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, saved_range(source, records[i], i));
-    json_t *root = json_pack("{s:i, s:s, s:o}", "schema", 1, "about", source, "bands", list);
-    char *text = NULL;
-    if (root && json_array_size(list) == count)
-        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    int rc = text ? write_new(path, text) : err_set(ERR_MEMORY, "no memory for %zu accepted ranges", count);
-    free(text);
-    json_decref(root);
-    return rc;
 }

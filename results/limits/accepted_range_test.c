@@ -224,7 +224,8 @@ Test(accepted_range, saved_ranges_accept_their_own_results_and_no_much_slower_on
     json_t *time = trial_record("swap", "\"params\":5", 3);
     json_object_set_new(time, "lower_is_better", json_true());
     const json_t *records[] = {steady, spread, time};
-    cr_assert_eq(accepted_ranges_save(path, "this test", records, 3), ERR_NONE, "%s", err_message());
+    const struct accepted_range_run run = {"quick", records, 3};
+    cr_assert_eq(accepted_ranges_save(path, "this test", &run, 1), ERR_NONE, "%s", err_message());
     cr_assert_eq(accepted_ranges_add(path, &ranges), ERR_NONE, "%s", err_message());
     cr_assert_eq(ranges.count, 3);
     cr_expect_float_eq(ranges.list[0].at_least, 2.7, 1e-5);
@@ -240,11 +241,51 @@ Test(accepted_range, saved_ranges_accept_their_own_results_and_no_much_slower_on
         cr_expect(!accepted_range_applies(&ranges.list[i], records[(i + 1) % 3]));
         cr_expect_eq(judge(&ranges.list[i], records[i], &finding), FINDING_VALID);
     }
-    cr_expect_eq(accepted_ranges_save(path, "again", records, 3), ERR_USAGE, "an older file was overwritten");
+    cr_expect_eq(accepted_ranges_save(path, "again", &run, 1), ERR_USAGE, "an older file was overwritten");
     accepted_ranges_free(&ranges);
     json_decref(steady);
     json_decref(spread);
     json_decref(time);
+    folder_remove(folder);
+}
+
+// Nine runs around 10 GB/s, one of them far off, as two ranks on two hosts; one case occurs in a single run.
+Test(accepted_range, ranges_of_several_runs_follow_their_spread_and_not_one_that_is_far_off)
+{
+    enum { RUNS = 9 };
+    static const double medians[RUNS] = {10, 10.1, 9.9, 10.2, 9.8, 10, 10.1, 2, 9.9};
+    char folder[PATH_MAX], path[PATH_MAX + 16], of_case[128];
+    json_t *records[RUNS][3];
+    struct accepted_range_run runs[RUNS];
+    snprintf(path, sizeof path, "%s/fleet.json", folder_make(folder));
+    for (int i = 0; i < RUNS; i++) {
+        for (int rank = 0; rank < 2; rank++) {
+            snprintf(of_case, sizeof of_case, "\"lane\":\"compute\",\"rank\":%d,\"host\":\"n%d\",\"processor\":%d",
+                     rank, i, rank);
+            records[i][rank] = trial_record("ranks", of_case, medians[i]);
+        }
+        snprintf(of_case, sizeof of_case, "\"direction\":\"%s\"", i == 3 ? "mixed" : "read");
+        records[i][2] = trial_record("nvme", of_case, 3 + 0.001 * i);
+        runs[i] = (struct accepted_range_run){"full", (const json_t *const *)records[i], 3};
+    }
+    cr_assert_eq(accepted_ranges_save(path, "pool b", runs, RUNS), ERR_NONE, "%s", err_message());
+    cr_assert_eq(accepted_ranges_add(path, &ranges), ERR_NONE, "%s", err_message());
+    cr_assert_eq(ranges.count, 2, "a case of one run in nine is left out");
+    // The median absolute deviation of the medians is 0.1.
+    cr_expect_float_eq(ranges.list[0].at_least, 10 * (1 - 3.5 * 1.4826 * 0.01), 1e-4);
+    cr_expect_float_eq(ranges.list[1].at_least, 3.0045 * 0.95, 1e-3, "at least 5 %%");
+    cr_expect_str_eq(ranges.list[0].source, "pool b: 9 of 9 runs, medians from 2 to 10.2 GB/s");
+    cr_expect_str_eq(ranges.list[1].source, "pool b: 8 of 9 runs, medians from 3 to 3.008 GB/s");
+    cr_expect(ranges.list[0].full_only);
+    cr_expect_eq(json_object_size(ranges.list[0].of_case), 1, "a range holds for every rank and host");
+    accepted_ranges_free(&ranges);
+    unlink(path);
+    runs[1].level = "quick";
+    cr_expect_eq(accepted_ranges_save(path, "pool b", runs, RUNS), ERR_USAGE);
+    cr_expect(access(path, F_OK) != 0);
+    for (int i = 0; i < RUNS; i++)
+        for (int k = 0; k < 3; k++)
+            json_decref(records[i][k]);
     folder_remove(folder);
 }
 

@@ -21,7 +21,7 @@ enum finding_verdict { FINDING_VALID, FINDING_INCOMPLETE, FINDING_INVALID };
 enum { BENCH_FINDING_ID_BYTES = 64, BENCH_FINDING_TEXT_BYTES = 512 };
 
 struct bench_finding {
-    const char *kind;  // "arithmetic", "band", "outlier", "part"; not copied
+    const char *kind;  // "arithmetic", "band", "health", "outlier", "part"; not copied
     enum finding_verdict verdict;
     char id[BENCH_FINDING_ID_BYTES];
     size_t line;                          // of the judged record, from 1; 0: none

@@ -134,7 +134,7 @@ static int judge_outlier(const struct member *member, size_t count, double centr
                         "%s: rank %d (host %.64s, processor %d) takes %.2f times as long as %s in the lane %s%s",
                         finding.id, (int)member->rank, member->host, (int)member->processor, finding.value,
                         count == 2 ? "the other rank" : "the ranks' median", member->lane,
-                        member->together ? ", all at work" : ", each alone");
+                        member->together ? ", all together" : ", each alone");
     if (member->together && json_is_number(ratio))
         used += snprintf(finding.text + used, sizeof finding.text - (size_t)used,
                          "; it reaches %.0f %% of what it does alone", 100 * json_number_value(ratio));

@@ -114,7 +114,7 @@ Test(outlier, the_slow_rank_is_named_with_its_host_processor_lane_and_how_much)
     cr_expect_eq(found.list[1].line, 13);
     cr_expect_str_eq(found.list[1].text,
                      "ranks-memory-together: rank 1 (host here, processor 5) takes 5.00 times as long as the other "
-                     "rank in the lane memory, all at work; it reaches 50 % of what it does alone");
+                     "rank in the lane memory, all together; it reaches 50 % of what it does alone");
     bench_findings_free(&found);
 }
 

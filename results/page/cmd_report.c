@@ -6,6 +6,7 @@
 #include "results/page/compare.h"
 #include "base/err.h"
 #include "base/help.h"
+#include "results/page/history.h"
 #include "results/page/leaderboard.h"
 #include "results/record/record_verify.h"
 #include "results/page/result_report.h"
@@ -17,7 +18,7 @@
 
 struct options {
     int verify, markdown, csv, compare, summary;
-    char *html, *svg, *leaderboard, *output;
+    char *html, *svg, *leaderboard, *output, *trend, *prometheus, *save_ranges;
 };
 
 // Opens and verifies a file. ERR_CHECK: statements do not verify; they are listed on standard error.
@@ -77,6 +78,8 @@ static int show(const struct options *a, const struct result_file *file, bool is
         rc = show_html(&view, a->html);
     if (rc == ERR_NONE && a->svg)
         rc = result_svg(&view, a->svg);
+    if (rc == ERR_NONE && a->prometheus)
+        rc = result_prometheus(&view, a->prometheus);
     if (rc == ERR_NONE && a->csv)
         rc = result_csv(&view, is_first, out);
     if (rc == ERR_NONE && a->summary)
@@ -114,23 +117,45 @@ static int compare(const char **paths, FILE *out)
     return rc;
 }
 
+static int trend(const char *folder, FILE *out)
+{
+    struct history history;
+    int rc = history_open_folder(folder, &history);
+    if (rc == ERR_NONE)
+        rc = history_trend(&history, out);
+    history_close(&history);
+    return rc;
+}
+
+static int save_ranges(const char *path, const char **paths)
+{
+    struct history history;
+    int rc = history_open(paths, &history);
+    if (rc == ERR_NONE)
+        rc = history_save_ranges(&history, path);
+    history_close(&history);
+    return rc;
+}
+
 static int check_usage(const struct options *a, const char **paths)
 {
     size_t count = 0;
     while (paths && paths[count])
         count++;
-    int modes = a->verify + a->compare + (a->leaderboard != NULL) + a->markdown + a->csv + a->summary;
+    int modes = a->verify + a->compare + (a->leaderboard != NULL) + (a->trend != NULL) + (a->save_ranges != NULL) +
+                a->markdown + a->csv + a->summary;
     if (modes > 1)
-        return err_set(ERR_USAGE, "--verify, --compare, --leaderboard, --markdown, --csv and --summary exclude each "
-                                  "other");
-    if (a->leaderboard)
-        return count == 0 ? ERR_NONE : err_set(ERR_USAGE, "%s: --leaderboard takes all files of its folder", paths[0]);
+        return err_set(ERR_USAGE, "--verify, --compare, --leaderboard, --trend, --save-ranges, --markdown, --csv and "
+                                  "--summary exclude each other");
+    if (a->leaderboard || a->trend)
+        return count == 0 ? ERR_NONE
+                          : err_set(ERR_USAGE, "%s: --leaderboard and --trend take all files of a folder", paths[0]);
     if (count == 0)
         return err_set(ERR_USAGE, "give a result file of `zerogauge validate`");
     if (a->compare && count != 2)
         return err_set(ERR_USAGE, "--compare takes two result files, not %zu", count);
-    if ((a->html || a->svg || a->summary) && count != 1)
-        return err_set(ERR_USAGE, "--html, --svg and --summary take one result file, not %zu", count);
+    if ((a->html || a->svg || a->summary || a->prometheus) && count != 1)
+        return err_set(ERR_USAGE, "--html, --svg, --summary and --prometheus take one result file, not %zu", count);
     return ERR_NONE;
 }
 
@@ -140,11 +165,14 @@ static int run(struct options *a, const char **paths)
     TRY(check_usage(a, paths));
     if (a->verify)
         return verify_all(paths);
-    if (!a->csv && !a->html && !a->svg && !a->summary)
+    if (a->save_ranges)
+        return save_ranges(a->save_ranges, paths);
+    if (!a->csv && !a->html && !a->svg && !a->summary && !a->prometheus)
         a->markdown = 1;
     if (a->output)
         TRY(file_create(a->output, &out));
     int rc = a->leaderboard ? leaderboard(a->leaderboard, out)
+             : a->trend     ? trend(a->trend, out)
              : a->compare   ? compare(paths, out)
                             : show_all(a, paths, out);
     if (a->output)
@@ -155,6 +183,8 @@ static int run(struct options *a, const char **paths)
 static const char *const examples[] = {
     "zerogauge report --html page.html results/result.jsonl",
     "zerogauge report --verify results/result.jsonl",
+    "zerogauge report --trend results",
+    "zerogauge report --save-ranges pool-b.json node*/result.jsonl",
     "zerogauge report --compare yesterday/result.jsonl results/result.jsonl",
     NULL,
 };
@@ -178,6 +208,10 @@ int report_main(int argc, const char **argv)
         {"svg", '\0', POPT_ARG_STRING, &a.svg, 0, "plots by gnuplot in this folder", "DIR"},
         {"compare", '\0', POPT_ARG_NONE, &a.compare, 0, "compare two files: better, worse or within noise", NULL},
         {"leaderboard", '\0', POPT_ARG_STRING, &a.leaderboard, 0, "a table of all result files in a folder", "DIR"},
+        {"trend", '\0', POPT_ARG_STRING, &a.trend, 0, "what changed between the runs in a folder and its folders",
+         "DIR"},
+        {"save-ranges", '\0', POPT_ARG_STRING, &a.save_ranges, 0, "accepted ranges from several VALID runs", "FILE"},
+        {"prometheus", '\0', POPT_ARG_STRING, &a.prometheus, 0, "metrics for Prometheus' textfile collector", "FILE"},
         {"output", 'o', POPT_ARG_STRING, &a.output, 0, "write the tables to this new file", "FILE"},
         HELP_OPTIONS(options, &help) POPT_TABLEEND,
     };
@@ -188,7 +222,7 @@ int report_main(int argc, const char **argv)
     poptFreeContext(context);
     if (rc != ERR_NONE)
         fprintf(stderr, "zerogauge report: %s\n", err_message());
-    char *texts[] = {a.html, a.svg, a.leaderboard, a.output};
+    char *texts[] = {a.html, a.svg, a.leaderboard, a.output, a.trend, a.prometheus, a.save_ranges};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     return err_exit_status(rc);

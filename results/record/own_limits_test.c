@@ -146,7 +146,7 @@ Test(own_limits, ranges_of_a_device_may_be_missing_only_where_there_is_none)
     free(lines[1]);
     lines[1] = strdup("{\"record\":\"part\",\"name\":\"bench-adam\",\"command\":[\"zerogauge\"],\"begin_s\":1,"
                       "\"end_s\":2,\"status\":77,\"signal\":null,\"reason\":\"SKIP: no such thing\"}");
-    cr_expect_str_eq(said(), "adam-gpu-update is missing", "the processor's part says nothing of the device");
+    cr_expect_str_eq(said(), "adam-gpu-update is missing", "the part of the processor is another");
     free(lines[1]);
     lines[1] = strdup("{\"record\":\"part\",\"name\":\"bench-adam-cuda\",\"command\":[\"zerogauge\"],\"begin_s\":1,"
                       "\"end_s\":2,\"status\":77,\"signal\":null,\"reason\":\"SKIP: too old\"}");

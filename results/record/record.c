@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "results/record/record.h"
 
-#include "results/record/digest.h"
+#include "base/digest.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "results/record/record_check.h"

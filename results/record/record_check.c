@@ -3,6 +3,7 @@
 #include "results/record/record_check.h"
 
 #include "base/err.h"
+#include "results/record/record_machine.h"
 #include "results/record/shape_table.h"
 #include "base/statistics.h"
 #include "base/unit.h"
@@ -10,9 +11,6 @@
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
-
-// Of bytes and of parameters: 2^53 - 1, the largest integer that every JSON reader represents exactly.
-#define COUNT_MAX 9007199254740991.0
 
 static bool is_pattern(const char *text, const char *pattern)
 {
@@ -46,13 +44,12 @@ static const char *const conformance_verdicts[] = {"CONFORMS", "CONFORMS-PARTLY"
 static const char *const requirement_verdicts[] = {"UNSUPPORTED", "PASS",   "EQUIVALENT", "BOUNDED",
                                                    "FAIL",        "BROKEN", NULL};
 static const char *const verdicts[] = {"VALID", "INVALID", "INCOMPLETE", NULL};
-static const char *const kinds[] = {"arithmetic", "band", "outlier", "part", NULL};
+static const char *const kinds[] = {"arithmetic", "band", "health", "outlier", "part", NULL};
 static const char *const statuses[] = {"complete", "interrupted", NULL};
 static const char *const metrics[] = {"ratio", "median", NULL};
 
 static const struct shape short_text = TEXT(256), argument = TEXT(4096), reason = TEXT(2048), sample = ABOVE_ZERO,
-                          node_bytes = WHOLE(0, COUNT_MAX), scalar = {.kind = SHAPE_SCALAR, .high = 256},
-                          detail = {.kind = SHAPE_DETAIL, .high = 256};
+                          scalar = {.kind = SHAPE_SCALAR, .high = 256}, detail = {.kind = SHAPE_DETAIL, .high = 256};
 
 static const struct shape_field suite_fields[] = {
     {"version", TEXT(64)},
@@ -66,52 +63,11 @@ static const struct shape_field suite_fields[] = {
     {0},
 };
 
-static const struct shape_field cache_fields[] = {
-    {"name", TEXT(16)}, {"bytes", WHOLE(0, COUNT_MAX)}, {"count", WHOLE(1, 1000000)}, {0}};
-
-static const struct shape_field gpu_fields[] = {{"model", TEXT(256)}, {0}};
-
-static const struct shape_field disk_fields[] = {
-    {"folder", TEXT(4096)},
-    {"file_system", TEXT_OR_NULL(64)},
-    {"device", TEXT_OR_NULL(64)},
-    {"model", TEXT_OR_NULL(256)},
-    {"rotational", {.kind = SHAPE_BOOLEAN, .or_null = true}},
-    {"bytes", WHOLE(0, COUNT_MAX)},
-    {"available_bytes", WHOLE(0, COUNT_MAX)},
-    {0},
-};
-
-static const struct shape cache = OBJECT(cache_fields), gpu = OBJECT(gpu_fields), disk = OBJECT(disk_fields);
-
-static const struct shape_field machine_fields[] = {
-    {"processor", TEXT(256)},
-    {"architecture", TEXT(64)},
-    {"sockets", WHOLE(0, 1000000)},
-    {"cores", WHOLE(0, 1000000)},
-    {"threads", WHOLE(1, 1000000)},
-    {"numa_nodes", WHOLE(0, 1000000)},
-    {"numa_node_bytes", LIST(0, 1024, node_bytes)},
-    {"caches", LIST(0, 16, cache)},
-    {"memory_bytes", WHOLE(1, COUNT_MAX)},
-    {"transparent_huge_pages", TEXT(32)},
-    {"huge_pages", WHOLE_OR_NULL(0, COUNT_MAX)},
-    {"huge_page_bytes", WHOLE_OR_NULL(0, COUNT_MAX)},
-    {"gpus", LIST(0, 64, gpu)},
-    {"disks", LIST(0, 64, disk)},
-    {"kernel", TEXT(256)},
-    {"clock_source", TEXT_OR_NULL(64)},
-    {"governor", TEXT_OR_NULL(64)},
-    {"hypervisor", TEXT_OR_NULL(256)},
-    {"container", TEXT_OR_NULL(64)},
-    {0},
-};
-
 static const struct shape_field host_fields[] = {
     {"host", TEXT(256)},
     {"rank", WHOLE(0, 1000000)},
     {"rank_count", WHOLE(1, 1000000)},
-    {"machine", OBJECT(machine_fields)},
+    {"machine", OBJECT(record_machine_fields)},
     {0},
 };
 
@@ -124,7 +80,7 @@ static const struct shape_field run_fields[] = {
     {"command", LIST(1, 1024, argument)},
     {"started", FORM(20, is_time, "a time such as \"2026-01-31T12:00:00Z\"")},
     {"suite", OBJECT(suite_fields)},
-    {"machine", OBJECT(machine_fields)},
+    {"machine", OBJECT(record_machine_fields)},
     {"other_hosts", {.kind = SHAPE_LIST, .low = 0, .high = 256, .element = &host, .optional = true}},
     {0},
 };
@@ -137,6 +93,7 @@ static const struct shape_field part_fields[] = {
     {"status", WHOLE_OR_NULL(0, 255)},
     {"signal", WHOLE_OR_NULL(1, 64)},
     {"reason", TEXT_OR_NULL(2048)},
+    {"budget_s", {.kind = SHAPE_NUMBER, .above = true, .high = INFINITY, .or_null = true, .optional = true}},
     {"rank", {.kind = SHAPE_WHOLE, .low = 0, .high = 1000000, .optional = true}},
     {"host", {.kind = SHAPE_TEXT, .high = 256, .optional = true}},
     {0},
@@ -200,6 +157,22 @@ static const struct shape_field bench_fields[] = {
     {0},
 };
 
+static const struct shape_field skip_fields[] = {
+    {"name", TEXT(64)},
+    {"case", NAMES(32, scalar)},
+    {"needs_bytes", WHOLE(1, COUNT_MAX)},
+    {"available_bytes", WHOLE(0, COUNT_MAX)},
+    {0},
+};
+
+static const struct shape_field counter_fields[] = {
+    {"before", {.kind = SHAPE_NUMBER, .low = -INFINITY, .high = INFINITY, .or_null = true}},
+    {"after", {.kind = SHAPE_NUMBER, .low = -INFINITY, .high = INFINITY, .or_null = true}},
+    {0},
+};
+static const struct shape counter = {.kind = SHAPE_OBJECT, .fields = counter_fields, .or_null = true};
+static const struct shape_field health_fields[] = {{"counters", NAMES(64, counter)}, {0}};
+
 static const struct shape_field fit_fields[] = {
     {"model", TEXT(128)},
     {"params", WHOLE(1, COUNT_MAX)},
@@ -259,6 +232,8 @@ static const struct {
     {"conformance", OBJECT(conformance_fields)},
     {"requirement", OBJECT(requirement_fields)},
     {"bench", OBJECT(bench_fields)},
+    {"skip", OBJECT(skip_fields)},
+    {"health", OBJECT(health_fields)},
     {"fit", OBJECT(fit_fields)},
     {"band", OBJECT(range_fields)},
     {"finding", OBJECT(finding_fields)},

@@ -22,6 +22,8 @@ Test(record_read, reader_and_schema_agree)
                  {"part", SAMPLE_PART},
                  {"conformance", SAMPLE_CONFORMANCE},
                  {"requirement", SAMPLE_REQUIREMENT},
+                 {"skip", SAMPLE_SKIP},
+                 {"health", SAMPLE_HEALTH},
                  {"fit", SAMPLE_FIT},
                  {"band", SAMPLE_RANGE},
                  {"finding", SAMPLE_FINDING},

@@ -2,7 +2,7 @@
 #include "results/record/record.h"
 
 #include "base/build.h"
-#include "base/machine.h"
+#include "info/info_cuda.h"
 #include "base/safe_text.h"
 
 #include <time.h>
@@ -19,5 +19,5 @@ json_t *record_run(const char *program, const char *level, int argc, const char 
         json_array_append_new(command, text_json(argv[i]));
     return json_pack("{s:s, s:i, s:s, s:o, s:o, s:s, s:o, s:o}", "record", "run", "schema", 1, "program", program,
                      "level", level ? json_string(level) : json_null(), "command", command, "started", started, "suite",
-                     build_facts(), "machine", machine_facts(paths));
+                     build_facts(), "machine", info_machine(paths));
 }

@@ -3,7 +3,7 @@
 #ifndef ZG_RECORD_TEST_H
 #define ZG_RECORD_TEST_H
 
-#include "results/record/digest.h"
+#include "base/digest.h"
 #include "base/err.h"
 #include "results/record/record_check.h"
 #include "results/record/record_read.h"
@@ -24,7 +24,8 @@
     "\"memory_bytes\":1024,\"transparent_huge_pages\":\"always\",\"huge_pages\":0,\"huge_page_bytes\":2048,"           \
     "\"gpus\":[{\"model\":\"A GPU\"}],\"disks\":[{\"folder\":\"data\",\"file_system\":\"ext4\",\"device\":\"sda\","    \
     "\"model\":\"A disk\",\"rotational\":false,\"bytes\":4096,\"available_bytes\":1024}],\"kernel\":\"6.1\","          \
-    "\"clock_source\":\"tsc\",\"governor\":\"performance\",\"hypervisor\":\"KVM\",\"container\":\"docker\"}"
+    "\"clock_source\":\"tsc\",\"governor\":\"performance\",\"hypervisor\":\"KVM\",\"container\":\"docker\","           \
+    "\"allowed_threads\":2,\"processor_quota\":1.5,\"memory_limit_bytes\":512,\"locked_memory_limit_bytes\":65536}"
 #define SAMPLE_RUN                                                                                                     \
     "{\"record\":\"run\",\"schema\":1,\"program\":\"trial\",\"level\":\"quick\","                                      \
     "\"command\":[\"zerogauge\",\"validate\",\"--quick\"],\"started\":\"2026-11-21T15:00:00Z\","                       \
@@ -32,7 +33,7 @@
     ",\"other_hosts\":[{\"host\":\"node8\",\"rank\":1,\"rank_count\":2,\"machine\":" SAMPLE_MACHINE "}]}"
 #define SAMPLE_PART                                                                                                    \
     "{\"record\":\"part\",\"name\":\"bench-adam\",\"command\":[\"zerogauge\",\"bench\",\"adam\"],\"begin_s\":12.1,"    \
-    "\"end_s\":19.4,\"status\":0,\"signal\":null,\"reason\":null,\"rank\":0,\"host\":\"node7\"}"
+    "\"end_s\":19.4,\"status\":0,\"signal\":null,\"reason\":null,\"budget_s\":10.5,\"rank\":0,\"host\":\"node7\"}"
 #define SAMPLE_COUNTS(pass)                                                                                            \
     "{\"PASS\":" #pass ",\"EQUIVALENT\":0,\"BOUNDED\":0,\"FAIL\":0,\"BROKEN\":0,\"UNSUPPORTED\":0}"
 #define SAMPLE_CONFORMANCE                                                                                             \
@@ -49,6 +50,12 @@
     "\"lower_is_better\":true,\"items\":1000000,\"elapsed_s\":0.00375,\"verified\":true,"                              \
     "\"yardstick\":{\"name\":\"copy\",\"samples\":[0.25,0.2,0.3,0.25,0.25],\"median\":0.25,\"p10\":0.22,"              \
     "\"p90\":0.28,\"unit\":\"ns_per_param\",\"items\":1000000},\"ratio\":0.5}"
+#define SAMPLE_SKIP                                                                                                    \
+    "{\"record\":\"skip\",\"name\":\"adam\",\"case\":{\"step\":\"fused\",\"threads\":2},\"needs_bytes\":900,"          \
+    "\"available_bytes\":800}"
+#define SAMPLE_HEALTH                                                                                                  \
+    "{\"record\":\"health\",\"counters\":{\"machine_checks\":{\"before\":0,\"after\":0},"                              \
+    "\"memory_errors_corrected\":null,\"frequency_mhz\":{\"before\":2000.5,\"after\":2100}}}"
 #define SAMPLE_FIT                                                                                                     \
     "{\"record\":\"fit\",\"model\":\"gpt2-124m\",\"params\":124439808,\"world\":2,\"preset\":\"zero2\","               \
     "\"fits\":true,\"device_bytes\":10,\"host_bytes\":20,\"nvme_bytes\":0,\"device_available_bytes\":10,"              \

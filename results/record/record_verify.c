@@ -88,25 +88,39 @@ const json_t *verify_finding(struct verify *v, const char *kind, const char *id,
     return NULL;
 }
 
+// The records that findings of a kind refer to.
+struct finding_kind {
+    const char *name, *record, *or_record;
+};
+
+static const struct finding_kind *kind_of(const json_t *finding)
+{
+    static const struct finding_kind kinds[] = {{"arithmetic", "conformance", "conformance"},
+                                                {"band", "bench", "skip"},
+                                                {"health", "health", "health"},
+                                                {"outlier", "bench", "bench"},
+                                                {"part", "part", "part"}};
+    size_t k = 0;
+    while (strcmp(verify_text(finding, "kind"), kinds[k].name) != 0)
+        k++;
+    return &kinds[k];
+}
+
 // A finding must refer to a record of its kind.
 static void verify_findings(struct verify *v)
 {
-    static const struct {
-        const char *kind, *record;
-    } kinds[] = {{"arithmetic", "conformance"}, {"band", "bench"}, {"outlier", "bench"}, {"part", "part"}};
     for (size_t f = 0; f < v->finding_count; f++) {
         size_t i = v->findings[f];
         const json_t *record = verify_record(v, i), *of = json_object_get(record, "line");
         size_t line = (size_t)json_integer_value(of);
-        const char *expected = NULL;
-        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
-            if (strcmp(verify_text(record, "kind"), kinds[k].kind) == 0)
-                expected = kinds[k].record;
+        const struct finding_kind *kind = kind_of(record);
         if (json_is_null(of)) {
             if (strcmp(verify_text(record, "verdict"), "VALID") == 0)
-                verify_refuse(v, i, "line", "is null, expected the line of the `%s` record that is VALID", expected);
-        } else if (line > v->file->line_count || !verify_is(verify_record(v, line), expected)) {
-            verify_refuse(v, i, "line", "is %zu, expected the line of a `%s` record", line, expected);
+                verify_refuse(v, i, "line", "is null, expected the line of the `%s` record that is VALID",
+                              kind->record);
+        } else if (line > v->file->line_count || (!verify_is(verify_record(v, line), kind->record) &&
+                                                  !verify_is(verify_record(v, line), kind->or_record))) {
+            verify_refuse(v, i, "line", "is %zu, expected the line of a `%s` record", line, kind->record);
         }
     }
 }
@@ -200,6 +214,7 @@ int record_verify(const struct result_file *file, FILE *out, size_t *refusal_cou
         return err_set(ERR_MEMORY, "no memory to verify %s", file->path);
     if (file->end)
         v.elapsed_s = verify_number(file->end, "elapsed_s");
+    verify_machine(&v);
     verify_bench(&v);
     verify_steps(&v);
     if (v.range_count > VERIFY_RANGE_MAX)
@@ -207,6 +222,8 @@ int record_verify(const struct result_file *file, FILE *out, size_t *refusal_cou
                       VERIFY_RANGE_MAX);
     else
         verify_ranges(&v);
+    verify_skips(&v);
+    verify_health(&v);
     verify_parts(&v);
     verify_conformance(&v);
     verify_fits(&v);

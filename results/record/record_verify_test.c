@@ -137,6 +137,58 @@ Test(record_verify, verdicts_follow_from_the_accepted_ranges)
     refused(7, "\"metric\":\"ratio\",\"unit\":null", "\"metric\":\"median\",\"unit\":\"ms\"", 5, "unit", "is in ms");
 }
 
+#define VALID_END                                                                                                      \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20,"               \
+    "\"other_load\":null}"
+#define SLOW_END                                                                                                       \
+    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"slow\"],\"elapsed_s\":20,"     \
+    "\"other_load\":null}"
+#define SKIP_FINDING                                                                                                   \
+    "{\"record\":\"finding\",\"kind\":\"band\",\"verdict\":\"VALID\",\"id\":\"adam-update\",\"line\":2,"               \
+    "\"value\":null,\"text\":\"not judged here\"}"
+#define SKIPPED(case, needs, available)                                                                                \
+    "{\"record\":\"skip\",\"name\":\"adam\",\"case\":{" case "},\"needs_bytes\":" #needs                               \
+                                                             ",\"available_bytes\":" #available "}"
+
+// The sample's machine has 1024 bytes.
+Test(record_verify, a_range_may_go_without_a_result_only_where_memory_is_short)
+{
+    const char *lines[] = {SAMPLE_RUN, SKIPPED("\"step\":\"update\"", 900, 800), SAMPLE_RANGE, SKIP_FINDING, VALID_END,
+                           NULL};
+    expect_holds(lines);
+    lines[1] = SKIPPED("\"step\":\"update\"", 800, 800);
+    expect_refusal(lines, 2, "needs_bytes", "is 800, expected more than the 800 available");
+    lines[1] = SKIPPED("\"step\":\"update\"", 9000, 1025);
+    expect_refusal(lines, 2, "available_bytes", "is 1025, expected at most the machine's 1024");
+    lines[1] = SKIPPED("\"step\":\"fused\"", 900, 800);
+    expect_refusal(lines, 3, "id", "matches no `bench` record");
+    expect_refusal(lines, 4, "id", "is not a `band` record that matches line 2");
+    lines[1] = SKIPPED("\"step\":\"update\"", 900, 800);
+    lines[3] = SAMPLE_PART;
+    expect_refusal(lines, 3, "id", "matches no `bench` record");
+}
+
+#define ARITHMETIC                                                                                                     \
+    "{\"record\":\"finding\",\"kind\":\"arithmetic\",\"verdict\":\"VALID\",\"id\":\"arithmetic\",\"line\":3,"          \
+    "\"value\":null,\"text\":\"good\"}"
+#define HEALTH(before, after)                                                                                          \
+    "{\"record\":\"health\",\"counters\":{\"machine_checks\":{\"before\":" #before ",\"after\":" #after "},"           \
+    "\"temperature_c\":{\"before\":40,\"after\":70}}}"
+#define HEALTH_FINDING(verdict)                                                                                        \
+    "{\"record\":\"finding\",\"kind\":\"health\",\"verdict\":\"" verdict "\",\"id\":\"machine_checks\",\"line\":2,"    \
+    "\"value\":null,\"text\":\"slow\"}"
+
+Test(record_verify, a_count_of_errors_that_grew_has_its_finding)
+{
+    expect_holds((const char *const[]){SAMPLE_RUN, HEALTH(1, 3), HEALTH_FINDING("INVALID"), SLOW_END, NULL});
+    expect_refusal((const char *const[]){SAMPLE_RUN, HEALTH(1, 3), HEALTH_FINDING("VALID"), VALID_END, NULL}, 2,
+                   "machine_checks", "grew, but a finding calls it VALID");
+    expect_refusal((const char *const[]){SAMPLE_RUN, HEALTH(1, 3), SAMPLE_CONFORMANCE, SAMPLE_REQUIREMENT, NULL}, 2,
+                   "line", "has 0 findings of the kind health by machine_checks");
+    expect_holds((const char *const[]){SAMPLE_RUN, HEALTH(null, 3), SAMPLE_CONFORMANCE, SAMPLE_REQUIREMENT, ARITHMETIC,
+                                       VALID_END, NULL});
+}
+
 // The ranks' results, one of each of two ranks.
 #define RANK(rank, ns)                                                                                                 \
     "{\"record\":\"bench\",\"name\":\"ranks\",\"case\":{\"lane\":\"compute\",\"host\":\"a\",\"rank\":" #rank ","       \
@@ -146,13 +198,6 @@ Test(record_verify, verdicts_follow_from_the_accepted_ranges)
 #define OUTLIER(verdict, line, value)                                                                                  \
     "{\"record\":\"finding\",\"kind\":\"outlier\",\"verdict\":\"" verdict "\",\"id\":\"ranks-compute-alone\","         \
     "\"line\":" #line ",\"value\":" #value ",\"text\":\"slow\"}"
-#define VALID_END                                                                                                      \
-    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"VALID\",\"reasons\":[],\"elapsed_s\":20,"               \
-    "\"other_load\":null}"
-#define SLOW_END                                                                                                       \
-    "{\"record\":\"end\",\"status\":\"complete\",\"verdict\":\"INVALID\",\"reasons\":[\"slow\"],\"elapsed_s\":20,"     \
-    "\"other_load\":null}"
-
 Test(record_verify, outliers_follow_from_the_ranks_samples)
 {
     expect_holds(
@@ -195,6 +240,12 @@ Test(record_verify, failed_parts_need_a_reason_and_a_finding)
             "line", "has 0 findings of the kind part");
     refused(4, "\"status\":0,\"signal\":null,\"reason\":null", "\"status\":0,\"signal\":9,\"reason\":\"killed\"", 4,
             "signal", "expected null beside a status");
+}
+
+Test(record_verify, a_run_with_the_stand_in_for_cuda_is_refused)
+{
+    refused(1, "A GPU", "CUDA stand-in (host)", 1, "machine.gpus",
+            "a processor that plays a GPU in tests has no results");
 }
 
 static size_t refusals_of_part(const char *name, int status, const char *gpus)

@@ -96,7 +96,8 @@ static bool range_holds_for(const json_t *range, const json_t *bench)
 {
     const char *key;
     json_t *value, *asked = json_object_get(range, "case"), *of_case = json_object_get(bench, "case");
-    if (!verify_is(bench, "bench") || strcmp(verify_text(range, "bench"), verify_text(bench, "name")) != 0)
+    if ((!verify_is(bench, "bench") && !verify_is(bench, "skip")) ||
+        strcmp(verify_text(range, "bench"), verify_text(bench, "name")) != 0)
         return false;
     if (json_object_get(of_case, "device") && !json_object_get(asked, "device"))
         return false;
@@ -133,9 +134,26 @@ static void verify_range_finding(struct verify *v, const json_t *range, size_t l
                       verify_number(finding, "value"), verify_text(range, "id"));
 }
 
+// Returns whether a finding of the range says that a case was skipped, and a `skip` record agrees.
+static bool is_skipped(const struct verify *v, const json_t *range)
+{
+    for (size_t i = 0; i < v->finding_count; i++) {
+        const json_t *finding = verify_record(v, v->findings[i]);
+        json_int_t of = json_integer_value(json_object_get(finding, "line"));
+        if (strcmp(verify_text(finding, "kind"), "band") == 0 &&
+            strcmp(verify_text(finding, "id"), verify_text(range, "id")) == 0 && of > 0 &&
+            of <= (json_int_t)v->file->line_count && verify_is(verify_record(v, (size_t)of), "skip") &&
+            range_holds_for(range, verify_record(v, (size_t)of)))
+            return true;
+    }
+    return false;
+}
+
 // An accepted range without results needs a finding that says so.
 static void verify_unmeasured(struct verify *v, size_t line, const json_t *range)
 {
+    if (is_skipped(v, range))
+        return;
     for (size_t i = 0; i < v->finding_count; i++) {
         const json_t *finding = verify_record(v, v->findings[i]);
         if (strcmp(verify_text(finding, "kind"), "band") == 0 &&
@@ -145,6 +163,23 @@ static void verify_unmeasured(struct verify *v, size_t line, const json_t *range
     }
     verify_refuse(v, line, "id", "%s matches no `bench` record, expected a finding that says INCOMPLETE",
                   verify_text(range, "id"));
+}
+
+// A case may be skipped only where it needs more memory than there is.
+void verify_skips(struct verify *v)
+{
+    const json_t *machine = json_object_get(v->file->run, "machine");
+    for (size_t line = 1; line <= v->file->line_count; line++) {
+        const json_t *skip = verify_record(v, line);
+        if (!verify_is(skip, "skip"))
+            continue;
+        double needs = verify_number(skip, "needs_bytes"), available = verify_number(skip, "available_bytes");
+        if (needs <= available)
+            verify_refuse(v, line, "needs_bytes", "is %.0f, expected more than the %.0f available", needs, available);
+        if (available > verify_number(machine, "memory_bytes"))
+            verify_refuse(v, line, "available_bytes", "is %.0f, expected at most the machine's %.0f", available,
+                          verify_number(machine, "memory_bytes"));
+    }
 }
 
 // A finding of an accepted range that is not in the file, or not for that record, decides nothing honestly.

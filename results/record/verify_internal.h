@@ -40,9 +40,12 @@ const char *verify_text(const json_t *record, const char *key);  // null where i
 bool verify_judges(const struct verify *v);  // false for `bench --out`, which only measures
 
 // The parts of the verification, each for its own kinds of record.
+void verify_machine(struct verify *v);
 void verify_bench(struct verify *v);
 void verify_steps(struct verify *v);
 void verify_ranges(struct verify *v);
+void verify_skips(struct verify *v);
+void verify_health(struct verify *v);
 void verify_parts(struct verify *v);
 void verify_conformance(struct verify *v);
 void verify_fits(struct verify *v);

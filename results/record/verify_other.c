@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifies parts, conformance and fits, and the findings that they require.
+// Verifies the machine, parts, conformance and fits, and the findings that they require.
 #include "results/record/verify_internal.h"
 
+#include "info/health_counters.h"
 #include "results/limits/accepted_range.h"
 
 #include <stdint.h>
 #include <string.h>
+
+void verify_machine(struct verify *v)
+{
+    static const char stand_in[] = "CUDA stand-in";  // ci/standin/standin.h
+    size_t i;
+    json_t *gpu;
+    json_array_foreach (json_object_get(json_object_get(v->file->run, "machine"), "gpus"), i, gpu)
+        if (strncmp(verify_text(gpu, "model"), stand_in, strlen(stand_in)) == 0)
+            verify_refuse(v, 1, "machine.gpus", "is \"%s\": a processor that plays a GPU in tests has no results",
+                          verify_text(gpu, "model"));
+}
 
 // Requires one finding of a kind about this line whose verdict is not `never`; null: any verdict.
 static void expect_finding(struct verify *v, const char *kind, size_t line, const char *never, const char *why)
@@ -44,6 +56,24 @@ void verify_parts(struct verify *v)
             verify_refuse(v, line, "reason", "is null, expected why the part did not succeed");
         if (!ended_well && verify_judges(v))
             expect_finding(v, "part", line, is_absent(v, part) ? NULL : "VALID", "the part did not succeed");
+    }
+}
+
+// A count of errors that grew has a finding, and makes the run INVALID.
+void verify_health(struct verify *v)
+{
+    for (size_t line = 1; line <= v->file->line_count; line++) {
+        const json_t *record = verify_record(v, line), *counters = json_object_get(record, "counters");
+        for (int i = 0; i < COUNTER_COUNT && verify_is(record, "health"); i++) {
+            const char *key = health_counter_error_key((enum health_counter)i);
+            const json_t *counter = key ? json_object_get(counters, key) : NULL;
+            const json_t *before = json_object_get(counter, "before"), *after = json_object_get(counter, "after");
+            if (!json_is_number(before) || json_number_value(after) <= json_number_value(before))
+                continue;
+            const json_t *finding = verify_finding(v, "health", key, line);
+            if (finding && strcmp(verify_text(finding, "verdict"), "INVALID") != 0)
+                verify_refuse(v, line, key, "grew, but a finding calls it %s", verify_text(finding, "verdict"));
+        }
     }
 }
 
@@ -144,9 +174,9 @@ void verify_fits(struct verify *v)
         bool fits = json_is_true(json_object_get(fit, "fits"));
         bool refused = json_is_false(json_object_get(fit, "fits"));
         if (fits && (exceeds || unknown))
-            verify_refuse(v, line, "fits", "is true, expected false: a tier asks for more than is available");
+            verify_refuse(v, line, "fits", "is true, expected false: a tier needs more than is available");
         if (refused && !exceeds && !unknown)
-            verify_refuse(v, line, "fits", "is false, expected true: every tier has what is asked for");
+            verify_refuse(v, line, "fits", "is false, expected true: every tier has what is needed");
         if (!fits && json_is_null(json_object_get(fit, "reason")))
             verify_refuse(v, line, "reason", "is null, expected what does not fit");
     }

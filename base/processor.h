@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What carries out this program's instructions.
+#ifndef ZG_PROCESSOR_H
+#define ZG_PROCESSOR_H
+
+#include <hwloc.h>
+#include <stdbool.h>
+
+enum { PROCESSOR_NAME_BYTES = 128 };
+
+// The model that the system reports, or "unknown". Linux names no model on aarch64: there it is the name of the design
+// by the registers' codes of implementer and part, or these codes.
+const char *processor_name(hwloc_topology_t topology, char out[PROCESSOR_NAME_BYTES]);
+
+// True if another architecture's program translates this one, as qemu-user does; its file name goes to `out`.
+// Times are then those of that program.
+bool processor_is_emulated(char out[PROCESSOR_NAME_BYTES]);
+
+// The same for the program that the link `running` leads to; processor_is_emulated asks for the kernel's own,
+// /proc/thread-self/exe, which emulators do not redirect as they do /proc/self/exe.
+bool processor_is_emulated_by(const char *running, char out[PROCESSOR_NAME_BYTES]);
+
+#endif

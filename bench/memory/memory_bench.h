@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state that the parts of `bench memory` share.
+#ifndef ZG_MEMORY_BENCH_H
+#define ZG_MEMORY_BENCH_H
+
+#include "bench/harness/bench.h"
+#include "bench/memory/memory_nodes.h"
+#include "bench/memory/memory_size.h"
+#include "bench/memory/memory_work.h"
+
+struct memory_bench {
+    struct bench_options options;      // sizes are bytes of an array
+    char *operation, *device;          // popt's allocations; operation: null for all; device: null for the CPU
+    size_t cache_bytes, memory_bytes;  // that the machine has, and that may be allocated
+    size_t cases_left;                 // of the size that is measured
+    struct memory_nodes nodes;
+};
+
+// Returns whether the user chose this operation.
+bool memory_bench_wants(const struct memory_bench *bench, int operation);
+
+// Sets sizes that the user did not give. ERR_USAGE: the operation is unknown, or a size has a wrong unit.
+int memory_bench_sizes(struct memory_bench *bench, const size_t *sizes, size_t count);
+
+// Returns the arrays of an operation of which `sets` are open at once. given: the bytes of an array that the user gave;
+// 0: none.
+struct memory_size memory_bench_size(const struct memory_bench *bench, enum memory_operation operation, int sets,
+                                     size_t given);
+
+// Returns whether memory of the second node is measured from the first; quick runs measure two pairs.
+bool memory_bench_wants_nodes(const struct memory_bench *bench, int node, int memory_node);
+
+// Measure the operations in 4 KiB pages against huge pages, and on another node's memory against the node's own.
+int memory_pages_run(struct memory_bench *bench, size_t given, int threads);
+int memory_numa_run(struct memory_bench *bench, size_t given);
+
+// Measures the first write to fresh memory, in huge and in small pages, against writes to touched memory.
+int memory_touch_run(struct memory_bench *bench, size_t bytes, int threads);
+
+// Measures on the device that --device names, which is not the CPU: sets the sizes, then every case. Without such a
+// device all of it is skipped.
+int memory_device_bench(struct memory_bench *bench);
+
+#endif

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What small pages and another NUMA node cost.
+#include "bench/memory/memory_pair.h"
+
+#include "base/err.h"
+
+// Measures an operation in 4 KiB pages, against huge pages. *has_huge: the system provides them.
+static int page_run(struct memory_bench *bench, enum memory_operation operation, size_t given, int threads,
+                    bool *has_huge)
+{
+    struct memory_arrays small, huge = {0};
+    struct memory_size size = memory_bench_size(bench, operation, 2, given);
+    size_t count = size.bytes / sizeof(memory_word), huge_bytes = 0;
+    int checking = bench_thread_count(), first = operation == MEMORY_WRITE ? MEMORY_ARRAY_COUNT - 1 : 0;
+    enum memory_way way = memory_own_way(operation, size.in_cache);
+    TRY(memory_arrays_open(operation, count, threads, checking, false, &small));
+    int code = memory_arrays_open(operation, count, threads, checking, true, &huge);
+    if (code == ERR_NONE)
+        huge_bytes = bench_huge_bytes(huge.arrays[first], size.bytes);
+    *has_huge = huge_bytes > 0;
+    struct memory_pair pair = {.name = "memory_pages",
+                               .baseline_name = "in huge pages",
+                               .work = {.arrays = &small, .way = way, .threads = threads},
+                               .baseline = {.arrays = &huge, .way = way, .threads = threads},
+                               .in_cache = size.in_cache,
+                               .description = json_pack("{s:s}", "pages", "4 KiB"),
+                               .huge_share = (double)huge_bytes / (double)size.bytes};
+    if (code == ERR_NONE && *has_huge)
+        code = memory_pair_measure(bench, &pair);
+    else
+        json_decref(pair.description);
+    memory_arrays_close(&small);
+    memory_arrays_close(&huge);
+    return code;
+}
+
+int memory_pages_run(struct memory_bench *bench, size_t given, int threads)
+{
+    for (int operation = 0; operation < MEMORY_OPERATION_COUNT; operation++) {
+        bool has_huge;
+        if (!memory_bench_wants(bench, operation))
+            continue;
+        TRY(page_run(bench, (enum memory_operation)operation, given, threads, &has_huge));
+        if (!has_huge)
+            return bench_skip("memory_pages: this system provides no huge pages "
+                              "(/sys/kernel/mm/transparent_hugepage/enabled)");
+    }
+    return ERR_NONE;
+}
+
+// Measures threads of one node on arrays that threads of another node touched first.
+static int node_pair_run(struct memory_bench *bench, enum memory_operation operation, size_t given, int node,
+                         int memory_node)
+{
+    struct memory_arrays here = {0}, there = {0};
+    struct memory_size size = memory_bench_size(bench, operation, 2, given);
+    int threads = memory_nodes_threads(&bench->nodes, node),
+        first = operation == MEMORY_WRITE ? MEMORY_ARRAY_COUNT - 1 : 0;
+    size_t count = size.bytes / sizeof(memory_word);
+    TRY(memory_nodes_bind(&bench->nodes, memory_node, threads));
+    int code = memory_arrays_open(operation, count, threads, threads, true, &there);
+    if (code == ERR_NONE)
+        code = memory_nodes_check(&bench->nodes, memory_node, there.arrays[first], size.bytes);
+    if (code == ERR_NONE)
+        code = memory_nodes_bind(&bench->nodes, node, threads);
+    if (code == ERR_NONE)
+        code = memory_arrays_open(operation, count, threads, threads, true, &here);
+    enum memory_way way = memory_own_way(operation, size.in_cache);
+    struct memory_pair pair = {.name = "memory_numa",
+                               .baseline_name = "on its own node",
+                               .work = {.arrays = &there, .way = way, .threads = threads},
+                               .baseline = {.arrays = &here, .way = way, .threads = threads},
+                               .in_cache = size.in_cache};
+    if (code == ERR_NONE) {
+        pair.description = json_pack("{s:i, s:i}", "node", memory_nodes_number(&bench->nodes, node), "memory_node",
+                                     memory_nodes_number(&bench->nodes, memory_node));
+        code = memory_pair_measure(bench, &pair);
+    }
+    memory_arrays_close(&here);
+    memory_arrays_close(&there);
+    int back = memory_nodes_bind(&bench->nodes, -1, threads);
+    return code != ERR_NONE ? code : back;
+}
+
+bool memory_bench_wants_nodes(const struct memory_bench *bench, int node, int memory_node)
+{
+    return node != memory_node && (!bench->options.quick || node + memory_node == 1);
+}
+
+int memory_numa_run(struct memory_bench *bench, size_t given)
+{
+    int nodes = bench->nodes.count;
+    if (nodes < 2)
+        return bench_skip("memory_numa: this process may use the processors of %d NUMA node%s only", nodes,
+                          nodes == 1 ? "" : "s");
+    for (int node = 0; node < nodes; node++)
+        for (int memory_node = 0; memory_node < nodes; memory_node++)
+            for (int operation = 0; operation < MEMORY_OPERATION_COUNT; operation++)
+                if (memory_bench_wants_nodes(bench, node, memory_node) && memory_bench_wants(bench, operation))
+                    TRY(node_pair_run(bench, (enum memory_operation)operation, given, node, memory_node));
+    return ERR_NONE;
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuBLAS on OpenBLAS: the products of the processor, in the order of the stream. Built under the name of cuBLAS, so
+// that it is loaded where cuBLAS would be.
+#include "ci/standin/standin.h"
+
+#include "ref/arithmetic/dtype_element.h"
+
+#include <cblas.h>
+#include <cublas_v2.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+struct cublasContext {
+    cudaStream_t stream;
+};
+
+// Products of column-major matrices: c = alpha op(a) op(b) + beta c, `count` times.
+struct product {
+    cublasOperation_t a_operation, b_operation;
+    int64_t m, n, k, count;
+    float alpha, beta;
+    struct matrix {
+        char *data;
+        cudaDataType dtype;
+        int64_t rows, columns, stride, step;  // step: elements from one product's matrix to the next one's
+        const void *const *list;  // on the device: each product's matrix, in place of data and step; null: none
+    } a, b, c;
+};
+
+static size_t element_bytes(cudaDataType dtype)
+{
+    return dtype == CUDA_R_32F ? sizeof(float) : sizeof(uint16_t);
+}
+
+static enum dtype dtype_of(cudaDataType dtype)
+{
+    return dtype == CUDA_R_32F ? DTYPE_FP32 : dtype == CUDA_R_16BF ? DTYPE_BF16 : DTYPE_FP16;
+}
+
+static bool is_dtype(cudaDataType dtype)
+{
+    return dtype == CUDA_R_32F || dtype == CUDA_R_16BF || dtype == CUDA_R_16F;
+}
+
+static size_t extent(const struct matrix *matrix)
+{
+    return (size_t)((matrix->columns - 1) * matrix->stride + matrix->rows);
+}
+
+static bool is_on_device(const struct matrix *matrix, int64_t count)
+{
+    if (matrix->list)
+        return standin_place_of((void *)(uintptr_t)matrix->list, (size_t)count * sizeof *matrix->list) ==
+               STANDIN_ON_DEVICE;
+    size_t elements = extent(matrix) + (size_t)(count - 1) * (size_t)matrix->step;
+    return standin_place_of(matrix->data, elements * element_bytes(matrix->dtype)) == STANDIN_ON_DEVICE;
+}
+
+static float widened(const struct matrix *matrix, const char *from, size_t i)
+{
+    struct bf16 brain;
+    struct fp16 half;
+    memcpy(&brain, from + 2 * i, sizeof brain);
+    memcpy(&half, from + 2 * i, sizeof half);
+    return matrix->dtype == CUDA_R_16BF ? bf16_to_f32(brain) : fp16_to_f32(half);
+}
+
+static char *matrix_at(const struct matrix *matrix, int64_t i)
+{
+    if (matrix->list)
+        return (char *)(uintptr_t)matrix->list[i];
+    return matrix->data + (size_t)(i * matrix->step) * element_bytes(matrix->dtype);
+}
+
+// The matrix of product i in fp32: its own memory, or a copy that the caller frees.
+static float *open_matrix(const struct matrix *matrix, int64_t i, float **copy)
+{
+    char *from = matrix_at(matrix, i);
+    *copy = NULL;
+    if (matrix->dtype == CUDA_R_32F)
+        return (float *)from;
+    size_t count = extent(matrix);
+    *copy = malloc(count * sizeof **copy);
+    if (!*copy)
+        standin_die("no memory to widen a matrix");
+    for (size_t e = 0; e < count; e++)
+        (*copy)[e] = widened(matrix, from, e);
+    return *copy;
+}
+
+// Rounds a product that is not fp32, the elements between its columns excepted.
+static void close_result(const struct matrix *matrix, int64_t i, const float *copy)
+{
+    char *to = matrix_at(matrix, i);
+    for (int64_t column = 0; copy && column < matrix->columns; column++)
+        for (int64_t row = 0; row < matrix->rows; row++) {
+            size_t at = (size_t)(column * matrix->stride + row);
+            uint16_t bits =
+                dtype_of(matrix->dtype) == DTYPE_BF16 ? f32_to_bf16(copy[at]).bits : f32_to_fp16(copy[at]).bits;
+            memcpy(to + at * sizeof bits, &bits, sizeof bits);
+        }
+}
+
+static CBLAS_TRANSPOSE transposition(cublasOperation_t operation)
+{
+    return operation == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
+}
+
+static void multiply(void *what)
+{
+    struct product *p = what;
+    for (int64_t i = 0; i < p->count; i++) {
+        float *a_copy, *b_copy, *c_copy;
+        const float *a = open_matrix(&p->a, i, &a_copy), *b = open_matrix(&p->b, i, &b_copy);
+        float *c = open_matrix(&p->c, i, &c_copy);
+        cblas_sgemm(CblasColMajor, transposition(p->a_operation), transposition(p->b_operation), (blasint)p->m,
+                    (blasint)p->n, (blasint)p->k, p->alpha, a, (blasint)p->a.stride, b, (blasint)p->b.stride, p->beta,
+                    c, (blasint)p->c.stride);
+        close_result(&p->c, i, c_copy);
+        free(a_copy);
+        free(b_copy);
+        free(c_copy);
+    }
+    free(p);
+}
+
+static cublasStatus_t enqueue(cublasHandle_t handle, struct product wanted)
+{
+    struct product *p = malloc(sizeof *p);
+    if (!p)
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    *p = wanted;
+    p->a.rows = p->a_operation == CUBLAS_OP_N ? p->m : p->k;
+    p->a.columns = p->a_operation == CUBLAS_OP_N ? p->k : p->m;
+    p->b.rows = p->b_operation == CUBLAS_OP_N ? p->k : p->n;
+    p->b.columns = p->b_operation == CUBLAS_OP_N ? p->n : p->k;
+    p->c.rows = p->m;
+    p->c.columns = p->n;
+    bool is_shaped = p->m > 0 && p->n > 0 && p->k > 0 && p->count > 0 && p->a.stride >= p->a.rows &&
+                     p->b.stride >= p->b.rows && p->c.stride >= p->c.rows && is_dtype(p->a.dtype) &&
+                     p->a.dtype == p->b.dtype && is_dtype(p->c.dtype);
+    bool is_there =
+        is_shaped && is_on_device(&p->a, p->count) && is_on_device(&p->b, p->count) && is_on_device(&p->c, p->count);
+    if (is_there && standin_enqueue(handle->stream, (struct standin_work){multiply, p}) == cudaSuccess)
+        return CUBLAS_STATUS_SUCCESS;
+    free(p);
+    return !is_shaped ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t *out)
+{
+    openblas_set_num_threads(1);
+    *out = calloc(1, sizeof **out);
+    return *out ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+// Waits for nothing, where cuBLAS happens to wait for the whole device.
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
+{
+    if (handle->stream && !standin_stream_is_open(handle->stream))
+        standin_die("a handle of cuBLAS ends after its stream");
+    free(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream)
+{
+    handle->stream = stream;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes)
+{
+    (void)handle;
+    return standin_place_of(workspace, bytes) == STANDIN_ON_DEVICE ? CUBLAS_STATUS_SUCCESS
+                                                                   : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode)
+{
+    (void)handle, (void)mode;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t mode)
+{
+    (void)handle, (void)mode;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasGetProperty(libraryPropertyType type, int *value)
+{
+    static const int version[] = {CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH};
+    *value = version[type];
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+const char *cublasGetStatusName(cublasStatus_t status)
+{
+    switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+        return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+        return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+        return "CUBLAS_STATUS_INVALID_VALUE";
+    default:
+        return "CUBLAS_STATUS_EXECUTION_FAILED";
+    }
+}
+
+cublasStatus_t cublasSgemmStridedBatched_64(cublasHandle_t handle, cublasOperation_t a_operation,
+                                            cublasOperation_t b_operation, int64_t m, int64_t n, int64_t k,
+                                            const float *alpha, const float *a, int64_t a_stride, long long a_step,
+                                            const float *b, int64_t b_stride, long long b_step, const float *beta,
+                                            float *c, int64_t c_stride, long long c_step, int64_t count)
+{
+    return cublasGemmStridedBatchedEx_64(handle, a_operation, b_operation, m, n, k, alpha, a, CUDA_R_32F, a_stride,
+                                         a_step, b, CUDA_R_32F, b_stride, b_step, beta, c, CUDA_R_32F, c_stride, c_step,
+                                         count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
+cublasStatus_t cublasSgemm_v2_64(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
+                                 int64_t m, int64_t n, int64_t k, const float *alpha, const float *a, int64_t a_stride,
+                                 const float *b, int64_t b_stride, const float *beta, float *c, int64_t c_stride)
+{
+    return cublasSgemmStridedBatched_64(handle, a_operation, b_operation, m, n, k, alpha, a, a_stride, 0, b, b_stride,
+                                        0, beta, c, c_stride, 0, 1);
+}
+
+cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t a_operation, cublasOperation_t b_operation,
+                               int64_t m, int64_t n, int64_t k, const void *alpha, const void *a, cudaDataType a_dtype,
+                               int64_t a_stride, const void *b, cudaDataType b_dtype, int64_t b_stride,
+                               const void *beta, void *c, cudaDataType c_dtype, int64_t c_stride,
+                               cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
+{
+    return cublasGemmStridedBatchedEx_64(handle, a_operation, b_operation, m, n, k, alpha, a, a_dtype, a_stride, 0, b,
+                                         b_dtype, b_stride, 0, beta, c, c_dtype, c_stride, 0, 1, compute, algorithm);
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperation_t a_operation,
+                                             cublasOperation_t b_operation, int64_t m, int64_t n, int64_t k,
+                                             const void *alpha, const void *a, cudaDataType a_dtype, int64_t a_stride,
+                                             long long a_step, const void *b, cudaDataType b_dtype, int64_t b_stride,
+                                             long long b_step, const void *beta, void *c, cudaDataType c_dtype,
+                                             int64_t c_stride, long long c_step, int64_t count,
+                                             cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
+{
+    (void)algorithm;
+    if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return enqueue(handle, (struct product){
+                               .a_operation = a_operation,
+                               .b_operation = b_operation,
+                               .m = m,
+                               .n = n,
+                               .k = k,
+                               .count = count,
+                               .alpha = *(const float *)alpha,
+                               .beta = *(const float *)beta,
+                               .a = {(char *)(uintptr_t)a, a_dtype, 0, 0, a_stride, a_step},
+                               .b = {(char *)(uintptr_t)b, b_dtype, 0, 0, b_stride, b_step},
+                               .c = {c, c_dtype, 0, 0, c_stride, c_step},
+                           });
+}
+
+cublasStatus_t cublasGemmBatchedEx_64(cublasHandle_t handle, cublasOperation_t a_operation,
+                                      cublasOperation_t b_operation, int64_t m, int64_t n, int64_t k, const void *alpha,
+                                      const void *const a[], cudaDataType a_dtype, int64_t a_stride,
+                                      const void *const b[], cudaDataType b_dtype, int64_t b_stride, const void *beta,
+                                      void *const c[], cudaDataType c_dtype, int64_t c_stride, int64_t count,
+                                      cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
+{
+    (void)algorithm;
+    if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return enqueue(handle, (struct product){
+                               .a_operation = a_operation,
+                               .b_operation = b_operation,
+                               .m = m,
+                               .n = n,
+                               .k = k,
+                               .count = count,
+                               .alpha = *(const float *)alpha,
+                               .beta = *(const float *)beta,
+                               .a = {.list = a, .dtype = a_dtype, .stride = a_stride},
+                               .b = {.list = b, .dtype = b_dtype, .stride = b_stride},
+                               .c = {.list = (const void *const *)c, .dtype = c_dtype, .stride = c_stride},
+                           });
+}

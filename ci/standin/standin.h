@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CUDA runtime and cuBLAS for hosts without a GPU, for tests: work on a stream is a queue that runs when somebody
+// waits, and not before, so that a missing wait always shows. It finds what a GPU may hide:
+//
+//     a kernel, a fill or a copy between the device and page-locked memory begins when a wait for it does; the source
+//     and the target of a copy are read and written then
+//     a copy from pageable memory has read its source on return; one within the host is complete then
+//     work that nobody waited for before its stream was destroyed, or the process ended, ends the process
+//     fresh device memory is filled with NaN; freed addresses are never used again
+//     device memory is accessible only while the queues run: the host that touches it, and work on memory that was
+//     freed, get SIGSEGV
+//
+// Kernels are the project's own, compiled for the host (kernel.cuh): the threads of a block run as fibers, with
+// barriers and shuffles. The environment changes what there is:
+//
+//     ZG_STANDIN_DEVICES=N      the number of devices; 1 unless set
+//     ZG_STANDIN_CAPABILITY=XY  their compute capability, X.Y; 9.0 unless set
+//     ZG_STANDIN_REFUSE=NAME    the function of this name fails for lack of memory
+//     ZG_STANDIN_LATE_US=N      every other stream begins its work N microseconds after a wait for it does
+#ifndef ZG_STANDIN_H
+#define ZG_STANDIN_H
+
+#include <cuda_runtime_api.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Its name as a device.
+#define STANDIN_NAME "CUDA stand-in (host)"
+
+// Work: run is called once with what it works on, which it frees.
+struct standin_work {
+    void (*run)(void *what);
+    void *what;
+};
+
+// Adds work to the stream's queue; null: the default stream of the current device.
+cudaError_t standin_enqueue(cudaStream_t stream, struct standin_work work);
+
+// Returns whether the stream exists: it was not destroyed.
+bool standin_stream_is_open(cudaStream_t stream);
+
+// Ends the process: the program uses CUDA in a way whose result is undefined.
+void standin_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+// Returns status, which cudaGetLastError then returns, too.
+cudaError_t standin_status(cudaError_t status);
+
+// Returns whether ZG_STANDIN_REFUSE names the function.
+bool standin_refuses(const char *function);
+
+// The calling thread's device.
+int standin_device(void);
+
+// Where memory is: on a device, page-locked, or neither. Memory that is on a device in part, or was freed there, is
+// wrong.
+enum standin_place { STANDIN_PAGEABLE, STANDIN_PINNED, STANDIN_ON_DEVICE, STANDIN_WRONG };
+enum standin_place standin_place_of(const void *memory, size_t bytes);
+
+// Device memory is accessible between these, which nest, in all threads.
+void standin_memory_open(void);
+void standin_memory_close(void);
+
+// Runs a kernel's blocks: thread(what) for each thread.
+void standin_run_kernel(unsigned blocks, unsigned threads, void (*thread)(void *what), void *what);
+
+// The thread of a kernel that runs now.
+struct standin_thread {
+    unsigned index, block, thread_count, block_count;
+};
+const struct standin_thread *standin_thread(void);
+
+// __syncthreads: returns when all threads of the block that have not ended have called it.
+void standin_meet_block(void);
+
+// Gives a value to the lanes of a warp that are in the mask, of which the caller is one, when all of them have called
+// it. Returns their values by lane, valid until the thread's next call.
+const uint64_t *standin_meet_warp(uint32_t mask, uint64_t value);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base class of adapters: starts the ranks, reads the cases, and writes what a trainer does with them. A subclass
+has only the lines that are its own: adapters/skeleton.py is one. pytorch.py has the base class of trainers in PyTorch.
+"""
+import argparse
+import gc
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from zerogauge import tensors as files
+from zerogauge.case import Case, Unsupported
+
+
+class Loss:
+    """The loss of one micro-step, sum(parameter x gradient), for trainers without autograd: its gradients are known."""
+
+    def __init__(self, gradients):
+        self.gradients = gradients  # {name: fp32 array}; those of tied parameters are summed
+
+
+class Adapter:
+    """One case on one rank. All ranks call the same methods in the same order, so collectives work."""
+
+    # claims.json (CONTRACT.md): the cases that the trainer supports. `--claims` prints it.
+    claims = {"contract": 1, "name": "unnamed", "version": "0"}
+    # Options of the command line, each with its choices; the first is the default. self.arguments has the values.
+    options = {}
+
+    def __init__(self, case, arguments):
+        self.case, self.arguments, self.is_last = case, arguments, False
+
+    # Yours.
+
+    def build(self, case):
+        """Makes model and optimizer. `case` has every key of case.json as an attribute, and rank. Trainers without
+        autograd keep their parameters in self.parameters: {name: fp32 array}. Raise Unsupported, with a reason, for a
+        case that you cannot run, unless the claims exclude it. Any other exception refuses an invalid configuration."""
+        raise NotImplementedError
+
+    def backward(self, loss):
+        """Runs the backward of one micro-step. The gradients of a step are the mean of its micro-steps' and ranks';
+        self.is_last says whether this micro-step is the last of its step."""
+        raise NotImplementedError
+
+    def step(self):
+        """Updates the parameters. Returns None, or whether the step was skipped, the loss scale after it, and the norm
+        before clipping; None for a scale or norm that does not exist."""
+        raise NotImplementedError
+
+    def state(self):
+        """Returns full fp32 tensors, read back from where the implementation keeps them: {"param/NAME": ...,
+        "exp_avg/NAME": ..., "exp_avg_sq/NAME": ...}; and t, the number of updates. Called on all ranks; rank 0's is
+        written."""
+        raise NotImplementedError
+
+    def save(self, path):
+        """Writes your checkpoint into this folder. Without `save` and `load`, do not claim "resume"."""
+        raise Unsupported("there are no checkpoints")
+
+    def load(self, path, weights_only):
+        raise Unsupported("there are no checkpoints")
+
+    def close(self):
+        """Releases what must not survive the case. Called where build has succeeded."""
+
+    # A framework's: TorchAdapter has those of PyTorch.
+
+    @classmethod
+    def join(cls, rank, arguments, folder):
+        """Makes this process a rank. folder: shared by all ranks of the launch, and removed after it."""
+
+    @classmethod
+    def meet(cls):
+        """Waits for all ranks; called after each case."""
+
+    @classmethod
+    def leave(cls):
+        """Called after the last case."""
+
+    def set_lr(self, step):
+        """Sets the learning rates of a step, one for each group of the case."""
+        self.lr = [self.case.lr(index, step) for index in range(len(self.case.groups))]
+
+    def forward(self, gradients):
+        """Returns the loss of a micro-step, whose gradients are the given arrays, by name and in the case's precision."""
+        by_owner = {}
+        for name, gradient in gradients.items():
+            owner, wide = self.case.owner[name], files.widened(gradient)
+            by_owner[owner] = by_owner[owner] + wide if owner in by_owner else wide
+        return Loss(by_owner)
+
+    def micro_step(self, gradients):
+        self.backward(self.forward(gradients))
+
+    def seen(self):
+        """Returns the parameters that the last forward used on this rank, in the case's precision: {name: array}."""
+        return {p["name"]: files.rounded(self.parameters[self.case.owner[p["name"]]], self.case.precision)
+                for p in self.case.params if p["used"]}
+
+    def gather(self, array):
+        """Returns the arrays of all ranks, ranks ascending: a collective for trainers that bring none."""
+        np.save(self.arguments.scratch / f"{self.case.rank}.npy", array)
+        self.arguments.barrier.wait()
+        arrays = [np.load(self.arguments.scratch / f"{rank}.npy") for rank in range(self.case.world)]
+        self.arguments.barrier.wait()
+        return arrays
+
+    def array(self, tensor):
+        """A copy of one of the trainer's tensors as a numpy array."""
+        return np.array(tensor)
+
+    # The launch.
+
+    def train(self):
+        case = self.case
+        if case.resume:
+            self.load(case.resume, case.checkpoint["weights_only"])
+        for step in case.own_steps:
+            self.set_lr(step)
+            seen = []
+            for micro, gradients in enumerate(case.gradients(step)):
+                self.is_last = micro == case.accumulation - 1
+                self.micro_step(gradients)
+                seen.append({name: self.array(tensor) for name, tensor in self.seen().items()})
+            skipped, scale, norm = self.step() or (False, None, None)
+            tensors, t = self.state()
+            case.write_seen(step, seen)
+            case.write_step(step, {name: self.array(tensor) for name, tensor in tensors.items()}, int(t), skipped,
+                            scale, norm)
+        if case.save:
+            case.save.mkdir(parents=True, exist_ok=True)
+            self.save(case.save)
+
+    @classmethod
+    def serve(cls, rank, arguments, folder):
+        """Answers all cases of the launch on one rank."""
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(arguments.world),
+                          LOCAL_SIZE=str(arguments.world))
+        cls.join(rank, arguments, folder)
+        for name in json.loads((arguments.cases / "order.json").read_text()):
+            case, built = Case(arguments.cases / name, arguments.answers / name, arguments.state, rank), False
+            adapter = cls(case, arguments)
+            try:
+                adapter.build(case)
+                built = True
+                adapter.train()
+            except Unsupported as reason:
+                (case.answer / "unsupported.txt").write_text(f"{reason}\n")
+            except Exception as error:
+                if case.expect != "refusal":
+                    raise
+                (case.answer / "refused.txt").write_text(f"{type(error).__name__}: {error}\n")
+            if built:
+                adapter.close()
+            cls.meet()
+        cls.leave()
+
+    @classmethod
+    def main(cls):
+        """The command line: [--OPTION CHOICE...] {cases} {answers} {world} [{state}], or --claims."""
+        parser = argparse.ArgumentParser(description=sys.modules[cls.__module__].__doc__)
+        if "--claims" in sys.argv:
+            print(json.dumps(cls.claims, indent=2))
+            return
+        for option, choices in cls.options.items():
+            parser.add_argument(f"--{option}", choices=choices, default=choices[0])
+        parser.add_argument("--claims", action="store_true", help="print claims.json, and stop")
+        for name, kind, count in (("cases", Path, None), ("answers", Path, None), ("world", int, None),
+                                  ("state", Path, "?")):
+            parser.add_argument(name, type=kind, nargs=count)
+        arguments = parser.parse_args()
+        with tempfile.TemporaryDirectory() as folder:
+            arguments.scratch = Path(folder)
+            gc.freeze()  # what was imported is not garbage; DeepSpeed's stage 3 runs a collection in every case
+            fork = multiprocessing.get_context("fork")
+            arguments.barrier = fork.Barrier(arguments.world)
+            ranks = [fork.Process(target=cls.serve, args=(rank, arguments, arguments.scratch))
+                     for rank in range(arguments.world)]
+            sys.exit(run_all(ranks))
+
+
+def run_all(processes):
+    """Runs processes until all have ended or one has failed, which ends the others. Returns an exit status."""
+    for process in processes:
+        process.start()
+    running = list(processes)
+    while running and not any(process.exitcode for process in processes):
+        multiprocessing.connection.wait([process.sentinel for process in running])
+        running = [process for process in running if process.exitcode is None]
+    for process in running:
+        process.kill()
+    for process in processes:
+        process.join()
+    return 1 if any(process.exitcode for process in processes) else 0

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads DeepSpeed for the CPU, with everything that ranks can share. Import it before the ranks are forked."""
+import functools
+import os
+import sys
+
+import cpuinfo
+
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
+cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)  # takes 1 s, and each DeepSpeedCPUAdam calls it
+import deepspeed  # noqa: E402
+import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: E402, F401  takes seconds in each rank's first engine
+from deepspeed.accelerator import get_accelerator  # noqa: E402
+
+deepspeed.utils.logger.setLevel("ERROR")
+get_accelerator().is_fp16_supported = lambda: True  # DeepSpeed requires fp16 instructions, but works without them
+# Loaded here once; otherwise every rank runs ninja and the compiler to check that the operators are built.
+for name in ["ShareMemComm"] + ["CPUAdam"] * ("--offload" in sys.argv) + ["AsyncIO"] * ("nvme" in sys.argv):
+    get_accelerator().create_op_builder(f"{name}Builder").load()

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DeepSpeed: stages 0 to 3, offload to CPU and NVMe. --offload TIER offloads the optimizer states in every case."""
+import zerogauge.adapters.deepspeed_start  # noqa: F401  first: it selects the accelerator
+import deepspeed
+from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+
+from zerogauge.adapters.deepspeed_config import add_ballast, config_of, refuse
+from zerogauge.pytorch import DTYPES, MOMENTS, Model, TorchAdapter
+
+
+class DeepSpeed(TorchAdapter):
+    options = {"offload": ["", "cpu", "nvme"]}
+
+    def build(self, case):
+        case.offload["optimizer"] = self.arguments.offload or case.offload["optimizer"]
+        refuse(case)
+        self.model = Model(case, DTYPES[case.precision])
+        deepspeed.init_distributed(dist_backend="gloo")
+        deepspeed.zero.Init.param_id = 0  # names the files on NVMe; 0 as in a new process
+        groups = self.optimizer_groups(self.model.by_name, "decoupled")
+        if case.offload["optimizer"] == "nvme":
+            add_ballast(case, self.model, groups)
+        self.engine, self.optimizer, _, _ = deepspeed.initialize(
+            model=self.model, model_parameters=groups, config=config_of(case, self.arguments.scratch))
+
+    def forward(self, gradients):
+        return self.engine(gradients)
+
+    def backward(self, loss):
+        self.engine.backward(loss)
+        if not self.is_last:
+            self.engine.step()
+
+    def step(self):
+        self.engine.step()
+        scale = getattr(self.optimizer, "loss_scale", None)
+        return not self.engine.was_step_applied(), scale, self.engine.get_global_grad_norm()
+
+    def state(self):
+        inner, tensors = getattr(self.optimizer, "optimizer", self.optimizer), {}
+        t = max((state.get("step", 0) for state in inner.state.values()), default=0)
+        if t and hasattr(self.optimizer, "_hp_optimizer_states_linked"):  # DeepSpeed links only the first group's
+            self.optimizer._hp_optimizer_states_linked = False
+            self.optimizer._lazy_init_hp_params_optimizer_state()
+        for name in self.model.by_name:
+            parts = zip(("param", *MOMENTS), self.read(self.model.by_name[name], t))
+            tensors |= {f"{kind}/{name}": tensor for kind, tensor in parts if tensor is not None}
+        return tensors, t
+
+    def read(self, p, t):
+        """The full master parameter and moments."""
+        if self.case.stage > 0 and p.requires_grad and getattr(p, "ds_numel", p.numel()):  # DeepSpeed omits empty ones
+            moments = [safe_get_full_optimizer_state(p, kind) for kind in MOMENTS if t]
+            return [safe_get_full_fp32_param(p), *moments]
+        if hasattr(self.optimizer, "fp32_groups"):  # stage 0 in 16 bits: one list per group
+            pairs = zip(sum(self.optimizer.fp16_groups, []), sum(self.optimizer.fp32_groups, []))
+            p = next((master for half, master in pairs if half is p), p)
+        with deepspeed.zero.GatheredParameters([p], enabled=self.case.stage == 3):
+            return [p.float().clone(), *(self.optimizer.state.get(p, {}).get(kind) for kind in MOMENTS)]
+
+    def save(self, path):
+        self.engine.save_checkpoint(str(path), tag="zerogauge")
+
+    def load(self, path, weights_only):
+        # In stage 3, load_module_only alone silently leaves the parameters unchanged.
+        whole = {"load_module_only": weights_only, "load_optimizer_states": not weights_only}
+        self.engine.load_checkpoint(str(path), tag="zerogauge", **whole)
+
+    def close(self):
+        self.engine.destroy()
+
+
+if __name__ == "__main__":
+    DeepSpeed.main()

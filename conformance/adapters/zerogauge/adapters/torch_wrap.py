@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wraps a case's model in PyTorch's data parallelism, in the dtypes of the case."""
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
+from torch.distributed.fsdp import (FullyShardedDataParallel, MixedPrecision, MixedPrecisionPolicy,
+                                    ShardingStrategy, fully_shard)
+from torch.nn.parallel import DistributedDataParallel
+
+from zerogauge.pytorch import DTYPES, Unsupported
+
+
+def refuse(case, mode):
+    if case.loss_scale.get("min_scale", 1) > 1:
+        raise Unsupported("GradScaler has no minimum scale")
+    if case.accumulation > 1 and case.accumulation_dtype != "fp32":
+        raise Unsupported("micro-steps are accumulated in fp32")
+    if mode in ("fsdp1", "fsdp2") and any(p["shape"] == [] for p in case.params):
+        raise Unsupported("FSDP refuses scalar parameters")
+    if mode == "fsdp2" and any(0 in p["shape"] for p in case.params):
+        raise Unsupported("fully_shard fails on empty parameters: _chunk_cat expects non-empty tensor")
+
+
+def wrap(case, mode, model):
+    send = case.communication_dtype
+    low = {"param_dtype": DTYPES[case.precision], "reduce_dtype": DTYPES[send], "cast_forward_inputs": False}
+    if mode == "fsdp1":
+        strategy = ShardingStrategy.FULL_SHARD if case.stage == 3 else ShardingStrategy.SHARD_GRAD_OP
+        options = {"use_orig_params": True, "mixed_precision": MixedPrecision(**low), "device_id": "cpu",
+                   "sharding_strategy": strategy}
+        for i, unit in enumerate(model.units):
+            model.units[i] = FullyShardedDataParallel(unit, **options)
+        return FullyShardedDataParallel(model, **options)
+    if mode == "fsdp2":
+        for module in [*model.units, model]:
+            fully_shard(module, mp_policy=MixedPrecisionPolicy(**low), reshard_after_forward=case.stage == 3)
+    if mode in ("ddp", "zero1"):
+        model = DistributedDataParallel(model, bucket_cap_mb=case.buckets["reduce"] * 4 / 2**20,
+                                        find_unused_parameters=not all(p["used"] for p in case.params))
+        if send != "fp32":
+            model.register_comm_hook(None, bf16_compress_hook if send == "bf16" else fp16_compress_hook)
+    return model

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a case, and writes the answer to it (CONTRACT.md of the conformance suite). Tensors are numpy's."""
+import json
+
+import numpy as np
+
+from zerogauge import tensors as files
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class Unsupported(Exception):
+    """The implementation cannot run the case."""
+
+
+class Case:
+    """The keys of case.json as attributes (world, params, loss_scale, ...), and the case's files."""
+
+    def __init__(self, folder, answer, state, rank):
+        self.__dict__.update(json.loads((folder / "case.json").read_text()))
+        self.folder, self.answer, self.rank = folder, answer, rank
+        phase, at = (self.checkpoint["phase"], self.checkpoint["step"]) if self.checkpoint else (None, 0)
+        shared = state and state / self.name.removesuffix(f".{phase}")
+        self.save, self.resume = (shared if phase == name else None for name in ("save", "resume"))
+        self.own_steps = range(at + 1 if self.resume else 1, (at if self.save else self.steps) + 1)
+        self.owner = {p["name"]: p["tied_to"] or p["name"] for p in self.params}
+        trained = [p for p in self.params if not p["tied_to"] and not p["frozen"]]
+        self.trained = [p["name"] for p in sorted(trained, key=lambda p: p["group"])]  # the optimizer's order
+        self.group_of = {p["name"]: self.groups[p["group"]] for p in self.params}
+        answer.mkdir(parents=True, exist_ok=True)
+
+    def initial(self):
+        """{name: fp32 array}, without tied parameters."""
+        return files.read(self.folder / "init.safetensors")
+
+    def gradients(self, step):
+        """This rank's gradients: a list by micro-step of {name: array}, in the case's precision."""
+        every = files.read(self.folder / f"grads-{step}.safetensors")
+        prefixes = [f"m{micro}/r{self.rank}/" for micro in range(self.accumulation)]
+        return [{name[len(prefix):]: g for name, g in every.items() if name.startswith(prefix)} for prefix in prefixes]
+
+    def lr(self, index, step):
+        lr = self.groups[index]["lr"]
+        return lr[step - 1] if isinstance(lr, list) else lr
+
+    def write_seen(self, step, seen):
+        """Writes the parameters that each forward of a step used on this rank: by micro-step, {name: array}."""
+        tensors = {f"m{micro}/{name}": array for micro, part in enumerate(seen) for name, array in part.items()}
+        folder = self.answer / f"rank-{self.rank}"
+        folder.mkdir(exist_ok=True)
+        files.write(folder / f"step-{step}.safetensors", tensors)
+
+    def write_step(self, step, tensors, t, skipped=False, scale=None, norm=None):
+        """Writes the state after a step, on rank 0: {"param/NAME": full array, "exp_avg/NAME": ..., ...}, t, and what
+        else the case requires."""
+        if self.rank != 0:
+            return
+        zeros = {f"{kind}/{p['name']}": np.zeros(p["shape"], np.float32) for kind in MOMENTS
+                 for p in self.params if p["name"] in self.trained and p["used"]}  # before the first applied step
+        tensors = {**zeros, **tensors, "t": np.int64(t)}
+        if self.overflow_check:
+            tensors["skipped"] = np.int64(skipped)
+        if self.loss_scale["kind"] != "none":
+            tensors["loss_scale"] = np.float32(scale)
+        if norm is not None and not skipped:
+            tensors["norm"] = np.float32(norm)
+        files.write(self.answer / f"step-{step}.safetensors", tensors)

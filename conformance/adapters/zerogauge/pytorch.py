@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base class of adapters in PyTorch, and the model of a case: a linear loss whose gradients are the case's."""
+import numpy as np
+import torch
+import torch._dynamo  # noqa: F401  imported here, before the fork, because every rank's first optimizer needs it
+import torch.distributed as dist
+
+from zerogauge.adapter import Adapter
+from zerogauge.case import MOMENTS, Unsupported  # noqa: F401  for the adapters
+from zerogauge.tensors import BF16
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def tensor_of(array):
+    """A copy of a numpy array, in its dtype and in memory as PyTorch aligns it."""
+    if array.dtype == BF16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).clone()
+    return torch.from_numpy(array).clone()
+
+
+class TorchAdapter(Adapter):
+    """A trainer whose build makes self.model, a Model, and self.optimizer, with param_groups by optimizer_groups. The
+    ranks are joined by torch.distributed (gloo)."""
+
+    @classmethod
+    def join(cls, rank, arguments, folder):
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank,
+                                world_size=arguments.world)
+
+    @classmethod
+    def meet(cls):
+        dist.barrier()
+
+    @classmethod
+    def leave(cls):
+        dist.destroy_process_group()
+
+    def optimizer_groups(self, by_name, decoupled):
+        """Parameter groups for torch.optim. `index` is the group's index in the case; the key called `decoupled` is
+        true for AdamW."""
+        case = self.case
+        members = [[by_name[p["name"]] for p in case.params if p["name"] in case.trained and p["group"] == index]
+                   for index in range(len(case.groups))]
+        return [{"params": m, "index": i, decoupled: case.groups[i]["optimizer"] == "AdamW", **hyper_parameters(case, i)}
+                for i, m in enumerate(members) if m]
+
+    def set_lr(self, step):
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.case.lr(group["index"], step)
+
+    def forward(self, gradients):
+        """Calls the model, which a subclass may have wrapped: then it calls that."""
+        return self.model(gradients)
+
+    def seen(self):
+        return self.model.seen
+
+    def array(self, tensor):
+        tensor = tensor.detach().cpu().contiguous()
+        if tensor.dtype == torch.bfloat16:
+            return tensor.view(torch.int16).numpy().view(BF16).reshape(tensor.shape).copy()
+        return tensor.numpy().copy()
+
+
+def hyper_parameters(case, index):
+    group = case.groups[index]
+    return {"lr": case.lr(index, 1), **{key: group[key] for key in ("betas", "eps", "weight_decay")}}
+
+
+class Uses(torch.nn.Module):
+    """A module with some of the parameters. It adds sum(parameter x gradient) to the loss, and records the parameters
+    that it used."""
+
+    def __init__(self, model, named):
+        super().__init__()
+        self.model, self.names = [model], [name for name, _ in named]  # in a list, the model is not a submodule
+        for i, (_, parameter) in enumerate(named):
+            self.register_parameter(f"p{i}", parameter)
+
+    def forward(self, loss):
+        model = self.model[0]
+        for i, name in enumerate(self.names):
+            used = getattr(self, f"p{i}").to(model.dtype)
+            if name in model.used:
+                model.seen[name] = used.detach().clone()
+            if name in model.gradients:  # in fp32, so that only S x gradient is rounded to `precision`
+                loss = loss + (used.float() * model.gradients[name].float()).sum()
+        return loss
+
+
+class Model(torch.nn.Module):
+    """Units of about a bucket each, in model order. Tied parameters belong to the root, as FSDP requires."""
+
+    def __init__(self, case, dtype):
+        super().__init__()
+        tied = {p["tied_to"] for p in case.params}
+        self.dtype = DTYPES[case.precision]
+        initial = {name: tensor_of(array) for name, array in case.initial().items()}
+        self.used = {p["name"] for p in case.params if p["used"]}
+        self.by_name, own, units, size = {}, [], [[]], 0
+        for p in case.params:
+            name, owner = p["name"], p["tied_to"] or p["name"]
+            if owner == name:
+                self.by_name[name] = torch.nn.Parameter(initial[name].to(dtype), requires_grad=not p["frozen"])
+            if owner in tied:
+                own.append((name, self.by_name[owner]))
+                continue
+            if units[-1] and size + initial[name].numel() > case.buckets["reduce"]:
+                units, size = units + [[]], 0
+            units[-1].append((name, self.by_name[name]))
+            size += initial[name].numel()
+        self.units = torch.nn.ModuleList(Uses(self, unit) for unit in units if unit)
+        self.own = Uses(self, own)
+        self.name_of = {parameter: name for name, parameter in self.by_name.items()}
+
+    def forward(self, gradients):
+        self.gradients, self.seen = {name: tensor_of(array) for name, array in gradients.items()}, {}
+        loss = self.own(torch.zeros(()))
+        for unit in self.units:
+            loss = unit(loss)
+        return loss

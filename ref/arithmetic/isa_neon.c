@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels' build for any aarch64 processor, with its vectors of 128 bits.
+#include "ref/arithmetic/adam_kernel.h"
+#include "ref/arithmetic/dtype_kernel.h"
+#include "ref/arithmetic/gpt_kernel.h"
+#include "ref/arithmetic/gpt_token_kernel.h"
+#include "ref/arithmetic/isa.h"
+#include "ref/arithmetic/norm_kernel.h"
+
+const struct isa_kernels isa_neon = ISA_KERNELS;

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the values of a run lie in its memory.
+#include "ref/model/gpt_pass.h"
+
+#include "ref/arithmetic/gpt_math.h"
+
+// Reserves the next count floats, beginning at a cache line; returns their offset.
+static size_t take(struct gpt_layout *layout, size_t count)
+{
+    size_t at = layout->total;
+    layout->total += (count + 15) / 16 * 16;
+    return at;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t layer_elements(const struct model *model, int layer)
+{
+    size_t count = 0;
+    for (int i = 0; i < model->layers[layer].param_count; i++)
+        count += model->params[model->layers[layer].params[i]].count;
+    return count;
+}
+
+// The activations that are kept of one block.
+static void layout_block(struct gpt_layout *l, const struct gpt_shape *shape, size_t rows, bool checkpointing)
+{
+    size_t width = shape->width, tile_width = 4 * width / shape->tile_count;
+    l->input = take(l, rows * width);
+    l->stats_1 = take(l, rows * 2);
+    l->qkv = take(l, rows * 3 * width);
+    l->attention = take(l, rows * width);
+    l->middle = take(l, rows * width);
+    l->stats_2 = take(l, rows * 2);
+    l->fc = take(l, rows * tile_width);
+    if (!checkpointing) {
+        l->fc_tile = l->total - l->fc;
+        l->total += (shape->tile_count - 1) * l->fc_tile;
+    }
+    if (shape->tile_count > 1)
+        l->normed = take(l, rows * width);
+}
+
+// Attention's scores and their gradient lie where logits and a gradient do at other times. Where that is little memory,
+// each may have a sixteenth of the rest.
+static void layout_scores(struct gpt_layout *l, const struct gpt_shape *shape, size_t sequence_count)
+{
+    const struct attention_shape attention = {.sequence_count = sequence_count,
+                                              .sequence_length = shape->sequence_length,
+                                              .width = shape->width,
+                                              .head_count = shape->head_count};
+    size_t head = shape->sequence_length * shape->sequence_length, most = attention_scores_most(&attention);
+    size_t room = larger(larger((l->total - l->logits) / 2, l->total / 16), head);
+    l->scores_count = room < most ? room : most;
+    l->scores = l->logits;
+    l->scores_gradient = l->scores + (l->scores_count + 15) / 16 * 16;
+    l->total = larger(l->total, l->scores_gradient + (l->scores_count + 15) / 16 * 16);
+}
+
+struct gpt_layout gpt_layout_of(const struct model *model, size_t sequence_count, enum dtype dtype, bool checkpointing)
+{
+    const struct gpt_shape *shape = model->shape;
+    size_t rows = sequence_count * shape->sequence_length, width = shape->width;
+    size_t tile_width = 4 * width / shape->tile_count;
+    size_t largest_param = 0, largest_layer = 0;
+    for (int i = 0; i < model->param_count; i++)
+        largest_param = larger(largest_param, model->params[i].count);
+    for (int i = 0; i < model->layer_count; i++)
+        largest_layer = larger(largest_layer, layer_elements(model, i));
+
+    struct gpt_layout l = {0};
+    layout_block(&l, shape, rows, checkpointing);
+    if (!checkpointing) {
+        l.block = l.total;
+        l.total *= shape->block_count;
+        l.output = take(&l, rows * width);
+    } else {
+        l.output = l.input;
+    }
+    l.output_stats = take(&l, rows * 2);
+    l.gradient = take(&l, rows * width);
+    l.wide_1 = take(&l, rows * larger(tile_width, width));
+    l.wide_2 = take(&l, rows * larger(tile_width, 3 * width));
+    l.normed_gradient = shape->tile_count == 1 ? l.wide_1 : take(&l, rows * width);
+    l.narrow = take(&l, rows * width);
+    l.vectors = take(&l, larger(tile_width, 3 * width));
+    l.logits_stride = (shape->vocabulary + 15) / 16 * 16;
+    size_t logits = rows * l.logits_stride;
+    if (dtype == DTYPE_FP32) {
+        l.logits = l.weight_gradient = take(&l, larger(logits, largest_param));
+    } else {
+        l.logits = l.rounded = take(&l, larger(logits, rows * width));
+        l.weight_gradient = take(&l, largest_param);
+    }
+    layout_scores(&l, shape, sequence_count);
+    if (dtype != DTYPE_FP32)
+        l.weights = take(&l, largest_layer);
+    return l;
+}
