@@ -12,6 +12,9 @@
 
 TestSuite(record_edit, .init = sample_folder_make, .fini = sample_folder_remove);
 
+#define SKIP(of, needs)                                                                                                \
+    "{\"record\":\"skip\",\"name\":\"" of "\",\"case\":{},\"needs_bytes\":" needs ",\"available_bytes\":2}"
+
 // "unranked: " and "own: " begin what record_unranked and record_own_limits list; the others are refusals.
 static const struct {
     const char *changes, *reason;
@@ -42,7 +45,8 @@ static const struct {
     {"part:arithmetic command.1=\"bench\"", "command: is bench --json, expected the command of arithmetic"},
     {"part:bench-adam command.3=\"--quick\"", "command: is quick, expected a command of the level full"},
     {"part:arithmetic command.3=\"--json\"", "command: is quick, expected a command of the level full"},
-    {"part:bench-adam command.3=\"--repeat=1\"", "command: has --repeat=1, which validate gives none"},
+    {"part:bench-adam command.3=\"--repeat=1\"", "command: has --repeat=1, which validate gives no part of a full run"},
+    {"part:bench-adam command.3=\"--budget\"", "command: has --budget, which validate gives no part of a full run"},
     {"part:bench-step command.4=\"--emulate\"", "verdict: is VALID, expected INCOMPLETE: lanes were emulated"},
     {"part:bench-adam status=1", "reason: is null, expected why the part did not succeed"},
     {"part:bench-adam status=1; part:bench-adam reason=\"failed\"", "has 0 findings of the kind part"},
@@ -115,6 +119,11 @@ static const struct {
     {"bench:step detail.efficiency.predicted=0.5", "detail.efficiency.predicted: is 0.5"},
     {"bench:step detail.efficiency.difference=0.5", "detail.efficiency.difference: is 0.5"},
     {"bench:step_flops detail.share_of_square=2", "detail.share_of_square: is 2"},
+    {"part:bench-swap >" SKIP("adam", "9000000000000000"),
+     "name: is adam, expected a result of the part before it, bench-swap"},
+    {"part:bench-swap >" SKIP("swap", "1"), "needs_bytes: is 1, expected more than the 2 available"},
+    {"part:bench-swap >" SKIP("swap", "9000000000000000") "; bench:swap -; band:swap -; finding:swap -",
+     "own: swap is missing"},
     // Accepted ranges, outliers.
     {"band:adam-update -", "id: adam-update is not a `band` record that matches"},
     {"band:adam-update -; finding:adam-update -", "own: adam-update is missing"},

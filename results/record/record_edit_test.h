@@ -73,13 +73,16 @@ static inline void edit_remove(struct edited *edited, size_t at)
     json_decref(gone);
 }
 
-static inline void edit_repeat(struct edited *edited, size_t at)
+// Puts a record, which it takes over, before the one that is there.
+static inline void edit_insert(struct edited *edited, size_t at, json_t *record)
 {
     size_t rest = edited->count - at;
     cr_assert_lt(edited->count, EDIT_RECORD_MAX);
+    cr_assert_not_null(record);
     memmove(edited->records + at + 1, edited->records + at, rest * sizeof *edited->records);
     memmove(edited->targets + at + 1, edited->targets + at, rest * sizeof *edited->targets);
-    edited->records[at] = json_deep_copy(edited->records[at + 1]);
+    edited->records[at] = record;
+    edited->targets[at] = edited->targets[at + 1];
     edited->count++;
 }
 
@@ -107,7 +110,8 @@ static inline void edit_set(json_t *record, const char *path, const char *value)
         cr_assert_eq(json_object_del(record, key), 0, "%s", path);
 }
 
-// One change: "SELECT -" removes, "SELECT +" repeats, "SELECT PATH=VALUE" sets. Without `:*`, of the first match only.
+// One change: "SELECT -" removes, "SELECT +" repeats, "SELECT >RECORD" puts a record after it, "SELECT PATH=VALUE"
+// sets. Without `:*`, of the first match only.
 static inline void edit_change(struct edited *edited, const char *change)
 {
     char *words = strdup(change), *what, *value;
@@ -124,7 +128,11 @@ static inline void edit_change(struct edited *edited, const char *change)
         if (strcmp(what, "-") == 0) {
             edit_remove(edited, i--);
         } else if (strcmp(what, "+") == 0) {
-            edit_repeat(edited, i++);
+            edit_insert(edited, i, json_deep_copy(edited->records[i]));
+            i++;
+        } else if (*what == '>') {
+            edit_insert(edited, i + 1, json_loads(what + 1, 0, NULL));
+            edited->targets[++i] = NULL;
         } else {
             edit_set(edited->records[i], what, value);
             if (strcmp(what, "line") == 0)

@@ -7,10 +7,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+// A quick run has at least this many samples a case: parts whose time is over end with so few.
+enum { RUN_QUICK_SAMPLES = 3 };
+
 struct run_row {
-    const char *bench;  // null: the conformance suite
-    size_t full_samples, quick_samples;
-    bool between_hosts;  // only where there are several
+    const char *bench;    // null: the conformance suite
+    size_t full_samples;  // the least of a full run
+    bool between_hosts;   // only where there are several
 };
 
 // The rows in order; null past the end.
@@ -19,7 +22,8 @@ const struct run_row *run_row_at(size_t index);
 // The row of a part called "arithmetic", "bench-NAME" or "bench-NAME-DEVICE"; null: validate has no such part.
 const struct run_row *run_row_of(const char *part);
 
-// True if validate passes this option to its parts. None of them changes how often or how long they measure.
-bool run_option_is_known(const char *option);
+// True if validate passes this option to parts of a quick or a full run. In a full one, none of them changes how often
+// or how long they measure.
+bool run_option_is_known(const char *option, bool quick);
 
 #endif

@@ -63,9 +63,9 @@ static void verify_command(struct verify *v, size_t line, const json_t *part, co
         verify_refuse(v, line, "command", "is %s, expected a command of the level %s", quick ? "quick" : "not quick",
                       verify_text(v->file->run, "level"));
     json_array_foreach (command, i, word)
-        if (json_string_value(word)[0] == '-' && !run_option_is_known(json_string_value(word)))
-            verify_refuse(v, line, "command", "has %s, which validate gives none of its parts",
-                          json_string_value(word));
+        if (json_string_value(word)[0] == '-' && !run_option_is_known(json_string_value(word), is_quick(v)))
+            verify_refuse(v, line, "command", "has %s, which validate gives no part of a %s run",
+                          json_string_value(word), verify_text(v->file->run, "level"));
 }
 
 // Of rank 0, or of a run without a launcher.
@@ -129,10 +129,16 @@ static size_t sample_count(const json_t *of)
 static void verify_samples_of(struct verify *v, size_t line, const json_t *of, const char *key,
                               const struct run_row *row)
 {
-    size_t least = is_quick(v) ? row->quick_samples : row->full_samples;
+    size_t least = is_quick(v) ? RUN_QUICK_SAMPLES : row->full_samples;
     if (sample_count(of) < least)
         verify_refuse(v, line, key, "has %zu, expected at least %zu of the part bench-%s", sample_count(of), least,
                       row->bench);
+}
+
+// Results, and cases that memory does not permit.
+static bool is_result(const json_t *record)
+{
+    return verify_is(record, "bench") || verify_is(record, "skip");
 }
 
 // Results follow the part that printed them.
@@ -145,6 +151,8 @@ static void verify_result(struct verify *v, size_t line, const json_t *bench, co
         verify_refuse(v, line, "name", "is %s, expected a result of the part before it, %s", name, of);
         return;
     }
+    if (!verify_is(bench, "bench"))
+        return;
     verify_samples_of(v, line, bench, "samples", row);
     if (json_is_object(baseline))
         verify_samples_of(v, line, baseline, "yardstick.samples", row);
@@ -159,8 +167,7 @@ static void verify_part(struct verify *v, size_t line, const json_t *part, struc
         return;
     }
     verify_command(v, line, part, row);
-    if (row->bench && ended_well(part) &&
-        (line == v->file->line_count || !verify_is(verify_record(v, line + 1), "bench")))
+    if (row->bench && ended_well(part) && (line == v->file->line_count || !is_result(verify_record(v, line + 1))))
         verify_refuse(v, line, "status", "is 0, expected results after it");
     add_part(v, line, part, parts);
 }
@@ -187,7 +194,7 @@ void verify_run(struct verify *v)
         const json_t *record = verify_record(v, line);
         if (verify_is(record, "part"))
             verify_part(v, line, part = record, &parts);
-        else if (verify_is(record, "bench"))
+        else if (is_result(record))
             verify_result(v, line, record, part);
     }
     if (!verdict || strcmp(verdict, "VALID") != 0)
