@@ -110,6 +110,7 @@ static const struct shape_field conformance_fields[] = {
     {"implementation", TEXT(256)},
     {"level", TEXT(64)},
     {"verdict", WORD(conformance_verdicts)},
+    {"case_count", {.kind = SHAPE_WHOLE, .low = 0, .high = 1000000, .optional = true}},
     {"requirement_counts", OBJECT(count_fields)},
     {0},
 };
