@@ -20,7 +20,10 @@ enum health_counter {
     COUNTER_PCIE_UNCORRECTED,    // AER
     COUNTER_NARROW_LINKS,        // PCIe devices whose link is narrower than they can
     COUNTER_NVME_ERRORS,         // transfers whose data could not be recovered (health_nvme.h)
+    COUNTER_NVME_WARNINGS,       // critical warnings that drives give
     COUNTER_NVME_WORN_PERCENT,   // of the most worn drive, now
+    COUNTER_NVME_SPARE_PERCENT,  // of the drive with the least spare blocks, now
+    COUNTER_NVME_TEMPERATURE_C,  // of the hottest drive, now
     COUNTER_TEMPERATURE_C,       // the hottest sensor, now
     COUNTER_FREQUENCY_MHZ,       // mean of all cores, now
     COUNTER_COUNT,

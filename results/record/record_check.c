@@ -60,6 +60,7 @@ static const struct shape_field suite_fields[] = {
     {"compiler", TEXT(256)},
     {"flags", TEXT(4096)},
     {"libraries", NAMES(64, short_text)},
+    {"openblas_warning", {.kind = SHAPE_TEXT, .high = 256, .optional = true}},
     {0},
 };
 
