@@ -26,6 +26,9 @@ int check_cases(const struct check_part *part, int (*visit)(void *context, const
 // Makes FOLDER/NAME with all files of a case; FOLDER exists, and NAME does not.
 int check_write_case(const struct check_case *c, const char *folder);
 
+// The same, as the command under test sees it: case.json does not tell the right answer.
+int check_ask_case(const struct check_case *c, const char *folder);
+
 // Digests all these files together. ERR_CHECK: one of them is missing.
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES]);
 

@@ -52,13 +52,24 @@ int check_cases(const struct check_part *part, int (*visit)(void *context, const
                    part->case_pattern);
 }
 
-int check_write_case(const struct check_case *c, const char *folder)
+static int write_by(int (*write)(const struct check_case *, const struct case_values *, const char *),
+                    const struct check_case *c, const char *folder)
 {
     struct case_values *values;
     TRY(case_values_open(c, &values));
-    int rc = case_write(c, values, folder);
+    int rc = write(c, values, folder);
     case_values_close(values);
     return rc;
+}
+
+int check_write_case(const struct check_case *c, const char *folder)
+{
+    return write_by(case_write, c, folder);
+}
+
+int check_ask_case(const struct check_case *c, const char *folder)
+{
+    return write_by(case_write_untold, c, folder);
 }
 
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES])
