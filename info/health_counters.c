@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "info/health_counters.h"
 
+#include "base/err.h"
 #include "info/health_nvme.h"
 
 #include <glob.h>
@@ -157,15 +158,6 @@ bool health_counter_worse(enum health_counter counter, const struct health_count
     return true;
 }
 
-bool health_counters_worse(const struct health_counters *before, const struct health_counters *after, char *reason,
-                           size_t bytes)
-{
-    bool worse = false;
-    for (int i = 0; i < COUNTER_COUNT && !worse; i++)
-        worse = health_counter_worse((enum health_counter)i, before, after, reason, bytes);
-    return worse;
-}
-
 void health_counters_print(const struct health_counters *before, const struct health_counters *after, FILE *out)
 {
     for (int i = 0; i < COUNTER_COUNT; i++)
@@ -187,4 +179,16 @@ json_t *health_counters_json(const struct health_counters *before, const struct 
                                                     : json_pack("{s:o, s:o}", "before", number(before->values[i]),
                                                                 "after", number(after->values[i])));
     return object;
+}
+
+int health_counters_from_json(const json_t *object, struct health_counters *out)
+{
+    for (int i = 0; i < COUNTER_COUNT; i++) {
+        const json_t *pair = json_object_get(object, rows[i].key), *after = json_object_get(pair, "after");
+        if (!json_is_null(pair) && !json_is_number(after))
+            return err_set(ERR_USAGE, "counters.%s: expected null or {\"before\": ..., \"after\": NUMBER}",
+                           rows[i].key);
+        out->values[i] = json_is_null(pair) ? NAN : json_number_value(after);
+    }
+    return ERR_NONE;
 }

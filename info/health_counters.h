@@ -41,15 +41,14 @@ void health_counters_read(const char *root, struct health_counters *out);
 bool health_counter_worse(enum health_counter counter, const struct health_counters *before,
                           const struct health_counters *after, char *reason, size_t bytes);
 
-// The same for all counters; writes the first reason.
-bool health_counters_worse(const struct health_counters *before, const struct health_counters *after, char *reason,
-                           size_t bytes);
-
 // One line for each counter that the system has.
 void health_counters_print(const struct health_counters *before, const struct health_counters *after, FILE *out);
 
 // {"machine_checks": {"before": 0, "after": 0}, ...}; null for what the system does not say. New.
 json_t *health_counters_json(const struct health_counters *before, const struct health_counters *after);
+
+// Reads what `after` was when the object was made. ERR_USAGE, with the key: not such an object.
+int health_counters_from_json(const json_t *object, struct health_counters *out);
 
 // Returns the key of a counter of errors in that object; null: a value of the moment, whose change is no error.
 const char *health_counter_error_key(enum health_counter counter);

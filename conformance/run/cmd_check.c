@@ -117,7 +117,10 @@ static int check(const struct check_options *a, const char *const *rest, int *st
     if (a->level && !full && strcmp(a->level, "quick") != 0)
         return err_set(ERR_USAGE, "--level %s: expected quick or full", a->level);
     struct check_part part = {
-        .level = full ? LEVEL_FULL : LEVEL_QUICK, .case_pattern = a->cases, .requirement = a->requirement};
+        .level = full ? LEVEL_FULL : LEVEL_QUICK,
+        .case_patterns = (const char *const *)a->cases,
+        .requirements = (const char *const *)a->requirements,
+    };
     if (a->list)
         return check_cases(&part, print_case, NULL);
     interrupt_watch(on_interrupt);
@@ -149,10 +152,12 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
 {
     const struct poptOption options[] = {
         {"level", 'l', POPT_ARG_STRING, &a->level, 0, "quick takes at most a minute (default: quick)", "quick|full"},
-        {"case", 'c', POPT_ARG_STRING, &a->cases, 0,
-         "run only these cases: a name, or a shell pattern such as 'adam-*' or '@(adam|clip)-*'", "CASE"},
-        {"requirement", 'r', POPT_ARG_STRING, &a->requirement, 0, "run only the cases of this requirement",
-         "REQUIREMENT"},
+        {"case", 'c', POPT_ARG_ARGV, &a->cases, 0,
+         "run only these cases: a name, or a shell pattern such as 'adam-*', '*.w2.s3.*' or '@(adam|clip)-*'; may be "
+         "repeated",
+         "CASE"},
+        {"requirement", 'r', POPT_ARG_ARGV, &a->requirements, 0,
+         "run only the cases of this requirement; may be repeated", "REQUIREMENT"},
         {"claims", '\0', POPT_ARG_STRING, &a->claims, 0, "JSON file of the features that the implementation supports",
          "FILE"},
         {"plugin", '\0', POPT_ARG_STRING, &a->plugin, 0, "check this shared object (contract.h) instead of a command",
@@ -164,6 +169,7 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
         {"list", '\0', POPT_ARG_NONE, &a->list, 0, "list the cases and exit", NULL},
         {"write-cases", '\0', POPT_ARG_STRING, &a->write_cases, 0,
          "write the cases and order.json to this new folder and exit", "DIR"},
+        {"strict", '\0', POPT_ARG_NONE, &a->strict, 0, "anything less than CONFORMS is a failure", NULL},
         {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0, "seed of the cases' order", "N"},
         {"time-limit", '\0', POPT_ARG_DOUBLE | POPT_ARGFLAG_SHOW_DEFAULT, &a->time_limit_s, 0,
          "limit of a launch in seconds; 0: none", "S"},
@@ -185,6 +191,13 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
     return rc;
 }
 
+static void free_list(char **list)
+{
+    for (int i = 0; list && list[i]; i++)
+        free(list[i]);
+    free(list);
+}
+
 int check_main(int argc, const char **argv)
 {
     static const char *const none[] = {NULL};
@@ -202,9 +215,10 @@ int check_main(int argc, const char **argv)
     int rc = run(own_count, own, &a, rest, &status);
     if (rc != ERR_NONE && *err_message() && rc != ERR_PEER)
         fprintf(stderr, "zerogauge check: %s\n", err_message());
-    char *texts[] = {a.level,  a.cases,   a.requirement, a.claims, a.out,
-                     a.plugin, a.explain, a.memory,      a.output, a.write_cases};
+    char *texts[] = {a.level, a.claims, a.out, a.plugin, a.explain, a.memory, a.output, a.write_cases};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
+    free_list(a.cases);
+    free_list(a.requirements);
     return rc != ERR_NONE ? err_exit_status(rc) : status;
 }
