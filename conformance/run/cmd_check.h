@@ -9,7 +9,7 @@ enum { CHECK_TIME_LIMIT_S = 600 };  // unless given
 
 struct check_options {
     char *level, *cases, *requirement, *claims, *out, *plugin, *explain, *memory, *output, *write_cases;  // may be null
-    int list, json, keep;
+    int list, json, keep, suite_version;
     long long seed;
     double time_limit_s;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Greedy: a row begins with a tuple that is missing; every further factor takes the value that brings most of the
-// missing tuples, and leaves the row legal. Of several rows, which differ in the order of the factors, the best is kept.
+// missing tuples, and leaves the row legal. Of several rows, which differ in the order of the factors, the best is
+// kept.
 #include "conformance/suite/covering.h"
 
 #include "base/err.h"
@@ -128,8 +129,8 @@ static void cross_off(struct tuples *tuples, const struct factor_vector *v)
     for (int a = 0; a < FACTOR_COUNT; a++)
         for (int b = a + 1; b < FACTOR_COUNT; b++)
             for (int c = b; c < FACTOR_COUNT; c++) {
-                unsigned char *one = &tuples->missing[at(point(a, v->values[a]), point(b, v->values[b]),
-                                                         point(c, v->values[c]))];
+                unsigned char *one =
+                    &tuples->missing[at(point(a, v->values[a]), point(b, v->values[b]), point(c, v->values[c]))];
                 tuples->missing_count -= *one;
                 *one = 0;
             }
