@@ -37,9 +37,10 @@ static size_t count_of(const struct findings *findings, enum aspect aspect, enum
 // A remainder that follows the shard is permitted within a stage and a world, and is named where it is not.
 Test(judge_between, a_permitted_tail_is_no_difference_of_buckets_but_one_of_stages_and_worlds)
 {
-    struct check_case cases[] = {twin_case("red-buckets.w2.s1.fp32.a", 1, 2), twin_case("red-buckets.w2.s2.fp32.b", 2, 2),
-                                 twin_case("adam-basic.w2.s1.fp32", 1, 2), twin_case("adam-basic.w2.s2.fp32", 2, 2),
-                                 twin_case("det-world.w2.s1.fp32", 1, 2), twin_case("det-world.w3.s1.fp32", 1, 3)};
+    struct check_case cases[] = {
+        twin_case("red-buckets.w2.s1.fp32.a", 1, 2), twin_case("red-buckets.w2.s2.fp32.b", 2, 2),
+        twin_case("adam-basic.w2.s1.fp32", 1, 2),    twin_case("adam-basic.w2.s2.fp32", 2, 2),
+        twin_case("det-world.w2.s1.fp32", 1, 2),     twin_case("det-world.w3.s1.fp32", 1, 3)};
     const enum aspect aspects[] = {ASPECT_SAME, ASPECT_STAGES, ASPECT_WORLDS};
     for (int pair = 0; pair < 3; pair++) {
         struct findings findings = {0};
@@ -75,7 +76,8 @@ static void forget_rank(const struct check_case *c, const struct case_values *va
 // Three twins, the first of which is wrong by itself: it alone is blamed, with its own hint.
 Test(judge_between, the_twin_that_its_own_state_convicts_is_blamed)
 {
-    struct check_case cases[] = {twin_case("red-buckets.w2.s1.fp32.a", 1, 2), twin_case("red-buckets.w2.s1.fp32.b", 1, 2),
+    struct check_case cases[] = {twin_case("red-buckets.w2.s1.fp32.a", 1, 2),
+                                 twin_case("red-buckets.w2.s1.fp32.b", 1, 2),
                                  twin_case("red-buckets.w2.s1.fp32.c", 1, 2)};
     struct findings findings = {0};
     struct judge *judge;
