@@ -158,6 +158,15 @@ bool health_counter_worse(enum health_counter counter, const struct health_count
     return true;
 }
 
+bool health_counters_worse(const struct health_counters *before, const struct health_counters *after, char *reason,
+                           size_t bytes)
+{
+    bool worse = false;
+    for (int i = 0; i < COUNTER_COUNT && !worse; i++)
+        worse = health_counter_worse((enum health_counter)i, before, after, reason, bytes);
+    return worse;
+}
+
 void health_counters_print(const struct health_counters *before, const struct health_counters *after, FILE *out)
 {
     for (int i = 0; i < COUNTER_COUNT; i++)

@@ -41,6 +41,10 @@ void health_counters_read(const char *root, struct health_counters *out);
 bool health_counter_worse(enum health_counter counter, const struct health_counters *before,
                           const struct health_counters *after, char *reason, size_t bytes);
 
+// The same for the first counter that got worse.
+bool health_counters_worse(const struct health_counters *before, const struct health_counters *after, char *reason,
+                           size_t bytes);
+
 // One line for each counter that the system has.
 void health_counters_print(const struct health_counters *before, const struct health_counters *after, FILE *out);
 
