@@ -17,7 +17,8 @@
 
 #define SAMPLE_SUITE                                                                                                   \
     "{\"version\":\"0.1.0\",\"edition\":1,\"commit\":\"0123456789abcdef0123456789abcdef01234567\",\"dirty\":false,"    \
-    "\"compiler\":\"GCC 12\",\"flags\":\"-O3\",\"libraries\":{\"jansson\":\"2.14\"}}"
+    "\"compiler\":\"GCC 12\",\"flags\":\"-O3\",\"libraries\":{\"jansson\":\"2.14\"},"                                  \
+    "\"openblas_warning\":\"OpenBLAS uses kernels for Prescott\"}"
 #define SAMPLE_MACHINE                                                                                                 \
     "{\"processor\":\"A processor\",\"architecture\":\"x86_64\",\"sockets\":1,\"cores\":2,\"threads\":2,"              \
     "\"numa_nodes\":1,\"numa_node_bytes\":[1024],\"caches\":[{\"name\":\"L2\",\"bytes\":1024,\"count\":2}],"           \
