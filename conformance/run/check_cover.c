@@ -58,7 +58,7 @@ int check_cover(const struct check_setting *setting, struct check_run *run)
     const struct check_part *part = &setting->part;
     struct covering rows = {0};
     struct factor_space space = factor_space_whole();
-    run->covers = !part->case_pattern && !part->requirement && part->world == 0 && suite_version(&part->choice) >= 2;
+    run->covers = !part->case_patterns && !part->requirements && part->world == 0 && suite_version(&part->choice) >= 2;
     if (!run->covers)
         return ERR_NONE;
     if (setting->claims)

@@ -57,9 +57,12 @@ static int write_report(const char *folder, const char *name, report_form *form,
 // True if a run of this part has a case for a requirement.
 static bool is_asked(const struct check_part *part, const struct check_run *run, const struct requirement *requirement)
 {
-    if (part->requirement)
-        return strcmp(part->requirement, requirement->id) == 0;
-    bool asked = !part->case_pattern && part->world == 0 && suite_version(&part->choice) == ZG_SUITE_VERSION;
+    for (int i = 0; part->requirements && part->requirements[i]; i++)
+        if (strcmp(part->requirements[i], requirement->id) == 0)
+            return true;
+    bool asked = !part->case_patterns && part->world == 0 && suite_version(&part->choice) == ZG_SUITE_VERSION;
+    if (part->requirements)
+        return false;
     for (size_t i = 0; i < run->case_count && !asked; i++)
         asked = requirement_covers(requirement, run->cases[i]->name);
     return asked;
@@ -91,7 +94,7 @@ static int report(const struct check_options *a, const struct check_setting *set
     facts->rules = rules;
     facts->requirement_count = count;
     enum run_verdict verdict = run_verdict_of(verdicts, count, run->command_failed);
-    *status = run_verdict_exit_status(verdict);
+    *status = run_verdict_exit_status(verdict, facts->strict);
     TRY((a->json ? report_json : report_table)(facts, &run->findings, verdicts, count, stdout));
     for (int i = 0; !temporary && i < 3; i++)
         TRY(write_report(setting->folder, files[i].name, files[i].form, facts, run, verdicts, count));
@@ -143,15 +146,19 @@ static int describe_part(const struct check_part *part, char **out)
 {
     size_t bytes;
     *out = NULL;
-    if (!part->case_pattern && !part->requirement && part->world == 0)
+    if (!part->case_patterns && !part->requirements && part->world == 0)
         return ERR_NONE;
     FILE *text = open_memstream(out, &bytes);
     if (!text)
         return err_set(ERR_MEMORY, "no memory for a line of the report");
-    describe_option(text, "requirement", part->requirement);
+    for (int i = 0; part->requirements && part->requirements[i]; i++)
+        describe_option(text, "requirement", part->requirements[i]);
+    for (int i = 0; part->case_patterns && part->case_patterns[i]; i++)
+        describe_option(text, "case", part->case_patterns[i]);
     char of_world[32];
     snprintf(of_world, sizeof of_world, "*.w%d.*", part->world);
-    describe_option(text, "case", !part->case_pattern && part->world > 0 ? of_world : part->case_pattern);
+    if (!part->case_patterns && part->world > 0)
+        describe_option(text, "case", of_world);
     return fclose(text) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a line of the report");
 }
 
@@ -191,6 +198,7 @@ static struct run_facts facts_of(const struct check_options *a, const struct che
         .case_count = run->case_count,
         .launch_count = run->launch_count,
         .command_failed = run->command_failed,
+        .strict = a->strict,
     };
     snprintf(facts.command_text, sizeof facts.command_text, "%s", run->command_text);
     return facts;
