@@ -37,9 +37,10 @@ static size_t count_of(const struct findings *findings, enum aspect aspect, enum
 // A remainder that follows the shard is permitted within a stage and a world, and is named where it is not.
 Test(judge_between, a_permitted_tail_is_no_difference_of_buckets_but_one_of_stages_and_worlds)
 {
-    struct check_case cases[] = {twin_case("red-buckets.w2.s1.fp32.a", 1, 2), twin_case("red-buckets.w2.s2.fp32.b", 2, 2),
-                                 twin_case("adam-basic.w2.s1.fp32", 1, 2), twin_case("adam-basic.w2.s2.fp32", 2, 2),
-                                 twin_case("det-world.w2.s1.fp32", 1, 2), twin_case("det-world.w3.s1.fp32", 1, 3)};
+    struct check_case cases[] = {
+        twin_case("red-buckets.w2.s1.fp32.a", 1, 2), twin_case("red-buckets.w2.s2.fp32.b", 2, 2),
+        twin_case("adam-basic.w2.s1.fp32", 1, 2),    twin_case("adam-basic.w2.s2.fp32", 2, 2),
+        twin_case("det-world.w2.s1.fp32", 1, 2),     twin_case("det-world.w3.s1.fp32", 1, 3)};
     const enum aspect aspects[] = {ASPECT_SAME, ASPECT_STAGES, ASPECT_WORLDS};
     for (int pair = 0; pair < 3; pair++) {
         struct findings findings = {0};
@@ -75,7 +76,8 @@ static void forget_rank(const struct check_case *c, const struct case_values *va
 // Three twins, the first of which is wrong by itself: it alone is blamed, with its own hint.
 Test(judge_between, the_twin_that_its_own_state_convicts_is_blamed)
 {
-    struct check_case cases[] = {twin_case("red-buckets.w2.s1.fp32.a", 1, 2), twin_case("red-buckets.w2.s1.fp32.b", 1, 2),
+    struct check_case cases[] = {twin_case("red-buckets.w2.s1.fp32.a", 1, 2),
+                                 twin_case("red-buckets.w2.s1.fp32.b", 1, 2),
                                  twin_case("red-buckets.w2.s1.fp32.c", 1, 2)};
     struct findings findings = {0};
     struct judge *judge;
@@ -202,4 +204,21 @@ Test(judge_between, a_program_may_round_down_what_it_sends)
         judge_usage(&trial, ASPECT_TRAFFIC, &finding);
         cr_assert_eq(finding.verdict, missing ? VERDICT_FAIL : VERDICT_PASS, "%s", finding.text);
     }
+}
+
+// Another gradient in every element, of no kind that is known: the optimizer's formula is right, and not blamed.
+static void disturb(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    (void)values, (void)step;
+    for (int i = 0; i < c->param_count; i++)
+        for (size_t k = 0; k < c->params[i].count; k++)
+            g[i][k] *= 1 + 0.05f * sinf((float)(k * k + 7 * (size_t)i + 1));
+}
+
+Test(judge_between, a_hint_follows_what_the_links_show)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, false);
+    const struct wrong wrong = {.gradient = disturb};
+    struct finding finding = state_finding(&c, NULL, &wrong);
+    assert_fails(finding, HINT_GRADIENT);
 }

@@ -55,6 +55,7 @@ enum hint {
     HINT_FOREIGN_COPY,  // forward used what was no step's parameters
     HINT_RESUME,        // right until the checkpoint, wrong from there on
     HINT_SETTING,       // right by itself, but the bits depend on a setting that must not matter
+    HINT_GRADIENT,      // both moments follow from another gradient, of no known kind; the update from them is right
     HINT_OTHER,         // different everywhere: other arithmetic
     HINT_COUNT
 };
