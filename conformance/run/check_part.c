@@ -47,7 +47,7 @@ int check_cases(const struct check_part *part, int (*visit)(void *context, const
         if (!requirement_find(part->requirements[i]))
             return err_set(ERR_USAGE, "there is no requirement %s; conformance/SPEC.md lists them",
                            part->requirements[i]);
-    TRY(suite_cases(part->level, pass_on, &sieve));
+    TRY(suite_cases(&part->choice, pass_on, &sieve));
     if (sieve.count > 0)
         return ERR_NONE;
     const char *first = part->requirements ? part->requirements[0] : NULL;

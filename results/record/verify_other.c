@@ -54,8 +54,7 @@ void verify_parts(struct verify *v)
             verify_refuse(v, line, "signal", "is a number, expected null beside a status");
         if (!ended_well && json_is_null(json_object_get(part, "reason")))
             verify_refuse(v, line, "reason", "is null, expected why the part did not succeed");
-        // A run that only measures (`bench --out`) judges nothing.
-        if (!ended_well && strcmp(verify_text(v->file->run, "program"), "validate") == 0)
+        if (!ended_well && verify_judges(v))
             expect_finding(v, "part", line, is_absent(v, part) ? NULL : "VALID", "the part did not succeed");
     }
 }
