@@ -222,3 +222,19 @@ Test(judge_between, a_hint_follows_what_the_links_show)
     struct finding finding = state_finding(&c, NULL, &wrong);
     assert_fails(finding, HINT_GRADIENT);
 }
+
+// The last elements of one tensor, which no reduction has written.
+static void leave_unset(const struct check_case *c, const struct case_values *values, int step, float *const g[])
+{
+    (void)values, (void)step;
+    for (size_t k = c->params[0].count - 20; k < c->params[0].count; k++)
+        g[0][k] = NAN;
+}
+
+Test(judge_between, what_nothing_has_written_is_recognised)
+{
+    struct check_case c = trial_case(2, 1, DTYPE_FP32, true);
+    const struct wrong wrong = {.gradient = leave_unset};
+    struct finding finding = state_finding(&c, NULL, &wrong);
+    assert_fails(finding, HINT_UNSET);
+}

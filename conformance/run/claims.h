@@ -31,7 +31,7 @@ enum claims_feature {
     FEATURE_COUNT
 };
 
-// What a case may ask of the schedule. Cases about a knob that an implementation has not are no evidence of anything.
+// Settings of the schedule that a case may turn. Cases about a knob that an implementation lacks are not put to it.
 enum claims_knob { KNOB_BUCKETS, KNOB_OVERLAP, KNOB_PREFETCH, KNOB_SUB_GROUP, KNOB_COUNT };
 
 const char *claims_feature_name(enum claims_feature feature);  // the key in the file, such as "accumulation"
