@@ -25,7 +25,7 @@ enum { REQUIREMENT_PATTERN_MAX = 8, REQUIREMENT_MUTANT_MAX = 16 };
 // How many a SPEC.md may have.
 enum { REQUIREMENT_MAX = 128 };
 
-// What a case must have, so that a right answer to it is a credit to the requirement. A wrong one always counts.
+// A case must have this for a right answer to be a credit to the requirement. A wrong one always counts.
 enum need {
     NEED_NOTHING,
     NEED_SHARDING,    // a stage above 0, and several ranks
