@@ -105,10 +105,16 @@ static char *name_option(const char *path)
 static int run_fio(const struct checkpoint_files *files, const char *folder, double *bytes_per_ns)
 {
     // As a checkpoint is written (ref/checkpoint/safetensors_write.c): a process's own writes, through the page cache.
-    static const char *const shared[] = {"fio",        "--ioengine=psync",    "--bs=1m",           "--direct=0",
-                                         "--thread",   "--end_fsync=1",       "--group_reporting", "--fallocate=none",
-                                         "--unlink=0", "--output-format=json"};
-    enum { SHARED_COUNT = sizeof shared / sizeof *shared, OF_FILE = 4 };
+    static const char *const shared[] = {"fio",
+                                         "--ioengine=psync",
+                                         "--direct=0",
+                                         "--thread",
+                                         "--end_fsync=1",
+                                         "--group_reporting",
+                                         "--fallocate=none",
+                                         "--unlink=0",
+                                         "--output-format=json"};
+    enum { SHARED_COUNT = sizeof shared / sizeof *shared, OF_FILE = 6, BLOCK_BYTES = 1 << 20 };
     size_t count = 0, room = SHARED_COUNT + OF_FILE * (size_t)files->count + 1;
     char **arguments = calloc(room, sizeof *arguments);
     int code = arguments ? ERR_NONE : err_set(ERR_MEMORY, "no memory for the command of fio");
@@ -119,7 +125,11 @@ static int run_fio(const struct checkpoint_files *files, const char *folder, dou
         snprintf(text, sizeof text, "--name=rank-%d", i);
         arguments[count++] = strdup(text);
         arguments[count++] = strdup(folder ? "--rw=write" : "--rw=read");
-        snprintf(text, sizeof text, "--size=%llu", (unsigned long long)files->files[i].bytes);
+        arguments[count++] = strdup(folder ? "--allow_file_create=1" : "--allow_file_create=0");
+        unsigned long long bytes = files->files[i].bytes;
+        snprintf(text, sizeof text, "--size=%llu", bytes);
+        arguments[count++] = strdup(text);
+        snprintf(text, sizeof text, "--bs=%llu", bytes < BLOCK_BYTES ? bytes : BLOCK_BYTES);
         arguments[count++] = strdup(text);
         snprintf(text, sizeof text, "%s/fio-%d", folder ? folder : "", i);
         if (folder)

@@ -23,7 +23,8 @@ struct checkpoint_ranks {
     struct checkpoint_rank *ranks;  // [world]
 };
 
-// After an error nothing is open. ERR_MEMORY, ERR_BUDGET, ERR_IO of the tiers.
+// Threads refer to *out, which is not moved. After an error nothing is open. ERR_MEMORY, ERR_BUDGET, ERR_IO of the
+// tiers.
 int checkpoint_ranks_open(const struct checkpoint_ranks_setting *setting, struct checkpoint_ranks *out);
 void checkpoint_ranks_close(struct checkpoint_ranks *ranks);
 
