@@ -37,12 +37,12 @@ void operand_round(enum dtype dtype, size_t count, const float *in, void *out)
     isa_kernels_at(out)->operand_round(dtype, count, in, out);
 }
 
-static void host_matmul(const struct matmul_batch *batch, size_t index)
+static void host_matmul(const struct matmul_batch *batch, size_t group, size_t index)
 {
     struct matmul_operand a = batch->a, b = batch->b;
-    const float *left = (const float *)a.data + index * batch->a_step;
-    const float *right = (const float *)b.data + index * batch->b_step;
-    float *c = (float *)batch->c + index * batch->c_step;
+    const float *left = (const float *)a.data + matmul_offset(batch->a_steps, group, index);
+    const float *right = (const float *)b.data + matmul_offset(batch->b_steps, group, index);
+    float *c = (float *)batch->c + matmul_offset(batch->c_steps, group, index);
     cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans,
                 (blasint)batch->m, (blasint)batch->n, (blasint)batch->k, batch->alpha, left, (blasint)a.stride, right,
                 (blasint)b.stride, batch->beta, c, (blasint)batch->c_stride);
@@ -68,14 +68,16 @@ void matmul_many(const struct matmul_batch *batch)
         accelerator->matmul(batch);
         return;
     }
-    for (size_t i = 0; i < batch->count; i++)
-        host_matmul(batch, i);
+    for (size_t group = 0; group < batch->group_count; group++)
+        for (size_t i = 0; i < batch->count; i++)
+            host_matmul(batch, group, i);
 }
 
 void matmul(size_t m, size_t n, size_t k, float alpha, struct matmul_operand a, struct matmul_operand b, float beta,
             float *c, size_t c_stride)
 {
-    matmul_many(&(struct matmul_batch){.count = 1,
+    matmul_many(&(struct matmul_batch){.group_count = 1,
+                                       .count = 1,
                                        .m = m,
                                        .n = n,
                                        .k = k,

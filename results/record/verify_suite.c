@@ -71,7 +71,7 @@ static void verify_level(struct verify *v, size_t line, const json_t *conformanc
     bool full = of_run && strcmp(of_run, "full") == 0;
     if (!of_run || strcmp(level, of_run) != 0)
         verify_refuse(v, line, "level", "is %s, expected %s, the level of the run", level, of_run ? of_run : "none");
-    suite_cases(full ? LEVEL_FULL : LEVEL_QUICK, count_case, &least);
+    suite_cases(&(struct suite_choice){.level = full ? LEVEL_FULL : LEVEL_QUICK}, count_case, &least);
     if (count < least)
         verify_refuse(v, line, "case_count", "is %lld, expected at least the %lld cases of the level %s",
                       (long long)count, (long long)least, full ? "full" : "quick");
