@@ -43,7 +43,7 @@ static void *rank_main(void *argument)
     return NULL;
 }
 
-// Runs a function on a thread for each rank. The error is that of the rank that failed first.
+// Runs a function on a thread for each rank. Returns the error of the rank that failed first.
 static int on_all(struct checkpoint_ranks *ranks, int (*run)(struct checkpoint_rank *rank, void *context),
                   void *context)
 {
