@@ -222,9 +222,9 @@ Test(record_edit, every_edit_is_refused_with_its_reason)
         edit_open(path, &edited);
         edit_apply(&edited, edits[i].changes);
         char *text = said_about(edit_write(&edited, "a"), &refusals);
-        cr_expect_not_null(strstr(text, edits[i].reason), "%s: expected \"%s\", not:\n%s", edits[i].changes,
+        cr_assert_not_null(strstr(text, edits[i].reason), "%s: expected \"%s\", not:\n%s", edits[i].changes,
                            edits[i].reason, text);
-        cr_expect_eq(listed, refusals == 0, "%s:\n%s", edits[i].changes, text);
+        cr_assert_eq(listed, refusals == 0, "%s:\n%s", edits[i].changes, text);
         free(text);
         edit_close(&edited);
     }
