@@ -23,7 +23,10 @@ static const struct {
     [COUNTER_PCIE_UNCORRECTED] = {"pcie_errors_uncorrected", "uncorrected PCIe errors", true},
     [COUNTER_NARROW_LINKS] = {"pcie_links_narrow", "PCIe links narrower than their device", true},
     [COUNTER_NVME_ERRORS] = {"nvme_media_errors", "errors of NVMe media", true},
+    [COUNTER_NVME_WARNINGS] = {"nvme_critical_warnings", "critical warnings of NVMe drives", true},
     [COUNTER_NVME_WORN_PERCENT] = {"nvme_worn_percent", "most worn NVMe drive, percent", false},
+    [COUNTER_NVME_SPARE_PERCENT] = {"nvme_spare_percent", "least spare of an NVMe drive, percent", false},
+    [COUNTER_NVME_TEMPERATURE_C] = {"nvme_temperature_c", "hottest NVMe drive, degrees C", false},
     [COUNTER_TEMPERATURE_C] = {"temperature_c", "hottest sensor, degrees C", false},
     [COUNTER_FREQUENCY_MHZ] = {"frequency_mhz", "mean frequency, MHz", false},
 };
@@ -130,7 +133,10 @@ void health_counters_read(const char *root, struct health_counters *out)
     struct health_nvme drives;
     health_nvme_read(root, &drives);
     v[COUNTER_NVME_ERRORS] = drives.media_errors;
+    v[COUNTER_NVME_WARNINGS] = drives.warnings;
     v[COUNTER_NVME_WORN_PERCENT] = drives.worn_percent;
+    v[COUNTER_NVME_SPARE_PERCENT] = drives.spare_percent;
+    v[COUNTER_NVME_TEMPERATURE_C] = drives.temperature_c;
     double chip = numbers(root, "/sys/class/hwmon/hwmon*/temp*_input", LARGEST, 1e-3);
     double zone = numbers(root, "/sys/class/thermal/thermal_zone*/temp", LARGEST, 1e-3);
     v[COUNTER_TEMPERATURE_C] = fmax(chip, zone);
@@ -150,6 +156,15 @@ bool health_counter_worse(enum health_counter counter, const struct health_count
         return false;
     snprintf(reason, bytes, "%s: %.0f during the run", rows[counter].text, grown);
     return true;
+}
+
+bool health_counters_worse(const struct health_counters *before, const struct health_counters *after, char *reason,
+                           size_t bytes)
+{
+    bool worse = false;
+    for (int i = 0; i < COUNTER_COUNT && !worse; i++)
+        worse = health_counter_worse((enum health_counter)i, before, after, reason, bytes);
+    return worse;
 }
 
 void health_counters_print(const struct health_counters *before, const struct health_counters *after, FILE *out)

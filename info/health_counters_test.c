@@ -22,14 +22,6 @@ static void put(const char *path, const char *text)
 }
 
 // Writes the first reason, if there is one.
-static bool any_worse(const struct health_counters *before, const struct health_counters *after)
-{
-    for (int i = 0; i < COUNTER_COUNT; i++)
-        if (health_counter_worse((enum health_counter)i, before, after, reason, sizeof reason))
-            return true;
-    return false;
-}
-
 Test(health_counters, a_system_that_says_nothing_has_no_numbers)
 {
     struct health_counters counters;
@@ -37,7 +29,7 @@ Test(health_counters, a_system_that_says_nothing_has_no_numbers)
     health_counters_read(root, &counters);
     for (int i = 0; i < COUNTER_COUNT; i++)
         cr_expect(isnan(counters.values[i]), "%d", i);
-    cr_expect_not(any_worse(&counters, &counters));
+    cr_expect_not(health_counters_worse(&counters, &counters, reason, sizeof reason));
     folder_remove(root);
 }
 
@@ -60,19 +52,21 @@ Test(health_counters, numbers_of_all_devices_are_combined_and_growth_is_a_reason
     put("/sys/bus/pci/devices/0000:02:00.0/current_link_width", "0\n");
     put("/sys/bus/pci/devices/0000:02:00.0/max_link_width", "16\n");
     put("/sys/class/hwmon/hwmon0/temp1_input", "45000\n");
+    put("/sys/class/hwmon/hwmon0/name", "k10temp\n");
     put("/sys/class/hwmon/hwmon1/temp1_input", "61500\n");
+    put("/sys/class/hwmon/hwmon1/name", "nvme\n");
     put("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2000000\n");
     put("/sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3000000\n");
     health_counters_read(root, &before);
-    const double expected[COUNTER_COUNT] = {3, 7, 0, 9, 3, 1, 1, NAN, NAN, 61.5, 2500};
+    const double expected[COUNTER_COUNT] = {3, 7, 0, 9, 3, 1, 1, NAN, NAN, NAN, NAN, 61.5, 61.5, 2500};
     for (int i = 0; i < COUNTER_COUNT; i++)
         cr_expect(isnan(expected[i]) ? isnan(before.values[i]) : fabs(before.values[i] - expected[i]) < 1e-9, "%d: %g",
                   i, before.values[i]);
-    cr_expect_not(any_worse(&before, &before));
+    cr_expect_not(health_counters_worse(&before, &before, reason, sizeof reason));
     put("/sys/devices/system/edac/mc/mc1/ce_count", "4\n");
     put("/sys/class/hwmon/hwmon1/temp1_input", "91500\n");
     health_counters_read(root, &after);
-    cr_expect(any_worse(&before, &after));
+    cr_expect(health_counters_worse(&before, &after, reason, sizeof reason));
     cr_expect_str_eq(reason, "corrected memory errors: 2 during the run");
     json_t *object = health_counters_json(&before, &after);
     cr_expect_eq(json_number_value(json_object_get(json_object_get(object, "memory_errors_corrected"), "after")), 9);
@@ -86,20 +80,25 @@ Test(health_counters, numbers_of_all_devices_are_combined_and_growth_is_a_reason
     folder_remove(root);
 }
 
-// Two drives' log pages: 3 % used with 258 errors, and 101 % with 1.
-Test(health_counters, drives_report_errors_and_wear)
+// Two drives' log pages: 3 % used with 258 errors, 90 % spare and 310 K; 101 % with 1, 4 % spare, worn out and too hot
+// at 358 K. A third does not report its temperature.
+Test(health_counters, drives_report_warnings_errors_wear_spare_and_temperature)
 {
-    unsigned char first[HEALTH_NVME_LOG_BYTES] = {0}, second[HEALTH_NVME_LOG_BYTES] = {0};
-    struct health_nvme drives = {NAN, NAN};
-    first[5] = 3;
+    unsigned char first[HEALTH_NVME_LOG_BYTES] = {[1] = 310 & 255, [2] = 310 >> 8, [3] = 90, [5] = 3};
+    unsigned char second[HEALTH_NVME_LOG_BYTES] = {[0] = 0x06, [1] = 358 & 255, [2] = 358 >> 8, [3] = 4, [5] = 101};
+    const unsigned char third[HEALTH_NVME_LOG_BYTES] = {[3] = 100};
+    struct health_nvme drives = {NAN, NAN, NAN, NAN, NAN};
     first[160] = 2;
     first[161] = 1;
-    second[5] = 101;
     second[160] = 1;
+    health_nvme_add(third, &drives);
+    cr_expect(isnan(drives.temperature_c));
     health_nvme_add(first, &drives);
-    cr_expect(drives.media_errors == 258 && drives.worn_percent == 3);
+    cr_expect(drives.media_errors == 258 && drives.worn_percent == 3 && drives.spare_percent == 90);
+    cr_expect(drives.warnings == 0 && drives.temperature_c == 37);
     health_nvme_add(second, &drives);
-    cr_expect(drives.media_errors == 259 && drives.worn_percent == 101);
+    cr_expect(drives.media_errors == 259 && drives.worn_percent == 101 && drives.spare_percent == 4);
+    cr_expect(drives.warnings == 2 && drives.temperature_c == 85);
 }
 
 Test(health_counters, every_counter_that_grew_has_its_reason)
@@ -114,5 +113,5 @@ Test(health_counters, every_counter_that_grew_has_its_reason)
         cr_expect_not(health_counter_worse((enum health_counter)i, &after, &before, reason, sizeof reason));
         worse += is_error;
     }
-    cr_expect_eq(worse, COUNTER_NVME_ERRORS + 1);
+    cr_expect_eq(worse, COUNTER_NVME_WARNINGS + 1);
 }
