@@ -51,12 +51,18 @@ static void host_matmul(const struct matmul_batch *batch, size_t group, size_t i
         kernels->operand_round(batch->dtype, batch->n, c + row * batch->c_stride, c + row * batch->c_stride);
 }
 
-void matmul_many(const struct matmul_batch *batch)
+// True if the operands have rows as long as the product needs, and sizes that BLAS can count.
+static __attribute__((unused)) bool is_product(const struct matmul_batch *batch)
 {
     struct matmul_operand a = batch->a, b = batch->b;
     size_t m = batch->m, n = batch->n, k = batch->k;
-    assert(a.data && b.data && batch->c && m <= INT_MAX && n <= INT_MAX && k <= INT_MAX);
-    assert(a.stride >= (a.transposed ? m : k) && b.stride >= (b.transposed ? k : n) && batch->c_stride >= n);
+    return a.data && b.data && batch->c && m <= INT_MAX && n <= INT_MAX && k <= INT_MAX &&
+           a.stride >= (a.transposed ? m : k) && b.stride >= (b.transposed ? k : n) && batch->c_stride >= n;
+}
+
+void matmul_many(const struct matmul_batch *batch)
+{
+    assert(is_product(batch));
     const struct accelerator *accelerator = accelerator_of(batch->c);
     if (accelerator) {
         accelerator->matmul(batch);
