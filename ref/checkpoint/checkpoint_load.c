@@ -11,7 +11,7 @@
 
 bool checkpoint_holds(const struct model *model, bool frozen)
 {
-    return !(model->adapts && frozen);
+    return !(model->lora && frozen);
 }
 
 int checkpoint_check_model(const struct checkpoint *c, const struct model *model)

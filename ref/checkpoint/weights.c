@@ -40,7 +40,7 @@ static int read_tensors(const struct safetensors *file, const struct model *mode
     for (int i = 0; i < model->param_count; i++) {
         const struct model_param *param = &model->params[i];
         const struct safetensors_tensor *tensor = safetensors_find(file, param->name);
-        if (!tensor && model->adapts && !param->frozen)
+        if (!tensor && model->lora && !param->frozen)
             continue;  // adapters may begin by the seed
         if (!tensor)
             return err_set(ERR_USAGE, "%s: has no tensor \"%s\", which the model %s needs", file->path, param->name,

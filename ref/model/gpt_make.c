@@ -276,7 +276,7 @@ int gpt_make(const char *name, const struct gpt_shape *shape, struct model **out
                                 .layers = gpt->layers,
                                 .layer_count = (int)layers,
                                 .group_count = 1,
-                                .adapts = shape->lora.rank > 0,
+                                .lora = shape->lora.rank > 0 ? &gpt->shape.lora : NULL,
                                 .sequence_length = shape->sequence_length,
                                 .wants_text = true,
                                 .operations = &gpt_operations,

@@ -19,6 +19,7 @@ struct adapted {
     struct model_layer layers[LAYERS_MAX];
     int lists[LAYERS_MAX][PARAMS_MAX];
     struct linear_shape shape;
+    struct lora lora;
     char name[MODEL_NAME_BYTES + 64];
 };
 
@@ -129,7 +130,8 @@ static int make(const char *name, struct model **out)
     adapted->model.params = adapted->params;
     adapted->model.layers = adapted->layers;
     adapted->model.shape = &adapted->shape;
-    adapted->model.adapts = true;
+    adapted->lora = lora;
+    adapted->model.lora = &adapted->lora;
     *out = &adapted->model;
     return ERR_NONE;
 }

@@ -26,6 +26,8 @@ struct model_param {
     int layer_count;  // layers that use it; 2 for a tied weight
 };
 
+struct lora;
+
 struct model_layer {
     const char *name;
     const int *params;  // indices of the parameters it uses
@@ -39,7 +41,8 @@ struct model {
     const struct model_layer *layers;
     int layer_count;
     int group_count;
-    bool adapts;             // the frozen parameters are a base, of which checkpoints hold nothing (lora.h)
+    const struct lora
+        *lora;               // of adapters (lora.h): frozen parameters are a base, which checkpoints leave out; or null
     size_t sequence_length;  // tokens per sequence; 1 for a model without sequences
     bool wants_text;         // a micro-batch has tokens
     const struct model_operations *operations;
