@@ -125,8 +125,7 @@ const char *repeat_text(const struct run_facts *facts, const struct finding *fin
     const char *name = finding->c ? finding->c->name : "";
     int length = (int)strcspn(name, "~");
     if (!finding->c || finding->aspect == ASPECT_REPEAT || finding->aspect == ASPECT_RULE) {
-        snprintf(out + used, room, "--seed %" PRIu64 " %.400s%s", facts->seed, facts->part ? facts->part : "",
-                 facts->part ? " " : "");
+        snprintf(out + used, room, "%.400s%s", facts->part ? facts->part : "", facts->part ? " " : "");
     } else if (finding->aspect == ASPECT_SAME || finding->aspect == ASPECT_STAGES || finding->aspect == ASPECT_WORLDS) {
         snprintf(out + used, room, "--case '%.*s.*' ", (int)strcspn(name, ".~"), name);
     } else {
