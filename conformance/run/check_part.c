@@ -52,13 +52,23 @@ int check_cases(const struct check_part *part, int (*visit)(void *context, const
                    part->case_pattern);
 }
 
-int check_write_case(const struct check_case *c, const char *folder)
+int check_values(const struct check_source *source, const struct check_case *c, struct case_values **out)
+{
+    return source ? source->values(source->context, c, out) : case_values_open(c, out);
+}
+
+int check_write_from(const struct check_source *source, const struct check_case *c, const char *folder)
 {
     struct case_values *values;
-    TRY(case_values_open(c, &values));
+    TRY(check_values(source, c, &values));
     int rc = case_write(c, values, folder);
     case_values_close(values);
     return rc;
+}
+
+int check_write_case(const struct check_case *c, const char *folder)
+{
+    return check_write_from(NULL, c, folder);
 }
 
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES])

@@ -64,7 +64,7 @@ static int write_order(const struct group *group)
 }
 
 // Writes the cases, and makes the folders in which both halves of a pair find one another's checkpoint.
-static int write_cases(const struct group *group)
+static int write_cases(const struct check_setting *setting, const struct group *group)
 {
     char name[CASE_NAME_BYTES], state[PATH_MAX];
     for (size_t i = 0; i < group->count; i++) {
@@ -73,7 +73,7 @@ static int write_cases(const struct group *group)
             TRY(file_join(group->state_folder, name, state));
             TRY(case_folder_make(state));
         }
-        TRY(check_write_case(group->cases[i], group->cases_folder));
+        TRY(check_write_from(setting->source, group->cases[i], group->cases_folder));
     }
     return write_order(group);
 }
@@ -161,7 +161,7 @@ static int judge_one(const struct check_setting *setting, struct check_run *run,
     if (first && !has_saved && saved.kind == ANSWER_UNSUPPORTED) {
         rc = judge_without(run->judge, c, VERDICT_UNSUPPORTED, "the saving half of the case was declined");
     } else {
-        rc = case_values_open(c, &values);
+        rc = check_values(setting->source, c, &values);
         if (rc == ERR_NONE)
             rc = judge_answer(run->judge, c, values, &answer, has_saved ? &saved : NULL);
     }
@@ -178,7 +178,7 @@ static int run_group(const struct check_setting *setting, struct check_run *run,
     for (int i = 0; setting->command[i]; i++)
         one_by_one |= strstr(setting->command[i], "{case}") != NULL;
     TRY(make_folders(setting, group));
-    TRY(write_cases(group));
+    TRY(write_cases(setting, group));
     char(*before)[FILE_DIGEST_BYTES] = calloc(group->count, sizeof *before);
     if (!before)
         return err_set(ERR_MEMORY, "no memory for the digests of %zu cases", group->count);

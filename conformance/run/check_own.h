@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases in memory as the source of a run: those of somebody's folder, or candidates of a hunt.
+#ifndef ZG_CHECK_OWN_H
+#define ZG_CHECK_OWN_H
+
+#include "conformance/hunt/hunt_folder.h"
+#include "conformance/run/check.h"
+
+// The source of these cases, which must outlive it. Their names are all different.
+struct check_source check_own_source(const struct hunt_cases *cases);
+
+// Gives the cases names that the requirements know: one whose topic no chapter of SPEC.md has becomes "own.NAME".
+// ERR_USAGE: a name is too long for that.
+int check_own_names(struct hunt_cases *cases);
+
+#endif
