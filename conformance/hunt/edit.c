@@ -32,8 +32,7 @@ static bool without_step(struct draft *draft, int at)
         c->checkpoint_step -= c->phase != PHASE_WHOLE && at < c->checkpoint_step;
         c->delayed_update -= c->delayed_update > 1 && (at < c->delayed_update || c->delayed_update > c->steps);
         for (int g = 0; g < c->group_count; g++)
-            memmove(&c->groups[g].lr[at], &c->groups[g].lr[at + 1],
-                    (size_t)(CASE_STEP_MAX - at - 1) * sizeof(double));
+            memmove(&c->groups[g].lr[at], &c->groups[g].lr[at + 1], (size_t)(CASE_STEP_MAX - at - 1) * sizeof(double));
     }
     return true;
 }
@@ -244,7 +243,8 @@ static int apply_numbers(const struct hunt_case *from, struct edit edit, const s
     struct hunt_case plain;
     bool legal;
     TRY(hunt_case_cut(from, draft->parts, draft->part_count, &draft->map, &plain, &legal));
-    *done = legal && edit.a < plain.parts[0]->param_count && (edit.kind == EDIT_NUMBERS || edit.b <= plain.parts[0]->steps) &&
+    *done = legal && edit.a < plain.parts[0]->param_count &&
+            (edit.kind == EDIT_NUMBERS || edit.b <= plain.parts[0]->steps) &&
             (edit.kind == EDIT_NUMBERS ? edit_numbers(&plain, edit.a, (enum edit_numbers)edit.b)
                                        : edit_zero(&plain, edit.a, edit.b));
     int rc = ERR_NONE;

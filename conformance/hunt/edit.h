@@ -43,11 +43,9 @@ struct edit {
     int a, b;
 };
 
-enum { EDIT_LIST_MAX = 512 };
-
-// The edits of a kind that a case offers, the greatest first; those of one kind can be applied one after the other in
-// this order. Returns how many.
-int edit_list(const struct hunt_case *h, enum edit_kind kind, struct edit list[EDIT_LIST_MAX]);
+// The edits of a kind that a case offers, the greatest first, but at most `room`; those of one kind can be applied one
+// after the other in this order. Returns how many.
+int edit_list(const struct hunt_case *h, enum edit_kind kind, struct edit list[], int room);
 
 // True if one edit of the kind takes the place of another, as with a number of steps; false if they add up.
 bool edit_is_choice(enum edit_kind kind);

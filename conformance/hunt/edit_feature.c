@@ -3,6 +3,7 @@
 // changes one half, and a case that has nothing of the kind stays as it is.
 #include "conformance/hunt/edit.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { PLAIN_BUCKET = 1000000 };  // elements: everything fits
@@ -31,6 +32,26 @@ static void no_delay(struct check_case *c)
 static void no_clipping(struct check_case *c)
 {
     c->gradient_clipping = 0;
+}
+
+// A threshold that small tensors exceed, too.
+static void tight_clipping(struct check_case *c)
+{
+    c->gradient_clipping = c->gradient_clipping > 0 ? 0x1p-10 : 0;
+}
+
+static void plain_clipping(struct check_case *c)
+{
+    if (c->gradient_clipping > 0 && c->gradient_clipping != 0x1p-10)
+        c->gradient_clipping = 1;
+}
+
+static void plain_names(struct check_case *c)
+{
+    for (int i = 0; i < c->param_count; i++) {
+        memset(c->params[i].name, 0, sizeof c->params[i].name);
+        snprintf(c->params[i].name, sizeof c->params[i].name, "t%d", i);
+    }
 }
 
 static void no_loss_scale(struct check_case *c)
@@ -140,13 +161,34 @@ static void all_of_a_checkpoint(struct check_case *c)
 }
 
 static void (*const features[])(struct check_case *c) = {
-    no_optimizer_offload, no_param_offload,       host_for_nvme,         no_delay,
-    no_clipping,          no_loss_scale,          single_precision,      one_dtype,
-    plain_communication,  plain_accumulation,     static_scale,          plain_scaler,
-    wide_window,          no_overflow_check,      stage_0,               stage_1,
-    stage_2,              no_overlap,             contiguous,            reduce_scatter,
-    plain_reduce_bucket,  plain_allgather_bucket, plain_prefetch_bucket, plain_sub_group,
+    no_optimizer_offload,
+    no_param_offload,
+    host_for_nvme,
+    no_delay,
+    no_clipping,
+    no_loss_scale,
+    single_precision,
+    one_dtype,
+    plain_communication,
+    plain_accumulation,
+    static_scale,
+    plain_scaler,
+    wide_window,
+    no_overflow_check,
+    stage_0,
+    stage_1,
+    stage_2,
+    no_overlap,
+    contiguous,
+    reduce_scatter,
+    plain_reduce_bucket,
+    plain_allgather_bucket,
+    plain_prefetch_bucket,
+    plain_sub_group,
     all_of_a_checkpoint,
+    tight_clipping,
+    plain_clipping,
+    plain_names,
 };
 
 // Before the features of the table: no checkpoint, and a checkpoint that the same number of ranks continues.

@@ -5,13 +5,13 @@
 
 struct list {
     struct edit *edits;
-    int count;
+    int count, room;
     enum edit_kind kind;
 };
 
 static void add(struct list *list, int a, int b)
 {
-    if (list->count < EDIT_LIST_MAX)
+    if (list->count < list->room)
         list->edits[list->count++] = (struct edit){list->kind, a, b};
 }
 
@@ -35,10 +35,10 @@ static void add_pairs(struct list *list, int count, int each)
         add_down(list, count, b);
 }
 
-int edit_list(const struct hunt_case *h, enum edit_kind kind, struct edit edits[EDIT_LIST_MAX])
+int edit_list(const struct hunt_case *h, enum edit_kind kind, struct edit edits[], int room)
 {
     const struct check_case *c = h->parts[0];
-    struct list list = {.edits = edits, .kind = kind};
+    struct list list = {.edits = edits, .room = room, .kind = kind};
     switch (kind) {
     case EDIT_FEATURE:
         for (int i = 0; i < edit_feature_count(); i++)

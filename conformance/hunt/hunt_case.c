@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "conformance/judge/unsharded.h"
+#include "conformance/suite/factor.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -134,6 +135,24 @@ static int is_read(const struct check_case *c, bool *out)
     return ERR_NONE;
 }
 
+// Whether the suite would ask for these features together, and for no gradient that is pending at a checkpoint.
+static bool is_sensible(const struct check_case *c)
+{
+    struct factor_vector vector;
+    memset(vector.values, FACTOR_OPEN, sizeof vector.values);
+    vector.values[FACTOR_STAGE] = (unsigned char)c->stage;
+    vector.values[FACTOR_PRECISION] = (unsigned char)c->precision;
+    vector.values[FACTOR_COMMUNICATION] = (unsigned char)c->communication_dtype;
+    vector.values[FACTOR_ACCUMULATE_IN] = (unsigned char)c->accumulation_dtype;
+    vector.values[FACTOR_OPTIMIZER_TIER] = (unsigned char)c->offload_optimizer;
+    vector.values[FACTOR_PARAM_TIER] = (unsigned char)c->offload_param;
+    vector.values[FACTOR_LOSS_SCALE] = (unsigned char)c->loss_scale.kind;
+    vector.values[FACTOR_OVERFLOW] = c->overflow_check ? OVERFLOW_NONE : OVERFLOW_UNCHECKED;
+    vector.values[FACTOR_DELAYED] = c->delayed_update > 0;
+    bool pending = c->phase != PHASE_WHOLE && c->delayed_update > 0 && c->delayed_update <= c->checkpoint_step;
+    return !pending && factor_is_legal(&vector);
+}
+
 // An overflow at the smallest loss scale ends some implementations, rightly.
 static int keeps_scale(const struct hunt_case *h, int part, bool *out)
 {
@@ -152,13 +171,31 @@ int hunt_case_is_legal(const struct hunt_case *h, bool *legal)
 {
     *legal = true;
     for (int i = 0; i < h->part_count && *legal; i++) {
-        *legal = trains(h->parts[i]);
+        *legal = trains(h->parts[i]) && is_sensible(h->parts[i]);
         if (*legal)
             TRY(is_read(h->parts[i], legal));
         if (*legal)
             TRY(keeps_scale(h, i, legal));
     }
     return ERR_NONE;
+}
+
+void hunt_case_name(struct hunt_case *h, const char *topic, int number)
+{
+    const struct check_case *first = h->parts[0];
+    char name[CASE_NAME_BYTES / 2], numbered[16] = "";
+    if (number >= 0)
+        snprintf(numbered, sizeof numbered, ".%d", number);
+    int world = first->world;
+    for (int i = 0; i < h->part_count; i++) {
+        struct check_case *c = h->parts[i];
+        snprintf(name, sizeof name, ".w%d.s%d.%s%s", world, c->stage, dtype_name(c->precision),
+                 c->phase == PHASE_SAVE     ? ".save"
+                 : c->phase == PHASE_RESUME ? ".resume"
+                                            : "");
+        snprintf(c->name, sizeof c->name, "%.40s%s%s", topic, numbered, name);
+        c->twin[0] = '\0';
+    }
 }
 
 static void count_elements(const struct check_case *c, size_t *tensors, size_t *elements)

@@ -9,9 +9,9 @@
 enum { HUNT_PART_MAX = 2 };
 
 struct hunt_case {
-    int part_count;                            // 1; 2: the half that saves, and the one that resumes
-    struct check_case *parts[HUNT_PART_MAX];   // owned
-    struct case_values *values[HUNT_PART_MAX]; // owned; of all steps, also of those that the other half answers
+    int part_count;                             // 1; 2: the half that saves, and the one that resumes
+    struct check_case *parts[HUNT_PART_MAX];    // owned
+    struct case_values *values[HUNT_PART_MAX];  // owned; of all steps, also of those that the other half answers
 };
 
 // Copies the cases, and makes their numbers by the generator. resume: null for a whole case. ERR_MEMORY.
@@ -34,12 +34,17 @@ void hunt_map_same(struct hunt_map *out);
 int hunt_case_cut(const struct hunt_case *from, const struct check_case parts[], int part_count,
                   const struct hunt_map *map, struct hunt_case *out, bool *legal);
 
-// True if CONTRACT.md allows the case, it trains something, and no overflow meets the smallest loss scale.
+// True if CONTRACT.md allows the case, its features make sense together (factor.h), it trains something, and no
+// overflow meets the smallest loss scale.
 int hunt_case_is_legal(const struct hunt_case *h, bool *legal);
 
 // Sets `exact` of each part to what is so: no permitted order of summation, division or scaling changes a bit of any
 // gradient.
 int hunt_case_find_exact(struct hunt_case *h);
+
+// Names the case, or its halves: TOPIC.w2.s1.fp32, as the suite does; with .NUMBER behind the topic unless it is below
+// 0. The topic is of at most 40 characters.
+void hunt_case_name(struct hunt_case *h, const char *topic, int number);
 
 // The steps, elements and so on of a case, for people: "2 steps, 2 ranks, 1 tensor, 3 elements"; out of `bytes` bytes.
 // Returns out.

@@ -39,11 +39,13 @@ static int check_halves(const char *folder, const struct check_case *save, const
                 save->param_count == resume->param_count && save->precision == resume->precision;
     for (int i = 0; same && i < save->param_count; i++)
         same = strcmp(save->params[i].name, resume->params[i].name) == 0 &&
-               save->params[i].count == resume->params[i].count && save->params[i].tied_to == resume->params[i].tied_to &&
+               save->params[i].count == resume->params[i].count &&
+               save->params[i].tied_to == resume->params[i].tied_to &&
                save->params[i].frozen == resume->params[i].frozen && save->params[i].used == resume->params[i].used;
     return same ? ERR_NONE
-                : err_set(ERR_USAGE, "%s/case.json: is not the resuming half of %s: steps, checkpoint, accumulation, "
-                                     "precision and parameters must be the same",
+                : err_set(ERR_USAGE,
+                          "%s/case.json: is not the resuming half of %s: steps, checkpoint, accumulation, "
+                          "precision and parameters must be the same",
                           folder, save->name);
 }
 
@@ -64,8 +66,9 @@ static int read_case(const char *folder, const char *name, struct hunt_case *out
     char path[PATH_MAX];
     size_t length = strlen(folder), end = strlen(save);
     if (out->parts[0]->phase == PHASE_RESUME || length < end || strcmp(folder + length - end, save) != 0)
-        return err_set(ERR_USAGE, "%s: is half of a case: the halves are NAME.save and NAME.resume, one beside the other; "
-                                  "give NAME.save, or the folder of both",
+        return err_set(ERR_USAGE,
+                       "%s: is half of a case: the halves are NAME.save and NAME.resume, one beside the other; "
+                       "give NAME.save, or the folder of both",
                        folder);
     if (snprintf(path, sizeof path, "%.*s.resume", (int)(length - end), folder) >= PATH_MAX)
         return err_set(ERR_USAGE, "%s: the path is too long", folder);
@@ -117,8 +120,9 @@ static int read_folder(const char *folder, struct hunt_cases *out)
         return read_case(folder, NULL, out->list);
     }
     if (!has_file(folder, "order.json"))
-        return err_set(ERR_USAGE, "%s: has neither case.json, as a case's folder has, nor order.json, which lists the "
-                                  "cases in a folder",
+        return err_set(ERR_USAGE,
+                       "%s: has neither case.json, as a case's folder has, nor order.json, which lists the "
+                       "cases in a folder",
                        folder);
     json_t *names;
     TRY(case_order_read(folder, &names));
@@ -139,14 +143,15 @@ int hunt_folder_read(const char *folder, struct hunt_cases *out)
     return rc;
 }
 
-int hunt_folder_write(const struct hunt_case *h, const char *folder)
+int hunt_folder_write(const struct hunt_case list[], int count, const char *folder)
 {
     json_t *names = json_array();
     int rc = ERR_NONE;
-    for (int i = 0; i < h->part_count && rc == ERR_NONE; i++) {
-        json_array_append_new(names, json_string(h->parts[i]->name));
-        rc = case_write(h->parts[i], h->values[i], folder);
-    }
+    for (int i = 0; i < count; i++)
+        for (int part = 0; part < list[i].part_count && rc == ERR_NONE; part++) {
+            json_array_append_new(names, json_string(list[i].parts[part]->name));
+            rc = case_write(list[i].parts[part], list[i].values[part], folder);
+        }
     if (rc == ERR_NONE)
         rc = case_order_write(folder, names);
     json_decref(names);

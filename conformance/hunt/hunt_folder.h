@@ -18,7 +18,7 @@ struct hunt_cases {
 int hunt_folder_read(const char *folder, struct hunt_cases *out);
 void hunt_cases_close(struct hunt_cases *cases);  // of zeroed ones, too
 
-// Writes the case's folder, or those of its halves, and order.json into an empty folder.
-int hunt_folder_write(const struct hunt_case *h, const char *folder);
+// Writes the folders of the cases, or of their halves, and order.json into an empty folder.
+int hunt_folder_write(const struct hunt_case list[], int count, const char *folder);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "conformance/hunt/edit.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct shrinking {
@@ -105,49 +106,76 @@ static int take_sequence(struct shrinking *s, const struct edit edits[], int cou
     return rc;
 }
 
-// Tries all edits of a kind, and takes what it can.
-static int try_kind(struct shrinking *s, enum edit_kind kind, bool *smaller)
+// Kinds of edits that are tried together: none changes what the indices of the others mean. What makes cases quick to
+// judge comes first; EDIT_KIND_COUNT ends each.
+static const enum edit_kind passes[][6] = {
+    {EDIT_STEPS, EDIT_PARAMS, EDIT_WORLD, EDIT_ACCUMULATION, EDIT_KIND_COUNT},
+    {EDIT_FEATURE, EDIT_STEP, EDIT_RANK, EDIT_MICRO, EDIT_PARAM, EDIT_KIND_COUNT},
+    {EDIT_GROUP, EDIT_KIND_COUNT},
+    {EDIT_GROUP_FIELD, EDIT_PLAIN_PARAM, EDIT_ELEMENTS, EDIT_KIND_COUNT},
+    {EDIT_ZERO, EDIT_NUMBERS, EDIT_KIND_COUNT},
+};
+
+static int list_pass(const struct hunt_case *h, const enum edit_kind kinds[], struct edit edits[])
 {
-    struct edit edits[EDIT_LIST_MAX], good[SHRINK_CANDIDATE_MAX];
-    int good_count = 0;
-    int rc = make_singles(s, edits, edit_list(s->best, kind, edits));
+    int count = 0;
+    for (int i = 0; kinds[i] != EDIT_KIND_COUNT; i++)
+        count += edit_list(h, kinds[i], edits + count, SHRINK_CANDIDATE_MAX - count);
+    return count;
+}
+
+// The edits that leave a failing case; of those that are a choice the first. Returns how many; *first: the candidate of
+// the first one.
+static int good_edits(const struct shrinking *s, const struct edit edits[], struct edit good[], int *first)
+{
+    int count = 0;
+    for (int i = 0; i < s->count; i++) {
+        bool chosen = count > 0 && edit_is_choice(edits[i].kind) && good[count - 1].kind == edits[i].kind;
+        if (!s->fails[i] || chosen)
+            continue;
+        *first = count == 0 ? i : *first;
+        good[count++] = edits[i];
+    }
+    return count;
+}
+
+// Tries all edits of a pass, and takes what it can.
+static int try_pass(struct shrinking *s, const enum edit_kind kinds[], bool *smaller)
+{
+    struct edit edits[SHRINK_CANDIDATE_MAX], good[SHRINK_CANDIDATE_MAX];
+    int first = 0, rc = make_singles(s, edits, list_pass(s->best, kinds, edits));
     if (rc == ERR_NONE && s->count > 0)
         rc = judge(s);
-    int first = -1;
-    for (int i = 0; i < s->count; i++)
-        if (s->fails[i]) {
-            first = first < 0 ? i : first;
-            good[good_count++] = edits[i];
-        }
-    if (rc == ERR_NONE && good_count > 0) {
-        *smaller = true;
-        if (edit_is_choice(kind) || good_count == 1)
-            take(s, first);
-        else
-            rc = take_sequence(s, good, good_count, first);
-    }
+    int count = rc == ERR_NONE ? good_edits(s, edits, good, &first) : 0;
+    *smaller |= count > 0;
+    if (count == 1)
+        take(s, first);
+    else if (count > 1)
+        rc = take_sequence(s, good, count, first);
     drop_candidates(s);
     return rc;
 }
 
 int shrink(const struct shrink_setting *setting, struct hunt_case *h, struct shrink_result *out)
 {
-    // What makes cases quick to judge comes first.
-    static const enum edit_kind order[] = {EDIT_STEPS,       EDIT_PARAMS,      EDIT_WORLD,   EDIT_ACCUMULATION,
-                                           EDIT_FEATURE,     EDIT_PARAM,       EDIT_STEP,    EDIT_RANK,
-                                           EDIT_MICRO,       EDIT_GROUP,       EDIT_GROUP_FIELD, EDIT_PLAIN_PARAM,
-                                           EDIT_ELEMENTS,    EDIT_ZERO,        EDIT_NUMBERS};
-    struct shrinking s = {.setting = setting, .best = h, .result = out};
     *out = (struct shrink_result){0};
+    struct shrinking *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(ERR_MEMORY, "no memory to shrink a case");
+    s->setting = setting;
+    s->best = h;
+    s->result = out;
     int rc = ERR_NONE;
-    for (bool smaller = true; smaller && rc == ERR_NONE;) {
+    bool over = false;
+    for (bool smaller = true; smaller && rc == ERR_NONE && !over;) {
         smaller = false;
-        for (size_t i = 0; i < sizeof order / sizeof *order && rc == ERR_NONE; i++) {
-            if (is_over(&s))
-                return ERR_NONE;
-            rc = try_kind(&s, order[i], &smaller);
+        for (size_t i = 0; i < sizeof passes / sizeof *passes && rc == ERR_NONE && !over; i++) {
+            over = is_over(s);
+            if (!over)
+                rc = try_pass(s, passes[i], &smaller);
         }
     }
-    out->complete = rc == ERR_NONE;
+    free(s);
+    out->complete = rc == ERR_NONE && !over;
     return rc;
 }

@@ -9,7 +9,7 @@
 
 #include <signal.h>
 
-enum { SHRINK_CANDIDATE_MAX = 64 };
+enum { SHRINK_CANDIDATE_MAX = 160 };  // at once
 
 struct shrink_setting {
     // Sets fails[i] if candidate i fails in the way that is shrunk. An error ends the shrinking.

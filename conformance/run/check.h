@@ -48,8 +48,8 @@ struct check_setting {
     struct check_part part;
     const struct check_source *source;  // null: the suite; otherwise `part` is of no account
     bool once;                          // no case comes twice
-    const struct claims *claims;  // null: everything is claimed
-    const char *const *command;   // with {cases}, {answers}, {world}, {state}; or {case}, {answer}. NULL at the end
+    const struct claims *claims;        // null: everything is claimed
+    const char *const *command;  // with {cases}, {answers}, {world}, {state}; or {case}, {answer}. NULL at the end
     // Answers a launch's cases in place of the command, in this process; null: the command is started.
     int (*answer)(void *context, const struct check_words *words);
     void *answer_context;

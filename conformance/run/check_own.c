@@ -3,8 +3,7 @@
 
 #include "base/err.h"
 
-#include <assert.h>
-#include <stdio.h>
+#include <fnmatch.h>
 #include <string.h>
 
 static int visit_cases(void *context, int (*visit)(void *visit_context, const struct check_case *c),
@@ -65,4 +64,29 @@ int check_own_names(struct hunt_cases *cases)
             requirement_list(c);
         }
     return ERR_NONE;
+}
+
+static void keep_matching(struct hunt_cases *cases, const char *pattern)
+{
+    int kept = 0;
+    for (int i = 0; i < cases->count; i++)
+        if (fnmatch(pattern, cases->list[i].parts[0]->name, FNM_EXTMATCH) == 0)
+            cases->list[kept++] = cases->list[i];
+        else
+            hunt_case_close(&cases->list[i]);
+    cases->count = kept;
+}
+
+int check_own_open(const char *folder, const char *pattern, struct hunt_cases *out)
+{
+    TRY(hunt_folder_read(folder, out));
+    int rc = check_own_names(out);
+    if (rc == ERR_NONE && pattern) {
+        keep_matching(out, pattern);
+        if (out->count == 0)
+            rc = err_set(ERR_USAGE, "--case-dir %s: no case is called \"%s\"", folder, pattern);
+    }
+    if (rc != ERR_NONE)
+        hunt_cases_close(out);
+    return rc;
 }

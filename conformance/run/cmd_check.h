@@ -5,12 +5,15 @@
 
 #include "conformance/run/check.h"
 
-enum { CHECK_TIME_LIMIT_S = 600 };  // unless given
+enum { CHECK_TIME_LIMIT_S = 600, HUNT_TIME_LIMIT_S = 60 };  // of a launch, unless given
 
 struct check_options {
-    char *level, *cases, *requirement, *claims, *out, *plugin, *explain, *memory, *output, *write_cases;  // may be null
-    int list, json, keep;
+    char *level, *cases, *requirement, *claims, *out, *plugin, *explain, *memory, *output, *write_cases,
+        *case_dir;  // may be null
+    int list, json, keep, find_max;
     long long seed;
+    bool hunts;
+    double hunt_minutes;
     double time_limit_s;
 };
 
@@ -19,5 +22,10 @@ struct check_options {
 struct check_ranks;
 int check_and_report(const struct check_options *a, const struct check_part *part, const char *const *rest,
                      struct check_ranks *ranks, const volatile sig_atomic_t *interrupted, int *status);
+
+// Hunts with the setting's command, and prints what it finds. line: its options and itself, for a shell; reference: a
+// command that answers right, or null. status: 1 if anything is found, 77 if nothing could be judged.
+int check_hunt_and_report(const struct check_options *a, const struct check_setting *setting, const char *line,
+                          const char *const *reference, int *status);
 
 #endif

@@ -3,6 +3,7 @@
 #include "conformance/run/cmd_check.h"
 
 #include "base/process/check_folder.h"
+#include "conformance/run/check_own.h"
 #include "conformance/run/check_ranks.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"
@@ -53,22 +54,23 @@ static int write_report(const char *folder, const char *name, report_form *form,
 }
 
 // True if a run of this part has a case for a requirement.
-static bool is_asked(const struct check_part *part, const struct check_run *run, const struct requirement *requirement)
+static bool is_asked(const struct check_part *part, bool own, const struct check_run *run,
+                     const struct requirement *requirement)
 {
     if (part->requirement)
         return strcmp(part->requirement, requirement->id) == 0;
-    bool asked = !part->case_pattern && part->world == 0;
+    bool asked = !part->case_pattern && part->world == 0 && !own;
     for (size_t i = 0; i < run->case_count && !asked; i++)
         asked = requirement_covers(requirement, run->cases[i]->name);
     return asked;
 }
 
-static int asked_verdicts(const struct check_part *part, const struct check_run *run,
+static int asked_verdicts(const struct check_part *part, bool own, const struct check_run *run,
                           struct requirement_verdict out[REQUIREMENT_MAX])
 {
     int count = 0, all = verdicts_of(&run->findings, out);
     for (int i = 0; i < all; i++)
-        if (is_asked(part, run, out[i].requirement))
+        if (is_asked(part, own, run, out[i].requirement))
             out[count++] = out[i];
     return count;
 }
@@ -83,7 +85,7 @@ static int report(const struct check_options *a, const struct check_setting *set
     } files[] = {{"report.jsonl", report_json}, {"junit.xml", report_junit}, {"report.html", report_html}};
     struct requirement_verdict verdicts[REQUIREMENT_MAX];
     const char *rules[RULE_MAX + 1] = {0};
-    int count = asked_verdicts(&setting->part, run, verdicts);
+    int count = asked_verdicts(&setting->part, setting->source != NULL, run, verdicts);
     for (int i = 0; i < RULE_MAX && judge_rule(run->judge, i); i++)
         rules[i] = judge_rule(run->judge, i);
     facts->rules = rules;
@@ -114,6 +116,7 @@ static int describe_command(const struct check_options *a, const struct check_pa
     FILE *text = open_memstream(out, &bytes);
     if (!text)
         return err_set(ERR_MEMORY, "no memory for a line of the report");
+    describe_option(text, "case-dir", a->case_dir);
     describe_option(text, "claims", a->claims);
     describe_option(text, "memory-limit", a->memory);
     describe_option(text, "output-limit", a->output);
@@ -130,12 +133,12 @@ static int describe_command(const struct check_options *a, const struct check_pa
     return fclose(text) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a line of the report");
 }
 
-// The options that choose a part of the level; null: all of it. The caller frees it.
-static int describe_part(const struct check_part *part, char **out)
+// The options that choose a part of the level, "" for a folder's cases; null: all of it. The caller frees it.
+static int describe_part(const struct check_part *part, bool own, char **out)
 {
     size_t bytes;
     *out = NULL;
-    if (!part->case_pattern && !part->requirement && part->world == 0)
+    if (!part->case_pattern && !part->requirement && part->world == 0 && !own)
         return ERR_NONE;
     FILE *text = open_memstream(out, &bytes);
     if (!text)
@@ -195,7 +198,7 @@ static int run_and_report(const struct check_options *a, const struct check_sett
     char *part = NULL, *line = NULL;
     int rc = check_run(setting, &run);
     if (rc == ERR_NONE)
-        rc = describe_part(&setting->part, &part);
+        rc = describe_part(&setting->part, setting->source != NULL, &part);
     if (rc == ERR_NONE)
         rc = describe_command(a, &setting->part, rest, &line);
     if (rc == ERR_NONE) {
@@ -210,31 +213,63 @@ static int run_and_report(const struct check_options *a, const struct check_sett
     return rc;
 }
 
+// Hunts with a command; its control is the reference, unless it is what is judged.
+static int hunt_with(const struct check_options *a, struct check_setting *setting, const char *const *rest, int *status)
+{
+    char own[PATH_MAX], *line;
+    const char *reference[16];
+    const struct check_options plain = {0};
+    bool is_own = !rest[0] && !a->plugin;
+    if (!is_own)
+        TRY(own_command(&plain, NULL, own, reference));
+    TRY(describe_command(a, &setting->part, rest, &line));
+    int rc = check_hunt_and_report(a, setting, line, is_own ? NULL : reference, status);
+    free(line);
+    return rc;
+}
+
+// Judges the suite's cases, or those of a folder.
+static int judge_with(const struct check_options *a, struct check_setting *setting, const char *const *rest,
+                      int *status)
+{
+    bool temporary = !a->out;
+    char folder[PATH_MAX];
+    struct hunt_cases own = {0};
+    struct check_source source;
+    if (a->case_dir) {
+        TRY(check_own_open(a->case_dir, a->cases, &own));
+        source = check_own_source(&own);
+        setting->source = &source;
+    }
+    int rc = temporary ? check_folder_temporary(folder) : check_folder_new("--out", a->out, folder);
+    if (rc == ERR_NONE) {
+        setting->folder = folder;
+        rc = run_and_report(a, setting, temporary, rest, status);
+        if (temporary && !a->keep)
+            check_folder_remove(folder);
+        else if (temporary)
+            fprintf(stderr, "zerogauge check: cases and answers: %s\n", folder);
+    }
+    hunt_cases_close(&own);
+    return rc;
+}
+
 static int check_with(const struct check_options *a, const struct check_part *part, const struct claims *claims,
                       const char *const *rest, const char *const *command, struct check_ranks *ranks,
                       const volatile sig_atomic_t *interrupted, int *status)
 {
-    char folder[PATH_MAX];
-    bool temporary = !a->out;
     struct check_setting setting = {
         .part = *part,
         .claims = claims,
         .command = command,
         .answer = ranks ? check_ranks_answer : NULL,
         .answer_context = ranks,
-        .folder = folder,
         .seed = (uint64_t)a->seed,
         .progress = terminal_shows_progress() && !a->json,
         .interrupted = interrupted,
     };
     TRY(limits(a, &setting));
-    TRY(temporary ? check_folder_temporary(folder) : check_folder_new("--out", a->out, folder));
-    int rc = run_and_report(a, &setting, temporary, rest, status);
-    if (temporary && !a->keep)
-        check_folder_remove(folder);
-    else if (temporary)
-        fprintf(stderr, "zerogauge check: cases and answers: %s\n", folder);
-    return rc;
+    return a->hunts ? hunt_with(a, &setting, rest, status) : judge_with(a, &setting, rest, status);
 }
 
 static int find_plugin(const char *name, char path[PATH_MAX])
