@@ -5,8 +5,8 @@
 
 #include "conformance/cases/case.h"
 
-// The name before the first '.' of the cases of a hunt.
-#define HUNT_TOPIC "hunt"
+// The name before the first '.' of the cases of a hunt: the requirements about features together cover it.
+#define HUNT_TOPIC "pair-hunt"
 
 // Draws case `number` of a seed. Two of three cases have many features at their plainest, so that implementations of
 // few features meet cases, too. Returns how many cases there are: 1, or the two halves of one that resumes.

@@ -49,7 +49,7 @@ static bool has_topic(const char *name)
 
 int check_own_names(struct hunt_cases *cases)
 {
-    static const char prefix[] = "own.";
+    static const char prefix[] = "pair-own.";
     for (int i = 0; i < cases->count; i++)
         for (int part = 0; part < cases->list[i].part_count; part++) {
             struct check_case *c = cases->list[i].parts[part];
