@@ -35,9 +35,12 @@ struct check_source {
 // The numbers of a case of the source; null: of the suite.
 int check_values(const struct check_source *source, const struct check_case *c, struct case_values **out);
 
-// Makes FOLDER/NAME with all files of a case of the source, or of the suite; FOLDER exists, and NAME does not.
-int check_write_from(const struct check_source *source, const struct check_case *c, const char *folder);
+// Makes FOLDER/NAME with all files of a case; FOLDER exists, and NAME does not.
 int check_write_case(const struct check_case *c, const char *folder);
+
+// The same for a case of the source (null: of the suite), as the command under test sees it: case.json does not tell the
+// right answer.
+int check_ask_case(const struct check_source *source, const struct check_case *c, const char *folder);
 
 // Digests all these files together. ERR_CHECK: one of them is missing.
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES]);

@@ -4,6 +4,7 @@
 #include "base/err.h"
 
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int visit_cases(void *context, int (*visit)(void *visit_context, const struct check_case *c),
@@ -47,6 +48,30 @@ static bool has_topic(const char *name)
     return false;
 }
 
+static bool is_about_refusals(const char *name)
+{
+    const struct requirement *requirement;
+    for (int i = 0; (requirement = requirement_at(i)); i++)
+        if (requirement_covers(requirement, name) && requirement->aspects & 1u << ASPECT_REFUSAL)
+            return true;
+    return false;
+}
+
+// A case that makes no sense is an error, with the key that says so, unless its topic is the refusal of such cases.
+static int check_sense(const struct check_case *c)
+{
+    struct check_case plain = *c, again;
+    char *text;
+    size_t bytes;
+    if (!c->expects_refusal || is_about_refusals(c->name))
+        return ERR_NONE;
+    plain.expects_refusal = false;
+    TRY(case_text(&plain, &text, &bytes));
+    int rc = case_parse(c->name, text, bytes, &again);
+    free(text);
+    return rc;
+}
+
 int check_own_names(struct hunt_cases *cases)
 {
     static const char prefix[] = "pair-own.";
@@ -54,6 +79,7 @@ int check_own_names(struct hunt_cases *cases)
         for (int part = 0; part < cases->list[i].part_count; part++) {
             struct check_case *c = cases->list[i].parts[part];
             size_t length = strlen(c->name);
+            TRY(check_sense(c));
             if (!has_topic(c->name)) {
                 if (length + sizeof prefix > CASE_NAME_BYTES)
                     return err_set(ERR_USAGE, "case %s: its name has more than %zu characters", c->name,

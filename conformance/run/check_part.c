@@ -57,18 +57,24 @@ int check_values(const struct check_source *source, const struct check_case *c, 
     return source ? source->values(source->context, c, out) : case_values_open(c, out);
 }
 
-int check_write_from(const struct check_source *source, const struct check_case *c, const char *folder)
+static int write_by(int (*write)(const struct check_case *, const struct case_values *, const char *),
+                    const struct check_source *source, const struct check_case *c, const char *folder)
 {
     struct case_values *values;
     TRY(check_values(source, c, &values));
-    int rc = case_write(c, values, folder);
+    int rc = write(c, values, folder);
     case_values_close(values);
     return rc;
 }
 
 int check_write_case(const struct check_case *c, const char *folder)
 {
-    return check_write_from(NULL, c, folder);
+    return write_by(case_write, NULL, c, folder);
+}
+
+int check_ask_case(const struct check_source *source, const struct check_case *c, const char *folder)
+{
+    return write_by(case_write_untold, source, c, folder);
 }
 
 int check_digest_case(const struct check_case *c, const char *folder, char digest[FILE_DIGEST_BYTES])

@@ -73,7 +73,7 @@ static int write_cases(const struct check_setting *setting, const struct group *
             TRY(file_join(group->state_folder, name, state));
             TRY(case_folder_make(state));
         }
-        TRY(check_write_from(setting->source, group->cases[i], group->cases_folder));
+        TRY(check_ask_case(setting->source, group->cases[i], group->cases_folder));
     }
     return write_order(group);
 }
