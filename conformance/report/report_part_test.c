@@ -144,7 +144,7 @@ static int check_selected(void *context, const struct check_case *item)
 Test(report_part, every_case_of_the_suite_can_be_repeated)
 {
     size_t count = 0;
-    cr_assert_eq(suite_cases(LEVEL_FULL, check_selected, &count), 0);
+    cr_assert_eq(suite_cases(&(struct suite_choice){LEVEL_FULL}, check_selected, &count), 0);
     cr_assert_geq(count, 100);
 }
 

@@ -3,6 +3,7 @@
 #ifndef ZG_CHECK_H
 #define ZG_CHECK_H
 
+#include "conformance/suite/covering.h"
 #include "conformance/suite/suite.h"
 #include "base/file.h"
 #include "conformance/judge/judge.h"
@@ -13,7 +14,7 @@ struct claims;
 
 // A selection of the suite.
 struct check_part {
-    enum suite_level level;
+    struct suite_choice choice;
     const char *case_pattern;  // a shell pattern of whole names, such as "@(adam|off)-*"; null: all
     const char *requirement;   // only cases that serve it; null: all
     int world;                 // check_run alone: only cases, and pairs, of this many ranks; 0: all
@@ -70,6 +71,8 @@ struct check_run {
     struct check_case **cases;  // owned
     bool *asked;                // by case: false where it is not claimed
     size_t case_count, case_room;
+    bool covers;               // the whole level is asked, so that coverage says something
+    struct coverage coverage;  // of the factors, within the claims, by the cases that are asked
     size_t launch_count;
     bool command_failed;  // a launch ended other than with status 0, or the cases were changed
     char command_text[FINDING_TEXT_BYTES];

@@ -42,7 +42,7 @@ int check_cases(const struct check_part *part, int (*visit)(void *context, const
     struct sieve sieve = {.part = part, .visit = visit, .context = context};
     if (part->requirement && !requirement_find(part->requirement))
         return err_set(ERR_USAGE, "there is no requirement %s; conformance/SPEC.md lists them", part->requirement);
-    TRY(suite_cases(part->level, pass_on, &sieve));
+    TRY(suite_cases(&part->choice, pass_on, &sieve));
     if (sieve.count > 0)
         return ERR_NONE;
     if (!part->case_pattern)

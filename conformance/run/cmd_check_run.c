@@ -3,6 +3,7 @@
 #include "conformance/run/cmd_check.h"
 
 #include "base/process/check_folder.h"
+#include "conformance/run/check_cover.h"
 #include "conformance/run/check_own.h"
 #include "conformance/run/check_ranks.h"
 #include "conformance/run/claims.h"
@@ -16,6 +17,7 @@
 #include "base/terminal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +61,8 @@ static bool is_asked(const struct check_part *part, bool own, const struct check
 {
     if (part->requirement)
         return strcmp(part->requirement, requirement->id) == 0;
-    bool asked = !part->case_pattern && part->world == 0 && !own;
+    bool asked =
+        !part->case_pattern && part->world == 0 && suite_version(&part->choice) == ZG_SUITE_VERSION && !own;
     for (size_t i = 0; i < run->case_count && !asked; i++)
         asked = requirement_covers(requirement, run->cases[i]->name);
     return asked;
@@ -95,6 +98,8 @@ static int report(const struct check_options *a, const struct check_setting *set
     TRY((a->json ? report_json : report_table)(facts, &run->findings, verdicts, count, stdout));
     for (int i = 0; !temporary && i < 3; i++)
         TRY(write_report(setting->folder, files[i].name, files[i].form, facts, run, verdicts, count));
+    if (run->covers && !a->json)
+        TRY(check_cover_print(&run->coverage));
     if (!temporary && !a->json)
         printf("Cases, answers and reports: %s\n", a->out);
     return fflush(stdout) == 0 ? ERR_NONE : err_set(ERR_IO, "the report cannot be written: %s", strerror(errno));
@@ -116,6 +121,10 @@ static int describe_command(const struct check_options *a, const struct check_pa
     FILE *text = open_memstream(out, &bytes);
     if (!text)
         return err_set(ERR_MEMORY, "no memory for a line of the report");
+    if (suite_version(&part->choice) != ZG_SUITE_VERSION)
+        fprintf(text, "--suite-version %d", part->choice.version);
+    if (part->choice.seed > 0)
+        fprintf(text, "%s--seed %" PRIu64, ftell(text) > 0 ? " " : "", part->choice.seed);
     describe_option(text, "case-dir", a->case_dir);
     describe_option(text, "claims", a->claims);
     describe_option(text, "memory-limit", a->memory);
@@ -180,7 +189,7 @@ static struct run_facts facts_of(const struct check_options *a, const struct che
         .version = claims ? claims->version
                    : own  ? ZG_VERSION
                           : "",
-        .level = setting->part.level == LEVEL_FULL ? "full" : "quick",
+        .level = setting->part.choice.level == LEVEL_FULL ? "full" : "quick",
         .seed = setting->seed,
         .seconds = run->seconds,
         .case_count = run->case_count,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/suite/factor.h"
 
+#include "conformance/cases/case.h"
 #include "ref/arithmetic/random.h"
 
 #include <assert.h>
@@ -41,26 +42,34 @@ static const struct {
     [FACTOR_SUB_GROUP] = {"sub-group", {"all", "small"}},
 };
 
-// Values of two factors, as text between blanks, none of which may occur with one of the other's.
+// Sets of values of two factors, none of which may occur with one of the other's.
+#define ONLY(value) (1u << (value))
 static const struct conflict {
     enum factor a;
-    const char *a_values;
+    unsigned a_values;
     enum factor b;
-    const char *b_values, *why;
+    unsigned b_values;
+    const char *why;
 } conflicts[] = {
-    {FACTOR_STAGE, "0", FACTOR_OPTIMIZER_TIER, "cpu nvme", "without ZeRO the optimizer stays on the device"},
-    {FACTOR_STAGE, "1 2", FACTOR_OPTIMIZER_TIER, "nvme", "ZeRO-Infinity is built on stage 3"},
-    {FACTOR_STAGE, "0 1 2", FACTOR_PARAM_TIER, "cpu nvme", "only stage 3 partitions parameters"},
-    {FACTOR_OPTIMIZER_TIER, "device", FACTOR_DELAYED, "yes", "only an update on the host can be delayed"},
-    {FACTOR_PRECISION, "fp32", FACTOR_ACCUMULATE_IN, "bf16 fp16", "micro-steps are added no narrower than they come"},
-    {FACTOR_PRECISION, "bf16", FACTOR_ACCUMULATE_IN, "fp16", "fp16 does not hold the range of bf16"},
-    {FACTOR_PRECISION, "fp16", FACTOR_ACCUMULATE_IN, "bf16", "bf16 does not hold the digits of fp16"},
-    {FACTOR_PRECISION, "bf16", FACTOR_COMMUNICATION, "fp16", "fp16 does not hold the range of bf16"},
-    {FACTOR_PRECISION, "fp16", FACTOR_COMMUNICATION, "bf16", "bf16 does not hold the digits of fp16"},
-    {FACTOR_PRECISION, "fp32 bf16", FACTOR_LOSS_SCALE, "static dynamic", "the loss is scaled for the range of fp16"},
-    {FACTOR_PRECISION, "fp16", FACTOR_LOSS_SCALE, "none", "fp16 needs a loss scale"},
-    {FACTOR_LOSS_SCALE, "static dynamic", FACTOR_OVERFLOW, "unchecked", "a scaled loss is checked for overflow"},
+    {FACTOR_STAGE, ONLY(0), FACTOR_OPTIMIZER_TIER, ONLY(TIER_HOST) | ONLY(TIER_NVME),
+     "without ZeRO the optimizer stays on the device"},
+    {FACTOR_STAGE, ONLY(1) | ONLY(2), FACTOR_OPTIMIZER_TIER, ONLY(TIER_NVME), "ZeRO-Infinity is built on stage 3"},
+    {FACTOR_STAGE, ONLY(0) | ONLY(1) | ONLY(2), FACTOR_PARAM_TIER, ONLY(TIER_HOST) | ONLY(TIER_NVME),
+     "only stage 3 partitions parameters"},
+    {FACTOR_OPTIMIZER_TIER, ONLY(TIER_DEVICE), FACTOR_DELAYED, ONLY(1), "only an update on the host can be delayed"},
+    {FACTOR_PRECISION, ONLY(DTYPE_FP32), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_BF16) | ONLY(DTYPE_FP16),
+     "micro-steps are added no narrower than they come"},
+    {FACTOR_PRECISION, ONLY(DTYPE_BF16), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_FP16), "fp16 has not the range of bf16"},
+    {FACTOR_PRECISION, ONLY(DTYPE_FP16), FACTOR_ACCUMULATE_IN, ONLY(DTYPE_BF16), "bf16 has not the digits of fp16"},
+    {FACTOR_PRECISION, ONLY(DTYPE_BF16), FACTOR_COMMUNICATION, ONLY(DTYPE_FP16), "fp16 has not the range of bf16"},
+    {FACTOR_PRECISION, ONLY(DTYPE_FP16), FACTOR_COMMUNICATION, ONLY(DTYPE_BF16), "bf16 has not the digits of fp16"},
+    {FACTOR_PRECISION, ONLY(DTYPE_FP32) | ONLY(DTYPE_BF16), FACTOR_LOSS_SCALE, ONLY(SCALE_STATIC) | ONLY(SCALE_DYNAMIC),
+     "the loss is scaled for the range of fp16"},
+    {FACTOR_PRECISION, ONLY(DTYPE_FP16), FACTOR_LOSS_SCALE, ONLY(SCALE_NONE), "fp16 needs a loss scale"},
+    {FACTOR_LOSS_SCALE, ONLY(SCALE_STATIC) | ONLY(SCALE_DYNAMIC), FACTOR_OVERFLOW, ONLY(OVERFLOW_UNCHECKED),
+     "a scaled loss is checked for overflow"},
 };
+enum { CONFLICT_COUNT = sizeof conflicts / sizeof *conflicts };
 
 const char *factor_name(enum factor factor)
 {
@@ -81,51 +90,53 @@ const char *factor_value_name(enum factor factor, int value)
     return factors[factor].values[value];
 }
 
-static bool is_one_of(const char *word, const char *words)
-{
-    size_t length = strlen(word), bytes;
-    for (; *words; words += bytes + (words[bytes] != '\0')) {
-        bytes = strcspn(words, " ");
-        if (bytes == length && memcmp(words, word, length) == 0)
-            return true;
-    }
-    return false;
-}
-
 static bool matches(const struct conflict *conflict, enum factor a, int a_value, enum factor b, int b_value)
 {
-    return conflict->a == a && conflict->b == b && is_one_of(factors[a].values[a_value], conflict->a_values) &&
-           is_one_of(factors[b].values[b_value], conflict->b_values);
+    return conflict->a == a && conflict->b == b && (conflict->a_values >> a_value & 1) &&
+           (conflict->b_values >> b_value & 1);
 }
 
 const char *factor_conflict(enum factor a, int a_value, enum factor b, int b_value)
 {
-    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
+    for (int i = 0; i < CONFLICT_COUNT; i++)
         if (matches(&conflicts[i], a, a_value, b, b_value) || matches(&conflicts[i], b, b_value, a, a_value))
             return conflicts[i].why;
     return NULL;
 }
 
-// True if a factor's value is in conflict with none of the vector's.
-static bool agrees(const struct factor_vector *vector, enum factor factor, int value)
+static bool has_one_of(const struct factor_vector *vector, enum factor factor, unsigned values)
 {
-    for (int i = 0; i < FACTOR_COUNT; i++)
-        if (i != (int)factor && vector->values[i] != FACTOR_OPEN &&
-            factor_conflict(factor, value, (enum factor)i, vector->values[i]))
+    int value = vector->values[factor];
+    return value != FACTOR_OPEN && (values >> value & 1);
+}
+
+bool factor_agrees(const struct factor_vector *vector, enum factor factor, int value)
+{
+    for (const struct conflict *x = conflicts; x < conflicts + CONFLICT_COUNT; x++)
+        if ((x->a == factor && (x->a_values >> value & 1) && has_one_of(vector, x->b, x->b_values)) ||
+            (x->b == factor && (x->b_values >> value & 1) && has_one_of(vector, x->a, x->a_values)))
             return false;
     return true;
+}
+
+struct factor_space factor_space_whole(void)
+{
+    struct factor_space space;
+    for (int i = 0; i < FACTOR_COUNT; i++)
+        space.values[i] = (unsigned char)((1 << factor_value_count((enum factor)i)) - 1);
+    return space;
 }
 
 bool factor_is_legal(const struct factor_vector *vector)
 {
     for (int i = 0; i < FACTOR_COUNT; i++)
-        if (vector->values[i] != FACTOR_OPEN && !agrees(vector, (enum factor)i, vector->values[i]))
+        if (vector->values[i] != FACTOR_OPEN && !factor_agrees(vector, (enum factor)i, vector->values[i]))
             return false;
     return true;
 }
 
 // Sets the open factors from `first` on, one after the other, and goes back where none of a factor's values agrees.
-static bool complete_from(struct factor_vector *vector, int first, uint64_t seed)
+static bool complete_from(struct factor_vector *vector, const struct factor_space *space, int first, uint64_t seed)
 {
     while (first < FACTOR_COUNT && vector->values[first] != FACTOR_OPEN)
         first++;
@@ -136,19 +147,25 @@ static bool complete_from(struct factor_vector *vector, int first, uint64_t seed
     int turn = (int)random_below(random_at(seed, (uint64_t)first), (uint64_t)count);
     for (int i = 0; i < count; i++) {
         int value = (turn + i) % count;
-        if (!agrees(vector, factor, value))
+        if (!(space->values[factor] >> value & 1) || !factor_agrees(vector, factor, value))
             continue;
         vector->values[factor] = (unsigned char)value;
-        if (complete_from(vector, first + 1, seed))
+        if (complete_from(vector, space, first + 1, seed))
             return true;
     }
     vector->values[factor] = FACTOR_OPEN;
     return false;
 }
 
+bool factor_complete_within(struct factor_vector *vector, const struct factor_space *space, uint64_t seed)
+{
+    return factor_is_legal(vector) && complete_from(vector, space, 0, seed);
+}
+
 bool factor_complete(struct factor_vector *vector, uint64_t seed)
 {
-    return factor_is_legal(vector) && complete_from(vector, 0, seed);
+    struct factor_space whole = factor_space_whole();
+    return factor_complete_within(vector, &whole, seed);
 }
 
 void factor_draw(struct factor_vector *out, uint64_t seed)

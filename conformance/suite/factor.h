@@ -48,7 +48,7 @@ enum { SIZES_EVEN, SIZES_PRIME, SIZES_TINY };
 enum { CLIPPING_OFF, CLIPPING_BELOW, CLIPPING_ABOVE, CLIPPING_AROUND };
 enum { OVERFLOW_UNCHECKED, OVERFLOW_NONE, OVERFLOW_INF, OVERFLOW_NAN };
 enum { CHECKPOINT_NONE, CHECKPOINT_SAME, CHECKPOINT_RESHARD, CHECKPOINT_WEIGHTS };
-enum { DECAY_NONE, DECAY_DECOUPLED, DECAY_L2 };
+enum { WEIGHT_DECAY_NONE, WEIGHT_DECAY_DECOUPLED, WEIGHT_DECAY_L2 };
 enum { BUCKET_ALL, BUCKET_SOME, BUCKET_SMALL };
 enum { PREFETCH_ALL, PREFETCH_SOME, PREFETCH_NONE };
 
@@ -67,12 +67,22 @@ struct factor_vector {
 // Why two values of two factors cannot occur together; null if they can.
 const char *factor_conflict(enum factor a, int a_value, enum factor b, int b_value);
 
-// True if no two values of a vector are in conflict; open ones are in none.
+// True if a factor's value is in conflict with no other factor's of a vector; open ones are in none.
+bool factor_agrees(const struct factor_vector *vector, enum factor factor, int value);
+
+// True if no two values of a vector are in conflict.
 bool factor_is_legal(const struct factor_vector *vector);
+
+// The values that may be used, bit V for value V: all, or those that an implementation supports.
+struct factor_space {
+    unsigned char values[FACTOR_COUNT];
+};
+struct factor_space factor_space_whole(void);
 
 // Sets every open value to one, chosen by the seed, so that the vector is legal. Returns false, with the vector as it
 // was, if there are none.
 bool factor_complete(struct factor_vector *vector, uint64_t seed);
+bool factor_complete_within(struct factor_vector *vector, const struct factor_space *space, uint64_t seed);
 
 // A legal vector, drawn by a seed: every factor open, then completed.
 void factor_draw(struct factor_vector *out, uint64_t seed);

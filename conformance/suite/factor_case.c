@@ -113,8 +113,8 @@ static void set_groups(struct check_case *c, struct dice *dice, const struct fac
         group->beta1 = beta1[roll(dice, 3)];
         group->beta2 = beta2[roll(dice, 3)];
         group->eps = eps[roll(dice, 3)];
-        group->weight_decay = v->values[FACTOR_DECAY] == DECAY_NONE ? 0 : decay[roll(dice, 3)];
-        group->decoupled = v->values[FACTOR_DECAY] != DECAY_L2;
+        group->weight_decay = v->values[FACTOR_DECAY] == WEIGHT_DECAY_NONE ? 0 : decay[roll(dice, 3)];
+        group->decoupled = v->values[FACTOR_DECAY] != WEIGHT_DECAY_L2;
         group->bias_correction = !v->values[FACTOR_CORRECTION];
         int turn = roll(dice, 6);
         for (int k = 0; k < STEP_COUNT; k++)

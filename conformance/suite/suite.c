@@ -3,6 +3,7 @@
 #include "conformance/suite/suite.h"
 
 #include "conformance/suite/suite_build.h"
+#include "conformance/suite/suite_pair.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
 #include "conformance/spec/requirement.h"
@@ -17,6 +18,7 @@ enum { LARGE = 16 };
 // The names of a row's cases so far. Its grids may overlap; each case is visited once.
 enum { ROW_CASE_MAX = 512 };
 struct suite_visit {
+    const struct suite_choice *choice;
     int (*visit)(void *context, const struct check_case *c);
     void *context;
     int count;
@@ -68,6 +70,14 @@ static void enlarge(struct check_case *c)
         }
 }
 
+// Other names for the tensors, by the seed.
+static void rename_params(struct check_case *c, uint64_t seed)
+{
+    for (int i = 0; i < c->param_count; i++)
+        snprintf(c->params[i].name, sizeof c->params[i].name, "%c%05x.%d", "hkmw"[random_at(seed, 1) % 4],
+                 (unsigned)(random_at(random_key(seed, 2), (uint64_t)i) & 0xfffff), i);
+}
+
 static bool is_new(struct suite_visit *to, const char *name)
 {
     for (int i = 0; i < to->count; i++)
@@ -87,10 +97,14 @@ static int make(struct suite_visit *to, const struct suite_row *row, struct suit
     if (!is_new(to, name))
         return ERR_NONE;
     uint64_t seed = seed_of(row->topic) + (uint64_t)suite_number(item, "seed", 0);
+    if (to->choice->seed > 0)
+        seed = random_key(to->choice->seed, seed);
     suite_begin(&c, item->world, item->stage, item->precision, seed);
     snprintf(c.note, sizeof c.note, "%s", row->note);
     row->make(&c, item);
     suite_fit(&c, c.world);
+    if (to->choice->seed > 0)
+        rename_params(&c, to->choice->seed);
     if (strcmp(item->variant, "large") == 0)
         enlarge(&c);
     item->own_data |= suite_number(item, "seed", 0) > 0 || strcmp(item->variant, "large") == 0;
@@ -151,18 +165,33 @@ static int make_grid(struct suite_visit *to, const struct suite_row *row, const 
     return ERR_NONE;
 }
 
-int suite_cases(enum suite_level level, int (*visit)(void *context, const struct check_case *c), void *context)
+static int make_table(struct suite_visit *to, const struct suite_row *table)
+{
+    for (const struct suite_row *row = table; row->topic; row++) {
+        to->count = 0;
+        TRY(make_grid(to, row, row->quick));
+        if (to->choice->level == LEVEL_FULL)
+            TRY(make_grid(to, row, row->full));
+    }
+    return ERR_NONE;
+}
+
+int suite_version(const struct suite_choice *choice)
+{
+    return choice->version > 0 ? choice->version : ZG_SUITE_VERSION;
+}
+
+int suite_cases(const struct suite_choice *choice, int (*visit)(void *context, const struct check_case *c),
+                void *context)
 {
     static const struct suite_row *const tables[] = {suite_adam,      suite_partition,  suite_reduce,
                                                      suite_precision, suite_clip,       suite_gather,
                                                      suite_tier,      suite_checkpoint, suite_other};
-    struct suite_visit to = {.visit = visit, .context = context};
+    struct suite_visit to = {.choice = choice, .visit = visit, .context = context};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        for (const struct suite_row *row = tables[i]; row->topic; row++) {
-            to.count = 0;
-            TRY(make_grid(&to, row, row->quick));
-            if (level == LEVEL_FULL)
-                TRY(make_grid(&to, row, row->full));
-        }
-    return ERR_NONE;
+        TRY(make_table(&to, tables[i]));
+    if (suite_version(choice) < 2)
+        return ERR_NONE;
+    TRY(make_table(&to, suite_edge));
+    return suite_pairs(choice, visit, context);
 }

@@ -26,6 +26,7 @@ struct suite_row {
 // The tables; a row without a topic ends each.
 extern const struct suite_row suite_adam[], suite_partition[], suite_reduce[], suite_precision[], suite_clip[],
     suite_gather[], suite_tier[], suite_checkpoint[], suite_other[];
+extern const struct suite_row suite_edge[];  // from version 2 on
 
 // A case with the settings that all have in common, unless they say otherwise: four steps of AdamW, and in fp16 a
 // static loss scale. The seed is that of its numbers.

@@ -108,8 +108,8 @@ static char *suite_now(size_t *bytes)
     char *text;
     struct record record = {.out = open_memstream(&text, bytes)};
     folder_make(record.folder);
-    cr_assert_eq(suite_cases(LEVEL_QUICK, add_quick, &record), ERR_NONE, "%s", err_message());
-    cr_assert_eq(suite_cases(LEVEL_FULL, put_case, &record), ERR_NONE, "%s", err_message());
+    cr_assert_eq(suite_cases(&(struct suite_choice){LEVEL_QUICK}, add_quick, &record), ERR_NONE, "%s", err_message());
+    cr_assert_eq(suite_cases(&(struct suite_choice){LEVEL_FULL}, put_case, &record), ERR_NONE, "%s", err_message());
     cr_assert_eq(fclose(record.out), 0);
     folder_remove(record.folder);
     free(record.quick);
