@@ -140,7 +140,9 @@ const char *repeat_text(const struct run_facts *facts, const struct finding *fin
 
 const char *run_text(const struct run_facts *facts, enum run_verdict verdict, char out[RUN_TEXT_BYTES])
 {
-    if (facts->part)
+    if (facts->part && !facts->part[0])
+        snprintf(out, RUN_TEXT_BYTES, "the cases of a folder, not those of the suite");
+    else if (facts->part)
         snprintf(out, RUN_TEXT_BYTES, "only a part of the suite was run: %s", facts->part);
     else
         snprintf(out, RUN_TEXT_BYTES, "%s", run_verdict_text(verdict));

@@ -39,8 +39,8 @@ int check_values(const struct check_source *source, const struct check_case *c, 
 // Makes FOLDER/NAME with all files of a case; FOLDER exists, and NAME does not.
 int check_write_case(const struct check_case *c, const char *folder);
 
-// The same for a case of the source (null: of the suite), as the command under test sees it: case.json does not tell the
-// right answer.
+// The same for a case of the source (null: of the suite), as the command under test sees it: case.json does not tell
+// the right answer.
 int check_ask_case(const struct check_source *source, const struct check_case *c, const char *folder);
 
 // Digests all these files together. ERR_CHECK: one of them is missing.

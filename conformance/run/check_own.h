@@ -13,9 +13,8 @@ struct check_source check_own_source(const struct hunt_cases *cases);
 // ERR_USAGE: as hunt_folder_read and check_own_names; or no name matches.
 int check_own_open(const char *folder, const char *pattern, struct hunt_cases *out);
 
-// Gives the cases names that the requirements know: one whose topic no chapter of SPEC.md has becomes "pair-own.NAME", which the
-// requirements about features together cover.
-// ERR_USAGE: a name is too long for that.
+// Gives the cases names that the requirements know: one whose topic no chapter of SPEC.md has becomes "pair-own.NAME",
+// which the requirements about features together cover. ERR_USAGE: a name is too long for that.
 int check_own_names(struct hunt_cases *cases);
 
 #endif

@@ -12,7 +12,6 @@
 #include "conformance/report/report.h"
 #include "base/process/launch.h"
 #include "base/resources.h"
-#include "base/process/shell_word.h"
 #include "base/size.h"
 #include "base/terminal.h"
 
@@ -61,8 +60,7 @@ static bool is_asked(const struct check_part *part, bool own, const struct check
 {
     if (part->requirement)
         return strcmp(part->requirement, requirement->id) == 0;
-    bool asked =
-        !part->case_pattern && part->world == 0 && suite_version(&part->choice) == ZG_SUITE_VERSION && !own;
+    bool asked = !part->case_pattern && part->world == 0 && suite_version(&part->choice) == ZG_SUITE_VERSION && !own;
     for (size_t i = 0; i < run->case_count && !asked; i++)
         asked = requirement_covers(requirement, run->cases[i]->name);
     return asked;
@@ -103,60 +101,6 @@ static int report(const struct check_options *a, const struct check_setting *set
     if (!temporary && !a->json)
         printf("Cases, answers and reports: %s\n", a->out);
     return fflush(stdout) == 0 ? ERR_NONE : err_set(ERR_IO, "the report cannot be written: %s", strerror(errno));
-}
-
-static void describe_option(FILE *out, const char *name, const char *value)
-{
-    if (!value)
-        return;
-    fprintf(out, "%s--%s ", ftell(out) > 0 ? " " : "", name);
-    shell_word(out, value);
-}
-
-// Writes the options and the command that repeat the run, quoted for a shell; the caller frees the text.
-static int describe_command(const struct check_options *a, const struct check_part *part, const char *const *rest,
-                            char **out)
-{
-    size_t bytes;
-    FILE *text = open_memstream(out, &bytes);
-    if (!text)
-        return err_set(ERR_MEMORY, "no memory for a line of the report");
-    if (suite_version(&part->choice) != ZG_SUITE_VERSION)
-        fprintf(text, "--suite-version %d", part->choice.version);
-    if (part->choice.seed > 0)
-        fprintf(text, "%s--seed %" PRIu64, ftell(text) > 0 ? " " : "", part->choice.seed);
-    describe_option(text, "case-dir", a->case_dir);
-    describe_option(text, "claims", a->claims);
-    describe_option(text, "memory-limit", a->memory);
-    describe_option(text, "output-limit", a->output);
-    if (a->time_limit_s != CHECK_TIME_LIMIT_S)
-        fprintf(text, "%s--time-limit %g", ftell(text) > 0 ? " " : "", a->time_limit_s);
-    describe_option(text, "plugin", a->plugin);
-    for (int i = 0; rest[i]; i++) {
-        fprintf(text, "%s%s", ftell(text) > 0 ? " " : "", i ? "" : "-- ");
-        shell_word(text, rest[i]);
-    }
-    if (part->world > 0)
-        fprintf(text, "%s-- mpirun -n {world} zerogauge answer {cases} {answers} {world} {state}",
-                ftell(text) > 0 ? " " : "");
-    return fclose(text) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a line of the report");
-}
-
-// The options that choose a part of the level, "" for a folder's cases; null: all of it. The caller frees it.
-static int describe_part(const struct check_part *part, bool own, char **out)
-{
-    size_t bytes;
-    *out = NULL;
-    if (!part->case_pattern && !part->requirement && part->world == 0 && !own)
-        return ERR_NONE;
-    FILE *text = open_memstream(out, &bytes);
-    if (!text)
-        return err_set(ERR_MEMORY, "no memory for a line of the report");
-    describe_option(text, "requirement", part->requirement);
-    char of_world[32];
-    snprintf(of_world, sizeof of_world, "*.w%d.*", part->world);
-    describe_option(text, "case", !part->case_pattern && part->world > 0 ? of_world : part->case_pattern);
-    return fclose(text) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a line of the report");
 }
 
 static int limits(const struct check_options *a, struct check_setting *setting)
@@ -207,9 +151,9 @@ static int run_and_report(const struct check_options *a, const struct check_sett
     char *part = NULL, *line = NULL;
     int rc = check_run(setting, &run);
     if (rc == ERR_NONE)
-        rc = describe_part(&setting->part, setting->source != NULL, &part);
+        rc = check_part_text(&setting->part, setting->source != NULL, &part);
     if (rc == ERR_NONE)
-        rc = describe_command(a, &setting->part, rest, &line);
+        rc = check_command_text(a, &setting->part, rest, &line);
     if (rc == ERR_NONE) {
         struct run_facts facts = facts_of(a, setting, &run, rest);
         facts.part = part;
@@ -231,7 +175,7 @@ static int hunt_with(const struct check_options *a, struct check_setting *settin
     bool is_own = !rest[0] && !a->plugin;
     if (!is_own)
         TRY(own_command(&plain, NULL, own, reference));
-    TRY(describe_command(a, &setting->part, rest, &line));
+    TRY(check_command_text(a, &setting->part, rest, &line));
     int rc = check_hunt_and_report(a, setting, line, is_own ? NULL : reference, status);
     free(line);
     return rc;
