@@ -151,6 +151,45 @@ Test(check_hunt, a_crash_is_shrunk_to_what_crashes)
     json_decref(c);
 }
 
+// The adapter's name in the command says whose script a find gets.
+static void has_script(const char *name, const char *mode, const char *words)
+{
+    char path[PATH_MAX];
+    static const char script[] = "grep -q 'stage\": [123]' $1/*/case.json && exit 3\n"
+                                 "exec " ZG_BINARY_DIR "/zerogauge answer $1 $2 $3 $4\n";
+    snprintf(path, sizeof path, "%.4000s/%s", folder, name);
+    folder_write(path, script, sizeof script - 1);
+    cr_assert_eq(run(ZG_BINARY_DIR
+                     "/zerogauge check --hunt 20 --finds 1 --out %s/out -- sh %s {cases} {answers} {world} "
+                     "{state} %s 2>&1",
+                     folder, path, mode),
+                 1, "%s", output);
+    cr_assert_eq(run("cat %s/out/find-1/report.py", folder), 0);
+    has(words);
+    has("INIT = {\"t0\": [0.0]}\n");
+    has("GRADS = [[[{\"t0\": [0.0]}]]]");
+    has("\"betas\": (0.9, 0.999), \"eps\": 1e-08, ");
+    int lines = 0;
+    for (const char *at = output; (at = strchr(at, '\n')); at++)
+        lines++;
+    cr_assert_leq(lines, 40, "%s", output);
+    if (run("command -v python3") == 0)
+        cr_assert_eq(
+            run("python3 -c \"compile(open('%s/out/find-1/report.py').read(), 'report.py', 'exec')\" 2>&1", folder), 0,
+            "%s", output);
+}
+
+Test(check_hunt, a_find_in_deepspeed_has_a_script_for_a_report)
+{
+    has_script("deepspeed_zero", "", "deepspeed.initialize(");
+    has("\"stage\": 1,");
+}
+
+Test(check_hunt, a_find_in_pytorch_has_a_script_for_a_report)
+{
+    has_script("torch_ddp_fsdp", "--mode fsdp2", "fully_shard(model)");
+}
+
 Test(check_hunt, an_interrupt_ends_it_with_a_record)
 {
     cr_assert_eq(run("timeout -s INT 2 " ZG_BINARY_DIR "/zerogauge check --hunt 20 --out %s/out >%s/printed; grep -c "

@@ -23,11 +23,11 @@ static int write_script(const struct check_hunt *hunt, const struct hunt_find *f
 {
     char path[PATH_MAX];
     FILE *out;
-    if (!hunt_script_can(h, hunt->upstream))
+    if (!hunt_script_can(h, hunt->upstream, hunt->setting.command))
         return ERR_NONE;
     TRY(file_join(folder, "report.py", path));
     TRY(file_create(path, &out));
-    return file_finish(out, path, hunt_script(h, hunt->upstream, &find->failure, out));
+    return file_finish(out, path, hunt_script(h, hunt->upstream, hunt->setting.command, &find->failure, out));
 }
 
 int hunt_find_write(const struct check_hunt *hunt, const struct hunt_find *find, struct hunt_cases cases)
