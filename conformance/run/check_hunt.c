@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 // Batches grow until one takes BATCH_S. A draw that meets no claim in DRAW_MAX attempts never will.
-enum { BATCH_FIRST = 8, DRAW_MAX = 200000 };
-static const double BATCH_S = 1;
+enum { BATCH_FIRST = 16, DRAW_MAX = 200000 };
+static const double BATCH_S = 8;
 
 static bool is_over(const struct hunting *h)
 {

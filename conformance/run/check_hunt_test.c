@@ -181,8 +181,7 @@ static void has_script(const char *name, const char *mode, const char *words)
 
 Test(check_hunt, a_find_in_deepspeed_has_a_script_for_a_report)
 {
-    has_script("deepspeed_zero", "", "deepspeed.initialize(");
-    has("\"stage\": 1,");
+    has_script("deepspeed_zero", "", "\"zero_optimization\": {\"stage\": 1,");
 }
 
 Test(check_hunt, a_find_in_pytorch_has_a_script_for_a_report)

@@ -5,7 +5,7 @@
 
 #include "conformance/run/hunt_find.h"
 
-enum { HUNT_BATCH_MAX = 64, HUNT_FIND_MAX = 64 };
+enum { HUNT_BATCH_MAX = 128, HUNT_FIND_MAX = 64 };
 
 struct hunting {
     const struct check_hunt *hunt;
