@@ -11,6 +11,7 @@
 #include "contract.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +32,8 @@ static int example_open(const struct zerogauge_case *c, const float *const initi
     // Refuse what is invalid. Nothing in the case says that it is: some cases ask for nonsense.
     bool refused = c->gradient_clipping < 0;
     for (int i = 0; i < c->group_count; i++)
-        refused |= !(c->groups[i].beta1 >= 0 && c->groups[i].beta1 < 1 && c->groups[i].beta2 >= 0 &&
-                     c->groups[i].beta2 < 1);
+        refused |=
+            !(c->groups[i].beta1 >= 0 && c->groups[i].beta1 < 1 && c->groups[i].beta2 >= 0 && c->groups[i].beta2 < 1);
     if (refused) {
         snprintf(c->message, c->message_bytes, "a clip threshold below 0, or betas outside [0, 1)");
         return ZEROGAUGE_REFUSED;

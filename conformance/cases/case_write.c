@@ -104,7 +104,8 @@ static void put_identity(FILE *out, const struct check_case *c, bool tells)
     fputs(tells ? ",\n \"requirements\": [" : "", out);
     for (int i = 0; tells && i < c->requirement_count; i++)
         fprintf(out, "%s\"%s\"", i ? ", " : "", c->requirements[i]);
-    fprintf(out, "%s,\n \"world\": %d,\n \"steps\": %d,\n \"accumulation\": %d,\n \"stage\": %d,\n", tells ? "]" : "", c->world, c->steps, c->accumulation, c->stage);
+    fprintf(out, "%s,\n \"world\": %d,\n \"steps\": %d,\n \"accumulation\": %d,\n \"stage\": %d,\n", tells ? "]" : "",
+            c->world, c->steps, c->accumulation, c->stage);
     fprintf(out, " \"precision\": \"%s\",\n \"communication_dtype\": \"%s\",\n \"accumulation_dtype\": \"%s\",\n",
             dtype_name(c->precision), dtype_name(c->communication_dtype), dtype_name(c->accumulation_dtype));
 }
@@ -142,7 +143,8 @@ static void put_case(FILE *out, const struct check_case *c, bool tells)
     fprintf(out, " \"overflow_check\": %s,\n", yes(c->overflow_check));
     put_hints(out, c);
     if (tells)
-        fprintf(out, ",\n \"exact\": %s,\n \"expect\": \"%s\"", yes(c->exact), c->expects_refusal ? "refusal" : "answer");
+        fprintf(out, ",\n \"exact\": %s,\n \"expect\": \"%s\"", yes(c->exact),
+                c->expects_refusal ? "refusal" : "answer");
     fputs("\n}\n", out);
 }
 

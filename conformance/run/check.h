@@ -15,9 +15,10 @@ struct claims;
 // A selection of the suite.
 struct check_part {
     struct suite_choice choice;
-    const char *case_pattern;  // a shell pattern of whole names, such as "@(adam|off)-*"; null: all
-    const char *requirement;   // only cases that serve it; null: all
-    int world;                 // check_run alone: only cases, and pairs, of this many ranks; 0: all
+    // Shell patterns of whole names, such as "@(adam|off)-*", and requirements, NULL at the end: only cases that match
+    // one of the patterns and serve one of the requirements. Null: all.
+    const char *const *case_patterns, *const *requirements;
+    int world;  // check_run alone: only cases, and pairs, of this many ranks; 0: all
 };
 
 // Calls visit for every case of a part, as suite_cases does. ERR_USAGE: the requirement does not exist, or no case

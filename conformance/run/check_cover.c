@@ -21,8 +21,7 @@ static enum covering_strength strength_of(const struct check_part *part)
 static int asked_rows(const struct check_part *part, const struct check_run *run, struct covering *out)
 {
     struct covering array;
-    size_t pair_count;
-    int rc = suite_pair_array(&part->choice, &array, &pair_count);
+    int rc = suite_pair_array(&part->choice, &array);
     for (size_t i = 0; rc == ERR_NONE && i < run->case_count; i++) {
         int row = suite_pair_row(run->cases[i]);
         if (row >= 0 && run->asked[i] && run->cases[i]->phase != PHASE_RESUME)
@@ -59,7 +58,7 @@ int check_cover(const struct check_setting *setting, struct check_run *run)
     const struct check_part *part = &setting->part;
     struct covering rows = {0};
     struct factor_space space = factor_space_whole();
-    run->covers = !part->case_pattern && !part->requirement && part->world == 0 && suite_version(&part->choice) >= 2;
+    run->covers = !part->case_patterns && !part->requirements && part->world == 0 && suite_version(&part->choice) >= 2;
     if (!run->covers)
         return ERR_NONE;
     if (setting->claims)
@@ -81,9 +80,8 @@ int check_cover(const struct check_setting *setting, struct check_run *run)
 int check_cover_level(const struct check_part *part, struct coverage *out)
 {
     struct covering array;
-    size_t pair_count;
     struct factor_space whole = factor_space_whole();
-    int rc = suite_pair_array(&part->choice, &array, &pair_count);
+    int rc = suite_pair_array(&part->choice, &array);
     if (rc == ERR_NONE)
         rc = covering_count(&array, &whole, out);
     if (part->choice.level == LEVEL_QUICK)

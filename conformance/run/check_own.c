@@ -92,25 +92,33 @@ int check_own_names(struct hunt_cases *cases)
     return ERR_NONE;
 }
 
-static void keep_matching(struct hunt_cases *cases, const char *pattern)
+static bool matches_one(const char *name, char *const *patterns)
+{
+    for (int i = 0; patterns[i]; i++)
+        if (fnmatch(patterns[i], name, FNM_EXTMATCH) == 0)
+            return true;
+    return false;
+}
+
+static void keep_matching(struct hunt_cases *cases, char *const *patterns)
 {
     int kept = 0;
     for (int i = 0; i < cases->count; i++)
-        if (fnmatch(pattern, cases->list[i].parts[0]->name, FNM_EXTMATCH) == 0)
+        if (matches_one(cases->list[i].parts[0]->name, patterns))
             cases->list[kept++] = cases->list[i];
         else
             hunt_case_close(&cases->list[i]);
     cases->count = kept;
 }
 
-int check_own_open(const char *folder, const char *pattern, struct hunt_cases *out)
+int check_own_open(const char *folder, char *const *patterns, struct hunt_cases *out)
 {
     TRY(hunt_folder_read(folder, out));
     int rc = check_own_names(out);
-    if (rc == ERR_NONE && pattern) {
-        keep_matching(out, pattern);
+    if (rc == ERR_NONE && patterns) {
+        keep_matching(out, patterns);
         if (out->count == 0)
-            rc = err_set(ERR_USAGE, "--case-dir %s: no case is called \"%s\"", folder, pattern);
+            rc = err_set(ERR_USAGE, "--case-dir %s: no case is called \"%s\"", folder, patterns[0]);
     }
     if (rc != ERR_NONE)
         hunt_cases_close(out);

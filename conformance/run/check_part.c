@@ -13,11 +13,14 @@
 static bool is_selected(const struct check_part *part, const struct check_case *c)
 {
     char name[CASE_NAME_BYTES];
+    bool matches = !part->case_patterns, serves = !part->requirements;
     check_whole_name(c, name);
-    if (part->case_pattern && fnmatch(part->case_pattern, name, FNM_EXTMATCH) != 0 &&
-        fnmatch(part->case_pattern, c->name, FNM_EXTMATCH) != 0)
-        return false;
-    return !part->requirement || requirement_covers(requirement_find(part->requirement), c->name);
+    for (int i = 0; part->case_patterns && part->case_patterns[i] && !matches; i++)
+        matches = fnmatch(part->case_patterns[i], name, FNM_EXTMATCH) == 0 ||
+                  fnmatch(part->case_patterns[i], c->name, FNM_EXTMATCH) == 0;
+    for (int i = 0; part->requirements && part->requirements[i] && !serves; i++)
+        serves = requirement_covers(requirement_find(part->requirements[i]), c->name);
+    return matches && serves;
 }
 
 // A visit of the suite that passes on what is selected.
@@ -40,16 +43,19 @@ static int pass_on(void *context, const struct check_case *c)
 int check_cases(const struct check_part *part, int (*visit)(void *context, const struct check_case *c), void *context)
 {
     struct sieve sieve = {.part = part, .visit = visit, .context = context};
-    if (part->requirement && !requirement_find(part->requirement))
-        return err_set(ERR_USAGE, "there is no requirement %s; conformance/SPEC.md lists them", part->requirement);
+    for (int i = 0; part->requirements && part->requirements[i]; i++)
+        if (!requirement_find(part->requirements[i]))
+            return err_set(ERR_USAGE, "there is no requirement %s; conformance/SPEC.md lists them",
+                           part->requirements[i]);
     TRY(suite_cases(&part->choice, pass_on, &sieve));
     if (sieve.count > 0)
         return ERR_NONE;
-    if (!part->case_pattern)
-        return err_set(ERR_USAGE, "no case of this level serves %s", part->requirement);
-    return err_set(ERR_USAGE, "no case of this level%s%s is called \"%s\"; --list names all",
-                   part->requirement ? " that serves " : "", part->requirement ? part->requirement : "",
-                   part->case_pattern);
+    const char *first = part->requirements ? part->requirements[0] : NULL;
+    if (!part->case_patterns)
+        return err_set(ERR_USAGE, "no case of this level serves %s", first);
+    return err_set(ERR_USAGE, "no case of this level%s%s is called \"%s\"%s; --list names all",
+                   first ? " that serves " : "", first ? first : "", part->case_patterns[0],
+                   part->case_patterns[1] ? ", or as the other patterns say" : "");
 }
 
 int check_values(const struct check_source *source, const struct check_case *c, struct case_values **out)

@@ -67,7 +67,7 @@ static int apply_claims(const struct check_setting *setting, struct check_run *r
         if (claims_cover(setting->claims, c, check_other_half(run, c), why))
             continue;
         run->asked[i] = false;
-        TRY(judge_without(run->judge, c, VERDICT_UNSUPPORTED, why));
+        TRY(judge_absent(run->judge, c, ABSENT_UNCLAIMED, why));
     }
     return ERR_NONE;
 }

@@ -47,7 +47,7 @@ static int list_cases(const struct check_part *part)
 {
     struct coverage coverage;
     TRY(check_cases(part, print_case, NULL));
-    if (part->case_pattern || part->requirement || suite_version(&part->choice) < 2)
+    if (part->case_patterns || part->requirements || suite_version(&part->choice) < 2)
         return ERR_NONE;
     TRY(check_cover_level(part, &coverage));
     return check_cover_print(&coverage);
@@ -123,13 +123,13 @@ static int check_as_rank(const struct check_options *a, const struct launcher *l
 // Options that say nothing together.
 static int check_options_fit(const struct check_options *a)
 {
-    if (a->case_dir && (a->requirement || a->list || a->write_cases))
+    if (a->case_dir && (a->requirements || a->list || a->write_cases))
         return err_set(ERR_USAGE, "--case-dir gives the cases: it goes with no --requirement, --list or --write-cases");
     if (a->find_max && !a->hunts)
         return err_set(ERR_USAGE, "--finds ends a hunt: give --hunt MINUTES, too");
     if (!a->hunts)
         return ERR_NONE;
-    if (a->case_dir || a->cases || a->requirement || a->list || a->write_cases || a->json)
+    if (a->case_dir || a->cases || a->requirements || a->list || a->write_cases || a->json)
         return err_set(ERR_USAGE, "--hunt draws its own cases and prints its own report: it goes with no --case, "
                                   "--case-dir, --requirement, --list, --write-cases or --json");
     if (!(a->hunt_minutes > 0 && a->hunt_minutes < 1e6))
@@ -155,8 +155,9 @@ static int check(const struct check_options *a, const char *const *rest, int *st
         return err_set(ERR_USAGE, "--seed %lld: expected a positive number, or 0 for the frozen cases", a->seed);
     struct check_part part = {
         .choice = {.level = full ? LEVEL_FULL : LEVEL_QUICK, .version = a->suite_version, .seed = (uint64_t)a->seed},
-        .case_pattern = a->cases,
-        .requirement = a->requirement};
+        .case_patterns = (const char *const *)a->cases,
+        .requirements = (const char *const *)a->requirements,
+    };
     if (a->list)
         return list_cases(&part);
     interrupt_watch(on_interrupt);
@@ -196,10 +197,12 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
         {"level", 'l', POPT_ARG_STRING, &a->level, 0, "quick takes at most a minute (default: quick)", "quick|full"},
         {"suite-version", '\0', POPT_ARG_INT | POPT_ARGFLAG_SHOW_DEFAULT, &a->suite_version, 0,
          "the cases of an earlier version of the suite", "N"},
-        {"case", 'c', POPT_ARG_STRING, &a->cases, 0,
-         "run only these cases: a name, or a shell pattern such as 'adam-*' or '@(adam|clip)-*'", "CASE"},
-        {"requirement", 'r', POPT_ARG_STRING, &a->requirement, 0, "run only the cases of this requirement",
-         "REQUIREMENT"},
+        {"case", 'c', POPT_ARG_ARGV, &a->cases, 0,
+         "run only these cases: a name, or a shell pattern such as 'adam-*', '*.w2.s3.*' or '@(adam|clip)-*'; may be "
+         "repeated",
+         "CASE"},
+        {"requirement", 'r', POPT_ARG_ARGV, &a->requirements, 0,
+         "run only the cases of this requirement; may be repeated", "REQUIREMENT"},
         {"claims", '\0', POPT_ARG_STRING, &a->claims, 0, "JSON file of the features that the implementation supports",
          "FILE"},
         {"plugin", '\0', POPT_ARG_STRING, &a->plugin, 0, "check this shared object (contract.h) instead of a command",
@@ -216,6 +219,7 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
         {"hunt", '\0', POPT_ARG_DOUBLE, &a->hunt_minutes, HUNT_OPTION,
          "draw random cases for so long, shrink those that fail, and keep them in the folder of --out", "MINUTES"},
         {"finds", '\0', POPT_ARG_INT, &a->find_max, 0, "end the hunt after so many finds", "N"},
+        {"strict", '\0', POPT_ARG_NONE, &a->strict, 0, "anything less than CONFORMS is a failure", NULL},
         {"seed", '\0', POPT_ARG_LONGLONG | POPT_ARGFLAG_SHOW_DEFAULT, &a->seed, 0,
          "draw names, gradients, combinations and order anew; 0: the frozen cases; with --hunt: of the hunt", "N"},
         {"time-limit", '\0', POPT_ARG_DOUBLE | POPT_ARGFLAG_SHOW_DEFAULT, &a->time_limit_s, 0,
@@ -240,6 +244,13 @@ static int run(int argc, const char **argv, struct check_options *a, const char 
     return rc;
 }
 
+static void free_list(char **list)
+{
+    for (int i = 0; list && list[i]; i++)
+        free(list[i]);
+    free(list);
+}
+
 int check_main(int argc, const char **argv)
 {
     static const char *const none[] = {NULL};
@@ -257,9 +268,10 @@ int check_main(int argc, const char **argv)
     int rc = run(own_count, own, &a, rest, &status);
     if (rc != ERR_NONE && *err_message() && rc != ERR_PEER)
         fprintf(stderr, "zerogauge check: %s\n", err_message());
-    char *texts[] = {a.level,   a.cases,  a.requirement, a.claims,      a.out,     a.plugin,
-                     a.explain, a.memory, a.output,      a.write_cases, a.case_dir};
+    char *texts[] = {a.level, a.claims, a.out, a.plugin, a.explain, a.memory, a.output, a.write_cases, a.case_dir};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
+    free_list(a.cases);
+    free_list(a.requirements);
     return rc != ERR_NONE ? err_exit_status(rc) : status;
 }

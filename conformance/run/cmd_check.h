@@ -8,9 +8,9 @@
 enum { CHECK_TIME_LIMIT_S = 600, HUNT_TIME_LIMIT_S = 60 };  // of a launch, unless given
 
 struct check_options {
-    char *level, *cases, *requirement, *claims, *out, *plugin, *explain, *memory, *output, *write_cases,
-        *case_dir;  // may be null
-    int list, json, keep, find_max, suite_version;
+    char **cases, **requirements;  // NULL at the end; may be null
+    char *level, *claims, *out, *plugin, *explain, *memory, *output, *write_cases, *case_dir;  // may be null
+    int list, json, keep, strict, find_max, suite_version;
     long long seed;
     bool hunts;
     double hunt_minutes;

@@ -58,9 +58,12 @@ static int write_report(const char *folder, const char *name, report_form *form,
 static bool is_asked(const struct check_part *part, bool own, const struct check_run *run,
                      const struct requirement *requirement)
 {
-    if (part->requirement)
-        return strcmp(part->requirement, requirement->id) == 0;
-    bool asked = !part->case_pattern && part->world == 0 && suite_version(&part->choice) == ZG_SUITE_VERSION && !own;
+    for (int i = 0; part->requirements && part->requirements[i]; i++)
+        if (strcmp(part->requirements[i], requirement->id) == 0)
+            return true;
+    bool asked = !part->case_patterns && part->world == 0 && suite_version(&part->choice) == ZG_SUITE_VERSION && !own;
+    if (part->requirements)
+        return false;
     for (size_t i = 0; i < run->case_count && !asked; i++)
         asked = requirement_covers(requirement, run->cases[i]->name);
     return asked;
@@ -92,7 +95,7 @@ static int report(const struct check_options *a, const struct check_setting *set
     facts->rules = rules;
     facts->requirement_count = count;
     enum run_verdict verdict = run_verdict_of(verdicts, count, run->command_failed);
-    *status = run_verdict_exit_status(verdict);
+    *status = run_verdict_exit_status(verdict, facts->strict);
     TRY((a->json ? report_json : report_table)(facts, &run->findings, verdicts, count, stdout));
     for (int i = 0; !temporary && i < 3; i++)
         TRY(write_report(setting->folder, files[i].name, files[i].form, facts, run, verdicts, count));
@@ -139,6 +142,7 @@ static struct run_facts facts_of(const struct check_options *a, const struct che
         .case_count = run->case_count,
         .launch_count = run->launch_count,
         .command_failed = run->command_failed,
+        .strict = a->strict,
     };
     snprintf(facts.command_text, sizeof facts.command_text, "%s", run->command_text);
     return facts;

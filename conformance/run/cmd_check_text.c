@@ -48,14 +48,18 @@ int check_part_text(const struct check_part *part, bool own, char **out)
 {
     size_t bytes;
     *out = NULL;
-    if (!part->case_pattern && !part->requirement && part->world == 0 && !own)
+    if (!part->case_patterns && !part->requirements && part->world == 0 && !own)
         return ERR_NONE;
     FILE *text = open_memstream(out, &bytes);
     if (!text)
         return err_set(ERR_MEMORY, "no memory for a line of the report");
-    describe_option(text, "requirement", part->requirement);
+    for (int i = 0; part->requirements && part->requirements[i]; i++)
+        describe_option(text, "requirement", part->requirements[i]);
+    for (int i = 0; part->case_patterns && part->case_patterns[i]; i++)
+        describe_option(text, "case", part->case_patterns[i]);
     char of_world[32];
     snprintf(of_world, sizeof of_world, "*.w%d.*", part->world);
-    describe_option(text, "case", !part->case_pattern && part->world > 0 ? of_world : part->case_pattern);
+    if (!part->case_patterns && part->world > 0)
+        describe_option(text, "case", of_world);
     return fclose(text) == 0 ? ERR_NONE : err_set(ERR_MEMORY, "no memory for a line of the report");
 }

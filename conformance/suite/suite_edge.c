@@ -36,7 +36,7 @@ static void make_subnormal(struct check_case *c, struct suite_item *item)
     c->groups[0].eps = 1e-12;
     if (item->precision == DTYPE_FP16) {
         c->data.reach = 3;
-        c->data.exponent_low = -23;
+        c->data.exponent_low = -22;
         c->data.exponent_high = -21;
         c->loss_scale = (struct case_loss_scale){.kind = SCALE_STATIC, .scale = 1024};
         return;

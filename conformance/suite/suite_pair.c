@@ -21,21 +21,18 @@ uint64_t suite_pair_seed(const struct suite_choice *choice, size_t row)
     return random_key(seed_of(choice), row);
 }
 
-int suite_pair_array(const struct suite_choice *choice, struct covering *out, size_t *pair_count)
+int suite_pair_array(const struct suite_choice *choice, struct covering *out)
 {
     struct factor_space whole = factor_space_whole();
     *out = (struct covering){0};
     TRY(covering_extend(out, &whole, COVERING_PAIRS, seed_of(choice)));
-    *pair_count = out->count;
     return choice->level == LEVEL_FULL ? covering_extend(out, &whole, COVERING_TRIPLES, seed_of(choice)) : ERR_NONE;
 }
 
 int suite_pair_row(const struct check_case *c)
 {
     int row = 0;
-    if (sscanf(c->name, "pair-%d", &row) != 1 && sscanf(c->name, "triple-%d", &row) != 1)
-        return -1;
-    return row - 1;
+    return sscanf(c->name, "pair-%d", &row) == 1 ? row - 1 : -1;
 }
 
 static int visit_row(const struct suite_choice *choice, const struct covering *array, size_t row, const char *topic,
@@ -55,11 +52,10 @@ int suite_pairs(const struct suite_choice *choice, int (*visit)(void *context, c
                 void *context)
 {
     struct covering array;
-    size_t pair_count = 0;
     char topic[32];
-    int rc = suite_pair_array(choice, &array, &pair_count);
+    int rc = suite_pair_array(choice, &array);
     for (size_t row = 0; rc == ERR_NONE && row < array.count; row++) {
-        snprintf(topic, sizeof topic, "%s-%03zu", row < pair_count ? "pair" : "triple", row + 1);
+        snprintf(topic, sizeof topic, "pair-%03zu", row + 1);
         rc = visit_row(choice, &array, row, topic, visit, context);
     }
     covering_free(&array);

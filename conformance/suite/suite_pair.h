@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chapter of cases in which factors meet: each case is a row of a covering array, pair-001 and so on of one of
-// pairs, and at the full level triple-035 and so on of the rows that triples need in addition.
+// The chapter of cases in which factors meet: each case is a row of a covering array. pair-001 and so on have all
+// pairs; at the full level there are the rows that triples need in addition.
 #ifndef ZG_SUITE_PAIR_H
 #define ZG_SUITE_PAIR_H
 
@@ -11,8 +11,8 @@
 int suite_pairs(const struct suite_choice *choice, int (*visit)(void *context, const struct check_case *c),
                 void *context);
 
-// The array of a choice; the caller frees it. pair_count: the rows that pairs alone need.
-int suite_pair_array(const struct suite_choice *choice, struct covering *out, size_t *pair_count);
+// The array of a choice; the caller frees it.
+int suite_pair_array(const struct suite_choice *choice, struct covering *out);
 
 // The row of the array that a case is, by its name; -1: it is none.
 int suite_pair_row(const struct check_case *c);

@@ -233,7 +233,7 @@ static int stop_at_third(void *context, const struct check_case *c)
 Test(suite, a_visitor_that_fails_ends_the_list)
 {
     int count = 0;
-    cr_assert_eq(suite_cases(&(struct suite_choice){LEVEL_QUICK}, stop_at_third, &count), ERR_CHECK);
+    cr_assert_eq(suite_cases(&(struct suite_choice){.level = LEVEL_QUICK}, stop_at_third, &count), ERR_CHECK);
     cr_assert_eq(count, 3);
 }
 
