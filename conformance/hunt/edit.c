@@ -181,7 +181,8 @@ static void remove_empty_groups(struct check_case *c)
 
 bool edit_is_choice(enum edit_kind kind)
 {
-    return kind == EDIT_STEPS || kind == EDIT_WORLD || kind == EDIT_ACCUMULATION || kind == EDIT_PARAMS;
+    return kind == EDIT_WHOLE || kind == EDIT_STEPS || kind == EDIT_WORLD || kind == EDIT_ACCUMULATION ||
+           kind == EDIT_PARAMS;
 }
 
 static bool change(struct draft *draft, struct edit edit)
@@ -191,7 +192,7 @@ static bool change(struct draft *draft, struct edit edit)
     bool done = false;
     switch (edit.kind) {
     case EDIT_FEATURE:
-        return edit_feature(edit.a, draft->parts, &draft->part_count);
+        return edit_feature(edit.a, draft->parts, draft->part_count);
     case EDIT_GROUP:
         if (edit.a >= c->group_count)
             return false;
@@ -255,6 +256,17 @@ static int apply_numbers(const struct hunt_case *from, struct edit edit, const s
     return rc;
 }
 
+// One half's run alone, from the first step to the last.
+static int apply_whole(const struct hunt_case *from, int part, struct draft *draft, struct hunt_case *out, bool *done)
+{
+    struct hunt_case half = {.part_count = 1, .parts = {from->parts[part]}, .values = {from->values[part]}};
+    draft->parts[0] = *from->parts[part];
+    draft->parts[0].phase = PHASE_WHOLE;
+    draft->parts[0].checkpoint_step = 0;
+    draft->parts[0].weights_only = false;
+    return hunt_case_cut(&half, draft->parts, 1, &draft->map, out, done);
+}
+
 int edit_apply(const struct hunt_case *from, struct edit edit, struct hunt_case *out, bool *done)
 {
     struct draft draft = {.part_count = from->part_count};
@@ -263,6 +275,8 @@ int edit_apply(const struct hunt_case *from, struct edit edit, struct hunt_case 
     for (int i = 0; i < from->part_count; i++)
         draft.parts[i] = *from->parts[i];
     hunt_map_same(&draft.map);
+    if (edit.kind == EDIT_WHOLE)
+        return from->part_count == 2 ? apply_whole(from, edit.a, &draft, out, done) : ERR_NONE;
     if (edit.kind == EDIT_NUMBERS || edit.kind == EDIT_ZERO)
         return apply_numbers(from, edit, &draft, out, done);
     if (!change(&draft, edit) || draft.parts[0].param_count == 0)

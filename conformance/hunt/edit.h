@@ -7,6 +7,7 @@
 #include "conformance/hunt/hunt_case.h"
 
 enum edit_kind {
+    EDIT_WHOLE,         // one run without a checkpoint, on the ranks of half a
     EDIT_FEATURE,       // a: a feature is left out or takes its plainest value (edit_feature.c)
     EDIT_GROUP,         // the parameters of group a join the first group
     EDIT_GROUP_FIELD,   // of group a; b: enum edit_group_field
@@ -55,7 +56,7 @@ int edit_apply(const struct hunt_case *from, struct edit edit, struct hunt_case 
 
 // edit_feature.c. Leaves out feature `index` of a case's halves, and says whether that changes anything.
 int edit_feature_count(void);
-bool edit_feature(int index, struct check_case parts[], int *part_count);
+bool edit_feature(int index, struct check_case parts[], int part_count);
 bool edit_group_field(int field, struct case_group *group);
 
 // edit_numbers.c. Replaces numbers of parameter a, or its gradients of one step, and says whether that changes any.

@@ -191,32 +191,24 @@ static void (*const features[])(struct check_case *c) = {
     plain_names,
 };
 
-// Before the features of the table: no checkpoint, and a checkpoint that the same number of ranks continues.
-enum { WHOLE_RUN, SAME_WORLD, FIRST_OF_TABLE };
+// Before the features of the table: a checkpoint that the same number of ranks continues.
+enum { SAME_WORLD, FIRST_OF_TABLE };
 
 int edit_feature_count(void)
 {
     return FIRST_OF_TABLE + (int)(sizeof features / sizeof *features);
 }
 
-bool edit_feature(int index, struct check_case parts[], int *part_count)
+bool edit_feature(int index, struct check_case parts[], int part_count)
 {
-    if (index == WHOLE_RUN) {
-        bool halves = *part_count == 2;
-        *part_count = 1;
-        parts[0].phase = PHASE_WHOLE;
-        parts[0].checkpoint_step = 0;
-        parts[0].weights_only = false;
-        return halves;
-    }
     if (index == SAME_WORLD) {
-        bool differ = *part_count == 2 && parts[0].world != parts[1].world;
+        bool differ = part_count == 2 && parts[0].world != parts[1].world;
         int least = differ && parts[1].world < parts[0].world ? parts[1].world : parts[0].world;
         parts[0].world = parts[1].world = least;
         return differ;
     }
     bool changed = false;
-    for (int i = 0; i < *part_count; i++) {
+    for (int i = 0; i < part_count; i++) {
         struct check_case before = parts[i];
         features[index - FIRST_OF_TABLE](&parts[i]);
         changed |= memcmp(&before, &parts[i], sizeof before) != 0;

@@ -40,6 +40,10 @@ int edit_list(const struct hunt_case *h, enum edit_kind kind, struct edit edits[
     const struct check_case *c = h->parts[0];
     struct list list = {.edits = edits, .room = room, .kind = kind};
     switch (kind) {
+    case EDIT_WHOLE:
+        for (int part = 0; h->part_count == 2 && part < 2; part++)
+            add(&list, part, 0);
+        break;
     case EDIT_FEATURE:
         for (int i = 0; i < edit_feature_count(); i++)
             add(&list, i, 0);

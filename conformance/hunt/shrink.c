@@ -109,6 +109,7 @@ static int take_sequence(struct shrinking *s, const struct edit edits[], int cou
 // Kinds of edits that are tried together: none changes what the indices of the others mean. What makes cases quick to
 // judge comes first; EDIT_KIND_COUNT ends each.
 static const enum edit_kind passes[][6] = {
+    {EDIT_WHOLE, EDIT_KIND_COUNT},
     {EDIT_STEPS, EDIT_PARAMS, EDIT_WORLD, EDIT_ACCUMULATION, EDIT_KIND_COUNT},
     {EDIT_FEATURE, EDIT_STEP, EDIT_RANK, EDIT_MICRO, EDIT_PARAM, EDIT_KIND_COUNT},
     {EDIT_GROUP, EDIT_KIND_COUNT},
