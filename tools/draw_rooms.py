@@ -70,6 +70,7 @@ PURPOSES = {
     "bench/storage": "NVMe, swapping",
     "bench/pcie": "host and device copies",
     "bench/step": "training steps, overlap",
+    "bench/checkpoint": "checkpoints",
     "bench/ranks": "ranks and links",
     "bench/peers": "PyTorch, DeepSpeed, MPI",
     "bench/table": "the list of benchmarks",
