@@ -5,6 +5,7 @@
 #include "ref/model/gpt.h"
 #include "ref/model/gpt_find.h"
 #include "ref/model/linear.h"
+#include "plan/planner/plan_hugging_face.h"
 #include "plan/planner/plan_llama.h"
 #include "plan/planner/plan_texts.h"
 #include "base/strict_json.h"
@@ -79,6 +80,17 @@ static int make_gpt(const struct strict_object *object, struct made *made)
     return gpt_make(made->name, &shape, &made->model);
 }
 
+static int finish_llama(struct made *made, struct llama_shape *shape)
+{
+    if (made->variant.tiling_factor > 1)
+        return err_set(ERR_USAGE, "the model %s cannot be cut into %zu tiles; only GPTs can", made->name,
+                       made->variant.tiling_factor);
+    if (made->variant.sequence_length > 0)
+        shape->sequence_length = made->variant.sequence_length;
+    shape->lora_rank = made->variant.lora_rank;
+    return plan_llama_make(made->name, shape, &made->model);
+}
+
 static int make_llama(const struct strict_object *object, struct made *made)
 {
     struct llama_shape s = {0};
@@ -90,19 +102,21 @@ static int make_llama(const struct strict_object *object, struct made *made)
     TRY(read_size(object, "hidden", 1, SIZE_MAX_OF_SHAPE, &s.hidden));
     TRY(read_size(object, "vocabulary", 1, 1 << 24, &s.vocabulary));
     TRY(read_size(object, "sequence_length", 1, SIZE_MAX_OF_SHAPE, &s.sequence_length));
-    if (made->variant.sequence_length > 0)
-        s.sequence_length = made->variant.sequence_length;
-    s.lora_rank = made->variant.lora_rank;
     TRY(read_other(object, "experts", EXPERTS_MAX, 0, &s.experts));
     TRY(read_other(object, "experts_used", s.experts, 0, &s.experts_used));
     if ((s.experts > 0) != (s.experts_used > 0))
         return strict_fail(object, s.experts > 0 ? "experts_used" : "experts", "is missing");
     if (json_object_get(object->value, "tied_head"))
         TRY(strict_bool(object, "tied_head", &s.tied_head));
-    if (made->variant.tiling_factor > 1)
-        return err_set(ERR_USAGE, "the model %s cannot be cut into %zu tiles; only GPTs can", made->name,
-                       made->variant.tiling_factor);
-    return plan_llama_make(made->name, &s, &made->model);
+    return finish_llama(made, &s);
+}
+
+static int make_hugging_face(const struct strict_object *object, struct made *made)
+{
+    struct llama_shape shape;
+    snprintf(made->source, sizeof made->source, "config.json of Hugging Face");
+    TRY(plan_hugging_face_shape(object, &shape));
+    return finish_llama(made, &shape);
 }
 
 static int parse(const char *file, const char *text, size_t bytes, struct made *made)
@@ -113,6 +127,11 @@ static int parse(const char *file, const char *text, size_t bytes, struct made *
     int schema, architecture;
     TRY(json_text_parse(file, text, bytes, &json));
     struct strict_object object = strict_root(&json);
+    if (plan_is_hugging_face(&object)) {
+        int rc = make_hugging_face(&object, made);
+        json_text_close(&json);
+        return rc;
+    }
     int code = strict_keys(&object, KEYS);
     if (code == ERR_NONE)
         code = strict_int(&object, "schema", 1, 1, &schema);

@@ -67,14 +67,26 @@ static int try_one(const struct plan_options *options, const struct plan_machine
     return plan_choices_try(options, machine, &choice, found);
 }
 
+// True if a placement fits in a smaller world.
+static bool fits_in_less(const struct plan_choices *found, const char *placement, int world)
+{
+    for (size_t i = 0; i < found->count; i++)
+        if (found->list[i].setting.world < world && strcmp(found->list[i].placement, placement) == 0)
+            return true;
+    return false;
+}
+
 static int search_batch(const struct plan_options *options, const struct plan_machine *machine, size_t micro_batch,
                         size_t accumulation, struct plan_choices *found)
 {
-    for (int p = 0; p < PLACEMENT_COUNT; p++)
+    for (int p = 0; p < PLACEMENT_COUNT; p++) {
+        if (options->goal == GOAL_SMALLEST && fits_in_less(found, placements[p].name, options->world))
+            continue;
         for (int c = 0; c < CHECKPOINT_COUNT; c++)
             for (int s = 0; s < SIZE_COUNT; s++)
                 if (has_sizes(p, s))
                     TRY(try_one(options, machine, (const int[]){p, c, s}, micro_batch, accumulation, found));
+    }
     return ERR_NONE;
 }
 
@@ -93,7 +105,8 @@ static int search_world(const struct plan_options *options, const struct plan_ma
     return ERR_NONE;
 }
 
-// Tries worlds in turn: 1, 2, 3, 4, 6, 8, 12, ... For the smallest, up to the first one in which something fits.
+// Tries worlds in turn: 1, 2, 3, 4, 6, 8, 12, ... For the smallest, up to the first in which all states fit on devices:
+// stage 3 without offloading.
 static int search_worlds(const struct plan_options *options, const struct plan_machine *machine, size_t sequences,
                          struct plan_choices *found)
 {
@@ -102,7 +115,7 @@ static int search_worlds(const struct plan_options *options, const struct plan_m
         for (int part = 0; part < (world > 1 ? 2 : 1); part++) {
             in_world.world = world + part * world / 2;
             TRY(search_world(&in_world, machine, sequences, found));
-            if (options->goal == GOAL_SMALLEST && found->count > 0)
+            if (options->goal == GOAL_SMALLEST && fits_in_less(found, "zero3", WORLD_TRIED_MAX * 2))
                 return ERR_NONE;
         }
     return ERR_NONE;

@@ -9,13 +9,14 @@
 
 enum { SHOWN_MAX = 12 };
 
-// True if a better choice differs only in sizes: it has the same world, placement and sequence length.
-static bool has_better(const struct plan_choices *found, size_t at)
+// True if a better choice differs only in sizes: it has the same placement, world and sequence length. In a search for
+// the smallest world, the same placement alone.
+static bool has_better(const struct plan_choices *found, enum plan_goal goal, size_t at)
 {
     const struct plan_choice *a = &found->list[at];
     for (size_t i = 0; i < at; i++) {
         const struct plan_choice *b = &found->list[i];
-        if (a->setting.world == b->setting.world && strcmp(a->placement, b->placement) == 0 &&
+        if ((goal == GOAL_SMALLEST || a->setting.world == b->setting.world) && strcmp(a->placement, b->placement) == 0 &&
             a->setting.model->sequence_length == b->setting.model->sequence_length)
             return true;
     }
@@ -48,7 +49,7 @@ static void print_found(const struct plan_choices *found, const struct plan_opti
         fprintf(out, " %10s", "a million");
     fprintf(out, " %10s %10s %10s\n", "device", "host", "nvme");
     for (size_t i = 0, shown = 0; i < found->count && shown < SHOWN_MAX; i++) {
-        if (has_better(found, i))
+        if (has_better(found, options->goal, i))
             continue;
         shown++;
         print_choice(&found->list[i], options, out);
