@@ -111,8 +111,7 @@ Test(cmd_plan, a_search_writes_the_fastest_that_fits_and_keeps_the_batch)
     cr_expect(json_is_true(json_object_get(again, "fits")));
     cr_expect_float_eq(number(again, "step_s"), best_s, 1e-9 * best_s);
     json_decref(again);
-    cr_expect_eq(plan("--preset zero3 --model llama-405b --machine workstation --sequences 1 --search"),
-                 1);
+    cr_expect_eq(plan("--preset zero3 --model llama-405b --machine workstation --sequences 1 --search"), 1);
     cr_expect(strstr(output, "none of"), "%s", output);
     cr_expect(strstr(output, "the closest, on 1 devices, zero3, all on nvme"), "%s", output);
     folder_remove(folder);
@@ -140,9 +139,10 @@ Test(cmd_plan, worlds_that_do_not_divide_the_sequences_of_a_step_take_the_next_l
 
 Test(cmd_plan, the_smallest_world_of_each_placement_is_found)
 {
-    cr_assert_eq(plan("--preset zero3 --model llama-8b --machine dgx-h100 --world 8 --sequences 1 --sequence-length 2048 "
-                      "--search --goal smallest --json"),
-                 0, "%s", output);
+    cr_assert_eq(
+        plan("--preset zero3 --model llama-8b --machine dgx-h100 --world 8 --sequences 1 --sequence-length 2048 "
+             "--search --goal smallest --json"),
+        0, "%s", output);
     int smallest = 1024;
     for (char *rest = output, *line; (line = strsep(&rest, "\n")) && *line;) {
         json_t *record = json_loads(line, 0, NULL);

@@ -89,8 +89,8 @@ static void put_memory(const struct plan *plan, FILE *out)
 static void put_verdict(const struct plan *plan, FILE *out)
 {
     char reason[PLAN_REASON_BYTES], tokens[SIZE_TEXT_BYTES];
-    html_format(out, "p", "%s%s. A step takes %.3f s: %s tokens/s.", plan->fits_all ? "It fits" : "It does not fit: ",
-                plan_reason(plan, reason), plan->step_s,
+    html_format(out, "p", "%s%s. A step takes %.3f s: %s tokens/s.",
+                plan->fits_all ? "It fits" : "It does not fit: ", plan_reason(plan, reason), plan->step_s,
                 size_text((uint64_t)((double)plan->tokens / plan->step_s), tokens));
     fputc('\n', out);
 }

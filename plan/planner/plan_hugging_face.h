@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes from a Hugging Face config.json: the Llama family, dense or with experts (Llama, Mistral, Mixtral, Qwen2, Qwen3,
-// GPT-OSS and others with the same keys).
+// Shapes from a Hugging Face config.json: the Llama family, dense or with experts (Llama, Mistral, Mixtral, Qwen2,
+// Qwen3, GPT-OSS and others with the same keys).
 #ifndef ZG_PLAN_HUGGING_FACE_H
 #define ZG_PLAN_HUGGING_FACE_H
 

@@ -190,7 +190,8 @@ int plan_llama_make(const char *name, const struct llama_shape *shape, struct mo
 {
     size_t mlps = shape->experts > 0 ? shape->experts : 1;
     size_t layers = shape->blocks + 2;
-    size_t params = shape->blocks * (ATTENTION_PARAMS + 1 + mlps * MLP_PARAMS) * (shape->lora_rank > 0 ? 3 : 1) + OTHER_PARAMS;
+    size_t params =
+        shape->blocks * (ATTENTION_PARAMS + 1 + mlps * MLP_PARAMS) * (shape->lora_rank > 0 ? 3 : 1) + OTHER_PARAMS;
     struct llama *llama = calloc(1, sizeof *llama);
     if (!llama)
         return err_set(ERR_MEMORY, "no memory for %s", name);

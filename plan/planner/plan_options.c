@@ -44,8 +44,8 @@ static int parse(int argc, const char **argv, struct plan_options *a)
         {"model", 'm', TEXT, &a->model, 0, "the model (default: llama-8b); an unknown name lists all",
          "MODEL|SHAPE|FILE"},
         {"sequences", '\0', POPT_ARG_LONGLONG, &a->sequences, 0, "sequences of a rank in each micro-step", "N"},
-        {"sequence-length", '\0', POPT_ARG_LONGLONG, &a->sequence_length, 0, "tokens of a sequence (default: the model's)",
-         "TOKENS"},
+        {"sequence-length", '\0', POPT_ARG_LONGLONG, &a->sequence_length, 0,
+         "tokens of a sequence (default: the model's)", "TOKENS"},
         {"lora", '\0', POPT_ARG_LONGLONG, &a->lora_rank, 0,
          "train adapters of this rank at every matrix of the blocks, with all other weights frozen", "RANK"},
         POPT_TABLEEND,
@@ -55,11 +55,12 @@ static int parse(int argc, const char **argv, struct plan_options *a)
         {"worlds", '\0', TEXT, &a->world_list, 0, "worlds to search, with the same sequences in a step", "N,N,..."},
         {"machine", '\0', TEXT, &a->machine, 0, "the machine (default: dgx-h100); an unknown name lists all",
          "MACHINE|FILE"},
-        {"device-memory", '\0', POPT_ARG_DOUBLE, &a->device_memory_gib, 0, "memory of a device, in place of the machine's",
-         "GIB"},
+        {"device-memory", '\0', POPT_ARG_DOUBLE, &a->device_memory_gib, 0,
+         "memory of a device, in place of the machine's", "GIB"},
         {"host-memory", '\0', POPT_ARG_DOUBLE, &a->host_memory_gib, 0, "memory of a node, in place of the machine's",
          "GIB"},
-        {"price", '\0', POPT_ARG_DOUBLE, &a->price, 0, "of a device and hour: print what a million tokens cost", "PRICE"},
+        {"price", '\0', POPT_ARG_DOUBLE, &a->price, 0, "of a device and hour: print what a million tokens cost",
+         "PRICE"},
         {"tbw", '\0', POPT_ARG_DOUBLE, &a->tbw, 0, "print how long drives of this endurance per node last", "TB"},
         POPT_TABLEEND,
     };
@@ -140,8 +141,9 @@ static int read_goal(struct plan_options *a)
             a->goal = (enum plan_goal)i;
             return a->search ? ERR_NONE : err_set(ERR_USAGE, "--goal needs --search");
         }
-    return a->goal_name ? err_set(ERR_USAGE, "--goal %.64s: expected fastest, smallest, cheapest or longest", a->goal_name)
-                        : ERR_NONE;
+    return a->goal_name
+               ? err_set(ERR_USAGE, "--goal %.64s: expected fastest, smallest, cheapest or longest", a->goal_name)
+               : ERR_NONE;
 }
 
 static int check(const struct plan_options *a)
@@ -192,8 +194,8 @@ int plan_options_parse(int argc, const char **argv, struct plan_options *out)
 
 void plan_options_close(struct plan_options *a)
 {
-    char *texts[] = {a->preset, a->config_path, a->model, a->machine, a->write,
-                     a->html,   a->against,     a->paper, a->claim,   a->world_list, a->throughput, a->goal_name};
+    char *texts[] = {a->preset,  a->config_path, a->model, a->machine,    a->write,      a->html,
+                     a->against, a->paper,       a->claim, a->world_list, a->throughput, a->goal_name};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     for (char **value = a->set; value && *value; value++)

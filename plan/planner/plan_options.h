@@ -25,12 +25,12 @@ struct plan_options {
     int world;
     char *world_list, *goal_name;
     enum plan_goal goal;
-    double price;  // of a device and hour; 0: not given
+    double price;                               // of a device and hour; 0: not given
     double host_memory_gib, device_memory_gib;  // in place of the machine's; 0: not given
-    int worlds[PLAN_WORLD_MAX];  // of a search, [world_count]; none: only `world`
+    int worlds[PLAN_WORLD_MAX];                 // of a search, [world_count]; none: only `world`
     size_t world_count;
     long long sequences, sequence_length, lora_rank;  // 0: not given
-    int json, explain, search;  // flags
+    int json, explain, search;                        // flags
     bool papers, claims, throughputs;
     double tbw;  // endurance of a node's drives, terabytes written; 0: not given
 };

@@ -183,10 +183,10 @@ int plan_search(const struct plan_options *options, const struct plan_machine *m
     TRY(plan_options_config(options, NULL, 0, &config, NULL));
     size_t sequences = config.micro_batch * config.accumulation * (size_t)options->world;
     bool any_world = options->goal == GOAL_SMALLEST || options->goal == GOAL_CHEAPEST;
-    int code = options->world_count > 0          ? ERR_NONE
+    int code = options->world_count > 0        ? ERR_NONE
                : options->goal == GOAL_LONGEST ? search_lengths(options, machine, &found)
-               : any_world                       ? search_worlds(options, machine, sequences, &found)
-                                                 : search_world(options, machine, sequences, &found);
+               : any_world                     ? search_worlds(options, machine, sequences, &found)
+                                               : search_world(options, machine, sequences, &found);
     for (size_t i = 0; code == ERR_NONE && i < options->world_count; i++) {
         struct plan_options in_world = *options;
         in_world.world = options->worlds[i];

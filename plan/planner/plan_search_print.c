@@ -16,7 +16,8 @@ static bool has_better(const struct plan_choices *found, enum plan_goal goal, si
     const struct plan_choice *a = &found->list[at];
     for (size_t i = 0; i < at; i++) {
         const struct plan_choice *b = &found->list[i];
-        if ((goal == GOAL_SMALLEST || a->setting.world == b->setting.world) && strcmp(a->placement, b->placement) == 0 &&
+        if ((goal == GOAL_SMALLEST || a->setting.world == b->setting.world) &&
+            strcmp(a->placement, b->placement) == 0 &&
             a->setting.model->sequence_length == b->setting.model->sequence_length)
             return true;
     }
