@@ -33,28 +33,13 @@ void judge_close(struct judge *judge)
     free(judge);
 }
 
-// The aspects that some requirement checks in a case.
-static unsigned aspects_of(const struct check_case *c)
+unsigned judge_aspects_of(const struct check_case *c)
 {
     unsigned aspects = 1u << ASPECT_ANSWER;
     for (int i = 0; requirement_at(i); i++)
         if (requirement_covers(requirement_at(i), c->name))
             aspects |= requirement_at(i)->aspects;
     return aspects;
-}
-
-int judge_without(struct judge *judge, const struct check_case *c, enum verdict verdict, const char *why)
-{
-    unsigned aspects = aspects_of(c);
-    for (int aspect = 0; aspect < ASPECT_COUNT; aspect++) {
-        struct finding finding = {.c = c, .aspect = (enum aspect)aspect, .verdict = verdict};
-        snprintf(finding.text, sizeof finding.text, "%s", why);
-        // Aspects between cases need a second answer.
-        bool between = aspect == ASPECT_SAME || aspect == ASPECT_REPEAT || aspect == ASPECT_RULE;
-        if ((aspects >> aspect & 1) && !between)
-            TRY(findings_add(judge->findings, &finding));
-    }
-    return ERR_NONE;
 }
 
 static void view(const struct check_case *c, const struct answer_step *step, struct unsharded_state *out)
@@ -261,27 +246,30 @@ int judge_answer(struct judge *judge, const struct check_case *c, const struct c
     char why[FINDING_TEXT_BYTES];
     if (answer->kind == ANSWER_UNSUPPORTED) {
         snprintf(why, sizeof why, "declined: %.400s", answer->text);
-        return judge_without(judge, c, VERDICT_UNSUPPORTED, why);
+        return judge_absent(judge, c, ABSENT_DECLINED, why);
     }
     if (answer->kind == ANSWER_REFUSED && !c->expects_refusal) {
         snprintf(why, sizeof why, "refused a valid case: %.400s", answer->text);
         return judge_without(judge, c, VERDICT_FAIL, why);
     }
+    if (c->phase == PHASE_RESUME && !saved)
+        return judge_without(judge, c, VERDICT_BROKEN, "the saving half of the case has no answer");
     struct finding whole = {.c = c, .aspect = ASPECT_ANSWER, .verdict = VERDICT_PASS};
     TRY(findings_add(judge->findings, &whole));
     if (c->expects_refusal)
         return judge_refusal(judge, c, answer);
-    if (c->phase == PHASE_RESUME && !saved)
-        return judge_without(judge, c, VERDICT_BROKEN, "the saving half of the case has no answer");
     struct kept *kept = NULL;
     TRY(keep(judge, c, &kept));
-    unsigned aspects = aspects_of(c);
+    unsigned aspects = judge_aspects_of(c);
+    size_t before = judge->findings->count;
     struct trial trial = {.c = c, .values = values, .answer = answer, .saved = saved, .options = &judge->options};
     int rc = open_trial(&trial);
     if (rc == ERR_NONE)
         rc = judge_states(judge, &trial, aspects, kept);
     if (rc == ERR_NONE)
         rc = judge_aspects(judge, &trial, aspects);
+    for (size_t i = before; i < judge->findings->count; i++)
+        kept->is_convicted |= judge->findings->list[i].verdict >= VERDICT_FAIL;
     close_trial(&trial);
     return rc;
 }

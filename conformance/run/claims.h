@@ -6,6 +6,7 @@
 
 #include "conformance/cases/case.h"
 #include "conformance/judge/unsharded.h"
+#include "conformance/suite/factor.h"
 
 enum claims_feature {
     FEATURE_ACCUMULATION,
@@ -30,6 +31,9 @@ enum claims_feature {
     FEATURE_COUNT
 };
 
+// Settings of the schedule that a case may turn. Cases about a knob that an implementation lacks are not put to it.
+enum claims_knob { KNOB_BUCKETS, KNOB_OVERLAP, KNOB_PREFETCH, KNOB_SUB_GROUP, KNOB_COUNT };
+
 const char *claims_feature_name(enum claims_feature feature);  // the key in the file, such as "accumulation"
 
 enum claims_clip { CLAIMS_CLIP_EITHER, CLAIMS_CLIP_TORCH, CLAIMS_CLIP_DEEPSPEED };
@@ -41,7 +45,7 @@ struct claims {
     char name[CLAIMS_WORD_BYTES], version[CLAIMS_WORD_BYTES];
     // Bit sets. Bit w of `worlds` is a world of w + 1 ranks.
     uint64_t worlds;
-    uint32_t stages, precisions, offload_optimizer, offload_param, features;
+    uint32_t stages, precisions, offload_optimizer, offload_param, features, knobs;
     enum claims_clip clip;
     enum scaler_form scaler;
     enum claims_unused unused;
@@ -55,6 +59,9 @@ int claims_read(const char *file, struct claims *out);
 
 // As claims_read, but reads from memory; messages call the text `file`.
 int claims_parse(const char *file, const char *text, size_t bytes, struct claims *out);
+
+// The values of factors that are claimed.
+void claims_space(const struct claims *claims, struct factor_space *out);
 
 // Returns whether a case is claimed; if not, `why` receives the reason, such as "the feature \"tied\" is not claimed".
 // A case that resumes is claimed if both of its halves are: `other` is the other half, or null for a whole case.

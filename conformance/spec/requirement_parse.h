@@ -7,9 +7,13 @@
 //
 //     - Source: where it comes from
 //     - Check: state, gradient of `red-rounding` `red-odd`
+//     - Needs: sharding
+//     - Versions: from 2
 //     - Mutants: `reduce-rank-weighed` `reduce-bf16-sum`
 //
-// whose list has these three items in this order; lines indented by two spaces continue an item.
+// whose list has these items in this order, Needs only where there is something, Versions where suite versions differ:
+// 'from 2' did not exist before version 2, a SHOULD 'MUST until 1' was a MUST in version 1. Lines indented by two
+// spaces continue an item.
 #ifndef ZG_REQUIREMENT_PARSE_H
 #define ZG_REQUIREMENT_PARSE_H
 
@@ -21,6 +25,19 @@ enum { REQUIREMENT_PATTERN_MAX = 8, REQUIREMENT_MUTANT_MAX = 16 };
 // How many a SPEC.md may have.
 enum { REQUIREMENT_MAX = 128 };
 
+// A case must have this for a right answer to be a credit to the requirement. A wrong one always counts.
+enum need {
+    NEED_NOTHING,
+    NEED_SHARDING,    // a stage above 0, and several ranks
+    NEED_OFFLOAD,     // states on the host or on NVMe
+    NEED_NVME,        // states on NVMe
+    NEED_CHECKPOINT,  // it stops, or is resumed
+    NEED_COUNT
+};
+
+const char *need_name(enum need need);  // "sharding"; "" for NEED_NOTHING
+bool need_has(enum need need, const struct check_case *c);
+
 struct requirement {
     char id[CASE_REQUIREMENT_BYTES];  // "R-RED-04"
     const char *title;
@@ -29,6 +46,9 @@ struct requirement {
     const char *text;   // the whole block, as in SPEC.md; text_bytes of it
     size_t text_bytes;
     unsigned aspects;  // bits 1 << enum aspect
+    enum need need;
+    int since;       // the first suite version that has it
+    int must_until;  // of a SHOULD: the last one in which it was a MUST; 0: none
     int pattern_count, mutant_count;
     char patterns[REQUIREMENT_PATTERN_MAX][CASE_NAME_BYTES];  // of case names, as a shell's
     char mutants[REQUIREMENT_MUTANT_MAX][CASE_NAME_BYTES];

@@ -122,5 +122,6 @@ void plan_choices_sort(struct plan_choices *found, enum plan_goal goal)
         [GOAL_CHEAPEST] = compare_cheapest,
         [GOAL_LONGEST] = compare_longest,
     };
-    qsort(found->list, found->count, sizeof *found->list, compare[goal]);
+    if (found->count > 0)  // an empty list is null, which qsort does not take
+        qsort(found->list, found->count, sizeof *found->list, compare[goal]);
 }

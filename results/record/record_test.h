@@ -17,7 +17,8 @@
 
 #define SAMPLE_SUITE                                                                                                   \
     "{\"version\":\"0.1.0\",\"edition\":1,\"commit\":\"0123456789abcdef0123456789abcdef01234567\",\"dirty\":false,"    \
-    "\"compiler\":\"GCC 12\",\"flags\":\"-O3\",\"libraries\":{\"jansson\":\"2.14\"}}"
+    "\"compiler\":\"GCC 12\",\"flags\":\"-O3\",\"libraries\":{\"jansson\":\"2.14\"},"                                  \
+    "\"openblas_warning\":\"OpenBLAS uses kernels for Prescott\"}"
 #define SAMPLE_MACHINE                                                                                                 \
     "{\"processor\":\"A processor\",\"architecture\":\"x86_64\",\"sockets\":1,\"cores\":2,\"threads\":2,"              \
     "\"numa_nodes\":1,\"numa_node_bytes\":[1024],\"caches\":[{\"name\":\"L2\",\"bytes\":1024,\"count\":2}],"           \
@@ -27,7 +28,7 @@
     "\"clock_source\":\"tsc\",\"governor\":\"performance\",\"hypervisor\":\"KVM\",\"container\":\"docker\","           \
     "\"allowed_threads\":2,\"processor_quota\":1.5,\"memory_limit_bytes\":512,\"locked_memory_limit_bytes\":65536}"
 #define SAMPLE_RUN                                                                                                     \
-    "{\"record\":\"run\",\"schema\":1,\"program\":\"validate\",\"level\":\"quick\","                                   \
+    "{\"record\":\"run\",\"schema\":1,\"program\":\"trial\",\"level\":\"quick\","                                      \
     "\"command\":[\"zerogauge\",\"validate\",\"--quick\"],\"started\":\"2026-11-21T15:00:00Z\","                       \
     "\"suite\":" SAMPLE_SUITE ",\"machine\":" SAMPLE_MACHINE                                                           \
     ",\"other_hosts\":[{\"host\":\"node8\",\"rank\":1,\"rank_count\":2,\"machine\":" SAMPLE_MACHINE "}]}"
@@ -38,6 +39,7 @@
     "{\"PASS\":" #pass ",\"EQUIVALENT\":0,\"BOUNDED\":0,\"FAIL\":0,\"BROKEN\":0,\"UNSUPPORTED\":0}"
 #define SAMPLE_CONFORMANCE                                                                                             \
     "{\"record\":\"conformance\",\"implementation\":\"the reference\",\"level\":\"quick\",\"verdict\":\"CONFORMS\","   \
+    "\"case_count\":3,"                                                                                                \
     "\"requirement_counts\":" SAMPLE_COUNTS(1) "}"
 #define SAMPLE_REQUIREMENT                                                                                             \
     "{\"record\":\"requirement\",\"id\":\"R-ADAM-01\",\"must\":true,\"chapter\":\"Adam\",\"title\":\"The update\","    \
@@ -114,9 +116,9 @@ static inline const char *sample_write(const char *name, const char *const *line
     size_t bytes, count = 0;
     FILE *file = open_memstream(&text, &bytes);
     for (; lines[count]; count++) {
-        json_t *record = json_loads(lines[count], 0, NULL);
+        json_t *record = lines[count + 1] ? NULL : json_loads(lines[count], 0, NULL);
         const char *kind = json_string_value(json_object_get(record, "record"));
-        if (!lines[count + 1] && kind && strcmp(kind, "end") == 0) {
+        if (kind && strcmp(kind, "end") == 0) {
             char digest[FILE_DIGEST_BYTES];
             fflush(file);
             digest_text(XXH3_128bits(text, bytes), digest);
