@@ -69,6 +69,7 @@ PURPOSES = {
     "bench/storage": "NVMe, swapping",
     "bench/pcie": "host and device copies",
     "bench/step": "training steps, overlap",
+    "bench/checkpoint": "checkpoints",
     "bench/ranks": "ranks and links",
     "bench/peers": "PyTorch, DeepSpeed, MPI",
     "bench/table": "the list of benchmarks",

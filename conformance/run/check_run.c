@@ -89,7 +89,7 @@ static int judge_one(const struct check_setting *setting, struct check_run *run,
     return rc;
 }
 
-// What a case's files are before a launch, and why it has no answer after it.
+// The digest of each case's files before a launch, and the reason why it has no answer after it.
 struct asked {
     char (*digest)[FILE_DIGEST_BYTES];
     char (*why)[CHECK_WHY_BYTES];

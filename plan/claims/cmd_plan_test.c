@@ -87,6 +87,13 @@ Test(cmd_plan, advised_changes_fit)
     cr_expect(strstr(output, "fits: yes"), "%s: %s", arguments, output);
 }
 
+// The sanitizers see an empty list sorted.
+Test(cmd_plan, where_no_change_fits_that_is_said)
+{
+    cr_assert_eq(plan("--preset zero1 --model gpt-1t --machine workstation"), 0, "%s", output);
+    cr_expect(strstr(output, "no single change makes it fit"), "%s", output);
+}
+
 Test(cmd_plan, a_search_writes_the_fastest_that_fits_and_keeps_the_batch)
 {
     char folder[PATH_MAX], arguments[PATH_MAX + 300];

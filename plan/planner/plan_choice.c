@@ -70,5 +70,6 @@ static int compare_choices(const void *left, const void *right)
 
 void plan_choices_sort(struct plan_choices *found)
 {
-    qsort(found->list, found->count, sizeof *found->list, compare_choices);
+    if (found->count > 0)  // an empty list is null, which qsort does not take
+        qsort(found->list, found->count, sizeof *found->list, compare_choices);
 }
