@@ -36,7 +36,7 @@ class Adapter:
     claims = {"contract": 1, "name": "unnamed", "version": "0"}
     # Options of the command line, each with its choices; the first is the default. self.arguments has the values.
     options = {}
-    # What `build` raises where a configuration is invalid: the answer is a refusal, with the message.
+    # `build` raises one of these where a configuration is invalid: the answer is a refusal, with the message.
     refusals = (ValueError, AssertionError)
 
     def __init__(self, case, arguments):
