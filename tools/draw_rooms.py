@@ -61,6 +61,7 @@ PURPOSES = {
     "conformance/run": "launching and collecting",
     "conformance/judge": "which rule explains every bit",
     "conformance/report": "text, HTML, JUnit, JSON",
+    "conformance/hunt": "random cases, cut down until nothing can be left out",
     "conformance/reference": "the reference behind the contract",
     "bench/harness": "repetitions, baselines, results",
     "bench/adam": "the optimizer",

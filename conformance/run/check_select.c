@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/run/check_select.h"
 
-#include "conformance/run/check_cover.h"
 #include "conformance/run/claims.h"
 #include "base/err.h"
 #include "ref/arithmetic/random.h"
@@ -72,12 +71,13 @@ static int apply_claims(const struct check_setting *setting, struct check_run *r
     return ERR_NONE;
 }
 
-// Some cases come twice, under another name, so that leftovers of other cases and chance show.
-static int repeat_some(const struct check_setting *setting, struct check_run *run)
+int check_repeat(const struct check_setting *setting, struct check_run *run)
 {
     size_t count = run->case_count;
     for (size_t i = 0; i < count; i++) {
         const struct check_case *c = run->cases[i];
+        if (setting->once)
+            break;
         bool chosen = random_below(random_at(random_key(setting->seed, 1), i), REPEAT_EVERY) == 0;
         if (!run->asked[i] || c->phase != PHASE_WHOLE || c->expects_refusal || !(chosen || count < REPEAT_EVERY) ||
             strlen(c->name) + 3 > CASE_NAME_BYTES)
@@ -116,9 +116,11 @@ static int keep_world(const struct check_setting *setting, struct check_run *run
 
 int check_select(const struct check_setting *setting, struct check_run *run)
 {
-    TRY(check_cases(&setting->part, visit_case, run));
-    TRY(keep_world(setting, run));
-    TRY(apply_claims(setting, run));
-    TRY(check_cover(setting, run));
-    return repeat_some(setting, run);
+    if (setting->source) {
+        TRY(setting->source->cases(setting->source->context, visit_case, run));
+    } else {
+        TRY(check_cases(&setting->part, visit_case, run));
+        TRY(keep_world(setting, run));
+    }
+    return apply_claims(setting, run);
 }

@@ -87,7 +87,7 @@ static inline struct offload_trial draw_trial(struct draw *d)
     t.overlap_comm = below(d, 2);
     t.contiguous = below(d, 4);
     t.owner_broadcast = t.stage == 3 && below(d, 4) == 0;
-    t.unchecked = t.precision == DTYPE_BF16 && strcmp(t.model, "linear-overflow") != 0 && below(d, 2);
+    t.unchecked = t.precision == DTYPE_BF16 && strncmp(t.model, "linear-overflow", 15) != 0 && below(d, 2);
     t.checkpointing = gpt && below(d, 2);
     t.activation = t.checkpointing ? tiers[below(d, 3)] : TIER_DEVICE;
     t.tiles = gpt && !strchr(t.model, ':') && below(d, 3) == 0 ? 2 : 1;
