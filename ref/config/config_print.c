@@ -133,6 +133,9 @@ static json_t *own_json(const struct config *config)
         json_object_set_new(json, "partitioning", json_string(broadcast ? "owner_broadcast" : "bandwidth_centric"));
     if (config->reduction_group > 0)
         json_object_set_new(json, "reduction_group", json_integer((json_int_t)config->reduction_group));
+    char mesh[MESH_TEXT_BYTES];
+    if (config->mesh.replicate > 1)
+        json_object_set_new(json, "mesh", json_string(mesh_text(&config->mesh, mesh)));
     if (config->delayed_update_start_step > 0)
         json_object_set_new(json, "delayed_update",
                             json_pack("{s:I}", "start_step", (json_int_t)config->delayed_update_start_step));

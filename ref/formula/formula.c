@@ -14,9 +14,11 @@ static struct terms terms_of(const struct stage *stage, int rank)
         .p = dtype_bytes(config->precision),
         .g = dtype_bytes(config->accumulation_dtype),
         .c = dtype_bytes(config->communication_dtype),
-        .ranks = (uint64_t)comm_world(stage->setting.comm),
+        .ranks = (uint64_t)stage->mesh.shard,
         .micro_steps = config->accumulation,
-        .rank = rank,
+        .rank = mesh_index_in(&stage->mesh, MESH_SHARD, rank),
+        .replicas = (uint64_t)stage->mesh.replicate,
+        .replica = (uint64_t)mesh_index_in(&stage->mesh, MESH_REPLICATE, rank),
     };
 }
 
@@ -45,7 +47,7 @@ void formula_of(const struct stage *stage, int rank, uint64_t activation_bytes, 
     formulas[number].move(&t, out);
     if (!stage->operations->replicates_update)
         formula_move_norm(&t, out);
-    out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t.ranks - 1) * report_bytes;
+    out->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += (t.ranks * t.replicas - 1) * report_bytes;
 }
 
 // Appends "p Psi" or "(g + K) Psi/N" to a sum.

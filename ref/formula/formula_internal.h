@@ -11,8 +11,9 @@ struct terms {
     const struct stage *stage;
     const struct config *config;
     uint64_t p, g, c;
-    uint64_t ranks, micro_steps;
-    int rank;
+    uint64_t ranks, micro_steps;  // ranks: N, or the S of a shard group
+    int rank;                     // in the shard group
+    uint64_t replicas, replica;   // R groups, and this rank's one
 };
 
 // A stage's part: the bytes that it holds of a bucket, and those that it moves in a step.

@@ -76,19 +76,29 @@ static uint64_t all_reduce_elements(uint64_t count, uint64_t ranks, uint64_t ran
     return (count - own) + (ranks - 1) * own;
 }
 
+// The same for `count` elements in pieces of at most reduce_bucket_size, by one of `ranks` ranks.
+static void all_reduce_traffic(const struct terms *t, uint64_t count, uint64_t ranks, uint64_t rank, struct formula *f)
+{
+    uint64_t limit = t->stage->exchange.reduce_bucket_elements;
+    for (uint64_t left = count, piece; left > 0; left -= piece) {
+        piece = limit > 0 && limit < left ? limit : left;
+        f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE] += t->c * all_reduce_elements(piece, ranks, rank);
+    }
+}
+
 // Traffic 2 Psi (N-1)/N: one all-reduce.
 void ddp_move(const struct terms *t, struct formula *f)
 {
-    uint64_t limit = t->stage->exchange.reduce_bucket_elements;
-    for (int i = 0; i < t->stage->layout.trainable_count; i++) {
-        uint64_t left = t->stage->layout.buckets[i].count;
-        while (left > 0) {
-            uint64_t piece = limit > 0 && limit < left ? limit : left;
-            f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_REDUCE] +=
-                t->c * all_reduce_elements(piece, t->ranks, (uint64_t)t->rank);
-            left -= piece;
-        }
-    }
+    for (int i = 0; i < t->stage->layout.trainable_count; i++)
+        all_reduce_traffic(t, t->stage->layout.buckets[i].count, t->ranks, (uint64_t)t->rank, f);
+}
+
+// Between groups, once a step: "2 (Psi/S) (R-1)/R", an all-reduce of the rank's shard over the replicas (MiCS, section
+// 3.4, the second hop).
+static void replica_traffic(const struct terms *t, int bucket, struct formula *f)
+{
+    if (t->replicas > 1)
+        all_reduce_traffic(t, own_elements(t, &t->stage->layout.buckets[bucket]), t->replicas, t->replica, f);
 }
 
 // Traffic 2 Psi (N-1)/N: a reduce-scatter and an all-gather. Of the all-gather, each rank sends the share it has
@@ -99,6 +109,7 @@ static void scatter_and_gather(const struct terms *t, uint64_t scatters, struct 
         const struct bucket *bucket = &t->stage->layout.buckets[i];
         f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += scatters * scatter_bytes(t, bucket);
         f->returned_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] += gather_bytes(t, bucket);
+        replica_traffic(t, i, f);
         gradient_traffic(t, i, scatters, f);
         update_traffic(t, i, f);
     }
@@ -206,6 +217,7 @@ void zero3_move(const struct terms *t, struct formula *f)
         if (bucket->frozen)
             continue;
         f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += t->micro_steps * scatter_bytes(t, bucket);
+        replica_traffic(t, i, f);
         gradient_traffic(t, i, t->micro_steps, f);
         update_traffic(t, i, f);
     }

@@ -34,7 +34,8 @@ struct optimizer {
     const struct config *config;
     const struct layout *layout;
     struct placement *placements;  // by bucket
-    struct comm *comm;
+    struct comm *comm;             // of the ranks that hold all shards together
+    int ranks;                     // whose gradients are summed: those of all replicas
     struct move move;
     struct buffer_pool device_buffers, host_buffers;  // states on their way to Adam and back
     bool replicated;                                  // every rank holds, and updates, everything

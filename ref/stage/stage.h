@@ -15,6 +15,7 @@
 #include "ref/config/config.h"
 #include "ref/executor/executor.h"
 #include "ref/executor/move.h"
+#include "ref/mesh/mesh.h"
 #include "ref/model/model.h"
 #include "ref/optimizer/optimizer.h"
 #include "ref/partition/buffer_cache.h"
@@ -68,10 +69,14 @@ struct stage_setting {
 struct stage {
     const struct stage_operations *operations;
     struct stage_setting setting;
+    struct mesh mesh;
+    struct comm *shard_comm;       // the ranks over which states are partitioned: the whole world, or a group of it
+    struct comm *replica_comm;     // the ranks with this rank's shards; null: there are none but this one
     struct layout layout;          // the parameters in buckets, and the buckets' shards
     struct placement *placements;  // by bucket: where each of its states lives
     struct optimizer optimizer;
-    struct exchange exchange;  // collectives over buckets
+    struct exchange exchange;  // collectives over buckets, among the ranks of the shard group,
+    struct exchange replicas;  // and among the replicas
     struct move move;          // copies between tiers
     int micro;                 // micro-step of the present step, from 0
 
@@ -93,6 +98,9 @@ struct stage {
     char **names;  // [name_count] of shards on NVMe, for messages; owned
     size_t name_count;
 };
+
+// With a mesh of replicas (config.mesh) the partition is that of the shard group: "rank" and "world" of states, shards
+// and buckets are those of the group, and replicas hold the same states bit by bit (stage_mesh.c).
 
 // 0: data parallelism; 1, 2, 3: ZeRO. ERR_USAGE for anything else.
 int stage_find(int number, const struct stage_operations **out);
@@ -123,7 +131,7 @@ int stage_step(struct stage *stage, bool *applied);
 // The buckets in which a layer's parameters lie; *next starts as 0. False when there are no more.
 bool stage_next_bucket(const struct stage *stage, int layer, int *next, int *bucket);
 
-// The shard that this rank owns of a bucket: its rank, or 0 where every rank owns everything.
+// The shard that this rank owns of a bucket: its rank in the shard group, or 0 where every rank owns everything.
 int stage_shard(const struct stage *stage, int bucket);
 
 // --- For checks and checkpoints: outside the executor, which must be idle, and uncounted ---
