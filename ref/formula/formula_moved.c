@@ -19,15 +19,22 @@ static uint64_t sub_group_blocks(const struct terms *t, int bucket, uint64_t ele
     return bytes;
 }
 
-// Gradients on their way to where they are kept. Each time c bytes per element leave the device; on NVMe g bytes are
-// written, and read again to add to them.
+// Bytes of an element of a gradient that leaves the device: c, or p where a shard group of one keeps its micro-steps'
+// gradients as they are until it adds those of the replicas.
+static uint64_t leaving_bytes(const struct terms *t)
+{
+    bool kept = t->stage->operations->reduces_each_micro_step && t->micro_steps > 1;
+    return kept && t->ranks == 1 && t->replicas > 1 ? t->p : t->c;
+}
+
+// Gradients on their way to where they are kept. On NVMe g bytes are written, and read again to add to them.
 static void gradient_traffic(const struct terms *t, int bucket, uint64_t times, struct formula *f)
 {
     const struct placement *placement = &t->stage->placements[bucket];
     uint64_t own = own_elements(t, &t->stage->layout.buckets[bucket]);
     if (placement->gradient_tier == TIER_DEVICE)
         return;
-    copy(f->step_bytes, LANE_D2H, times * t->c * own);
+    copy(f->step_bytes, LANE_D2H, times * leaving_bytes(t) * own);
     if (placement->gradient_tier != TIER_NVME)
         return;
     copy(f->step_bytes, LANE_NVME_WRITE, times * blocks(t->g * own));

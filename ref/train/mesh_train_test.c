@@ -4,6 +4,8 @@
 #include "ref/comm/mpirun_test.h"
 #include "ref/train/offload_trial.h"
 
+#include <limits.h>
+
 enum { MESH_COUNT = 10 };
 static const struct {
     int replicas, shards;
@@ -67,7 +69,7 @@ Test(mesh_train, zero3_concurrent_on_meshes_is_unsharded_adam)
     expect_unsharded_adam(3);
 }
 
-Test(mesh_train, offloaded_states_on_meshes_are_unsharded_adams, .init = storage_make, .fini = storage_remove)
+Test(mesh_train, offloaded_states_on_meshes_are_unsharded_adams)
 {
     static const enum ledger_tier tiers[][3] = {
         // optimizer, gradient, parameter
