@@ -115,6 +115,7 @@ struct config {
     size_t reduction_group;  // ranks in a group of hierarchical sums; 0: sums in canonical order
     size_t tiling_factor;    // parts that each large linear layer is cut into; 1: not cut
     struct mesh mesh;        // of as many ranks as the world; all 0: one shard group
+    int secondary_ranks;     // hpZ: ranks that hold a second copy of the parameters together; 0: there is none
 };
 
 // Values from outside the file.

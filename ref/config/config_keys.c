@@ -91,7 +91,7 @@ static const struct config_key KEYS[] = {
     ALIAS("zero_optimization.allgather_sequential", "zero_optimization.stage3_allgather_sequential"),
     FIXED("zero_optimization.ignore_unused_parameters", BOOL, "true", "the gradient of an unused parameter is zero"),
     FIXED("zero_optimization.legacy_stage1", BOOL, "false", "DeepSpeed itself refuses it"),
-    FIXED("zero_optimization.zero_hpz_partition_size", INTEGER, "1", "there is no secondary partition"),
+    USED("zero_optimization.zero_hpz_partition_size", INTEGER, ACCEPTS(KEY_AUTO | KEY_NULL), RANGE(0, COUNT_MAX)),
     USED("zero_optimization.mics_shard_size", INTEGER, ACCEPTS(KEY_AUTO | KEY_NULL), RANGE(-1, COUNT_MAX)),
     FIXED("zero_optimization.zero_quantized_weights", BOOL, "false", QUANTISED),
     FIXED("zero_optimization.zero_quantized_nontrainable_weights", BOOL, "false", QUANTISED),

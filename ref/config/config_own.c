@@ -121,6 +121,28 @@ static int resolve_mesh(struct config_doc *doc, struct config *out)
     return ERR_NONE;
 }
 
+// ZeRO++'s hpZ. DeepSpeed's 0 and 1 turn it off.
+static int resolve_secondary(struct config_doc *doc, struct config *out)
+{
+    static const char KEY[] = "zero_optimization.zero_hpz_partition_size";
+    int64_t ranks = config_doc_whole(doc, KEY, 1);
+    out->secondary_ranks = 0;
+    if (out->stage != 3)
+        config_doc_ignore(doc, KEY);
+    if (out->stage != 3 || ranks <= 1)
+        return ERR_NONE;
+    if (out->mesh.shard % ranks != 0)
+        return config_doc_fail(doc, KEY, "is %lld, expected a divisor of the %d ranks of a shard group",
+                               (long long)ranks, out->mesh.shard);
+    if (out->partitioning == PARTITION_OWNER_BROADCAST)
+        return config_doc_fail(doc, KEY,
+                               "is %lld and zerogauge.partitioning is \"owner_broadcast\", expected "
+                               "\"bandwidth_centric\": a secondary partition consists of shards",
+                               (long long)ranks);
+    out->secondary_ranks = (int)ranks;
+    return ERR_NONE;
+}
+
 int config_resolve_own(struct config_doc *doc, struct config *out)
 {
     TRY(resolve_recipe(doc, out));
@@ -129,5 +151,6 @@ int config_resolve_own(struct config_doc *doc, struct config *out)
     out->tiling_factor = config_doc_size(doc, "zerogauge.tiling.factor", 1);
     TRY(resolve_reduction_group(doc, out));
     TRY(resolve_mesh(doc, out));
-    return resolve_partitioning(doc, out);
+    TRY(resolve_partitioning(doc, out));
+    return resolve_secondary(doc, out);
 }

@@ -80,6 +80,8 @@ static json_t *zero_json(const struct config *config)
                   "stage3_max_live_parameters", (json_int_t)config->max_live_parameters, "stage3_max_reuse_distance",
                   (json_int_t)config->max_reuse_distance);
     json_object_update(zero, stage3);
+    if (config->secondary_ranks > 1)
+        json_object_set_new(zero, "zero_hpz_partition_size", json_integer(config->secondary_ranks));
     json_decref(stage3);
     return zero;
 }

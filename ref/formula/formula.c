@@ -18,6 +18,7 @@ static struct terms terms_of(const struct stage *stage, int rank)
         .micro_steps = config->accumulation,
         .rank = mesh_index_in(&stage->mesh, MESH_SHARD, rank),
         .replicas = (uint64_t)stage->mesh.replicate,
+        .secondary_ranks = (uint64_t)config->secondary_ranks,
         .replica = (uint64_t)mesh_index_in(&stage->mesh, MESH_REPLICATE, rank),
     };
 }

@@ -161,7 +161,8 @@ static bool lru_use(struct lru *lru, int bucket)
 // How often each bucket is gathered in one step: once per use, in forward and backward of each micro-step, unless it is
 // still gathered because max_reuse_distance allows it and few other buckets were gathered in between. And how often its
 // shard is read from NVMe: once per gather, unless the host still has it.
-static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t reads[])
+// With hpZ backward gathers from the second copy, which is on the device: second[] counts these.
+static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t second[], uint64_t reads[])
 {
     const struct stage *stage = t->stage;
     const struct layout *layout = &stage->layout;
@@ -183,7 +184,9 @@ static void count_gathers(const struct terms *t, uint64_t gathers[], uint64_t re
                 continue;
             bool tied = layout->buckets[b].tied, near = touched - last[b] < reuse;
             bool full = tied ? own_full[b] : lru_use(&gathered, b);
-            if (!full || !near) {
+            if ((!full || !near) && at >= layers && t->secondary_ranks > 1)
+                second[b]++;
+            else if (!full || !near) {
                 gathers[b]++;
                 reads[b] += !(tied ? own_read[b] : lru_use(&host, b));
             }
@@ -207,20 +210,25 @@ static void fetch_traffic(const struct terms *t, int bucket, uint64_t fetches, u
         copy(lanes, LANE_NVME_READ, reads * blocks(t->p * own_elements(t, b)));
 }
 
-// Traffic 3 Psi (N-1)/N: an all-gather for forward, one for backward, a reduce-scatter.
+// Traffic 3 Psi (N-1)/N: an all-gather for forward, one for backward, a reduce-scatter. With hpZ the one for backward
+// is Psi (P-1)/P, within the group (ZeRO++, section 3.2).
 void zero3_move(const struct terms *t, struct formula *f)
 {
     const struct layout *layout = &t->stage->layout;
-    uint64_t gathers[layout->bucket_count], reads[layout->bucket_count];
+    uint64_t gathers[layout->bucket_count], second[layout->bucket_count], reads[layout->bucket_count];
     memset(gathers, 0, sizeof gathers);
+    memset(second, 0, sizeof second);
     memset(reads, 0, sizeof reads);
-    count_gathers(t, gathers, reads);
+    count_gathers(t, gathers, second, reads);
     for (int i = 0; i < layout->bucket_count; i++) {
         const struct bucket *bucket = &layout->buckets[i];
         if (!bucket->persistent)
             fetch_traffic(t, i, gathers[i], reads[i], f->step_bytes);
         else if (!bucket->frozen)
             fetch_traffic(t, i, 1, 1, f->returned_bytes);
+        if (second[i] > 0)
+            f->step_bytes[LANE_COLLECTIVE][OPERATION_ALL_GATHER] +=
+                second[i] * (t->secondary_ranks - 1) * t->p * secondary_elements(t, bucket);
         if (bucket->frozen)
             continue;
         f->step_bytes[LANE_COLLECTIVE][OPERATION_REDUCE_SCATTER] += t->micro_steps * scatter_bytes(t, bucket);

@@ -83,7 +83,7 @@ bool stage_last_micro_step(const struct stage *stage)
 int stage_acquire(struct stage *stage, int layer, enum pass pass)
 {
     if (stage->operations->acquire)
-        TRY(stage->operations->acquire(stage, layer));
+        TRY(stage->operations->acquire(stage, layer, pass));
     return pass == PASS_BACKWARD ? stage_open_gradients(stage, layer) : ERR_NONE;
 }
 

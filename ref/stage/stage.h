@@ -42,7 +42,7 @@ struct stage_operations {
     // Cuts the model into buckets and allocates the rank's part of every state.
     int (*open)(struct stage *stage);
     // Brings a layer's parameters to the device. Null: every rank holds them there.
-    int (*acquire)(struct stage *stage, int layer);
+    int (*acquire)(struct stage *stage, int layer, enum pass pass);
     // Ends the layer's use of its parameters. Null: they stay.
     int (*release)(struct stage *stage, int layer);
     // Sums a bucket's gradient over ranks.
@@ -70,15 +70,18 @@ struct stage {
     const struct stage_operations *operations;
     struct stage_setting setting;
     struct mesh mesh;
-    struct comm *shard_comm;       // the ranks over which states are partitioned: the whole world, or a group of it
-    struct comm *replica_comm;     // the ranks with this rank's shards; null: there are none but this one
-    struct layout layout;          // the parameters in buckets, and the buckets' shards
+    struct comm *shard_comm;    // the ranks over which states are partitioned: the whole world, or a group of it
+    struct comm *replica_comm;  // the ranks with this rank's shards; null: there are none but this one
+    struct comm
+        *secondary_comm;   // hpZ: the ranks of the shard group that hold a second copy of the parameters; null: none
+    struct layout layout;  // the parameters in buckets, and the buckets' shards
     struct placement *placements;  // by bucket: where each of its states lives
     struct optimizer optimizer;
-    struct exchange exchange;  // collectives over buckets, among the ranks of the shard group,
-    struct exchange replicas;  // and among the replicas
-    struct move move;          // copies between tiers
-    int micro;                 // micro-step of the present step, from 0
+    struct exchange exchange;   // collectives over buckets, among the ranks of the shard group,
+    struct exchange replicas;   // among the replicas,
+    struct exchange secondary;  // and among the ranks of the secondary partition
+    struct move move;           // copies between tiers
+    int micro;                  // micro-step of the present step, from 0
 
     // By parameter, for the operations that compute a layer.
     const void **params;               // valid from acquire to release

@@ -63,6 +63,7 @@ int stage_gather_full(struct stage *stage, int bucket);
 // Memory of states; the placements point there. Parameters in the model's dtype; gradients in the accumulation dtype;
 // the optimizer's shards with the buffers in which its sub-groups and offloaded gradients travel.
 int stage_allocate_param_shards(struct stage *stage);
+int stage_allocate_secondary(struct stage *stage);
 int stage_allocate_full_gradients(struct stage *stage);
 int stage_allocate_gradient_shards(struct stage *stage);
 int stage_allocate_optimizer(struct stage *stage);

@@ -7,6 +7,9 @@
 
 #include "base/err.h"
 
+// hpZ (ZeRO++, section 3.2) is another use of groups: states are partitioned over the whole shard group, and
+// consecutive ranks of it hold a second copy of the parameters together, from which backward gathers (zero3.c).
+
 // Makes a world of the ranks that share this rank's group of that kind.
 static int split(struct stage *stage, enum mesh_kind kind, struct comm **out)
 {
@@ -17,6 +20,16 @@ static int split(struct stage *stage, enum mesh_kind kind, struct comm **out)
         members[i] = mesh_rank_at(mesh, kind, group, i);
     TRY(comm_split(world, members, mesh_group_size(mesh, kind), out));
     comm_count_in(*out, stage->setting.ledger);
+    return ERR_NONE;
+}
+
+static int split_secondary(struct stage *stage, int ranks)
+{
+    int members[ranks], first = comm_rank(stage->shard_comm) / ranks * ranks;
+    for (int i = 0; i < ranks; i++)
+        members[i] = first + i;
+    TRY(comm_split(stage->shard_comm, members, ranks, &stage->secondary_comm));
+    comm_count_in(stage->secondary_comm, stage->setting.ledger);
     return ERR_NONE;
 }
 
@@ -32,13 +45,17 @@ int stage_open_groups(struct stage *stage)
     }
     stage->exchange = (struct exchange){stage->shard_comm, setting->executor, config->reduce_bucket_size,
                                         config->allgather_bucket_size};
-    stage->replicas = stage->exchange;
+    if (config->secondary_ranks > 1)
+        TRY(split_secondary(stage, config->secondary_ranks));
+    stage->replicas = stage->secondary = stage->exchange;
     stage->replicas.comm = stage->replica_comm;
+    stage->secondary.comm = stage->secondary_comm;
     return ERR_NONE;
 }
 
 void stage_close_groups(struct stage *stage)
 {
+    comm_close(stage->secondary_comm);
     if (stage->shard_comm != stage->setting.comm)
         comm_close(stage->shard_comm);
     comm_close(stage->replica_comm);

@@ -19,6 +19,7 @@ static int zero3_open(struct stage *stage)
     };
     TRY(stage_lay_out(stage, &rule));
     TRY(stage_allocate_param_shards(stage));
+    TRY(stage_allocate_secondary(stage));
     TRY(stage_allocate_gradient_shards(stage));
     TRY(stage_allocate_optimizer(stage));
     TRY(stage_allocate_gradient_buffers(stage));
@@ -27,6 +28,7 @@ static int zero3_open(struct stage *stage)
         .layout = &stage->layout,
         .placements = stage->placements,
         .exchange = &stage->exchange,
+        .secondary = stage->secondary_comm ? &stage->secondary : NULL,
         .move = &stage->move,
         .tier = stage->setting.tier,
         .layer_count = stage->setting.model->layer_count,
@@ -39,7 +41,10 @@ static int zero3_open(struct stage *stage)
 // parameter all-gather by spreading it across the entire forward propagation, and discarding the parameters once they
 // have been used. Note however that this all-gather needs to happen once again for the backward propagation in the
 // reverse order."
-static int zero3_acquire(struct stage *stage, int layer)
+//
+// With hpZ (ZeRO++, section 3.2) backward gathers from the secondary partition, which forward fills: "once the model
+// weights are consumed during the forward pass, the weights are partitioned based on the secondary group".
+static int zero3_acquire(struct stage *stage, int layer, enum pass pass)
 {
     int bucket;
     prefetcher_begin_layer(&stage->prefetcher);
@@ -47,7 +52,7 @@ static int zero3_acquire(struct stage *stage, int layer)
         const void *full;
         if (stage->layout.buckets[bucket].persistent)
             continue;
-        TRY(prefetcher_acquire(&stage->prefetcher, bucket, &full));
+        TRY(prefetcher_acquire(&stage->prefetcher, bucket, pass == PASS_BACKWARD, &full));
         stage_point_params(stage, bucket, full);
     }
     return prefetcher_run_ahead(&stage->prefetcher);

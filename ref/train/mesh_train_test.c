@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training on meshes of replicas: on every mesh, stage, tier, dtype, accumulation and schedule, every bit of every
 // replica is unsharded Adam's, and the bytes held and moved are the formulas'. Every rank has micro-batches of its own.
+#include "base/folder_test.h"
 #include "ref/comm/mpirun_test.h"
 #include "ref/train/offload_trial.h"
 
@@ -92,6 +93,29 @@ Test(mesh_train, offloaded_states_on_meshes_are_unsharded_adams)
     }
 }
 
+// hpZ: backward gathers from the second copy, also of parameters on the host and on NVMe, and beside replicas.
+Test(mesh_train, a_secondary_partition_has_the_bits_of_unsharded_adam)
+{
+    static const int cuts[][3] = {{4, 1, 2}, {4, 1, 4}, {6, 1, 2},  {6, 1, 3},
+                                  {8, 2, 2}, {8, 1, 4}, {12, 3, 2}, {6, 6, 0}};
+    static const enum ledger_tier tiers[] = {TIER_DEVICE, TIER_HOST, TIER_NVME};
+    for (int number = 0; number < TRIALS; number++) {
+        struct offload_trial trial = trial_of(number * 7, 3);
+        struct train_result result;
+        trial.world = cuts[number % 8][0];
+        trial.replicas = cuts[number % 8][1];
+        trial.secondary = cuts[number % 8][2];
+        trial.parameter = tiers[number % 5 % 3];
+        trial.optimizer = trial.gradient = trial.parameter;
+        trial.delay = number % 4 == 3 && trial.optimizer != TIER_DEVICE ? 2 : 0;
+        trial.max_in_cpu = number % 3 ? 0 : 3000;
+        trial.prefetch = number % 4 ? 5000 : 0;
+        trial.reuse = number % 6 == 2 ? 100000 : number % 6 == 3 ? 3000 : 0;
+        trial.checkpointing = number % 10 == 4;
+        offload_demand(&trial, &result);
+    }
+}
+
 Test(mesh_train, gpts_on_meshes_are_unsharded_adams)
 {
     for (int stage = 1; stage <= 3; stage++) {
@@ -99,6 +123,7 @@ Test(mesh_train, gpts_on_meshes_are_unsharded_adams)
         struct train_result result;
         trial.model = "gpt-nano";
         trial.checkpointing = stage == 2;
+        trial.secondary = stage == 3 ? 2 : 0;
         offload_demand(&trial, &result);
     }
 }
@@ -148,6 +173,35 @@ Test(mesh_train, exact_sums_have_one_digest_on_every_mesh)
     digest_of(OFFLOAD_TRIAL(.world = 6, .replicas = 2), rounded);
     digest_of(OFFLOAD_TRIAL(.world = 6, .replicas = 3), other);
     cr_expect_str_neq(rounded, other);
+}
+
+// A run on one mesh, saved, and continued on another: with exact sums, the bits of a run on either.
+Test(mesh_train, checkpoints_continue_on_any_other_mesh)
+{
+    static char output[1 << 16];
+    static const char *const meshes_of[] = {"replicate=2,shard=2", "replicate=4", "shard=4"};
+    char folder[PATH_MAX], command[3 * PATH_MAX], digest[33], whole[33];
+    const char *train = ZG_BINARY_DIR "/zerogauge train --model linear-exact --set bf16.enabled=false --json";
+    folder_make(folder);
+    snprintf(command, sizeof command, "%s --preset zero2 --world 4 --steps 4 2>&1", train);
+    cr_assert_eq(command_run(command, output, sizeof output), 0, "%s", output);
+    digest_in(output, whole);
+    for (int from = 0; from < 3; from++)
+        for (int to = 0; to < 3; to++) {
+            snprintf(
+                command, sizeof command,
+                "%s --preset zero%d --mesh %s --steps 2 --save %s/%d%d 2>&1 && %s --preset zero%d --mesh %s --steps "
+                "4 --resume %s/%d%d 2>&1",
+                train, 1 + from, meshes_of[from], folder, from, to, train, 3 - to, meshes_of[to], folder, from, to);
+            cr_assert_eq(command_run(command, output, sizeof output), 0, "%s: %s", command, output);
+            const char *last = strstr(output, "\"resumed_step\":2");
+            cr_assert_not_null(last, "%s", output);
+            while (last > output && last[-1] != '\n')
+                last--;
+            digest_in(last, digest);
+            cr_expect_str_eq(digest, whole, "from %s to %s", meshes_of[from], meshes_of[to]);
+        }
+    folder_remove(folder);
 }
 
 Test(mesh_train, processes_have_the_bits_of_threads_on_a_mesh)
